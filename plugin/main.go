@@ -1,5 +1,5 @@
 // Package plugin turns a library command into a kubectl plugin: standard streams, version, exit code. Every plugin
-// binary is one call of Main; what the commands do lives in the packages below.
+// binary is one call of Main; the commands are in the packages below.
 package plugin
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/atoll-dev/atoll/plugin/connection"
 )
 
-// Main runs a command as the plugin that users call by displayName ("kubectl ws"), and exits with 1 if it fails.
-// The flags of the connection go to the command and all its sub-commands.
+// Main runs a command as the plugin with that display name ("kubectl ws"), and exits with 1 if it fails. The flags of
+// the connection are added to the command and all its sub-commands.
 func Main(displayName string, build func(*connection.Flags) *cobra.Command) {
 	flags := connection.NewFlags(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 	if err := Root(displayName, flags, build).Execute(); err != nil {
@@ -21,14 +21,14 @@ func Main(displayName string, build func(*connection.Flags) *cobra.Command) {
 	}
 }
 
-// Root returns the top command of a plugin with everything bound that all plugins have in common.
+// Root returns the top command of a plugin with the settings that all plugins have in common.
 func Root(displayName string, flags *connection.Flags, build func(*connection.Flags) *cobra.Command) *cobra.Command {
 	cmd := build(flags)
 	cmd.Version = version()
-	cmd.SilenceUsage = true // an error is one line, not a page of flags
+	cmd.SilenceUsage = true // an error is printed without the usage text
 	cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: displayName}
 	cmd.SetIn(flags.In)
-	cmd.SetErr(flags.ErrOut) // the output stays unset: cobra would send its deprecation notices there
+	cmd.SetErr(flags.ErrOut) // not the output: cobra would print its deprecation notices there
 	flags.Bind(cmd.PersistentFlags())
 	return cmd
 }

@@ -1,4 +1,4 @@
-// Command cache-server is where the shards of an installation publish what the others must know. It only binds flags;
+// Command cache-server is the server that the shards of an installation publish shared objects to. It only binds flags;
 // everything else is in package cacheserver.
 package main
 

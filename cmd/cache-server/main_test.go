@@ -46,7 +46,7 @@ func TestTheCommandServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = listener.Close() // the command wants a number
+	_ = listener.Close() // the command needs a port number
 	cmd := newCommand()
 	cmd.SetArgs([]string{
 		"--root-directory=" + filepath.Join(directory, "root"), "--client-ca-file=" + authority.CertFile, "--bind-address=127.0.0.1",

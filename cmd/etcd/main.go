@@ -1,5 +1,5 @@
-// Command etcd is etcd 3.6, built from its module, so that the image can run the store of a RootShard that names
-// none of its own.
+// Command etcd is etcd 3.6, built from its module, so that the image can run the store of a RootShard that configures
+// no other.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// kcp-front-proxy serves all logical clusters of an installation at one address. See package proxy.
+// Command kcp-front-proxy serves all logical clusters of an installation at one address. See package proxy.
 package main
 
 import (

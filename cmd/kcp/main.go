@@ -109,7 +109,7 @@ func run(opts *options.Options) error {
 	return server.Run(ctx)
 }
 
-// rootDirectory reads --root-directory ahead of all other flags, because their defaults follow it.
+// rootDirectory parses --root-directory before all other flags, because their defaults depend on it.
 func rootDirectory(args []string) string {
 	directory := options.DefaultRootDirectory
 	for i, arg := range args {

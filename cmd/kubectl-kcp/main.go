@@ -1,5 +1,5 @@
-// Command kubectl-kcp is the kubectl plugin "kubectl kcp", which gathers everything there is for workspaces and the APIs
-// that they share.
+// Command kubectl-kcp is the kubectl plugin "kubectl kcp", which combines all commands for workspaces and the APIs that
+// they share.
 package main
 
 import (

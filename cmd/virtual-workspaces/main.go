@@ -1,4 +1,4 @@
-// virtual-workspaces serves the virtual workspaces of one shard at a separate address. See package
+// Command virtual-workspaces serves the virtual workspaces of one shard at a separate address. See package
 // proxy/virtualworkspaces.
 package main
 

@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// askAgain is how long to wait for a consumer to accept the claim. Nothing tells the provider that it has.
+// askAgain is the interval of retries until a consumer accepts the claim. The provider receives no event when it does.
 const askAgain = 2 * time.Second
 
 // databases reconciles the Databases of all workspaces behind a URL.
 type databases struct{ *workspaces }
 
-// Reconcile provides one database: it says in the status where the database is, and leaves a config map with the same
-// for the pods of the consumer. The config map is what the export claims.
+// Reconcile provides one database: it writes the address of the database to the status, and to a config map for the
+// pods of the consumer. The export claims that config map.
 func (d *databases) Reconcile(ctx context.Context, req request) (ctrl.Result, error) {
 	c, err := d.client(req.Cluster)
 	if err != nil {
@@ -31,7 +31,7 @@ func (d *databases) Reconcile(ctx context.Context, req request) (ctrl.Result, er
 	database.SetGroupVersionKind(databaseKind)
 	err = c.Get(ctx, req.NamespacedName, database)
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return ctrl.Result{}, nil // deleted, or out of reach because the consumer has unbound
+		return ctrl.Result{}, nil // deleted, or not accessible because the consumer has unbound
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -51,7 +51,7 @@ func (d *databases) Reconcile(ctx context.Context, req request) (ctrl.Result, er
 	return ctrl.Result{}, d.setStatus(ctx, c, database, map[string]any{"phase": "Ready", "host": host})
 }
 
-// publish writes the config map, which goes with the database.
+// publish writes the config map, which is owned by the database.
 func (d *databases) publish(ctx context.Context, c client.Client, database *unstructured.Unstructured, host string) error {
 	published := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: database.GetNamespace(), Name: database.GetName() + "-database"}}
 	_, err := controllerutil.CreateOrUpdate(ctx, c, published, func() error {
@@ -63,7 +63,7 @@ func (d *databases) publish(ctx context.Context, c client.Client, database *unst
 
 func (d *databases) setStatus(ctx context.Context, c client.Client, database *unstructured.Unstructured, status map[string]any) error {
 	if before, _, _ := unstructured.NestedMap(database.Object, "status"); fmt.Sprint(before) == fmt.Sprint(status) {
-		return nil // a write would wake us up for nothing
+		return nil // unchanged; a write would trigger another reconciliation
 	}
 	database.Object["status"] = status
 	return c.Status().Update(ctx, database)

@@ -13,19 +13,19 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 )
 
-// endpoints keeps one controller running for every URL of the export. There is one URL per shard with consumers, so the
-// first binding on a shard brings a URL and the last one takes it away.
+// endpoints runs one controller for every URL of the export. There is one URL per shard with consumers, so the first
+// binding on a shard adds a URL and the last one removes it.
 type endpoints struct {
 	client.Client
 	config *rest.Config
 	slice  string
 
-	ctx     context.Context // the controllers live longer than one reconciliation
+	ctx     context.Context // the controllers outlive one reconciliation
 	group   *errgroup.Group
-	running map[string]context.CancelFunc // by URL; only Reconcile touches it, one at a time
+	running map[string]context.CancelFunc // by URL; accessed only by Reconcile, which is not concurrent
 }
 
-// Reconcile compares the URLs of the slice with the controllers that run.
+// Reconcile compares the URLs of the slice with the running controllers.
 func (e *endpoints) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if req.Name != e.slice {
 		return ctrl.Result{}, nil
@@ -59,7 +59,7 @@ func (e *endpoints) start(url string) error {
 	if err != nil {
 		return err
 	}
-	skipNames := true // one for every URL
+	skipNames := true // one controller of that name per URL
 	c, err := controller.NewTypedUnmanaged("databases", controller.TypedOptions[request]{
 		Reconciler: &databases{behind}, MaxConcurrentReconciles: 10, SkipNameValidation: &skipNames, Logger: ctrl.Log,
 	})

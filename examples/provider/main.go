@@ -1,8 +1,8 @@
-// Command provider is an example: the controller of an API that many workspaces use. It serves Databases to everybody who
-// binds its APIExport, whichever workspace or shard they are in. Read README.md first.
+// Command provider is an example: the controller of an API that many workspaces use. It serves Databases to all
+// consumers that bind its APIExport, whichever workspace or shard they are in. Read README.md first.
 //
-// main.go and endpoints.go follow the URLs of the export, source.go watches the objects of all workspaces behind one of
-// them, and database.go is the part that is about databases.
+// main.go and endpoints.go watch the URLs of the export, source.go watches the objects of all workspaces behind one of
+// them, and database.go reconciles databases.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 
 func main() {
 	slice := flag.String("endpoint-slice", "databases", "Name of the APIExportEndpointSlice in the workspace of the kubeconfig")
-	flag.Parse() // --kubeconfig is there too
+	flag.Parse() // also parses --kubeconfig
 	ctrl.SetLogger(zap.New())
 	config, err := ctrl.GetConfig()
 	if err == nil {
@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// run serves databases until the context ends. The configuration leads to the provider's workspace.
+// run serves databases until the context ends. config is for the provider's workspace.
 func run(ctx context.Context, config *rest.Config, slice string) error {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {

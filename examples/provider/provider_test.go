@@ -25,7 +25,7 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// consumers is how many workspaces use the provider at once.
+// consumers is the number of workspaces that use the provider at once.
 const consumers = 50
 
 var bin string
@@ -95,7 +95,7 @@ func newClient(t *testing.T, config *rest.Config) client.Client {
 	return c
 }
 
-// apply creates the objects of a manifest beside the README. What is served a moment later is waited for.
+// apply creates the objects of a manifest beside the README. It retries resources that are not served yet.
 func apply(t *testing.T, config *rest.Config, file string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("config", file))
@@ -138,7 +138,8 @@ func expectPhase(t *testing.T, c client.Client, want string) (database *unstruct
 	return database
 }
 
-// expectDatabase orders one, and finds it and its config map in the workspace, and not those of somebody else.
+// expectDatabase creates a database, and checks that the workspace contains it and its config map, and none of another
+// workspace.
 func expectDatabase(t *testing.T, config *rest.Config) {
 	t.Helper()
 	apply(t, config, "database.yaml")

@@ -21,12 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// clusterAnnotation says on every object which logical cluster, that is whose workspace, it is from.
+// clusterAnnotation is the annotation that names the logical cluster, and so the workspace, of every object.
 const clusterAnnotation = "kcp.io/cluster"
 
 var databaseKind = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Database"}
 
-// request is an object among those of all workspaces. Namespace and name alone would mix up tenants.
+// request identifies an object among those of all workspaces. Namespace and name alone would confuse tenants.
 type request struct {
 	Cluster string
 	types.NamespacedName
@@ -36,7 +36,7 @@ type request struct {
 type workspaces struct {
 	url    string
 	config *rest.Config
-	http   *http.Client // one pool of connections for all workspaces
+	http   *http.Client // one connection pool for all workspaces
 	mapper meta.RESTMapper
 }
 
@@ -45,7 +45,7 @@ func newWorkspaces(config *rest.Config, url string) (*workspaces, error) {
 	if err != nil {
 		return nil, err
 	}
-	// All workspaces show the same API, so nobody has to be asked for it.
+	// All workspaces serve the same API, so no discovery is needed.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(databaseKind, meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
@@ -56,17 +56,17 @@ func newWorkspaces(config *rest.Config, url string) (*workspaces, error) {
 func (w *workspaces) at(cluster string) *rest.Config {
 	config := rest.CopyConfig(w.config)
 	config.Host = w.url + "/clusters/" + cluster
-	config.QPS = -1 // the server shares itself out fairly
+	config.QPS = -1 // the server's priority and fairness applies
 	return config
 }
 
-// client returns a client for one workspace. It costs nothing but memory for the moment, so it need not be kept.
+// client returns a client for one workspace. It is cheap to create, so it is not kept.
 func (w *workspaces) client(cluster string) (client.Client, error) {
 	return client.New(w.at(cluster), client.Options{HTTPClient: w.http, Mapper: w.mapper})
 }
 
-// allWorkspaces is the source of requests: one watch on the databases of all workspaces behind a URL. It keeps no
-// objects, because the controller reads what it is about to change from the server.
+// allWorkspaces is the source of requests: one watch on the databases of all workspaces behind a URL. It stores no
+// objects, because the controller reads the current object from the server.
 type allWorkspaces struct {
 	behind *workspaces
 	group  *errgroup.Group // waits for the watch to end
@@ -75,7 +75,7 @@ type allWorkspaces struct {
 	queue  workqueue.TypedRateLimitingInterface[request]
 }
 
-// Start is called by the controller.
+// Start implements source.Source.
 func (s *allWorkspaces) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
 	c, err := dynamic.NewForConfigAndClient(s.behind.at("*"), s.behind.http)
 	if err != nil {
@@ -89,11 +89,12 @@ func (s *allWorkspaces) Start(ctx context.Context, queue workqueue.TypedRateLimi
 	return nil
 }
 
-// listThenWatch keeps the reflector from getting the first objects out of a watch, as it would otherwise do: it gathers
-// those by namespace and name, and of two workspaces with the same names it would lose one.
+// listThenWatch makes the reflector list before it watches. By default it would read the initial objects from a watch
+// and collect them by namespace and name, and of two objects with the same name in different workspaces it would lose
+// one.
 type listThenWatch struct{ *cache.ListWatch }
 
-// IsWatchListSemanticsUnSupported is how a reflector is told.
+// IsWatchListSemanticsUnSupported is called by the reflector.
 func (listThenWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
 func newListWatch(resource dynamic.ResourceInterface) cache.ListerWatcher {
@@ -107,7 +108,7 @@ func newListWatch(resource dynamic.ResourceInterface) cache.ListerWatcher {
 	}}
 }
 
-// WaitForSync is called by the controller.
+// WaitForSync implements source.SyncingSource.
 func (s *allWorkspaces) WaitForSync(ctx context.Context) error {
 	select {
 	case <-s.synced:
@@ -117,7 +118,7 @@ func (s *allWorkspaces) WaitForSync(ctx context.Context) error {
 	}
 }
 
-// Add is called by the reflector, as are all below.
+// Add is called by the reflector, as are the methods below.
 func (s *allWorkspaces) Add(object any) error {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
@@ -130,12 +131,12 @@ func (s *allWorkspaces) Add(object any) error {
 	return nil
 }
 
-// Update and Delete ask for the same: to look at the object again.
+// Update and Delete enqueue the same request.
 func (s *allWorkspaces) Update(object any) error { return s.Add(object) }
 func (s *allWorkspaces) Delete(object any) error { return s.Add(object) }
 
-// Replace gets the objects that there are, at the start and whenever a watch could not go on. One that vanished in
-// between needs nothing: what the controller made for it is owned by it.
+// Replace receives all existing objects, at the start and whenever a watch cannot be resumed. Objects deleted in
+// between need no request: what the controller created for one is owned by it.
 func (s *allWorkspaces) Replace(objects []any, _ string) error {
 	for _, object := range objects {
 		if err := s.Add(object); err != nil {
@@ -146,5 +147,5 @@ func (s *allWorkspaces) Replace(objects []any, _ string) error {
 	return nil
 }
 
-// Resync is called never: it was not asked for.
+// Resync is never called, because no resync period is set.
 func (s *allWorkspaces) Resync() error { return nil }

@@ -1,6 +1,6 @@
-// Command crdnames adds rules to the CustomResourceDefinitions of kcp's own kinds that no marker in the Go types can
-// state: those for metadata.name, because the generator empties the metadata of every definition, and those for fields
-// whose types are Kubernetes' own. It changes the files of a directory in place and leaves alone what is complete.
+// Command crdnames adds rules to the CustomResourceDefinitions of kcp's kinds that no marker in the Go types can express:
+// those for metadata.name, because the generator empties the metadata of every definition, and those for fields whose types
+// are those of Kubernetes. It changes the files of a directory in place and leaves complete ones unchanged.
 //
 //	crdnames DIRECTORY
 package main
@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// rule is the schema of one field, as YAML. It takes the place of what the generator wrote.
+// rule is the schema of one field, as YAML. It replaces the generated one.
 type rule struct {
-	// field is the way to it, "spec.selector"; every step but the last is one that the generator wrote.
+	// field is its path, "spec.selector"; every segment but the last must be in the generated schema.
 	field, schema string
 }
 
@@ -127,13 +127,13 @@ func run(dir string) error {
 	return nil
 }
 
-// complete puts the rule of a definition into all its versions, and tells whether there is one.
+// complete adds the rule of a definition to all its versions, and reports whether there is one.
 func complete(file string) (bool, error) {
 	before, err := os.ReadFile(file)
 	if err != nil {
 		return false, err
 	}
-	// Untyped, so that nothing is written that the generator did not write.
+	// Untyped, so that nothing is added that the generator did not write.
 	var definition map[string]any
 	if err := yaml.Unmarshal(before, &definition); err != nil {
 		return false, err

@@ -1,4 +1,4 @@
-// Command devcluster brings a one-node Kubernetes cluster up and down on a Linux machine that has Go, root and Debian's
+// Command devcluster starts and stops a one-node Kubernetes cluster on a Linux machine that has Go, root and Debian's
 // packages, without Docker and without an image registry. See README.md.
 package main
 
@@ -184,13 +184,13 @@ single binary that is the entry point. The same binaries give the same bytes.`,
 	cmd.Flags().StringVar(&out, "tar", "", "file to write")
 	for _, required := range []string{"name", "tar"} {
 		if err := cmd.MarkFlagRequired(required); err != nil {
-			panic(err) // the flag is defined three lines above
+			panic(err) // the flag is defined above
 		}
 	}
 	return cmd
 }
 
-// openCluster describes the cluster of this checkout. Nothing is started or written.
+// openCluster returns the cluster of this checkout. It starts and writes nothing.
 func openCluster(state string) (*cluster.Cluster, error) {
 	checkout, err := findCheckout()
 	if err != nil {
@@ -213,7 +213,7 @@ func openCluster(state string) (*cluster.Cluster, error) {
 	}}, nil
 }
 
-// findCheckout looks for the folder that holds hack/devcluster, from the working directory upwards.
+// findCheckout returns the directory that contains hack/devcluster, searching from the working directory upwards.
 func findCheckout() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -1,5 +1,5 @@
 // Command rootschemas writes the APIResourceSchemas of root's exports, one for each resource that package rootapis lists,
-// from the CustomResourceDefinitions of kcp's own kinds. Files that no resource needs any more are removed.
+// from the CustomResourceDefinitions of kcp's kinds. It removes files that no resource needs.
 //
 //	rootschemas DEFINITIONS OUTPUT
 package main
@@ -76,7 +76,7 @@ func write(from, to, name string) error {
 	return os.WriteFile(to, append([]byte("---\n"), text...), 0o644)
 }
 
-// schemaOf says what a definition says, in the words of an APIResourceSchema.
+// schemaOf converts a definition to an APIResourceSchema.
 func schemaOf(definition *apiextensionsv1.CustomResourceDefinition) (*apisv1alpha1.APIResourceSchema, error) {
 	schema := &apisv1alpha1.APIResourceSchema{
 		TypeMeta: metav1.TypeMeta{APIVersion: apisv1alpha1.SchemeGroupVersion.String(), Kind: "APIResourceSchema"},

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// process is one that was started. Started tells it from a later process with its number.
+// process is one that was started. Started distinguishes it from a later process with the same pid.
 type process struct {
 	Name    string `json:"name"`
 	PID     int    `json:"pid"`
@@ -33,7 +33,7 @@ func identify(name string, pid int) (process, error) {
 	return process{Name: name, PID: pid, Started: started}, nil
 }
 
-// startedAt returns when a process began, as ps writes it.
+// startedAt returns the start time of a process, in the format of ps.
 func startedAt(pid int) (string, error) {
 	output, err := exec.Command("ps", "-o", "stat=,lstart=", "-p", strconv.Itoa(pid)).Output()
 	status, started, _ := strings.Cut(strings.TrimSpace(string(output)), " ")
@@ -43,7 +43,7 @@ func startedAt(pid int) (string, error) {
 	return strings.TrimSpace(started), nil
 }
 
-// runs tells whether it is still there.
+// runs reports whether the process still exists.
 func (p process) runs() bool {
 	started, err := startedAt(p.PID)
 	return err == nil && started == p.Started
@@ -74,7 +74,7 @@ func (s settings) record(all []process) error {
 	return os.WriteFile(s.file(), content, 0o600)
 }
 
-// down ends what was recorded: those that depend on others first, so that nothing is logged about their absence.
+// down stops the recorded processes: those that depend on others first, so that none logs that another is missing.
 func (s settings) down(out io.Writer) error {
 	all, err := s.recorded()
 	if err != nil {

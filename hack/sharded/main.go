@@ -1,6 +1,6 @@
 // Command sharded runs an installation of several shards on this machine for developers: `make sharded` starts it and
-// returns when it is ready, `make sharded-down` ends it. The processes outlive the command; a file in the directory
-// tells which they are.
+// returns when it is ready, `make sharded-down` stops it. The processes outlive the command; a file in the directory
+// records them.
 package main
 
 import (
@@ -19,11 +19,11 @@ func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
 	if err := command().ExecuteContext(ctx); err != nil {
-		os.Exit(1) // cobra has said why
+		os.Exit(1) // cobra has printed the error
 	}
 }
 
-// settings are what flags say.
+// settings are the values of the flags.
 type settings struct {
 	directory, binaries string
 	shards              []string
@@ -66,5 +66,5 @@ func command() *cobra.Command {
 	return root
 }
 
-// say writes a line of progress for users.
+// say formats a line of progress for users.
 func say(format string, args ...any) string { return fmt.Sprintf(format+"\n", args...) }

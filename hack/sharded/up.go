@@ -62,7 +62,7 @@ func (s settings) start(ctx context.Context, layout *sharded.Layout, out io.Writ
 			return err
 		}
 		started = append(started, p)
-		if err := s.record(started); err != nil { // at once: whatever happens next, `down` knows it
+		if err := s.record(started); err != nil { // at once, so that `down` finds the processes whatever happens next
 			return err
 		}
 	}
@@ -80,7 +80,7 @@ func (s settings) start(ctx context.Context, layout *sharded.Layout, out io.Writ
 	}
 	waiting.Wait()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
-		return cause // one that has ended explains why the others are not ready
+		return cause // the end of a server is the reason why the others are not ready
 	}
 	return errors.Join(results...)
 }
@@ -96,7 +96,7 @@ func (s settings) run(server sharded.Server, failed context.CancelCauseFunc) (pr
 	if err != nil {
 		return process{}, err
 	}
-	defer log.Close() // the server has it open
+	defer log.Close() // the server has its own descriptor
 	cmd := exec.Command(program, server.Args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.directory, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -16,7 +16,7 @@ import (
 	"github.com/atoll-dev/atoll/plugin/connection"
 )
 
-// answer is what the user asks for with "kubectl kcp claims accept|reject BINDING".
+// answer holds the arguments of "kubectl kcp claims accept|reject BINDING".
 type answer struct {
 	binding      string
 	state        string // accepted or rejected
@@ -24,7 +24,7 @@ type answer struct {
 	identityHash string // all if empty
 }
 
-// line tells the user what has been done.
+// line returns the message of success.
 func (a answer) line() string {
 	what := fmt.Sprintf("on APIBinding %q is %s", a.binding, strings.ToLower(a.state))
 	switch {
@@ -36,7 +36,7 @@ func (a answer) line() string {
 	return what
 }
 
-// matches returns the test for the claims that are meant.
+// matches returns the predicate for the selected claims.
 func (a answer) matches() (func(claim) bool, error) {
 	var wanted claim
 	if a.resource != "" {
@@ -51,8 +51,8 @@ func (a answer) matches() (func(claim) bool, error) {
 	}, nil
 }
 
-// apply changes the spec of a binding: claims that are mentioned there get the state, claims of the export that are not
-// mentioned are added with the verbs and the selector that the export proposes. It fails when no claim is meant.
+// apply changes the spec of a binding: selected claims in it get the state, selected claims of the export that it does
+// not contain are added with the verbs and the selector that the export proposes. It fails when no claim is selected.
 func (a answer) apply(object *unstructured.Unstructured) error {
 	meant, err := a.matches()
 	if err != nil {
@@ -87,8 +87,8 @@ func (a answer) apply(object *unstructured.Unstructured) error {
 	return unstructured.SetNestedSlice(object.Object, entries, "spec", "permissionClaims")
 }
 
-// change sets the state of a claim that a binding mentions. Verbs count where both sides name them, literally: who accepts
-// "*" means whatever is asked for, and would give nothing to an export that names its verbs.
+// change sets the state of a claim in a binding. Verbs take effect only where both sides name them, literally: an
+// accepted "*" means all requested verbs, and would grant nothing to an export that names its verbs.
 func (a answer) change(entry map[string]any, specified claim, exported []claim) {
 	entry["state"] = a.state
 	at := slices.IndexFunc(exported, specified.sameObjects)
@@ -114,7 +114,7 @@ func (a answer) nothingMeant(binding claims) error {
 	return fmt.Errorf("APIBinding %q has no such permission claim; it has %s", a.binding, strings.Join(slices.Compact(known), ", "))
 }
 
-// answerClaims acts on "kubectl kcp claims accept" and "reject".
+// answerClaims runs "kubectl kcp claims accept" and "reject".
 func answerClaims(ctx context.Context, installation *connection.Installation, workspace logicalcluster.Path, given answer, out io.Writer) error {
 	if given.binding == "" {
 		return errors.New("error APIBinding name is missing")

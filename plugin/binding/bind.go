@@ -22,12 +22,12 @@ import (
 // boundPollInterval is short: a binding takes a fraction of a second.
 const boundPollInterval = 200 * time.Millisecond
 
-// Request is what the user asks for with "kubectl kcp bind apiexport".
+// Request holds the arguments of "kubectl kcp bind apiexport".
 type Request struct {
-	// Path and Export name the export: the workspace that it lives in, and its own name.
+	// Path and Export name the export: its workspace and its name.
 	Path   logicalcluster.Path
 	Export string
-	// Name of the APIBinding, the export's if empty.
+	// Name of the APIBinding, that of the export if empty.
 	Name string
 	// Timeout bounds the wait until the binding is bound.
 	Timeout time.Duration
@@ -38,7 +38,7 @@ type Request struct {
 	Labels map[string]string
 }
 
-// parseExport reads PATH:EXPORT, with or without a leading colon.
+// parseExport parses PATH:EXPORT, with or without a leading colon.
 func parseExport(reference string) (path logicalcluster.Path, name string, err error) {
 	trimmed := strings.TrimPrefix(reference, ":")
 	at := strings.LastIndex(trimmed, ":")
@@ -51,7 +51,7 @@ func parseExport(reference string) (path logicalcluster.Path, name string, err e
 	return path, trimmed[at+1:], nil
 }
 
-// validate refuses what no server needs to be asked for.
+// validate refuses requests that are invalid for any server.
 func (r *Request) validate() error {
 	single := len(r.Accept)+len(r.Reject) > 0
 	switch {
@@ -93,8 +93,9 @@ func (r *Request) answers() ([]claim, error) {
 	return all, nil
 }
 
-// resolve completes the answers with what the export says. Everything with an identity is claimed by it, so an answer
-// without one would be an answer to nothing; but only --*-all-* needs the right to read the export.
+// resolve completes the answers with the claims of the export. A claim on a resource with an identity contains the
+// identity hash, so an answer without it would match no claim. Permission to read the export is required only for
+// --*-all-*.
 func (r *Request) resolve(ctx context.Context, installation *connection.Installation) ([]claim, error) {
 	answers, err := r.answers()
 	all := r.AcceptAll || r.RejectAll
@@ -103,7 +104,7 @@ func (r *Request) resolve(ctx context.Context, installation *connection.Installa
 	}
 	export, err := installation.Get(ctx, r.Path, connection.APIExports, r.Export)
 	if err != nil && !all {
-		return answers, nil // taken literally; the server says what it does not like
+		return answers, nil // used as written; the server validates them
 	}
 	if err != nil {
 		return nil, fmt.Errorf("finding out what the export claims: %w", err)
@@ -161,8 +162,8 @@ func (r *Request) object(version string, answers []claim) *unstructured.Unstruct
 	return object
 }
 
-// Bind creates the APIBinding in a workspace, says so on out, and waits until it is bound. What the export claims and has
-// not got is a matter of errOut.
+// Bind creates the APIBinding in a workspace, reports that on out, and waits until it is bound. Warnings about claims
+// of the export that have no effective answer go to errOut.
 func Bind(ctx context.Context, installation *connection.Installation, workspace logicalcluster.Path, wanted Request, out, errOut io.Writer) error {
 	if err := wanted.validate(); err != nil {
 		return err
@@ -196,11 +197,11 @@ func Bind(ctx context.Context, installation *connection.Installation, workspace 
 	return warn(bound, resource.Version, errOut)
 }
 
-// warn tells of the claims that are not answered, or answered without effect: verbs count where both sides name them,
-// and a binding made here names all of them only as "*".
+// warn prints warnings for claims without an answer, or with one that has no effect: verbs take effect only where both
+// sides name them, and a binding created here names all of them only as "*".
 func warn(bound *unstructured.Unstructured, version string, errOut io.Writer) error {
 	if version == "v1alpha1" {
-		return nil // has no verbs to differ, and Warnings reads the other version
+		return nil // claims have no verbs, and Warnings reads the other version
 	}
 	lines, err := Warnings(bound)
 	if err != nil || len(lines) == 0 {
@@ -211,8 +212,8 @@ func warn(bound *unstructured.Unstructured, version string, errOut io.Writer) er
 	return err
 }
 
-// waitBound polls an APIBinding until it is bound, and returns it as it is then. The error of a timeout says what the
-// binding was waiting for.
+// waitBound polls an APIBinding until it is bound, and returns its latest version. The error of a timeout contains what
+// the binding was waiting for.
 func waitBound(ctx context.Context, client dynamic.ResourceInterface, binding *unstructured.Unstructured, timeout time.Duration) (*unstructured.Unstructured, error) {
 	name := binding.GetName()
 	err := wait.PollUntilContextTimeout(ctx, boundPollInterval, timeout, true, func(ctx context.Context) (bool, error) {

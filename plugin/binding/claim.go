@@ -11,23 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The answers to a claim, as the API has them.
+// The states of a claim in the API.
 const (
 	accepted = "Accepted"
 	rejected = "Rejected"
 )
 
-// coreGroup is how users write the group without a name: "configmaps.core".
+// coreGroup is how users write the legacy group: "configmaps.core".
 const coreGroup = "core"
 
-// claim is a permission claim of an export, or the answer to one in a binding, in either version of the API.
+// claim is a permission claim of an export, or the corresponding entry in a binding, in either version of the API.
 type claim struct {
 	Group        string   `json:"group"`
 	Resource     string   `json:"resource"`
 	IdentityHash string   `json:"identityHash"`
 	Verbs        []string `json:"verbs"` // v1alpha2 only
 	State        string   `json:"state"` // bindings only
-	// DefaultSelector is what the export proposes as selector (v1alpha2 only).
+	// DefaultSelector is the selector that the export proposes (v1alpha2 only).
 	DefaultSelector map[string]any `json:"defaultSelector"`
 }
 
@@ -73,7 +73,7 @@ func asAny(values []string) []any {
 	return all
 }
 
-// parseClaim reads RESOURCE.GROUP as users write it; "configmaps.core" and "configmaps" are the same.
+// parseClaim parses RESOURCE.GROUP; "configmaps.core" and "configmaps" are the same.
 func parseClaim(text string) (claim, error) {
 	resource, group, _ := strings.Cut(text, ".")
 	if resource == "" || strings.HasSuffix(text, ".") {
@@ -85,7 +85,7 @@ func parseClaim(text string) (claim, error) {
 	return claim{Group: group, Resource: resource}, nil
 }
 
-// claims is what an APIBinding says about claims, or an APIExport, of which only spec.permissionClaims is there.
+// claims holds the claims of an APIBinding, or of an APIExport, which has only spec.permissionClaims.
 type claims struct {
 	Spec struct {
 		PermissionClaims []claim `json:"permissionClaims"`
@@ -103,7 +103,7 @@ func claimsOf(object *unstructured.Unstructured) (claims, error) {
 	return c, nil
 }
 
-// whyNotBound returns the phase of an APIBinding and the conditions that hold it up.
+// whyNotBound returns the phase of an APIBinding and its false conditions as an error.
 func whyNotBound(object *unstructured.Unstructured) error {
 	phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
 	reasons := []string{"phase " + orElse(phase, "unknown")}
@@ -111,7 +111,7 @@ func whyNotBound(object *unstructured.Unstructured) error {
 	for _, raw := range conditions {
 		condition, ok := raw.(map[string]any)
 		if !ok || condition["status"] != "False" || condition["type"] == "Ready" {
-			continue // Ready only sums up the others
+			continue // Ready summarizes the others
 		}
 		reasons = append(reasons, fmt.Sprintf("%v: %v: %v", condition["type"], condition["reason"], condition["message"]))
 	}

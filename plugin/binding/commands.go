@@ -10,7 +10,7 @@ import (
 	"github.com/atoll-dev/atoll/plugin/connection"
 )
 
-// defaultTimeout bounds the wait for a binding unless the user says otherwise.
+// defaultTimeout is the default limit for the wait for a binding.
 const defaultTimeout = 30 * time.Second
 
 // NewBindCommand returns "kubectl kcp bind". The caller binds the flags of the connection.

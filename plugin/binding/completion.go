@@ -58,7 +58,8 @@ type completer struct {
 	installation *connection.Installation
 }
 
-// names returns the names of objects that begin as the user began. What cannot be listed completes to nothing.
+// names completes the names of objects with the prefix that the user typed. It returns no completions for resources
+// that cannot be listed.
 func (c completer) names(workspace logicalcluster.Path, resource schema.GroupVersionResource, begun, before, after string) []cobra.Completion {
 	objects, err := c.installation.List(c.cmd.Context(), workspace, resource)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/plugin/connection"
 )
 
-// listClaims acts on "kubectl kcp claims get apibinding [NAME]"; an empty name means all bindings of the workspace.
+// listClaims runs "kubectl kcp claims get apibinding [NAME]"; an empty name selects all bindings of the workspace.
 func listClaims(ctx context.Context, installation *connection.Installation, workspace logicalcluster.Path, name string, out io.Writer) error {
 	resource, err := installation.Preferred(workspace, connection.APIBindings)
 	if err != nil {
@@ -33,7 +33,7 @@ func listClaims(ctx context.Context, installation *connection.Installation, work
 	return renderClaims(bindings, resource.Version, out)
 }
 
-// renderClaims writes one row per claim that is mentioned in the spec of a binding.
+// renderClaims writes one row per claim in the spec of a binding.
 func renderClaims(bindings []unstructured.Unstructured, version string, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	withVerbs := version != "v1alpha1"

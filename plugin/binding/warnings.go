@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Warnings returns one line for everything about the claims of one APIBinding (v1alpha2) that needs an answer of its
-// owner. The checks are independent: a claim that the binding does not mention fails all three.
+// Warnings returns the warnings about claims of one APIBinding (v1alpha2) that need a decision of its owner. The checks
+// are independent: a claim that the binding does not contain fails all three.
 func Warnings(object *unstructured.Unstructured) ([]string, error) {
 	binding, err := claimsOf(object)
 	if err != nil {

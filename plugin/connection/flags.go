@@ -1,6 +1,6 @@
-// Package connection is what every kubectl plugin of Atoll stands on: the common flags, the kubeconfig a command
-// starts from, the meaning of server URLs and -w paths, and clients for any logical cluster behind that kubeconfig.
-// It knows no command and prints nothing. It depends on client libraries and logical cluster paths, never on a server.
+// Package connection is the basis of every kubectl plugin of Atoll: the common flags, the kubeconfig of a command, the
+// meaning of server URLs and -w paths, and clients for any logical cluster of that kubeconfig. It contains no command
+// and prints nothing. It depends on client libraries and logical cluster paths, never on a server.
 package connection
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Flags holds what the user said about the connection, and the streams a command talks to.
+// Flags holds the flags of the connection, and the streams of a command.
 type Flags struct {
 	genericiooptions.IOStreams
 
@@ -29,8 +29,8 @@ type Flags struct {
 // NewFlags returns flags with no value set.
 func NewFlags(streams genericiooptions.IOStreams) *Flags { return &Flags{IOStreams: streams} }
 
-// Bind adds --kubeconfig, kubectl's override flags and the logging flags. The override flags that change who one is
-// or which cluster a context means are left out: a switch would not carry them into the kubeconfig.
+// Bind adds --kubeconfig, kubectl's override flags and the logging flags. The override flags that change the user or
+// the cluster of a context are omitted: a switch would not write them to the kubeconfig.
 func (f *Flags) Bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file")
 
@@ -53,7 +53,7 @@ func (f *Flags) Bind(flags *pflag.FlagSet) {
 	klog.InitFlags(logging)
 	logging.VisitAll(func(one *flag.Flag) {
 		added := pflag.PFlagFromGoFlag(one)
-		added.Hidden = one.Name != "v" // they work, but would bury the flags that matter in the help
+		added.Hidden = one.Name != "v" // hidden: they would obscure the important flags in the help
 		flags.AddFlag(added)
 	})
 }
@@ -64,7 +64,7 @@ func (f *Flags) BindWorkspace(flags *pflag.FlagSet) {
 		"Act on this workspace: an absolute path (:root:a), or one relative to the current workspace (a:b, .., .)")
 }
 
-// Workspace returns the path that -w selects, seen from the current workspace, or the current one without -w.
+// Workspace returns the path that -w selects, relative to the current workspace, or the current one without -w.
 func (f *Flags) Workspace(current logicalcluster.Path) (logicalcluster.Path, error) {
 	if f.workspace == "" {
 		return current, nil

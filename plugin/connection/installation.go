@@ -27,11 +27,10 @@ var (
 	APIResourceSchemas = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha1", Resource: "apiresourceschemas"}
 )
 
-// homeTimeout bounds the wait for a home workspace that the first request creates. The server gives up after the
-// same time.
+// homeTimeout bounds the wait for a home workspace that the first request creates. It is the server's own timeout.
 const homeTimeout = time.Minute
 
-// Installation makes clients for the logical clusters behind one base URL. They share one connection pool.
+// Installation creates clients for the logical clusters of one base URL. They share one connection pool.
 type Installation struct {
 	Location
 
@@ -41,7 +40,7 @@ type Installation struct {
 
 func newInstallation(location Location, config *rest.Config) (*Installation, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // one user, one command: the server's own fairness is enough
+	config.QPS = -1 // one command: priority and fairness of the server suffice
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the connection to %s: %w", location.Base, err)
@@ -72,7 +71,8 @@ func (i *Installation) Namespaced(path logicalcluster.Path, resource schema.Grou
 	return client.Resource(resource).Namespace(namespace), nil
 }
 
-// Get reads one object of a logical cluster. The server's answer is wrapped, so apierrors.IsNotFound and friends work.
+// Get reads one object of a logical cluster. Errors wrap the server's status, so that apierrors.IsNotFound and similar
+// functions work.
 func (i *Installation) Get(ctx context.Context, path logicalcluster.Path, resource schema.GroupVersionResource, name string) (*unstructured.Unstructured, error) {
 	client, err := i.Resource(path, resource)
 	if err != nil {
@@ -105,8 +105,8 @@ func (i *Installation) List(ctx context.Context, path logicalcluster.Path, resou
 	}
 }
 
-// Reachable tells whether the user may enter a logical cluster, judged by its API discovery: a 403, or an answer
-// without any API group, is a no. Everything else that goes wrong is an error.
+// Reachable reports whether the user may enter a logical cluster, derived from its API discovery: a 403, or a response
+// without any API group, means false. Every other failure is an error.
 func (i *Installation) Reachable(path logicalcluster.Path) (bool, error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(i.configFor(path), i.http)
 	if err != nil {
@@ -122,8 +122,8 @@ func (i *Installation) Reachable(path logicalcluster.Path) (bool, error) {
 	return len(groups.Groups) > 0, nil
 }
 
-// Preferred returns a resource in the version of its group that a logical cluster prefers. The resource given must be in
-// the newest version known here; a group that the cluster does not serve at all is an error.
+// Preferred returns a resource in the version of its group that a logical cluster prefers. The given resource must be
+// in the newest version that the plugins support; a group that the cluster does not serve is an error.
 func (i *Installation) Preferred(path logicalcluster.Path, resource schema.GroupVersionResource) (schema.GroupVersionResource, error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(i.configFor(path), i.http)
 	if err != nil {
@@ -142,7 +142,7 @@ func (i *Installation) Preferred(path logicalcluster.Path, resource schema.Group
 	return resource, fmt.Errorf("workspace %q does not serve the API group %s", path, resource.Group)
 }
 
-// Home returns the path of the user's home workspace. Asking for it creates it, which the server answers with "too
+// Home returns the path of the user's home workspace. The request for it creates it, and the server responds with "too
 // many requests" until it is ready.
 func (i *Installation) Home(ctx context.Context) (logicalcluster.Path, error) {
 	var home *unstructured.Unstructured

@@ -10,7 +10,7 @@ import (
 
 const clustersSegment = "/clusters/"
 
-// Location is a server URL taken apart: which installation it belongs to and which logical cluster it points to.
+// Location is a parsed server URL: the installation and the logical cluster in it.
 type Location struct {
 	// Base is the URL in front of "/clusters/", without a trailing slash. It may have a path of its own.
 	Base string
@@ -18,7 +18,7 @@ type Location struct {
 	Path logicalcluster.Path
 }
 
-// ForeignURLError says that a server URL names no workspace: an ordinary Kubernetes cluster, or the base URL of an
+// ForeignURLError reports a server URL that names no workspace: an ordinary Kubernetes cluster, or the base URL of an
 // installation.
 type ForeignURLError struct{ URL string }
 
@@ -26,7 +26,7 @@ func (e *ForeignURLError) Error() string {
 	return fmt.Sprintf("current URL %q does not point to a workspace", e.URL)
 }
 
-// ParseLocation reads the server URL of a kubeconfig cluster. What follows the logical cluster is cut off. It fails
+// ParseLocation parses the server URL of a kubeconfig cluster. The path after the logical cluster is dropped. It fails
 // with a *ForeignURLError when the URL names none.
 func ParseLocation(serverURL string) (Location, error) {
 	foreign := &ForeignURLError{URL: serverURL}

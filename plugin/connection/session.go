@@ -8,10 +8,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Session is the kubeconfig that a command starts from, together with the way back into its files.
+// Session is the kubeconfig that a command uses, with the files to write it back to.
 type Session struct {
-	// Kubeconfig is the merged content of all files. Its current-context is the one in effect, --context included.
-	// Treat it as read-only; Save takes a changed copy.
+	// Kubeconfig is the merged content of all files. Its current-context is the one in effect, --context included. It
+	// is read-only; Save takes a changed copy.
 	Kubeconfig *clientcmdapi.Config
 
 	files     clientcmd.ConfigAccess
@@ -19,8 +19,8 @@ type Session struct {
 	config    *rest.Config
 }
 
-// Open loads the kubeconfig. It fails when the context in effect does not exist or is not usable; whether the server
-// is reachable does not matter.
+// Open loads the kubeconfig. It fails when the context in effect does not exist or is invalid; it sends no request to
+// the server.
 func (f *Flags) Open() (*Session, error) {
 	files := clientcmd.NewDefaultClientConfigLoadingRules()
 	files.ExplicitPath = f.kubeconfig
@@ -50,23 +50,23 @@ func open(kubeconfig *clientcmdapi.Config, files clientcmd.ConfigAccess, overrid
 // URL returns the server URL in effect.
 func (s *Session) URL() string { return s.config.Host }
 
-// Location returns what the server URL points to; see ParseLocation.
+// Location returns the location of the server URL; see ParseLocation.
 func (s *Session) Location() (Location, error) { return ParseLocation(s.URL()) }
 
-// Save writes a changed copy of Kubeconfig back, every entry into the file that it came from, and returns the session
-// that starts from it. Credentials given by flag stay in effect in that session; they are not written.
+// Save writes a changed copy of Kubeconfig, every entry to the file that it came from, and returns the session of the
+// result. Credentials given by flag stay in effect in that session; they are not written.
 func (s *Session) Save(changed *clientcmdapi.Config) (*Session, error) {
 	if err := clientcmd.ModifyConfig(s.files, *changed, true); err != nil {
 		return nil, fmt.Errorf("writing the kubeconfig: %w", err)
 	}
 	overrides := s.overrides
 	overrides.CurrentContext = ""
-	overrides.ClusterInfo.Server = "" // it has gone into the new server URL
+	overrides.ClusterInfo.Server = "" // it is part of the new server URL
 	return open(changed, s.files, overrides)
 }
 
-// Installation returns clients for all logical clusters of the installation that the current URL belongs to. It
-// fails with a *ForeignURLError when that URL points to no workspace.
+// Installation returns clients for all logical clusters of the installation of the current URL. It fails with a
+// *ForeignURLError when that URL names no workspace.
 func (s *Session) Installation() (*Installation, error) {
 	location, err := s.Location()
 	if err != nil {

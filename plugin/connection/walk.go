@@ -8,14 +8,14 @@ import (
 )
 
 var (
-	// ErrAboveTop says that a ".." leads out of the tree.
+	// ErrAboveTop reports a ".." that leads out of the tree.
 	ErrAboveTop = errors.New("cannot go up from root")
-	// ErrBadSegment says that a part between colons is no workspace name. Callers know the argument and name it.
+	// ErrBadSegment reports a segment that is no workspace name. Callers add the argument to the error.
 	ErrBadSegment = errors.New("invalid workspace name")
 )
 
-// Walk follows a relative way like "a:b", ".." or "..:x:." from a workspace. An empty from starts above all trees,
-// so that "a:b" is absolute then.
+// Walk resolves a relative path like "a:b", ".." or "..:x:." from a workspace. An empty from is above all trees, so
+// that "a:b" is absolute then.
 func Walk(from logicalcluster.Path, way string) (logicalcluster.Path, error) {
 	for segment := range strings.SplitSeq(way, ":") {
 		switch segment {

@@ -1,4 +1,4 @@
-// Package kcp is the library behind "kubectl kcp": it gathers the commands of the packages beside it and adds nothing.
+// Package kcp is the library behind "kubectl kcp": it combines the commands of the other packages and adds nothing.
 package kcp
 
 import (

@@ -14,11 +14,11 @@ import (
 	"github.com/atoll-dev/atoll/plugin/connection"
 )
 
-// gonePollInterval is how often it is looked whether a workspace is gone.
+// gonePollInterval is the interval of polls for the end of a workspace.
 const gonePollInterval = 500 * time.Millisecond
 
-// cleanUp deletes the organization of the prefix, and with it everything below. Only what carries the labels is deleted:
-// a workspace of somebody else may have the name.
+// cleanUp deletes the organization of the prefix, and with it everything below. It deletes only a workspace with the
+// labels of a quickstart: one of another user may have the name.
 func (s *setup) cleanUp(ctx context.Context) error {
 	s.printf("Cleaning up quickstart resources with prefix %q...\n", s.prefix)
 	client, err := s.installation.Resource(logicalcluster.Root.Path(), connection.Workspaces)

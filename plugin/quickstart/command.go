@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/plugin/workspace"
 )
 
-// The scenarios there are.
+// The available scenarios.
 const (
 	providerScenario   = "api-provider"
 	workspacesScenario = "workspaces"

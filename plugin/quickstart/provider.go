@@ -31,7 +31,7 @@ const (
 
 var cowboys = schema.GroupVersionResource{Group: "wildwest.dev", Version: "v1alpha1", Resource: "cowboys"}
 
-// providerSteps is the scenario of an API, its provider and its consumer.
+// providerSteps returns the scenario of an API, its provider and its consumer.
 func (s *setup) providerSteps() (steps []step, end logicalcluster.Path, summary string) {
 	provider, consumer := s.organization().Join(s.prefix+"-provider"), s.organization().Join(s.prefix+"-consumer")
 	steps = []step{

@@ -27,20 +27,20 @@ const (
 	universalType    = "root:universal"
 )
 
-// setup is a scenario under way.
+// setup is a running scenario.
 type setup struct {
 	*options
 	installation *connection.Installation
 	out          io.Writer
 }
 
-// step is one thing to do, and what the user reads meanwhile.
+// step is one step of a scenario, and the line printed for it.
 type step struct {
 	text string
 	do   func(context.Context) error
 }
 
-// run sets the scenario up and returns the workspace where it ends.
+// run executes the scenario and returns the workspace that it ends in.
 func (s *setup) run(ctx context.Context) (logicalcluster.Path, error) {
 	s.printf("Setting up %q scenario with prefix %q...\n", s.scenario, s.prefix)
 	steps, end, summary := s.providerSteps()
@@ -73,7 +73,7 @@ func (s *setup) organizationStep() step {
 	}}
 }
 
-// workspace makes sure that there is a workspace, and says where.
+// workspace creates a workspace unless it exists, and prints its path.
 func (s *setup) workspace(ctx context.Context, path logicalcluster.Path, workspaceType string) error {
 	existed, err := s.ensure(ctx, path, workspaceType)
 	if err != nil {
@@ -92,7 +92,8 @@ func (s *setup) ensure(ctx context.Context, path logicalcluster.Path, workspaceT
 	return workspace.Ensure(ctx, s.installation, workspace.Wanted{Parent: parent, Name: path.Base(), Type: workspaceType, Labels: s.labels()}, s.timeout)
 }
 
-// object makes sure that there is an object; one that exists stays as it is. An empty namespace is none.
+// object creates an object unless it exists; an existing one is not changed. namespace is empty for cluster-scoped
+// resources.
 func (s *setup) object(ctx context.Context, path logicalcluster.Path, resource schema.GroupVersionResource, namespace string, object *unstructured.Unstructured) error {
 	client, err := s.installation.Namespaced(path, resource, namespace)
 	if err != nil {

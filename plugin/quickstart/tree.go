@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// treeParallelism bounds how many workspaces are being created at once.
+	// treeParallelism bounds how many workspaces are created concurrently.
 	treeParallelism = 8
-	// progressEvery is how many workspaces there are between two lines of progress.
+	// progressEvery is the number of workspaces between two lines of progress.
 	progressEvery = 10
 )
 
-// treeOptions say what the tree looks like.
+// treeOptions define the shape of the tree.
 type treeOptions struct {
 	depth, count int
-	seed         int64 // 0 takes the clock
+	seed         int64 // 0 seeds from the clock
 }
 
 func (o treeOptions) validate() error {
@@ -34,8 +34,8 @@ func (o treeOptions) validate() error {
 	return nil
 }
 
-// plan returns the paths of all workspaces of the tree by level, parents before their children. Each workspace is as
-// likely as any other to become the parent of the next, so trees are of all shapes.
+// plan returns the paths of all workspaces of the tree by level, parents before their children. Each workspace is
+// equally likely to become the parent of the next, so trees have all shapes.
 func (o treeOptions) plan(top logicalcluster.Path, prefix string) [][]logicalcluster.Path {
 	random := rand.New(rand.NewSource(o.seed))
 	type place struct {
@@ -55,7 +55,7 @@ func (o treeOptions) plan(top logicalcluster.Path, prefix string) [][]logicalclu
 	return levels
 }
 
-// treeSteps is the scenario of many workspaces.
+// treeSteps returns the scenario of many workspaces.
 func (s *setup) treeSteps() (steps []step, end logicalcluster.Path, summary string) {
 	if s.tree.seed == 0 {
 		s.tree.seed = time.Now().UnixNano()
@@ -72,7 +72,7 @@ func (s *setup) treeSteps() (steps []step, end logicalcluster.Path, summary stri
 `, s.tree.count, s.organization())
 }
 
-// createTree creates level after level, so that parents are there before their children.
+// createTree creates level after level, so that parents exist before their children.
 func (s *setup) createTree(ctx context.Context, levels [][]logicalcluster.Path) error {
 	p := &progress{setup: s, began: time.Now()}
 	for depth, level := range levels {
@@ -114,7 +114,7 @@ func sampleOf(path logicalcluster.Path) *unstructured.Unstructured {
 	}}
 }
 
-// progress tells how far the tree is.
+// progress reports how many workspaces of the tree exist.
 type progress struct {
 	*setup
 	began time.Time

@@ -90,7 +90,7 @@ func (o options) run(streams genericiooptions.IOStreams) error {
 	if len(definitions) == 0 {
 		return fmt.Errorf("%s holds no %s", name, definitionKind)
 	}
-	var output bytes.Buffer // all or nothing
+	var output bytes.Buffer // nothing is written after an error
 	for _, definition := range definitions {
 		schema, err := Of(definition, o.prefix)
 		if err == nil {
@@ -104,7 +104,7 @@ func (o options) run(streams genericiooptions.IOStreams) error {
 	return err
 }
 
-// write prints one object and the line that ends it.
+// write prints one object and its separator.
 func (o options) write(out io.Writer, object any) error {
 	content, err := sigsyaml.Marshal(object)
 	if o.output == "json" {

@@ -1,4 +1,4 @@
-// Package snapshot is the library behind "kubectl kcp crd snapshot": it turns CustomResourceDefinitions into the
-// APIResourceSchemas that an APIExport offers. A schema never changes, so each one is the picture of a definition at a
-// time; the prefix of its name says of which. No server is asked.
+// Package snapshot is the library behind "kubectl kcp crd snapshot": it converts CustomResourceDefinitions to the
+// APIResourceSchemas of an APIExport. Schemas are immutable, so each one is a snapshot of a definition, identified by
+// the prefix of its name. The conversion needs no server.
 package snapshot

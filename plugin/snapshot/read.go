@@ -15,8 +15,8 @@ import (
 
 const definitionKind = "CustomResourceDefinition"
 
-// read returns the definitions in a stream of YAML or JSON documents, those inside of lists too. Empty documents are
-// skipped; anything else is an error, because a file that loses objects on the way is worse than one that is refused.
+// read returns the definitions in a stream of YAML or JSON documents, including those in lists. Empty documents are
+// skipped; any other object is an error, so that no object of a file is ignored silently.
 func read(in io.Reader) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	documents := yaml.NewYAMLReader(bufio.NewReader(in))
 	var all []*apiextensionsv1.CustomResourceDefinition
@@ -67,7 +67,7 @@ func definitions(document []byte) ([]*apiextensionsv1.CustomResourceDefinition, 
 	return []*apiextensionsv1.CustomResourceDefinition{definition}, nil
 }
 
-// emptyOrError accepts a document of nothing but comments and space.
+// emptyOrError accepts a document that contains only comments and space.
 func emptyOrError(document []byte) error {
 	var content any
 	if err := sigsyaml.Unmarshal(document, &content); err != nil {

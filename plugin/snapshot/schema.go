@@ -13,11 +13,11 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 )
 
-// coreGroup stands for the group without a name in the names of schemas.
+// coreGroup stands for the legacy group in the names of schemas.
 const coreGroup = "core"
 
-// Of returns the APIResourceSchema of a definition. It fails on what a schema cannot say: webhooks behind a Service,
-// preserveUnknownFields, versions without a schema.
+// Of returns the APIResourceSchema of a definition. It fails for features that a schema does not support: webhooks
+// behind a Service, preserveUnknownFields, versions without a schema.
 func Of(definition *apiextensionsv1.CustomResourceDefinition, prefix string) (*apisv1alpha1.APIResourceSchema, error) {
 	spec := &definition.Spec
 	if spec.PreserveUnknownFields {
@@ -52,7 +52,7 @@ func Of(definition *apiextensionsv1.CustomResourceDefinition, prefix string) (*a
 	return schema, nil
 }
 
-// complete sets the names that a definition may leave to the server, and a schema may not.
+// complete sets the names that are defaulted by the server in a definition, and are required in a schema.
 func complete(names apiextensionsv1.CustomResourceDefinitionNames) apiextensionsv1.CustomResourceDefinitionNames {
 	if names.Singular == "" {
 		names.Singular = strings.ToLower(names.Kind)
@@ -63,8 +63,8 @@ func complete(names apiextensionsv1.CustomResourceDefinitionNames) apiextensions
 	return names
 }
 
-// approval keeps the annotation without which nobody may define resources of Kubernetes' own groups. Others tell about
-// the definition, not about the schema.
+// approval keeps the annotation that is required for resources in the groups of Kubernetes. Other annotations describe
+// the definition, not the schema.
 func approval(definition *apiextensionsv1.CustomResourceDefinition) map[string]string {
 	value, ok := definition.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]
 	if !ok {
@@ -94,8 +94,8 @@ func versionOf(version *apiextensionsv1.CustomResourceDefinitionVersion) (apisv1
 	return result, nil
 }
 
-// conversion returns how versions become each other. With several of them a schema must say it, where a definition has
-// a default.
+// conversion returns the conversion strategy. With several versions a schema must have one, where a definition has a
+// default.
 func conversion(spec *apiextensionsv1.CustomResourceDefinitionSpec) (*apisv1alpha1.CustomResourceConversion, error) {
 	if spec.Conversion == nil {
 		if len(spec.Versions) == 1 {

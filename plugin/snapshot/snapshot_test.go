@@ -80,7 +80,7 @@ func TestBothFormatsSayTheSame(t *testing.T) {
 	}
 }
 
-// definition returns one as JSON, with some fields of its spec set or (nil) left out.
+// definition returns a definition as JSON, with some fields of its spec replaced, or removed if nil.
 func definition(t *testing.T, changes map[string]any) string {
 	t.Helper()
 	spec := map[string]any{

@@ -12,14 +12,14 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// The terminal control sequences the browser needs; every terminal of the last decades knows them.
+// The terminal control sequences of the browser, which all common terminals support.
 const (
 	openScreen  = "\x1b[?1049h\x1b[?25l" // the alternate screen, without cursor
 	closeScreen = "\x1b[?25h\x1b[?1049l"
 	clearScreen = "\x1b[H\x1b[2J"
 )
 
-// browse acts on --interactive: let the user pick a workspace on the whole screen, then enter it.
+// browse runs --interactive: the user selects a workspace on the whole screen, which is then entered.
 func (n *navigator) browse(ctx context.Context) error {
 	installation, err := n.session.Installation()
 	if err != nil {
@@ -40,7 +40,7 @@ func (n *navigator) browse(ctx context.Context) error {
 	return n.enter(ctx, installation, selected, true)
 }
 
-// browseOn runs the browser on a terminal and leaves the screen as it was. It returns the zero path when the user
+// browseOn runs the browser on a terminal and restores the screen afterwards. It returns the zero path when the user
 // selects nothing.
 func browseOn(in, out *os.File, b *browser) (selected logicalcluster.Path, err error) {
 	before, err := term.MakeRaw(int(in.Fd()))
@@ -60,7 +60,7 @@ func browseOn(in, out *os.File, b *browser) (selected logicalcluster.Path, err e
 		if err != nil {
 			return selected, fmt.Errorf("reading the size of the terminal: %w", err)
 		}
-		if width == 0 || height == 0 { // serial lines and some containers do not know
+		if width == 0 || height == 0 { // serial lines and some containers report no size
 			width, height = 80, 24
 		}
 		if _, err := out.WriteString(clearScreen + strings.Join(b.view(width, height), "\r\n")); err != nil {
@@ -78,7 +78,7 @@ func browseOn(in, out *os.File, b *browser) (selected logicalcluster.Path, err e
 	}
 }
 
-// keySequences lists what terminals send, longer sequences before those they start with.
+// keySequences lists the sequences that terminals send, longer ones before their prefixes.
 var keySequences = []struct {
 	bytes string
 	key   key
@@ -91,7 +91,7 @@ var keySequences = []struct {
 	{"q", keyQuit}, {"\x03", keyQuit}, {"\x04", keyQuit},
 }
 
-// decodeKeys reads what one read of the terminal gave. A lone escape quits; unknown sequences are skipped.
+// decodeKeys decodes the result of one read of the terminal. A lone escape quits; unknown sequences are skipped.
 func decodeKeys(input string) []key {
 	if input == "\x1b" {
 		return []key{keyQuit}
@@ -107,7 +107,7 @@ next:
 			}
 		}
 		if input[0] == '\x1b' {
-			return keys // a function key we do not know: its letters must not be taken for commands
+			return keys // an unknown function key: its letters must not be read as commands
 		}
 		input = input[1:]
 	}

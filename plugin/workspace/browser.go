@@ -9,7 +9,7 @@ import (
 	"github.com/atoll-dev/atoll/plugin/connection"
 )
 
-// key is what a user can press in the browser.
+// key is a key that has a meaning in the browser.
 type key int
 
 const (
@@ -21,8 +21,8 @@ const (
 	keyQuit
 )
 
-// browser is the state of the full-screen browser: a tree that is read as it is opened, and a cursor. It knows no
-// terminal; press and view are all there is to it.
+// browser is the state of the full-screen browser: a tree that is loaded as it is opened, and a cursor. It does not
+// depend on a terminal: press is its input, view its output.
 type browser struct {
 	load    func(logicalcluster.Path) ([]*node, error)
 	top     *branch
@@ -40,7 +40,7 @@ type branch struct {
 }
 
 // newBrowser starts at the top of the tree, opened down to the current workspace. A current workspace that its parent
-// does not show (or may not be asked for) is there all the same.
+// does not list (or that may not be listed) is shown nevertheless.
 func newBrowser(current logicalcluster.Path, load func(logicalcluster.Path) ([]*node, error)) *browser {
 	b := &browser{load: load, top: &branch{node: &node{path: connection.Top(current)}}}
 	b.cursor = b.top
@@ -65,8 +65,8 @@ func (b *browser) openBranch(one *branch) {
 	}
 	children, err := b.load(one.path)
 	if err != nil {
-		b.message = strings.Join(strings.Fields(err.Error()), " ") // one line, whatever a server sends
-		return                                                     // the next attempt to open asks again
+		b.message = strings.Join(strings.Fields(err.Error()), " ") // one line, whatever a server returns
+		return                                                     // the next attempt to open loads again
 	}
 	one.loaded = true
 	for _, child := range children {
@@ -77,7 +77,7 @@ func (b *browser) openBranch(one *branch) {
 	}
 }
 
-// press acts on a key. It returns the selected workspace, if any, and whether the browser is to be left.
+// press handles a key. It returns the selected workspace, if any, and whether to leave the browser.
 func (b *browser) press(pressed key) (selected logicalcluster.Path, done bool) {
 	b.message = ""
 	switch pressed {
@@ -120,7 +120,7 @@ func (b *browser) visible(all []*branch, one *branch) []*branch {
 	return all
 }
 
-// view draws the browser into lines that fit a screen. The cursor's line is always among them.
+// view renders the browser into lines that fit a screen. The cursor's line is always among them.
 func (b *browser) view(width, height int) []string {
 	visible := b.visible(nil, b.top)
 	room := max(height-3, 1) // title, message and help

@@ -19,8 +19,8 @@ const pathHelp = `PATH works like the argument of cd, with ':' (or '/') between 
 
 Entering a workspace rewrites the kubeconfig context "workspace.kcp.io/current"; your own contexts stay as they are.`
 
-// NewCommand returns "kubectl ws" with its sub-commands. The caller binds the flags of the connection, because the
-// same command is a plugin of its own and a sub-command of "kubectl kcp".
+// NewCommand returns "kubectl ws" with its sub-commands. The caller binds the flags of the connection, because the same
+// command is a plugin of its own and a sub-command of "kubectl kcp".
 func NewCommand(flags *connection.Flags) *cobra.Command {
 	var short, interactive bool
 	cmd := &cobra.Command{
@@ -258,8 +258,8 @@ func completePath(flags *connection.Flags) cobra.CompletionFunc {
 	}
 }
 
-// completionParent returns the workspace that a started PATH leads to, typed being all up to its last separator.
-// Homes are left out: completion must not create one.
+// completionParent returns the workspace of an incomplete PATH, where typed is all up to its last separator. Home
+// workspaces are not completed: completion must not create one.
 func completionParent(current logicalcluster.Path, typed string) (logicalcluster.Path, bool) {
 	if typed == "" {
 		return current, true

@@ -24,14 +24,14 @@ import (
 	"github.com/atoll-dev/atoll/plugin/workspace"
 )
 
-// fakeInstallation answers the few requests that the plugins send, as the wire contract has them. It proves what the
-// client says and does; that a server really answers so is the business of the end-to-end tests.
+// fakeInstallation serves the few requests that the plugins send, with responses of the wire contract. It tests the
+// client; the end-to-end tests check that a server really responds so.
 type fakeInstallation struct {
 	*httptest.Server
 
 	mu       sync.Mutex
 	access   map[string]bool                      // workspaces the user may enter
-	children map[string]map[string]map[string]any // parent -> name -> Workspace; a parent that is missing here answers 403
+	children map[string]map[string]map[string]any // parent -> name -> Workspace; a parent that is missing here returns 403
 	bindings map[string][]map[string]any
 	ready    int // a created workspace is ready after so many gets
 }
@@ -45,7 +45,7 @@ func newFakeInstallation(t *testing.T) *fakeInstallation {
 	return f
 }
 
-// workspace adds one that is ready and that the user may enter.
+// workspace adds a workspace that is ready and that the user may enter.
 func (f *fakeInstallation) workspace(parent, name, typ string) object {
 	f.access[parent+":"+name] = true
 	if f.children[parent] == nil {
@@ -153,14 +153,14 @@ func refuse(w http.ResponseWriter, code int) {
 	})
 }
 
-// user is somebody with a kubeconfig.
+// user is a user with a kubeconfig.
 type user struct {
 	t          *testing.T
 	kubeconfig string
 	server     string
 }
 
-// user starts in a workspace, with a context of their own.
+// user returns a user in a workspace, with a context of their own.
 func (f *fakeInstallation) user(t *testing.T, in string) *user {
 	t.Setenv("HOME", "/home/alice")
 	u := &user{t: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), server: f.URL}
@@ -174,7 +174,7 @@ users: [{name: alice, user: {token: t}}]}`, f.URL, in)
 	return u
 }
 
-// answer is what a command left behind. The URL of the server reads as SERVER in all of it.
+// answer is the output and the error of a command. The URL of the server is replaced by SERVER in all of it.
 type answer struct{ out, errOut, err string }
 
 func (u *user) run(build func(*connection.Flags) *cobra.Command, args ...string) answer {
@@ -267,7 +267,7 @@ func TestAccessBeforeASwitch(t *testing.T) {
 	f.workspace("root", "secret", "universal")
 	f.access["root:secret"] = false
 	f.access["root:orphan"] = true      // reachable, but its Workspace is gone
-	f.access["root:hidden:team"] = true // reachable, but its parent answers 403
+	f.access["root:hidden:team"] = true // reachable, but its parent returns 403
 	u := f.user(t, "root")
 
 	for name, tc := range map[string]struct {

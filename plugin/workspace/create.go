@@ -21,21 +21,21 @@ import (
 const (
 	readyPollInterval = 500 * time.Millisecond
 	readyTimeout      = time.Minute
-	// enterTimeout bounds how long a ready workspace may stay unknown to the front proxy, which learns of it by watch.
+	// enterTimeout bounds how long a ready workspace may be missing in the front proxy, whose index follows a watch.
 	enterTimeout = 10 * time.Second
 )
 
-// creation is what the user asks for with "kubectl create workspace NAME".
+// creation holds the arguments of "kubectl create workspace NAME".
 type creation struct {
 	name             string
-	workspaceType    string // "name" or "path:name", "" lets the server pick
+	workspaceType    string // "name" or "path:name"; if "", the server selects the default
 	locationSelector string
 	ignoreExisting   bool
 	enter            bool
 	contextName      string
 }
 
-// validate completes the request and refuses what no server needs to be asked for.
+// validate completes the request and refuses what is invalid for any server.
 func (c *creation) validate() error {
 	if c.workspaceType != "" {
 		path, name := splitType(c.workspaceType)
@@ -104,7 +104,7 @@ func (c *creation) object() (*unstructured.Unstructured, error) {
 	}}, nil
 }
 
-// create acts on "kubectl create workspace NAME": create below parent, wait until ready, and enter if asked to.
+// create runs "kubectl create workspace NAME": create below parent, wait until ready, and enter if requested.
 func (n *navigator) create(ctx context.Context, flags *connection.Flags, wanted creation) error {
 	if err := wanted.validate(); err != nil {
 		return err
@@ -177,7 +177,7 @@ func (n *navigator) afterCreate(ctx context.Context, installation *connection.In
 	return err
 }
 
-// createOrGet creates the Workspace, or returns the existing one if the user accepts that and its type fits.
+// createOrGet creates the Workspace, or returns the existing one if the user accepts that and its type matches.
 func createOrGet(ctx context.Context, client dynamic.ResourceInterface, parent logicalcluster.Path, wanted creation) (object *unstructured.Unstructured, existed bool, err error) {
 	object, err = wanted.object()
 	if err != nil {
@@ -204,7 +204,7 @@ func createOrGet(ctx context.Context, client dynamic.ResourceInterface, parent l
 	return existing, true, nil
 }
 
-// waitReady polls a Workspace until it is ready. The error of a timeout says what the workspace was waiting for.
+// waitReady polls a Workspace until it is ready. The error of a timeout contains what the workspace was waiting for.
 func waitReady(ctx context.Context, client dynamic.ResourceInterface, object *unstructured.Unstructured, timeout time.Duration) (*unstructured.Unstructured, error) {
 	name := object.GetName()
 	err := wait.PollUntilContextTimeout(ctx, readyPollInterval, timeout, true, func(ctx context.Context) (bool, error) {
@@ -231,14 +231,14 @@ func phaseOf(object *unstructured.Unstructured) string {
 	return phase
 }
 
-// whyNotReady returns the phase of a Workspace and the conditions that hold it up.
+// whyNotReady returns the phase of a Workspace and its false conditions.
 func whyNotReady(object *unstructured.Unstructured) string {
 	reasons := []string{"phase " + phaseOf(object)}
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, raw := range conditions {
 		condition, ok := raw.(map[string]any)
 		if !ok || condition["status"] != "False" || condition["type"] == "Ready" {
-			continue // Ready only sums up the others
+			continue // Ready summarizes the others
 		}
 		reasons = append(reasons, fmt.Sprintf("%v: %v", condition["type"], condition["message"]))
 	}

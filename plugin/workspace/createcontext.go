@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// createContext acts on "kubectl ws create-context [NAME]". An empty name stands for the current path.
+// createContext runs "kubectl ws create-context [NAME]". An empty name stands for the current path.
 func (n *navigator) createContext(name string, overwrite bool) error {
 	location, err := n.session.Location()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 type Wanted struct {
 	Parent logicalcluster.Path
 	Name   string
-	// Type is "path:name", empty lets the server pick.
+	// Type is "path:name"; if it is empty, the server selects the default.
 	Type   string
 	Labels map[string]string
 }

@@ -7,7 +7,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// The kubeconfig entries that plugins own; both a context and a cluster may have these names.
+// The kubeconfig entries of the plugins; both a context and a cluster may have these names.
 const (
 	currentEntry  = "workspace.kcp.io/current"
 	previousEntry = "workspace.kcp.io/previous"
@@ -26,8 +26,8 @@ func here(config *clientcmdapi.Config) (*clientcmdapi.Context, *clientcmdapi.Clu
 	return context.DeepCopy(), cluster.DeepCopy(), nil
 }
 
-// switchTo returns the kubeconfig after entering the workspace behind a server URL. Where the user was is kept as
-// previous; its cluster is copied only if the switch overwrites it.
+// switchTo returns the kubeconfig after entering the workspace at a server URL. The context in use before becomes the
+// previous one; its cluster is copied only if the switch overwrites it.
 func switchTo(config *clientcmdapi.Config, serverURL string) (*clientcmdapi.Config, error) {
 	previous, cluster, err := here(config)
 	if err != nil {
@@ -50,7 +50,7 @@ func switchTo(config *clientcmdapi.Config, serverURL string) (*clientcmdapi.Conf
 	return changed, nil
 }
 
-// switchBack returns the kubeconfig after exchanging what current and previous stand for.
+// switchBack returns the kubeconfig with current and previous exchanged.
 func switchBack(config *clientcmdapi.Config) (*clientcmdapi.Config, error) {
 	current, currentCluster, err := here(config)
 	if err != nil {
@@ -67,7 +67,7 @@ func switchBack(config *clientcmdapi.Config) (*clientcmdapi.Config, error) {
 	previous, previousCluster = previous.DeepCopy(), previousCluster.DeepCopy()
 	changed := config.DeepCopy()
 
-	// Contexts that use a cluster made by the user go on using it; only our own clusters trade places.
+	// Contexts that use a cluster created by the user keep using it; only the plugins' own clusters are exchanged.
 	if previous.Cluster == previousEntry {
 		previous.Cluster = currentEntry
 		changed.Clusters[currentEntry] = previousCluster
@@ -82,15 +82,15 @@ func switchBack(config *clientcmdapi.Config) (*clientcmdapi.Config, error) {
 	return changed, nil
 }
 
-// namedContext asks for a context that the user wants to keep.
+// namedContext is a request for a context with a name of the user's choice.
 type namedContext struct {
 	name      string
 	serverURL string
-	overwrite bool // take over an existing context of that name
+	overwrite bool // replace an existing context of that name
 	stay      bool // do not make it the current context
 }
 
-// add returns the kubeconfig with a cluster and a context of the wanted name, and the line that tells the user.
+// add returns the kubeconfig with a cluster and a context of that name, and the message for the user.
 func (n namedContext) add(config *clientcmdapi.Config) (*clientcmdapi.Config, string, error) {
 	context, cluster, err := here(config)
 	if err != nil {

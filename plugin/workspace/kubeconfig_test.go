@@ -7,7 +7,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// entries is a kubeconfig in short: contexts as "cluster user namespace", clusters as server URLs.
+// entries is a kubeconfig in short form: contexts as "cluster user namespace", clusters as server URLs.
 type entries struct {
 	current  string
 	contexts map[string][3]string
@@ -42,7 +42,7 @@ func entriesOf(t *testing.T, config *clientcmdapi.Config) entries {
 }
 
 var (
-	// fromUser is where a user starts who has never used the plugins.
+	// fromUser is the kubeconfig of a user who has never used the plugins.
 	fromUser = entries{
 		current:  "mine",
 		contexts: map[string][3]string{"mine": {"kcp", "alice", "ns"}},

@@ -14,7 +14,7 @@ const (
 	homeNote = "Note: 'kubectl ws' now matches 'cd' semantics: without an argument it goes to the home workspace. Use 'kubectl ws .' to print the current one."
 )
 
-// move says how an argument changes the current workspace.
+// move is the kind of change of the current workspace.
 type move int
 
 const (
@@ -25,19 +25,19 @@ const (
 	goTo               // any other workspace
 )
 
-// target is what an argument of "kubectl ws" asks for, before any server has been asked.
+// target is the meaning of an argument of "kubectl ws", before any request.
 type target struct {
 	move move
-	// way leads from the home workspace (goHome) or from the current one (goTo, unless absolute) to the target. An
-	// empty way is no step at all.
+	// way is the relative path from the home workspace (goHome) or from the current one (goTo, unless absolute) to the
+	// target. An empty way is the start itself.
 	way      string
 	absolute bool
-	// note is a hint for the user about the way the argument was understood, or "".
+	// note is a hint for the user about the interpretation of the argument, or "".
 	note string
 }
 
-// parseTarget reads an argument. homeDir is what a shell puts in place of "~" ("" if unknown). short is the --short
-// flag: scripts that use it get the new meaning of "root:..." arguments, which is relative.
+// parseTarget parses an argument. homeDir is what a shell substitutes for "~" ("" if unknown). short is the --short
+// flag: scripts that use it get the new, relative meaning of "root:..." arguments.
 func parseTarget(arg, homeDir string, short bool) target {
 	name := strings.ReplaceAll(unexpandHome(arg, homeDir), "/", ":")
 	switch {
@@ -59,7 +59,7 @@ func parseTarget(arg, homeDir string, short bool) target {
 	return target{move: goTo, way: name}
 }
 
-// unexpandHome undoes what a shell does to an unquoted "~" or "~/x".
+// unexpandHome reverts the expansion of an unquoted "~" or "~/x" by a shell.
 func unexpandHome(arg, homeDir string) string {
 	if homeDir == "" || homeDir == "/" {
 		return arg
@@ -71,7 +71,7 @@ func unexpandHome(arg, homeDir string) string {
 	return "~" + rest
 }
 
-// walk follows the way of a target from a workspace; arg is the argument as the user wrote it.
+// walk resolves a target from a workspace; arg is the argument as the user wrote it.
 func (t target) walk(from logicalcluster.Path, arg string) (logicalcluster.Path, error) {
 	if t.move == goHome && t.way == "" {
 		return from, nil

@@ -22,16 +22,16 @@ const treeParallelism = 8
 // node is one workspace of a tree.
 type node struct {
 	path     logicalcluster.Path
-	mount    bool // its content lives outside of the installation: always a leaf
+	mount    bool // its content is outside of the installation: always a leaf
 	phase    string
 	lcPhase  string // of its LogicalCluster, only read for the wide tree
 	url      string
 	children []*node
-	err      error // why the children are not known
+	err      error // why the children could not be listed
 }
 
-// readTree reads the tree below a workspace level by level. Only failing to list the top is an error: what the user
-// may not look into further down stays a leaf that remembers why.
+// readTree reads the tree below a workspace level by level. Only failing to list the top is an error: a workspace
+// further down that the user may not list is a leaf with the error.
 func readTree(ctx context.Context, installation *connection.Installation, top logicalcluster.Path, wide bool) (*node, error) {
 	tree := &node{path: top}
 	for level := []*node{tree}; len(level) > 0; {
@@ -48,7 +48,7 @@ func readTree(ctx context.Context, installation *connection.Installation, top lo
 				return nil
 			})
 		}
-		_ = group.Wait() // failures stay with their nodes
+		_ = group.Wait() // errors are in the nodes
 		if tree.err != nil {
 			return nil, tree.err
 		}
@@ -61,7 +61,7 @@ func readTree(ctx context.Context, installation *connection.Installation, top lo
 	return tree, nil
 }
 
-// readChildren lists the child workspaces of a workspace by name, without those that are going away.
+// readChildren lists the child workspaces of a workspace by name, without those that are being deleted.
 func readChildren(ctx context.Context, installation *connection.Installation, parent logicalcluster.Path) ([]*node, error) {
 	objects, err := installation.List(ctx, parent, connection.Workspaces)
 	if err != nil {
@@ -87,12 +87,12 @@ func readLogicalClusterPhase(ctx context.Context, installation *connection.Insta
 	}
 	object, err := installation.Get(ctx, one.path, connection.LogicalClusters, "cluster")
 	if err != nil {
-		return "" // shown as Unknown: many may see a workspace and not its LogicalCluster
+		return "" // shown as Unknown: a user may be permitted to read a workspace and not its LogicalCluster
 	}
 	return phaseOf(object)
 }
 
-// treeStyle says how a tree is shown.
+// treeStyle selects how a tree is rendered.
 type treeStyle struct {
 	full bool // paths instead of names
 	wide bool // with phases
@@ -155,7 +155,7 @@ func orElse(s, fallback string) string {
 	return s
 }
 
-// failures returns what could not be read, in the order of the tree.
+// failures returns the errors of the nodes, in the order of the tree.
 func (n *node) failures() []error {
 	var all []error
 	if n.err != nil {
@@ -167,7 +167,7 @@ func (n *node) failures() []error {
 	return all
 }
 
-// tree acts on "kubectl ws tree".
+// tree runs "kubectl ws tree".
 func (n *navigator) tree(ctx context.Context, flags *connection.Flags, style treeStyle) error {
 	installation, err := n.session.Installation()
 	var foreign *connection.ForeignURLError

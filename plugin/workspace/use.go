@@ -23,9 +23,9 @@ type navigator struct {
 	short   bool // print bare paths, for scripts
 }
 
-// use acts on the argument of "kubectl ws ARG".
+// use runs "kubectl ws ARG".
 func (n *navigator) use(ctx context.Context, arg string) error {
-	homeDir, _ := os.UserHomeDir() // without one, nothing can have been expanded
+	homeDir, _ := os.UserHomeDir() // without a home directory no shell has expanded "~"
 	wanted := parseTarget(arg, homeDir, n.short)
 	if wanted.note != "" {
 		fmt.Fprintln(n.ErrOut, wanted.note)
@@ -57,7 +57,7 @@ func (n *navigator) use(ctx context.Context, arg string) error {
 	return n.enter(ctx, installation, path, true)
 }
 
-// home acts on "kubectl ws" without an argument.
+// home runs "kubectl ws" without an argument.
 func (n *navigator) home(ctx context.Context) error {
 	fmt.Fprintln(n.ErrOut, homeNote)
 	return n.use(ctx, "~")
@@ -79,7 +79,7 @@ func (n *navigator) enter(ctx context.Context, installation *connection.Installa
 	return n.commit(ctx, changed, workspaceType)
 }
 
-// back acts on "kubectl ws -". No server is asked: the previous place need not even be a workspace.
+// back runs "kubectl ws -". It sends no request to check the previous entry, which need not even be a workspace.
 func (n *navigator) back(ctx context.Context) error {
 	changed, err := switchBack(n.session.Kubeconfig)
 	if err != nil {
@@ -88,7 +88,7 @@ func (n *navigator) back(ctx context.Context) error {
 	return n.commit(ctx, changed, "")
 }
 
-// commit saves the kubeconfig, says where the user is now, and warns about claims that wait for an answer there.
+// commit saves the kubeconfig, prints the new workspace, and warns about claims there that have no answer.
 func (n *navigator) commit(ctx context.Context, changed *clientcmdapi.Config, workspaceType string) error {
 	session, err := n.session.Save(changed)
 	if err != nil {
@@ -102,7 +102,7 @@ func (n *navigator) commit(ctx context.Context, changed *clientcmdapi.Config, wo
 	return nil
 }
 
-// printCurrent says where the user is. It asks no server.
+// printCurrent prints the current workspace. It sends no request.
 func (n *navigator) printCurrent() error { return n.printPlace("") }
 
 func (n *navigator) printPlace(workspaceType string) error {
@@ -110,7 +110,7 @@ func (n *navigator) printPlace(workspaceType string) error {
 	var line string
 	switch {
 	case err != nil && n.short:
-		return nil // a script asked for a path and there is none
+		return nil // a script requires a path and there is none
 	case err != nil:
 		line = fmt.Sprintf("Current workspace is the URL %q.", n.session.URL())
 	case n.short:
@@ -140,15 +140,15 @@ func (n *navigator) warnAboutClaims(ctx context.Context) {
 			fmt.Fprintln(n.ErrOut, line)
 		}
 	}
-	if err != nil { // the switch has succeeded all the same
+	if err != nil { // the switch itself has succeeded
 		fmt.Fprintf(n.ErrOut, "error checking APIBindings: %v\n", err)
 	}
 }
 
-// noAccessError says that a workspace cannot be entered.
+// noAccessError reports a workspace that cannot be entered.
 type noAccessError struct {
 	path     logicalcluster.Path
-	notFound bool // the parent is sure that there is no such workspace
+	notFound bool // the parent has no such workspace
 }
 
 func (e *noAccessError) Error() string {
@@ -158,7 +158,7 @@ func (e *noAccessError) Error() string {
 	return fmt.Sprintf("access to workspace %q denied", e.path)
 }
 
-// checkAccess finds out whether the user may enter a workspace, and its type as far as the parent tells it ("" if
+// checkAccess checks whether the user may enter a workspace, and returns its type if the parent shows it ("" if
 // unknown). It fails with a *noAccessError when the user may not.
 func checkAccess(ctx context.Context, installation *connection.Installation, path logicalcluster.Path) (workspaceType string, err error) {
 	reachable, err := installation.Reachable(path)
@@ -180,7 +180,7 @@ func checkAccess(ctx context.Context, installation *connection.Installation, pat
 	case !reachable:
 		return "", &noAccessError{path: path, notFound: apierrors.IsNotFound(err)}
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		return "", nil // many users may work in a workspace and not see its parent
+		return "", nil // a user may work in a workspace without permission to read its parent
 	case err != nil:
 		return "", err
 	}

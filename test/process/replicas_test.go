@@ -69,7 +69,8 @@ func TestReplicas(t *testing.T) {
 
 	roots := []string{directory(t), directory(t)}
 	flags := append([]string{
-		"--enable-leader-election", "--shard-base-url=https://localhost:6443", // the address of both, which this test does not use
+		// The address of both, which this test does not use.
+		"--enable-leader-election", "--shard-base-url=https://localhost:6443",
 		"--service-account-private-key-file=" + filepath.Join(roots[0], "sa.key"),
 	}, etcd.flags...)
 	a, b := launchShard(t, roots[0], flags...), launchShard(t, roots[1], flags...) // concurrently, on an empty etcd

@@ -61,8 +61,8 @@ func main() {
 	}
 }
 
-// run serves until the context ends. Every controller is built before the informers start, because building one is what
-// asks the shared factories for its informers.
+// run serves until the context ends. All controllers are built before the informers start, because building one
+// requests its informers from the shared factories.
 func run(ctx context.Context, kubeconfig string) error {
 	factory, err := controller.NewContextFactory(ctx, options(kubeconfig))
 	if err != nil {
@@ -94,8 +94,8 @@ func run(ctx context.Context, kubeconfig string) error {
 	return group.Wait()
 }
 
-// options are cert-manager's own defaults, except that a failed request is tried again after seconds instead of an hour:
-// tests break things on purpose.
+// options are cert-manager's defaults, except that a failed request is retried after seconds instead of an hour: tests
+// cause failures on purpose.
 func options(kubeconfig string) controller.ContextOptions {
 	return controller.ContextOptions{
 		Kubeconfig:         kubeconfig,

@@ -8,13 +8,13 @@ import (
 	"slices"
 )
 
-// startOrder is the order in which processes start; they end in the opposite one, so that nothing starts a pod again.
+// startOrder is the order in which processes start; they stop in the reverse order, so that no pod is started again.
 var startOrder = []string{
 	"etcd", "containerd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "certmanager", "hostpath", "kubelet",
 }
 
-// Down ends the cluster and removes everything it left on the machine. It is safe when there is none, or half of one.
-// It goes on after a failure and tells all of them.
+// Down stops the cluster and removes everything it created on the machine. It is safe without a cluster, or with a part
+// of one. It continues after a failure and returns all errors.
 func (c *Cluster) Down(ctx context.Context) error {
 	unlock, err := lock()
 	if err != nil {
@@ -24,8 +24,8 @@ func (c *Cluster) Down(ctx context.Context) error {
 	return c.down(ctx)
 }
 
-// removeAbandoned ends what is left of another state folder's cluster whose processes are all gone, as after a crash or
-// where somebody ended them from outside. Mounts, bridge and iptables chains outlive processes.
+// removeAbandoned removes what is left of a cluster with another state directory whose processes have all ended, after
+// a crash or when they were killed from outside. Mounts, bridge and iptables chains outlive processes.
 func (c *Cluster) removeAbandoned(ctx context.Context) error {
 	owner, err := os.ReadFile(ownerFile)
 	if err != nil || c.owned() {
@@ -35,7 +35,7 @@ func (c *Cluster) removeAbandoned(ctx context.Context) error {
 	abandoned.Layout = Layout{State: string(owner)}
 	for _, name := range startOrder {
 		if _, running := abandoned.running(name); running {
-			return nil // it is somebody's; claim says whose
+			return nil // in use; claim returns the error
 		}
 	}
 	c.Progress("removing what is left of a cluster whose processes have ended (state folder %s)", owner)

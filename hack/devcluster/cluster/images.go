@@ -10,7 +10,7 @@ import (
 	"github.com/atoll-dev/atoll/hack/devcluster/imagetar"
 )
 
-// ensureSystemImages imports the images that the cluster itself runs, made from the cached programs.
+// ensureSystemImages imports the images of the cluster itself, built from the cached programs.
 func (c *Cluster) ensureSystemImages(ctx context.Context) error {
 	present, err := c.images(ctx)
 	if err != nil {
@@ -38,7 +38,8 @@ func (c *Cluster) ensureSystemImages(ctx context.Context) error {
 	return nil
 }
 
-// LoadImage imports the images of a Docker-style archive. It fails when one of the expected names is not there afterwards.
+// LoadImage imports the images of a Docker-style archive. It fails when one of the expected names is missing
+// afterwards.
 func (c *Cluster) LoadImage(ctx context.Context, archive string, expected ...string) error {
 	if _, alive := c.running("containerd"); !alive {
 		return fmt.Errorf("no cluster with state folder %s: bring it up first", c.State)
@@ -63,7 +64,7 @@ func (c *Cluster) importImages(ctx context.Context, archive string) error {
 	return err
 }
 
-// images are the names of the images that the cluster has.
+// images returns the names of the images in the cluster.
 func (c *Cluster) images(ctx context.Context) ([]string, error) {
 	out, err := c.ctr(ctx, "images", "list", "--quiet")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package cluster starts and ends a one-node Kubernetes cluster out of processes on this machine, and knows every file,
-// address and name it uses. Nothing of it stays after Down. Building the programs is package toolchain's work.
+// Package cluster starts and stops a one-node Kubernetes cluster of processes on this machine, and defines every file,
+// address and name it uses. Down leaves nothing of it. Package toolchain builds the programs.
 package cluster
 
 import (
@@ -13,8 +13,9 @@ import (
 	"github.com/atoll-dev/atoll/hack/devcluster/toolchain"
 )
 
-// The fixed names and addresses of the cluster. There is one cluster per machine: its bridge, addresses and iptables
-// chains are the machine's. Ports keep away from the usual ones, which belong to what is being developed.
+// The fixed names and addresses of the cluster. There is one cluster per machine, because bridge, addresses and
+// iptables chains belong to the machine. Ports differ from the usual ones, which are left to the software under
+// development.
 const (
 	NodeName = "atoll-dev"
 
@@ -33,22 +34,23 @@ const (
 	proxyHealth   = 20256
 	proxyMetrics  = 20249
 
-	// networkName marks the CNI plugins' cache files and iptables comments as ours.
+	// networkName marks the CNI plugins' cache files and iptables comments of the cluster.
 	networkName = "atoll-devcluster"
 
 	pauseImage   = "docker.io/local/pause:1"
 	corednsImage = "docker.io/local/coredns:1"
 
-	// runFolder holds sockets and mounts. It is outside the state folder because a socket's path may have 107 bytes.
+	// runFolder contains sockets and mounts. It is outside the state directory because the path of a socket is limited
+	// to 107 bytes.
 	runFolder = "/run/atoll-devcluster"
 )
 
-// Layout is where one cluster keeps its files.
+// Layout defines the paths of one cluster.
 type Layout struct {
 	State string // absolute; removed as a whole by Down
 }
 
-// NewLayout describes the cluster in a state folder, which need not exist yet.
+// NewLayout returns the layout for a state directory, which need not exist yet.
 func NewLayout(state string) (Layout, error) {
 	abs, err := filepath.Abs(state)
 	if err != nil {
@@ -68,10 +70,10 @@ func (l Layout) path(parts ...string) string {
 	return filepath.Join(append([]string{l.State}, parts...)...)
 }
 
-// Kubeconfig is the administrator's kubeconfig.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (l Layout) Kubeconfig() string { return l.path("kubeconfig") }
 
-// Logs is the folder of the processes' output, one file each.
+// Logs returns the directory of the processes' output, one file each.
 func (l Layout) Logs() string { return l.path("logs") }
 
 func (l Layout) pki(name string) string          { return l.path("pki", name) }
@@ -81,13 +83,14 @@ func (l Layout) log(process string) string       { return filepath.Join(l.Logs()
 func (l Layout) containerdSocket() string        { return filepath.Join(runFolder, "containerd.sock") }
 func (l Layout) kubeconfigOf(user string) string { return l.config(user + ".kubeconfig") }
 
-// ownerFile says which state folder the machine's one cluster belongs to.
+// ownerFile contains the state directory of the machine's one cluster.
 var ownerFile = filepath.Join(runFolder, "owner")
 
-// marker is the file that makes a folder a state folder. Down removes no folder that lacks it.
+// marker is the file that marks a state directory. Down removes no directory without it.
 const marker = ".atoll-devcluster"
 
-// claim makes the machine's one cluster and the state folder ours, or says whose they are.
+// claim makes this cluster the owner of the machine and of the state directory, or returns an error that names the
+// owner.
 func (l Layout) claim() error {
 	owner, err := os.ReadFile(ownerFile)
 	if err == nil && string(owner) != l.State {
@@ -105,7 +108,7 @@ func (l Layout) claim() error {
 	return os.WriteFile(ownerFile, []byte(l.State), 0o644)
 }
 
-// claimFolder marks a new or empty folder as a state folder, and refuses one that holds something else.
+// claimFolder marks a new or empty directory as a state directory, and refuses one with other content.
 func (l Layout) claimFolder() error {
 	if l.marked() {
 		return nil
@@ -128,7 +131,7 @@ func (l Layout) marked() bool {
 	return err == nil
 }
 
-// owned says whether the machine's cluster is this one.
+// owned reports whether the machine's cluster is this one.
 func (l Layout) owned() bool {
 	owner, err := os.ReadFile(ownerFile)
 	return err == nil && string(owner) == l.State
@@ -138,6 +141,6 @@ func (l Layout) owned() bool {
 type Cluster struct {
 	Layout
 	Tools *toolchain.Toolchain
-	// Progress is told what is being done, a line at a time.
+	// Progress is called with a line for each step.
 	Progress func(format string, args ...any)
 }

@@ -6,10 +6,11 @@ import (
 	"syscall"
 )
 
-// lockFile is held while a cluster comes up or goes down. It exists only while somebody holds it or waits for it.
+// lockFile is locked while a cluster is started or stopped. It exists only while a process holds the lock or waits for
+// it.
 const lockFile = "/run/atoll-devcluster.lock"
 
-// lock waits until nobody else brings a cluster up or down on this machine.
+// lock waits until no other process starts or stops a cluster on this machine.
 func lock() (unlock func(), err error) {
 	for {
 		file, err := os.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)
@@ -26,7 +27,7 @@ func lock() (unlock func(), err error) {
 				file.Close()
 			}, nil
 		}
-		file.Close() // the one who held it removed it while we waited: the lock is another file now
+		file.Close() // the previous holder removed this file: the lock is another file now
 	}
 }
 

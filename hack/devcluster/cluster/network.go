@@ -18,14 +18,14 @@ const (
 	sysctlsBackup = "sysctls"
 )
 
-// sysctls are the kernel settings that the cluster's programs change; Down puts the old values back.
+// sysctls are the kernel settings that the cluster's programs change; Down restores the old values.
 var sysctls = []string{
 	"net/ipv4/ip_forward",
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
 }
 
-// ensureNetwork makes the bridge with the node's address, the route to Services, and lets the pods' packets pass.
+// ensureNetwork creates the bridge with the node's address, the route to Services, and lets the pods' packets pass.
 func (l Layout) ensureNetwork(ctx context.Context) error {
 	if err := l.saveSysctls(); err != nil {
 		return fmt.Errorf("noting the kernel's settings: %w", err)
@@ -42,7 +42,7 @@ func (l Layout) ensureNetwork(ctx context.Context) error {
 	for _, args := range [][]string{
 		{"addr", "replace", nodeIP + "/" + bits, "dev", bridge},
 		{"link", "set", bridge, "up"},
-		// Services need no default route, and packets to a Service that does not exist do not leave the machine.
+		// Services work without a default route, and packets to a Service that does not exist do not leave the machine.
 		{"route", "replace", serviceCIDR, "dev", bridge},
 	} {
 		if _, err := run(ctx, "", ipCommand, args...); err != nil {
@@ -52,7 +52,7 @@ func (l Layout) ensureNetwork(ctx context.Context) error {
 	return ensureForwarding(ctx)
 }
 
-// ensureForwarding accepts what comes from and goes to the bridge, for machines whose FORWARD policy is to drop.
+// ensureForwarding accepts packets from and to the bridge, for machines whose FORWARD policy is DROP.
 func ensureForwarding(ctx context.Context) error {
 	saved, err := run(ctx, "", "/usr/sbin/iptables-save", "-t", "filter")
 	if err != nil {
@@ -69,7 +69,7 @@ func ensureForwarding(ctx context.Context) error {
 
 func (l Layout) saveSysctls() error {
 	if _, err := os.Stat(l.path(sysctlsBackup)); err == nil {
-		return nil // from an earlier start; what the kernel says now is ours
+		return nil // saved by an earlier start; the current values are those of the cluster
 	}
 	var saved strings.Builder
 	for _, name := range sysctls {
@@ -108,7 +108,7 @@ func (l Layout) restoreSysctls() error {
 	return errors.Join(failed...)
 }
 
-// removeNetwork takes away the bridge (and with it its routes) and every iptables chain of the cluster.
+// removeNetwork removes the bridge (and with it its routes) and every iptables chain of the cluster.
 func removeNetwork(ctx context.Context) error {
 	var failed []error
 	if _, err := os.Stat("/sys/class/net/" + bridge); err == nil {
@@ -118,7 +118,7 @@ func removeNetwork(ctx context.Context) error {
 	for _, family := range []string{"iptables", "ip6tables"} {
 		saved, err := run(ctx, "", "/usr/sbin/"+family+"-save")
 		if err != nil {
-			if family == "iptables" { // a machine without IPv6 has nothing to clean there
+			if family == "iptables" { // a machine without IPv6 needs no cleanup there
 				failed = append(failed, err)
 			}
 			continue
@@ -136,9 +136,10 @@ var (
 	cniChain = regexp.MustCompile(`^CNI-[0-9a-f]+$`)
 )
 
-// removalScript turns the output of iptables-save into an input of iptables-restore --noflush that removes the cluster's
-// chains and the rules that lead there, and leaves everybody else's. It is empty where there is nothing to remove.
-// A chain that the CNI plugins made for one pod is ours if a rule that leads there carries our network's name.
+// removalScript converts the output of iptables-save to an input of iptables-restore --noflush that removes the
+// cluster's chains and the rules that jump to them, and keeps all others. It is empty where there is nothing to remove.
+// A chain that the CNI plugins created for one pod belongs to the cluster if a rule that jumps to it contains the name
+// of its network.
 func removalScript(saved string) string {
 	var script strings.Builder
 	for _, table := range strings.Split(saved, "\nCOMMIT") {
@@ -169,7 +170,7 @@ func removalScript(saved string) string {
 	return script.String()
 }
 
-// chainsToRemove are the cluster's chains in one table, in the order of the table.
+// chainsToRemove returns the cluster's chains in one table, in the order of the table.
 func chainsToRemove(lines []string) []string {
 	var chains []string
 	for _, line := range lines {
@@ -187,7 +188,7 @@ func chainsToRemove(lines []string) []string {
 	return chains
 }
 
-// ruleOf gives the chain a rule stands in and the chain it jumps to; both are empty where the line is no rule.
+// ruleOf returns the chain of a rule and the chain it jumps to; both are empty where the line is no rule.
 func ruleOf(line string) (chain, target string) {
 	rest, ok := strings.CutPrefix(line, "-A ")
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// validity outlives any checkout.
+// validity exceeds the lifetime of any checkout.
 const validity = 10 * 365 * 24 * time.Hour
 
 // leaf is one certificate: a server where it has names or addresses, a client always (etcd's peers are both).
@@ -46,11 +46,11 @@ var leaves = []leaf{
 	{file: "hostpath", issuer: "ca", user: "devcluster:hostpath", group: "system:masters"},
 }
 
-// kubeconfigUsers are the leaves that talk to the API server by a kubeconfig.
+// kubeconfigUsers are the leaves that connect to the API server with a kubeconfig.
 var kubeconfigUsers = []string{"admin", "kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy", "certmanager", "hostpath"}
 
-// ensurePKI makes the authorities and certificates that do not exist yet. Existing ones stay, so that a cluster started
-// again keeps its kubeconfigs and service account tokens.
+// ensurePKI creates missing authorities and certificates. Existing ones stay, so that a restarted cluster keeps its
+// kubeconfigs and service account tokens.
 func (l Layout) ensurePKI(now time.Time) error {
 	if err := os.MkdirAll(l.path("pki"), 0o700); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (c leaf) template() *x509.Certificate {
 	return template
 }
 
-// issue makes a key and a certificate signed by the issuer, or by itself where there is none, and writes both.
+// issue creates a key and a certificate signed by the issuer, or self-signed without one, and writes both.
 func (l Layout) issue(name string, template, issuer *x509.Certificate, issuerKey *ecdsa.PrivateKey, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -162,7 +162,7 @@ func (l Layout) load(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) 
 	return cert, key, err
 }
 
-// ensureServiceAccountKey makes the key pair that signs and checks service account tokens.
+// ensureServiceAccountKey creates the key pair that signs and verifies service account tokens.
 func (l Layout) ensureServiceAccountKey() error {
 	if _, err := os.Stat(l.pki("service-accounts.key")); err == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 )
 
 // process is one program of the cluster. It runs in a session of its own, so that it outlives the terminal, and its pid
-// file names it exactly: pid and start time, because pids come round again.
+// file identifies it by pid and start time, because pids are reused.
 type process struct {
 	name string
 	path string
@@ -24,7 +24,7 @@ type process struct {
 	env  []string // in addition to PATH and HOME
 }
 
-// start runs the process unless its pid file names one that lives. It says whether it started one.
+// start starts the process unless its pid file names one that runs. It reports whether it started one.
 func (l Layout) start(p process) (bool, error) {
 	if _, alive := l.running(p.name); alive {
 		return false, nil
@@ -55,7 +55,7 @@ func (l Layout) start(p process) (bool, error) {
 	return true, os.WriteFile(l.pid(p.name), fmt.Appendf(nil, "%d %s\n", cmd.Process.Pid, started), 0o644)
 }
 
-// running gives the pid of a process of ours that lives.
+// running returns the pid of a process of the cluster that runs.
 func (l Layout) running(name string) (int, bool) {
 	content, err := os.ReadFile(l.pid(name))
 	if err != nil {
@@ -70,7 +70,7 @@ func (l Layout) running(name string) (int, bool) {
 	return pid, err == nil && now == started
 }
 
-// stop ends a process of ours and waits until it is gone: politely first, then not.
+// stop stops a process of the cluster and waits for its end, with SIGTERM first, then SIGKILL.
 func (l Layout) stop(name string) error {
 	for _, attempt := range []struct {
 		signal syscall.Signal
@@ -99,7 +99,7 @@ func (l Layout) stop(name string) error {
 	return nil
 }
 
-// logTail is the end of a process's output.
+// logTail returns the end of a process's output.
 func (l Layout) logTail(name string) string {
 	content, err := os.ReadFile(l.log(name))
 	if err != nil {
@@ -111,7 +111,7 @@ func (l Layout) logTail(name string) string {
 	return fmt.Sprintf("%s (its output is in %s)", bytes.TrimSpace(content), l.log(name))
 }
 
-// startTime is field 22 of /proc/<pid>/stat, in clock ticks since boot. A zombie counts as gone.
+// startTime returns field 22 of /proc/<pid>/stat, in clock ticks since boot. A zombie counts as ended.
 func startTime(pid int) (string, error) {
 	stat, err := readStat(pid)
 	if err != nil {
@@ -136,7 +136,7 @@ func readStat(pid int) (stat, error) {
 	return parseStat(string(content))
 }
 
-// parseStat reads a line of /proc/<pid>/stat. The program's name, in parentheses, may hold blanks and parentheses.
+// parseStat parses a line of /proc/<pid>/stat. The program's name, in parentheses, may contain blanks and parentheses.
 func parseStat(line string) (stat, error) {
 	_, rest, ok := cutLast(line, ")")
 	fields := strings.Fields(rest)
@@ -158,7 +158,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// shims are the pids of containerd's shims that serve our containerd, told by the socket they were started with.
+// shims returns the pids of the shims of the cluster's containerd, identified by the socket in their command lines.
 func (l Layout) shims() ([]int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -193,8 +193,8 @@ func isShim(args []string, socket string) bool {
 	return false
 }
 
-// killContainers kills every shim of ours and what runs below it. A container's first process is a child of its shim and
-// takes the whole pid namespace with it.
+// killContainers kills every shim of the cluster and the processes below it. A container's first process is a child of
+// its shim, and its end kills the whole pid namespace.
 func (l Layout) killContainers() error {
 	return poll(context.Background(), 10*time.Second, 50*time.Millisecond, func() error {
 		shims, err := l.shims()
@@ -219,7 +219,7 @@ func (l Layout) killContainers() error {
 	})
 }
 
-// descendants are all processes below the given ones, children before grandchildren.
+// descendants returns all processes below the given ones, children before grandchildren.
 func descendants(parents map[int]int, roots []int) []int {
 	children := map[int][]int{}
 	for pid, parent := range parents {
@@ -233,7 +233,7 @@ func descendants(parents map[int]int, roots []int) []int {
 	return found
 }
 
-// poll calls done until it succeeds, and gives its last error when time runs out.
+// poll calls done until it succeeds, and returns its last error at the timeout.
 func poll(ctx context.Context, timeout, every time.Duration, done func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -252,7 +252,7 @@ func poll(ctx context.Context, timeout, every time.Duration, done func() error) 
 	}
 }
 
-// run runs a program to its end and gives its output, which is in the error too.
+// run runs a program to its end and returns its output, which the error contains, too.
 func run(ctx context.Context, stdin string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin = strings.NewReader(stdin)

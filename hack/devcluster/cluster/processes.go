@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// processes are the cluster's programs with their arguments, by name.
+// processes returns the cluster's programs with their arguments, by name.
 func (c *Cluster) processes() map[string]process {
 	all := map[string]process{}
 	add := func(path, name string, args ...string) {
@@ -26,7 +26,8 @@ func (c *Cluster) processes() map[string]process {
 	return all
 }
 
-// etcdArgs gives up durability (a lost machine loses the development cluster) and keeps one core's worth of disk waits.
+// etcdArgs disables fsync, which avoids waits for the disk: a machine failure may lose the data of the development
+// cluster.
 func (c *Cluster) etcdArgs() []string {
 	client := fmt.Sprintf("https://127.0.0.1:%d", etcdPort)
 	peer := fmt.Sprintf("https://127.0.0.1:%d", etcdPeerPort)
@@ -50,7 +51,7 @@ func (c *Cluster) apiServerArgs() []string {
 		fmt.Sprintf("--etcd-servers=https://127.0.0.1:%d", etcdPort),
 		"--etcd-cafile=" + c.pki("ca.crt"),
 		"--etcd-certfile=" + c.pki("apiserver-etcd-client.crt"), "--etcd-keyfile=" + c.pki("apiserver-etcd-client.key"),
-		// Not loopback: pods reach the advertised address through the kubernetes Service.
+		// Not loopback: pods connect to the advertised address through the kubernetes Service.
 		"--bind-address=" + nodeIP, "--advertise-address=" + nodeIP, fmt.Sprintf("--secure-port=%d", apiServerPort),
 		"--service-cluster-ip-range=" + serviceCIDR,
 		"--client-ca-file=" + c.pki("ca.crt"),

@@ -17,7 +17,7 @@ var templateFiles embed.FS
 
 var templates = template.Must(template.New("").Option("missingkey=error").ParseFS(templateFiles, "templates/*.tmpl"))
 
-// settings is what the templates may name.
+// settings are the variables of the templates.
 type settings struct {
 	State, Run, ContainerdSocket, Snapshotter string
 	NodeName, NodeIP, Bridge, NetworkName     string
@@ -40,7 +40,7 @@ func (l Layout) settings(snapshotter string, nameservers []string) settings {
 	}
 }
 
-// configFiles are the rendered templates and where they go below the config folder.
+// configFiles maps the templates to their paths below the config directory.
 var configFiles = map[string]string{
 	"containerd.toml.tmpl": "containerd.toml",
 	"cni.conflist.tmpl":    "cni/10-atoll.conflist",
@@ -101,7 +101,7 @@ func (l Layout) writeKubeconfig(path, user string) error {
 	return writeChanged(path, content, 0o600)
 }
 
-// writeChanged leaves a file alone that already says the same: kube-proxy ends itself when its configuration is written.
+// writeChanged writes a file only if its content changes: kube-proxy exits when its configuration is written.
 func writeChanged(path string, content []byte, mode os.FileMode) error {
 	if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, content) {
 		return nil
@@ -109,8 +109,8 @@ func writeChanged(path string, content []byte, mode os.FileMode) error {
 	return os.WriteFile(path, content, mode)
 }
 
-// nameservers are the machine's own that a pod can reach too: one on loopback is the machine's alone. Where a local
-// resolver is configured, its upstream servers are in systemd's file.
+// nameservers returns the machine's name servers that a pod can reach: one on loopback is reachable from the machine
+// only. Where a local resolver is configured, its upstream servers are in systemd's file.
 func nameservers(read func(path string) ([]byte, error)) []string {
 	for _, path := range []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"} {
 		content, err := read(path)
@@ -128,7 +128,7 @@ func nameservers(read func(path string) ([]byte, error)) []string {
 			}
 		}
 		if len(found) > 0 {
-			return found[:min(len(found), 3)] // as many as a resolver reads
+			return found[:min(len(found), 3)] // the limit of resolvers
 		}
 	}
 	return nil

@@ -140,7 +140,7 @@ func TestCertificatesAreTrustedAndKeptWhenMadeAgain(t *testing.T) {
 	if after, _ := os.ReadFile(layout.pki("admin.crt")); string(before) != string(after) {
 		t.Error("the administrator's certificate was made anew")
 	}
-	for range 2 { // kubeconfigs are written the same twice
+	for range 2 { // the second write leaves kubeconfigs unchanged
 		if err := os.MkdirAll(layout.config(""), 0o755); err != nil {
 			t.Fatal(err)
 		}

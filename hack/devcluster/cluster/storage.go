@@ -15,7 +15,7 @@ import (
 // overlayMagic is the file system type of overlayfs, on which another overlay cannot be stacked.
 const overlayMagic = 0x794c7630
 
-// snapshotterFor chooses how containerd keeps images: overlays where the state folder's file system can carry them.
+// snapshotterFor selects containerd's snapshotter: overlayfs where the file system of the state directory supports it.
 func snapshotterFor(folder string) string {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(folder, &fs); err == nil && fs.Type != overlayMagic {
@@ -24,7 +24,8 @@ func snapshotterFor(folder string) string {
 	return "native"
 }
 
-// mountsBelow are the mount points at and below a folder, deepest first, as /proc/self/mountinfo lists them.
+// mountsBelow returns the mount points at and below a directory, deepest first, from the content of
+// /proc/self/mountinfo.
 func mountsBelow(mountinfo, folder string) []string {
 	var found []string
 	for line := range strings.Lines(mountinfo) {
@@ -41,7 +42,7 @@ func mountsBelow(mountinfo, folder string) []string {
 	return found
 }
 
-// unmountBelow detaches every mount at and below a folder.
+// unmountBelow detaches every mount at and below a directory.
 func unmountBelow(folder string) error {
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -49,7 +50,7 @@ func unmountBelow(folder string) error {
 	}
 	var failed []error
 	for _, point := range mountsBelow(string(info), folder) {
-		// A mount point that is not there is hidden below a later mount and goes with it.
+		// A missing mount point is hidden below a later mount and is detached with it.
 		err := syscall.Unmount(point, syscall.MNT_DETACH)
 		if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
 			failed = append(failed, fmt.Errorf("unmounting %s: %w", point, err))
@@ -58,8 +59,8 @@ func unmountBelow(folder string) error {
 	return errors.Join(failed...)
 }
 
-// removeCgroups removes the kubelet's cgroups from every hierarchy, deepest first. A cgroup that still holds a process
-// refuses, and that is an error worth telling.
+// removeCgroups removes the kubelet's cgroups from every hierarchy, deepest first. Removing a cgroup that still
+// contains a process is an error.
 func removeCgroups() error {
 	roots, err := filepath.Glob("/sys/fs/cgroup/*/kubepods")
 	if err != nil {
@@ -72,7 +73,7 @@ func removeCgroups() error {
 			if err == nil && entry.IsDir() {
 				folders = append(folders, path)
 			}
-			return nil // what vanished meanwhile needs no removal
+			return nil // removed meanwhile
 		})
 		failed = append(failed, err)
 		for _, folder := range slices.Backward(folders) {
@@ -84,7 +85,7 @@ func removeCgroups() error {
 	return errors.Join(failed...)
 }
 
-// stray is a kind of file that programs write outside the state folder, whatever they are told.
+// stray is a kind of file that programs write outside the state directory, whatever their configuration.
 type stray struct {
 	pattern string
 	ours    func(path string) bool
@@ -97,9 +98,10 @@ func (l Layout) strays() []stray {
 			target, err := os.Readlink(path)
 			return err == nil && strings.HasPrefix(target, l.State+"/")
 		}},
-		// The CNI library keeps one result for each network interface; ours name a network namespace in our folder.
+		// The CNI library keeps one result for each network interface; those of this cluster name a network namespace
+		// in its run directory.
 		{"/var/lib/cni/results/*", mentions(runFolder + "/")},
-		// The kubelet's device socket has a fixed place, and a path that nobody listens on is nobody's.
+		// The kubelet's device socket has a fixed path; a socket without a listener is left over.
 		{"/var/lib/kubelet/device-plugins/kubelet.sock", func(path string) bool {
 			conn, err := net.Dial("unix", path)
 			if err == nil {
@@ -110,7 +112,7 @@ func (l Layout) strays() []stray {
 	}
 }
 
-// mentions says whether a file holds a text.
+// mentions returns a predicate that reports whether a file contains a text.
 func mentions(text string) func(path string) bool {
 	return func(path string) bool {
 		content, err := os.ReadFile(path)
@@ -118,8 +120,9 @@ func mentions(text string) func(path string) bool {
 	}
 }
 
-// shimSockets are the sockets of our shims, which containerd puts into a folder that all containerds share. Each shim's
-// bundle, in our folder, names its own: they must be read before the bundles go.
+// shimSockets returns the sockets of the cluster's shims, which containerd creates in a directory that all containers
+// share. The bundle of each shim, in the run directory, contains its address: bundles must be read before they are
+// removed.
 func shimSockets() ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(runFolder, "containerd", "io.containerd.runtime.v2.task", "*", "*", "address"))
 	if err != nil {
@@ -138,7 +141,7 @@ func shimSockets() ([]string, error) {
 	return sockets, nil
 }
 
-// sharedFolders are made by the cluster's programs for everybody; they go if nobody left anything in them.
+// sharedFolders are created by the cluster's programs and may be used by others; they are removed if they are empty.
 var sharedFolders = []string{
 	"/var/log/containers", "/var/lib/cni/results", "/var/lib/cni", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet",
 	"/run/containerd/s", "/run/containerd",

@@ -16,11 +16,11 @@ import (
 	"github.com/atoll-dev/atoll/hack/devcluster/toolchain"
 )
 
-// versionFile says what version of the programs the cluster was started with.
+// versionFile contains the version of the programs that the cluster was started with.
 const versionFile = "version"
 
-// Up brings the cluster up, whatever of it runs already, and returns when a pod can be deployed: the node is ready, DNS
-// answers and certificates can be asked for.
+// Up starts the parts of the cluster that do not run, and returns when a pod can be deployed: the node is ready, DNS
+// answers and certificates can be issued.
 func (c *Cluster) Up(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("a development cluster needs root: it makes a bridge, cgroups and mounts (or set KUBECONFIG to a cluster you have)")
@@ -36,7 +36,7 @@ func (c *Cluster) Up(ctx context.Context) error {
 	if err := c.claim(); err != nil {
 		return err
 	}
-	// Even where the cluster is up: its kubectl is promised to the user.
+	// Also if the cluster is up, because the user needs its kubectl.
 	if err := c.tools(ctx); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (c *Cluster) tools(ctx context.Context) error {
 }
 
 func (c *Cluster) files(context.Context) error {
-	// git ignores a folder that says so itself; the checkout's own list need not know every --state.
+	// The directory ignores itself in git: the .gitignore of the checkout cannot list every --state.
 	if err := os.WriteFile(c.path(".gitignore"), []byte("*\n"), 0o644); err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (c *Cluster) node(context.Context) error {
 	return c.startAll("kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "hostpath")
 }
 
-// addons applies what every cluster has, and starts cert-manager once the API server serves its kinds.
+// addons applies the manifests of every cluster, and starts cert-manager once the API server serves its kinds.
 func (c *Cluster) addons(ctx context.Context) error {
 	sources, err := c.Tools.ModuleFolder(ctx, "github.com/cert-manager/cert-manager")
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *Cluster) addons(ctx context.Context) error {
 	if _, err := c.kubectl(ctx, args...); err != nil {
 		return err
 	}
-	// kubectl wait fails on a definition that has no conditions yet, so it is asked again.
+	// kubectl wait fails for a definition that has no conditions yet, so it is retried.
 	if err := c.wait(ctx, time.Minute, "kube-apiserver", func(ctx context.Context) error {
 		_, err := c.kubectl(ctx, append([]string{"wait", "--for=condition=Established", "--timeout=10s"}, names...)...)
 		return err
@@ -149,7 +149,7 @@ func (c *Cluster) nodeReady(ctx context.Context) error {
 	})
 }
 
-// startAll starts the named processes that do not run.
+// startAll starts those of the named processes that do not run.
 func (c *Cluster) startAll(names ...string) error {
 	all := c.processes()
 	for _, name := range names {
@@ -160,7 +160,7 @@ func (c *Cluster) startAll(names ...string) error {
 	return nil
 }
 
-// wait polls until a condition holds. It gives up at once, with the end of its log, when the process it depends on ends.
+// wait polls until a condition holds. If the process it depends on ends, it fails at once, with the end of its log.
 func (c *Cluster) wait(ctx context.Context, timeout time.Duration, process string, ready func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -178,7 +178,7 @@ func (c *Cluster) wait(ctx context.Context, timeout time.Duration, process strin
 	return err
 }
 
-// Health says whether the whole cluster serves: every process lives, the API server and DNS answer.
+// Health returns nil if the whole cluster works: every process runs, the API server and DNS answer.
 func (c *Cluster) Health(ctx context.Context) error {
 	if !c.owned() {
 		return fmt.Errorf("no cluster with state folder %s", c.State)
@@ -196,7 +196,8 @@ func (c *Cluster) Health(ctx context.Context) error {
 	return dnsAnswers(ctx)
 }
 
-// Processes gives the pid of each of the cluster's processes, in the order they start; 0 for one that does not run.
+// Processes returns the pid of each of the cluster's processes, in the order of their start; 0 for one that does not
+// run.
 func (c *Cluster) Processes() (names []string, pids []int) {
 	for _, name := range startOrder {
 		pid, alive := c.running(name)
@@ -208,7 +209,7 @@ func (c *Cluster) Processes() (names []string, pids []int) {
 	return names, pids
 }
 
-// apiServerReady asks /readyz, which anonymous users may.
+// apiServerReady requests /readyz, which anonymous users may.
 func (c *Cluster) apiServerReady(ctx context.Context) error {
 	ca, err := os.ReadFile(c.pki("ca.crt"))
 	if err != nil {
@@ -234,7 +235,7 @@ func (c *Cluster) apiServerReady(ctx context.Context) error {
 	return nil
 }
 
-// dnsAnswers asks the cluster's DNS Service, from the machine, for the API server's own name.
+// dnsAnswers queries the cluster's DNS Service, from the machine, for the API server's own name.
 func dnsAnswers(ctx context.Context) error {
 	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(dnsIP, "53"))

@@ -1,5 +1,5 @@
-// Command coredns is CoreDNS with only the plugins that the development cluster's Corefile names. Leaving out the cloud
-// plugins keeps their clients out of the build, and the rest compiles from what Kubernetes has already compiled.
+// Command coredns is CoreDNS with only the plugins that the development cluster's Corefile uses. Without the cloud
+// plugins their clients are not built, and the other dependencies are shared with the build of Kubernetes.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command hostpath is the development cluster's storage: it gives every claim of its class a folder on the node, and
-// removes the folder when the claim is gone. One node, no quota, no snapshots.
+// Command hostpath is the storage provisioner of the development cluster: it creates a directory on the node for every
+// claim of its class, and removes the directory with the claim. One node, no quota, no snapshots.
 package main
 
 import (

@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// provisionerName is what the storage class names.
+	// provisionerName is the provisioner in the storage class.
 	provisionerName = "devcluster.atoll.dev/hostpath"
-	// provisionedBy marks our volumes; the stock volume controller reads it to know that somebody deletes them.
+	// provisionedBy marks volumes of this provisioner; the stock volume controller then leaves their deletion to it.
 	provisionedBy = "pv.kubernetes.io/provisioned-by"
 	// requestedFrom is set by the volume controller on a claim that waits for a provisioner.
 	requestedFrom = "volume.kubernetes.io/storage-provisioner"
 )
 
-// provisioner works off one queue, whose keys are claims ("namespace/name") and volumes ("name").
+// provisioner has one queue, whose keys are claims ("namespace/name") and volumes ("name").
 type provisioner struct {
 	client  kubernetes.Interface
 	folder  string
@@ -99,7 +99,8 @@ func (p *provisioner) next(ctx context.Context) bool {
 	return true
 }
 
-// ensureVolume gives a claim that waits for us a folder and a volume. The volume is bound to the claim from the start.
+// ensureVolume creates a directory and a volume for a pending claim of this provisioner. The volume is bound to the
+// claim from the start.
 func (p *provisioner) ensureVolume(ctx context.Context, key types.NamespacedName) error {
 	claim, err := p.claims.PersistentVolumeClaims(key.Namespace).Get(key.Name)
 	if err != nil {
@@ -113,7 +114,7 @@ func (p *provisioner) ensureVolume(ctx context.Context, key types.NamespacedName
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return fmt.Errorf("making the folder of claim %s: %w", key, err)
 	}
-	if err := os.Chmod(path, 0o777); err != nil { // whatever the umask is: pods run as any user, and fsGroup skips host paths
+	if err := os.Chmod(path, 0o777); err != nil { // independent of the umask: pods run as any user, and fsGroup skips host paths
 		return fmt.Errorf("opening the folder of claim %s: %w", key, err)
 	}
 	if _, err := p.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -122,7 +123,7 @@ func (p *provisioner) ensureVolume(ctx context.Context, key types.NamespacedName
 	return nil
 }
 
-// releaseVolume removes a volume of ours whose claim is gone, and its folder first.
+// releaseVolume removes a volume of this provisioner whose claim is deleted, and its directory first.
 func (p *provisioner) releaseVolume(ctx context.Context, key types.NamespacedName) error {
 	volume, err := p.volumes.Get(key.Name)
 	if err != nil {
@@ -144,7 +145,7 @@ func (p *provisioner) releaseVolume(ctx context.Context, key types.NamespacedNam
 	return nil
 }
 
-// volumeFor is the volume of a claim, named after its UID: a claim made anew gets a new folder.
+// volumeFor returns the volume of a claim, named after its UID: a claim that is created again gets a new directory.
 func volumeFor(claim *corev1.PersistentVolumeClaim, folder string) *corev1.PersistentVolume {
 	name := "pvc-" + string(claim.UID)
 	kind := corev1.HostPathDirectoryOrCreate

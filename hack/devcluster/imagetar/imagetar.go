@@ -1,6 +1,6 @@
-// Package imagetar makes container images out of static binaries: one layer, FROM scratch, in the tar format that
-// `docker save` writes and that containerd, podman and kind import. The same input gives the same bytes. What does not
-// live here: registries, multi-layer images, and anything that must run inside the image to build it.
+// Package imagetar builds container images from static binaries: one layer, FROM scratch, in the tar format that
+// `docker save` writes and that containerd, podman and kind import. The same input produces the same bytes. It does not
+// support registries, multi-layer images, or build steps that run inside the image.
 package imagetar
 
 import (
@@ -22,21 +22,22 @@ import (
 // User is the numeric user and group that containers of these images run as.
 const User = 65532
 
-// epoch is the time of every file and of the image, so that equal binaries give equal images.
+// epoch is the time of every file and of the image, so that equal binaries produce equal images.
 var epoch = time.Unix(0, 0).UTC()
 
-// Image is what goes into one image.
+// Image is the content of one image.
 type Image struct {
-	// Name is the canonical reference, with registry and tag ("docker.io/local/atoll:dev"). A kubelet looks the image up
-	// under its canonical name, so a short one would never be found.
+	// Name is the canonical reference, with registry and tag ("docker.io/local/atoll:dev"). A kubelet looks up images
+	// by their canonical name, and would not find a short one.
 	Name string
-	// Binaries are paths of static executables on this machine; each lands at /<base name> with mode 0755.
+	// Binaries are paths of static executables on this machine; each is added as /<base name> with mode 0755.
 	Binaries []string
-	// Entrypoint is what a container runs when it names no command. Empty: the only binary, or nothing if there are many.
+	// Entrypoint is the default command of a container. Empty: the only binary, or nothing if there are many.
 	Entrypoint []string
 }
 
-// Write writes the image to w. It puts the layer into a temporary file first, because an image names its layer by digest.
+// Write writes the image to w. It writes the layer to a temporary file first, because an image refers to its layer by
+// digest.
 func Write(w io.Writer, image Image) error {
 	if err := image.validate(); err != nil {
 		return fmt.Errorf("image %q: %w", image.Name, err)
@@ -65,7 +66,7 @@ func Write(w io.Writer, image Image) error {
 	return nil
 }
 
-// validate refuses what a cluster could not use, before anything is written.
+// validate refuses images that a cluster could not use, before anything is written.
 func (i Image) validate() error {
 	registry, rest, ok := strings.Cut(i.Name, "/")
 	if !ok || !strings.ContainsAny(registry, ".:") {
@@ -95,7 +96,7 @@ func (i Image) entrypoint() []string {
 	return i.Entrypoint
 }
 
-// writeLayer writes the root file system: users for programs that look themselves up, a /tmp, and the binaries.
+// writeLayer writes the root file system: users for programs that look up their own, a /tmp, and the binaries.
 func writeLayer(w io.Writer, binaries []string) error {
 	tw := tar.NewWriter(w)
 	for _, dir := range []struct {
@@ -145,7 +146,8 @@ func writeBinary(tw *tar.Writer, path string) error {
 	return err
 }
 
-// writeArchive writes the three parts of a `docker save` archive: configuration, layer, and the manifest that names them.
+// writeArchive writes the three parts of a `docker save` archive: configuration, layer, and the manifest that refers to
+// them.
 func writeArchive(w io.Writer, image Image, layer io.Reader, size int64, layerDigest string) error {
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH,
@@ -199,7 +201,7 @@ func writeBytes(tw *tar.Writer, name string, content []byte) error {
 	return err
 }
 
-// WriteFile writes the image to path. The file appears whole or not at all.
+// WriteFile writes the image to path atomically.
 func WriteFile(path string, image Image) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".imagetar-*")
 	if err != nil {

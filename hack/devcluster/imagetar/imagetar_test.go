@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// binary writes an executable stand-in whose modification time differs from call to call.
+// binary writes an executable stand-in with the given modification time.
 func binary(t *testing.T, name, content string, modified time.Time) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

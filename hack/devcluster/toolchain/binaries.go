@@ -1,6 +1,6 @@
-// Package toolchain brings what the development cluster is made of to this machine: Debian packages, and programs built
-// from the Go modules that hack/devcluster pins. What it built stays in a cache folder outside the checkout. How the
-// programs are started is not its business.
+// Package toolchain provides the components of the development cluster: Debian packages, and programs built from the Go
+// modules that hack/devcluster pins. Built programs stay in a cache directory outside the checkout. It does not start
+// them.
 package toolchain
 
 import (
@@ -16,10 +16,11 @@ import (
 	"syscall"
 )
 
-// KubernetesVersion is the release that the built programs say they are; go.mod pins the sources to the same one.
+// KubernetesVersion is the version that the built programs report; go.mod pins the sources to the same one.
 const KubernetesVersion = "v1.36.3"
 
-// program is one executable: a package, built inside a folder (relative to hack/devcluster) that holds its go.mod.
+// program is one executable: a package, built inside a directory (relative to hack/devcluster) that contains its
+// go.mod.
 type program struct{ name, folder, pkg string }
 
 var programs = []program{
@@ -36,16 +37,16 @@ var programs = []program{
 	{"coredns", "coredns", "."},
 }
 
-// sources are the files, as globs below hack/devcluster, that decide what the programs are.
+// sources are the files, as globs below hack/devcluster, that determine the content of the programs.
 var sources = []string{"go.mod", "go.sum", "certmanager/*.go", "hostpath/*.go", "pause/*.go", "coredns/*"}
 
 // Toolchain is one version of the programs.
 type Toolchain struct {
 	module string // hack/devcluster of the checkout
-	folder string // where its programs are cached
+	folder string // cache directory of its programs
 }
 
-// At describes the programs that the checkout's hack/devcluster asks for; nothing is built yet.
+// At returns the toolchain of the checkout's hack/devcluster; it builds nothing.
 func At(module string) (*Toolchain, error) {
 	cache, err := cacheFolder(os.Getenv)
 	if err != nil {
@@ -58,16 +59,16 @@ func At(module string) (*Toolchain, error) {
 	return &Toolchain{module: module, folder: filepath.Join(cache, "atoll", "devcluster", key)}, nil
 }
 
-// Version names what the programs are built from; it changes with every source that could change them.
+// Version identifies the sources of the programs; it changes with every source that could change them.
 func (t *Toolchain) Version() string { return filepath.Base(t.folder) }
 
-// Folder is where the programs of this version are cached.
+// Folder returns the cache directory of the programs of this version.
 func (t *Toolchain) Folder() string { return t.folder }
 
-// Binary is the path of a built program.
+// Binary returns the path of a built program.
 func (t *Toolchain) Binary(name string) string { return filepath.Join(t.folder, name) }
 
-// cacheFolder is $ATOLL_CACHE, else the user's cache folder.
+// cacheFolder returns $ATOLL_CACHE, or else the user's cache directory.
 func cacheFolder(env func(string) string) (string, error) {
 	for _, name := range []string{"ATOLL_CACHE", "XDG_CACHE_HOME"} {
 		if dir := env(name); dir != "" {
@@ -80,7 +81,7 @@ func cacheFolder(env func(string) string) (string, error) {
 	return "", fmt.Errorf("no cache folder: set ATOLL_CACHE, XDG_CACHE_HOME or HOME")
 }
 
-// versionKey names what is built by the Kubernetes release and a digest of everything that could change the result.
+// versionKey consists of the Kubernetes release and a digest of everything that could change the result.
 func versionKey(module string) (string, error) {
 	digest := sha256.New()
 	for _, pattern := range sources {
@@ -102,7 +103,7 @@ func versionKey(module string) (string, error) {
 	return KubernetesVersion + "-" + hex.EncodeToString(digest.Sum(nil))[:12], nil
 }
 
-// Build builds the programs that the cache does not hold. Two builders of one version wait for each other.
+// Build builds the programs that are missing in the cache. Concurrent builds of one version are serialized.
 func (t *Toolchain) Build(ctx context.Context, progress func(format string, args ...any)) error {
 	if err := os.MkdirAll(t.folder, 0o755); err != nil {
 		return fmt.Errorf("creating the cache folder: %w", err)
@@ -127,7 +128,7 @@ func (t *Toolchain) Build(ctx context.Context, progress func(format string, args
 	return nil
 }
 
-// build links to a temporary name first: a program in the cache is always whole.
+// build links to a temporary name first, so that the cache contains only complete programs.
 func (t *Toolchain) build(ctx context.Context, p program) error {
 	out := t.Binary("." + p.name + ".new")
 	cmd := exec.CommandContext(ctx, "go", "build", "-p", "2", "-ldflags", ldflags(), "-o", out, p.pkg)
@@ -139,7 +140,7 @@ func (t *Toolchain) build(ctx context.Context, p program) error {
 	return os.Rename(out, t.Binary(p.name))
 }
 
-// ldflags strips the programs and makes them say the release they are: clients and the kubelet's version checks read it.
+// ldflags strips the programs and sets their version, which clients and the kubelet's version checks read.
 func ldflags() string {
 	const pkg = "k8s.io/component-base/version"
 	return strings.Join([]string{
@@ -149,12 +150,13 @@ func ldflags() string {
 	}, " ")
 }
 
-// buildEnv sets the flags that the whole project builds with, so that one build cache serves all.
+// buildEnv sets the flags that the whole project uses for builds, so that all share one build cache.
 func buildEnv(env []string) []string {
 	return append(env, "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -trimpath", "GOWORK=off")
 }
 
-// ModuleFolder is the folder of a dependency's sources, as hack/devcluster pins it; they are downloaded where missing.
+// ModuleFolder returns the directory of a dependency's sources, as hack/devcluster pins it, and downloads them if they
+// are missing.
 func (t *Toolchain) ModuleFolder(ctx context.Context, path string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", path)
 	cmd.Dir, cmd.Env = t.module, buildEnv(os.Environ())

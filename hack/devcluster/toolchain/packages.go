@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// hostTool is a file that must exist, and the Debian package that brings it.
+// hostTool is a required file, and the Debian package that contains it.
 type hostTool struct{ path, pkg string }
 
-// hostTools is everything the cluster takes from the machine. Paths, not names looked up in PATH: /usr/sbin is often
-// missing there.
+// hostTools are the tools of the machine that the cluster uses. They are paths, not names looked up in PATH: /usr/sbin
+// is often missing there.
 var hostTools = []hostTool{
 	{"/usr/bin/containerd", "containerd"},
 	{"/usr/bin/ctr", "containerd"},
@@ -23,7 +23,7 @@ var hostTools = []hostTool{
 	{"/sbin/ip", "iproute2"},
 }
 
-// missingPackages names the packages whose files are absent, each once, in the order of hostTools.
+// missingPackages returns the packages whose files are absent, each once, in the order of hostTools.
 func missingPackages(exists func(path string) bool) []string {
 	var missing []string
 	for _, tool := range hostTools {
@@ -34,7 +34,7 @@ func missingPackages(exists func(path string) bool) []string {
 	return missing
 }
 
-// InstallPackages installs the Debian packages that are missing, with apt-get. It does nothing where none is.
+// InstallPackages installs missing Debian packages with apt-get. It does nothing if none is missing.
 func InstallPackages(ctx context.Context, progress func(format string, args ...any)) error {
 	missing := missingPackages(func(path string) bool {
 		_, err := os.Stat(path)
@@ -59,7 +59,7 @@ func InstallPackages(ctx context.Context, progress func(format string, args ...a
 	return nil
 }
 
-// tail is the end of a program's output, where it says why it failed.
+// tail returns the end of a program's output, which contains the error.
 func tail(out []byte, limit int) []byte {
 	if len(out) > limit {
 		return out[len(out)-limit:]
