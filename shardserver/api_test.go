@@ -182,7 +182,8 @@ func (p *path) apply(name string) {
 	if managers["walker"] != metav1.ManagedFieldsOperationApply {
 		p.Errorf("managed fields do not name the applier: %v", managers)
 	}
-	shardtesting.Eventually(p.T, "applying the same again", func(ctx context.Context) error { // once controllers have finished their writes
+	// Once controllers have finished their writes.
+	shardtesting.Eventually(p.T, "applying the same again", func(ctx context.Context) error {
 		before := applied.GetResourceVersion()
 		applied, err = p.objects.Apply(ctx, name, p.new(name), metav1.ApplyOptions{FieldManager: "walker"})
 		if err == nil && applied.GetResourceVersion() != before {
@@ -456,7 +457,7 @@ func (p *path) watch(name string) {
 	p.must(err, "patch")
 	all.expect(watch.Modified, p.named("watched"))
 	byName.expect(watch.Modified, p.named("watched"))
-	byLabel.expect(watch.Deleted, p.named("watched")) // it no longer matches
+	byLabel.expect(watch.Deleted, p.named("watched")) // the label does not match any more
 
 	since := p.observe(metav1.ListOptions{LabelSelector: p.own(), ResourceVersion: created.GetResourceVersion()})
 	since.expect(watch.Modified, p.named("watched"))

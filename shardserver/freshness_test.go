@@ -13,8 +13,8 @@ import (
 )
 
 // TestConsistentListsDoNotWaitForTheCachesPeriod covers lists that follow a write of another resource: the watch cache
-// needs a progress notification at once that its own resource has not changed. Waiting for the periodic one would take
-// some 100 ms each time.
+// must request progress at once to confirm that its own resource has not changed. Its periodic request would add some
+// 100 ms to each list.
 func TestConsistentListsDoNotWaitForTheCachesPeriod(t *testing.T) {
 	shard := shardtesting.Start(t)
 	shard.NewWorkspace(t, "root", "busy")

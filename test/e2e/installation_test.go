@@ -40,8 +40,9 @@ type installation struct {
 	closers []func()
 	folder  string                                       // of the manifests
 	change  func(*testing.T, *unstructured.Unstructured) // applied to each of them; may be nil
-	admin   *rest.Config                                 // of the front proxy, without a workspace in its URL; set by becomesReady
-	data    workspaces                                   // set by workspacesNest
+	// Of the front proxy, without a workspace in its URL; set by becomesReady.
+	admin *rest.Config
+	data  workspaces // set by workspacesNest
 	// consumers are workspaces by their shard; set by consumersOnOtherShards.
 	consumers map[string]workspace
 }
@@ -100,7 +101,7 @@ func (in *installation) remove(t *testing.T) {
 	}
 }
 
-// manifests returns those of a folder of config, in the namespace of these tests and with an external address that
+// manifests returns those of a directory of config, in the namespace of these tests and with an external address that
 // reaches the front proxy from this host and from the pods.
 func (in *installation) manifests(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()

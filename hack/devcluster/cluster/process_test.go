@@ -68,7 +68,8 @@ func TestAPidFileOfAnEarlierProcessNamesNobody(t *testing.T) {
 	if err := os.MkdirAll(layout.path("run"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(layout.pid("etcd"), []byte("1 0\n"), 0o644); err != nil { // the pid exists, but started at another time
+	// The pid exists, but started at another time.
+	if err := os.WriteFile(layout.pid("etcd"), []byte("1 0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, alive := layout.running("etcd"); alive {

@@ -114,7 +114,8 @@ func (p *provisioner) ensureVolume(ctx context.Context, key types.NamespacedName
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return fmt.Errorf("making the folder of claim %s: %w", key, err)
 	}
-	if err := os.Chmod(path, 0o777); err != nil { // independent of the umask: pods run as any user, and fsGroup skips host paths
+	// Independent of the umask: pods run as any user, and fsGroup skips host paths.
+	if err := os.Chmod(path, 0o777); err != nil {
 		return fmt.Errorf("opening the folder of claim %s: %w", key, err)
 	}
 	if _, err := p.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
