@@ -225,7 +225,7 @@ func (p *placements) clusters(ctx context.Context) (map[string][]string, error) 
 	return found, nil
 }
 
-// silent waits until no requests between shards about these workspaces are pending.
+// silent waits until the cache has no LogicalClusterRequest or LogicalClusterReport of these workspaces.
 func (p *placements) silent() {
 	p.Helper()
 	config := p.Masters(p.T, sharded.CacheServer)

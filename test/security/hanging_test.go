@@ -89,7 +89,7 @@ func (s *site) convertByNobody(t *testing.T, as *person, cluster, definition str
 	}
 }
 
-// within fails the test if an operation in workspace b exceeds its deadline while requests of a hang.
+// within fails the test if an operation in workspace b takes too long while webhooks of a hang.
 func within(t *testing.T, most time.Duration, what string, do func()) {
 	t.Helper()
 	began := time.Now()

@@ -165,7 +165,7 @@ func identityHeaders(t *testing.T, s *site) {
 				}
 			}
 		}
-		// Identity headers of the front proxy are trusted, except for identities that it never sends.
+		// Identity headers of the front proxy are trusted, without the privileged groups that the proxy never forwards.
 		for cluster, path := range map[string]string{"root": shardsPath + "/beta", s.b: treasurePath, "system:admin": "/api/v1/secrets"} {
 			if got := s.try(t, trusted, base, request{path: "/clusters/" + cluster + path, header: headers}); got.status != http.StatusForbidden {
 				t.Errorf("the proxy, for somebody powerful, gets %s of %s at %s: %d %.300s", path, cluster, name, got.status, got.body)

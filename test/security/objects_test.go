@@ -71,8 +71,8 @@ func workspaceObjects(t *testing.T, s *site) {
 	}
 }
 
-// ownType has the administrator of a claim that a is of the private type of b, which would make the server bind in a
-// what that type binds.
+// ownType has the administrator of a workspace below a claim that it is of the private type of b, which would make the
+// server bind in it what that type binds.
 func ownType(t *testing.T, s *site) {
 	s.create(t, s.a, "typed")
 	s.waitReady(t, s.a, "typed")

@@ -55,8 +55,8 @@ func (s *sharing) viewsElsewhere(t *testing.T) {
 	}
 }
 
-// replicated has p offer some of its config maps as cached resources to consumers, and requests all other objects
-// through that virtual workspace, at every shard and as every user.
+// replicated has p offer one of its flavors to consumers through a ClusterCachedResource, and requests all other
+// objects through the replication virtual workspace, at every shard and as every user.
 func (s *sharing) replicated(t *testing.T) {
 	const offers, slices = "/apis/cache.kcp.io/v1alpha1/clustercachedresources", "/apis/cache.kcp.io/v1alpha1/clustercachedresourceendpointslices"
 	const flavors = "/apis/flavors.example.com/v1/flavors"
