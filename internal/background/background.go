@@ -1,13 +1,14 @@
-// Package background runs what a server does beside its requests, until the server ends.
+// Package background runs the background goroutines of a server until the server ends.
 package background
 
 import "k8s.io/apimachinery/pkg/util/waitgroup"
 
-// Group is what runs in the background of one server. Its zero value is ready for use, and it is safe for concurrent use.
+// Group is a group of background goroutines of one server. Its zero value is ready for use, and it is safe for
+// concurrent use.
 type Group struct{ running waitgroup.SafeWaitGroup }
 
-// Go runs a function that Wait waits for, or does nothing once Wait was called: API servers call their hooks beside all
-// else, maybe after their end.
+// Go runs a function in a goroutine that Wait waits for, or does nothing after Wait was called: API servers call their
+// hooks concurrently, possibly after their end.
 func (g *Group) Go(run func()) {
 	if g.running.Add(1) != nil {
 		return
@@ -18,5 +19,5 @@ func (g *Group) Go(run func()) {
 	}()
 }
 
-// Wait returns when all has ended, and nothing begins from then on.
+// Wait returns when all goroutines have ended. Later calls of Go do nothing.
 func (g *Group) Wait() { g.running.Wait() }

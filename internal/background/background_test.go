@@ -10,7 +10,7 @@ func TestNothingBeginsInTheBackgroundOfAServerThatHasEnded(t *testing.T) {
 	g := &Group{}
 	release, ended := make(chan struct{}), make(chan struct{})
 	g.Go(func() { <-release })
-	// Hooks of the API server come beside the end of the server: before it, or not at all.
+	// Hooks of the API server run concurrently with the end of the server: before it, or not at all.
 	var hooks sync.WaitGroup
 	for range 8 {
 		hooks.Go(func() { g.Go(func() { <-release }) })

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Sleep returns true after a duration, or false as soon as the context ends.
+// Sleep returns true after a duration, or false when the context ends first.
 func Sleep(ctx context.Context, duration time.Duration) bool {
 	timer := time.NewTimer(duration)
 	defer timer.Stop()

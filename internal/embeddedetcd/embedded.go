@@ -1,5 +1,5 @@
-// Package embeddedetcd runs the etcd of a shard or cache server that was given no external one, in the server's own process.
-// Its flags are here, too. It knows nothing of what is stored.
+// Package embeddedetcd runs an etcd in the process of a shard or cache server that is configured without an external
+// one, and defines its flags. It must not depend on the content of the etcd.
 package embeddedetcd
 
 import (
@@ -25,12 +25,12 @@ import (
 // startTimeout bounds the wait for the store to serve. Recovering a large data directory takes seconds.
 const startTimeout = 60 * time.Second
 
-// slowRequest is how long a request may take before etcd writes a line about it.
+// slowRequest is the duration after which etcd logs a request as slow.
 const slowRequest = time.Second
 
-// Config is what an embedded etcd needs to know. Ports of 0 are chosen freely.
+// Config configures an embedded etcd. For ports of 0, free ports are used.
 type Config struct {
-	// Directory holds the data and, below "secrets", the certificates. It is created.
+	// Directory contains the data and, in "secrets", the certificates. It is created if needed.
 	Directory            string
 	ClientPort, PeerPort int
 	ListenMetricsURLs    []string
@@ -38,9 +38,9 @@ type Config struct {
 	WALSizeBytes      int64
 	QuotaBackendBytes int64
 	ForceNewCluster   bool
-	// ECDSACurve of the generated certificates: P-224, P-256, P-384 (also when empty) or P-521.
+	// ECDSACurve of the generated certificates: P-224, P-256, P-384 (the default) or P-521.
 	ECDSACurve string
-	// UnsafeNoFsync trades safety against a power cut for speed. Tests only.
+	// UnsafeNoFsync disables fsync, which risks data loss at a power failure. For tests only.
 	UnsafeNoFsync bool
 }
 
@@ -50,14 +50,13 @@ type Server struct {
 	logLevel zap.AtomicLevel
 	lock     *fileutil.LockedFile
 
-	// Endpoint is the URL that clients connect to.
+	// Endpoint is the client URL.
 	Endpoint string
-	// CAFile, CertFile and KeyFile are what a client needs, as PEM files.
+	// CAFile, CertFile and KeyFile are the credentials of clients, as PEM files.
 	CAFile, CertFile, KeyFile string
 }
 
-// freePortAttempts bounds how often other ports are tried where they may be chosen: many processes that start at once choose
-// among the same ones.
+// freePortAttempts bounds the attempts to find free ports: processes that start concurrently may choose the same ones.
 const freePortAttempts = 5
 
 // Start runs etcd in this process and returns when it serves. Stop it with Close.
@@ -74,7 +73,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		if !errors.Is(err, syscall.EADDRINUSE) || cfg.ClientPort != 0 && cfg.PeerPort != 0 {
 			break
 		}
-		server, err = start(ctx, cfg) // somebody else took the port that was free a moment ago
+		server, err = start(ctx, cfg) // another process has taken the free port
 	}
 	if err != nil {
 		lock.Close()
@@ -84,7 +83,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return server, nil
 }
 
-// lockDirectory keeps a second process away before it touches anything. The lock dies with the process.
+// lockDirectory excludes other processes before anything is written. The lock is released when the process ends.
 func lockDirectory(directory string) (*fileutil.LockedFile, error) {
 	lock, err := fileutil.TryLockFile(filepath.Join(directory, "lock"), os.O_WRONLY|os.O_CREATE, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
@@ -167,9 +166,10 @@ func start(ctx context.Context, cfg Config) (*Server, error) {
 // Err reports the failure of a running server.
 func (s *Server) Err() <-chan error { return s.etcd.Err() }
 
-// Close stops the server and returns when its files are closed. Close it after everything that uses it.
+// Close stops the server and returns when its files are closed. It must be called after all users of the server have
+// stopped.
 func (s *Server) Close() {
-	s.logLevel.SetLevel(zap.FatalLevel) // closing listeners is logged as an error; it is none
+	s.logLevel.SetLevel(zap.FatalLevel) // closing listeners is logged as an error, but is not one
 	s.etcd.Close()
 	s.lock.Close()
 }

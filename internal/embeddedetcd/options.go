@@ -17,7 +17,7 @@ const InProcess = "embedded"
 // ServersUsage is the help of --etcd-servers.
 const ServersUsage = `URLs of etcd 3.5 or newer, separated by commas, or "` + InProcess + `" to run etcd in this process.`
 
-// noFsyncEnv is the environment variable that makes the embedded etcd fast and unsafe. Tests only.
+// noFsyncEnv is the environment variable that disables fsync of the embedded etcd. For tests only.
 const noFsyncEnv = "UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC"
 
 // NewConfig returns the defaults of the flags.
@@ -37,8 +37,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.ECDSACurve, "embedded-etcd-ecdsa-curve", c.ECDSACurve, "Curve of the generated certificates: P-224, P-256, P-384 or P-521.")
 }
 
-// Complete tells whether etcd is to run in the process, by what --etcd-servers says, and chooses its directory below the
-// root directory of the server unless a flag did. Errors name the flag, what it got and what it wants.
+// Complete reports whether --etcd-servers selects an embedded etcd, and defaults its directory to one below the root
+// directory of the server. Errors contain the flag, its value and the expected value.
 func (c *Config) Complete(transport storagebackend.TransportConfig, rootDirectory string) (embedded bool, err error) {
 	servers := transport.ServerList
 	if !slices.Contains(servers, InProcess) {
@@ -63,7 +63,7 @@ func (c *Config) Complete(transport storagebackend.TransportConfig, rootDirector
 	return true, nil
 }
 
-// Connect lets an API server keep its objects in this etcd.
+// Connect configures an API server to store its objects in this etcd.
 func (s *Server) Connect(transport *storagebackend.TransportConfig) {
 	transport.ServerList = []string{s.Endpoint}
 	transport.TrustedCAFile, transport.CertFile, transport.KeyFile = s.CAFile, s.CertFile, s.KeyFile

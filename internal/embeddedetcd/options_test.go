@@ -13,10 +13,10 @@ func TestWhichEtcdIsUsed(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		servers   string
 		ca        string
-		directory string // that a flag names
+		directory string // value of the flag
 		root      string
 		embedded  bool
-		want      string // the directory, or the error's text
+		want      string // the directory, or a substring of the error
 	}{
 		"one outside":                                  {servers: "https://a:2379,http://b:2379", root: "/root"},
 		"one in the process, below the root":           {servers: "embedded", root: "/root", embedded: true, want: "/root/etcd-server"},

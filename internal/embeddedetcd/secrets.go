@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// The certificates are made anew at each start, for this process alone, and are good at any time: else a clock that was wrong at
-// the start and is set right would part a server from its own etcd. The end is how RFC 5280 writes that there is none.
+// The certificates are created at each start, for this process only, and are valid at any time: otherwise a clock that
+// is corrected after the start would disconnect a server from its own etcd. The end is the value that RFC 5280 defines
+// for certificates without expiration.
 var begin, end = time.Unix(0, 0), time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
 
 type secretFiles struct {

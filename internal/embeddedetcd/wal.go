@@ -7,15 +7,15 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
-// walSize guards that etcd's size of segments is written only before the first server of the process begins.
+// walSize ensures that etcd's segment size is written only before the first server of the process starts.
 var walSize struct {
 	sync.Mutex
 	decided bool
 }
 
-// SetWALSize sets the size to which etcd preallocates segments of its write-ahead log; 0 keeps what there is. etcd has it in
-// a package variable that every server reads while it runs, so it is not put back, and another size than that of the
-// first server is refused. Start calls it; who starts etcd in any other way calls it before.
+// SetWALSize sets the size to which etcd preallocates segments of its write-ahead log; 0 keeps the current one. etcd
+// has it in a package variable that every running server reads, so it is never reset, and a size other than that of the
+// first server is an error. Start calls it; code that starts etcd in another way must call it before.
 func SetWALSize(bytes int64) error {
 	if bytes < 0 {
 		return fmt.Errorf("--embedded-etcd-wal-size-bytes: got %d, want 0 or more", bytes)

@@ -1,5 +1,5 @@
 // Package gomemlimit sets the memory limit of the Go runtime from that of the container, so that garbage is collected
-// more often before the kernel kills the process.
+// more often near the limit, instead of the kernel killing the process.
 package gomemlimit
 
 import (
@@ -8,7 +8,7 @@ import (
 )
 
 // Set limits the Go runtime to 90 % of the memory limit of the process's control group. GOMEMLIMIT in the environment
-// takes precedence; AUTOMEMLIMIT sets another share, or "off".
+// takes precedence; AUTOMEMLIMIT sets another ratio, or "off".
 func Set() {
 	limit, err := memlimit.Set()
 	if err != nil {

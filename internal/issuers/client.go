@@ -15,20 +15,20 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// Bounds on what a server that a tenant chose can cost.
+// Limits of requests to servers that tenants configure.
 const (
-	fetchTimeout   = 10 * time.Second // of a request, reading its answer included
+	fetchTimeout   = 10 * time.Second // of a request, including reading the response
 	maxAnswer      = 1 << 20          // bytes of a body
-	maxHeader      = 64 << 10         // bytes of the headers of an answer
+	maxHeader      = 64 << 10         // bytes of response headers
 	maxRedirects   = 3
 	connectTimeout = 5 * time.Second
-	// A token that nobody signed makes upstream fetch the keys again, and anybody can send one.
+	// A token with an invalid signature makes upstream fetch the keys again, and every client can send one.
 	requestsPerSecond, requestsAtOnce = 1, 10
 )
 
-// newClient returns a client for the server of one issuer, verified by the given PEM bundle or, without one, the roots of
-// the system. It speaks https only, keeps no connection open, and reaches no link-local address, where machines find
-// their metadata.
+// newClient returns a client for the server of one issuer, verified by the given PEM bundle or, without one, the system
+// roots. It uses https only, keeps no idle connections, and refuses link-local addresses, where cloud providers serve
+// instance metadata.
 func newClient(bundle string) (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if bundle != "" {
@@ -57,7 +57,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// refuseLinkLocal looks at the address that a name was resolved to, so that no name can hide it.
+// refuseLinkLocal checks the resolved address, so that a host name cannot hide it.
 func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -69,8 +69,8 @@ func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// bounded cuts answers off, which then fail to decode, asks no server too often, and speaks https only, wherever a
-// document leads.
+// bounded truncates responses, which then fail to decode, limits the request rate, and requires https for every URL of
+// a document.
 type bounded struct {
 	next  http.RoundTripper
 	limit flowcontrol.PassiveRateLimiter

@@ -44,7 +44,7 @@ func TestWhatAnIssuersServerCanCost(t *testing.T) {
 	})
 	t.Run("no endless answer", func(t *testing.T) {
 		url, client := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, strings.Repeat("x", 2*maxAnswer)) // fails when the client hangs up
+			_, _ = io.WriteString(w, strings.Repeat("x", 2*maxAnswer)) // fails when the client disconnects
 		})
 		resp, err := client.Get(url)
 		if err != nil {

@@ -12,15 +12,15 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// compiler holds the CEL environments, which are expensive and the same for everybody.
+// compiler contains the CEL environments, which are expensive to create and shared.
 var compiler = sync.OnceValue(authenticationcel.NewDefaultCompiler)
 
-// Validate checks issuers as Kubernetes checks those of an AuthenticationConfiguration: URLs, audiences, CEL
-// expressions, each issuer once. Fields are named from path on, which leads to the list.
+// Validate validates issuers like Kubernetes validates those of an AuthenticationConfiguration: URLs, audiences, CEL
+// expressions, unique issuers. path is the field path of the list.
 func Validate(given []tenancyv1alpha1.JWTAuthenticator, path *field.Path) field.ErrorList {
 	errs := apiservervalidation.ValidateAuthenticationConfiguration(compiler(), &apiserver.AuthenticationConfiguration{JWT: convertAll(given)}, nil)
 	for _, err := range errs {
-		err.Field = path.String() + strings.TrimPrefix(err.Field, "jwt") // where upstream's paths begin
+		err.Field = path.String() + strings.TrimPrefix(err.Field, "jwt") // upstream's paths start with it
 	}
 	return errs
 }
@@ -33,7 +33,7 @@ func convertAll(given []tenancyv1alpha1.JWTAuthenticator) []apiserver.JWTAuthent
 	return converted
 }
 
-// convert turns our type into the internal one of Kubernetes, which has the same fields and more.
+// convert returns the internal type of Kubernetes, which has the same fields and more.
 func convert(given *tenancyv1alpha1.JWTAuthenticator) apiserver.JWTAuthenticator {
 	converted := apiserver.JWTAuthenticator{
 		Issuer: apiserver.Issuer{

@@ -1,13 +1,13 @@
-// Package issuers accepts the tokens of issuers that a workspace type brings for its workspaces
-// (WorkspaceAuthenticationConfiguration). The front proxy and the shards share it: each finds the issuers of a logical
-// cluster in its own way and asks Authenticators about a token.
+// Package issuers authenticates tokens of the issuers that a workspace type configures for its workspaces
+// (WorkspaceAuthenticationConfiguration). The front proxy and the shards share it: each resolves the issuers of a
+// logical cluster in its own way and calls Authenticators with a token.
 //
-// Verification is upstream's. Added is what tenants as authors of a configuration make necessary: their users count in
-// the logical cluster of the request alone; what is fetched from their servers is bounded; and an authenticator belongs
-// to the content of a configuration, not to a workspace (walls W2, W5), so that any number of workspaces share it.
-// Nothing runs in the background: keys are fetched when a token asks for them.
+// Upstream verifies the tokens. The package adds what is needed because tenants write the configurations: users are
+// scoped to the logical cluster of the request; requests to the issuers' servers are limited; and authenticators are
+// cached by the content of a configuration, not by workspace, so that any number of workspaces share one. There is no
+// background work: keys are fetched when a token needs them.
 //
-// It must know neither shards nor proxies, and it decides nothing about permissions.
+// It must depend neither on shards nor on proxies, and must not authorize anything.
 package issuers
 
 import (
@@ -29,44 +29,44 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// kept bounds how many authenticators are remembered. One that is forgotten costs its next user two requests to the
-// issuer.
+// kept bounds the number of cached authenticators. After an eviction, the next token causes two requests to the issuer.
 const kept = 1024
 
 // Authenticators verifies tokens of any issuers. It is safe for concurrent use.
 type Authenticators struct {
 	ctx context.Context
-	// required are audiences of which every token must have one, besides what its issuer's configuration demands.
+	// required are audiences of which every token must have one, in addition to those that the issuer's configuration
+	// requires.
 	required authenticator.Audiences
-	// implied are the audiences of who asks without saying any.
+	// implied are the audiences of requests without audiences.
 	implied authenticator.Audiences
 
-	mu    sync.Mutex // makes sure that one content is built once
+	mu    sync.Mutex // ensures that one content is built once
 	known *lru.Cache // of *entry by [sha256.Size]byte
 }
 
-// entry is the authenticator of one content, or why there is none.
+// entry is the authenticator of one content, or the error of building it.
 type entry struct {
 	token authenticator.Token
 	err   error
 }
 
-// prepareMetrics is for the whole process, and is not repeated: what counts reads the bounds without a lock.
+// prepareMetrics applies to the whole process and runs once, because metrics read the label allow list without a lock.
 var prepareMetrics = sync.OnceFunc(func() {
 	oidc.RegisterMetrics()
-	// The metric is by issuer, of which tenants can make any number.
+	// The metric has the issuer as a label, of which tenants can create any number.
 	metrics.SetLabelAllowList(map[string]string{"apiserver_authentication_jwt_authenticator_latency_seconds,jwt_issuer_hash": ""})
 })
 
-// New returns authenticators whose fetches end with the context. Required audiences come from a flag, and may be none;
-// implied ones are those of the server.
+// New returns authenticators whose requests end with the context. Required audiences are those of a flag, possibly
+// none; implied ones are those of the server.
 func New(ctx context.Context, required, implied authenticator.Audiences) *Authenticators {
 	prepareMetrics()
 	return &Authenticators{ctx: ctx, required: required, implied: implied, known: lru.New(kept)}
 }
 
-// Authenticate tries the issuers of a logical cluster that the token names. The user it returns counts in that logical
-// cluster alone. Without an error and without a user, the token is none of these issuers'.
+// Authenticate tries the issuers of a logical cluster that match the token. The returned user is scoped to that logical
+// cluster. It returns no user and no error if the token is not from any of these issuers.
 func (a *Authenticators) Authenticate(ctx context.Context, cluster logicalcluster.Name, issuers []tenancyv1alpha1.JWTAuthenticator, token string) (*authenticator.Response, bool, error) {
 	said, ok := peek(token)
 	if !ok {
@@ -90,7 +90,8 @@ func (a *Authenticators) Authenticate(ctx context.Context, cluster logicalcluste
 
 func (a *Authenticators) one(ctx context.Context, cluster logicalcluster.Name, issuer *tenancyv1alpha1.JWTAuthenticator, token string, said claims) (*authenticator.Response, bool, error) {
 	if len(said.ClaimNames) > 0 {
-		// Upstream would fetch them from any server that the token names, and remember each of these for good.
+		// Upstream would fetch distributed claims from any server that the token names, and cache each of these servers
+		// without limit.
 		return nil, false, errors.New("a token with distributed claims is not accepted from an issuer of a workspace")
 	}
 	verify, err := a.authenticator(issuer)
@@ -101,7 +102,7 @@ func (a *Authenticators) one(ctx context.Context, cluster logicalcluster.Name, i
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	// From here on what the token says is true.
+	// The signature is verified, so the claims can be trusted from here on.
 	if len(a.required) > 0 && !slices.ContainsFunc(said.Audiences, a.required.Has) {
 		return nil, false, fmt.Errorf("issuer %q: the token is for %q, not for one of %q", issuer.Issuer.URL, said.Audiences, a.required)
 	}
@@ -111,7 +112,7 @@ func (a *Authenticators) one(ctx context.Context, cluster logicalcluster.Name, i
 	return response, true, nil
 }
 
-// authenticator returns that of the content, building it if it is not known.
+// authenticator returns the authenticator of the content, and builds it if it is not cached.
 func (a *Authenticators) authenticator(issuer *tenancyv1alpha1.JWTAuthenticator) (authenticator.Token, error) {
 	content, err := json.Marshal(issuer)
 	if err != nil {
@@ -139,7 +140,7 @@ func (a *Authenticators) build(issuer *tenancyv1alpha1.JWTAuthenticator) (authen
 	}
 	converted := convert(issuer)
 	keys := &keySet{ctx: a.ctx, client: client, issuer: converted.Issuer.URL, discovery: converted.Issuer.DiscoveryURL}
-	converted.Issuer.DiscoveryURL = "" // the key set looks there
+	converted.Issuer.DiscoveryURL = "" // the key set performs the discovery
 	return oidc.New(a.ctx, oidc.Options{
 		JWTAuthenticator:     converted,
 		KeySet:               keys,

@@ -49,7 +49,7 @@ func TestWhoATokenMakes(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		by     tenancyv1alpha1.JWTAuthenticator
 		token  string
-		name   string // "": refused
+		name   string // empty: the token is refused
 		groups []string
 		extra  map[string][]string
 	}{
@@ -197,7 +197,7 @@ func TestValidate(t *testing.T) {
 	issuer := issuertest.Start(t)
 	for sentence, tc := range map[string]struct {
 		change func(*tenancyv1alpha1.JWTAuthenticator)
-		want   string // part of the field and the message; "": accepted
+		want   string // substring of the field and the message; empty: valid
 	}{
 		"what is complete is accepted": {func(*tenancyv1alpha1.JWTAuthenticator) {}, ""},
 		"an issuer by plain HTTP is not": {func(a *tenancyv1alpha1.JWTAuthenticator) { a.Issuer.URL = "http://x" },

@@ -13,22 +13,22 @@ import (
 	"github.com/coreos/go-oidc"
 )
 
-// retryAfter is how long the failure to find an issuer's keys is remembered: nobody waits for the same failure twice.
+// retryAfter is how long the failure to discover an issuer's keys is cached.
 const retryAfter = 10 * time.Second
 
-// keySet verifies signatures with the keys that an issuer publishes. Where they are is found out with the first token,
-// and again after a failure. It implements oidc.KeySet.
+// keySet verifies signatures with the keys that an issuer publishes. Their URL is discovered for the first token, and
+// again after a failure. It implements oidc.KeySet.
 type keySet struct {
-	ctx       context.Context // of fetches, which several callers may wait for
+	ctx       context.Context // of requests that several callers may wait for
 	client    *http.Client
 	issuer    string
-	discovery string // where to look instead of the well-known place, or ""
+	discovery string // URL of the discovery document; empty: the well-known one
 
 	mu       sync.Mutex
 	found    oidc.KeySet
 	failure  error
 	failedAt time.Time
-	running  chan struct{} // closed when the discovery under way has ended; nil if there is none
+	running  chan struct{} // closed when the running discovery has ended; nil without one
 }
 
 // VerifySignature returns the payload of a token that the issuer signed.
@@ -63,7 +63,7 @@ func (k *keySet) keys(ctx context.Context) (oidc.KeySet, error) {
 	return k.found, nil
 }
 
-// discover asks the issuer where its keys are. It ends within the client's timeout.
+// discover discovers the URL of the issuer's keys. The client's timeout bounds it.
 func (k *keySet) discover() {
 	where, err := k.locate()
 	k.mu.Lock()
@@ -99,7 +99,7 @@ func (k *keySet) locate() (string, error) {
 		Keys   string `json:"jwks_uri"`
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&document); err != nil {
-		return "", fmt.Errorf("%s answers what is no discovery document", address) // which is not to be shown
+		return "", fmt.Errorf("%s answers what is no discovery document", address) // the error must not contain the response
 	}
 	switch {
 	case document.Issuer != k.issuer:

@@ -25,17 +25,17 @@ const (
 	reservedKeys  = "kcp.io"
 )
 
-// claims are what a token says of itself.
+// claims are the claims of a token.
 type claims struct {
 	Issuer     string         `json:"iss"`
 	Audiences  audiences      `json:"aud"`
 	ClaimNames map[string]any `json:"_claim_names"` // of distributed claims
 }
 
-// audiences is one string or a list.
+// audiences is the claim aud: one string or a list.
 type audiences []string
 
-// UnmarshalJSON reads both forms.
+// UnmarshalJSON accepts both forms.
 func (a *audiences) UnmarshalJSON(data []byte) error {
 	var one string
 	if json.Unmarshal(data, &one) == nil {
@@ -45,13 +45,13 @@ func (a *audiences) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(a))
 }
 
-// Issuer returns the issuer that a token names. Nothing is verified.
+// Issuer returns the issuer claim of a token, unverified.
 func Issuer(token string) (string, bool) {
 	said, ok := peek(token)
 	return said.Issuer, ok
 }
 
-// peek reads a token without verifying it. It reports false for what is no JSON web token with an issuer.
+// peek parses a token without verifying it. It returns false if it is not a JSON web token with an issuer.
 func peek(token string) (claims, bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -68,8 +68,8 @@ func peek(token string) (claims, bool) {
 	return said, said.Issuer != ""
 }
 
-// within bounds a user to a logical cluster. Whoever can write a configuration says who its users are, so they can be
-// nobody whose name means something to the system, belong to no group of it, and have no attribute that it acts on.
+// within scopes a user to a logical cluster. The author of a configuration controls the names of its users, so they
+// must not have the names or groups of system users, nor extra keys that the system evaluates.
 func within(u user.Info, cluster logicalcluster.Name) (user.Info, error) {
 	if u.GetName() == "" {
 		return nil, errors.New("the token yields no user name")
@@ -82,7 +82,7 @@ func within(u user.Info, cluster logicalcluster.Name) (user.Info, error) {
 	if extra == nil {
 		extra = map[string][]string{}
 	}
-	// Headers, by which the front proxy tells a shard, do not keep the case of keys.
+	// The front proxy forwards extra keys in headers, which are case-insensitive.
 	maps.DeleteFunc(extra, func(key string, _ []string) bool { return strings.Contains(strings.ToLower(key), reservedKeys) })
 	extra[scopesExtraKey] = []string{"cluster:" + cluster.String()}
 	extra[clusterNameExtraKey] = []string{cluster.String()}

@@ -1,4 +1,4 @@
-// Package kubeversion completes the version that /version returns, for binaries that were linked without one.
+// Package kubeversion sets the version that /version returns, for binaries that were linked without one.
 package kubeversion
 
 import (
@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// placeholder is the prefix of upstream's version in a binary that a plain `go build` linked.
+	// placeholder is the prefix of upstream's version in a binary built by a plain `go build`.
 	placeholder = "v0.0.0-"
-	// kubernetesModule is the module of the registries, whose version is the one that matters to clients.
+	// kubernetesModule is the module of the registries, whose version is relevant to clients.
 	kubernetesModule = "k8s.io/kubernetes"
 )
 
-// Linked returns an effective version whose Info has the version of the linked Kubernetes module in place of upstream's
+// Linked returns an effective version whose Info has the version of the linked Kubernetes module instead of upstream's
 // placeholder, which clients such as kubectl refuse.
 func Linked(version compatibility.EffectiveVersion) compatibility.EffectiveVersion {
 	return linked{version}

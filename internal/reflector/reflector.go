@@ -26,7 +26,7 @@ const (
 	minDelay = 100 * time.Millisecond
 )
 
-// Handler processes what a Reflector receives. Its methods are called one after the other, from one goroutine.
+// Handler processes the events of a Reflector. Its methods are called sequentially, from one goroutine.
 type Handler interface {
 	// OnListStart is called before the first page of a list. A list that fails is not completed: the next one starts
 	// with OnListStart again.
@@ -43,29 +43,29 @@ type Handler interface {
 	OnDisconnect(err error)
 }
 
-// Config describes a Reflector.
+// Config configures a Reflector.
 type Config struct {
-	// ListerWatcher is the resource.
+	// ListerWatcher lists and watches the resource.
 	ListerWatcher cache.ListerWatcherWithContext
 	// Handler receives the objects.
 	Handler Handler
-	// ResourceVersion is where the first watch starts; empty: with a list.
+	// ResourceVersion is the start of the first watch; empty: start with a list.
 	ResourceVersion string
 	// PageSize bounds the objects of one page of a list; 0: one page.
 	PageSize int64
-	// WatchTimeout is the shortest time after which the server is asked to end a watch, the longest is twice as long; 0: the
+	// WatchTimeout is the minimum of the watch timeout that is sent to the server, the maximum is twice as long; 0: the
 	// server decides.
 	WatchTimeout time.Duration
 	// Backoff is the delay between attempts without progress. Progress resets it.
 	Backoff wait.Backoff
 }
 
-// Reflector keeps a handler up to date with one resource of one server.
+// Reflector passes the current objects and changes of one resource of one server to a handler.
 type Reflector struct {
 	config Config
 
 	mu sync.Mutex
-	// resourceVersion is where the next watch starts; empty: with a list.
+	// resourceVersion is the start of the next watch; empty: start with a list.
 	resourceVersion string
 	// cancel ends the current attempt and the delay after it.
 	cancel context.CancelFunc
@@ -115,7 +115,7 @@ func (r *Reflector) RetryNow() {
 	}
 }
 
-// Relist ends the current watch or backoff, and lists anew.
+// Relist ends the current watch or backoff, and starts a new list.
 func (r *Reflector) Relist() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,8 +148,8 @@ func (r *Reflector) handleError(err error) {
 	}
 }
 
-// isExpired returns whether the server cannot resume at a resource version: it was compacted, or is one that the server
-// has not reached, because its storage was restored from a backup.
+// isExpired reports whether the server cannot resume at a resource version: it was compacted, or the server has not
+// reached it, because its storage was restored from a backup.
 func isExpired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
@@ -199,7 +199,7 @@ func (r *Reflector) list(ctx context.Context) error {
 	}
 }
 
-// watch returns nil when the server ends the watch in order.
+// watch returns nil when the server ends the watch normally.
 func (r *Reflector) watch(ctx context.Context) (progressed bool, err error) {
 	options := metav1.ListOptions{ResourceVersion: r.lastResourceVersion(), AllowWatchBookmarks: true}
 	if least := int64(r.config.WatchTimeout / time.Second); least > 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/reflector"
 )
 
-// server answers lists and watches as a test scripts them, and records both and what the handler receives.
+// server responds to lists and watches as a test defines, and records requests and the calls of the handler.
 type server struct {
 	list  func(options metav1.ListOptions) (runtime.Object, error)
 	watch func(options metav1.ListOptions) (watch.Interface, error)

@@ -1,5 +1,5 @@
-// Package responserecorder has an http.ResponseWriter that keeps the response of a handler in memory, for requests that a
-// server sends to its own handlers.
+// Package responserecorder provides an http.ResponseWriter that buffers a response, for requests that a server sends to
+// its own handlers.
 package responserecorder
 
 import (
@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// Recorder keeps a response.
+// Recorder is a buffered response.
 type Recorder struct {
 	Status int
 	Body   bytes.Buffer

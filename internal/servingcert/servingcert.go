@@ -1,8 +1,7 @@
-// Package servingcert makes the serving certificate of a server that was given none: a CA for this one certificate, whose
-// key nobody keeps, and the certificate itself. Servers of a real installation are given theirs.
+// Package servingcert creates the serving certificate of a server that is configured without one: a CA for this one
+// certificate, whose key is discarded, and the certificate itself. Production servers are configured with certificates.
 //
-// Keys are of elliptic curves, where upstream's are RSA: a server proves its key in every handshake, which nobody has to
-// queue for, and RSA costs fifty times as much there.
+// Keys are ECDSA, where upstream's are RSA: a server signs every TLS handshake, and RSA signatures are much slower.
 package servingcert
 
 import (
@@ -31,14 +30,14 @@ const (
 	validity = 365 * 24 * time.Hour
 	// renewal is how long before its end a certificate is replaced when a server starts.
 	renewal = 30 * 24 * time.Hour
-	// backdated is how far clocks of clients may be behind, or how much the clock of the server may be set back.
+	// backdated is the clock skew of clients, and of the server itself, that a new certificate tolerates.
 	backdated = time.Hour
 )
 
-// Default does what MaybeDefaultWithSelfSignedCerts of the options does: nothing if they name a certificate or do not
-// serve; else it uses the pair in the options' directory, which it creates, or replaces when it is about to expire. Without a
-// directory the pair lives in memory. The first name is the certificate's own; it, the other names and the addresses are
-// what clients may call the server.
+// Default replaces MaybeDefaultWithSelfSignedCerts of the options: it does nothing if they name a certificate or do not
+// serve; otherwise it uses the pair in the options' directory, which it creates, or replaces before it expires. Without
+// a directory the pair is kept in memory. The first name is the subject; it, the other names and the addresses are the
+// subject alternative names.
 func Default(s *genericoptions.SecureServingOptions, name string, names []string, ips []net.IP) error {
 	pair := &s.ServerCert
 	if (s.BindPort == 0 && s.Listener == nil) || pair.CertKey.CertFile != "" || pair.CertKey.KeyFile != "" {
@@ -80,13 +79,13 @@ func Default(s *genericoptions.SecureServingOptions, name string, names []string
 	return nil
 }
 
-// lasts tells whether a pair is good for some time. One that cannot be understood is whoever made it's to mend.
+// lasts reports whether a pair does not expire soon. An invalid pair was not created here and is not replaced.
 func lasts(certFile, keyFile string, now time.Time) bool {
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	return err != nil || pair.Leaf == nil || now.Before(pair.Leaf.NotAfter.Add(-renewal))
 }
 
-// Generate returns a certificate with its CA behind it, and its key, both as PEM. A name may be an address.
+// Generate returns a certificate followed by its CA, and its key, both as PEM. A name may be an IP address.
 func Generate(name string, names []string, ips []net.IP, now time.Time) (cert, key []byte, err error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -127,7 +126,7 @@ func Generate(name string, names []string, ips []net.IP, now time.Time) (cert, k
 	return append(leafDER, caDER...), key, err
 }
 
-// sign returns the certificate as PEM.
+// sign returns the signed certificate as PEM.
 func sign(template, parent *x509.Certificate, public crypto.PublicKey, signer crypto.Signer) ([]byte, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, signer)
 	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der}), err

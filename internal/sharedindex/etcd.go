@@ -12,13 +12,13 @@ const (
 	// maxOpsPerRequest and maxBytesPerRequest are below the default limits of etcd (128 operations, 1.5 MiB).
 	maxOpsPerRequest   = 100
 	maxBytesPerRequest = 1 << 20
-	// pageSize is the number of keys in a page, some 2 MiB. With each page, etcd counts all keys that remain.
+	// pageSize is the number of keys in a page. For each page, etcd counts all remaining keys, so pages are large.
 	pageSize = 10_000
 	// requestTimeout bounds one request to etcd.
 	requestTimeout = 30 * time.Second
 )
 
-// keyLayout has the keys of the index below a prefix.
+// keyLayout is the layout of the index's keys below a prefix.
 type keyLayout struct{ prefix string }
 
 // all is the prefix of all keys, shard the prefix of the keys of one shard.

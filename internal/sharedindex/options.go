@@ -38,7 +38,7 @@ func NewOptions() *Options {
 // Enabled reports whether there is a shared index.
 func (o *Options) Enabled() bool { return len(o.Servers) > 0 }
 
-// AddFlags binds the options. usage is a sentence about what this program does with the index.
+// AddFlags binds the options. usage is a sentence about how the program uses the index.
 func (o *Options) AddFlags(fs *pflag.FlagSet, usage string) {
 	fs.StringSliceVar(&o.Servers, "shared-index-etcd-servers", o.Servers, "URLs of an etcd with the index of logical clusters and workspaces that shards and front proxies share. "+usage+" Empty: there is none.")
 	fs.StringVar(&o.CAFile, "shared-index-etcd-cafile", o.CAFile, "CA of --shared-index-etcd-servers.")

@@ -2,8 +2,8 @@ package sharedindex
 
 import "sync"
 
-// changeQueue has the changes that are not written yet, the latest of each record. Its size is bounded by the number of
-// records, however long etcd is down.
+// changeQueue contains the changes that are not written yet, the latest of each record. Its size is bounded by the
+// number of records, for any duration of an etcd outage.
 type changeQueue struct {
 	mu      sync.Mutex
 	pending map[string]Change // by path

@@ -9,7 +9,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// RootShard is the shard whose records define what shards exist.
+// RootShard is the shard whose records define which shards exist.
 const RootShard = "root"
 
 // Kind is the kind of a record: the segment of its key after the shard.
@@ -26,7 +26,7 @@ const (
 
 // Keys of a shard that are not records.
 const (
-	writerKey   = "writer"   // a random value of the replica that writes, so that no other does
+	writerKey   = "writer"   // a random value of the writing replica, which excludes others
 	completeKey = "complete" // a random value, present once all records of the shard are written; it changes if etcd loses data
 )
 

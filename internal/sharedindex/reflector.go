@@ -23,7 +23,7 @@ type EventHandler interface {
 	OnListEnd(shard string, complete bool)
 	// OnChange is called when a record changes after the list.
 	OnChange(shard string, change Change)
-	// OnIncomplete is called when the records of a shard are not complete any more.
+	// OnIncomplete is called when the records of a shard become incomplete.
 	OnIncomplete(shard string)
 }
 
@@ -38,7 +38,7 @@ type Reflector struct {
 	synced  bool
 	failure error
 
-	// revision is that of the last event; 0 if the records must be listed. markers has the value of completeKey by
+	// revision is that of the last event; 0 if the records must be listed. markers contains the value of completeKey by
 	// shard: while these do not change, etcd has not lost data.
 	revision int64
 	markers  map[string]string
@@ -59,7 +59,7 @@ func (r *Reflector) HasSynced() error {
 	return fmt.Errorf("the shared index is not synced (last failure: %w)", r.failure)
 }
 
-// Connected returns nil while etcd answers, otherwise the last failure.
+// Connected returns nil while etcd responds, otherwise the last failure.
 func (r *Reflector) Connected() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +76,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 	if r.client, err = r.options.Connect(); err != nil {
 		return err
 	}
-	defer func() { _ = r.client.Close() }() // nothing is lost
+	defer func() { _ = r.client.Close() }() // an error of closing has no effect
 	retry := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.3, Steps: 20, Cap: 5 * time.Second}
 	backoff := retry
 	_ = wait.DelayFunc(func() time.Duration { return backoff.Step() }).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
@@ -138,8 +138,8 @@ func (r *Reflector) listAndWatch(ctx context.Context) (progress bool, err error)
 	}
 }
 
-// check verifies that etcd answers and has the data that it had. If it was replaced or restored, the records must be
-// listed again.
+// check verifies that etcd responds and has not lost data. If it was replaced or restored, the records must be listed
+// again.
 func (r *Reflector) check(ctx context.Context) error {
 	shards := slices.Sorted(maps.Keys(r.markers))
 	if len(shards) == 0 {
@@ -257,7 +257,7 @@ func (r *Reflector) apply(ctx context.Context, event *clientv3.Event) error {
 	}
 	k, err := parsePath(path)
 	if err != nil {
-		return nil // no record, or a record of a later version
+		return nil // not a record, or a record of a later version
 	}
 	change := Change{Key: k}
 	if event.Type == clientv3.EventTypePut {

@@ -174,7 +174,7 @@ func TestWriteAndRead(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
 	root, alpha := newFakeSource(), newFakeSource()
-	for n := range 12_000 { // more than a page, and more than a request
+	for n := range 12_000 { // more than one page, and more than one request
 		root.set(cluster(fmt.Sprintf("early%d", n)), `{"type":"root:universal"}`)
 	}
 	root.set(shardKey("root"), `{"baseURL":"https://root"}`)
@@ -245,7 +245,7 @@ func TestReplacedReplicaDoesNotWrite(t *testing.T) {
 	k.eventually(t, "only the second", "alpha", current)
 }
 
-// TestRestartOfEtcd: records are not listed again.
+// TestRestartOfEtcd checks that records are not listed again.
 func TestRestartOfEtcd(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
@@ -269,7 +269,7 @@ func TestRestartOfEtcd(t *testing.T) {
 	}
 }
 
-// TestDataLossOfEtcd: etcd is filled again, and reflectors keep their state until then.
+// TestDataLossOfEtcd checks that etcd is filled again, and that reflectors keep their state until then.
 func TestDataLossOfEtcd(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
@@ -297,7 +297,8 @@ func TestDataLossOfEtcd(t *testing.T) {
 	k.eventually(t, "after", "alpha", alpha)
 }
 
-// TestRecordsOfRemovedShards: the root shard deletes them, when a shard is removed and when it starts.
+// TestRecordsOfRemovedShards checks that the root shard deletes them, when a shard is removed and when the root shard
+// starts.
 func TestRecordsOfRemovedShards(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
@@ -353,7 +354,7 @@ func TestCompaction(t *testing.T) {
 	}
 }
 
-// TestReflectorAfterCompaction: the events since its last revision are lost, so that it lists all records.
+// TestReflectorAfterCompaction checks that a reflector whose last revision was compacted lists all records.
 func TestReflectorAfterCompaction(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
@@ -392,7 +393,7 @@ func TestReflectorAfterCompaction(t *testing.T) {
 	k.eventually(t, "after", "alpha", alpha)
 }
 
-// TestInvalidKeysAreIgnored: keys of other programs, and of later versions.
+// TestInvalidKeysAreIgnored covers keys of other programs and of later versions.
 func TestInvalidKeysAreIgnored(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)

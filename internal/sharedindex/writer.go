@@ -52,7 +52,7 @@ func (w *Writer) Run(ctx context.Context) {
 		klog.FromContext(ctx).Error(err, "Cannot write the shared index")
 		return
 	}
-	defer func() { _ = client.Close() }() // the next writer finds what is not written
+	defer func() { _ = client.Close() }() // the next writer writes pending changes
 	w.client = client
 	retry := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.3, Steps: 20, Cap: 15 * time.Second}
 	backoff, logged := retry, false
@@ -123,7 +123,7 @@ func (w *Writer) runSession(ctx context.Context) (progress bool, err error) {
 	}
 }
 
-// session is the time in which a writer is the one that writes.
+// session is the period in which this replica writes.
 type session struct {
 	*Writer
 	queue *changeQueue

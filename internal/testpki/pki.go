@@ -1,5 +1,5 @@
-// Package pki issues the certificates of installations that run on one machine, for development and tests: small keys,
-// valid for the loopback interface, kept as files that servers read. The operator uses cert-manager instead.
+// Package testpki issues certificates for installations on one machine, for development and tests: small keys, valid
+// for the loopback interface, stored as files. The operator uses cert-manager instead.
 package testpki
 
 import (
@@ -20,11 +20,10 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// backdated is how long ago everything became valid that is issued without a beginning of its own: for servers whose clocks
-// are behind.
+// backdated is the default age of issued certificates, which tolerates servers with slow clocks.
 const backdated = time.Hour
 
-// Authority is a certificate authority whose files lie in a directory.
+// Authority is a certificate authority whose files are in a directory.
 type Authority struct {
 	// CertFile is its own certificate (PEM).
 	CertFile string
@@ -35,7 +34,7 @@ type Authority struct {
 	key       *ecdsa.PrivateKey
 }
 
-// New makes an authority in a directory that exists. What it issues is valid as long as it is itself.
+// New creates an authority in an existing directory. The certificates it issues expire with it.
 func New(directory, name string, valid time.Duration) (*Authority, error) {
 	now := time.Now()
 	cert, err := newCertificate(name, nil, now.Add(-backdated), now.Add(valid))
@@ -54,23 +53,23 @@ func New(directory, name string, valid time.Duration) (*Authority, error) {
 // Pair is a certificate and its key (PEM files).
 type Pair struct{ CertFile, KeyFile string }
 
-// Issue makes a certificate for both ends of a connection, valid for localhost and the loopback addresses. Every call
-// makes new files: clients remember certificates by the names of their files.
+// Issue creates a client and serving certificate, valid for localhost and the loopback addresses. Every call writes new
+// files, because clients cache certificates by file name.
 func (a *Authority) Issue(commonName string, organizations ...string) (Pair, error) {
 	return a.issue(backdated, a.valid, nil, commonName, organizations)
 }
 
-// IssueNow is Issue of a certificate that is valid from this moment on, as those of cert-manager are.
+// IssueNow is Issue for a certificate that is valid from now on, like those of cert-manager.
 func (a *Authority) IssueNow(commonName string, organizations ...string) (Pair, error) {
 	return a.issue(0, a.valid, nil, commonName, organizations)
 }
 
-// IssueFor is Issue with an end of its own.
+// IssueFor is Issue with another validity.
 func (a *Authority) IssueFor(valid time.Duration, commonName string, organizations ...string) (Pair, error) {
 	return a.issue(backdated, valid, nil, commonName, organizations)
 }
 
-// IssueAt is Issue for a server at one more address.
+// IssueAt is Issue for a server with an additional address.
 func (a *Authority) IssueAt(address net.IP, commonName string, organizations ...string) (Pair, error) {
 	return a.issue(backdated, a.valid, address, commonName, organizations)
 }
@@ -107,7 +106,8 @@ func (a *Authority) sign(cert *x509.Certificate, key *ecdsa.PublicKey, file stri
 	return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
 }
 
-// SigningKey writes a key for service account tokens: a shard would make one of 4096 bits, which takes seconds.
+// SigningKey writes a key for service account tokens, because generating the shard's default of 4096 bits takes
+// seconds.
 func SigningKey(file string) error {
 	key, err := newKey()
 	if err != nil {

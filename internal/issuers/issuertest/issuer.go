@@ -1,5 +1,5 @@
 // Package issuertest runs OpenID Connect issuers for tests: a TLS server with a discovery document and keys, and tokens
-// signed with them. It is for tests alone.
+// signed with them. It must not be used outside of tests.
 package issuertest
 
 import (
@@ -19,24 +19,24 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// Audience is for whom tokens are unless their claims say otherwise.
+// Audience is the default audience of tokens.
 const Audience = "atoll-test"
 
 // Issuer is a running issuer.
 type Issuer struct {
-	// URL is what it calls itself.
+	// URL is the issuer URL.
 	URL string
-	// CA is the PEM bundle that its server is verified by.
+	// CA is the PEM bundle of its server's CA.
 	CA string
-	// Discoveries and Fetches count the requests for its document and its keys.
+	// Discoveries and Fetches count the requests for the discovery document and the keys.
 	Discoveries, Fetches atomic.Int64
-	// Broken makes it answer with an error.
+	// Broken makes the server respond with an error.
 	Broken atomic.Bool
 
 	key *ecdsa.PrivateKey
 }
 
-// Start runs an issuer as long as the test.
+// Start runs an issuer until the end of the test.
 func Start(t testing.TB) *Issuer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -69,7 +69,8 @@ func (i *Issuer) answer(w http.ResponseWriter, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// Authenticator accepts the issuer's tokens: the name is the claim sub behind a prefix, groups are the claim groups.
+// Authenticator returns a configuration for the issuer's tokens: the user name is the claim sub with a prefix, groups
+// are the claim groups.
 func (i *Issuer) Authenticator() tenancyv1alpha1.JWTAuthenticator {
 	prefix, none := "oidc:", ""
 	return tenancyv1alpha1.JWTAuthenticator{
@@ -81,13 +82,13 @@ func (i *Issuer) Authenticator() tenancyv1alpha1.JWTAuthenticator {
 	}
 }
 
-// Token signs claims. Issuer, audience and expiry are added where they are not given; nil removes a claim.
+// Token signs claims. Issuer, audience and expiry have defaults; nil removes a claim.
 func (i *Issuer) Token(t testing.TB, claims map[string]any) string {
 	t.Helper()
 	return i.SignedWith(t, i.key, claims)
 }
 
-// SignedWith is Token with another key than the issuer's, under its name.
+// SignedWith is Token with another key than the issuer's, but the same key ID.
 func (i *Issuer) SignedWith(t testing.TB, key *ecdsa.PrivateKey, claims map[string]any) string {
 	t.Helper()
 	all := map[string]any{"iss": i.URL, "aud": Audience, "exp": time.Now().Add(time.Hour).Unix()}

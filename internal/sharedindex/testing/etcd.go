@@ -36,7 +36,7 @@ func Start(t testing.TB) *Etcd {
 	return e
 }
 
-// Options returns the options to connect to it.
+// Options returns the options to connect to the etcd.
 func (e *Etcd) Options() *sharedindex.Options {
 	o := sharedindex.NewOptions()
 	o.Servers, o.CheckInterval = []string{"http://" + e.address}, 200*time.Millisecond
@@ -54,7 +54,7 @@ func (e *Etcd) Client() *clientv3.Client {
 	return client
 }
 
-// Stop stops it. Its data is kept.
+// Stop stops the etcd and keeps its data.
 func (e *Etcd) Stop() {
 	if e.etcd != nil {
 		e.etcd.Close()
@@ -62,10 +62,10 @@ func (e *Etcd) Stop() {
 	}
 }
 
-// DeleteData makes Restart start it without data.
+// DeleteData makes Restart start without data.
 func (e *Etcd) DeleteData() { e.dir = e.t.TempDir() }
 
-// Restart starts it at the same address.
+// Restart starts the etcd at the same address.
 func (e *Etcd) Restart() {
 	e.t.Helper()
 	if err := embeddedetcd.SetWALSize(5000); err != nil { // as in the shards of tests

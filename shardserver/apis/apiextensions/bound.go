@@ -15,9 +15,9 @@ import (
 // placeholderDomain is the suffix of groups that are invalid in definitions of tenants.
 const placeholderDomain = ".placeholder"
 
-// boundCreateStrategy and boundUpdateStrategy are the upstream strategies with another validation of definitions in
-// system:bound-crds, which are created from the schemas of exports (contract 4.6): their name is the UID of the schema, and
-// their group may be one of Kubernetes.
+// boundCreateStrategy and boundUpdateStrategy are the upstream strategies with a different validation of definitions in
+// system:bound-crds, which are created from the schemas of exports: their name is the UID of the schema, and their
+// group may be one of Kubernetes.
 type (
 	boundCreateStrategy struct{ rest.RESTCreateStrategy }
 	boundUpdateStrategy struct{ rest.RESTUpdateStrategy }

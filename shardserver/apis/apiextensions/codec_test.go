@@ -18,7 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 )
 
-// stored returns a definition with a large schema as etcd holds it.
+// stored returns the stored encoding of a definition with a large schema.
 func stored(t *testing.T, cluster string, change ...func(*apiextensionsv1.CustomResourceDefinition)) []byte {
 	t.Helper()
 	properties := map[string]apiextensionsv1.JSONSchemaProps{}
@@ -55,7 +55,7 @@ func stored(t *testing.T, cluster string, change ...func(*apiextensionsv1.Custom
 	return data.Bytes()
 }
 
-// plain is the codec that storage uses without ours.
+// plain returns upstream's storage codec.
 func plain() kruntime.Codec {
 	internal := schema.GroupVersion{Group: apiextensions.GroupName, Version: kruntime.APIVersionInternal}
 	return legacyscheme.Codecs.CodecForVersions(protobuf.NewSerializer(legacyscheme.Scheme, legacyscheme.Scheme), legacyscheme.Codecs.UniversalDeserializer(), apiextensionsv1.SchemeGroupVersion, internal)
@@ -128,10 +128,10 @@ func TestBrokenDefinitionsAreRefused(t *testing.T) {
 	runtime.KeepAlive(keep)
 }
 
-// TestOneMoreEqualDefinition measures what a definition costs that another logical cluster has already.
+// TestOneMoreEqualDefinition limits the memory of a definition that another logical cluster has, too.
 func TestOneMoreEqualDefinition(t *testing.T) {
 	const count = 500
-	const most = 4 << 10 // bytes for each; alone it takes about 200 KB
+	const most = 4 << 10 // bytes per definition; without sharing it is about 200 KB
 	c := &codec{Codec: plain(), shared: NewSpecInterner()}
 	data := make([][]byte, count)
 	for i := range data {

@@ -19,8 +19,9 @@ type Hash [sha256.Size]byte
 // String returns the hash in hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// SpecInterner interns the specifications and metadata of decoded definitions. It has weak references: an entry is removed
-// when the last definition that uses it is collected, so its size follows the distinct specifications in the watch cache.
+// SpecInterner interns the specifications and metadata of decoded definitions. It has weak references: an entry is
+// removed when the last definition that uses it is collected, so its size depends on the distinct specifications in the
+// watch cache.
 type SpecInterner struct {
 	mu    sync.Mutex
 	specs map[Hash]*sharedSpec
@@ -87,7 +88,7 @@ func (s *SpecInterner) share(hash Hash, spec apiextensions.CustomResourceDefinit
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.hashes, gone.versions)
-		if s.specs[hash] == gone { // an equal one may have been interned since
+		if s.specs[hash] == gone { // unless an equal one was interned since
 			delete(s.specs, hash)
 		}
 	}, entry)

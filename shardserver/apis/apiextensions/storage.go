@@ -1,7 +1,7 @@
 // Package apiextensions serves customresourcedefinitions of the group apiextensions.k8s.io: the stock registry, over
 // storage in which equal definitions of different logical clusters share memory.
 //
-// Serving the defined resources is the matter of the packages below shardserver/customresources.
+// Serving the defined resources must be implemented in the packages below shardserver/customresources.
 package apiextensions
 
 import (

@@ -14,7 +14,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
-	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // the stores need the types in the scheme
+	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // registers the types in the scheme
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
 

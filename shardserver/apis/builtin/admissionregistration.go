@@ -23,9 +23,8 @@ import (
 	validatingwebhookstore "k8s.io/kubernetes/pkg/registry/admissionregistration/validatingwebhookconfiguration/storage"
 )
 
-// AdmissionRegistration returns the group of webhook configurations and admission policies. Upstream's own assembly is
-// not used because it finds the resource behind a paramKind by the discovery of one server, which has no logical
-// cluster.
+// AdmissionRegistration returns the group of webhook configurations and admission policies. Upstream's constructor is
+// not used because it resolves the resource of a paramKind by the discovery of one server, without logical cluster.
 func AdmissionRegistration(cfg Config, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
 	storages := map[string]rest.Storage{}
 	for _, add := range []func(Config, generic.RESTOptionsGetter, map[string]rest.Storage) error{
@@ -73,23 +72,24 @@ func addMutatingPolicies(cfg Config, getter generic.RESTOptionsGetter, storages 
 	return err
 }
 
-// kindMark stands before a kind where the name of a resource is expected. No resource has such a name.
+// kindMark is the prefix of a kind in the place of a resource name. No resource name has this prefix.
 const kindMark = "kind:"
 
-// markKind is how the stock registries ask for the resource of a paramKind. They do not say in which logical cluster,
-// so it answers with the kind itself, and paramAuthorizer, which they ask next and with the context, translates.
+// markKind is the resolver that the stock registries call for the resource of a paramKind. They pass no context, and
+// thus no logical cluster, so it returns the kind itself. paramAuthorizer, which they call next with the context,
+// resolves it.
 func markKind(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 	return kind.GroupVersion().WithResource(kindMark + kind.Kind), nil
 }
 
-// paramAuthorizer decides whether the author of a policy or binding may read its parameters.
+// paramAuthorizer authorizes the author of a policy or binding to read its parameters.
 type paramAuthorizer struct {
 	authorizer.Authorizer
 	resourceOf func(context.Context, schema.GroupKind) (string, error)
 }
 
-// Authorize implements authorizer.Authorizer. For a kind that the logical cluster does not serve it asks for all
-// resources of the group, as upstream does.
+// Authorize implements authorizer.Authorizer. For a kind that the logical cluster does not serve it requires permission
+// for all resources of the group, as upstream does.
 func (p paramAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	if kind, marked := strings.CutPrefix(attributes.GetResource(), kindMark); marked {
 		resource, err := p.resourceOf(ctx, schema.GroupKind{Group: attributes.GetAPIGroup(), Kind: kind})
@@ -104,7 +104,7 @@ func (p paramAuthorizer) Authorize(ctx context.Context, attributes authorizer.At
 	return p.Authorizer.Authorize(ctx, attributes)
 }
 
-// ofResource is a question about another resource.
+// ofResource are attributes with another resource.
 type ofResource struct {
 	authorizer.Attributes
 	resource string

@@ -20,8 +20,8 @@ import (
 	serviceaccountstore "k8s.io/kubernetes/pkg/registry/core/serviceaccount/storage"
 )
 
-// Core returns the legacy group. It comes first: others depend on what its secrets hold. Upstream's own assembly is
-// not used because it also opens the storage, and the watch cache, of resources that are switched off.
+// Core returns the legacy group. It must be installed first: others depend on the content of its secrets. Upstream's
+// constructor is not used because it also opens the storage, with watch cache, of disabled resources.
 func Core(cfg Config, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
 	storages := map[string]rest.Storage{}
 	for _, add := range []func(Config, generic.RESTOptionsGetter, map[string]rest.Storage) error{
@@ -56,7 +56,7 @@ func addSecretsAndServiceAccounts(cfg Config, getter generic.RESTOptionsGetter, 
 	if err != nil {
 		return err
 	}
-	// Tokens can be bound to secrets. There are no pods and nodes to bind them to.
+	// Tokens can be bound to secrets. Pods and nodes do not exist in logical clusters.
 	accounts, err := serviceaccountstore.NewREST(getter, cfg.TokenIssuer, cfg.APIAudiences, cfg.TokenMaxExpiration,
 		absent{schema.GroupResource{Resource: "pods"}}, secrets.Store, absent{schema.GroupResource{Resource: "nodes"}},
 		cfg.ExtendTokens, cfg.TokenMaxExtension)
@@ -73,10 +73,10 @@ func addEvents(cfg Config, getter generic.RESTOptionsGetter, storages map[string
 	return err
 }
 
-// absent is the storage of a resource that no logical cluster has.
+// absent is the storage of a resource that does not exist in logical clusters.
 type absent struct{ resource schema.GroupResource }
 
-// Get implements rest.Getter: nothing is ever found.
+// Get implements rest.Getter. It always returns NotFound.
 func (a absent) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	return nil, apierrors.NewNotFound(a.resource, name)
 }

@@ -1,5 +1,5 @@
-// Package builtin assembles the API groups of stock Kubernetes that every logical cluster serves. It only chooses
-// and wires: the registries are upstream's, tenancy is added below them by storage.
+// Package builtin configures the API groups of Kubernetes that every logical cluster serves. It selects and connects
+// upstream's registries; logical clusters are added below them, by package storage.
 package builtin
 
 import (
@@ -29,7 +29,7 @@ import (
 	"k8s.io/kubernetes/pkg/serviceaccount"
 )
 
-// served are the resources that are switched on. Subresources follow their resource.
+// served are the enabled resources. Subresources follow their resource.
 var served = map[schema.GroupVersion][]string{
 	corev1.SchemeGroupVersion:           {"namespaces", "configmaps", "secrets", "serviceaccounts", "events", "resourcequotas"},
 	eventsv1.SchemeGroupVersion:         {"events"},
@@ -45,7 +45,7 @@ var served = map[schema.GroupVersion][]string{
 	authorizationv1.SchemeGroupVersion: {"subjectaccessreviews", "selfsubjectaccessreviews", "localsubjectaccessreviews", "selfsubjectrulesreviews"},
 }
 
-// Resources returns which built-in resources are switched on.
+// Resources returns the enabled built-in resources.
 func Resources() *serverstorage.ResourceConfig {
 	config := serverstorage.NewResourceConfig()
 	for version, resources := range served {
@@ -57,7 +57,7 @@ func Resources() *serverstorage.ResourceConfig {
 	return config
 }
 
-// Config is what the built-in groups depend on.
+// Config configures the built-in groups.
 type Config struct {
 	Resources *serverstorage.ResourceConfig
 	EventTTL  time.Duration
@@ -66,17 +66,18 @@ type Config struct {
 	APIAudiences  authenticator.Audiences
 	Authorizer    authorizer.Authorizer
 	RuleResolver  authorizer.RuleResolver
-	// ResourceOf returns the name of the resource that the context's logical cluster serves a kind as, or "".
+	// ResourceOf returns the name of the resource of a kind in the context's logical cluster, or "" if it is not
+	// served.
 	ResourceOf func(context.Context, schema.GroupKind) (string, error)
 
 	TokenIssuer        serviceaccount.TokenGenerator
 	TokenMaxExpiration time.Duration
-	// ExtendTokens makes injected tokens live up to TokenMaxExtension, for clients that do not reload them.
+	// ExtendTokens extends injected tokens up to TokenMaxExtension, for clients that do not reload them.
 	ExtendTokens      bool
 	TokenMaxExtension time.Duration
 }
 
-// Named returns the other built-in groups but RBAC, in the order of discovery.
+// Named returns the other built-in groups except RBAC, in the order of discovery.
 func Named(cfg Config, getter generic.RESTOptionsGetter) ([]*genericapiserver.APIGroupInfo, error) {
 	var infos []*genericapiserver.APIGroupInfo
 	for _, provider := range []interface {

@@ -10,16 +10,15 @@ import (
 	quotastore "k8s.io/kubernetes/pkg/registry/core/resourcequota/storage"
 )
 
-// quotas is the storage of resource quotas that also lets admission charge them: a request that is counted changes the
-// status in one step in storage, whoever else does so at the same time.
+// quotas is the storage of resource quotas with an atomic update of the status, with which admission charges requests.
 type quotas struct {
 	*quotastore.REST
 	status *quotastore.StatusREST
 }
 
-// ChargeStatus changes the status of a quota of the context's logical cluster and namespace. The function gets the
-// stored object, in the internal version, and returns it changed, or an error that refuses the change and is returned;
-// it is called again when somebody else was faster.
+// ChargeStatus updates the status of a quota in the context's logical cluster and namespace. The function receives the
+// stored object, in the internal version, and returns the changed one, or an error, which ChargeStatus returns. It is
+// called again after a conflict.
 func (q quotas) ChargeStatus(ctx context.Context, name string, change func(stored runtime.Object) (runtime.Object, error)) error {
 	info := rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, stored runtime.Object) (runtime.Object, error) {
 		return change(stored)

@@ -51,7 +51,7 @@ func validateReference(workspace, name string, path *field.Path) field.ErrorList
 	return append(errs, registry.Pattern(workspace, pathPattern, path.Child("path"))...)
 }
 
-// validateSliceTransition keeps what the slice is about.
+// validateSliceTransition checks that references of the slice do not change.
 func validateSliceTransition(slice, old *cachev1alpha1.ClusterCachedResourceEndpointSlice) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList

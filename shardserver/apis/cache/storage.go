@@ -1,5 +1,6 @@
-// Package cache serves the group cache.kcp.io: ClusterCachedResource and ClusterCachedResourceEndpointSlice. Copying
-// objects to the cache, and who may ask for it, is decided above; here is only what the shapes of the kinds demand.
+// Package cache serves the group cache.kcp.io: ClusterCachedResource and ClusterCachedResourceEndpointSlice. Publishing
+// objects to the cache, and its authorization, are implemented in other packages; this package validates single objects
+// only.
 package cache
 
 import (
@@ -11,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
-	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // the stores need the types in the scheme
+	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // registers the types in the scheme
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
 

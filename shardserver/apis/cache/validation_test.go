@@ -71,7 +71,7 @@ func TestSlices(t *testing.T) {
 	}
 }
 
-// judge tells whether a field, and the one it is in at most, is found wrong; or nothing is, for "".
+// judge checks that errors are for a field or its direct children only; for "", that there are none.
 func judge(t *testing.T, errs field.ErrorList, wrong string) {
 	t.Helper()
 	if wrong == "" && len(errs) == 0 {

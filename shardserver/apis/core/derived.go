@@ -14,11 +14,11 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// maxLabelKey is how long a whole hashed label key is, prefix included.
+// maxLabelKey is the length of a hashed label key, including its prefix.
 const maxLabelKey = 63
 
-// InitializerLabel returns the label that a LogicalCluster carries while the initializer remains: selectors cannot hold
-// the initializer's name, which is longer than a label and has colons.
+// InitializerLabel returns the label of a LogicalCluster while the initializer remains. The key is hashed because the
+// initializer's name is too long for a label and contains colons.
 func InitializerLabel(initializer corev1alpha1.LogicalClusterInitializer) (key, value string) {
 	return hashedLabel(corev1alpha1.InitializerLabelKeyPrefix, string(initializer))
 }
@@ -34,8 +34,7 @@ func hashedLabel(prefix, name string) (key, value string) {
 	return prefix + digest[:maxLabelKey-len(prefix)], digest
 }
 
-// StatusLabels returns labels with those that repeat the status brought up to date: the phase, and one for each
-// remaining initializer and terminator.
+// StatusLabels returns labels updated to the status: the phase, and one for each remaining initializer and terminator.
 func StatusLabels(labels map[string]string, status corev1alpha1.LogicalClusterStatus) map[string]string {
 	updated := make(map[string]string, len(labels)+1)
 	for key, value := range labels {
@@ -55,8 +54,8 @@ func StatusLabels(labels map[string]string, status corev1alpha1.LogicalClusterSt
 	return updated
 }
 
-// begin starts the initialization of a logical cluster whose place is decided when it is created. Others are started by
-// the first update that says so.
+// begin starts the initialization of a logical cluster that is created with its shard set. For others the first update
+// of the phase does.
 func begin(cluster *corev1alpha1.LogicalCluster) {
 	if cluster.Annotations[corev1alpha1.ShardAnnotationKey] == "" {
 		return
@@ -66,12 +65,12 @@ func begin(cluster *corev1alpha1.LogicalCluster) {
 	cluster.Status.Terminators = slices.Clone(cluster.Spec.Terminators)
 }
 
-// derive writes what follows from the status into the metadata, in the transaction that changes the status. Selectors
-// decide by these labels who may see a logical cluster, so they must neither lag behind nor be a tenant's to write.
+// derive sets the metadata that are derived from the status, atomically with the status. These labels decide which
+// controllers may see a logical cluster, so they must neither be stale nor writable for tenants.
 func derive(cluster *corev1alpha1.LogicalCluster) {
 	cluster.Labels = StatusLabels(cluster.Labels, cluster.Status)
 	if cluster.DeletionTimestamp == nil {
-		// From then on the finalizer is the deletion's to take off.
+		// When there are no terminators, the finalizer is removed by the deletion.
 		cluster.Finalizers = withFinalizer(cluster.Finalizers, corev1alpha1.LogicalClusterHasTerminatorsFinalizer, len(cluster.Status.Terminators) > 0)
 	}
 	if cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseReady {
@@ -89,8 +88,8 @@ func withFinalizer(finalizers []string, finalizer string, wanted bool) []string 
 	return slices.DeleteFunc(slices.Clone(finalizers), func(other string) bool { return other == finalizer })
 }
 
-// WithTrimmedOwner returns annotations whose owner is reduced to the name of the user: groups and extra were needed to
-// make the workspace, and are nobody's business afterwards. An annotation that cannot be read is left alone.
+// WithTrimmedOwner returns annotations with the owner reduced to the user name: groups and extra are needed only to
+// create the workspace, and must not be visible afterwards. An annotation that cannot be decoded is kept.
 func WithTrimmedOwner(annotations map[string]string) map[string]string {
 	text, ok := annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey]
 	if !ok {

@@ -11,7 +11,7 @@ import (
 )
 
 func TestStatusLabels(t *testing.T) {
-	// Both values are the SHA-224 of the name as `printf 'root:universal' | sha224sum` prints it.
+	// Both values are the SHA-224 of the name, as printed by `printf 'root:universal' | sha224sum`.
 	const universal = "d1d6459a03641b6fd7560fc2849f6c66fa971a0afeded6ba2d2743f2"
 	key, value := InitializerLabel("root:universal")
 	if value != universal || key != "initializer.internal.kcp.io/"+universal[:35] || len(key) != 63 {

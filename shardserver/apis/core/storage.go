@@ -1,5 +1,5 @@
-// Package core serves the group core.kcp.io: LogicalCluster and Shard. Who may write what is decided above, by
-// admission; here is only what the shapes of the kinds demand.
+// Package core serves the group core.kcp.io: LogicalCluster and Shard. Permissions are checked by admission; this
+// package validates single objects only.
 package core
 
 import (
@@ -7,7 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
-	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // the stores need the types in the scheme
+	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // registers the types in the scheme
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
 

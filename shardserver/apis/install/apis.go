@@ -10,8 +10,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apis/apis/conversion"
 )
 
-// addAPIs registers apis.kcp.io. Exports and bindings are stored and handled as v1alpha2 and converted for who asks for
-// v1alpha1, which has everything else.
+// addAPIs registers apis.kcp.io. Exports and bindings are stored and handled as v1alpha2 and converted to and from
+// v1alpha1, which contains all other kinds.
 func addAPIs(scheme *runtime.Scheme) error {
 	for _, add := range []func(*runtime.Scheme) error{apisv1alpha2.AddToScheme, apisv1alpha1.AddToScheme, conversion.Register} {
 		if err := add(scheme); err != nil {
@@ -31,7 +31,7 @@ func addAPIs(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// DefaultAPIExport fills in what a client left out.
+// DefaultAPIExport sets defaults.
 func DefaultAPIExport(export *apisv1alpha2.APIExport) {
 	for i := range export.Spec.Resources {
 		if storage := &export.Spec.Resources[i].Storage; storage.CRD == nil && storage.Virtual == nil {
@@ -40,15 +40,15 @@ func DefaultAPIExport(export *apisv1alpha2.APIExport) {
 	}
 }
 
-// DefaultAPIResourceSchema fills in what a client left out. That versions are served is decided when they are decoded.
+// DefaultAPIResourceSchema sets defaults, except for served versions, whose default is set by decoding.
 func DefaultAPIResourceSchema(schema *apisv1alpha1.APIResourceSchema) {
 	if schema.Spec.NameValidation == "" {
 		schema.Spec.NameValidation = apisv1alpha1.NameValidationDNS1123Subdomain
 	}
 }
 
-// addAPIDefaults makes the scheme apply the defaults on every decoding. Bindings, conversions and endpoint slices have
-// none, nor have exports in v1alpha1.
+// addAPIDefaults registers the defaulting functions, which run at every decoding. Bindings, conversions, endpoint
+// slices and exports of v1alpha1 have none.
 func addAPIDefaults(scheme *runtime.Scheme) {
 	scheme.AddTypeDefaultingFunc(&apisv1alpha2.APIExport{}, func(obj any) { DefaultAPIExport(obj.(*apisv1alpha2.APIExport)) })
 	scheme.AddTypeDefaultingFunc(&apisv1alpha2.APIExportList{}, func(obj any) {

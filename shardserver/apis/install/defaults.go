@@ -7,17 +7,17 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// DefaultLogicalCluster fills in what a client left out.
+// DefaultLogicalCluster sets defaults.
 func DefaultLogicalCluster(cluster *corev1alpha1.LogicalCluster) {
 	defaultPhase(&cluster.Status.Phase)
 }
 
-// DefaultWorkspace fills in what a client left out.
+// DefaultWorkspace sets defaults.
 func DefaultWorkspace(workspace *tenancyv1alpha1.Workspace) {
 	defaultPhase(&workspace.Status.Phase)
 }
 
-// DefaultWorkspaceType fills in what a client left out.
+// DefaultWorkspaceType sets defaults.
 func DefaultWorkspaceType(workspaceType *tenancyv1alpha1.WorkspaceType) {
 	if workspaceType.Spec.DefaultChildWorkspaceType == nil {
 		workspaceType.Spec.DefaultChildWorkspaceType = &tenancyv1alpha1.WorkspaceTypeReference{
@@ -33,7 +33,8 @@ func defaultPhase(phase *corev1alpha1.LogicalClusterPhaseType) {
 	}
 }
 
-// addDefaults makes the scheme apply the defaults on every decoding, from a client as from storage. Shards have none.
+// addDefaults registers the defaulting functions, which run at every decoding, from clients and from storage. Shards
+// have none.
 func addDefaults(scheme *runtime.Scheme) {
 	scheme.AddTypeDefaultingFunc(&corev1alpha1.LogicalCluster{}, func(obj any) { DefaultLogicalCluster(obj.(*corev1alpha1.LogicalCluster)) })
 	scheme.AddTypeDefaultingFunc(&corev1alpha1.LogicalClusterList{}, func(obj any) {

@@ -1,6 +1,6 @@
-// Package install registers kcp's own types in a scheme, as the server needs them: the same Go type is the version that
-// is stored and the internal version, so that only exports and bindings, which have another version beside it, are ever
-// converted. It also holds their defaults. It must not know storage.
+// Package install registers kcp's types in a scheme for servers: the same Go type is the stored version and the
+// internal version, so that only exports and bindings, which have another version, are ever converted. It also contains
+// their defaults. It must not depend on storage.
 package install
 
 import (
@@ -21,15 +21,15 @@ func init() {
 	utilruntime.Must(Install(legacyscheme.Scheme))
 }
 
-// Install registers the groups of kcp: versions, internal versions, priorities, conversions and defaults. Fields can be
-// selected by metadata.name alone, which every scheme does by itself.
+// Install registers the groups of kcp: versions, internal versions, priorities, conversions and defaults. Field
+// selectors support metadata.name only, the default of every scheme.
 func Install(scheme *runtime.Scheme) error {
 	for _, add := range []func(*runtime.Scheme) error{corev1alpha1.AddToScheme, tenancyv1alpha1.AddToScheme, topologyv1alpha1.AddToScheme, cachev1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return fmt.Errorf("registering kcp's types: %w", err)
 		}
 	}
-	// After the external version, so that the first kind a scheme reports for a type is the external one.
+	// After the external version, so that the first kind that a scheme returns for a type is the external one.
 	scheme.AddKnownTypes(internal(corev1alpha1.GroupName),
 		&corev1alpha1.LogicalCluster{}, &corev1alpha1.LogicalClusterList{},
 		&corev1alpha1.Shard{}, &corev1alpha1.ShardList{})

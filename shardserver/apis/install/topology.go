@@ -17,7 +17,7 @@ func addInternalTopology(scheme *runtime.Scheme) {
 		&cachev1alpha1.ClusterCachedResourceEndpointSlice{}, &cachev1alpha1.ClusterCachedResourceEndpointSliceList{})
 }
 
-// DefaultClusterCachedResource fills in what a client left out.
+// DefaultClusterCachedResource sets defaults.
 func DefaultClusterCachedResource(resource *cachev1alpha1.ClusterCachedResource) {
 	if resource.Status.Phase == "" {
 		resource.Status.Phase = cachev1alpha1.ClusterCachedResourcePhaseInitializing

@@ -10,8 +10,8 @@ import (
 // kindsExtension lists the kinds that a definition is the schema of.
 const kindsExtension = "x-kubernetes-group-version-kind"
 
-// WithoutInternal wraps a function that names definitions (common.Config.GetDefinitionName). Our types are their own
-// internal version, which is nothing that clients should read of: it is taken out of the list of kinds.
+// WithoutInternal wraps a function that names definitions (common.Config.GetDefinitionName). kcp's types are their own
+// internal version, which must not be published: it is removed from the list of kinds.
 func WithoutInternal(name func(string) (string, spec.Extensions)) func(string) (string, spec.Extensions) {
 	return func(goName string) (string, spec.Extensions) {
 		result, extensions := name(goName)

@@ -1,7 +1,7 @@
-// Package rbac serves the group rbac.authorization.k8s.io: the stock registries, with escalation checks that know the
-// policy of system:admin beside that of the request's logical cluster.
+// Package rbac serves the group rbac.authorization.k8s.io: the stock registries, with escalation checks that include
+// the policy of system:admin in addition to that of the request's logical cluster.
 //
-// It must not decide requests (package authorization) nor fill in any policy (package bootstrap).
+// It must neither authorize requests (package authorization) nor write policies (package bootstrap).
 package rbac
 
 import (
@@ -25,8 +25,8 @@ import (
 	"k8s.io/kubernetes/pkg/registry/rbac/validation"
 )
 
-// NewStorage builds the group. The authorizer answers for the verbs `escalate` and `bind`; the resolver says which
-// rules a user holds and what a binding refers to, in the logical cluster of the request.
+// NewStorage returns the group. The authorizer authorizes the verbs `escalate` and `bind`; the resolver returns the
+// rules of a user, and of the role of a binding, in the logical cluster of the request.
 func NewStorage(getter generic.RESTOptionsGetter, authorizer authorizer.Authorizer, resolver validation.AuthorizationRuleResolver) (genericapiserver.APIGroupInfo, error) {
 	roles, err := rolestorage.NewREST(getter)
 	if err != nil {

@@ -60,7 +60,7 @@ func TestWhatIsWrittenInOneVersionIsReadInTheOther(t *testing.T) {
 	if got := text(t, read(t, client.Resource(apiBindingsV1), "new"), "spec", "permissionClaims"); got != `[{"all":true,"resource":"pods","state":"Accepted"}]` {
 		t.Errorf("claims of the binding in v1alpha1: %s", got)
 	}
-	// A client of v1alpha1 takes away nothing that it does not know.
+	// A v1alpha1 client does not remove fields that its version lacks.
 	if _, err := client.Resource(apiBindingsV1).Patch(t.Context(), "new", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestSchemaVersionsArePreserved(t *testing.T) {
 	if got := text(t, created, "spec", "nameValidation"); got != `"DNS1123Subdomain"` {
 		t.Errorf("name validation: %s", got)
 	}
-	// What a schema says is the same in another order.
+	// A schema with another order of keys is equal.
 	applied, err := client.Apply(t.Context(), name, object(apiSchemas, name, fieldsOf(t,
 		schemaSpec(`, versions: [{name: v1, served: true, storage: true, schema: {properties: {a: {x-unknown: kept}, b: {type: string}}, type: object}}]`))), metav1.ApplyOptions{FieldManager: "tester", Force: true})
 	if err != nil {

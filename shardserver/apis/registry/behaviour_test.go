@@ -84,7 +84,7 @@ func TestApplyMergesAndTracksFieldOwners(t *testing.T) {
 		metav1.ApplyOptions{FieldManager: "system"}); err != nil {
 		t.Fatal(err)
 	}
-	// Another owner adds a field and keeps what the first one set.
+	// Another field manager adds a field and keeps those of the first one.
 	applied, err := client.Apply(ctx, "a", object(workspaces, "a", fields{"spec": fields{"URL": "https://example.test"}}), metav1.ApplyOptions{FieldManager: "scheduler"})
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestPrintedColumns(t *testing.T) {
 		for i, column := range table.ColumnDefinitions {
 			cell := fmt.Sprint(table.Rows[0].Cells[i])
 			if column.Name == "Age" {
-				cell = "" // depends on the clock
+				cell = "" // depends on the time
 			}
 			got = append(got, column.Name+"="+cell)
 		}

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// definition is what Kubernetes itself would do with objects of a kind, had it the generated definition.
+// definition is the behaviour of Kubernetes for objects of a kind, with its generated definition.
 type definition struct {
 	structural   *structuralschema.Structural
 	main, status rest.RESTUpdateStrategy
@@ -74,7 +74,7 @@ func (d *definition) validateCreate(t *testing.T, obj *unstructured.Unstructured
 
 func (d *definition) validateUpdate(t *testing.T, with rest.RESTUpdateStrategy, obj, old *unstructured.Unstructured) field.ErrorList {
 	obj, old = d.decode(obj), d.decode(old)
-	// What storage keeps, so that only what the case is about can be refused.
+	// Metadata that storage sets, so that only the fields of the test case can be refused.
 	for _, o := range []*unstructured.Unstructured{obj, old} {
 		o.SetResourceVersion("1")
 		o.SetUID("u")
@@ -83,11 +83,11 @@ func (d *definition) validateUpdate(t *testing.T, with rest.RESTUpdateStrategy, 
 	return with.ValidateUpdate(t.Context(), obj, old)
 }
 
-// Every case is put to our server and to Kubernetes' own code with the generated definition: both must agree.
+// Every case is evaluated by the server and by Kubernetes' own code with the generated definition, which must agree.
 func TestTheServerAgreesWithTheDefinition(t *testing.T) {
 	for _, group := range []struct {
 		resource schema.GroupVersionResource
-		name     string // of the objects, where the case gives none
+		name     string // of the objects, unless the case has one
 		cases    []verdict
 	}{
 		{logicalClusters, "cluster", logicalClusterVerdicts},

@@ -20,8 +20,8 @@ type Object interface {
 	metav1.ObjectMetaAccessor
 }
 
-// Kind describes one kind. T is a pointer to its type. All functions are required unless said otherwise; those that
-// take two objects get the new one first.
+// Kind describes one kind. T is a pointer to its type. All functions are required unless noted; those with two objects
+// take the new one first.
 type Kind[T Object] struct {
 	// Resource is the group, version and plural name. T is of this version.
 	Resource schema.GroupVersionResource
@@ -61,7 +61,7 @@ type Kind[T Object] struct {
 	// converted. May be nil.
 	ValidateVersion map[string]func(obj T) field.ErrorList
 
-	// Columns are shown after the name, and before the age unless AgeFirst is set.
+	// Columns are printed after the name, and before the age unless AgeFirst is set.
 	Columns  []Column[T]
 	AgeFirst bool
 	// VersionColumns replace Columns for requests in another version. May be nil.

@@ -96,7 +96,7 @@ func CompleteSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 	return errs
 }
 
-// Initializers checks a list of initializers or terminators.
+// Initializers validates a list of initializers or terminators.
 func Initializers[S ~string](list []S, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range list {
@@ -107,7 +107,7 @@ func Initializers[S ~string](list []S, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// Phase checks the phase of a logical cluster or workspace.
+// Phase validates the phase of a logical cluster or workspace.
 func Phase(phase corev1alpha1.LogicalClusterPhaseType, path *field.Path) field.ErrorList {
 	return OneOf(phase, phases, path)
 }

@@ -59,8 +59,8 @@ var (
 	apiConversions  = apisv1alpha1.SchemeGroupVersion.WithResource("apiconversions")
 )
 
-// serverURL is where the tests of this package find a server that serves nothing but kcp's own kinds, through the
-// stock handlers and the shard's storage. Each test uses logical clusters of its own.
+// serverURL is the URL of the server of this package's tests, which serves kcp's kinds only, with the stock handlers
+// and the shard's storage. Each test uses its own logical clusters.
 var serverURL string
 
 func TestMain(m *testing.M) {
@@ -136,7 +136,7 @@ func newServer(store *embeddedetcd.Server) (*genericapiserver.GenericAPIServer, 
 			return nil, fmt.Errorf("installing %s: %w", group.name, err)
 		}
 	}
-	server.PrepareRun() // OpenAPI is installed here
+	server.PrepareRun() // installs OpenAPI
 	return server, nil
 }
 
@@ -150,7 +150,7 @@ func inOneVersion(storages func(generic.RESTOptionsGetter) (map[string]rest.Stor
 	}
 }
 
-// restOptions stores a resource as the shard does: as JSON, with the logical cluster in key and object.
+// restOptions stores a resource as a shard does: as JSON, with the logical cluster in key and object.
 type restOptions struct{ etcd *embeddedetcd.Server }
 
 func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
@@ -169,7 +169,7 @@ func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Obj
 	}, nil
 }
 
-// intoCluster resolves /clusters/<name>/... as the shard's first handler does.
+// intoCluster resolves /clusters/<name>/... like the shard's filter.
 func intoCluster(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		name, path, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/clusters/"), "/")
@@ -185,7 +185,7 @@ func intoCluster(next http.Handler) http.Handler {
 
 var clusters atomic.Int64
 
-// fresh returns a logical cluster that no test has seen, however often the tests are run.
+// fresh returns a new logical cluster, also when tests are repeated.
 func fresh(prefix string) string { return fmt.Sprintf("%s-%d", prefix, clusters.Add(1)) }
 
 func in(t *testing.T, cluster string) dynamic.Interface {
@@ -197,7 +197,7 @@ func in(t *testing.T, cluster string) dynamic.Interface {
 	return client
 }
 
-// object returns an object of the resource, its fields given as "spec" and so on.
+// object returns an object of the resource; fields has the keys "spec" and so on.
 func object(resource schema.GroupVersionResource, name string, fields map[string]any) *unstructured.Unstructured {
 	kinds := map[string]string{"logicalclusters": "LogicalCluster", "shards": "Shard", "workspaces": "Workspace", "workspacetypes": "WorkspaceType",
 		"apiexports": "APIExport", "apibindings": "APIBinding", "apiresourceschemas": "APIResourceSchema", "apiexportendpointslices": "APIExportEndpointSlice", "apiconversions": "APIConversion"}

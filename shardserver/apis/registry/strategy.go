@@ -42,7 +42,7 @@ func (s strategy[T]) forAllVersions(fields *fieldpath.Set) map[fieldpath.APIVers
 	return sets
 }
 
-// GetResetFields tells server-side apply which fields a write to the main resource cannot change.
+// GetResetFields returns the fields that server-side apply to the main resource must not change.
 func (s strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	if !s.kind.hasStatus() {
 		return nil
@@ -89,7 +89,7 @@ func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Obje
 	s.derive(updated)
 }
 
-// Validate checks a new object. A status that was dropped needs no check.
+// Validate validates a new object, with its status if that is kept.
 func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	created := s.typed(obj)
 	errs := s.kind.ValidateName(objectMeta(created).Name, field.NewPath("metadata", "name"))
@@ -146,7 +146,7 @@ type statusStrategy[T Object] struct {
 	strategy[T]
 }
 
-// GetResetFields tells server-side apply which fields a write to the status cannot change.
+// GetResetFields returns the fields that server-side apply to the status must not change.
 func (s statusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return s.forAllVersions(fieldpath.NewSet(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec")))
 }
@@ -161,7 +161,7 @@ func (s statusStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.
 	s.derive(updated)
 }
 
-// ValidateUpdate checks a changed status.
+// ValidateUpdate validates a changed status.
 func (s statusStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	updated := s.typed(obj)
 	if s.kind.SameStatus(updated, s.typed(old)) {

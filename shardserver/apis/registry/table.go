@@ -21,7 +21,7 @@ type Column[T Object] struct {
 	Value func(T) string
 }
 
-// LabelColumn returns a column that shows a label.
+// LabelColumn returns a column with the value of a label.
 func LabelColumn[T Object](name, label string) Column[T] {
 	return Column[T]{
 		Name:  name,
@@ -35,14 +35,14 @@ type table[T Object] struct {
 	versions map[string]layout[T]
 }
 
-// layout is how objects are printed for one version.
+// layout are the columns of one version.
 type layout[T Object] struct {
 	headers  []metav1.TableColumnDefinition
 	columns  []Column[T]
 	ageFirst bool
 }
 
-// newTable returns the printer of a kind: name, columns and age.
+// newTable returns the table convertor of a kind: name, columns and age.
 func newTable[T Object](kind *Kind[T]) rest.TableConvertor {
 	printer := &table[T]{layout: newLayout(kind.Columns, kind.AgeFirst), versions: map[string]layout[T]{}}
 	for version, columns := range kind.VersionColumns {

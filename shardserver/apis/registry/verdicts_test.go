@@ -12,23 +12,23 @@ var (
 	updateOptions = metav1.UpdateOptions{}
 )
 
-// verdict is one write and what becomes of it.
+// verdict is one write and its expected result.
 type verdict struct {
 	sentence string
-	// name of the object; that of the group of cases if empty.
+	// name of the object; the default is that of the group of cases.
 	name string
-	// before is the object that an update finds, as YAML; empty: the case is a creation (or, for a status, begins with
-	// an object without a spec).
+	// before is the object before an update, as YAML; empty: the case is a creation (or, for a status, starts with an
+	// object without a spec).
 	before string
-	// object is what the client sends, as YAML, its name and kind left out.
+	// object is the object in the request, as YAML, without name and kind.
 	object string
-	// status sends it to the status subresource.
+	// status selects the status subresource.
 	status bool
-	// refusedAt is the field that the refusal names; empty: the write is accepted.
+	// refusedAt is the field of the expected error; empty: the write is accepted.
 	refusedAt string
 }
 
-// isInvalid tells whether the error is a 422 that names the field.
+// isInvalid reports whether the error is a 422 with the field.
 func isInvalid(err error, at string) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsInvalid(err) || status.Status().Details == nil {

@@ -1,6 +1,6 @@
 // Package tenancy serves the group tenancy.kcp.io: Workspace, WorkspaceType and WorkspaceAuthenticationConfiguration.
-// Who may write what, and whether types and workspaces fit together, is decided above, by admission; here is only what
-// the shapes of the kinds demand.
+// Permissions, and the consistency of types and workspaces, are checked by admission; this package validates single
+// objects only.
 package tenancy
 
 import (
@@ -12,17 +12,16 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
-	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // the stores need the types in the scheme
+	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // registers the types in the scheme
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
 
-// maxNameLength is that of a DNS label: names become segments of paths.
+// maxNameLength is the limit of DNS labels: names are segments of paths.
 const maxNameLength = 63
 
 var (
 	namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	// typeNamePattern is not anchored at its end, in the reference neither: what follows is found out by looking the
-	// type up.
+	// typeNamePattern has no end anchor, as in kcp: the remainder is checked by resolving the type.
 	typeNamePattern = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?`)
 	pathPattern     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )

@@ -48,8 +48,8 @@ var workspaces = &registry.Kind[*tenancyv1alpha1.Workspace]{
 	},
 }
 
-// derive writes what follows from the status into the metadata: the phase as a label, and no more of the owner than the
-// name once nobody needs the rest.
+// derive sets metadata that are derived from the status: the phase label, and the owner reduced to the name when the
+// remainder is not needed.
 func derive(workspace *tenancyv1alpha1.Workspace) {
 	labels := maps.Clone(workspace.Labels)
 	if labels == nil {
@@ -88,7 +88,7 @@ func validateWorkspaceStatus(workspace *tenancyv1alpha1.Workspace) field.ErrorLi
 	return append(errs, registry.Initializers(workspace.Status.Terminators, path.Child("terminators"))...)
 }
 
-// validateWorkspaceTransition keeps what others rely on once it is there: where the workspace leads, and its type.
+// validateWorkspaceTransition checks that the destination and the type of a workspace do not change once they are set.
 func validateWorkspaceTransition(workspace, old *tenancyv1alpha1.Workspace) field.ErrorList {
 	path := field.NewPath("spec")
 	spec, before := workspace.Spec, old.Spec

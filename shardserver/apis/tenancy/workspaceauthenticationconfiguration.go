@@ -36,8 +36,8 @@ func validateConfigurationName(name string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateConfigurationSpec asks for what the schema asks for, and then for what Kubernetes does: a configuration that no
-// token can ever pass is refused rather than kept.
+// validateConfigurationSpec applies the rules of the schema and then those of Kubernetes: a configuration that cannot
+// authenticate any token is refused.
 func validateConfigurationSpec(configuration *tenancyv1alpha1.WorkspaceAuthenticationConfiguration) field.ErrorList {
 	at := field.NewPath("spec", "jwt")
 	if configuration.Spec.JWT == nil {
@@ -53,8 +53,8 @@ func validateConfigurationSpec(configuration *tenancyv1alpha1.WorkspaceAuthentic
 	return append(errs, issuers.Validate(configuration.Spec.JWT, at)...)
 }
 
-// validateClaimRule checks what belongs to a claim and what to an expression. That one of these is there, and not both,
-// is checked with the rest.
+// validateClaimRule validates the fields of claims and of expressions. That exactly one of them is set is checked by
+// the rules of Kubernetes.
 func validateClaimRule(rule tenancyv1alpha1.ClaimValidationRule, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if rule.Claim != "" {

@@ -70,7 +70,7 @@ func validateLifecycle(mode tenancyv1alpha1.APIBindingLifecycleMode, path *field
 		tenancyv1alpha1.APIBindingLifecycleModeInitializeOnly,
 		tenancyv1alpha1.APIBindingLifecycleModeMaintain,
 	}
-	if mode == "" { // present, since it is a pointer, and not one of them
+	if mode == "" { // present, because it is a pointer, but not a valid value
 		return field.ErrorList{field.NotSupported(path, mode, allowed)}
 	}
 	return registry.OneOf(mode, allowed, path)
@@ -84,7 +84,7 @@ func validateTypeReferences(refs []tenancyv1alpha1.WorkspaceTypeReference, path 
 	return errs
 }
 
-// validateTypeSelector wants either none, whatever its value, or a list that is not empty.
+// validateTypeSelector requires either none, with any value, or a non-empty list.
 func validateTypeSelector(selector *tenancyv1alpha1.WorkspaceTypeSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return nil

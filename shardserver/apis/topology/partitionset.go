@@ -15,7 +15,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
 
-// Limits of selectors in sets.
+// Limits of selectors in partition sets.
 const (
 	maxRequirements = 10
 	maxKeyLength    = 317
@@ -63,8 +63,8 @@ var partitionSets = &registry.Kind[*topologyv1alpha1.PartitionSet]{
 	},
 }
 
-// validateShardSelector is stricter than Kubernetes is with selectors: what the set copies into its partitions, and into
-// their names, must be beyond doubt.
+// validateShardSelector is stricter than Kubernetes' validation of selectors: the set copies the selector into its
+// partitions and their names, so it must be unambiguous.
 func validateShardSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package topology serves the group topology.kcp.io: Partition and PartitionSet. Which partitions a set asks for is the
-// business of its controller (shardserver/topology); here is only what the shapes of the kinds demand.
+// Package topology serves the group topology.kcp.io: Partition and PartitionSet. The partitions of a set are computed
+// by its controller (shardserver/topology); this package validates single objects only.
 package topology
 
 import (
@@ -9,7 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
-	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // the stores need the types in the scheme
+	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // registers the types in the scheme
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
 

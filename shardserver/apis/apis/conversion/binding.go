@@ -5,7 +5,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 )
 
-// BindingToV1alpha2 always succeeds. Both objects share memory afterwards.
+// BindingToV1alpha2 never fails. The objects share memory afterwards.
 func BindingToV1alpha2(in *apisv1alpha1.APIBinding, out *apisv1alpha2.APIBinding) error {
 	kept := &annotations{annotations: in.Annotations}
 	spec := bindingSpecToV1alpha2(kept, in.Spec)
@@ -75,7 +75,7 @@ func boundToV1alpha2(in apisv1alpha1.BoundAPIResource) apisv1alpha2.BoundAPIReso
 	}
 }
 
-// BindingToV1alpha1 always succeeds. Both objects share memory afterwards.
+// BindingToV1alpha1 never fails. The objects share memory afterwards.
 func BindingToV1alpha1(in *apisv1alpha2.APIBinding, out *apisv1alpha1.APIBinding) error {
 	kept := &annotations{annotations: in.Annotations}
 	err := putAnnotation(kept, apisv1alpha2.AcceptablePermissionClaimsAnnotationKey,

@@ -51,7 +51,7 @@ func ExportToV1alpha2(in *apisv1alpha1.APIExport, out *apisv1alpha2.APIExport) e
 	return nil
 }
 
-// ExportToV1alpha1 always succeeds. Both objects share memory afterwards.
+// ExportToV1alpha1 never fails. The objects share memory afterwards.
 func ExportToV1alpha1(in *apisv1alpha2.APIExport, out *apisv1alpha1.APIExport) error {
 	kept := &annotations{annotations: in.Annotations}
 	spec := apisv1alpha1.APIExportSpec{

@@ -31,7 +31,7 @@ func FuzzNothingIsLost(f *testing.F) {
 		thereAndBack(t, filler, ExportToV1alpha2, ExportToV1alpha1, func(export *apisv1alpha1.APIExport) *apisv1alpha1.APIExport { return export })
 		thereAndBack(t, filler, ExportToV1alpha1, ExportToV1alpha2, func(export *apisv1alpha2.APIExport) *apisv1alpha2.APIExport {
 			clean(&export.ObjectMeta)
-			// In v1alpha1 resources stand in two places, which forgets the order of a list that has none by its nature.
+			// v1alpha1 has resources in two fields, so the order of the list, which has no meaning, is lost.
 			slices.SortFunc(export.Spec.Resources, func(a, b apisv1alpha2.ResourceSchema) int {
 				return slices.Compare([]string{a.Group, a.Name}, []string{b.Group, b.Name})
 			})
@@ -45,7 +45,7 @@ func FuzzNothingIsLost(f *testing.F) {
 	})
 }
 
-// thereAndBack compares what comes back with what went there, both in normal form.
+// thereAndBack compares an object with the result of its round trip, both normalized.
 func thereAndBack[A, B any](t *testing.T, filler *randfill.Filler, there func(*A, *B) error, back func(*B, *A) error, normal func(*A) *A) {
 	t.Helper()
 	start, other, end := new(A), new(B), new(A)
@@ -61,14 +61,14 @@ func thereAndBack[A, B any](t *testing.T, filler *randfill.Filler, there func(*A
 	}
 }
 
-// clean removes what v1alpha1 is remembered by in v1alpha2.
+// clean removes the annotations in v1alpha2 that preserve fields of v1alpha1.
 func clean(meta *metav1.ObjectMeta) {
 	for _, key := range reserved {
 		delete(meta.Annotations, key)
 	}
 }
 
-// fillers make objects that the server would accept: names of schemas tell resources, claims occur once.
+// fillers return functions that create valid objects: names of schemas contain resources, claims are unique.
 func fillers(random *rand.Rand) []any {
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
 	name := func() string { return pick("alpha", "beta", "gamma", "delta") }
@@ -80,7 +80,7 @@ func fillers(random *rand.Rand) []any {
 		return pick("v1", "today", "a-b") + "." + name + "." + group
 	}
 	return []any{
-		func(*metav1.TypeMeta, randfill.Continue) {}, // the codec's
+		func(*metav1.TypeMeta, randfill.Continue) {}, // set by the codec
 		func(meta *metav1.ObjectMeta, c randfill.Continue) {
 			meta.Name = c.String(0)
 			if c.Bool() {
@@ -148,7 +148,7 @@ func fillers(random *rand.Rand) []any {
 	}
 }
 
-// distinct keeps the first of the items that say the same.
+// distinct returns the items without those whose key occurs before.
 func distinct[T any](items []T, id func(T) claimKey) []T {
 	seen := map[claimKey]bool{}
 	return filterItems(items, func(item T) bool {
