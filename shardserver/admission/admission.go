@@ -2,7 +2,7 @@
 // rule set, chained in the order that kcp documents. Each plug-in evaluates the logical cluster of the request only.
 // Plug-ins that keep state per logical cluster (quota, the limit of objects) document its owner.
 //
-// Rules about a single object that depend neither on the user nor on other objects are validation and live with the
+// Rules about a single object that depend neither on the user nor on other objects are validation and belong to the
 // object's registry. Webhooks and admission policies, which tenants configure, are in package dynamic.
 package admission
 

@@ -12,9 +12,9 @@ import (
 )
 
 // Payer returns the flow owner of a request to the context's logical cluster: the logical cluster, if the user may
-// access it. Every user can send requests that are refused in the end, so otherwise the owner is the logical cluster
-// that the user comes from, or the user itself. Requests of impersonated users, of whom there can be any number, count
-// for the requester.
+// access it or the authorization fails with an error. Every user can send requests that are refused in the end, so
+// otherwise the owner is the logical cluster that the user comes from, or the user itself. Requests of impersonated
+// users, of whom there can be any number, count for the requester.
 func (a *Authorizer) Payer(ctx context.Context, u user.Info) string {
 	cluster, _ := logicalcluster.From(ctx)
 	if who, ok := requester.From(ctx); ok {

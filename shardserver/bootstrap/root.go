@@ -70,8 +70,8 @@ type grant struct {
 	groups  []string
 }
 
-// rootPolicy returns the RBAC of root: authenticated users may access it, read workspaces and types, and bind the
-// exports.
+// rootPolicy returns the RBAC of root: authenticated users may access it, read workspaces and types, bind the exports
+// and use the types that are intended for tenants.
 func rootPolicy(options Options) []client.Object {
 	authenticated := []string{user.AllAuthenticated}
 	underPolicy := []string{authorization.BindingSubjectPrefix + user.AllAuthenticated}

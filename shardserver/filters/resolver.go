@@ -22,9 +22,9 @@ const (
 )
 
 // CachedResolver resolves paths by Workspace objects in the shard's watch cache, one lookup for each segment. It keeps
-// no state. A workspace that the cache does not have, or shows without its logical cluster, is read from etcd once,
-// within a rate limit: a client that has just seen a workspace become Ready can use it, and guessing names causes no
-// load.
+// no state. A workspace that the cache does not have, or shows without a scheduled logical cluster, is read from etcd
+// once, within a rate limit: a client that has just seen a workspace become Ready can use it, and guessing names causes
+// no load.
 type CachedResolver struct {
 	registry *storage.Registry
 	// shard is the name of this shard.

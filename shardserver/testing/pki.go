@@ -15,7 +15,7 @@ import (
 // validity is the validity of the test certificates.
 const validity = time.Hour
 
-// CA issues certificates for tests. Its files live as long as the test.
+// CA issues certificates for tests. Its files are removed at the end of the test.
 type CA struct {
 	// CertFile is the CA's certificate (PEM).
 	CertFile string

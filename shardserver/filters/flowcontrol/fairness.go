@@ -50,9 +50,10 @@ type Limits struct {
 	OfOne int
 }
 
-// DefaultLimits depend on the number of processors. Busy requests get at most as many seats as there are processors,
-// less one: requests that run concurrently compete for processors, and those that wait do not. This keeps the latency
-// of logical clusters with few requests independent of the load of others.
+// DefaultLimits depend on the number of processors. A single busy logical cluster uses at most as many seats as there
+// are processors, one within its allowance and those of the Busy level: requests that run concurrently compete for
+// processors, and those that wait do not. This keeps the latency of logical clusters with few requests independent of
+// the load of others.
 func DefaultLimits() Limits {
 	processors := runtime.GOMAXPROCS(0)
 	return Limits{
@@ -196,7 +197,7 @@ func (c *Controller) serve(ctx context.Context, arrived time.Time, at *level, of
 		select {
 		case <-begin: // the request is slow before it began, because this goroutine was not scheduled in time
 			released <- slow
-		default: // the queue rejected the request
+		default: // the request left the queue without a seat
 			fcmetrics.ObserveWaitingDuration(ctx, level, schema, "false", time.Since(arrived))
 			return
 		}
