@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Continue tokens are plain text and can be forged. For any modified token, a client receives its own objects or an
-// error.
+// TestContinueTokensLeadNowhereElse: continue tokens are plain text and can be forged. For any modified token, a client
+// receives its own objects or an error.
 func TestContinueTokensLeadNowhereElse(t *testing.T) {
 	p := newPair(t)
 	page := func(limit int64, token string) ([]string, string, error) {
