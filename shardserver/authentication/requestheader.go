@@ -36,9 +36,9 @@ func fromProxy(config *authenticatorfactory.RequestHeaderConfig) authenticator.R
 	})
 }
 
-// exceptOfProxy skips the certificate authenticator for certificates that the request header CA signed. A front proxy
-// forwards a request without credentials unchanged: its certificate then authenticates the connection and is not the
-// identity of the request, which is anonymous rather than invalid.
+// exceptOfProxy ignores errors of the certificate authenticator for certificates that the request header CA signed. A
+// front proxy forwards a request without credentials unchanged: its certificate then authenticates the connection and
+// is not the identity of the request, which is anonymous rather than invalid.
 func exceptOfProxy(certificates authenticator.Request, config *authenticatorfactory.RequestHeaderConfig) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := certificates.AuthenticateRequest(req)

@@ -116,7 +116,8 @@ type sharedInformer struct {
 	consumers []consumer
 	replays   *replays
 	informer  *informer.Informer[runtime.Object]
-	// ready is closed when controllers need not wait for the informer: it has synced, or its first watch has failed.
+	// ready is closed when controllers need not wait for the informer: it has synced, a watch has failed to start, or
+	// startTimeout has passed.
 	ready     chan struct{}
 	markReady func()
 }

@@ -44,7 +44,8 @@ type Admin struct {
 	fresh bool
 }
 
-// New creates the tokens. Only shard-admin's is taken from the kubeconfig of an earlier start, if its digest matches.
+// New creates the tokens. Only shard-admin's is read from the kubeconfig of an earlier start, if there is a file with
+// its digest; it returns an error if they do not match.
 func New(config Config) (*Admin, error) {
 	if config.KubeconfigPath == "" || config.TokenHashPath == "" {
 		return nil, fmt.Errorf("--kubeconfig-path and --authentication-admin-token-path are required with battery \"admin\" when --root-directory is empty")
