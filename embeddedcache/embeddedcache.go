@@ -1,5 +1,5 @@
-// Package embeddedcache connects the cache server to the shard server, which do not import each other. Binaries pass New to
-// the shard server.
+// Package embeddedcache connects the cache server to the shard server, which do not import each other. Binaries pass
+// New to the shard server.
 package embeddedcache
 
 import (

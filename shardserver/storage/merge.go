@@ -42,8 +42,8 @@ func initialEventsEnd() watch.Event {
 	}}
 }
 
-// merge returns the events of a local and a remote watch: the initial events of both, the local watch's bookmark when both
-// have sent theirs, then changes. It ends when one of them does.
+// merge returns the events of a local and a remote watch: the initial events of both, the local watch's bookmark when
+// both have sent theirs, then changes. It ends when one of them does.
 func merge(ctx context.Context, local, remote watch.Interface) watch.Interface {
 	ctx, cancel := context.WithCancel(ctx)
 	merged := &stream{events: make(chan watch.Event), cancel: cancel}
@@ -64,7 +64,8 @@ func merge(ctx context.Context, local, remote watch.Interface) watch.Interface {
 	return merged
 }
 
-// forwardInitial sends the initial events of a watch up to its bookmark, which it returns. ok is false if there was none.
+// forwardInitial sends the initial events of a watch up to its bookmark, which it returns. ok is false if there was
+// none.
 func (s *stream) forwardInitial(ctx context.Context, from watch.Interface) (bookmark watch.Event, ok bool) {
 	for {
 		select {

@@ -45,9 +45,9 @@ func (s interningOptions) GetRESTOptions(resource schema.GroupResource, example 
 	return options, nil
 }
 
-// codec decodes definitions such that equal specifications, managed fields and long annotations share memory, and decodes each
-// specification only once: many workspaces have the same definitions. Decoded definitions are read-only, like all objects of
-// a watch cache; upstream copies or replaces specifications and does not modify them.
+// codec decodes definitions such that equal specifications, managed fields and long annotations share memory, and
+// decodes each specification only once: many workspaces have the same definitions. Decoded definitions are read-only,
+// like all objects of a watch cache; upstream copies or replaces specifications and does not modify them.
 type codec struct {
 	runtime.Codec
 	shared *SpecInterner
@@ -94,8 +94,8 @@ func (s *SpecInterner) HashOf(definition *apiextensions.CustomResourceDefinition
 	return sha256.Sum256(encoded), nil
 }
 
-// withoutSpec returns a stored definition without its specification, and the hash of the specification. It fails unless the
-// definition is stored as protobuf of version v1.
+// withoutSpec returns a stored definition without its specification, and the hash of the specification. It fails unless
+// the definition is stored as protobuf of version v1.
 func withoutSpec(data []byte) (rest []byte, hash Hash, err error) {
 	content, ok := bytes.CutPrefix(data, protobufMagic)
 	if !ok {

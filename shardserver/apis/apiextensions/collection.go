@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// collectionDeleter deletes each definition of a collection like a single one, with its finalizer. Upstream's deletion of a
-// collection skips the finalizer, so the objects would stay in storage without their definition.
+// collectionDeleter deletes each definition of a collection like a single one, with its finalizer. Upstream's deletion
+// of a collection skips the finalizer, so the objects would stay in storage without their definition.
 type collectionDeleter struct {
 	*customresourcedefinition.REST
 }

@@ -31,8 +31,8 @@ type SpecInterner struct {
 	metadata *storage.Shared
 }
 
-// sharedSpec is a specification without its versions. Every user of the specification references the array of its versions,
-// so the specification is unused when the array is collected.
+// sharedSpec is a specification without its versions. Every user of the specification references the array of its
+// versions, so the specification is unused when the array is collected.
 type sharedSpec struct {
 	rest     apiextensions.CustomResourceDefinitionSpec
 	versions weak.Pointer[apiextensions.CustomResourceDefinitionVersion]
@@ -69,8 +69,8 @@ func (s *SpecInterner) lookup(hash Hash) (apiextensions.CustomResourceDefinition
 	return spec, true
 }
 
-// share interns a specification: it returns the first one with this hash. A specification without versions is invalid and not
-// interned.
+// share interns a specification: it returns the first one with this hash. A specification without versions is invalid
+// and not interned.
 func (s *SpecInterner) share(hash Hash, spec apiextensions.CustomResourceDefinitionSpec) apiextensions.CustomResourceDefinitionSpec {
 	if len(spec.Versions) == 0 {
 		return spec

@@ -34,8 +34,8 @@ var (
 	nameValidations = []apisv1alpha1.NameValidation{apisv1alpha1.NameValidationDNS1123Subdomain, apisv1alpha1.NameValidationPathSegmentName}
 )
 
-// SameSchemaSpec reports whether two specs are semantically equal: order of fields and whitespace in the JSON schemas of
-// versions do not matter.
+// SameSchemaSpec reports whether two specs are semantically equal: order of fields and whitespace in the JSON schemas
+// of versions do not matter.
 func SameSchemaSpec(a, b apisv1alpha1.APIResourceSchemaSpec) bool {
 	if len(a.Versions) != len(b.Versions) {
 		return false

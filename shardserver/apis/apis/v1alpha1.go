@@ -12,8 +12,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
 
-// Validation of exports and bindings that a client sent as v1alpha1. It converts the stored version back, which restores
-// the object that the client sent.
+// Validation of exports and bindings that a client sent as v1alpha1. It converts the stored version back, which
+// restores the object that the client sent.
 
 var selectedNamePattern = regexp.MustCompile(`^([a-z0-9][-a-z0-9_.]*)?[a-z0-9]$`)
 

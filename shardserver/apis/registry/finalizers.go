@@ -14,7 +14,8 @@ import (
 // standardFinalizers are the finalizers of Kubernetes without a domain.
 var standardFinalizers = []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents, string(corev1.FinalizerKubernetes)}
 
-// finalizerWarnings returns a warning, as for custom resources, for every added finalizer that is not "<domain>/<name>".
+// finalizerWarnings returns a warning, as for custom resources, for every added finalizer that is not
+// "<domain>/<name>".
 func finalizerWarnings(finalizers, before []string) []string {
 	path := field.NewPath("metadata", "finalizers")
 	var warnings []string

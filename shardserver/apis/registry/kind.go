@@ -39,8 +39,8 @@ type Kind[T Object] struct {
 	Default func(T)
 	// Initialize sets the initial status of an object, after Default. May be nil.
 	Initialize func(T)
-	// KeepStatus reports whether a create request keeps its status, KeepStatusOnUpdate whether an update request does, given
-	// the context of the request. By default the status is dropped. May be nil.
+	// KeepStatus reports whether a create request keeps its status, KeepStatusOnUpdate whether an update request does,
+	// given the context of the request. By default the status is dropped. May be nil.
 	KeepStatus, KeepStatusOnUpdate func(context.Context) bool
 	// Derive sets metadata that depends on the rest of the object. It runs last in every write. May be nil.
 	Derive func(T)
@@ -57,8 +57,8 @@ type Kind[T Object] struct {
 	// ValidateTransition checks changes of the spec. May be nil.
 	ValidateTransition func(obj, old T) field.ErrorList
 
-	// ValidateVersion checks rules of another version for objects that clients sent in that version. The object is already
-	// converted. May be nil.
+	// ValidateVersion checks rules of another version for objects that clients sent in that version. The object is
+	// already converted. May be nil.
 	ValidateVersion map[string]func(obj T) field.ErrorList
 
 	// Columns are printed after the name, and before the age unless AgeFirst is set.

@@ -6,8 +6,8 @@ import (
 	"maps"
 )
 
-// annotations are the annotations of an object during conversion. They are copied on the first write, because the map is
-// shared with the original object.
+// annotations are the annotations of an object during conversion. They are copied on the first write, because the map
+// is shared with the original object.
 type annotations struct {
 	annotations map[string]string
 	owned       bool

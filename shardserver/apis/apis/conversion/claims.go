@@ -80,7 +80,8 @@ func indexByKey[T any](items []T, id func(T) claimKey) map[claimKey]T {
 	return found
 }
 
-// claimToV1alpha1 converts a claim with the fields that an earlier conversion preserved; by default it claims all objects.
+// claimToV1alpha1 converts a claim with the fields that an earlier conversion preserved; by default it claims all
+// objects.
 func claimToV1alpha1(claim apisv1alpha2.PermissionClaim, preserved map[claimKey]apisv1alpha1.PermissionClaim) apisv1alpha1.PermissionClaim {
 	converted := apisv1alpha1.PermissionClaim{
 		GroupResource: apisv1alpha1.GroupResource{Group: claim.Group, Resource: claim.Resource},
@@ -93,7 +94,8 @@ func claimToV1alpha1(claim apisv1alpha2.PermissionClaim, preserved map[claimKey]
 	return converted
 }
 
-// claimToV1alpha2 converts a claim with the fields that an earlier conversion preserved; by default it claims all verbs.
+// claimToV1alpha2 converts a claim with the fields that an earlier conversion preserved; by default it claims all
+// verbs.
 func claimToV1alpha2(claim apisv1alpha1.PermissionClaim, preserved map[claimKey]apisv1alpha2.PermissionClaim) apisv1alpha2.PermissionClaim {
 	converted := apisv1alpha2.PermissionClaim{
 		GroupResource: apisv1alpha2.GroupResource{Group: claim.Group, Resource: claim.Resource},

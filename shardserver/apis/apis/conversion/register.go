@@ -1,6 +1,6 @@
-// Package conversion converts APIExports and APIBindings between v1alpha1 and v1alpha2. Neither version can represent all
-// fields of the other; the rest is preserved in annotations, so that a round trip loses nothing. All functions are pure.
-// Stored objects always convert; objects from clients may not.
+// Package conversion converts APIExports and APIBindings between v1alpha1 and v1alpha2. Neither version can represent
+// all fields of the other; the rest is preserved in annotations, so that a round trip loses nothing. All functions are
+// pure. Stored objects always convert; objects from clients may not.
 package conversion
 
 import (

@@ -9,8 +9,8 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 )
 
-// UnusedExportAnnotations returns why preserved annotations of an export that was converted from v1alpha1 were not used,
-// or nil: conversion removes annotations that it uses.
+// UnusedExportAnnotations returns why preserved annotations of an export that was converted from v1alpha1 were not
+// used, or nil: conversion removes annotations that it uses.
 func UnusedExportAnnotations(converted *apisv1alpha2.APIExport) error {
 	claims := mapItems(converted.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) apisv1alpha1.PermissionClaim {
 		return claimToV1alpha1(claim, nil)
