@@ -63,9 +63,8 @@ func (s *scattered) replicas(t *testing.T) {
 		})
 		return version
 	}
-	version := see("the first", "bitter", "salty", "smoky", "sweet")
 	see("the second", "bitter", "salty", "smoky", "sweet")
-	// A version of one is one of the other: a client that is sent there goes on where it was.
+	version := see("the first", "bitter", "salty", "smoky", "sweet") // not older than the second's watch cache
 	events, err := through["the second"].Watch(t.Context(), metav1.ListOptions{ResourceVersion: version})
 	if err != nil {
 		t.Fatal(err)

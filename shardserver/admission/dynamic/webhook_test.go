@@ -186,7 +186,7 @@ func testHostileWebhooks(t *testing.T, shard *shardtesting.Shard) {
 					return
 				}
 			}
-		}, "too long"},
+		}, "too large"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := workspace(t, shard, "hostile-"+name)
