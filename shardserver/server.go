@@ -281,7 +281,9 @@ func (s *Server) stop() {
 	if s.replication != nil {
 		s.replication.close()
 	}
-	_ = s.keys.Close()
+	if s.keys != nil {
+		_ = s.keys.Close()
+	}
 	if !s.ran { // otherwise the API server has destroyed its storage when it ended
 		for _, resource := range s.Registry.All() {
 			resource.Store.Destroy()
