@@ -136,7 +136,7 @@ func TestListsAgainWhenTheResourceVersionExpired(t *testing.T) {
 	for name, expiry := range map[string]func() (watch.Interface, error){
 		"as a response": func() (watch.Interface, error) { return nil, apierrors.NewResourceExpired("compacted") },
 		"as an event": func() (watch.Interface, error) {
-			return events(watch.Event{Type: watch.Error, Object: &apierrors.NewGone("compacted").ErrStatus})
+			return events(watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired("compacted").ErrStatus})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
