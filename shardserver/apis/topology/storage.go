@@ -1,5 +1,5 @@
 // Package topology serves the group topology.kcp.io: Partition and PartitionSet. The partitions of a set are computed
-// by its controller (shardserver/topology); this package validates single objects only.
+// by its controller (shardserver/sharding/topology); this package validates single objects only.
 package topology
 
 import (
