@@ -7,17 +7,17 @@ SHELL := /bin/bash
 export CGO_ENABLED := 0
 export GOFLAGS := -buildvcs=false -trimpath
 
-KUBE_VERSION := 1.36.3
+KUBE_VERSION := 1.37.2
 # kcp's API level that we are compatible with; part of what /version returns.
 KCP_VERSION := 0.32.3
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GIT_COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w \
 	-X k8s.io/component-base/version.gitVersion=v$(KUBE_VERSION)+kcp-v$(KCP_VERSION) \
-	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36 \
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37 \
 	-X k8s.io/component-base/version.gitCommit=$(GIT_COMMIT) -X k8s.io/component-base/version.gitTreeState=clean \
 	-X k8s.io/client-go/pkg/version.gitVersion=v$(KUBE_VERSION)+kcp-v$(KCP_VERSION) \
-	-X k8s.io/client-go/pkg/version.gitMajor=1 -X k8s.io/client-go/pkg/version.gitMinor=36
+	-X k8s.io/client-go/pkg/version.gitMajor=1 -X k8s.io/client-go/pkg/version.gitMinor=37
 
 BIN := $(CURDIR)/bin
 IMAGE ?= docker.io/local/atoll:dev

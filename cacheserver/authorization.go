@@ -31,7 +31,7 @@ type Authorizer struct {
 	AlwaysAllow []string
 }
 
-// Authorize implements authorizer.Authorizer.
+// Authorize implements authorizer.UnconditionalAuthorizer.
 func (a Authorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	who := attributes.GetUser()
 	target, scoped := scope.From(ctx)

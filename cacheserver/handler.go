@@ -118,7 +118,9 @@ func (h *Handler) Authorize(ctx context.Context, before string, attributes autho
 }
 
 // Authorizer decides about requests whose scope is in the context, and whose attributes are those of the path behind it.
-func (h *Handler) Authorizer() authorizer.Authorizer { return h.authorizer }
+func (h *Handler) Authorizer() authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(h.authorizer.Authorize)
+}
 
 // Check returns an error if the store does not answer.
 func (h *Handler) Check(ctx context.Context) error { return h.backend.Check(ctx) }

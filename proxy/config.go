@@ -50,7 +50,7 @@ type Config struct {
 	ShutdownTimeout    time.Duration
 
 	// MetricsAuthorizer authorizes requests for /metrics; Complete sets it.
-	MetricsAuthorizer authorizer.Authorizer
+	MetricsAuthorizer authorizer.UnconditionalAuthorizer
 }
 
 // NewConfig loads the files and opens the listener.

@@ -108,7 +108,7 @@ func (s *Server) DocumentStats() DocumentStats {
 }
 
 // homeAuthorizer allows users to request their home workspaces, if home workspaces are enabled.
-func (d *dependencies) homeAuthorizer(delegate authorizer.Authorizer) authorizer.Authorizer {
+func (d *dependencies) homeAuthorizer(delegate authorizer.UnconditionalAuthorizer) authorizer.UnconditionalAuthorizer {
 	if !d.options.Home.Enabled {
 		return delegate
 	}

@@ -1,4 +1,4 @@
-// Command etcd is etcd 3.6, built from its module, so that the image can run the store of a RootShard that configures
+// Command etcd is etcd 3.7, built from its module, so that the image can run the store of a RootShard that configures
 // no other.
 package main
 

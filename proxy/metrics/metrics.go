@@ -25,7 +25,7 @@ const decisionTTL = 10 * time.Second
 
 // NewAuthorizer returns the authorizer of server-wide paths such as /metrics. It sends SubjectAccessReviews to the
 // logical cluster "root". The host of config must have no /clusters path.
-func NewAuthorizer(config *rest.Config) (authorizer.Authorizer, error) {
+func NewAuthorizer(config *rest.Config) (authorizer.UnconditionalAuthorizer, error) {
 	config = rest.CopyConfig(config)
 	config.Host += logicalcluster.Root.Path().URLPath()
 	client, err := kubernetes.NewForConfig(config)

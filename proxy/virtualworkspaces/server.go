@@ -50,7 +50,7 @@ type Server struct {
 
 	metrics           *metrics.Metrics
 	metricsHandler    http.Handler
-	metricsAuthorizer authorizer.Authorizer
+	metricsAuthorizer authorizer.UnconditionalAuthorizer
 	tokenReviews      authenticationclient.TokenReviewInterface
 
 	// impersonating forwards requests of authenticated users, anonymous those with a token or without credentials.

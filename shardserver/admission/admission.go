@@ -34,7 +34,7 @@ type Config struct {
 	// Exports resolves the exports that bindings and endpoint slices refer to.
 	Exports *apiindex.Resolver
 	// Authorizer is the complete authorization chain of the shard.
-	Authorizer authorizer.Authorizer
+	Authorizer authorizer.UnconditionalAuthorizer
 	// Deep returns a context in which Authorizer does not require access to the workspace itself, but only the
 	// permission on the object: users may use a type, or bind an export, of a workspace that they cannot access.
 	Deep func(context.Context) context.Context

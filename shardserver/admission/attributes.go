@@ -46,7 +46,7 @@ func objectOf[T runtime.Object](obj runtime.Object) (T, error) {
 
 // permission authorizes users for objects in other logical clusters than the request's.
 type permission struct {
-	authorizer authorizer.Authorizer
+	authorizer authorizer.UnconditionalAuthorizer
 	deep       func(context.Context) context.Context
 }
 

@@ -12,13 +12,13 @@ import (
 
 func newCertificateApproval(config Config) admission.Interface {
 	plugin := approval.NewPlugin()
-	plugin.SetAuthorizer(config.Authorizer)
+	plugin.SetUnconditionalAuthorizer(config.Authorizer)
 	return plugin
 }
 
 func newCertificateSigning(config Config) admission.Interface {
 	plugin := signing.NewPlugin()
-	plugin.SetAuthorizer(config.Authorizer)
+	plugin.SetUnconditionalAuthorizer(config.Authorizer)
 	return plugin
 }
 

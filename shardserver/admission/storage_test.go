@@ -94,16 +94,20 @@ type restOptions struct{ backend *storagebackend.Config }
 
 func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	backend := *o.backend
-	version := schema.GroupVersion{Group: resource.Group, Version: "v1alpha1"}
-	if resource.Group == "" {
-		version.Version = "v1"
-	}
-	backend.Codec = legacyscheme.Codecs.LegacyCodec(version)
+	backend.Codec = legacyscheme.Codecs.LegacyCodec(schema.GroupVersion{Group: resource.Group, Version: versionOf(resource.Group)})
 	return generic.RESTOptions{
 		StorageConfig:  backend.ForResource(resource),
 		Decorator:      storage.WithCache(),
 		ResourcePrefix: resource.Group + "/" + resource.Resource,
 	}, nil
+}
+
+// versionOf returns the version of a group, of those in these tests.
+func versionOf(group string) string {
+	if group == "" {
+		return "v1"
+	}
+	return "v1alpha1"
 }
 
 // in returns the context of a request for a cluster-scoped resource, as the handlers create it.
@@ -113,7 +117,7 @@ func (s *stored) in(cluster string) context.Context {
 
 // create creates an object through admission and storage, in the order of the real handler.
 func (s *stored) create(cluster string, by user.Info, resource schema.GroupResource, obj runtime.Object) (runtime.Object, error) {
-	ctx := s.in(cluster)
+	ctx := request.WithRequestInfo(s.in(cluster), &request.RequestInfo{APIGroup: resource.Group, APIVersion: versionOf(resource.Group), Resource: resource.Resource})
 	name := obj.(metav1.Object).GetName()
 	q := ask{resource: resource, name: name, by: by, operation: admission.Create, obj: obj}
 	if err := s.chain.(admission.MutationInterface).Admit(ctx, q.attributes(), nil); err != nil {

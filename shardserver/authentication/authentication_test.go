@@ -100,7 +100,7 @@ func (a *accounts) token(t *testing.T, of, in logicalcluster.Name, expires time.
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims, private, err := serviceaccount.Claims(a.account(t, of), nil, nil, nil, int64(expires.Seconds()), 0, audiences)
+	claims, private, err := serviceaccount.Claims(a.account(t, of), nil, nil, nil, nil, nil, int64(expires.Seconds()), 0, audiences, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestServiceAccountsBelongToTheirLogicalCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims, private, err := serviceaccount.Claims(a.account(t, clusterA), nil, nil, nil, 3600, 0, []string{DefaultIssuer})
+	claims, private, err := serviceaccount.Claims(a.account(t, clusterA), nil, nil, nil, nil, nil, 3600, 0, []string{DefaultIssuer}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestTokensAreSignedForOneLogicalCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims, private, err := serviceaccount.Claims(core.ServiceAccount{}, nil, nil, nil, 3600, 0, nil)
+	claims, private, err := serviceaccount.Claims(core.ServiceAccount{}, nil, nil, nil, nil, nil, 3600, 0, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestInClusterRequestsGoToTheClusterOfTheirToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	sign := func(private any) string {
-		claims, _, err := serviceaccount.Claims(core.ServiceAccount{}, nil, nil, nil, 3600, 0, nil)
+		claims, _, err := serviceaccount.Claims(core.ServiceAccount{}, nil, nil, nil, nil, nil, 3600, 0, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

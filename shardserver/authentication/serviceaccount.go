@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"gopkg.in/go-jose/go-jose.v2/jwt"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -231,6 +232,16 @@ func (g tokenGetter) GetPod(_ context.Context, _, name string) (*corev1.Pod, err
 // GetNode always fails: logical clusters have no nodes.
 func (g tokenGetter) GetNode(_ context.Context, name string) (*corev1.Node, error) {
 	return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
+}
+
+// GetValidatingWebhookConfiguration always fails: tokens for webhooks are not issued.
+func (g tokenGetter) GetValidatingWebhookConfiguration(_ context.Context, name string) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+	return nil, apierrors.NewNotFound(admissionregistrationv1.Resource("validatingwebhookconfigurations"), name)
+}
+
+// GetMutatingWebhookConfiguration always fails: tokens for webhooks are not issued.
+func (g tokenGetter) GetMutatingWebhookConfiguration(_ context.Context, name string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	return nil, apierrors.NewNotFound(admissionregistrationv1.Resource("mutatingwebhookconfigurations"), name)
 }
 
 func getFresh[T runtime.Object](ctx context.Context, reader *storage.Reader[T], namespace, name string) (T, error) {

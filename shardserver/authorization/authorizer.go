@@ -64,14 +64,14 @@ type Config struct {
 	// Audited reports whether audit annotations of decisions are recorded. If nil, they are.
 	Audited func() bool
 	// Webhook is consulted if no other authorizer decided. It may be nil.
-	Webhook authorizer.Authorizer
+	Webhook authorizer.UnconditionalAuthorizer
 	// Order lists the modes in evaluation order; a mode that is not listed is disabled. Default: DefaultOrder.
 	Order []string
 }
 
 // Authorizer is the chain. It is safe for concurrent use.
 type Authorizer struct {
-	outer            authorizer.Authorizer
+	outer            authorizer.UnconditionalAuthorizer
 	rules            rules
 	bootstrap        *bootstrapSource
 	exports          *apiindex.Resolver
@@ -79,8 +79,8 @@ type Authorizer struct {
 }
 
 var (
-	_ authorizer.Authorizer   = &Authorizer{}
-	_ authorizer.RuleResolver = &Authorizer{}
+	_ authorizer.UnconditionalAuthorizer = &Authorizer{}
+	_ authorizer.RuleResolver            = &Authorizer{}
 )
 
 // New builds the chain.
@@ -109,8 +109,8 @@ func New(config Config) (*Authorizer, error) {
 	return &Authorizer{outer: outer, rules: held, bootstrap: bootstrap, exports: config.Exports, privilegedGroups: config.AlwaysAllowGroups}, nil
 }
 
-func ordered(config Config, held rules, clusters logicalClusters) (authorizer.Authorizer, error) {
-	var chain []authorizer.Authorizer
+func ordered(config Config, held rules, clusters logicalClusters) (authorizer.UnconditionalAuthorizer, error) {
+	var chain []union.NamedAuthorizer
 	seen := map[string]bool{}
 	for _, mode := range config.Order {
 		if seen[mode] {
@@ -119,24 +119,29 @@ func ordered(config Config, held rules, clusters logicalClusters) (authorizer.Au
 		seen[mode] = true
 		switch mode {
 		case ModeAlwaysAllowGroups:
-			chain = append(chain, authorizerfactory.NewPrivilegedGroups(config.AlwaysAllowGroups...))
+			chain = append(chain, modeAuthorizer(mode, authorizerfactory.NewPrivilegedGroups(config.AlwaysAllowGroups...)))
 		case ModeAlwaysAllowPaths:
 			paths, err := path.NewAuthorizer(config.AlwaysAllowPaths)
 			if err != nil {
 				return nil, fmt.Errorf("paths that are always allowed: %w", err)
 			}
-			chain = append(chain, paths)
+			chain = append(chain, modeAuthorizer(mode, paths))
 		case ModeRBAC:
-			chain = append(chain, registration{config.Registry}, newRBACChain(config, held, clusters))
+			chain = append(chain, modeAuthorizer("ShardRegistration", registration{config.Registry}), modeAuthorizer(mode, newRBACChain(config, held, clusters)))
 		case ModeWebhook:
 			if config.Webhook != nil {
-				chain = append(chain, webhook{config.Webhook})
+				chain = append(chain, modeAuthorizer(mode, webhook{config.Webhook}))
 			}
 		default:
 			return nil, fmt.Errorf("authorization order: unknown mode %q, known are %v", mode, DefaultOrder())
 		}
 	}
-	return union.New(chain...), nil
+	return union.New(chain...)
+}
+
+// modeAuthorizer returns a member of the union, which decides without conditions.
+func modeAuthorizer(name string, delegate authorizer.UnconditionalAuthorizer) union.NamedAuthorizer {
+	return union.NamedAuthorizer{AuthorizerName: name, Authorizer: authorizer.AuthorizerFunc(delegate.Authorize)}
 }
 
 // errUndecided makes the response a 500, so that clients retry.
@@ -183,7 +188,9 @@ func (a *Authorizer) RulesFor(ctx context.Context, u user.Info, namespace string
 func (a *Authorizer) RuleResolver() validation.AuthorizationRuleResolver { return a.rules }
 
 // webhook calls the configured webhook for every effective user and adds the logical cluster to the request.
-type webhook struct{ delegate authorizer.Authorizer }
+type webhook struct {
+	delegate authorizer.UnconditionalAuthorizer
+}
 
 // Extra keys that carry the logical cluster of a request to a webhook.
 const (

@@ -16,7 +16,7 @@ import (
 // does not have root: a Shard object written there would hide the shards of root from that shard.
 type registration struct{ registry *storage.Registry }
 
-// Authorize implements authorizer.Authorizer.
+// Authorize implements authorizer.UnconditionalAuthorizer.
 func (r registration) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok || cluster != logicalcluster.Root || !a.IsResourceRequest() || !slices.Contains(a.GetUser().GetGroups(), GroupShard) {

@@ -25,7 +25,7 @@ type WebhookConfig struct {
 }
 
 // NewWebhook returns an authorizer that calls a webhook. If the webhook cannot be reached, it has no opinion.
-func NewWebhook(config WebhookConfig) (authorizer.Authorizer, error) {
+func NewWebhook(config WebhookConfig) (authorizer.UnconditionalAuthorizer, error) {
 	connection, err := utilwebhook.LoadKubeconfig(config.Kubeconfig, nil)
 	if err != nil {
 		return nil, fmt.Errorf("reading the authorization webhook's kubeconfig: %w", err)

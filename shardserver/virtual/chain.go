@@ -61,20 +61,22 @@ func (s *Registry) WithRequest(handler http.Handler) http.Handler {
 
 // Authorizer returns the authorizer of the handler chain: it calls the authorizer of the virtual workspace for requests
 // to one, and delegate for all others.
-func (s *Registry) Authorizer(delegate authorizer.Authorizer) authorizer.Authorizer {
-	return chainAuthorizer{delegate}
+func (s *Registry) Authorizer(delegate authorizer.UnconditionalAuthorizer) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(chainAuthorizer{delegate}.Authorize)
 }
 
-type chainAuthorizer struct{ authorizer.Authorizer }
+type chainAuthorizer struct {
+	delegate authorizer.UnconditionalAuthorizer
+}
 
 func (a chainAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	if inside, ok := ctx.Value(inClusterKey{}).(authorizer.Authorizer); ok {
+	if inside, ok := ctx.Value(inClusterKey{}).(authorizer.UnconditionalAuthorizer); ok {
 		return inside.Authorize(ctx, attributes)
 	}
 	target, ok := ctx.Value(requestKey{}).(Request)
 	switch {
 	case !ok:
-		return a.Authorizer.Authorize(ctx, attributes)
+		return a.delegate.Authorize(ctx, attributes)
 	case slices.Contains(attributes.GetUser().GetGroups(), user.SystemPrivilegedGroup):
 		return authorizer.DecisionAllow, "", nil
 	case target.workspace == nil:
@@ -121,7 +123,7 @@ type inClusterKey struct{}
 // InClusterAs returns the request as one to its logical cluster by user u, for the content handler of a Workspace.
 // allowed authorizes what handlers check while they serve the request, such as create for an update of a missing object;
 // if it is nil, the authorizer of the shard does.
-func InClusterAs(req *http.Request, u user.Info, allowed authorizer.Authorizer) *http.Request {
+func InClusterAs(req *http.Request, u user.Info, allowed authorizer.UnconditionalAuthorizer) *http.Request {
 	ctx := context.WithValue(req.Context(), inClusterKey{}, allowed)
 	audit.LogImpersonatedUser(ctx, u, "")
 	return InCluster(req.WithContext(request.WithUser(ctx, u)))

@@ -44,7 +44,7 @@ type Workspace struct {
 	Resolve func(path string) (Request, bool)
 	// Authorizer authorizes requests of users outside system:masters. The context carries the Request and its logical
 	// cluster; the attributes are those of Request.Path.
-	Authorizer authorizer.Authorizer
+	Authorizer authorizer.UnconditionalAuthorizer
 	// Handler returns the handler of authorized requests. content serves a logical cluster without authorization; call it
 	// with requests of InCluster or InClusterAs.
 	Handler func(content http.Handler) http.Handler

@@ -57,7 +57,7 @@ func TestOwnerAndCluster(t *testing.T) {
 // asked counts who was asked for permission.
 type asked struct{ names []string }
 
-func (a *asked) named(name string) authorizer.Authorizer {
+func (a *asked) named(name string) authorizer.UnconditionalAuthorizer {
 	return authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		a.names = append(a.names, name)
 		return authorizer.DecisionAllow, "", nil

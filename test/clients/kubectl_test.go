@@ -92,7 +92,7 @@ func testKubectl(t *testing.T, i *installation.Installation) {
 	data := filepath.Join("testdata", "kubectl")
 	set, boat := filepath.Join(data, "set-1.yaml"), filepath.Join(data, "boat.yaml")
 
-	k.prints("get --raw /version", `"gitVersion": "v1.36`)
+	k.prints("get --raw /version", `"gitVersion": "v1.37`)
 	k.prints("api-resources", "configmaps", "customresourcedefinitions", "clusterroles")
 	k.prints("auth can-i create configmaps", "yes")
 	k.prints("auth whoami", "captain")

@@ -62,7 +62,7 @@ func build(t *testing.T, bin string) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"build", "-ldflags", "-X k8s.io/component-base/version.gitVersion=v1.36.3", "-o", bin + string(filepath.Separator), "github.com/onsi/ginkgo/v2/ginkgo", "k8s.io/kubernetes/cmd/kubectl"},
+		{"build", "-ldflags", "-X k8s.io/component-base/version.gitVersion=v1.37.2", "-o", bin + string(filepath.Separator), "github.com/onsi/ginkgo/v2/ginkgo", "k8s.io/kubernetes/cmd/kubectl"},
 		{"test", "-c", "-o", filepath.Join(bin, "specs.test"), "./specs"},
 	} {
 		cmd := exec.CommandContext(t.Context(), "go", args...)

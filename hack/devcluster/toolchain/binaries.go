@@ -17,7 +17,7 @@ import (
 )
 
 // KubernetesVersion is the version that the built programs report; go.mod pins the sources to the same one.
-const KubernetesVersion = "v1.36.3"
+const KubernetesVersion = "v1.37.2"
 
 // program is one executable: a package, built inside a directory (relative to hack/devcluster) that contains its
 // go.mod.

@@ -25,7 +25,7 @@ type judged struct {
 type judge struct {
 	attributes admission.Attributes
 	namespaces *namespace.Matcher
-	authorizer authorizer.Authorizer
+	authorizer authorizer.UnconditionalAuthorizer
 }
 
 func (p *Plugins) judge(ctx context.Context, a admission.Attributes) *judge {
@@ -78,10 +78,10 @@ func (w judged) GetCompiledMatcher(compiler cel.ConditionCompiler) matchconditio
 // conditions are match conditions that authorize in the request's logical cluster.
 type conditions struct {
 	matchconditions.Matcher
-	authorizer authorizer.Authorizer
+	authorizer authorizer.UnconditionalAuthorizer
 }
 
 // Match implements matchconditions.Matcher.
-func (c conditions) Match(ctx context.Context, a *admission.VersionedAttributes, params runtime.Object, _ authorizer.Authorizer) matchconditions.MatchResult {
+func (c conditions) Match(ctx context.Context, a *admission.VersionedAttributes, params runtime.Object, _ authorizer.UnconditionalAuthorizer) matchconditions.MatchResult {
 	return c.Matcher.Match(ctx, a, params, c.authorizer)
 }

@@ -26,7 +26,7 @@ type Config struct {
 	// Bound resolves resources that are bound from an export; nil means none.
 	Bound *bindings.Index
 	// Authorizer evaluates the authorization checks of CEL expressions, in the logical cluster of the request.
-	Authorizer authorizer.Authorizer
+	Authorizer authorizer.UnconditionalAuthorizer
 	// Custom reads parameters that are custom resources, in the logical cluster of its context and with the shard's
 	// permissions: the registries of policies and bindings check that their author may read the parameters.
 	Custom dynamic.Interface

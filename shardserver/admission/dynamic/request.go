@@ -30,10 +30,10 @@ func bookkeeping(a admission.Attributes) bool {
 type asked struct {
 	// ctx is that of the request, because CEL does not pass one.
 	ctx      context.Context
-	delegate authorizer.Authorizer
+	delegate authorizer.UnconditionalAuthorizer
 }
 
-// Authorize implements authorizer.Authorizer.
+// Authorize implements authorizer.UnconditionalAuthorizer.
 func (a asked) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	return a.delegate.Authorize(a.ctx, attributes)
 }

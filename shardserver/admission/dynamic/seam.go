@@ -50,11 +50,14 @@ func (noCore) V1() coreinformers.Interface { return noNamespaces{} }
 
 type noNamespaces struct{ coreinformers.Interface }
 
-func (noNamespaces) Namespaces() coreinformers.NamespaceInformer { return unlabelled{} }
+func (noNamespaces) Namespaces() coreinformers.TypedNamespaceInformer { return unlabelled{} }
 
 // unlabelled is an informer and lister that returns namespaces without labels. The labels do not matter: see
 // judged.GetParsedNamespaceSelector.
-type unlabelled struct{ corelisters.NamespaceLister }
+type unlabelled struct {
+	coreinformers.TypedNamespaceInformer
+	corelisters.NamespaceLister
+}
 
 func (unlabelled) Informer() cache.SharedIndexInformer   { return settled{} }
 func (u unlabelled) Lister() corelisters.NamespaceLister { return u }
@@ -70,16 +73,16 @@ type noWebhooks struct {
 	admissionregistrationinformers.Interface
 }
 
-func (noWebhooks) MutatingWebhookConfigurations() admissionregistrationinformers.MutatingWebhookConfigurationInformer {
+func (noWebhooks) MutatingWebhookConfigurations() admissionregistrationinformers.TypedMutatingWebhookConfigurationInformer {
 	return noMutating{}
 }
 
-func (noWebhooks) ValidatingWebhookConfigurations() admissionregistrationinformers.ValidatingWebhookConfigurationInformer {
+func (noWebhooks) ValidatingWebhookConfigurations() admissionregistrationinformers.TypedValidatingWebhookConfigurationInformer {
 	return noValidating{}
 }
 
 type noMutating struct {
-	admissionregistrationinformers.MutatingWebhookConfigurationInformer
+	admissionregistrationinformers.TypedMutatingWebhookConfigurationInformer
 }
 
 func (noMutating) Informer() cache.SharedIndexInformer { return settled{} }
@@ -88,7 +91,7 @@ func (noMutating) Lister() admissionregistrationlisters.MutatingWebhookConfigura
 }
 
 type noValidating struct {
-	admissionregistrationinformers.ValidatingWebhookConfigurationInformer
+	admissionregistrationinformers.TypedValidatingWebhookConfigurationInformer
 }
 
 func (noValidating) Informer() cache.SharedIndexInformer { return settled{} }

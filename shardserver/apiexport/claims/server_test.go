@@ -260,6 +260,7 @@ func writtenBelow(t *testing.T, shard *shardtesting.Shard) {
 			t.Fatal(err)
 		}
 		ctx := request.WithNamespace(request.WithUser(shardtesting.In(t.Context(), cluster), &user.DefaultInfo{Name: "test"}), "default")
+		ctx = request.WithRequestInfo(ctx, &request.RequestInfo{APIVersion: "v1", Resource: "configmaps"})
 		obj := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}}
 		if _, err := resource.Store.(rest.Creater).Create(ctx, obj, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,6 +18,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap/rootapis"
 )
 
@@ -76,7 +78,7 @@ func ensure(ctx context.Context, secrets secretStorage, name, seed string) ([]by
 		if !apierrors.IsNotFound(err) {
 			return nil, err
 		}
-		_, err = secrets.Create(ctx, &core.Secret{
+		_, err = secrets.Create(registry.WithRequestInfo(ctx, "create", corev1.SchemeGroupVersion.WithResource("secrets"), ""), &core.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: rootNamespace},
 			Type:       core.SecretTypeOpaque,
 			Data:       map[string][]byte{secretKey: []byte(seed)},

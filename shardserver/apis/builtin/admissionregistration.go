@@ -84,11 +84,11 @@ func markKind(kind schema.GroupVersionKind) (schema.GroupVersionResource, error)
 
 // paramAuthorizer authorizes the author of a policy or binding to read its parameters.
 type paramAuthorizer struct {
-	authorizer.Authorizer
+	authorizer.UnconditionalAuthorizer
 	resourceOf func(context.Context, schema.GroupKind) (string, error)
 }
 
-// Authorize implements authorizer.Authorizer. For a kind that the logical cluster does not serve it requires permission
+// Authorize implements authorizer.UnconditionalAuthorizer. For a kind that the logical cluster does not serve it requires permission
 // for all resources of the group, as upstream does.
 func (p paramAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	if kind, marked := strings.CutPrefix(attributes.GetResource(), kindMark); marked {
@@ -101,7 +101,7 @@ func (p paramAuthorizer) Authorize(ctx context.Context, attributes authorizer.At
 		}
 		attributes = ofResource{attributes, resource}
 	}
-	return p.Authorizer.Authorize(ctx, attributes)
+	return p.UnconditionalAuthorizer.Authorize(ctx, attributes)
 }
 
 // ofResource are attributes with another resource.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -56,9 +58,11 @@ func addSecretsAndServiceAccounts(cfg Config, getter generic.RESTOptionsGetter, 
 	if err != nil {
 		return err
 	}
-	// Tokens can be bound to secrets. Pods and nodes do not exist in logical clusters.
-	accounts, err := serviceaccountstore.NewREST(getter, cfg.TokenIssuer, cfg.APIAudiences, cfg.TokenMaxExpiration,
+	// Tokens can be bound to secrets. Pods and nodes do not exist in logical clusters, and nothing here calls a webhook
+	// with a token that is bound to its configuration.
+	accounts, err := serviceaccountstore.NewREST(getter, cfg.TokenIssuer, cfg.APIAudiences, authorizerfactory.NewAlwaysDenyAuthorizer(), cfg.TokenMaxExpiration,
 		absent{schema.GroupResource{Resource: "pods"}}, secrets.Store, absent{schema.GroupResource{Resource: "nodes"}},
+		absentWebhooks[*admissionregistrationv1.ValidatingWebhookConfiguration]{}, absentWebhooks[*admissionregistrationv1.MutatingWebhookConfiguration]{},
 		cfg.ExtendTokens, cfg.TokenMaxExtension)
 	if err != nil {
 		return err
@@ -79,4 +83,13 @@ type absent struct{ resource schema.GroupResource }
 // Get implements rest.Getter. It always returns NotFound.
 func (a absent) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	return nil, apierrors.NewNotFound(a.resource, name)
+}
+
+// absentWebhooks are the webhook configurations that tokens can be bound to: none.
+type absentWebhooks[T any] struct{}
+
+// Get always returns NotFound.
+func (absentWebhooks[T]) Get(_ context.Context, name string, _ metav1.GetOptions) (T, error) {
+	var none T
+	return none, apierrors.NewNotFound(admissionregistrationv1.Resource("webhookconfigurations"), name)
 }

@@ -64,7 +64,7 @@ type Config struct {
 
 	Authenticator authenticator.Request
 	APIAudiences  authenticator.Audiences
-	Authorizer    authorizer.Authorizer
+	Authorizer    authorizer.UnconditionalAuthorizer
 	RuleResolver  authorizer.RuleResolver
 	// ResourceOf returns the name of the resource of a kind in the context's logical cluster, or "" if it is not
 	// served.

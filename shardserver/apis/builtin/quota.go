@@ -3,11 +3,14 @@ package builtin
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	quotastore "k8s.io/kubernetes/pkg/registry/core/resourcequota/storage"
+
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
 
 // quotas is the storage of resource quotas with an atomic update of the status, with which admission charges requests.
@@ -23,6 +26,7 @@ func (q quotas) ChargeStatus(ctx context.Context, name string, change func(store
 	info := rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, stored runtime.Object) (runtime.Object, error) {
 		return change(stored)
 	})
+	ctx = registry.WithRequestInfo(ctx, "update", corev1.SchemeGroupVersion.WithResource("resourcequotas"), "status")
 	_, _, err := q.status.Update(ctx, name, info, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
 	return err
 }

@@ -231,8 +231,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingList(ref common.ReferenceCallback)
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.APIBinding{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.APIBinding{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -268,8 +267,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingSpec(ref common.ReferenceCallback)
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.AcceptablePermissionClaim{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.AcceptablePermissionClaim{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -314,8 +312,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.BoundAPIResource{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.BoundAPIResource{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -335,8 +332,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
+										Ref: ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -349,8 +345,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.PermissionClaim{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.PermissionClaim{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -363,8 +358,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.PermissionClaim{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.PermissionClaim{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -454,8 +448,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversionList(ref common.ReferenceCallba
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.APIConversion{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.APIConversion{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -530,8 +523,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversionSpec(ref common.ReferenceCallba
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.APIVersionConversion{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.APIVersionConversion{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -707,8 +699,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceList(ref common.Refere
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.APIExportEndpointSlice{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.APIExportEndpointSlice{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -767,8 +758,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceStatus(ref common.Refe
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
+										Ref: ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -789,8 +779,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceStatus(ref common.Refe
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.APIExportEndpoint{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.APIExportEndpoint{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -844,8 +833,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportList(ref common.ReferenceCallback) 
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.APIExport{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.APIExport{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -879,9 +867,8 @@ func schema_atoll_api_apis_v1alpha1_APIExportSpec(ref common.ReferenceCallback) 
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -915,8 +902,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportSpec(ref common.ReferenceCallback) 
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.PermissionClaim{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.PermissionClaim{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -951,8 +937,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportStatus(ref common.ReferenceCallback
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
+										Ref: ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -965,8 +950,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportStatus(ref common.ReferenceCallback
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.VirtualWorkspace{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.VirtualWorkspace{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1055,8 +1039,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchemaList(ref common.ReferenceCa
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.APIResourceSchema{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.APIResourceSchema{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1222,8 +1205,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceColumnDefinition"),
+										Ref: ref("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceColumnDefinition"),
 									},
 								},
 							},
@@ -1241,8 +1223,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.SelectableField"),
+										Ref: ref("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.SelectableField"),
 									},
 								},
 							},
@@ -1295,8 +1276,7 @@ func schema_atoll_api_apis_v1alpha1_APIVersionConversion(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.APIConversionRule{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.APIConversionRule{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1309,9 +1289,8 @@ func schema_atoll_api_apis_v1alpha1_APIVersionConversion(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -1363,8 +1342,7 @@ func schema_atoll_api_apis_v1alpha1_AcceptablePermissionClaim(ref common.Referen
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.ResourceSelector{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.ResourceSelector{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1457,9 +1435,8 @@ func schema_atoll_api_apis_v1alpha1_BoundAPIResource(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -1691,8 +1668,7 @@ func schema_atoll_api_apis_v1alpha1_PermissionClaim(ref common.ReferenceCallback
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.ResourceSelector{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.ResourceSelector{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1843,9 +1819,8 @@ func schema_atoll_api_apis_v1alpha1_WebhookConversion(ref common.ReferenceCallba
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -1943,8 +1918,7 @@ func schema_atoll_api_apis_v1alpha2_APIBindingList(ref common.ReferenceCallback)
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha2.APIBinding{}.OpenAPIModelName()),
+										Ref: ref(v1alpha2.APIBinding{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1990,8 +1964,7 @@ func schema_atoll_api_apis_v1alpha2_APIBindingSpec(ref common.ReferenceCallback)
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha2.AcceptablePermissionClaim{}.OpenAPIModelName()),
+										Ref: ref(v1alpha2.AcceptablePermissionClaim{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -2036,8 +2009,7 @@ func schema_atoll_api_apis_v1alpha2_APIBindingStatus(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha2.BoundAPIResource{}.OpenAPIModelName()),
+										Ref: ref(v1alpha2.BoundAPIResource{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -2057,8 +2029,7 @@ func schema_atoll_api_apis_v1alpha2_APIBindingStatus(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
+										Ref: ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -2081,8 +2052,7 @@ func schema_atoll_api_apis_v1alpha2_APIBindingStatus(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha2.ScopedPermissionClaim{}.OpenAPIModelName()),
+										Ref: ref(v1alpha2.ScopedPermissionClaim{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -2095,8 +2065,7 @@ func schema_atoll_api_apis_v1alpha2_APIBindingStatus(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha2.PermissionClaim{}.OpenAPIModelName()),
+										Ref: ref(v1alpha2.PermissionClaim{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -2192,8 +2161,7 @@ func schema_atoll_api_apis_v1alpha2_APIExportList(ref common.ReferenceCallback) 
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha2.APIExport{}.OpenAPIModelName()),
+										Ref: ref(v1alpha2.APIExport{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -2231,8 +2199,7 @@ func schema_atoll_api_apis_v1alpha2_APIExportSpec(ref common.ReferenceCallback) 
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha2.ResourceSchema{}.OpenAPIModelName()),
+										Ref: ref(v1alpha2.ResourceSchema{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -2266,8 +2233,7 @@ func schema_atoll_api_apis_v1alpha2_APIExportSpec(ref common.ReferenceCallback) 
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha2.PermissionClaim{}.OpenAPIModelName()),
+										Ref: ref(v1alpha2.PermissionClaim{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -2302,8 +2268,7 @@ func schema_atoll_api_apis_v1alpha2_APIExportStatus(ref common.ReferenceCallback
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
+										Ref: ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -2316,8 +2281,7 @@ func schema_atoll_api_apis_v1alpha2_APIExportStatus(ref common.ReferenceCallback
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha2.VirtualWorkspace{}.OpenAPIModelName()),
+										Ref: ref(v1alpha2.VirtualWorkspace{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -2366,9 +2330,8 @@ func schema_atoll_api_apis_v1alpha2_AcceptablePermissionClaim(ref common.Referen
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -2475,9 +2438,8 @@ func schema_atoll_api_apis_v1alpha2_BoundAPIResource(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -2677,9 +2639,8 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaim(ref common.ReferenceCallback
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -2723,9 +2684,8 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaimSelector(ref common.Reference
 								Allows: true,
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -2743,8 +2703,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaimSelector(ref common.Reference
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement"),
+										Ref: ref("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement"),
 									},
 								},
 							},
@@ -2921,9 +2880,8 @@ func schema_atoll_api_apis_v1alpha2_ScopedPermissionClaim(ref common.ReferenceCa
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -3057,8 +3015,7 @@ func schema_atoll_api_cache_v1alpha1_CachedObjectList(ref common.ReferenceCallba
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(cachev1alpha1.CachedObject{}.OpenAPIModelName()),
+										Ref: ref(cachev1alpha1.CachedObject{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3257,8 +3214,7 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceEndpointSliceList(ref 
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(cachev1alpha1.ClusterCachedResourceEndpointSlice{}.OpenAPIModelName()),
+										Ref: ref(cachev1alpha1.ClusterCachedResourceEndpointSlice{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3324,8 +3280,7 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceEndpointSliceStatus(re
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
+										Ref: ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3346,8 +3301,7 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceEndpointSliceStatus(re
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(cachev1alpha1.ClusterCachedResourceEndpoint{}.OpenAPIModelName()),
+										Ref: ref(cachev1alpha1.ClusterCachedResourceEndpoint{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3401,8 +3355,7 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceList(ref common.Refere
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(cachev1alpha1.ClusterCachedResource{}.OpenAPIModelName()),
+										Ref: ref(cachev1alpha1.ClusterCachedResource{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3530,8 +3483,7 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceStatus(ref common.Refe
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
+										Ref: ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3830,8 +3782,7 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterList(ref common.ReferenceCallb
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(corev1alpha1.LogicalCluster{}.OpenAPIModelName()),
+										Ref: ref(corev1alpha1.LogicalCluster{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3941,9 +3892,8 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterSpec(ref common.ReferenceCallb
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -3956,9 +3906,8 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterSpec(ref common.ReferenceCallb
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -4000,8 +3949,7 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterStatus(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
+										Ref: ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4014,9 +3962,8 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterStatus(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -4029,9 +3976,8 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterStatus(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -4127,8 +4073,7 @@ func schema_atoll_api_core_v1alpha1_ShardList(ref common.ReferenceCallback) comm
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(corev1alpha1.Shard{}.OpenAPIModelName()),
+										Ref: ref(corev1alpha1.Shard{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4221,8 +4166,7 @@ func schema_atoll_api_core_v1alpha1_ShardStatus(ref common.ReferenceCallback) co
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
+										Ref: ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4322,8 +4266,7 @@ func schema_atoll_api_tenancy_v1alpha1_ClaimMappings(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(tenancyv1alpha1.ExtraMapping{}.OpenAPIModelName()),
+										Ref: ref(tenancyv1alpha1.ExtraMapping{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4471,9 +4414,8 @@ func schema_atoll_api_tenancy_v1alpha1_Issuer(ref common.ReferenceCallback) comm
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -4514,8 +4456,7 @@ func schema_atoll_api_tenancy_v1alpha1_JWTAuthenticator(ref common.ReferenceCall
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(tenancyv1alpha1.ClaimValidationRule{}.OpenAPIModelName()),
+										Ref: ref(tenancyv1alpha1.ClaimValidationRule{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4535,8 +4476,7 @@ func schema_atoll_api_tenancy_v1alpha1_JWTAuthenticator(ref common.ReferenceCall
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(tenancyv1alpha1.UserValidationRule{}.OpenAPIModelName()),
+										Ref: ref(tenancyv1alpha1.UserValidationRule{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4838,8 +4778,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceAuthenticationConfigurationList(
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(tenancyv1alpha1.WorkspaceAuthenticationConfiguration{}.OpenAPIModelName()),
+										Ref: ref(tenancyv1alpha1.WorkspaceAuthenticationConfiguration{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4868,8 +4807,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceAuthenticationConfigurationSpec(
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(tenancyv1alpha1.JWTAuthenticator{}.OpenAPIModelName()),
+										Ref: ref(tenancyv1alpha1.JWTAuthenticator{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4917,8 +4855,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceList(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(tenancyv1alpha1.Workspace{}.OpenAPIModelName()),
+										Ref: ref(tenancyv1alpha1.Workspace{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5022,8 +4959,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceStatus(ref common.ReferenceCallb
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
+										Ref: ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5036,9 +4972,8 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceStatus(ref common.ReferenceCallb
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -5051,9 +4986,8 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceStatus(ref common.ReferenceCallb
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -5130,8 +5064,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeExtension(ref common.Referen
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(tenancyv1alpha1.WorkspaceTypeReference{}.OpenAPIModelName()),
+										Ref: ref(tenancyv1alpha1.WorkspaceTypeReference{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5178,8 +5111,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeList(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(tenancyv1alpha1.WorkspaceType{}.OpenAPIModelName()),
+										Ref: ref(tenancyv1alpha1.WorkspaceType{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5244,8 +5176,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSelector(ref common.Referenc
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(tenancyv1alpha1.WorkspaceTypeReference{}.OpenAPIModelName()),
+										Ref: ref(tenancyv1alpha1.WorkspaceTypeReference{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5280,8 +5211,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSpec(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref("io.k8s.api.rbac.v1.PolicyRule"),
+										Ref: ref("io.k8s.api.rbac.v1.PolicyRule"),
 									},
 								},
 							},
@@ -5301,8 +5231,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSpec(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref("io.k8s.api.rbac.v1.PolicyRule"),
+										Ref: ref("io.k8s.api.rbac.v1.PolicyRule"),
 									},
 								},
 							},
@@ -5323,9 +5252,8 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSpec(ref common.ReferenceCal
 								Allows: true,
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -5356,8 +5284,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSpec(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(tenancyv1alpha1.APIExportReference{}.OpenAPIModelName()),
+										Ref: ref(tenancyv1alpha1.APIExportReference{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5377,8 +5304,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSpec(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(tenancyv1alpha1.AuthenticationConfigurationReference{}.OpenAPIModelName()),
+										Ref: ref(tenancyv1alpha1.AuthenticationConfigurationReference{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5406,8 +5332,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeStatus(ref common.ReferenceC
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
+										Ref: ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5420,8 +5345,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeStatus(ref common.ReferenceC
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(tenancyv1alpha1.VirtualWorkspace{}.OpenAPIModelName()),
+										Ref: ref(tenancyv1alpha1.VirtualWorkspace{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5511,8 +5435,7 @@ func schema_atoll_api_topology_v1alpha1_PartitionList(ref common.ReferenceCallba
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(topologyv1alpha1.Partition{}.OpenAPIModelName()),
+										Ref: ref(topologyv1alpha1.Partition{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5610,8 +5533,7 @@ func schema_atoll_api_topology_v1alpha1_PartitionSetList(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(topologyv1alpha1.PartitionSet{}.OpenAPIModelName()),
+										Ref: ref(topologyv1alpha1.PartitionSet{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5640,9 +5562,8 @@ func schema_atoll_api_topology_v1alpha1_PartitionSetSpec(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -5683,8 +5604,7 @@ func schema_atoll_api_topology_v1alpha1_PartitionSetStatus(ref common.ReferenceC
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
+										Ref: ref(conditionsv1alpha1.Condition{}.OpenAPIModelName()),
 									},
 								},
 							},

@@ -27,7 +27,7 @@ import (
 
 // NewStorage returns the group. The authorizer authorizes the verbs `escalate` and `bind`; the resolver returns the
 // rules of a user, and of the role of a binding, in the logical cluster of the request.
-func NewStorage(getter generic.RESTOptionsGetter, authorizer authorizer.Authorizer, resolver validation.AuthorizationRuleResolver) (genericapiserver.APIGroupInfo, error) {
+func NewStorage(getter generic.RESTOptionsGetter, authorizer authorizer.UnconditionalAuthorizer, resolver validation.AuthorizationRuleResolver) (genericapiserver.APIGroupInfo, error) {
 	roles, err := rolestorage.NewREST(getter)
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, fmt.Errorf("creating storage of roles: %w", err)

@@ -96,7 +96,7 @@ func serve(run func() int) (int, error) {
 
 func newServer(store *embeddedetcd.Server) (*genericapiserver.GenericAPIServer, error) {
 	config := genericapiserver.NewConfig(legacyscheme.Codecs)
-	config.EffectiveVersion = basecompatibility.NewEffectiveVersionFromString("1.36", "", "")
+	config.EffectiveVersion = basecompatibility.NewEffectiveVersionFromString("1.37", "", "")
 	config.ExternalAddress = "localhost:443"
 	config.PublicAddress = net.IPv4(127, 0, 0, 1)
 	config.LoopbackClientConfig = &restclient.Config{}

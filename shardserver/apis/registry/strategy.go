@@ -25,11 +25,11 @@ var (
 	_ rest.ResetFieldsStrategy = strategy[Object]{}
 )
 
-func (strategy[T]) NamespaceScoped() bool          { return false }
-func (strategy[T]) AllowCreateOnUpdate() bool      { return false }
-func (strategy[T]) AllowUnconditionalUpdate() bool { return false }
-func (strategy[T]) Canonicalize(runtime.Object)    {}
-func (s strategy[T]) typed(obj runtime.Object) T   { return obj.(T) }
+func (strategy[T]) NamespaceScoped() bool                         { return false }
+func (strategy[T]) AllowCreateOnUpdate(context.Context) bool      { return false }
+func (strategy[T]) AllowUnconditionalUpdate(context.Context) bool { return false }
+func (strategy[T]) Canonicalize(runtime.Object)                   {}
+func (s strategy[T]) typed(obj runtime.Object) T                  { return obj.(T) }
 
 // forAllVersions returns the fields for every served version of the kind.
 func (s strategy[T]) forAllVersions(fields *fieldpath.Set) map[fieldpath.APIVersion]*fieldpath.Set {

@@ -66,7 +66,7 @@ func Start(t testing.TB) *Shard {
 	s.install(t, corev1alpha1.SchemeGroupVersion, kcp)
 	secrets, err := secretstorage.NewREST(options)
 	must(t, err)
-	accounts, err := accountstorage.NewREST(options, nil, nil, time.Hour, nil, nil, nil, false, time.Hour)
+	accounts, err := accountstorage.NewREST(options, nil, nil, nil, time.Hour, nil, nil, nil, nil, nil, false, time.Hour)
 	must(t, err)
 	s.install(t, corev1.SchemeGroupVersion, map[string]rest.Storage{"secrets": secrets, "serviceaccounts": accounts})
 	return s
@@ -96,6 +96,7 @@ func (s *Shard) Cluster(t testing.TB, name logicalcluster.Name, annotations map[
 func (s *Shard) Phase(t testing.TB, name logicalcluster.Name, phase corev1alpha1.LogicalClusterPhaseType) {
 	t.Helper()
 	ctx := request.WithNamespace(request.WithUser(logicalcluster.With(t.Context(), name), Masters), "")
+	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: corev1alpha1.GroupName, APIVersion: "v1alpha1", Resource: "logicalclusters", Subresource: "status"})
 	status := s.stores[corev1alpha1.Resource("logicalclusters/status")].(rest.Updater)
 	update := rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
 		cluster := old.DeepCopyObject().(*corev1alpha1.LogicalCluster)

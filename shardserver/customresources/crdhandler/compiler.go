@@ -24,7 +24,7 @@ import (
 // Config has what the upstream handler of custom resources depends on.
 type Config struct {
 	Admission  admission.Interface
-	Authorizer authorizer.Authorizer
+	Authorizer authorizer.UnconditionalAuthorizer
 	// RequestTimeout and MinRequestTimeout are those of the API server.
 	RequestTimeout, MinRequestTimeout time.Duration
 	MaxRequestBodyBytes               int64

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
 
 // Namespace and Name of the ConfigMap in system:shard whose data are Identities.
@@ -105,10 +107,13 @@ func read(ctx context.Context, store Store) (*core.ConfigMap, error) {
 // those.
 func write(ctx context.Context, store Store, stored *core.ConfigMap, identities Identities) error {
 	var err error
+	resource := corev1.SchemeGroupVersion.WithResource("configmaps")
 	if stored == nil {
+		ctx = registry.WithRequestInfo(ctx, "create", resource, "")
 		wanted := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name}, Data: identities}
 		_, err = store.Create(ctx, wanted, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
 	} else {
+		ctx = registry.WithRequestInfo(ctx, "update", resource, "")
 		wanted := stored.DeepCopy()
 		wanted.Data = maps.Clone(identities)
 		_, _, err = store.Update(ctx, Name, rest.DefaultUpdatedObjectInfo(wanted), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})

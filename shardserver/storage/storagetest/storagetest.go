@@ -85,6 +85,7 @@ func NewRegistry(t *testing.T) (*storage.Registry, *configmapstorage.REST) {
 func Create(t *testing.T, store *configmapstorage.REST, cluster, name string) {
 	t.Helper()
 	ctx := request.WithNamespace(logicalcluster.With(t.Context(), logicalcluster.MustParseName(cluster)), "default")
+	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{APIVersion: "v1", Resource: "configmaps"})
 	obj := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	if _, err := store.Create(ctx, obj, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

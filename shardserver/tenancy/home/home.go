@@ -50,7 +50,7 @@ type Config struct {
 	// Client is a loopback client for the logical cluster of the context, as system:masters.
 	Client client.Client
 	// Authorizer is the shard's complete authorization chain. It decides which users may have a home workspace.
-	Authorizer authorizer.Authorizer
+	Authorizer authorizer.UnconditionalAuthorizer
 	Types      *workspacetype.Resolver
 	// ShardName is the name of this shard, where home workspaces are created.
 	ShardName  string
@@ -66,7 +66,7 @@ func isHomeRequest(ctx context.Context, verb, group, resource, subresource, obje
 
 // Authorizer allows home requests of users that may have a home workspace; the handler checks the permission to create
 // one. Other requests are delegated.
-func Authorizer(delegate authorizer.Authorizer) authorizer.Authorizer {
+func Authorizer(delegate authorizer.UnconditionalAuthorizer) authorizer.UnconditionalAuthorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		if a.IsResourceRequest() && isHomeRequest(ctx, a.GetVerb(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetName()) && isGlobalUser(a.GetUser()) {
 			return authorizer.DecisionAllow, "", nil

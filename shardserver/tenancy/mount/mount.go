@@ -77,7 +77,7 @@ func Target(base, escaped string) (*url.URL, error) {
 
 // Authorizer allows requests to a mount for users with access to the workspace that contains it. Other requests are
 // delegated.
-func Authorizer(delegate authorizer.Authorizer) authorizer.Authorizer {
+func Authorizer(delegate authorizer.UnconditionalAuthorizer) authorizer.UnconditionalAuthorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		if _, ok := targetFrom(ctx); ok && !strings.HasPrefix(a.GetVerb(), "impersonate") {
 			a = authorizer.AttributesRecord{User: a.GetUser(), Verb: "access", Path: "/"}

@@ -33,7 +33,7 @@ type stepsAuthorizer struct {
 	exports   Exports
 	consumers consumers
 	// rbac is the authorizer of the shard.
-	rbac   authorizer.Authorizer
+	rbac   authorizer.UnconditionalAuthorizer
 	policy PolicyAuthorizer
 }
 
@@ -62,7 +62,7 @@ func deny(format string, args ...any) stepResult {
 
 func failed(err error) stepResult { return stepResult{reason: "failed", err: err} }
 
-// Authorize implements authorizer.Authorizer.
+// Authorize implements authorizer.UnconditionalAuthorizer.
 func (a stepsAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	request, ok := virtual.From(ctx)
 	if !ok {

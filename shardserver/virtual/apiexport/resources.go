@@ -183,7 +183,7 @@ func (w *workspace) refuseInCluster(rw http.ResponseWriter, inside *http.Request
 
 // nestedAuthorizer authorizes what handlers check while they serve a request, such as create for a patch of a missing
 // object. Both the virtual workspace and the consumer's logical cluster have to allow it.
-func (w *workspace) nestedAuthorizer(target virtual.Request, caller user.Info) authorizer.Authorizer {
+func (w *workspace) nestedAuthorizer(target virtual.Request, caller user.Info) authorizer.UnconditionalAuthorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 		if !slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) {
 			decision, reason, err := w.authorizer.authorize(ctx, target, attributesAs{attributes, caller})

@@ -33,7 +33,7 @@ type Config struct {
 	// Exports returns exports and schemas, and notifies about changes.
 	Exports ExportSource
 	// Authorizer is the shard's whole authorization chain.
-	Authorizer authorizer.Authorizer
+	Authorizer authorizer.UnconditionalAuthorizer
 	// Policy authorizes requests for claimed resources of other exports.
 	Policy PolicyAuthorizer
 	// Documents returns the discovery and OpenAPI handlers of logical clusters. It is called when requests are served.

@@ -54,7 +54,7 @@ type Config struct {
 	// Exports returns exports and schemas.
 	Exports Exports
 	// Authorizer is the shard's whole authorization chain.
-	Authorizer authorizer.Authorizer
+	Authorizer authorizer.UnconditionalAuthorizer
 	// Serializer encodes errors.
 	Serializer runtime.NegotiatedSerializer
 }
@@ -127,9 +127,11 @@ func withBindings(api http.Handler, shown *schemaStorage, serializer runtime.Neg
 
 // bindingReaderAuthorizer allows users who may get bindings in the logical cluster of the consumer, to which they need
 // access.
-type bindingReaderAuthorizer struct{ delegate authorizer.Authorizer }
+type bindingReaderAuthorizer struct {
+	delegate authorizer.UnconditionalAuthorizer
+}
 
-// Authorize implements authorizer.Authorizer.
+// Authorize implements authorizer.UnconditionalAuthorizer.
 func (r bindingReaderAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	allowed, reason, err := r.allowed(ctx, attributes)
 	decision, publicReason := authorizer.DecisionDeny, reasonDenied

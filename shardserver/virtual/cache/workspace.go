@@ -80,7 +80,7 @@ func scopeFrom(ctx context.Context) string {
 
 type scopeAuthorizer struct{ server Server }
 
-// Authorize implements authorizer.Authorizer.
+// Authorize implements authorizer.UnconditionalAuthorizer.
 func (a scopeAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	return a.server.Authorize(ctx, scopeFrom(ctx), attributes)
 }

@@ -15,10 +15,10 @@ import (
 // type, to which they need access. Verb and resource of the request do not matter.
 type typeAuthorizer struct {
 	kind     *ownerKind
-	delegate authorizer.Authorizer
+	delegate authorizer.UnconditionalAuthorizer
 }
 
-// Authorize implements authorizer.Authorizer.
+// Authorize implements authorizer.UnconditionalAuthorizer.
 func (a typeAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {

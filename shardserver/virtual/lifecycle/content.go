@@ -33,7 +33,7 @@ type contentHandler struct {
 	kind       *ownerKind
 	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
 	types      *storage.Reader[*tenancyv1alpha1.WorkspaceType]
-	authorizer authorizer.Authorizer
+	authorizer authorizer.UnconditionalAuthorizer
 	serializer runtime.NegotiatedSerializer
 }
 

@@ -28,7 +28,7 @@ type Config struct {
 	// Registry reads logical clusters and workspace types.
 	Registry *storage.Registry
 	// Authorizer is the shard's whole authorization chain.
-	Authorizer authorizer.Authorizer
+	Authorizer authorizer.UnconditionalAuthorizer
 	// LogicalClusters and Status are the storages of the shard.
 	LogicalClusters, Status rest.Storage
 	// Serializer encodes errors.

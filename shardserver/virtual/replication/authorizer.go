@@ -28,7 +28,7 @@ var errAuthorizationFailed = errors.New("the request cannot be authorized now")
 // consumer has bound.
 type contentAuthorizer struct{ *Workspace }
 
-// Authorize implements authorizer.Authorizer.
+// Authorize implements authorizer.UnconditionalAuthorizer.
 func (a contentAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	reason, err := a.denialReason(ctx, attributes)
 	switch {

@@ -51,7 +51,7 @@ type Config struct {
 	// Bindings indexes the bound resources of consumers.
 	Bindings *bindings.Index
 	// Authorizer is the shard's whole authorization chain.
-	Authorizer authorizer.Authorizer
+	Authorizer authorizer.UnconditionalAuthorizer
 	// Documents returns the discovery and OpenAPI handlers of logical clusters. It is called when requests are served.
 	Documents func() (*discovery.Handler, *openapi.Handler)
 	// Serializer encodes errors.
