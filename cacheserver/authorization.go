@@ -33,49 +33,49 @@ type Authorizer struct {
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
 func (a Authorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	who := attributes.GetUser()
-	target, scoped := scope.From(ctx)
+	u := attributes.GetUser()
+	target, scoped := scope.FromContext(ctx)
 	switch {
-	case who != nil && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup):
+	case u != nil && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup):
 		return authorizer.DecisionAllow, "", nil
-	case !attributes.IsResourceRequest() && a.open(attributes.GetPath()):
+	case !attributes.IsResourceRequest() && a.isAlwaysAllowed(attributes.GetPath()):
 		return authorizer.DecisionAllow, "", nil
-	case who == nil || !scoped:
+	case u == nil || !scoped:
 		return authorizer.DecisionDeny, "only system:masters may do this", nil
 	case strings.HasPrefix(attributes.GetVerb(), "impersonate"):
 		return authorizer.DecisionDeny, "nobody but system:masters acts for others", nil
-	case !attributes.IsResourceRequest() && !discovers(attributes.GetPath()):
+	case !attributes.IsResourceRequest() && !isDiscoveryPath(attributes.GetPath()):
 		return authorizer.DecisionDeny, "what is of the whole process is no part of a shard", nil
 	}
-	if slices.Contains(who.GetGroups(), ShardGroup) && attributes.IsReadOnly() {
+	if slices.Contains(u.GetGroups(), ShardGroup) && attributes.IsReadOnly() {
 		return authorizer.DecisionAllow, "", nil
 	}
-	if shard, ok := member(who, ShardGroup, ShardUserPrefix); ok {
+	if shard, ok := parseMember(u, ShardGroup, ShardUserPrefix); ok {
 		if target.Shard == shard {
 			return authorizer.DecisionAllow, "", nil
 		}
 		return authorizer.DecisionDeny, fmt.Sprintf("shard %q writes its own part of the cache alone", shard), nil
 	}
-	if _, ok := member(who, CacheGroup, CacheUserPrefix); ok {
+	if _, ok := parseMember(u, CacheGroup, CacheUserPrefix); ok {
 		return authorizer.DecisionAllow, "", nil
 	}
 	return authorizer.DecisionDeny, "the cache is for shards", nil
 }
 
-func (a Authorizer) open(path string) bool {
+func (a Authorizer) isAlwaysAllowed(path string) bool {
 	return slices.ContainsFunc(a.AlwaysAllow, func(allowed string) bool {
 		prefix, wildcard := strings.CutSuffix(allowed, "*")
 		return path == allowed || wildcard && strings.HasPrefix(path, prefix)
 	})
 }
 
-// discovers tells whether a path leads to documents about the API.
-func discovers(path string) bool {
+// isDiscoveryPath tells whether a path leads to documents about the API.
+func isDiscoveryPath(path string) bool {
 	return path == "/api" || path == "/apis" || strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/apis/")
 }
 
-// member returns the name of a shard or cache, if that is what the user is.
-func member(who user.Info, group, prefix string) (string, bool) {
-	name, ok := strings.CutPrefix(who.GetName(), prefix)
-	return name, ok && name != "" && slices.Contains(who.GetGroups(), group)
+// parseMember returns the name of a shard or cache, if that is what the user is.
+func parseMember(u user.Info, group, prefix string) (string, bool) {
+	name, ok := strings.CutPrefix(u.GetName(), prefix)
+	return name, ok && name != "" && slices.Contains(u.GetGroups(), group)
 }

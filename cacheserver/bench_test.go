@@ -18,19 +18,19 @@ func BenchmarkRegions(b *testing.B) {
 	const many = 1000
 	t := b
 	top := cachetesting.Start(t)
-	europe := cachetesting.Start(t, below(t, top, "europe"))
-	asia := cachetesting.Start(t, below(t, top, "asia"))
+	europe := cachetesting.Start(t, withParent(t, top, "europe"))
+	asia := cachetesting.Start(t, withParent(t, top, "asia"))
 	alpha := europe.Client(t, "alpha")
 	publish := func(name string) {
-		obj := object(exports, name, global, func(u *unstructured.Unstructured) {
+		obj := newObject(exports, name, setGlobalReach, func(u *unstructured.Unstructured) {
 			u.Object["spec"] = map[string]any{"text": fmt.Sprintf("%01000d", 1)}
 		})
-		if _, err := alpha.Create(t.Context(), exports, someLC, obj); err != nil {
+		if _, err := alpha.Create(t.Context(), exports, testCluster, obj); err != nil {
 			t.Fatal(err)
 		}
 	}
 	arrived := make(chan string, many)
-	go asia.Client(t, "beta").NewReflector(exports, client.Position{}, arrivals(arrived)).Run(t.Context())
+	go asia.Client(t, "beta").NewReflector(exports, client.Position{}, addedNames(arrived)).Run(t.Context())
 	publish("first")
 	<-arrived
 	var all time.Duration
@@ -63,21 +63,21 @@ func BenchmarkRegions(b *testing.B) {
 	b.ReportMetric(time.Since(started).Seconds(), "s/list")
 }
 
-// arrivals are the names of objects as they come.
-type arrivals chan string
+// addedNames are the names of objects as they come.
+type addedNames chan string
 
-func (a arrivals) OnReplace(objects []*client.Object, _ client.Position) {
+func (a addedNames) OnReplace(objects []*client.Object, _ client.Position) {
 	for _, object := range objects {
 		a <- object.Name
 	}
 }
 
-func (a arrivals) OnEvent(change watch.EventType, object *client.Object, _ client.Position) {
+func (a addedNames) OnEvent(change watch.EventType, object *client.Object, _ client.Position) {
 	if change == watch.Added {
 		a <- object.Name
 	}
 }
 
-func (arrivals) OnConnect() {}
+func (addedNames) OnConnect() {}
 
-func (arrivals) OnDisconnect(error) {}
+func (addedNames) OnDisconnect(error) {}

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 )
 
-// transformers returns what --encryption-provider-config encrypts resources with, or nil.
-func transformers(generic *genericapiserver.Config) func(schema.GroupResource) value.Transformer {
+// resourceTransformers returns what --encryption-provider-config encrypts resources with, or nil.
+func resourceTransformers(generic *genericapiserver.Config) func(schema.GroupResource) value.Transformer {
 	if generic.ResourceTransformers == nil {
 		return nil
 	}

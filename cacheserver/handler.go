@@ -34,29 +34,29 @@ type HandlerConfig struct {
 	Name string
 	// Parent is the parent cache; nil: none.
 	Parent *rest.Config
-	// Silence is how long a shard without a Shard object may go without a report before its objects are deleted.
-	Silence time.Duration
+	// ShardTimeout is how long a shard without a Shard object may go without a report before its objects are deleted.
+	ShardTimeout time.Duration
 	// MinWatch is the shortest timeout of a watch, MaxBody the size limit of an object in bytes.
 	MinWatch time.Duration
 	MaxBody  int64
-	// Bounds are the limits of each shard.
-	Bounds store.Bounds
+	// Quota are the limits of each shard.
+	Quota store.Quota
 	// AlwaysAllow are the paths without authorization.
 	AlwaysAllow []string
 }
 
 // Defaults of a HandlerConfig.
 const (
-	DefaultSilence  = 10 * time.Minute
-	DefaultMinWatch = 30 * time.Minute
-	DefaultMaxBody  = 3 << 20
+	DefaultShardTimeout = 10 * time.Minute
+	DefaultMinWatch     = 30 * time.Minute
+	DefaultMaxBody      = 3 << 20
 )
 
-// DefaultBounds are the default limits: one shard alone does not fill an etcd of the default quota.
-var DefaultBounds = store.Bounds{Objects: client.DefaultMaxObjects, Bytes: 256 << 20}
+// DefaultQuota are the default limits: one shard alone does not fill an etcd of the default quota.
+var DefaultQuota = store.Quota{Objects: client.DefaultMaxObjects, Bytes: 256 << 20}
 
-// requestInfos reads paths that have lost their scope.
-var requestInfos = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+// requestInfoResolver reads paths that have lost their scope.
+var requestInfoResolver = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
 // Handler is a cache below an authenticated chain: the user of each request is in its context.
 type Handler struct {
@@ -78,20 +78,20 @@ func NewHandler(ctx context.Context, config HandlerConfig) (*Handler, error) {
 			return nil, fmt.Errorf("the parent cache: %w", err)
 		}
 	}
-	config.Store.Bounds, config.Store.Refused = config.Bounds, func(shard string) { metrics.RefusedWrites.WithLabelValues(shard).Inc() }
+	config.Store.Quota, config.Store.OnQuotaExceeded = config.Quota, func(shard string) { metrics.RefusedWrites.WithLabelValues(shard).Inc() }
 	backend, err := store.Open(ctx, config.Store)
 	if err != nil {
 		return nil, err
 	}
-	served, err := api.New(backend, api.Config{MinWatch: config.MinWatch, MaxBody: config.MaxBody})
+	apiHandler, err := api.New(backend, api.Config{MinWatch: config.MinWatch, MaxBody: config.MaxBody})
 	if err != nil {
 		backend.Close()
 		return nil, err
 	}
-	h := &Handler{config: config, backend: backend, api: served, parent: parent, authorizer: Authorizer{AlwaysAllow: config.AlwaysAllow}}
-	h.collector = garbage.New(backend, served.Store(client.Shards), served.Store(client.Reports), config.Silence)
+	h := &Handler{config: config, backend: backend, api: apiHandler, parent: parent, authorizer: Authorizer{AlwaysAllow: config.AlwaysAllow}}
+	h.collector = garbage.New(backend, apiHandler.Store(client.Shards), apiHandler.Store(client.Reports), config.ShardTimeout)
 	metrics.Register()
-	h.chain = scope.Strip(filters.WithRequestInfo(http.HandlerFunc(h.serve), requestInfos), h.refuse)
+	h.chain = scope.WithScope(filters.WithRequestInfo(http.HandlerFunc(h.serve), requestInfoResolver), h.writeScopeError)
 	return h, nil
 }
 
@@ -100,7 +100,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) { h.chain.
 
 // Split divides what follows client.Prefix in a path into the scope, "/shards/<shard>/clusters/<cluster>", and the
 // Kubernetes path behind it. The scope of a path that ServeHTTP refuses is empty.
-func (h *Handler) Split(path string) (before, rest string) {
+func (h *Handler) Split(path string) (scopePath, rest string) {
 	_, rest, err := scope.Parse(path)
 	if err != nil || scope.IsMetrics(rest) {
 		return "", path
@@ -109,12 +109,12 @@ func (h *Handler) Split(path string) (before, rest string) {
 }
 
 // Authorize decides about a request to the path behind a scope that Split returned.
-func (h *Handler) Authorize(ctx context.Context, before string, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	target, _, err := scope.Parse(before + "/")
+func (h *Handler) Authorize(ctx context.Context, scopePath string, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	target, _, err := scope.Parse(scopePath + "/")
 	if err != nil {
 		return authorizer.DecisionDeny, err.Error(), nil
 	}
-	return h.authorizer.Authorize(scope.With(ctx, target), attributes)
+	return h.authorizer.Authorize(scope.NewContext(ctx, target), attributes)
 }
 
 // Authorizer decides about requests whose scope is in the context, and whose attributes are those of the path behind it.
@@ -131,22 +131,22 @@ func (h *Handler) Run(ctx context.Context) {
 	running.Go(func() { h.backend.Run(ctx) })
 	running.Go(func() { h.collector.Run(ctx) })
 	if h.parent != nil {
-		running.Go(func() { h.backend.Lead(ctx, "hierarchy", h.syncParent) })
+		running.Go(func() { h.backend.RunAsLeader(ctx, "hierarchy", h.syncParent) })
 	}
 	running.Wait()
 }
 
 // syncParent synchronizes objects with the parent cache until the context ends.
 func (h *Handler) syncParent(ctx context.Context) {
-	own := newLoopback(h)
-	defer own.Stop()
-	here, err := own.Client()
+	server := newLoopbackServer(h)
+	defer server.Stop()
+	local, err := server.Client()
 	if err != nil {
 		klog.ErrorS(err, "Connecting to this cache failed: it is not synchronized with its parent")
 		return
 	}
-	hierarchy.New(hierarchy.Config{Name: h.config.Name, Local: here, Parent: h.parent, ShardTimeout: h.config.Silence}).Run(ctx)
-	h.parent.CloseIdle()
+	hierarchy.New(hierarchy.Config{Name: h.config.Name, Local: local, Parent: h.parent, ShardTimeout: h.config.ShardTimeout}).Run(ctx)
+	h.parent.CloseIdleConnections()
 }
 
 // Close ends the connection to the store.
@@ -154,26 +154,26 @@ func (h *Handler) Close() { h.backend.Close() }
 
 func (h *Handler) serve(w http.ResponseWriter, req *http.Request) {
 	if scope.IsHealth(req.URL.Path) {
-		h.health(w, req)
+		h.serveHealth(w, req)
 		return
 	}
 	attributes, err := filters.GetAuthorizerAttributes(req.Context())
 	if err != nil {
-		h.api.Fail(apierrors.NewInternalError(err), w, req)
+		h.api.WriteError(apierrors.NewInternalError(err), w, req)
 		return
 	}
 	switch decision, reason, err := h.authorizer.Authorize(req.Context(), attributes); {
 	case err != nil:
-		h.api.Fail(apierrors.NewInternalError(err), w, req)
+		h.api.WriteError(apierrors.NewInternalError(err), w, req)
 	case decision != authorizer.DecisionAllow:
-		h.api.Fail(forbidden(attributes, reason), w, req)
+		h.api.WriteError(newForbiddenError(attributes, reason), w, req)
 	default:
 		h.api.ServeHTTP(w, req)
 	}
 }
 
-// health answers for the store, which is all that can be ill here.
-func (h *Handler) health(w http.ResponseWriter, req *http.Request) {
+// serveHealth answers for the store, which is all that can be ill here.
+func (h *Handler) serveHealth(w http.ResponseWriter, req *http.Request) {
 	if err := h.backend.Check(req.Context()); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -181,18 +181,18 @@ func (h *Handler) health(w http.ResponseWriter, req *http.Request) {
 	_, _ = w.Write([]byte("ok"))
 }
 
-func (h *Handler) refuse(w http.ResponseWriter, req *http.Request, code int, err error) {
+func (h *Handler) writeScopeError(w http.ResponseWriter, req *http.Request, code int, err error) {
 	if code == http.StatusBadRequest {
-		h.api.Fail(apierrors.NewBadRequest(err.Error()), w, req)
+		h.api.WriteError(apierrors.NewBadRequest(err.Error()), w, req)
 		return
 	}
-	h.api.Fail(apierrors.NewGenericServerResponse(code, req.Method, schema.GroupResource{}, "", err.Error(), 0, true), w, req)
+	h.api.WriteError(apierrors.NewGenericServerResponse(code, req.Method, schema.GroupResource{}, "", err.Error(), 0, true), w, req)
 }
 
-func forbidden(attributes authorizer.Attributes, reason string) error {
+func newForbiddenError(attributes authorizer.Attributes, reason string) error {
 	name := user.Anonymous
-	if who := attributes.GetUser(); who != nil {
-		name = who.GetName()
+	if u := attributes.GetUser(); u != nil {
+		name = u.GetName()
 	}
 	gr := schema.GroupResource{Group: attributes.GetAPIGroup(), Resource: attributes.GetResource()}
 	return apierrors.NewForbidden(gr, attributes.GetName(), fmt.Errorf("user %q cannot %s it in the cache: %s", name, attributes.GetVerb(), reason))

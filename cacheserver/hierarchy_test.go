@@ -20,7 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-func global(u *unstructured.Unstructured) {
+func setGlobalReach(u *unstructured.Unstructured) {
 	annotations := u.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -29,27 +29,27 @@ func global(u *unstructured.Unstructured) {
 	u.SetAnnotations(annotations)
 }
 
-// below makes a cache one below another.
-func below(t testing.TB, parent *cachetesting.Cache, name string) func(*options.Options) {
+// withParent makes a cache one below another.
+func withParent(t testing.TB, parent *cachetesting.Cache, name string) func(*options.Options) {
 	t.Helper()
 	kubeconfig := parent.Kubeconfig(t, parent.User(t, cacheserver.CacheUserPrefix+name, cacheserver.CacheGroup))
 	return func(o *options.Options) {
 		o.Name, o.ParentKubeconfig = name, kubeconfig
-		o.Silence = 5 * time.Second
+		o.ShardTimeout = 5 * time.Second
 	}
 }
 
 // publisher is a shard, as far as a cache sees it.
 type publisher struct {
 	*client.Client
-	t     *testing.T
-	shard string
-	beats int64
+	t          *testing.T
+	shard      string
+	heartbeats int64
 }
 
-func publisherIn(t *testing.T, in *cachetesting.Cache, shard string) *publisher {
+func newPublisher(t *testing.T, cacheServer *cachetesting.Cache, shard string) *publisher {
 	t.Helper()
-	return &publisher{Client: in.Client(t, shard), t: t, shard: shard}
+	return &publisher{Client: cacheServer.Client(t, shard), t: t, shard: shard}
 }
 
 // put creates or updates an object.
@@ -64,12 +64,12 @@ func (p *publisher) put(gvr schema.GroupVersionResource, cluster logicalcluster.
 	obj.SetAnnotations(annotations)
 	var err error
 	for range 10 {
-		var standing *client.Object
-		standing, err = p.Get(p.t.Context(), gvr, client.Key{Shard: p.shard, Cluster: cluster, Name: obj.GetName()})
+		var existing *client.Object
+		existing, err = p.Get(p.t.Context(), gvr, client.Key{Shard: p.shard, Cluster: cluster, Name: obj.GetName()})
 		if apierrors.IsNotFound(err) {
 			_, err = p.Create(p.t.Context(), gvr, cluster, obj)
 		} else if err == nil {
-			obj.SetResourceVersion(standing.Meta.ResourceVersion)
+			obj.SetResourceVersion(existing.Meta.ResourceVersion)
 			_, err = p.Update(p.t.Context(), gvr, cluster, obj)
 		}
 		if err == nil {
@@ -87,24 +87,24 @@ func (p *publisher) remove(gvr schema.GroupVersionResource, cluster logicalclust
 	}
 }
 
-// beat publishes the report of the shard.
-func (p *publisher) beat(complete bool) {
+// publishReport publishes the report of the shard.
+func (p *publisher) publishReport(complete bool) {
 	p.t.Helper()
-	p.beats++
-	p.put(client.Reports, logicalcluster.Root, object(client.Reports, p.shard, global, func(u *unstructured.Unstructured) {
-		u.Object["spec"] = map[string]any{"beat": p.beats, "complete": complete}
+	p.heartbeats++
+	p.put(client.Reports, logicalcluster.Root, newObject(client.Reports, p.shard, setGlobalReach, func(u *unstructured.Unstructured) {
+		u.Object["spec"] = map[string]any{"beat": p.heartbeats, "complete": complete}
 	}))
 }
 
-// stands waits until a cache has exactly the objects of a resource, written "<shard>|<cluster>|<name>".
-func stands(t *testing.T, in *client.Client, gvr schema.GroupVersionResource, want ...string) {
+// expectObjects waits until a cache has exactly the objects of a resource, written "<shard>|<cluster>|<name>".
+func expectObjects(t *testing.T, c *client.Client, gvr schema.GroupVersionResource, want ...string) {
 	t.Helper()
 	slices.Sort(want)
 	var got []string
 	var last error
 	deadline := time.Now().Add(60 * time.Second)
 	for time.Now().Before(deadline) {
-		objects, _, err := in.List(t.Context(), gvr)
+		objects, _, err := c.List(t.Context(), gvr)
 		if last = err; err == nil {
 			got = nil
 			for _, object := range objects {
@@ -117,102 +117,102 @@ func stands(t *testing.T, in *client.Client, gvr schema.GroupVersionResource, wa
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("%s has the %s %s, want %s (%v)", in.Address(), gvr.Resource, strings.Join(got, ", "), strings.Join(want, ", "), last)
+	t.Fatalf("%s has the %s %s, want %s (%v)", c.Address(), gvr.Resource, strings.Join(got, ", "), strings.Join(want, ", "), last)
 }
 
-func TestRegionsKnowOfEachOther(t *testing.T) {
+func TestHierarchySync(t *testing.T) {
 	t.Parallel()
 	top := cachetesting.Start(t)
-	intoEurope, intoAsia := below(t, top, "europe"), below(t, top, "asia")
-	europe, asia := cachetesting.Start(t, intoEurope), cachetesting.Start(t, intoAsia)
-	root, alpha, beta := publisherIn(t, top, "root"), publisherIn(t, europe, "alpha"), publisherIn(t, asia, "beta")
+	configureEurope, configureAsia := withParent(t, top, "europe"), withParent(t, top, "asia")
+	europe, asia := cachetesting.Start(t, configureEurope), cachetesting.Start(t, configureAsia)
+	root, alpha, beta := newPublisher(t, top, "root"), newPublisher(t, europe, "alpha"), newPublisher(t, asia, "beta")
 
 	for _, shard := range []string{"root", "alpha", "beta"} {
-		root.put(shards, logicalcluster.Root, object(shards, shard, global))
+		root.put(shards, logicalcluster.Root, newObject(shards, shard, setGlobalReach))
 	}
-	alpha.put(exports, someLC, object(exports, "wide", global))
-	alpha.put(exports, someLC, object(exports, "regional"))
-	beta.put(exports, someLC, object(exports, "wide", global))
+	alpha.put(exports, testCluster, newObject(exports, "wide", setGlobalReach))
+	alpha.put(exports, testCluster, newObject(exports, "regional"))
+	beta.put(exports, testCluster, newObject(exports, "wide", setGlobalReach))
 	for _, p := range []*publisher{root, alpha, beta} {
-		p.beat(true)
+		p.publishReport(true)
 	}
-	stands(t, root.Client, exports, "alpha|abc|wide", "beta|abc|wide")
-	stands(t, alpha.Client, exports, "alpha|abc|wide", "alpha|abc|regional", "beta|abc|wide")
-	stands(t, beta.Client, exports, "alpha|abc|wide", "beta|abc|wide")
-	stands(t, beta.Client, shards, "root|root|root", "root|root|alpha", "root|root|beta")
-	stands(t, beta.Client, client.Reports, "root|root|root", "alpha|root|alpha", "beta|root|beta")
+	expectObjects(t, root.Client, exports, "alpha|abc|wide", "beta|abc|wide")
+	expectObjects(t, alpha.Client, exports, "alpha|abc|wide", "alpha|abc|regional", "beta|abc|wide")
+	expectObjects(t, beta.Client, exports, "alpha|abc|wide", "beta|abc|wide")
+	expectObjects(t, beta.Client, shards, "root|root|root", "root|root|alpha", "root|root|beta")
+	expectObjects(t, beta.Client, client.Reports, "root|root|root", "alpha|root|alpha", "beta|root|beta")
 
 	t.Run("changes and deletions travel", func(t *testing.T) {
-		alpha.put(exports, someLC, object(exports, "more", global))
-		stands(t, beta.Client, exports, "alpha|abc|wide", "alpha|abc|more", "beta|abc|wide")
-		alpha.put(exports, someLC, object(exports, "wide")) // stays in the region from now on
-		alpha.remove(exports, someLC, "more")
-		stands(t, beta.Client, exports, "beta|abc|wide")
-		stands(t, root.Client, exports, "beta|abc|wide")
-		alpha.put(exports, someLC, object(exports, "wide", global))
-		stands(t, beta.Client, exports, "alpha|abc|wide", "beta|abc|wide")
+		alpha.put(exports, testCluster, newObject(exports, "more", setGlobalReach))
+		expectObjects(t, beta.Client, exports, "alpha|abc|wide", "alpha|abc|more", "beta|abc|wide")
+		alpha.put(exports, testCluster, newObject(exports, "wide")) // stays in the region from now on
+		alpha.remove(exports, testCluster, "more")
+		expectObjects(t, beta.Client, exports, "beta|abc|wide")
+		expectObjects(t, root.Client, exports, "beta|abc|wide")
+		alpha.put(exports, testCluster, newObject(exports, "wide", setGlobalReach))
+		expectObjects(t, beta.Client, exports, "alpha|abc|wide", "beta|abc|wide")
 	})
 
 	t.Run("while the parent is away, regions go on, and catch up", func(t *testing.T) {
 		if err := top.Stop(); err != nil {
 			t.Fatal(err)
 		}
-		alpha.put(exports, someLC, object(exports, "meanwhile", global))
-		stands(t, alpha.Client, exports, "alpha|abc|wide", "alpha|abc|regional", "alpha|abc|meanwhile", "beta|abc|wide")
-		beta.remove(exports, someLC, "wide")
+		alpha.put(exports, testCluster, newObject(exports, "meanwhile", setGlobalReach))
+		expectObjects(t, alpha.Client, exports, "alpha|abc|wide", "alpha|abc|regional", "alpha|abc|meanwhile", "beta|abc|wide")
+		beta.remove(exports, testCluster, "wide")
 		top.Restart(t)
-		stands(t, beta.Client, exports, "alpha|abc|wide", "alpha|abc|meanwhile")
-		stands(t, alpha.Client, exports, "alpha|abc|wide", "alpha|abc|regional", "alpha|abc|meanwhile")
+		expectObjects(t, beta.Client, exports, "alpha|abc|wide", "alpha|abc|meanwhile")
+		expectObjects(t, alpha.Client, exports, "alpha|abc|wide", "alpha|abc|regional", "alpha|abc|meanwhile")
 	})
 
 	t.Run("a parent that lost everything takes nothing away", func(t *testing.T) {
-		beta.put(exports, someLC, object(exports, "wide", global))
-		stands(t, alpha.Client, exports, "alpha|abc|wide", "alpha|abc|regional", "alpha|abc|meanwhile", "beta|abc|wide")
-		seen := watchFor(t, alpha.Client, exports)
-		forget(t, top)
-		stands(t, root.Client, exports, "alpha|abc|wide", "alpha|abc|meanwhile", "beta|abc|wide")
-		root.put(shards, logicalcluster.Root, object(shards, "root", global))
-		stands(t, alpha.Client, exports, "alpha|abc|wide", "alpha|abc|regional", "alpha|abc|meanwhile", "beta|abc|wide")
-		seen.noDeletion(t)
+		beta.put(exports, testCluster, newObject(exports, "wide", setGlobalReach))
+		expectObjects(t, alpha.Client, exports, "alpha|abc|wide", "alpha|abc|regional", "alpha|abc|meanwhile", "beta|abc|wide")
+		seen := runRecorder(t, alpha.Client, exports)
+		restartWithoutData(t, top)
+		expectObjects(t, root.Client, exports, "alpha|abc|wide", "alpha|abc|meanwhile", "beta|abc|wide")
+		root.put(shards, logicalcluster.Root, newObject(shards, "root", setGlobalReach))
+		expectObjects(t, alpha.Client, exports, "alpha|abc|wide", "alpha|abc|regional", "alpha|abc|meanwhile", "beta|abc|wide")
+		seen.expectNoDeletion(t)
 	})
 
 	t.Run("a region that lost everything takes nothing away, and forgets what ended", func(t *testing.T) {
-		seen := watchFor(t, beta.Client, exports)
-		forget(t, europe)
-		stands(t, alpha.Client, exports, "beta|abc|wide")
-		seen.noDeletion(t)
+		seen := runRecorder(t, beta.Client, exports)
+		restartWithoutData(t, europe)
+		expectObjects(t, alpha.Client, exports, "beta|abc|wide")
+		seen.expectNoDeletion(t)
 		// The shard fills its part again. One object has ended meanwhile.
-		alpha.put(exports, someLC, object(exports, "wide", global))
-		alpha.beat(true)
-		stands(t, beta.Client, exports, "alpha|abc|wide", "beta|abc|wide")
-		stands(t, root.Client, exports, "alpha|abc|wide", "beta|abc|wide")
+		alpha.put(exports, testCluster, newObject(exports, "wide", setGlobalReach))
+		alpha.publishReport(true)
+		expectObjects(t, beta.Client, exports, "alpha|abc|wide", "beta|abc|wide")
+		expectObjects(t, root.Client, exports, "alpha|abc|wide", "beta|abc|wide")
 	})
 
 	t.Run("a shard may move to another region", func(t *testing.T) {
-		moved := publisherIn(t, asia, "alpha")
+		moved := newPublisher(t, asia, "alpha")
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			stands(t, root.Client, exports, "alpha|abc|wide", "alpha|abc|moved", "beta|abc|wide")
+			expectObjects(t, root.Client, exports, "alpha|abc|wide", "alpha|abc|moved", "beta|abc|wide")
 		}()
 		for stop := false; !stop; {
-			moved.beats = max(moved.beats, 100)
-			moved.put(exports, someLC, object(exports, "moved", global))
-			moved.beat(true)
+			moved.heartbeats = max(moved.heartbeats, 100)
+			moved.put(exports, testCluster, newObject(exports, "moved", setGlobalReach))
+			moved.publishReport(true)
 			select {
 			case <-done:
 				stop = true
 			case <-time.After(500 * time.Millisecond):
 			}
 		}
-		moved.remove(exports, someLC, "wide")
-		stands(t, alpha.Client, exports, "alpha|abc|moved", "beta|abc|wide")
-		stands(t, root.Client, exports, "alpha|abc|moved", "beta|abc|wide")
+		moved.remove(exports, testCluster, "wide")
+		expectObjects(t, alpha.Client, exports, "alpha|abc|moved", "beta|abc|wide")
+		expectObjects(t, root.Client, exports, "alpha|abc|moved", "beta|abc|wide")
 	})
 }
 
-// forget restarts a cache without what it stored.
-func forget(t *testing.T, c *cachetesting.Cache) {
+// restartWithoutData restarts a cache without what it stored.
+func restartWithoutData(t *testing.T, c *cachetesting.Cache) {
 	t.Helper()
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)
@@ -223,15 +223,15 @@ func forget(t *testing.T, c *cachetesting.Cache) {
 	c.Restart(t)
 }
 
-func watchFor(t *testing.T, c *client.Client, gvr schema.GroupVersionResource) *recorder {
+func runRecorder(t *testing.T, c *client.Client, gvr schema.GroupVersionResource) *recorder {
 	t.Helper()
 	r := &recorder{objects: map[client.Key]bool{}}
-	followOf(t, c, gvr, client.Position{}, r)
+	runReflectorFor(t, c, gvr, client.Position{}, r)
 	r.eventually(t, "the list", func() bool { return r.lists > 0 })
 	return r
 }
 
-func (r *recorder) noDeletion(t *testing.T) {
+func (r *recorder) expectNoDeletion(t *testing.T) {
 	t.Helper()
 	r.lock.Lock()
 	defer r.lock.Unlock()

@@ -15,9 +15,9 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 )
 
-// loopback lets the background work of a cache use its own API, as system:masters, over connections in memory: it
+// loopbackServer lets the background work of a cache use its own API, as system:masters, over connections in memory: it
 // follows its own objects as it follows those of its parent.
-type loopback struct {
+type loopbackServer struct {
 	connections chan net.Conn
 	closed      chan struct{}
 	close       func()
@@ -25,9 +25,9 @@ type loopback struct {
 	serving     sync.WaitGroup
 }
 
-// newLoopback serves the handler until Close.
-func newLoopback(handler http.Handler) *loopback {
-	l := &loopback{connections: make(chan net.Conn), closed: make(chan struct{})}
+// newLoopbackServer serves the handler until Close.
+func newLoopbackServer(handler http.Handler) *loopbackServer {
+	l := &loopbackServer{connections: make(chan net.Conn), closed: make(chan struct{})}
 	l.close = sync.OnceFunc(func() { close(l.closed) })
 	masters := &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}
 	l.server = &http.Server{
@@ -41,17 +41,17 @@ func newLoopback(handler http.Handler) *loopback {
 }
 
 // Client returns a client whose requests never leave the process.
-func (l *loopback) Client() (*client.Client, error) {
+func (l *loopbackServer) Client() (*client.Client, error) {
 	return client.New(&rest.Config{Host: "http://loopback", Dial: l.dial}, "")
 }
 
 // Stop ends all connections and returns when nothing is served any more.
-func (l *loopback) Stop() {
+func (l *loopbackServer) Stop() {
 	_ = l.server.Close()
 	l.serving.Wait()
 }
 
-func (l *loopback) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (l *loopbackServer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {
 	case l.connections <- theirs:
@@ -64,7 +64,7 @@ func (l *loopback) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // Accept implements net.Listener.
-func (l *loopback) Accept() (net.Conn, error) {
+func (l *loopbackServer) Accept() (net.Conn, error) {
 	select {
 	case connection := <-l.connections:
 		return connection, nil
@@ -74,7 +74,7 @@ func (l *loopback) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (l *loopback) Close() error { l.close(); return nil }
+func (l *loopbackServer) Close() error { l.close(); return nil }
 
 // Addr implements net.Listener.
-func (l *loopback) Addr() net.Addr { return &net.UnixAddr{Name: "loopback", Net: "pipe"} }
+func (l *loopbackServer) Addr() net.Addr { return &net.UnixAddr{Name: "loopback", Net: "pipe"} }

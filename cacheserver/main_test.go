@@ -32,7 +32,7 @@ func (*mainTB) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, ar
 
 func (*mainTB) Errorf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
-func (t *mainTB) end() {
+func (t *mainTB) runCleanups() {
 	for i := len(t.cleanups) - 1; i >= 0; i-- {
 		t.cleanups[i]()
 	}

@@ -10,28 +10,28 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 )
 
-// TestMetricsHaveNoSeriesThatShardsName, whatever they call what their users cache.
-func TestMetricsHaveNoSeriesThatShardsName(t *testing.T) {
+// TestMetricsLabelsAreBounded, whatever they call what their users cache.
+func TestMetricsLabelsAreBounded(t *testing.T) {
 	named := schema.GroupVersionResource{Group: "invented.example", Version: "v7invented", Resource: "inventions:inventedhash"}
 	alpha := cache.Client(t, "metrics-a")
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(named.GroupVersion().WithKind("Invention"))
 	u.SetName("one")
-	created, err := alpha.Create(t.Context(), named, someLC, u)
+	created, err := alpha.Create(t.Context(), named, testCluster, u)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := alpha.List(t.Context(), named); err != nil {
 		t.Fatal(err)
 	}
-	of := "/services/cache/shards/*/clusters/*/apis/invented.example/v7invented/inventions:inventedhash"
-	for _, path := range []string{of + "?watch=true&timeoutSeconds=1", of + "x?watch=true&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", strings.ReplaceAll(of, ":inventedhash", "")} {
-		ask(t, cache.Masters(t), "GET", path, "", "")
+	basePath := "/services/cache/shards/*/clusters/*/apis/invented.example/v7invented/inventions:inventedhash"
+	for _, path := range []string{basePath + "?watch=true&timeoutSeconds=1", basePath + "x?watch=true&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", strings.ReplaceAll(basePath, ":inventedhash", "")} {
+		sendRequest(t, cache.Masters(t), "GET", path, "", "")
 	}
-	if err := alpha.Delete(t.Context(), named, client.Key{Shard: "metrics-a", Cluster: someLC, Name: "one"}, created.Meta.UID); err != nil {
+	if err := alpha.Delete(t.Context(), named, client.Key{Shard: "metrics-a", Cluster: testCluster, Name: "one"}, created.Meta.UID); err != nil {
 		t.Fatal(err)
 	}
-	code, series := ask(t, cache.Masters(t), "GET", "/metrics", "", "")
+	code, series := sendRequest(t, cache.Masters(t), "GET", "/metrics", "", "")
 	if code != 200 || !strings.Contains(series, `resource="cachedobjects"`) {
 		t.Fatalf("got %d, with no series of what users cache", code)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 )
 
-// ask sends a request and returns the answer.
-func ask(t *testing.T, config *rest.Config, method, path, media, body string, header ...string) (int, string) {
+// sendRequest sends a request and returns the answer.
+func sendRequest(t *testing.T, config *rest.Config, method, path, media, body string, header ...string) (int, string) {
 	t.Helper()
 	c, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -36,20 +36,20 @@ func ask(t *testing.T, config *rest.Config, method, path, media, body string, he
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
+	responseBody, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response.StatusCode, string(answer)
+	return response.StatusCode, string(responseBody)
 }
 
 const (
-	ofMine = "/services/cache/shards/mine/clusters/abc/apis/apis.kcp.io/v1alpha2/apiexports"
-	export = `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"x"}}`
+	exportsPath = "/services/cache/shards/mine/clusters/abc/apis/apis.kcp.io/v1alpha2/apiexports"
+	exportJSON  = `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"x"}}`
 )
 
-func TestWhoMayDoWhat(t *testing.T) {
-	who := map[string]*rest.Config{
+func TestAuthorization(t *testing.T) {
+	configs := map[string]*rest.Config{
 		"masters": cache.Masters(t), "the shard": cache.Shard(t, "mine"), "another shard": cache.Shard(t, "other"),
 		"a cache": cache.User(t, "system:kcp:cache:x", "system:kcp:cache"), "a user": cache.User(t, "joe", "system:authenticated"),
 		"the shard's name without its group": cache.User(t, "system:kcp:shard:mine", "system:kcp:admin"),
@@ -74,12 +74,12 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"a list without a prefix": {"GET", "/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports", "", "", readers},
 		"profiles in a scope":     {"GET", "/services/cache/shards/mine/debug/pprof/cmdline", "", "", []string{"masters"}},
 		"logging in a scope":      {"PUT", "/services/cache/shards/mine/debug/flags/v", "", "0", []string{"masters"}},
-		"creation":                {"POST", ofMine + "?dryRun=All", "application/json", export, writers},
-		"deletion of all":         {"DELETE", ofMine, "", "", writers},
+		"creation":                {"POST", exportsPath + "?dryRun=All", "application/json", exportJSON, writers},
+		"deletion of all":         {"DELETE", exportsPath, "", "", writers},
 		"cached resources":        {"DELETE", "/services/cache/shards/mine/clusters/abc/api/v1/configmaps:123", "", "", writers},
 	} {
-		for user, config := range who {
-			code, answer := ask(t, config, tc.method, tc.path, tc.media, tc.body)
+		for user, config := range configs {
+			code, answer := sendRequest(t, config, tc.method, tc.path, tc.media, tc.body)
 			if allowed := tc.allowed == nil || slices.Contains(tc.allowed, user); allowed == (code == http.StatusForbidden) || code >= 500 {
 				t.Errorf("%s for %s: %d %s", name, user, code, answer)
 			}
@@ -88,16 +88,16 @@ func TestWhoMayDoWhat(t *testing.T) {
 }
 
 // A shard that could impersonate would stand in the audit log as somebody else.
-func TestAShardActsForNobodyElse(t *testing.T) {
+func TestImpersonationIsForbidden(t *testing.T) {
 	for user, config := range map[string]*rest.Config{"the shard": cache.Shard(t, "mine"), "a cache": cache.User(t, "system:kcp:cache:x", "system:kcp:cache")} {
-		code, answer := ask(t, config, "GET", ofMine, "", "", "Impersonate-User", "admin", "Impersonate-Group", "system:masters")
+		code, answer := sendRequest(t, config, "GET", exportsPath, "", "", "Impersonate-User", "admin", "Impersonate-Group", "system:masters")
 		if code != http.StatusForbidden {
 			t.Errorf("%s as a master: %d %.300s", user, code, answer)
 		}
 	}
 }
 
-func TestEveryRouteWantsAuthorization(t *testing.T) {
+func TestAllRoutesRequireAuthorization(t *testing.T) {
 	user := cache.User(t, "joe", "system:authenticated", "system:kcp:admin")
 	paths := cache.Server.Generic.ListedPaths()
 	if len(paths) < 10 {
@@ -109,7 +109,7 @@ func TestEveryRouteWantsAuthorization(t *testing.T) {
 		}
 		for _, prefix := range []string{"", "/services/cache", "/services/cache/shards/a", "/services/cache/shards/*/clusters/*"} {
 			for name, config := range map[string]*rest.Config{"a user": user, "nobody": cache.Anonymous()} {
-				code, answer := ask(t, config, "GET", prefix+path, "", "")
+				code, answer := sendRequest(t, config, "GET", prefix+path, "", "")
 				if code != http.StatusForbidden && code != http.StatusBadRequest && code != http.StatusNotImplemented {
 					t.Errorf("%s%s for %s: %d %.200s", prefix, path, name, code, answer)
 				}
@@ -118,9 +118,9 @@ func TestEveryRouteWantsAuthorization(t *testing.T) {
 	}
 }
 
-func TestWhatMakesNoSense(t *testing.T) {
+func TestInvalidRequests(t *testing.T) {
 	masters := cache.Masters(t)
-	all := strings.Replace(ofMine, "mine/clusters/abc", "*/clusters/*", 1)
+	all := strings.Replace(exportsPath, "mine/clusters/abc", "*/clusters/*", 1)
 	for name, tc := range map[string]struct {
 		method, path, media, body string
 		code                      int
@@ -136,32 +136,32 @@ func TestWhatMakesNoSense(t *testing.T) {
 		"metrics of a shard":              {"GET", "/services/cache/shards/a/clusters/*/metrics", "", "", 501, "shard-level endpoint not available"},
 		"a group that is not stored":      {"GET", strings.Replace(all, "apis.kcp.io", "apps", 1), "", "", 404, ""},
 		"a resource that is not stored":   {"GET", strings.Replace(all, "apiexports", "apibindings", 1), "", "", 404, ""},
-		"an identity that means none":     {"GET", strings.Replace(ofMine, "apiexports", "apiexports:customresources", 1), "", "", 404, ""},
+		"an identity that means none":     {"GET", strings.Replace(exportsPath, "apiexports", "apiexports:customresources", 1), "", "", 404, ""},
 		"another version":                 {"GET", strings.Replace(all, "v1alpha2", "v1alpha1", 1), "", "", 404, ""},
-		"a namespace where none belongs":  {"GET", strings.Replace(ofMine, "apiexports", "namespaces/x/apiexports", 1), "", "", 404, ""},
-		"a subresource":                   {"GET", ofMine + "/x/status", "", "", 404, ""},
+		"a namespace where none belongs":  {"GET", strings.Replace(exportsPath, "apiexports", "namespaces/x/apiexports", 1), "", "", 404, ""},
+		"a subresource":                   {"GET", exportsPath + "/x/status", "", "", 404, ""},
 		"one object of all":               {"GET", all + "/x", "", "", 405, ""},
-		"creation in all":                 {"POST", all, "application/json", export, 405, ""},
+		"creation in all":                 {"POST", all, "application/json", exportJSON, 405, ""},
 		"deletion in all":                 {"DELETE", all, "", "", 405, ""},
-		"an object without a name":        {"POST", ofMine, "application/json", strings.Replace(export, `"name":"x"`, "", 1), 422, "name is required"},
-		"an object without a kind":        {"POST", ofMine, "application/json", `{"apiVersion":"apis.kcp.io/v1alpha2","metadata":{"name":"x"}}`, 400, ""},
-		"another kind":                    {"POST", ofMine, "application/json", strings.Replace(export, "APIExport", "APIBinding", 1), 400, "does not match"},
-		"another version in the object":   {"POST", ofMine, "application/json", strings.Replace(export, "v1alpha2", "v1alpha1", 1), 400, "does not match"},
-		"a name with a slash":             {"POST", ofMine, "application/json", strings.Replace(export, `"x"`, `"x/y"`, 1), 400, "is no name"},
-		"a name that goes up":             {"POST", ofMine, "application/json", strings.Replace(export, `"x"`, `".."`, 1), 400, "is no name"},
-		"a resource version":              {"POST", ofMine, "application/json", strings.Replace(export, `"x"`, `"x","resourceVersion":"1"`, 1), 400, "resourceVersion"},
-		"labels that are none":            {"POST", ofMine, "application/json", strings.Replace(export, `"x"`, `"x","labels":[1]`, 1), 400, "metadata"},
-		"a list":                          {"POST", ofMine, "application/json", `{"apiVersion":"v1","kind":"List","items":[]}`, 400, ""},
-		"no JSON":                         {"POST", ofMine, "application/json", `{`, 400, ""},
-		"nothing":                         {"POST", ofMine, "application/json", ``, 400, ""},
-		"protobuf":                        {"POST", ofMine, "application/vnd.kubernetes.protobuf", export, 415, ""},
-		"server-side apply":               {"PATCH", ofMine + "/x?fieldManager=me", "application/apply-patch+yaml", export, 415, ""},
-		"an update of what is not there":  {"PUT", ofMine + "/x", "application/json", export, 404, ""},
-		"an object that is too large":     {"POST", ofMine, "application/json", strings.Replace(export, `"x"`, `"`+strings.Repeat("x", 4<<20)+`"`, 1), 413, ""},
-		"a selector for an unknown field": {"GET", ofMine + "?fieldSelector=spec.x%3Dy", "", "", 400, "field selector"},
+		"an object without a name":        {"POST", exportsPath, "application/json", strings.Replace(exportJSON, `"name":"x"`, "", 1), 422, "name is required"},
+		"an object without a kind":        {"POST", exportsPath, "application/json", `{"apiVersion":"apis.kcp.io/v1alpha2","metadata":{"name":"x"}}`, 400, ""},
+		"another kind":                    {"POST", exportsPath, "application/json", strings.Replace(exportJSON, "APIExport", "APIBinding", 1), 400, "does not match"},
+		"another version in the object":   {"POST", exportsPath, "application/json", strings.Replace(exportJSON, "v1alpha2", "v1alpha1", 1), 400, "does not match"},
+		"a name with a slash":             {"POST", exportsPath, "application/json", strings.Replace(exportJSON, `"x"`, `"x/y"`, 1), 400, "is no name"},
+		"a name that goes up":             {"POST", exportsPath, "application/json", strings.Replace(exportJSON, `"x"`, `".."`, 1), 400, "is no name"},
+		"a resource version":              {"POST", exportsPath, "application/json", strings.Replace(exportJSON, `"x"`, `"x","resourceVersion":"1"`, 1), 400, "resourceVersion"},
+		"labels that are none":            {"POST", exportsPath, "application/json", strings.Replace(exportJSON, `"x"`, `"x","labels":[1]`, 1), 400, "metadata"},
+		"a list":                          {"POST", exportsPath, "application/json", `{"apiVersion":"v1","kind":"List","items":[]}`, 400, ""},
+		"no JSON":                         {"POST", exportsPath, "application/json", `{`, 400, ""},
+		"nothing":                         {"POST", exportsPath, "application/json", ``, 400, ""},
+		"protobuf":                        {"POST", exportsPath, "application/vnd.kubernetes.protobuf", exportJSON, 415, ""},
+		"server-side apply":               {"PATCH", exportsPath + "/x?fieldManager=me", "application/apply-patch+yaml", exportJSON, 415, ""},
+		"an update of what is not there":  {"PUT", exportsPath + "/x", "application/json", exportJSON, 404, ""},
+		"an object that is too large":     {"POST", exportsPath, "application/json", strings.Replace(exportJSON, `"x"`, `"`+strings.Repeat("x", 4<<20)+`"`, 1), 413, ""},
+		"a selector for an unknown field": {"GET", exportsPath + "?fieldSelector=spec.x%3Dy", "", "", 400, "field selector"},
 		"a watch of the future":           {"GET", all + "?watch=true&resourceVersion=99999999", "", "", 410, "ahead of this cache"},
 	} {
-		code, answer := ask(t, masters, tc.method, tc.path, tc.media, tc.body)
+		code, answer := sendRequest(t, masters, tc.method, tc.path, tc.media, tc.body)
 		if code != tc.code || !strings.Contains(answer, tc.says) {
 			t.Errorf("%s: %d %.300s, want %d %s", name, code, answer, tc.code, tc.says)
 		}
@@ -172,26 +172,26 @@ func TestWhatMakesNoSense(t *testing.T) {
 	}
 }
 
-func TestOtherForms(t *testing.T) {
+func TestRepresentationsAndPatches(t *testing.T) {
 	masters := cache.Masters(t)
-	forms := strings.Replace(ofMine, "mine", "forms", 1)
-	if code, answer := ask(t, masters, "POST", forms, "application/yaml", "apiVersion: apis.kcp.io/v1alpha2\nkind: APIExport\nmetadata:\n  name: yy\n  labels: {a: b}\nspec: {big: 9007199254740993}\n"); code != 201 {
+	exportsURL := strings.Replace(exportsPath, "mine", "forms", 1)
+	if code, answer := sendRequest(t, masters, "POST", exportsURL, "application/yaml", "apiVersion: apis.kcp.io/v1alpha2\nkind: APIExport\nmetadata:\n  name: yy\n  labels: {a: b}\nspec: {big: 9007199254740993}\n"); code != 201 {
 		t.Fatalf("creation with YAML: %d %s", code, answer)
 	}
-	all := strings.Replace(forms, "forms/clusters/abc", "*/clusters/abc", 1) + "?labelSelector=a%3Db"
+	all := strings.Replace(exportsURL, "forms/clusters/abc", "*/clusters/abc", 1) + "?labelSelector=a%3Db"
 	for name, tc := range map[string]struct {
 		method, path, media, body, accept string
 		code                              int
 		says                              string
 	}{
-		"numbers are kept":            {"GET", forms + "/yy", "", "", "application/json", 200, "9007199254740993"},
-		"YAML":                        {"GET", forms + "/yy", "", "", "application/yaml", 200, "big: 9007199254740993"},
+		"numbers are kept":            {"GET", exportsURL + "/yy", "", "", "application/json", 200, "9007199254740993"},
+		"YAML":                        {"GET", exportsURL + "/yy", "", "", "application/yaml", 200, "big: 9007199254740993"},
 		"a list of a cluster":         {"GET", all, "", "", "application/json", 200, `"kcp.io/shard":"forms"`},
 		"a list by another label":     {"GET", strings.Replace(all, "a%3Db", "a%3Dc", 1), "", "", "application/json", 200, `"items":[]`},
 		"an empty list has a kind":    {"GET", strings.Replace(all, "a%3Db", "a%3Dc", 1), "", "", "application/json", 200, `"kind":"APIExportList"`},
 		"a table":                     {"GET", all, "", "", "application/json;as=Table;g=meta.k8s.io;v=v1", 200, `"cells":["yy","forms","abc",`},
 		"metadata alone":              {"GET", all, "", "", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", 200, `"kind":"PartialObjectMetadataList"`},
-		"an update without a version": {"PUT", forms + "/yy", "application/json", strings.Replace(export, `"x"`, `"yy"`, 1), "application/json", 422, "must be specified for an update"},
+		"an update without a version": {"PUT", exportsURL + "/yy", "application/json", strings.Replace(exportJSON, `"x"`, `"yy"`, 1), "application/json", 422, "must be specified for an update"},
 		"discovery of a version":      {"GET", "/services/cache/shards/*/clusters/*/apis/rbac.authorization.k8s.io/v1", "", "", "application/json", 200, `"name":"clusterroles"`},
 		"discovery of groups":         {"GET", "/services/cache/shards/*/clusters/*/apis", "", "", "application/json", 200, `"name":"sharding.kcp.io"`},
 		"discovery of a group":        {"GET", "/services/cache/shards/*/clusters/*/apis/apis.kcp.io", "", "", "application/json", 200, `"preferredVersion":{"groupVersion":"apis.kcp.io/v1alpha2"`},
@@ -203,7 +203,7 @@ func TestOtherForms(t *testing.T) {
 		if tc.accept == "another" {
 			header = []string{client.IncarnationHeader, tc.accept}
 		}
-		if code, answer := ask(t, masters, tc.method, tc.path, tc.media, tc.body, header...); code != tc.code || !strings.Contains(answer, tc.says) {
+		if code, answer := sendRequest(t, masters, tc.method, tc.path, tc.media, tc.body, header...); code != tc.code || !strings.Contains(answer, tc.says) {
 			t.Errorf("%s: %d %.600s, want %d %s", name, code, answer, tc.code, tc.says)
 		}
 	}
@@ -221,7 +221,7 @@ func TestOtherForms(t *testing.T) {
 		{"a patch of the name", "", "application/merge-patch+json", `{"metadata":{"name":"z"}}`, 400, ""},
 		{"a patch in another's name", "", "application/merge-patch+json", `{"metadata":{"annotations":{"kcp.io/shard":"evil","kcp.io/cluster":"evil"}}}`, 200, `"kcp.io/cluster":"abc","kcp.io/shard":"forms"`},
 	} {
-		if code, answer := ask(t, masters, "PATCH", forms+"/yy"+tc.query, tc.media, tc.body); code != tc.code || !strings.Contains(answer, tc.says) {
+		if code, answer := sendRequest(t, masters, "PATCH", exportsURL+"/yy"+tc.query, tc.media, tc.body); code != tc.code || !strings.Contains(answer, tc.says) {
 			t.Errorf("%s: %d %.600s, want %d %s", tc.name, code, answer, tc.code, tc.says)
 		}
 	}

@@ -39,11 +39,11 @@ type Config struct {
 	// Delay is added to every request.
 	Delay time.Duration
 	// Name, Parent and Silence are those of HandlerConfig.
-	Name    string
-	Parent  *rest.Config
-	Silence time.Duration
-	// Bounds are how much each shard may have.
-	Bounds store.Bounds
+	Name         string
+	Parent       *rest.Config
+	ShardTimeout time.Duration
+	// Quota are how much each shard may have.
+	Quota store.Quota
 }
 
 // hookBackground is the name of the post-start hook that begins the work in the background.
@@ -74,7 +74,7 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 		}
 		s.etcd.Connect(&config.Etcd.StorageConfig.Transport)
 	}
-	generic, err := config.generic()
+	generic, err := config.newGenericConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -82,9 +82,9 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 		Store: store.Config{
 			Transport: config.Etcd.StorageConfig.Transport, Prefix: config.Etcd.StorageConfig.Prefix,
 			CompactionInterval: config.Etcd.StorageConfig.CompactionInterval,
-			Transformer:        transformers(generic),
+			Transformer:        resourceTransformers(generic),
 		},
-		Name: config.Name, Parent: config.Parent, Silence: config.Silence, Bounds: config.Bounds,
+		Name: config.Name, Parent: config.Parent, ShardTimeout: config.ShardTimeout, Quota: config.Quota,
 		MinWatch: time.Duration(generic.MinRequestTimeout) * time.Second, MaxBody: generic.MaxRequestBodyBytes,
 		AlwaysAllow: config.AlwaysAllowPaths,
 	})
@@ -93,7 +93,7 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 	}
 	generic.Authorization.Authorizer = s.handler.Authorizer()
 	generic.BuildHandlerChainFunc = func(inner http.Handler, c *genericapiserver.Config) http.Handler {
-		return scope.Strip(genericapiserver.DefaultBuildHandlerChain(delayed(inner, config.Delay), c), s.handler.refuse)
+		return scope.WithScope(genericapiserver.DefaultBuildHandlerChain(withDelay(inner, config.Delay), c), s.handler.writeScopeError)
 	}
 	if s.Generic, err = generic.Complete(nil).New("cache-server", genericapiserver.NewEmptyDelegate()); err != nil {
 		return nil, fmt.Errorf("creating the server: %w", err)
@@ -150,8 +150,8 @@ func (s *Server) stop() {
 	}
 }
 
-// generic returns the configuration of the stock server: its chain, with client certificates alone.
-func (c Config) generic() (*genericapiserver.Config, error) {
+// newGenericConfig returns the configuration of the stock server: its chain, with client certificates alone.
+func (c Config) newGenericConfig() (*genericapiserver.Config, error) {
 	generic := genericapiserver.NewConfig(api.Codecs)
 	if err := c.ServerRun.ApplyTo(generic); err != nil {
 		return nil, err
@@ -168,10 +168,10 @@ func (c Config) generic() (*genericapiserver.Config, error) {
 	if err := c.Etcd.ApplyTo(generic); err != nil {
 		return nil, fmt.Errorf("etcd flags: %w", err)
 	}
-	if err := c.authenticate(generic); err != nil {
+	if err := c.applyAuthentication(generic); err != nil {
 		return nil, err
 	}
-	generic.RequestInfoResolver = requestInfos
+	generic.RequestInfoResolver = requestInfoResolver
 	generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
 	generic.EnableDiscovery, generic.EnableIndex = false, false
 	generic.FlowControl = nil
@@ -179,8 +179,8 @@ func (c Config) generic() (*genericapiserver.Config, error) {
 	return generic, nil
 }
 
-// authenticate accepts client certificates. Who has none is anonymous, for the paths that are open to all.
-func (c Config) authenticate(generic *genericapiserver.Config) error {
+// applyAuthentication accepts client certificates. Who has none is anonymous, for the paths that are open to all.
+func (c Config) applyAuthentication(generic *genericapiserver.Config) error {
 	provider, err := c.ClientCert.GetClientCAContentProvider()
 	if err != nil {
 		return fmt.Errorf("--client-ca-file: %w", err)
@@ -195,8 +195,8 @@ func (c Config) authenticate(generic *genericapiserver.Config) error {
 	return nil
 }
 
-// delayed has every request wait.
-func delayed(handler http.Handler, delay time.Duration) http.Handler {
+// withDelay has every request wait.
+func withDelay(handler http.Handler, delay time.Duration) http.Handler {
 	if delay == 0 {
 		return handler
 	}

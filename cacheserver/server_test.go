@@ -16,9 +16,9 @@ import (
 )
 
 var (
-	exports = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apiexports"}
-	shards  = schema.GroupVersionResource{Group: "core.kcp.io", Version: "v1alpha1", Resource: "shards"}
-	someLC  = logicalcluster.MustParseName("abc")
+	exports     = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apiexports"}
+	shards      = schema.GroupVersionResource{Group: "core.kcp.io", Version: "v1alpha1", Resource: "shards"}
+	testCluster = logicalcluster.MustParseName("abc")
 )
 
 // cache is shared by all tests that need no server of their own.
@@ -27,15 +27,15 @@ var cache *cachetesting.Cache
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		t := &mainTB{}
-		defer t.end()
+		defer t.runCleanups()
 		cache = cachetesting.Start(t)
 		return m.Run()
 	}())
 }
 
-// object returns an object of a kind that the cache stores.
-func object(gvr schema.GroupVersionResource, name string, more ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
-	resource, ok := client.Find(gvr.GroupResource())
+// newObject returns an object of a kind that the cache stores.
+func newObject(gvr schema.GroupVersionResource, name string, more ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
+	resource, ok := client.FindResource(gvr.GroupResource())
 	if !ok {
 		panic(gvr)
 	}
@@ -48,10 +48,10 @@ func object(gvr schema.GroupVersionResource, name string, more ...func(*unstruct
 	return u
 }
 
-func TestAShardPublishesAndOthersRead(t *testing.T) {
+func TestPublishAndRead(t *testing.T) {
 	ctx := t.Context()
 	alpha, beta := cache.Client(t, "pub-a"), cache.Client(t, "pub-b")
-	given := object(exports, "widgets", func(u *unstructured.Unstructured) {
+	given := newObject(exports, "widgets", func(u *unstructured.Unstructured) {
 		u.SetFinalizers([]string{"apis.kcp.io/x"})
 		u.SetUID("original")
 		u.SetGeneration(7)
@@ -60,7 +60,7 @@ func TestAShardPublishesAndOthersRead(t *testing.T) {
 		_ = unstructured.SetNestedField(u.Object, "anything", "spec", "whatever")
 		_ = unstructured.SetNestedField(u.Object, "ok", "status", "phase")
 	})
-	created, err := alpha.Create(ctx, exports, someLC, given)
+	created, err := alpha.Create(ctx, exports, testCluster, given)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,19 +81,19 @@ func TestAShardPublishesAndOthersRead(t *testing.T) {
 	if len(content.GetManagedFields()) != 1 || content.GetManagedFields()[0].Manager != "me" {
 		t.Errorf("managed fields are %v", content.GetManagedFields())
 	}
-	if want := (client.Key{Shard: "pub-a", Cluster: someLC, Name: "widgets"}); read.Key != want {
+	if want := (client.Key{Shard: "pub-a", Cluster: testCluster, Name: "widgets"}); read.Key != want {
 		t.Errorf("the key is %s, want %s", read.Key, want)
 	}
 
 	_ = unstructured.SetNestedField(content.Object, "gone", "status", "phase")
-	updated, err := alpha.Update(ctx, exports, someLC, content)
+	updated, err := alpha.Update(ctx, exports, testCluster, content)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if updated.Meta.Generation != 7 || updated.Meta.ResourceVersion == read.Meta.ResourceVersion {
 		t.Errorf("after the update: generation %d, resource version %s", updated.Meta.Generation, updated.Meta.ResourceVersion)
 	}
-	if _, err := alpha.Update(ctx, exports, someLC, content); !apierrors.IsConflict(err) {
+	if _, err := alpha.Update(ctx, exports, testCluster, content); !apierrors.IsConflict(err) {
 		t.Errorf("an update of an old version: %v", err)
 	}
 	if err := beta.Delete(ctx, exports, created.Key, ""); !apierrors.IsForbidden(err) {

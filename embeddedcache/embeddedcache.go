@@ -13,14 +13,14 @@ import (
 // New creates the embedded cache server of a shard. It has no parent cache, and stores its objects in the shard's etcd,
 // which the shard compacts.
 func New(ctx context.Context, config cache.Config) (cache.Server, error) {
-	bounds := cacheserver.DefaultBounds
-	bounds.Objects = config.MaxObjects
+	quota := cacheserver.DefaultQuota
+	quota.Objects = config.MaxObjects
 	return cacheserver.NewHandler(ctx, cacheserver.HandlerConfig{
-		Store:       store.Config{Transport: config.Transport, Prefix: config.Prefix, Transformer: config.Transformer},
-		Silence:     cacheserver.DefaultSilence,
-		MinWatch:    config.MinWatch,
-		MaxBody:     config.MaxBody,
-		AlwaysAllow: config.AlwaysAllow,
-		Bounds:      bounds,
+		Store:        store.Config{Transport: config.Transport, Prefix: config.Prefix, Transformer: config.Transformer},
+		ShardTimeout: cacheserver.DefaultShardTimeout,
+		MinWatch:     config.MinWatch,
+		MaxBody:      config.MaxBody,
+		AlwaysAllow:  config.AlwaysAllow,
+		Quota:        quota,
 	})
 }

@@ -18,9 +18,9 @@ import (
 )
 
 var (
-	exports = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apiexports"}
-	cached  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps:0123abc"}
-	someLC  = logicalcluster.MustParseName("abc")
+	exports     = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apiexports"}
+	cached      = schema.GroupVersionResource{Version: "v1", Resource: "configmaps:0123abc"}
+	testCluster = logicalcluster.MustParseName("abc")
 )
 
 func newClient(t *testing.T, config *rest.Config, shard string) *client.Client {
@@ -29,11 +29,11 @@ func newClient(t *testing.T, config *rest.Config, shard string) *client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.CloseIdle)
+	t.Cleanup(c.CloseIdleConnections)
 	return c
 }
 
-func object(apiVersion, kind, name string) *unstructured.Unstructured {
+func newObject(apiVersion, kind, name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(apiVersion)
 	u.SetKind(kind)
@@ -41,7 +41,7 @@ func object(apiVersion, kind, name string) *unstructured.Unstructured {
 	return u
 }
 
-func TestAShardServesACache(t *testing.T) {
+func TestEmbeddedCache(t *testing.T) {
 	ca := shardtesting.NewCA(t, "clients")
 	shard := shardtesting.Start(t, func(o *options.Options) { o.Authentication.ClientCert.ClientCA = ca.CertFile })
 	masters := newClient(t, shard.Masters(t), "root")
@@ -50,25 +50,25 @@ func TestAShardServesACache(t *testing.T) {
 
 	changes := make(chan string, 10)
 	var last client.Position
-	go masters.NewReflector(exports, last, follower(changes)).Run(ctx)
+	go masters.NewReflector(exports, last, eventRecorder(changes)).Run(ctx)
 	if got := <-changes; got != "replaced" {
 		t.Fatalf("first %s", got)
 	}
-	if _, err := beta.Create(ctx, exports, someLC, object("apis.kcp.io/v1alpha2", "APIExport", "widgets")); err != nil {
+	if _, err := beta.Create(ctx, exports, testCluster, newObject("apis.kcp.io/v1alpha2", "APIExport", "widgets")); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-changes; got != "ADDED beta|abc|widgets" {
 		t.Errorf("the change is %q", got)
 	}
-	config := object("v1", "ConfigMap", "x")
+	config := newObject("v1", "ConfigMap", "x")
 	config.SetNamespace("ns")
-	if _, err := beta.Create(ctx, cached, someLC, config); err != nil {
+	if _, err := beta.Create(ctx, cached, testCluster, config); err != nil {
 		t.Errorf("a cached resource of a user: %v", err)
 	}
 	if all, _, err := masters.List(ctx, cached); err != nil || len(all) != 1 || all[0].String() != "beta|abc|ns/x" {
 		t.Errorf("cached resources are %v, %v", all, err)
 	}
-	if _, err := beta.As("alpha").Create(ctx, exports, someLC, object("apis.kcp.io/v1alpha2", "APIExport", "widgets")); !apierrors.IsForbidden(err) {
+	if _, err := beta.ForShard("alpha").Create(ctx, exports, testCluster, newObject("apis.kcp.io/v1alpha2", "APIExport", "widgets")); !apierrors.IsForbidden(err) {
 		t.Errorf("beta writes as alpha: %v", err)
 	}
 	user := newClient(t, shard.User(t), "")
@@ -109,16 +109,16 @@ func get(t *testing.T, c *http.Client, url string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-type follower chan string
+type eventRecorder chan string
 
-func (f follower) OnReplace([]*client.Object, client.Position) { f <- "replaced" }
+func (f eventRecorder) OnReplace([]*client.Object, client.Position) { f <- "replaced" }
 
-func (f follower) OnEvent(change watch.EventType, object *client.Object, _ client.Position) {
+func (f eventRecorder) OnEvent(change watch.EventType, object *client.Object, _ client.Position) {
 	if object != nil && object.Shard == "beta" { // the shard itself publishes, too
 		f <- string(change) + " " + object.String()
 	}
 }
 
-func (follower) OnConnect() {}
+func (eventRecorder) OnConnect() {}
 
-func (f follower) OnDisconnect(err error) { f <- err.Error() }
+func (f eventRecorder) OnDisconnect(err error) { f <- err.Error() }

@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// odd are almost valid inputs, as seeds for the fuzzers.
-var odd = []string{"root", "root:org:team", "system:admin", "system:", "*", "", ":", "a:", ":a", "a::b", "..", "a/b", "a%2fb", "A", "-", "2cynbfy2m0wtjqcs", "ü", "a\x00b", strings.Repeat("a", 300)}
+// fuzzSeeds are almost valid inputs, as seeds for the fuzzers.
+var fuzzSeeds = []string{"root", "root:org:team", "system:admin", "system:", "*", "", ":", "a:", ":a", "a::b", "..", "a/b", "a%2fb", "A", "-", "2cynbfy2m0wtjqcs", "ü", "a\x00b", strings.Repeat("a", 300)}
 
 // FuzzParseName checks the properties that storage keys, file names and URLs rely on: a name is one segment, and
 // parsing does not change it.
 func FuzzParseName(f *testing.F) {
-	for _, seed := range odd {
+	for _, seed := range fuzzSeeds {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, in string) {
@@ -36,7 +36,7 @@ func FuzzParseName(f *testing.F) {
 
 // FuzzParsePath checks that splitting and joining a path yields the same path, and that its URL resolves to it.
 func FuzzParsePath(f *testing.F) {
-	for _, seed := range odd {
+	for _, seed := range fuzzSeeds {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, in string) {

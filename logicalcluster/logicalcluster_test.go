@@ -95,7 +95,7 @@ func TestFromURLPath(t *testing.T) {
 	}
 }
 
-func TestHashesFollowTheContract(t *testing.T) {
+func TestHashes(t *testing.T) {
 	if got := strings.TrimLeft(Base36Sha224([]byte("hello")), "0"); got != "2yfg0ibsewngbzapgs5fesiord507vsncfiw4jd5c2oj" {
 		t.Errorf("base36sha224(hello) = %q", got)
 	}

@@ -16,13 +16,13 @@ import (
 // the connection are added to the command and all its sub-commands.
 func Main(displayName string, build func(*connection.Flags) *cobra.Command) {
 	flags := connection.NewFlags(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
-	if err := Root(displayName, flags, build).Execute(); err != nil {
+	if err := NewRootCommand(displayName, flags, build).Execute(); err != nil {
 		os.Exit(1) // cobra has printed the error
 	}
 }
 
-// Root returns the top command of a plugin with the settings that all plugins have in common.
-func Root(displayName string, flags *connection.Flags, build func(*connection.Flags) *cobra.Command) *cobra.Command {
+// NewRootCommand returns the top command of a plugin with the settings that all plugins have in common.
+func NewRootCommand(displayName string, flags *connection.Flags, build func(*connection.Flags) *cobra.Command) *cobra.Command {
 	cmd := build(flags)
 	cmd.Version = version()
 	cmd.SilenceUsage = true // an error is printed without the usage text

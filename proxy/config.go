@@ -86,7 +86,7 @@ func NewConfig(o options.CompletedOptions) (*Config, error) {
 		}
 	}
 	for _, entry := range c.Mappings {
-		if entry.Shards() && c.Root == nil && !c.SharedIndex.Enabled() {
+		if entry.IsShards() && c.Root == nil && !c.SharedIndex.Enabled() {
 			return nil, fmt.Errorf("--root-kubeconfig: got nothing, expected a kubeconfig of the root shard, because %s maps %s and there is no shared index", o.MappingFile, mapping.ShardsPath)
 		}
 	}
@@ -132,7 +132,7 @@ func (c *Config) Complete() (CompletedConfig, error) {
 	out := *c
 	if out.MetricsAuthorizer == nil && out.Root != nil {
 		root := rest.CopyConfig(out.Root)
-		root.Host = shards.ServerOf(root.Host)
+		root.Host = shards.TrimClusterPath(root.Host)
 		var err error
 		if out.MetricsAuthorizer, err = metrics.NewAuthorizer(root); err != nil {
 			return CompletedConfig{}, err

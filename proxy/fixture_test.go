@@ -209,17 +209,17 @@ func (f *fakeServer) compact() {
 	f.oldest, f.history = f.version, nil
 }
 
-// listed returns the number of lists of a resource.
-func (f *fakeServer) listed(resource string) int {
+// listCount returns the number of lists of a resource.
+func (f *fakeServer) listCount(resource string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lists[resource]
 }
 
-func (f *fakeServer) cluster(name string) { f.put("logicalclusters", name, "cluster", nil) }
+func (f *fakeServer) putCluster(name string) { f.put("logicalclusters", name, "cluster", nil) }
 
-// clusterOfType is cluster with a workspace type.
-func (f *fakeServer) clusterOfType(name, workspaceType string) {
+// putTypedCluster is cluster with a workspace type.
+func (f *fakeServer) putTypedCluster(name, workspaceType string) {
 	f.mu.Lock()
 	version := f.version + 1
 	f.mu.Unlock()
@@ -227,7 +227,7 @@ func (f *fakeServer) clusterOfType(name, workspaceType string) {
 		"annotations": map[string]string{"kcp.io/cluster": name, "internal.tenancy.kcp.io/type": workspaceType}}})
 }
 
-func (f *fakeServer) workspace(parent, name, cluster, phase string) {
+func (f *fakeServer) putWorkspace(parent, name, cluster, phase string) {
 	f.put("workspaces", parent, name, map[string]any{"spec": map[string]any{"cluster": cluster}, "status": map[string]any{"phase": phase}})
 }
 
@@ -357,8 +357,8 @@ type env struct {
 	stop                         func()
 }
 
-// setUp starts an installation. configure may change the options of the proxy.
-func setUp(t testing.TB, configure ...func(*env, *options.Options)) *env {
+// newEnv starts an installation. configure may change the options of the proxy.
+func newEnv(t testing.TB, configure ...func(*env, *options.Options)) *env {
 	t.Helper()
 	i := &env{t: t, dir: t.TempDir(), serverCA: newAuthority(t, "server-ca"), clientCA: newAuthority(t, "client-ca"), headerCA: newAuthority(t, "header-ca")}
 	i.root = newFakeServer(t, "root", i.serverCA, i.headerCA)
@@ -367,14 +367,14 @@ func setUp(t testing.TB, configure ...func(*env, *options.Options)) *env {
 	i.root.put("shards", "root", "root", map[string]any{"spec": map[string]any{"baseURL": i.root.URL}})
 	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": i.alpha.URL + "/base"}})
 	i.alpha.Config.Handler = http.StripPrefix("/base", i.alpha)
-	i.root.cluster("root")
-	i.root.cluster("org1")
-	i.alpha.cluster("team1")
-	i.alpha.cluster("broken1")
-	i.root.workspace("root", "org", "org1", "Ready")
-	i.root.workspace("org1", "team", "team1", "Initializing")
-	i.root.workspace("org1", "broken", "broken1", "Unavailable")
-	i.root.workspace("org1", "early", "team1", "Scheduling")
+	i.root.putCluster("root")
+	i.root.putCluster("org1")
+	i.alpha.putCluster("team1")
+	i.alpha.putCluster("broken1")
+	i.root.putWorkspace("root", "org", "org1", "Ready")
+	i.root.putWorkspace("org1", "team", "team1", "Initializing")
+	i.root.putWorkspace("org1", "broken", "broken1", "Unavailable")
+	i.root.putWorkspace("org1", "early", "team1", "Scheduling")
 	i.root.put("workspaces", "org1", "mount", map[string]any{"spec": map[string]any{"URL": i.services.URL + "/mounted", "mount": map[string]any{"ref": map[string]any{}}}, "status": map[string]any{"phase": "Ready"}})
 
 	header, headerKey := i.headerCA.issue(t, "kcp-front-proxy")
@@ -469,7 +469,7 @@ func (i *env) client(pair *tls.Certificate) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: 20 * time.Second}
 }
 
-func (i *env) as(cn string, groups ...string) *http.Client {
+func (i *env) clientFor(cn string, groups ...string) *http.Client {
 	pair := i.clientCA.pair(i.t, cn, groups...)
 	return i.client(&pair)
 }

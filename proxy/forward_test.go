@@ -16,7 +16,7 @@ import (
 )
 
 func TestUpgrades(t *testing.T) {
-	i := setUp(t)
+	i := newEnv(t)
 	alice := i.clientCA.pair(t, "alice")
 	for _, protocol := range []string{"SPDY/3.1", "websocket"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -42,12 +42,12 @@ func TestUpgrades(t *testing.T) {
 }
 
 func TestStreamsAreFlushed(t *testing.T) {
-	i := setUp(t)
+	i := newEnv(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, i.url+"/clusters/root/stream?watch=true", nil)
 	must(t, err)
-	res, err := i.as("alice").Do(req)
+	res, err := i.clientFor("alice").Do(req)
 	must(t, err)
 	defer res.Body.Close()
 	lines := bufio.NewScanner(res.Body)
@@ -61,7 +61,7 @@ func TestStreamsAreFlushed(t *testing.T) {
 // TestEarlyResponseEndsRequest: a client that receives an error may stop sending without ending its request. The
 // response must end nevertheless.
 func TestEarlyResponseEndsRequest(t *testing.T) {
-	i := setUp(t)
+	i := newEnv(t)
 	body, unused := io.Pipe()
 	defer unused.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -69,7 +69,7 @@ func TestEarlyResponseEndsRequest(t *testing.T) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url+"/clusters/root/busy", body)
 	must(t, err)
 	req.ContentLength = 1000
-	res, err := i.as("alice").Do(req)
+	res, err := i.clientFor("alice").Do(req)
 	must(t, err)
 	defer res.Body.Close()
 	if _, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusTooManyRequests || res.ProtoMajor != 2 {
@@ -78,13 +78,13 @@ func TestEarlyResponseEndsRequest(t *testing.T) {
 }
 
 func TestResponsesOfShardsAreUnchanged(t *testing.T) {
-	i := setUp(t)
-	res, _, err := i.do(i.as("alice"), http.MethodGet, "/clusters/root/redirect", nil)
+	i := newEnv(t)
+	res, _, err := i.do(i.clientFor("alice"), http.MethodGet, "/clusters/root/redirect", nil)
 	must(t, err)
 	if res.StatusCode != http.StatusFound || res.Header.Get("Location") != "https://redirect.example/" {
 		t.Errorf("a redirect: %s %v", res.Status, res.Header)
 	}
-	res, body, err := i.do(i.as("alice"), http.MethodGet, "/clusters/root/busy", nil)
+	res, body, err := i.do(i.clientFor("alice"), http.MethodGet, "/clusters/root/busy", nil)
 	must(t, err)
 	if res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "1" || !strings.Contains(string(body), "Not found on this shard") {
 		t.Errorf("a 429: %s %v %s", res.Status, res.Header, body)
@@ -93,20 +93,20 @@ func TestResponsesOfShardsAreUnchanged(t *testing.T) {
 
 // TestIndexIsSynced changes objects of the shards and waits until clients see the change.
 func TestIndexIsSynced(t *testing.T) {
-	i := setUp(t)
-	alice := i.as("alice")
+	i := newEnv(t)
+	alice := i.clientFor("alice")
 	expect := func(path, backend string, status int) { t.Helper(); i.expectRoute(alice, path, backend, status) }
 	expect("root:org:new", "", 403)
-	i.alpha.cluster("new1")
-	i.root.workspace("org1", "new", "new1", "Scheduling")
+	i.alpha.putCluster("new1")
+	i.root.putWorkspace("org1", "new", "new1", "Scheduling")
 	expect("new1", "alpha", 200)
 	expect("root:org:new", "", 403)
-	i.root.workspace("org1", "new", "new1", "Initializing")
+	i.root.putWorkspace("org1", "new", "new1", "Initializing")
 	expect("root:org:new", "alpha", 200)
-	i.root.workspace("org1", "new", "new1", "Unavailable")
+	i.root.putWorkspace("org1", "new", "new1", "Unavailable")
 	expect("root:org:new", "", 503)
 	expect("new1", "alpha", 200)
-	i.root.workspace("org1", "new", "new1", "Ready")
+	i.root.putWorkspace("org1", "new", "new1", "Ready")
 	expect("root:org:new", "alpha", 200)
 	i.root.remove("workspaces", "org1", "new")
 	expect("root:org:new", "", 403)
@@ -116,7 +116,7 @@ func TestIndexIsSynced(t *testing.T) {
 
 	// The base URL of the shard changes.
 	beta := newFakeServer(t, "beta", i.serverCA, i.headerCA)
-	beta.cluster("team1")
+	beta.putCluster("team1")
 	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": beta.URL}})
 	expect("root:org:team", "beta", 200)
 	expect("broken1", "", 403)
@@ -149,10 +149,10 @@ func TestIndexIsSynced(t *testing.T) {
 	expect("root:org", "root", 200)
 }
 
-// TestStartWithoutAShard: the proxy starts while a shard is down.
-func TestStartWithoutAShard(t *testing.T) {
-	i := setUp(t, func(i *env, _ *options.Options) { i.alpha.stop() })
-	alice := i.as("alice")
+// TestStartWithUnavailableShard: the proxy starts while a shard is down.
+func TestStartWithUnavailableShard(t *testing.T) {
+	i := newEnv(t, func(i *env, _ *options.Options) { i.alpha.stop() })
+	alice := i.clientFor("alice")
 	for path, want := range map[string]int{
 		"root:org":      200,
 		"root:org:team": 503, // its workspace is indexed, its shard is not synced
@@ -169,11 +169,11 @@ func TestStartWithoutAShard(t *testing.T) {
 
 // TestUntrustedShard: no request is sent to a shard with a certificate of another CA.
 func TestUntrustedShard(t *testing.T) {
-	i := setUp(t)
+	i := newEnv(t)
 	evil := newFakeServer(t, "evil", newAuthority(t, "evil-ca"), i.headerCA)
 	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": evil.URL}})
 	i.root.allowMetrics = map[string]bool{"alice": true}
-	alice := i.as("alice")
+	alice := i.clientFor("alice")
 	i.eventually("503", func() bool {
 		status, _, _ := i.get(alice, "/clusters/team1/api", nil)
 		return status == 503
@@ -197,8 +197,8 @@ func TestUntrustedShard(t *testing.T) {
 
 // TestGracefulShutdown: watches end at once, and the port is closed afterwards.
 func TestGracefulShutdown(t *testing.T) {
-	i := setUp(t)
-	res, err := i.as("alice").Get(i.url + "/clusters/root/stream?watch=true")
+	i := newEnv(t)
+	res, err := i.clientFor("alice").Get(i.url + "/clusters/root/stream?watch=true")
 	must(t, err)
 	defer res.Body.Close()
 	started := time.Now()
@@ -216,8 +216,8 @@ func TestGracefulShutdown(t *testing.T) {
 
 // TestBackendCertificatesAreReloaded replaces the client certificate of the proxy.
 func TestBackendCertificatesAreReloaded(t *testing.T) {
-	i := setUp(t)
-	alice := i.as("alice")
+	i := newEnv(t)
+	alice := i.clientFor("alice")
 	renewed, renewedKey := i.headerCA.issue(t, "kcp-front-proxy-2")
 	// Between both files the pair is invalid, and the former pair stays in use.
 	for _, file := range []struct {
@@ -237,11 +237,11 @@ func TestBackendCertificatesAreReloaded(t *testing.T) {
 }
 
 func TestCORS(t *testing.T) {
-	i := setUp(t, func(_ *env, o *options.Options) {
+	i := newEnv(t, func(_ *env, o *options.Options) {
 		o.CORSAllowedOrigins = []string{"^https://console\\.example$"}
 	})
 	for origin, want := range map[string]string{"https://console.example": "https://console.example", "https://evil.example": ""} {
-		res, _, err := i.do(i.as("alice"), http.MethodGet, "/clusters/root/api", http.Header{"Origin": {origin}})
+		res, _, err := i.do(i.clientFor("alice"), http.MethodGet, "/clusters/root/api", http.Header{"Origin": {origin}})
 		must(t, err)
 		if got := res.Header.Get("Access-Control-Allow-Origin"); got != want {
 			t.Errorf("origin %s: allowed %q, want %q", origin, got, want)
@@ -250,10 +250,10 @@ func TestCORS(t *testing.T) {
 }
 
 func BenchmarkLatency(b *testing.B) {
-	i := setUp(b)
+	i := newEnv(b)
 	pair := i.headerCA.pair(b, "kcp-front-proxy")
 	direct := i.client(&pair)
-	through := i.as("alice", "devs")
+	through := i.clientFor("alice", "devs")
 	for name, do := range map[string]func() (*http.Response, error){
 		"direct":  func() (*http.Response, error) { return direct.Get(i.alpha.URL + "/base/clusters/team1/api") },
 		"proxied": func() (*http.Response, error) { return through.Get(i.url + "/clusters/root:org:team/api") },

@@ -24,7 +24,7 @@ import (
 // TestIdentityHeadersOfClientsAreDropped sends identity headers in all spellings, as raw bytes over HTTP/1.1, so that
 // no client library normalizes them.
 func TestIdentityHeadersOfClientsAreDropped(t *testing.T) {
-	i := setUp(t)
+	i := newEnv(t)
 	spellings := []string{
 		"X-Remote-User: evil", "x-remote-user: evil", "X-REMOTE-USER: evil", "x-rEmOtE-uSeR: evil", "X_Remote_User: evil", "X-Remote_User: evil",
 		"X-Remote-Group: evil", "x-remote-group: evil", "X-Remote-Group: a, evil", "X_REMOTE_GROUP: evil",
@@ -39,7 +39,7 @@ func TestIdentityHeadersOfClientsAreDropped(t *testing.T) {
 	for user, pair := range map[string]*tls.Certificate{"alice": &alice, "anonymous": nil} {
 		for _, line := range append(spellings, removals...) {
 			t.Run(user+"/"+line, func(t *testing.T) {
-				got := i.raw(pair, "GET /clusters/root/api HTTP/1.1\r\nHost: kcp.example\r\n"+line+"\r\nImpersonate-User: carol\r\nImpersonate-Group: x\r\n\r\n")
+				got := i.sendRaw(pair, "GET /clusters/root/api HTTP/1.1\r\nHost: kcp.example\r\n"+line+"\r\nImpersonate-User: carol\r\nImpersonate-Group: x\r\n\r\n")
 				if strings.Contains(got, "evil") || !strings.HasPrefix(got, "HTTP/1.1 200") {
 					t.Errorf("the backend received it: %s", got)
 				}
@@ -56,7 +56,7 @@ func TestIdentityHeadersOfClientsAreDropped(t *testing.T) {
 			})
 		}
 		t.Run(user+"/a trailer", func(t *testing.T) {
-			got := i.raw(pair, "POST /clusters/root/api HTTP/1.1\r\nHost: h\r\nTrailer: X-Remote-User\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Remote-User: evil\r\n\r\n")
+			got := i.sendRaw(pair, "POST /clusters/root/api HTTP/1.1\r\nHost: h\r\nTrailer: X-Remote-User\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Remote-User: evil\r\n\r\n")
 			if strings.Contains(got, "evil") || !strings.HasPrefix(got, "HTTP/1.1 200") {
 				t.Errorf("got %s", got)
 			}
@@ -64,8 +64,8 @@ func TestIdentityHeadersOfClientsAreDropped(t *testing.T) {
 	}
 }
 
-// raw sends bytes on a TLS connection and returns the response with its headers.
-func (i *env) raw(pair *tls.Certificate, request string) string {
+// sendRaw sends bytes on a TLS connection and returns the response with its headers.
+func (i *env) sendRaw(pair *tls.Certificate, request string) string {
 	i.t.Helper()
 	conn := i.dial(pair)
 	defer conn.Close()
@@ -94,11 +94,11 @@ func (i *env) dial(pair *tls.Certificate) *tls.Conn {
 }
 
 func TestCustomHeaderNames(t *testing.T) {
-	i := setUp(t, func(i *env, _ *options.Options) {
+	i := newEnv(t, func(i *env, _ *options.Options) {
 		i.write("mapping.yaml", []byte(fmt.Sprintf("- path: /\n  backend: %s\n  backend_server_ca: %s\n  proxy_client_cert: %s\n  proxy_client_key: %s\n  user_header: X-User\n  group_header: X-Groups\n  extra_header_prefix: X-Extra-\n",
 			i.services.URL, i.file("server-ca.crt"), i.file("header.crt"), i.file("header.key"))))
 	})
-	status, got, body := i.get(i.as("alice", "devs"), "/any/thing", http.Header{"X-User": {"evil"}, "X-Groups": {"evil"}, "X-Extra-Scopes": {"evil"}, "X-Remote-User": {"evil"}})
+	status, got, body := i.get(i.clientFor("alice", "devs"), "/any/thing", http.Header{"X-User": {"evil"}, "X-Groups": {"evil"}, "X-Extra-Scopes": {"evil"}, "X-Remote-User": {"evil"}})
 	if status != 200 || strings.Contains(body, "evil") || got.Header.Get("X-User") != "alice" || got.Header.Get("X-Groups") != "devs" {
 		t.Errorf("%d %s", status, body)
 	}
@@ -106,12 +106,12 @@ func TestCustomHeaderNames(t *testing.T) {
 
 // TestUsersOnSharedConnections: the requests of all users share HTTP/2 connections to a shard.
 func TestUsersOnSharedConnections(t *testing.T) {
-	i := setUp(t)
-	i.get(i.as("first"), "/clusters/root:org:team/api", nil) // opens the connection that the others share
+	i := newEnv(t)
+	i.get(i.clientFor("first"), "/clusters/root:org:team/api", nil) // opens the connection that the others share
 	var wg sync.WaitGroup
 	for n := range 8 {
 		name := fmt.Sprintf("user-%d", n)
-		client := i.as(name, "group-"+name)
+		client := i.clientFor(name, "group-"+name)
 		wg.Go(func() {
 			for range 50 {
 				status, got, _ := i.get(client, "/clusters/root:org:team/api", nil)
@@ -169,7 +169,7 @@ func TestServiceAccounts(t *testing.T) {
 		o.Authentication.ServiceAccounts.Lookup = lookup
 	}
 	bearer := func(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
-	i := setUp(t, configure)
+	i := newEnv(t, configure)
 	for name, tc := range map[string]struct {
 		token  string
 		status int
@@ -222,7 +222,7 @@ func TestServiceAccounts(t *testing.T) {
 	})
 	t.Run("with a lookup, the shard of the account decides", func(t *testing.T) {
 		lookup = true
-		i := setUp(t, configure)
+		i := newEnv(t, configure)
 		if status, _, body := i.get(i.client(nil), "/clusters/root/api", bearer(sign(key, claims(nil)))); status != 200 {
 			t.Errorf("an existing account: %d %s", status, body)
 		}

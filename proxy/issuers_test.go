@@ -12,7 +12,7 @@ import (
 // TestWorkspaceAuthentication: the workspace type is on one shard, its workspaces are on another.
 func TestWorkspaceAuthentication(t *testing.T) {
 	issuer := issuertest.Start(t)
-	i := setUp(t, func(_ *env, o *options.Options) {
+	i := newEnv(t, func(_ *env, o *options.Options) {
 		o.FeatureGates = map[string]bool{"WorkspaceAuthentication": true}
 	})
 	ada := http.Header{"Authorization": {"Bearer " + issuer.Token(t, map[string]any{"sub": "ada", "groups": []string{"dev", "system:masters", "system:kcp:admin"}})}}
@@ -23,7 +23,7 @@ func TestWorkspaceAuthentication(t *testing.T) {
 		t.Fatalf("before there is a configuration: %d, %+v", code, got)
 	}
 
-	i.alpha.clusterOfType("team1", "root:org:sso")
+	i.alpha.putTypedCluster("team1", "root:org:sso")
 	i.root.put("workspacetypes", "org1", "sso", map[string]any{"spec": map[string]any{"authenticationConfigurations": []any{map[string]any{"name": "corp"}, map[string]any{"name": "missing"}}}})
 	i.root.put("workspaceauthenticationconfigurations", "org1", "corp", map[string]any{"spec": map[string]any{"jwt": []any{issuer.Authenticator()}}})
 	i.eventually("the token is accepted in an existing workspace", func() bool {
@@ -52,7 +52,7 @@ func TestWorkspaceAuthentication(t *testing.T) {
 	if code, _, _ := i.get(anonymous, "/clusters/team1/api", forged); code != http.StatusUnauthorized {
 		t.Errorf("a forged token: %d", code)
 	}
-	if code, got, _ := i.get(i.as("bob", "devs"), "/clusters/team1/api", nil); code != http.StatusOK || got.Header.Get("X-Remote-User") != "bob" {
+	if code, got, _ := i.get(i.clientFor("bob", "devs"), "/clusters/team1/api", nil); code != http.StatusOK || got.Header.Get("X-Remote-User") != "bob" {
 		t.Errorf("a certificate: %d, %+v", code, got)
 	}
 
@@ -63,11 +63,11 @@ func TestWorkspaceAuthentication(t *testing.T) {
 	})
 }
 
-// TestWorkspaceAuthenticationIsOffByDefault: without the feature gate, configurations have no effect.
-func TestWorkspaceAuthenticationIsOffByDefault(t *testing.T) {
+// TestWorkspaceAuthenticationDisabledByDefault: without the feature gate, configurations have no effect.
+func TestWorkspaceAuthenticationDisabledByDefault(t *testing.T) {
 	issuer := issuertest.Start(t)
-	i := setUp(t)
-	i.alpha.clusterOfType("team1", "root:org:sso")
+	i := newEnv(t)
+	i.alpha.putTypedCluster("team1", "root:org:sso")
 	i.root.put("workspacetypes", "org1", "sso", map[string]any{"spec": map[string]any{"authenticationConfigurations": []any{map[string]any{"name": "corp"}}}})
 	i.root.put("workspaceauthenticationconfigurations", "org1", "corp", map[string]any{"spec": map[string]any{"jwt": []any{issuer.Authenticator()}}})
 	header := http.Header{"Authorization": {"Bearer " + issuer.Token(t, map[string]any{"sub": "ada"})}}

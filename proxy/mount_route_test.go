@@ -7,8 +7,8 @@ import (
 
 // TestMountLoop: a tenant can mount this proxy at the path of the mount.
 func TestMountLoop(t *testing.T) {
-	i := setUp(t)
-	alice := i.as("alice")
+	i := newEnv(t)
+	alice := i.clientFor("alice")
 	for name, tc := range map[string]struct {
 		hops   string
 		status int

@@ -19,14 +19,14 @@ func (i *env) expectRoute(alice *http.Client, path, backend string, status int) 
 
 // TestWatchesResume: after a disconnect, watches receive the events since then without another list.
 func TestWatchesResume(t *testing.T) {
-	i := setUp(t)
-	alice := i.as("alice")
+	i := newEnv(t)
+	alice := i.clientFor("alice")
 	for round := range 3 {
 		i.root.CloseClientConnections()
 		i.alpha.CloseClientConnections()
 		name := "new" + string(rune('a'+round))
-		i.alpha.cluster(name)
-		i.root.workspace("org1", name, name, "Ready")
+		i.alpha.putCluster(name)
+		i.root.putWorkspace("org1", name, name, "Ready")
 		i.expectRoute(alice, "root:org:"+name, "alpha", 200)
 		i.alpha.CloseClientConnections()
 		i.alpha.remove("logicalclusters", name, "cluster")
@@ -34,12 +34,12 @@ func TestWatchesResume(t *testing.T) {
 	}
 	for _, f := range []*fakeServer{i.root, i.alpha} {
 		for _, resource := range []string{"workspaces", "logicalclusters"} {
-			if n := f.listed(resource); n != 1 {
+			if n := f.listCount(resource); n != 1 {
 				t.Errorf("%s of %s were listed %d times, want once", resource, f.name, n)
 			}
 		}
 	}
-	if n := i.root.listed("shards"); n != 1 {
+	if n := i.root.listCount("shards"); n != 1 {
 		t.Errorf("shards were listed %d times, want once", n)
 	}
 }
@@ -47,11 +47,11 @@ func TestWatchesResume(t *testing.T) {
 // TestExpiredWatchIsListedAgain: after a long disconnect or a restart of the shard, the last resource version is too
 // old.
 func TestExpiredWatchIsListedAgain(t *testing.T) {
-	i := setUp(t)
-	alice := i.as("alice")
+	i := newEnv(t)
+	alice := i.clientFor("alice")
 	i.expectRoute(alice, "root:org:team", "alpha", 200)
 	i.alpha.CloseClientConnections()
-	i.alpha.cluster("unseen1")
+	i.alpha.putCluster("unseen1")
 	i.alpha.remove("logicalclusters", "broken1", "cluster")
 	i.alpha.compact()
 	i.alpha.CloseClientConnections()
@@ -60,11 +60,11 @@ func TestExpiredWatchIsListedAgain(t *testing.T) {
 	i.expectRoute(alice, "root:org:team", "alpha", 200)
 }
 
-// TestOutageOfOneShard: requests for it get 503 with Retry-After, all others are served, and its workspaces are
+// TestShardOutage: requests for it get 503 with Retry-After, all others are served, and its workspaces are
 // available again when it is back.
-func TestOutageOfOneShard(t *testing.T) {
-	i := setUp(t)
-	alice := i.as("alice")
+func TestShardOutage(t *testing.T) {
+	i := newEnv(t)
+	alice := i.clientFor("alice")
 	i.expectRoute(alice, "root:org:team", "alpha", 200)
 	i.alpha.stop()
 	i.expectRoute(alice, "root:org:team", "", 503)
@@ -80,7 +80,7 @@ func TestOutageOfOneShard(t *testing.T) {
 	}
 	// It is back at another address.
 	restarted := newFakeServer(t, "alpha", i.serverCA, i.headerCA)
-	restarted.cluster("team1")
+	restarted.putCluster("team1")
 	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": restarted.URL}})
 	i.expectRoute(alice, "root:org:team", "alpha", 200)
 }
@@ -102,8 +102,8 @@ func TestSubset(t *testing.T) {
 		"by a label of no shard and by name": {func(_ *env, o *options.Options) { o.ShardSelector, o.Shards = "region=west", []string{"root"} }, 200, 403},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i := setUp(t, tc.configure)
-			alice := i.as("alice")
+			i := newEnv(t, tc.configure)
+			alice := i.clientFor("alice")
 			for path, want := range map[string]int{"root": tc.root, "root:org": tc.root, "org1": tc.root, "root:org:team": tc.alpha, "team1": tc.alpha} {
 				if got, _, body := i.get(alice, "/clusters/"+path+"/api", nil); got != want {
 					t.Errorf("%s: %d, want %d; %s", path, got, want, body)

@@ -15,7 +15,7 @@ func (r *router) newMux(entries []mapping.Entry, forwarders []*backend.Forwarder
 	for i, entry := range entries {
 		handler := &proxyHandler{router: r, forwarder: forwarders[i], resolve: r.resolveCluster}
 		patterns := []string{mapping.ShardsPath}
-		if !entry.Shards() {
+		if !entry.IsShards() {
 			base, err := entry.BackendURL()
 			if err != nil {
 				return nil, fmt.Errorf("mapping path %q: %w", entry.Path, err)

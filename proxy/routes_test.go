@@ -96,7 +96,7 @@ func TestRoutesAndIdentities(t *testing.T) {
 	}
 	unknownCA := newAuthority(t, "unknown-ca")
 	withCert := func(i *env) *http.Client {
-		return i.as("alice", "devs", "system:masters", "system:kcp:initializer:x", "admins")
+		return i.clientFor("alice", "devs", "system:masters", "system:kcp:initializer:x", "admins")
 	}
 	withUnknownCA := func(i *env) *http.Client {
 		pair := unknownCA.pair(i.t, "mallory", "system:masters")
@@ -131,8 +131,8 @@ func TestRoutesAndIdentities(t *testing.T) {
 		}},
 	} {
 		t.Run(mode, func(t *testing.T) {
-			i := setUp(t, tc.configure)
-			i.root.cluster(home)
+			i := newEnv(t, tc.configure)
+			i.root.putCluster(home)
 			i.root.allowMetrics = map[string]bool{"alice": true}
 			i.eventually("the home cluster is indexed", func() bool {
 				status, _, _ := i.get(withCert(i), "/clusters/"+home+"/", nil)
@@ -198,7 +198,7 @@ func TestRoutesAndIdentities(t *testing.T) {
 }
 
 func TestHandshakeAdvertisesBothClientCAs(t *testing.T) {
-	i := setUp(t, func(i *env, o *options.Options) {
+	i := newEnv(t, func(i *env, o *options.Options) {
 		o.Authentication.RequestHeader.ClientCAFile = i.file("header-ca.crt")
 		o.Authentication.RequestHeader.AllowedNames = []string{"mounts"}
 		o.Authentication.RequestHeader.UsernameHeaders = []string{"X-Remote-User"}
@@ -228,7 +228,7 @@ func TestHandshakeAdvertisesBothClientCAs(t *testing.T) {
 	if status, _, _ := i.get(i.client(&other), "/clusters/root/api", header); status != 401 {
 		t.Errorf("another proxy: %d", status)
 	}
-	if status, got, _ := i.get(i.as("alice"), "/clusters/root/api", header); status != 200 || got.Header.Get("X-Remote-User") != "alice" || got.Header.Get("X-Remote-Extra-Authentication.kcp.io%2fscopes") != "" {
+	if status, got, _ := i.get(i.clientFor("alice"), "/clusters/root/api", header); status != 200 || got.Header.Get("X-Remote-User") != "alice" || got.Header.Get("X-Remote-Extra-Authentication.kcp.io%2fscopes") != "" {
 		t.Errorf("a user with a header: %d %v", status, got.Header)
 	}
 }

@@ -106,7 +106,7 @@ func (s *Server) build() error {
 		return err
 	}
 	for i, entry := range s.config.Mappings {
-		if entry.Shards() {
+		if entry.IsShards() {
 			forwarders[i] = forwarders[i].WithErrorHandler(s.respond.shardUnavailable)
 			r.hasShards = true
 			s.shards = s.config.newIndexSource(s.index, r.types)

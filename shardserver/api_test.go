@@ -26,13 +26,13 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// patience bounds the wait for one watch event.
-const patience = 30 * time.Second
+// eventTimeout bounds the wait for one watch event.
+const eventTimeout = 30 * time.Second
 
-// path tests one stored resource of one workspace with every operation that clients use on Kubernetes objects.
-type path struct {
+// resourceTest tests one stored resource of one workspace with every operation that clients use on Kubernetes objects.
+type resourceTest struct {
 	*testing.T
-	walked
+	kindTest
 	resource  metav1.APIResource
 	gvr       schema.GroupVersionResource
 	gvk       schema.GroupVersionKind
@@ -43,8 +43,8 @@ type path struct {
 	raw      rest.Interface
 }
 
-// TestEveryStoredResourceBehavesAsInKubernetes tests every stored resource that discovery lists in a workspace.
-func TestEveryStoredResourceBehavesAsInKubernetes(t *testing.T) {
+// TestStoredResources tests every stored resource that discovery lists in a workspace.
+func TestStoredResources(t *testing.T) {
 	shard := shardtesting.Start(t)
 	shard.NewWorkspace(t, "root", "walk")
 	config := shardtesting.At(shard.Admin(t), "root:walk")
@@ -53,7 +53,7 @@ func TestEveryStoredResourceBehavesAsInKubernetes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	missing := maps.Clone(walkedKinds)
+	untested := maps.Clone(kindTests)
 	for _, list := range lists {
 		version, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -64,29 +64,29 @@ func TestEveryStoredResourceBehavesAsInKubernetes(t *testing.T) {
 				continue // a subresource, or a review, which is not stored
 			}
 			gvr := version.WithResource(resource.Name)
-			row, known := walkedKinds[gvr.GroupResource()]
-			if _, first := missing[gvr.GroupResource()]; known && !first {
+			row, known := kindTests[gvr.GroupResource()]
+			if _, first := untested[gvr.GroupResource()]; known && !first {
 				continue // another version of the same objects
 			}
 			if !known {
 				t.Errorf("%s is served, but no row of walkedKinds says how to walk it", gvr)
 				continue
 			}
-			delete(missing, gvr.GroupResource())
+			delete(untested, gvr.GroupResource())
 			t.Run(gvr.GroupResource().String(), func(t *testing.T) {
 				t.Parallel()
-				p := &path{T: t, walked: row, resource: resource, gvr: gvr, gvk: version.WithKind(resource.Kind)}
+				p := &resourceTest{T: t, kindTest: row, resource: resource, gvr: gvr, gvk: version.WithKind(resource.Kind)}
 				p.connect(config)
-				p.walk()
+				p.runSteps()
 			})
 		}
 	}
-	for resource := range missing {
+	for resource := range untested {
 		t.Errorf("%s is not served", resource)
 	}
 }
 
-func (p *path) connect(config *rest.Config) {
+func (p *resourceTest) connect(config *rest.Config) {
 	if p.resource.Namespaced {
 		p.namespace = "walk-" + rand.String(5)
 		namespaces := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
@@ -103,22 +103,22 @@ func (p *path) connect(config *rest.Config) {
 	p.raw = discovery.NewDiscoveryClientForConfigOrDie(config).RESTClient()
 }
 
-func (p *path) walk() {
+func (p *resourceTest) runSteps() {
 	type step struct {
 		name string
 		do   func(name string)
 	}
 	first := p.existing
 	steps := []step{
-		{"read", p.read}, {"select", p.selected}, {"table", p.table}, {"metadata", p.partial},
-		{"strict fields", p.strict}, {"versions", p.versions}, {"patch", p.patch},
+		{"read", p.read}, {"select", p.selectors}, {"table", p.table}, {"metadata", p.partialMetadata},
+		{"strict fields", p.strictFields}, {"versions", p.versions}, {"patch", p.patch},
 	}
-	if p.notCreated == "" {
-		first = p.named("one")
-		steps = append([]step{{"dry run of a creation", p.dryCreation}, {"apply", p.apply}}, steps...)
-		steps = append(steps, step{"watch", p.watch}, step{"pages", p.pages}, step{"deletion", p.deletion}, step{"collection", p.collection})
+	if p.createForbidden == "" {
+		first = p.fullName("one")
+		steps = append([]step{{"dry run of a creation", p.dryRunCreate}, {"apply", p.apply}}, steps...)
+		steps = append(steps, step{"watch", p.watch}, step{"pages", p.pages}, step{"deletion", p.deletion}, step{"collection", p.deleteCollection})
 	} else {
-		steps = append(steps, step{"no creation", p.noCreation})
+		steps = append(steps, step{"no creation", p.rejectCreate})
 	}
 	for _, step := range steps {
 		parent := p.T
@@ -133,47 +133,49 @@ func (p *path) walk() {
 	}
 }
 
-func (p *path) must(err error, what string) {
+func (p *resourceTest) must(err error, what string) {
 	p.Helper()
 	if err != nil {
 		p.Fatalf("%s: %v", what, err)
 	}
 }
 
-func (p *path) verb(verb string) bool { return slices.Contains(p.resource.Verbs, verb) }
+func (p *resourceTest) hasVerb(verb string) bool { return slices.Contains(p.resource.Verbs, verb) }
 
-// named returns the full name of an object.
-func (p *path) named(first string) string { return first + p.suffix }
+// fullName returns the full name of an object.
+func (p *resourceTest) fullName(first string) string { return first + p.suffix }
 
-func (p *path) new(name string) *unstructured.Unstructured { return p.object(p.gvk, p.namespace, name) }
+func (p *resourceTest) newObject(name string) *unstructured.Unstructured {
+	return p.object(p.gvk, p.namespace, name)
+}
 
-func (p *path) get(name string) *unstructured.Unstructured {
+func (p *resourceTest) get(name string) *unstructured.Unstructured {
 	p.Helper()
 	obj, err := p.objects.Get(p.Context(), name, metav1.GetOptions{})
 	p.must(err, "get "+name)
 	return obj
 }
 
-// own restricts a list to the objects of the test: controllers create objects of their own in every workspace.
-func (p *path) own() string {
-	if p.notCreated != "" {
+// ownSelector restricts a list to the objects of the test: controllers create objects of their own in every workspace.
+func (p *resourceTest) ownSelector() string {
+	if p.createForbidden != "" {
 		return ""
 	}
 	return "walked=yes"
 }
 
-func (p *path) dryCreation(name string) {
-	_, err := p.objects.Create(p.Context(), p.new(name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+func (p *resourceTest) dryRunCreate(name string) {
+	_, err := p.objects.Create(p.Context(), p.newObject(name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	p.must(err, "create, dry")
-	_, err = p.objects.Apply(p.Context(), name, p.new(name), metav1.ApplyOptions{FieldManager: "walker", DryRun: []string{metav1.DryRunAll}})
+	_, err = p.objects.Apply(p.Context(), name, p.newObject(name), metav1.ApplyOptions{FieldManager: "walker", DryRun: []string{metav1.DryRunAll}})
 	p.must(err, "apply, dry")
 	if _, err := p.objects.Get(p.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		p.Errorf("a dry run left something: %v", err)
 	}
 }
 
-func (p *path) apply(name string) {
-	applied, err := p.objects.Apply(p.Context(), name, p.new(name), metav1.ApplyOptions{FieldManager: "walker"})
+func (p *resourceTest) apply(name string) {
+	applied, err := p.objects.Apply(p.Context(), name, p.newObject(name), metav1.ApplyOptions{FieldManager: "walker"})
 	p.must(err, "apply")
 	managers := map[string]metav1.ManagedFieldsOperationType{}
 	for _, entry := range applied.GetManagedFields() {
@@ -185,33 +187,33 @@ func (p *path) apply(name string) {
 	// Once controllers have finished their writes.
 	shardtesting.Eventually(p.T, "applying the same again", func(ctx context.Context) error {
 		before := applied.GetResourceVersion()
-		applied, err = p.objects.Apply(ctx, name, p.new(name), metav1.ApplyOptions{FieldManager: "walker"})
+		applied, err = p.objects.Apply(ctx, name, p.newObject(name), metav1.ApplyOptions{FieldManager: "walker"})
 		if err == nil && applied.GetResourceVersion() != before {
 			err = fmt.Errorf("it wrote: version %s, then %s", before, applied.GetResourceVersion())
 		}
 		return err
 	})
-	other := p.new(name)
+	other := p.newObject(name)
 	other.SetLabels(map[string]string{"walk": "taken"})
 	if _, err = p.objects.Apply(p.Context(), name, other, metav1.ApplyOptions{FieldManager: "rival"}); !apierrors.IsConflict(err) {
 		p.Errorf("applying another's field: got %v, want a conflict", err)
 	}
-	if _, err = p.objects.Create(p.Context(), p.new(name), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+	if _, err = p.objects.Create(p.Context(), p.newObject(name), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		p.Errorf("creating it again: got %v, want AlreadyExists", err)
 	}
 }
 
-func (p *path) noCreation(string) {
-	_, err := p.objects.Create(p.Context(), p.new(p.existing), metav1.CreateOptions{})
+func (p *resourceTest) rejectCreate(string) {
+	_, err := p.objects.Create(p.Context(), p.newObject(p.existing), metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) {
-		p.Errorf("create: got %v, want Forbidden, because %s", err, p.notCreated)
+		p.Errorf("create: got %v, want Forbidden, because %s", err, p.createForbidden)
 	}
 	if err := p.objects.Delete(p.Context(), p.existing, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-		p.Errorf("delete: got %v, want Forbidden, because %s", err, p.notCreated)
+		p.Errorf("delete: got %v, want Forbidden, because %s", err, p.createForbidden)
 	}
 }
 
-func (p *path) read(name string) {
+func (p *resourceTest) read(name string) {
 	obj := p.get(name)
 	if created := obj.GetCreationTimestamp(); obj.GroupVersionKind() != p.gvk || obj.GetUID() == "" || created.IsZero() || obj.GetAnnotations()["kcp.io/cluster"] == "" {
 		p.Errorf("got %v", obj.Object)
@@ -219,7 +221,7 @@ func (p *path) read(name string) {
 	for what, options := range map[string]metav1.ListOptions{
 		"consistent": {}, "from the cache": {ResourceVersion: "0"}, "not older": {ResourceVersion: obj.GetResourceVersion(), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan},
 	} {
-		options.LabelSelector = p.own()
+		options.LabelSelector = p.ownSelector()
 		shardtesting.Eventually(p.T, "list "+what, func(ctx context.Context) error { // the cache may be behind
 			list, err := p.objects.List(ctx, options)
 			if err != nil {
@@ -233,7 +235,7 @@ func (p *path) read(name string) {
 	}
 }
 
-func (p *path) selected(name string) {
+func (p *resourceTest) selectors(name string) {
 	selectors := map[string]struct {
 		options metav1.ListOptions
 		want    int
@@ -248,11 +250,11 @@ func (p *path) selected(name string) {
 			want    int
 		}{metav1.ListOptions{FieldSelector: "metadata.namespace=" + p.namespace, LabelSelector: "walk in (one, two)"}, 1}
 	}
-	if p.selects != "" {
+	if p.fieldSelector != "" {
 		selectors["by a field of its own"] = struct {
 			options metav1.ListOptions
 			want    int
-		}{metav1.ListOptions{FieldSelector: p.inNamespace(p.selects, p.namespace), LabelSelector: "walk=" + name}, 1}
+		}{metav1.ListOptions{FieldSelector: p.replaceNamespace(p.fieldSelector, p.namespace), LabelSelector: "walk=" + name}, 1}
 	}
 	for what, tc := range selectors {
 		for _, resourceVersion := range []string{"", "0"} {
@@ -273,7 +275,7 @@ func (p *path) selected(name string) {
 }
 
 // request starts a raw request for the resource, for parameters that typed clients do not send.
-func (p *path) request(name string) *rest.Request {
+func (p *resourceTest) request(name string) *rest.Request {
 	prefix := "/apis/" + p.gvr.Group
 	if p.gvr.Group == "" {
 		prefix = "/api"
@@ -289,7 +291,7 @@ func (p *path) request(name string) *rest.Request {
 	return p.raw.Get().AbsPath(segments...)
 }
 
-func (p *path) table(name string) {
+func (p *resourceTest) table(name string) {
 	for what, request := range map[string]*rest.Request{
 		"of one": p.request(name), "of a list": p.request("").Param("fieldSelector", "metadata.name="+name),
 	} {
@@ -309,7 +311,7 @@ func (p *path) table(name string) {
 	}
 }
 
-func (p *path) partial(name string) {
+func (p *resourceTest) partialMetadata(name string) {
 	one, err := p.metadata.Get(p.Context(), name, metav1.GetOptions{})
 	p.must(err, "get metadata")
 	list, err := p.metadata.List(p.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
@@ -317,7 +319,7 @@ func (p *path) partial(name string) {
 	if len(list.Items) != 1 || list.Items[0].UID != one.UID || one.Annotations["kcp.io/cluster"] == "" {
 		p.Errorf("got %v and %v", one, list.Items)
 	}
-	ctx, stop := context.WithTimeout(p.Context(), patience)
+	ctx, stop := context.WithTimeout(p.Context(), eventTimeout)
 	defer stop()
 	watcher, err := p.metadata.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	p.must(err, "watch metadata")
@@ -328,7 +330,7 @@ func (p *path) partial(name string) {
 	}
 }
 
-func (p *path) strict(name string) {
+func (p *resourceTest) strictFields(name string) {
 	stray := []byte(`{"nonsense": 1, "metadata": {"labels": {"stray": "no"}}}`)
 	_, err := p.objects.Patch(p.Context(), name, types.MergePatchType, stray, metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict})
 	if err == nil || !strings.Contains(err.Error(), `unknown field "nonsense"`) {
@@ -337,7 +339,7 @@ func (p *path) strict(name string) {
 	if got := p.get(name).GetLabels()["stray"]; got != "" {
 		p.Error("the refused patch was written")
 	}
-	warnings := &heard{}
+	warnings := &warningRecorder{}
 	result := p.request(name).Verb(http.MethodPatch).SetHeader("Content-Type", string(types.MergePatchType)).WarningHandlerWithContext(warnings).
 		Param("fieldValidation", "Warn").Param("dryRun", "All").Body(stray).Do(p.Context())
 	p.must(result.Error(), "a stray field, with a warning")
@@ -346,14 +348,14 @@ func (p *path) strict(name string) {
 	}
 }
 
-// heard collects warnings.
-type heard struct{ texts []string }
+// warningRecorder collects warnings.
+type warningRecorder struct{ texts []string }
 
-func (h *heard) HandleWarningHeaderWithContext(_ context.Context, _ int, _ string, text string) {
+func (h *warningRecorder) HandleWarningHeaderWithContext(_ context.Context, _ int, _ string, text string) {
 	h.texts = append(h.texts, text)
 }
 
-func (p *path) versions(name string) {
+func (p *resourceTest) versions(name string) {
 	stale := p.get(name)
 	stale.SetResourceVersion("1")
 	if _, err := p.objects.Update(p.Context(), stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
@@ -371,12 +373,12 @@ func (p *path) versions(name string) {
 		p.Errorf("a match without a version: got %v, want Invalid", err)
 	}
 	// A list at an earlier resourceVersion returns the earlier state.
-	before, err := p.objects.List(p.Context(), metav1.ListOptions{LabelSelector: p.own()})
+	before, err := p.objects.List(p.Context(), metav1.ListOptions{LabelSelector: p.ownSelector()})
 	p.must(err, "list")
 	_, err = p.objects.Patch(p.Context(), name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"later":"yes"}}}`), metav1.PatchOptions{})
 	p.must(err, "patch")
 	past, err := p.objects.List(p.Context(), metav1.ListOptions{
-		LabelSelector: p.own(), ResourceVersion: before.GetResourceVersion(), ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		LabelSelector: p.ownSelector(), ResourceVersion: before.GetResourceVersion(), ResourceVersionMatch: metav1.ResourceVersionMatchExact,
 	})
 	p.must(err, "list the past")
 	if len(past.Items) != 1 || past.Items[0].GetAnnotations()["later"] != "" || past.GetResourceVersion() != before.GetResourceVersion() {
@@ -384,13 +386,13 @@ func (p *path) versions(name string) {
 	}
 }
 
-func (p *path) patch(name string) {
+func (p *resourceTest) patch(name string) {
 	for patch, body := range map[types.PatchType]string{
 		types.MergePatchType:          `{"metadata":{"labels":{"merge":"yes"},"finalizers":["example.com/one"]}}`,
 		types.StrategicMergePatchType: `{"metadata":{"labels":{"strategic":"yes"}}}`,
 		types.JSONPatchType:           `[{"op":"add","path":"/metadata/labels/json","value":"yes"}]`,
 	} {
-		if patch == types.JSONPatchType && p.notCreated != "" {
+		if patch == types.JSONPatchType && p.createForbidden != "" {
 			body = `[{"op":"test","path":"/metadata/name","value":"` + name + `"},{"op":"add","path":"/metadata/annotations/json","value":"yes"}]`
 		}
 		_, err := p.objects.Patch(p.Context(), name, patch, []byte(body), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
@@ -402,7 +404,7 @@ func (p *path) patch(name string) {
 		p.must(err, string(patch))
 	}
 	labels := p.get(name).GetLabels()
-	if labels["merge"] != "yes" || labels["strategic"] != "yes" || (labels["json"] != "yes" && p.notCreated == "") {
+	if labels["merge"] != "yes" || labels["strategic"] != "yes" || (labels["json"] != "yes" && p.createForbidden == "") {
 		p.Errorf("labels are %v", labels)
 	}
 	// Only a strategic merge patch adds to a list; a merge patch replaces it.
@@ -429,7 +431,7 @@ func (p *path) patch(name string) {
 	if !apierrors.IsBadRequest(err) && !apierrors.IsInvalid(err) {
 		p.Errorf("a patch of the name: got %v", err)
 	}
-	if _, err := p.objects.Patch(p.Context(), p.named("nobody"), types.MergePatchType, []byte(`{}`), metav1.PatchOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := p.objects.Patch(p.Context(), p.fullName("nobody"), types.MergePatchType, []byte(`{}`), metav1.PatchOptions{}); !apierrors.IsNotFound(err) {
 		p.Errorf("a patch of nobody: got %v, want NotFound", err)
 	}
 }
@@ -438,43 +440,43 @@ func labelOf(patch types.PatchType) string {
 	return map[types.PatchType]string{types.MergePatchType: "merge", types.StrategicMergePatchType: "strategic", types.JSONPatchType: "json"}[patch]
 }
 
-func (p *path) watch(name string) {
+func (p *resourceTest) watch(name string) {
 	initial := true
-	all := p.observe(metav1.ListOptions{LabelSelector: p.own(), SendInitialEvents: &initial, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+	all := p.startWatch(metav1.ListOptions{LabelSelector: p.ownSelector(), SendInitialEvents: &initial, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
 	all.expect(watch.Added, name)
 	if bookmark := all.expect(watch.Bookmark, ""); bookmark.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
 		p.Errorf("the bookmark after what exists is %v", bookmark)
 	}
-	byLabel := p.observe(metav1.ListOptions{LabelSelector: "walk=watched"})
-	byName := p.observe(metav1.ListOptions{FieldSelector: "metadata.name=" + p.named("watched")})
+	byLabel := p.startWatch(metav1.ListOptions{LabelSelector: "walk=watched"})
+	byName := p.startWatch(metav1.ListOptions{FieldSelector: "metadata.name=" + p.fullName("watched")})
 
-	created, err := p.objects.Create(p.Context(), p.new(p.named("watched")), metav1.CreateOptions{})
+	created, err := p.objects.Create(p.Context(), p.newObject(p.fullName("watched")), metav1.CreateOptions{})
 	p.must(err, "create")
 	for _, observer := range []*observer{all, byLabel, byName} {
-		observer.expect(watch.Added, p.named("watched"))
+		observer.expect(watch.Added, p.fullName("watched"))
 	}
-	_, err = p.objects.Patch(p.Context(), p.named("watched"), types.MergePatchType, []byte(`{"metadata":{"labels":{"walk":"away"}}}`), metav1.PatchOptions{})
+	_, err = p.objects.Patch(p.Context(), p.fullName("watched"), types.MergePatchType, []byte(`{"metadata":{"labels":{"walk":"away"}}}`), metav1.PatchOptions{})
 	p.must(err, "patch")
-	all.expect(watch.Modified, p.named("watched"))
-	byName.expect(watch.Modified, p.named("watched"))
-	byLabel.expect(watch.Deleted, p.named("watched")) // the label does not match any more
+	all.expect(watch.Modified, p.fullName("watched"))
+	byName.expect(watch.Modified, p.fullName("watched"))
+	byLabel.expect(watch.Deleted, p.fullName("watched")) // the label does not match any more
 
-	since := p.observe(metav1.ListOptions{LabelSelector: p.own(), ResourceVersion: created.GetResourceVersion()})
-	since.expect(watch.Modified, p.named("watched"))
+	since := p.startWatch(metav1.ListOptions{LabelSelector: p.ownSelector(), ResourceVersion: created.GetResourceVersion()})
+	since.expect(watch.Modified, p.fullName("watched"))
 
-	p.must(p.objects.Delete(p.Context(), p.named("watched"), metav1.DeleteOptions{}), "delete")
+	p.must(p.objects.Delete(p.Context(), p.fullName("watched"), metav1.DeleteOptions{}), "delete")
 	for _, observer := range []*observer{all, byName, since} {
-		observer.expect(watch.Deleted, p.named("watched"))
+		observer.expect(watch.Deleted, p.fullName("watched"))
 	}
 }
 
 // observer is a watch that ends with the test.
 type observer struct {
-	p      *path
+	p      *resourceTest
 	events <-chan watch.Event
 }
 
-func (p *path) observe(options metav1.ListOptions) *observer {
+func (p *resourceTest) startWatch(options metav1.ListOptions) *observer {
 	watcher, err := p.objects.Watch(p.Context(), options)
 	p.must(err, "watch")
 	p.Cleanup(watcher.Stop)
@@ -484,7 +486,7 @@ func (p *path) observe(options metav1.ListOptions) *observer {
 // expect waits for an event and returns its object. It skips changes by controllers, and objects that they create.
 func (o *observer) expect(kind watch.EventType, name string) *unstructured.Unstructured {
 	o.p.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(eventTimeout)
 	for {
 		select {
 		case event, open := <-o.events:
@@ -504,9 +506,9 @@ func (o *observer) expect(kind watch.EventType, name string) *unstructured.Unstr
 	}
 }
 
-func (p *path) pages(string) {
+func (p *resourceTest) pages(string) {
 	for i := range 5 {
-		obj := p.new(p.named(fmt.Sprintf("page-%d", i)))
+		obj := p.newObject(p.fullName(fmt.Sprintf("page-%d", i)))
 		obj.SetLabels(map[string]string{"book": "yes"})
 		_, err := p.objects.Create(p.Context(), obj, metav1.CreateOptions{})
 		p.must(err, "create")
@@ -527,11 +529,11 @@ func (p *path) pages(string) {
 			break
 		}
 		if len(names) == 2 { // changes between the pages are not visible in them
-			_, err := p.objects.Patch(p.Context(), p.named("page-4"), types.MergePatchType, []byte(`{"metadata":{"labels":{"book":"torn"}}}`), metav1.PatchOptions{})
+			_, err := p.objects.Patch(p.Context(), p.fullName("page-4"), types.MergePatchType, []byte(`{"metadata":{"labels":{"book":"torn"}}}`), metav1.PatchOptions{})
 			p.must(err, "patch")
 		}
 	}
-	if want := []string{p.named("page-0"), p.named("page-1"), p.named("page-2"), p.named("page-3"), p.named("page-4")}; !slices.Equal(names, want) || len(versions) != 3 || len(slices.Compact(versions)) != 1 {
+	if want := []string{p.fullName("page-0"), p.fullName("page-1"), p.fullName("page-2"), p.fullName("page-3"), p.fullName("page-4")}; !slices.Equal(names, want) || len(versions) != 3 || len(slices.Compact(versions)) != 1 {
 		p.Errorf("pages hold %v at versions %v", names, versions)
 	}
 	if _, err := p.objects.List(p.Context(), metav1.ListOptions{Limit: 2, Continue: "nonsense"}); err == nil {
@@ -539,26 +541,26 @@ func (p *path) pages(string) {
 	}
 }
 
-func (p *path) deletion(name string) {
-	obj, err := p.objects.Create(p.Context(), p.new(p.named("brief")), metav1.CreateOptions{})
+func (p *resourceTest) deletion(name string) {
+	obj, err := p.objects.Create(p.Context(), p.newObject(p.fullName("brief")), metav1.CreateOptions{})
 	p.must(err, "create")
 	other := types.UID("another")
-	if err := p.objects.Delete(p.Context(), p.named("brief"), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}); !apierrors.IsConflict(err) {
+	if err := p.objects.Delete(p.Context(), p.fullName("brief"), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}); !apierrors.IsConflict(err) {
 		p.Errorf("deleting another object of that name: got %v, want a conflict", err)
 	}
-	p.must(p.objects.Delete(p.Context(), p.named("brief"), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}), "delete, dry")
-	if left := p.get(p.named("brief")); left.GetUID() != obj.GetUID() || left.GetDeletionTimestamp() != nil {
+	p.must(p.objects.Delete(p.Context(), p.fullName("brief"), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}), "delete, dry")
+	if left := p.get(p.fullName("brief")); left.GetUID() != obj.GetUID() || left.GetDeletionTimestamp() != nil {
 		p.Error("a dry deletion was written")
 	}
 	uid := obj.GetUID()
-	p.must(p.objects.Delete(p.Context(), p.named("brief"), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}), "delete")
-	p.gone(p.named("brief"))
-	if err := p.objects.Delete(p.Context(), p.named("brief"), metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+	p.must(p.objects.Delete(p.Context(), p.fullName("brief"), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}), "delete")
+	p.expectDeleted(p.fullName("brief"))
+	if err := p.objects.Delete(p.Context(), p.fullName("brief"), metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 		p.Errorf("deleting it again: got %v, want NotFound", err)
 	}
 }
 
-func (p *path) gone(name string) {
+func (p *resourceTest) expectDeleted(name string) {
 	p.Helper()
 	check := func(ctx context.Context) error {
 		_, err := p.objects.Get(ctx, name, metav1.GetOptions{})
@@ -567,15 +569,15 @@ func (p *path) gone(name string) {
 		}
 		return fmt.Errorf("%s is still there (%v)", name, err)
 	}
-	if p.afterlife {
+	if p.asyncDeletion {
 		shardtesting.Eventually(p.T, "deletion", check)
 	} else {
 		p.must(check(p.Context()), "deletion")
 	}
 }
 
-func (p *path) collection(name string) {
-	if !p.verb("deletecollection") {
+func (p *resourceTest) deleteCollection(name string) {
+	if !p.hasVerb("deletecollection") {
 		if err := p.objects.DeleteCollection(p.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); !apierrors.IsMethodNotSupported(err) {
 			p.Errorf("deletecollection is not offered: got %v, want MethodNotAllowed", err)
 		}
@@ -588,8 +590,8 @@ func (p *path) collection(name string) {
 	}
 	p.must(p.objects.DeleteCollection(p.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "book=yes"}), "delete")
 	for i := range 4 {
-		p.gone(p.named(fmt.Sprintf("page-%d", i)))
+		p.expectDeleted(p.fullName(fmt.Sprintf("page-%d", i)))
 	}
-	p.get(p.named("page-4")) // its label was changed before
+	p.get(p.fullName("page-4")) // its label was changed before
 	p.get(name)
 }

@@ -120,7 +120,7 @@ func newDependencies(opts options.Completed, registry *storage.Registry) *depend
 }
 
 // build fills the dependencies. etcd must be reachable.
-func (d *dependencies) build(ctx context.Context, newCache cache.New) error {
+func (d *dependencies) build(ctx context.Context, newCache cache.NewServerFunc) error {
 	d.buildIndexes()
 	for _, step := range []func(context.Context) error{
 		d.applyServing,
@@ -158,8 +158,8 @@ func (d *dependencies) applyServing(context.Context) error {
 	if err := d.options.Features.ApplyTo(d.generic, nil, nil); err != nil {
 		return err
 	}
-	d.generic.EffectiveVersion = kubeversion.Linked(d.generic.EffectiveVersion)
-	metrics.Bound(legacyscheme.Scheme)
+	d.generic.EffectiveVersion = kubeversion.WithLinkedVersion(d.generic.EffectiveVersion)
+	metrics.RestrictLabels(legacyscheme.Scheme)
 	d.generic.EnableMetrics = false // package metrics serves them, with the shard's own
 	d.generic.LoopbackClientConfig.DisableCompression = true
 	d.generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
@@ -187,7 +187,7 @@ func (d *dependencies) applyOpenAPI(context.Context) error {
 }
 
 func (d *dependencies) applyStorage(context.Context) error {
-	resources := builtin.Resources()
+	resources := builtin.NewResourceConfig()
 	d.generic.MergedResourceConfig = resources
 	d.options.Etcd.StorageConfig.StorageObjectCountTracker = d.generic.StorageObjectCountTracker
 	rest, err := newRESTOptions(d.options.Etcd, resources)
@@ -309,22 +309,22 @@ func (d *dependencies) applyAdmission(context.Context) error {
 	}
 	opts := d.options.Admission
 	config := admission.Config{
-		Registry:   d.registry,
-		Types:      d.types,
-		Exports:    d.exports,
-		Authorizer: d.authorizer,
-		Deep:       authorization.WithDeep,
-		Dynamic:    d.dynamicAdmission,
-		Claims:     d.claims,
-		Reserver:   d.bindingReserver(),
-		InFlight:   d.quotaInFlight,
-		Mounts:     d.options.FeatureEnabled(options.GateWorkspaceMounts),
-		Counts:     d.objectCounts,
-		Enabled:    sets.New(opts.Enable...),
-		Disabled:   sets.New(opts.Disable...),
+		Registry:    d.registry,
+		Types:       d.types,
+		Exports:     d.exports,
+		Authorizer:  d.authorizer,
+		WithDeepSAR: authorization.WithDeepSAR,
+		Dynamic:     d.dynamicAdmission,
+		Claims:      d.claims,
+		Reserver:    d.bindingReserver(),
+		InFlight:    d.quotaInFlight,
+		Mounts:      d.options.FeatureEnabled(options.GateWorkspaceMounts),
+		Counts:      d.objectCounts,
+		Enabled:     sets.New(opts.Enable...),
+		Disabled:    sets.New(opts.Disable...),
 	}
 	if opts.ConfigFile != "" {
-		if config.Limited, err = admission.ReadLimited(opts.ConfigFile); err != nil {
+		if config.LimitedResources, err = admission.ReadLimitedResources(opts.ConfigFile); err != nil {
 			return fmt.Errorf("--admission-control-config-file: %w", err)
 		}
 	}
@@ -332,14 +332,14 @@ func (d *dependencies) applyAdmission(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--enable-admission-plugins, --disable-admission-plugins: %w", err)
 	}
-	d.generic.AdmissionControl = virtual.Admission(control)
+	d.generic.AdmissionControl = virtual.NewAdmission(control)
 	return nil
 }
 
 func (d *dependencies) applyAudit(context.Context) error { return d.options.Audit.ApplyTo(d.generic) }
 
 func (d *dependencies) applyFlowControl(context.Context) error {
-	flowControl, err := flowcontrol.New(flowcontrol.DefaultLimits(), d.authorizer.Payer)
+	flowControl, err := flowcontrol.New(flowcontrol.DefaultLimits(), d.authorizer.FlowOwner)
 	if err != nil {
 		return fmt.Errorf("creating the flow control of requests: %w", err)
 	}

@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestContinueTokensLeadNowhereElse: continue tokens are plain text and can be forged. For any modified token, a client
+// TestForgedContinueTokens: continue tokens are plain text and can be forged. For any modified token, a client
 // receives its own objects or an error.
-func TestContinueTokensLeadNowhereElse(t *testing.T) {
-	p := newPair(t)
+func TestForgedContinueTokens(t *testing.T) {
+	p := newWorkspacePair(t)
 	page := func(limit int64, token string) ([]string, string, error) {
 		list, err := p.a.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{Limit: limit, Continue: token, LabelSelector: "of=pair"})
 		if err != nil {
@@ -58,8 +58,8 @@ func TestContinueTokensLeadNowhereElse(t *testing.T) {
 						t.Errorf("limit %d: got an object of %s", limit, cluster)
 					}
 				}
-				if len(clusters) > objects {
-					t.Errorf("limit %d: %d objects, there are %d", limit, len(clusters), objects)
+				if len(clusters) > objectsPerWorkspace {
+					t.Errorf("limit %d: %d objects, there are %d", limit, len(clusters), objectsPerWorkspace)
 				}
 			}
 		})

@@ -60,7 +60,7 @@ func (d *dependencies) controllers() []controller.Controller {
 	)
 	if d.options.IsRoot() {
 		all = append(all, heartbeat.Controller(heartbeat.ControllerConfig{
-			Registry: d.registry, Client: d.clients.Typed, Own: d.options.Shard.Name, Reporter: d.reporter, Heartbeats: d.heartbeats,
+			Registry: d.registry, Client: d.clients.Typed, ShardName: d.options.Shard.Name, Reporter: d.reporter, Heartbeats: d.heartbeats,
 		}))
 	}
 	if d.options.FeatureEnabled(options.GateCacheAPIs) {
@@ -184,9 +184,9 @@ func (d *dependencies) claimsConfig() claims.Config {
 
 // identityStoreConfig configures what stores the identities of the exports of root on this shard.
 func (d *dependencies) identityStoreConfig() identitystore.Config {
-	config := identitystore.Config{Registry: d.registry, Client: d.clients.Typed, Refused: func(error) {}}
+	config := identitystore.Config{Registry: d.registry, Client: d.clients.Typed, OnConflict: func(error) {}}
 	if d.root != nil {
-		config.Stored, config.Refused = d.root.identities.Needed(), d.registration.SetPublishedError
+		config.Stored, config.OnConflict = d.root.identities.Needed(), d.registration.SetPublishedError
 	}
 	return config
 }
@@ -224,7 +224,7 @@ func (d *dependencies) cachedResourceControllers() []controller.Controller {
 		return cachedresources.Controllers(config)
 	}
 	config.Publisher = d.cachedResources.publisher
-	return append(cachedresources.Controllers(config), cachedreplica.Wanted(cachedreplica.WantedConfig{
+	return append(cachedresources.Controllers(config), cachedreplica.Controller(cachedreplica.ControllerConfig{
 		Registry: d.registry, Exports: references, Replicator: d.cachedResources.replicator,
 	}))
 }

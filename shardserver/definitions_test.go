@@ -31,9 +31,9 @@ import (
 
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// definition returns a definition of a namespaced kind whose spec has the given fields, each a string. Its versions are
+// newDefinition returns a definition of a namespaced kind whose spec has the given fields, each a string. Its versions are
 // all served, the first one is stored.
-func definition(group, plural, kind string, versions []string, fields ...string) *apiextensionsv1.CustomResourceDefinition {
+func newDefinition(group, plural, kind string, versions []string, fields ...string) *apiextensionsv1.CustomResourceDefinition {
 	spec := apiextensionsv1.JSONSchemaProps{Type: "object", Description: "What is wanted.", Properties: map[string]apiextensionsv1.JSONSchemaProps{}}
 	for _, field := range fields {
 		spec.Properties[field] = apiextensionsv1.JSONSchemaProps{Type: "string", Description: "The " + field + "."}
@@ -63,8 +63,8 @@ func definition(group, plural, kind string, versions []string, fields ...string)
 	return object
 }
 
-// define creates a definition and returns once it is established.
-func define(t *testing.T, config *rest.Config, object *apiextensionsv1.CustomResourceDefinition) {
+// createDefinition creates a definition and returns once it is established.
+func createDefinition(t *testing.T, config *rest.Config, object *apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	definitions := clientset.NewForConfigOrDie(config).ApiextensionsV1().CustomResourceDefinitions()
 	if _, err := definitions.Create(t.Context(), object.DeepCopy(), metav1.CreateOptions{}); err != nil {
@@ -82,46 +82,46 @@ func define(t *testing.T, config *rest.Config, object *apiextensionsv1.CustomRes
 	})
 }
 
-// TestDefinitionsInDocumentsAboutTheAPI covers what definitions add to discovery and OpenAPI of their own logical
+// TestDefinitionsInDiscoveryAndOpenAPI covers what definitions add to discovery and OpenAPI of their own logical
 // cluster.
-func TestDefinitionsInDocumentsAboutTheAPI(t *testing.T) {
+func TestDefinitionsInDiscoveryAndOpenAPI(t *testing.T) {
 	shard := shardtesting.Start(t)
 	workspace := func(name string) *rest.Config {
 		shard.NewWorkspace(t, "root", name)
 		return shardtesting.At(shard.Admin(t), "root:"+name)
 	}
 	first, second, empty := workspace("first"), workspace("second"), workspace("empty")
-	define(t, first, definition("example.com", "widgets", "Widget", []string{"v1", "v1beta1", "v2alpha1"}, "color"))
-	define(t, second, definition("example.com", "widgets", "Gadget", []string{"v1"}, "size"))
+	createDefinition(t, first, newDefinition("example.com", "widgets", "Widget", []string{"v1", "v1beta1", "v2alpha1"}, "color"))
+	createDefinition(t, second, newDefinition("example.com", "widgets", "Gadget", []string{"v1"}, "size"))
 
-	t.Run("both forms of discovery say the same", func(t *testing.T) { sameDiscovery(t, first, second) })
-	t.Run("a definition is shown as a stock server shows it", func(t *testing.T) { showsDefinition(t, first) })
-	t.Run("definitions of one name in two workspaces are two", func(t *testing.T) { twoOfOneName(t, first, second, empty) })
-	t.Run("a definition is shown by the request that follows its establishing", func(t *testing.T) { shownAtOnce(t, workspace("eager")) })
-	t.Run("names are mapped, cached discovery sees what is new", func(t *testing.T) { mapsDefinitions(t, workspace("mapped")) })
-	t.Run("a definition that goes allows nothing new", func(t *testing.T) { showsTerminating(t, workspace("going")) })
-	t.Run("fields are explained", func(t *testing.T) { explainsDefinitions(t, first, second) })
+	t.Run("both forms of discovery say the same", func(t *testing.T) { testDiscoveryForms(t, first, second) })
+	t.Run("a definition is shown as a stock server shows it", func(t *testing.T) { testDefinitionInDiscovery(t, first) })
+	t.Run("definitions of one name in two workspaces are two", func(t *testing.T) { testSameNameInTwoWorkspaces(t, first, second, empty) })
+	t.Run("a definition is shown by the request that follows its establishing", func(t *testing.T) { testImmediateDiscovery(t, workspace("eager")) })
+	t.Run("names are mapped, cached discovery sees what is new", func(t *testing.T) { testRESTMappingOfDefinitions(t, workspace("mapped")) })
+	t.Run("a definition that goes allows nothing new", func(t *testing.T) { testTerminatingDefinition(t, workspace("going")) })
+	t.Run("fields are explained", func(t *testing.T) { testExplainDefinitions(t, first, second) })
 	t.Run("equal sets share one document", func(t *testing.T) {
 		third := workspace("third")
-		define(t, third, definition("example.com", "widgets", "Gadget", []string{"v1"}, "size"))
-		shareDocuments(t, shard, second, third)
+		createDefinition(t, third, newDefinition("example.com", "widgets", "Gadget", []string{"v1"}, "size"))
+		testSharedDocuments(t, shard, second, third)
 	})
-	t.Run("what is unchanged is not sent again", func(t *testing.T) { notSentAgain(t, first) })
-	t.Run("a hash of old leads to the current document", func(t *testing.T) { oldHash(t, first) })
+	t.Run("what is unchanged is not sent again", func(t *testing.T) { testNotModified(t, first) })
+	t.Run("a hash of old leads to the current document", func(t *testing.T) { testOutdatedHash(t, first) })
 	t.Run("unknown groups are not found", func(t *testing.T) {
 		for _, path := range []string{
 			"/apis/example.org", "/apis/example.com/v3", "/apis/example.org/v1", "/openapi/v3/apis/example.com/v3", "/openapi/v3/apis/example.org/v1", "/api/v2",
 		} {
-			if got := statusOf(t, first, path); got != http.StatusNotFound {
+			if got := getStatus(t, first, path); got != http.StatusNotFound {
 				t.Errorf("GET %s: got %d, want 404", path, got)
 			}
 		}
 	})
 }
 
-func showsDefinition(t *testing.T, config *rest.Config) {
+func testDefinitionInDiscovery(t *testing.T, config *rest.Config) {
 	var group metav1.APIGroup
-	decode(t, config, "/apis/example.com", &group)
+	getJSON(t, config, "/apis/example.com", &group)
 	var versions []string
 	for _, version := range group.Versions {
 		versions = append(versions, version.Version)
@@ -130,7 +130,7 @@ func showsDefinition(t *testing.T, config *rest.Config) {
 		t.Errorf("got %+v, want versions %v", group, want)
 	}
 	var groups metav1.APIGroupList
-	decode(t, config, "/apis", &groups)
+	getJSON(t, config, "/apis", &groups)
 	if last := groups.Groups[len(groups.Groups)-1]; last.Name != "example.com" {
 		t.Errorf("groups of definitions come last, got %s", last.Name)
 	}
@@ -145,7 +145,7 @@ func showsDefinition(t *testing.T, config *rest.Config) {
 		}
 	}
 	var resources metav1.APIResourceList
-	decode(t, config, "/apis/example.com/v1beta1", &resources)
+	getJSON(t, config, "/apis/example.com/v1beta1", &resources)
 	got, err := json.Marshal(resources)
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func showsDefinition(t *testing.T, config *rest.Config) {
 func discoveryHash(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	var resources metav1.APIResourceList
-	decode(t, config, "/apis/example.com/v1", &resources)
+	getJSON(t, config, "/apis/example.com/v1", &resources)
 	hash := resources.APIResources[0].StorageVersionHash
 	if hash == "" {
 		t.Error("no hash of the stored version")
@@ -172,11 +172,11 @@ func discoveryHash(t *testing.T, config *rest.Config) string {
 	return hash
 }
 
-func twoOfOneName(t *testing.T, first, second, empty *rest.Config) {
+func testSameNameInTwoWorkspaces(t *testing.T, first, second, empty *rest.Config) {
 	kinds := map[string]*rest.Config{"Widget": first, "Gadget": second}
 	for kind, config := range kinds {
 		for _, legacy := range []bool{true, false} {
-			lines := strings.Join(discovered(t, config, legacy), "\n")
+			lines := strings.Join(listDiscovery(t, config, legacy), "\n")
 			for other := range kinds {
 				if shown := strings.Contains(lines, "example.com/v1 widgets "+other+" "); shown != (kind == other) {
 					t.Errorf("%s: %s is shown: %t", config.Host, other, shown)
@@ -185,7 +185,7 @@ func twoOfOneName(t *testing.T, first, second, empty *rest.Config) {
 		}
 	}
 	for _, legacy := range []bool{true, false} {
-		if lines := strings.Join(discovered(t, empty, legacy), "\n"); strings.Contains(lines, "example.com") {
+		if lines := strings.Join(listDiscovery(t, empty, legacy), "\n"); strings.Contains(lines, "example.com") {
 			t.Errorf("a workspace without definitions shows %s", lines)
 		}
 	}
@@ -208,31 +208,31 @@ func twoOfOneName(t *testing.T, first, second, empty *rest.Config) {
 			t.Errorf("%s: OpenAPI v2 shows Widget: %t", config.Host, has)
 		}
 	}
-	if got := statusOf(t, empty, "/openapi/v3/apis/example.com/v1"); got != http.StatusNotFound {
+	if got := getStatus(t, empty, "/openapi/v3/apis/example.com/v1"); got != http.StatusNotFound {
 		t.Errorf("a workspace without definitions: got %d", got)
 	}
 }
 
-func shownAtOnce(t *testing.T, config *rest.Config) {
+func testImmediateDiscovery(t *testing.T, config *rest.Config) {
 	for i := range 20 {
 		group := fmt.Sprintf("g%d.example.com", i)
-		define(t, config, definition(group, "things", "Thing", []string{"v1"}))
+		createDefinition(t, config, newDefinition(group, "things", "Thing", []string{"v1"}))
 		for _, path := range []string{"/apis/" + group + "/v1", "/apis/" + group, "/openapi/v3/apis/" + group + "/v1"} {
-			if got := statusOf(t, config, path); got != http.StatusOK {
+			if got := getStatus(t, config, path); got != http.StatusOK {
 				t.Errorf("GET %s: got %d", path, got)
 			}
 		}
 	}
 }
 
-func mapsDefinitions(t *testing.T, config *rest.Config) {
+func testRESTMappingOfDefinitions(t *testing.T, config *rest.Config) {
 	cached := memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(config))
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(cached)
 	kind := schema.GroupKind{Group: "example.com", Kind: "Late"}
 	if _, err := mapper.RESTMapping(kind); err == nil {
 		t.Error("a kind is mapped before its definition exists")
 	}
-	define(t, config, definition("example.com", "lates", "Late", []string{"v1"}))
+	createDefinition(t, config, newDefinition("example.com", "lates", "Late", []string{"v1"}))
 	mapper.Reset()
 	mapping, err := mapper.RESTMapping(kind)
 	if err != nil || mapping.Resource != (schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "lates"}) {
@@ -244,8 +244,8 @@ func mapsDefinitions(t *testing.T, config *rest.Config) {
 	}
 }
 
-func showsTerminating(t *testing.T, config *rest.Config) {
-	define(t, config, definition("example.com", "goings", "Going", []string{"v1"}))
+func testTerminatingDefinition(t *testing.T, config *rest.Config) {
+	createDefinition(t, config, newDefinition("example.com", "goings", "Going", []string{"v1"}))
 	going := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "goings"}).Namespace("default")
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Going", "metadata": map[string]any{"name": "stays", "finalizers": []any{"example.com/stays"}},
@@ -265,7 +265,7 @@ func showsTerminating(t *testing.T, config *rest.Config) {
 		return err
 	})
 	var resources metav1.APIResourceList
-	decode(t, config, "/apis/example.com/v1", &resources)
+	getJSON(t, config, "/apis/example.com/v1", &resources)
 	if got := resources.APIResources[0].Verbs; !slices.Equal(got, metav1.Verbs{"delete", "deletecollection", "get", "list", "watch"}) {
 		t.Errorf("while it terminates the verbs are %v", got)
 	}
@@ -278,14 +278,14 @@ func showsTerminating(t *testing.T, config *rest.Config) {
 		}
 		return nil
 	})
-	if got := statusOf(t, config, "/apis/example.com"); got != http.StatusNotFound {
+	if got := getStatus(t, config, "/apis/example.com"); got != http.StatusNotFound {
 		t.Errorf("the group of a definition that is gone: got %d", got)
 	}
 }
 
-func explainsDefinitions(t *testing.T, first, second *rest.Config) {
-	explainsKind(t, first, schema.GroupVersionKind{Group: "example.com", Version: "v1beta1", Kind: "Widget"}, "spec", "color")
-	explainsKind(t, second, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}, "spec", "size")
+func testExplainDefinitions(t *testing.T, first, second *rest.Config) {
+	expectFields(t, first, schema.GroupVersionKind{Group: "example.com", Version: "v1beta1", Kind: "Widget"}, "spec", "color")
+	expectFields(t, second, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}, "spec", "size")
 	document, err := discovery.NewDiscoveryClientForConfigOrDie(second).OpenAPISchema() // protobuf
 	if err != nil {
 		t.Fatal(err)
@@ -303,7 +303,7 @@ func explainsDefinitions(t *testing.T, first, second *rest.Config) {
 	}
 }
 
-func shareDocuments(t *testing.T, shard *shardtesting.Shard, one, other *rest.Config) {
+func testSharedDocuments(t *testing.T, shard *shardtesting.Shard, one, other *rest.Config) {
 	requests := map[string]string{
 		"/apis": aggregated, "/apis/example.com/v1": "application/json", "/openapi/v3": "application/json",
 		"/openapi/v3/apis/example.com/v1": "application/json", "/openapi/v2": "application/json",
@@ -324,7 +324,7 @@ func shareDocuments(t *testing.T, shard *shardtesting.Shard, one, other *rest.Co
 	}
 }
 
-func notSentAgain(t *testing.T, config *rest.Config) {
+func testNotModified(t *testing.T, config *rest.Config) {
 	for path, accept := range map[string]string{
 		"/api": aggregated, "/apis": aggregated,
 		"/openapi/v3": "application/json", "/openapi/v3/apis/example.com/v1": "application/json", "/openapi/v2": "application/json",
@@ -337,7 +337,7 @@ func notSentAgain(t *testing.T, config *rest.Config) {
 	}
 }
 
-func oldHash(t *testing.T, config *rest.Config) {
+func testOutdatedHash(t *testing.T, config *rest.Config) {
 	for _, path := range []string{"/openapi/v3/apis/example.com/v1", "/openapi/v3/api/v1"} {
 		tag := send(t, config, http.MethodGet, path, nil, "").Header.Get("ETag")
 		response := send(t, config, http.MethodGet, path+"?hash=ABC", nil, "") // follows redirects
@@ -347,39 +347,39 @@ func oldHash(t *testing.T, config *rest.Config) {
 	}
 }
 
-// TestADefinitionMayTakeThePlaceOfWhatIsHidden covers shards, which are built in and served in root alone: in other
+// TestDefinitionOfHiddenResource covers shards, which are built in and served in root alone: in other
 // logical clusters the name is free.
-func TestADefinitionMayTakeThePlaceOfWhatIsHidden(t *testing.T) {
+func TestDefinitionOfHiddenResource(t *testing.T) {
 	shard := shardtesting.Start(t)
 	shard.NewWorkspace(t, "root", "potter")
 	config := shardtesting.At(shard.Admin(t), "root:potter")
-	define(t, config, definition("core.kcp.io", "shards", "Shard", []string{"v1alpha1"}, "glaze"))
-	explainsKind(t, config, schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "Shard"}, "spec", "glaze")
-	explainsKind(t, config, schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "LogicalCluster"}, "status", "phase")
+	createDefinition(t, config, newDefinition("core.kcp.io", "shards", "Shard", []string{"v1alpha1"}, "glaze"))
+	expectFields(t, config, schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "Shard"}, "spec", "glaze")
+	expectFields(t, config, schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "LogicalCluster"}, "status", "phase")
 	for _, legacy := range []bool{true, false} {
-		lines := strings.Join(discovered(t, config, legacy), "\n")
+		lines := strings.Join(listDiscovery(t, config, legacy), "\n")
 		if !strings.Contains(lines, "core.kcp.io/v1alpha1 shards Shard namespaced=true") || !strings.Contains(lines, "core.kcp.io/v1alpha1 logicalclusters ") {
 			t.Errorf("unaggregated %t: got %s", legacy, lines)
 		}
 	}
-	if got := statusOf(t, config, "/apis/core.kcp.io/v1alpha1/namespaces/default/shards"); got != http.StatusOK {
+	if got := getStatus(t, config, "/apis/core.kcp.io/v1alpha1/namespaces/default/shards"); got != http.StatusOK {
 		t.Errorf("listing what the definition brings: got %d", got)
 	}
 }
 
-// TestADefinitionNeverTakesThePlaceOfWhatAGateServes covers cache.kcp.io, whose objects have the storage keys that
+// TestDefinitionOfGatedResource covers cache.kcp.io, whose objects have the storage keys that
 // those of a definition of that name would have: one that is no cached resource would prevent all of them from being
 // served once the gate is enabled.
-func TestADefinitionNeverTakesThePlaceOfWhatAGateServes(t *testing.T) {
+func TestDefinitionOfGatedResource(t *testing.T) {
 	shard := shardtesting.Start(t)
 	shard.NewWorkspace(t, "root", "patient")
 	config := shardtesting.At(shard.Admin(t), "root:patient")
-	define(t, config, definition("cache.kcp.io", "clustercachedresources", "ClusterCachedResource", []string{"v9"}, "bomb"))
-	if got := statusOf(t, config, "/apis/cache.kcp.io/v9/namespaces/default/clustercachedresources"); got != http.StatusNotFound {
+	createDefinition(t, config, newDefinition("cache.kcp.io", "clustercachedresources", "ClusterCachedResource", []string{"v9"}, "bomb"))
+	if got := getStatus(t, config, "/apis/cache.kcp.io/v9/namespaces/default/clustercachedresources"); got != http.StatusNotFound {
 		t.Errorf("listing what the definition brings: got %d", got)
 	}
 	for _, legacy := range []bool{true, false} {
-		if lines := strings.Join(discovered(t, config, legacy), "\n"); strings.Contains(lines, "cache.kcp.io") {
+		if lines := strings.Join(listDiscovery(t, config, legacy), "\n"); strings.Contains(lines, "cache.kcp.io") {
 			t.Errorf("unaggregated %t: got %s", legacy, lines)
 		}
 	}
@@ -388,21 +388,21 @@ func TestADefinitionNeverTakesThePlaceOfWhatAGateServes(t *testing.T) {
 	}
 	shard = shardtesting.StartIn(t, shard.Directory, func(o *options.Options) { o.FeatureGates = []string{options.GateCacheAPIs + "=true"} })
 	config = shardtesting.At(shard.Admin(t), "root:patient")
-	if got := statusOf(t, config, "/apis/cache.kcp.io/v1alpha1/clustercachedresources"); got != http.StatusOK {
+	if got := getStatus(t, config, "/apis/cache.kcp.io/v1alpha1/clustercachedresources"); got != http.StatusOK {
 		t.Errorf("listing what the gate brings: got %d", got)
 	}
 }
 
-// TestDocumentsAreNotKeptPerWorkspace covers wall W2: many workspaces with the same definitions cost the documents of
+// TestDocumentCacheIsShared covers wall W2: many workspaces with the same definitions cost the documents of
 // one.
-func TestDocumentsAreNotKeptPerWorkspace(t *testing.T) {
-	const workspaces, atATime = 40, 8
+func TestDocumentCacheIsShared(t *testing.T) {
+	const workspaces, workers = 40, 8
 	shard := shardtesting.Start(t)
 	read := func(name string) {
 		shard.NewWorkspace(t, "root", name)
 		config := shardtesting.At(shard.Admin(t), "root:"+name)
 		for _, plural := range []string{"apples", "pears", "plums"} {
-			define(t, config, definition("fruit.example.com", plural, strings.ToUpper(plural[:1])+plural[1:len(plural)-1], []string{"v1", "v1beta1"}, "color", "size"))
+			createDefinition(t, config, newDefinition("fruit.example.com", plural, strings.ToUpper(plural[:1])+plural[1:len(plural)-1], []string{"v1", "v1beta1"}, "color", "size"))
 		}
 		for path, accept := range map[string]string{
 			"/apis": aggregated, "/apis/fruit.example.com/v1": "application/json", "/openapi/v3": "application/json",
@@ -421,7 +421,7 @@ func TestDocumentsAreNotKeptPerWorkspace(t *testing.T) {
 		names <- fmt.Sprintf("more-%d", i)
 	}
 	close(names)
-	for range atATime {
+	for range workers {
 		all.Go(func() {
 			for name := range names {
 				read(name)

@@ -15,9 +15,9 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestDeletionTakesAsManyPassesAsItNeeds: one pass is bounded, because tenants share the workers. The remaining objects
+// TestWorkspaceDeletionInBatches: one pass is bounded, because tenants share the workers. The remaining objects
 // must be deleted by the following passes, to the last key.
-func TestDeletionTakesAsManyPassesAsItNeeds(t *testing.T) {
+func TestWorkspaceDeletionInBatches(t *testing.T) {
 	shard := shardtesting.Start(t)
 	cluster := shard.NewWorkspace(t, "root", "full").Spec.Cluster
 	c := shard.Client(t, shard.Admin(t))

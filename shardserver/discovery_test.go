@@ -25,39 +25,39 @@ import (
 
 const protobuf = "application/vnd.kubernetes.protobuf"
 
-// TestDocumentsAboutTheAPI covers the documents that clients read before they send requests for resources.
-func TestDocumentsAboutTheAPI(t *testing.T) {
+// TestDiscoveryAndOpenAPI covers the documents that clients read before they send requests for resources.
+func TestDiscoveryAndOpenAPI(t *testing.T) {
 	shard := shardtesting.Start(t)
 	shard.NewWorkspace(t, "root", "docs")
 	admin := shardtesting.At(shard.Admin(t), "root:docs")
 	root := shardtesting.At(shard.Admin(t), "root")
 
-	t.Run("both forms of discovery say the same", func(t *testing.T) { sameDiscovery(t, admin, root) })
-	t.Run("shards are shown where they are", func(t *testing.T) { shardsInPlace(t, shard, admin) })
-	t.Run("names and kinds are mapped as kubectl maps them", func(t *testing.T) { mapsNames(t, admin) })
-	t.Run("OpenAPI v3 has a document for every version", func(t *testing.T) { openAPIv3(t, admin) })
+	t.Run("both forms of discovery say the same", func(t *testing.T) { testDiscoveryForms(t, admin, root) })
+	t.Run("shards are shown where they are", func(t *testing.T) { testShardsInDiscovery(t, shard, admin) })
+	t.Run("names and kinds are mapped as kubectl maps them", func(t *testing.T) { testRESTMapping(t, admin) })
+	t.Run("OpenAPI v3 has a document for every version", func(t *testing.T) { testOpenAPIv3(t, admin) })
 	t.Run("OpenAPI v3 has no meaning without a logical cluster", func(t *testing.T) {
 		for _, path := range []string{"/openapi/v3", "/openapi/v3/api/v1"} {
-			if got := statusOf(t, shard.Masters(t), path); got != http.StatusNotFound {
+			if got := getStatus(t, shard.Masters(t), path); got != http.StatusNotFound {
 				t.Errorf("GET %s: got %d, want 404", path, got)
 			}
 		}
 	})
-	t.Run("OpenAPI v2 is one document", func(t *testing.T) { openAPIv2(t, admin) })
-	t.Run("explain finds fields", func(t *testing.T) { explains(t, admin) })
+	t.Run("OpenAPI v2 is one document", func(t *testing.T) { testOpenAPIv2(t, admin) })
+	t.Run("explain finds fields", func(t *testing.T) { testExplain(t, admin) })
 	t.Run("the version is that of Kubernetes", func(t *testing.T) {
 		var info version.Info
-		decode(t, admin, "/version", &info)
+		getJSON(t, admin, "/version", &info)
 		parsed, err := utilversion.ParseSemantic(info.GitVersion) // as kubectl does
 		if err != nil || parsed.Major() != 1 || parsed.Minor() < 36 || info.Major != "1" || info.Minor == "" {
 			t.Errorf("got %+v, %v", info, err)
 		}
 	})
-	t.Run("clients that prefer protobuf get it for the kinds that have it", func(t *testing.T) { prefersProtobuf(t, admin) })
+	t.Run("clients that prefer protobuf get it for the kinds that have it", func(t *testing.T) { testProtobufPreference(t, admin) })
 }
 
-// discovered returns a line for every resource in discovery. Legacy is the unaggregated form.
-func discovered(t *testing.T, config *rest.Config, legacy bool) []string {
+// listDiscovery returns a line for every resource in discovery. Legacy is the unaggregated form.
+func listDiscovery(t *testing.T, config *rest.Config, legacy bool) []string {
 	t.Helper()
 	client := discovery.NewDiscoveryClientForConfigOrDie(config)
 	client.UseLegacyDiscovery = legacy
@@ -82,9 +82,9 @@ func discovered(t *testing.T, config *rest.Config, legacy bool) []string {
 	return all
 }
 
-func sameDiscovery(t *testing.T, configs ...*rest.Config) {
+func testDiscoveryForms(t *testing.T, configs ...*rest.Config) {
 	for _, config := range configs {
-		legacy, aggregated := discovered(t, config, true), discovered(t, config, false)
+		legacy, aggregated := listDiscovery(t, config, true), listDiscovery(t, config, false)
 		for _, line := range legacy {
 			if !slices.Contains(aggregated, line) {
 				t.Errorf("%s: not in the aggregated form: %s", config.Host, line)
@@ -101,7 +101,7 @@ func sameDiscovery(t *testing.T, configs ...*rest.Config) {
 	}
 }
 
-func shardsInPlace(t *testing.T, shard *shardtesting.Shard, workspace *rest.Config) {
+func testShardsInDiscovery(t *testing.T, shard *shardtesting.Shard, workspace *rest.Config) {
 	for config, want := range map[*rest.Config]bool{
 		workspace:                               false,
 		shardtesting.At(shard.Admin(t), "root"): true,
@@ -109,7 +109,7 @@ func shardsInPlace(t *testing.T, shard *shardtesting.Shard, workspace *rest.Conf
 		shardtesting.At(shard.Masters(t), "system:admin"): false,
 	} {
 		for _, legacy := range []bool{true, false} {
-			shown := slices.ContainsFunc(discovered(t, config, legacy), func(line string) bool {
+			shown := slices.ContainsFunc(listDiscovery(t, config, legacy), func(line string) bool {
 				return strings.HasPrefix(line, "core.kcp.io/v1alpha1 shards ")
 			})
 			if shown != want {
@@ -117,7 +117,7 @@ func shardsInPlace(t *testing.T, shard *shardtesting.Shard, workspace *rest.Conf
 			}
 		}
 		want := map[bool]int{true: http.StatusOK, false: http.StatusNotFound}[want]
-		if got := statusOf(t, config, "/apis/core.kcp.io/v1alpha1/shards"); got != want {
+		if got := getStatus(t, config, "/apis/core.kcp.io/v1alpha1/shards"); got != want {
 			t.Errorf("%s: GET shards: got %d, want %d", config.Host, got, want)
 		}
 	}
@@ -132,7 +132,7 @@ func shardsInPlace(t *testing.T, shard *shardtesting.Shard, workspace *rest.Conf
 	}
 }
 
-func mapsNames(t *testing.T, config *rest.Config) {
+func testRESTMapping(t *testing.T, config *rest.Config) {
 	client := memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(config))
 	deferred := restmapper.NewDeferredDiscoveryRESTMapper(client)
 	mapper := restmapper.NewShortcutExpander(deferred, client, nil)
@@ -160,11 +160,11 @@ func mapsNames(t *testing.T, config *rest.Config) {
 	}
 }
 
-func openAPIv3(t *testing.T, config *rest.Config) {
+func testOpenAPIv3(t *testing.T, config *rest.Config) {
 	var index struct {
 		Paths map[string]struct{ ServerRelativeURL string }
 	}
-	decode(t, config, "/openapi/v3", &index)
+	getJSON(t, config, "/openapi/v3", &index)
 	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerGroupsAndResources()
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func openAPIv3(t *testing.T, config *rest.Config) {
 	}
 }
 
-func openAPIv2(t *testing.T, config *rest.Config) {
+func testOpenAPIv2(t *testing.T, config *rest.Config) {
 	document, err := discovery.NewDiscoveryClientForConfigOrDie(config).OpenAPISchema()
 	if err != nil {
 		t.Fatal(err)
@@ -219,16 +219,16 @@ func openAPIv2(t *testing.T, config *rest.Config) {
 	}
 }
 
-// explains resolves fields as kubectl explain does: the kind by its extension, then reference by reference.
-func explains(t *testing.T, config *rest.Config) {
-	explainsKind(t, config, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "data")
-	explainsKind(t, config, schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}, "rules", "verbs")
-	explainsKind(t, config, schema.GroupVersionKind{Group: "tenancy.kcp.io", Version: "v1alpha1", Kind: "Workspace"}, "spec", "type", "path")
-	explainsKind(t, config, schema.GroupVersionKind{Group: "tenancy.kcp.io", Version: "v1alpha1", Kind: "WorkspaceType"}, "spec", "extend", "with", "name")
-	explainsKind(t, config, schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "LogicalCluster"}, "status", "phase")
+// testExplain resolves fields as kubectl explain does: the kind by its extension, then reference by reference.
+func testExplain(t *testing.T, config *rest.Config) {
+	expectFields(t, config, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "data")
+	expectFields(t, config, schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}, "rules", "verbs")
+	expectFields(t, config, schema.GroupVersionKind{Group: "tenancy.kcp.io", Version: "v1alpha1", Kind: "Workspace"}, "spec", "type", "path")
+	expectFields(t, config, schema.GroupVersionKind{Group: "tenancy.kcp.io", Version: "v1alpha1", Kind: "WorkspaceType"}, "spec", "extend", "with", "name")
+	expectFields(t, config, schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "LogicalCluster"}, "status", "phase")
 }
 
-func explainsKind(t *testing.T, config *rest.Config, kind schema.GroupVersionKind, path ...string) {
+func expectFields(t *testing.T, config *rest.Config, kind schema.GroupVersionKind, path ...string) {
 	t.Helper()
 	spec, err := openapi3.NewRoot(discovery.NewDiscoveryClientForConfigOrDie(config).OpenAPIV3()).GVSpecAsMap(kind.GroupVersion())
 	if err != nil {
@@ -236,13 +236,13 @@ func explainsKind(t *testing.T, config *rest.Config, kind schema.GroupVersionKin
 		return
 	}
 	schemas := spec["components"].(map[string]any)["schemas"].(map[string]any)
-	current := ofKind(schemas, kind)
+	current := findSchema(schemas, kind)
 	if current == nil {
 		t.Errorf("%s has no schema", kind)
 		return
 	}
 	for _, field := range path {
-		properties, _ := follow(schemas, current)["properties"].(map[string]any)
+		properties, _ := resolveReference(schemas, current)["properties"].(map[string]any)
 		next, ok := properties[field].(map[string]any)
 		if !ok {
 			t.Errorf("%s: no field %s of %v", kind, field, path)
@@ -255,7 +255,7 @@ func explainsKind(t *testing.T, config *rest.Config, kind schema.GroupVersionKin
 	}
 }
 
-func ofKind(schemas map[string]any, want schema.GroupVersionKind) map[string]any {
+func findSchema(schemas map[string]any, want schema.GroupVersionKind) map[string]any {
 	for _, candidate := range schemas {
 		kinds, _ := candidate.(map[string]any)["x-kubernetes-group-version-kind"].([]any)
 		for _, kind := range kinds {
@@ -268,8 +268,8 @@ func ofKind(schemas map[string]any, want schema.GroupVersionKind) map[string]any
 	return nil
 }
 
-// follow resolves a reference, alone or within allOf, and descends into lists.
-func follow(schemas, node map[string]any) map[string]any {
+// resolveReference resolves a reference, alone or within allOf, and descends into lists.
+func resolveReference(schemas, node map[string]any) map[string]any {
 	for {
 		if items, ok := node["items"].(map[string]any); ok {
 			node = items
@@ -286,7 +286,7 @@ func follow(schemas, node map[string]any) map[string]any {
 	}
 }
 
-func prefersProtobuf(t *testing.T, config *rest.Config) {
+func testProtobufPreference(t *testing.T, config *rest.Config) {
 	for path, want := range map[string]string{
 		"/api/v1/namespaces":                              protobuf,
 		"/apis/rbac.authorization.k8s.io/v1/clusterroles": protobuf,
@@ -309,14 +309,14 @@ func prefersProtobuf(t *testing.T, config *rest.Config) {
 	}
 }
 
-// answer is a response whose body has been read.
-type answer struct {
+// httpResponse is a response whose body has been read.
+type httpResponse struct {
 	*http.Response
 	body string
 }
 
 // send sends one plain HTTP request with the credentials of a client configuration.
-func send(t *testing.T, config *rest.Config, method, path string, header http.Header, body string) answer {
+func send(t *testing.T, config *rest.Config, method, path string, header http.Header, body string) httpResponse {
 	t.Helper()
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -338,10 +338,10 @@ func send(t *testing.T, config *rest.Config, method, path string, header http.He
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer{response, string(raw)}
+	return httpResponse{response, string(raw)}
 }
 
-func decode(t *testing.T, config *rest.Config, path string, into any) {
+func getJSON(t *testing.T, config *rest.Config, path string, into any) {
 	t.Helper()
 	got := send(t, config, http.MethodGet, path, http.Header{"Accept": {"application/json"}}, "")
 	if got.StatusCode != http.StatusOK {

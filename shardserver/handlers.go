@@ -43,7 +43,7 @@ import (
 const cachePrefix = "/cache"
 
 func (d *dependencies) applyHandlerChain(context.Context) error {
-	d.registry.SetVisible(d.visible)
+	d.registry.SetVisibilityFunc(d.isVisible)
 	d.watchTerminator = watchterminator.New(d.generic.LongRunningFunc, visibleInVirtualWorkspace)
 	d.generic.BuildHandlerChainFunc = d.handlerChain
 	return nil
@@ -55,7 +55,7 @@ func (d *dependencies) applyHandlerChain(context.Context) error {
 func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapiserver.Config) http.Handler {
 	handler := d.withDocuments(d.customResources.Wrap(apiHandler), generic)
 	handler = filters.WithResourceRules(handler, d.registry, generic.Serializer)
-	handler = authorization.WithDeepReview(handler)
+	handler = authorization.WithDeepSARHeader(handler)
 	handler = authorization.WithImpersonationScope(handler)
 	handler = d.withHome(handler, generic.Serializer)
 	handler = d.virtual.WithServing(handler, generic.Serializer)
@@ -63,12 +63,12 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 	handler = d.watchTerminator.WithTermination(handler, d.registry)
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 	handler = requester.With(handler)
-	handler = authorization.WithoutInactive(handler, d.registry, generic.Serializer)
+	handler = authorization.WithInactiveCheck(handler, d.registry, generic.Serializer)
 	if generic.AuditBackend != nil {
 		handler = audit.WithCluster(handler)
 	}
 	handler = d.virtual.WithRequest(handler)
-	handler = filters.WithCluster(handler, audit.Refused(generic), filters.NewResolver(d.registry, d.options.Shard.Name, d.options.FeatureEnabled(options.GateWorkspaceMounts)), generic.Serializer)
+	handler = filters.WithCluster(handler, audit.NewRejectHandler(generic), filters.NewResolver(d.registry, d.options.Shard.Name, d.options.FeatureEnabled(options.GateWorkspaceMounts)), generic.Serializer)
 	return authentication.WithInClusterRewrite(handler)
 }
 
@@ -76,24 +76,24 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 // serves it, and what definitions and bindings add.
 func (d *dependencies) withDocuments(handler http.Handler, generic *genericapiserver.Config) http.Handler {
 	compiled := discovery.NewSource(handler)
-	sets := discovery.NewResolver(compiled, d.registry, d.groups.shared.HashOf, d.boundDefinitions, d.definitions.OverlapsBuiltIn)
-	d.discovery = discovery.With(handler, sets, generic.DiscoveryAddresses, generic.Serializer)
-	d.openapi = openapi.With(d.discovery, sets, compiled, func() *spec.Swagger { return d.openAPISpec.StaticOpenAPISpec }, generic.Serializer)
+	sets := discovery.NewResolver(compiled, d.registry, d.groups.specs.HashOf, d.boundDefinitions, d.definitions.OverlapsBuiltIn)
+	d.discovery = discovery.NewHandler(handler, sets, generic.DiscoveryAddresses, generic.Serializer)
+	d.openapi = openapi.NewHandler(d.discovery, sets, compiled, func() *spec.Swagger { return d.openAPISpec.StaticOpenAPISpec }, generic.Serializer)
 	return d.openapi
 }
 
 // boundDefinitions returns the definitions that the context's logical cluster binds.
-func (d *dependencies) boundDefinitions(ctx context.Context) ([]discovery.Defined, error) {
+func (d *dependencies) boundDefinitions(ctx context.Context) ([]discovery.CandidateDefinition, error) {
 	if cluster, ok := logicalcluster.From(ctx); !ok || cluster.IsWildcard() {
 		return nil, nil
 	}
-	served, err := d.definitions.BoundDefinitions(ctx)
+	served, err := d.definitions.ListBoundDefinitions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	bound := make([]discovery.Defined, 0, len(served))
+	bound := make([]discovery.CandidateDefinition, 0, len(served))
 	for _, b := range served {
-		bound = append(bound, discovery.Defined{Object: b.Definition, Terminating: b.Terminating, ReadOnly: b.Virtual})
+		bound = append(bound, discovery.CandidateDefinition{Object: b.Definition, Terminating: b.Terminating, ReadOnly: b.Virtual})
 	}
 	return bound, nil
 }
@@ -177,7 +177,7 @@ func (d *dependencies) createVirtualWorkspaces(context.Context) error {
 	}
 	all = append(all, exports, schemas)
 	if d.replicationView != nil {
-		all = append(all, d.replicationView.Virtual())
+		all = append(all, d.replicationView.VirtualWorkspace())
 	}
 	if err := d.virtual.Register(all...); err != nil {
 		return fmt.Errorf("adding virtual workspaces: %w", err)
@@ -213,7 +213,7 @@ func (d *dependencies) logicalClusterWorkspaces() ([]*virtual.Workspace, error) 
 }
 
 // createCache serves a cache server at /services/cache, unless the shard has another one.
-func (d *dependencies) createCache(ctx context.Context, create cache.New) error {
+func (d *dependencies) createCache(ctx context.Context, create cache.NewServerFunc) error {
 	if create == nil || d.options.Shard.CacheKubeconfig != "" {
 		return nil
 	}
@@ -223,7 +223,7 @@ func (d *dependencies) createCache(ctx context.Context, create cache.New) error 
 		MinWatch:    time.Duration(d.generic.MinRequestTimeout) * time.Second,
 		MaxBody:     d.generic.MaxRequestBodyBytes,
 		AlwaysAllow: d.options.Authorization.AlwaysAllowPaths,
-		MaxObjects:  d.options.Shard.MaxObjectsOfAnother,
+		MaxObjects:  d.options.Shard.MaxObjectsPerRemoteShard,
 	}
 	if d.generic.ResourceTransformers != nil {
 		config.Transformer = d.generic.ResourceTransformers.TransformerForResource
@@ -232,7 +232,7 @@ func (d *dependencies) createCache(ctx context.Context, create cache.New) error 
 	if d.cache, err = create(ctx, config); err != nil {
 		return fmt.Errorf("creating the embedded cache server: %w", err)
 	}
-	return d.virtual.Register(cache.Workspace(d.cache))
+	return d.virtual.Register(cache.NewWorkspace(d.cache))
 }
 
 // embeddedCachePrefix returns the prefix of the embedded cache's keys. Installations that share an etcd by prefixes have

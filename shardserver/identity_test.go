@@ -21,12 +21,12 @@ func TestResourcesByIdentity(t *testing.T) {
 	shard := shardtesting.Start(t)
 	parent := shard.NewWorkspace(t, "root", "parent")
 	shard.NewWorkspace(t, parent.Spec.Cluster, "child")
-	tenancy, shards := identity(t, shard, "tenancy.kcp.io"), identity(t, shard, "shards.core.kcp.io")
+	tenancy, shards := getIdentity(t, shard, "tenancy.kcp.io"), getIdentity(t, shard, "shards.core.kcp.io")
 	const path = "/apis/tenancy.kcp.io/v1alpha1/workspaces"
 
 	t.Run("over all logical clusters", func(t *testing.T) {
 		var list metav1.PartialObjectMetadataList
-		decode(t, shardtesting.At(shard.Masters(t), "*"), path+":"+tenancy, &list)
+		getJSON(t, shardtesting.At(shard.Masters(t), "*"), path+":"+tenancy, &list)
 		found := map[string]bool{}
 		for _, item := range list.Items {
 			found[item.Annotations["kcp.io/cluster"]+"/"+item.Name] = true
@@ -37,7 +37,7 @@ func TestResourcesByIdentity(t *testing.T) {
 	})
 	t.Run("over all logical clusters without an identity, there are but metadata", func(t *testing.T) {
 		all := shardtesting.At(shard.Masters(t), "*")
-		if got := statusOf(t, all, path); got != http.StatusNotFound {
+		if got := getStatus(t, all, path); got != http.StatusNotFound {
 			t.Errorf("whole objects: %d", got)
 		}
 		list, err := metadata.NewForConfigOrDie(all).Resource(schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}).List(t.Context(), metav1.ListOptions{})
@@ -68,7 +68,7 @@ func TestResourcesByIdentity(t *testing.T) {
 		"of a resource that has none":       {"/api/v1/configmaps:" + tenancy, http.StatusNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := statusOf(t, shardtesting.At(shard.Admin(t), "root"), tc.path); got != tc.want {
+			if got := getStatus(t, shardtesting.At(shard.Admin(t), "root"), tc.path); got != tc.want {
 				t.Errorf("got %d, want %d", got, tc.want)
 			}
 		})

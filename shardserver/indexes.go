@@ -43,7 +43,7 @@ func (d *dependencies) buildIndexes() {
 	d.keys = etcdkeys.New(etcdkeys.Config{Transport: etcd.Transport, Prefix: etcd.Prefix, Registry: d.registry})
 	d.logicalClusters = storage.NewReader[*corev1alpha1.LogicalCluster](d.registry, corev1alpha1.Resource("logicalclusters"))
 	d.workspaceTypes = workspacetype.NewIndex(d.registry)
-	d.types = workspacetype.NewResolver(workspacetype.Stored(d.registry, d.workspaceTypes))
+	d.types = workspacetype.NewResolver(workspacetype.NewConsistentReader(d.registry, d.workspaceTypes))
 	d.bindings = bindings.NewIndex(d.registry)
 	d.exports = apiindex.NewResolver(d.registry, d.types.Locate)
 	d.consumers, d.slices = apiindex.NewConsumerIndex(d.registry), apiindex.NewSliceIndex(d.registry)
@@ -69,15 +69,15 @@ func (s *Server) Definitions() *crdregistry.Registry { return s.definitions }
 
 // collectors returns the metrics of the indexes and of replication.
 func (d *dependencies) collectors() []metrics.StableCollector {
-	return append(d.replicationMetrics(), kcpmetrics.NewSharing(d.options.Shard.Name, d.bindings, d.exports))
+	return append(d.replicationMetrics(), kcpmetrics.NewExportCollector(d.options.Shard.Name, d.bindings, d.exports))
 }
 
-// visible is true if the context's logical cluster serves a resource that is compiled in. A resource that is stored with
+// isVisible is true if the context's logical cluster serves a resource that is compiled in. A resource that is stored with
 // an identity is served where it is bound with that identity, every other resource in all logical clusters. Exceptions,
 // where everything is served: root and system:shard, because a fresh shard writes there before anything can be bound;
 // requests over all logical clusters or outside of any; and a logical cluster that is being deleted, whose remaining
 // objects must be found even if its bindings are gone.
-func (d *dependencies) visible(ctx context.Context, gr schema.GroupResource) bool {
+func (d *dependencies) isVisible(ctx context.Context, gr schema.GroupResource) bool {
 	resource, err := d.registry.Get(gr)
 	if err != nil {
 		return true // not stored
@@ -97,8 +97,8 @@ func (d *dependencies) visible(ctx context.Context, gr schema.GroupResource) boo
 	return err == nil && own.DeletionTimestamp != nil
 }
 
-// exported returns a resource as an export of this shard with the identity describes it, or nil.
-func (d *dependencies) exported(ctx context.Context, gr schema.GroupResource, identity string) (*bindings.Resource, error) {
+// findExported returns a resource as an export of this shard with the identity describes it, or nil.
+func (d *dependencies) findExported(ctx context.Context, gr schema.GroupResource, identity string) (*bindings.Resource, error) {
 	exports, err := d.exports.ListByIdentity(ctx, identity)
 	if err != nil {
 		return nil, err
@@ -167,16 +167,16 @@ func (d *dependencies) createCustomResources(context.Context) error {
 		OpenAPI:             func() map[string]*spec.Schema { return d.groups.definitions.StaticOpenAPISpec },
 	}
 	d.definitions = crdregistry.New(crdregistry.Config{
-		Resources: d.registry,
-		Specs:     d.groups.shared,
-		Pool:      pool,
-		Compile:   crdhandler.NewCompiler(cfg),
-		BuiltIn:   d.groups.resources(),
-		Reserved:  sets.New(systemResources...),
-		Bindings:  d.bindings,
-		Exported:  d.exported,
+		Resources:    d.registry,
+		Specs:        d.groups.specs,
+		Pool:         pool,
+		Compile:      crdhandler.NewCompiler(cfg),
+		BuiltIn:      d.groups.resources(),
+		Reserved:     sets.New(systemResources...),
+		Bindings:     d.bindings,
+		FindExported: d.findExported,
 	})
-	d.registry.SetLocal(d.definitions)
+	d.registry.SetCustomResourceResolver(d.definitions)
 	d.bindingDefinitions = definitions.New(definitions.Config{
 		Registry: d.registry, Client: d.clients.Typed, Exports: d.exports, Bindings: d.bindings, Clock: clock.RealClock{},
 	})

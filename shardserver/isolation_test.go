@@ -14,19 +14,19 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// pair is two workspaces that hold namespaces and config maps of the same names.
-type pair struct {
+// workspacePair is two workspaces that hold namespaces and config maps of the same names.
+type workspacePair struct {
 	shard              *shardtesting.Shard
 	a, b               kubernetes.Interface
 	clusterA, clusterB string
 }
 
-const objects = 7
+const objectsPerWorkspace = 7
 
-func newPair(t *testing.T) pair {
+func newWorkspacePair(t *testing.T) workspacePair {
 	t.Helper()
 	shard := shardtesting.Start(t)
-	p := pair{shard: shard}
+	p := workspacePair{shard: shard}
 	p.clusterA = shard.NewWorkspace(t, "root", "a").Spec.Cluster
 	p.clusterB = shard.NewWorkspace(t, "root", "b").Spec.Cluster
 	p.a = shard.Kubernetes(t, shardtesting.At(shard.Admin(t), "root:a"))
@@ -36,7 +36,7 @@ func newPair(t *testing.T) pair {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range objects {
+		for i := range objectsPerWorkspace {
 			_, err := client.CoreV1().ConfigMaps("same").Create(t.Context(), configMap(side, i), metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -56,10 +56,10 @@ func configMap(side string, i int) *corev1.ConfigMap {
 	}
 }
 
-func TestTwoWorkspacesDoNotSeeEachOther(t *testing.T) {
-	p := newPair(t)
+func TestWorkspaceIsolation(t *testing.T) {
+	p := newWorkspacePair(t)
 	ctx := t.Context()
-	onlyA := func(t *testing.T, items []corev1.ConfigMap, want int) {
+	expectOnlyA := func(t *testing.T, items []corev1.ConfigMap, want int) {
 		t.Helper()
 		if len(items) != want {
 			t.Errorf("got %d config maps, want %d", len(items), want)
@@ -75,7 +75,7 @@ func TestTwoWorkspacesDoNotSeeEachOther(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		onlyA(t, []corev1.ConfigMap{*got}, 1)
+		expectOnlyA(t, []corev1.ConfigMap{*got}, 1)
 	})
 	for name, options := range map[string]metav1.ListOptions{
 		"list, consistent":      {},
@@ -92,7 +92,7 @@ func TestTwoWorkspacesDoNotSeeEachOther(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			onlyA(t, list.Items, objects)
+			expectOnlyA(t, list.Items, objectsPerWorkspace)
 		})
 	}
 	t.Run("pages, and a continue token used in the other workspace", func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestTwoWorkspacesDoNotSeeEachOther(t *testing.T) {
 				}
 			}
 		}
-		onlyA(t, items, objects)
+		expectOnlyA(t, items, objectsPerWorkspace)
 	})
 	t.Run("watch", func(t *testing.T) {
 		watcher, err := p.a.CoreV1().ConfigMaps("same").Watch(ctx, metav1.ListOptions{LabelSelector: "of=pair"})
@@ -143,7 +143,7 @@ func TestTwoWorkspacesDoNotSeeEachOther(t *testing.T) {
 				if !ok {
 					t.Fatalf("got %T", event.Object)
 				}
-				onlyA(t, []corev1.ConfigMap{*cm}, 1)
+				expectOnlyA(t, []corev1.ConfigMap{*cm}, 1)
 				if cm.Data["touched"] == "yes" {
 					return
 				}
@@ -157,14 +157,14 @@ func TestTwoWorkspacesDoNotSeeEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		left, err := p.b.CoreV1().ConfigMaps("same").List(ctx, metav1.ListOptions{LabelSelector: "of=pair"})
-		if err != nil || len(left.Items) != objects {
-			t.Fatalf("b has %d config maps left, want %d: %v", len(left.Items), objects, err)
+		if err != nil || len(left.Items) != objectsPerWorkspace {
+			t.Fatalf("b has %d config maps left, want %d: %v", len(left.Items), objectsPerWorkspace, err)
 		}
 	})
 }
 
 func TestWildcardRequests(t *testing.T) {
-	p := newPair(t)
+	p := newWorkspacePair(t)
 	ctx := t.Context()
 	all := p.shard.Kubernetes(t, shardtesting.At(p.shard.Masters(t), "*"))
 	t.Run("system:masters lists all clusters, each object with its own", func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestWildcardRequests(t *testing.T) {
 		for _, item := range list.Items {
 			seen[item.Annotations["kcp.io/cluster"]]++
 		}
-		if seen[p.clusterA] != objects || seen[p.clusterB] != objects || len(seen) != 2 {
+		if seen[p.clusterA] != objectsPerWorkspace || seen[p.clusterB] != objectsPerWorkspace || len(seen) != 2 {
 			t.Errorf("objects by cluster: %v", seen)
 		}
 	})
@@ -226,7 +226,7 @@ func TestPathsAndNames(t *testing.T) {
 		"a malformed path":                     {"root::x", http.StatusBadRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := statusOf(t, shardtesting.At(shard.Admin(t), tc.path), "/api/v1/namespaces"); got != tc.want {
+			if got := getStatus(t, shardtesting.At(shard.Admin(t), tc.path), "/api/v1/namespaces"); got != tc.want {
 				t.Errorf("got %d, want %d", got, tc.want)
 			}
 		})

@@ -27,19 +27,19 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestASecondShardJoins: it reads the identities of root, stores them, registers itself and reports. It restarts
+// TestShardJoin: it reads the identities of root, stores them, registers itself and reports. It restarts
 // without the root shard.
-func TestASecondShardJoins(t *testing.T) {
+func TestShardJoin(t *testing.T) {
 	root := shardtesting.Start(t)
 	atRoot := root.Client(t, root.Masters(t))
 	identities := rootIdentities(t, atRoot)
 	beta := shardtesting.StartShard(t, root, "beta")
 
 	t.Run("the identities of root are written down", func(t *testing.T) {
-		cached(t, beta.Client(t, beta.Masters(t)), identities)
+		waitForIdentityCache(t, beta.Client(t, beta.Masters(t)), identities)
 	})
 	t.Run("a ready shard is registered", func(t *testing.T) {
-		shard := registered(t, atRoot, "beta")
+		shard := getShard(t, atRoot, "beta")
 		if want := beta.Masters(t).Host; shard.Spec.BaseURL != want || shard.Spec.ExternalURL != want || shard.Labels["name"] != "beta" {
 			t.Errorf("it is registered as %+v, %v, want URL %s", shard.Spec, shard.Labels, want)
 		}
@@ -47,7 +47,7 @@ func TestASecondShardJoins(t *testing.T) {
 	for _, name := range []string{"root", "beta"} {
 		t.Run("how shard "+name+" is, stands in its status", func(t *testing.T) {
 			shardtesting.Eventually(t, "shard is Ready and Schedulable", func(context.Context) error {
-				shard := registered(t, atRoot, name)
+				shard := getShard(t, atRoot, name)
 				if !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) || !conditionsv1alpha1.IsTrue(shard, corev1alpha1.ShardSchedulable) {
 					return fmt.Errorf("its status is %+v", shard.Status)
 				}
@@ -56,13 +56,13 @@ func TestASecondShardJoins(t *testing.T) {
 		})
 	}
 	t.Run("after a restart its addresses are right, and what others wrote stays", func(t *testing.T) {
-		labelled := registered(t, atRoot, "beta")
+		labelled := getShard(t, atRoot, "beta")
 		labelled.Labels["region"] = "moon"
 		must(t, atRoot.Update(shardtesting.In(t.Context(), "root"), labelled))
 		must(t, beta.Stop())
 		beta = shardtesting.StartShardIn(t, beta.Directory, root, "beta")
 		shardtesting.Eventually(t, "the new address", func(context.Context) error {
-			shard := registered(t, atRoot, "beta")
+			shard := getShard(t, atRoot, "beta")
 			if want := beta.Masters(t).Host; shard.Spec.BaseURL != want || shard.Labels["region"] != "moon" {
 				return fmt.Errorf("it is registered as %+v, %v, want URL %s", shard.Spec, shard.Labels, want)
 			}
@@ -74,19 +74,19 @@ func TestASecondShardJoins(t *testing.T) {
 		join := root.Peer(t, "beta")
 		must(t, root.Stop())
 		alone := shardtesting.StartIn(t, beta.Directory, join)
-		cached(t, alone.Client(t, alone.Masters(t)), identities)
+		waitForIdentityCache(t, alone.Client(t, alone.Masters(t)), identities)
 	})
 }
 
-// TestAShardBelongsToOneInstallation: it never accepts the identities of another root.
-func TestAShardBelongsToOneInstallation(t *testing.T) {
+// TestShardRejectsOtherRoot: it never accepts the identities of another root.
+func TestShardRejectsOtherRoot(t *testing.T) {
 	first, second := shardtesting.Start(t), shardtesting.Start(t)
 	identities := rootIdentities(t, first.Client(t, first.Masters(t)))
 	others := rootIdentities(t, second.Client(t, second.Masters(t)))
 	beta := shardtesting.StartShard(t, first, "beta")
 	must(t, beta.Stop())
 
-	stray := start(t, shardtesting.Options(t, beta.Directory, second.Peer(t, "beta")))
+	stray := startShard(t, shardtesting.Options(t, beta.Directory, second.Peer(t, "beta")))
 	shardtesting.Eventually(t, "the reason why it is not ready", func(context.Context) error {
 		code, body := stray.get(t, "/readyz?verbose")
 		if code != http.StatusInternalServerError || !strings.Contains(body, "shard-registration failed") {
@@ -104,17 +104,17 @@ func TestAShardBelongsToOneInstallation(t *testing.T) {
 		t.Fatal("both installations have the same identities")
 	}
 	again := shardtesting.StartShardIn(t, beta.Directory, first, "beta")
-	cached(t, again.Client(t, again.Masters(t)), identities)
+	waitForIdentityCache(t, again.Client(t, again.Masters(t)), identities)
 }
 
-// TestANewShardWaitsForRoot: until it has the identities, it serves health checks that report it as alive and why it is
+// TestNewShardWithoutRoot: until it has the identities, it serves health checks that report it as alive and why it is
 // not ready.
-func TestANewShardWaitsForRoot(t *testing.T) {
+func TestNewShardWithoutRoot(t *testing.T) {
 	root := shardtesting.Start(t)
 	join := root.Peer(t, "beta")
 	must(t, root.Stop())
 
-	beta := start(t, shardtesting.Options(t, t.TempDir(), join))
+	beta := startShard(t, shardtesting.Options(t, t.TempDir(), join))
 	shardtesting.Eventually(t, "answers on the port", func(context.Context) error {
 		if code, body := beta.get(t, "/livez"); code != http.StatusOK {
 			return fmt.Errorf("/livez: %d %s", code, body)
@@ -130,8 +130,8 @@ func TestANewShardWaitsForRoot(t *testing.T) {
 	t.Run("it can be ended", func(t *testing.T) { beta.stop(t) })
 }
 
-// TestAShardNeedsNoAdministrator: the certificate of a shard permits what the shard does in root, and nothing else.
-func TestAShardNeedsNoAdministrator(t *testing.T) {
+// TestShardPermissionsInRoot: the certificate of a shard permits what the shard does in root, and nothing else.
+func TestShardPermissionsInRoot(t *testing.T) {
 	ca := shardtesting.NewCA(t, "clients")
 	root := shardtesting.Start(t, func(o *options.Options) { o.Authentication.ClientCert.ClientCA = ca.CertFile })
 	config := ca.Client(t, root.Masters(t), "system:kcp:shard:beta", "system:kcp:shard")
@@ -141,7 +141,7 @@ func TestAShardNeedsNoAdministrator(t *testing.T) {
 	})
 	atRoot, asBeta := root.Client(t, root.Masters(t)), root.Client(t, config)
 	shardtesting.Eventually(t, "beta is heard of", func(context.Context) error {
-		shard := registered(t, atRoot, "beta")
+		shard := getShard(t, atRoot, "beta")
 		if shard.Spec.BaseURL != beta.Masters(t).Host || !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) {
 			return fmt.Errorf("it is %+v, %+v", shard.Spec, shard.Status)
 		}
@@ -155,7 +155,7 @@ func TestAShardNeedsNoAdministrator(t *testing.T) {
 		"read another":             asBeta.Get(in, client.ObjectKey{Name: "root"}, &corev1alpha1.Shard{}),
 		"read all":                 asBeta.List(in, &corev1alpha1.ShardList{}),
 		"delete itself":            asBeta.Delete(in, &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "beta"}}),
-		"say how it is":            asBeta.Status().Update(in, registered(t, atRoot, "beta")),
+		"say how it is":            asBeta.Status().Update(in, getShard(t, atRoot, "beta")),
 		"read exports elsewhere":   asBeta.Get(shardtesting.In(t.Context(), "system:shard"), client.ObjectKey{Name: "x"}, &apisv1alpha2.APIExport{}),
 		"list the exports of root": asBeta.List(in, &apisv1alpha2.APIExportList{}),
 	} {
@@ -172,7 +172,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func registered(t *testing.T, c client.Client, name string) *corev1alpha1.Shard {
+func getShard(t *testing.T, c client.Client, name string) *corev1alpha1.Shard {
 	t.Helper()
 	shard := &corev1alpha1.Shard{}
 	must(t, c.Get(shardtesting.In(t.Context(), "root"), client.ObjectKey{Name: name}, shard))
@@ -192,19 +192,19 @@ func kubeconfig(t *testing.T, config *rest.Config) string {
 	return file
 }
 
-// starting is a shard that may never be ready.
-type starting struct {
+// startingShard is a shard that may never be ready.
+type startingShard struct {
 	url    string
 	cancel context.CancelFunc
 	ended  chan error
 }
 
-func start(t *testing.T, opts *options.Options) *starting {
+func startShard(t *testing.T, opts *options.Options) *startingShard {
 	t.Helper()
 	completed, err := opts.Complete()
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &starting{url: completed.Shard.BaseURL, cancel: cancel, ended: make(chan error, 1)}
+	s := &startingShard{url: completed.Shard.BaseURL, cancel: cancel, ended: make(chan error, 1)}
 	go func() {
 		server, err := shardserver.New(ctx, completed, nil)
 		if err == nil {
@@ -216,7 +216,7 @@ func start(t *testing.T, opts *options.Options) *starting {
 	return s
 }
 
-func (s *starting) get(t *testing.T, path string) (int, string) {
+func (s *startingShard) get(t *testing.T, path string) (int, string) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
@@ -229,7 +229,7 @@ func (s *starting) get(t *testing.T, path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-func (s *starting) stop(t *testing.T) {
+func (s *startingShard) stop(t *testing.T) {
 	t.Helper()
 	s.cancel()
 	if err := <-s.ended; err != nil && !errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), "context canceled") {

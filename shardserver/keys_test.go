@@ -21,8 +21,8 @@ import (
 // etcdPrefix is the default of --etcd-prefix.
 const etcdPrefix = "/registry"
 
-// ownKeys are keys of upstream libraries, outside of the layout.
-var ownKeys = map[string]bool{"compact_rev_key": true}
+// upstreamKeys are keys of upstream libraries, outside of the layout.
+var upstreamKeys = map[string]bool{"compact_rev_key": true}
 
 // TestKeys checks the keys in etcd against the contract's layout: migration, backups and other versions depend on it.
 func TestKeys(t *testing.T) {
@@ -33,12 +33,12 @@ func TestKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("of one object of every kind", func(t *testing.T) { keysOfKinds(t, shard, workspace.Spec.Cluster) })
+	t.Run("of one object of every kind", func(t *testing.T) { testKeysByKind(t, shard, workspace.Spec.Cluster) })
 	t.Run("of the contract's examples", func(t *testing.T) {
 		for _, want := range []string{
 			"/registry/core/configmaps/root/default/kube-root-ca.crt",
-			"/registry/tenancy.kcp.io/workspaces/" + identity(t, shard, "tenancy.kcp.io") + "/root/keys",
-			"/registry/core.kcp.io/shards/" + identity(t, shard, "shards.core.kcp.io") + "/root/root",
+			"/registry/tenancy.kcp.io/workspaces/" + getIdentity(t, shard, "tenancy.kcp.io") + "/root/keys",
+			"/registry/core.kcp.io/shards/" + getIdentity(t, shard, "shards.core.kcp.io") + "/root/root",
 			"/registry/core.kcp.io/logicalclusters/customresources/" + workspace.Spec.Cluster + "/cluster",
 			"/registry/core.kcp.io/logicalclusters/customresources/root/cluster",
 			"/registry/rbac.authorization.k8s.io/clusterroles/system:admin/cluster-admin",
@@ -48,10 +48,10 @@ func TestKeys(t *testing.T) {
 			}
 		}
 	})
-	t.Run("nothing lies outside, and every value names its logical cluster", func(t *testing.T) { layoutOfAll(t, shard) })
+	t.Run("nothing lies outside, and every value names its logical cluster", func(t *testing.T) { testKeyLayout(t, shard) })
 }
 
-func identity(t *testing.T, shard *shardtesting.Shard, export string) string {
+func getIdentity(t *testing.T, shard *shardtesting.Shard, export string) string {
 	t.Helper()
 	secret, err := shard.Kubernetes(t, shardtesting.At(shard.Masters(t), "root")).CoreV1().Secrets("kcp-system").Get(t.Context(), export, metav1.GetOptions{})
 	if err != nil {
@@ -61,8 +61,8 @@ func identity(t *testing.T, shard *shardtesting.Shard, export string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func keysOfKinds(t *testing.T, shard *shardtesting.Shard, cluster string) {
-	tenancy := identity(t, shard, "tenancy.kcp.io")
+func testKeysByKind(t *testing.T, shard *shardtesting.Shard, cluster string) {
+	tenancy := getIdentity(t, shard, "tenancy.kcp.io")
 	client := dynamic.NewForConfigOrDie(shardtesting.At(shard.Admin(t), cluster))
 	for resource, want := range map[schema.GroupVersionResource]string{
 		{Version: "v1", Resource: "namespaces"}:                                                           "core/namespaces/CLUSTER/x",
@@ -94,7 +94,7 @@ func keysOfKinds(t *testing.T, shard *shardtesting.Shard, cluster string) {
 			namespace = "ns"
 		}
 		gvk := resource.GroupVersion().WithKind(known.Kind.Kind)
-		obj := walkedKinds[resource.GroupResource()].object(gvk, namespace, name)
+		obj := kindTests[resource.GroupResource()].object(gvk, namespace, name)
 		if _, err := client.Resource(resource).Namespace(namespace).Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
 			t.Errorf("%s: %v", resource, err)
 			continue
@@ -110,13 +110,13 @@ func keysOfKinds(t *testing.T, shard *shardtesting.Shard, cluster string) {
 	}
 }
 
-func layoutOfAll(t *testing.T, shard *shardtesting.Shard) {
+func testKeyLayout(t *testing.T, shard *shardtesting.Shard) {
 	stored := shard.Stored(t)
 	for key, value := range stored {
-		if ownKeys[key] || strings.HasPrefix(key, "/cache/") || strings.HasPrefix(key, etcdPrefix+"/~elsewhere/") {
+		if upstreamKeys[key] || strings.HasPrefix(key, "/cache/") || strings.HasPrefix(key, etcdPrefix+"/~elsewhere/") {
 			continue // those of the embedded cache server, and replicas of other shards, are outside of the shard's own
 		}
-		cluster, namespace, name, err := parse(shard, key)
+		cluster, namespace, name, err := parseKey(shard, key)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -140,8 +140,8 @@ func layoutOfAll(t *testing.T, shard *shardtesting.Shard) {
 	}
 }
 
-// parse splits a key by the resource that it belongs to.
-func parse(shard *shardtesting.Shard, key string) (cluster, namespace, name string, err error) {
+// parseKey splits a key by the resource that it belongs to.
+func parseKey(shard *shardtesting.Shard, key string) (cluster, namespace, name string, err error) {
 	for _, resource := range shard.Server.Registry.All() {
 		rest, ok := strings.CutPrefix(key, etcdPrefix+resource.Prefix+"/")
 		if !ok {

@@ -8,10 +8,10 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestARestartedShardSeesEveryCluster: objects of equal names in many clusters must all reach the watch caches again,
+// TestRestartFillsWatchCaches: objects of equal names in many clusters must all reach the watch caches again,
 // which a list fills after a restart, and not events.
-func TestARestartedShardSeesEveryCluster(t *testing.T) {
-	p := newPair(t)
+func TestRestartFillsWatchCaches(t *testing.T) {
+	p := newWorkspacePair(t)
 	if err := p.shard.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -27,8 +27,8 @@ func TestARestartedShardSeesEveryCluster(t *testing.T) {
 			for _, item := range list.Items {
 				seen[item.Annotations["kcp.io/cluster"]]++
 			}
-			if seen[p.clusterA] != objects || seen[p.clusterB] != objects {
-				t.Errorf("objects by cluster: %v, want %d in each of %s and %s", seen, objects, p.clusterA, p.clusterB)
+			if seen[p.clusterA] != objectsPerWorkspace || seen[p.clusterB] != objectsPerWorkspace {
+				t.Errorf("objects by cluster: %v, want %d in each of %s and %s", seen, objectsPerWorkspace, p.clusterA, p.clusterB)
 			}
 		})
 	}

@@ -19,9 +19,9 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestIdentitiesOfRoot: the exports of root have the identities that their seeds determine, publish them to users with
+// TestRootIdentities: the exports of root have the identities that their seeds determine, publish them to users with
 // permission, and keep them.
-func TestIdentitiesOfRoot(t *testing.T) {
+func TestRootIdentities(t *testing.T) {
 	const seed = "a value that another installation has as well"
 	seeds := filepath.Join(t.TempDir(), "identities.yaml")
 	if err := os.WriteFile(seeds, []byte("identities:\n- export: tenancy.kcp.io\n  identity: "+seed+"\n"), 0o600); err != nil {
@@ -47,21 +47,21 @@ func TestIdentitiesOfRoot(t *testing.T) {
 	})
 	t.Run("root and the shard itself are bound to them", func(t *testing.T) {
 		for cluster, count := range map[string]int{"root": 4, "system:shard": 5} {
-			boundBy(t, c, cluster, count, before)
+			waitForBindings(t, c, cluster, count, before)
 		}
 	})
 	t.Run("the shard has them written down, again if somebody meddles with it", func(t *testing.T) {
-		cached(t, c, before)
+		waitForIdentityCache(t, c, before)
 		in := shardtesting.In(t.Context(), "system:shard")
 		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "apiexport-identity-cache"}}
 		if err := c.Delete(in, configMap); err != nil {
 			t.Fatal(err)
 		}
-		cached(t, c, before)
+		waitForIdentityCache(t, c, before)
 		if err := c.Patch(in, configMap, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"tenancy.kcp.io":"other","own":"x"}}`))); err != nil {
 			t.Fatal(err)
 		}
-		cached(t, c, before)
+		waitForIdentityCache(t, c, before)
 	})
 	workspace := shard.NewWorkspace(t, "root", "kept").Spec.Cluster
 
@@ -74,9 +74,9 @@ func TestIdentitiesOfRoot(t *testing.T) {
 		if after := rootIdentities(t, c); !maps.Equal(after, before) {
 			t.Errorf("before %v, after %v", before, after)
 		}
-		boundBy(t, c, "root", 4, before)
-		boundBy(t, c, workspace, 2, before)
-		cached(t, c, before)
+		waitForBindings(t, c, "root", 4, before)
+		waitForBindings(t, c, workspace, 2, before)
+		waitForIdentityCache(t, c, before)
 		again.NewWorkspace(t, workspace, "child")
 	})
 }
@@ -104,8 +104,8 @@ func rootIdentities(t *testing.T, c client.Client) map[string]string {
 	return found
 }
 
-// boundBy waits until all bindings of a logical cluster are Bound, and checks the identities in them.
-func boundBy(t *testing.T, c client.Client, cluster string, count int, identities map[string]string) {
+// waitForBindings waits until all bindings of a logical cluster are Bound, and checks the identities in them.
+func waitForBindings(t *testing.T, c client.Client, cluster string, count int, identities map[string]string) {
 	t.Helper()
 	shardtesting.Eventually(t, "bindings of "+cluster, func(ctx context.Context) error {
 		var list apisv1alpha2.APIBindingList
@@ -129,7 +129,7 @@ func boundBy(t *testing.T, c client.Client, cluster string, count int, identitie
 	})
 }
 
-func cached(t *testing.T, c client.Client, identities map[string]string) {
+func waitForIdentityCache(t *testing.T, c client.Client, identities map[string]string) {
 	t.Helper()
 	shardtesting.Eventually(t, "the cache of identities", func(ctx context.Context) error {
 		configMap := &corev1.ConfigMap{}

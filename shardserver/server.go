@@ -63,15 +63,15 @@ type Server struct {
 	// bootstrapped is closed after the bootstrap, stopping when the shutdown begins, and controllersStopped after the
 	// controllers have ended.
 	bootstrapped, stopping, controllersStopped chan struct{}
-	// ran is true once the API server runs, which destroys its storage when it ends.
-	ran bool
+	// started is true once the API server runs, which destroys its storage when it ends.
+	started bool
 }
 
 // New starts what storage needs (the embedded etcd), creates all APIs and returns the server, which does not serve
 // yet. On an error everything that was started is stopped.
 //
 // newCache creates the cache server of the installation if this shard embeds it; nil leaves it out.
-func New(ctx context.Context, opts options.Completed, newCache cache.New) (_ *Server, err error) {
+func New(ctx context.Context, opts options.Completed, newCache cache.NewServerFunc) (_ *Server, err error) {
 	registry := storage.NewRegistry()
 	s := &Server{
 		Registry:     registry,
@@ -114,7 +114,7 @@ func (s *Server) addHooks() {
 	})
 	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)
 	for name, tasks := range s.backgroundTasks() {
-		s.Generic.AddPostStartHookOrDie(name, func(hook genericapiserver.PostStartHookContext) error { return s.start(hook, tasks) })
+		s.Generic.AddPostStartHookOrDie(name, func(hook genericapiserver.PostStartHookContext) error { return s.startTasks(hook, tasks) })
 	}
 	s.Generic.AddPostStartHookOrDie(hookControllers, s.startControllers)
 	if s.manager != nil {
@@ -150,7 +150,7 @@ func (s *Server) backgroundTasks() map[string][]backgroundTask {
 		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"registration", s.registration.Run, nil})
 	}
 	if s.replication != nil {
-		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"cache", s.followCache, s.waitForReplica})
+		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"cache", s.runReplication, s.waitForReplicaSync})
 	}
 	if s.cachedResources != nil {
 		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"idle replicas", s.cachedResources.store.Run, nil})
@@ -164,8 +164,8 @@ func (s *Server) backgroundTasks() map[string][]backgroundTask {
 	return tasks
 }
 
-// start runs tasks in the background and returns when those that delay readiness have synced.
-func (s *Server) start(hook genericapiserver.PostStartHookContext, tasks []backgroundTask) error {
+// startTasks runs tasks in the background and returns when those that delay readiness have synced.
+func (s *Server) startTasks(hook genericapiserver.PostStartHookContext, tasks []backgroundTask) error {
 	for _, task := range tasks {
 		s.background.Go(func() { task.run(hook) })
 	}
@@ -212,7 +212,7 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		}()
 	}
-	s.ran = true
+	s.started = true
 	if err := s.Generic.PrepareRun().RunWithContext(ctx); err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (s *Server) stop() {
 	if s.keys != nil {
 		_ = s.keys.Close()
 	}
-	if !s.ran { // otherwise the API server has destroyed its storage when it ended
+	if !s.started { // otherwise the API server has destroyed its storage when it ended
 		for _, resource := range s.Registry.All() {
 			resource.Store.Destroy()
 		}

@@ -68,19 +68,19 @@ func (d *dependencies) join(ctx context.Context, configMaps registryrest.Storage
 	if root.client, err = join.NewRoot(config); err != nil {
 		return nil, err
 	}
-	var waiting *join.StartupServer
+	var startupServer *join.StartupServer
 	var serveErr error
 	root.identities, err = join.Resolve(ctx, store, root.client, func(reason error) {
 		root.firstStart = true
-		if waiting == nil && serveErr == nil {
-			waiting, serveErr = join.NewStartupServer(d.generic.SecureServing)
+		if startupServer == nil && serveErr == nil {
+			startupServer, serveErr = join.NewStartupServer(d.generic.SecureServing)
 		}
-		if waiting != nil {
-			waiting.SetReason(reason)
+		if startupServer != nil {
+			startupServer.SetReason(reason)
 		}
 	})
-	if waiting != nil {
-		serveErr = waiting.Stop()
+	if startupServer != nil {
+		serveErr = startupServer.Stop()
 	}
 	if err == nil && serveErr != nil {
 		err = fmt.Errorf("answering on the secure port while waiting for the root shard: %w", serveErr)
@@ -147,7 +147,7 @@ type shardReplication struct {
 	cache     *cacheclient.Client
 	replica   *replica.Informer
 	publisher *publisher.Publisher
-	disk      *replica.SnapshotStore
+	snapshots *replica.SnapshotStore
 }
 
 // cachedResources are both sides of cached resources between shards: what this shard publishes to others, and the replicas
@@ -174,21 +174,21 @@ func (d *dependencies) createReplication(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.disk = &replica.SnapshotStore{Etcd: etcd, Prefix: d.options.Etcd.StorageConfig.Prefix}
+	r.snapshots = &replica.SnapshotStore{Etcd: etcd, Prefix: d.options.Etcd.StorageConfig.Prefix}
 	resources := publisher.ReplicatedResources(d.registry)
 	for _, resource := range cacheclient.Resources() {
-		if storage.OnlyElsewhere(resource.GroupResource()) {
+		if storage.IsRemoteOnly(resource.GroupResource()) {
 			resources = append(resources, resource)
 		}
 	}
 	r.replica = replica.New(replica.Config{
-		Shard: d.options.Shard.Name, Root: options.DefaultShardName, Resources: resources, Shards: d.registeredShards(), SnapshotStore: r.disk,
-		MaxPerShard: int(d.options.Shard.MaxObjectsOfAnother),
+		Shard: d.options.Shard.Name, Root: options.DefaultShardName, Resources: resources, Shards: d.registeredShards(), SnapshotStore: r.snapshots,
+		MaxPerShard: int(d.options.Shard.MaxObjectsPerRemoteShard),
 	})
 	if err := r.replica.Load(ctx); err != nil {
 		return err
 	}
-	d.registry.SetElsewhere(r.replica)
+	d.registry.SetRemoteStore(r.replica)
 	r.publisher = publisher.New(publisher.Config{
 		Registry: d.registry, Shard: d.options.Shard.Name, Cache: r.cache, Informer: r.replica, Sources: d.publishedSources(),
 		Report: func(ctx context.Context) (shardingv1alpha1.ShardReportSpec, error) { return d.reporter.Report(ctx) }, Interval: heartbeatInterval,
@@ -209,7 +209,7 @@ func (d *dependencies) createCachedResources() {
 	store := cachedreplica.NewStore(pool, d.definitions)
 	d.cachedResources = &cachedResources{
 		store:      store,
-		replicator: cachedreplica.NewReplicator(cachedreplica.ReplicatorConfig{Store: store, Cache: d.replication.cache, Disk: d.replication.disk}),
+		replicator: cachedreplica.NewReplicator(cachedreplica.ReplicatorConfig{Store: store, Cache: d.replication.cache, Disk: d.replication.snapshots}),
 		publisher: cachedpublisher.New(cachedpublisher.Config{
 			Registry: d.registry, Shard: d.options.Shard.Name, Cache: d.replication.cache, Informer: d.replication.replica, Objects: d.clients.Dynamic,
 		}),
@@ -224,11 +224,11 @@ func (d *dependencies) replicas() *cachedreplica.Store {
 	return d.cachedResources.store
 }
 
-// followCache runs the replica until the context ends, but not while root belongs to another installation: such a cache is
+// runReplication runs the replica until the context ends, but not while root belongs to another installation: such a cache is
 // not trusted, and while the replica does not run nothing is published.
-func (d *dependencies) followCache(ctx context.Context) {
+func (d *dependencies) runReplication(ctx context.Context) {
 	trusted := func(context.Context) (bool, error) {
-		return d.registration == nil || d.registration.Foreign() == nil, nil
+		return d.registration == nil || d.registration.ForeignRootError() == nil, nil
 	}
 	for {
 		if err := wait.PollUntilContextCancel(ctx, trustInterval, true, trusted); err != nil || ctx.Err() != nil {
@@ -249,9 +249,9 @@ func (d *dependencies) followCache(ctx context.Context) {
 	}
 }
 
-// waitForReplica waits for the objects of other shards, but not so long that a cache that is away keeps the shard from
+// waitForReplicaSync waits for the objects of other shards, but not so long that a cache that is away keeps the shard from
 // becoming ready.
-func (d *dependencies) waitForReplica(ctx context.Context) error {
+func (d *dependencies) waitForReplicaSync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, replicaSyncTimeout)
 	defer cancel()
 	d.replication.replica.WaitForSync(ctx)
@@ -298,15 +298,15 @@ func (d *dependencies) replicationMetrics() []metrics.StableCollector {
 	if d.replication == nil {
 		return nil
 	}
-	return []metrics.StableCollector{replica.NewCollector(d.replication.replica, d.replication.publisher.Lag, d.replication.cache.ClockAhead)}
+	return []metrics.StableCollector{replica.NewCollector(d.replication.replica, d.replication.publisher.Lag, d.replication.cache.ClockSkew)}
 }
 
 // close closes the connections.
 func (r *shardReplication) close() {
 	if r.cache != nil {
-		r.cache.CloseIdle()
+		r.cache.CloseIdleConnections()
 	}
-	if r.disk != nil {
-		_ = r.disk.Etcd.Close()
+	if r.snapshots != nil {
+		_ = r.snapshots.Etcd.Close()
 	}
 }

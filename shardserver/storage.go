@@ -71,8 +71,8 @@ type restOptions struct {
 	transformers storagevalue.ResourceTransformers
 	// cacheAPIs is true if cache.kcp.io is served (feature gate CacheAPIs).
 	cacheAPIs bool
-	// shared holds content that objects of all logical clusters share in memory.
-	shared *storage.Shared
+	// interner holds content that objects of all logical clusters share in memory.
+	interner *storage.Interner
 }
 
 func newRESTOptions(options *genericoptions.EtcdOptions, resources *serverstorage.ResourceConfig) (*restOptions, error) {
@@ -85,7 +85,7 @@ func newRESTOptions(options *genericoptions.EtcdOptions, resources *serverstorag
 	for _, resource := range kcpResources {
 		factory.SetSerializer(resource, runtime.ContentTypeJSON, legacyscheme.Codecs)
 	}
-	return &restOptions{options: options, factory: factory, identities: map[schema.GroupResource]string{}, shared: storage.NewShared()}, nil
+	return &restOptions{options: options, factory: factory, identities: map[schema.GroupResource]string{}, interner: storage.NewInterner()}, nil
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -97,7 +97,7 @@ func (r *restOptions) GetRESTOptions(resource schema.GroupResource, example runt
 	if r.transformers != nil {
 		config.Transformer = r.transformers.TransformerForResource(resource)
 	}
-	config.Codec = r.shared.Codec(config.Codec, longTexts)
+	config.Codec = r.interner.Codec(config.Codec, internableStrings)
 	prefix, err := r.prefix(resource)
 	if err != nil {
 		return generic.RESTOptions{}, err
@@ -118,9 +118,9 @@ func (r *restOptions) GetRESTOptions(resource schema.GroupResource, example runt
 	}, nil
 }
 
-// longTexts returns the strings of an object that logical clusters share: every namespace has a config map with the root
+// internableStrings returns the strings of an object that logical clusters share: every namespace has a config map with the root
 // CA of the shard.
-func longTexts(obj runtime.Object) map[string]string {
+func internableStrings(obj runtime.Object) map[string]string {
 	if configMap, ok := obj.(*core.ConfigMap); ok {
 		return configMap.Data
 	}
@@ -153,7 +153,7 @@ type apiGroups struct {
 	named []*genericapiserver.APIGroupInfo
 	// definitions is the member of named that serves customresourcedefinitions, shared their common content in memory.
 	definitions *genericapiserver.APIGroupInfo
-	shared      *apiextensions.SpecInterner
+	specs       *apiextensions.SpecInterner
 }
 
 // createGroups creates the storage of every API and fills the registry.
@@ -165,7 +165,7 @@ func (d *dependencies) createGroups(ctx context.Context) (err error) {
 		APIAudiences:       d.generic.Authentication.APIAudiences,
 		Authorizer:         d.authorizer,
 		RuleResolver:       d.authorizer,
-		ResourceOf:         resourceOf(d.registry),
+		ResolveResource:    resourceForKind(d.registry),
 		TokenIssuer:        d.tokenIssuer,
 		TokenMaxExpiration: d.options.Authentication.ServiceAccounts.MaxExpiration,
 		ExtendTokens:       d.options.Authentication.ServiceAccounts.ExtendExpiration,
@@ -174,11 +174,11 @@ func (d *dependencies) createGroups(ctx context.Context) (err error) {
 	return explainStorageError(err, d.options.Etcd.StorageConfig.Transport)
 }
 
-// resourceOf returns a function that returns the name under which the context's logical cluster serves a kind, or "" if it
+// resourceForKind returns a function that returns the name under which the context's logical cluster serves a kind, or "" if it
 // does not.
-func resourceOf(registry *storage.Registry) func(context.Context, schema.GroupKind) (string, error) {
+func resourceForKind(registry *storage.Registry) func(context.Context, schema.GroupKind) (string, error) {
 	return func(ctx context.Context, kind schema.GroupKind) (string, error) {
-		resource, err := registry.ForKind(ctx, kind)
+		resource, err := registry.ResolveKind(ctx, kind)
 		if err != nil || resource == nil {
 			return "", err
 		}
@@ -190,7 +190,7 @@ func resourceOf(registry *storage.Registry) func(context.Context, schema.GroupKi
 // the groups whose keys contain these identities.
 func (d *dependencies) newGroups(ctx context.Context, cfg builtin.Config) (*apiGroups, error) {
 	options, authorizer := d.restOptions, d.authorizer
-	coreInfo, err := builtin.Core(cfg, options)
+	coreInfo, err := builtin.NewCoreGroup(cfg, options)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func (d *dependencies) newGroups(ctx context.Context, cfg builtin.Config) (*apiG
 		}
 		return nil, err
 	}
-	named, err := builtin.Named(cfg, options)
+	named, err := builtin.NewNamedGroups(cfg, options)
 	if err != nil {
 		return nil, err
 	}
@@ -229,18 +229,18 @@ func (d *dependencies) newGroups(ctx context.Context, cfg builtin.Config) (*apiG
 	if err != nil {
 		return nil, fmt.Errorf("creating group %s: %w", apiextensions.Definitions.Group, err)
 	}
-	groups := &apiGroups{core: &coreInfo, definitions: &definitions, shared: shared, named: append(named, &rbac, &definitions,
-		ownGroup(corev1alpha1.SchemeGroupVersion, coreStorages),
-		ownGroup(tenancyv1alpha1.SchemeGroupVersion, tenancyStorages),
-		ownGroup(topologyv1alpha1.SchemeGroupVersion, topologyStorages),
-		ownGroupInVersions(apisv1alpha2.GroupName, apisStorages),
+	groups := &apiGroups{core: &coreInfo, definitions: &definitions, specs: shared, named: append(named, &rbac, &definitions,
+		newGroupInfo(corev1alpha1.SchemeGroupVersion, coreStorages),
+		newGroupInfo(tenancyv1alpha1.SchemeGroupVersion, tenancyStorages),
+		newGroupInfo(topologyv1alpha1.SchemeGroupVersion, topologyStorages),
+		newGroupInfoForVersions(apisv1alpha2.GroupName, apisStorages),
 	)}
 	if options.cacheAPIs {
 		cacheStorages, err := kcpcache.Storages(options)
 		if err != nil {
 			return nil, fmt.Errorf("creating group %s: %w", cachev1alpha1.SchemeGroupVersion.Group, err)
 		}
-		groups.named = append(groups.named, ownGroup(cachev1alpha1.SchemeGroupVersion, cacheStorages))
+		groups.named = append(groups.named, newGroupInfo(cachev1alpha1.SchemeGroupVersion, cacheStorages))
 	}
 	return groups, groups.register(d.registry, options)
 }
@@ -249,7 +249,7 @@ func (d *dependencies) newGroups(ctx context.Context, cfg builtin.Config) (*apiG
 // them from it once.
 func (d *dependencies) rootIdentities(ctx context.Context, core map[string]rest.Storage) (map[schema.GroupResource]string, error) {
 	if d.options.IsRoot() {
-		return identity.EnsureRoot(ctx, core["secrets"], d.options.Shard.RootIdentitiesFile)
+		return identity.EnsureRootIdentities(ctx, core["secrets"], d.options.Shard.RootIdentitiesFile)
 	}
 	root, err := d.join(ctx, core["configmaps"])
 	if err != nil {
@@ -259,11 +259,11 @@ func (d *dependencies) rootIdentities(ctx context.Context, core map[string]rest.
 	return root.identities.ByResource(), nil
 }
 
-func ownGroup(version schema.GroupVersion, storages map[string]rest.Storage) *genericapiserver.APIGroupInfo {
-	return ownGroupInVersions(version.Group, map[string]map[string]rest.Storage{version.Version: storages})
+func newGroupInfo(version schema.GroupVersion, storages map[string]rest.Storage) *genericapiserver.APIGroupInfo {
+	return newGroupInfoForVersions(version.Group, map[string]map[string]rest.Storage{version.Version: storages})
 }
 
-func ownGroupInVersions(group string, storages map[string]map[string]rest.Storage) *genericapiserver.APIGroupInfo {
+func newGroupInfoForVersions(group string, storages map[string]map[string]rest.Storage) *genericapiserver.APIGroupInfo {
 	info := genericapiserver.NewDefaultAPIGroupInfo(group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
 	info.NegotiatedSerializer = registry.WithoutProtobuf(info.NegotiatedSerializer)
 	info.VersionedResourcesStorageMap = storages

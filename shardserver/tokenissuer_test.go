@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// verifiable verifies a token with nothing but what its issuer publishes.
-func verifiable(t *testing.T, s *tenants) {
+// testTokenVerification verifies a token with nothing but what its issuer publishes.
+func testTokenVerification(t *testing.T, s *tenantEnv) {
 	const configuration = "/.well-known/openid-configuration"
 	token := s.a.token(t, "robot", authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}})
 	own := s.a.token(t, "robot", authenticationv1.TokenRequestSpec{})
@@ -25,13 +25,13 @@ func verifiable(t *testing.T, s *tenants) {
 			Issuer string `json:"issuer"`
 			Keys   string `json:"jwks_uri"`
 		}
-		read(t, client, configuration, &issuer)
+		readJSON(t, client, configuration, &issuer)
 		keys, err := url.Parse(issuer.Keys)
 		if err != nil || issuer.Issuer != "https://kcp.default.svc" || "https://"+keys.Host != s.host {
 			t.Fatalf("%s: issuer %q with keys at %q (%v)", what, issuer.Issuer, issuer.Keys, err)
 		}
 		var set jose.JSONWebKeySet
-		read(t, client, keys.Path, &set)
+		readJSON(t, client, keys.Path, &set)
 		signed, err := jwt.ParseSigned(token)
 		if err != nil {
 			t.Fatal(err)
@@ -51,8 +51,8 @@ func verifiable(t *testing.T, s *tenants) {
 	}
 }
 
-// read decodes the JSON at a path.
-func read(t *testing.T, client kubernetes.Interface, path string, into any) {
+// readJSON decodes the JSON at a path.
+func readJSON(t *testing.T, client kubernetes.Interface, path string, into any) {
 	t.Helper()
 	body, err := client.Discovery().RESTClient().Get().AbsPath(path).Do(t.Context()).Raw()
 	if err != nil {

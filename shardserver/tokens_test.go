@@ -23,8 +23,8 @@ import (
 
 const clusterNameExtra = "authentication.kcp.io/cluster-name"
 
-// tenants are two workspaces that hold a service account of the same name, and the certificate authorities.
-type tenants struct {
+// tenantEnv are two workspaces that hold a service account of the same name, and the certificate authorities.
+type tenantEnv struct {
 	*shardtesting.Shard
 	host             string
 	clients, proxies *shardtesting.CA
@@ -37,9 +37,9 @@ type tenant struct {
 	kubernetes.Interface
 }
 
-func newTenants(t *testing.T) *tenants {
+func newTenantEnv(t *testing.T) *tenantEnv {
 	t.Helper()
-	s := &tenants{clients: shardtesting.NewCA(t, "clients"), proxies: shardtesting.NewCA(t, "proxies")}
+	s := &tenantEnv{clients: shardtesting.NewCA(t, "clients"), proxies: shardtesting.NewCA(t, "proxies")}
 	s.Shard = shardtesting.Start(t, func(o *options.Options) {
 		o.Authentication.ClientCert.ClientCA = s.clients.CertFile
 		headers := o.Authentication.RequestHeader
@@ -85,10 +85,12 @@ func (w *tenant) bind(t *testing.T, role string, subject rbacv1.Subject) {
 	})
 }
 
-func user(name string) rbacv1.Subject { return rbacv1.Subject{Kind: rbacv1.UserKind, Name: name} }
+func userSubject(name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.UserKind, Name: name}
+}
 
 // withToken returns a client at the bare URL, as a pod has it, or at a logical cluster.
-func (s *tenants) withToken(t *testing.T, token, cluster string) kubernetes.Interface {
+func (s *tenantEnv) withToken(t *testing.T, token, cluster string) kubernetes.Interface {
 	t.Helper()
 	config := rest.AnonymousClientConfig(s.Admin(t))
 	config.BearerToken, config.QPS = token, -1
@@ -98,8 +100,8 @@ func (s *tenants) withToken(t *testing.T, token, cluster string) kubernetes.Inte
 	return s.Kubernetes(t, config)
 }
 
-// where returns which workspace a client is in.
-func where(ctx context.Context, client kubernetes.Interface) (string, error) {
+// currentWorkspace returns which workspace a client is in.
+func currentWorkspace(ctx context.Context, client kubernetes.Interface) (string, error) {
 	cm, err := client.CoreV1().ConfigMaps("default").Get(ctx, "where", metav1.GetOptions{})
 	if err != nil {
 		return "", err
@@ -113,26 +115,26 @@ func whoami(t *testing.T, config *rest.Config) authenticationv1.UserInfo {
 	return review.Status.UserInfo
 }
 
-// comesToCount waits until a permission that was just granted takes effect: authorization reads it from the watch
+// eventually waits until a permission that was just granted takes effect: authorization reads it from the watch
 // cache.
-func comesToCount(t *testing.T, what string, do func(context.Context) error) {
+func eventually(t *testing.T, what string, do func(context.Context) error) {
 	t.Helper()
 	shardtesting.Eventually(t, what, do)
 }
 
-func TestIdentitiesOfTenants(t *testing.T) {
-	s := newTenants(t)
-	t.Run("a requested token is of one workspace", func(t *testing.T) { requestedTokens(t, s) })
-	t.Run("a token for others is not for this server", func(t *testing.T) { foreignAudiences(t, s) })
-	t.Run("a token ends with what it is bound to", func(t *testing.T) { boundTokens(t, s) })
-	t.Run("a secret of a service account is filled, and its token is of one workspace", func(t *testing.T) { tokenSecrets(t, s) })
-	t.Run("a token is verified with what its issuer publishes", func(t *testing.T) { verifiable(t, s) })
-	t.Run("reviews tell who and what", func(t *testing.T) { reviews(t, s) })
-	t.Run("client certificates", func(t *testing.T) { clientCertificates(t, s) })
-	t.Run("headers of the front proxy", func(t *testing.T) { proxyHeaders(t, s) })
-	t.Run("access comes before permissions", func(t *testing.T) { access(t, s) })
-	t.Run("permissions of one workspace do not help in another", func(t *testing.T) { escalation(t, s) })
-	t.Run("tenants impersonate within their workspace", func(t *testing.T) { impersonation(t, s) })
+func TestTenantAuthentication(t *testing.T) {
+	s := newTenantEnv(t)
+	t.Run("a requested token is of one workspace", func(t *testing.T) { testRequestedTokens(t, s) })
+	t.Run("a token for others is not for this server", func(t *testing.T) { testForeignAudiences(t, s) })
+	t.Run("a token ends with what it is bound to", func(t *testing.T) { testBoundTokens(t, s) })
+	t.Run("a secret of a service account is filled, and its token is of one workspace", func(t *testing.T) { testTokenSecrets(t, s) })
+	t.Run("a token is verified with what its issuer publishes", func(t *testing.T) { testTokenVerification(t, s) })
+	t.Run("reviews tell who and what", func(t *testing.T) { testReviews(t, s) })
+	t.Run("client certificates", func(t *testing.T) { testClientCertificates(t, s) })
+	t.Run("headers of the front proxy", func(t *testing.T) { testProxyHeaders(t, s) })
+	t.Run("access comes before permissions", func(t *testing.T) { testAccess(t, s) })
+	t.Run("permissions of one workspace do not help in another", func(t *testing.T) { testEscalation(t, s) })
+	t.Run("tenants impersonate within their workspace", func(t *testing.T) { testImpersonation(t, s) })
 }
 
 func (w *tenant) token(t *testing.T, account string, spec authenticationv1.TokenRequestSpec) string {
@@ -144,9 +146,9 @@ func (w *tenant) token(t *testing.T, account string, spec authenticationv1.Token
 	return request.Status.Token
 }
 
-func requestedTokens(t *testing.T, s *tenants) {
+func testRequestedTokens(t *testing.T, s *tenantEnv) {
 	token := s.a.token(t, "robot", authenticationv1.TokenRequestSpec{})
-	s.isOf(t, token, s.a, s.b)
+	s.expectWorkspaceToken(t, token, s.a, s.b)
 	info := whoami(t, s.configWithToken(t, token))
 	if info.Username != "system:serviceaccount:default:robot" || !slices.Equal(info.Extra[clusterNameExtra], []string{s.a.cluster}) ||
 		!slices.Contains(info.Groups, "system:serviceaccounts:default") {
@@ -154,26 +156,26 @@ func requestedTokens(t *testing.T, s *tenants) {
 	}
 }
 
-func (s *tenants) configWithToken(t *testing.T, token string) *rest.Config {
+func (s *tenantEnv) configWithToken(t *testing.T, token string) *rest.Config {
 	config := rest.AnonymousClientConfig(s.Admin(t))
 	config.BearerToken = token
 	return config
 }
 
-// isOf checks that a token works in its workspace, by URL and from the bare host, and not in another where an account
+// expectWorkspaceToken checks that a token works in its workspace, by URL and from the bare host, and not in another where an account
 // of the same name has the same permissions.
-func (s *tenants) isOf(t *testing.T, token string, own, other tenant) {
+func (s *tenantEnv) expectWorkspaceToken(t *testing.T, token string, own, other tenant) {
 	t.Helper()
 	for what, cluster := range map[string]string{"by name": own.cluster, "by path": "root:" + own.name, "at the bare host": ""} {
-		comesToCount(t, what, func(ctx context.Context) error {
-			got, err := where(ctx, s.withToken(t, token, cluster))
+		eventually(t, what, func(ctx context.Context) error {
+			got, err := currentWorkspace(ctx, s.withToken(t, token, cluster))
 			if err == nil && got != own.name {
 				t.Fatalf("%s: the token leads to %q", what, got)
 			}
 			return err
 		})
 	}
-	if _, err := where(t.Context(), s.withToken(t, token, other.cluster)); !apierrors.IsForbidden(err) {
+	if _, err := currentWorkspace(t.Context(), s.withToken(t, token, other.cluster)); !apierrors.IsForbidden(err) {
 		t.Errorf("in the other workspace: got %v, want Forbidden", err)
 	}
 	if _, err := s.withToken(t, token, "*").CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
@@ -184,9 +186,9 @@ func (s *tenants) isOf(t *testing.T, token string, own, other tenant) {
 	}
 }
 
-func foreignAudiences(t *testing.T, s *tenants) {
+func testForeignAudiences(t *testing.T, s *tenantEnv) {
 	token := s.a.token(t, "robot", authenticationv1.TokenRequestSpec{Audiences: []string{"somebody-else"}})
-	if _, err := where(t.Context(), s.withToken(t, token, s.a.cluster)); !apierrors.IsUnauthorized(err) {
+	if _, err := currentWorkspace(t.Context(), s.withToken(t, token, s.a.cluster)); !apierrors.IsUnauthorized(err) {
 		t.Errorf("got %v, want Unauthorized", err)
 	}
 	review := create(t, s.a.AuthenticationV1().TokenReviews().Create, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{"somebody-else"}}})
@@ -200,7 +202,7 @@ func foreignAudiences(t *testing.T, s *tenants) {
 	}
 }
 
-func boundTokens(t *testing.T, s *tenants) {
+func testBoundTokens(t *testing.T, s *tenantEnv) {
 	for _, tenant := range []tenant{s.a, s.b} { // those of b stay, and must not keep those of a valid
 		create(t, tenant.CoreV1().ServiceAccounts("default").Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "brief"}})
 		create(t, tenant.CoreV1().Secrets("default").Create, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "leash"}})
@@ -208,35 +210,35 @@ func boundTokens(t *testing.T, s *tenants) {
 	}
 	free := s.a.token(t, "brief", authenticationv1.TokenRequestSpec{})
 	bound := s.a.token(t, "brief", authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: "leash"}})
-	s.isOf(t, free, s.a, s.b)
-	s.isOf(t, bound, s.a, s.b)
+	s.expectWorkspaceToken(t, free, s.a, s.b)
+	s.expectWorkspaceToken(t, bound, s.a, s.b)
 
 	if err := s.a.CoreV1().Secrets("default").Delete(t.Context(), "leash", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.ends(t, bound)
-	if _, err := where(t.Context(), s.withToken(t, free, "")); err != nil {
+	s.waitForTokenRevocation(t, bound)
+	if _, err := currentWorkspace(t.Context(), s.withToken(t, free, "")); err != nil {
 		t.Errorf("the other token: %v", err)
 	}
 	if err := s.a.CoreV1().ServiceAccounts("default").Delete(t.Context(), "brief", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	create(t, s.a.CoreV1().ServiceAccounts("default").Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "brief"}})
-	s.ends(t, free) // although an account of that name exists again
+	s.waitForTokenRevocation(t, free) // although an account of that name exists again
 }
 
-// ends waits until a token is refused.
-func (s *tenants) ends(t *testing.T, token string) {
+// waitForTokenRevocation waits until a token is refused.
+func (s *tenantEnv) waitForTokenRevocation(t *testing.T, token string) {
 	t.Helper()
 	shardtesting.Eventually(t, "the token ends", func(ctx context.Context) error {
-		if _, err := where(ctx, s.withToken(t, token, s.a.cluster)); !apierrors.IsUnauthorized(err) {
+		if _, err := currentWorkspace(ctx, s.withToken(t, token, s.a.cluster)); !apierrors.IsUnauthorized(err) {
 			return fmt.Errorf("got %v, want Unauthorized", err)
 		}
 		return nil
 	})
 }
 
-func tokenSecrets(t *testing.T, s *tenants) {
+func testTokenSecrets(t *testing.T, s *tenantEnv) {
 	secrets := s.a.CoreV1().Secrets("default")
 	create(t, s.a.CoreV1().ServiceAccounts("default").Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "veteran"}})
 	s.a.bind(t, "view", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "veteran"})
@@ -255,11 +257,11 @@ func tokenSecrets(t *testing.T, s *tenants) {
 		}
 		return nil
 	})
-	s.isOf(t, string(data["token"]), s.a, s.b)
+	s.expectWorkspaceToken(t, string(data["token"]), s.a, s.b)
 	if err := s.a.CoreV1().ServiceAccounts("default").Delete(t.Context(), "veteran", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.ends(t, string(data["token"]))
+	s.waitForTokenRevocation(t, string(data["token"]))
 	shardtesting.Eventually(t, "the secret goes with its account", func(ctx context.Context) error {
 		if _, err := secrets.Get(ctx, "veteran", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("got %v, want NotFound", err)
@@ -268,7 +270,7 @@ func tokenSecrets(t *testing.T, s *tenants) {
 	})
 }
 
-func reviews(t *testing.T, s *tenants) {
+func testReviews(t *testing.T, s *tenantEnv) {
 	token := s.a.token(t, "robot", authenticationv1.TokenRequestSpec{})
 	reviewed := create(t, s.a.AuthenticationV1().TokenReviews().Create, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}})
 	if status := reviewed.Status; !status.Authenticated || status.User.Username != "system:serviceaccount:default:robot" || !slices.Equal(status.User.Extra[clusterNameExtra], []string{s.a.cluster}) {
@@ -279,16 +281,16 @@ func reviews(t *testing.T, s *tenants) {
 		t.Error("a token review believes nonsense")
 	}
 
-	s.a.bind(t, "system:kcp:workspace:access", user("rita"))
-	s.a.bind(t, "view", user("rita"))
-	s.b.bind(t, "view", user("rita")) // but without access
+	s.a.bind(t, "system:kcp:workspace:access", userSubject("rita"))
+	s.a.bind(t, "view", userSubject("rita"))
+	s.b.bind(t, "view", userSubject("rita")) // but without access
 	allowed := func(w tenant, verb string) authorizationv1.SubjectAccessReviewStatus {
 		return create(t, w.AuthorizationV1().SubjectAccessReviews().Create, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "rita", Groups: []string{"system:authenticated"},
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: "configmaps", Namespace: "default"},
 		}}).Status
 	}
-	comesToCount(t, "a review of access", func(context.Context) error {
+	eventually(t, "a review of access", func(context.Context) error {
 		if got := allowed(s.a, "get"); !got.Allowed || got.Reason != "access granted" {
 			return fmt.Errorf("got %+v", got)
 		}
@@ -322,27 +324,27 @@ func reviews(t *testing.T, s *tenants) {
 	}
 }
 
-func clientCertificates(t *testing.T, s *tenants) {
+func testClientCertificates(t *testing.T, s *tenantEnv) {
 	root := shardtesting.At(s.Admin(t), "root")
 	info := whoami(t, s.clients.Client(t, root, "alice", "devs", "ops"))
 	if info.Username != "alice" || !slices.Contains(info.Groups, "devs") || !slices.Contains(info.Groups, "ops") || !slices.Contains(info.Groups, "system:authenticated") {
 		t.Errorf("the certificate is of %+v", info)
 	}
-	if got := statusOf(t, s.clients.Client(t, shardtesting.At(s.Admin(t), "*"), "chief", "system:masters"), "/api/v1/namespaces"); got != http.StatusOK {
+	if got := getStatus(t, s.clients.Client(t, shardtesting.At(s.Admin(t), "*"), "chief", "system:masters"), "/api/v1/namespaces"); got != http.StatusOK {
 		t.Errorf("masters by certificate, over all clusters: got %d, want 200", got)
 	}
-	stranger := shardtesting.NewCA(t, "strangers")
-	if got := statusOf(t, stranger.Client(t, root, "alice", "system:masters"), "/api/v1/namespaces"); got != http.StatusUnauthorized {
+	unknownCA := shardtesting.NewCA(t, "strangers")
+	if got := getStatus(t, unknownCA.Client(t, root, "alice", "system:masters"), "/api/v1/namespaces"); got != http.StatusUnauthorized {
 		t.Errorf("a certificate of an unknown authority: got %d, want 401", got)
 	}
 }
 
-func proxyHeaders(t *testing.T, s *tenants) {
+func testProxyHeaders(t *testing.T, s *tenantEnv) {
 	root := shardtesting.At(s.Admin(t), "root")
 	headers := http.Header{"X-Remote-User": {"carol"}, "X-Remote-Group": {"devs", "system:masters", "system:kcp:logical-cluster-admin"}, "X-Remote-Extra-Shoe": {"42"}}
-	carrying := func(config *rest.Config) *rest.Config { return withHeaders(config, headers) }
+	withProxyHeaders := func(config *rest.Config) *rest.Config { return withHeaders(config, headers) }
 	proxy := s.proxies.Client(t, root, "front-proxy")
-	info := whoami(t, carrying(proxy))
+	info := whoami(t, withProxyHeaders(proxy))
 	if info.Username != "carol" || !slices.Contains(info.Groups, "devs") || !slices.Equal(info.Extra["shoe"], []string{"42"}) {
 		t.Errorf("the headers are of %+v", info)
 	}
@@ -355,27 +357,27 @@ func proxyHeaders(t *testing.T, s *tenants) {
 		config *rest.Config
 		want   int
 	}{
-		"masters by header, in a workspace":        {s.at(carrying(proxy), s.a.cluster), http.StatusForbidden},
-		"masters by header, over all clusters":     {s.at(carrying(proxy), "*"), http.StatusForbidden},
+		"masters by header, in a workspace":        {s.at(withProxyHeaders(proxy), s.a.cluster), http.StatusForbidden},
+		"masters by header, over all clusters":     {s.at(withProxyHeaders(proxy), "*"), http.StatusForbidden},
 		"the proxy without headers, anonymous":     {proxy, http.StatusForbidden},
-		"another name of the proxies' authority":   {carrying(s.proxies.Client(t, root, "impostor")), http.StatusUnauthorized},
-		"headers without any credential":           {carrying(rest.AnonymousClientConfig(root)), http.StatusForbidden},
-		"headers beside a certificate for clients": {s.at(carrying(s.clients.Client(t, root, "alice")), s.a.cluster), http.StatusForbidden},
+		"another name of the proxies' authority":   {withProxyHeaders(s.proxies.Client(t, root, "impostor")), http.StatusUnauthorized},
+		"headers without any credential":           {withProxyHeaders(rest.AnonymousClientConfig(root)), http.StatusForbidden},
+		"headers beside a certificate for clients": {s.at(withProxyHeaders(s.clients.Client(t, root, "alice")), s.a.cluster), http.StatusForbidden},
 	} {
-		if got := statusOf(t, tc.config, "/api/v1/namespaces"); got != tc.want {
+		if got := getStatus(t, tc.config, "/api/v1/namespaces"); got != tc.want {
 			t.Errorf("%s: got %d, want %d", what, got, tc.want)
 		}
 	}
-	if info := whoami(t, carrying(s.clients.Client(t, root, "alice"))); info.Username != "alice" || slices.Contains(info.Groups, "devs") {
+	if info := whoami(t, withProxyHeaders(s.clients.Client(t, root, "alice"))); info.Username != "alice" || slices.Contains(info.Groups, "devs") {
 		t.Errorf("headers beside a certificate for clients made it %+v", info)
 	}
-	if info := whoami(t, carrying(shardtesting.At(s.User(t), "root"))); info.Username != "user" {
+	if info := whoami(t, withProxyHeaders(shardtesting.At(s.User(t), "root"))); info.Username != "user" {
 		t.Errorf("headers beside a token made it %+v", info)
 	}
 }
 
 // at returns a configuration for another logical cluster.
-func (s *tenants) at(config *rest.Config, cluster string) *rest.Config {
+func (s *tenantEnv) at(config *rest.Config, cluster string) *rest.Config {
 	moved := rest.CopyConfig(config)
 	moved.Host = s.host + "/clusters/" + cluster
 	return moved
@@ -399,22 +401,22 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
 
-func access(t *testing.T, s *tenants) {
+func testAccess(t *testing.T, s *tenantEnv) {
 	alice := s.clients.Client(t, shardtesting.At(s.Admin(t), s.a.cluster), "alice")
 	documents := []string{"/version", "/api", "/apis", "/openapi/v3", "/api/v1/namespaces", "/apis/tenancy.kcp.io/v1alpha1/workspaces"}
-	s.a.bind(t, "view", user("alice")) // no effect without access
+	s.a.bind(t, "view", userSubject("alice")) // no effect without access
 	for _, path := range documents {
-		if got := statusOf(t, alice, path); got != http.StatusForbidden {
+		if got := getStatus(t, alice, path); got != http.StatusForbidden {
 			t.Errorf("without access, GET %s: got %d, want 403", path, got)
 		}
 	}
-	s.a.bind(t, "system:kcp:workspace:access", user("alice"))
-	comesToCount(t, "access", func(ctx context.Context) error {
-		_, err := where(ctx, s.Kubernetes(t, alice))
+	s.a.bind(t, "system:kcp:workspace:access", userSubject("alice"))
+	eventually(t, "access", func(ctx context.Context) error {
+		_, err := currentWorkspace(ctx, s.Kubernetes(t, alice))
 		return err
 	})
 	for _, path := range documents[:4] {
-		if got := statusOf(t, alice, path); got != http.StatusOK {
+		if got := getStatus(t, alice, path); got != http.StatusOK {
 			t.Errorf("with access, GET %s: got %d, want 200", path, got)
 		}
 	}
@@ -422,21 +424,21 @@ func access(t *testing.T, s *tenants) {
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("a viewer creates: got %v, want Forbidden", err)
 	}
-	if _, err := where(t.Context(), s.Kubernetes(t, s.at(alice, s.b.cluster))); !apierrors.IsForbidden(err) {
+	if _, err := currentWorkspace(t.Context(), s.Kubernetes(t, s.at(alice, s.b.cluster))); !apierrors.IsForbidden(err) {
 		t.Errorf("in the other workspace: got %v, want Forbidden", err)
 	}
 }
 
-func escalation(t *testing.T, s *tenants) {
-	s.b.bind(t, "cluster-admin", user("eve"))
-	s.a.bind(t, "system:kcp:workspace:access", user("eve"))
+func testEscalation(t *testing.T, s *tenantEnv) {
+	s.b.bind(t, "cluster-admin", userSubject("eve"))
+	s.a.bind(t, "system:kcp:workspace:access", userSubject("eve"))
 	create(t, s.a.RbacV1().ClusterRoles().Create, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "rbac-writer"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"*"}, Verbs: []string{"get", "list", "create", "update"}},
 	}})
-	s.a.bind(t, "rbac-writer", user("eve"))
+	s.a.bind(t, "rbac-writer", userSubject("eve"))
 	eve := s.clients.Client(t, shardtesting.At(s.Admin(t), s.a.cluster), "eve")
 	client := s.Kubernetes(t, eve)
-	comesToCount(t, "writing roles", func(ctx context.Context) error {
+	eventually(t, "writing roles", func(ctx context.Context) error {
 		_, err := client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
 		return err
 	})
@@ -471,15 +473,15 @@ func escalation(t *testing.T, s *tenants) {
 	}
 }
 
-func impersonation(t *testing.T, s *tenants) {
+func testImpersonation(t *testing.T, s *tenantEnv) {
 	create(t, s.a.RbacV1().ClusterRoles().Create, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "actor"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"impersonate"}},
 	}})
 	for _, role := range []string{"system:kcp:workspace:access", "actor"} {
-		s.a.bind(t, role, user("ivan"))
+		s.a.bind(t, role, userSubject("ivan"))
 	}
-	s.a.bind(t, "system:kcp:workspace:access", user("zoe"))
-	s.b.bind(t, "cluster-admin", user("zoe"))
+	s.a.bind(t, "system:kcp:workspace:access", userSubject("zoe"))
+	s.b.bind(t, "cluster-admin", userSubject("zoe"))
 	as := func(cluster string, who rest.ImpersonationConfig) kubernetes.Interface {
 		config := s.clients.Client(t, shardtesting.At(s.Admin(t), cluster), "ivan")
 		config.Impersonate = who
@@ -488,7 +490,7 @@ func impersonation(t *testing.T, s *tenants) {
 	review := func(client kubernetes.Interface) (*authenticationv1.SelfSubjectReview, error) {
 		return client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	}
-	comesToCount(t, "impersonating a user", func(context.Context) error {
+	eventually(t, "impersonating a user", func(context.Context) error {
 		got, err := review(as(s.a.cluster, rest.ImpersonationConfig{UserName: "zoe", Groups: []string{"friends"}}))
 		if err != nil {
 			return err
@@ -509,10 +511,10 @@ func impersonation(t *testing.T, s *tenants) {
 			t.Errorf("%s: got %v, want Forbidden", what, err)
 		}
 	}
-	if _, err := where(t.Context(), as(s.b.cluster, rest.ImpersonationConfig{UserName: "zoe"})); !apierrors.IsForbidden(err) {
+	if _, err := currentWorkspace(t.Context(), as(s.b.cluster, rest.ImpersonationConfig{UserName: "zoe"})); !apierrors.IsForbidden(err) {
 		t.Errorf("in a workspace where ivan may nothing and zoe everything: got %v, want Forbidden", err)
 	}
-	if got, err := where(t.Context(), as(s.a.cluster, rest.ImpersonationConfig{UserName: "system:serviceaccount:default:robot"})); err != nil || got != "a" {
+	if got, err := currentWorkspace(t.Context(), as(s.a.cluster, rest.ImpersonationConfig{UserName: "system:serviceaccount:default:robot"})); err != nil || got != "a" {
 		t.Errorf("a service account of the workspace: got %q, %v", got, err)
 	}
 }

@@ -17,9 +17,9 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestTheAuthorizationWebhookKnowsTheCluster: what it allows in one logical cluster, cached or not, it does not allow
+// TestAuthorizationWebhook: what it allows in one logical cluster, cached or not, it does not allow
 // in another.
-func TestTheAuthorizationWebhookKnowsTheCluster(t *testing.T) {
+func TestAuthorizationWebhook(t *testing.T) {
 	var mu sync.Mutex
 	allowed := "none"
 	webhook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -53,7 +53,7 @@ func TestTheAuthorizationWebhookKnowsTheCluster(t *testing.T) {
 	allowed = a
 	mu.Unlock()
 	for cluster, want := range map[string]int{a: http.StatusOK, b: http.StatusForbidden, "*": http.StatusForbidden, "system:admin": http.StatusForbidden} {
-		if got := statusOf(t, shardtesting.At(shard.User(t), cluster), "/api/v1/namespaces"); got != want {
+		if got := getStatus(t, shardtesting.At(shard.User(t), cluster), "/api/v1/namespaces"); got != want {
 			t.Errorf("/clusters/%s: got %d, want %d", cluster, got, want)
 		}
 	}

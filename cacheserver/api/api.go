@@ -28,8 +28,8 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/store"
 )
 
-// maxUserResources bounds how many resources of users are kept at hand. They are made again when asked for.
-const maxUserResources = 1024
+// maxCachedResources bounds how many resources of users are kept at hand. They are made again when asked for.
+const maxCachedResources = 1024
 
 // Handler serves all resources.
 type Handler struct {
@@ -37,9 +37,9 @@ type Handler struct {
 	config  Config
 	groups  []metav1.APIGroup
 	lists   map[schema.GroupVersion]*metav1.APIResourceList
-	served  map[schema.GroupVersionResource]*served
-	// users are the resources that users cache, by served resource.
-	users *lru.Cache
+	served  map[schema.GroupVersionResource]*servedResource
+	// cachedResources are the resources that users cache, by served resource.
+	cachedResources *lru.Cache
 	// serializer writes objects and errors.
 	serializer runtime.NegotiatedSerializer
 }
@@ -52,8 +52,8 @@ type Config struct {
 	MaxBody int64
 }
 
-// served is one resource with what serves it.
-type served struct {
+// servedResource is one resource with what serves it.
+type servedResource struct {
 	client.Resource
 	store *store.Store
 	scope *handlers.RequestScope
@@ -63,47 +63,47 @@ type served struct {
 func New(backend *store.Backend, config Config) (*Handler, error) {
 	h := &Handler{
 		backend: backend, config: config, serializer: newSerializer(),
-		served: map[schema.GroupVersionResource]*served{}, users: lru.New(maxUserResources),
+		served: map[schema.GroupVersionResource]*servedResource{}, cachedResources: lru.New(maxCachedResources),
 	}
 	resources := client.Resources()
 	for _, resource := range resources {
-		one, err := h.serve(resource)
+		entry, err := h.newServedResource(resource)
 		if err != nil {
 			return nil, err
 		}
-		h.served[resource.GroupVersionResource] = one
+		h.served[resource.GroupVersionResource] = entry
 	}
-	h.groups, h.lists = discovery(resources)
+	h.groups, h.lists = newDiscoveryDocuments(resources)
 	return h, nil
 }
 
 // Store returns the store of a resource that every cache has (client.Resources); nil for all others.
 func (h *Handler) Store(gvr schema.GroupVersionResource) *store.Store {
-	if one, ok := h.served[gvr]; ok {
-		return one.store
+	if entry, ok := h.served[gvr]; ok {
+		return entry.store
 	}
 	return nil
 }
 
-func (h *Handler) serve(resource client.Resource) (*served, error) {
-	stored, err := h.backend.New(resource)
+func (h *Handler) newServedResource(resource client.Resource) (*servedResource, error) {
+	stored, err := h.backend.NewStore(resource)
 	if err != nil {
 		return nil, err
 	}
 	parameters := runtime.NewScheme()
 	parameters.AddUnversionedTypes(resource.GroupVersion(), &metav1.ListOptions{}, &metav1.GetOptions{}, &metav1.DeleteOptions{})
-	return &served{Resource: resource, store: stored, scope: &handlers.RequestScope{
+	return &servedResource{Resource: resource, store: stored, scope: &handlers.RequestScope{
 		Namer:                    handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !resource.Namespaced},
 		Serializer:               h.serializer,
 		ParameterCodec:           runtime.NewParameterCodec(parameters),
 		Creater:                  unstructuredscheme.NewUnstructuredCreator(),
 		Typer:                    unstructuredscheme.NewUnstructuredObjectTyper(),
-		Convertor:                labelsOnly{},
-		UnsafeConvertor:          labelsOnly{},
+		Convertor:                fieldLabelConvertor{},
+		UnsafeConvertor:          fieldLabelConvertor{},
 		Defaulter:                unstructuredscheme.NewUnstructuredDefaulter(),
 		EquivalentResourceMapper: runtime.NewEquivalentResourceRegistry(),
 		TableConvertor:           stored,
-		Resource:                 client.CountedAs(resource.GroupVersionResource), // in metrics alone
+		Resource:                 client.MetricsResource(resource.GroupVersionResource), // in metrics alone
 		Kind:                     resource.GroupVersionKind(),
 		HubGroupVersion:          resource.GroupVersion(),
 		MetaGroupVersion:         metav1.SchemeGroupVersion,
@@ -111,135 +111,137 @@ func (h *Handler) serve(resource client.Resource) (*served, error) {
 	}}, nil
 }
 
-// find returns what serves a request, or nil. "<resource>:<identity>" exists for every resource and identity: what a
+// findResource returns what serves a request, or nil. "<resource>:<identity>" exists for every resource and identity: what a
 // user caches is known to be there when it is there.
-func (h *Handler) find(info *request.RequestInfo) *served {
+func (h *Handler) findResource(info *request.RequestInfo) *servedResource {
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
-	if one := h.served[gvr]; one != nil {
-		if !one.Namespaced && info.Namespace != "" {
+	if match := h.served[gvr]; match != nil {
+		if !match.Namespaced && info.Namespace != "" {
 			return nil
 		}
-		return one
+		return match
 	}
-	plain, identity, ok := strings.Cut(gvr.Resource, ":")
-	if !ok || plain == "" || identity == "" || store.Plain(identity) || strings.ContainsAny(gvr.Resource, "/%.") {
+	name, identity, ok := strings.Cut(gvr.Resource, ":")
+	if !ok || name == "" || identity == "" || store.IsReservedIdentity(identity) || strings.ContainsAny(gvr.Resource, "/%.") {
 		return nil
 	}
-	resource := client.Resource{GroupVersionResource: gvr, Kind: userKind, Namespaced: info.Namespace != ""}
-	if cached, ok := h.users.Get(resource); ok {
-		return cached.(*served)
+	resource := client.Resource{GroupVersionResource: gvr, Kind: cachedObjectKind, Namespaced: info.Namespace != ""}
+	if cached, ok := h.cachedResources.Get(resource); ok {
+		return cached.(*servedResource)
 	}
-	one, err := h.serve(resource)
+	match, err := h.newServedResource(resource)
 	if err != nil {
 		return nil
 	}
-	h.users.Add(resource, one)
-	return one
+	h.cachedResources.Add(resource, match)
+	return match
 }
 
-// userKind stands for the kind of what users cache where no object tells: in bookmarks and empty lists.
-const userKind = "CachedObject"
+// cachedObjectKind stands for the kind of what users cache where no object tells: in bookmarks and empty lists.
+const cachedObjectKind = "CachedObject"
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set(client.IncarnationHeader, h.backend.Incarnation())
 	info, ok := request.RequestInfoFrom(req.Context())
 	if !ok {
-		h.fail(apierrors.NewInternalError(fmt.Errorf("a request has no RequestInfo")), schema.GroupVersion{}, w, req)
+		h.writeError(apierrors.NewInternalError(fmt.Errorf("a request has no RequestInfo")), schema.GroupVersion{}, w, req)
 		return
 	}
 	if !info.IsResourceRequest {
-		h.discover(w, req)
+		h.serveDiscovery(w, req)
 		return
 	}
-	one := h.find(info)
-	if one == nil || info.Subresource != "" {
+	resource := h.findResource(info)
+	if resource == nil || info.Subresource != "" {
 		gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
-		h.fail(apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, schema.GroupResource{}, "", "", 0, true), gv, w, req)
+		h.writeError(apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, schema.GroupResource{}, "", "", 0, true), gv, w, req)
 		return
 	}
-	serve := h.verb(info.Verb, one)
+	serve := h.handlerFor(info.Verb, resource)
 	if serve == nil {
-		h.fail(apierrors.NewMethodNotSupported(one.GroupResource(), info.Verb), one.GroupVersion(), w, req)
+		h.writeError(apierrors.NewMethodNotSupported(resource.GroupResource(), info.Verb), resource.GroupVersion(), w, req)
 		return
 	}
-	info, req = counted(info, req)
+	info, req = withMetricsResource(info, req)
 	metrics.InstrumentHandlerFunc(strings.ToUpper(info.Verb), info.APIGroup, info.APIVersion, info.Resource, "",
 		metrics.CleanScope(info), "cache-server", false, "", serve)(w, req)
 }
 
-// counted returns a request as the metrics of the stock handlers name it.
-func counted(info *request.RequestInfo, req *http.Request) (*request.RequestInfo, *http.Request) {
+// withMetricsResource returns a request as the metrics of the stock handlers name it.
+func withMetricsResource(info *request.RequestInfo, req *http.Request) (*request.RequestInfo, *http.Request) {
 	given := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
-	as := client.CountedAs(given)
-	if as == given {
+	metricsResource := client.MetricsResource(given)
+	if metricsResource == given {
 		return info, req
 	}
-	named := *info
-	named.APIGroup, named.APIVersion, named.Resource = as.Group, as.Version, as.Resource
-	return &named, req.WithContext(request.WithRequestInfo(req.Context(), &named))
+	metricsInfo := *info
+	metricsInfo.APIGroup, metricsInfo.APIVersion, metricsInfo.Resource = metricsResource.Group, metricsResource.Version, metricsResource.Resource
+	return &metricsInfo, req.WithContext(request.WithRequestInfo(req.Context(), &metricsInfo))
 }
 
-func (h *Handler) verb(verb string, one *served) http.HandlerFunc {
+func (h *Handler) handlerFor(verb string, resource *servedResource) http.HandlerFunc {
 	switch verb {
 	case "get":
-		return handlers.GetResource(one.store, one.scope)
+		return handlers.GetResource(resource.store, resource.scope)
 	case "list":
-		return handlers.ListResource(one.store, one.store, one.scope, false, h.config.MinWatch)
+		return handlers.ListResource(resource.store, resource.store, resource.scope, false, h.config.MinWatch)
 	case "watch":
-		return h.sameIncarnation(one, handlers.ListResource(one.store, one.store, one.scope, true, h.config.MinWatch))
+		return h.withIncarnationCheck(resource, handlers.ListResource(resource.store, resource.store, resource.scope, true, h.config.MinWatch))
 	case "create":
-		return h.write(one, h.create)
+		return h.handleWrite(resource, h.create)
 	case "update":
-		return h.write(one, h.update)
+		return h.handleWrite(resource, h.update)
 	case "patch":
-		return h.write(one, h.patch)
+		return h.handleWrite(resource, h.patch)
 	case "delete":
-		return handlers.DeleteResource(one.store, true, one.scope, anything{})
+		return handlers.DeleteResource(resource.store, true, resource.scope, noAdmission{})
 	case "deletecollection":
-		return handlers.DeleteCollection(one.store, true, one.scope, anything{})
+		return handlers.DeleteCollection(resource.store, true, resource.scope, noAdmission{})
 	}
 	return nil
 }
 
-// sameIncarnation refuses to go on with a watch of a store that was lost.
-func (h *Handler) sameIncarnation(one *served, serve http.HandlerFunc) http.HandlerFunc {
+// withIncarnationCheck refuses to go on with a watch of a store that was lost.
+func (h *Handler) withIncarnationCheck(resource *servedResource, serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		if seen := req.Header.Get(client.IncarnationHeader); seen != "" && seen != h.backend.Incarnation() {
-			h.fail(apierrors.NewResourceExpired("the resource version is of a store that this cache does not have any more"), one.GroupVersion(), w, req)
+			h.writeError(apierrors.NewResourceExpired("the resource version is of a store that this cache does not have any more"), resource.GroupVersion(), w, req)
 			return
 		}
 		serve(w, req)
 	}
 }
 
-// Fail answers with an error, as a Kubernetes status.
-func (h *Handler) Fail(err error, w http.ResponseWriter, req *http.Request) {
-	h.fail(err, schema.GroupVersion{}, w, req)
+// WriteError answers with an error, as a Kubernetes status.
+func (h *Handler) WriteError(err error, w http.ResponseWriter, req *http.Request) {
+	h.writeError(err, schema.GroupVersion{}, w, req)
 }
 
-func (h *Handler) fail(err error, gv schema.GroupVersion, w http.ResponseWriter, req *http.Request) {
+func (h *Handler) writeError(err error, gv schema.GroupVersion, w http.ResponseWriter, req *http.Request) {
 	responsewriters.ErrorNegotiated(err, Codecs, gv, w, req)
 }
 
-// anything is the admission of a cache: there is none.
-type anything struct{}
+// noAdmission is the admission of a cache: there is none.
+type noAdmission struct{}
 
 // Handles implements admission.Interface.
-func (anything) Handles(admission.Operation) bool { return false }
+func (noAdmission) Handles(admission.Operation) bool { return false }
 
-// labelsOnly converts nothing but the names of fields in selectors.
-type labelsOnly struct{}
+// fieldLabelConvertor converts nothing but the names of fields in selectors.
+type fieldLabelConvertor struct{}
 
 // Convert implements runtime.ObjectConvertor.
-func (labelsOnly) Convert(in, _, _ any) error { return fmt.Errorf("a cache does not convert %T", in) }
+func (fieldLabelConvertor) Convert(in, _, _ any) error {
+	return fmt.Errorf("a cache does not convert %T", in)
+}
 
 // ConvertToVersion implements runtime.ObjectConvertor.
-func (labelsOnly) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
+func (fieldLabelConvertor) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
 	return in, nil
 }
 
 // ConvertFieldLabel implements runtime.ObjectConvertor.
-func (labelsOnly) ConvertFieldLabel(gvk schema.GroupVersionKind, label, value string) (string, string, error) {
+func (fieldLabelConvertor) ConvertFieldLabel(gvk schema.GroupVersionKind, label, value string) (string, string, error) {
 	return runtime.DefaultMetaV1FieldSelectorConversion(label, value)
 }

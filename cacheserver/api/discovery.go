@@ -18,8 +18,8 @@ import (
 // verbs are those of every resource.
 var verbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-// discovery returns the documents about the resources, which are the same in every scope.
-func discovery(resources []client.Resource) ([]metav1.APIGroup, map[schema.GroupVersion]*metav1.APIResourceList) {
+// newDiscoveryDocuments returns the documents about the resources, which are the same in every scope.
+func newDiscoveryDocuments(resources []client.Resource) ([]metav1.APIGroup, map[schema.GroupVersion]*metav1.APIResourceList) {
 	lists := map[schema.GroupVersion]*metav1.APIResourceList{}
 	for _, resource := range resources {
 		gv := resource.GroupVersion()
@@ -49,22 +49,22 @@ func discovery(resources []client.Resource) ([]metav1.APIGroup, map[schema.Group
 	return groups, lists
 }
 
-// discover answers requests that are about no resource.
-func (h *Handler) discover(w http.ResponseWriter, req *http.Request) {
+// serveDiscovery answers requests that are about no resource.
+func (h *Handler) serveDiscovery(w http.ResponseWriter, req *http.Request) {
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
-		h.Fail(apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, req.Method, schema.GroupResource{}, "", "", 0, true), w, req)
+		h.WriteError(apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, req.Method, schema.GroupResource{}, "", "", 0, true), w, req)
 		return
 	}
-	document := h.document(strings.Split(strings.Trim(req.URL.Path, "/"), "/"))
+	document := h.findDiscoveryDocument(strings.Split(strings.Trim(req.URL.Path, "/"), "/"))
 	if document == nil {
-		h.Fail(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "", 0, true), w, req)
+		h.WriteError(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "", 0, true), w, req)
 		return
 	}
 	responsewriters.WriteObjectNegotiated(Codecs, negotiation.DefaultEndpointRestrictions, schema.GroupVersion{Version: "v1"}, w, req, http.StatusOK, document, false)
 }
 
-// document returns the answer to a path, or nil.
-func (h *Handler) document(segments []string) runtime.Object {
+// findDiscoveryDocument returns the answer to a path, or nil.
+func (h *Handler) findDiscoveryDocument(segments []string) runtime.Object {
 	switch {
 	case segments[0] == "api" && len(segments) == 1:
 		return &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{}}

@@ -20,22 +20,22 @@ var Scheme, Codecs = func() (*runtime.Scheme, serializer.CodecFactory) {
 	return scheme, serializer.NewCodecFactory(scheme)
 }()
 
-// schemaless writes objects as they are, as JSON or YAML.
-type schemaless struct{ runtime.NegotiatedSerializer }
+// schemalessSerializer writes objects as they are, as JSON or YAML.
+type schemalessSerializer struct{ runtime.NegotiatedSerializer }
 
 func newSerializer() runtime.NegotiatedSerializer {
-	return schemaless{unstructuredscheme.NewUnstructuredNegotiatedSerializer()}
+	return schemalessSerializer{unstructuredscheme.NewUnstructuredNegotiatedSerializer()}
 }
 
 // EncoderForVersion implements runtime.NegotiatedSerializer: nothing is ever converted.
-func (schemaless) EncoderForVersion(encoder runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder {
-	return asIs{encoder}
+func (schemalessSerializer) EncoderForVersion(encoder runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder {
+	return schemalessEncoder{encoder}
 }
 
-type asIs struct{ runtime.Encoder }
+type schemalessEncoder struct{ runtime.Encoder }
 
 // Encode implements runtime.Encoder.
-func (e asIs) Encode(obj runtime.Object, w io.Writer) error {
+func (e schemalessEncoder) Encode(obj runtime.Object, w io.Writer) error {
 	if status, ok := obj.(*metav1.Status); ok && status.Kind == "" {
 		status.Kind, status.APIVersion = "Status", "v1"
 	}
@@ -43,6 +43,6 @@ func (e asIs) Encode(obj runtime.Object, w io.Writer) error {
 }
 
 // WithAllocator lets the stock handlers spare an allocation for each object, where the encoder can.
-func (e asIs) EncodeWithAllocator(obj runtime.Object, w io.Writer, _ runtime.MemoryAllocator) error {
+func (e schemalessEncoder) EncodeWithAllocator(obj runtime.Object, w io.Writer, _ runtime.MemoryAllocator) error {
 	return e.Encode(obj, w)
 }

@@ -25,8 +25,8 @@ import (
 // maxPatchOperations bounds a JSON patch, as in stock.
 const maxPatchOperations = 10000
 
-// written is a request to write, read from the wire.
-type written struct {
+// writeRequest is a request to write, read from the wire.
+type writeRequest struct {
 	req    *http.Request
 	info   *request.RequestInfo
 	body   []byte
@@ -34,31 +34,31 @@ type written struct {
 	dryRun bool
 }
 
-// write reads a request, has it done, and answers with the object.
-func (h *Handler) write(one *served, do func(one *served, r written) (*unstructured.Unstructured, error)) http.HandlerFunc {
+// handleWrite reads a request, has it done, and answers with the object.
+func (h *Handler) handleWrite(resource *servedResource, handle func(resource *servedResource, r writeRequest) (*unstructured.Unstructured, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		code := http.StatusOK
 		obj, err := func() (*unstructured.Unstructured, error) {
-			r, err := h.read(req)
+			r, err := h.parseWriteRequest(req)
 			if err != nil {
 				return nil, err
 			}
-			return do(one, r)
+			return handle(resource, r)
 		}()
 		if err != nil {
-			h.fail(err, one.GroupVersion(), w, req)
+			h.writeError(err, resource.GroupVersion(), w, req)
 			return
 		}
 		if req.Method == http.MethodPost {
 			code = http.StatusCreated
 		}
-		responsewriters.WriteObjectNegotiated(h.serializer, negotiation.DefaultEndpointRestrictions, one.GroupVersion(), w, req, code, obj, false)
+		responsewriters.WriteObjectNegotiated(h.serializer, negotiation.DefaultEndpointRestrictions, resource.GroupVersion(), w, req, code, obj, false)
 	}
 }
 
-func (h *Handler) read(req *http.Request) (written, error) {
+func (h *Handler) parseWriteRequest(req *http.Request) (writeRequest, error) {
 	info, _ := request.RequestInfoFrom(req.Context())
-	r := written{req: req.WithContext(request.WithNamespace(req.Context(), info.Namespace)), info: info}
+	r := writeRequest{req: req.WithContext(request.WithNamespace(req.Context(), info.Namespace)), info: info}
 	switch values := req.URL.Query()["dryRun"]; {
 	case len(values) == 1 && values[0] == metav1.DryRunAll:
 		r.dryRun = true
@@ -75,40 +75,40 @@ func (h *Handler) read(req *http.Request) (written, error) {
 	r.body = body
 	if r.media = req.Header.Get("Content-Type"); r.media != "" {
 		if r.media, _, err = mime.ParseMediaType(r.media); err != nil {
-			return r, unsupported(req.Header.Get("Content-Type"))
+			return r, newUnsupportedMediaTypeError(req.Header.Get("Content-Type"))
 		}
 	}
 	return r, nil
 }
 
-func (h *Handler) create(one *served, r written) (*unstructured.Unstructured, error) {
+func (h *Handler) create(resource *servedResource, r writeRequest) (*unstructured.Unstructured, error) {
 	if r.info.Name != "" {
-		return nil, apierrors.NewMethodNotSupported(one.GroupResource(), "create")
+		return nil, apierrors.NewMethodNotSupported(resource.GroupResource(), "create")
 	}
-	obj, err := h.object(one, r)
+	obj, err := h.decodeRequestObject(resource, r)
 	if err != nil {
 		return nil, err
 	}
-	return one.store.Create(r.req.Context(), obj, r.dryRun)
+	return resource.store.Create(r.req.Context(), obj, r.dryRun)
 }
 
-func (h *Handler) update(one *served, r written) (*unstructured.Unstructured, error) {
-	obj, err := h.object(one, r)
+func (h *Handler) update(resource *servedResource, r writeRequest) (*unstructured.Unstructured, error) {
+	obj, err := h.decodeRequestObject(resource, r)
 	if err != nil {
 		return nil, err
 	}
-	return one.store.Update(r.req.Context(), r.info.Name, func(*unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return resource.store.Update(r.req.Context(), r.info.Name, func(*unstructured.Unstructured) (*unstructured.Unstructured, error) {
 		return obj.DeepCopy(), nil // a conflict in storage asks again
 	}, r.dryRun)
 }
 
-func (h *Handler) patch(one *served, r written) (*unstructured.Unstructured, error) {
-	apply, err := patcher(r)
+func (h *Handler) patch(resource *servedResource, r writeRequest) (*unstructured.Unstructured, error) {
+	apply, err := newPatchFunc(r)
 	if err != nil {
 		return nil, err
 	}
 	audit.LogRequestPatch(r.req.Context(), r.body)
-	return one.store.Update(r.req.Context(), r.info.Name, func(existing *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return resource.store.Update(r.req.Context(), r.info.Name, func(existing *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 		before, err := existing.MarshalJSON()
 		if err != nil {
 			return nil, fmt.Errorf("encoding %s: %w", existing.GetName(), err)
@@ -120,12 +120,12 @@ func (h *Handler) patch(one *served, r written) (*unstructured.Unstructured, err
 		if err != nil {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("applying the patch: %v", err))
 		}
-		return decode(one, after)
+		return decode(resource, after)
 	}, r.dryRun)
 }
 
-// patcher returns what makes the new object of the old one, both as JSON.
-func patcher(r written) (func(before []byte) ([]byte, error), error) {
+// newPatchFunc returns what makes the new object of the old one, both as JSON.
+func newPatchFunc(r writeRequest) (func(before []byte) ([]byte, error), error) {
 	switch types.PatchType(r.media) {
 	case types.MergePatchType:
 		return func(before []byte) ([]byte, error) { return jsonpatch.MergePatch(before, r.body) }, nil
@@ -140,11 +140,11 @@ func patcher(r written) (func(before []byte) ([]byte, error), error) {
 		return patch.Apply, nil
 	}
 	// Without a schema there is neither a strategic merge nor server-side apply.
-	return nil, unsupported(r.media)
+	return nil, newUnsupportedMediaTypeError(r.media)
 }
 
-// object reads the object of a request to create or update.
-func (h *Handler) object(one *served, r written) (*unstructured.Unstructured, error) {
+// decodeRequestObject reads the object of a request to create or update.
+func (h *Handler) decodeRequestObject(resource *servedResource, r writeRequest) (*unstructured.Unstructured, error) {
 	body := r.body
 	switch r.media {
 	case "", runtime.ContentTypeJSON, "*/*":
@@ -154,18 +154,18 @@ func (h *Handler) object(one *served, r written) (*unstructured.Unstructured, er
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("the object is no YAML: %v", err))
 		}
 	default:
-		return nil, unsupported(r.media)
+		return nil, newUnsupportedMediaTypeError(r.media)
 	}
-	obj, err := decode(one, body)
+	obj, err := decode(resource, body)
 	if err != nil {
 		return nil, err
 	}
-	audit.LogRequestObject(r.req.Context(), obj, one.GroupVersion(), one.GroupVersionResource, "", h.serializer)
+	audit.LogRequestObject(r.req.Context(), obj, resource.GroupVersion(), resource.GroupVersionResource, "", h.serializer)
 	return obj, nil
 }
 
 // decode reads an object and checks that it is one of the resource.
-func decode(one *served, body []byte) (*unstructured.Unstructured, error) {
+func decode(resource *servedResource, body []byte) (*unstructured.Unstructured, error) {
 	// The getters of metadata trust in its types, which are checked below.
 	obj := &unstructured.Unstructured{}
 	if err := obj.UnmarshalJSON(body); err != nil {
@@ -180,19 +180,19 @@ func decode(one *served, body []byte) (*unstructured.Unstructured, error) {
 	if err := json.Unmarshal(body, &metadata); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the metadata of the object cannot be read: %v", err))
 	}
-	given := obj.GroupVersionKind()
+	gvk := obj.GroupVersionKind()
 	switch {
-	case given.Kind == "" || given.Version == "":
+	case gvk.Kind == "" || gvk.Version == "":
 		return nil, apierrors.NewBadRequest("apiVersion and kind are required")
-	case given.GroupVersion() != one.GroupVersion():
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", given.GroupVersion(), one.GroupVersion()))
-	case !one.OfUsers() && given.Kind != one.Kind:
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the kind in the data (%s) does not match the expected kind (%s)", given.Kind, one.Kind))
+	case gvk.GroupVersion() != resource.GroupVersion():
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", gvk.GroupVersion(), resource.GroupVersion()))
+	case !resource.IsCached() && gvk.Kind != resource.Kind:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the kind in the data (%s) does not match the expected kind (%s)", gvk.Kind, resource.Kind))
 	}
 	return obj, nil
 }
 
-func unsupported(media string) error {
+func newUnsupportedMediaTypeError(media string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
 		Message: fmt.Sprintf("the body of the request was in an unsupported format: %q", media),

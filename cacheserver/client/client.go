@@ -42,7 +42,7 @@ type Client struct {
 	base  url.URL
 	http  *http.Client
 	shard string
-	clock *clock
+	clock *clockSkew
 }
 
 // New returns a client that writes as the shard. The path of config.Host is cut off at "/clusters/" or "/services/", so
@@ -63,7 +63,7 @@ func New(config *rest.Config, shard string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("credentials for the cache server: %w", err)
 	}
-	return &Client{base: *base, http: client, shard: shard, clock: &clock{}}, nil
+	return &Client{base: *base, http: client, shard: shard, clock: &clockSkew{}}, nil
 }
 
 // FromKubeconfig is New with the current context of a kubeconfig file.
@@ -78,21 +78,21 @@ func FromKubeconfig(path, shard string) (*Client, error) {
 // Address returns the URL of the cache.
 func (c *Client) Address() string { return c.base.String() }
 
-// As returns the same client, with the same connections, writing as another shard.
-func (c *Client) As(shard string) *Client {
+// ForShard returns the same client, with the same connections, writing as another shard.
+func (c *Client) ForShard(shard string) *Client {
 	return &Client{base: c.base, http: c.http, shard: shard, clock: c.clock}
 }
 
-// CloseIdle closes idle connections. Watches end with their contexts.
-func (c *Client) CloseIdle() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
+// CloseIdleConnections closes idle connections. Watches end with their contexts.
+func (c *Client) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
 // List returns all objects of a resource of all shards and logical clusters, and the position at which a watch resumes.
 func (c *Client) List(ctx context.Context, gvr schema.GroupVersionResource) ([]*Object, Position, error) {
 	return c.list(ctx, gvr, "*", logicalcluster.Wildcard)
 }
 
-// ListOf returns the objects of a resource of one shard, in a logical cluster or in all (logicalcluster.Wildcard).
-func (c *Client) ListOf(ctx context.Context, gvr schema.GroupVersionResource, shard string, cluster logicalcluster.Name) ([]*Object, Position, error) {
+// ListScoped returns the objects of a resource of one shard, in a logical cluster or in all (logicalcluster.Wildcard).
+func (c *Client) ListScoped(ctx context.Context, gvr schema.GroupVersionResource, shard string, cluster logicalcluster.Name) ([]*Object, Position, error) {
 	return c.list(ctx, gvr, shard, cluster)
 }
 
@@ -111,7 +111,7 @@ func (c *Client) list(ctx context.Context, gvr schema.GroupVersionResource, shar
 	objects := make([]*Object, 0, len(list.Items))
 	for _, raw := range list.Items {
 		// Without a copy the smallest object would keep the bytes of all alive.
-		object, err := parse(bytes.Clone(raw))
+		object, err := parseObject(bytes.Clone(raw))
 		if err != nil {
 			return nil, Position{}, err
 		}
@@ -122,7 +122,7 @@ func (c *Client) list(ctx context.Context, gvr schema.GroupVersionResource, shar
 
 // Get returns one object of the shard of the key.
 func (c *Client) Get(ctx context.Context, gvr schema.GroupVersionResource, key Key) (*Object, error) {
-	return c.object(ctx, http.MethodGet, gvr, key, nil)
+	return c.requestObject(ctx, http.MethodGet, gvr, key, nil)
 }
 
 // Create publishes an object of the client's shard in a logical cluster and returns it as stored. Kind and apiVersion
@@ -171,7 +171,7 @@ func (c *Client) write(ctx context.Context, verb string, gvr schema.GroupVersion
 		return nil, errors.New("a client without a shard cannot write to the cache")
 	}
 	if obj.GetObjectKind().GroupVersionKind().Empty() {
-		resource, ok := Find(gvr.GroupResource())
+		resource, ok := FindResource(gvr.GroupResource())
 		if !ok {
 			return nil, fmt.Errorf("%s %s has no kind and apiVersion", gvr.GroupResource(), obj.GetName())
 		}
@@ -182,15 +182,15 @@ func (c *Client) write(ctx context.Context, verb string, gvr schema.GroupVersion
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s %s: %w", gvr.GroupResource(), obj.GetName(), err)
 	}
-	return c.object(ctx, verb, gvr, key, body)
+	return c.requestObject(ctx, verb, gvr, key, body)
 }
 
-func (c *Client) object(ctx context.Context, verb string, gvr schema.GroupVersionResource, key Key, body []byte) (*Object, error) {
-	answer, _, err := c.do(ctx, verb, c.url(gvr, key, nil), body)
+func (c *Client) requestObject(ctx context.Context, verb string, gvr schema.GroupVersionResource, key Key, body []byte) (*Object, error) {
+	responseBody, _, err := c.do(ctx, verb, c.url(gvr, key, nil), body)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s %s in the cache: %w", verb, gvr.GroupResource(), key, err)
 	}
-	return parse(answer)
+	return parseObject(responseBody)
 }
 
 // url addresses a resource, or one object of it if the key has a name.
@@ -223,11 +223,11 @@ func (c *Client) do(ctx context.Context, verb, address string, body []byte) ([]b
 		return nil, nil, err
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
+	responseBody, err := io.ReadAll(response.Body)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the response: %w", err)
 	}
-	return answer, response.Header, nil
+	return responseBody, response.Header, nil
 }
 
 // send returns the response to a request if it is a success.
@@ -248,15 +248,15 @@ func (c *Client) send(ctx context.Context, verb, address string, body []byte, he
 	if err != nil {
 		return nil, err
 	}
-	c.clock.compare(response.Header, sent, time.Now())
+	c.clock.observe(response.Header, sent, time.Now())
 	if response.StatusCode >= http.StatusOK && response.StatusCode < http.StatusMultipleChoices {
 		return response, nil
 	}
 	defer response.Body.Close()
-	answer, _ := io.ReadAll(io.LimitReader(response.Body, maxError))
+	responseBody, _ := io.ReadAll(io.LimitReader(response.Body, maxError))
 	status := metav1.Status{}
-	if err := json.Unmarshal(answer, &status); err == nil && status.Kind == "Status" && status.Status == metav1.StatusFailure {
+	if err := json.Unmarshal(responseBody, &status); err == nil && status.Kind == "Status" && status.Status == metav1.StatusFailure {
 		return nil, apierrors.FromObject(&status)
 	}
-	return nil, apierrors.NewGenericServerResponse(response.StatusCode, verb, schema.GroupResource{}, "", strings.TrimSpace(string(answer)), 0, true)
+	return nil, apierrors.NewGenericServerResponse(response.StatusCode, verb, schema.GroupResource{}, "", strings.TrimSpace(string(responseBody)), 0, true)
 }

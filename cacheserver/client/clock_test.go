@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestClocksAreCompared(t *testing.T) {
+func TestClockSkew(t *testing.T) {
 	noon := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		sent, received time.Duration // after noon, when the cache's clock stands at noon
@@ -19,13 +19,13 @@ func TestClocksAreCompared(t *testing.T) {
 		"the fraction that the answer cuts is no matter": {time.Second, 1200 * time.Millisecond, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &Client{clock: &clock{}}
-			c.clock.compare(http.Header{"Date": {noon.Format(http.TimeFormat)}}, noon.Add(tc.sent), noon.Add(tc.received))
-			if got := c.ClockAhead(); got != tc.want {
+			c := &Client{clock: &clockSkew{}}
+			c.clock.observe(http.Header{"Date": {noon.Format(http.TimeFormat)}}, noon.Add(tc.sent), noon.Add(tc.received))
+			if got := c.ClockSkew(); got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
-			c.clock.compare(http.Header{}, noon, noon.Add(time.Hour))
-			if got := c.ClockAhead(); got != tc.want {
+			c.clock.observe(http.Header{}, noon, noon.Add(time.Hour))
+			if got := c.ClockSkew(); got != tc.want {
 				t.Errorf("an answer without a time says %s", got)
 			}
 		})

@@ -104,9 +104,9 @@ func (o *Object) Unstructured() (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// parse reads what an Object tells about itself. Names of fields are taken exactly: the standard library folds their case,
+// parseObject reads what an Object tells about itself. Names of fields are taken exactly: the standard library folds their case,
 // by which a shard could have, beside the annotations that the server stamps, some of its own choice.
-func parse(raw json.RawMessage) (*Object, error) {
+func parseObject(raw json.RawMessage) (*Object, error) {
 	var partial struct {
 		metav1.TypeMeta
 		Metadata metav1.ObjectMeta `json:"metadata"`

@@ -20,8 +20,8 @@ const lookalikes = `{
 	"spec": {"complete": false}, "\u017fpec": {"complete": true}
 }`
 
-func TestFieldsThatLookLikeOthersAreNone(t *testing.T) {
-	object, err := parse(json.RawMessage(lookalikes))
+func TestFieldNamesAreCaseSensitive(t *testing.T) {
+	object, err := parseObject(json.RawMessage(lookalikes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,9 +38,9 @@ func TestFieldsThatLookLikeOthersAreNone(t *testing.T) {
 	if report.Annotations[ShardAnnotation] != "mallory" || report.Spec.Complete {
 		t.Errorf("decoded to %+v", report)
 	}
-	var known Completeness
-	known.OnEvent(watch.Added, object, Position{Incarnation: "i", ResourceVersion: "7"})
-	if known.Now("mallory") {
+	var completeness Completeness
+	completeness.OnEvent(watch.Added, object, Position{Incarnation: "i", ResourceVersion: "7"})
+	if completeness.IsComplete("mallory") {
 		t.Error("what it says of its completeness is read from elsewhere")
 	}
 }

@@ -49,11 +49,11 @@ type EventHandler interface {
 // position, which may be that of another process, or starts with a list. It lists again only if the cache has compacted
 // the position or is another store.
 func (c *Client) NewReflector(gvr schema.GroupVersionResource, from Position, handler EventHandler) *reflector.Reflector {
-	return c.NewReflectorOf(gvr, "*", logicalcluster.Wildcard, from, handler)
+	return c.NewScopedReflector(gvr, "*", logicalcluster.Wildcard, from, handler)
 }
 
-// NewReflectorOf is NewReflector for the objects of one shard, in a logical cluster or in all (logicalcluster.Wildcard).
-func (c *Client) NewReflectorOf(gvr schema.GroupVersionResource, shard string, cluster logicalcluster.Name, from Position, handler EventHandler) *reflector.Reflector {
+// NewScopedReflector is NewReflector for the objects of one shard, in a logical cluster or in all (logicalcluster.Wildcard).
+func (c *Client) NewScopedReflector(gvr schema.GroupVersionResource, shard string, cluster logicalcluster.Name, from Position, handler EventHandler) *reflector.Reflector {
 	lw := &listWatch{client: c, gvr: gvr, scope: Key{Shard: shard, Cluster: cluster}, incarnation: from.Incarnation, handler: handler}
 	return reflector.New(reflector.Config{
 		ListerWatcher: lw, Handler: lw, ResourceVersion: from.ResourceVersion,
@@ -84,20 +84,20 @@ func (l *listWatch) ListWithContext(ctx context.Context, _ metav1.ListOptions) (
 	return &objectList{ListMeta: metav1.ListMeta{ResourceVersion: at.ResourceVersion}, Items: objects}, nil
 }
 
-var errNoAnswer = fmt.Errorf("no answer within %s", requestTimeout)
+var errResponseTimeout = fmt.Errorf("no answer within %s", requestTimeout)
 
 // WatchWithContext implements cache.WatcherWithContext.
 func (l *listWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	query := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {options.ResourceVersion}}
 	address := l.client.url(l.gvr, l.scope, query)
 	ctx, cancel := context.WithCancel(ctx)
-	unanswered := time.AfterFunc(requestTimeout, cancel) // bounds the wait for the response, not the watch
+	responseTimer := time.AfterFunc(requestTimeout, cancel) // bounds the wait for the response, not the watch
 	response, err := l.client.send(ctx, http.MethodGet, address, nil, http.Header{IncarnationHeader: {l.incarnation}})
-	if !unanswered.Stop() {
+	if !responseTimer.Stop() {
 		if err == nil {
 			response.Body.Close()
 		}
-		err = errNoAnswer
+		err = errResponseTimeout
 	}
 	if err != nil {
 		cancel()
@@ -180,7 +180,7 @@ func (d *watchDecoder) decode() (watch.EventType, runtime.Object, error) {
 		bookmark := &metav1.PartialObjectMetadata{}
 		return event.Type, bookmark, json.Unmarshal(event.Object, bookmark)
 	default:
-		object, err := parse(event.Object)
+		object, err := parseObject(event.Object)
 		return event.Type, object, err
 	}
 }

@@ -18,18 +18,18 @@ type Resource struct {
 	Namespaced bool
 }
 
-// OfUsers tells whether it is one that users cache, "<resource>:<identity>".
-func (r Resource) OfUsers() bool { return ofUsers(r.Resource) }
+// IsCached tells whether it is one that users cache, "<resource>:<identity>".
+func (r Resource) IsCached() bool { return isCached(r.Resource) }
 
-func ofUsers(resource string) bool { return strings.Contains(resource, ":") }
+func isCached(resource string) bool { return strings.Contains(resource, ":") }
 
 // GroupVersionKind returns the kind of its objects.
 func (r Resource) GroupVersionKind() schema.GroupVersionKind {
 	return r.GroupVersion().WithKind(r.Kind)
 }
 
-// groups are the stored resources of the contract and those that shards of ours publish besides.
-var groups = []struct {
+// storedGroups are the stored resources of the contract and those that shards of ours publish besides.
+var storedGroups = []struct {
 	group, version string
 	kinds          map[string]string // of resources of logical clusters
 	namespaced     map[string]string // of resources of namespaces; nothing fills them
@@ -65,7 +65,7 @@ var groups = []struct {
 // cached resources of users, which are addressed as "<resource>:<identity>" in any group and version.
 func Resources() []Resource {
 	var all []Resource
-	for _, g := range groups {
+	for _, g := range storedGroups {
 		version := schema.GroupVersion{Group: g.group, Version: g.version}
 		for resource, kind := range g.kinds {
 			all = append(all, Resource{GroupVersionResource: version.WithResource(resource), Kind: kind})
@@ -77,28 +77,28 @@ func Resources() []Resource {
 	return all
 }
 
-// users is what all resources that users cache count as.
-var users = schema.GroupVersionResource{Group: "cache.kcp.io", Version: "v1alpha1", Resource: "cachedobjects"}
+// cachedObjects is what all resources that users cache count as.
+var cachedObjects = schema.GroupVersionResource{Group: "cache.kcp.io", Version: "v1alpha1", Resource: "cachedobjects"}
 
-// Counted returns the name under which metrics count a resource. It is a fixed one for all that users cache: whoever
+// MetricsGroupResource returns the name under which metrics count a resource. It is a fixed one for all that users cache: whoever
 // writes them chooses their names, and every name would be a series.
-func Counted(gr schema.GroupResource) schema.GroupResource {
-	if ofUsers(gr.Resource) {
-		return users.GroupResource()
+func MetricsGroupResource(gr schema.GroupResource) schema.GroupResource {
+	if isCached(gr.Resource) {
+		return cachedObjects.GroupResource()
 	}
 	return gr
 }
 
-// CountedAs is Counted with a version.
-func CountedAs(gvr schema.GroupVersionResource) schema.GroupVersionResource {
-	if ofUsers(gvr.Resource) {
-		return users
+// MetricsResource is Counted with a version.
+func MetricsResource(gvr schema.GroupVersionResource) schema.GroupVersionResource {
+	if isCached(gvr.Resource) {
+		return cachedObjects
 	}
 	return gvr
 }
 
-// byName finds resources for each object that is written.
-var byName = sync.OnceValue(func() map[schema.GroupResource]Resource {
+// resourcesByGroupResource finds resources for each object that is written.
+var resourcesByGroupResource = sync.OnceValue(func() map[schema.GroupResource]Resource {
 	all := map[schema.GroupResource]Resource{}
 	for _, resource := range Resources() {
 		all[resource.GroupResource()] = resource
@@ -106,8 +106,8 @@ var byName = sync.OnceValue(func() map[schema.GroupResource]Resource {
 	return all
 })
 
-// Find returns the stored resource with that group and name.
-func Find(gr schema.GroupResource) (Resource, bool) {
-	resource, ok := byName()[gr]
+// FindResource returns the stored resource with that group and name.
+func FindResource(gr schema.GroupResource) (Resource, bool) {
+	resource, ok := resourcesByGroupResource()[gr]
 	return resource, ok
 }

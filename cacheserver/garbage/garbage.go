@@ -35,8 +35,8 @@ type Collector struct {
 	shards, reports *store.Store
 	shardTimeout    time.Duration
 	now             func() time.Time
-	// seen is since when each shard has had no Shard object, and its report then.
-	seen map[string]observation
+	// observations is since when each shard has had no Shard object, and its report then.
+	observations map[string]observation
 }
 
 type observation struct {
@@ -47,7 +47,7 @@ type observation struct {
 // New returns the collector of a cache. shards and reports are the stores of client.Shards and client.Reports;
 // shardTimeout is how long a shard without a Shard object may go without a report.
 func New(backend *store.Backend, shards, reports *store.Store, shardTimeout time.Duration) *Collector {
-	return &Collector{backend: backend, shards: shards, reports: reports, shardTimeout: shardTimeout, now: time.Now, seen: map[string]observation{}}
+	return &Collector{backend: backend, shards: shards, reports: reports, shardTimeout: shardTimeout, now: time.Now, observations: map[string]observation{}}
 }
 
 // Run collects until the context ends.
@@ -77,40 +77,40 @@ func (c *Collector) collect(ctx context.Context) error {
 	if err := c.recordMetrics(ctx, parts); err != nil {
 		return err
 	}
-	now, err := c.read(ctx, parts)
+	current, err := c.observe(ctx, parts)
 	if err != nil {
 		return err
 	}
-	for _, shard := range sets.List(c.expired(now)) {
-		if err := c.remove(ctx, shard, parts); err != nil {
+	for _, shard := range sets.List(c.expired(current)) {
+		if err := c.removeShard(ctx, shard, parts); err != nil {
 			return err
 		}
-		delete(c.seen, shard)
+		delete(c.observations, shard)
 	}
 	return nil
 }
 
 // expired returns the shards whose objects are to be deleted, and records those that may become so.
-func (c *Collector) expired(now state) sets.Set[string] {
-	seen, result := map[string]observation{}, sets.New[string]()
-	for shard := range now.present {
-		if shard == RootShard || !now.trusted || now.registered.Has(shard) {
+func (c *Collector) expired(current state) sets.Set[string] {
+	observations, result := map[string]observation{}, sets.New[string]()
+	for shard := range current.present {
+		if shard == RootShard || !current.trusted || current.registered.Has(shard) {
 			continue
 		}
-		was, ok := c.seen[shard]
-		if !ok || was.heartbeat != now.heartbeats[shard] {
-			was = observation{since: c.now(), heartbeat: now.heartbeats[shard]}
+		previous, ok := c.observations[shard]
+		if !ok || previous.heartbeat != current.heartbeats[shard] {
+			previous = observation{since: c.now(), heartbeat: current.heartbeats[shard]}
 		}
-		seen[shard] = was
-		if c.now().Sub(was.since) >= c.shardTimeout {
+		observations[shard] = previous
+		if c.now().Sub(previous.since) >= c.shardTimeout {
 			result.Insert(shard)
 		}
 	}
-	c.seen = seen
+	c.observations = observations
 	return result
 }
 
-func (c *Collector) read(ctx context.Context, parts []store.Part) (state, error) {
+func (c *Collector) observe(ctx context.Context, parts []store.Part) (state, error) {
 	s := state{present: sets.New[string](), registered: sets.New[string](), heartbeats: map[string]string{}}
 	for _, part := range parts {
 		s.present.Insert(part.Shard)
@@ -138,7 +138,7 @@ func (c *Collector) read(ctx context.Context, parts []store.Part) (state, error)
 	return s, nil
 }
 
-func (c *Collector) remove(ctx context.Context, shard string, parts []store.Part) error {
+func (c *Collector) removeShard(ctx context.Context, shard string, parts []store.Part) error {
 	var removed int64
 	for _, part := range parts {
 		if part.Shard != shard {
@@ -166,15 +166,15 @@ func (c *Collector) recordMetrics(ctx context.Context, parts []store.Part) error
 		metrics.Objects.With(metrics.ObjectLabels(part)).Add(float64(count)) // those of users add up
 	}
 	metrics.Bytes.Reset()
-	for holder, amount := range c.backend.Usage() {
-		metrics.Bytes.WithLabelValues(holder.Shard, "present").Add(float64(amount.Bytes)) // with those of users
-		metrics.Bytes.WithLabelValues(holder.Shard, "replaced").Add(float64(amount.Replaced))
+	for key, usage := range c.backend.Usage() {
+		metrics.Bytes.WithLabelValues(key.Shard, "present").Add(float64(usage.Bytes)) // with those of users
+		metrics.Bytes.WithLabelValues(key.Shard, "replaced").Add(float64(usage.Replaced))
 	}
 	return nil
 }
 
-func forEach(ctx context.Context, of *store.Store, in scope.Scope, visit func(*unstructured.Unstructured)) error {
-	list, err := of.List(scope.With(ctx, in), &internalversion.ListOptions{})
+func forEach(ctx context.Context, from *store.Store, target scope.Scope, visit func(*unstructured.Unstructured)) error {
+	list, err := from.List(scope.NewContext(ctx, target), &internalversion.ListOptions{})
 	if err != nil {
 		return err
 	}

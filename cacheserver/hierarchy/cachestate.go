@@ -12,8 +12,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// item identifies an object in both caches.
-type item struct {
+// objectRef identifies an object in both caches.
+type objectRef struct {
 	gvr schema.GroupVersionResource
 	key client.Key
 }
@@ -22,42 +22,42 @@ type item struct {
 type cacheState struct {
 	name string
 	// changed is called with the items to sync.
-	changed func(items ...item)
+	changed func(items ...objectRef)
 	now     func() time.Time
 
 	complete client.Completeness
 
-	lock    sync.Mutex
-	objects map[schema.GroupVersionResource]map[client.Key]summary
-	at      map[schema.GroupVersionResource]client.Position
-	broken  map[schema.GroupVersionResource]bool
+	lock         sync.Mutex
+	objects      map[schema.GroupVersionResource]map[client.Key]summary
+	positions    map[schema.GroupVersionResource]client.Position
+	disconnected map[schema.GroupVersionResource]bool
 	// deleted are the objects whose deletion was observed, until it is synced: there is only one event.
-	deleted map[item]bool
+	deleted map[objectRef]bool
 	// heartbeats is when the report of each shard changed last.
 	heartbeats map[string]time.Time
 }
 
-func newCacheState(name string, now func() time.Time, changed func(items ...item)) *cacheState {
+func newCacheState(name string, now func() time.Time, changed func(items ...objectRef)) *cacheState {
 	return &cacheState{
 		name: name, now: now, changed: changed,
-		objects: map[schema.GroupVersionResource]map[client.Key]summary{}, at: map[schema.GroupVersionResource]client.Position{},
-		broken: map[schema.GroupVersionResource]bool{}, deleted: map[item]bool{}, heartbeats: map[string]time.Time{},
+		objects: map[schema.GroupVersionResource]map[client.Key]summary{}, positions: map[schema.GroupVersionResource]client.Position{},
+		disconnected: map[schema.GroupVersionResource]bool{}, deleted: map[objectRef]bool{}, heartbeats: map[string]time.Time{},
 	}
 }
 
 // get returns an object, and whether its absence means that it is deleted.
-func (s *cacheState) get(of item) (found summary, deleted bool) {
+func (s *cacheState) get(ref objectRef) (found summary, deleted bool) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	found = s.objects[of.gvr][of.key]
-	return found, !found.exists && (s.deleted[of] || s.complete.At(of.key.Shard, s.at[of.gvr]))
+	found = s.objects[ref.gvr][ref.key]
+	return found, !found.exists && (s.deleted[ref] || s.complete.IsCompleteAt(ref.key.Shard, s.positions[ref.gvr]))
 }
 
 // clearDeletion removes an observed deletion.
-func (s *cacheState) clearDeletion(of item) {
+func (s *cacheState) clearDeletion(ref objectRef) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	delete(s.deleted, of)
+	delete(s.deleted, ref)
 }
 
 // report returns the report of a shard, and when it changed last.
@@ -71,18 +71,18 @@ func (s *cacheState) report(shard string) (summary, time.Time) {
 func (s *cacheState) connected(gvr schema.GroupVersionResource) bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	return s.objects[gvr] != nil && !s.broken[gvr]
+	return s.objects[gvr] != nil && !s.disconnected[gvr]
 }
 
-// synced returns whether that many watches are open, all of the same store.
-func (s *cacheState) synced(streams int) bool {
+// hasSynced returns whether that many watches are open, all of the same store.
+func (s *cacheState) hasSynced(watches int) bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if len(s.objects) < streams || len(s.broken) > 0 {
+	if len(s.objects) < watches || len(s.disconnected) > 0 {
 		return false
 	}
-	for _, at := range s.at {
-		if at.Incarnation != s.at[client.Reports].Incarnation {
+	for _, at := range s.positions {
+		if at.Incarnation != s.positions[client.Reports].Incarnation {
 			return false
 		}
 	}
@@ -90,12 +90,12 @@ func (s *cacheState) synced(streams int) bool {
 }
 
 // forEach calls a function with every object while holding the lock.
-func (s *cacheState) forEach(callback func(of item)) {
+func (s *cacheState) forEach(callback func(of objectRef)) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	for gvr, objects := range s.objects {
 		for key := range objects {
-			callback(item{gvr, key})
+			callback(objectRef{gvr, key})
 		}
 	}
 }
@@ -114,19 +114,19 @@ func (f eventHandler) OnReplace(objects []*client.Object, at client.Position) {
 	}
 	known := make(map[client.Key]summary, len(objects))
 	for _, object := range objects {
-		known[object.Key] = f.read(object)
+		known[object.Key] = f.summarize(object)
 	}
 	f.lock.Lock()
 	before := f.objects[f.gvr]
-	f.objects[f.gvr], f.at[f.gvr] = map[client.Key]summary{}, at
-	var items []item
+	f.objects[f.gvr], f.positions[f.gvr] = map[client.Key]summary{}, at
+	var items []objectRef
 	for key, one := range known {
 		f.put(key, one, before[key])
-		items = append(items, item{f.gvr, key})
+		items = append(items, objectRef{f.gvr, key})
 	}
 	for key := range before {
 		if !known[key].exists {
-			items = append(items, item{f.gvr, key})
+			items = append(items, objectRef{f.gvr, key})
 		}
 	}
 	f.lock.Unlock()
@@ -140,24 +140,24 @@ func (f eventHandler) OnEvent(change watch.EventType, object *client.Object, at 
 	}
 	var known summary
 	if object != nil && change != watch.Deleted {
-		known = f.read(object)
+		known = f.summarize(object)
 	}
 	f.lock.Lock()
-	f.at[f.gvr] = at
+	f.positions[f.gvr] = at
 	if object == nil {
 		f.lock.Unlock()
 		return
 	}
-	of := item{f.gvr, object.Key}
+	ref := objectRef{f.gvr, object.Key}
 	if change == watch.Deleted {
 		delete(f.objects[f.gvr], object.Key)
-		f.deleted[of] = true
+		f.deleted[ref] = true
 	} else {
-		delete(f.deleted, of)
+		delete(f.deleted, ref)
 		f.put(object.Key, known, f.objects[f.gvr][object.Key])
 	}
 	f.lock.Unlock()
-	f.changed(of)
+	f.changed(ref)
 }
 
 // put stores an object and records heartbeats. Callers must hold the lock.
@@ -168,8 +168,8 @@ func (f eventHandler) put(key client.Key, known, before summary) {
 	}
 }
 
-// read returns the summary of an object.
-func (f eventHandler) read(object *client.Object) summary {
+// summarize returns the summary of an object.
+func (f eventHandler) summarize(object *client.Object) summary {
 	known, err := summarize(object)
 	if err != nil {
 		f.log.Error(err, "Decoding an object of the cache failed; it is not synchronized", "resource", f.gvr.GroupResource(), "key", object.Key)
@@ -182,9 +182,9 @@ func (f eventHandler) read(object *client.Object) summary {
 func (f eventHandler) OnConnect() {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if f.broken[f.gvr] {
-		delete(f.broken, f.gvr)
-		if len(f.broken) == 0 {
+	if f.disconnected[f.gvr] {
+		delete(f.disconnected, f.gvr)
+		if len(f.disconnected) == 0 {
 			f.log.Info("All watches of the cache are open again", "cache", f.name)
 		}
 	}
@@ -194,10 +194,10 @@ func (f eventHandler) OnConnect() {
 func (f eventHandler) OnDisconnect(err error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if len(f.broken) == 0 {
+	if len(f.disconnected) == 0 {
 		f.log.Info("Watching a cache failed, will retry", "cache", f.name, "reason", err)
 	}
-	f.broken[f.gvr] = true
+	f.disconnected[f.gvr] = true
 }
 
 // reportKey is the key of the report of a shard.

@@ -23,10 +23,10 @@ type summary struct {
 	down bool
 }
 
-// facts is the input of decide.
-type facts struct {
-	// me is the name of this cache.
-	me string
+// decisionInput is the input of decide.
+type decisionInput struct {
+	// cacheName is the name of this cache.
+	cacheName string
 	// local is the object in this cache, parent that in the parent cache.
 	local, parent summary
 	// owned is whether the shard belongs to this cache or one below. Otherwise it belongs to another cache, or, if
@@ -43,19 +43,19 @@ type facts struct {
 type action string
 
 const (
-	nothing    action = "nothing"
-	createUp   action = "create in the parent"
-	updateUp   action = "update in the parent"
-	deleteUp   action = "delete in the parent"
-	createDown action = "create here"
-	updateDown action = "update here"
-	deleteDown action = "delete here"
+	noAction       action = "nothing"
+	createInParent action = "create in the parent"
+	updateInParent action = "update in the parent"
+	deleteInParent action = "delete in the parent"
+	createLocal    action = "create here"
+	updateLocal    action = "update here"
+	deleteLocal    action = "delete here"
 	// conflict: two caches claim the objects of a shard, which stay as they are.
 	conflict action = "contested"
 )
 
 // decide returns the operation on one object. It is the only place with rules of the hierarchy.
-func decide(f facts) action {
+func decide(f decisionInput) action {
 	published := f.local.exists && !f.local.down // by a shard of this cache, or one below
 	if published && (f.owned || f.unowned) {
 		return decideUp(f)
@@ -65,45 +65,45 @@ func decide(f facts) action {
 	}
 	switch {
 	case f.owned && f.parent.exists && !f.local.exists && f.deletedLocally:
-		return deleteUp // also copies of other caches from before the shard moved here
-	case f.parent.exists && f.parent.via == f.me:
+		return deleteInParent // also copies of other caches from before the shard moved here
+	case f.parent.exists && f.parent.via == f.cacheName:
 		// Copied by this cache, and missing here. A copy from the parent is left to its shard, which is moving here.
 		if !f.local.exists && f.deletedLocally {
-			return deleteUp
+			return deleteInParent
 		}
-		return nothing
+		return noAction
 	case f.parent.exists && f.parent.global:
 		return decideDown(f)
 	case f.local.exists && (f.parent.exists || f.deletedInParent):
 		// It is deleted in the parent, or has lost its global reach. It may also be left of a shard that moved away.
-		return deleteDown
+		return deleteLocal
 	}
-	return nothing
+	return noAction
 }
 
-func decideUp(f facts) action {
-	ours := f.parent.exists && f.parent.via == f.me
+func decideUp(f decisionInput) action {
+	ours := f.parent.exists && f.parent.via == f.cacheName
 	switch {
 	case !f.local.global && ours:
-		return deleteUp
+		return deleteInParent
 	case !f.local.global:
-		return nothing
+		return noAction
 	case !f.parent.exists:
-		return createUp
+		return createInParent
 	case !ours && !f.owned:
 		return conflict
 	case !ours || f.parent.digest != f.local.digest:
-		return updateUp
+		return updateInParent
 	}
-	return nothing
+	return noAction
 }
 
-func decideDown(f facts) action {
+func decideDown(f decisionInput) action {
 	switch {
 	case !f.local.exists:
-		return createDown
+		return createLocal
 	case !f.local.down || f.local.digest != f.parent.digest:
-		return updateDown
+		return updateLocal
 	}
-	return nothing
+	return noAction
 }

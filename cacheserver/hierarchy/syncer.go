@@ -39,20 +39,20 @@ type Config struct {
 type Syncer struct {
 	config        Config
 	local, parent *cacheState
-	queue         workqueue.TypedRateLimitingInterface[item]
+	queue         workqueue.TypedRateLimitingInterface[objectRef]
 	now           func() time.Time
 	log           klog.Logger
-	// streams is the number of watched resources.
-	streams int
+	// watches is the number of watched resources.
+	watches int
 
 	lock sync.Mutex
-	// unsettled are the items to be synced, by shard, each with the number of its last event.
-	unsettled map[string]map[item]uint64
-	event     uint64
+	// unsynced are the items to be synced, by shard, each with the number of its last event.
+	unsynced map[string]map[objectRef]uint64
+	event    uint64
 	// waitingReports is since when the report of a shard waits for its objects.
 	waitingReports map[string]time.Time
 	// failing are the items whose last attempt failed.
-	failing map[item]struct{}
+	failing map[objectRef]struct{}
 	// available is whether both caches were available at the last resync.
 	available bool
 }
@@ -61,12 +61,12 @@ type Syncer struct {
 func New(config Config) *Syncer {
 	c := &Syncer{
 		config:         config,
-		queue:          workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[item](minRetry, maxRetry)),
+		queue:          workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[objectRef](minRetry, maxRetry)),
 		now:            time.Now,
-		streams:        len(client.Resources()),
+		watches:        len(client.Resources()),
 		log:            klog.Background().WithValues("parent", config.Parent.Address()),
-		unsettled:      map[string]map[item]uint64{},
-		waitingReports: map[string]time.Time{}, failing: map[item]struct{}{},
+		unsynced:       map[string]map[objectRef]uint64{},
+		waitingReports: map[string]time.Time{}, failing: map[objectRef]struct{}{},
 	}
 	c.local, c.parent = newCacheState("here", c.now, c.enqueue), newCacheState("parent", c.now, c.enqueue)
 	return c
@@ -89,7 +89,7 @@ func (c *Syncer) Run(ctx context.Context) {
 	}
 	for range workers {
 		running.Go(func() {
-			for c.next(ctx) {
+			for c.processNextItem(ctx) {
 			}
 		})
 	}
@@ -98,33 +98,33 @@ func (c *Syncer) Run(ctx context.Context) {
 }
 
 // enqueue queues items.
-func (c *Syncer) enqueue(items ...item) {
+func (c *Syncer) enqueue(items ...objectRef) {
 	c.lock.Lock()
-	for _, of := range items {
+	for _, ref := range items {
 		c.event++
-		if c.unsettled[of.key.Shard] == nil {
-			c.unsettled[of.key.Shard] = map[item]uint64{}
+		if c.unsynced[ref.key.Shard] == nil {
+			c.unsynced[ref.key.Shard] = map[objectRef]uint64{}
 		}
-		c.unsettled[of.key.Shard][of] = c.event
+		c.unsynced[ref.key.Shard][ref] = c.event
 	}
 	c.lock.Unlock()
-	for _, of := range items {
-		c.queue.Add(of)
+	for _, ref := range items {
+		c.queue.Add(ref)
 	}
 }
 
 // resync queues every item that differs from its desired state: items that depend on others get no event. Failed items
 // keep their backoff unless the caches became available again.
 func (c *Syncer) resync() {
-	connected := c.parent.synced(c.streams)
-	c.setAvailable(connected && c.local.synced(c.streams))
-	all := map[item]bool{}
-	c.local.forEach(func(of item) { all[of] = true })
-	c.parent.forEach(func(of item) { all[of] = true })
-	var items []item
-	for of := range all {
-		if wanted := decide(c.facts(of)); wanted != nothing && wanted != conflict && c.queue.NumRequeues(of) == 0 {
-			items = append(items, of)
+	connected := c.parent.hasSynced(c.watches)
+	c.setAvailable(connected && c.local.hasSynced(c.watches))
+	all := map[objectRef]bool{}
+	c.local.forEach(func(ref objectRef) { all[ref] = true })
+	c.parent.forEach(func(ref objectRef) { all[ref] = true })
+	var items []objectRef
+	for ref := range all {
+		if desired := decide(c.observe(ref)); desired != noAction && desired != conflict && c.queue.NumRequeues(ref) == 0 {
+			items = append(items, ref)
 		}
 	}
 	c.enqueue(items...)
@@ -140,39 +140,39 @@ func (c *Syncer) pending() int {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	count := 0
-	for _, items := range c.unsettled {
+	for _, items := range c.unsynced {
 		count += len(items)
 	}
 	return count
 }
 
-func (c *Syncer) next(ctx context.Context) bool {
-	of, shutdown := c.queue.Get()
+func (c *Syncer) processNextItem(ctx context.Context) bool {
+	ref, shutdown := c.queue.Get()
 	if shutdown {
 		return false
 	}
-	defer c.queue.Done(of)
+	defer c.queue.Done(ref)
 	c.lock.Lock()
-	event := c.unsettled[of.key.Shard][of]
+	event := c.unsynced[ref.key.Shard][ref]
 	c.lock.Unlock()
-	err := c.sync(ctx, of)
+	err := c.sync(ctx, ref)
 	switch {
 	case ctx.Err() != nil:
 		return true
 	case err == errWait:
-		c.queue.AddAfter(of, minRetry)
+		c.queue.AddAfter(ref, minRetry)
 		return true
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err):
-		c.queue.AddRateLimited(of) // an event follows
+		c.queue.AddRateLimited(ref) // an event follows
 		return true
 	case err != nil:
-		c.failed(of, err)
-		c.queue.AddRateLimited(of)
+		c.recordFailure(ref, err)
+		c.queue.AddRateLimited(ref)
 		return true
 	}
-	c.queue.Forget(of)
-	c.succeeded(of)
-	c.close(of, event)
+	c.queue.Forget(ref)
+	c.recordSuccess(ref)
+	c.markSynced(ref, event)
 	return true
 }
 
@@ -181,81 +181,81 @@ func (c *Syncer) setAvailable(now bool) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	if now && !c.available {
-		for of := range c.failing {
-			c.queue.Forget(of)
+		for ref := range c.failing {
+			c.queue.Forget(ref)
 		}
 	}
 	c.available = now
 }
 
-// failed and succeeded track failing items. The first failure and the last recovery are logged: a parent that rejects a
+// recordFailure and succeeded track failing items. The first failure and the last recovery are logged: a parent that rejects a
 // shard over its quota may reject thousands of objects.
-func (c *Syncer) failed(of item, reason error) {
+func (c *Syncer) recordFailure(ref objectRef, reason error) {
 	c.lock.Lock()
 	first := len(c.failing) == 0
-	c.failing[of] = struct{}{}
+	c.failing[ref] = struct{}{}
 	c.lock.Unlock()
 	if first {
-		c.log.Error(reason, "Synchronizing an object with the parent cache failed, will retry; for others see atoll_cache_parent_pending", "resource", of.gvr.GroupResource(), "key", of.key)
+		c.log.Error(reason, "Synchronizing an object with the parent cache failed, will retry; for others see atoll_cache_parent_pending", "resource", ref.gvr.GroupResource(), "key", ref.key)
 		return
 	}
-	c.log.V(2).Info("Synchronizing an object with the parent cache failed, will retry", "resource", of.gvr.GroupResource(), "key", of.key, "reason", reason)
+	c.log.V(2).Info("Synchronizing an object with the parent cache failed, will retry", "resource", ref.gvr.GroupResource(), "key", ref.key, "reason", reason)
 }
 
-// succeeded is described at failed.
-func (c *Syncer) succeeded(of item) {
+// recordSuccess is described at failed.
+func (c *Syncer) recordSuccess(ref objectRef) {
 	c.lock.Lock()
-	_, was := c.failing[of]
-	delete(c.failing, of)
-	last := was && len(c.failing) == 0
+	_, wasFailing := c.failing[ref]
+	delete(c.failing, ref)
+	last := wasFailing && len(c.failing) == 0
 	c.lock.Unlock()
 	if last {
 		c.log.Info("All failed objects are synchronized with the parent cache")
 	}
 }
 
-// close removes an item from unsettled unless it had another event.
-func (c *Syncer) close(of item, event uint64) {
+// markSynced removes an item from unsettled unless it had another event.
+func (c *Syncer) markSynced(ref objectRef, event uint64) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	items := c.unsettled[of.key.Shard]
-	if items[of] != event {
+	items := c.unsynced[ref.key.Shard]
+	if items[ref] != event {
 		return
 	}
-	delete(items, of)
+	delete(items, ref)
 	if len(items) == 0 {
-		delete(c.unsettled, of.key.Shard)
+		delete(c.unsynced, ref.key.Shard)
 	}
 }
 
-// facts returns the input of decide for an object.
-func (c *Syncer) facts(of item) facts {
-	f := facts{me: c.config.Name}
-	f.local, f.deletedLocally = c.local.get(of)
-	f.parent, f.deletedInParent = c.parent.get(of)
-	reported, beat := c.local.report(of.key.Shard)
-	elsewhere, lastBeat := c.parent.report(of.key.Shard)
+// observe returns the input of decide for an object.
+func (c *Syncer) observe(ref objectRef) decisionInput {
+	f := decisionInput{cacheName: c.config.Name}
+	f.local, f.deletedLocally = c.local.get(ref)
+	f.parent, f.deletedInParent = c.parent.get(ref)
+	localReport, localHeartbeat := c.local.report(ref.key.Shard)
+	parentReport, parentHeartbeat := c.parent.report(ref.key.Shard)
 	switch {
-	case !elsewhere.exists:
+	case !parentReport.exists:
 		f.unowned = true
-	case elsewhere.via == f.me:
+	case parentReport.via == f.cacheName:
 		f.owned = true
-	case reported.exists && !reported.down:
+	case localReport.exists && !localReport.down:
 		// The shard has reported in both caches. It has moved to this one if it still reports in this one only.
-		f.moving = c.now().Sub(beat) < c.config.ShardTimeout
-		f.owned = f.moving && c.now().Sub(lastBeat) >= c.config.ShardTimeout
+		f.moving = c.now().Sub(localHeartbeat) < c.config.ShardTimeout
+		f.owned = f.moving && c.now().Sub(parentHeartbeat) >= c.config.ShardTimeout
 	}
 	return f
 }
 
 // mustWait returns whether the report of a shard must wait for its objects, and whether it has waited too long.
 func (c *Syncer) mustWait(shard string) (mustWait, tooLong bool) {
-	ready := c.local.synced(c.streams) && c.parent.synced(c.streams)
+	ready := c.local.hasSynced(c.watches) && c.parent.hasSynced(c.watches)
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	report := item{client.Reports, reportKey(shard)}
-	for of := range c.unsettled[shard] {
-		ready = ready && of == report
+	report := objectRef{client.Reports, reportKey(shard)}
+	for ref := range c.unsynced[shard] {
+		ready = ready && ref == report
 	}
 	if ready {
 		delete(c.waitingReports, shard)

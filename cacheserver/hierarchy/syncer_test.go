@@ -19,8 +19,8 @@ func TestFailedItemsKeepTheirBackoff(t *testing.T) {
 	}
 	c := New(Config{Name: "europe", Local: unreachable, Parent: unreachable})
 	defer c.queue.ShutDown()
-	published := func(name string) item {
-		return item{client.Reports, client.Key{Shard: "alpha", Cluster: logicalcluster.Root, Name: name}}
+	published := func(name string) objectRef {
+		return objectRef{client.Reports, client.Key{Shard: "alpha", Cluster: logicalcluster.Root, Name: name}}
 	}
 	c.local.objects[client.Reports], c.parent.objects[client.Reports] = map[client.Key]summary{}, map[client.Key]summary{}
 	const objects = 3
@@ -32,12 +32,12 @@ func TestFailedItemsKeepTheirBackoff(t *testing.T) {
 		t.Fatalf("%d objects are queued, want %d", c.queue.Len(), objects)
 	}
 	for range objects {
-		of, _ := c.queue.Get()
+		ref, _ := c.queue.Get()
 		for range 10 { // for a long backoff
-			c.queue.AddRateLimited(of)
+			c.queue.AddRateLimited(ref)
 		}
-		c.failed(of, errors.New("refused"))
-		c.queue.Done(of)
+		c.recordFailure(ref, errors.New("refused"))
+		c.queue.Done(ref)
 	}
 	c.resync()
 	if c.queue.Len() != 0 {
@@ -52,6 +52,6 @@ func TestFailedItemsKeepTheirBackoff(t *testing.T) {
 		if len(c.failing) != objects-i {
 			t.Errorf("%d objects are failing, want %d", len(c.failing), objects-i)
 		}
-		c.succeeded(published(fmt.Sprint(i)))
+		c.recordSuccess(published(fmt.Sprint(i)))
 	}
 }

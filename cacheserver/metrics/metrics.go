@@ -63,5 +63,5 @@ var Register = sync.OnceFunc(func() {
 
 // ObjectLabels are the labels of Objects for a part.
 func ObjectLabels(part store.Part) map[string]string {
-	return map[string]string{"shard": part.Shard, "resource": client.Counted(part.GroupResource()).String()}
+	return map[string]string{"shard": part.Shard, "resource": client.MetricsGroupResource(part.GroupResource()).String()}
 }

@@ -32,9 +32,9 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs := fss.FlagSet("Cache server")
 	fs.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory of generated files: a serving certificate, and the embedded etcd. Empty: generate none.")
 	fs.StringSliceVar(&o.AlwaysAllowPaths, "authorization-always-allow-paths", o.AlwaysAllowPaths, "Paths that need no authorization. Add /metrics for scraping without a certificate.")
-	fs.DurationVar(&o.Silence, "shard-silence", o.Silence, "How long a shard whose Shard object was deleted may be silent before what it published is removed.")
-	fs.Int64Var(&o.Bounds.Objects, "max-objects-per-shard", o.Bounds.Objects, "How many objects one shard may have in this cache, and as many again its users of what they cache. 0: any number. Shards must be told to take as many (--shard-max-objects-of-another).")
-	fs.Int64Var(&o.Bounds.Bytes, "max-bytes-per-shard", o.Bounds.Bytes, "How many bytes of etcd the objects of one shard may take, and as many those of its users. As much again may be taken by what was replaced in the last ten minutes. 0: any number.")
+	fs.DurationVar(&o.ShardTimeout, "shard-silence", o.ShardTimeout, "How long a shard whose Shard object was deleted may be silent before what it published is removed.")
+	fs.Int64Var(&o.Quota.Objects, "max-objects-per-shard", o.Quota.Objects, "How many objects one shard may have in this cache, and as many again its users of what they cache. 0: any number. Shards must be told to take as many (--shard-max-objects-of-another).")
+	fs.Int64Var(&o.Quota.Bytes, "max-bytes-per-shard", o.Quota.Bytes, "How many bytes of etcd the objects of one shard may take, and as many those of its users. As much again may be taken by what was replaced in the last ten minutes. 0: any number.")
 	fs.DurationVar(&o.SyntheticDelay, "synthetic-delay", o.SyntheticDelay, "Delay of every request, for tests.")
 
 	fs = fss.FlagSet("Hierarchy")
@@ -59,7 +59,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 		stock.add(all)
 		target := fss.FlagSet(stock.name)
 		all.VisitAll(func(flag *pflag.Flag) {
-			if accepted(flag.Name) {
+			if isAcceptedFlag(flag.Name) {
 				target.AddFlag(flag)
 			}
 		})
@@ -69,7 +69,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	}
 }
 
-func accepted(name string) bool {
+func isAcceptedFlag(name string) bool {
 	for _, pattern := range upstreamFlags {
 		if prefix, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(name, prefix) || name == pattern {
 			return true

@@ -29,8 +29,8 @@ const (
 
 	defaultPrefix = "/cache"
 	defaultPort   = 6443
-	// compaction is how long etcd keeps old revisions for, at least: a follower that was away for less resumes.
-	compaction = 5 * time.Minute
+	// compactionInterval is how long etcd keeps old revisions for, at least: a follower that was away for less resumes.
+	compactionInterval = 5 * time.Minute
 )
 
 // Options are the flags as the user set them.
@@ -53,10 +53,10 @@ type Options struct {
 
 	// Name of this cache, and credentials for the one above it.
 	Name, ParentKubeconfig string
-	// Silence is how long a shard without a Shard object may be silent before its part of the cache is removed.
-	Silence time.Duration
-	// Bounds are how much each shard may have in this cache.
-	Bounds store.Bounds
+	// ShardTimeout is how long a shard without a Shard object may be silent before its part of the cache is removed.
+	ShardTimeout time.Duration
+	// Quota are how much each shard may have in this cache.
+	Quota store.Quota
 }
 
 // New returns the options with their defaults.
@@ -72,11 +72,11 @@ func New() *Options {
 		Logs:             logsapi.NewLoggingConfiguration(),
 		EmbeddedEtcd:     embeddedetcd.NewConfig(),
 		AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"},
-		Silence:          cacheserver.DefaultSilence,
-		Bounds:           cacheserver.DefaultBounds,
+		ShardTimeout:     cacheserver.DefaultShardTimeout,
+		Quota:            cacheserver.DefaultQuota,
 	}
 	o.Etcd.StorageConfig.Transport.ServerList = []string{embeddedetcd.InProcess}
-	o.Etcd.StorageConfig.CompactionInterval = compaction
+	o.Etcd.StorageConfig.CompactionInterval = compactionInterval
 	// Open watches are told to go as soon as the shutdown begins: their clients come back to another replica.
 	o.ServerRun.ShutdownWatchTerminationGracePeriod = 2 * time.Second
 	o.SecureServing.BindPort = defaultPort
@@ -102,7 +102,7 @@ func (o *Options) Complete() (cacheserver.Config, error) {
 	}
 	config := cacheserver.Config{
 		ServerRun: o.ServerRun, Etcd: o.Etcd, SecureServing: o.SecureServing, ClientCert: o.ClientCert, Audit: o.Audit, Features: o.Features,
-		AlwaysAllowPaths: o.AlwaysAllowPaths, Delay: o.SyntheticDelay, Name: o.Name, Silence: o.Silence, Bounds: o.Bounds,
+		AlwaysAllowPaths: o.AlwaysAllowPaths, Delay: o.SyntheticDelay, Name: o.Name, ShardTimeout: o.ShardTimeout, Quota: o.Quota,
 	}
 	if embedded {
 		config.Embedded = &o.EmbeddedEtcd
@@ -166,14 +166,14 @@ func (o *Options) validate(embedded bool) error {
 	if problems := validation.IsDNS1123Label(o.Name); o.Name != "" && len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--cache-name: got %q, want a DNS label: %s", o.Name, strings.Join(problems, "; ")))
 	}
-	if o.Silence <= 0 {
-		errs = append(errs, fmt.Errorf("--shard-silence: got %s, want more than 0", o.Silence))
+	if o.ShardTimeout <= 0 {
+		errs = append(errs, fmt.Errorf("--shard-silence: got %s, want more than 0", o.ShardTimeout))
 	}
-	if o.Bounds.Objects < 0 {
-		errs = append(errs, fmt.Errorf("--max-objects-per-shard: got %d, want 0 or more", o.Bounds.Objects))
+	if o.Quota.Objects < 0 {
+		errs = append(errs, fmt.Errorf("--max-objects-per-shard: got %d, want 0 or more", o.Quota.Objects))
 	}
-	if o.Bounds.Bytes < 0 {
-		errs = append(errs, fmt.Errorf("--max-bytes-per-shard: got %d, want 0 or more", o.Bounds.Bytes))
+	if o.Quota.Bytes < 0 {
+		errs = append(errs, fmt.Errorf("--max-bytes-per-shard: got %d, want 0 or more", o.Quota.Bytes))
 	}
 	if o.SyntheticDelay < 0 {
 		errs = append(errs, fmt.Errorf("--synthetic-delay: got %s, want 0 or more", o.SyntheticDelay))

@@ -11,7 +11,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 )
 
-func parse(t *testing.T, args ...string) (*Options, error) {
+func parseFlags(t *testing.T, args ...string) (*Options, error) {
 	t.Helper()
 	o := New()
 	o.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
@@ -24,8 +24,8 @@ func parse(t *testing.T, args ...string) (*Options, error) {
 	return o, fs.Parse(args)
 }
 
-func TestFlagsThatTheOperatorPassesAreAccepted(t *testing.T) {
-	if _, err := parse(t,
+func TestOperatorFlagsAreAccepted(t *testing.T) {
+	if _, err := parseFlags(t,
 		"--tls-cert-file=/etc/cache-server/tls/server/tls.crt", "--tls-private-key-file=/etc/cache-server/tls/server/tls.key",
 		"--root-directory=", "--client-ca-file=/etc/cache-server/tls/ca/root/tls.crt", "--embedded-etcd-directory=/var/etcd",
 		"--etcd-servers=https://etcd:2379", "--etcd-prefix=/cache", "--etcd-cafile=/etc/cache-server/etcd/ca.crt",
@@ -59,7 +59,7 @@ func TestComplete(t *testing.T) {
 		"a certificate without a key":    {[]string{"--client-ca-file=" + ca, "--etcd-servers=https://x:1", "--etcd-certfile=" + ca}, "must be given together"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, err := parse(t, append([]string{"--root-directory=" + t.TempDir()}, tc.args...)...)
+			o, err := parseFlags(t, append([]string{"--root-directory=" + t.TempDir()}, tc.args...)...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func TestComplete(t *testing.T) {
 			}
 		})
 	}
-	o, err := parse(t, "--root-directory="+t.TempDir(), "--client-ca-file="+ca)
+	o, err := parseFlags(t, "--root-directory="+t.TempDir(), "--client-ca-file="+ca)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ var shardName = regexp.MustCompile(`^[a-z0-9-:]{0,61}$`)
 
 // shardLevel are the endpoints of the process. Those of health answer in every scope, because tools find a cache by
 // them; metrics would not be those of the scope.
-var health = []string{"/healthz", "/livez", "/readyz"}
+var healthPaths = []string{"/healthz", "/livez", "/readyz"}
 
 // ErrShardRequired is the error about a path that names no shard.
 var ErrShardRequired = errors.New("a shard name is required")
@@ -34,12 +34,12 @@ type Scope struct {
 	Cluster logicalcluster.Name
 }
 
-// Wildcard tells whether more than one logical cluster of one shard is meant.
-func (s Scope) Wildcard() bool { return s.Shard == AllShards || s.Cluster.IsWildcard() }
+// IsWildcard tells whether more than one logical cluster of one shard is meant.
+func (s Scope) IsWildcard() bool { return s.Shard == AllShards || s.Cluster.IsWildcard() }
 
 // IsHealth tells whether a path without scope is that of an endpoint about the health of the process.
 func IsHealth(path string) bool {
-	for _, prefix := range health {
+	for _, prefix := range healthPaths {
 		if path == prefix || strings.HasPrefix(path, prefix+"/") {
 			return true
 		}
@@ -84,37 +84,37 @@ func Parse(path string) (Scope, string, error) {
 
 type contextKey struct{}
 
-// With returns a context of a request with that scope.
-func With(ctx context.Context, scope Scope) context.Context {
+// NewContext returns a context of a request with that scope.
+func NewContext(ctx context.Context, scope Scope) context.Context {
 	return context.WithValue(ctx, contextKey{}, scope)
 }
 
-// From returns the scope of a request, and whether it has one.
-func From(ctx context.Context) (Scope, bool) {
+// FromContext returns the scope of a request, and whether it has one.
+func FromContext(ctx context.Context) (Scope, bool) {
 	scope, ok := ctx.Value(contextKey{}).(Scope)
 	return scope, ok
 }
 
-// Strip reads the scope of every request and hands on the path behind it, so that everything further in sees the
+// WithScope reads the scope of every request and hands on the path behind it, so that everything further in sees the
 // Kubernetes path. Requests that make no sense end here, with an answer of refuse.
-func Strip(handler http.Handler, refuse func(w http.ResponseWriter, req *http.Request, code int, err error)) http.Handler {
+func WithScope(handler http.Handler, onError func(w http.ResponseWriter, req *http.Request, code int, err error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		scope, path, err := Parse(req.URL.Path)
 		switch {
-		case errors.Is(err, ErrShardRequired) && ofProcess(path):
+		case errors.Is(err, ErrShardRequired) && isProcessPath(path):
 			handler.ServeHTTP(w, withPath(req, path))
 		case err != nil:
-			refuse(w, req, http.StatusBadRequest, err)
+			onError(w, req, http.StatusBadRequest, err)
 		case IsMetrics(path):
-			refuse(w, req, http.StatusNotImplemented, errors.New("shard-level endpoint not available at shard or workspace scope"))
+			onError(w, req, http.StatusNotImplemented, errors.New("shard-level endpoint not available at shard or workspace scope"))
 		default:
-			handler.ServeHTTP(w, withPath(req.WithContext(With(req.Context(), scope)), path))
+			handler.ServeHTTP(w, withPath(req.WithContext(NewContext(req.Context(), scope)), path))
 		}
 	})
 }
 
-// ofProcess tells whether a path without a scope is about the process.
-func ofProcess(path string) bool {
+// isProcessPath tells whether a path without a scope is about the process.
+func isProcessPath(path string) bool {
 	return IsHealth(path) || IsMetrics(path) || path == "/version" || strings.HasPrefix(path, "/debug/")
 }
 

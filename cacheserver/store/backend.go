@@ -52,9 +52,9 @@ type Config struct {
 	Transformer func(schema.GroupResource) value.Transformer
 	// CompactionInterval is the time that etcd keeps old revisions for, at least. 0 leaves that to somebody else.
 	CompactionInterval time.Duration
-	// Bounds are how much each shard may have. Refused is told of what is refused because of them; it may be nil.
-	Bounds  Bounds
-	Refused func(shard string)
+	// Quota are how much each shard may have. Refused is told of what is refused because of them; it may be nil.
+	Quota           Quota
+	OnQuotaExceeded func(shard string)
 }
 
 // Backend is the connection to etcd that all stores of a process share.
@@ -65,7 +65,7 @@ type Backend struct {
 	stop      []func()
 	// incarnation names what the prefix holds; it is another one after everything was lost.
 	incarnation string
-	usage       *usage
+	usage       *usageTracker
 }
 
 // Open connects to etcd and makes sure that the store has a name. Close it after everything that uses it.
@@ -74,8 +74,8 @@ func Open(ctx context.Context, config Config) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to etcd at %v: %w", config.Transport.ServerList, err)
 	}
-	b := &Backend{config: config, client: client, usage: newUsage()}
-	if b.incarnation, err = b.name(ctx); err != nil {
+	b := &Backend{config: config, client: client, usage: newUsageTracker()}
+	if b.incarnation, err = b.ensureIncarnation(ctx); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("reading which store %v is: %w", config.Transport.ServerList, err)
 	}
@@ -110,8 +110,8 @@ func connect(config storagebackend.TransportConfig) (*kubernetes.Client, error) 
 	return client, nil
 }
 
-// name returns the name of the store and gives it one if it has none. Replicas that start at once agree on one.
-func (b *Backend) name(ctx context.Context) (string, error) {
+// ensureIncarnation returns the name of the store and gives it one if it has none. Replicas that start at once agree on one.
+func (b *Backend) ensureIncarnation(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	key := path.Join("/", b.config.Prefix, incarnationKey)
@@ -150,7 +150,7 @@ func (b *Backend) Close() {
 // A watch of a resource that does not change would otherwise end up with a position that etcd has forgotten.
 func (b *Backend) Run(ctx context.Context) {
 	var following sync.WaitGroup
-	following.Go(func() { b.follow(ctx) })
+	following.Go(func() { b.watchUsage(ctx) })
 	defer following.Wait()
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		// The stock storage opens its watches with the same requirement, hence on the same stream. A failure means that
@@ -169,8 +169,8 @@ func (b *Backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// storage returns the stock storage of one resource. Its metrics have the name that counts gives it.
-func (b *Backend) storage(gr schema.GroupResource, kind schema.GroupVersionKind, prefix string) (storage.Interface, error) {
+// newStorage returns the stock storage of one resource. Its metrics have the name that counts gives it.
+func (b *Backend) newStorage(gr schema.GroupResource, kind schema.GroupVersionKind, prefix string) (storage.Interface, error) {
 	transformer := identity.NewEncryptCheckTransformer()
 	if b.config.Transformer != nil {
 		if given := b.config.Transformer(gr); given != nil {
@@ -182,7 +182,7 @@ func (b *Backend) storage(gr schema.GroupResource, kind schema.GroupVersionKind,
 	return etcd3.New(b.client, b.compactor, codec,
 		func() runtime.Object { return newObject(kind) }, // of bookmarks, too
 		func() runtime.Object { return &unstructured.UnstructuredList{} },
-		b.config.Prefix, prefix, cacheclient.Counted(gr), transformer, etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(codec, versioner), versioner)
+		b.config.Prefix, prefix, cacheclient.MetricsGroupResource(gr), transformer, etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(codec, versioner), versioner)
 }
 
 func newObject(kind schema.GroupVersionKind) *unstructured.Unstructured {

@@ -18,11 +18,11 @@ const (
 	electionWait = 2 * time.Second
 )
 
-// Lead does the work in one process of those that use the store at a time, until the context ends. The context of the work
+// RunAsLeader does the work in one process of those that use the store at a time, until the context ends. The context of the work
 // ends when this process does not lead any more.
-func (b *Backend) Lead(ctx context.Context, name string, work func(ctx context.Context)) {
+func (b *Backend) RunAsLeader(ctx context.Context, name string, work func(ctx context.Context)) {
 	for ctx.Err() == nil {
-		if err := b.term(ctx, name, work); err != nil && ctx.Err() == nil {
+		if err := b.campaignAndRun(ctx, name, work); err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "Leading failed; another try follows", "work", name)
 		}
 		select {
@@ -32,8 +32,8 @@ func (b *Backend) Lead(ctx context.Context, name string, work func(ctx context.C
 	}
 }
 
-// term waits for being the leader, and leads for as long as it goes.
-func (b *Backend) term(ctx context.Context, name string, work func(ctx context.Context)) error {
+// campaignAndRun waits for being the leader, and leads for as long as it goes.
+func (b *Backend) campaignAndRun(ctx context.Context, name string, work func(ctx context.Context)) error {
 	session, err := concurrency.NewSession(b.client.Client, concurrency.WithTTL(leaseSeconds), concurrency.WithContext(ctx))
 	if err != nil {
 		return err

@@ -52,7 +52,7 @@ func (b *Backend) Parts(ctx context.Context) ([]Part, error) {
 		}
 		part := Part{Group: segments[0], Resource: segments[1], Identity: segments[2], Shard: segments[3]}
 		part.prefix = root + strings.Join(segments[:4], "/") + "/"
-		if part.Identity == plainSegment {
+		if part.Identity == noIdentitySegment {
 			part.Identity = ""
 		}
 		parts = append(parts, part)

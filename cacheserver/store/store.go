@@ -27,15 +27,15 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// plainSegment stands in the keys of resources that no identity tells apart.
-const plainSegment = "customresources"
+// noIdentitySegment stands in the keys of resources that no identity tells apart.
+const noIdentitySegment = "customresources"
 
 // coreSegment stands for the group without a name.
 const coreSegment = "core"
 
-// Plain tells whether what would be an identity is none: by that name the objects of a resource could be written past the
+// IsReservedIdentity tells whether what would be an identity is none: by that name the objects of a resource could be written past the
 // checks of their kind.
-func Plain(identity string) bool { return identity == plainSegment }
+func IsReservedIdentity(identity string) bool { return identity == noIdentitySegment }
 
 // clusterField selects the objects of one logical cluster of all shards, inside of this package alone.
 const clusterField = "kcp.io/cluster"
@@ -58,18 +58,18 @@ var (
 	_ rest.TableConvertor    = &Store{}
 )
 
-// New returns the store of a resource. Its name may be "<resource>:<identity>".
-func (b *Backend) New(resource client.Resource) (*Store, error) {
-	plain, identity, ok := strings.Cut(resource.Resource, ":")
+// NewStore returns the store of a resource. Its name may be "<resource>:<identity>".
+func (b *Backend) NewStore(resource client.Resource) (*Store, error) {
+	name, identity, ok := strings.Cut(resource.Resource, ":")
 	if !ok {
-		identity = plainSegment
+		identity = noIdentitySegment
 	}
 	group := resource.Group
 	if group == "" {
 		group = coreSegment
 	}
-	root := "/" + group + "/" + plain + "/" + identity
-	storage, err := b.storage(resource.GroupResource(), resource.GroupVersionKind(), root)
+	root := "/" + group + "/" + name + "/" + identity
+	storage, err := b.newStorage(resource.GroupResource(), resource.GroupVersionKind(), root)
 	if err != nil {
 		return nil, fmt.Errorf("creating the storage of %s: %w", resource.GroupResource(), err)
 	}
@@ -104,7 +104,7 @@ func (s *Store) Get(ctx context.Context, name string, options *metav1.GetOptions
 
 // List implements rest.Lister.
 func (s *Store) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	prefix, predicate, err := s.selection(ctx, options)
+	prefix, predicate, err := s.selectionPredicate(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -120,11 +120,11 @@ func (s *Store) List(ctx context.Context, options *internalversion.ListOptions) 
 // Watch implements rest.Watcher. It refuses to go on from a resource version that this store has not come to yet: it is
 // one of a store that was lost.
 func (s *Store) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
-	prefix, predicate, err := s.selection(ctx, options)
+	prefix, predicate, err := s.selectionPredicate(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkReached(ctx, options.ResourceVersion); err != nil {
+	if err := s.checkResourceVersion(ctx, options.ResourceVersion); err != nil {
 		return nil, err
 	}
 	predicate.AllowWatchBookmarks = options.AllowWatchBookmarks
@@ -139,11 +139,11 @@ func (s *Store) Watch(ctx context.Context, options *internalversion.ListOptions)
 	return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) { return event, event.Type != watch.Bookmark }), nil
 }
 
-func (s *Store) checkReached(ctx context.Context, resourceVersion string) error {
+func (s *Store) checkResourceVersion(ctx context.Context, resourceVersion string) error {
 	if resourceVersion == "" || resourceVersion == "0" {
 		return nil
 	}
-	wanted, err := strconv.ParseUint(resourceVersion, 10, 64)
+	requested, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("invalid resource version %q", resourceVersion))
 	}
@@ -151,19 +151,19 @@ func (s *Store) checkReached(ctx context.Context, resourceVersion string) error 
 	if err != nil {
 		return fmt.Errorf("reading the current resource version: %w", err)
 	}
-	if wanted > current {
-		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is ahead of this cache, which is at %d", wanted, current))
+	if requested > current {
+		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is ahead of this cache, which is at %d", requested, current))
 	}
 	return nil
 }
 
-// selection returns the prefix of the keys of the context's scope, and what picks from it.
-func (s *Store) selection(ctx context.Context, options *internalversion.ListOptions) (string, storage.SelectionPredicate, error) {
-	target, ok := scope.From(ctx)
+// selectionPredicate returns the prefix of the keys of the context's scope, and what picks from it.
+func (s *Store) selectionPredicate(ctx context.Context, options *internalversion.ListOptions) (string, storage.SelectionPredicate, error) {
+	target, ok := scope.FromContext(ctx)
 	if !ok {
 		return "", storage.SelectionPredicate{}, errNoScope
 	}
-	predicate := storage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything(), GetAttrs: attributes}
+	predicate := storage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything(), GetAttrs: getAttrs}
 	if options.LabelSelector != nil {
 		predicate.Label = options.LabelSelector
 	}
@@ -194,8 +194,8 @@ func (s *Store) selection(ctx context.Context, options *internalversion.ListOpti
 	}
 }
 
-// attributes are what selectors may ask for.
-func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
+// getAttrs are what selectors may ask for.
+func getAttrs(obj runtime.Object) (labels.Set, fields.Set, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return nil, nil, fmt.Errorf("a %T in the cache", obj)
@@ -211,11 +211,11 @@ var errNoScope = errors.New("a request to the cache has no scope")
 
 // key returns the key of one object of the context's scope.
 func (s *Store) key(ctx context.Context, name string) (string, error) {
-	target, ok := scope.From(ctx)
+	target, ok := scope.FromContext(ctx)
 	if !ok {
 		return "", errNoScope
 	}
-	if target.Wildcard() {
+	if target.IsWildcard() {
 		return "", &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
 			Message: "one object is addressed by one shard and one logical cluster; only list and watch take \"*\"",

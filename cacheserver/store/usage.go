@@ -14,135 +14,137 @@ import (
 )
 
 const (
-	// replacedFor is how long what was replaced counts, at least: etcd is compacted to where it was five minutes before,
+	// replacedRetention is how long what was replaced counts, at least: etcd is compacted to where it was five minutes before,
 	// every five minutes. It is counted in steps, of which the last one is not over.
-	replacedFor   = replacedSteps * replacedStep
-	replacedSteps = 10
-	replacedStep  = time.Minute
+	replacedRetention = replacedIntervals * replacedInterval
+	replacedIntervals = 10
+	replacedInterval  = time.Minute
 
 	// countPage is how many objects are read at once when all are counted, countRetry when that is tried again.
 	countPage  = 500
 	countRetry = 5 * time.Second
-	// quiet is how long nothing must have been refused before the next refusal is told again.
-	quiet = 10 * time.Minute
+	// rejectionLogInterval is how long nothing must have been refused before the next refusal is told again.
+	rejectionLogInterval = 10 * time.Minute
 )
 
-// Amount is what a holder has in a cache.
-type Amount struct {
+// Usage is what a holder has in a cache.
+type Usage struct {
 	// Objects is how many, and Bytes what they take in etcd, keys included.
 	Objects, Bytes int64
 	// Replaced is how many bytes are taken by what was replaced or removed of late.
 	Replaced int64
 }
 
-// Holder is who has something in a cache: a shard with what makes it a shard, or with the resources that its users cache.
+// UsageKey is who has something in a cache: a shard with what makes it a shard, or with the resources that its users cache.
 // They are told apart so that users cannot take the place of the others.
-type Holder struct {
-	Shard string
-	Users bool
+type UsageKey struct {
+	Shard  string
+	Cached bool
 }
 
 // String returns who it is.
-func (h Holder) String() string {
-	if h.Users {
+func (h UsageKey) String() string {
+	if h.Cached {
 		return fmt.Sprintf("users of shard %q", h.Shard)
 	}
 	return fmt.Sprintf("shard %q", h.Shard)
 }
 
-// usage knows what each holder has, by following etcd. Between a write and its arrival here it is a little behind. There is
+// usageTracker knows what each holder has, by following etcd. Between a write and its arrival here it is a little behind. There is
 // one entry for every holder that has objects, had some of late, or was refused any.
-type usage struct {
+type usageTracker struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	holders map[Holder]*account
+	records map[UsageKey]*usageRecord
 }
 
-// account is what is known of one holder.
-type account struct {
+// usageRecord is what is known of one holder.
+type usageRecord struct {
 	objects, bytes int64
 	// replaced are bytes by step, of the steps up to last.
-	replaced [replacedSteps + 1]int64
+	replaced [replacedIntervals + 1]int64
 	last     int64
-	// refused is when something was last refused.
-	refused time.Time
+	// lastRejection is when something was last refused.
+	lastRejection time.Time
 }
 
-func newUsage() *usage { return &usage{now: time.Now, holders: map[Holder]*account{}} }
+func newUsageTracker() *usageTracker {
+	return &usageTracker{now: time.Now, records: map[UsageKey]*usageRecord{}}
+}
 
-// of returns what a holder has; nothing before everything was counted once.
-func (u *usage) of(holder Holder) Amount {
+// get returns what a holder has; nothing before everything was counted once.
+func (u *usageTracker) get(key UsageKey) Usage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	a := u.holders[holder]
+	a := u.records[key]
 	if a == nil {
-		return Amount{}
+		return Usage{}
 	}
-	return a.amount(u.step())
+	return a.result(u.currentInterval())
 }
 
-// all returns what each holder has.
-func (u *usage) all() map[Holder]Amount {
+// list returns what each holder has.
+func (u *usageTracker) list() map[UsageKey]Usage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	amounts := make(map[Holder]Amount, len(u.holders))
-	now := u.step()
-	for holder, a := range u.holders {
-		if amounts[holder] = a.amount(now); amounts[holder] != (Amount{}) {
+	usages := make(map[UsageKey]Usage, len(u.records))
+	now := u.currentInterval()
+	for key, a := range u.records {
+		if usages[key] = a.result(now); usages[key] != (Usage{}) {
 			continue
 		}
-		delete(amounts, holder)
-		if u.now().Sub(a.refused) > quiet {
-			delete(u.holders, holder)
+		delete(usages, key)
+		if u.now().Sub(a.lastRejection) > rejectionLogInterval {
+			delete(u.records, key)
 		}
 	}
-	return amounts
+	return usages
 }
 
-// refuse notes a refusal, and tells whether it is the first for some time.
-func (u *usage) refuse(holder Holder) (first bool) {
+// recordRejection notes a refusal, and tells whether it is the first for some time.
+func (u *usageTracker) recordRejection(key UsageKey) (first bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	a, now := u.account(holder), u.now()
-	first = now.Sub(a.refused) > quiet
-	a.refused = now
+	a, now := u.getOrCreate(key), u.now()
+	first = now.Sub(a.lastRejection) > rejectionLogInterval
+	a.lastRejection = now
 	return first
 }
 
 // replace takes over what was counted. What was replaced stays known.
-func (u *usage) replace(counted map[Holder]Amount) {
+func (u *usageTracker) replace(usages map[UsageKey]Usage) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, a := range u.holders {
+	for _, a := range u.records {
 		a.objects, a.bytes = 0, 0
 	}
-	for holder, amount := range counted {
-		a := u.account(holder)
-		a.objects, a.bytes = amount.Objects, amount.Bytes
+	for key, total := range usages {
+		a := u.getOrCreate(key)
+		a.objects, a.bytes = total.Objects, total.Bytes
 	}
 }
 
-// errGap is the error about a change of which it is not known what it took the place of.
-var errGap = errors.New("etcd does not know any more what was replaced")
+// errMissedEvent is the error about a change of which it is not known what it took the place of.
+var errMissedEvent = errors.New("etcd does not know any more what was replaced")
 
-// change takes over one change in etcd.
-func (u *usage) change(root string, event *clientv3.Event) error {
-	holder, ok := holderOf(root, string(event.Kv.Key))
+// handleEvent takes over one change in etcd.
+func (u *usageTracker) handleEvent(root string, event *clientv3.Event) error {
+	key, ok := parseUsageKey(root, string(event.Kv.Key))
 	if !ok {
 		return nil
 	}
 	if event.PrevKv == nil && !event.IsCreate() {
-		return errGap
+		return errMissedEvent
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	a := u.account(holder)
+	a := u.getOrCreate(key)
 	if event.PrevKv != nil {
 		size := sizeOf(event.PrevKv)
 		a.objects--
 		a.bytes -= size
-		a.spend(u.step(), size)
+		a.addReplaced(u.currentInterval(), size)
 	}
 	if event.Type == mvccpb.PUT {
 		a.objects++
@@ -151,27 +153,29 @@ func (u *usage) change(root string, event *clientv3.Event) error {
 	return nil
 }
 
-// account returns that of a holder. The lock is held.
-func (u *usage) account(holder Holder) *account {
-	if u.holders[holder] == nil {
-		u.holders[holder] = &account{}
+// getOrCreate returns that of a holder. The lock is held.
+func (u *usageTracker) getOrCreate(key UsageKey) *usageRecord {
+	if u.records[key] == nil {
+		u.records[key] = &usageRecord{}
 	}
-	return u.holders[holder]
+	return u.records[key]
 }
 
-func (u *usage) step() int64 { return u.now().Unix() / int64(replacedStep/time.Second) }
+func (u *usageTracker) currentInterval() int64 {
+	return u.now().Unix() / int64(replacedInterval/time.Second)
+}
 
-func (a *account) amount(now int64) Amount {
-	a.spend(now, 0)
-	amount := Amount{Objects: a.objects, Bytes: a.bytes}
+func (a *usageRecord) result(now int64) Usage {
+	a.addReplaced(now, 0)
+	result := Usage{Objects: a.objects, Bytes: a.bytes}
 	for _, bytes := range a.replaced {
-		amount.Replaced += bytes
+		result.Replaced += bytes
 	}
-	return amount
+	return result
 }
 
-// spend adds bytes to a step, and forgets those before the steps that count.
-func (a *account) spend(now, bytes int64) {
+// addReplaced adds bytes to a step, and forgets those before the steps that count.
+func (a *usageRecord) addReplaced(now, bytes int64) {
 	for ; a.last < now; a.last++ {
 		if now-a.last > int64(len(a.replaced)) {
 			a.last = now - int64(len(a.replaced))
@@ -183,22 +187,22 @@ func (a *account) spend(now, bytes int64) {
 
 func sizeOf(kv *mvccpb.KeyValue) int64 { return int64(len(kv.Key) + len(kv.Value)) }
 
-// holderOf returns whose object a key is of: "<root><group>/<resource>/<identity>/<shard>/<cluster>/[<namespace>/]<name>".
-func holderOf(root, key string) (Holder, bool) {
+// parseUsageKey returns whose object a key is of: "<root><group>/<resource>/<identity>/<shard>/<cluster>/[<namespace>/]<name>".
+func parseUsageKey(root, key string) (UsageKey, bool) {
 	segments := strings.SplitN(strings.TrimPrefix(key, root), "/", 6)
 	if len(segments) < 6 {
-		return Holder{}, false
+		return UsageKey{}, false
 	}
-	return Holder{Shard: segments[3], Users: !Plain(segments[2])}, true
+	return UsageKey{Shard: segments[3], Cached: !IsReservedIdentity(segments[2])}, true
 }
 
 // Usage returns what each holder has in the cache.
-func (b *Backend) Usage() map[Holder]Amount { return b.usage.all() }
+func (b *Backend) Usage() map[UsageKey]Usage { return b.usage.list() }
 
-// follow keeps the usage up to date until the context ends.
-func (b *Backend) follow(ctx context.Context) {
+// watchUsage keeps the usage up to date until the context ends.
+func (b *Backend) watchUsage(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := b.followOnce(ctx); err != nil && ctx.Err() == nil {
+		if err := b.listAndWatchUsage(ctx); err != nil && ctx.Err() == nil {
 			klog.V(2).InfoS("What shards have in the cache is counted anew", "reason", err)
 		}
 		timer := time.NewTimer(countRetry)
@@ -210,9 +214,9 @@ func (b *Backend) follow(ctx context.Context) {
 	}
 }
 
-// followOnce counts everything and follows what changes, until it misses something.
-func (b *Backend) followOnce(ctx context.Context) error {
-	revision, err := b.count(ctx)
+// listAndWatchUsage counts everything and follows what changes, until it misses something.
+func (b *Backend) listAndWatchUsage(ctx context.Context) error {
+	revision, err := b.listUsage(ctx)
 	if err != nil {
 		return err
 	}
@@ -224,7 +228,7 @@ func (b *Backend) followOnce(ctx context.Context) error {
 			return fmt.Errorf("following what shards have in the cache: %w", err)
 		}
 		for _, event := range response.Events {
-			if err := b.usage.change(root, event); err != nil {
+			if err := b.usage.handleEvent(root, event); err != nil {
 				return err
 			}
 		}
@@ -232,11 +236,11 @@ func (b *Backend) followOnce(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// count counts what every shard has, all at the revision that it returns.
-func (b *Backend) count(ctx context.Context) (int64, error) {
+// listUsage counts what every shard has, all at the revision that it returns.
+func (b *Backend) listUsage(ctx context.Context) (int64, error) {
 	root := b.Prefix() + "/"
 	end := clientv3.GetPrefixRangeEnd(root)
-	counted := map[Holder]Amount{}
+	usages := map[UsageKey]Usage{}
 	revision := int64(0)
 	for from := root; ; {
 		page, err := b.client.Client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(countPage), clientv3.WithRev(revision))
@@ -248,19 +252,19 @@ func (b *Backend) count(ctx context.Context) (int64, error) {
 		}
 		for _, kv := range page.Kvs {
 			from = string(kv.Key) + "\x00"
-			holder, ok := holderOf(root, string(kv.Key))
+			usageKey, ok := parseUsageKey(root, string(kv.Key))
 			if !ok {
 				continue
 			}
-			amount := counted[holder]
-			amount.Objects++
-			amount.Bytes += sizeOf(kv)
-			counted[holder] = amount
+			total := usages[usageKey]
+			total.Objects++
+			total.Bytes += sizeOf(kv)
+			usages[usageKey] = total
 		}
 		if !page.More {
 			break
 		}
 	}
-	b.usage.replace(counted)
+	b.usage.replace(usages)
 	return revision, nil
 }

@@ -30,7 +30,7 @@ func (s *Store) Create(ctx context.Context, obj *unstructured.Unstructured, dryR
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
 	if obj.GetName() == "" {
-		return nil, s.invalid(obj, field.Required(field.NewPath("metadata", "name"), "name is required"))
+		return nil, s.newInvalidError(obj, field.Required(field.NewPath("metadata", "name"), "name is required"))
 	}
 	if err := s.checkNamespace(ctx, obj); err != nil {
 		return nil, err
@@ -51,12 +51,12 @@ func (s *Store) Create(ctx context.Context, obj *unstructured.Unstructured, dryR
 	if created := obj.GetCreationTimestamp(); created.IsZero() {
 		obj.SetCreationTimestamp(metav1.Now())
 	}
-	stamp(ctx, obj)
+	setScope(ctx, obj)
 	if err := s.admit(ctx, obj, nil); err != nil {
 		return nil, err
 	}
 	if dryRun {
-		return obj, s.checkAbsent(ctx, key, obj.GetName())
+		return obj, s.checkNotExists(ctx, key, obj.GetName())
 	}
 	out := &unstructured.Unstructured{}
 	if err := s.storage.Create(ctx, key, obj, out, 0); err != nil {
@@ -87,7 +87,7 @@ func (s *Store) Update(ctx context.Context, name string, change func(existing *u
 		if obj.GetGeneration() == 0 && existing.GetGeneration() != 0 {
 			obj.SetGeneration(existing.GetGeneration())
 		}
-		stamp(ctx, obj)
+		setScope(ctx, obj)
 		return obj, nil, s.admit(ctx, obj, existing)
 	}
 	out := &unstructured.Unstructured{}
@@ -117,7 +117,7 @@ func (s *Store) checkUpdate(ctx context.Context, existing, obj *unstructured.Uns
 	}
 	switch version := obj.GetResourceVersion(); {
 	case version == "":
-		return s.invalid(obj, field.Invalid(field.NewPath("metadata", "resourceVersion"), version, "must be specified for an update"))
+		return s.newInvalidError(obj, field.Invalid(field.NewPath("metadata", "resourceVersion"), version, "must be specified for an update"))
 	case version != existing.GetResourceVersion():
 		return apierrors.NewConflict(gr, obj.GetName(), fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
 	}
@@ -169,21 +169,21 @@ func (s *Store) DeleteCollection(ctx context.Context, validate rest.ValidateObje
 	list := found.(*unstructured.UnstructuredList)
 	for i := range list.Items {
 		item := &list.Items[i]
-		of := ctx
+		itemCtx := ctx
 		if s.resource.Namespaced {
-			of = request.WithNamespace(ctx, item.GetNamespace())
+			itemCtx = request.WithNamespace(ctx, item.GetNamespace())
 		}
-		if _, _, err := s.Delete(of, item.GetName(), validate, options.DeepCopy()); err != nil && !apierrors.IsNotFound(err) {
+		if _, _, err := s.Delete(itemCtx, item.GetName(), validate, options.DeepCopy()); err != nil && !apierrors.IsNotFound(err) {
 			return nil, err
 		}
 	}
 	return list, nil
 }
 
-// stamp writes what the URL says into the object: whose it is. What makes an object in a cache go away is its deletion,
+// setScope writes what the URL says into the object: whose it is. What makes an object in a cache go away is its deletion,
 // so that it is never on its way.
-func stamp(ctx context.Context, obj *unstructured.Unstructured) {
-	target, _ := scope.From(ctx)
+func setScope(ctx context.Context, obj *unstructured.Unstructured) {
+	target, _ := scope.FromContext(ctx)
 	annotations := obj.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -203,7 +203,7 @@ func (s *Store) checkNamespace(ctx context.Context, obj *unstructured.Unstructur
 	return nil
 }
 
-func (s *Store) checkAbsent(ctx context.Context, key, name string) error {
+func (s *Store) checkNotExists(ctx context.Context, key, name string) error {
 	err := s.storage.Get(ctx, key, storage.GetOptions{}, &unstructured.Unstructured{})
 	switch {
 	case err == nil:
@@ -214,13 +214,13 @@ func (s *Store) checkAbsent(ctx context.Context, key, name string) error {
 	return storeerr.InterpretGetError(err, s.resource.GroupResource(), name)
 }
 
-func (s *Store) invalid(obj *unstructured.Unstructured, problem *field.Error) error {
+func (s *Store) newInvalidError(obj *unstructured.Unstructured, problem *field.Error) error {
 	return apierrors.NewInvalid(s.resource.GroupVersionKind().GroupKind(), obj.GetName(), field.ErrorList{problem})
 }
 
-// DeleteExactly removes one object, whatever the context's scope is, if it still is the one that was looked at.
-func (s *Store) DeleteExactly(ctx context.Context, key client.Key, uid types.UID, resourceVersion string) error {
-	ctx = scope.With(request.WithNamespace(ctx, key.Namespace), scope.Scope{Shard: key.Shard, Cluster: key.Cluster})
+// DeleteWithPreconditions removes one object, whatever the context's scope is, if it still is the one that was looked at.
+func (s *Store) DeleteWithPreconditions(ctx context.Context, key client.Key, uid types.UID, resourceVersion string) error {
+	ctx = scope.NewContext(request.WithNamespace(ctx, key.Namespace), scope.Scope{Shard: key.Shard, Cluster: key.Cluster})
 	_, _, err := s.Delete(ctx, key.Name, nil, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &resourceVersion}})
 	return err
 }

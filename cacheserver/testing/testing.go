@@ -40,7 +40,7 @@ type Cache struct {
 	authority *testpki.Authority
 	serving   testpki.Pair
 	configure []func(*options.Options)
-	started   testing.TB
+	tb        testing.TB
 	stop      func() error
 }
 
@@ -57,7 +57,7 @@ func Start(t testing.TB, configure ...func(*options.Options)) *Cache {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Cache{Directory: directory, authority: authority, serving: serving, started: t}
+	c := &Cache{Directory: directory, authority: authority, serving: serving, tb: t}
 	c.run(t, "127.0.0.1:0", configure...)
 	return c
 }
@@ -65,7 +65,7 @@ func Start(t testing.TB, configure ...func(*options.Options)) *Cache {
 // Replica runs one more server on the same etcd, which has to be one outside of the process.
 func (c *Cache) Replica(t testing.TB, configure ...func(*options.Options)) *Cache {
 	t.Helper()
-	other := &Cache{Directory: t.TempDir(), authority: c.authority, serving: c.serving, started: t}
+	other := &Cache{Directory: t.TempDir(), authority: c.authority, serving: c.serving, tb: t}
 	other.run(t, "127.0.0.1:0", configure...)
 	return other
 }
@@ -114,11 +114,11 @@ func (c *Cache) run(t testing.TB, address string, configure ...func(*options.Opt
 		cancel()
 		return <-ended
 	})
-	c.started.Cleanup(c.stopped(c.started, c.stop))
+	c.tb.Cleanup(c.newCleanup(c.tb, c.stop))
 	c.waitReady(t)
 }
 
-func (c *Cache) stopped(t testing.TB, stop func() error) func() {
+func (c *Cache) newCleanup(t testing.TB, stop func() error) func() {
 	return func() {
 		if err := stop(); err != nil {
 			t.Errorf("stopping the cache server: %v", err)
@@ -185,7 +185,7 @@ func (c *Cache) Client(t testing.TB, shard string) *client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(made.CloseIdle)
+	t.Cleanup(made.CloseIdleConnections)
 	return made
 }
 

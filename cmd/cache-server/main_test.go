@@ -32,7 +32,7 @@ func TestHelpHasExamplesAndAllFlags(t *testing.T) {
 	}
 }
 
-func TestTheCommandServes(t *testing.T) {
+func TestCommandServes(t *testing.T) {
 	directory := t.TempDir()
 	authority, err := testpki.New(directory, "clients", time.Hour)
 	if err != nil {

@@ -87,14 +87,14 @@ func TestErrors(t *testing.T) {
 		"shards without a root kubeconfig": {args: func(f files) []string {
 			return []string{"--mapping-file=" + f.path("mapping"), "--shards-kubeconfig=" + f.path("kubeconfig")}
 		}, want: "--root-kubeconfig: got nothing"},
-		"a missing mapping file": {args: func(f files) []string { return append(required(f), "--mapping-file=missing") }, want: "--mapping-file: mapping file"},
-		"a missing kubeconfig":   {args: func(f files) []string { return append(required(f), "--shards-kubeconfig=missing") }, want: "--shards-kubeconfig: missing"},
-		"a missing client CA":    {args: func(f files) []string { return append(required(f), "--client-ca-file=missing") }, want: "missing"},
-		"an unknown log format":  {args: func(f files) []string { return append(required(f), "--logging-format=xml") }, want: "logging flags"},
-		"a missing backend CA":   {args: required, mapping: func(f files) string { return f.entry("/x", "missing") }, want: "backend_server_ca"},
-		"conflicting wildcards":  {args: required, mapping: func(f files) string { return f.entry("/y/{b}", "cert") + f.entry("/{a}/x", "cert") }, want: "conflicts with"},
-		"an invalid wildcard":    {args: required, mapping: func(f files) string { return f.entry("/y/{", "cert") }, want: "bad wildcard"},
-		"an unknown field":       {args: required, mapping: func(f files) string { return f.entry("/y", "cert") + "- {paht: /z}\n" }, want: `unknown field "paht"`},
+		"a missing mapping file": {args: func(f files) []string { return append(requiredArgs(f), "--mapping-file=missing") }, want: "--mapping-file: mapping file"},
+		"a missing kubeconfig":   {args: func(f files) []string { return append(requiredArgs(f), "--shards-kubeconfig=missing") }, want: "--shards-kubeconfig: missing"},
+		"a missing client CA":    {args: func(f files) []string { return append(requiredArgs(f), "--client-ca-file=missing") }, want: "missing"},
+		"an unknown log format":  {args: func(f files) []string { return append(requiredArgs(f), "--logging-format=xml") }, want: "logging flags"},
+		"a missing backend CA":   {args: requiredArgs, mapping: func(f files) string { return f.entry("/x", "missing") }, want: "backend_server_ca"},
+		"conflicting wildcards":  {args: requiredArgs, mapping: func(f files) string { return f.entry("/y/{b}", "cert") + f.entry("/{a}/x", "cert") }, want: "conflicts with"},
+		"an invalid wildcard":    {args: requiredArgs, mapping: func(f files) string { return f.entry("/y/{", "cert") }, want: "bad wildcard"},
+		"an unknown field":       {args: requiredArgs, mapping: func(f files) string { return f.entry("/y", "cert") + "- {paht: /z}\n" }, want: `unknown field "paht"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFiles(t)
@@ -117,7 +117,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func required(f files) []string {
+func requiredArgs(f files) []string {
 	return []string{"--mapping-file=" + f.path("mapping"), "--root-kubeconfig=" + f.path("kubeconfig"), "--shards-kubeconfig=" + f.path("kubeconfig")}
 }
 

@@ -21,13 +21,13 @@ import (
 )
 
 func main() {
-	if err := command(os.Args[1:]).Execute(); err != nil {
+	if err := newCommand(os.Args[1:]).Execute(); err != nil {
 		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func command(args []string) *cobra.Command {
+func newCommand(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kcp",
 		Short:         "A kcp-compatible shard: many logical clusters in one API server",
@@ -35,12 +35,12 @@ func command(args []string) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(startCommand(args))
+	root.AddCommand(newStartCommand(args))
 	return root
 }
 
-func startCommand(args []string) *cobra.Command {
-	opts := options.New(rootDirectory(args))
+func newStartCommand(args []string) *cobra.Command {
+	opts := options.New(parseRootDirectory(args))
 	opts.Logs.Verbosity = 2
 	var sets cliflag.NamedFlagSets
 	opts.AddFlags(&sets)
@@ -109,8 +109,8 @@ func run(opts *options.Options) error {
 	return server.Run(ctx)
 }
 
-// rootDirectory parses --root-directory before all other flags, because their defaults depend on it.
-func rootDirectory(args []string) string {
+// parseRootDirectory parses --root-directory before all other flags, because their defaults depend on it.
+func parseRootDirectory(args []string) string {
 	directory := options.DefaultRootDirectory
 	for i, arg := range args {
 		if value, ok := strings.CutPrefix(arg, "--root-directory="); ok {

@@ -49,7 +49,7 @@ func main() {
 }
 
 func run(args []string) error {
-	o, image, err := parse(args)
+	o, image, err := parseFlags(args)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func run(args []string) error {
 	config.QPS, config.Burst = 100, 200
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                 scheme,
-		Metrics:                o.metricsEndpoint(),
+		Metrics:                o.metricsOptions(),
 		HealthProbeBindAddress: o.probeAddress,
 		LeaderElection:         o.leaderElect,
 		LeaderElectionID:       leaderElectionID,
@@ -117,7 +117,7 @@ func addControllers(mgr ctrl.Manager, image desired.Image) error {
 		frontproxy.NewReconciler(config),
 		kubeconfig.NewReconciler(config),
 	} {
-		if err := controller.SetupWithManager(mgr, reconciliations.Around); err != nil {
+		if err := controller.SetupWithManager(mgr, reconciliations.Instrument); err != nil {
 			return err
 		}
 	}

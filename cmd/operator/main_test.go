@@ -6,7 +6,7 @@ import (
 )
 
 func TestFlags(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		env  string
 		args []string
 		want string // image, or the error's text
@@ -24,15 +24,15 @@ func TestFlags(t *testing.T) {
 		"an argument is an error":                           {"a:b", []string{"run"}, "unexpected argument", false},
 		"the flags of existing deployments":                 {"a:b", []string{"--leader-elect", "--metrics-bind-address=:8443", "--metrics-secure=false", "--enable-http2", "--enabled-controller-groups=workload,config", "--feature-gates=ConfigurationBundle=false", "--health-probe-bind-address=:8081", "--zap-log-level=debug"}, "a:b", true},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Setenv("ATOLL_DEFAULT_IMAGE", tc.env)
-			_, image, err := parse(tc.args)
-			have := image.String()
+			_, image, err := parseFlags(tc.args)
+			got := image.String()
 			if err != nil {
-				have = err.Error()
+				got = err.Error()
 			}
-			if (err == nil) != tc.ok || !strings.Contains(have, tc.want) {
-				t.Errorf("got %q, want %q", have, tc.want)
+			if (err == nil) != tc.ok || !strings.Contains(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
 	}

@@ -49,7 +49,7 @@ type options struct {
 	zap            zap.Options
 }
 
-func parse(args []string) (*options, desired.Image, error) {
+func parseFlags(args []string) (*options, desired.Image, error) {
 	o := &options{image: defaultImage}
 	if fromEnv := os.Getenv("ATOLL_DEFAULT_IMAGE"); fromEnv != "" {
 		o.image = fromEnv
@@ -66,8 +66,8 @@ func parse(args []string) (*options, desired.Image, error) {
 	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Reconcile only while holding the lease, so that several replicas can run.")
 	fs.BoolVar(&o.http2, "enable-http2", false, "Serve metrics over HTTP/2 too.")
 	fs.StringVar(&o.image, "default-image", o.image, "repository:tag of the image that servers run where a spec names none. Default: the environment variable ATOLL_DEFAULT_IMAGE, else the image set at build time.")
-	fs.Func("enabled-controller-groups", `For compatibility with kcp-operator, whose controllers are in two groups. The only value is "config,workload", in any order.`, bothGroups)
-	fs.Func("feature-gates", `Name=true|false pairs, for compatibility with kcp-operator. No feature can be enabled; any can be disabled.`, noFeature)
+	fs.Func("enabled-controller-groups", `For compatibility with kcp-operator, whose controllers are in two groups. The only value is "config,workload", in any order.`, validateControllerGroups)
+	fs.Func("feature-gates", `Name=true|false pairs, for compatibility with kcp-operator. No feature can be enabled; any can be disabled.`, validateFeatureGates)
 	o.zap.BindFlags(fs)
 	// Outside of a cluster the credentials are in a file.
 	if kubeconfigFlag := flag.CommandLine.Lookup("kubeconfig"); kubeconfigFlag != nil {
@@ -92,9 +92,9 @@ func parse(args []string) (*options, desired.Image, error) {
 	return o, image, nil
 }
 
-// bothGroups accepts the value of existing deployments. kcp-operator can run its groups in two clusters, which
+// validateControllerGroups accepts the value of existing deployments. kcp-operator can run its groups in two clusters, which
 // communicate by compiled objects; this operator has none, so one group alone could not work.
-func bothGroups(value string) error {
+func validateControllerGroups(value string) error {
 	groups := strings.Split(value, ",")
 	slices.Sort(groups)
 	if groups = slices.Compact(groups); !slices.Equal(groups, []string{"config", "workload"}) {
@@ -103,8 +103,8 @@ func bothGroups(value string) error {
 	return nil
 }
 
-// noFeature accepts gates that are disabled: there is no feature to enable.
-func noFeature(value string) error {
+// validateFeatureGates accepts gates that are disabled: there is no feature to enable.
+func validateFeatureGates(value string) error {
 	for pair := range strings.SplitSeq(value, ",") {
 		name, state, _ := strings.Cut(pair, "=")
 		switch on, err := strconv.ParseBool(state); {
@@ -118,7 +118,7 @@ func noFeature(value string) error {
 	return nil
 }
 
-func (o *options) metricsEndpoint() metricsserver.Options {
+func (o *options) metricsOptions() metricsserver.Options {
 	out := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: o.metricsSecure, CertDir: o.metricsCertDir}
 	if o.metricsSecure {
 		out.FilterProvider = filters.WithAuthenticationAndAuthorization

@@ -16,8 +16,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// accepted are the flags of kcp's server.
-var accepted = []string{
+// kcpFlags are the flags of kcp's server.
+var kcpFlags = []string{
 	"--context=x", "--cache-kubeconfig=cache", "--external-logical-cluster-admin-kubeconfig=external", "--secure-port=6443", "--bind-address=0.0.0.0",
 	"--authentication-kubeconfig=a", "--authentication-skip-lookup", "--authentication-tolerate-lookup-failure", "--authentication-token-webhook-cache-ttl=1s",
 	"--client-ca-file=ca", "--tls-cert-file=crt", "--tls-private-key-file=key",
@@ -31,8 +31,8 @@ func TestFlags(t *testing.T) {
 		arguments []string
 		want      string // part of the error
 	}{
-		"no shard": {accepted, "--kubeconfig: got nothing, expected a kubeconfig of the shard"},
-		"accepted flags with a missing kubeconfig": {append([]string{"--kubeconfig=/does/not/exist"}, accepted...), "--kubeconfig: "},
+		"no shard": {kcpFlags, "--kubeconfig: got nothing, expected a kubeconfig of the shard"},
+		"accepted flags with a missing kubeconfig": {append([]string{"--kubeconfig=/does/not/exist"}, kcpFlags...), "--kubeconfig: "},
 		"a profiler address that is not loopback":  {[]string{"--kubeconfig=x", "--profiler-address=0.0.0.0:6060"}, "--profiler-address"},
 		"an unknown gate":                          {[]string{"--kubeconfig=x", "--feature-gates=Nonsense=true"}, "--feature-gates"},
 		"no port":                                  {[]string{"--kubeconfig=x", "--secure-port=0"}, "--secure-port"},

@@ -32,15 +32,15 @@ type Cluster struct{ client.Client }
 // instead of a write, and a field that is not rendered any more is still detected.
 const appliedAnnotation = "operator.kcp.io/applied"
 
-// Object applies one object whole, if it differs. An object that the API server rejects is for the user to correct: it
+// ApplyObject applies one object whole, if it differs. An object that the API server rejects is for the user to correct: it
 // is a stalled result of the given condition type, as a status.Error. object becomes the one in the cluster, with its
 // status.
-func (c Cluster) Object(ctx context.Context, conditionType string, object client.Object) error {
-	intent, err := intentOf(object)
+func (c Cluster) ApplyObject(ctx context.Context, conditionType string, object client.Object) error {
+	intent, err := newIntent(object)
 	if err != nil {
 		return err
 	}
-	hash, err := hashOf(intent)
+	hash, err := hashIntent(intent)
 	if err != nil {
 		return err
 	}
@@ -84,8 +84,8 @@ func (c Cluster) Object(ctx context.Context, conditionType string, object client
 // otherController returns another controller of an object, or nil. Names of children derive from names of custom
 // resources, and those of two kinds can collide; without this check each would overwrite the other for ever. A
 // controller of the same kind and name is the same resource before it was recreated.
-func otherController(live, wanted metav1.Object) *metav1.OwnerReference {
-	have, want := metav1.GetControllerOf(live), metav1.GetControllerOf(wanted)
+func otherController(live, desired metav1.Object) *metav1.OwnerReference {
+	have, want := metav1.GetControllerOf(live), metav1.GetControllerOf(desired)
 	if have == nil || want == nil || have.UID == want.UID || (have.Kind == want.Kind && have.Name == want.Name) {
 		return nil
 	}
@@ -118,9 +118,9 @@ func (c Cluster) WriteStatus(ctx context.Context, before, after client.Object) (
 	return true, nil
 }
 
-// as applies an object as a field manager, without comparing first.
-func (c Cluster) as(ctx context.Context, manager, conditionType string, object client.Object) error {
-	intent, err := intentOf(object)
+// applyAs applies an object as a field manager, without comparing first.
+func (c Cluster) applyAs(ctx context.Context, manager, conditionType string, object client.Object) error {
+	intent, err := newIntent(object)
 	if err != nil {
 		return err
 	}
@@ -132,21 +132,21 @@ func (c Cluster) apply(ctx context.Context, manager, conditionType string, inten
 	switch {
 	case err == nil:
 		return nil
-	case rejected(err):
+	case isRejected(err):
 		return status.Stall(conditionType, "Rejected", "the API server rejects %s %s: %v", intent.GetKind(), intent.GetName(), err).AsError()
 	default:
 		return fmt.Errorf("applying %s %s/%s: %w", intent.GetKind(), intent.GetNamespace(), intent.GetName(), err)
 	}
 }
 
-// rejected reports whether the API server, or an admission webhook, rejects the object as invalid.
-func rejected(err error) bool {
+// isRejected reports whether the API server, or an admission webhook, rejects the object as invalid.
+func isRejected(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsNotAcceptable(err)
 }
 
-// intentOf converts a typed object to what is applied: without the status, and without zero values of Go types, which
+// newIntent converts a typed object to what is applied: without the status, and without zero values of Go types, which
 // would own fields that are not set.
-func intentOf(object client.Object) (*unstructured.Unstructured, error) {
+func newIntent(object client.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return nil, fmt.Errorf("rendering %T %s: %w", object, object.GetName(), err)
@@ -165,7 +165,7 @@ func prune(object map[string]any) {
 			delete(object, key)
 		case map[string]any:
 			prune(v)
-			if len(v) == 0 && !meaningfulWhenEmpty[key] {
+			if len(v) == 0 && !keepEmptyKeys[key] {
 				delete(object, key)
 			}
 		case []any:
@@ -178,11 +178,11 @@ func prune(object map[string]any) {
 	}
 }
 
-var meaningfulWhenEmpty = map[string]bool{
+var keepEmptyKeys = map[string]bool{
 	"emptyDir": true, "selfSigned": true, "podSelector": true, "labelSelector": true, "namespaceSelector": true, "matchLabels": true,
 }
 
-func hashOf(intent *unstructured.Unstructured) (string, error) {
+func hashIntent(intent *unstructured.Unstructured) (string, error) {
 	// Maps are marshaled in the order of their keys.
 	content, err := json.Marshal(intent.Object)
 	if err != nil {

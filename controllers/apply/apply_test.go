@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestIntentHoldsOnlyWhatWasSet(t *testing.T) {
-	intent, err := intentOf(&appsv1.Deployment{
+func TestIntentOmitsUnsetFields(t *testing.T) {
+	intent, err := newIntent(&appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"},
 		Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
@@ -41,7 +41,7 @@ func TestIntentHoldsOnlyWhatWasSet(t *testing.T) {
 
 func TestCovers(t *testing.T) {
 	type m = map[string]any
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		live, intent any
 		want         bool
 	}{
@@ -54,7 +54,7 @@ func TestCovers(t *testing.T) {
 		"an empty map where there is nothing": {m{}, m{"a": m{}}, true},
 		"a map where there is a text":         {m{"a": "x"}, m{"a": m{"b": "c"}}, false},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			if have := covers(tc.live, tc.intent); have != tc.want {
 				t.Errorf("got %v", have)
 			}
@@ -62,12 +62,12 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-func TestReplicasHaveOneOwner(t *testing.T) {
+func TestReplicasOwner(t *testing.T) {
 	entry := func(manager, subresource, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	const replicas, other, reported = `{"f:spec":{"f:replicas":{}}}`, `{"f:spec":{"f:paused":{}}}`, `{"f:status":{"f:replicas":{}}}`
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		fields []metav1.ManagedFieldsEntry
 		others bool
 	}{
@@ -77,8 +77,8 @@ func TestReplicasHaveOneOwner(t *testing.T) {
 		"the number from the start, handed over": {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", other), entry(replicasManager, "", replicas)}, true},
 		"nobody":                                 {nil, false},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			have, err := othersOwnReplicas(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.fields}})
+		t.Run(name, func(t *testing.T) {
+			have, err := hasOtherReplicasOwner(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.fields}})
 			if err != nil || have != tc.others {
 				t.Errorf("got %v, %v", have, err)
 			}
@@ -86,14 +86,14 @@ func TestReplicasHaveOneOwner(t *testing.T) {
 	}
 }
 
-func TestAnObjectHasOneOwner(t *testing.T) {
+func TestOtherController(t *testing.T) {
 	owned := func(kind, name, uid string) metav1.Object {
 		controller := true
 		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
 			{Kind: kind, Name: name, UID: types.UID(uid), Controller: &controller},
 		}}}
 	}
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		live metav1.Object
 		want string
 	}{
@@ -103,7 +103,7 @@ func TestAnObjectHasOneOwner(t *testing.T) {
 		"another kind's of the same name":     {owned("RootShard", "kcp", "2"), "RootShard kcp"},
 		"another one's of the same kind":      {owned("FrontProxy", "b", "3"), "FrontProxy b"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			have := ""
 			if owner := otherController(tc.live, owned("FrontProxy", "kcp", "1")); owner != nil {
 				have = owner.Kind + " " + owner.Name

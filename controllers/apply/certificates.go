@@ -11,34 +11,34 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// Certificates applies cert-manager objects, sets the owners of their Secrets, and reports whether all certificates are
+// ApplyCertificates applies cert-manager objects, sets the owners of their Secrets, and reports whether all certificates are
 // issued.
-func (c Cluster) Certificates(ctx context.Context, objects pki.Objects) (status.Result, error) {
+func (c Cluster) ApplyCertificates(ctx context.Context, objects pki.Objects) (status.Result, error) {
 	const condition = operatorv1alpha1.ConditionCertificatesReady
 	for _, issuer := range objects.Issuers {
-		if err := c.Object(ctx, condition, issuer); err != nil {
+		if err := c.ApplyObject(ctx, condition, issuer); err != nil {
 			return status.Result{}, err
 		}
 	}
 	for _, certificate := range objects.Certificates {
-		if err := c.Object(ctx, condition, certificate); err != nil {
+		if err := c.ApplyObject(ctx, condition, certificate); err != nil {
 			return status.Result{}, err
 		}
-		if err := c.OwnCertificateSecret(ctx, certificate); err != nil {
+		if err := c.SetCertificateSecretOwner(ctx, certificate); err != nil {
 			return status.Result{}, err
 		}
 	}
 	live := objects.Certificates
 	if notReady := pki.NotReady(live); len(notReady) > 0 {
-		return status.Wait(condition, "Issuing", "%s", pki.Summary(notReady, len(live))), nil
+		return status.Wait(condition, "Issuing", "%s", pki.SummarizeNotReady(notReady, len(live))), nil
 	}
 	return status.OK(condition, "Issued", "%d of %d certificates are issued", len(live), len(live)), nil
 }
 
-// CertificatesWithCA is Certificates for objects with a certificate authority of their own. source is what
+// ApplyCertificatesWithCA is Certificates for objects with a certificate authority of their own. source is what
 // ObserveCASource returned: while certificates are missing, a missing source is the reason to report.
-func (c Cluster) CertificatesWithCA(ctx context.Context, objects pki.Objects, source status.Result) (status.Result, error) {
-	result, err := c.Certificates(ctx, objects)
+func (c Cluster) ApplyCertificatesWithCA(ctx context.Context, objects pki.Objects, source status.Result) (status.Result, error) {
+	result, err := c.ApplyCertificates(ctx, objects)
 	if err == nil && result.State != status.Satisfied && source.Type != "" {
 		return source, nil
 	}
@@ -54,7 +54,7 @@ func (c Cluster) ObserveCASource(ctx context.Context, namespace string, spec ope
 			return status.Result{}, err
 		}
 		if secret == nil || len(secret.Data[corev1.TLSCertKey]) == 0 || len(secret.Data[corev1.TLSPrivateKeyKey]) == 0 {
-			return caSourceNotFound("Secret %s, which certificates.caSecretRef names, does not exist in namespace %s: create it with a CA's tls.crt and tls.key",
+			return waitForCASource("Secret %s, which certificates.caSecretRef names, does not exist in namespace %s: create it with a CA's tls.crt and tls.key",
 				provided.Name, namespace), nil
 		}
 		return status.Result{}, nil
@@ -65,12 +65,12 @@ func (c Cluster) ObserveCASource(ctx context.Context, namespace string, spec ope
 	case err != nil || exists:
 		return status.Result{}, err
 	case issuer.Kind == certmanagerv1.ClusterIssuerKind:
-		return caSourceNotFound("ClusterIssuer %s, which certificates.issuerRef names, does not exist: create it", issuer.Name), nil
+		return waitForCASource("ClusterIssuer %s, which certificates.issuerRef names, does not exist: create it", issuer.Name), nil
 	}
-	return caSourceNotFound("Issuer %s, which certificates.issuerRef names, does not exist in namespace %s: create it", issuer.Name, namespace), nil
+	return waitForCASource("Issuer %s, which certificates.issuerRef names, does not exist in namespace %s: create it", issuer.Name, namespace), nil
 }
 
-func caSourceNotFound(format string, args ...any) status.Result {
+func waitForCASource(format string, args ...any) status.Result {
 	return status.Wait(operatorv1alpha1.ConditionCertificatesReady, "SourceNotFound", format, args...)
 }
 

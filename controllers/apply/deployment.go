@@ -16,15 +16,15 @@ import (
 // the number is set once: whatever scales the Deployment afterwards is not overruled.
 const replicasManager = FieldManager + "-initial-replicas"
 
-// Deployment applies a Deployment. live is the one that exists, or nil. wanted becomes the applied object.
-func (c Cluster) Deployment(ctx context.Context, conditionType string, live, wanted *appsv1.Deployment) error {
+// ApplyDeployment applies a Deployment. live is the one that exists, or nil. wanted becomes the applied object.
+func (c Cluster) ApplyDeployment(ctx context.Context, conditionType string, live, deployment *appsv1.Deployment) error {
 	switch {
-	case wanted.Spec.Replicas != nil:
+	case deployment.Spec.Replicas != nil:
 	case live == nil:
 		// It starts with the right number at once. The next reconcile hands the number over to replicasManager.
-		wanted.Spec.Replicas = ptr.To(desired.DefaultReplicas)
+		deployment.Spec.Replicas = ptr.To(desired.DefaultReplicas)
 	default:
-		owned, err := othersOwnReplicas(live)
+		owned, err := hasOtherReplicasOwner(live)
 		if err != nil {
 			return fmt.Errorf("reading who owns the replicas of Deployment %s/%s: %w", live.Namespace, live.Name, err)
 		}
@@ -32,21 +32,21 @@ func (c Cluster) Deployment(ctx context.Context, conditionType string, live, wan
 			break
 		}
 		// The next apply releases a field without another owner, which would reset it to 1.
-		number := &appsv1.Deployment{
-			TypeMeta:   wanted.TypeMeta,
-			ObjectMeta: metav1.ObjectMeta{Name: wanted.Name, Namespace: wanted.Namespace},
+		replicas := &appsv1.Deployment{
+			TypeMeta:   deployment.TypeMeta,
+			ObjectMeta: metav1.ObjectMeta{Name: deployment.Name, Namespace: deployment.Namespace},
 			Spec:       appsv1.DeploymentSpec{Replicas: ptr.To(ptr.Deref(live.Spec.Replicas, desired.DefaultReplicas))},
 		}
-		if err := c.as(ctx, replicasManager, conditionType, number); err != nil {
+		if err := c.applyAs(ctx, replicasManager, conditionType, replicas); err != nil {
 			return err
 		}
 	}
-	return c.Object(ctx, conditionType, wanted)
+	return c.ApplyObject(ctx, conditionType, deployment)
 }
 
-// othersOwnReplicas reports whether another field manager owns spec.replicas. The Deployment controller always owns
+// hasOtherReplicasOwner reports whether another field manager owns spec.replicas. The Deployment controller always owns
 // status.replicas, which has the same name.
-func othersOwnReplicas(live *appsv1.Deployment) (bool, error) {
+func hasOtherReplicasOwner(live *appsv1.Deployment) (bool, error) {
 	for _, entry := range live.ManagedFields {
 		if entry.Manager == FieldManager || entry.FieldsV1 == nil {
 			continue

@@ -78,7 +78,7 @@ func (f Files) Revisions(mounts desired.Mounts) (revisions desired.Revisions, mi
 // MergeBundle merges the CA certificates under the key tls.crt of the sources of a bundle, in order. A source that is
 // missing or invalid is a result of the given condition type, as a status.Error.
 func (f Files) MergeBundle(conditionType, namespace string, bundle desired.Bundle) ([]byte, error) {
-	var parts []pki.Part
+	var parts []pki.BundlePart
 	for _, name := range bundle.Sources() {
 		secret, ok := f.Secrets[name]
 		switch {
@@ -89,9 +89,9 @@ func (f Files) MergeBundle(conditionType, namespace string, bundle desired.Bundl
 		case len(secret.Data[corev1.TLSCertKey]) == 0:
 			return nil, status.Stall(conditionType, "SecretInvalid", "Secret %s has no key tls.crt: put CA certificates there, in PEM", name).AsError()
 		}
-		parts = append(parts, pki.Part{Source: fmt.Sprintf("key tls.crt of Secret %s", name), PEM: secret.Data[corev1.TLSCertKey]})
+		parts = append(parts, pki.BundlePart{Source: fmt.Sprintf("key tls.crt of Secret %s", name), PEM: secret.Data[corev1.TLSCertKey]})
 	}
-	merged, err := pki.Merge(parts...)
+	merged, err := pki.MergeBundle(parts...)
 	if err != nil {
 		return nil, status.Stall(conditionType, "SecretInvalid", "%v", err).AsError()
 	}

@@ -29,10 +29,10 @@ func Get[T any, P interface {
 	return object, nil
 }
 
-// OwnCertificateSecret makes a Certificate the owner of its Secret. cert-manager does not delete Secrets by default,
+// SetCertificateSecretOwner makes a Certificate the owner of its Secret. cert-manager does not delete Secrets by default,
 // which leaves valid private keys. The owner is the Certificate and not the custom resource: so the Secret is deleted
 // only after the Certificate, and cert-manager does not create it again in between.
-func (c Cluster) OwnCertificateSecret(ctx context.Context, certificate *certmanagerv1.Certificate) error {
+func (c Cluster) SetCertificateSecretOwner(ctx context.Context, certificate *certmanagerv1.Certificate) error {
 	if certificate.UID == "" {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (c Cluster) OwnCertificateSecret(ctx context.Context, certificate *certmana
 			return nil
 		}
 	}
-	return c.as(ctx, FieldManager, operatorv1alpha1.ConditionCertificatesReady, &corev1.Secret{
+	return c.applyAs(ctx, FieldManager, operatorv1alpha1.ConditionCertificatesReady, &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: secret.Name, Namespace: secret.Namespace,

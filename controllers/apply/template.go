@@ -7,16 +7,16 @@ import (
 
 // TemplateHash hashes the fields that a pod template sets.
 func TemplateHash(template *corev1.PodTemplateSpec) (string, error) {
-	intent, err := intentOf(&corev1.PodTemplate{Template: *template})
+	intent, err := newIntent(&corev1.PodTemplate{Template: *template})
 	if err != nil {
 		return "", err
 	}
-	return hashOf(intent)
+	return hashIntent(intent)
 }
 
 // TemplateCovers reports whether every field that a pod template sets has its value in the live one.
 func TemplateCovers(live, template *corev1.PodTemplateSpec) (bool, error) {
-	intent, err := intentOf(&corev1.PodTemplate{Template: *template})
+	intent, err := newIntent(&corev1.PodTemplate{Template: *template})
 	if err != nil {
 		return false, err
 	}

@@ -127,7 +127,7 @@ func (s *scope) issueCertificates(ctx context.Context) error {
 	if s.isEtcdManaged() {
 		objects.Append(s.managedEtcd().Certificates())
 	}
-	return s.report.SetResult(s.config.Cluster.CertificatesWithCA(ctx, objects, s.caSource))
+	return s.report.SetResult(s.config.Cluster.ApplyCertificatesWithCA(ctx, objects, s.caSource))
 }
 
 func (s *scope) prepare(context.Context) error {
@@ -153,7 +153,7 @@ func (s *scope) SetStatus() {
 		return
 	}
 	if !s.isEtcdManaged() {
-		s.report.Drop(operatorv1alpha1.ConditionEtcdAvailable)
+		s.report.RemoveCondition(operatorv1alpha1.ConditionEtcdAvailable)
 	}
 	out.Conditions = s.report.Conditions(out.Conditions, s.cache.Generation)
 	out.Version, out.Endpoint = status.Version(s.deployment.Live()), s.server.URL()

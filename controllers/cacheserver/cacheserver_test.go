@@ -22,7 +22,7 @@ import (
 )
 
 func TestConditions(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		change    func(*operatorv1alpha1.CacheServer)
 		condition string
 		text      string
@@ -42,7 +42,7 @@ func TestConditions(t *testing.T) {
 		"a long name is rejected": {func(c *operatorv1alpha1.CacheServer) { c.Name = strings.Repeat("c", 51) },
 			operatorv1alpha1.ConditionSpecHonored, "has 51 characters and may have 50"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			cache := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "kcp", UID: "1"}}
 			tc.change(cache)
 			cluster := memory.NewClient(t, cache)
@@ -65,7 +65,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestParents(t *testing.T) {
+func TestFindParent(t *testing.T) {
 	cache := func(name, parent string) *operatorv1alpha1.CacheServer {
 		out := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kcp"}}
 		if parent != "" {
@@ -73,32 +73,32 @@ func TestParents(t *testing.T) {
 		}
 		return out
 	}
-	called := func(cache *operatorv1alpha1.CacheServer, name string) *operatorv1alpha1.CacheServer {
+	withCacheName := func(cache *operatorv1alpha1.CacheServer, name string) *operatorv1alpha1.CacheServer {
 		cache.Spec.CacheName = name
 		return cache
 	}
-	ofRoot := cache("europe", "")
-	ofRoot.Spec.Parent = &operatorv1alpha1.CacheParent{RootShardRef: &corev1.LocalObjectReference{Name: "root"}}
+	belowRootShard := cache("europe", "")
+	belowRootShard.Spec.Parent = &operatorv1alpha1.CacheParent{RootShardRef: &corev1.LocalObjectReference{Name: "root"}}
 	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}}
-	served := root.DeepCopy()
-	served.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "world"}
-	for sentence, tc := range map[string]struct {
+	rootWithCacheServer := root.DeepCopy()
+	rootWithCacheServer.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "world"}
+	for name, tc := range map[string]struct {
 		given   []client.Object // the first is reconciled
 		url     string          // of the parent
 		message string          // of the result
 	}{
 		"the top has none":                     {[]client.Object{cache("world", "")}, "", ""},
 		"another CacheServer":                  {[]client.Object{cache("europe", "world"), cache("world", "")}, "https://world-cache-server.kcp.svc.cluster.local:6443", ""},
-		"the cache of a root shard":            {[]client.Object{ofRoot, root}, "https://root-kcp.kcp.svc.cluster.local:6443", ""},
-		"a root shard without a cache":         {[]client.Object{ofRoot, served}, "", "embeds no cache: it uses CacheServer world"},
-		"a root shard that is not there":       {[]client.Object{ofRoot}, "", "RootShard root, which parent.rootShardRef names, does not exist"},
+		"the cache of a root shard":            {[]client.Object{belowRootShard, root}, "https://root-kcp.kcp.svc.cluster.local:6443", ""},
+		"a root shard without a cache":         {[]client.Object{belowRootShard, rootWithCacheServer}, "", "embeds no cache: it uses CacheServer world"},
+		"a root shard that is not there":       {[]client.Object{belowRootShard}, "", "RootShard root, which parent.rootShardRef names, does not exist"},
 		"one that is not there":                {[]client.Object{cache("europe", "world")}, "", "CacheServer world, which parent.cacheServerRef names, does not exist"},
 		"itself":                               {[]client.Object{cache("world", "world")}, "", "lead back to it"},
 		"one below it":                         {[]client.Object{cache("world", "europe"), cache("europe", "world")}, "", "lead back to it"},
-		"the name of another below the same":   {[]client.Object{called(cache("europe", "world"), "asia"), cache("asia", "world"), cache("world", "")}, "", "CacheServer asia of the same hierarchy is named asia, too"},
-		"the name of one in another hierarchy": {[]client.Object{called(cache("europe", "world"), "asia"), cache("asia", ""), cache("world", "")}, "https://world-cache-server.kcp.svc.cluster.local:6443", ""},
+		"the name of another below the same":   {[]client.Object{withCacheName(cache("europe", "world"), "asia"), cache("asia", "world"), cache("world", "")}, "", "CacheServer asia of the same hierarchy is named asia, too"},
+		"the name of one in another hierarchy": {[]client.Object{withCacheName(cache("europe", "world"), "asia"), cache("asia", ""), cache("world", "")}, "https://world-cache-server.kcp.svc.cluster.local:6443", ""},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			cluster := apply.Cluster{Client: memory.NewClient(t, tc.given...)}
 			parent, result, err := findParent(t.Context(), cluster, tc.given[0].(*operatorv1alpha1.CacheServer))
 			if err != nil {
@@ -115,16 +115,16 @@ func TestParents(t *testing.T) {
 	}
 }
 
-func TestSpec(t *testing.T) {
+func TestValidateSpec(t *testing.T) {
 	if result := validateSpec(golden.Sample[operatorv1alpha1.CacheServer](t, "full/cacheserver.yaml")); result.State != status.Satisfied {
 		t.Errorf("the full sample: %+v", result)
 	}
-	nameless := &operatorv1alpha1.CacheServer{Spec: operatorv1alpha1.CacheServerSpec{Parent: &operatorv1alpha1.CacheParent{KubeconfigSecretRef: &corev1.LocalObjectReference{}}}}
-	if result := validateSpec(nameless); result.State != status.Stalled || !strings.Contains(result.Message, "parent.kubeconfigSecretRef.name is empty") {
+	withoutParentName := &operatorv1alpha1.CacheServer{Spec: operatorv1alpha1.CacheServerSpec{Parent: &operatorv1alpha1.CacheParent{KubeconfigSecretRef: &corev1.LocalObjectReference{}}}}
+	if result := validateSpec(withoutParentName); result.State != status.Stalled || !strings.Contains(result.Message, "parent.kubeconfigSecretRef.name is empty") {
 		t.Errorf("a parent without a name: %+v", result)
 	}
-	named := &operatorv1alpha1.CacheServer{Spec: operatorv1alpha1.CacheServerSpec{CacheName: "europe"}}
-	if result := validateSpec(named); result.State != status.Warning || !strings.Contains(result.Message, "cacheName") {
+	withCacheName := &operatorv1alpha1.CacheServer{Spec: operatorv1alpha1.CacheServerSpec{CacheName: "europe"}}
+	if result := validateSpec(withCacheName); result.State != status.Warning || !strings.Contains(result.Message, "cacheName") {
 		t.Errorf("a name without a parent: %+v", result)
 	}
 	// An API server that knows the rule admits no such object; one from before the rule may be there.

@@ -34,7 +34,7 @@ func findParent(ctx context.Context, c apply.Cluster, cache *operatorv1alpha1.Ca
 	for i := range all.Items {
 		caches[all.Items[i].Name] = &all.Items[i]
 	}
-	if result := caches.check(cache); result.Type != "" {
+	if result := caches.validate(cache); result.Type != "" {
 		return nil, result, nil
 	}
 	return desired.ParentCacheServer(caches[parent.CacheServerRef.Name]), status.Result{}, nil
@@ -59,9 +59,9 @@ func findRootShard(ctx context.Context, c apply.Cluster, namespace, name string)
 // hierarchy is the CacheServers of a namespace, by name.
 type hierarchy map[string]*operatorv1alpha1.CacheServer
 
-// check validates the position of a cache: its parent exists, there is no cycle, and no other cache of the hierarchy
+// validate validates the position of a cache: its parent exists, there is no cycle, and no other cache of the hierarchy
 // has its name.
-func (f hierarchy) check(cache *operatorv1alpha1.CacheServer) status.Result {
+func (f hierarchy) validate(cache *operatorv1alpha1.CacheServer) status.Result {
 	const condition, field = operatorv1alpha1.ConditionSpecHonored, "parent.cacheServerRef"
 	name := cache.Spec.Parent.CacheServerRef.Name
 	if f[name] == nil {

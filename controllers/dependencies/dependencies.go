@@ -1,5 +1,5 @@
-// Package dependencies observes the objects that others depend on: the RootShard of an installation, its Shards, the
-// CacheServer and the VirtualWorkspace that a spec names. A reference that does not resolve is a result, not an error.
+// Package dependencies observes the objects that others depend on: the ResolveRootShard of an installation, its Shards, the
+// ResolveCacheServer and the VirtualWorkspace that a spec names. A reference that does not resolve is a result, not an error.
 package dependencies
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/atoll-dev/atoll/controllers/validation"
 )
 
-// RootShard resolves the reference to an installation. The RootShard is nil unless the result is satisfied.
-func RootShard(ctx context.Context, c apply.Cluster, namespace string, ref operatorv1alpha1.RootShardReference) (*operatorv1alpha1.RootShard, status.Result, error) {
+// ResolveRootShard resolves the reference to an installation. The ResolveRootShard is nil unless the result is satisfied.
+func ResolveRootShard(ctx context.Context, c apply.Cluster, namespace string, ref operatorv1alpha1.RootShardReference) (*operatorv1alpha1.RootShard, status.Result, error) {
 	const condition = operatorv1alpha1.ConditionRootShard
-	// The schema admits an object that names no RootShard.
+	// The schema admits an object that names no ResolveRootShard.
 	if ref.Reference == nil || ref.Reference.Name == "" {
 		return nil, status.Stall(condition, operatorv1alpha1.ReasonInvalidReference, "rootShard.ref.name is empty: name a RootShard of this namespace"), nil
 	}
@@ -35,11 +35,11 @@ func RootShard(ctx context.Context, c apply.Cluster, namespace string, ref opera
 	return root, status.OK(condition, operatorv1alpha1.ReasonValid, "RootShard %s exists", name), nil
 }
 
-// OfShard observes what a shard refers to. The result names the first reference that does not resolve; it has no type
+// ResolveDependencies observes what a shard refers to. The result names the first reference that does not resolve; it has no type
 // if all do.
-func OfShard(ctx context.Context, c apply.Cluster, shard desired.Shard) (desired.Dependencies, status.Result, error) {
+func ResolveDependencies(ctx context.Context, c apply.Cluster, shard desired.Shard) (desired.Dependencies, status.Result, error) {
 	out := desired.Dependencies{}
-	cache, result, err := CacheServer(ctx, c, shard)
+	cache, result, err := ResolveCacheServer(ctx, c, shard)
 	if err != nil || result.State != status.Satisfied {
 		return out, result, err
 	}
@@ -52,21 +52,21 @@ func OfShard(ctx context.Context, c apply.Cluster, shard desired.Shard) (desired
 		if out.VirtualWorkspace == nil {
 			return out, NotFound("VirtualWorkspace", ref.Name, shard.Namespace(), "kcpVirtualWorkspace"), nil
 		}
-		if !targets(out.VirtualWorkspace, shard) {
+		if !targetsShard(out.VirtualWorkspace, shard) {
 			return out, status.Stall(operatorv1alpha1.ConditionSpecHonored, "InvalidReference",
 				"VirtualWorkspace %s, which kcpVirtualWorkspace names, targets another shard: correct its target, or name another one", ref.Name), nil
 		}
 	}
-	shards, err := Shards(ctx, c, shard.Root())
+	shards, err := ListShards(ctx, c, shard.Root())
 	if err != nil {
 		return out, status.Result{}, err
 	}
-	out.Signers, err = Signers(ctx, c, shard.Root(), shards)
+	out.Signers, err = ListSigners(ctx, c, shard.Root(), shards)
 	return out, status.Result{}, err
 }
 
-// CacheServer resolves the CacheServer that a shard uses. It is nil where the root shard embeds the cache.
-func CacheServer(ctx context.Context, c apply.Cluster, shard desired.Shard) (*operatorv1alpha1.CacheServer, status.Result, error) {
+// ResolveCacheServer resolves the ResolveCacheServer that a shard uses. It is nil where the root shard embeds the cache.
+func ResolveCacheServer(ctx context.Context, c apply.Cluster, shard desired.Shard) (*operatorv1alpha1.CacheServer, status.Result, error) {
 	name, field := shard.CacheRef()
 	if name == "" {
 		return nil, status.Result{}, nil
@@ -81,15 +81,15 @@ func CacheServer(ctx context.Context, c apply.Cluster, shard desired.Shard) (*op
 	return cache, status.Result{}, nil
 }
 
-// Shards returns the names of the Shards of an installation, sorted. Those whose name is invalid are left out.
-func Shards(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootShard) ([]string, error) {
+// ListShards returns the names of the Shards of an installation, sorted. Those whose name is invalid are left out.
+func ListShards(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootShard) ([]string, error) {
 	var list operatorv1alpha1.ShardList
 	if err := c.List(ctx, &list, client.InNamespace(root.Namespace)); err != nil {
 		return nil, err
 	}
 	var out []string
 	for _, shard := range list.Items {
-		// The schema admits a Shard that names no RootShard.
+		// The schema admits a Shard that names no ResolveRootShard.
 		if ref := shard.Spec.RootShard.Reference; ref != nil && ref.Name == root.Name && validation.ShardName(&shard, root).State == status.Satisfied {
 			out = append(out, shard.Name)
 		}
@@ -98,9 +98,9 @@ func Shards(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootSha
 	return out, nil
 }
 
-// Signers returns the shards of an installation whose service account tokens can be verified: the root shard, then
+// ListSigners returns the shards of an installation whose service account tokens can be verified: the root shard, then
 // those Shards whose key exists. A Shard that waits for its key must not keep the pods of all others from starting.
-func Signers(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootShard, shards []string) ([]string, error) {
+func ListSigners(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootShard, shards []string) ([]string, error) {
 	out := []string{root.Name}
 	for _, name := range shards {
 		key, err := apply.Get[corev1.Secret](ctx, c, root.Namespace, name+"-service-account")
@@ -114,9 +114,9 @@ func Signers(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootSh
 	return out, nil
 }
 
-// targets reports whether a VirtualWorkspace belongs to a shard. One whose target is empty passes: its own conditions
+// targetsShard reports whether a VirtualWorkspace belongs to a shard. One whose target is empty passes: its own conditions
 // report that.
-func targets(virtualWorkspace *operatorv1alpha1.VirtualWorkspace, shard desired.Shard) bool {
+func targetsShard(virtualWorkspace *operatorv1alpha1.VirtualWorkspace, shard desired.Shard) bool {
 	target := virtualWorkspace.Spec.Target
 	if target.RootShardRef != nil {
 		return shard.IsRoot() && target.RootShardRef.Name == shard.Name()

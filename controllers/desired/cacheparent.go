@@ -39,20 +39,20 @@ func ParentKubeconfig(secret string) *CacheParent { return &CacheParent{Kubeconf
 // ParentKubeconfigSecret is the kubeconfig for a parent whose credentials the operator issues.
 func ParentKubeconfigSecret(c CacheServer, parent *CacheParent) (*corev1.Secret, error) {
 	files := fileKubeconfig("parent", "parent", "cache", parent.URL, cacheParentDir+"/ca/tls.crt", cacheParentDir+"/client-certificate")
-	return kubeconfigSecret(c.parentKubeconfig(), c.object.Namespace, c.SecretLabels(), c.Owner(), files)
+	return kubeconfigSecret(c.parentKubeconfig(), c.object.Namespace, c.SecretLabels(), c.OwnerReferences(), files)
 }
 
 func (c CacheServer) parentKubeconfig() string { return c.object.Name + "-parent-kubeconfig" }
 
-// parentFlags sets the flags and mounts for the cache above.
-func (c CacheServer) parentFlags(line *commandLine, parent *CacheParent) {
-	line.flag("cache-name", c.CacheName())
-	line.flag("parent-kubeconfig", cacheParentDir+"/kubeconfig/"+KubeconfigKey)
+// addParentFlags sets the flags and mounts for the cache above.
+func (c CacheServer) addParentFlags(line *commandLine, parent *CacheParent) {
+	line.addFlag("cache-name", c.CacheName())
+	line.addFlag("parent-kubeconfig", cacheParentDir+"/kubeconfig/"+KubeconfigKey)
 	if parent.Kubeconfig != "" {
-		line.mount(secretVolume("parent-kubeconfig", parent.Kubeconfig), cacheParentDir+"/kubeconfig")
+		line.addMount(secretVolume("parent-kubeconfig", parent.Kubeconfig), cacheParentDir+"/kubeconfig")
 		return
 	}
-	line.mount(secretVolume("parent-kubeconfig", c.parentKubeconfig()), cacheParentDir+"/kubeconfig")
-	line.mount(caVolume("parent-ca", parent.CASecret), cacheParentDir+"/ca")
-	line.mount(secretVolume("parent-client-cert", c.Certificate(ParentClient)), cacheParentDir+"/client-certificate")
+	line.addMount(secretVolume("parent-kubeconfig", c.parentKubeconfig()), cacheParentDir+"/kubeconfig")
+	line.addMount(caVolume("parent-ca", parent.CASecret), cacheParentDir+"/ca")
+	line.addMount(secretVolume("parent-client-cert", c.Certificate(ParentClient)), cacheParentDir+"/client-certificate")
 }

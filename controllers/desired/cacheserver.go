@@ -73,11 +73,13 @@ func (c CacheServer) SecretLabels() map[string]string {
 	return map[string]string{operatorv1alpha1.LabelCacheServer: c.object.Name}
 }
 
-// Owner is the owner reference of the objects of the server.
-func (c CacheServer) Owner() []metav1.OwnerReference { return OwnedBy("CacheServer", c.object) }
+// OwnerReferences is the owner reference of the objects of the server.
+func (c CacheServer) OwnerReferences() []metav1.OwnerReference {
+	return NewOwnerReferences("CacheServer", c.object)
+}
 
 func (c CacheServer) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: c.object.Namespace, Labels: c.Labels(), OwnerReferences: c.Owner()}
+	return metav1.ObjectMeta{Name: name, Namespace: c.object.Namespace, Labels: c.Labels(), OwnerReferences: c.OwnerReferences()}
 }
 
 // CacheServerService is the Service of a cache server.
@@ -88,7 +90,7 @@ func CacheServerService(c CacheServer) *corev1.Service {
 // CacheServerKubeconfig is the kubeconfig of clients. It refers to files, where each client mounts its own certificate.
 func CacheServerKubeconfig(c CacheServer) (*corev1.Secret, error) {
 	files := fileKubeconfig("cache", "cache", "cache", c.URL(), cacheDir+"/tls/ca/root/tls.crt", cacheDir+"/tls/client-certificate")
-	return kubeconfigSecret(c.Kubeconfig(), c.object.Namespace, c.SecretLabels(), c.Owner(), files)
+	return kubeconfigSecret(c.Kubeconfig(), c.object.Namespace, c.SecretLabels(), c.OwnerReferences(), files)
 }
 
 // CacheServerDeployment is the Deployment of a cache server. etcd is its store unless that is embedded; parent is the
@@ -131,23 +133,23 @@ func cacheResources() corev1.ResourceRequirements {
 func (c CacheServer) commandLine(etcd Etcd, parent *CacheParent) *commandLine {
 	const tls, credentials, scratch = cacheDir + "/tls", cacheDir + "/etcd", "/var/etcd"
 	line := &commandLine{}
-	line.mount(secretVolume("serving-cert", c.Certificate("server")), tls+"/server")
-	line.mount(caVolume("client-ca", c.CASecret()), tls+"/ca/root")
-	line.flag("tls-cert-file", tls+"/server/tls.crt")
-	line.flag("tls-private-key-file", tls+"/server/tls.key")
-	line.flag("root-directory", "")
-	line.flag("client-ca-file", tls+"/ca/root/tls.crt")
+	line.addMount(secretVolume("serving-cert", c.Certificate("server")), tls+"/server")
+	line.addMount(caVolume("client-ca", c.CASecret()), tls+"/ca/root")
+	line.addFlag("tls-cert-file", tls+"/server/tls.crt")
+	line.addFlag("tls-private-key-file", tls+"/server/tls.key")
+	line.addFlag("root-directory", "")
+	line.addFlag("client-ca-file", tls+"/ca/root/tls.crt")
 	if c.IsEmbedded() {
-		line.flag("embedded-etcd-directory", scratch)
+		line.addFlag("embedded-etcd-directory", scratch)
 		line.volumes = append(line.volumes, corev1.Volume{Name: "etcd-scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 		line.mounts = append(line.mounts, corev1.VolumeMount{Name: "etcd-scratch", MountPath: scratch})
 	} else {
-		line.etcdAt(etcd, "etcd-cert", credentials)
+		line.addEtcdWithMount(etcd, "etcd-cert", credentials)
 	}
 	if parent != nil {
-		c.parentFlags(line, parent)
+		c.addParentFlags(line, parent)
 	}
-	line.logging(c.object.Spec.Logging)
+	line.addLogging(c.object.Spec.Logging)
 	line.args = append(line.args, c.object.Spec.ExtraArgs...)
 	return line
 }

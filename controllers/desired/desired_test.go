@@ -18,7 +18,7 @@ import (
 
 var image = desired.Image{Repository: "registry.example.com/atoll", Tag: "v0.1.0"}
 
-func external(root *operatorv1alpha1.RootShard) desired.Etcd {
+func externalEtcd(root *operatorv1alpha1.RootShard) desired.Etcd {
 	if root.Spec.Etcd == nil {
 		return desired.Etcd{Servers: []string{"https://root-etcd-0.root-etcd:2379"}, Credentials: "root-etcd-client"}
 	}
@@ -37,9 +37,9 @@ func TestRenderedObjects(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			objects := []client.Object{deployment(root, external(root)), desired.ShardService(desired.NewRootShard(root))}
+			objects := []client.Object{deployment(root, externalEtcd(root)), desired.ShardService(desired.NewRootShard(root))}
 			for _, secret := range kubeconfigs {
-				objects = append(objects, readable(secret))
+				objects = append(objects, withStringData(secret))
 			}
 			golden.Check(t, name+"_rootshard", objects...)
 			golden.Check(t, name+"_internal_proxy", proxyObjects(t, desired.NewInternalProxy(root))...)
@@ -63,11 +63,11 @@ func proxyObjects(t *testing.T, proxy desired.Proxy) []client.Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []client.Object{desired.ProxyDeployment(proxy, image), desired.ProxyService(proxy), config, readable(kubeconfig)}
+	return []client.Object{desired.ProxyDeployment(proxy, image), desired.ProxyService(proxy), config, withStringData(kubeconfig)}
 }
 
-// readable shows a Secret's content in a golden file as text.
-func readable(secret *corev1.Secret) *corev1.Secret {
+// withStringData shows a Secret's content in a golden file as text.
+func withStringData(secret *corev1.Secret) *corev1.Secret {
 	secret.StringData = map[string]string{}
 	for key, value := range secret.Data {
 		secret.StringData[key] = string(value)
@@ -85,7 +85,7 @@ func TestUserKubeconfig(t *testing.T) {
 	}
 	kubeconfig := &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Name: "admin", Namespace: "kcp", UID: "1"}}
 	kubeconfig.Spec.SecretRef.Name = "admin-kubeconfig"
-	golden.Check(t, "user_kubeconfig", readable(desired.UserSecret(kubeconfig, file, true)))
+	golden.Check(t, "user_kubeconfig", withStringData(desired.UserSecret(kubeconfig, file, true)))
 }
 
 func root(change func(*operatorv1alpha1.RootShard)) *operatorv1alpha1.RootShard {
@@ -99,22 +99,22 @@ func root(change func(*operatorv1alpha1.RootShard)) *operatorv1alpha1.RootShard 
 	return out
 }
 
-func args(deployment *appsv1.Deployment) []string {
+func containerArgs(deployment *appsv1.Deployment) []string {
 	return deployment.Spec.Template.Spec.Containers[0].Args
 }
 
 func TestArguments(t *testing.T) {
-	for sentence, tc := range map[string]struct {
-		root  func(*operatorv1alpha1.RootShard)
-		front func(*operatorv1alpha1.FrontProxy)
-		want  []string
-		never []string
+	for name, tc := range map[string]struct {
+		root     func(*operatorv1alpha1.RootShard)
+		front    func(*operatorv1alpha1.FrontProxy)
+		want     []string
+		unwanted []string
 	}{
 		"a list with the empty group drops nothing": {
 			front: func(f *operatorv1alpha1.FrontProxy) {
 				f.Spec.Auth = &operatorv1alpha1.AuthSpec{DropGroups: []string{""}}
 			},
-			want: []string{"--authentication-drop-groups="}, never: []string{"--authentication-pass-on-groups"},
+			want: []string{"--authentication-drop-groups="}, unwanted: []string{"--authentication-pass-on-groups"},
 		},
 		"groups are joined without quotes": {
 			front: func(f *operatorv1alpha1.FrontProxy) {
@@ -122,7 +122,7 @@ func TestArguments(t *testing.T) {
 			},
 			want: []string{"--authentication-drop-groups=a,b", "--authentication-pass-on-groups=c"},
 		},
-		"no list leaves the proxy its own": {never: []string{"--authentication-drop-groups", "--authentication-pass-on-groups"}},
+		"no list leaves the proxy its own": {unwanted: []string{"--authentication-drop-groups", "--authentication-pass-on-groups"}},
 		"an OIDC CA without a key has the usual one": {
 			front: func(f *operatorv1alpha1.FrontProxy) {
 				f.Spec.Auth = &operatorv1alpha1.AuthSpec{OIDC: &operatorv1alpha1.OIDCConfig{CAFileRef: &operatorv1alpha1.OIDCCAFileRef{Name: "ca"}}}
@@ -130,28 +130,28 @@ func TestArguments(t *testing.T) {
 			want: []string{"--oidc-ca-file=/etc/kcp/tls/oidc/ca.crt"},
 		},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "kcp"}}
 			if tc.front != nil {
 				tc.front(front)
 			}
-			have := args(desired.ProxyDeployment(desired.NewFrontProxy(front, root(tc.root)), image))
+			have := containerArgs(desired.ProxyDeployment(desired.NewFrontProxy(front, root(tc.root)), image))
 			for _, want := range tc.want {
 				if !slices.Contains(have, want) {
 					t.Errorf("%s is missing from %q", want, have)
 				}
 			}
-			for _, never := range tc.never {
-				if slices.ContainsFunc(have, func(arg string) bool { return strings.HasPrefix(arg, never) }) {
-					t.Errorf("%s is in %q", never, have)
+			for _, unwanted := range tc.unwanted {
+				if slices.ContainsFunc(have, func(arg string) bool { return strings.HasPrefix(arg, unwanted) }) {
+					t.Errorf("%s is in %q", unwanted, have)
 				}
 			}
 		})
 	}
 }
 
-func TestOrderOfArguments(t *testing.T) {
-	have := args(deployment(root(func(r *operatorv1alpha1.RootShard) {
+func TestArgumentOrder(t *testing.T) {
+	have := containerArgs(deployment(root(func(r *operatorv1alpha1.RootShard) {
 		r.Spec.ExtraArgs = []string{"--logging-format=text"}
 		r.Spec.Logging = &operatorv1alpha1.LoggingSpec{Level: 4}
 	}), desired.Etcd{Servers: []string{"http://etcd:2379"}}))
@@ -167,7 +167,7 @@ func TestOrderOfArguments(t *testing.T) {
 }
 
 func TestServicePort(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		front operatorv1alpha1.FrontProxySpec
 		want  int32
 	}{
@@ -176,7 +176,7 @@ func TestServicePort(t *testing.T) {
 		"the default where the deprecated one has none": {operatorv1alpha1.FrontProxySpec{ExternalHostname: "a"}, 6443},
 		"the RootShard's":                               {operatorv1alpha1.FrontProxySpec{}, 443},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "kcp"}, Spec: tc.front}
 			if have := desired.ProxyService(desired.NewFrontProxy(front, root(nil))).Spec.Ports[0].Port; have != tc.want {
 				t.Errorf("got %d, want %d", have, tc.want)
@@ -192,7 +192,7 @@ func TestURLs(t *testing.T) {
 	})
 	portOnly := root(func(r *operatorv1alpha1.RootShard) { r.Spec.External.PrivatePort = ptr.To[int32](7443) })
 	domain := root(func(r *operatorv1alpha1.RootShard) { r.Spec.ClusterDomain = "example.internal" })
-	for sentence, tc := range map[string]struct{ have, want string }{
+	for name, tc := range map[string]struct{ have, want string }{
 		"the base URL is the Service's":             {desired.RootShardBaseURL(root(nil)), "https://root-kcp.kcp.svc.cluster.local:6443"},
 		"the cluster domain is honored":             {desired.InternalProxyURL(domain), "https://root-proxy.kcp.svc.example.internal:6443"},
 		"the private name takes the public port":    {desired.PrivateURL(private), "https://inside:443"},
@@ -203,7 +203,7 @@ func TestURLs(t *testing.T) {
 		"a deprecated hostname gets the default port": {
 			desired.FrontProxyURL(&operatorv1alpha1.FrontProxy{Spec: operatorv1alpha1.FrontProxySpec{ExternalHostname: "old"}}, root(nil)), "https://old:6443"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			if tc.have != tc.want {
 				t.Errorf("got %s, want %s", tc.have, tc.want)
 			}
@@ -211,13 +211,13 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-func TestAProvidedCAIsMountedWithoutItsKey(t *testing.T) {
-	mine := root(func(r *operatorv1alpha1.RootShard) {
+func TestProvidedCAMountOmitsPrivateKey(t *testing.T) {
+	withProvidedCA := root(func(r *operatorv1alpha1.RootShard) {
 		r.Spec.Certificates.CASecretRef = &corev1.LocalObjectReference{Name: "my-ca"}
 	})
 	for name, pod := range map[string]corev1.PodSpec{
-		"kcp-ca":  deployment(mine, desired.Etcd{}).Spec.Template.Spec,
-		"root-ca": desired.ProxyDeployment(desired.NewInternalProxy(mine), image).Spec.Template.Spec,
+		"kcp-ca":  deployment(withProvidedCA, desired.Etcd{}).Spec.Template.Spec,
+		"root-ca": desired.ProxyDeployment(desired.NewInternalProxy(withProvidedCA), image).Spec.Template.Spec,
 	} {
 		at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == name })
 		if at < 0 {
@@ -230,7 +230,7 @@ func TestAProvidedCAIsMountedWithoutItsKey(t *testing.T) {
 	}
 }
 
-func TestATemplateAddsPullSecrets(t *testing.T) {
+func TestTemplatePullSecrets(t *testing.T) {
 	deployment := deployment(root(func(r *operatorv1alpha1.RootShard) {
 		r.Spec.Image = &operatorv1alpha1.ImageSpec{Tag: "v2", ImagePullSecrets: []corev1.LocalObjectReference{{Name: "a"}}}
 		r.Spec.DeploymentTemplate = &operatorv1alpha1.DeploymentTemplate{Spec: &operatorv1alpha1.DeploymentSpecTemplate{Template: &operatorv1alpha1.PodTemplate{
@@ -253,7 +253,7 @@ func TestATemplateAddsPullSecrets(t *testing.T) {
 	}
 }
 
-func TestRevisionsFollowContent(t *testing.T) {
+func TestRevisions(t *testing.T) {
 	secret := func(labels map[string]string, data string) string {
 		return desired.SecretRevision(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Labels: labels, ResourceVersion: data}, Data: map[string][]byte{"k": []byte(data)}})
 	}
@@ -293,7 +293,7 @@ func TestVolumeConflict(t *testing.T) {
 	volume := func(name string) corev1.Volume {
 		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 	}
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		extras operatorv1alpha1.ContainerExtras
 		want   string
 	}{
@@ -306,7 +306,7 @@ func TestVolumeConflict(t *testing.T) {
 			ExtraVolumes: []corev1.Volume{volume("mine")}, ExtraVolumeMounts: []corev1.VolumeMount{{Name: "mine", MountPath: "/etc/kcp/tls/server/"}},
 		}, "mounted at /etc/kcp/tls/server already"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			deployment := deployment(root(func(r *operatorv1alpha1.RootShard) { r.Spec.ContainerExtras = tc.extras }), desired.Etcd{})
 			have := desired.VolumeConflict(&deployment.Spec.Template.Spec)
 			if (have == "") != (tc.want == "") || !strings.Contains(have, tc.want) {

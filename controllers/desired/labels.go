@@ -31,8 +31,8 @@ func AppLabels(component, instance string) map[string]string {
 	}
 }
 
-// OwnedBy is the owner reference to a custom resource, so that its objects are deleted with it.
-func OwnedBy(kind string, owner metav1.Object) []metav1.OwnerReference {
+// NewOwnerReferences is the owner reference to a custom resource, so that its objects are deleted with it.
+func NewOwnerReferences(kind string, owner metav1.Object) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
 		APIVersion: operatorv1alpha1.SchemeGroupVersion.String(),
 		Kind:       kind,
@@ -44,8 +44,8 @@ func OwnedBy(kind string, owner metav1.Object) []metav1.OwnerReference {
 	}}
 }
 
-// union merges maps; the last value of a key wins. It is nil if all are empty.
-func union(parts ...map[string]string) map[string]string {
+// mergeMaps merges maps; the last value of a key wins. It is nil if all are empty.
+func mergeMaps(parts ...map[string]string) map[string]string {
 	var out map[string]string
 	for _, part := range parts {
 		if len(part) == 0 {
@@ -59,11 +59,11 @@ func union(parts ...map[string]string) map[string]string {
 	return out
 }
 
-// templated adds the annotations and labels of a template to metadata. Keys that are set keep their value.
-func templated(meta metav1.ObjectMeta, template *operatorv1alpha1.TemplateMetadata) metav1.ObjectMeta {
+// withTemplateMetadata adds the annotations and labels of a template to metadata. Keys that are set keep their value.
+func withTemplateMetadata(meta metav1.ObjectMeta, template *operatorv1alpha1.TemplateMetadata) metav1.ObjectMeta {
 	if template != nil {
-		meta.Annotations = union(template.Annotations, meta.Annotations)
-		meta.Labels = union(template.Labels, meta.Labels)
+		meta.Annotations = mergeMaps(template.Annotations, meta.Annotations)
+		meta.Labels = mergeMaps(template.Labels, meta.Labels)
 	}
 	return meta
 }

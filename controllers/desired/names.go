@@ -115,8 +115,8 @@ func URLHost(raw string) string {
 	return parsed.Hostname()
 }
 
-// HostOnly cuts the port from "host:port".
-func HostOnly(hostport string) string {
+// TrimPort cuts the port from "host:port".
+func TrimPort(hostport string) string {
 	host, _ := splitHostPort(hostport)
 	return host
 }

@@ -92,7 +92,7 @@ func (p Proxy) ServingNames() []string {
 	if p.front == nil {
 		return names
 	}
-	names = append(names, p.root.Spec.External.Hostname, p.root.Spec.External.PrivateHostname, HostOnly(p.front.Spec.ExternalHostname))
+	names = append(names, p.root.Spec.External.Hostname, p.root.Spec.External.PrivateHostname, TrimPort(p.front.Spec.ExternalHostname))
 	if p.front.Spec.External != nil {
 		names = append(names, p.front.Spec.External.Hostname)
 	}
@@ -154,16 +154,16 @@ func (p Proxy) Labels() map[string]string {
 	return AppLabels(ComponentRootShardProxy, p.root.Name)
 }
 
-// Owner is the owner reference of the objects of the proxy.
-func (p Proxy) Owner() []metav1.OwnerReference {
+// OwnerReferences is the owner reference of the objects of the proxy.
+func (p Proxy) OwnerReferences() []metav1.OwnerReference {
 	if p.front != nil {
-		return OwnedBy("FrontProxy", p.front)
+		return NewOwnerReferences("FrontProxy", p.front)
 	}
-	return OwnedBy("RootShard", p.root)
+	return NewOwnerReferences("RootShard", p.root)
 }
 
 func (p Proxy) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: p.root.Namespace, Labels: p.Labels(), OwnerReferences: p.Owner()}
+	return metav1.ObjectMeta{Name: name, Namespace: p.root.Namespace, Labels: p.Labels(), OwnerReferences: p.OwnerReferences()}
 }
 
 func (p Proxy) configMap() string {
@@ -296,14 +296,14 @@ func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 func (p Proxy) commandLine() *commandLine {
 	c := &commandLine{}
 	named := func(volume func(name, secret string) corev1.Volume, secret, path string) {
-		c.mount(volume(secret, secret), path)
+		c.addMount(volume(secret, secret), path)
 	}
 	named(secretVolume, p.dynamicKubeconfig(), proxyDir+"/kubeconfig")
 	named(secretVolume, p.Certificate("kubeconfig"), proxyDir+"/kubeconfig-client-cert")
 	named(secretVolume, p.Certificate("server"), proxyDir+"/tls")
 	named(secretVolume, p.Certificate("requestheader"), proxyDir+"/requestheader-client")
 	rootCA := CAName(p.root, RootCA)
-	c.mount(caVolume(rootCA, CASecret(p.root, RootCA)), proxyCADir)
+	c.addMount(caVolume(rootCA, CASecret(p.root, RootCA)), proxyCADir)
 	// Existing manifests refer to the root CA by this path, too.
 	c.mounts = append(c.mounts, readOnly(rootCA, proxyDir+"/tls/ca"))
 	named(caVolume, CASecret(p.root, RequestHeaderCA), proxyCADir+"/requestheader-client")
@@ -311,34 +311,34 @@ func (p Proxy) commandLine() *commandLine {
 		named(secretVolume, MergedCABundle(p.BundleOwner()), proxyCADir+"/ca-bundle")
 	}
 	named(secretVolume, MergedClientCA(p.BundleOwner()), proxyDir+"/client-ca")
-	c.mount(configMapVolume(p.configMap(), p.configMap()), proxyDir+"/config")
+	c.addMount(configMapVolume(p.configMap(), p.configMap()), proxyDir+"/config")
 
-	c.flag("secure-port", ServerPort)
-	c.flag("root-kubeconfig", proxyDir+"/kubeconfig/kubeconfig")
-	c.flag("shards-kubeconfig", proxyDir+"/kubeconfig/kubeconfig")
-	c.flag("tls-private-key-file", proxyDir+"/tls/tls.key")
-	c.flag("tls-cert-file", proxyDir+"/tls/tls.crt")
-	c.flag("mapping-file", proxyDir+"/config/path-mapping.yaml")
-	c.flag("client-ca-file", proxyDir+"/client-ca/tls.crt")
-	c.requestHeader(proxyCADir+"/requestheader-client/tls.crt", p.CommonName()+","+mountsProxyUser)
-	c.sharedIndex(p.root.Spec.SharedIndex, p.spec.SharedIndex, proxyIndexDir)
+	c.addFlag("secure-port", ServerPort)
+	c.addFlag("root-kubeconfig", proxyDir+"/kubeconfig/kubeconfig")
+	c.addFlag("shards-kubeconfig", proxyDir+"/kubeconfig/kubeconfig")
+	c.addFlag("tls-private-key-file", proxyDir+"/tls/tls.key")
+	c.addFlag("tls-cert-file", proxyDir+"/tls/tls.crt")
+	c.addFlag("mapping-file", proxyDir+"/config/path-mapping.yaml")
+	c.addFlag("client-ca-file", proxyDir+"/client-ca/tls.crt")
+	c.addRequestHeader(proxyCADir+"/requestheader-client/tls.crt", p.CommonName()+","+mountsProxyUser)
+	c.addSharedIndex(p.root.Spec.SharedIndex, p.spec.SharedIndex, proxyIndexDir)
 	if p.front == nil {
-		c.logging(p.spec.Logging)
+		c.addLogging(p.spec.Logging)
 		c.args = append(c.args, p.spec.ExtraArgs...)
 		return c
 	}
 	if auth := p.front.Spec.Auth; auth != nil {
 		// An empty list drops no group; without a list the proxy has defaults.
 		if auth.DropGroups != nil {
-			c.flag("authentication-drop-groups", groupList(auth.DropGroups))
+			c.addFlag("authentication-drop-groups", groupList(auth.DropGroups))
 		}
 		if auth.PassOnGroups != nil {
-			c.flag("authentication-pass-on-groups", groupList(auth.PassOnGroups))
+			c.addFlag("authentication-pass-on-groups", groupList(auth.PassOnGroups))
 		}
 	}
-	c.logging(p.spec.Logging)
+	c.addLogging(p.spec.Logging)
 	c.args = append(c.args, p.spec.ExtraArgs...)
-	c.authentication(p.front.Spec.Auth, p.signers)
+	c.addAuthentication(p.front.Spec.Auth, p.signers)
 	return c
 }
 

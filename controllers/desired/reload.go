@@ -7,36 +7,36 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// certificateOnly are the mount paths of certificates that servers reload: the serving certificate, and client
+// reloadedCertificatePaths are the mount paths of certificates that servers reload: the serving certificate, and client
 // certificates. Servers read nothing else from such a Secret.
-var certificateOnly = []string{
+var reloadedCertificatePaths = []string{
 	shardTLS + "/server", shardTLS + "/client", shardTLS + "/mounts-proxy",
 	shardTLS + "/logical-cluster-admin", shardTLS + "/external-logical-cluster-admin",
 	proxyDir + "/tls", proxyDir + "/requestheader-client", proxyDir + "/kubeconfig-client-cert",
 	cacheDir + "/tls/server", cacheDir + "/tls/client-certificate", cacheParentDir + "/client-certificate",
 }
 
-// clientCAs are the mount paths of client CAs, which servers reload, too.
-var clientCAs = []string{
+// reloadedClientCAPaths are the mount paths of client CAs, which servers reload, too.
+var reloadedClientCAPaths = []string{
 	shardTLS + "/ca/client", shardTLS + "/ca/requestheader-client", proxyDir + "/client-ca",
 }
 
-// etcdCredentials are the mount paths of client certificates for etcd. They are read for each connection, the CA only
+// etcdCredentialPaths are the mount paths of client certificates for etcd. They are read for each connection, the CA only
 // once.
-var etcdCredentials = []string{"/etc/etcd/tls", cacheDir + "/etcd", shardIndexDir, proxyIndexDir}
+var etcdCredentialPaths = []string{"/etc/etcd/tls", cacheDir + "/etcd", shardIndexDir, proxyIndexDir}
 
-// servers are the commands that are known to reload files. Another command is restarted whenever a file changes.
-var servers = []string{"/kcp", "/kcp-front-proxy", "/cache-server", "/virtual-workspaces"}
+// reloadingCommands are the commands that are known to reload files. Another command is restarted whenever a file changes.
+var reloadingCommands = []string{"/kcp", "/kcp-front-proxy", "/cache-server", "/virtual-workspaces"}
 
-// readOnce returns the keys of the Secret mounted at a path that a server reads only when it starts. all is true for a
+// startupKeys returns the keys of the Secret mounted at a path that a server reads only when it starts. all is true for a
 // path that is not known.
-func readOnce(container *corev1.Container, path string) (keys []string, all bool) {
+func startupKeys(container *corev1.Container, path string) (keys []string, all bool) {
 	switch {
-	case len(container.Command) == 0 || !slices.Contains(servers, container.Command[0]):
+	case len(container.Command) == 0 || !slices.Contains(reloadingCommands, container.Command[0]):
 		return nil, true
-	case slices.Contains(certificateOnly, path), slices.Contains(clientCAs, path):
+	case slices.Contains(reloadedCertificatePaths, path), slices.Contains(reloadedClientCAPaths, path):
 		return nil, false
-	case slices.Contains(etcdCredentials, path):
+	case slices.Contains(etcdCredentialPaths, path):
 		return []string{"ca.crt"}, false
 	case strings.HasPrefix(path, shardTLS+"/") && strings.HasSuffix(path, "/service-account") && !strings.HasPrefix(path, shardTLS+"/ca/"):
 		// Tokens are signed and checked with the key; the certificate that wraps it does not matter.
@@ -45,30 +45,30 @@ func readOnce(container *corev1.Container, path string) (keys []string, all bool
 	return nil, true
 }
 
-// keysReadOnce returns, by name of the Secret, the keys whose change restarts a pod. A Secret of which any change
+// startupKeysBySecret returns, by name of the Secret, the keys whose change restarts a pod. A Secret of which any change
 // restarts it is left out.
-func keysReadOnce(pod *corev1.PodSpec) map[string][]string {
+func startupKeysBySecret(pod *corev1.PodSpec) map[string][]string {
 	secrets := map[string]string{} // by volume
 	for _, volume := range pod.Volumes {
 		if volume.Secret != nil {
 			secrets[volume.Name] = volume.Secret.SecretName
 		}
 	}
-	out, whole := map[string][]string{}, map[string]bool{}
+	out, anyKey := map[string][]string{}, map[string]bool{}
 	for i := range pod.Containers {
 		for _, mount := range pod.Containers[i].VolumeMounts {
 			name, ok := secrets[mount.Name]
 			if !ok {
 				continue
 			}
-			keys, all := readOnce(&pod.Containers[i], mount.MountPath)
+			keys, all := startupKeys(&pod.Containers[i], mount.MountPath)
 			if all || mount.SubPath != "" { // a file mounted by subPath is never updated
-				whole[name] = true
+				anyKey[name] = true
 			}
 			out[name] = append(out[name], keys...)
 		}
 	}
-	for name := range whole {
+	for name := range anyKey {
 		delete(out, name)
 	}
 	return out

@@ -9,7 +9,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 )
 
-func TestChangesThatRestartAPod(t *testing.T) {
+func TestRestartingChanges(t *testing.T) {
 	pod := func(command string, paths ...string) *corev1.PodSpec {
 		container := corev1.Container{Command: []string{command, "start"}}
 		for _, path := range paths {
@@ -24,7 +24,7 @@ func TestChangesThatRestartAPod(t *testing.T) {
 	subPath.Containers[0].VolumeMounts[0].SubPath = "tls.crt"
 
 	const renewed, rekeyed, newCA = "a renewed certificate", "a new key", "a new CA"
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		pod      *corev1.PodSpec
 		restarts map[string]bool
 	}{
@@ -43,8 +43,8 @@ func TestChangesThatRestartAPod(t *testing.T) {
 		"a single file of one":                      {subPath, map[string]bool{renewed: true, rekeyed: true, newCA: true}},
 		"a custom server":                           {pod("/mine", "/etc/kcp/tls/server"), map[string]bool{renewed: true, rekeyed: true, newCA: true}},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			mounts := desired.MountsOf(tc.pod)
+		t.Run(name, func(t *testing.T) {
+			mounts := desired.PodMounts(tc.pod)
 			revision := func(crt, key, ca string) string {
 				return mounts.Revision(&corev1.Secret{
 					ObjectMeta: metav1.ObjectMeta{Name: "s"},
@@ -63,7 +63,7 @@ func TestChangesThatRestartAPod(t *testing.T) {
 	}
 }
 
-func TestReloadedFilesHaveNoLabel(t *testing.T) {
+func TestReloadedFilesOmitRevisionLabel(t *testing.T) {
 	template := &corev1.PodTemplateSpec{}
 	desired.LabelRevisions(template, desired.Revisions{Secrets: map[string]string{"reloaded": "", "read-once": "1"}})
 	if len(template.Labels) != 1 {

@@ -86,7 +86,7 @@ func (p Proxy) Render(image Image) (Server, error) {
 		return Server{}, err
 	}
 	bundle := func(name string, ca CA, refs ...*corev1.LocalObjectReference) Bundle {
-		return Bundle{Secret: bundleSecret(name, p.root.Namespace, p.SecretLabels(), p.Owner()), CA: CASecret(p.root, ca), Refs: refs}
+		return Bundle{Secret: bundleSecret(name, p.root.Namespace, p.SecretLabels(), p.OwnerReferences()), CA: CASecret(p.root, ca), Refs: refs}
 	}
 	bundles := []Bundle{bundle(MergedClientCA(p.BundleOwner()), ClientCA, p.ClientCABundleRefs()...)}
 	if p.CABundleRef() != nil {
@@ -102,7 +102,7 @@ type bundleOwner interface {
 	CABundleRefs() []*corev1.LocalObjectReference
 	ClientCABundleRefs() []*corev1.LocalObjectReference
 	SecretLabels() map[string]string
-	Owner() []metav1.OwnerReference
+	OwnerReferences() []metav1.OwnerReference
 }
 
 // mergedBundles are the bundles of a server whose spec adds CAs.
@@ -110,7 +110,7 @@ func mergedBundles(o bundleOwner, namespace string) []Bundle {
 	var out []Bundle
 	add := func(name string, ca CA, refs []*corev1.LocalObjectReference) {
 		if len(refs) > 0 {
-			secret := bundleSecret(name, namespace, o.SecretLabels(), o.Owner())
+			secret := bundleSecret(name, namespace, o.SecretLabels(), o.OwnerReferences())
 			out = append(out, Bundle{Secret: secret, CA: CASecret(o.Root(), ca), Refs: refs})
 		}
 	}

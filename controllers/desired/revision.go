@@ -13,15 +13,15 @@ import (
 // Mounts are the names of the Secrets and ConfigMaps that a pod cannot start without, sorted.
 type Mounts struct {
 	Secrets, ConfigMaps []string
-	// readOnce has the keys of Secrets that servers read only when they start. Of a Secret that is not in it, these are
+	// startupKeys has the keys of Secrets that servers read only when they start. Of a Secret that is not in it, these are
 	// all.
-	readOnce map[string][]string
+	startupKeys map[string][]string
 }
 
 // Revision hashes what a server reads from a Secret only when it starts: a change restarts the pods. It is "" for a
 // Secret that the server reloads.
 func (m Mounts) Revision(secret *corev1.Secret) string {
-	keys, known := m.readOnce[secret.Name]
+	keys, known := m.startupKeys[secret.Name]
 	if !known {
 		return SecretRevision(secret)
 	}
@@ -35,8 +35,8 @@ func (m Mounts) Revision(secret *corev1.Secret) string {
 	return contentHash(data)
 }
 
-// MountsOf returns what a pod mounts, without optional sources.
-func MountsOf(pod *corev1.PodSpec) Mounts {
+// PodMounts returns what a pod mounts, without optional sources.
+func PodMounts(pod *corev1.PodSpec) Mounts {
 	secrets, configMaps := map[string]bool{}, map[string]bool{}
 	// The API server rejects a source without a name.
 	add := func(names map[string]bool, name string, optional *bool) {
@@ -63,7 +63,7 @@ func MountsOf(pod *corev1.PodSpec) Mounts {
 			}
 		}
 	}
-	return Mounts{Secrets: slices.Sorted(maps.Keys(secrets)), ConfigMaps: slices.Sorted(maps.Keys(configMaps)), readOnce: keysReadOnce(pod)}
+	return Mounts{Secrets: slices.Sorted(maps.Keys(secrets)), ConfigMaps: slices.Sorted(maps.Keys(configMaps)), startupKeys: startupKeysBySecret(pod)}
 }
 
 // Revisions are content hashes of mounted objects by name.
@@ -84,7 +84,7 @@ func LabelRevisions(template *corev1.PodTemplateSpec, revisions Revisions) {
 	for name, revision := range revisions.ConfigMaps {
 		labels["operator.kcp.io/configmap-"+nameHash(name)+"-rev"] = revision
 	}
-	template.Labels = union(template.Labels, labels)
+	template.Labels = mergeMaps(template.Labels, labels)
 }
 
 // SecretRevision hashes a Secret's content.

@@ -46,7 +46,7 @@ func ShardKubeconfigs(s Shard) ([]*corev1.Secret, error) {
 	}
 	var out []*corev1.Secret
 	for _, key := range slices.Sorted(maps.Keys(files)) {
-		secret, err := kubeconfigSecret(s.Certificate(key+"-kubeconfig"), s.Namespace(), s.SecretLabels(), s.Owner(), files[key])
+		secret, err := kubeconfigSecret(s.Certificate(key+"-kubeconfig"), s.Namespace(), s.SecretLabels(), s.OwnerReferences(), files[key])
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +58,7 @@ func ShardKubeconfigs(s Shard) ([]*corev1.Secret, error) {
 // ProxyKubeconfig is the kubeconfig with which a proxy watches the shards.
 func ProxyKubeconfig(p Proxy) (*corev1.Secret, error) {
 	files := fileKubeconfig("system:admin", "system:admin", "admin", RootShardBaseURL(p.root), proxyCADir+"/tls.crt", proxyDir+"/kubeconfig-client-cert")
-	return kubeconfigSecret(p.dynamicKubeconfig(), p.root.Namespace, p.SecretLabels(), p.Owner(), files)
+	return kubeconfigSecret(p.dynamicKubeconfig(), p.root.Namespace, p.SecretLabels(), p.OwnerReferences(), files)
 }
 
 // UserKubeconfig is the kubeconfig of a Kubeconfig object, with its credentials embedded.
@@ -92,7 +92,7 @@ func UserSecret(kubeconfig *operatorv1alpha1.Kubeconfig, file []byte, owned bool
 	secret := generatedSecret(kubeconfig.Spec.SecretRef.Name, kubeconfig.Namespace,
 		map[string]string{operatorv1alpha1.LabelKubeconfig: kubeconfig.Name}, nil, map[string][]byte{KubeconfigKey: file})
 	if owned {
-		secret.OwnerReferences = OwnedBy("Kubeconfig", kubeconfig)
+		secret.OwnerReferences = NewOwnerReferences("Kubeconfig", kubeconfig)
 	}
 	secret.Type = "" // immutable, and the Secret may exist
 	return secret

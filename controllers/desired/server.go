@@ -51,7 +51,7 @@ type probes struct{ startup, readiness, liveness *corev1.Probe }
 // deployment renders the Deployment. Replicas that the spec omits stay unset, so that an autoscaler can own them.
 func (s server) deployment() *appsv1.Deployment {
 	pod := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: union(s.podLabels, s.selector)},
+		ObjectMeta: metav1.ObjectMeta{Labels: mergeMaps(s.podLabels, s.selector)},
 		Spec: corev1.PodSpec{
 			SecurityContext: &corev1.PodSecurityContext{SeccompProfile: runtimeDefault()},
 			// No server is a client of the cluster that it runs on.
@@ -79,9 +79,9 @@ func (s server) deployment() *appsv1.Deployment {
 	}
 	meta := s.meta
 	if t := s.template; t != nil {
-		meta = templated(meta, t.Metadata)
+		meta = withTemplateMetadata(meta, t.Metadata)
 		if t.Spec != nil && t.Spec.Template != nil {
-			pod.ObjectMeta = templated(pod.ObjectMeta, t.Spec.Template.Metadata)
+			pod.ObjectMeta = withTemplateMetadata(pod.ObjectMeta, t.Spec.Template.Metadata)
 			applyPodTemplate(&pod.Spec, s.imageSpec, t.Spec.Template.Spec)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/internal/golden"
 )
 
-// full is the installation of config/samples/full.
-func full(t *testing.T) (root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard, dependencies desired.Dependencies) {
+// fullInstallation is the installation of config/samples/full.
+func fullInstallation(t *testing.T) (root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard, dependencies desired.Dependencies) {
 	t.Helper()
 	root = golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml")
 	shard = golden.Sample[operatorv1alpha1.Shard](t, "full/shard.yaml")
@@ -29,7 +29,7 @@ func full(t *testing.T) (root *operatorv1alpha1.RootShard, shard *operatorv1alph
 	}
 }
 
-var managed = desired.Etcd{Servers: []string{"https://alpha-etcd-0.alpha-etcd:2379"}, Credentials: "alpha-etcd-client"}
+var managedEtcd = desired.Etcd{Servers: []string{"https://alpha-etcd-0.alpha-etcd:2379"}, Credentials: "alpha-etcd-client"}
 
 func minimalShard() *operatorv1alpha1.Shard {
 	return &operatorv1alpha1.Shard{
@@ -43,7 +43,7 @@ func minimalCache() *operatorv1alpha1.CacheServer {
 }
 
 func TestRenderedShards(t *testing.T) {
-	root, shard, dependencies := full(t)
+	root, shard, dependencies := fullInstallation(t)
 	minimalRoot := golden.Sample[operatorv1alpha1.RootShard](t, "rootshard_minimal.yaml")
 	for name, tc := range map[string]struct {
 		shard        desired.Shard
@@ -53,13 +53,13 @@ func TestRenderedShards(t *testing.T) {
 		"full_shard":    {desired.NewShard(shard, root), dependencies},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects := []client.Object{desired.ShardDeployment(tc.shard, image, managed, tc.dependencies), desired.ShardService(tc.shard)}
+			objects := []client.Object{desired.ShardDeployment(tc.shard, image, managedEtcd, tc.dependencies), desired.ShardService(tc.shard)}
 			kubeconfigs, err := desired.ShardKubeconfigs(tc.shard)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, secret := range kubeconfigs {
-				objects = append(objects, readable(secret))
+				objects = append(objects, withStringData(secret))
 			}
 			golden.Check(t, name, objects...)
 		})
@@ -67,7 +67,7 @@ func TestRenderedShards(t *testing.T) {
 }
 
 func TestRenderedCacheServers(t *testing.T) {
-	root, _, dependencies := full(t)
+	root, _, dependencies := fullInstallation(t)
 	for name, tc := range map[string]struct {
 		cache  *operatorv1alpha1.CacheServer
 		etcd   desired.Etcd
@@ -84,13 +84,13 @@ func TestRenderedCacheServers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			objects := []client.Object{desired.CacheServerDeployment(server, image, tc.etcd, tc.parent), desired.CacheServerService(server), readable(kubeconfig)}
+			objects := []client.Object{desired.CacheServerDeployment(server, image, tc.etcd, tc.parent), desired.CacheServerService(server), withStringData(kubeconfig)}
 			if tc.parent != nil {
 				credentials, err := desired.ParentKubeconfigSecret(server, tc.parent)
 				if err != nil {
 					t.Fatal(err)
 				}
-				objects = append(objects, readable(credentials))
+				objects = append(objects, withStringData(credentials))
 			}
 			golden.Check(t, name, objects...)
 		})
@@ -98,7 +98,7 @@ func TestRenderedCacheServers(t *testing.T) {
 }
 
 func TestRenderedVirtualWorkspaces(t *testing.T) {
-	root, shard, dependencies := full(t)
+	root, shard, dependencies := fullInstallation(t)
 	for name, tc := range map[string]struct {
 		virtualWorkspace *operatorv1alpha1.VirtualWorkspace
 		target           desired.Shard
@@ -116,7 +116,7 @@ func TestRenderedVirtualWorkspaces(t *testing.T) {
 
 func TestCacheRef(t *testing.T) {
 	ref := func(name string) *corev1.LocalObjectReference { return &corev1.LocalObjectReference{Name: name} }
-	for sentence, tc := range map[string]struct {
+	for title, tc := range map[string]struct {
 		root, shard *corev1.LocalObjectReference
 		want        string // the Secret of the kubeconfig's volume; "" for none
 		flag        string
@@ -126,11 +126,11 @@ func TestCacheRef(t *testing.T) {
 		"its own":                                 {ref("world"), ref("europe"), "europe", "--cache-kubeconfig=/etc/cache-server/kubeconfig/kubeconfig"},
 		"a name that is empty is none":            {ref("world"), ref(""), "world", "--cache-kubeconfig=/etc/cache-server/kubeconfig/kubeconfig"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(title, func(t *testing.T) {
 			shard := minimalShard()
 			shard.Spec.Cache.Ref = tc.shard
-			member := desired.NewShard(shard, root(func(r *operatorv1alpha1.RootShard) { r.Spec.Cache.Ref = tc.root }))
-			name, _ := member.CacheRef()
+			desiredShard := desired.NewShard(shard, root(func(r *operatorv1alpha1.RootShard) { r.Spec.Cache.Ref = tc.root }))
+			name, _ := desiredShard.CacheRef()
 			if name != tc.want {
 				t.Errorf("got %q", name)
 			}
@@ -138,35 +138,35 @@ func TestCacheRef(t *testing.T) {
 			if name != "" {
 				dependencies.Cache = &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kcp"}}
 			}
-			if have := args(desired.ShardDeployment(member, image, managed, dependencies)); !slices.Contains(have, tc.flag) {
+			if have := containerArgs(desired.ShardDeployment(desiredShard, image, managedEtcd, dependencies)); !slices.Contains(have, tc.flag) {
 				t.Errorf("%s is missing from %q", tc.flag, have)
 			}
 		})
 	}
 }
 
-func TestAShardMountsItsOwnCertificateForTheCache(t *testing.T) {
-	member := desired.NewShard(minimalShard(), root(nil))
-	mounts := desired.MountsOf(&desired.ShardDeployment(member, image, managed, desired.Dependencies{Cache: minimalCache()}).Spec.Template.Spec)
+func TestShardCacheClientCertificate(t *testing.T) {
+	desiredShard := desired.NewShard(minimalShard(), root(nil))
+	mounts := desired.PodMounts(&desired.ShardDeployment(desiredShard, image, managedEtcd, desired.Dependencies{Cache: minimalCache()}).Spec.Template.Spec)
 	if !slices.Contains(mounts.Secrets, "alpha-cache-client") || slices.Contains(mounts.Secrets, "cache-client-certificate") {
 		t.Errorf("got %v", mounts.Secrets)
 	}
 }
 
-func TestTokensOfAllShardsAreAccepted(t *testing.T) {
+func TestServiceAccountKeysOfAllShards(t *testing.T) {
 	enabled := &operatorv1alpha1.AuthSpec{ServiceAccount: &operatorv1alpha1.ServiceAccountAuthentication{Enabled: true}}
 	installation := root(nil)
 	shard := minimalShard()
 	shard.Spec.Auth = enabled
 	front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "kcp"}, Spec: operatorv1alpha1.FrontProxySpec{Auth: enabled}}
 	signers := []string{"root", "alpha", "beta"}
-	for sentence, deployment := range map[string]*appsv1.Deployment{
-		"by a shard":       desired.ShardDeployment(desired.NewShard(shard, installation), image, managed, desired.Dependencies{Signers: signers}),
+	for name, deployment := range map[string]*appsv1.Deployment{
+		"by a shard":       desired.ShardDeployment(desired.NewShard(shard, installation), image, managedEtcd, desired.Dependencies{Signers: signers}),
 		"by a front proxy": desired.ProxyDeployment(desired.NewFrontProxy(front, installation, signers...), image),
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			var keys []string
-			for _, arg := range args(deployment) {
+			for _, arg := range containerArgs(deployment) {
 				if file, ok := strings.CutPrefix(arg, "--service-account-key-file=/etc/kcp/tls/"); ok && strings.Contains(file, "/service-account/") {
 					keys = append(keys, strings.TrimSuffix(file, "/service-account/tls.crt"))
 				}
@@ -178,8 +178,8 @@ func TestTokensOfAllShardsAreAccepted(t *testing.T) {
 	}
 }
 
-func TestReplicasOfACacheServer(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+func TestCacheServerReplicas(t *testing.T) {
+	for name, tc := range map[string]struct {
 		spec operatorv1alpha1.CacheServerSpec
 		want *int32
 	}{
@@ -189,10 +189,10 @@ func TestReplicasOfACacheServer(t *testing.T) {
 		"with an etcd an autoscaler may choose":     {operatorv1alpha1.CacheServerSpec{Etcd: &operatorv1alpha1.EtcdConfig{}}, nil},
 		"with an etcd there are as many as one has": {operatorv1alpha1.CacheServerSpec{Etcd: &operatorv1alpha1.EtcdConfig{}, Replicas: ptr.To[int32](3)}, ptr.To[int32](3)},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			cache := minimalCache()
 			cache.Spec = tc.spec
-			have := desired.CacheServerDeployment(desired.NewCacheServer(cache), image, managed, nil).Spec.Replicas
+			have := desired.CacheServerDeployment(desired.NewCacheServer(cache), image, managedEtcd, nil).Spec.Replicas
 			if (have == nil) != (tc.want == nil) || (have != nil && *have != *tc.want) {
 				t.Errorf("got %v", ptr.Deref(have, -1))
 			}
@@ -204,7 +204,7 @@ func TestMergedResources(t *testing.T) {
 	quantity := func(s string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(s)}
 	}
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		spec           corev1.ResourceRequirements
 		request, limit string
 	}{
@@ -214,10 +214,10 @@ func TestMergedResources(t *testing.T) {
 		"to a limit above the request alone": {corev1.ResourceRequirements{Limits: quantity("4Gi")}, "1Gi", "4Gi"},
 		"to both":                            {corev1.ResourceRequirements{Requests: quantity("3Gi"), Limits: quantity("3Gi")}, "3Gi", "3Gi"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			shard := minimalShard()
 			shard.Spec.Resources = &tc.spec
-			have := desired.ShardDeployment(desired.NewShard(shard, root(nil)), image, managed, desired.Dependencies{}).Spec.Template.Spec.Containers[0].Resources
+			have := desired.ShardDeployment(desired.NewShard(shard, root(nil)), image, managedEtcd, desired.Dependencies{}).Spec.Template.Spec.Containers[0].Resources
 			if request, limit := have.Requests.Memory().String(), have.Limits.Memory().String(); request != tc.request || limit != tc.limit {
 				t.Errorf("got %s and %s", request, limit)
 			}
@@ -225,16 +225,16 @@ func TestMergedResources(t *testing.T) {
 	}
 }
 
-func TestACustomServerHasOnlyItsCredentials(t *testing.T) {
+func TestCustomVirtualWorkspaceCredentials(t *testing.T) {
 	virtualWorkspace := golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace_custom.yaml")
 	pod := desired.VirtualWorkspaceDeployment(desired.NewVirtualWorkspace(virtualWorkspace, desired.NewRootShard(root(nil))), image, nil).Spec.Template.Spec
-	for _, secret := range desired.MountsOf(&pod).Secrets {
+	for _, secret := range desired.PodMounts(&pod).Secrets {
 		if strings.Contains(secret, "admin") || strings.HasSuffix(secret, "-client") {
 			t.Errorf("Secret %s is mounted", secret)
 		}
 	}
-	if clash := desired.VolumeConflict(&pod); clash != "" {
-		t.Error(clash)
+	if conflict := desired.VolumeConflict(&pod); conflict != "" {
+		t.Error(conflict)
 	}
 	if pod.Containers[0].ReadinessProbe != nil || !slices.Equal(pod.Containers[0].Command, []string{"/catalogue", "serve"}) {
 		t.Errorf("command %v, probe %v", pod.Containers[0].Command, pod.Containers[0].ReadinessProbe)
@@ -246,7 +246,7 @@ func TestTopologySpread(t *testing.T) {
 		shard := minimalShard()
 		shard.Spec.DeploymentTemplate = &operatorv1alpha1.DeploymentTemplate{Spec: &operatorv1alpha1.DeploymentSpecTemplate{Template: &operatorv1alpha1.PodTemplate{Spec: template}}}
 		var keys []string
-		for _, constraint := range desired.ShardDeployment(desired.NewShard(shard, root(nil)), image, managed, desired.Dependencies{}).Spec.Template.Spec.TopologySpreadConstraints {
+		for _, constraint := range desired.ShardDeployment(desired.NewShard(shard, root(nil)), image, managedEtcd, desired.Dependencies{}).Spec.Template.Spec.TopologySpreadConstraints {
 			if constraint.WhenUnsatisfiable != corev1.ScheduleAnyway {
 				t.Errorf("%s is a requirement", constraint.TopologyKey)
 			}
@@ -255,17 +255,17 @@ func TestTopologySpread(t *testing.T) {
 		return keys
 	}
 	both := []string{corev1.LabelHostname, corev1.LabelTopologyZone}
-	mine := corev1.TopologySpreadConstraint{TopologyKey: "rack", MaxSkew: 1, WhenUnsatisfiable: corev1.ScheduleAnyway}
-	for sentence, tc := range map[string]struct {
+	custom := corev1.TopologySpreadConstraint{TopologyKey: "rack", MaxSkew: 1, WhenUnsatisfiable: corev1.ScheduleAnyway}
+	for name, tc := range map[string]struct {
 		template *operatorv1alpha1.PodSpecTemplate
 		want     []string
 	}{
 		"by themselves":                       {nil, both},
 		"whatever else a template says":       {&operatorv1alpha1.PodSpecTemplate{Affinity: &corev1.Affinity{}}, both},
-		"as a template says":                  {&operatorv1alpha1.PodSpecTemplate{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{mine}}, []string{"rack"}},
+		"as a template says":                  {&operatorv1alpha1.PodSpecTemplate{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{custom}}, []string{"rack"}},
 		"not at all where a template says so": {&operatorv1alpha1.PodSpecTemplate{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{}}, nil},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			if have := constraints(tc.template); !slices.Equal(have, tc.want) {
 				t.Errorf("got %v", have)
 			}
@@ -274,7 +274,7 @@ func TestTopologySpread(t *testing.T) {
 }
 
 func TestReachesAllShardsAs(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		spec operatorv1alpha1.FrontProxySpec
 		all  bool
 	}{
@@ -286,7 +286,7 @@ func TestReachesAllShardsAs(t *testing.T) {
 		"not those of shards that the proxy is not for":      {operatorv1alpha1.FrontProxySpec{ContainerExtras: operatorv1alpha1.ContainerExtras{ExtraArgs: []string{"--shards=alpha"}}}, false},
 		"not those of shards that the proxy does not select": {operatorv1alpha1.FrontProxySpec{ContainerExtras: operatorv1alpha1.ContainerExtras{ExtraArgs: []string{"--shard-selector", "region=x"}}}, false},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "kcp"}, Spec: tc.spec}
 			if have := desired.NewFrontProxy(front, root(nil)).ReachesAllShardsAs("system:kcp:admin"); have != tc.all {
 				t.Errorf("got %v", have)
@@ -295,12 +295,12 @@ func TestReachesAllShardsAs(t *testing.T) {
 	}
 }
 
-func TestComponentsOfASharedIndexHaveTheirOwnCredentials(t *testing.T) {
+func TestSharedIndexCredentials(t *testing.T) {
 	tls := func(name string) operatorv1alpha1.SharedIndexClient {
 		return operatorv1alpha1.SharedIndexClient{TLSConfig: &operatorv1alpha1.EtcdTLSConfig{SecretRef: corev1.LocalObjectReference{Name: name}}}
 	}
 	own := tls("own")
-	indexed := root(func(r *operatorv1alpha1.RootShard) {
+	withSharedIndex := root(func(r *operatorv1alpha1.RootShard) {
 		r.Spec.SharedIndex = &operatorv1alpha1.SharedIndexConfig{Endpoints: []string{"https://a:2379", "https://b:2379"}, SharedIndexClient: tls("all")}
 	})
 	shard := minimalShard()
@@ -308,21 +308,21 @@ func TestComponentsOfASharedIndexHaveTheirOwnCredentials(t *testing.T) {
 	front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "kcp"}}
 	frontOwn := front.DeepCopy()
 	frontOwn.Spec.SharedIndex = &own
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		deployment *appsv1.Deployment
 		secret     string
 	}{
-		"the root shard those of the installation":     {deployment(indexed, desired.Etcd{}), "all"},
-		"a shard those of the installation":            {desired.ShardDeployment(desired.NewShard(minimalShard(), indexed), image, managed, desired.Dependencies{}), "all"},
-		"a shard its own":                              {desired.ShardDeployment(desired.NewShard(shard, indexed), image, managed, desired.Dependencies{}), "own"},
-		"a front proxy those of the installation":      {desired.ProxyDeployment(desired.NewFrontProxy(front, indexed), image), "all"},
-		"a front proxy its own":                        {desired.ProxyDeployment(desired.NewFrontProxy(frontOwn, indexed), image), "own"},
-		"the internal proxy those of the installation": {desired.ProxyDeployment(desired.NewInternalProxy(indexed), image), "all"},
-		"none without an index":                        {desired.ShardDeployment(desired.NewShard(shard, root(nil)), image, managed, desired.Dependencies{}), ""},
+		"the root shard those of the installation":     {deployment(withSharedIndex, desired.Etcd{}), "all"},
+		"a shard those of the installation":            {desired.ShardDeployment(desired.NewShard(minimalShard(), withSharedIndex), image, managedEtcd, desired.Dependencies{}), "all"},
+		"a shard its own":                              {desired.ShardDeployment(desired.NewShard(shard, withSharedIndex), image, managedEtcd, desired.Dependencies{}), "own"},
+		"a front proxy those of the installation":      {desired.ProxyDeployment(desired.NewFrontProxy(front, withSharedIndex), image), "all"},
+		"a front proxy its own":                        {desired.ProxyDeployment(desired.NewFrontProxy(frontOwn, withSharedIndex), image), "own"},
+		"the internal proxy those of the installation": {desired.ProxyDeployment(desired.NewInternalProxy(withSharedIndex), image), "all"},
+		"none without an index":                        {desired.ShardDeployment(desired.NewShard(shard, root(nil)), image, managedEtcd, desired.Dependencies{}), ""},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			has := slices.Contains(args(tc.deployment), "--shared-index-etcd-servers=https://a:2379,https://b:2379")
-			secrets := desired.MountsOf(&tc.deployment.Spec.Template.Spec).Secrets
+		t.Run(name, func(t *testing.T) {
+			has := slices.Contains(containerArgs(tc.deployment), "--shared-index-etcd-servers=https://a:2379,https://b:2379")
+			secrets := desired.PodMounts(&tc.deployment.Spec.Template.Spec).Secrets
 			if has != (tc.secret != "") || has && !slices.Contains(secrets, tc.secret) {
 				t.Errorf("the flag is there: %v; Secrets are %v", has, secrets)
 			}

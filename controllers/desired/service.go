@@ -17,7 +17,7 @@ func service(meta metav1.ObjectMeta, selector map[string]string, template *opera
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: selector, Ports: ports},
 	}
 	if template != nil {
-		out.ObjectMeta = templated(out.ObjectMeta, template.Metadata)
+		out.ObjectMeta = withTemplateMetadata(out.ObjectMeta, template.Metadata)
 		if template.Spec != nil {
 			if template.Spec.Type != "" {
 				out.Spec.Type = template.Spec.Type

@@ -120,15 +120,15 @@ func (s Shard) SecretLabels() map[string]string {
 
 // OwnerLabels are the labels of the Secrets of the certificates.
 func (s Shard) OwnerLabels() map[string]string {
-	return union(map[string]string{operatorv1alpha1.LabelRootShard: s.root.Name}, s.SecretLabels())
+	return mergeMaps(map[string]string{operatorv1alpha1.LabelRootShard: s.root.Name}, s.SecretLabels())
 }
 
-// Owner is the owner reference of the objects of the shard.
-func (s Shard) Owner() []metav1.OwnerReference {
+// OwnerReferences is the owner reference of the objects of the shard.
+func (s Shard) OwnerReferences() []metav1.OwnerReference {
 	if s.IsRoot() {
-		return OwnedBy("RootShard", s.root)
+		return NewOwnerReferences("RootShard", s.root)
 	}
-	return OwnedBy("Shard", s.shard)
+	return NewOwnerReferences("Shard", s.shard)
 }
 
 // ClientCABundleRefs name the Secrets of the user with further client CAs, in the order they are merged. That of the
@@ -138,12 +138,12 @@ func (s Shard) ClientCABundleRefs() []*corev1.LocalObjectReference {
 	if !s.IsRoot() {
 		refs = append(refs, s.shard.Spec.ClientCABundleRef)
 	}
-	return nonNil(refs...)
+	return dropNil(refs...)
 }
 
 // CABundleRefs name the user's Secret with CAs of the external address, if there is one.
 func (s Shard) CABundleRefs() []*corev1.LocalObjectReference {
-	return nonNil(s.Spec().CABundleSecretRef)
+	return dropNil(s.Spec().CABundleSecretRef)
 }
 
 func (s Shard) object() metav1.Object {
@@ -154,7 +154,7 @@ func (s Shard) object() metav1.Object {
 }
 
 func (s Shard) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: s.Namespace(), Labels: s.Labels(), OwnerReferences: s.Owner()}
+	return metav1.ObjectMeta{Name: name, Namespace: s.Namespace(), Labels: s.Labels(), OwnerReferences: s.OwnerReferences()}
 }
 
 // clientCA is the Secret with the CAs whose client certificates the shard accepts.
@@ -165,7 +165,7 @@ func (s Shard) clientCA() string {
 	return CASecret(s.root, ClientCA)
 }
 
-// nonNil are the references that are set.
-func nonNil(refs ...*corev1.LocalObjectReference) []*corev1.LocalObjectReference {
+// dropNil are the references that are set.
+func dropNil(refs ...*corev1.LocalObjectReference) []*corev1.LocalObjectReference {
 	return slices.DeleteFunc(refs, func(ref *corev1.LocalObjectReference) bool { return ref == nil })
 }

@@ -72,28 +72,28 @@ func ShardService(s Shard) *corev1.Service {
 func (s Shard) commandLine(etcd Etcd, dependencies Dependencies) *commandLine {
 	c, spec := &commandLine{}, s.Spec()
 	s.mountFiles(c)
-	s.fixedFlags(c)
+	s.addFixedFlags(c)
 	if !s.IsRoot() {
-		s.secondaryFlags(c, dependencies)
+		s.addSecondaryFlags(c, dependencies)
 	}
-	s.sharedIndexFlags(c)
-	c.logging(spec.Logging)
+	s.addSharedIndexFlags(c)
+	c.addLogging(spec.Logging)
 	c.args = append(c.args, spec.ExtraArgs...)
 	if dependencies.Cache != nil {
 		if s.IsRoot() {
-			c.flag("cache-kubeconfig", cacheKubeconfig)
+			c.addFlag("cache-kubeconfig", cacheKubeconfig)
 		}
-		c.cacheFiles(dependencies.Cache, s.Certificate(CacheClient))
+		c.mountCacheFiles(dependencies.Cache, s.Certificate(CacheClient))
 	}
 	if virtualWorkspace := dependencies.VirtualWorkspace; virtualWorkspace != nil {
-		c.flag("run-virtual-workspaces", false)
-		c.flag("shard-virtual-workspace-url", VirtualWorkspaceURL(virtualWorkspace))
-		c.flag("shard-virtual-workspace-ca-file", shardTLS+"/ca/server/tls.crt")
+		c.addFlag("run-virtual-workspaces", false)
+		c.addFlag("shard-virtual-workspace-url", VirtualWorkspaceURL(virtualWorkspace))
+		c.addFlag("shard-virtual-workspace-ca-file", shardTLS+"/ca/server/tls.crt")
 	}
-	c.etcd(etcd)
-	c.audit(spec.Audit)
-	c.authorization(spec.Authorization)
-	c.authentication(spec.Auth, dependencies.Signers)
+	c.addEtcd(etcd)
+	c.addAudit(spec.Audit)
+	c.addAuthorization(spec.Authorization)
+	c.addAuthentication(spec.Auth, dependencies.Signers)
 	return c
 }
 
@@ -108,7 +108,7 @@ func (s Shard) mountFiles(c *commandLine) {
 		{"requestheader-client-ca", "requestheader-client", CASecret(s.root, RequestHeaderCA)},
 		{"client-ca", "client", s.clientCA()},
 	} {
-		c.mount(caVolume(ca.volume, ca.secret), shardTLS+"/ca/"+ca.dir)
+		c.addMount(caVolume(ca.volume, ca.secret), shardTLS+"/ca/"+ca.dir)
 	}
 	certificates := []string{"server", "service-account", "client", "logical-cluster-admin", "external-logical-cluster-admin"}
 	kubeconfigs := []string{"logical-cluster-admin-kubeconfig", "external-logical-cluster-admin-kubeconfig"}
@@ -116,58 +116,58 @@ func (s Shard) mountFiles(c *commandLine) {
 		certificates, kubeconfigs = append(certificates, "mounts-proxy"), append(kubeconfigs, "client-kubeconfig")
 	}
 	for _, name := range certificates {
-		c.mount(secretVolume(name+"-cert", s.Certificate(name)), shardTLS+"/"+name)
+		c.addMount(secretVolume(name+"-cert", s.Certificate(name)), shardTLS+"/"+name)
 	}
 	for _, name := range kubeconfigs {
-		c.mount(secretVolume(name, s.Certificate(name)), "/etc/kcp/"+name)
+		c.addMount(secretVolume(name, s.Certificate(name)), "/etc/kcp/"+name)
 	}
 	if len(s.CABundleRefs()) > 0 {
-		c.mount(secretVolume("ca-bundle", MergedCABundle(s.Name())), shardTLS+"/ca/ca-bundle")
+		c.addMount(secretVolume("ca-bundle", MergedCABundle(s.Name())), shardTLS+"/ca/ca-bundle")
 	}
 }
 
-func (s Shard) fixedFlags(c *commandLine) {
-	c.flag("root-ca-file", shardTLS+"/ca/root/tls.crt")
-	c.flag("client-ca-file", shardTLS+"/ca/client/tls.crt")
-	c.requestHeader(shardTLS+"/ca/requestheader-client/tls.crt", frontProxyUser+","+internalProxyUser)
-	c.flag("tls-private-key-file", shardTLS+"/server/tls.key")
-	c.flag("tls-cert-file", shardTLS+"/server/tls.crt")
-	c.flag("service-account-key-file", shardTLS+"/service-account/tls.crt")
-	c.flag("service-account-private-key-file", shardTLS+"/service-account/tls.key")
-	c.flag("service-account-lookup", false)
-	c.flag("shard-client-key-file", shardTLS+"/client/tls.key")
-	c.flag("shard-client-cert-file", shardTLS+"/client/tls.crt")
-	c.flag("shard-base-url", s.BaseURL())
-	c.flag("shard-external-url", ExternalURL(s.root))
-	c.flag("logical-cluster-admin-kubeconfig", "/etc/kcp/logical-cluster-admin-kubeconfig/"+KubeconfigKey)
-	c.flag("external-logical-cluster-admin-kubeconfig", "/etc/kcp/external-logical-cluster-admin-kubeconfig/"+KubeconfigKey)
-	c.flag("batteries-included", "workspace-types")
-	c.flag("root-directory", "")
-	c.flag("enable-leader-election", true)
-	c.flag("logging-format", "json")
+func (s Shard) addFixedFlags(c *commandLine) {
+	c.addFlag("root-ca-file", shardTLS+"/ca/root/tls.crt")
+	c.addFlag("client-ca-file", shardTLS+"/ca/client/tls.crt")
+	c.addRequestHeader(shardTLS+"/ca/requestheader-client/tls.crt", frontProxyUser+","+internalProxyUser)
+	c.addFlag("tls-private-key-file", shardTLS+"/server/tls.key")
+	c.addFlag("tls-cert-file", shardTLS+"/server/tls.crt")
+	c.addFlag("service-account-key-file", shardTLS+"/service-account/tls.crt")
+	c.addFlag("service-account-private-key-file", shardTLS+"/service-account/tls.key")
+	c.addFlag("service-account-lookup", false)
+	c.addFlag("shard-client-key-file", shardTLS+"/client/tls.key")
+	c.addFlag("shard-client-cert-file", shardTLS+"/client/tls.crt")
+	c.addFlag("shard-base-url", s.BaseURL())
+	c.addFlag("shard-external-url", ExternalURL(s.root))
+	c.addFlag("logical-cluster-admin-kubeconfig", "/etc/kcp/logical-cluster-admin-kubeconfig/"+KubeconfigKey)
+	c.addFlag("external-logical-cluster-admin-kubeconfig", "/etc/kcp/external-logical-cluster-admin-kubeconfig/"+KubeconfigKey)
+	c.addFlag("batteries-included", "workspace-types")
+	c.addFlag("root-directory", "")
+	c.addFlag("enable-leader-election", true)
+	c.addFlag("logging-format", "json")
 }
 
-// secondaryFlags are the flags of a shard that is not the root shard: its name, and the addresses of the root shard and
+// addSecondaryFlags are the flags of a shard that is not the root shard: its name, and the addresses of the root shard and
 // of the cache, which the root shard embeds if there is no cache server.
-func (s Shard) secondaryFlags(c *commandLine, dependencies Dependencies) {
+func (s Shard) addSecondaryFlags(c *commandLine, dependencies Dependencies) {
 	const rootKubeconfig = "/etc/kcp/client-kubeconfig/" + KubeconfigKey
-	c.flag("shard-name", s.ShardName())
-	c.flag("external-hostname", s.root.Spec.External.Hostname)
-	c.flag("root-shard-kubeconfig-file", rootKubeconfig)
+	c.addFlag("shard-name", s.ShardName())
+	c.addFlag("external-hostname", s.root.Spec.External.Hostname)
+	c.addFlag("root-shard-kubeconfig-file", rootKubeconfig)
 	cache := rootKubeconfig
 	if dependencies.Cache != nil {
 		cache = cacheKubeconfig
 	}
-	c.flag("cache-kubeconfig", cache)
-	c.flag("mount-proxy-client-cert-file", shardTLS+"/mounts-proxy/tls.crt")
-	c.flag("mount-proxy-client-key-file", shardTLS+"/mounts-proxy/tls.key")
+	c.addFlag("cache-kubeconfig", cache)
+	c.addFlag("mount-proxy-client-cert-file", shardTLS+"/mounts-proxy/tls.crt")
+	c.addFlag("mount-proxy-client-key-file", shardTLS+"/mounts-proxy/tls.key")
 }
 
-// cacheFiles mounts the files of a client of a cache server. certificate is the Secret with the certificate of this
+// mountCacheFiles mounts the files of a client of a cache server. certificate is the Secret with the certificate of this
 // client: one with full access to the cache would have power over all shards.
-func (c *commandLine) cacheFiles(cache *operatorv1alpha1.CacheServer, certificate string) {
-	of := NewCacheServer(cache)
-	c.mount(secretVolume("cache-server-kubeconfig", of.Kubeconfig()), cacheDir+"/kubeconfig")
-	c.mount(caVolume("cache-server-ca", of.CASecret()), cacheDir+"/tls/ca/root")
-	c.mount(secretVolume("cache-server-client-cert", certificate), cacheDir+"/tls/client-certificate")
+func (c *commandLine) mountCacheFiles(cache *operatorv1alpha1.CacheServer, certificate string) {
+	server := NewCacheServer(cache)
+	c.addMount(secretVolume("cache-server-kubeconfig", server.Kubeconfig()), cacheDir+"/kubeconfig")
+	c.addMount(caVolume("cache-server-ca", server.CASecret()), cacheDir+"/tls/ca/root")
+	c.addMount(secretVolume("cache-server-client-cert", certificate), cacheDir+"/tls/client-certificate")
 }

@@ -12,23 +12,23 @@ const (
 	proxyIndexDir = proxyDir + "/shared-index"
 )
 
-// sharedIndex sets the flags of the shared index and mounts its credentials into a directory: those of the component,
+// addSharedIndex sets the flags of the shared index and mounts its credentials into a directory: those of the component,
 // else those of the installation. It reports whether there is a shared index.
-func (c *commandLine) sharedIndex(index *operatorv1alpha1.SharedIndexConfig, own *operatorv1alpha1.SharedIndexClient, dir string) bool {
+func (c *commandLine) addSharedIndex(index *operatorv1alpha1.SharedIndexConfig, own *operatorv1alpha1.SharedIndexClient, dir string) bool {
 	if index == nil {
 		return false
 	}
-	c.flag("shared-index-etcd-servers", strings.Join(index.Endpoints, ","))
-	set(c, "shared-index-prefix", index.Prefix)
+	c.addFlag("shared-index-etcd-servers", strings.Join(index.Endpoints, ","))
+	addNonZeroFlag(c, "shared-index-prefix", index.Prefix)
 	credentials := index.TLSConfig
 	if own != nil && own.TLSConfig != nil {
 		credentials = own.TLSConfig
 	}
 	if credentials != nil {
-		c.flag("shared-index-etcd-cafile", dir+"/ca.crt")
-		c.flag("shared-index-etcd-certfile", dir+"/tls.crt")
-		c.flag("shared-index-etcd-keyfile", dir+"/tls.key")
-		c.mount(secretVolume("shared-index-credentials", credentials.SecretRef.Name), dir)
+		c.addFlag("shared-index-etcd-cafile", dir+"/ca.crt")
+		c.addFlag("shared-index-etcd-certfile", dir+"/tls.crt")
+		c.addFlag("shared-index-etcd-keyfile", dir+"/tls.key")
+		c.addMount(secretVolume("shared-index-credentials", credentials.SecretRef.Name), dir)
 	}
 	return true
 }
@@ -41,10 +41,10 @@ func (s Shard) SharedIndex() *operatorv1alpha1.SharedIndexClient {
 	return s.shard.Spec.SharedIndex
 }
 
-// sharedIndexFlags are the flags by which a shard writes to the shared index and compacts it.
-func (s Shard) sharedIndexFlags(c *commandLine) {
+// addSharedIndexFlags are the flags by which a shard writes to the shared index and compacts it.
+func (s Shard) addSharedIndexFlags(c *commandLine) {
 	index := s.root.Spec.SharedIndex
-	if c.sharedIndex(index, s.SharedIndex(), shardIndexDir) && index.CompactionInterval != nil {
-		c.flag("shared-index-compaction-interval", index.CompactionInterval.Duration)
+	if c.addSharedIndex(index, s.SharedIndex(), shardIndexDir) && index.CompactionInterval != nil {
+		c.addFlag("shared-index-compaction-interval", index.CompactionInterval.Duration)
 	}
 }

@@ -66,26 +66,26 @@ func (v VirtualWorkspace) SecretLabels() map[string]string {
 
 // OwnerLabels are the labels of the Secrets of the certificates.
 func (v VirtualWorkspace) OwnerLabels() map[string]string {
-	return union(map[string]string{operatorv1alpha1.LabelRootShard: v.target.root.Name}, v.SecretLabels())
+	return mergeMaps(map[string]string{operatorv1alpha1.LabelRootShard: v.target.root.Name}, v.SecretLabels())
 }
 
-// Owner is the owner reference of the objects of the server.
-func (v VirtualWorkspace) Owner() []metav1.OwnerReference {
-	return OwnedBy("VirtualWorkspace", v.object)
+// OwnerReferences is the owner reference of the objects of the server.
+func (v VirtualWorkspace) OwnerReferences() []metav1.OwnerReference {
+	return NewOwnerReferences("VirtualWorkspace", v.object)
 }
 
 // ClientCABundleRefs name the Secrets of the user with further client CAs, in the order they are merged.
 func (v VirtualWorkspace) ClientCABundleRefs() []*corev1.LocalObjectReference {
-	return nonNil(v.target.root.Spec.ClientCABundleRef, v.object.Spec.ClientCABundleRef)
+	return dropNil(v.target.root.Spec.ClientCABundleRef, v.object.Spec.ClientCABundleRef)
 }
 
 // CABundleRefs name the Secret of the user with further server CAs, if there is one.
 func (v VirtualWorkspace) CABundleRefs() []*corev1.LocalObjectReference {
-	return nonNil(v.object.Spec.CABundleSecretRef)
+	return dropNil(v.object.Spec.CABundleSecretRef)
 }
 
 func (v VirtualWorkspace) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: v.object.Namespace, Labels: v.Labels(), OwnerReferences: v.Owner()}
+	return metav1.ObjectMeta{Name: name, Namespace: v.object.Namespace, Labels: v.Labels(), OwnerReferences: v.OwnerReferences()}
 }
 
 // VirtualWorkspaceService is the Service of a virtual workspace server.
@@ -100,7 +100,7 @@ func VirtualWorkspaceDeployment(v VirtualWorkspace, image Image, cache *operator
 	shared := &commandLine{} // what all containers mount
 	v.mountFiles(shared, cache)
 	line := v.commandLine(cache)
-	credentials(line, "server-kubeconfig", "/etc/kcp/server-kubeconfig", v.target, v.Certificate("client"), spec.KubeconfigSecretRef)
+	mountCredentials(line, "server-kubeconfig", "/etc/kcp/server-kubeconfig", v.target, v.Certificate("client"), spec.KubeconfigSecretRef)
 	s := server{
 		meta:      v.meta(v.Server()),
 		selector:  v.Labels(),
@@ -126,14 +126,14 @@ func VirtualWorkspaceDeployment(v VirtualWorkspace, image Image, cache *operator
 		v.addInitContainer(&out.Spec.Template.Spec, init, shared.mounts, image)
 	}
 	pod := &out.Spec.Template.Spec
-	pod.Volumes = firstByName(pod.Volumes)
+	pod.Volumes = deduplicateVolumes(pod.Volumes)
 	return out
 }
 
 // addInitContainer adds an init container of the spec, with its volumes.
 func (v VirtualWorkspace) addInitContainer(pod *corev1.PodSpec, init operatorv1alpha1.VirtualWorkspaceInitContainer, shared []corev1.VolumeMount, image Image) {
 	own := &commandLine{}
-	credentials(own, "init-"+init.Name+"-kubeconfig", "/etc/kcp/init-kubeconfig", v.target, v.Certificate("client"), init.KubeconfigSecretRef)
+	mountCredentials(own, "init-"+init.Name+"-kubeconfig", "/etc/kcp/init-kubeconfig", v.target, v.Certificate("client"), init.KubeconfigSecretRef)
 	imageSpec := init.Image
 	if imageSpec == nil {
 		imageSpec = v.object.Spec.Image
@@ -155,14 +155,14 @@ func (v VirtualWorkspace) addInitContainer(pod *corev1.PodSpec, init operatorv1a
 	})
 }
 
-// credentials mounts the credentials of a container: its own kubeconfig, else that of the target. It never has both.
-func credentials(c *commandLine, volume, dir string, target Shard, certificate string, own *corev1.LocalObjectReference) {
+// mountCredentials mounts the credentials of a container: its own kubeconfig, else that of the target. It never has both.
+func mountCredentials(c *commandLine, volume, dir string, target Shard, certificate string, own *corev1.LocalObjectReference) {
 	if own != nil {
-		c.mount(secretVolume(volume, own.Name), dir)
+		c.addMount(secretVolume(volume, own.Name), dir)
 		return
 	}
-	c.mount(secretVolume("logical-cluster-admin-kubeconfig", target.Certificate("logical-cluster-admin-kubeconfig")), "/etc/kcp/logical-cluster-admin-kubeconfig")
-	c.mount(secretVolume("client-cert", certificate), shardTLS+"/logical-cluster-admin")
+	c.addMount(secretVolume("logical-cluster-admin-kubeconfig", target.Certificate("logical-cluster-admin-kubeconfig")), "/etc/kcp/logical-cluster-admin-kubeconfig")
+	c.addMount(secretVolume("client-cert", certificate), shardTLS+"/logical-cluster-admin")
 }
 
 func (v VirtualWorkspace) mountFiles(c *commandLine, cache *operatorv1alpha1.CacheServer) {
@@ -171,48 +171,48 @@ func (v VirtualWorkspace) mountFiles(c *commandLine, cache *operatorv1alpha1.Cac
 	if len(v.ClientCABundleRefs()) > 0 {
 		clientCA = MergedClientCA(v.object.Name)
 	}
-	c.mount(caVolume("kcp-ca", CASecret(root, RootCA)), shardTLS+"/ca/root")
-	c.mount(caVolume("server-ca", CASecret(root, ServerCA)), shardTLS+"/ca/server")
-	c.mount(caVolume("requestheader-client-ca", CASecret(root, RequestHeaderCA)), shardTLS+"/ca/requestheader-client")
-	c.mount(caVolume("client-ca", clientCA), shardTLS+"/ca/client")
+	c.addMount(caVolume("kcp-ca", CASecret(root, RootCA)), shardTLS+"/ca/root")
+	c.addMount(caVolume("server-ca", CASecret(root, ServerCA)), shardTLS+"/ca/server")
+	c.addMount(caVolume("requestheader-client-ca", CASecret(root, RequestHeaderCA)), shardTLS+"/ca/requestheader-client")
+	c.addMount(caVolume("client-ca", clientCA), shardTLS+"/ca/client")
 	if len(v.CABundleRefs()) > 0 {
-		c.mount(caVolume("ca-bundle", MergedCABundle(v.object.Name)), shardTLS+"/ca/ca-bundle")
+		c.addMount(caVolume("ca-bundle", MergedCABundle(v.object.Name)), shardTLS+"/ca/ca-bundle")
 	}
-	c.mount(secretVolume("server-cert", v.Certificate("server")), shardTLS+"/server")
+	c.addMount(secretVolume("server-cert", v.Certificate("server")), shardTLS+"/server")
 	if cache != nil {
-		c.cacheFiles(cache, v.Certificate(CacheClient))
+		c.mountCacheFiles(cache, v.Certificate(CacheClient))
 	}
 }
 
 func (v VirtualWorkspace) commandLine(cache *operatorv1alpha1.CacheServer) *commandLine {
 	c := &commandLine{}
-	c.flag("client-ca-file", shardTLS+"/ca/client/tls.crt")
-	c.flag("tls-private-key-file", shardTLS+"/server/tls.key")
-	c.flag("tls-cert-file", shardTLS+"/server/tls.crt")
-	c.flag("bind-address", "0.0.0.0")
-	c.flag("secure-port", ServerPort)
-	c.requestHeader(shardTLS+"/ca/requestheader-client/tls.crt", frontProxyUser+","+internalProxyUser)
+	c.addFlag("client-ca-file", shardTLS+"/ca/client/tls.crt")
+	c.addFlag("tls-private-key-file", shardTLS+"/server/tls.key")
+	c.addFlag("tls-cert-file", shardTLS+"/server/tls.crt")
+	c.addFlag("bind-address", "0.0.0.0")
+	c.addFlag("secure-port", ServerPort)
+	c.addRequestHeader(shardTLS+"/ca/requestheader-client/tls.crt", frontProxyUser+","+internalProxyUser)
 	if v.object.Spec.KubeconfigSecretRef != nil {
-		c.flag("kubeconfig", "/etc/kcp/server-kubeconfig/"+KubeconfigKey)
+		c.addFlag("kubeconfig", "/etc/kcp/server-kubeconfig/"+KubeconfigKey)
 	} else {
-		c.flag("kubeconfig", "/etc/kcp/logical-cluster-admin-kubeconfig/"+KubeconfigKey)
+		c.addFlag("kubeconfig", "/etc/kcp/logical-cluster-admin-kubeconfig/"+KubeconfigKey)
 	}
 	// Other servers require it, and do not use it.
-	c.flag("shard-external-url", "https://127.0.0.1:6443")
+	c.addFlag("shard-external-url", "https://127.0.0.1:6443")
 	if cache != nil {
-		c.flag("cache-kubeconfig", cacheKubeconfig)
+		c.addFlag("cache-kubeconfig", cacheKubeconfig)
 	}
-	c.logging(v.object.Spec.Logging)
+	c.addLogging(v.object.Spec.Logging)
 	c.args = append(c.args, v.object.Spec.ExtraArgs...)
 	return c
 }
 
-// firstByName keeps the first volume of each name: containers that share a volume each add it.
-func firstByName(volumes []corev1.Volume) []corev1.Volume {
+// deduplicateVolumes keeps the first volume of each name: containers that share a volume each add it.
+func deduplicateVolumes(volumes []corev1.Volume) []corev1.Volume {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(volumes, func(volume corev1.Volume) bool {
-		again := seen[volume.Name]
+		duplicate := seen[volume.Name]
 		seen[volume.Name] = true
-		return again
+		return duplicate
 	})
 }

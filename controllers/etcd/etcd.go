@@ -100,8 +100,8 @@ func (c Cluster) Members() int32 { return c.members }
 // Quorum is the number of members that reads and writes need.
 func (c Cluster) Quorum() int32 { return c.members/2 + 1 }
 
-// LosesRestartedMembers reports whether a member whose pod is replaced loses its data, so that it cannot join again.
-func (c Cluster) LosesRestartedMembers() bool { return c.members > 1 && c.storage.EmptyDir != nil }
+// LosesDataOnRestart reports whether a member whose pod is replaced loses its data, so that it cannot join again.
+func (c Cluster) LosesDataOnRestart() bool { return c.members > 1 && c.storage.EmptyDir != nil }
 
 // Connection is the connection of a server to its store, managed or not.
 func Connection(owner desired.Owner, spec *operatorv1alpha1.EtcdConfig) desired.Etcd {

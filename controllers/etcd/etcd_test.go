@@ -19,7 +19,7 @@ import (
 
 var image = desired.Image{Repository: "registry.example.com/atoll", Tag: "v0.1.0"}
 
-func managed(t *testing.T, spec *operatorv1alpha1.ManagedEtcd) etcd.Cluster {
+func newManagedEtcd(t *testing.T, spec *operatorv1alpha1.ManagedEtcd) etcd.Cluster {
 	t.Helper()
 	root := golden.Sample[operatorv1alpha1.RootShard](t, "rootshard_minimal.yaml")
 	if spec != nil {
@@ -36,7 +36,7 @@ func TestRenderedObjects(t *testing.T) {
 		"trial":   {Storage: &operatorv1alpha1.EtcdStorage{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := managed(t, spec)
+			cluster := newManagedEtcd(t, spec)
 			objects := []client.Object{cluster.StatefulSet(image)}
 			for _, service := range cluster.Services() {
 				objects = append(objects, service)
@@ -61,7 +61,7 @@ func TestValidateUpdate(t *testing.T) {
 		return &operatorv1alpha1.ManagedEtcd{Storage: &s}
 	}
 	emptyDir := storage(operatorv1alpha1.EtcdStorage{EmptyDir: &corev1.EmptyDirVolumeSource{}})
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		live, wanted *operatorv1alpha1.ManagedEtcd
 		reason, text string
 	}{
@@ -76,8 +76,8 @@ func TestValidateUpdate(t *testing.T) {
 		"a claim instead of an emptyDir is rejected": {emptyDir, nil, "EtcdStorageImmutable", "etcd runs on an emptyDir volume"},
 		"an emptyDir instead of a claim is rejected": {nil, emptyDir, "EtcdStorageImmutable", "asks for an emptyDir volume"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			rejection := etcd.ValidateUpdate(managed(t, tc.live).StatefulSet(image), managed(t, tc.wanted).StatefulSet(image))
+		t.Run(name, func(t *testing.T) {
+			rejection := etcd.ValidateUpdate(newManagedEtcd(t, tc.live).StatefulSet(image), newManagedEtcd(t, tc.wanted).StatefulSet(image))
 			switch {
 			case tc.reason == "" && rejection != nil:
 				t.Errorf("rejected: %s", rejection.Message)
@@ -92,17 +92,17 @@ func TestValidateRemoval(t *testing.T) {
 	if etcd.ValidateRemoval(nil) != nil {
 		t.Error("nothing runs, and leaving it is rejected")
 	}
-	if rejection := etcd.ValidateRemoval(managed(t, nil).StatefulSet(image)); rejection == nil || rejection.Reason != "EtcdHoldsData" {
+	if rejection := etcd.ValidateRemoval(newManagedEtcd(t, nil).StatefulSet(image)); rejection == nil || rejection.Reason != "EtcdHoldsData" {
 		t.Errorf("got %+v", rejection)
 	}
 }
 
-func TestQuotaLeavesRoomOnTheVolume(t *testing.T) {
+func TestQuotaBackendBytes(t *testing.T) {
 	size := func(s string) *operatorv1alpha1.ManagedEtcd {
 		q := resource.MustParse(s)
 		return &operatorv1alpha1.ManagedEtcd{Storage: &operatorv1alpha1.EtcdStorage{Size: &q}}
 	}
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		spec *operatorv1alpha1.ManagedEtcd
 		want string
 	}{
@@ -112,8 +112,8 @@ func TestQuotaLeavesRoomOnTheVolume(t *testing.T) {
 		"three quarters of a limited emptyDir": {&operatorv1alpha1.ManagedEtcd{Storage: &operatorv1alpha1.EtcdStorage{EmptyDir: &corev1.EmptyDirVolumeSource{
 			SizeLimit: ptr.To(resource.MustParse("1Gi"))}}}, "--quota-backend-bytes=805306368"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			args := managed(t, tc.spec).StatefulSet(image).Spec.Template.Spec.Containers[0].Args
+		t.Run(name, func(t *testing.T) {
+			args := newManagedEtcd(t, tc.spec).StatefulSet(image).Spec.Template.Spec.Containers[0].Args
 			if !strings.Contains(strings.Join(args, " ")+" ", tc.want+" ") {
 				t.Errorf("%s is missing from %q", tc.want, args)
 			}
@@ -128,7 +128,7 @@ func TestKeepImage(t *testing.T) {
 			Spec:       appsv1.StatefulSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}},
 		}
 	}
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		live, wanted *appsv1.StatefulSet
 		image        string
 	}{
@@ -137,7 +137,7 @@ func TestKeepImage(t *testing.T) {
 		"another registry":                   {set("example.com:5000/atoll:v1", "3.6"), set("example.org:5000/atoll:v1", "3.6"), "example.org:5000/atoll:v1"},
 		"members of an operator before this": {set("example.com/atoll:v1", ""), set("example.com/atoll:v2", "3.6"), "example.com/atoll:v2"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			etcd.KeepImage(tc.live, tc.wanted)
 			if have := tc.wanted.Spec.Template.Spec.Containers[0].Image; have != tc.image {
 				t.Errorf("got %s", have)

@@ -125,7 +125,7 @@ func (c Cluster) LabelCARevision(set *appsv1.StatefulSet, revisions desired.Revi
 
 func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 	names := c.certificates()
-	volumes := []corev1.Volume{secret("server", names.Server), secret("peer", names.Peer), secret("ca", names.CA)}
+	volumes := []corev1.Volume{secretVolume("server", names.Server), secretVolume("peer", names.Peer), secretVolume("ca", names.CA)}
 	// The key of the CA is not mounted. Only the certificate of the CA is trusted: ca.crt of a leaf is the same for a
 	// self-signed CA, and would trust more below another one.
 	volumes[2].Secret.Items = []corev1.KeyToPath{{Key: corev1.TLSCertKey, Path: corev1.TLSCertKey}}
@@ -159,9 +159,9 @@ func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
 			},
 			// A member that replays a large log may take ten minutes to start.
-			StartupProbe:   probe("/readyz", 2, 300),
-			ReadinessProbe: probe("/readyz", 5, 3),
-			LivenessProbe:  probe("/livez", 10, 6),
+			StartupProbe:   httpProbe("/readyz", 2, 300),
+			ReadinessProbe: httpProbe("/readyz", 5, 3),
+			LivenessProbe:  httpProbe("/livez", 10, 6),
 			VolumeMounts: []corev1.VolumeMount{
 				{Name: dataVolume, MountPath: dataMount},
 				{Name: "server", MountPath: "/etc/etcd/tls/server", ReadOnly: true},
@@ -229,13 +229,13 @@ func (c Cluster) args() []string {
 	}
 }
 
-func secret(volume, name string) corev1.Volume {
+func secretVolume(volume, name string) corev1.Volume {
 	return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: name, DefaultMode: ptr.To[int32](0o440)},
 	}}
 }
 
-func probe(path string, period, failures int32) *corev1.Probe {
+func httpProbe(path string, period, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
 			Scheme: corev1.URISchemeHTTP, Path: path, Port: intstr.FromString("metrics"),

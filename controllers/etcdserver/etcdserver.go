@@ -26,18 +26,18 @@ type Store struct {
 
 	managed *etcd.Cluster // nil where the user runs it
 	live    *appsv1.StatefulSet
-	wanted  *appsv1.StatefulSet // nil while nothing is applied
+	desired *appsv1.StatefulSet // nil while nothing is applied
 	files   apply.Files
 }
 
 // ObserveManaged reads what there is of an etcd that the operator runs.
 func (s *Store) ObserveManaged(ctx context.Context, managed etcd.Cluster, image desired.Image) (err error) {
-	s.managed, s.wanted = &managed, managed.StatefulSet(image)
+	s.managed, s.desired = &managed, managed.StatefulSet(image)
 	namespace := managed.Owner().Namespace
 	if s.live, err = apply.Get[appsv1.StatefulSet](ctx, s.Cluster, namespace, managed.Name()); err != nil {
 		return err
 	}
-	mounts := desired.MountsOf(&s.wanted.Spec.Template.Spec)
+	mounts := desired.PodMounts(&s.desired.Spec.Template.Spec)
 	s.files, err = s.Cluster.ReadFiles(ctx, namespace, mounts.Secrets, mounts.ConfigMaps)
 	return err
 }
@@ -65,7 +65,7 @@ func (s *Store) Configure(ctx context.Context) error {
 	}
 	blocked, err := s.configure(ctx)
 	if err != nil || blocked.Type != "" {
-		s.wanted = nil
+		s.desired = nil
 		return s.Report.SetResult(blocked, err)
 	}
 	return nil
@@ -74,58 +74,58 @@ func (s *Store) Configure(ctx context.Context) error {
 // configure returns why the members are left as they are, or a result without a type.
 func (s *Store) configure(ctx context.Context) (status.Result, error) {
 	for _, service := range s.managed.Services() {
-		if err := s.Cluster.Object(ctx, condition, service); err != nil {
+		if err := s.Cluster.ApplyObject(ctx, condition, service); err != nil {
 			return status.Result{}, err
 		}
 	}
 	if budget := s.managed.DisruptionBudget(); budget != nil {
-		if err := s.Cluster.Object(ctx, condition, budget); err != nil {
+		if err := s.Cluster.ApplyObject(ctx, condition, budget); err != nil {
 			return status.Result{}, err
 		}
 	}
 	if s.live != nil {
-		if rejection := etcd.ValidateUpdate(s.live, s.wanted); rejection != nil {
+		if rejection := etcd.ValidateUpdate(s.live, s.desired); rejection != nil {
 			return status.Stall(condition, rejection.Reason, "%s", rejection.Message), nil
 		}
-		etcd.KeepImage(s.live, s.wanted)
+		etcd.KeepImage(s.live, s.desired)
 	}
-	revisions, missing := s.files.Revisions(desired.MountsOf(&s.wanted.Spec.Template.Spec))
+	revisions, missing := s.files.Revisions(desired.PodMounts(&s.desired.Spec.Template.Spec))
 	switch {
 	case len(missing) == 0:
-		s.managed.LabelCARevision(s.wanted, revisions)
+		s.managed.LabelCARevision(s.desired, revisions)
 		return status.Result{}, nil
 	case s.live == nil:
 		return status.Wait(condition, apply.ReasonWaitingForCertificates, "etcd starts once its certificates are issued"), nil
 	}
-	return quorum(*s.managed, s.live), nil
+	return quorumResult(*s.managed, s.live), nil
 }
 
 // AdmitRollout asks the gate whether members may be replaced. Until they may, the StatefulSet keeps its pod template.
 func (s *Store) AdmitRollout(ctx context.Context) error {
-	if s.managed == nil || s.wanted == nil {
+	if s.managed == nil || s.desired == nil {
 		return nil
 	}
 	var ready status.Result
 	if s.live != nil {
-		ready = quorum(*s.managed, s.live)
+		ready = quorumResult(*s.managed, s.live)
 	}
-	result, err := workload.AdmitStatefulSet(ctx, s.Gate, s.live, s.wanted, ready)
+	result, err := workload.AdmitStatefulSet(ctx, s.Gate, s.live, s.desired, ready)
 	s.Report.SetWorst(result)
 	return err
 }
 
 // Apply applies the StatefulSet, with the pod template that the gate admitted, and reports on the quorum.
 func (s *Store) Apply(ctx context.Context) error {
-	if s.managed == nil || s.wanted == nil {
+	if s.managed == nil || s.desired == nil {
 		return nil
 	}
-	err := s.Cluster.Object(ctx, condition, s.wanted)
-	return s.Report.SetResult(quorum(*s.managed, s.wanted), err)
+	err := s.Cluster.ApplyObject(ctx, condition, s.desired)
+	return s.Report.SetResult(quorumResult(*s.managed, s.desired), err)
 }
 
-// quorum reports on the members that are ready. Fewer than all but enough delays nothing; members that are being
+// quorumResult reports on the members that are ready. Fewer than all but enough delays nothing; members that are being
 // replaced do: servers that restart meanwhile would find no store.
-func quorum(store etcd.Cluster, live *appsv1.StatefulSet) status.Result {
+func quorumResult(store etcd.Cluster, live *appsv1.StatefulSet) status.Result {
 	ready, want := live.Status.ReadyReplicas, store.Members()
 	switch {
 	case live.Status.ObservedGeneration < live.Generation:

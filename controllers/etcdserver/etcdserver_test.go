@@ -16,7 +16,7 @@ import (
 func TestQuorum(t *testing.T) {
 	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}}
 	root.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Managed: &operatorv1alpha1.ManagedEtcd{Replicas: ptr.To[int32](3)}}
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		observed       int64
 		ready, updated int32
 		kind           status.State
@@ -28,8 +28,8 @@ func TestQuorum(t *testing.T) {
 		"members being replaced hold up what needs them": {2, 3, 1, status.Waiting, "Updating"},
 		"a change that was not seen yet does so too":     {1, 3, 3, status.Waiting, "Updating"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			result := quorum(etcd.NewForShard(desired.NewRootShard(root)), &appsv1.StatefulSet{
+		t.Run(name, func(t *testing.T) {
+			result := quorumResult(etcd.NewForShard(desired.NewRootShard(root)), &appsv1.StatefulSet{
 				ObjectMeta: metav1.ObjectMeta{Name: "root-etcd", Generation: 2},
 				Status:     appsv1.StatefulSetStatus{ObservedGeneration: tc.observed, ReadyReplicas: tc.ready, UpdatedReplicas: tc.updated},
 			})

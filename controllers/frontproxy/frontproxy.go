@@ -57,18 +57,18 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 	if err := s.deployment.Observe(ctx); err != nil {
 		return err
 	}
-	s.root, s.reference, err = dependencies.RootShard(ctx, s.config.Cluster, s.front.Namespace, s.front.Spec.RootShard)
+	s.root, s.reference, err = dependencies.ResolveRootShard(ctx, s.config.Cluster, s.front.Namespace, s.front.Spec.RootShard)
 	if err != nil || s.root == nil {
 		return err
 	}
 	if s.spec = validateSpec(s.front, s.root); s.spec.State == status.Stalled {
 		return nil
 	}
-	shards, err := dependencies.Shards(ctx, s.config.Cluster, s.root)
+	shards, err := dependencies.ListShards(ctx, s.config.Cluster, s.root)
 	if err != nil {
 		return err
 	}
-	signers, err := dependencies.Signers(ctx, s.config.Cluster, s.root, shards)
+	signers, err := dependencies.ListSigners(ctx, s.config.Cluster, s.root, shards)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (s *scope) validate(context.Context) error {
 }
 
 func (s *scope) issueCertificates(ctx context.Context) error {
-	return s.report.SetResult(s.config.Cluster.Certificates(ctx, pki.Proxy(s.proxy, s.root)))
+	return s.report.SetResult(s.config.Cluster.ApplyCertificates(ctx, pki.Proxy(s.proxy, s.root)))
 }
 
 func (s *scope) prepare(context.Context) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-func TestNames(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+func TestValidateNames(t *testing.T) {
+	for name, tc := range map[string]struct {
 		front, root string
 		text        string // "" is fine
 	}{
@@ -22,7 +22,7 @@ func TestNames(t *testing.T) {
 		"a dot in the name":                {"a.b", "root", "contains a dot"},
 		"one character too many":           {strings.Repeat("f", 21), strings.Repeat("r", 23), "have 44 characters together and may have 43"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			result := validateSpec(
 				&operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: tc.front}},
 				&operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: tc.root}})
@@ -34,7 +34,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestIgnoredFields(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(*operatorv1alpha1.FrontProxySpec)
 		kind   status.State
 		text   string
@@ -56,7 +56,7 @@ func TestIgnoredFields(t *testing.T) {
 			s.Auth = &operatorv1alpha1.AuthSpec{PassOnGroups: []string{"a", "system:masters"}}
 		}, status.Warning, "spec.auth.passOnGroups with system:masters"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "main"}}
 			tc.change(&front.Spec)
 			result := validateSpec(front, &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root"}})

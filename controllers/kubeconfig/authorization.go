@@ -31,29 +31,29 @@ func (s *scope) provisionAuthorization(ctx context.Context) error {
 		return nil
 	}
 	k := s.kubeconfig
-	wanted, recorded := bindingWorkspace(k), recordedWorkspace(k)
-	if result := validateWorkspace(wanted); result.State == status.Stalled {
+	desired, recorded := bindingWorkspace(k), recordedWorkspace(k)
+	if result := validateWorkspace(desired); result.State == status.Stalled {
 		s.report.Set(result)
 		return nil
 	}
-	if recorded != "" && recorded != wanted {
+	if recorded != "" && recorded != desired {
 		if result := s.removeBindings(ctx, recorded); result.State != status.Satisfied {
 			s.report.Set(result)
 			return nil
 		}
 		k.Status.Authorization.ProvisionedCluster = ""
 	}
-	if err := s.config.Cluster.SetFinalizer(ctx, k, operatorv1alpha1.FinalizerKubeconfigRBAC, wanted != ""); err != nil {
+	if err := s.config.Cluster.SetFinalizer(ctx, k, operatorv1alpha1.FinalizerKubeconfigRBAC, desired != ""); err != nil {
 		return err
 	}
-	switch wanted {
+	switch desired {
 	case "":
-		s.report.Drop(operatorv1alpha1.ConditionAuthorizationProvisioned)
+		s.report.RemoveCondition(operatorv1alpha1.ConditionAuthorizationProvisioned)
 	case recorded:
-		s.report.Set(s.inWorkspace(ctx, wanted, func(b bindings) error { return b.reconcile(ctx, k) }))
+		s.report.Set(s.withBindings(ctx, desired, func(b bindings) error { return b.reconcile(ctx, k) }))
 	default:
-		k.Status.Authorization = &operatorv1alpha1.KubeconfigAuthorizationStatus{ProvisionedCluster: wanted}
-		s.report.Set(status.Wait(operatorv1alpha1.ConditionAuthorizationProvisioned, "Provisioning", "creating the bindings in workspace %s", wanted))
+		k.Status.Authorization = &operatorv1alpha1.KubeconfigAuthorizationStatus{ProvisionedCluster: desired}
+		s.report.Set(status.Wait(operatorv1alpha1.ConditionAuthorizationProvisioned, "Provisioning", "creating the bindings in workspace %s", desired))
 		s.report.Requeue = time.Millisecond // the next reconcile creates them, with the workspace recorded
 	}
 	return nil
@@ -102,7 +102,7 @@ func (s *scope) finalize(ctx context.Context) error {
 }
 
 func (s *scope) removeBindings(ctx context.Context, workspace string) status.Result {
-	return s.inWorkspace(ctx, workspace, func(b bindings) error { return b.remove(ctx, s.kubeconfig) })
+	return s.withBindings(ctx, workspace, func(b bindings) error { return b.remove(ctx, s.kubeconfig) })
 }
 
 func (s *scope) removeFinalizer(ctx context.Context) error {

@@ -26,10 +26,10 @@ type bindings struct {
 	client rbacclient.ClusterRoleBindingInterface
 }
 
-// inWorkspace calls do with the bindings of a workspace and returns the result for the condition.
-func (s *scope) inWorkspace(ctx context.Context, workspace string, do func(bindings) error) status.Result {
+// withBindings calls do with the bindings of a workspace and returns the result for the condition.
+func (s *scope) withBindings(ctx context.Context, workspace string, do func(bindings) error) status.Result {
 	const condition = operatorv1alpha1.ConditionAuthorizationProvisioned
-	config, httpClient, err := shardclient.New(s.config.Cluster).Connect(ctx, s.target.root, s.target.operator)
+	config, httpClient, err := shardclient.New(s.config.Cluster).Connect(ctx, s.target.root, s.target.operatorURL)
 	if err != nil {
 		return status.Wait(condition, "NoCredentials", "%s", shardclient.StableMessage(err))
 	}
@@ -44,68 +44,68 @@ func (s *scope) inWorkspace(ctx context.Context, workspace string, do func(bindi
 	}
 	ctrl.LoggerFrom(ctx).Info("call into the installation failed", "url", config.Host, "error", err.Error())
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-		return status.Wait(condition, reasonForbidden, "workspace %s cannot be entered at %s: create it, or correct targetWorkspace", workspace, s.target.operator)
+		return status.Wait(condition, reasonForbidden, "workspace %s cannot be entered at %s: create it, or correct targetWorkspace", workspace, s.target.operatorURL)
 	}
-	return status.Wait(condition, "WorkspaceUnavailable", "workspace %s at %s: %s", workspace, s.target.operator, shardclient.StableMessage(err))
+	return status.Wait(condition, "WorkspaceUnavailable", "workspace %s at %s: %s", workspace, s.target.operatorURL, shardclient.StableMessage(err))
 }
 
-func selector(k *operatorv1alpha1.Kubeconfig) metav1.ListOptions {
+func listOptions(k *operatorv1alpha1.Kubeconfig) metav1.ListOptions {
 	return metav1.ListOptions{LabelSelector: operatorv1alpha1.LabelKubeconfig + "=" + string(k.UID)}
 }
 
 // reconcile makes the bindings match the spec.
 func (b bindings) reconcile(ctx context.Context, k *operatorv1alpha1.Kubeconfig) error {
-	have, err := b.client.List(ctx, selector(k))
+	have, err := b.client.List(ctx, listOptions(k))
 	if err != nil {
 		return err
 	}
-	wanted := desiredBindings(k)
+	desired := desiredBindings(k)
 	for _, binding := range have.Items {
-		if !slices.ContainsFunc(wanted, func(w rbacv1.ClusterRoleBinding) bool { return w.Name == binding.Name }) {
+		if !slices.ContainsFunc(desired, func(w rbacv1.ClusterRoleBinding) bool { return w.Name == binding.Name }) {
 			if err := ignoreNotFound(b.client.Delete(ctx, binding.Name, metav1.DeleteOptions{})); err != nil {
 				return err
 			}
 		}
 	}
-	for i := range wanted {
-		if err := b.reconcileOne(ctx, have.Items, &wanted[i]); err != nil {
+	for i := range desired {
+		if err := b.reconcileOne(ctx, have.Items, &desired[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b bindings) reconcileOne(ctx context.Context, have []rbacv1.ClusterRoleBinding, wanted *rbacv1.ClusterRoleBinding) error {
-	at := slices.IndexFunc(have, func(h rbacv1.ClusterRoleBinding) bool { return h.Name == wanted.Name })
+func (b bindings) reconcileOne(ctx context.Context, have []rbacv1.ClusterRoleBinding, desired *rbacv1.ClusterRoleBinding) error {
+	at := slices.IndexFunc(have, func(h rbacv1.ClusterRoleBinding) bool { return h.Name == desired.Name })
 	if at < 0 {
-		_, err := b.client.Create(ctx, wanted, metav1.CreateOptions{FieldManager: apply.FieldManager})
+		_, err := b.client.Create(ctx, desired, metav1.CreateOptions{FieldManager: apply.FieldManager})
 		if !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 		// It lost its label: adopt it.
-		found, err := b.client.Get(ctx, wanted.Name, metav1.GetOptions{})
+		found, err := b.client.Get(ctx, desired.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		have, at = []rbacv1.ClusterRoleBinding{*found}, 0
 	}
 	current := have[at].DeepCopy()
-	if equality.Semantic.DeepEqual(current.RoleRef, wanted.RoleRef) && equality.Semantic.DeepEqual(current.Subjects, wanted.Subjects) &&
-		current.Labels[operatorv1alpha1.LabelKubeconfig] == wanted.Labels[operatorv1alpha1.LabelKubeconfig] {
+	if equality.Semantic.DeepEqual(current.RoleRef, desired.RoleRef) && equality.Semantic.DeepEqual(current.Subjects, desired.Subjects) &&
+		current.Labels[operatorv1alpha1.LabelKubeconfig] == desired.Labels[operatorv1alpha1.LabelKubeconfig] {
 		return nil
 	}
-	current.Subjects = wanted.Subjects
+	current.Subjects = desired.Subjects
 	if current.Labels == nil {
 		current.Labels = map[string]string{}
 	}
-	current.Labels[operatorv1alpha1.LabelKubeconfig] = wanted.Labels[operatorv1alpha1.LabelKubeconfig]
+	current.Labels[operatorv1alpha1.LabelKubeconfig] = desired.Labels[operatorv1alpha1.LabelKubeconfig]
 	_, err := b.client.Update(ctx, current, metav1.UpdateOptions{FieldManager: apply.FieldManager})
 	return err
 }
 
 // remove deletes all bindings of a Kubeconfig. A workspace that is gone has none.
 func (b bindings) remove(ctx context.Context, k *operatorv1alpha1.Kubeconfig) error {
-	have, err := b.client.List(ctx, selector(k))
+	have, err := b.client.List(ctx, listOptions(k))
 	if err != nil {
 		return ignoreNotFound(err)
 	}

@@ -35,7 +35,7 @@ func NewReconciler(config reconcile.Config) *reconcile.Reconciler[*operatorv1alp
 			Files:      []client.Object{&corev1.Secret{}}, // a renewed certificate is written to the kubeconfig at once
 		},
 		NewScope: func(kubeconfig *operatorv1alpha1.Kubeconfig, report *status.Report) reconcile.Scope {
-			return &scope{config: config, report: report, kubeconfig: kubeconfig, now: config.Now(), expires: kubeconfig.Status.ExpiresAt}
+			return &scope{config: config, report: report, kubeconfig: kubeconfig, now: config.Now(), expiresAt: kubeconfig.Status.ExpiresAt}
 		},
 	}
 }
@@ -50,7 +50,7 @@ type scope struct {
 	target    *target       // nil while the reference does not resolve
 	reference status.Result // to the target
 	secrets   secrets
-	expires   *metav1.Time
+	expiresAt *metav1.Time
 }
 
 // Observe implements reconcile.Scope.
@@ -97,7 +97,7 @@ func (s *scope) SetStatus() {
 	out := &s.kubeconfig.Status
 	out.ObservedGeneration = s.kubeconfig.Generation
 	out.Conditions = s.report.Conditions(out.Conditions, s.kubeconfig.Generation)
-	out.ExpiresAt = s.expires
+	out.ExpiresAt = s.expiresAt
 	if s.target != nil && s.target.name != "" {
 		out.TargetName = s.target.name
 	}

@@ -15,7 +15,7 @@ import (
 
 func TestPhase(t *testing.T) {
 	const reference, available = operatorv1alpha1.ConditionReferenceValid, operatorv1alpha1.ConditionAvailable
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		results []status.Result
 		want    operatorv1alpha1.KubeconfigPhase
 	}{
@@ -24,7 +24,7 @@ func TestPhase(t *testing.T) {
 		"no target is a failure":      {[]status.Result{status.Wait(reference, "R", "")}, operatorv1alpha1.KubeconfigPhaseFailed},
 		"no condition is neither":     {nil, operatorv1alpha1.KubeconfigPhaseProvisioning},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			report := status.Report{Results: tc.results}
 			if have := phase(report.Conditions(nil, 1)); have != tc.want {
 				t.Errorf("got %s, want %s", have, tc.want)
@@ -33,9 +33,9 @@ func TestPhase(t *testing.T) {
 	}
 }
 
-func TestOwnership(t *testing.T) {
+func TestCheckOwnership(t *testing.T) {
 	k := &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Name: "k", UID: "1"}}
-	with := func(meta metav1.ObjectMeta, keys ...string) *corev1.Secret {
+	newSecret := func(meta metav1.ObjectMeta, keys ...string) *corev1.Secret {
 		secret := &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{}}
 		for _, key := range keys {
 			secret.Data[key] = []byte("x")
@@ -43,21 +43,21 @@ func TestOwnership(t *testing.T) {
 		return secret
 	}
 	other := &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "2"}}
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		existing *corev1.Secret
 		owned    bool
-		taken    string
+		owner    string
 	}{
 		"a new Secret is owned":                     {nil, true, ""},
-		"one with only the kubeconfig is adopted":   {with(metav1.ObjectMeta{}, "kubeconfig"), true, ""},
-		"one with other keys is kept":               {with(metav1.ObjectMeta{}, "kubeconfig", "mine"), false, ""},
-		"its own is owned":                          {with(metav1.ObjectMeta{OwnerReferences: desired.OwnedBy("Kubeconfig", k)}, "kubeconfig"), true, ""},
-		"that of another Kubeconfig is not written": {with(metav1.ObjectMeta{OwnerReferences: desired.OwnedBy("Kubeconfig", other)}), false, "Kubeconfig other"},
-		"that of a Certificate is not written":      {with(metav1.ObjectMeta{Annotations: map[string]string{certmanagerv1.CertificateNameKey: "c"}}), false, "Certificate c"},
+		"one with only the kubeconfig is adopted":   {newSecret(metav1.ObjectMeta{}, "kubeconfig"), true, ""},
+		"one with other keys is kept":               {newSecret(metav1.ObjectMeta{}, "kubeconfig", "mine"), false, ""},
+		"its own is owned":                          {newSecret(metav1.ObjectMeta{OwnerReferences: desired.NewOwnerReferences("Kubeconfig", k)}, "kubeconfig"), true, ""},
+		"that of another Kubeconfig is not written": {newSecret(metav1.ObjectMeta{OwnerReferences: desired.NewOwnerReferences("Kubeconfig", other)}), false, "Kubeconfig other"},
+		"that of a Certificate is not written":      {newSecret(metav1.ObjectMeta{Annotations: map[string]string{certmanagerv1.CertificateNameKey: "c"}}), false, "Certificate c"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			if owned, taken := ownership(tc.existing, k); owned != tc.owned || taken != tc.taken {
-				t.Errorf("got %v, %q", owned, taken)
+		t.Run(name, func(t *testing.T) {
+			if owned, owner := checkOwnership(tc.existing, k); owned != tc.owned || owner != tc.owner {
+				t.Errorf("got %v, %q", owned, owner)
 			}
 		})
 	}
@@ -69,7 +69,7 @@ func TestWorkspaces(t *testing.T) {
 			Cluster: cluster, ClusterRoles: []string{"b", "a", "b"},
 		}}
 	}
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		spec               operatorv1alpha1.KubeconfigSpec
 		pointsAt, bindings string
 	}{
@@ -79,10 +79,10 @@ func TestWorkspaces(t *testing.T) {
 		"without authorization there are none":   {operatorv1alpha1.KubeconfigSpec{TargetWorkspace: "root:a"}, "root:a", ""},
 		"the new field wins over the deprecated": {operatorv1alpha1.KubeconfigSpec{TargetWorkspace: "root:a", Authorization: authorization("root:b")}, "root:a", "root:a"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			k := &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Name: "k", UID: "uid"}, Spec: tc.spec}
-			if workspace(k) != tc.pointsAt || bindingWorkspace(k) != tc.bindings {
-				t.Errorf("points at %q, bindings in %q", workspace(k), bindingWorkspace(k))
+			if targetWorkspace(k) != tc.pointsAt || bindingWorkspace(k) != tc.bindings {
+				t.Errorf("points at %q, bindings in %q", targetWorkspace(k), bindingWorkspace(k))
 			}
 			if tc.bindings == "" {
 				return
@@ -97,7 +97,7 @@ func TestWorkspaces(t *testing.T) {
 
 func TestIgnoredFields(t *testing.T) {
 	ref := &corev1.LocalObjectReference{Name: "a"}
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		spec operatorv1alpha1.KubeconfigSpec
 		text string // "" is all of it
 	}{
@@ -107,7 +107,7 @@ func TestIgnoredFields(t *testing.T) {
 		"masters at a shard":            {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{RootShardRef: ref}, Groups: []string{"system:masters"}}, ""},
 		"masters through a front proxy": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref}, Groups: []string{"system:masters"}}, "spec.groups: no user is in system:masters"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			result := status.SpecHonored(ignoredFields(&operatorv1alpha1.Kubeconfig{Spec: tc.spec}))
 			if (result.State == status.Satisfied) != (tc.text == "") || !strings.Contains(result.Message, tc.text) {
 				t.Errorf("got %+v", result)
@@ -117,11 +117,11 @@ func TestIgnoredFields(t *testing.T) {
 }
 
 func TestValidateWorkspace(t *testing.T) {
-	for workspace, good := range map[string]bool{
+	for workspace, valid := range map[string]bool{
 		"": true, "root": true, "root:team:app": true, "2ns3kqlzv9z0nuk8": true,
 		"*": false, "root/api": false, "..": false, "root?a=b": false, "root:": false,
 	} {
-		if result := validateWorkspace(workspace); (result.State != status.Stalled) != good {
+		if result := validateWorkspace(workspace); (result.State != status.Stalled) != valid {
 			t.Errorf("%q: got %+v", workspace, result)
 		}
 	}

@@ -59,7 +59,7 @@ func (s *scope) issueCertificate(ctx context.Context) error {
 		return nil
 	}
 	objects := pki.Objects{Certificates: []*certmanagerv1.Certificate{pki.Kubeconfig(s.kubeconfig, s.target.root)}}
-	return s.report.SetResult(s.config.Cluster.Certificates(ctx, objects))
+	return s.report.SetResult(s.config.Cluster.ApplyCertificates(ctx, objects))
 }
 
 // writeSecret applies the Secret with the kubeconfig, whenever the certificate or a CA in it changes.
@@ -87,9 +87,9 @@ func (s *scope) checkSecret() (owned bool, blocked status.Result) {
 	if name == "" || name == pki.KubeconfigCertificate(k) {
 		return false, status.Stall(available, "SecretNameInvalid", "secretRef.name is %q: name a Secret of its own", name)
 	}
-	owned, taken := ownership(s.secrets.existing, k)
-	if taken != "" {
-		return false, status.Stall(available, "SecretTaken", "Secret %s belongs to %s: choose another secretRef.name", name, taken)
+	owned, owner := checkOwnership(s.secrets.existing, k)
+	if owner != "" {
+		return false, status.Stall(available, "SecretTaken", "Secret %s belongs to %s: choose another secretRef.name", name, owner)
 	}
 	// A certificate that does not match the spec is not written: it may have been issued for another user.
 	issued := s.report.Get(operatorv1alpha1.ConditionCertificatesReady).State == status.Satisfied
@@ -107,17 +107,17 @@ func (s *scope) checkSecret() (owned bool, blocked status.Result) {
 func (s *scope) applySecret(ctx context.Context, ca []byte, owned bool) (status.Result, error) {
 	k, certificate := s.kubeconfig, s.secrets.certificate
 	file, err := desired.UserKubeconfig{
-		User: k.Spec.Username, Server: s.target.url, Workspace: workspace(k), CA: ca,
-		Cert: certificate.Data[corev1.TLSCertKey], Key: certificate.Data[corev1.TLSPrivateKeyKey], WithShardBase: s.target.shard,
+		User: k.Spec.Username, Server: s.target.url, Workspace: targetWorkspace(k), CA: ca,
+		Cert: certificate.Data[corev1.TLSCertKey], Key: certificate.Data[corev1.TLSPrivateKeyKey], WithShardBase: s.target.isShard,
 	}.File()
 	if err != nil {
 		return status.Result{}, fmt.Errorf("rendering the kubeconfig of Kubeconfig %s: %w", k.Name, err)
 	}
-	if err := s.config.Cluster.Object(ctx, available, desired.UserSecret(k, file, owned)); err != nil {
+	if err := s.config.Cluster.ApplyObject(ctx, available, desired.UserSecret(k, file, owned)); err != nil {
 		return status.Result{}, err
 	}
-	if expiry, err := pki.Expiry(certificate.Data[corev1.TLSCertKey]); err == nil {
-		s.expires = &metav1.Time{Time: expiry}
+	if expiry, err := pki.ParseExpiry(certificate.Data[corev1.TLSCertKey]); err == nil {
+		s.expiresAt = &metav1.Time{Time: expiry}
 	}
 	message := fmt.Sprintf("Secret %s holds the kubeconfig", k.Spec.SecretRef.Name)
 	if !owned {
@@ -126,9 +126,9 @@ func (s *scope) applySecret(ctx context.Context, ca []byte, owned bool) (status.
 	return status.OK(available, operatorv1alpha1.ReasonSecretsReady, "%s", message), nil
 }
 
-// ownership decides whether the Secret is deleted with the Kubeconfig: yes, unless others keep something in it. taken
+// checkOwnership decides whether the Secret is deleted with the Kubeconfig: yes, unless others keep something in it. taken
 // names another controller that it belongs to.
-func ownership(existing *corev1.Secret, k *operatorv1alpha1.Kubeconfig) (owned bool, taken string) {
+func checkOwnership(existing *corev1.Secret, k *operatorv1alpha1.Kubeconfig) (owned bool, owner string) {
 	if existing == nil {
 		return true, ""
 	}
@@ -146,9 +146,9 @@ func ownership(existing *corev1.Secret, k *operatorv1alpha1.Kubeconfig) (owned b
 	return true, ""
 }
 
-// workspace is the workspace that the kubeconfig points at, and that its bindings are in unless the deprecated field
+// targetWorkspace is the workspace that the kubeconfig points at, and that its bindings are in unless the deprecated field
 // names another one.
-func workspace(k *operatorv1alpha1.Kubeconfig) string {
+func targetWorkspace(k *operatorv1alpha1.Kubeconfig) string {
 	if k.Spec.TargetWorkspace != "" {
 		return k.Spec.TargetWorkspace
 	}
@@ -163,5 +163,5 @@ func bindingWorkspace(k *operatorv1alpha1.Kubeconfig) string {
 	if k.Spec.TargetWorkspace == "" && k.Spec.Authorization.ClusterRoleBindings.Cluster != "" {
 		return k.Spec.Authorization.ClusterRoleBindings.Cluster
 	}
-	return workspace(k)
+	return targetWorkspace(k)
 }

@@ -15,19 +15,19 @@ import (
 
 // target is what a kubeconfig points at.
 type target struct {
-	name     string // kind and name
-	root     *operatorv1alpha1.RootShard
-	url      string                       // for the user
-	operator string                       // for the operator: the internal proxy, which reaches workspaces of all shards
-	shard    bool                         // the target is a shard and not a proxy
-	caBundle *corev1.LocalObjectReference // further CAs of the server, or nil
+	name        string // kind and name
+	root        *operatorv1alpha1.RootShard
+	url         string                       // for the user
+	operatorURL string                       // for the operator: the internal proxy, which reaches workspaces of all shards
+	isShard     bool                         // the target is a shard and not a proxy
+	caBundle    *corev1.LocalObjectReference // further CAs of the server, or nil
 }
 
 // findTarget resolves the target and its installation. Of several references the first counts. The target is nil unless
 // the result is satisfied.
 func findTarget(ctx context.Context, c apply.Cluster, kubeconfig *operatorv1alpha1.Kubeconfig) (*target, status.Result, error) {
 	const condition = operatorv1alpha1.ConditionReferenceValid
-	notFound := func(format string, args ...any) (*target, status.Result, error) {
+	referenceNotFound := func(format string, args ...any) (*target, status.Result, error) {
 		return nil, status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound, format, args...), nil
 	}
 	spec, namespace := kubeconfig.Spec.Target, kubeconfig.Namespace
@@ -38,10 +38,10 @@ func findTarget(ctx context.Context, c apply.Cluster, kubeconfig *operatorv1alph
 			return nil, status.Result{}, err
 		}
 		if root == nil {
-			return notFound("RootShard %s does not exist in namespace %s: create it, or correct target.rootShardRef", spec.RootShardRef.Name, namespace)
+			return referenceNotFound("RootShard %s does not exist in namespace %s: create it, or correct target.rootShardRef", spec.RootShardRef.Name, namespace)
 		}
-		return valid(&target{
-			name: "RootShard/" + root.Name, root: root, url: desired.RootShardBaseURL(root), operator: desired.InternalProxyURL(root), shard: true,
+		return validTarget(&target{
+			name: "RootShard/" + root.Name, root: root, url: desired.RootShardBaseURL(root), operatorURL: desired.InternalProxyURL(root), isShard: true,
 		})
 	case spec.ShardRef != nil:
 		shard, err := apply.Get[operatorv1alpha1.Shard](ctx, c, namespace, spec.ShardRef.Name)
@@ -49,14 +49,14 @@ func findTarget(ctx context.Context, c apply.Cluster, kubeconfig *operatorv1alph
 			return nil, status.Result{}, err
 		}
 		if shard == nil {
-			return notFound("Shard %s does not exist in namespace %s: create it, or correct target.shardRef", spec.ShardRef.Name, namespace)
+			return referenceNotFound("Shard %s does not exist in namespace %s: create it, or correct target.shardRef", spec.ShardRef.Name, namespace)
 		}
-		root, problem, err := findRootShard(ctx, c, "Shard "+shard.Name, namespace, shard.Spec.RootShard)
+		root, result, err := findRootShard(ctx, c, "Shard "+shard.Name, namespace, shard.Spec.RootShard)
 		if err != nil || root == nil {
-			return nil, problem, err
+			return nil, result, err
 		}
-		return valid(&target{
-			name: "Shard/" + shard.Name, root: root, url: desired.NewShard(shard, root).BaseURL(), operator: desired.InternalProxyURL(root), shard: true,
+		return validTarget(&target{
+			name: "Shard/" + shard.Name, root: root, url: desired.NewShard(shard, root).BaseURL(), operatorURL: desired.InternalProxyURL(root), isShard: true,
 		})
 	case spec.FrontProxyRef != nil:
 		front, err := apply.Get[operatorv1alpha1.FrontProxy](ctx, c, namespace, spec.FrontProxyRef.Name)
@@ -64,15 +64,15 @@ func findTarget(ctx context.Context, c apply.Cluster, kubeconfig *operatorv1alph
 			return nil, status.Result{}, err
 		}
 		if front == nil {
-			return notFound("FrontProxy %s does not exist in namespace %s: create it, or correct target.frontProxyRef", spec.FrontProxyRef.Name, namespace)
+			return referenceNotFound("FrontProxy %s does not exist in namespace %s: create it, or correct target.frontProxyRef", spec.FrontProxyRef.Name, namespace)
 		}
-		root, problem, err := findRootShard(ctx, c, "FrontProxy "+front.Name, namespace, front.Spec.RootShard)
+		root, result, err := findRootShard(ctx, c, "FrontProxy "+front.Name, namespace, front.Spec.RootShard)
 		if err != nil || root == nil {
-			return nil, problem, err
+			return nil, result, err
 		}
-		return valid(&target{
+		return validTarget(&target{
 			name: "FrontProxy/" + front.Name, root: root, url: desired.FrontProxyURL(front, root),
-			operator: desired.InternalProxyURL(root), caBundle: front.Spec.CABundleSecretRef,
+			operatorURL: desired.InternalProxyURL(root), caBundle: front.Spec.CABundleSecretRef,
 		})
 	default:
 		return nil, status.Stall(condition, operatorv1alpha1.ReasonReferenceNotFound, "target names nothing: set rootShardRef, shardRef or frontProxyRef"), nil
@@ -92,7 +92,7 @@ func findRootShard(ctx context.Context, c apply.Cluster, owner, namespace string
 	return root, status.Result{}, err
 }
 
-func valid(t *target) (*target, status.Result, error) {
+func validTarget(t *target) (*target, status.Result, error) {
 	return t, status.OK(operatorv1alpha1.ConditionReferenceValid, operatorv1alpha1.ReasonReferenceValid, "%s exists", t.name), nil
 }
 
@@ -112,7 +112,7 @@ func findInstallation(ctx context.Context, c apply.Cluster, kubeconfig *operator
 		if err != nil || root == nil {
 			return nil, err
 		}
-		found = &target{root: root, operator: desired.InternalProxyURL(root)}
+		found = &target{root: root, operatorURL: desired.InternalProxyURL(root)}
 	}
 	if found.root.DeletionTimestamp != nil {
 		return nil, nil

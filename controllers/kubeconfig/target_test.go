@@ -12,22 +12,22 @@ import (
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
 )
 
-func TestTargets(t *testing.T) {
+func TestFindTarget(t *testing.T) {
 	ref := func(name string) *corev1.LocalObjectReference { return &corev1.LocalObjectReference{Name: name} }
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "kcp"} }
-	of := func(root string) operatorv1alpha1.RootShardReference {
+	rootShardRef := func(root string) operatorv1alpha1.RootShardReference {
 		return operatorv1alpha1.RootShardReference{Reference: ref(root)}
 	}
 	external := operatorv1alpha1.ExternalConfig{Hostname: "kcp.example.com", Port: 443}
 	c := apply.Cluster{Client: memory.NewClient(t,
 		&operatorv1alpha1.RootShard{ObjectMeta: meta("root"), Spec: operatorv1alpha1.RootShardSpec{External: external}},
-		&operatorv1alpha1.Shard{ObjectMeta: meta("alpha"), Spec: operatorv1alpha1.ShardSpec{RootShard: of("root")}},
+		&operatorv1alpha1.Shard{ObjectMeta: meta("alpha"), Spec: operatorv1alpha1.ShardSpec{RootShard: rootShardRef("root")}},
 		&operatorv1alpha1.Shard{ObjectMeta: meta("of-nobody")},
-		&operatorv1alpha1.Shard{ObjectMeta: meta("of-one-that-is-gone"), Spec: operatorv1alpha1.ShardSpec{RootShard: of("gone")}},
-		&operatorv1alpha1.FrontProxy{ObjectMeta: meta("front"), Spec: operatorv1alpha1.FrontProxySpec{RootShard: of("root")}},
+		&operatorv1alpha1.Shard{ObjectMeta: meta("of-one-that-is-gone"), Spec: operatorv1alpha1.ShardSpec{RootShard: rootShardRef("gone")}},
+		&operatorv1alpha1.FrontProxy{ObjectMeta: meta("front"), Spec: operatorv1alpha1.FrontProxySpec{RootShard: rootShardRef("root")}},
 	)}
 	type target = operatorv1alpha1.KubeconfigTarget
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		target     target
 		name, url  string // of what is found
 		complaint  string // else
@@ -42,7 +42,7 @@ func TestTargets(t *testing.T) {
 		"a shard of an installation gone": {target{ShardRef: ref("of-one-that-is-gone")}, "", "", "RootShard gone, which Shard of-one-that-is-gone names, does not exist", false},
 		"nothing at all":                  {target{}, "", "", "target names nothing", false},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			kubeconfig := &operatorv1alpha1.Kubeconfig{ObjectMeta: meta("k"), Spec: operatorv1alpha1.KubeconfigSpec{Target: tc.target}}
 			found, result, err := findTarget(t.Context(), c, kubeconfig)
 			if err != nil {
@@ -54,7 +54,7 @@ func TestTargets(t *testing.T) {
 			if found == nil {
 				return
 			}
-			if found.name != tc.name || found.url != tc.url || found.shard != tc.shardBased || found.operator != "https://root-proxy.kcp.svc.cluster.local:6443" {
+			if found.name != tc.name || found.url != tc.url || found.isShard != tc.shardBased || found.operatorURL != "https://root-proxy.kcp.svc.cluster.local:6443" {
 				t.Errorf("got %+v", found)
 			}
 		})

@@ -11,14 +11,14 @@ import (
 func ignoredFields(k *operatorv1alpha1.Kubeconfig) []status.IgnoredField {
 	var out []status.IgnoredField
 	target := k.Spec.Target
-	ignored := func(set bool, field, winner string) {
+	add := func(set bool, field, winner string) {
 		if set {
 			out = append(out, status.IgnoredField{Field: "target." + field, Advice: winner + " is set too and wins; remove one of them"})
 		}
 	}
-	ignored(target.RootShardRef != nil && target.ShardRef != nil, "shardRef", "rootShardRef")
-	ignored(target.RootShardRef != nil && target.FrontProxyRef != nil, "frontProxyRef", "rootShardRef")
-	ignored(target.RootShardRef == nil && target.ShardRef != nil && target.FrontProxyRef != nil, "frontProxyRef", "shardRef")
+	add(target.RootShardRef != nil && target.ShardRef != nil, "shardRef", "rootShardRef")
+	add(target.RootShardRef != nil && target.FrontProxyRef != nil, "frontProxyRef", "rootShardRef")
+	add(target.RootShardRef == nil && target.ShardRef != nil && target.FrontProxyRef != nil, "frontProxyRef", "shardRef")
 	throughProxy := target.FrontProxyRef != nil && target.RootShardRef == nil && target.ShardRef == nil
 	if throughProxy && slices.Contains(k.Spec.Groups, status.SystemMasters) {
 		out = append(out, status.IgnoredField{

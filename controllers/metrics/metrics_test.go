@@ -24,8 +24,8 @@ func meta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
-// closed is the elected channel of the leader.
-func closed() <-chan struct{} {
+// closedChannel is the elected channel of the leader.
+func closedChannel() <-chan struct{} {
 	out := make(chan struct{})
 	close(out)
 	return out
@@ -43,11 +43,11 @@ func TestObjects(t *testing.T) {
 		&operatorv1alpha1.Shard{ObjectMeta: meta("other", "alpha")},
 		&operatorv1alpha1.CacheServer{ObjectMeta: meta("kcp", "cache")},
 	)
-	objects := metrics.NewObjects(cluster, closed())
-	expect := func(sentence, page string) {
+	objects := metrics.NewObjects(cluster, closedChannel())
+	expect := func(name, expected string) {
 		t.Helper()
-		if err := testutil.CollectAndCompare(objects, strings.NewReader(page)); err != nil {
-			t.Errorf("%s: %v", sentence, err)
+		if err := testutil.CollectAndCompare(objects, strings.NewReader(expected)); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	const count = "# HELP kcp_operator_%[1]s_count Objects of this kind.\n# TYPE kcp_operator_%[1]s_count gauge\n"
@@ -60,8 +60,8 @@ kcp_operator_condition_status{condition_type="Stalled",namespace="kcp",resource_
 `+fmt.Sprintf(count, "shard")+`kcp_operator_shard_count{namespace="kcp",phase="Running"} 2
 kcp_operator_shard_count{namespace="other",phase="Unknown"} 1
 `)
-	for _, gone := range []client.Object{alpha, beta} {
-		if err := cluster.Delete(t.Context(), gone); err != nil {
+	for _, deleted := range []client.Object{alpha, beta} {
+		if err := cluster.Delete(t.Context(), deleted); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,23 +70,23 @@ kcp_operator_shard_count{namespace="other",phase="Unknown"} 1
 `)
 }
 
-func TestOnlyTheLeaderExportsObjects(t *testing.T) {
+func TestObjectsBeforeElection(t *testing.T) {
 	objects := metrics.NewObjects(memory.NewClient(t, &operatorv1alpha1.CacheServer{ObjectMeta: meta("kcp", "cache")}), make(chan struct{}))
 	if n := testutil.CollectAndCount(objects); n != 0 {
 		t.Errorf("it exports %d series", n)
 	}
 }
 
-func TestAnErrorIsCountedByItsType(t *testing.T) {
-	work := metrics.NewReconciliations()
+func TestReconciliations(t *testing.T) {
+	reconciliations := metrics.NewReconciliations()
 	for _, err := range []error{nil, errors.New("no connection to 10.0.0.1:47112"), errors.New("no connection to 10.0.0.1:47113"), fmt.Errorf("%w: timeout", reconcile.ErrRead)} {
-		wrapped := work.Around("shard", ctrlreconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, err }))
+		wrapped := reconciliations.Instrument("shard", ctrlreconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, err }))
 		if _, got := wrapped.Reconcile(t.Context(), ctrl.Request{}); got != err {
 			t.Errorf("the error becomes %v", got)
 		}
 	}
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(work)
+	registry.MustRegister(reconciliations)
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(`# HELP kcp_operator_reconciliation_errors_total Reconciles that failed and are retried. Waiting is no failure; conditions report it.
 # TYPE kcp_operator_reconciliation_errors_total counter
 kcp_operator_reconciliation_errors_total{controller="shard",error_type="read_error"} 1

@@ -26,7 +26,7 @@ const phaseUnknown = "Unknown"
 // Objects are the metrics about custom resources: their number, and their conditions. It is a prometheus.Collector.
 type Objects struct {
 	reader    client.Reader
-	leads     <-chan struct{}
+	elected   <-chan struct{}
 	kinds     []kind
 	condition *prometheus.Desc
 }
@@ -41,13 +41,13 @@ type kind struct {
 
 // NewObjects returns the metrics of the objects in reader, a cache. They are empty until leads is closed: of several
 // replicas of the operator only the leader exports them, so that sums over all pods are right.
-func NewObjects(reader client.Reader, leads <-chan struct{}) *Objects {
+func NewObjects(reader client.Reader, elected <-chan struct{}) *Objects {
 	count := func(name string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("kcp_operator_"+name+"_count", "Objects of this kind.", labels, nil)
 	}
 	return &Objects{
-		reader: reader,
-		leads:  leads,
+		reader:  reader,
+		elected: elected,
 		kinds: []kind{
 			{"rootshard", &operatorv1alpha1.RootShardList{}, count("rootshard", "phase", "namespace"), phase},
 			{"shard", &operatorv1alpha1.ShardList{}, count("shard", "phase", "namespace"), phase},
@@ -88,7 +88,7 @@ func (o *Objects) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. A kind that cannot be listed is omitted, so that the scrape has all others.
 func (o *Objects) Collect(out chan<- prometheus.Metric) {
 	select {
-	case <-o.leads:
+	case <-o.elected:
 	default:
 		return
 	}
@@ -112,28 +112,28 @@ func (o *Objects) collect(ctx context.Context, kind kind, out chan<- prometheus.
 	counts := map[[2]string]int{} // by phase and namespace
 	err := meta.EachListItem(list, func(item runtime.Object) error {
 		object := item.(reconcile.Object)
-		at := [2]string{"", object.GetNamespace()}
+		key := [2]string{"", object.GetNamespace()}
 		if kind.phase != nil {
-			at[0] = kind.phase(object)
+			key[0] = kind.phase(object)
 		}
-		counts[at]++
+		counts[key]++
 		for _, condition := range object.GetConditions() {
-			out <- prometheus.MustNewConstMetric(o.condition, prometheus.GaugeValue, value(condition.Status),
+			out <- prometheus.MustNewConstMetric(o.condition, prometheus.GaugeValue, conditionValue(condition.Status),
 				kind.name, object.GetName(), object.GetNamespace(), condition.Type)
 		}
 		return nil
 	})
-	for at, count := range counts {
-		labels := at[:]
+	for key, count := range counts {
+		labels := key[:]
 		if kind.phase == nil {
-			labels = at[1:]
+			labels = key[1:]
 		}
 		out <- prometheus.MustNewConstMetric(kind.count, prometheus.GaugeValue, float64(count), labels...)
 	}
 	return err
 }
 
-func value(status metav1.ConditionStatus) float64 {
+func conditionValue(status metav1.ConditionStatus) float64 {
 	switch status {
 	case metav1.ConditionTrue:
 		return 1

@@ -56,21 +56,21 @@ func (r *Reconciliations) Collect(out chan<- prometheus.Metric) {
 	r.errors.Collect(out)
 }
 
-// Around measures a reconciler. The counters of its errors begin at 0, so that the first error is an increase.
-func (r *Reconciliations) Around(controller string, inner ctrlreconcile.Reconciler) ctrlreconcile.Reconciler {
+// Instrument measures a reconciler. The counters of its errors begin at 0, so that the first error is an increase.
+func (r *Reconciliations) Instrument(controller string, inner ctrlreconcile.Reconciler) ctrlreconcile.Reconciler {
 	for _, errorType := range []string{errorRead, errorReconcile} {
 		r.errors.WithLabelValues(controller, errorType)
 	}
 	return ctrlreconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 		start := time.Now()
-		answer, err := inner.Reconcile(ctx, req)
+		reconcileResult, err := inner.Reconcile(ctx, req)
 		result := resultSuccess
 		if err != nil {
 			result = resultError
 			r.errors.WithLabelValues(controller, errorType(err)).Inc()
 		}
 		r.duration.WithLabelValues(controller, result).Observe(time.Since(start).Seconds())
-		return answer, err
+		return reconcileResult, err
 	})
 }
 

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Part is one input of a bundle.
-type Part struct {
+// BundlePart is one input of a bundle.
+type BundlePart struct {
 	Source string // for errors
 	PEM    []byte
 }
 
-// Merge joins PEM files of certificates. Each part must hold at least one certificate and nothing else, so that an
+// MergeBundle joins PEM files of certificates. Each part must hold at least one certificate and nothing else, so that an
 // invalid Secret is reported here and not by a server that does not start.
-func Merge(parts ...Part) ([]byte, error) {
+func MergeBundle(parts ...BundlePart) ([]byte, error) {
 	var out bytes.Buffer
 	for _, part := range parts {
 		found := 0
@@ -44,8 +44,8 @@ func Merge(parts ...Part) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Expiry is the end of validity of the first certificate of a PEM file, which is the leaf of a chain.
-func Expiry(file []byte) (time.Time, error) {
+// ParseExpiry is the end of validity of the first certificate of a PEM file, which is the leaf of a chain.
+func ParseExpiry(file []byte) (time.Time, error) {
 	block, _ := pem.Decode(file)
 	if block == nil {
 		return time.Time{}, fmt.Errorf("no PEM block")

@@ -48,9 +48,9 @@ func (s Owner) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: s.Namespace, Labels: s.Labels, OwnerReferences: s.References}
 }
 
-func (s Owner) leaf(l leaf) *certmanagerv1.Certificate {
+func (s Owner) newLeaf(l leaf) *certmanagerv1.Certificate {
 	names, addresses := splitNames(l.dnsNames)
-	out := s.certificate(l.name, ownIssuer(l.issuer), leafDuration, leafRenewBefore)
+	out := s.newCertificate(l.name, localIssuerReference(l.issuer), leafDuration, leafRenewBefore)
 	out.Spec.CommonName = l.commonName
 	out.Spec.Usages = l.usages
 	out.Spec.DNSNames, out.Spec.IPAddresses = names, addresses
@@ -66,21 +66,21 @@ func (s Owner) leaf(l leaf) *certmanagerv1.Certificate {
 	return out
 }
 
-// authority is a CA with an issuer of the same name. Renewals keep its key, so that the certificates it signed, and
+// newAuthority is a CA with an issuer of the same name. Renewals keep its key, so that the certificates it signed, and
 // every bundle that holds it, stay valid.
-func (s Owner) authority(name string, signedBy cmmeta.IssuerReference) (*certmanagerv1.Certificate, *certmanagerv1.Issuer) {
-	out := s.certificate(name, signedBy, caDuration, caRenewBefore)
+func (s Owner) newAuthority(name string, signedBy cmmeta.IssuerReference) (*certmanagerv1.Certificate, *certmanagerv1.Issuer) {
+	out := s.newCertificate(name, signedBy, caDuration, caRenewBefore)
 	out.Spec.IsCA = true
 	out.Spec.CommonName = name
 	out.Spec.PrivateKey.RotationPolicy = certmanagerv1.RotationPolicyNever
-	return out, s.caIssuer(name, name)
+	return out, s.newCAIssuer(name, name)
 }
 
-func (s Owner) caIssuer(name, secret string) *certmanagerv1.Issuer {
-	return s.issuer(name, certmanagerv1.IssuerConfig{CA: &certmanagerv1.CAIssuer{SecretName: secret}})
+func (s Owner) newCAIssuer(name, secret string) *certmanagerv1.Issuer {
+	return s.newIssuer(name, certmanagerv1.IssuerConfig{CA: &certmanagerv1.CAIssuer{SecretName: secret}})
 }
 
-func (s Owner) issuer(name string, config certmanagerv1.IssuerConfig) *certmanagerv1.Issuer {
+func (s Owner) newIssuer(name string, config certmanagerv1.IssuerConfig) *certmanagerv1.Issuer {
 	return &certmanagerv1.Issuer{
 		TypeMeta:   metav1.TypeMeta{APIVersion: certmanagerv1.SchemeGroupVersion.String(), Kind: certmanagerv1.IssuerKind},
 		ObjectMeta: s.meta(name),
@@ -88,7 +88,7 @@ func (s Owner) issuer(name string, config certmanagerv1.IssuerConfig) *certmanag
 	}
 }
 
-func (s Owner) certificate(name string, issuer cmmeta.IssuerReference, duration, renewBefore time.Duration) *certmanagerv1.Certificate {
+func (s Owner) newCertificate(name string, issuer cmmeta.IssuerReference, duration, renewBefore time.Duration) *certmanagerv1.Certificate {
 	return &certmanagerv1.Certificate{
 		TypeMeta:   metav1.TypeMeta{APIVersion: certmanagerv1.SchemeGroupVersion.String(), Kind: certmanagerv1.CertificateKind},
 		ObjectMeta: s.meta(name),

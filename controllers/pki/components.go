@@ -16,7 +16,7 @@ func ProxyTemplateKeys() []string { return []string{"kubeconfig", "requestheader
 
 // Proxy returns the certificates of a front proxy or internal proxy.
 func Proxy(p desired.Proxy, root *operatorv1alpha1.RootShard) Objects {
-	s := Owner{Namespace: root.Namespace, References: p.Owner(), Labels: p.Labels(), SecretLabels: p.OwnerLabels()}
+	s := Owner{Namespace: root.Namespace, References: p.OwnerReferences(), Labels: p.Labels(), SecretLabels: p.OwnerLabels()}
 	var out Objects
 	for key, l := range map[string]leaf{
 		"server":        {issuer: desired.CAName(root, desired.ServerCA), usages: servingUsages, dnsNames: p.ServingNames()},
@@ -24,7 +24,7 @@ func Proxy(p desired.Proxy, root *operatorv1alpha1.RootShard) Objects {
 		"requestheader": {issuer: desired.CAName(root, desired.RequestHeaderCA), commonName: p.CommonName(), usages: clientUsages},
 	} {
 		l.name = p.Certificate(key)
-		certificate := s.leaf(l)
+		certificate := s.newLeaf(l)
 		if template, ok := p.CertificateTemplates()[key]; ok {
 			applyTemplate(certificate, template)
 		}
@@ -49,15 +49,15 @@ func KubeconfigGroup(kubeconfig *operatorv1alpha1.Kubeconfig) string {
 func Kubeconfig(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.RootShard) *certmanagerv1.Certificate {
 	s := Owner{
 		Namespace:    kubeconfig.Namespace,
-		References:   desired.OwnedBy("Kubeconfig", kubeconfig),
+		References:   desired.NewOwnerReferences("Kubeconfig", kubeconfig),
 		Labels:       mergeMissing(map[string]string{operatorv1alpha1.LabelRootShard: root.Name}, kubeconfig.Labels),
 		SecretLabels: map[string]string{operatorv1alpha1.LabelKubeconfig: kubeconfig.Name},
 	}
-	certificate := s.leaf(leaf{
+	certificate := s.newLeaf(leaf{
 		name:          KubeconfigCertificate(kubeconfig),
 		issuer:        desired.CAName(root, desired.ClientCA),
 		commonName:    kubeconfig.Spec.Username,
-		organizations: sortedSet(kubeconfig.Spec.Groups, []string{KubeconfigGroup(kubeconfig)}),
+		organizations: mergeSorted(kubeconfig.Spec.Groups, []string{KubeconfigGroup(kubeconfig)}),
 		usages:        clientUsages,
 	})
 	// The default of cert-manager, to renew in the last third, fits every validity.
@@ -85,15 +85,15 @@ func ManagedEtcd(owner desired.Owner, etcd Etcd) Objects {
 		Labels: desired.AppLabels(desired.ComponentEtcd, owner.Name), SecretLabels: owner.SecretLabels,
 	}
 	var out Objects
-	self := SelfSignedIssuer(owner.Name)
-	ca, issuer := s.authority(etcd.CA, ownIssuer(self))
+	selfSigned := SelfSignedIssuer(owner.Name)
+	ca, issuer := s.newAuthority(etcd.CA, localIssuerReference(selfSigned))
 	ca.Spec.PrivateKey.Algorithm, ca.Spec.PrivateKey.Size = certmanagerv1.ECDSAKeyAlgorithm, 256
-	out.Issuers = append(out.Issuers, s.SelfSigned(self), issuer)
+	out.Issuers = append(out.Issuers, s.NewSelfSignedIssuer(selfSigned), issuer)
 	out.Certificates = append(out.Certificates, ca,
 		// The gateway inside etcd is a client with the serving certificate.
-		s.leaf(leaf{name: etcd.Server, issuer: etcd.CA, commonName: "etcd-server", usages: servingPeerUsages, dnsNames: etcd.Hosts, ecdsa: true}),
-		s.leaf(leaf{name: etcd.Peer, issuer: etcd.CA, commonName: EtcdPeerName, usages: servingPeerUsages, dnsNames: etcd.Hosts, ecdsa: true}),
-		s.leaf(leaf{name: etcd.Client, issuer: etcd.CA, commonName: "etcd-client", usages: clientUsages, ecdsa: true}),
+		s.newLeaf(leaf{name: etcd.Server, issuer: etcd.CA, commonName: "etcd-server", usages: servingPeerUsages, dnsNames: etcd.Hosts, ecdsa: true}),
+		s.newLeaf(leaf{name: etcd.Peer, issuer: etcd.CA, commonName: EtcdPeerName, usages: servingPeerUsages, dnsNames: etcd.Hosts, ecdsa: true}),
+		s.newLeaf(leaf{name: etcd.Client, issuer: etcd.CA, commonName: "etcd-client", usages: clientUsages, ecdsa: true}),
 	)
 	return out
 }

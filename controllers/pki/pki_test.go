@@ -40,7 +40,7 @@ func TestRenderedCertificates(t *testing.T) {
 	}
 }
 
-func find(t *testing.T, objects pki.Objects, name string) *certmanagerv1.Certificate {
+func findCertificate(t *testing.T, objects pki.Objects, name string) *certmanagerv1.Certificate {
 	t.Helper()
 	for _, certificate := range objects.Certificates {
 		if certificate.Name == name {
@@ -51,7 +51,7 @@ func find(t *testing.T, objects pki.Objects, name string) *certmanagerv1.Certifi
 	return nil
 }
 
-func rootShard() *operatorv1alpha1.RootShard {
+func newRootShard() *operatorv1alpha1.RootShard {
 	return &operatorv1alpha1.RootShard{
 		ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"},
 		Spec:       operatorv1alpha1.RootShardSpec{External: operatorv1alpha1.ExternalConfig{Hostname: "kcp.example.com", Port: 443}},
@@ -60,7 +60,7 @@ func rootShard() *operatorv1alpha1.RootShard {
 
 func TestTemplates(t *testing.T) {
 	issuer := &operatorv1alpha1.IssuerReference{Name: "public", Kind: "ClusterIssuer"}
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		template operatorv1alpha1.CertificateSpecTemplate
 		check    func(certmanagerv1.CertificateSpec) bool
 	}{
@@ -95,18 +95,18 @@ func TestTemplates(t *testing.T) {
 			},
 		},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			root := rootShard()
+		t.Run(name, func(t *testing.T) {
+			root := newRootShard()
 			root.Spec.CertificateTemplates = operatorv1alpha1.CertificateTemplates{"server": {Spec: &tc.template}}
-			if spec := find(t, pki.RootShard(root, nil), "root-server").Spec; !tc.check(spec) {
+			if spec := findCertificate(t, pki.RootShard(root, nil), "root-server").Spec; !tc.check(spec) {
 				t.Errorf("got %+v", spec)
 			}
 		})
 	}
 }
 
-func TestAProvidedCASigns(t *testing.T) {
-	root := rootShard()
+func TestProvidedCA(t *testing.T) {
+	root := newRootShard()
 	root.Spec.Certificates.CASecretRef = &corev1.LocalObjectReference{Name: "my-ca"}
 	objects := pki.RootShard(root, nil)
 	for _, certificate := range objects.Certificates {
@@ -120,10 +120,10 @@ func TestAProvidedCASigns(t *testing.T) {
 	}
 }
 
-func TestAnAddressIsNoDNSName(t *testing.T) {
-	root := rootShard()
+func TestIPAddressSANs(t *testing.T) {
+	root := newRootShard()
 	root.Spec.External.Hostname = "192.0.2.7"
-	spec := find(t, pki.RootShard(root, nil), "root-server").Spec
+	spec := findCertificate(t, pki.RootShard(root, nil), "root-server").Spec
 	if slices.Contains(spec.DNSNames, "192.0.2.7") || !slices.Contains(spec.IPAddresses, "192.0.2.7") {
 		t.Errorf("names %v, addresses %v", spec.DNSNames, spec.IPAddresses)
 	}
@@ -131,41 +131,41 @@ func TestAnAddressIsNoDNSName(t *testing.T) {
 	root.Spec.CertificateTemplates = operatorv1alpha1.CertificateTemplates{"server": {Spec: &operatorv1alpha1.CertificateSpecTemplate{
 		DNSNames: []string{"kcp.example.com"}, IssuerRef: &operatorv1alpha1.IssuerReference{Name: "public"},
 	}}}
-	spec = find(t, pki.RootShard(root, nil), "root-server").Spec
+	spec = findCertificate(t, pki.RootShard(root, nil), "root-server").Spec
 	if !slices.Equal(spec.DNSNames, []string{"kcp.example.com"}) || len(spec.IPAddresses) > 0 {
 		t.Errorf("with an issuer of its own: names %v, addresses %v", spec.DNSNames, spec.IPAddresses)
 	}
 }
 
-func TestACASecretWithoutANameIsIgnored(t *testing.T) {
-	root := rootShard()
+func TestUnnamedCASecretIsIgnored(t *testing.T) {
+	root := newRootShard()
 	root.Spec.Certificates.CASecretRef = &corev1.LocalObjectReference{}
-	if find(t, pki.RootShard(root, nil), "root-ca").Spec.IssuerRef.Name != "root-selfsigned" {
+	if findCertificate(t, pki.RootShard(root, nil), "root-ca").Spec.IssuerRef.Name != "root-selfsigned" {
 		t.Error("the root CA does not sign itself")
 	}
 }
 
-func TestReadiness(t *testing.T) {
+func TestNotReady(t *testing.T) {
 	certificate := func(name string, generation int64, conditions ...certmanagerv1.CertificateCondition) *certmanagerv1.Certificate {
 		return &certmanagerv1.Certificate{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Generation: generation}, Status: certmanagerv1.CertificateStatus{Conditions: conditions},
 		}
 	}
 	ready := certmanagerv1.CertificateCondition{Type: certmanagerv1.CertificateConditionReady, Status: cmmeta.ConditionTrue, ObservedGeneration: 1}
-	broken := certmanagerv1.CertificateCondition{Type: certmanagerv1.CertificateConditionReady, Status: cmmeta.ConditionFalse, Message: "no issuer."}
+	failed := certmanagerv1.CertificateCondition{Type: certmanagerv1.CertificateConditionReady, Status: cmmeta.ConditionFalse, Message: "no issuer."}
 	have := pki.NotReady([]*certmanagerv1.Certificate{
-		certificate("d", 2, ready), certificate("a", 1, ready), certificate("c", 1, broken), certificate("b", 1),
+		certificate("d", 2, ready), certificate("a", 1, ready), certificate("c", 1, failed), certificate("b", 1),
 	})
 	want := []string{"b: waiting for cert-manager", "c: no issuer", "d: being reissued"}
 	if !slices.Equal(have, want) {
 		t.Errorf("got %q, want %q", have, want)
 	}
-	if got := pki.Summary([]string{"a", "b", "c", "d", "e"}, 9); got != "5 of 9 certificates are not issued yet: a; b; c; and 2 more" {
+	if got := pki.SummarizeNotReady([]string{"a", "b", "c", "d", "e"}, 9); got != "5 of 9 certificates are not issued yet: a; b; c; and 2 more" {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestMerge(t *testing.T) {
+func TestMergeBundle(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -178,19 +178,19 @@ func TestMerge(t *testing.T) {
 	}
 	good := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	private := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("x")})
-	for sentence, tc := range map[string]struct {
-		parts []pki.Part
+	for name, tc := range map[string]struct {
+		parts []pki.BundlePart
 		want  int
 		err   string
 	}{
-		"parts are joined in order":              {[]pki.Part{{"a", good}, {"b", append([]byte("\n\n"), good...)}}, 2, ""},
-		"a missing newline between does no harm": {[]pki.Part{{"a", good[:len(good)-1]}, {"b", good}}, 2, ""},
-		"an empty part is an error":              {[]pki.Part{{"a", good}, {"b", nil}}, 0, "b holds no certificate"},
-		"a private key is an error":              {[]pki.Part{{"a", append(slices.Clone(good), private...)}}, 0, `a holds a PEM block of type "PRIVATE KEY"`},
-		"text that is no PEM is an error":        {[]pki.Part{{"a", []byte("hello")}}, 0, "a holds text that is no PEM"},
+		"parts are joined in order":              {[]pki.BundlePart{{"a", good}, {"b", append([]byte("\n\n"), good...)}}, 2, ""},
+		"a missing newline between does no harm": {[]pki.BundlePart{{"a", good[:len(good)-1]}, {"b", good}}, 2, ""},
+		"an empty part is an error":              {[]pki.BundlePart{{"a", good}, {"b", nil}}, 0, "b holds no certificate"},
+		"a private key is an error":              {[]pki.BundlePart{{"a", append(slices.Clone(good), private...)}}, 0, `a holds a PEM block of type "PRIVATE KEY"`},
+		"text that is no PEM is an error":        {[]pki.BundlePart{{"a", []byte("hello")}}, 0, "a holds text that is no PEM"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			merged, err := pki.Merge(tc.parts...)
+		t.Run(name, func(t *testing.T) {
+			merged, err := pki.MergeBundle(tc.parts...)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Fatalf("got %v, want %q", err, tc.err)
@@ -202,7 +202,7 @@ func TestMerge(t *testing.T) {
 			}
 		})
 	}
-	if expiry, err := pki.Expiry(good); err != nil || !expiry.Equal(end) {
+	if expiry, err := pki.ParseExpiry(good); err != nil || !expiry.Equal(end) {
 		t.Errorf("expiry is %v, %v", expiry, err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 func NotReady(certificates []*certmanagerv1.Certificate) []string {
 	var out []string
 	for _, certificate := range certificates {
-		if reason := notReady(certificate); reason != "" {
+		if reason := notReadyReason(certificate); reason != "" {
 			out = append(out, certificate.Name+": "+reason)
 		}
 	}
@@ -22,7 +22,7 @@ func NotReady(certificates []*certmanagerv1.Certificate) []string {
 	return out
 }
 
-func notReady(certificate *certmanagerv1.Certificate) string {
+func notReadyReason(certificate *certmanagerv1.Certificate) string {
 	for _, condition := range certificate.Status.Conditions {
 		if condition.Type != certmanagerv1.CertificateConditionReady {
 			continue
@@ -38,8 +38,8 @@ func notReady(certificate *certmanagerv1.Certificate) string {
 	return "waiting for cert-manager"
 }
 
-// Summary is the message about certificates that are not ready, with the first few by name.
-func Summary(notReady []string, total int) string {
+// SummarizeNotReady is the message about certificates that are not ready, with the first few by name.
+func SummarizeNotReady(notReady []string, total int) string {
 	const shown = 3
 	first := notReady
 	rest := ""

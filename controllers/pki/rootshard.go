@@ -21,7 +21,7 @@ func SelfSignedIssuer(owner string) string { return owner + "-selfsigned" }
 // CacheServer that the root shard uses, or nil.
 func RootShard(root *operatorv1alpha1.RootShard, cache *operatorv1alpha1.CacheServer) Objects {
 	shard := desired.NewRootShard(root)
-	out := authorities(root, shardScope(shard))
+	out := authorities(root, shardOwner(shard))
 	out.Append(Shard(shard, cache))
 	out.Append(Proxy(desired.NewInternalProxy(root), root))
 	sortCertificates(out.Certificates)
@@ -33,25 +33,25 @@ func authorities(root *operatorv1alpha1.RootShard, s Owner) Objects {
 	var out Objects
 	rootName := desired.CAName(root, desired.RootCA)
 	if desired.ProvidedCA(root) != "" {
-		out.Issuers = append(out.Issuers, s.caIssuer(rootName, desired.CASecret(root, desired.RootCA)))
+		out.Issuers = append(out.Issuers, s.newCAIssuer(rootName, desired.CASecret(root, desired.RootCA)))
 	} else {
-		signer := ownIssuer(SelfSignedIssuer(root.Name))
+		signer := localIssuerReference(SelfSignedIssuer(root.Name))
 		if ref := root.Spec.Certificates.IssuerRef; ref != nil {
 			signer = issuerReference(*ref)
 		} else {
-			out.Issuers = append(out.Issuers, s.SelfSigned(SelfSignedIssuer(root.Name)))
+			out.Issuers = append(out.Issuers, s.NewSelfSignedIssuer(SelfSignedIssuer(root.Name)))
 		}
 		out.addAuthority(s, root, "root-ca", rootName, signer)
 	}
-	below := ownIssuer(rootName)
+	rootIssuer := localIssuerReference(rootName)
 	for _, ca := range []desired.CA{desired.ServerCA, desired.ClientCA, desired.RequestHeaderCA, desired.ServiceAccountCA} {
-		out.addAuthority(s, root, string(ca), desired.CAName(root, ca), below)
+		out.addAuthority(s, root, string(ca), desired.CAName(root, ca), rootIssuer)
 	}
 	return out
 }
 
 func (o *Objects) addAuthority(s Owner, root *operatorv1alpha1.RootShard, templateKey, name string, signer cmmeta.IssuerReference) {
-	certificate, issuer := s.authority(name, signer)
+	certificate, issuer := s.newAuthority(name, signer)
 	if template, ok := root.Spec.CertificateTemplates[templateKey]; ok {
 		applyTemplate(certificate, template)
 	}
@@ -59,9 +59,9 @@ func (o *Objects) addAuthority(s Owner, root *operatorv1alpha1.RootShard, templa
 	o.Issuers = append(o.Issuers, issuer)
 }
 
-// SelfSigned returns a self-signed issuer.
-func (s Owner) SelfSigned(name string) *certmanagerv1.Issuer {
-	return s.issuer(name, certmanagerv1.IssuerConfig{SelfSigned: &certmanagerv1.SelfSignedIssuer{}})
+// NewSelfSignedIssuer returns a self-signed issuer.
+func (s Owner) NewSelfSignedIssuer(name string) *certmanagerv1.Issuer {
+	return s.newIssuer(name, certmanagerv1.IssuerConfig{SelfSigned: &certmanagerv1.SelfSignedIssuer{}})
 }
 
 // RootShardTemplateKeys are the keys of a RootShard's certificateTemplates.
@@ -72,7 +72,7 @@ func RootShardTemplateKeys() []string {
 	}
 }
 
-// ownIssuer refers to an Issuer of the same namespace.
-func ownIssuer(name string) cmmeta.IssuerReference {
+// localIssuerReference refers to an Issuer of the same namespace.
+func localIssuerReference(name string) cmmeta.IssuerReference {
 	return cmmeta.IssuerReference{Name: name, Kind: certmanagerv1.IssuerKind, Group: groupName}
 }

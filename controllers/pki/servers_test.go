@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/pki"
 )
 
-func TestRenderedCertificatesOfServers(t *testing.T) {
+func TestRenderedServerCertificates(t *testing.T) {
 	root := golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml")
 	shard := desired.NewShard(golden.Sample[operatorv1alpha1.Shard](t, "full/shard.yaml"), root)
 	virtualWorkspace := golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace.yaml")
@@ -31,25 +31,25 @@ func TestCacheClientNames(t *testing.T) {
 	cache := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "kcp"}}
 	alpha := &operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "alpha", Namespace: "kcp"}}
 	virtualWorkspace := &operatorv1alpha1.VirtualWorkspace{ObjectMeta: metav1.ObjectMeta{Name: "views", Namespace: "kcp"}}
-	installation := rootShard()
+	installation := newRootShard()
 	installation.Name = "main"
-	member := desired.NewShard(alpha, installation)
-	for sentence, tc := range map[string]struct {
+	desiredShard := desired.NewShard(alpha, installation)
+	for name, tc := range map[string]struct {
 		objects    pki.Objects
 		name, user string
 	}{
 		"the root shard goes by root":      {pki.RootShard(installation, cache), "main-cache-client", "system:kcp:shard:root"},
-		"another one by its own name":      {pki.Shard(member, cache), "alpha-cache-client", "system:kcp:shard:alpha"},
-		"a server of views is not a shard": {pki.VirtualWorkspace(desired.NewVirtualWorkspace(virtualWorkspace, member), virtualWorkspace, cache), "views-cache-client", "system:kcp:virtual-workspace:views"},
+		"another one by its own name":      {pki.Shard(desiredShard, cache), "alpha-cache-client", "system:kcp:shard:alpha"},
+		"a server of views is not a shard": {pki.VirtualWorkspace(desired.NewVirtualWorkspace(virtualWorkspace, desiredShard), virtualWorkspace, cache), "views-cache-client", "system:kcp:virtual-workspace:views"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			spec := find(t, tc.objects, tc.name).Spec
+		t.Run(name, func(t *testing.T) {
+			spec := findCertificate(t, tc.objects, tc.name).Spec
 			if spec.CommonName != tc.user || !slices.Equal(spec.Subject.Organizations, []string{"system:kcp:shard"}) || spec.IssuerRef.Name != "cache-ca" {
 				t.Errorf("got %s of %v by %s", spec.CommonName, spec.Subject.Organizations, spec.IssuerRef.Name)
 			}
 		})
 	}
-	for _, certificate := range pki.Shard(member, nil).Certificates {
+	for _, certificate := range pki.Shard(desiredShard, nil).Certificates {
 		if certificate.Name == "alpha-cache-client" {
 			t.Error("there is a certificate for a cache that is not there")
 		}
@@ -57,7 +57,7 @@ func TestCacheClientNames(t *testing.T) {
 }
 
 func TestCacheServerCA(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		spec   operatorv1alpha1.Certificates
 		signer string // of the CA; "" where the user brought it
 	}{
@@ -65,7 +65,7 @@ func TestCacheServerCA(t *testing.T) {
 		"is signed by another": {operatorv1alpha1.Certificates{IssuerRef: &operatorv1alpha1.IssuerReference{Name: "company"}}, "company"},
 		"is the user's":        {operatorv1alpha1.Certificates{CASecretRef: &corev1.LocalObjectReference{Name: "own"}}, ""},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			objects := pki.CacheServer(&operatorv1alpha1.CacheServer{
 				ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "kcp"}, Spec: operatorv1alpha1.CacheServerSpec{Certificates: tc.spec},
 			}, nil)
@@ -87,16 +87,16 @@ func TestCacheServerCA(t *testing.T) {
 func TestParentClientNames(t *testing.T) {
 	europe := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "cache-1", Namespace: "kcp"}, Spec: operatorv1alpha1.CacheServerSpec{CacheName: "europe"}}
 	world := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "world", Namespace: "kcp"}}
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		parent *desired.CacheParent
 		issuer string // "" for no certificate
 	}{
 		"of a CacheServer":               {desired.ParentCacheServer(world), "world-ca"},
-		"of a root shard":                {desired.ParentRootShard(rootShard()), rootShard().Name + "-client-ca"},
+		"of a root shard":                {desired.ParentRootShard(newRootShard()), newRootShard().Name + "-client-ca"},
 		"that only the user knows":       {desired.ParentKubeconfig("global"), ""},
 		"which it has not, being on top": {nil, ""},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			objects := pki.CacheServer(europe, tc.parent)
 			at := slices.IndexFunc(objects.Certificates, func(c *certmanagerv1.Certificate) bool { return c.Name == "cache-1-parent-client" })
 			if (at >= 0) != (tc.issuer != "") {

@@ -20,7 +20,7 @@ const cacheClientGroup = "system:kcp:shard"
 
 // Shard returns the certificates of the server of a shard. cache is the CacheServer that it uses, or nil.
 func Shard(shard desired.Shard, cache *operatorv1alpha1.CacheServer) Objects {
-	s := shardScope(shard)
+	s := shardOwner(shard)
 	leaves := secondaryShardLeaves(shard)
 	if shard.IsRoot() {
 		leaves = rootShardLeaves(shard)
@@ -28,7 +28,7 @@ func Shard(shard desired.Shard, cache *operatorv1alpha1.CacheServer) Objects {
 	if cache != nil {
 		leaves[desired.CacheClient] = cacheClientLeaf(cache, cacheClientGroup+":"+shard.ShardName())
 	}
-	return s.leaves(leaves, shard.Certificate, shard.Spec().CertificateTemplates)
+	return s.newLeaves(leaves, shard.Certificate, shard.Spec().CertificateTemplates)
 }
 
 // cacheClientLeaf is the client certificate of a server for a cache server.
@@ -36,16 +36,16 @@ func cacheClientLeaf(cache *operatorv1alpha1.CacheServer, user string) leaf {
 	return leaf{issuer: desired.NewCacheServer(cache).CA(), commonName: user, organizations: []string{cacheClientGroup}, usages: clientUsages}
 }
 
-func shardScope(shard desired.Shard) Owner {
-	return Owner{Namespace: shard.Namespace(), References: shard.Owner(), Labels: shard.Labels(), SecretLabels: shard.OwnerLabels()}
+func shardOwner(shard desired.Shard) Owner {
+	return Owner{Namespace: shard.Namespace(), References: shard.OwnerReferences(), Labels: shard.Labels(), SecretLabels: shard.OwnerLabels()}
 }
 
-// leaves returns the certificates of leaves by template key, with the templates applied.
-func (s Owner) leaves(leaves map[string]leaf, name func(key string) string, templates operatorv1alpha1.CertificateTemplates) Objects {
+// newLeaves returns the certificates of leaves by template key, with the templates applied.
+func (s Owner) newLeaves(leaves map[string]leaf, name func(key string) string, templates operatorv1alpha1.CertificateTemplates) Objects {
 	var out Objects
 	for key, l := range leaves {
 		l.name = name(key)
-		certificate := s.leaf(l)
+		certificate := s.newLeaf(l)
 		if template, ok := templates[key]; ok {
 			applyTemplate(certificate, template)
 		}
@@ -116,7 +116,7 @@ func VirtualWorkspaceTemplateKeys() []string {
 // nil.
 func VirtualWorkspace(v desired.VirtualWorkspace, virtualWorkspace *operatorv1alpha1.VirtualWorkspace, cache *operatorv1alpha1.CacheServer) Objects {
 	root := v.Root()
-	s := Owner{Namespace: virtualWorkspace.Namespace, References: v.Owner(), Labels: v.Labels(), SecretLabels: v.OwnerLabels()}
+	s := Owner{Namespace: virtualWorkspace.Namespace, References: v.OwnerReferences(), Labels: v.Labels(), SecretLabels: v.OwnerLabels()}
 	leaves := map[string]leaf{
 		"server": {
 			issuer: desired.CAName(root, desired.ServerCA), usages: servingUsages,
@@ -130,7 +130,7 @@ func VirtualWorkspace(v desired.VirtualWorkspace, virtualWorkspace *operatorv1al
 		// A client that is no shard only reads.
 		leaves[desired.CacheClient] = cacheClientLeaf(cache, "system:kcp:virtual-workspace:"+v.Name())
 	}
-	out := s.leaves(leaves, v.Certificate, virtualWorkspace.Spec.CertificateTemplates)
+	out := s.newLeaves(leaves, v.Certificate, virtualWorkspace.Spec.CertificateTemplates)
 	for _, certificate := range out.Certificates {
 		if certificate.Name == v.Certificate("client") {
 			certificate.Labels = mergeMissing(certificate.Labels, virtualWorkspace.Labels)
@@ -152,18 +152,18 @@ const cacheGroup = "system:kcp:cache"
 // cache above it, or nil.
 func CacheServer(cache *operatorv1alpha1.CacheServer, parent *desired.CacheParent) Objects {
 	c := desired.NewCacheServer(cache)
-	s := Owner{Namespace: cache.Namespace, References: c.Owner(), Labels: c.Labels(), SecretLabels: c.SecretLabels()}
+	s := Owner{Namespace: cache.Namespace, References: c.OwnerReferences(), Labels: c.Labels(), SecretLabels: c.SecretLabels()}
 	var out Objects
 	if c.ProvidedCA() != "" {
-		out.Issuers = append(out.Issuers, s.caIssuer(c.CA(), c.ProvidedCA()))
+		out.Issuers = append(out.Issuers, s.newCAIssuer(c.CA(), c.ProvidedCA()))
 	} else {
-		signer := ownIssuer(SelfSignedIssuer(cache.Name))
+		signer := localIssuerReference(SelfSignedIssuer(cache.Name))
 		if ref := cache.Spec.Certificates.IssuerRef; ref != nil {
 			signer = issuerReference(*ref)
 		} else {
-			out.Issuers = append(out.Issuers, s.SelfSigned(SelfSignedIssuer(cache.Name)))
+			out.Issuers = append(out.Issuers, s.NewSelfSignedIssuer(SelfSignedIssuer(cache.Name)))
 		}
-		certificate, issuer := s.authority(c.CA(), signer)
+		certificate, issuer := s.newAuthority(c.CA(), signer)
 		if template, ok := cache.Spec.CertificateTemplates["root-ca"]; ok {
 			applyTemplate(certificate, template)
 		}
@@ -175,8 +175,8 @@ func CacheServer(cache *operatorv1alpha1.CacheServer, parent *desired.CacheParen
 			issuer: parent.Issuer, commonName: cacheGroup + ":" + c.CacheName(), organizations: []string{cacheGroup}, usages: clientUsages,
 		}
 	}
-	out.Append(s.leaves(leaves, c.Certificate, cache.Spec.CertificateTemplates))
-	client := s.leaf(leaf{
+	out.Append(s.newLeaves(leaves, c.Certificate, cache.Spec.CertificateTemplates))
+	client := s.newLeaf(leaf{
 		name: c.Certificate("client-certificate"), issuer: c.CA(), commonName: "cache-client", organizations: []string{"system:masters"},
 		usages: append([]certmanagerv1.KeyUsage{certmanagerv1.UsageClientAuth}, signingUsages...),
 	})

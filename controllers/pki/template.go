@@ -29,9 +29,9 @@ func applyTemplate(certificate *certmanagerv1.Certificate, template operatorv1al
 	switch {
 	case t.IssuerRef != nil && len(t.DNSNames) > 0:
 		// Another issuer, often a public one, signs only the names and addresses in the template.
-		spec.DNSNames, spec.IPAddresses = sortedSet(t.DNSNames), sortedSet(t.IPAddresses)
+		spec.DNSNames, spec.IPAddresses = mergeSorted(t.DNSNames), mergeSorted(t.IPAddresses)
 	default:
-		spec.DNSNames, spec.IPAddresses = sortedSet(spec.DNSNames, t.DNSNames), sortedSet(spec.IPAddresses, t.IPAddresses)
+		spec.DNSNames, spec.IPAddresses = mergeSorted(spec.DNSNames, t.DNSNames), mergeSorted(spec.IPAddresses, t.IPAddresses)
 	}
 	if t.IssuerRef != nil {
 		spec.IssuerRef = issuerReference(*t.IssuerRef)
@@ -61,13 +61,13 @@ func applySubject(spec *certmanagerv1.CertificateSpec, t *operatorv1alpha1.Certi
 		spec.Subject = &certmanagerv1.X509Subject{}
 	}
 	s := spec.Subject
-	s.Organizations = sortedSet(s.Organizations, t.Organizations)
-	s.Countries = sortedSet(s.Countries, t.Countries)
-	s.OrganizationalUnits = sortedSet(s.OrganizationalUnits, t.OrganizationalUnits)
-	s.Localities = sortedSet(s.Localities, t.Localities)
-	s.Provinces = sortedSet(s.Provinces, t.Provinces)
-	s.StreetAddresses = sortedSet(s.StreetAddresses, t.StreetAddresses)
-	s.PostalCodes = sortedSet(s.PostalCodes, t.PostalCodes)
+	s.Organizations = mergeSorted(s.Organizations, t.Organizations)
+	s.Countries = mergeSorted(s.Countries, t.Countries)
+	s.OrganizationalUnits = mergeSorted(s.OrganizationalUnits, t.OrganizationalUnits)
+	s.Localities = mergeSorted(s.Localities, t.Localities)
+	s.Provinces = mergeSorted(s.Provinces, t.Provinces)
+	s.StreetAddresses = mergeSorted(s.StreetAddresses, t.StreetAddresses)
+	s.PostalCodes = mergeSorted(s.PostalCodes, t.PostalCodes)
 	if t.SerialNumber != "" {
 		s.SerialNumber = t.SerialNumber
 	}
@@ -107,8 +107,8 @@ func mergeMissing(base, more map[string]string) map[string]string {
 	return out
 }
 
-// sortedSet merges lists: sorted, without duplicates and empty elements. It is nil if there are none.
-func sortedSet(lists ...[]string) []string {
+// mergeSorted merges lists: sorted, without duplicates and empty elements. It is nil if there are none.
+func mergeSorted(lists ...[]string) []string {
 	var out []string
 	for _, element := range slices.Sorted(slices.Values(slices.Concat(lists...))) {
 		if element != "" && (len(out) == 0 || out[len(out)-1] != element) {
@@ -120,7 +120,7 @@ func sortedSet(lists ...[]string) []string {
 
 // splitNames separates DNS names from IP addresses, which are different fields of a certificate.
 func splitNames(hosts []string) (names, addresses []string) {
-	for _, host := range sortedSet(hosts) {
+	for _, host := range mergeSorted(hosts) {
 		if net.ParseIP(host) != nil {
 			addresses = append(addresses, host)
 		} else {

@@ -94,7 +94,7 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	before, report := object.DeepCopyObject().(T), &status.Report{}
 	scope := r.NewScope(object, report)
-	err := run(ctx, scope, object.GetDeletionTimestamp() != nil)
+	err := runSteps(ctx, scope, object.GetDeletionTimestamp() != nil)
 	if errors.Is(err, ErrFinalized) {
 		return ctrl.Result{}, nil
 	}
@@ -106,8 +106,8 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	return ctrl.Result{RequeueAfter: report.RequeueAfter()}, nil
 }
 
-// run observes, and runs the steps up to the first that fails or stops.
-func run(ctx context.Context, scope Scope, deleting bool) error {
+// runSteps observes, and runs the steps up to the first that fails or stops.
+func runSteps(ctx context.Context, scope Scope, deleting bool) error {
 	steps := scope.Steps
 	if deleting {
 		finalizer, ok := scope.(Finalizer)
@@ -136,10 +136,10 @@ func (r *Reconciler[T]) writeStatus(ctx context.Context, before, after T) error 
 	// A step may have changed the finalizers, which is a separate write.
 	before.SetFinalizers(after.GetFinalizers())
 	before.SetResourceVersion(after.GetResourceVersion())
-	was, is := before.GetConditions(), after.GetConditions()
+	previous, current := before.GetConditions(), after.GetConditions()
 	written, err := r.Cluster.WriteStatus(ctx, before, after)
 	if written {
-		status.RecordEvents(r.Recorder, after, was, is)
+		status.RecordEvents(r.Recorder, after, previous, current)
 	}
 	return err
 }

@@ -41,8 +41,8 @@ func (s *scope) Steps() []reconcile.Step {
 
 func (s *scope) SetStatus() { s.object.Status.Conditions = s.report.Conditions(nil, 1) }
 
-// reconciler reconciles CacheServers by a scope with these errors, and records the steps that ran.
-func reconciler(c client.Client, failures map[string]error, recorder events.EventRecorder, ran *[]string) *reconcile.Reconciler[*operatorv1alpha1.CacheServer] {
+// newReconciler reconciles CacheServers by a scope with these errors, and records the steps that ran.
+func newReconciler(c client.Client, failures map[string]error, recorder events.EventRecorder, ran *[]string) *reconcile.Reconciler[*operatorv1alpha1.CacheServer] {
 	return &reconcile.Reconciler[*operatorv1alpha1.CacheServer]{
 		Config:  reconcile.Config{Cluster: apply.Cluster{Client: c}, Recorder: recorder},
 		Watches: reconcile.Watches[*operatorv1alpha1.CacheServer]{For: &operatorv1alpha1.CacheServer{}},
@@ -52,15 +52,15 @@ func reconciler(c client.Client, failures map[string]error, recorder events.Even
 	}
 }
 
-func cache() *operatorv1alpha1.CacheServer {
+func newCacheServer() *operatorv1alpha1.CacheServer {
 	return &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "kcp"}}
 }
 
-var request = ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cache())}
+var request = ctrl.Request{NamespacedName: client.ObjectKeyFromObject(newCacheServer())}
 
 func TestSteps(t *testing.T) {
 	boom := errors.New("boom")
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		errors map[string]error // by step
 		ran    []string
 		err    error
@@ -69,9 +69,9 @@ func TestSteps(t *testing.T) {
 		"end at a failure":                   {map[string]error{"b": boom}, []string{"a", "b"}, boom},
 		"end without one where a step stops": {map[string]error{"b": reconcile.ErrStop}, []string{"a", "b"}, nil},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			var ran []string
-			_, err := reconciler(memory.NewClient(t, cache()), tc.errors, events.NewFakeRecorder(10), &ran).Reconcile(t.Context(), request)
+			_, err := newReconciler(memory.NewClient(t, newCacheServer()), tc.errors, events.NewFakeRecorder(10), &ran).Reconcile(t.Context(), request)
 			if !errors.Is(err, tc.err) || !slices.Equal(ran, tc.ran) {
 				t.Errorf("ran %v, %v", ran, err)
 			}
@@ -81,7 +81,7 @@ func TestSteps(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	boom := errors.New("boom")
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		err   error // of a step
 		write error // of the status
 		event bool
@@ -90,8 +90,8 @@ func TestStatus(t *testing.T) {
 		"is written after a failure, too":          {boom, nil, true},
 		"that is not written is no event":          {nil, boom, false},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			cluster := interceptor.NewClient(memory.NewClient(t, cache()).(client.WithWatch), interceptor.Funcs{
+		t.Run(name, func(t *testing.T) {
+			cluster := interceptor.NewClient(memory.NewClient(t, newCacheServer()).(client.WithWatch), interceptor.Funcs{
 				SubResourcePatch: func(ctx context.Context, c client.Client, _ string, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 					if tc.write != nil {
 						return tc.write
@@ -101,7 +101,7 @@ func TestStatus(t *testing.T) {
 			})
 			recorder := events.NewFakeRecorder(10)
 			var ran []string
-			_, err := reconciler(cluster, map[string]error{"c": tc.err}, recorder, &ran).Reconcile(t.Context(), request)
+			_, err := newReconciler(cluster, map[string]error{"c": tc.err}, recorder, &ran).Reconcile(t.Context(), request)
 			if want := errors.Join(tc.err, tc.write); (err == nil) != (want == nil) {
 				t.Errorf("got %v, want %v", err, want)
 			}
@@ -119,13 +119,13 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatCannotBeReadIsAReadError(t *testing.T) {
+func TestReadError(t *testing.T) {
 	cluster := interceptor.NewClient(memory.NewClient(t).(client.WithWatch), interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return errors.New("boom")
 		},
 	})
-	if _, err := reconciler(cluster, nil, nil, nil).Reconcile(t.Context(), request); !errors.Is(err, reconcile.ErrRead) {
+	if _, err := newReconciler(cluster, nil, nil, nil).Reconcile(t.Context(), request); !errors.Is(err, reconcile.ErrRead) {
 		t.Errorf("got %v", err)
 	}
 }

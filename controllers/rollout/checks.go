@@ -15,7 +15,7 @@ var Preconditions = Chain{
 	slotFree,                  // one component of an installation rolls out at a time
 	changesGathered,           // what is applied together is ordered together
 	earlierStagesRolledOut,    // shards follow their root, proxies follow shards, caches those above them
-	firstInItsStage,           // the order does not depend on the order of reconciles
+	firstInStage,              // the order does not depend on the order of reconciles
 	otherComponentsReady,      // missing pods of another component matter more during a rollout
 }
 
@@ -26,9 +26,9 @@ var (
 	Healthy = Chain{podsReplaced, serversReady, probesSucceed, replicationCaughtUp}
 )
 
-// gatherPeriod is how long a change waits for others that were applied with it: `kubectl apply` sends objects one by
+// batchPeriod is how long a change waits for others that were applied with it: `kubectl apply` sends objects one by
 // one, in any order.
-const gatherPeriod = 5 * time.Second
+const batchPeriod = 5 * time.Second
 
 // Reasons of the condition RolledOut.
 const (
@@ -46,9 +46,9 @@ const (
 )
 
 // MessageRollingOut is the message about pods that are being replaced.
-const MessageRollingOut = "rolling out: " + messageReplacing
+const MessageRollingOut = "rolling out: " + messagePodsReplaced
 
-const messageReplacing = "pods are being replaced"
+const messagePodsReplaced = "pods are being replaced"
 
 func immediateRolloutRequested(in Input) Decision {
 	if in.Immediate || in.Self.Immediate {
@@ -87,14 +87,14 @@ func slotFree(in Input) Decision {
 	switch {
 	case !ok:
 		return pass
-	case in.overdue():
+	case in.timedOut():
 		return blocked(ReasonStopped, "the rollout has stopped at %s, whose new pods did not become healthy; see its condition", holder.Title)
 	}
 	return blocked(ReasonSlotHeld, "waiting for %s, which is being rolled out", holder.Title)
 }
 
 func changesGathered(in Input) Decision {
-	if in.Time.Sub(in.ChangedAt) < gatherPeriod {
+	if in.Time.Sub(in.ChangedAt) < batchPeriod {
 		return blocked(ReasonGatheringChanges, "waiting for other changes that were applied with this one")
 	}
 	return pass
@@ -105,17 +105,17 @@ func earlierStagesRolledOut(in Input) Decision {
 		if !other.precedes(in.Self.Component) {
 			continue
 		}
-		if reason := other.unsettledReason(); reason != "" {
+		if reason := other.outOfSyncReason(); reason != "" {
 			return blocked(ReasonWaitingForTurn, "waiting for %s, which rolls out first: %s", other.Title, reason)
 		}
 	}
 	return pass
 }
 
-// firstInItsStage ignores components that the user paused.
-func firstInItsStage(in Input) Decision {
+// firstInStage ignores components that the user paused.
+func firstInStage(in Input) Decision {
 	for _, other := range in.Others {
-		if other.sameStage(in.Self.Component) && other.Pending && !other.Paused && other.before(in.Self.Component) {
+		if other.sameStage(in.Self.Component) && other.Pending && !other.Paused && other.less(in.Self.Component) {
 			return blocked(ReasonWaitingForTurn, "waiting for %s, which rolls out first", other.Title)
 		}
 	}
@@ -135,7 +135,7 @@ func otherComponentsReady(in Input) Decision {
 
 func podsReplaced(in Input) Decision {
 	if !in.Self.Ready {
-		return blocked(ReasonRollingOut, messageReplacing)
+		return blocked(ReasonRollingOut, messagePodsReplaced)
 	}
 	return pass
 }
@@ -160,14 +160,14 @@ func (in Input) firstProblem(check Check, reason, format string) Decision {
 	return blocked(reason, format, in.Problems[at].Title, in.Problems[at].Message)
 }
 
-// Progress decides about the holder of the slot: it passes once its new pods are healthy, and is stopped if they do not
+// DecideProgress decides about the holder of the slot: it passes once its new pods are healthy, and is stopped if they do not
 // become so in time.
-func Progress(in Input) Decision {
+func DecideProgress(in Input) Decision {
 	decision := Healthy.Decide(in)
 	if decision.Outcome != Blocked {
 		return decision
 	}
-	if !in.overdue() {
+	if !in.timedOut() {
 		return Decision{Outcome: Blocked, Reason: ReasonRollingOut, Message: "rolling out: " + decision.Message}
 	}
 	return Decision{

@@ -33,8 +33,8 @@ type Component struct {
 	Depth    int // number of caches above it: what they replicate, they replicate for those below
 }
 
-// before is the total order of the components of an installation.
-func (c Component) before(other Component) bool {
+// less is the total order of the components of an installation.
+func (c Component) less(other Component) bool {
 	if c.sameStage(other) {
 		return c.Workload < other.Workload
 	}
@@ -62,8 +62,8 @@ type State struct {
 	Immediate     bool   // the user wants its pods replaced at once
 }
 
-// unsettledReason is why a component does not match its spec, or "".
-func (s State) unsettledReason() string {
+// outOfSyncReason is why a component does not match its spec, or "".
+func (s State) outOfSyncReason() string {
 	switch {
 	case s.UnknownReason != "":
 		return s.UnknownReason
@@ -129,8 +129,8 @@ func (in Input) holder() (State, bool) {
 	return State{}, false
 }
 
-// overdue reports whether the timeout of the holder of the slot is over.
-func (in Input) overdue() bool { return in.Time.Sub(in.Slot.Since) > in.Timeout }
+// timedOut reports whether the timeout of the holder of the slot is over.
+func (in Input) timedOut() bool { return in.Time.Sub(in.Slot.Since) > in.Timeout }
 
 // skipRemaining admits Self without the remaining checks.
 func (in Input) skipRemaining() Decision {

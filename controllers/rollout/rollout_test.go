@@ -10,25 +10,25 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// fine is a component that matches its spec.
-func fine(title string, stage rollout.Stage) rollout.State {
+// readyState is a component that matches its spec.
+func readyState(title string, stage rollout.Stage) rollout.State {
 	return rollout.State{
 		Component: rollout.Component{Title: title, Workload: strings.ToLower(strings.ReplaceAll(title, " ", "-")), Stage: stage},
 		Ready:     true, Serving: true,
 	}
 }
 
-// change is a small installation in which alpha is to be replaced, and every check passes.
-func change() rollout.Input {
-	self := fine("Shard alpha", rollout.StageShard)
+// newInput is a small installation in which alpha is to be replaced, and every check passes.
+func newInput() rollout.Input {
+	self := readyState("Shard alpha", rollout.StageShard)
 	self.Pending = true
 	return rollout.Input{
 		Time: now, ChangedAt: now.Add(-time.Minute), Timeout: 10 * time.Minute, Self: self,
 		Others: []rollout.State{
-			fine("CacheServer cache", rollout.StageCache),
-			fine("RootShard root", rollout.StageRootShard),
-			fine("Shard beta", rollout.StageShard),
-			fine("FrontProxy door", rollout.StageProxy),
+			readyState("CacheServer cache", rollout.StageCache),
+			readyState("RootShard root", rollout.StageRootShard),
+			readyState("Shard beta", rollout.StageShard),
+			readyState("FrontProxy door", rollout.StageProxy),
 		},
 	}
 }
@@ -41,7 +41,7 @@ const (
 )
 
 func TestPreconditions(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		given   func(*rollout.Input)
 		outcome rollout.Outcome
 		reason  string
@@ -82,12 +82,12 @@ func TestPreconditions(t *testing.T) {
 		"blocks while the state of the root shard is unknown": {func(in *rollout.Input) { in.Others[root].UnknownReason = "its spec is new" },
 			rollout.Blocked, rollout.ReasonWaitingForTurn, "its spec is new"},
 		"waits for the cache above": {func(in *rollout.Input) {
-			in.Self = fine("CacheServer europe", rollout.StageCache)
+			in.Self = readyState("CacheServer europe", rollout.StageCache)
 			in.Self.Pending, in.Self.Depth = true, 1
 			in.Others[cache].Pending = true
 		}, rollout.Blocked, rollout.ReasonWaitingForTurn, "CacheServer cache, which rolls out first: it is not rolled out yet"},
 		"waits for no cache below": {func(in *rollout.Input) {
-			in.Self = fine("CacheServer world", rollout.StageCache)
+			in.Self = readyState("CacheServer world", rollout.StageCache)
 			in.Self.Pending = true
 			in.Others[cache].Pending, in.Others[cache].Depth = true, 1
 		}, rollout.Pass, "", ""},
@@ -109,31 +109,31 @@ func TestPreconditions(t *testing.T) {
 		"ignores its own missing pods": {func(in *rollout.Input) { in.Self.Ready = false },
 			rollout.Pass, "", ""},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			in := change()
+		t.Run(name, func(t *testing.T) {
+			in := newInput()
 			tc.given(&in)
-			verdict := rollout.Preconditions.Decide(in)
-			if verdict.Outcome != tc.outcome || verdict.Reason != tc.reason || !strings.Contains(verdict.Message, tc.message) {
-				t.Errorf("got %+v", verdict)
+			decision := rollout.Preconditions.Decide(in)
+			if decision.Outcome != tc.outcome || decision.Reason != tc.reason || !strings.Contains(decision.Message, tc.message) {
+				t.Errorf("got %+v", decision)
 			}
 		})
 	}
 }
 
-func TestProgress(t *testing.T) {
+func TestDecideProgress(t *testing.T) {
 	problem := func(check rollout.Check) func(*rollout.Input) {
 		return func(in *rollout.Input) {
 			in.Problems = []rollout.Problem{{Check: check, Title: "Shard alpha", Message: "boom"}}
 		}
 	}
-	late := func(given func(*rollout.Input)) func(*rollout.Input) {
+	withTimeout := func(mutate func(*rollout.Input)) func(*rollout.Input) {
 		return func(in *rollout.Input) {
-			given(in)
+			mutate(in)
 			in.Slot.Since = now.Add(-11 * time.Minute)
 		}
 	}
-	for sentence, tc := range map[string]struct {
-		given   func(*rollout.Input)
+	for name, tc := range map[string]struct {
+		mutate  func(*rollout.Input)
 		outcome rollout.Outcome
 		message string
 	}{
@@ -142,30 +142,30 @@ func TestProgress(t *testing.T) {
 		"waits for readyz":                                        {problem(rollout.CheckReadyz), rollout.Blocked, "Shard alpha is not ready: boom"},
 		"waits for a workspace to be written and read":            {problem(rollout.CheckProbe), rollout.Blocked, "written and read: boom"},
 		"waits for replication":                                   {problem(rollout.CheckLag), rollout.Blocked, "in time: boom"},
-		"stops when pods are not ready in time":                   {late(func(in *rollout.Input) { in.Self.Ready = false }), rollout.Stopped, "within 10m0s"},
-		"stops with the reason":                                   {late(problem(rollout.CheckProbe)), rollout.Stopped, "written and read: boom. Correct the spec"},
-		"is done after the timeout, too":                          {late(func(*rollout.Input) {}), rollout.Pass, ""},
+		"stops when pods are not ready in time":                   {withTimeout(func(in *rollout.Input) { in.Self.Ready = false }), rollout.Stopped, "within 10m0s"},
+		"stops with the reason":                                   {withTimeout(problem(rollout.CheckProbe)), rollout.Stopped, "written and read: boom. Correct the spec"},
+		"is done after the timeout, too":                          {withTimeout(func(*rollout.Input) {}), rollout.Pass, ""},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			in := change()
+		t.Run(name, func(t *testing.T) {
+			in := newInput()
 			in.Self.Pending = false
 			in.Slot = rollout.Slot{Holder: "shard-alpha", Since: now.Add(-time.Minute)}
-			tc.given(&in)
-			verdict := rollout.Progress(in)
-			if verdict.Outcome != tc.outcome || !strings.Contains(verdict.Message, tc.message) {
-				t.Errorf("got %+v", verdict)
+			tc.mutate(&in)
+			decision := rollout.DecideProgress(in)
+			if decision.Outcome != tc.outcome || !strings.Contains(decision.Message, tc.message) {
+				t.Errorf("got %+v", decision)
 			}
 		})
 	}
 }
 
-func TestBaselineNamesTheServer(t *testing.T) {
-	in := change()
+func TestBaseline(t *testing.T) {
+	in := newInput()
 	in.Problems = []rollout.Problem{
 		{Check: rollout.CheckLag, Title: "Shard beta", Message: "no heartbeat"},
 		{Check: rollout.CheckReadyz, Title: "CacheServer cache", Message: "etcd"},
 	}
-	if verdict := rollout.Baseline.Decide(in); verdict.Reason != rollout.ReasonNotReady || !strings.Contains(verdict.Message, "CacheServer cache") {
-		t.Errorf("got %+v", verdict)
+	if decision := rollout.Baseline.Decide(in); decision.Reason != rollout.ReasonNotReady || !strings.Contains(decision.Message, "CacheServer cache") {
+		t.Errorf("got %+v", decision)
 	}
 }

@@ -79,7 +79,7 @@ func (s *shardScope) unregisterIfEmpty(ctx context.Context) status.Result {
 	case err != nil:
 		return status.Wait(condition, "ShardUnavailable", "deletion waits because the workspaces on the shard cannot be counted: %v; see to it, %s", err, force)
 	case count > 0:
-		return status.Stall(condition, "HoldsWorkspaces", "deletion waits for %s on the shard: delete them, %s", workspaces(count), force)
+		return status.Stall(condition, "HoldsWorkspaces", "deletion waits for %s on the shard: delete them, %s", formatWorkspaceCount(count), force)
 	}
 	if err := s.registry.Unregister(ctx, s.root, s.shard); err != nil {
 		return status.Wait(condition, "RootShardUnavailable", "deletion waits for RootShard %s to remove the shard: %v; see to it, %s", s.root.Name, err, force)
@@ -116,7 +116,7 @@ func (s *shardScope) removeFinalizer(ctx context.Context) error {
 	return reconcile.ErrFinalized
 }
 
-func workspaces(count int) string {
+func formatWorkspaceCount(count int) string {
 	if count == 1 {
 		return "1 workspace"
 	}

@@ -67,7 +67,7 @@ func (s *rootShardScope) Observe(ctx context.Context) error {
 	if err := s.deployment.Observe(ctx); err != nil {
 		return err
 	}
-	names, err := dependencies.Shards(ctx, s.config.Cluster, s.root)
+	names, err := dependencies.ListShards(ctx, s.config.Cluster, s.root)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (s *rootShardScope) validate(context.Context) error {
 // issueCertificates applies the certificate authorities of the installation and the certificates of its root shard.
 func (s *rootShardScope) issueCertificates(ctx context.Context) error {
 	objects := withEtcdCertificates(pki.RootShard(s.root, s.dependencies.Cache), desired.NewRootShard(s.root))
-	return s.report.SetResult(s.config.Cluster.CertificatesWithCA(ctx, objects, s.caSource))
+	return s.report.SetResult(s.config.Cluster.ApplyCertificatesWithCA(ctx, objects, s.caSource))
 }
 
 func (s *rootShardScope) prepareProxy(context.Context) error {
@@ -145,7 +145,7 @@ func (s *rootShardScope) SetStatus() {
 		return
 	}
 	if !etcd.IsManaged(s.root.Spec.Etcd) {
-		s.report.Drop(operatorv1alpha1.ConditionEtcdAvailable)
+		s.report.RemoveCondition(operatorv1alpha1.ConditionEtcdAvailable)
 	}
 	out.Conditions = s.report.Conditions(out.Conditions, s.root.Generation)
 	out.Shards, out.Endpoint, out.Version = s.shards, desired.RootShardBaseURL(s.root), status.Version(s.deployment.Live())

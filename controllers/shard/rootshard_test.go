@@ -14,7 +14,7 @@ import (
 )
 
 func TestValidateRootShard(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(*operatorv1alpha1.RootShard)
 		kind   status.State
 		text   string
@@ -80,7 +80,7 @@ func TestValidateRootShard(t *testing.T) {
 		"a private port without a name is a warning": {
 			func(r *operatorv1alpha1.RootShard) { r.Spec.External.PrivatePort = ptr.To[int32](1) }, status.Warning, "spec.external.privatePort"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			root := &operatorv1alpha1.RootShard{
 				ObjectMeta: metav1.ObjectMeta{Name: "root"},
 				Spec:       operatorv1alpha1.RootShardSpec{External: operatorv1alpha1.ExternalConfig{Hostname: "kcp.example.com", Port: 443}},
@@ -94,7 +94,7 @@ func TestValidateRootShard(t *testing.T) {
 	}
 }
 
-func TestTheFullRootShardSampleIsHonored(t *testing.T) {
+func TestFullRootShardSample(t *testing.T) {
 	if result := validateRootShard(golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml")); result.State != status.Satisfied {
 		t.Errorf("got %+v", result)
 	}

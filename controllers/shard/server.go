@@ -35,7 +35,7 @@ func newServer(config reconcile.Config, report *status.Report, namespace, name s
 
 // observe reads what a shard with a valid spec depends on.
 func (s *server) observe(ctx context.Context, shard desired.Shard) (err error) {
-	if s.dependencies, s.references, err = dependencies.OfShard(ctx, s.config.Cluster, shard); err != nil {
+	if s.dependencies, s.references, err = dependencies.ResolveDependencies(ctx, s.config.Cluster, shard); err != nil {
 		return err
 	}
 	if etcd.IsManaged(shard.Spec().Etcd) {

@@ -71,21 +71,21 @@ type shardScope struct {
 	spec      status.Result               // without a type while there is no RootShard
 }
 
-func (s *shardScope) desired() desired.Shard { return desired.NewShard(s.shard, s.root) }
+func (s *shardScope) desiredShard() desired.Shard { return desired.NewShard(s.shard, s.root) }
 
 // Observe implements reconcile.Scope.
 func (s *shardScope) Observe(ctx context.Context) (err error) {
 	if err := s.deployment.Observe(ctx); err != nil {
 		return err
 	}
-	s.root, s.reference, err = dependencies.RootShard(ctx, s.config.Cluster, s.shard.Namespace, s.shard.Spec.RootShard)
+	s.root, s.reference, err = dependencies.ResolveRootShard(ctx, s.config.Cluster, s.shard.Namespace, s.shard.Spec.RootShard)
 	if err != nil || s.root == nil {
 		return err
 	}
 	if s.spec = validateShard(s.shard, s.root); s.spec.State == status.Stalled {
 		return nil
 	}
-	return s.observe(ctx, s.desired())
+	return s.observe(ctx, s.desiredShard())
 }
 
 // Steps implements reconcile.Scope.
@@ -141,20 +141,20 @@ func (s *shardScope) validate(context.Context) error {
 
 // issueCertificates applies the certificates, which the authorities of the installation sign.
 func (s *shardScope) issueCertificates(ctx context.Context) error {
-	objects := withEtcdCertificates(pki.Shard(s.desired(), s.dependencies.Cache), s.desired())
-	return s.report.SetResult(s.config.Cluster.Certificates(ctx, objects))
+	objects := withEtcdCertificates(pki.Shard(s.desiredShard(), s.dependencies.Cache), s.desiredShard())
+	return s.report.SetResult(s.config.Cluster.ApplyCertificates(ctx, objects))
 }
 
 // SetStatus implements reconcile.Scope.
 func (s *shardScope) SetStatus() {
 	if !etcd.IsManaged(s.shard.Spec.Etcd) {
-		s.report.Drop(operatorv1alpha1.ConditionEtcdAvailable)
+		s.report.RemoveCondition(operatorv1alpha1.ConditionEtcdAvailable)
 	}
 	out := &s.shard.Status
 	out.ObservedGeneration = s.shard.Generation
 	out.Conditions = s.report.Conditions(out.Conditions, s.shard.Generation)
 	if s.root != nil {
-		out.Endpoint = s.desired().BaseURL()
+		out.Endpoint = s.desiredShard().BaseURL()
 	}
 	out.Version = status.Version(s.deployment.Live())
 	out.Phase = operatorv1alpha1.ShardPhaseProvisioning

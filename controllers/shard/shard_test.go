@@ -33,29 +33,29 @@ type env struct {
 	calls      []string
 	registered bool
 	count      int
-	fails      error // of every request to the installation
+	err        error // of every request to the installation
 }
 
 func (s *env) Registered(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (bool, error) {
-	return s.registered, s.fails
+	return s.registered, s.err
 }
 
 func (s *env) LogicalClusters(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (int, error) {
 	s.calls = append(s.calls, "count")
-	return s.count, s.fails
+	return s.count, s.err
 }
 
 func (s *env) Cordon(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) error {
 	s.calls = append(s.calls, "cordon")
-	return s.fails
+	return s.err
 }
 
 func (s *env) Unregister(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) error {
 	s.calls = append(s.calls, "unregister")
-	if s.fails == nil {
+	if s.err == nil {
 		s.registered = false
 	}
-	return s.fails
+	return s.err
 }
 
 func newEnv(t *testing.T, objects ...client.Object) *env {
@@ -76,8 +76,8 @@ func (s *env) reconcile() {
 	}
 }
 
-// get reads Shard alpha; it is nil once the Shard is deleted.
-func (s *env) get() *operatorv1alpha1.Shard {
+// getShard reads Shard alpha; it is nil once the Shard is deleted.
+func (s *env) getShard() *operatorv1alpha1.Shard {
 	s.t.Helper()
 	shard := &operatorv1alpha1.Shard{}
 	err := s.client.Get(s.t.Context(), client.ObjectKey{Namespace: "kcp", Name: "alpha"}, shard)
@@ -90,14 +90,14 @@ func (s *env) get() *operatorv1alpha1.Shard {
 	return shard
 }
 
-func rootShard() *operatorv1alpha1.RootShard {
+func newRootShard() *operatorv1alpha1.RootShard {
 	return &operatorv1alpha1.RootShard{
 		ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp", UID: "root"},
 		Spec:       operatorv1alpha1.RootShardSpec{External: operatorv1alpha1.ExternalConfig{Hostname: "kcp.example.com", Port: 443}},
 	}
 }
 
-func alpha(change func(*operatorv1alpha1.Shard)) *operatorv1alpha1.Shard {
+func newShard(change func(*operatorv1alpha1.Shard)) *operatorv1alpha1.Shard {
 	shard := &operatorv1alpha1.Shard{
 		ObjectMeta: metav1.ObjectMeta{Name: "alpha", Namespace: "kcp", UID: "alpha"},
 		Spec:       operatorv1alpha1.ShardSpec{RootShard: operatorv1alpha1.RootShardReference{Reference: &corev1.LocalObjectReference{Name: "root"}}},
@@ -112,7 +112,7 @@ func TestDeletion(t *testing.T) {
 	force := func(shard *operatorv1alpha1.Shard) {
 		shard.Annotations = map[string]string{operatorv1alpha1.AnnotationForceDelete: "true"}
 	}
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(*operatorv1alpha1.Shard)
 		env    func(*env)
 		after  time.Duration // since the deletion
@@ -123,12 +123,12 @@ func TestDeletion(t *testing.T) {
 		"a shard with one waits and counts":            {env: func(s *env) { s.count = 1 }, text: "deletion waits for 1 workspace on the shard", calls: "cordon count"},
 		"a shard with several waits without limit":     {env: func(s *env) { s.count = 12 }, after: 24 * time.Hour, text: "12 workspaces", calls: "cordon count"},
 		"a shard that was never registered is deleted": {env: func(s *env) { s.registered = false }},
-		"a shard that does not answer waits":           {env: func(s *env) { s.fails = errors.New("no connection") }, after: 24 * time.Hour, text: "no connection; see to it, or set the annotation operator.kcp.io/force-delete=true"},
+		"a shard that does not answer waits":           {env: func(s *env) { s.err = errors.New("no connection") }, after: 24 * time.Hour, text: "no connection; see to it, or set the annotation operator.kcp.io/force-delete=true"},
 		"in the foreground workspaces are not counted": {
 			change: func(s *operatorv1alpha1.Shard) { s.Finalizers = append(s.Finalizers, metav1.FinalizerDeleteDependents) }, text: "then they come back", calls: "cordon"},
 		"force deletes workspaces, too":  {change: force, env: func(s *env) { s.count = 12 }, calls: "unregister"},
-		"force waits for the root shard": {change: force, env: func(s *env) { s.fails = errors.New("no connection") }, text: "deletion is forced and waits 2m0s", calls: "unregister"},
-		"force waits for a limited time": {change: force, env: func(s *env) { s.fails = errors.New("no connection") }, after: 3 * time.Minute, calls: "unregister"},
+		"force waits for the root shard": {change: force, env: func(s *env) { s.err = errors.New("no connection") }, text: "deletion is forced and waits 2m0s", calls: "unregister"},
+		"force waits for a limited time": {change: force, env: func(s *env) { s.err = errors.New("no connection") }, after: 3 * time.Minute, calls: "unregister"},
 		"any other value of the annotation is ignored": {change: func(s *operatorv1alpha1.Shard) {
 			s.Annotations = map[string]string{operatorv1alpha1.AnnotationForceDelete: "yes"}
 		}, env: func(s *env) { s.count = 2 }, text: "2 workspaces", calls: "cordon count"},
@@ -136,8 +136,8 @@ func TestDeletion(t *testing.T) {
 			change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference.Name = "gone" }, env: func(s *env) { s.count = 12 }},
 		"a shard without an installation is deleted": {change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference = nil }},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			s := newEnv(t, rootShard(), alpha(func(shard *operatorv1alpha1.Shard) {
+		t.Run(name, func(t *testing.T) {
+			s := newEnv(t, newRootShard(), newShard(func(shard *operatorv1alpha1.Shard) {
 				shard.Finalizers = []string{operatorv1alpha1.FinalizerShard}
 				if tc.change != nil {
 					tc.change(shard)
@@ -146,7 +146,7 @@ func TestDeletion(t *testing.T) {
 			if tc.env != nil {
 				tc.env(s)
 			}
-			if err := s.client.Delete(t.Context(), s.get()); err != nil {
+			if err := s.client.Delete(t.Context(), s.getShard()); err != nil {
 				t.Fatal(err)
 			}
 			s.clock = s.clock.Add(tc.after)
@@ -154,7 +154,7 @@ func TestDeletion(t *testing.T) {
 			if calls := strings.Join(s.calls, " "); calls != tc.calls {
 				t.Errorf("calls are %q, want %q", calls, tc.calls)
 			}
-			shard := s.get()
+			shard := s.getShard()
 			if (shard == nil) != (tc.text == "") {
 				t.Fatalf("gone: %t, want %t", shard == nil, tc.text == "")
 			}
@@ -169,29 +169,29 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-func TestAShardWithTheNameOfItsRootShardIsDeletedAlone(t *testing.T) {
-	shard := alpha(func(shard *operatorv1alpha1.Shard) { shard.Finalizers = []string{operatorv1alpha1.FinalizerShard} })
-	root := rootShard()
+func TestDeletionOfShardNamedLikeRootShard(t *testing.T) {
+	shard := newShard(func(shard *operatorv1alpha1.Shard) { shard.Finalizers = []string{operatorv1alpha1.FinalizerShard} })
+	root := newRootShard()
 	root.Name, shard.Spec.RootShard.Reference.Name = "alpha", "alpha"
 	s := newEnv(t, root, shard)
-	if err := s.client.Delete(t.Context(), s.get()); err != nil {
+	if err := s.client.Delete(t.Context(), s.getShard()); err != nil {
 		t.Fatal(err)
 	}
 	s.reconcile()
-	if s.get() != nil || len(s.calls) > 0 {
-		t.Errorf("exists: %t, calls %v", s.get() != nil, s.calls)
+	if s.getShard() != nil || len(s.calls) > 0 {
+		t.Errorf("exists: %t, calls %v", s.getShard() != nil, s.calls)
 	}
 }
 
-func TestOnlyTheVolumesOfTheShardAreDeleted(t *testing.T) {
+func TestVolumeClaimDeletion(t *testing.T) {
 	claim := func(name string, labels map[string]string) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kcp", Labels: labels}}
 	}
 	others := desired.AppLabels(desired.ComponentEtcd, "alpha") // of a RootShard or CacheServer of that name
-	s := newEnv(t, rootShard(), alpha(func(shard *operatorv1alpha1.Shard) { shard.Finalizers = []string{operatorv1alpha1.FinalizerShard} }),
+	s := newEnv(t, newRootShard(), newShard(func(shard *operatorv1alpha1.Shard) { shard.Finalizers = []string{operatorv1alpha1.FinalizerShard} }),
 		claim("own", etcd.ShardVolumeClaimLabels("alpha")), claim("others", others))
 	s.count = 1
-	if err := s.client.Delete(t.Context(), s.get()); err != nil {
+	if err := s.client.Delete(t.Context(), s.getShard()); err != nil {
 		t.Fatal(err)
 	}
 	names := func() string {
@@ -217,7 +217,7 @@ func TestOnlyTheVolumesOfTheShardAreDeleted(t *testing.T) {
 }
 
 func TestConditions(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		change    func(*operatorv1alpha1.Shard)
 		condition string
 		text      string
@@ -232,10 +232,10 @@ func TestConditions(t *testing.T) {
 			func(s *operatorv1alpha1.Shard) { s.Spec.KCPVirtualWorkspace = &corev1.LocalObjectReference{Name: "v"} }, operatorv1alpha1.ConditionSpecHonored, "VirtualWorkspace v, which kcpVirtualWorkspace names, does not exist"},
 		"without certificates it waits": {nil, operatorv1alpha1.ConditionCertificatesReady, "certificates are not issued yet"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			s := newEnv(t, rootShard(), alpha(tc.change))
+		t.Run(name, func(t *testing.T) {
+			s := newEnv(t, newRootShard(), newShard(tc.change))
 			s.reconcile()
-			shard := s.get()
+			shard := s.getShard()
 			condition := meta.FindStatusCondition(shard.Status.Conditions, tc.condition)
 			if condition == nil || condition.Status != metav1.ConditionFalse || !strings.Contains(condition.Message, tc.text) {
 				t.Errorf("got %+v", condition)
@@ -247,8 +247,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
-	for sentence, tc := range map[string]struct{ name, text string }{
+func TestValidateNames(t *testing.T) {
+	for name, tc := range map[string]struct{ name, text string }{
 		"an ordinary name":              {"alpha", ""},
 		"the root shard's own":          {"root", "inside the installation the shard of RootShard main is called root"},
 		"the RootShard's":               {"main", "have the names of those of its RootShard"},
@@ -258,10 +258,10 @@ func TestNames(t *testing.T) {
 		"one character more than that":  {strings.Repeat("a", 28), "has 28 characters and may have 27"},
 		"the name of the shard's cache": {"cache", ""},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			root := rootShard()
+		t.Run(name, func(t *testing.T) {
+			root := newRootShard()
 			root.Name = "main"
-			result := validateShard(alpha(func(s *operatorv1alpha1.Shard) { s.Name = tc.name }), root)
+			result := validateShard(newShard(func(s *operatorv1alpha1.Shard) { s.Name = tc.name }), root)
 			if (result.State == status.Satisfied) != (tc.text == "") || !strings.Contains(result.Message, tc.text) {
 				t.Errorf("got %+v", result)
 			}
@@ -269,7 +269,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestTheFullSampleIsHonored(t *testing.T) {
+func TestFullShardSample(t *testing.T) {
 	root := golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml")
 	if result := validateShard(golden.Sample[operatorv1alpha1.Shard](t, "full/shard.yaml"), root); result.State != status.Satisfied {
 		t.Errorf("got %+v", result)

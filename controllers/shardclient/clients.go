@@ -63,41 +63,41 @@ func (c *Clients) connectAs(ctx context.Context, root *operatorv1alpha1.RootShar
 	if err != nil {
 		return nil, nil, err
 	}
-	return &rest.Config{Host: url, UserAgent: apply.FieldManager}, httpClient(cas, pair), nil
+	return &rest.Config{Host: url, UserAgent: apply.FieldManager}, newHTTPClient(cas, pair), nil
 }
 
 // connectPinned returns a client of a server whose certificate may be from any issuer of the user, for any name: the
 // certificate in the Secret serving is trusted itself. The client authenticates as the operator.
-func (c *Clients) connectPinned(ctx context.Context, root *operatorv1alpha1.RootShard, url, serving string) (*rest.Config, *http.Client, error) {
-	secret, err := apply.Get[corev1.Secret](ctx, c.cluster, root.Namespace, serving)
+func (c *Clients) connectPinned(ctx context.Context, root *operatorv1alpha1.RootShard, url, secretName string) (*rest.Config, *http.Client, error) {
+	secret, err := apply.Get[corev1.Secret](ctx, c.cluster, root.Namespace, secretName)
 	if err != nil {
 		return nil, nil, err
 	}
 	if secret == nil {
-		return nil, nil, Errorf("waiting for certificate %s", serving)
+		return nil, nil, Errorf("waiting for certificate %s", secretName)
 	}
 	block, _ := pem.Decode(secret.Data[corev1.TLSCertKey])
 	if block == nil {
-		return nil, nil, Errorf("Secret %s holds no certificate", serving)
+		return nil, nil, Errorf("Secret %s holds no certificate", secretName)
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return nil, nil, Errorf("Secret %s holds no certificate", serving)
+		return nil, nil, Errorf("Secret %s holds no certificate", secretName)
 	}
-	config, connections, err := c.Connect(ctx, root, url)
+	config, httpClient, err := c.Connect(ctx, root, url)
 	if err != nil {
 		return nil, nil, err
 	}
-	tlsConfig := connections.Transport.(*http.Transport).TLSClientConfig
+	tlsConfig := httpClient.Transport.(*http.Transport).TLSClientConfig
 	tlsConfig.RootCAs.AddCert(certificate)
 	if certificate.VerifyHostname(desired.URLHost(url)) != nil && len(certificate.DNSNames) > 0 {
 		tlsConfig.ServerName = certificate.DNSNames[0]
 	}
-	return config, connections, nil
+	return config, httpClient, nil
 }
 
-// httpClient returns a client for a few requests: a shared one would keep every certificate that ever existed.
-func httpClient(cas []byte, certificates ...tls.Certificate) *http.Client {
+// newHTTPClient returns a client for a few requests: a shared one would keep every certificate that ever existed.
+func newHTTPClient(cas []byte, certificates ...tls.Certificate) *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(cas)
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -112,18 +112,18 @@ func (c *Clients) withCluster(ctx context.Context, root *operatorv1alpha1.RootSh
 }
 
 func (c *Clients) withClusterAs(ctx context.Context, root *operatorv1alpha1.RootShard, certificate, url string, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
-	config, connections, err := c.connectAs(ctx, root, certificate, url)
+	config, httpClient, err := c.connectAs(ctx, root, certificate, url)
 	if err != nil {
 		return err
 	}
-	return withClient(config, connections, cluster, do)
+	return withClient(config, httpClient, cluster, do)
 }
 
 // withClient calls do with a client of one logical cluster, and closes its connections.
-func withClient(config *rest.Config, connections *http.Client, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
-	defer connections.CloseIdleConnections()
+func withClient(config *rest.Config, httpClient *http.Client, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
+	defer httpClient.CloseIdleConnections()
 	config.Host += cluster.URLPath()
-	client, err := dynamic.NewForConfigAndClient(config, connections)
+	client, err := dynamic.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return fmt.Errorf("client for %s: %w", config.Host, err)
 	}
@@ -133,22 +133,22 @@ func withClient(config *rest.Config, connections *http.Client, cluster logicalcl
 // StableMessage returns a message for conditions, which is the same for each attempt: without ports and request
 // numbers.
 func StableMessage(err error) string {
-	var unknown x509.UnknownAuthorityError
-	var wrongName x509.HostnameError
-	var told *stableError
-	var found *status.Error
+	var unknownAuthority x509.UnknownAuthorityError
+	var hostname x509.HostnameError
+	var stable *stableError
+	var statusErr *status.Error
 	switch apiStatus := apierrors.APIStatus(nil); {
-	case errors.As(err, &told):
-		return told.Error()
-	case errors.As(err, &found):
-		return found.Error()
+	case errors.As(err, &stable):
+		return stable.Error()
+	case errors.As(err, &statusErr):
+		return statusErr.Error()
 	case errors.As(err, &apiStatus):
 		return apiStatus.Status().Message
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer within " + callTimeout.String()
-	case errors.As(err, &unknown):
+	case errors.As(err, &unknownAuthority):
 		return "its certificate is signed by an unknown authority"
-	case errors.As(err, &wrongName):
+	case errors.As(err, &hostname):
 		return "its certificate is for another name"
 	}
 	return "no connection"
@@ -156,22 +156,22 @@ func StableMessage(err error) string {
 
 // stableError is an error whose text is the same for each attempt; cause may have more.
 type stableError struct {
-	text  string
-	cause error
+	message string
+	cause   error
 }
 
-func (t *stableError) Error() string { return t.text }
+func (t *stableError) Error() string { return t.message }
 
 func (t *stableError) Unwrap() error { return t.cause }
 
 // Errorf returns an error whose text is the same for each attempt.
 func Errorf(format string, args ...any) error {
-	return &stableError{text: fmt.Sprintf(format, args...)}
+	return &stableError{message: fmt.Sprintf(format, args...)}
 }
 
 // describeError wraps err with a text that is the same for each attempt. What it omits is logged.
 func describeError(ctx context.Context, err error, format string, args ...any) error {
-	what := fmt.Sprintf(format, args...)
-	ctrl.LoggerFrom(ctx).Info("request to the installation failed", "attempt", what, "error", err.Error())
-	return &stableError{text: what + ": " + StableMessage(err), cause: err}
+	message := fmt.Sprintf(format, args...)
+	ctrl.LoggerFrom(ctx).Info("request to the installation failed", "attempt", message, "error", err.Error())
+	return &stableError{message: message + ": " + StableMessage(err), cause: err}
 }

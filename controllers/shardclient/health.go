@@ -25,12 +25,12 @@ var shardsResource = corev1alpha1.SchemeGroupVersion.WithResource("shards")
 
 // ShardReady checks /readyz of a shard. The error names the checks that fail.
 func (c *Clients) ShardReady(ctx context.Context, root *operatorv1alpha1.RootShard, url string) error {
-	_, connections, err := c.Connect(ctx, root, url)
+	_, httpClient, err := c.Connect(ctx, root, url)
 	if err != nil {
 		return err
 	}
-	defer connections.CloseIdleConnections()
-	return readyz(ctx, connections, url)
+	defer httpClient.CloseIdleConnections()
+	return checkReadyz(ctx, httpClient, url)
 }
 
 // CacheReady checks /readyz of a cache server, without a client certificate: the server has a CA of its own, and
@@ -41,36 +41,36 @@ func (c *Clients) CacheReady(ctx context.Context, cache *operatorv1alpha1.CacheS
 	if err != nil {
 		return err
 	}
-	connections := httpClient(cas)
-	defer connections.CloseIdleConnections()
-	return readyz(ctx, connections, server.URL())
+	httpClient := newHTTPClient(cas)
+	defer httpClient.CloseIdleConnections()
+	return checkReadyz(ctx, httpClient, server.URL())
 }
 
 // ProxyReady checks /readyz of a front proxy.
 func (c *Clients) ProxyReady(ctx context.Context, proxy desired.Proxy) error {
-	return c.readyAt(ctx, proxy.Root(), proxy.ServiceURL(), proxy.Certificate("server"))
+	return c.checkServerReadyz(ctx, proxy.Root(), proxy.ServiceURL(), proxy.Certificate("server"))
 }
 
 // VirtualWorkspaceReady checks /readyz of a standard virtual workspace server.
 func (c *Clients) VirtualWorkspaceReady(ctx context.Context, virtualWorkspace desired.VirtualWorkspace) error {
-	return c.readyAt(ctx, virtualWorkspace.Root(), virtualWorkspace.ServiceURL(), virtualWorkspace.Certificate("server"))
+	return c.checkServerReadyz(ctx, virtualWorkspace.Root(), virtualWorkspace.ServiceURL(), virtualWorkspace.Certificate("server"))
 }
 
-func (c *Clients) readyAt(ctx context.Context, root *operatorv1alpha1.RootShard, url, serving string) error {
-	_, connections, err := c.connectPinned(ctx, root, url, serving)
+func (c *Clients) checkServerReadyz(ctx context.Context, root *operatorv1alpha1.RootShard, url, secretName string) error {
+	_, httpClient, err := c.connectPinned(ctx, root, url, secretName)
 	if err != nil {
 		return err
 	}
-	defer connections.CloseIdleConnections()
-	return readyz(ctx, connections, url)
+	defer httpClient.CloseIdleConnections()
+	return checkReadyz(ctx, httpClient, url)
 }
 
-func readyz(ctx context.Context, connections *http.Client, url string) error {
+func checkReadyz(ctx context.Context, httpClient *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz?verbose", nil)
 	if err != nil {
 		return fmt.Errorf("requesting %s: %w", url, err)
 	}
-	res, err := connections.Do(req)
+	res, err := httpClient.Do(req)
 	if err != nil {
 		return fmt.Errorf("requesting %s: %w", url, err)
 	}
@@ -78,8 +78,8 @@ func readyz(ctx context.Context, connections *http.Client, url string) error {
 	if res.StatusCode == http.StatusOK {
 		return nil
 	}
-	const enough = 16 << 10
-	body, err := io.ReadAll(io.LimitReader(res.Body, enough))
+	const maxBodySize = 16 << 10
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxBodySize))
 	if err != nil {
 		return fmt.Errorf("requesting %s: %w", url, err)
 	}
@@ -116,8 +116,8 @@ func (c *Clients) MissingHeartbeats(ctx context.Context, root *operatorv1alpha1.
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, shard); err != nil {
 				return fmt.Errorf("reading shard %s: %w", list.Items[i].GetName(), err)
 			}
-			if why := heartbeatProblem(shard); why != "" {
-				missing[shard.Name] = why
+			if reason := missingHeartbeatReason(shard); reason != "" {
+				missing[shard.Name] = reason
 			}
 		}
 		return nil
@@ -130,16 +130,16 @@ const lagMetric = "atoll_replication_lag_seconds"
 
 // Lag returns the replication lag of a shard, from the replica that answers. It is 0 for a version without the metric.
 func (c *Clients) Lag(ctx context.Context, shard desired.Shard) (time.Duration, error) {
-	_, connections, err := c.connectAs(ctx, shard.Root(), shard.Certificate("client"), shard.BaseURL())
+	_, httpClient, err := c.connectAs(ctx, shard.Root(), shard.Certificate("client"), shard.BaseURL())
 	if err != nil {
 		return 0, err
 	}
-	defer connections.CloseIdleConnections()
+	defer httpClient.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, shard.BaseURL()+"/metrics", nil)
 	if err != nil {
 		return 0, fmt.Errorf("requesting %s: %w", shard.BaseURL(), err)
 	}
-	res, err := connections.Do(req)
+	res, err := httpClient.Do(req)
 	if err != nil {
 		return 0, fmt.Errorf("requesting %s: %w", shard.BaseURL(), err)
 	}
@@ -154,8 +154,8 @@ func (c *Clients) Lag(ctx context.Context, shard desired.Shard) (time.Duration, 
 func maxMetric(page io.Reader, metric string) (time.Duration, error) {
 	var out time.Duration
 	lines := bufio.NewScanner(page)
-	const longestLine = 1 << 20
-	lines.Buffer(nil, longestLine)
+	const maxLineLength = 1 << 20
+	lines.Buffer(nil, maxLineLength)
 	for lines.Scan() {
 		rest, ok := strings.CutPrefix(lines.Text(), metric)
 		if !ok || (!strings.HasPrefix(rest, "{") && !strings.HasPrefix(rest, " ")) {
@@ -173,9 +173,9 @@ func maxMetric(page io.Reader, metric string) (time.Duration, error) {
 	return out, nil
 }
 
-// heartbeatProblem is why the heartbeats of a shard are missing, or "". A shard without the condition has none to
+// missingHeartbeatReason is why the heartbeats of a shard are missing, or "". A shard without the condition has none to
 // expect.
-func heartbeatProblem(shard *corev1alpha1.Shard) string {
+func missingHeartbeatReason(shard *corev1alpha1.Shard) string {
 	for _, condition := range shard.Status.Conditions {
 		if condition.Type == conditionsv1alpha1.Ready && condition.Status != "True" {
 			return fmt.Sprintf("%s: %s", condition.Reason, condition.Message)

@@ -45,7 +45,7 @@ var (
 func (c *Clients) Probe(ctx context.Context, shard desired.Shard, proxies ...desired.Proxy) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	schedulable, err := c.schedulable(ctx, shard)
+	schedulable, err := c.isSchedulable(ctx, shard)
 	switch {
 	case err != nil:
 		return err
@@ -53,17 +53,17 @@ func (c *Clients) Probe(ctx context.Context, shard desired.Shard, proxies ...des
 		return c.probeThrough(ctx, shard.Root(), desired.InternalProxyURL(shard.Root()), shard.ShardName(), proxies)
 	}
 	return c.withClusterAs(ctx, shard.Root(), shard.Certificate("client"), shard.BaseURL(), logicalcluster.Shard.Path(),
-		func(inside dynamic.Interface) error {
-			value, err := write(ctx, inside)
+		func(client dynamic.Interface) error {
+			value, err := writeProbeObject(ctx, client)
 			if err != nil {
 				return err
 			}
-			return read(ctx, inside, value)
+			return object(ctx, client, value)
 		})
 }
 
-// schedulable reports whether new workspaces may be scheduled to a shard: it is neither cordoned nor full.
-func (c *Clients) schedulable(ctx context.Context, shard desired.Shard) (bool, error) {
+// isSchedulable reports whether new workspaces may be scheduled to a shard: it is neither cordoned nor full.
+func (c *Clients) isSchedulable(ctx context.Context, shard desired.Shard) (bool, error) {
 	schedulable := false
 	err := c.withCluster(ctx, shard.Root(), desired.RootShardBaseURL(shard.Root()), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
 		object, err := client.Resource(shardsResource).Get(ctx, shard.ShardName(), metav1.GetOptions{})
@@ -83,22 +83,22 @@ func (c *Clients) schedulable(ctx context.Context, shard desired.Shard) (bool, e
 
 // probeThrough probes with a workspace that it creates through the proxy at url.
 func (c *Clients) probeThrough(ctx context.Context, root *operatorv1alpha1.RootShard, url, shard string, proxies []desired.Proxy) error {
-	return c.withCluster(ctx, root, url, logicalcluster.Root.Path(), func(inRoot dynamic.Interface) error {
-		workspaces := inRoot.Resource(workspacesResource)
-		probe, err := probeWorkspace(ctx, workspaces, shard)
+	return c.withCluster(ctx, root, url, logicalcluster.Root.Path(), func(rootClient dynamic.Interface) error {
+		workspaces := rootClient.Resource(workspacesResource)
+		probe, err := ensureProbeWorkspace(ctx, workspaces, shard)
 		if err != nil {
 			return fmt.Errorf("creating a workspace: %w", err)
 		}
-		if err := waitReady(ctx, workspaces, probe); err != nil {
+		if err := waitForWorkspace(ctx, workspaces, probe); err != nil {
 			return err
 		}
 		path := logicalcluster.Root.Path().Join(probe)
 		value := ""
-		err = c.withCluster(ctx, root, url, path, func(inside dynamic.Interface) (err error) {
-			if value, err = write(ctx, inside); err != nil {
+		err = c.withCluster(ctx, root, url, path, func(client dynamic.Interface) (err error) {
+			if value, err = writeProbeObject(ctx, client); err != nil {
 				return err
 			}
-			return read(ctx, inside, value)
+			return object(ctx, client, value)
 		})
 		if err != nil {
 			return err
@@ -115,34 +115,34 @@ func (c *Clients) probeThrough(ctx context.Context, root *operatorv1alpha1.RootS
 	})
 }
 
-// probeWorkspace returns a workspace that a failed probe left, or creates one.
-func probeWorkspace(ctx context.Context, workspaces dynamic.ResourceInterface, shard string) (string, error) {
-	left, err := workspaces.List(ctx, metav1.ListOptions{LabelSelector: probeLabel + "=" + shard})
+// ensureProbeWorkspace returns a workspace that a failed probe left, or creates one.
+func ensureProbeWorkspace(ctx context.Context, workspaces dynamic.ResourceInterface, shard string) (string, error) {
+	existing, err := workspaces.List(ctx, metav1.ListOptions{LabelSelector: probeLabel + "=" + shard})
 	if err != nil {
 		return "", err
 	}
-	for _, workspace := range left.Items {
+	for _, workspace := range existing.Items {
 		if workspace.GetDeletionTimestamp() == nil {
 			return workspace.GetName(), nil
 		}
 	}
-	wanted := &unstructured.Unstructured{Object: map[string]any{
+	desiredWorkspace := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{
 			"type":     map[string]any{"name": "universal", "path": logicalcluster.Root.String()},
 			"location": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"name": shard}}},
 		},
 	}}
-	wanted.SetGroupVersionKind(tenancyv1alpha1.SchemeGroupVersion.WithKind("Workspace"))
-	wanted.SetGenerateName(probePrefix)
-	wanted.SetLabels(map[string]string{probeLabel: shard})
-	created, err := workspaces.Create(ctx, wanted, metav1.CreateOptions{})
+	desiredWorkspace.SetGroupVersionKind(tenancyv1alpha1.SchemeGroupVersion.WithKind("Workspace"))
+	desiredWorkspace.SetGenerateName(probePrefix)
+	desiredWorkspace.SetLabels(map[string]string{probeLabel: shard})
+	created, err := workspaces.Create(ctx, desiredWorkspace, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
 	return created.GetName(), nil
 }
 
-func waitReady(ctx context.Context, workspaces dynamic.ResourceInterface, name string) error {
+func waitForWorkspace(ctx context.Context, workspaces dynamic.ResourceInterface, name string) error {
 	return poll(ctx, "a workspace does not become ready", func(ctx context.Context) error {
 		workspace, err := workspaces.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -158,37 +158,37 @@ func waitReady(ctx context.Context, workspaces dynamic.ResourceInterface, name s
 
 // readThroughProxy reads through a front proxy what a probe wrote.
 func (c *Clients) readThroughProxy(ctx context.Context, proxy desired.Proxy, path logicalcluster.Path, value string) error {
-	config, connections, err := c.connectPinned(ctx, proxy.Root(), proxy.ServiceURL(), proxy.Certificate("server"))
+	config, httpClient, err := c.connectPinned(ctx, proxy.Root(), proxy.ServiceURL(), proxy.Certificate("server"))
 	if err != nil {
 		return err
 	}
-	return withClient(config, connections, path, func(inside dynamic.Interface) error { return read(ctx, inside, value) })
+	return withClient(config, httpClient, path, func(client dynamic.Interface) error { return object(ctx, client, value) })
 }
 
-// probeObject is the ConfigMap that probes write.
-const probeObject = "rollout-probe"
+// probeObjectName is the ConfigMap that probes write.
+const probeObjectName = "rollout-probe"
 
-// write writes a new value, and returns it. It retries: the proxy indexes a workspace, and the workspace has its
+// writeProbeObject writes a new value, and returns it. It retries: the proxy indexes a workspace, and the workspace has its
 // default namespace, a moment after it is ready.
-func write(ctx context.Context, inside dynamic.Interface) (string, error) {
+func writeProbeObject(ctx context.Context, client dynamic.Interface) (string, error) {
 	value := string(uuid.NewUUID())
-	intent := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"written":%q}}`, probeObject, value)
+	intent := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"written":%q}}`, probeObjectName, value)
 	force := true
 	return value, poll(ctx, "an object cannot be written", func(ctx context.Context) error {
-		_, err := inside.Resource(configMapsResource).Namespace(metav1.NamespaceDefault).Patch(
-			ctx, probeObject, types.ApplyPatchType, []byte(intent), metav1.PatchOptions{FieldManager: probeObject, Force: &force})
+		_, err := client.Resource(configMapsResource).Namespace(metav1.NamespaceDefault).Patch(
+			ctx, probeObjectName, types.ApplyPatchType, []byte(intent), metav1.PatchOptions{FieldManager: probeObjectName, Force: &force})
 		return err
 	})
 }
 
-// read retries until it reads the value: each proxy indexes a workspace in its own time.
-func read(ctx context.Context, inside dynamic.Interface, value string) error {
+// object retries until it reads the value: each proxy indexes a workspace in its own time.
+func object(ctx context.Context, client dynamic.Interface, value string) error {
 	return poll(ctx, "an object cannot be read", func(ctx context.Context) error {
-		read, err := inside.Resource(configMapsResource).Namespace(metav1.NamespaceDefault).Get(ctx, probeObject, metav1.GetOptions{})
+		object, err := client.Resource(configMapsResource).Namespace(metav1.NamespaceDefault).Get(ctx, probeObjectName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if found, _, _ := unstructured.NestedString(read.Object, "data", "written"); found != value {
+		if found, _, _ := unstructured.NestedString(object.Object, "data", "written"); found != value {
 			return Errorf("it is not what was written")
 		}
 		return nil
@@ -196,10 +196,10 @@ func read(ctx context.Context, inside dynamic.Interface, value string) error {
 }
 
 // poll retries until the context ends. Its error is what, with the last error that was not from the context.
-func poll(ctx context.Context, what string, try func(context.Context) error) error {
+func poll(ctx context.Context, message string, attempt func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, probePoll, true, func(ctx context.Context) (bool, error) {
-		err := try(ctx)
+		err := attempt(ctx)
 		if err != nil && ctx.Err() == nil {
 			last = err
 		}
@@ -211,23 +211,23 @@ func poll(ctx context.Context, what string, try func(context.Context) error) err
 	case last == nil:
 		last = context.DeadlineExceeded
 	}
-	return Errorf("%s: %s", what, StableMessage(last))
+	return Errorf("%s: %s", message, StableMessage(last))
 }
 
 // removeProbes deletes the workspaces that failed probes left on a shard.
 func (c *Clients) removeProbes(ctx context.Context, root *operatorv1alpha1.RootShard, shard string) error {
 	return c.withCluster(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
 		workspaces := client.Resource(workspacesResource)
-		left, err := workspaces.List(ctx, metav1.ListOptions{LabelSelector: probeLabel + "=" + shard})
+		existing, err := workspaces.List(ctx, metav1.ListOptions{LabelSelector: probeLabel + "=" + shard})
 		if err != nil {
 			return fmt.Errorf("listing workspaces of probes: %w", err)
 		}
-		var failed []error
-		for _, workspace := range left.Items {
+		var errs []error
+		for _, workspace := range existing.Items {
 			if err := workspaces.Delete(ctx, workspace.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-				failed = append(failed, err)
+				errs = append(errs, err)
 			}
 		}
-		return errors.Join(failed...)
+		return errors.Join(errs...)
 	})
 }

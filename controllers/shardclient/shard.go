@@ -54,7 +54,7 @@ func (c *Clients) LogicalClusters(ctx context.Context, root *operatorv1alpha1.Ro
 // data.
 func (c *Clients) Registered(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (bool, error) {
 	found := false
-	err := c.registration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
+	err := c.withRegistration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
 		_, err := shards.Get(ctx, name, metav1.GetOptions{})
 		found = err == nil
 		return err
@@ -65,7 +65,7 @@ func (c *Clients) Registered(ctx context.Context, root *operatorv1alpha1.RootSha
 // Cordon keeps new workspaces off a shard. One that is not registered has none.
 func (c *Clients) Cordon(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"being deleted"}}}`, corev1alpha1.UnschedulableAnnotationKey)
-	return c.registration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
+	return c.withRegistration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
 		_, err := shards.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	})
@@ -73,12 +73,12 @@ func (c *Clients) Cordon(ctx context.Context, root *operatorv1alpha1.RootShard, 
 
 // Unregister deletes the Shard object of a shard inside the installation.
 func (c *Clients) Unregister(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error {
-	return c.registration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
+	return c.withRegistration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
 		return shards.Delete(ctx, name, metav1.DeleteOptions{})
 	})
 }
 
-func (c *Clients) registration(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard, do func(dynamic.ResourceInterface, string) error) error {
+func (c *Clients) withRegistration(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard, do func(dynamic.ResourceInterface, string) error) error {
 	name := desired.NewShard(shard, root).ShardName()
 	err := c.withCluster(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
 		return do(client.Resource(shardsResource), name)

@@ -18,8 +18,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-func TestReadyz(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+func TestCheckReadyz(t *testing.T) {
+	for name, tc := range map[string]struct {
 		code       int
 		page, want string
 	}{
@@ -27,14 +27,14 @@ func TestReadyz(t *testing.T) {
 		"one that names what fails":                {500, "[+]ping ok\n[-]etcd failed: reason withheld\n[-]shard-registration failed\nreadyz check failed\n", "/readyz is 500: etcd, shard-registration"},
 		"one that says no more than that it isn't": {503, "", "/readyz is 503"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(tc.code)
 				fmt.Fprint(w, tc.page)
 			}))
 			defer server.Close()
 			have := ""
-			if err := readyz(t.Context(), server.Client(), server.URL); err != nil {
+			if err := checkReadyz(t.Context(), server.Client(), server.URL); err != nil {
 				have = StableMessage(err)
 			}
 			if have != tc.want {
@@ -45,7 +45,7 @@ func TestReadyz(t *testing.T) {
 }
 
 func TestMaxMetric(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		page string
 		want time.Duration
 		ok   bool
@@ -55,7 +55,7 @@ func TestMaxMetric(t *testing.T) {
 		"a page without it":      {"other 99\n", 0, true},
 		"what is no number":      {"lag{} many\n", 0, false},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			have, err := maxMetric(strings.NewReader(tc.page), "lag")
 			if have != tc.want || (err == nil) != tc.ok {
 				t.Errorf("got %s, %v", have, err)
@@ -66,7 +66,7 @@ func TestMaxMetric(t *testing.T) {
 
 func TestStableMessage(t *testing.T) {
 	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "workspaces"}, "w")
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		err  error
 		want string
 	}{
@@ -79,7 +79,7 @@ func TestStableMessage(t *testing.T) {
 		"a certificate for another name":        {fmt.Errorf("port 4711: %w", x509.HostnameError{Certificate: &x509.Certificate{}}), "its certificate is for another name"},
 		"no connection at all":                  {fmt.Errorf("port 4711: %w", io.ErrUnexpectedEOF), "no connection"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			if have := StableMessage(tc.err); have != tc.want {
 				t.Errorf("got %q, want %q", have, tc.want)
 			}

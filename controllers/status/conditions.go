@@ -29,7 +29,7 @@ type Report struct {
 	// Requeue is when to reconcile again, instead of what the results call for.
 	Requeue time.Duration
 
-	dropped []string
+	removed []string
 }
 
 // Set stores a result in place of an earlier one of its type.
@@ -55,10 +55,10 @@ func (r *Report) SetWorst(result Result) {
 
 // SetResult stores the result of a function, or the one in its error. Any other error is returned.
 func (r *Report) SetResult(result Result, err error) error {
-	var found *Error
+	var statusErr *Error
 	switch {
-	case errors.As(err, &found):
-		r.Set(found.Result)
+	case errors.As(err, &statusErr):
+		r.Set(statusErr.Result)
 	case err != nil:
 		return err
 	default:
@@ -67,8 +67,8 @@ func (r *Report) SetResult(result Result, err error) error {
 	return nil
 }
 
-// Drop removes the condition of a type from the object, unless the report has a result of that type.
-func (r *Report) Drop(conditionType string) { r.dropped = append(r.dropped, conditionType) }
+// RemoveCondition removes the condition of a type from the object, unless the report has a result of that type.
+func (r *Report) RemoveCondition(conditionType string) { r.removed = append(r.removed, conditionType) }
 
 // Get returns the result of a condition type, or the zero Result if it was not checked.
 func (r *Report) Get(conditionType string) Result {
@@ -120,7 +120,7 @@ func (r *Report) RequeueAfter() time.Duration {
 // for the summary, which is always computed.
 func (r *Report) Conditions(conditions []metav1.Condition, generation int64) []metav1.Condition {
 	out := slices.Clone(conditions)
-	put := func(conditionType string, status metav1.ConditionStatus, reason, message string) {
+	setCondition := func(conditionType string, status metav1.ConditionStatus, reason, message string) {
 		if len(message) > maxConditionLength {
 			message = message[:maxConditionLength]
 		}
@@ -128,18 +128,18 @@ func (r *Report) Conditions(conditions []metav1.Condition, generation int64) []m
 			Type: conditionType, Status: status, Reason: reason, Message: message, ObservedGeneration: generation,
 		})
 	}
-	for _, conditionType := range r.dropped {
+	for _, conditionType := range r.removed {
 		if r.Get(conditionType).Type == "" {
 			meta.RemoveStatusCondition(&out, conditionType)
 		}
 	}
 	for _, result := range r.Results {
-		put(result.Type, result.status(), result.Reason, result.Message)
+		setCondition(result.Type, result.status(), result.Reason, result.Message)
 	}
 	ready, reconciling, stalled := r.summary()
-	put(operatorv1alpha1.ConditionReady, ready.status(), ready.Reason, ready.Message)
-	put(operatorv1alpha1.ConditionReconciling, reconciling.status(), reconciling.Reason, reconciling.Message)
-	put(operatorv1alpha1.ConditionStalled, stalled.status(), stalled.Reason, stalled.Message)
+	setCondition(operatorv1alpha1.ConditionReady, ready.status(), ready.Reason, ready.Message)
+	setCondition(operatorv1alpha1.ConditionReconciling, reconciling.status(), reconciling.Reason, reconciling.Message)
+	setCondition(operatorv1alpha1.ConditionStalled, stalled.status(), stalled.Reason, stalled.Message)
 	return out
 }
 

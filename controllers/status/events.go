@@ -49,11 +49,11 @@ func Transitions(before, after []metav1.Condition) []Event {
 
 // RecordEvents records the transitions of an object as events.
 func RecordEvents(recorder events.EventRecorder, object runtime.Object, before, after []metav1.Condition) {
-	const maxNote = 1024
+	const maxNoteLength = 1024
 	for _, event := range Transitions(before, after) {
 		note := event.Note
-		if len(note) > maxNote {
-			note = note[:maxNote]
+		if len(note) > maxNoteLength {
+			note = note[:maxNoteLength]
 		}
 		recorder.Eventf(object, nil, event.Type, event.Reason, "Reconcile", "%s", note)
 	}

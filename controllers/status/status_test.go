@@ -16,24 +16,24 @@ import (
 )
 
 func TestSummary(t *testing.T) {
-	fine := status.OK("A", "Good", "good")
+	satisfied := status.OK("A", "Good", "good")
 	waiting := status.Wait("B", "Slow", "waiting for b")
 	stalled := status.Stall("C", "Wrong", "correct c")
-	told := status.Warn("D", "Less", "d is ignored")
-	for sentence, tc := range map[string]struct {
+	warning := status.Warn("D", "Less", "d is ignored")
+	for name, tc := range map[string]struct {
 		results                     []status.Result
 		err                         error
 		ready, reconciling, stalled string // status/reason
 		message                     string // of Ready
 	}{
-		"all fine is ready":                              {[]status.Result{fine}, nil, "True/AsWanted", "False/NothingToDo", "False/NotStalled", "everything"},
-		"one that waits is reconciling":                  {[]status.Result{fine, waiting}, nil, "False/Slow", "True/Slow", "False/NotStalled", "waiting for b"},
+		"all fine is ready":                              {[]status.Result{satisfied}, nil, "True/AsWanted", "False/NothingToDo", "False/NotStalled", "everything"},
+		"one that waits is reconciling":                  {[]status.Result{satisfied, waiting}, nil, "False/Slow", "True/Slow", "False/NotStalled", "waiting for b"},
 		"the user is asked before anything is waited on": {[]status.Result{waiting, stalled}, nil, "False/Wrong", "False/NeedsUser", "True/Wrong", "correct c"},
-		"what is only told keeps nothing from ready":     {[]status.Result{told, fine}, nil, "True/AsWanted", "False/NothingToDo", "False/NotStalled", "see condition D"},
-		"an error is retried":                            {[]status.Result{fine}, errors.New("boom"), "False/Retrying", "True/Retrying", "False/NotStalled", "boom"},
+		"what is only told keeps nothing from ready":     {[]status.Result{warning, satisfied}, nil, "True/AsWanted", "False/NothingToDo", "False/NotStalled", "see condition D"},
+		"an error is retried":                            {[]status.Result{satisfied}, errors.New("boom"), "False/Retrying", "True/Retrying", "False/NotStalled", "boom"},
 		"the user is asked even when an error came up":   {[]status.Result{stalled}, errors.New("boom"), "False/Wrong", "False/NeedsUser", "True/Wrong", "correct c"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			report := status.Report{Transient: tc.err}
 			for _, result := range tc.results {
 				report.Set(result)
@@ -55,7 +55,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-func TestConditionsDoNotFlap(t *testing.T) {
+func TestConditionsAreStable(t *testing.T) {
 	report := status.Report{}
 	report.Set(status.Wait("B", "Slow", "waiting"))
 	first := report.Conditions(nil, 1)
@@ -81,7 +81,7 @@ func TestTransitions(t *testing.T) {
 		return r.Conditions(nil, 1)
 	}
 	good, bad, worse := report(status.OK("A", "Good", "good")), report(status.Wait("A", "Slow", "slow")), report(status.Stall("A", "Wrong", "wrong"))
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		before, after []metav1.Condition
 		want          string
 	}{
@@ -93,7 +93,7 @@ func TestTransitions(t *testing.T) {
 		"staying as it was":      {worse, worse, ""},
 		"a way out of being bad": {worse, bad, ""},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			var have []string
 			for _, event := range status.Transitions(tc.before, tc.after) {
 				have = append(have, event.Type+" "+event.Reason)
@@ -105,7 +105,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-func TestDeployment(t *testing.T) {
+func TestDeploymentResult(t *testing.T) {
 	live := func(generation, observed int64, want, updated, ready, total int32) *appsv1.Deployment {
 		return &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Name: "root-kcp", Namespace: "kcp", Generation: generation},
@@ -116,7 +116,7 @@ func TestDeployment(t *testing.T) {
 			Status: appsv1.DeploymentStatus{ObservedGeneration: observed, UpdatedReplicas: updated, ReadyReplicas: ready, Replicas: total},
 		}
 	}
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		live            *appsv1.Deployment
 		kind            status.State
 		reason, version string
@@ -128,8 +128,8 @@ func TestDeployment(t *testing.T) {
 		"a pod is not ready":                           {live(2, 2, 2, 2, 1, 2), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
 		"none are wanted":                              {live(2, 2, 0, 0, 0, 0), status.Satisfied, operatorv1alpha1.ReasonReplicasUp, "v3"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			result := status.ForDeployment(operatorv1alpha1.ConditionAvailable, "root-kcp", tc.live)
+		t.Run(name, func(t *testing.T) {
+			result := status.DeploymentResult(operatorv1alpha1.ConditionAvailable, "root-kcp", tc.live)
 			if result.State != tc.kind || result.Reason != tc.reason {
 				t.Errorf("got %+v", result)
 			}

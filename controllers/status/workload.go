@@ -10,8 +10,8 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// ForDeployment returns the result about the pods of a Deployment. live is nil while there is none.
-func ForDeployment(conditionType, name string, live *appsv1.Deployment) Result {
+// DeploymentResult returns the result about the pods of a Deployment. live is nil while there is none.
+func DeploymentResult(conditionType, name string, live *appsv1.Deployment) Result {
 	if live == nil {
 		return Wait(conditionType, operatorv1alpha1.ReasonDeploymentUnavailable, "Deployment %s does not exist yet", name)
 	}
@@ -41,7 +41,7 @@ func ForDeployment(conditionType, name string, live *appsv1.Deployment) Result {
 
 // Version returns the image tag that all pods of a Deployment run, or "" while they differ.
 func Version(live *appsv1.Deployment) string {
-	if live == nil || len(live.Spec.Template.Spec.Containers) == 0 || ForDeployment("", "", live).State != Satisfied {
+	if live == nil || len(live.Spec.Template.Spec.Containers) == 0 || DeploymentResult("", "", live).State != Satisfied {
 		return ""
 	}
 	image := live.Spec.Template.Spec.Containers[0].Image

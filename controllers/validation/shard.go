@@ -85,7 +85,7 @@ func IgnoredShardFields(shard desired.Shard, templates []string) []status.Ignore
 			out = append(out, status.IgnoredField{Field: field, Advice: advice})
 		}
 	}
-	if etcd.IsManaged(spec.Etcd) && etcd.NewForShard(shard).LosesRestartedMembers() {
+	if etcd.IsManaged(spec.Etcd) && etcd.NewForShard(shard).LosesDataOnRestart() {
 		add(true, "etcd.managed.replicas", "on emptyDir volumes a member whose pod is replaced has lost its data and cannot join again, so several of them survive no more than one; use a volume claim")
 	}
 	add(spec.KCPVirtualWorkspace != nil && spec.KCPVirtualWorkspace.Name == "", "kcpVirtualWorkspace", "it names no VirtualWorkspace; set its name or remove it")

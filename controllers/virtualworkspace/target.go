@@ -17,7 +17,7 @@ func findTarget(ctx context.Context, c apply.Cluster, virtualWorkspace *operator
 	switch {
 	case spec.RootShardRef != nil && spec.RootShardRef.Name != "":
 		ref := operatorv1alpha1.RootShardReference{Reference: spec.RootShardRef}
-		root, result, err := dependencies.RootShard(ctx, c, virtualWorkspace.Namespace, ref)
+		root, result, err := dependencies.ResolveRootShard(ctx, c, virtualWorkspace.Namespace, ref)
 		if err != nil {
 			return nil, status.Result{}, err
 		}
@@ -35,7 +35,7 @@ func findTarget(ctx context.Context, c apply.Cluster, virtualWorkspace *operator
 			return nil, status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound,
 				"Shard %s does not exist in namespace %s: create it, or correct target.shardRef", spec.ShardRef.Name, virtualWorkspace.Namespace), nil
 		}
-		root, result, err := dependencies.RootShard(ctx, c, virtualWorkspace.Namespace, shard.Spec.RootShard)
+		root, result, err := dependencies.ResolveRootShard(ctx, c, virtualWorkspace.Namespace, shard.Spec.RootShard)
 		if err != nil {
 			return nil, status.Result{}, err
 		}

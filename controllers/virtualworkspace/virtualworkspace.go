@@ -71,7 +71,7 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 	if err != nil || s.target == nil || s.spec.State == status.Stalled {
 		return err
 	}
-	if s.cache, s.cacheRef, err = dependencies.CacheServer(ctx, s.config.Cluster, *s.target); err != nil {
+	if s.cache, s.cacheRef, err = dependencies.ResolveCacheServer(ctx, s.config.Cluster, *s.target); err != nil {
 		return err
 	}
 	return s.deployment.SetDesired(ctx, s.server().Render(s.config.Image, s.cache))
@@ -113,7 +113,7 @@ func (s *scope) checkReferences(context.Context) error {
 
 // issueCertificates applies the certificates, which the authorities of the installation sign.
 func (s *scope) issueCertificates(ctx context.Context) error {
-	return s.report.SetResult(s.config.Cluster.Certificates(ctx, pki.VirtualWorkspace(s.server(), s.object, s.cache)))
+	return s.report.SetResult(s.config.Cluster.ApplyCertificates(ctx, pki.VirtualWorkspace(s.server(), s.object, s.cache)))
 }
 
 func (s *scope) prepare(context.Context) error {

@@ -23,7 +23,7 @@ import (
 func TestConditions(t *testing.T) {
 	ref := func(name string) *corev1.LocalObjectReference { return &corev1.LocalObjectReference{Name: name} }
 	address := operatorv1alpha1.ExternalConfig{Hostname: "views.example.com", Port: 443}
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		change    func(*operatorv1alpha1.VirtualWorkspace)
 		condition string
 		text      string
@@ -43,7 +43,7 @@ func TestConditions(t *testing.T) {
 			v.Spec.Target.RootShardRef, v.Spec.External = ref("root"), operatorv1alpha1.ExternalConfig{}
 		}, operatorv1alpha1.ConditionSpecHonored, "external.hostname and external.port must name the address"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			virtualWorkspace := &operatorv1alpha1.VirtualWorkspace{
 				ObjectMeta: metav1.ObjectMeta{Name: "views", Namespace: "kcp", UID: "1"}, Spec: operatorv1alpha1.VirtualWorkspaceSpec{External: address},
 			}
@@ -72,7 +72,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestTheFullSamplesAreHonored(t *testing.T) {
+func TestFullSamples(t *testing.T) {
 	for _, name := range []string{"full/virtualworkspace.yaml", "full/virtualworkspace_custom.yaml"} {
 		if result := validateSpec(golden.Sample[operatorv1alpha1.VirtualWorkspace](t, name)); result.State != status.Satisfied {
 			t.Errorf("%s: %+v", name, result)

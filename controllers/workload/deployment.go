@@ -41,7 +41,7 @@ func (d *Deployment) Observe(ctx context.Context) (err error) {
 // SetDesired sets what the server is to be, and reads the Secrets and ConfigMaps that it depends on.
 func (d *Deployment) SetDesired(ctx context.Context, server desired.Server) (err error) {
 	d.server = server
-	mounts := desired.MountsOf(&server.Deployment.Spec.Template.Spec)
+	mounts := desired.PodMounts(&server.Deployment.Spec.Template.Spec)
 	secrets := mounts.Secrets
 	for _, bundle := range server.Bundles {
 		secrets = append(secrets, bundle.Sources()...)
@@ -55,24 +55,24 @@ func (d *Deployment) Live() *appsv1.Deployment { return d.live }
 
 // ReportLive reports on the pods of a Deployment that is left as it is.
 func (d *Deployment) ReportLive() {
-	d.Report.Set(status.ForDeployment(d.Condition, d.Name, d.live))
+	d.Report.Set(status.DeploymentResult(d.Condition, d.Name, d.live))
 }
 
 // Configure applies everything of the server but its pods: Service, kubeconfigs, configuration and bundles.
 func (d *Deployment) Configure(ctx context.Context) error {
 	for _, object := range d.server.Objects {
-		if done, err := d.block(d.Cluster.Object(ctx, d.Condition, object)); done {
+		if done, err := d.blockOnError(d.Cluster.ApplyObject(ctx, d.Condition, object)); done {
 			return err
 		}
 		d.files.Add(object)
 	}
 	for _, bundle := range d.server.Bundles {
 		merged, err := d.files.MergeBundle(d.Condition, d.Namespace, bundle)
-		if done, err := d.block(err); done {
+		if done, err := d.blockOnError(err); done {
 			return err
 		}
 		bundle.Secret.Data = map[string][]byte{corev1.TLSCertKey: merged}
-		if done, err := d.block(d.Cluster.Object(ctx, d.Condition, bundle.Secret)); done {
+		if done, err := d.blockOnError(d.Cluster.ApplyObject(ctx, d.Condition, bundle.Secret)); done {
 			return err
 		}
 		d.files.Add(bundle.Secret)
@@ -88,7 +88,7 @@ func (d *Deployment) Prepare(prerequisites ...status.Result) {
 	}
 	template := &d.server.Deployment.Spec.Template
 	if conflict := desired.VolumeConflict(&template.Spec); conflict != "" {
-		d.blockWith(status.Stall(d.Condition, "InvalidSpec", "%s", conflict))
+		d.setBlocked(status.Stall(d.Condition, "InvalidSpec", "%s", conflict))
 		return
 	}
 	for _, prerequisite := range prerequisites {
@@ -96,16 +96,16 @@ func (d *Deployment) Prepare(prerequisites ...status.Result) {
 		case prerequisite.State == status.Satisfied:
 			continue
 		case d.live != nil:
-			d.blockWith(status.ForDeployment(d.Condition, d.Name, d.live))
+			d.setBlocked(status.DeploymentResult(d.Condition, d.Name, d.live))
 		default:
-			d.blockWith(status.Wait(d.Condition, operatorv1alpha1.ReasonDeploymentUnavailable, "waiting for %s: %s", prerequisite.Type, prerequisite.Message))
+			d.setBlocked(status.Wait(d.Condition, operatorv1alpha1.ReasonDeploymentUnavailable, "waiting for %s: %s", prerequisite.Type, prerequisite.Message))
 		}
 		return
 	}
-	revisions, missing := d.files.Revisions(desired.MountsOf(&template.Spec))
+	revisions, missing := d.files.Revisions(desired.PodMounts(&template.Spec))
 	if len(missing) > 0 {
-		d.blockWith(status.Wait(d.Condition, operatorv1alpha1.ReasonReferenceNotFound,
-			"%s missing in namespace %s, which the pods of %s mount: create what is yours among them", isOrAre(missing), d.Namespace, d.Name))
+		d.setBlocked(status.Wait(d.Condition, operatorv1alpha1.ReasonReferenceNotFound,
+			"%s missing in namespace %s, which the pods of %s mount: create what is yours among them", joinWithVerb(missing), d.Namespace, d.Name))
 		return
 	}
 	desired.LabelRevisions(template, revisions)
@@ -128,12 +128,12 @@ func (d *Deployment) Apply(ctx context.Context) error {
 			return err
 		}
 	}
-	live := status.ForDeployment(d.Condition, d.Name, d.live)
+	live := status.DeploymentResult(d.Condition, d.Name, d.live)
 	result := live
 	if d.blocked != nil {
 		result = *d.blocked
 	}
-	pods, obstacle := separate(result, live, d.live != nil)
+	pods, obstacle := splitResult(result, live, d.live != nil)
 	// Of two obstacles the one that needs the user counts.
 	if obstacle != nil && d.Report.Get(obstacle.Type).State != status.Stalled {
 		d.Report.Set(*obstacle)
@@ -144,33 +144,33 @@ func (d *Deployment) Apply(ctx context.Context) error {
 
 func (d *Deployment) apply(ctx context.Context) error {
 	if budget := desired.DisruptionBudget(d.server.Deployment); budget != nil {
-		if done, err := d.block(d.Cluster.Object(ctx, d.Condition, budget)); done {
+		if done, err := d.blockOnError(d.Cluster.ApplyObject(ctx, d.Condition, budget)); done {
 			return err
 		}
 	}
-	if done, err := d.block(d.Cluster.Deployment(ctx, d.Condition, d.live, d.server.Deployment)); done {
+	if done, err := d.blockOnError(d.Cluster.ApplyDeployment(ctx, d.Condition, d.live, d.server.Deployment)); done {
 		return err
 	}
 	d.live = d.server.Deployment
 	return nil
 }
 
-// block reports whether an error ends a step. A result in the error blocks the steps that follow, any other error is
+// blockOnError reports whether an error ends a step. A result in the error blocks the steps that follow, any other error is
 // returned.
-func (d *Deployment) block(err error) (done bool, transient error) {
-	var found *status.Error
-	if errors.As(err, &found) {
-		d.blockWith(found.Result)
+func (d *Deployment) blockOnError(err error) (done bool, transient error) {
+	var statusErr *status.Error
+	if errors.As(err, &statusErr) {
+		d.setBlocked(statusErr.Result)
 		return true, nil
 	}
 	return err != nil, err
 }
 
-func (d *Deployment) blockWith(result status.Result) { d.blocked = &result }
+func (d *Deployment) setBlocked(result status.Result) { d.blocked = &result }
 
-// separate tells what is about pods from what keeps a change of the spec from them: Available stays true while they
+// splitResult tells what is about pods from what keeps a change of the spec from them: Available stays true while they
 // serve, and an obstacle goes into SpecHonored. live is the result about the pods there are.
-func separate(result, live status.Result, running bool) (pods status.Result, obstacle *status.Result) {
+func splitResult(result, live status.Result, running bool) (pods status.Result, obstacle *status.Result) {
 	switch result.Reason {
 	case operatorv1alpha1.ReasonReplicasUp, operatorv1alpha1.ReasonReplicasUnavailable, operatorv1alpha1.ReasonDeploymentUnavailable:
 		return result, nil
@@ -184,7 +184,7 @@ func separate(result, live status.Result, running bool) (pods status.Result, obs
 	return live, &result
 }
 
-func isOrAre(names []string) string {
+func joinWithVerb(names []string) string {
 	verb := " is"
 	if len(names) > 1 {
 		verb = " are"

@@ -8,11 +8,11 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-func TestAvailableIsAboutPods(t *testing.T) {
+func TestSplitResult(t *testing.T) {
 	const available = operatorv1alpha1.ConditionAvailable
 	serving := status.OK(available, operatorv1alpha1.ReasonReplicasUp, "all pods are ready")
 	none := status.Wait(available, operatorv1alpha1.ReasonDeploymentUnavailable, "no Deployment yet")
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		result, observed status.Result
 		running          bool
 		pods, honored    string // messages; "" is no result
@@ -28,8 +28,8 @@ func TestAvailableIsAboutPods(t *testing.T) {
 		"pending certificates are no obstacle": {
 			status.Wait(available, apply.ReasonWaitingForCertificates, "waiting for a CA"), none, false, "waiting for a CA", ""},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			pods, obstacle := separate(tc.result, tc.observed, tc.running)
+		t.Run(name, func(t *testing.T) {
+			pods, obstacle := splitResult(tc.result, tc.observed, tc.running)
 			honored := ""
 			if obstacle != nil {
 				honored = obstacle.Message

@@ -34,30 +34,30 @@ type Gate interface {
 
 // AdmitDeployment asks the gate whether the pods of a Deployment may be replaced. Until they may, wanted gets the pod
 // template of live, which is nil while there is no Deployment.
-func AdmitDeployment(ctx context.Context, gate Gate, live, wanted *appsv1.Deployment) (status.Result, error) {
+func AdmitDeployment(ctx context.Context, gate Gate, live, desired *appsv1.Deployment) (status.Result, error) {
 	if live == nil {
-		return status.Result{}, stampTemplate(wanted, &wanted.Spec.Template)
+		return status.Result{}, setTemplateHash(desired, &desired.Spec.Template)
 	}
-	pods := Pods{Live: live, Ready: status.ForDeployment("", live.Name, live), Serving: live.Status.ReadyReplicas > 0}
-	return gateTemplate(ctx, gate, pods, &live.Spec.Template, wanted, &wanted.Spec.Template)
+	pods := Pods{Live: live, Ready: status.DeploymentResult("", live.Name, live), Serving: live.Status.ReadyReplicas > 0}
+	return admitTemplate(ctx, gate, pods, &live.Spec.Template, desired, &desired.Spec.Template)
 }
 
 // AdmitStatefulSet is AdmitDeployment for a StatefulSet. ready is the result about the pods of live.
-func AdmitStatefulSet(ctx context.Context, gate Gate, live, wanted *appsv1.StatefulSet, ready status.Result) (status.Result, error) {
+func AdmitStatefulSet(ctx context.Context, gate Gate, live, desired *appsv1.StatefulSet, ready status.Result) (status.Result, error) {
 	if live == nil {
-		return status.Result{}, stampTemplate(wanted, &wanted.Spec.Template)
+		return status.Result{}, setTemplateHash(desired, &desired.Spec.Template)
 	}
 	pods := Pods{Live: live, Ready: ready, Serving: live.Status.ReadyReplicas > 0}
-	return gateTemplate(ctx, gate, pods, &live.Spec.Template, wanted, &wanted.Spec.Template)
+	return admitTemplate(ctx, gate, pods, &live.Spec.Template, desired, &desired.Spec.Template)
 }
 
-// gateTemplate stamps the desired pod template and asks the gate whether it may replace the live one. If not, the
+// admitTemplate stamps the desired pod template and asks the gate whether it may replace the live one. If not, the
 // desired object gets the live template.
-func gateTemplate(ctx context.Context, gate Gate, pods Pods, liveTemplate *corev1.PodTemplateSpec, wanted client.Object, template *corev1.PodTemplateSpec) (status.Result, error) {
-	if err := stampTemplate(wanted, template); err != nil || gate == nil {
+func admitTemplate(ctx context.Context, gate Gate, pods Pods, liveTemplate *corev1.PodTemplateSpec, desired client.Object, template *corev1.PodTemplateSpec) (status.Result, error) {
+	if err := setTemplateHash(desired, template); err != nil || gate == nil {
 		return status.Result{}, err
 	}
-	pods.Revision = wanted.GetAnnotations()[templateAnnotation]
+	pods.Revision = desired.GetAnnotations()[templateAnnotation]
 	var err error
 	if pods.Change, err = replacesPods(pods.Live, liveTemplate, pods.Revision, template); err != nil {
 		return status.Result{}, err
@@ -67,17 +67,17 @@ func gateTemplate(ctx context.Context, gate Gate, pods Pods, liveTemplate *corev
 		return result, err
 	}
 	liveTemplate.DeepCopyInto(template)
-	annotations := maps.Clone(wanted.GetAnnotations())
+	annotations := maps.Clone(desired.GetAnnotations())
 	delete(annotations, templateAnnotation)
 	if hash, ok := pods.Live.GetAnnotations()[templateAnnotation]; ok {
 		annotations[templateAnnotation] = hash
 	}
-	wanted.SetAnnotations(annotations)
+	desired.SetAnnotations(annotations)
 	return result, nil
 }
 
-// stampTemplate sets the hash of a pod template on the object that holds it.
-func stampTemplate(object client.Object, template *corev1.PodTemplateSpec) error {
+// setTemplateHash sets the hash of a pod template on the object that holds it.
+func setTemplateHash(object client.Object, template *corev1.PodTemplateSpec) error {
 	hash, err := apply.TemplateHash(template)
 	if err != nil {
 		return err

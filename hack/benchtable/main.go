@@ -49,15 +49,15 @@ func run(input, output, commit string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	replaced, err := replace(document, table(figures, commit, now))
+	replaced, err := replaceBetweenMarkers(document, renderTable(figures, commit, now))
 	if err != nil {
 		return fmt.Errorf("%s: %w", output, err)
 	}
 	return os.WriteFile(output, replaced, 0o644)
 }
 
-// replace returns the document with the content between the markers replaced.
-func replace(document, content []byte) ([]byte, error) {
+// replaceBetweenMarkers returns the document with the content between the markers replaced.
+func replaceBetweenMarkers(document, content []byte) ([]byte, error) {
 	before, rest, ok := bytes.Cut(document, []byte(beginMarker))
 	if !ok {
 		return nil, errors.New("no line " + strings.TrimSpace(beginMarker))
@@ -69,12 +69,12 @@ func replace(document, content []byte) ([]byte, error) {
 	return bytes.Join([][]byte{before, []byte(beginMarker), content, []byte(endMarker), after}, nil), nil
 }
 
-// table renders the figures of one run.
-func table(figures []figure, commit string, now time.Time) []byte {
+// renderTable renders the figures of one run.
+func renderTable(figures []figure, commit string, now time.Time) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "Run of %s at commit %s.\n\n| figure | value | unit | measured with, or against |\n| --- | ---: | --- | --- |\n", now.UTC().Format(time.DateOnly), commit)
 	for _, f := range figures {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(f.Name), strconv.FormatFloat(f.Value, 'f', decimals(f.Value), 64), cell(f.Unit), cell(f.Against))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", escapeCell(f.Name), strconv.FormatFloat(f.Value, 'f', decimals(f.Value), 64), escapeCell(f.Unit), escapeCell(f.Against))
 	}
 	return b.Bytes()
 }
@@ -90,4 +90,4 @@ func decimals(value float64) int {
 	return 3
 }
 
-func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+func escapeCell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-func TestFiguresReplaceWhatIsBetweenTheMarkers(t *testing.T) {
+func TestReplaceBetweenMarkers(t *testing.T) {
 	document := "# Performance\n" + beginMarker + "old\n" + endMarker + "after\n"
-	content := table([]figure{
+	content := renderTable([]figure{
 		{Name: "rate", Value: 123.4, Unit: "1/s", Against: "etcd | 5 ms"},
 		{Name: "ratio", Value: 0.12345, Unit: "", Against: "stock"},
 		{Name: "keys", Value: 0, Unit: "keys", Against: "none"},
 	}, "abc1234", time.Date(2026, 11, 23, 1, 2, 3, 0, time.UTC))
-	got, err := replace([]byte(document), content)
+	got, err := replaceBetweenMarkers([]byte(document), content)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,12 +34,12 @@ after
 	}
 }
 
-func TestADocumentWithoutMarkersIsRefused(t *testing.T) {
+func TestReplaceWithoutMarkers(t *testing.T) {
 	for name, document := range map[string]string{
 		"no markers":    "# Performance\n",
 		"no end marker": beginMarker + "old\n",
 	} {
-		if _, err := replace([]byte(document), nil); err == nil || !strings.Contains(err.Error(), "no line") {
+		if _, err := replaceBetweenMarkers([]byte(document), nil); err == nil || !strings.Contains(err.Error(), "no line") {
 			t.Errorf("%s: got %v, want an error that names the missing line", name, err)
 		}
 	}

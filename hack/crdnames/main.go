@@ -113,7 +113,7 @@ func run(dir string) error {
 	}
 	missing := len(rules)
 	for _, file := range files {
-		found, err := complete(file)
+		found, err := applyRule(file)
 		if err != nil {
 			return fmt.Errorf("completing %s: %w", file, err)
 		}
@@ -127,8 +127,8 @@ func run(dir string) error {
 	return nil
 }
 
-// complete adds the rule of a definition to all its versions, and reports whether there is one.
-func complete(file string) (bool, error) {
+// applyRule adds the rule of a definition to all its versions, and reports whether there is one.
+func applyRule(file string) (bool, error) {
 	before, err := os.ReadFile(file)
 	if err != nil {
 		return false, err
@@ -152,14 +152,14 @@ func complete(file string) (bool, error) {
 	}
 	for _, version := range definition["spec"].(map[string]any)["versions"].([]any) {
 		schema := version.(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
-		steps := strings.Split(rule.field, ".")
-		for _, step := range steps[:len(steps)-1] {
-			schema = schema["properties"].(map[string]any)[step].(map[string]any)
+		segments := strings.Split(rule.field, ".")
+		for _, segment := range segments[:len(segments)-1] {
+			schema = schema["properties"].(map[string]any)[segment].(map[string]any)
 		}
 		if _, ok := schema["properties"]; !ok {
 			schema["properties"] = map[string]any{}
 		}
-		schema["properties"].(map[string]any)[steps[len(steps)-1]] = field
+		schema["properties"].(map[string]any)[segments[len(segments)-1]] = field
 	}
 	after, err := yaml.Marshal(definition)
 	if err != nil {

@@ -23,13 +23,13 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
+	if err := newCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "devcluster:", err)
 		os.Exit(1)
 	}
 }
 
-func command() *cobra.Command {
+func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "devcluster",
 		Short: "A real Kubernetes for development and tests, without Docker",
@@ -47,13 +47,13 @@ from source once and cached outside the checkout. If you have a cluster, you do 
 	var state string
 	root.PersistentFlags().StringVar(&state, "state", "", "folder of the cluster's files (default: .devcluster in the checkout)")
 	open := func() (*cluster.Cluster, error) { return openCluster(state) }
-	root.AddCommand(upCommand(open), downCommand(open), statusCommand(open), kubeconfigCommand(open), loadImageCommand(open), buildImageCommand())
+	root.AddCommand(newUpCommand(open), newDownCommand(open), newStatusCommand(open), newKubeconfigCommand(open), newLoadImageCommand(open), newBuildImageCommand())
 	return root
 }
 
-type opener func() (*cluster.Cluster, error)
+type openFunc func() (*cluster.Cluster, error)
 
-func upCommand(open opener) *cobra.Command {
+func newUpCommand(open openFunc) *cobra.Command {
 	return &cobra.Command{
 		Use:   "up",
 		Short: "Bring the cluster up; does nothing where it is up",
@@ -69,13 +69,13 @@ and cert-manager runs. The first build takes minutes, a later start about twenty
 			if err := c.Up(cmd.Context()); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "\nNext:\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n  kubectl get nodes\n", c.Kubeconfig(), c.Tools.Folder())
+			fmt.Fprintf(cmd.OutOrStdout(), "\nNext:\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n  kubectl get nodes\n", c.Kubeconfig(), c.Tools.BinDir())
 			return nil
 		},
 	}
 }
 
-func downCommand(open opener) *cobra.Command {
+func newDownCommand(open openFunc) *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
 		Short: "End the cluster and leave nothing behind; safe when it is not up",
@@ -93,7 +93,7 @@ The cached programs stay.`,
 	}
 }
 
-func statusCommand(open opener) *cobra.Command {
+func newStatusCommand(open openFunc) *cobra.Command {
 	return &cobra.Command{
 		Use:     "status",
 		Short:   "Say what runs; exit code 1 where the cluster does not serve",
@@ -104,7 +104,7 @@ func statusCommand(open opener) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names, pids := c.Processes()
+			names, pids := c.ListProcesses()
 			for i, name := range names {
 				text := "not running"
 				if pids[i] != 0 {
@@ -112,7 +112,7 @@ func statusCommand(open opener) *cobra.Command {
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "%-24s %s\n", name, text)
 			}
-			if err := c.Health(cmd.Context()); err != nil {
+			if err := c.CheckHealth(cmd.Context()); err != nil {
 				return fmt.Errorf("the cluster is not up: %w", err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%-24s %s\n%-24s %s\n", "kubeconfig", c.Kubeconfig(), "logs", c.Logs())
@@ -121,7 +121,7 @@ func statusCommand(open opener) *cobra.Command {
 	}
 }
 
-func kubeconfigCommand(open opener) *cobra.Command {
+func newKubeconfigCommand(open openFunc) *cobra.Command {
 	return &cobra.Command{
 		Use:     "kubeconfig",
 		Short:   "Print the path of the administrator's kubeconfig",
@@ -141,7 +141,7 @@ func kubeconfigCommand(open opener) *cobra.Command {
 	}
 }
 
-func loadImageCommand(open opener) *cobra.Command {
+func newLoadImageCommand(open openFunc) *cobra.Command {
 	return &cobra.Command{
 		Use:   "load-image TAR [NAME...]",
 		Short: "Import a Docker-style image archive into the cluster",
@@ -163,7 +163,7 @@ the image canonically (docker.io/local/atoll:dev) and with imagePullPolicy IfNot
 	}
 }
 
-func buildImageCommand() *cobra.Command {
+func newBuildImageCommand() *cobra.Command {
 	var name, out string
 	cmd := &cobra.Command{
 		Use:   "build-image --name NAME --tar FILE BINARY...",
@@ -203,7 +203,7 @@ func openCluster(state string) (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools, err := toolchain.At(filepath.Join(checkout, "hack", "devcluster"))
+	tools, err := toolchain.New(filepath.Join(checkout, "hack", "devcluster"))
 	if err != nil {
 		return nil, err
 	}

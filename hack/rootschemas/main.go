@@ -35,7 +35,7 @@ func run(definitions, output string) error {
 	for _, export := range rootapis.Exports() {
 		for _, resource := range export.Resources {
 			file := filepath.Join(output, resource.FileName())
-			if err := write(filepath.Join(definitions, resource.Group+"_"+resource.Resource+".yaml"), file, resource.SchemaName()); err != nil {
+			if err := writeSchema(filepath.Join(definitions, resource.Group+"_"+resource.Resource+".yaml"), file, resource.SchemaName()); err != nil {
 				return fmt.Errorf("writing the schema of %s: %w", resource, err)
 			}
 			written[file] = true
@@ -56,7 +56,7 @@ func run(definitions, output string) error {
 	return nil
 }
 
-func write(from, to, name string) error {
+func writeSchema(from, to, name string) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func write(from, to, name string) error {
 	if err := yaml.UnmarshalStrict(text, definition); err != nil {
 		return fmt.Errorf("reading %s: %w", from, err)
 	}
-	schema, err := schemaOf(definition)
+	schema, err := newAPIResourceSchema(definition)
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func write(from, to, name string) error {
 	return os.WriteFile(to, append([]byte("---\n"), text...), 0o644)
 }
 
-// schemaOf converts a definition to an APIResourceSchema.
-func schemaOf(definition *apiextensionsv1.CustomResourceDefinition) (*apisv1alpha1.APIResourceSchema, error) {
+// newAPIResourceSchema converts a definition to an APIResourceSchema.
+func newAPIResourceSchema(definition *apiextensionsv1.CustomResourceDefinition) (*apisv1alpha1.APIResourceSchema, error) {
 	schema := &apisv1alpha1.APIResourceSchema{
 		TypeMeta: metav1.TypeMeta{APIVersion: apisv1alpha1.SchemeGroupVersion.String(), Kind: "APIResourceSchema"},
 		Spec: apisv1alpha1.APIResourceSchemaSpec{
@@ -86,14 +86,14 @@ func schemaOf(definition *apiextensionsv1.CustomResourceDefinition) (*apisv1alph
 		},
 	}
 	for _, version := range definition.Spec.Versions {
-		shape, err := json.Marshal(version.Schema.OpenAPIV3Schema)
+		openAPISchema, err := json.Marshal(version.Schema.OpenAPIV3Schema)
 		if err != nil {
 			return nil, fmt.Errorf("version %s: %w", version.Name, err)
 		}
 		converted := apisv1alpha1.APIResourceVersion{
 			Name: version.Name, Served: version.Served, Storage: version.Storage,
 			Deprecated: version.Deprecated, DeprecationWarning: version.DeprecationWarning,
-			Schema:                   runtime.RawExtension{Raw: shape},
+			Schema:                   runtime.RawExtension{Raw: openAPISchema},
 			AdditionalPrinterColumns: version.AdditionalPrinterColumns,
 			SelectableFields:         version.SelectableFields,
 		}

@@ -66,5 +66,5 @@ func command() *cobra.Command {
 	return root
 }
 
-// say formats a line of progress for users.
-func say(format string, args ...any) string { return fmt.Sprintf(format+"\n", args...) }
+// formatLine formats a line of progress for users.
+func formatLine(format string, args ...any) string { return fmt.Sprintf(format+"\n", args...) }

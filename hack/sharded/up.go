@@ -17,12 +17,12 @@ import (
 
 // up starts all servers at once: each waits for those it needs.
 func (s settings) up(ctx context.Context, out io.Writer) error {
-	recorded, err := s.recorded()
+	existing, err := s.readProcesses()
 	if err != nil {
 		return err
 	}
-	for _, p := range recorded {
-		if p.runs() {
+	for _, p := range existing {
+		if p.isRunning() {
 			return fmt.Errorf("%s runs already (process %d); end it with `make sharded-down`", p.Name, p.PID)
 		}
 	}
@@ -35,63 +35,63 @@ func (s settings) up(ctx context.Context, out io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if err := s.start(ctx, layout, out); err != nil {
+	if err := s.startServers(ctx, layout, out); err != nil {
 		return errors.Join(err, s.down(io.Discard))
 	}
 	if err := layout.LabelShards(ctx); err != nil {
 		return errors.Join(err, s.down(io.Discard))
 	}
-	fmt.Fprint(out, say("\nTry:\n  export KUBECONFIG=%s\n  kubectl get shards\n  kubectl create workspace team --enter\n\nLogs are in %s. End it with `make sharded-down`.", layout.Kubeconfig, s.logs()))
+	fmt.Fprint(out, formatLine("\nTry:\n  export KUBECONFIG=%s\n  kubectl get shards\n  kubectl create workspace team --enter\n\nLogs are in %s. End it with `make sharded-down`.", layout.Kubeconfig, s.logDirectory()))
 	return nil
 }
 
-func (s settings) logs() string { return filepath.Join(s.directory, "logs") }
+func (s settings) logDirectory() string { return filepath.Join(s.directory, "logs") }
 
-// start runs the servers and waits until all are ready, or one has ended.
-func (s settings) start(ctx context.Context, layout *sharded.Layout, out io.Writer) error {
-	if err := os.MkdirAll(s.logs(), 0o700); err != nil {
+// startServers runs the servers and waits until all are ready, or one has ended.
+func (s settings) startServers(ctx context.Context, layout *sharded.Layout, out io.Writer) error {
+	if err := os.MkdirAll(s.logDirectory(), 0o700); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	begun := time.Now()
+	startTime := time.Now()
 	var started []process
 	for _, server := range layout.Servers {
-		p, err := s.run(server, cancel)
+		p, err := s.startServer(server, cancel)
 		if err != nil {
 			return err
 		}
 		started = append(started, p)
-		if err := s.record(started); err != nil { // at once, so that `down` finds the processes whatever happens next
+		if err := s.writeProcesses(started); err != nil { // at once, so that `down` finds the processes whatever happens next
 			return err
 		}
 	}
-	var waiting sync.WaitGroup
+	var wg sync.WaitGroup
 	results := make([]error, len(layout.Servers))
-	var lines sync.Mutex
+	var mu sync.Mutex
 	for i, server := range layout.Servers {
-		waiting.Go(func() {
+		wg.Go(func() {
 			if results[i] = layout.WaitReady(ctx, server); results[i] == nil {
-				lines.Lock()
-				defer lines.Unlock()
-				fmt.Fprint(out, say("%-8s %s  ready after %s", server.Name, server.URL, time.Since(begun).Round(100*time.Millisecond)))
+				mu.Lock()
+				defer mu.Unlock()
+				fmt.Fprint(out, formatLine("%-8s %s  ready after %s", server.Name, server.URL, time.Since(startTime).Round(100*time.Millisecond)))
 			}
 		})
 	}
-	waiting.Wait()
+	wg.Wait()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
 		return cause // the end of a server is the reason why the others are not ready
 	}
 	return errors.Join(results...)
 }
 
-// run starts one server in a session of its own, so that it outlives this command and its terminal.
-func (s settings) run(server sharded.Server, failed context.CancelCauseFunc) (process, error) {
+// startServer starts one server in a session of its own, so that it outlives this command and its terminal.
+func (s settings) startServer(server sharded.Server, cancel context.CancelCauseFunc) (process, error) {
 	program, err := filepath.Abs(filepath.Join(s.binaries, server.Program))
 	if err != nil {
 		return process{}, err
 	}
-	file := filepath.Join(s.logs(), server.Name+".log")
+	file := filepath.Join(s.logDirectory(), server.Name+".log")
 	log, err := os.Create(file)
 	if err != nil {
 		return process{}, err
@@ -105,17 +105,17 @@ func (s settings) run(server sharded.Server, failed context.CancelCauseFunc) (pr
 	}
 	go func() {
 		err := cmd.Wait()
-		failed(fmt.Errorf("%s has ended (%v); the end of %s:\n%s", server.Name, err, file, tail(file)))
+		cancel(fmt.Errorf("%s has ended (%v); the end of %s:\n%s", server.Name, err, file, tail(file)))
 	}()
-	return identify(server.Name, cmd.Process.Pid)
+	return newProcess(server.Name, cmd.Process.Pid)
 }
 
 // tail returns the end of a file.
 func tail(file string) string {
-	const enough = 3000
+	const limit = 3000
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return err.Error()
 	}
-	return string(content[max(0, len(content)-enough):])
+	return string(content[max(0, len(content)-limit):])
 }

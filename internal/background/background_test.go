@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestNothingBeginsInTheBackgroundOfAServerThatHasEnded(t *testing.T) {
+func TestGoAfterWait(t *testing.T) {
 	g := &Group{}
 	release, ended := make(chan struct{}), make(chan struct{})
 	g.Go(func() { <-release })

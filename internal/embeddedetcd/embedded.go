@@ -25,8 +25,8 @@ import (
 // startTimeout bounds the wait for the store to serve. Recovering a large data directory takes seconds.
 const startTimeout = 60 * time.Second
 
-// slowRequest is the duration after which etcd logs a request as slow.
-const slowRequest = time.Second
+// slowRequestThreshold is the duration after which etcd logs a request as slow.
+const slowRequestThreshold = time.Second
 
 // Config configures an embedded etcd. For ports of 0, free ports are used.
 type Config struct {
@@ -133,7 +133,7 @@ func start(ctx context.Context, cfg Config) (*Server, error) {
 		}
 		ec.ListenMetricsUrls = append(ec.ListenMetricsUrls, *u)
 	}
-	ec.WarningUnaryRequestDuration = slowRequest
+	ec.WarningUnaryRequestDuration = slowRequestThreshold
 	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
 	logger, err := newLogger(logLevel)
 	if err != nil {
@@ -145,13 +145,13 @@ func start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	etcd, err := embed.StartEtcd(ec)
 	if err != nil {
-		return nil, explain(err, cfg)
+		return nil, wrapStartError(err, cfg)
 	}
 	select {
 	case <-etcd.Server.ReadyNotify():
 	case err := <-etcd.Err():
 		etcd.Close()
-		return nil, explain(err, cfg)
+		return nil, wrapStartError(err, cfg)
 	case <-ctx.Done():
 		etcd.Close()
 		return nil, ctx.Err()
@@ -181,7 +181,7 @@ func newLogger(level zap.AtomicLevel) (*zap.Logger, error) {
 	return config.Build()
 }
 
-func explain(err error, cfg Config) error {
+func wrapStartError(err error, cfg Config) error {
 	if strings.Contains(err.Error(), "address already in use") {
 		return fmt.Errorf("embedded etcd: %w: another process uses the port; choose others with --embedded-etcd-client-port (now %d) and --embedded-etcd-peer-port (now %d)", err, cfg.ClientPort, cfg.PeerPort)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 )
 
-func TestWhichEtcdIsUsed(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+func TestComplete(t *testing.T) {
+	for name, tc := range map[string]struct {
 		servers   string
 		ca        string
 		directory string // value of the flag
@@ -26,16 +26,16 @@ func TestWhichEtcdIsUsed(t *testing.T) {
 		"none in the process with others' credentials": {servers: "embedded", ca: "ca.crt", root: "/root", want: "are for an etcd outside"},
 		"none in the process without a place":          {servers: "embedded", want: "--embedded-etcd-directory: required"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			config := embeddedetcd.NewConfig()
 			config.Directory = tc.directory
 			embedded, err := config.Complete(storagebackend.TransportConfig{ServerList: strings.Split(tc.servers, ","), TrustedCAFile: tc.ca}, tc.root)
-			have := config.Directory
+			got := config.Directory
 			if err != nil {
-				have = err.Error()
+				got = err.Error()
 			}
-			if embedded != tc.embedded || !strings.Contains(have, tc.want) || (tc.want == "") != (have == "") {
-				t.Errorf("got %v, %q", embedded, have)
+			if embedded != tc.embedded || !strings.Contains(got, tc.want) || (tc.want == "") != (got == "") {
+				t.Errorf("got %v, %q", embedded, got)
 			}
 		})
 	}

@@ -19,7 +19,7 @@ import (
 // The certificates are created at each start, for this process only, and are valid at any time: otherwise a clock that
 // is corrected after the start would disconnect a server from its own etcd. The end is the value that RFC 5280 defines
 // for certificates without expiration.
-var begin, end = time.Unix(0, 0), time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
+var notBefore, notAfter = time.Unix(0, 0), time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
 
 type secretFiles struct {
 	caCert, peerCert, peerKey, clientCert, clientKey string
@@ -27,7 +27,7 @@ type secretFiles struct {
 
 // writeSecrets creates a CA, a serving pair for localhost and a client pair below dir.
 func writeSecrets(dir, curveName string) (*secretFiles, error) {
-	curve, err := curveOf(curveName)
+	curve, err := parseCurve(curveName)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func writeSecrets(dir, curveName string) (*secretFiles, error) {
 	ca := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()),
 		Subject:      pkix.Name{CommonName: "etcd-ca"},
-		NotBefore:    begin, NotAfter: end,
+		NotBefore:    notBefore, NotAfter: notAfter,
 		IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
@@ -69,7 +69,7 @@ func writeSecrets(dir, curveName string) (*secretFiles, error) {
 		der, err := issue(&x509.Certificate{
 			SerialNumber: big.NewInt(now.UnixNano() + int64(i) + 1),
 			Subject:      pkix.Name{CommonName: leaf.name},
-			NotBefore:    begin, NotAfter: end,
+			NotBefore:    notBefore, NotAfter: notAfter,
 			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: leaf.usages,
 			DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 		}, ca, key.Public(), caKey)
@@ -83,7 +83,7 @@ func writeSecrets(dir, curveName string) (*secretFiles, error) {
 	return files, nil
 }
 
-func curveOf(name string) (elliptic.Curve, error) {
+func parseCurve(name string) (elliptic.Curve, error) {
 	switch name {
 	case "P-224":
 		return elliptic.P224(), nil

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestCertificatesAreGoodAtAnyTime(t *testing.T) {
+func TestCertificateValidity(t *testing.T) {
 	files, err := writeSecrets(t.TempDir(), "P-256")
 	if err != nil {
 		t.Fatal(err)

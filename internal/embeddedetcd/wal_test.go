@@ -2,7 +2,7 @@ package embeddedetcd
 
 import "testing"
 
-func TestServersOfOneProcessShareTheSizeOfSegments(t *testing.T) {
+func TestSetWALSize(t *testing.T) {
 	for _, test := range []struct {
 		bytes   int64
 		refused bool

@@ -17,13 +17,13 @@ import (
 
 // Limits of requests to servers that tenants configure.
 const (
-	fetchTimeout   = 10 * time.Second // of a request, including reading the response
-	maxAnswer      = 1 << 20          // bytes of a body
-	maxHeader      = 64 << 10         // bytes of response headers
-	maxRedirects   = 3
-	connectTimeout = 5 * time.Second
+	fetchTimeout     = 10 * time.Second // of a request, including reading the response
+	maxResponseBytes = 1 << 20          // bytes of a body
+	maxHeaderBytes   = 64 << 10         // bytes of response headers
+	maxRedirects     = 3
+	connectTimeout   = 5 * time.Second
 	// A token with an invalid signature makes upstream fetch the keys again, and every client can send one.
-	requestsPerSecond, requestsAtOnce = 1, 10
+	requestsPerSecond, requestBurst = 1, 10
 )
 
 // newClient returns a client for the server of one issuer, verified by the given PEM bundle or, without one, the system
@@ -38,16 +38,16 @@ func newClient(bundle string) (*http.Client, error) {
 		}
 		config.RootCAs = roots
 	}
-	dialer := &net.Dialer{Timeout: connectTimeout, Control: refuseLinkLocal}
+	dialer := &net.Dialer{Timeout: connectTimeout, Control: rejectLinkLocal}
 	transport := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    connectTimeout,
 		DisableKeepAlives:      true,
-		MaxResponseHeaderBytes: maxHeader,
+		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
-	return &http.Client{Transport: bounded{transport, flowcontrol.NewTokenBucketPassiveRateLimiter(requestsPerSecond, requestsAtOnce)}, Timeout: fetchTimeout, CheckRedirect: checkRedirect}, nil
+	return &http.Client{Transport: limitedTransport{transport, flowcontrol.NewTokenBucketPassiveRateLimiter(requestsPerSecond, requestBurst)}, Timeout: fetchTimeout, CheckRedirect: checkRedirect}, nil
 }
 
 func checkRedirect(req *http.Request, via []*http.Request) error {
@@ -57,8 +57,8 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// refuseLinkLocal checks the resolved address, so that a host name cannot hide it.
-func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
+// rejectLinkLocal checks the resolved address, so that a host name cannot hide it.
+func rejectLinkLocal(_, address string, _ syscall.RawConn) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err
@@ -69,14 +69,14 @@ func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// bounded truncates responses, which then fail to decode, limits the request rate, and requires https for every URL of
+// limitedTransport truncates responses, which then fail to decode, limits the request rate, and requires https for every URL of
 // a document.
-type bounded struct {
+type limitedTransport struct {
 	next  http.RoundTripper
 	limit flowcontrol.PassiveRateLimiter
 }
 
-func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+func (b limitedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" {
 		return nil, errors.New("issuers are asked by https only")
 	}
@@ -90,6 +90,6 @@ func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Body = struct {
 		io.Reader
 		io.Closer
-	}{io.LimitReader(resp.Body, maxAnswer), resp.Body}
+	}{io.LimitReader(resp.Body, maxResponseBytes), resp.Body}
 	return resp, nil
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// serve runs a TLS server and returns its URL and a client for it.
-func serve(t *testing.T, handler http.HandlerFunc) (string, *http.Client) {
+// startServer runs a TLS server and returns its URL and a client for it.
+func startServer(t *testing.T, handler http.HandlerFunc) (string, *http.Client) {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
@@ -21,61 +21,61 @@ func serve(t *testing.T, handler http.HandlerFunc) (string, *http.Client) {
 	return server.URL, client
 }
 
-func TestWhatAnIssuersServerCanCost(t *testing.T) {
+func TestClientLimits(t *testing.T) {
 	t.Run("no plain HTTP", func(t *testing.T) {
-		_, client := serve(t, func(http.ResponseWriter, *http.Request) {})
-		refused(t, client, "http://127.0.0.1/", "https only")
+		_, client := startServer(t, func(http.ResponseWriter, *http.Request) {})
+		expectError(t, client, "http://127.0.0.1/", "https only")
 	})
 	t.Run("no redirect to it", func(t *testing.T) {
-		url, client := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		url, client := startServer(t, func(w http.ResponseWriter, req *http.Request) {
 			http.Redirect(w, req, "http://127.0.0.1/", http.StatusFound)
 		})
-		refused(t, client, url, "not https")
+		expectError(t, client, url, "not https")
 	})
 	t.Run("no endless redirects", func(t *testing.T) {
-		url, client := serve(t, func(w http.ResponseWriter, req *http.Request) { http.Redirect(w, req, "/again", http.StatusFound) })
-		refused(t, client, url, "too often")
+		url, client := startServer(t, func(w http.ResponseWriter, req *http.Request) { http.Redirect(w, req, "/again", http.StatusFound) })
+		expectError(t, client, url, "too often")
 	})
 	t.Run("no metadata of machines", func(t *testing.T) {
-		_, client := serve(t, func(http.ResponseWriter, *http.Request) {})
+		_, client := startServer(t, func(http.ResponseWriter, *http.Request) {})
 		for _, address := range []string{"https://169.254.169.254/", "https://[fe80::1]/", "https://[::ffff:169.254.169.254]/", "https://0.0.0.0/"} {
-			refused(t, client, address, "not one that an issuer can have")
+			expectError(t, client, address, "not one that an issuer can have")
 		}
 	})
 	t.Run("no endless answer", func(t *testing.T) {
-		url, client := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, strings.Repeat("x", 2*maxAnswer)) // fails when the client disconnects
+		url, client := startServer(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, strings.Repeat("x", 2*maxResponseBytes)) // fails when the client disconnects
 		})
 		resp, err := client.Get(url)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		if n, err := io.Copy(io.Discard, resp.Body); n != maxAnswer || err != nil {
+		if n, err := io.Copy(io.Discard, resp.Body); n != maxResponseBytes || err != nil {
 			t.Errorf("read %d bytes, %v", n, err)
 		}
 	})
 	t.Run("not more often than", func(t *testing.T) {
-		asked := 0
-		url, client := serve(t, func(http.ResponseWriter, *http.Request) { asked++ })
-		for range 5 * requestsAtOnce {
+		requests := 0
+		url, client := startServer(t, func(http.ResponseWriter, *http.Request) { requests++ })
+		for range 5 * requestBurst {
 			if resp, err := client.Get(url); err == nil {
 				resp.Body.Close()
 			}
 		}
-		if asked < requestsAtOnce || asked > 2*requestsAtOnce {
-			t.Errorf("asked %d times", asked)
+		if requests < requestBurst || requests > 2*requestBurst {
+			t.Errorf("asked %d times", requests)
 		}
 	})
 }
 
-func refused(t *testing.T, client *http.Client, url, why string) {
+func expectError(t *testing.T, client *http.Client, url, want string) {
 	t.Helper()
 	resp, err := client.Get(url)
 	if err == nil {
 		resp.Body.Close()
 	}
-	if err == nil || !strings.Contains(err.Error(), why) {
-		t.Errorf("%s: got %v, want a refusal: %s", url, err, why)
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: got %v, want a refusal: %s", url, err, want)
 	}
 }

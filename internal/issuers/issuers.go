@@ -29,20 +29,20 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// kept bounds the number of cached authenticators. After an eviction, the next token causes two requests to the issuer.
-const kept = 1024
+// maxAuthenticators bounds the number of cached authenticators. After an eviction, the next token causes two requests to the issuer.
+const maxAuthenticators = 1024
 
 // Authenticators verifies tokens of any issuers. It is safe for concurrent use.
 type Authenticators struct {
 	ctx context.Context
-	// required are audiences of which every token must have one, in addition to those that the issuer's configuration
+	// requiredAudiences are audiences of which every token must have one, in addition to those that the issuer's configuration
 	// requires.
-	required authenticator.Audiences
-	// implied are the audiences of requests without audiences.
-	implied authenticator.Audiences
+	requiredAudiences authenticator.Audiences
+	// apiAudiences are the audiences of requests without audiences.
+	apiAudiences authenticator.Audiences
 
 	mu    sync.Mutex // ensures that one content is built once
-	known *lru.Cache // of *entry by [sha256.Size]byte
+	cache *lru.Cache // of *entry by [sha256.Size]byte
 }
 
 // entry is the authenticator of one content, or the error of building it.
@@ -60,24 +60,24 @@ var prepareMetrics = sync.OnceFunc(func() {
 
 // New returns authenticators whose requests end with the context. Required audiences are those of a flag, possibly
 // none; implied ones are those of the server.
-func New(ctx context.Context, required, implied authenticator.Audiences) *Authenticators {
+func New(ctx context.Context, required, apiAudiences authenticator.Audiences) *Authenticators {
 	prepareMetrics()
-	return &Authenticators{ctx: ctx, required: required, implied: implied, known: lru.New(kept)}
+	return &Authenticators{ctx: ctx, requiredAudiences: required, apiAudiences: apiAudiences, cache: lru.New(maxAuthenticators)}
 }
 
 // Authenticate tries the issuers of a logical cluster that match the token. The returned user is scoped to that logical
 // cluster. It returns no user and no error if the token is not from any of these issuers.
 func (a *Authenticators) Authenticate(ctx context.Context, cluster logicalcluster.Name, issuers []tenancyv1alpha1.JWTAuthenticator, token string) (*authenticator.Response, bool, error) {
-	said, ok := peek(token)
+	tokenClaims, ok := parseUnverified(token)
 	if !ok {
 		return nil, false, nil
 	}
 	var errs []error
 	for i := range issuers {
-		if issuers[i].Issuer.URL != said.Issuer {
+		if issuers[i].Issuer.URL != tokenClaims.Issuer {
 			continue
 		}
-		response, ok, err := a.one(ctx, cluster, &issuers[i], token, said)
+		response, ok, err := a.authenticateWith(ctx, cluster, &issuers[i], token, tokenClaims)
 		if ok {
 			return response, true, nil
 		}
@@ -88,8 +88,8 @@ func (a *Authenticators) Authenticate(ctx context.Context, cluster logicalcluste
 	return nil, false, utilerrors.NewAggregate(errs)
 }
 
-func (a *Authenticators) one(ctx context.Context, cluster logicalcluster.Name, issuer *tenancyv1alpha1.JWTAuthenticator, token string, said claims) (*authenticator.Response, bool, error) {
-	if len(said.ClaimNames) > 0 {
+func (a *Authenticators) authenticateWith(ctx context.Context, cluster logicalcluster.Name, issuer *tenancyv1alpha1.JWTAuthenticator, token string, tokenClaims claims) (*authenticator.Response, bool, error) {
+	if len(tokenClaims.ClaimNames) > 0 {
 		// Upstream would fetch distributed claims from any server that the token names, and cache each of these servers
 		// without limit.
 		return nil, false, errors.New("a token with distributed claims is not accepted from an issuer of a workspace")
@@ -98,15 +98,15 @@ func (a *Authenticators) one(ctx context.Context, cluster logicalcluster.Name, i
 	if err != nil {
 		return nil, false, fmt.Errorf("issuer %q: %w", issuer.Issuer.URL, err)
 	}
-	response, ok, err := authenticator.WrapAudienceAgnosticToken(a.implied, verify).AuthenticateToken(ctx, token)
+	response, ok, err := authenticator.WrapAudienceAgnosticToken(a.apiAudiences, verify).AuthenticateToken(ctx, token)
 	if err != nil || !ok {
 		return nil, false, err
 	}
 	// The signature is verified, so the claims can be trusted from here on.
-	if len(a.required) > 0 && !slices.ContainsFunc(said.Audiences, a.required.Has) {
-		return nil, false, fmt.Errorf("issuer %q: the token is for %q, not for one of %q", issuer.Issuer.URL, said.Audiences, a.required)
+	if len(a.requiredAudiences) > 0 && !slices.ContainsFunc(tokenClaims.Audiences, a.requiredAudiences.Has) {
+		return nil, false, fmt.Errorf("issuer %q: the token is for %q, not for one of %q", issuer.Issuer.URL, tokenClaims.Audiences, a.requiredAudiences)
 	}
-	if response.User, err = within(response.User, cluster); err != nil {
+	if response.User, err = scopeUser(response.User, cluster); err != nil {
 		return nil, false, fmt.Errorf("issuer %q: %w", issuer.Issuer.URL, err)
 	}
 	return response, true, nil
@@ -119,17 +119,17 @@ func (a *Authenticators) authenticator(issuer *tenancyv1alpha1.JWTAuthenticator)
 		return nil, err
 	}
 	key := sha256.Sum256(content)
-	if found, ok := a.known.Get(key); ok {
+	if found, ok := a.cache.Get(key); ok {
 		return found.(*entry).token, found.(*entry).err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if found, ok := a.known.Get(key); ok {
+	if found, ok := a.cache.Get(key); ok {
 		return found.(*entry).token, found.(*entry).err
 	}
 	built := &entry{}
 	built.token, built.err = a.build(issuer)
-	a.known.Add(key, built)
+	a.cache.Add(key, built)
 	return built.token, built.err
 }
 

@@ -25,13 +25,13 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-var here = logicalcluster.MustParseName("here")
+var testCluster = logicalcluster.MustParseName("here")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestWhoATokenMakes(t *testing.T) {
+func TestAuthenticate(t *testing.T) {
 	issuer := issuertest.Start(t)
-	stranger, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	otherKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,8 +45,8 @@ func TestWhoATokenMakes(t *testing.T) {
 		{Key: "example.com/kcp.io", ValueExpression: `"x"`},
 		{Key: "example.com/team", ValueExpression: `"blue"`},
 	}
-	in := []string{"cluster:here"}
-	for sentence, tc := range map[string]struct {
+	scopes := []string{"cluster:here"}
+	for description, tc := range map[string]struct {
 		by     tenancyv1alpha1.JWTAuthenticator
 		token  string
 		name   string // empty: the token is refused
@@ -64,14 +64,14 @@ func TestWhoATokenMakes(t *testing.T) {
 		"another audience is refused":      {by: plain, token: issuer.Token(t, map[string]any{"sub": "ada", "aud": "other"})},
 		"several audiences, one of them":   {by: plain, token: issuer.Token(t, map[string]any{"sub": "ada", "aud": []string{"x", issuertest.Audience}}), name: "oidc:ada", groups: []string{"system:authenticated"}},
 		"an expired token is refused":      {by: plain, token: issuer.Token(t, map[string]any{"sub": "ada", "exp": time.Now().Add(-time.Hour).Unix()})},
-		"another key is refused":           {by: plain, token: issuer.SignedWith(t, stranger, map[string]any{"sub": "ada"})},
+		"another key is refused":           {by: plain, token: issuer.TokenSignedWith(t, otherKey, map[string]any{"sub": "ada"})},
 		"another issuer is nobody":         {by: plain, token: issuer.Token(t, map[string]any{"sub": "ada", "iss": "https://elsewhere.example.com"})},
 		"no token at all is nobody":        {by: plain, token: "opaque"},
 		"distributed claims are not taken": {by: plain, token: issuer.Token(t, map[string]any{"sub": "ada", "_claim_names": map[string]string{"groups": "a"}, "_claim_sources": map[string]any{"a": map[string]string{"endpoint": "https://metadata.example.com"}}})},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			all := issuers.New(t.Context(), nil, nil)
-			response, ok, err := all.Authenticate(t.Context(), here, []tenancyv1alpha1.JWTAuthenticator{tc.by}, tc.token)
+		t.Run(description, func(t *testing.T) {
+			authenticators := issuers.New(t.Context(), nil, nil)
+			response, ok, err := authenticators.Authenticate(t.Context(), testCluster, []tenancyv1alpha1.JWTAuthenticator{tc.by}, tc.token)
 			if tc.name == "" {
 				if ok {
 					t.Errorf("got %+v, %v", response.User, err)
@@ -81,7 +81,7 @@ func TestWhoATokenMakes(t *testing.T) {
 			if err != nil || !ok {
 				t.Fatalf("got %v, %v", ok, err)
 			}
-			want := map[string][]string{"authentication.kcp.io/scopes": in, "authentication.kcp.io/cluster-name": {"here"}}
+			want := map[string][]string{"authentication.kcp.io/scopes": scopes, "authentication.kcp.io/cluster-name": {"here"}}
 			maps.Copy(want, tc.extra)
 			u := response.User
 			if u.GetName() != tc.name || !slices.Equal(u.GetGroups(), tc.groups) || !maps.EqualFunc(u.GetExtra(), want, slices.Equal) {
@@ -91,26 +91,26 @@ func TestWhoATokenMakes(t *testing.T) {
 	}
 }
 
-func TestAudiencesOfTheInstallation(t *testing.T) {
+func TestRequiredAudiences(t *testing.T) {
 	issuer := issuertest.Start(t)
-	by := []tenancyv1alpha1.JWTAuthenticator{issuer.Authenticator()}
-	all := issuers.New(t.Context(), authenticator.Audiences{"installation"}, nil)
-	if _, ok, err := all.Authenticate(t.Context(), here, by, issuer.Token(t, map[string]any{"sub": "ada"})); ok || err == nil {
+	configs := []tenancyv1alpha1.JWTAuthenticator{issuer.Authenticator()}
+	authenticators := issuers.New(t.Context(), authenticator.Audiences{"installation"}, nil)
+	if _, ok, err := authenticators.Authenticate(t.Context(), testCluster, configs, issuer.Token(t, map[string]any{"sub": "ada"})); ok || err == nil {
 		t.Errorf("a token for the issuer's own audience alone: %v, %v", ok, err)
 	}
 	both := issuer.Token(t, map[string]any{"sub": "ada", "aud": []string{issuertest.Audience, "installation"}})
-	if _, ok, err := all.Authenticate(t.Context(), here, by, both); !ok || err != nil {
+	if _, ok, err := authenticators.Authenticate(t.Context(), testCluster, configs, both); !ok || err != nil {
 		t.Errorf("a token for both: %v, %v", ok, err)
 	}
 }
 
-func TestEqualContentsAreOneAuthenticator(t *testing.T) {
+func TestAuthenticatorsAreShared(t *testing.T) {
 	issuer := issuertest.Start(t)
-	all := issuers.New(t.Context(), nil, nil)
+	authenticators := issuers.New(t.Context(), nil, nil)
 	token := issuer.Token(t, map[string]any{"sub": "ada"})
 	for i := range 50 {
 		cluster := logicalcluster.MustParseName(fmt.Sprintf("c%d", i))
-		response, ok, err := all.Authenticate(t.Context(), cluster, []tenancyv1alpha1.JWTAuthenticator{issuer.Authenticator()}, token)
+		response, ok, err := authenticators.Authenticate(t.Context(), cluster, []tenancyv1alpha1.JWTAuthenticator{issuer.Authenticator()}, token)
 		if !ok || err != nil || response.User.GetExtra()["authentication.kcp.io/cluster-name"][0] != cluster.String() {
 			t.Fatalf("in %s: %v, %v", cluster, ok, err)
 		}
@@ -120,53 +120,53 @@ func TestEqualContentsAreOneAuthenticator(t *testing.T) {
 	}
 }
 
-func TestAFailureIsRememberedAndCostsNobodyElse(t *testing.T) {
-	broken, fine := issuertest.Start(t), issuertest.Start(t)
+func TestDiscoveryFailureIsCached(t *testing.T) {
+	broken, healthy := issuertest.Start(t), issuertest.Start(t)
 	broken.Broken.Store(true)
-	all := issuers.New(t.Context(), nil, nil)
-	by := []tenancyv1alpha1.JWTAuthenticator{broken.Authenticator(), fine.Authenticator()}
+	authenticators := issuers.New(t.Context(), nil, nil)
+	configs := []tenancyv1alpha1.JWTAuthenticator{broken.Authenticator(), healthy.Authenticator()}
 	for range 20 {
-		if _, ok, err := all.Authenticate(t.Context(), here, by, broken.Token(t, map[string]any{"sub": "ada"})); ok || err == nil {
+		if _, ok, err := authenticators.Authenticate(t.Context(), testCluster, configs, broken.Token(t, map[string]any{"sub": "ada"})); ok || err == nil {
 			t.Fatalf("got %v, %v", ok, err)
 		}
 	}
-	if asked := broken.Discoveries.Load(); asked != 1 {
-		t.Errorf("the broken issuer was asked %d times", asked)
+	if discoveries := broken.Discoveries.Load(); discoveries != 1 {
+		t.Errorf("the broken issuer was asked %d times", discoveries)
 	}
-	if _, ok, err := all.Authenticate(t.Context(), here, by, fine.Token(t, map[string]any{"sub": "ada"})); !ok || err != nil {
+	if _, ok, err := authenticators.Authenticate(t.Context(), testCluster, configs, healthy.Token(t, map[string]any{"sub": "ada"})); !ok || err != nil {
 		t.Errorf("the other: %v, %v", ok, err)
 	}
 }
 
-func TestAnIssuerThatDoesNotAnswerHoldsOnlyItsOwnCallers(t *testing.T) {
+func TestUnresponsiveIssuer(t *testing.T) {
 	release := make(chan struct{})
-	silent := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+	unresponsive := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		select {
 		case <-release:
 		case <-req.Context().Done():
 		}
 	}))
-	defer silent.Close()
+	defer unresponsive.Close()
 	defer close(release)
-	fine := issuertest.Start(t)
-	asked := fine.Authenticator()
-	asked.Issuer.DiscoveryURL = silent.URL + "/document"
+	healthy := issuertest.Start(t)
+	config := healthy.Authenticator()
+	config.Issuer.DiscoveryURL = unresponsive.URL + "/document"
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	background, end := context.WithCancel(t.Context())
-	all := issuers.New(background, nil, nil)
-	if _, ok, err := all.Authenticate(ctx, here, []tenancyv1alpha1.JWTAuthenticator{asked}, fine.Token(t, map[string]any{"sub": "ada"})); ok || err == nil {
+	background, cancelBackground := context.WithCancel(t.Context())
+	authenticators := issuers.New(background, nil, nil)
+	if _, ok, err := authenticators.Authenticate(ctx, testCluster, []tenancyv1alpha1.JWTAuthenticator{config}, healthy.Token(t, map[string]any{"sub": "ada"})); ok || err == nil {
 		t.Errorf("got %v, %v", ok, err)
 	}
-	if _, ok, err := all.Authenticate(t.Context(), here, []tenancyv1alpha1.JWTAuthenticator{fine.Authenticator()}, fine.Token(t, map[string]any{"sub": "ada"})); !ok || err != nil {
+	if _, ok, err := authenticators.Authenticate(t.Context(), testCluster, []tenancyv1alpha1.JWTAuthenticator{healthy.Authenticator()}, healthy.Token(t, map[string]any{"sub": "ada"})); !ok || err != nil {
 		t.Errorf("the other: %v, %v", ok, err)
 	}
-	end()
+	cancelBackground()
 }
 
-func TestMetricsHaveNoSeriesForEachIssuer(t *testing.T) {
-	all := issuers.New(t.Context(), nil, nil)
-	series := func() int {
+func TestMetricsLabelsAreBounded(t *testing.T) {
+	authenticators := issuers.New(t.Context(), nil, nil)
+	countSeries := func() int {
 		gathered, err := legacyregistry.DefaultGatherer.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -179,23 +179,23 @@ func TestMetricsHaveNoSeriesForEachIssuer(t *testing.T) {
 	}
 	authenticate := func() {
 		issuer := issuertest.Start(t)
-		if _, ok, err := all.Authenticate(t.Context(), here, []tenancyv1alpha1.JWTAuthenticator{issuer.Authenticator()}, issuer.Token(t, map[string]any{"sub": "ada"})); !ok {
+		if _, ok, err := authenticators.Authenticate(t.Context(), testCluster, []tenancyv1alpha1.JWTAuthenticator{issuer.Authenticator()}, issuer.Token(t, map[string]any{"sub": "ada"})); !ok {
 			t.Fatal(err)
 		}
 	}
 	authenticate()
-	before := series()
+	before := countSeries()
 	for range 5 {
 		authenticate()
 	}
-	if after := series(); after != before {
+	if after := countSeries(); after != before {
 		t.Errorf("%d series after five more issuers, %d before", after, before)
 	}
 }
 
 func TestValidate(t *testing.T) {
 	issuer := issuertest.Start(t)
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(*tenancyv1alpha1.JWTAuthenticator)
 		want   string // substring of the field and the message; empty: valid
 	}{
@@ -214,10 +214,10 @@ func TestValidate(t *testing.T) {
 		"a bundle must hold a certificate": {func(a *tenancyv1alpha1.JWTAuthenticator) { a.Issuer.CertificateAuthority = "x" },
 			"spec.jwt[0].issuer.certificateAuthority"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			given := issuer.Authenticator()
-			tc.change(&given)
-			errs := issuers.Validate([]tenancyv1alpha1.JWTAuthenticator{given}, field.NewPath("spec", "jwt"))
+		t.Run(name, func(t *testing.T) {
+			config := issuer.Authenticator()
+			tc.change(&config)
+			errs := issuers.Validate([]tenancyv1alpha1.JWTAuthenticator{config}, field.NewPath("spec", "jwt"))
 			if (len(errs) == 0) != (tc.want == "") || !strings.Contains(fmt.Sprint(errs), tc.want) {
 				t.Errorf("got %v, want %q", errs, tc.want)
 			}

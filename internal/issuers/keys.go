@@ -13,8 +13,8 @@ import (
 	"github.com/coreos/go-oidc"
 )
 
-// retryAfter is how long the failure to discover an issuer's keys is cached.
-const retryAfter = 10 * time.Second
+// retryInterval is how long the failure to discover an issuer's keys is cached.
+const retryInterval = 10 * time.Second
 
 // keySet verifies signatures with the keys that an issuer publishes. Their URL is discovered for the first token, and
 // again after a failure. It implements oidc.KeySet.
@@ -24,11 +24,11 @@ type keySet struct {
 	issuer    string
 	discovery string // URL of the discovery document; empty: the well-known one
 
-	mu       sync.Mutex
-	found    oidc.KeySet
-	failure  error
-	failedAt time.Time
-	running  chan struct{} // closed when the running discovery has ended; nil without one
+	mu          sync.Mutex
+	remote      oidc.KeySet
+	failure     error
+	failedAt    time.Time
+	discovering chan struct{} // closed when the running discovery has ended; nil without one
 }
 
 // VerifySignature returns the payload of a token that the issuer signed.
@@ -42,11 +42,11 @@ func (k *keySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 
 func (k *keySet) keys(ctx context.Context) (oidc.KeySet, error) {
 	k.mu.Lock()
-	if k.found == nil && k.running == nil && time.Since(k.failedAt) >= retryAfter {
-		k.running = make(chan struct{})
+	if k.remote == nil && k.discovering == nil && time.Since(k.failedAt) >= retryInterval {
+		k.discovering = make(chan struct{})
 		go k.discover()
 	}
-	running := k.running
+	running := k.discovering
 	k.mu.Unlock()
 	if running != nil {
 		select {
@@ -57,27 +57,27 @@ func (k *keySet) keys(ctx context.Context) (oidc.KeySet, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.found == nil {
+	if k.remote == nil {
 		return nil, k.failure
 	}
-	return k.found, nil
+	return k.remote, nil
 }
 
 // discover discovers the URL of the issuer's keys. The client's timeout bounds it.
 func (k *keySet) discover() {
-	where, err := k.locate()
+	jwksURL, err := k.fetchJWKSURL()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil {
 		k.failure, k.failedAt = fmt.Errorf("finding the keys of the issuer: %w", err), time.Now()
 	} else {
-		k.found = oidc.NewRemoteKeySet(oidc.ClientContext(k.ctx, k.client), where)
+		k.remote = oidc.NewRemoteKeySet(oidc.ClientContext(k.ctx, k.client), jwksURL)
 	}
-	close(k.running)
-	k.running = nil
+	close(k.discovering)
+	k.discovering = nil
 }
 
-func (k *keySet) locate() (string, error) {
+func (k *keySet) fetchJWKSURL() (string, error) {
 	address := k.discovery
 	if address == "" {
 		address = strings.TrimSuffix(k.issuer, "/") + "/.well-known/openid-configuration"

@@ -21,8 +21,8 @@ const (
 )
 
 const (
-	reservedNames = "system:"
-	reservedKeys  = "kcp.io"
+	reservedNamePrefix  = "system:"
+	reservedExtraDomain = "kcp.io"
 )
 
 // claims are the claims of a token.
@@ -45,14 +45,14 @@ func (a *audiences) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(a))
 }
 
-// Issuer returns the issuer claim of a token, unverified.
-func Issuer(token string) (string, bool) {
-	said, ok := peek(token)
-	return said.Issuer, ok
+// UnverifiedIssuer returns the issuer claim of a token, unverified.
+func UnverifiedIssuer(token string) (string, bool) {
+	tokenClaims, ok := parseUnverified(token)
+	return tokenClaims.Issuer, ok
 }
 
-// peek parses a token without verifying it. It returns false if it is not a JSON web token with an issuer.
-func peek(token string) (claims, bool) {
+// parseUnverified parses a token without verifying it. It returns false if it is not a JSON web token with an issuer.
+func parseUnverified(token string) (claims, bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
 		return claims{}, false
@@ -61,29 +61,29 @@ func peek(token string) (claims, bool) {
 	if err != nil {
 		return claims{}, false
 	}
-	var said claims
-	if err := json.Unmarshal(payload, &said); err != nil {
+	var tokenClaims claims
+	if err := json.Unmarshal(payload, &tokenClaims); err != nil {
 		return claims{}, false
 	}
-	return said, said.Issuer != ""
+	return tokenClaims, tokenClaims.Issuer != ""
 }
 
-// within scopes a user to a logical cluster. The author of a configuration controls the names of its users, so they
+// scopeUser scopes a user to a logical cluster. The author of a configuration controls the names of its users, so they
 // must not have the names or groups of system users, nor extra keys that the system evaluates.
-func within(u user.Info, cluster logicalcluster.Name) (user.Info, error) {
+func scopeUser(u user.Info, cluster logicalcluster.Name) (user.Info, error) {
 	if u.GetName() == "" {
 		return nil, errors.New("the token yields no user name")
 	}
-	if strings.HasPrefix(u.GetName(), reservedNames) {
-		return nil, fmt.Errorf("the token yields the user name %q, and names that begin with %q belong to the system", u.GetName(), reservedNames)
+	if strings.HasPrefix(u.GetName(), reservedNamePrefix) {
+		return nil, fmt.Errorf("the token yields the user name %q, and names that begin with %q belong to the system", u.GetName(), reservedNamePrefix)
 	}
-	groups := slices.DeleteFunc(slices.Clone(u.GetGroups()), func(group string) bool { return strings.HasPrefix(group, reservedNames) })
+	groups := slices.DeleteFunc(slices.Clone(u.GetGroups()), func(group string) bool { return strings.HasPrefix(group, reservedNamePrefix) })
 	extra := maps.Clone(u.GetExtra())
 	if extra == nil {
 		extra = map[string][]string{}
 	}
 	// The front proxy forwards extra keys in headers, which are case-insensitive.
-	maps.DeleteFunc(extra, func(key string, _ []string) bool { return strings.Contains(strings.ToLower(key), reservedKeys) })
+	maps.DeleteFunc(extra, func(key string, _ []string) bool { return strings.Contains(strings.ToLower(key), reservedExtraDomain) })
 	extra[scopesExtraKey] = []string{"cluster:" + cluster.String()}
 	extra[clusterNameExtraKey] = []string{cluster.String()}
 	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: append(groups, user.AllAuthenticated), Extra: extra}, nil

@@ -17,16 +17,16 @@ const (
 	kubernetesModule = "k8s.io/kubernetes"
 )
 
-// Linked returns an effective version whose Info has the version of the linked Kubernetes module instead of upstream's
+// WithLinkedVersion returns an effective version whose Info has the version of the linked Kubernetes module instead of upstream's
 // placeholder, which clients such as kubectl refuse.
-func Linked(version compatibility.EffectiveVersion) compatibility.EffectiveVersion {
-	return linked{version}
+func WithLinkedVersion(version compatibility.EffectiveVersion) compatibility.EffectiveVersion {
+	return linkedVersion{version}
 }
 
-type linked struct{ compatibility.EffectiveVersion }
+type linkedVersion struct{ compatibility.EffectiveVersion }
 
 // Info implements compatibility.EffectiveVersion.
-func (l linked) Info() *apimachineryversion.Info {
+func (l linkedVersion) Info() *apimachineryversion.Info {
 	info := l.EffectiveVersion.Info()
 	if info == nil || !strings.HasPrefix(info.GitVersion, placeholder) {
 		return info

@@ -202,8 +202,8 @@ func (r *Reflector) list(ctx context.Context) error {
 // watch returns nil when the server ends the watch normally.
 func (r *Reflector) watch(ctx context.Context) (progressed bool, err error) {
 	options := metav1.ListOptions{ResourceVersion: r.lastResourceVersion(), AllowWatchBookmarks: true}
-	if least := int64(r.config.WatchTimeout / time.Second); least > 0 {
-		seconds := least + rand.Int64N(least)
+	if minSeconds := int64(r.config.WatchTimeout / time.Second); minSeconds > 0 {
+		seconds := minSeconds + rand.Int64N(minSeconds)
 		options.TimeoutSeconds = &seconds
 	}
 	events, err := r.config.ListerWatcher.WatchWithContext(ctx, options)

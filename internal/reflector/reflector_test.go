@@ -24,14 +24,14 @@ type server struct {
 	list  func(options metav1.ListOptions) (runtime.Object, error)
 	watch func(options metav1.ListOptions) (watch.Interface, error)
 
-	mu  sync.Mutex
-	log []string
+	mu    sync.Mutex
+	calls []string
 }
 
 func (s *server) record(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.log = append(s.log, fmt.Sprintf(format, args...))
+	s.calls = append(s.calls, fmt.Sprintf(format, args...))
 }
 
 func (s *server) OnListStart()                          { s.record("start") }
@@ -41,8 +41,8 @@ func (s *server) OnEvent(e watch.Event, version string) { s.record("%s at %s", e
 func (s *server) OnConnect()                            { s.record("connect") }
 func (s *server) OnDisconnect(err error)                { s.record("disconnect: %v", err) }
 
-// config returns a config without noticeable backoff.
-func (s *server) config() reflector.Config {
+// newConfig returns a config without noticeable backoff.
+func (s *server) newConfig() reflector.Config {
 	return reflector.Config{
 		ListerWatcher: &cache.ListWatch{
 			ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -70,7 +70,7 @@ func (s *server) run(t *testing.T, r *reflector.Reflector, want ...string) {
 	got := func() []string {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return slices.Clone(s.log)
+		return slices.Clone(s.calls)
 	}
 	for deadline := time.Now().Add(10 * time.Second); len(got()) < len(want) && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 	}
@@ -81,18 +81,18 @@ func (s *server) run(t *testing.T, r *reflector.Reflector, want ...string) {
 	}
 }
 
-func objects(version, next string, count int) *metav1.PartialObjectMetadataList {
+func newPage(version, next string, count int) *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: version, Continue: next}}
 	list.Items = make([]metav1.PartialObjectMetadata, count)
 	return list
 }
 
-func object(version string) runtime.Object {
+func newObject(version string) runtime.Object {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
 }
 
-// events returns a watch of events, which ends after them.
-func events(events ...watch.Event) (watch.Interface, error) {
+// newWatch returns a watch of events, which ends after them.
+func newWatch(events ...watch.Event) (watch.Interface, error) {
 	w := watch.NewFakeWithChanSize(len(events), false)
 	for _, event := range events {
 		w.Action(event.Type, event.Object)
@@ -101,7 +101,7 @@ func events(events ...watch.Event) (watch.Interface, error) {
 	return w, nil
 }
 
-func TestListsInPagesAndResumesTheWatch(t *testing.T) {
+func TestPaginationAndResume(t *testing.T) {
 	s := &server{}
 	failed := false
 	s.list = func(options metav1.ListOptions) (runtime.Object, error) {
@@ -109,38 +109,38 @@ func TestListsInPagesAndResumesTheWatch(t *testing.T) {
 		case options.Limit != 2:
 			return nil, errors.New("no page size")
 		case options.Continue == "":
-			return objects("7", "second", 2), nil
+			return newPage("7", "second", 2), nil
 		case !failed:
 			failed = true
 			return nil, errors.New("unavailable")
 		}
-		return objects("7", "", 1), nil
+		return newPage("7", "", 1), nil
 	}
 	s.watch = func(options metav1.ListOptions) (watch.Interface, error) {
 		switch options.ResourceVersion {
 		case "7":
-			return events(watch.Event{Type: watch.Added, Object: object("8")}, watch.Event{Type: watch.Bookmark, Object: object("9")})
+			return newWatch(watch.Event{Type: watch.Added, Object: newObject("8")}, watch.Event{Type: watch.Bookmark, Object: newObject("9")})
 		case "9":
 			return nil, errors.New("connection refused")
 		}
 		return nil, fmt.Errorf("unexpected version %q", options.ResourceVersion)
 	}
-	s.run(t, reflector.New(s.config()),
+	s.run(t, reflector.New(s.newConfig()),
 		`start`, `list ""`, `page of 2`, `list "second"`, `disconnect: unavailable`,
 		`start`, `list ""`, `page of 2`, `list "second"`, `page of 1`, `done at 7`,
 		`watch from 7`, `connect`, `ADDED at 8`, `BOOKMARK at 9`,
 		`watch from 9`, `disconnect: connection refused`, `watch from 9`)
 }
 
-func TestListsAgainWhenTheResourceVersionExpired(t *testing.T) {
+func TestRelistAfterExpiredResourceVersion(t *testing.T) {
 	for name, expiry := range map[string]func() (watch.Interface, error){
 		"as a response": func() (watch.Interface, error) { return nil, apierrors.NewResourceExpired("compacted") },
 		"as an event": func() (watch.Interface, error) {
-			return events(watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired("compacted").ErrStatus})
+			return newWatch(watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired("compacted").ErrStatus})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &server{list: func(metav1.ListOptions) (runtime.Object, error) { return objects("20", "", 0), nil }}
+			s := &server{list: func(metav1.ListOptions) (runtime.Object, error) { return newPage("20", "", 0), nil }}
 			want := []string{`watch from 5`}
 			s.watch = func(options metav1.ListOptions) (watch.Interface, error) {
 				if options.ResourceVersion == "5" {
@@ -151,16 +151,16 @@ func TestListsAgainWhenTheResourceVersionExpired(t *testing.T) {
 			if name == "as an event" {
 				want = append(want, `connect`)
 			}
-			config := s.config()
+			config := s.newConfig()
 			config.ResourceVersion = "5"
 			s.run(t, reflector.New(config), append(want, `start`, `list ""`, `page of 0`, `done at 20`, `watch from 20`)...)
 		})
 	}
 }
 
-func TestRetriesAtOnceAndRelistsOnRequest(t *testing.T) {
-	s := &server{list: func(metav1.ListOptions) (runtime.Object, error) { return objects("20", "", 0), nil }}
-	config := s.config()
+func TestRetryNowAndRelist(t *testing.T) {
+	s := &server{list: func(metav1.ListOptions) (runtime.Object, error) { return newPage("20", "", 0), nil }}
+	config := s.newConfig()
 	config.ResourceVersion = "5"
 	config.Backoff = wait.Backoff{Duration: time.Hour}
 	r := reflector.New(config)

@@ -28,10 +28,10 @@ import (
 
 const (
 	validity = 365 * 24 * time.Hour
-	// renewal is how long before its end a certificate is replaced when a server starts.
-	renewal = 30 * 24 * time.Hour
-	// backdated is the clock skew of clients, and of the server itself, that a new certificate tolerates.
-	backdated = time.Hour
+	// renewBefore is how long before its end a certificate is replaced when a server starts.
+	renewBefore = 30 * 24 * time.Hour
+	// clockSkew is the clock skew of clients, and of the server itself, that a new certificate tolerates.
+	clockSkew = time.Hour
 )
 
 // Default replaces MaybeDefaultWithSelfSignedCerts of the options: it does nothing if they name a certificate or do not
@@ -61,8 +61,8 @@ func Default(s *genericoptions.SecureServingOptions, name string, names []string
 	}
 	certFile, keyFile := filepath.Join(pair.CertDirectory, pair.PairName+".crt"), filepath.Join(pair.CertDirectory, pair.PairName+".key")
 	pair.CertKey.CertFile, pair.CertKey.KeyFile = certFile, keyFile
-	there, err := certutil.CanReadCertAndKey(certFile, keyFile)
-	if err != nil || there && lasts(certFile, keyFile, time.Now()) {
+	exists, err := certutil.CanReadCertAndKey(certFile, keyFile)
+	if err != nil || exists && isStillValid(certFile, keyFile, time.Now()) {
 		return err
 	}
 	cert, key, err := Generate(name, names, ips, time.Now())
@@ -75,14 +75,14 @@ func Default(s *genericoptions.SecureServingOptions, name string, names []string
 	if err := keyutil.WriteKey(keyFile, key); err != nil {
 		return err
 	}
-	klog.InfoS("Created a self-signed serving certificate; clients are given it as the CA to trust", "file", certFile, "replaced", there)
+	klog.InfoS("Created a self-signed serving certificate; clients are given it as the CA to trust", "file", certFile, "replaced", exists)
 	return nil
 }
 
-// lasts reports whether a pair does not expire soon. An invalid pair was not created here and is not replaced.
-func lasts(certFile, keyFile string, now time.Time) bool {
+// isStillValid reports whether a pair does not expire soon. An invalid pair was not created here and is not replaced.
+func isStillValid(certFile, keyFile string, now time.Time) bool {
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-	return err != nil || pair.Leaf == nil || now.Before(pair.Leaf.NotAfter.Add(-renewal))
+	return err != nil || pair.Leaf == nil || now.Before(pair.Leaf.NotAfter.Add(-renewBefore))
 }
 
 // Generate returns a certificate followed by its CA, and its key, both as PEM. A name may be an IP address.
@@ -98,7 +98,7 @@ func Generate(name string, names []string, ips []net.IP, now time.Time) (cert, k
 	ca := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()),
 		Subject:      pkix.Name{CommonName: fmt.Sprintf("%s-ca@%d", name, now.Unix())},
-		NotBefore:    now.Add(-backdated), NotAfter: now.Add(validity),
+		NotBefore:    now.Add(-clockSkew), NotAfter: now.Add(validity),
 		IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-func TestWhatIsServedIsTrustedByWhoTrustsTheFile(t *testing.T) {
+func TestGenerate(t *testing.T) {
 	pem, key, err := Generate("10.0.0.7", []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1)}, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -39,10 +39,10 @@ func TestWhatIsServedIsTrustedByWhoTrustsTheFile(t *testing.T) {
 	}
 }
 
-func TestAPairIsUsedAgainUntilItIsAboutToExpire(t *testing.T) {
+func TestDefaultRenewsExpiringPair(t *testing.T) {
 	directory := t.TempDir()
 	start := func() []byte {
-		s := options(directory)
+		s := newOptions(directory)
 		if err := Default(s, "localhost", nil, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestAPairIsUsedAgainUntilItIsAboutToExpire(t *testing.T) {
 	if string(start()) != string(first) {
 		t.Error("a second start made another certificate")
 	}
-	old, key, err := Generate("localhost", nil, nil, time.Now().Add(renewal/2-validity))
+	old, key, err := Generate("localhost", nil, nil, time.Now().Add(renewBefore/2-validity))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,16 +71,16 @@ func TestAPairIsUsedAgainUntilItIsAboutToExpire(t *testing.T) {
 	}
 }
 
-func TestACertificateThatIsGivenIsLeftAlone(t *testing.T) {
-	s := options(t.TempDir())
+func TestDefaultKeepsConfiguredPair(t *testing.T) {
+	s := newOptions(t.TempDir())
 	s.ServerCert.CertKey = genericoptions.CertKey{CertFile: "given.crt", KeyFile: "given.key"}
 	if err := Default(s, "localhost", nil, nil); err != nil || s.ServerCert.CertKey.CertFile != "given.crt" {
 		t.Errorf("%v, %+v", err, s.ServerCert)
 	}
 }
 
-func TestWithoutADirectoryItLivesInMemory(t *testing.T) {
-	s := options("")
+func TestDefaultInMemory(t *testing.T) {
+	s := newOptions("")
 	if err := Default(s, "localhost", nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestWithoutADirectoryItLivesInMemory(t *testing.T) {
 	}
 }
 
-func options(directory string) *genericoptions.SecureServingOptions {
+func newOptions(directory string) *genericoptions.SecureServingOptions {
 	s := genericoptions.NewSecureServingOptions()
 	s.BindAddress, s.BindPort = net.IPv4(127, 0, 0, 1), 6443
 	s.ServerCert.CertDirectory, s.ServerCert.PairName = directory, "apiserver"

@@ -21,13 +21,13 @@ const (
 // keyLayout is the layout of the index's keys below a prefix.
 type keyLayout struct{ prefix string }
 
-// all is the prefix of all keys, shard the prefix of the keys of one shard.
-func (l keyLayout) all() string               { return l.prefix + "/" }
-func (l keyLayout) shard(shard string) string { return l.prefix + "/" + shard + "/" }
+// rootPrefix is the prefix of all keys, shard the prefix of the keys of one shard.
+func (l keyLayout) rootPrefix() string              { return l.prefix + "/" }
+func (l keyLayout) shardPrefix(shard string) string { return l.prefix + "/" + shard + "/" }
 
 // split returns the shard of a key, and the path of the key below the prefix of the shard.
 func (l keyLayout) split(key string) (shard, path string, ok bool) {
-	rest, ok := strings.CutPrefix(key, l.all())
+	rest, ok := strings.CutPrefix(key, l.rootPrefix())
 	if !ok {
 		return "", "", false
 	}

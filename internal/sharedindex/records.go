@@ -20,7 +20,7 @@ const (
 	Clusters   Kind = "clusters"   // <cluster>: Cluster
 	Workspaces Kind = "workspaces" // <parent cluster>/<name>: Workspace
 	Types      Kind = "types"      // <cluster>/<name>: Type, of workspace types with issuers of their own
-	Issuers    Kind = "issuers"    // <cluster>/<name>: IssuersOf, of WorkspaceAuthenticationConfigurations
+	Issuers    Kind = "issuers"    // <cluster>/<name>: AuthenticationConfiguration, of WorkspaceAuthenticationConfigurations
 	Shards     Kind = "shards"     // <name>: Shard, accepted from the root shard only
 )
 
@@ -63,8 +63,8 @@ type Type struct {
 	Configurations []string `json:"configurations"`
 }
 
-// IssuersOf is the record of an authentication configuration.
-type IssuersOf struct {
+// AuthenticationConfiguration is the record of an authentication configuration.
+type AuthenticationConfiguration struct {
 	JWT []tenancyv1alpha1.JWTAuthenticator `json:"jwt"`
 }
 

@@ -67,7 +67,7 @@ func TestWorkspaceDestination(t *testing.T) {
 	}
 }
 
-func TestRecordSizeIsLimited(t *testing.T) {
+func TestRecordSizeLimit(t *testing.T) {
 	large := Type{Configurations: []string{strings.Repeat("x", MaxValue)}}
 	if _, err := Encode(large); err == nil {
 		t.Error("a record that is too large is encoded")

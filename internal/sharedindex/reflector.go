@@ -117,7 +117,7 @@ func (r *Reflector) listAndWatch(ctx context.Context) (progress bool, err error)
 		}
 	}
 	r.setState(true, nil)
-	events := r.client.Watch(ctx, r.layout.all(), clientv3.WithPrefix(), clientv3.WithRev(r.revision+1), clientv3.WithProgressNotify())
+	events := r.client.Watch(ctx, r.layout.rootPrefix(), clientv3.WithPrefix(), clientv3.WithRev(r.revision+1), clientv3.WithProgressNotify())
 	ticker := time.NewTicker(r.options.CheckInterval)
 	defer ticker.Stop()
 	for {
@@ -156,9 +156,9 @@ func (r *Reflector) check(ctx context.Context) error {
 func (r *Reflector) checkMarkers(ctx context.Context, shards []string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	ops := []clientv3.Op{clientv3.OpGet(r.layout.all(), clientv3.WithCountOnly())} // returns the revision
+	ops := []clientv3.Op{clientv3.OpGet(r.layout.rootPrefix(), clientv3.WithCountOnly())} // returns the revision
 	for _, shard := range shards {
-		ops = append(ops, clientv3.OpGet(r.layout.shard(shard)+completeKey))
+		ops = append(ops, clientv3.OpGet(r.layout.shardPrefix(shard)+completeKey))
 	}
 	response, err := r.client.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
@@ -178,12 +178,12 @@ func (r *Reflector) checkMarkers(ctx context.Context, shards []string) error {
 
 // list lists all records as of one revision.
 func (r *Reflector) list(ctx context.Context) error {
-	response, err := get(ctx, r.client, r.layout.all(), clientv3.WithCountOnly())
+	response, err := get(ctx, r.client, r.layout.rootPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return fmt.Errorf("listing: %w", err)
 	}
 	r.markers = map[string]string{}
-	if err := r.listPrefix(ctx, r.layout.all(), response.Header.Revision); err != nil {
+	if err := r.listPrefix(ctx, r.layout.rootPrefix(), response.Header.Revision); err != nil {
 		return err
 	}
 	r.revision = response.Header.Revision
@@ -249,7 +249,7 @@ func (r *Reflector) apply(ctx context.Context, event *clientv3.Event) error {
 	case !ok:
 		return nil
 	case path == completeKey && event.Type == clientv3.EventTypePut:
-		return r.listPrefix(ctx, r.layout.shard(shard), event.Kv.ModRevision)
+		return r.listPrefix(ctx, r.layout.shardPrefix(shard), event.Kv.ModRevision)
 	case path == completeKey:
 		delete(r.markers, shard)
 		r.handler.OnIncomplete(shard)

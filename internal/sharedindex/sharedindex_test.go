@@ -131,8 +131,8 @@ func (k *store) eventually(t *testing.T, what, shard string, o *fakeSource) {
 	t.Fatalf("timed out: %s: records of %s are %v, want %v", what, shard, got, want)
 }
 
-// start runs a function until the returned one is called, or the test ends.
-func start(t *testing.T, run func(context.Context)) (stop func()) {
+// runInBackground runs a function until the returned one is called, or the test ends.
+func runInBackground(t *testing.T, run func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -147,14 +147,14 @@ func start(t *testing.T, run func(context.Context)) (stop func()) {
 	return stop
 }
 
-func write(t *testing.T, e *indextesting.Etcd, shard string, o *fakeSource) (stop func()) {
-	return start(t, sharedindex.NewWriter(e.Options(), shard, o).Run)
+func runWriter(t *testing.T, e *indextesting.Etcd, shard string, o *fakeSource) (stop func()) {
+	return runInBackground(t, sharedindex.NewWriter(e.Options(), shard, o).Run)
 }
 
-func reflect(t *testing.T, e *indextesting.Etcd) *store {
+func runReflector(t *testing.T, e *indextesting.Etcd) *store {
 	k := newStore()
 	r := sharedindex.NewReflector(e.Options(), k)
-	start(t, func(ctx context.Context) {
+	runInBackground(t, func(ctx context.Context) {
 		if err := r.Run(ctx); err != nil {
 			t.Error(err)
 		}
@@ -162,7 +162,7 @@ func reflect(t *testing.T, e *indextesting.Etcd) *store {
 	return k
 }
 
-func cluster(name string) sharedindex.Key {
+func clusterKey(name string) sharedindex.Key {
 	return sharedindex.Key{Kind: sharedindex.Clusters, Cluster: logicalcluster.MustParseName(name)}
 }
 
@@ -175,28 +175,28 @@ func TestWriteAndRead(t *testing.T) {
 	e := indextesting.Start(t)
 	root, alpha := newFakeSource(), newFakeSource()
 	for n := range 12_000 { // more than one page, and more than one request
-		root.set(cluster(fmt.Sprintf("early%d", n)), `{"type":"root:universal"}`)
+		root.set(clusterKey(fmt.Sprintf("early%d", n)), `{"type":"root:universal"}`)
 	}
 	root.set(shardKey("root"), `{"baseURL":"https://root"}`)
 	root.set(shardKey("alpha"), `{"baseURL":"https://alpha"}`)
 	alpha.set(sharedindex.Key{Kind: sharedindex.Workspaces, Cluster: logicalcluster.MustParseName("org"), Name: "w"}, `{"cluster":"x"}`)
-	write(t, e, "root", root)
-	stopAlpha := write(t, e, "alpha", alpha)
-	k := reflect(t, e)
+	runWriter(t, e, "root", root)
+	stopAlpha := runWriter(t, e, "alpha", alpha)
+	k := runReflector(t, e)
 	k.eventually(t, "all records", "root", root)
 	k.eventually(t, "all records", "alpha", alpha)
 
-	alpha.set(cluster("late"), `{}`)
-	root.remove(cluster("early7"))
-	root.set(cluster("early8"), `{"type":"root:team"}`)
+	alpha.set(clusterKey("late"), `{}`)
+	root.remove(clusterKey("early7"))
+	root.set(clusterKey("early8"), `{"type":"root:team"}`)
 	k.eventually(t, "a removal and a change", "root", root)
 	k.eventually(t, "an addition", "alpha", alpha)
 
 	before := revision(t, e)
 	for range 50 {
-		root.set(cluster("early8"), `{"type":"root:team"}`) // events without a change of the record
+		root.set(clusterKey("early8"), `{"type":"root:team"}`) // events without a change of the record
 	}
-	alpha.set(cluster("later"), `{}`)
+	alpha.set(clusterKey("later"), `{}`)
 	k.eventually(t, "an addition", "alpha", alpha)
 	if now := revision(t, e); now > before+2 {
 		t.Errorf("unchanged records were written: revision %d, before %d", now, before)
@@ -204,11 +204,11 @@ func TestWriteAndRead(t *testing.T) {
 
 	// Objects change while no replica writes; the next one writes the changes.
 	stopAlpha()
-	alpha.remove(cluster("late"))
-	alpha.set(cluster("between"), `{}`)
-	write(t, e, "alpha", alpha)
+	alpha.remove(clusterKey("late"))
+	alpha.set(clusterKey("between"), `{}`)
+	runWriter(t, e, "alpha", alpha)
 	k.eventually(t, "changes while no replica wrote", "alpha", alpha)
-	late := reflect(t, e)
+	late := runReflector(t, e)
 	late.eventually(t, "a late reflector", "alpha", alpha)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -230,36 +230,36 @@ func TestReplacedReplicaDoesNotWrite(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
 	former, current := newFakeSource(), newFakeSource()
-	former.set(cluster("gone"), `{}`)
-	current.set(cluster("there"), `{}`)
-	stop := write(t, e, "alpha", former)
-	k := reflect(t, e)
+	former.set(clusterKey("gone"), `{}`)
+	current.set(clusterKey("there"), `{}`)
+	stop := runWriter(t, e, "alpha", former)
+	k := runReflector(t, e)
 	k.eventually(t, "the first", "alpha", former)
 	stop()
-	write(t, e, "alpha", current)
+	runWriter(t, e, "alpha", current)
 	k.eventually(t, "the second", "alpha", current)
 	for range 20 {
-		former.set(cluster("gone"), `{}`)
+		former.set(clusterKey("gone"), `{}`)
 	}
-	current.set(cluster("more"), `{}`)
+	current.set(clusterKey("more"), `{}`)
 	k.eventually(t, "only the second", "alpha", current)
 }
 
-// TestRestartOfEtcd checks that records are not listed again.
-func TestRestartOfEtcd(t *testing.T) {
+// TestEtcdRestart checks that records are not listed again.
+func TestEtcdRestart(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
 	alpha := newFakeSource()
-	alpha.set(cluster("a1"), `{}`)
-	write(t, e, "alpha", alpha)
-	k := reflect(t, e)
+	alpha.set(clusterKey("a1"), `{}`)
+	runWriter(t, e, "alpha", alpha)
+	k := runReflector(t, e)
 	k.eventually(t, "before", "alpha", alpha)
 	k.mu.Lock()
 	lists := k.lists
 	k.mu.Unlock()
 	e.Stop()
-	alpha.set(cluster("a2"), `{}`)
-	alpha.remove(cluster("a1"))
+	alpha.set(clusterKey("a2"), `{}`)
+	alpha.remove(clusterKey("a1"))
 	e.Restart()
 	k.eventually(t, "after", "alpha", alpha)
 	k.mu.Lock()
@@ -269,15 +269,15 @@ func TestRestartOfEtcd(t *testing.T) {
 	}
 }
 
-// TestDataLossOfEtcd checks that etcd is filled again, and that reflectors keep their state until then.
-func TestDataLossOfEtcd(t *testing.T) {
+// TestEtcdDataLoss checks that etcd is filled again, and that reflectors keep their state until then.
+func TestEtcdDataLoss(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
 	alpha := newFakeSource()
-	alpha.set(cluster("a1"), `{}`)
-	alpha.set(cluster("a2"), `{}`)
-	stop := write(t, e, "alpha", alpha)
-	k := reflect(t, e)
+	alpha.set(clusterKey("a1"), `{}`)
+	alpha.set(clusterKey("a2"), `{}`)
+	stop := runWriter(t, e, "alpha", alpha)
+	k := runReflector(t, e)
 	k.eventually(t, "before", "alpha", alpha)
 	stop()
 	e.Stop()
@@ -292,14 +292,14 @@ func TestDataLossOfEtcd(t *testing.T) {
 			t.Fatalf("got %d records, want 2", n)
 		}
 	}
-	alpha.remove(cluster("a1"))
-	write(t, e, "alpha", alpha)
+	alpha.remove(clusterKey("a1"))
+	runWriter(t, e, "alpha", alpha)
 	k.eventually(t, "after", "alpha", alpha)
 }
 
-// TestRecordsOfRemovedShards checks that the root shard deletes them, when a shard is removed and when the root shard
+// TestRemovedShardRecordsArePruned checks that the root shard deletes them, when a shard is removed and when the root shard
 // starts.
-func TestRecordsOfRemovedShards(t *testing.T) {
+func TestRemovedShardRecordsArePruned(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
 	client := e.Client()
@@ -308,10 +308,10 @@ func TestRecordsOfRemovedShards(t *testing.T) {
 	}
 	root, alpha := newFakeSource(), newFakeSource()
 	root.set(shardKey("alpha"), `{}`)
-	alpha.set(cluster("a1"), `{}`)
-	write(t, e, "root", root)
-	stop := write(t, e, "alpha", alpha)
-	k := reflect(t, e)
+	alpha.set(clusterKey("a1"), `{}`)
+	runWriter(t, e, "root", root)
+	stop := runWriter(t, e, "alpha", alpha)
+	k := runReflector(t, e)
 	k.eventually(t, "alpha", "alpha", alpha)
 	countKeys := func(shard string) int64 {
 		response, err := client.Get(t.Context(), "/kcp-index/"+shard+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
@@ -332,7 +332,7 @@ func TestRecordsOfRemovedShards(t *testing.T) {
 	}
 	// The shard is added again.
 	root.set(shardKey("alpha"), `{}`)
-	write(t, e, "alpha", alpha)
+	runWriter(t, e, "alpha", alpha)
 	k.eventually(t, "alpha is back", "alpha", alpha)
 }
 
@@ -342,10 +342,10 @@ func TestCompaction(t *testing.T) {
 	alpha := newFakeSource()
 	o := e.Options()
 	o.Compaction = time.Millisecond
-	start(t, sharedindex.NewWriter(o, "alpha", alpha).Run)
-	k := reflect(t, e)
+	runInBackground(t, sharedindex.NewWriter(o, "alpha", alpha).Run)
+	k := runReflector(t, e)
 	for n := range 5 {
-		alpha.set(cluster(fmt.Sprintf("a%d", n)), `{}`)
+		alpha.set(clusterKey(fmt.Sprintf("a%d", n)), `{}`)
 		k.eventually(t, "written", "alpha", alpha)
 	}
 	_, err := e.Client().Get(t.Context(), "/", clientv3.WithRev(2))
@@ -359,13 +359,13 @@ func TestReflectorAfterCompaction(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
 	alpha := newFakeSource()
-	alpha.set(cluster("a1"), `{}`)
-	alpha.set(cluster("a2"), `{}`)
-	write(t, e, "alpha", alpha)
+	alpha.set(clusterKey("a1"), `{}`)
+	alpha.set(clusterKey("a2"), `{}`)
+	runWriter(t, e, "alpha", alpha)
 	k := newStore()
 	r := sharedindex.NewReflector(e.Options(), k)
 	runOnce := func() (stop func()) {
-		return start(t, func(ctx context.Context) {
+		return runInBackground(t, func(ctx context.Context) {
 			if err := r.Run(ctx); err != nil {
 				t.Error(err)
 			}
@@ -381,9 +381,9 @@ func TestReflectorAfterCompaction(t *testing.T) {
 	}
 	stop()
 
-	alpha.remove(cluster("a1"))
-	alpha.set(cluster("a3"), `{}`)
-	client, other := e.Client(), reflect(t, e)
+	alpha.remove(clusterKey("a1"))
+	alpha.set(clusterKey("a3"), `{}`)
+	client, other := e.Client(), runReflector(t, e)
 	other.eventually(t, "changes while the reflector is stopped", "alpha", alpha)
 	now := revision(t, e)
 	if _, err := client.Compact(t.Context(), now); err != nil {
@@ -404,14 +404,14 @@ func TestInvalidKeysAreIgnored(t *testing.T) {
 		}
 	}
 	alpha := newFakeSource()
-	alpha.set(cluster("a1"), `{}`)
-	k := reflect(t, e)
-	write(t, e, "alpha", alpha)
+	alpha.set(clusterKey("a1"), `{}`)
+	k := runReflector(t, e)
+	runWriter(t, e, "alpha", alpha)
 	k.eventually(t, "valid records", "alpha", alpha)
-	reflect(t, e).eventually(t, "valid records", "alpha", alpha)
+	runReflector(t, e).eventually(t, "valid records", "alpha", alpha)
 	root := newFakeSource()
 	root.set(shardKey("alpha"), `{}`)
-	write(t, e, "root", root)
+	runWriter(t, e, "root", root)
 	k.eventually(t, "valid records", "root", root)
 	response, err := client.Get(t.Context(), "/kcp-index/alpha/later/x")
 	if err != nil || response.Count != 1 {

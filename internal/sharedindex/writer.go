@@ -132,7 +132,7 @@ type session struct {
 }
 
 // key returns the key of a path of the shard.
-func (s *session) key(path string) string { return s.layout.shard(s.shard) + path }
+func (s *session) key(path string) string { return s.layout.shardPrefix(s.shard) + path }
 
 // acquire ends the session of any other writer of the shard.
 func (s *session) acquire(ctx context.Context) error {
@@ -177,17 +177,17 @@ func (w *Writer) compact(ctx context.Context, revision int64) {
 
 // replaceAll makes the records in etcd equal to those of the source, and marks them as complete.
 func (s *session) replaceAll(ctx context.Context) error {
-	wanted := s.queue.drain()
+	desired := s.queue.drain()
 	stale := map[string]Change{}
-	err := list(ctx, s.client, s.layout.shard(s.shard), 0, func(key string, value []byte) {
-		path := key[len(s.layout.shard(s.shard)):]
+	err := list(ctx, s.client, s.layout.shardPrefix(s.shard), 0, func(key string, value []byte) {
+		path := key[len(s.layout.shardPrefix(s.shard)):]
 		if path == writerKey || path == completeKey {
 			return
 		}
-		change, ok := wanted[path]
+		change, ok := desired[path]
 		switch {
 		case ok && change.Value != nil && bytes.Equal(change.Value, value):
-			delete(wanted, path)
+			delete(desired, path)
 		case !ok:
 			k, err := parsePath(path)
 			if err != nil {
@@ -199,7 +199,7 @@ func (s *session) replaceAll(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing the records of the shard: %w", err)
 	}
-	if err := s.write(ctx, wanted); err != nil {
+	if err := s.write(ctx, desired); err != nil {
 		return err
 	}
 	if err := s.write(ctx, stale); err != nil {
@@ -257,7 +257,7 @@ func (s *session) deleteShard(shard string) clientv3.Op {
 	if shard == s.shard {
 		return clientv3.OpGet(s.key(writerKey)) // no change: the shard registers its own Shard object again
 	}
-	return clientv3.OpDelete(s.layout.shard(shard), clientv3.WithPrefix())
+	return clientv3.OpDelete(s.layout.shardPrefix(shard), clientv3.WithPrefix())
 }
 
 // pruneShards deletes the records of shards that do not exist.
@@ -267,8 +267,8 @@ func (s *session) pruneShards(ctx context.Context) error {
 	if err := list(ctx, s.client, prefix, 0, func(key string, _ []byte) { existing[key[len(prefix):]] = true }); err != nil {
 		return fmt.Errorf("listing shards: %w", err)
 	}
-	for next := s.layout.all(); ; {
-		found, err := get(ctx, s.client, next, clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.layout.all())), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	for next := s.layout.rootPrefix(); ; {
+		found, err := get(ctx, s.client, next, clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.layout.rootPrefix())), clientv3.WithLimit(1), clientv3.WithKeysOnly())
 		if err != nil {
 			return fmt.Errorf("listing shards: %w", err)
 		}
@@ -285,6 +285,6 @@ func (s *session) pruneShards(ctx context.Context) error {
 				return err
 			}
 		}
-		next = clientv3.GetPrefixRangeEnd(s.layout.shard(shard))
+		next = clientv3.GetPrefixRangeEnd(s.layout.shardPrefix(shard))
 	}
 }

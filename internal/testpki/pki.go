@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// backdated is the default age of issued certificates, which tolerates servers with slow clocks.
-const backdated = time.Hour
+// clockSkew is the default age of issued certificates, which tolerates servers with slow clocks.
+const clockSkew = time.Hour
 
 // Authority is a certificate authority whose files are in a directory.
 type Authority struct {
@@ -37,7 +37,7 @@ type Authority struct {
 // New creates an authority in an existing directory. The certificates it issues expire with it.
 func New(directory, name string, valid time.Duration) (*Authority, error) {
 	now := time.Now()
-	cert, err := newCertificate(name, nil, now.Add(-backdated), now.Add(valid))
+	cert, err := newCertificate(name, nil, now.Add(-clockSkew), now.Add(valid))
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ type Pair struct{ CertFile, KeyFile string }
 // Issue creates a client and serving certificate, valid for localhost and the loopback addresses. Every call writes new
 // files, because clients cache certificates by file name.
 func (a *Authority) Issue(commonName string, organizations ...string) (Pair, error) {
-	return a.issue(backdated, a.valid, nil, commonName, organizations)
+	return a.issue(clockSkew, a.valid, nil, commonName, organizations)
 }
 
 // IssueNow is Issue for a certificate that is valid from now on, like those of cert-manager.
@@ -66,12 +66,12 @@ func (a *Authority) IssueNow(commonName string, organizations ...string) (Pair, 
 
 // IssueFor is Issue with another validity.
 func (a *Authority) IssueFor(valid time.Duration, commonName string, organizations ...string) (Pair, error) {
-	return a.issue(backdated, valid, nil, commonName, organizations)
+	return a.issue(clockSkew, valid, nil, commonName, organizations)
 }
 
 // IssueAt is Issue for a server with an additional address.
 func (a *Authority) IssueAt(address net.IP, commonName string, organizations ...string) (Pair, error) {
-	return a.issue(backdated, a.valid, address, commonName, organizations)
+	return a.issue(clockSkew, a.valid, address, commonName, organizations)
 }
 
 func (a *Authority) issue(since, valid time.Duration, address net.IP, commonName string, organizations []string) (Pair, error) {
@@ -106,9 +106,9 @@ func (a *Authority) sign(cert *x509.Certificate, key *ecdsa.PublicKey, file stri
 	return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
 }
 
-// SigningKey writes a key for service account tokens, because generating the shard's default of 4096 bits takes
+// WriteSigningKey writes a key for service account tokens, because generating the shard's default of 4096 bits takes
 // seconds.
-func SigningKey(file string) error {
+func WriteSigningKey(file string) error {
 	key, err := newKey()
 	if err != nil {
 		return err

@@ -64,12 +64,12 @@ func (r *Request) validate() error {
 	case r.Timeout <= 0:
 		return fmt.Errorf("--timeout must be positive, not %s", r.Timeout)
 	}
-	_, err := r.answers()
+	_, err := r.parseClaims()
 	return err
 }
 
-// answers returns the claims that are answered one by one.
-func (r *Request) answers() ([]claim, error) {
+// parseClaims returns the claims that are answered one by one.
+func (r *Request) parseClaims() ([]claim, error) {
 	var all []claim
 	for _, list := range []struct {
 		state string
@@ -81,7 +81,7 @@ func (r *Request) answers() ([]claim, error) {
 				return nil, err
 			}
 			one.State = list.state
-			at := slices.IndexFunc(all, one.sameObjects)
+			at := slices.IndexFunc(all, one.hasSameResource)
 			if at >= 0 && all[at].State != one.State {
 				return nil, fmt.Errorf("the permission claim %s is both accepted and rejected", text)
 			}
@@ -93,61 +93,61 @@ func (r *Request) answers() ([]claim, error) {
 	return all, nil
 }
 
-// resolve completes the answers with the claims of the export. A claim on a resource with an identity contains the
+// resolveClaims completes the answers with the claims of the export. A claim on a resource with an identity contains the
 // identity hash, so an answer without it would match no claim. Permission to read the export is required only for
 // --*-all-*.
-func (r *Request) resolve(ctx context.Context, installation *connection.Installation) ([]claim, error) {
-	answers, err := r.answers()
+func (r *Request) resolveClaims(ctx context.Context, installation *connection.Installation) ([]claim, error) {
+	requested, err := r.parseClaims()
 	all := r.AcceptAll || r.RejectAll
-	if err != nil || !all && len(answers) == 0 {
+	if err != nil || !all && len(requested) == 0 {
 		return nil, err
 	}
 	export, err := installation.Get(ctx, r.Path, connection.APIExports, r.Export)
 	if err != nil && !all {
-		return answers, nil // used as written; the server validates them
+		return requested, nil // used as written; the server validates them
 	}
 	if err != nil {
 		return nil, fmt.Errorf("finding out what the export claims: %w", err)
 	}
-	exported, err := claimsOf(export)
+	exported, err := decodeClaims(export)
 	if err != nil {
 		return nil, err
 	}
 	if all {
-		return r.answerAll(exported.Spec.PermissionClaims), nil
+		return r.claimAll(exported.Spec.PermissionClaims), nil
 	}
-	return withIdentities(answers, exported.Spec.PermissionClaims), nil
+	return withIdentities(requested, exported.Spec.PermissionClaims), nil
 }
 
-func (r *Request) answerAll(exported []claim) []claim {
+func (r *Request) claimAll(exported []claim) []claim {
 	state := accepted
 	if r.RejectAll {
 		state = rejected
 	}
-	var answers []claim
+	var requested []claim
 	for _, one := range exported {
-		answers = append(answers, claim{Group: one.Group, Resource: one.Resource, IdentityHash: one.IdentityHash, State: state})
+		requested = append(requested, claim{Group: one.Group, Resource: one.Resource, IdentityHash: one.IdentityHash, State: state})
 	}
-	return answers
+	return requested
 }
 
-func withIdentities(answers, exported []claim) []claim {
-	for i, answer := range answers {
+func withIdentities(requested, exported []claim) []claim {
+	for i, c := range requested {
 		for _, one := range exported {
-			if one.Group == answer.Group && one.Resource == answer.Resource {
-				answers[i].IdentityHash = one.IdentityHash
+			if one.Group == c.Group && one.Resource == c.Resource {
+				requested[i].IdentityHash = one.IdentityHash
 			}
 		}
 	}
-	return answers
+	return requested
 }
 
 // object returns the APIBinding to create.
-func (r *Request) object(version string, answers []claim) *unstructured.Unstructured {
+func (r *Request) object(version string, requested []claim) *unstructured.Unstructured {
 	spec := map[string]any{"reference": map[string]any{"export": map[string]any{"path": r.Path.String(), "name": r.Export}}}
 	var entries []any
-	for _, answer := range answers {
-		entries = append(entries, answer.object(version))
+	for _, c := range requested {
+		entries = append(entries, c.object(version))
 	}
 	if entries != nil {
 		spec["permissionClaims"] = entries
@@ -164,15 +164,15 @@ func (r *Request) object(version string, answers []claim) *unstructured.Unstruct
 
 // Bind creates the APIBinding in a workspace, reports that on out, and waits until it is bound. Warnings about claims
 // of the export that have no effective answer go to errOut.
-func Bind(ctx context.Context, installation *connection.Installation, workspace logicalcluster.Path, wanted Request, out, errOut io.Writer) error {
-	if err := wanted.validate(); err != nil {
+func Bind(ctx context.Context, installation *connection.Installation, workspace logicalcluster.Path, request Request, out, errOut io.Writer) error {
+	if err := request.validate(); err != nil {
 		return err
 	}
-	resource, err := installation.Preferred(workspace, connection.APIBindings)
+	resource, err := installation.PreferredResource(workspace, connection.APIBindings)
 	if err != nil {
 		return err
 	}
-	answers, err := wanted.resolve(ctx, installation)
+	requested, err := request.resolveClaims(ctx, installation)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func Bind(ctx context.Context, installation *connection.Installation, workspace 
 	if err != nil {
 		return err
 	}
-	object := wanted.object(resource.Version, answers)
+	object := request.object(resource.Version, requested)
 	created, err := client.Create(ctx, object, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("workspace %q has an APIBinding %q already; choose another name with --name, or delete it first", workspace, object.GetName())
@@ -189,7 +189,7 @@ func Bind(ctx context.Context, installation *connection.Installation, workspace 
 		return fmt.Errorf("creating APIBinding %q in workspace %q: %w", object.GetName(), workspace, err)
 	}
 	fmt.Fprintf(out, "apibinding %s created. Waiting to successfully bind ...\n", created.GetName())
-	bound, err := waitBound(ctx, client, created, wanted.Timeout)
+	bound, err := waitBound(ctx, client, created, request.Timeout)
 	if err != nil {
 		return fmt.Errorf("could not bind %s: %w", created.GetName(), err)
 	}
@@ -226,7 +226,7 @@ func waitBound(ctx context.Context, client dynamic.ResourceInterface, binding *u
 		return phase == "Bound", nil
 	})
 	if wait.Interrupted(err) {
-		return nil, fmt.Errorf("not bound after %s: %w", timeout, whyNotBound(binding))
+		return nil, fmt.Errorf("not bound after %s: %w", timeout, notBoundError(binding))
 	}
 	return binding, err
 }

@@ -37,7 +37,7 @@ func TestParseExport(t *testing.T) {
 	}
 }
 
-func TestRequestsThatContradictThemselvesAreRefused(t *testing.T) {
+func TestRequestValidation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wanted Request
 		err    string
@@ -64,7 +64,7 @@ func TestRequestsThatContradictThemselvesAreRefused(t *testing.T) {
 	}
 }
 
-func TestObjectOfARequest(t *testing.T) {
+func TestRequestObject(t *testing.T) {
 	exported := []claim{
 		{Resource: "configmaps", Verbs: []string{"get", "list"}},
 		{Group: "wildwest.dev", Resource: "horses", IdentityHash: "abc", Verbs: []string{"*"}},
@@ -101,19 +101,19 @@ permissionClaims:
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.wanted.Path, tc.wanted.Export = logicalcluster.MustParsePath("root:org"), "cowboys"
-			answers, err := tc.wanted.answers()
+			requested, err := tc.wanted.parseClaims()
 			if err != nil {
 				t.Fatal(err)
 			}
-			answers = withIdentities(answers, exported)
+			requested = withIdentities(requested, exported)
 			if tc.wanted.AcceptAll || tc.wanted.RejectAll {
-				answers = tc.wanted.answerAll(exported)
+				requested = tc.wanted.claimAll(exported)
 			}
 			var want map[string]any
 			if err := yaml.Unmarshal([]byte(tc.want), &want); err != nil {
 				t.Fatal(err)
 			}
-			object := tc.wanted.object(tc.version, answers)
+			object := tc.wanted.object(tc.version, requested)
 			if diff := cmp.Diff(want, object.Object["spec"]); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -35,7 +35,7 @@ func (c claim) String() string {
 	return schema.GroupResource{Group: c.Group, Resource: c.Resource}.String()
 }
 
-func (c claim) sameObjects(other claim) bool {
+func (c claim) hasSameResource(other claim) bool {
 	return c.Group == other.Group && c.Resource == other.Resource && c.IdentityHash == other.IdentityHash
 }
 
@@ -61,11 +61,11 @@ func (c claim) object(version string) map[string]any {
 	if len(selector) == 0 {
 		selector = map[string]any{"matchAll": true}
 	}
-	entry["verbs"], entry["selector"] = asAny(verbs), runtime.DeepCopyJSON(selector)
+	entry["verbs"], entry["selector"] = toAnySlice(verbs), runtime.DeepCopyJSON(selector)
 	return entry
 }
 
-func asAny(values []string) []any {
+func toAnySlice(values []string) []any {
 	all := make([]any, 0, len(values))
 	for _, value := range values {
 		all = append(all, value)
@@ -95,7 +95,7 @@ type claims struct {
 	} `json:"status"`
 }
 
-func claimsOf(object *unstructured.Unstructured) (claims, error) {
+func decodeClaims(object *unstructured.Unstructured) (claims, error) {
 	var c claims
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &c); err != nil {
 		return claims{}, fmt.Errorf("reading the claims of %s %q: %w", object.GetKind(), object.GetName(), err)
@@ -103,8 +103,8 @@ func claimsOf(object *unstructured.Unstructured) (claims, error) {
 	return c, nil
 }
 
-// whyNotBound returns the phase of an APIBinding and its false conditions as an error.
-func whyNotBound(object *unstructured.Unstructured) error {
+// notBoundError returns the phase of an APIBinding and its false conditions as an error.
+func notBoundError(object *unstructured.Unstructured) error {
 	phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
 	reasons := []string{"phase " + orElse(phase, "unknown")}
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")

@@ -27,7 +27,7 @@ func NewBindCommand(flags *connection.Flags) *cobra.Command {
 }
 
 func newBindExportCommand(flags *connection.Flags) *cobra.Command {
-	var wanted Request
+	var request Request
 	cmd := &cobra.Command{
 		Use:   "apiexport PATH:EXPORT",
 		Short: "Bind an APIExport",
@@ -54,23 +54,23 @@ To answer all claims at once you need the right to read the APIExport in its wor
 		},
 		ValidArgsFunction: completeExport(flags),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if wanted.Path, wanted.Export, err = parseExport(args[0]); err != nil {
+			if request.Path, request.Export, err = parseExport(args[0]); err != nil {
 				return err
 			}
-			installation, workspace, err := target(flags)
+			installation, workspace, err := openTarget(flags)
 			if err != nil {
 				return err
 			}
-			return Bind(cmd.Context(), installation, workspace, wanted, flags.Out, flags.ErrOut)
+			return Bind(cmd.Context(), installation, workspace, request, flags.Out, flags.ErrOut)
 		},
 	}
 	flags.BindWorkspace(cmd.Flags())
-	cmd.Flags().StringVar(&wanted.Name, "name", "", "Name of the APIBinding. That of the APIExport by default")
-	cmd.Flags().DurationVar(&wanted.Timeout, "timeout", defaultTimeout, "How long to wait until it is bound")
-	cmd.Flags().StringArrayVar(&wanted.Accept, "accept-permission-claim", nil, "Accept this claim of the export, RESOURCE.GROUP (configmaps.core). Can be repeated")
-	cmd.Flags().StringArrayVar(&wanted.Reject, "reject-permission-claim", nil, "Reject this claim of the export, RESOURCE.GROUP (secrets.core). Can be repeated")
-	cmd.Flags().BoolVar(&wanted.AcceptAll, "accept-all-permission-claims", false, "Accept whatever the export claims")
-	cmd.Flags().BoolVar(&wanted.RejectAll, "reject-all-permission-claims", false, "Reject whatever the export claims")
+	cmd.Flags().StringVar(&request.Name, "name", "", "Name of the APIBinding. That of the APIExport by default")
+	cmd.Flags().DurationVar(&request.Timeout, "timeout", defaultTimeout, "How long to wait until it is bound")
+	cmd.Flags().StringArrayVar(&request.Accept, "accept-permission-claim", nil, "Accept this claim of the export, RESOURCE.GROUP (configmaps.core). Can be repeated")
+	cmd.Flags().StringArrayVar(&request.Reject, "reject-permission-claim", nil, "Reject this claim of the export, RESOURCE.GROUP (secrets.core). Can be repeated")
+	cmd.Flags().BoolVar(&request.AcceptAll, "accept-all-permission-claims", false, "Accept whatever the export claims")
+	cmd.Flags().BoolVar(&request.RejectAll, "reject-all-permission-claims", false, "Reject whatever the export claims")
 	return cmd
 }
 
@@ -93,7 +93,7 @@ of its own APIs.`,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	get.AddCommand(newListCommand(flags))
-	cmd.AddCommand(get, newAnswerCommand(flags, "accept", accepted), newAnswerCommand(flags, "reject", rejected))
+	cmd.AddCommand(get, newUpdateClaimsCommand(flags, "accept", accepted), newUpdateClaimsCommand(flags, "reject", rejected))
 	return cmd
 }
 
@@ -110,19 +110,19 @@ func newListCommand(flags *connection.Flags) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeBinding(flags),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			installation, workspace, err := target(flags)
+			installation, workspace, err := openTarget(flags)
 			if err != nil {
 				return err
 			}
-			return listClaims(cmd.Context(), installation, workspace, firstOf(args), flags.Out)
+			return listClaims(cmd.Context(), installation, workspace, firstArg(args), flags.Out)
 		},
 	}
 	flags.BindWorkspace(cmd.Flags())
 	return cmd
 }
 
-func newAnswerCommand(flags *connection.Flags, verb, state string) *cobra.Command {
-	given := answer{state: state}
+func newUpdateClaimsCommand(flags *connection.Flags, verb, state string) *cobra.Command {
+	o := claimOptions{state: state}
 	cmd := &cobra.Command{
 		Use:   verb + " APIBINDING",
 		Short: map[string]string{accepted: "Accept", rejected: "Reject"}[state] + " claims of a bound export",
@@ -134,31 +134,31 @@ func newAnswerCommand(flags *connection.Flags, verb, state string) *cobra.Comman
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeBinding(flags),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if given.binding = firstOf(args); given.binding == "" {
+			if o.binding = firstArg(args); o.binding == "" {
 				return errors.New("error APIBinding name is missing")
 			}
-			installation, workspace, err := target(flags)
+			installation, workspace, err := openTarget(flags)
 			if err != nil {
 				return err
 			}
-			return answerClaims(cmd.Context(), installation, workspace, given, flags.Out)
+			return updateClaims(cmd.Context(), installation, workspace, o, flags.Out)
 		},
 	}
 	flags.BindWorkspace(cmd.Flags())
-	cmd.Flags().StringVar(&given.resource, "resource", "", "Only the claim for this resource, RESOURCE.GROUP (configmaps.core)")
-	cmd.Flags().StringVar(&given.identityHash, "identity-hash", "", "Only claims for resources of this identity")
+	cmd.Flags().StringVar(&o.resource, "resource", "", "Only the claim for this resource, RESOURCE.GROUP (configmaps.core)")
+	cmd.Flags().StringVar(&o.identityHash, "identity-hash", "", "Only claims for resources of this identity")
 	return cmd
 }
 
-func firstOf(args []string) string {
+func firstArg(args []string) string {
 	if len(args) == 0 {
 		return ""
 	}
 	return args[0]
 }
 
-// target returns the installation of the current context and the workspace in it that the command acts on.
-func target(flags *connection.Flags) (*connection.Installation, logicalcluster.Path, error) {
+// openTarget returns the installation of the current context and the workspace in it that the command acts on.
+func openTarget(flags *connection.Flags) (*connection.Installation, logicalcluster.Path, error) {
 	session, err := flags.Open()
 	if err != nil {
 		return nil, logicalcluster.Path{}, err

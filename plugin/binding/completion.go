@@ -16,12 +16,12 @@ func completeBinding(flags *connection.Flags) cobra.CompletionFunc {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		installation, workspace, err := target(flags)
+		installation, workspace, err := openTarget(flags)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		c := completer{cmd: cmd, installation: installation}
-		return c.names(workspace, connection.APIBindings, toComplete, "", ""), cobra.ShellCompDirectiveNoFileComp
+		return c.completeNames(workspace, connection.APIBindings, toComplete, "", ""), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -40,15 +40,15 @@ func completeExport(flags *connection.Flags) cobra.CompletionFunc {
 		if err != nil {
 			return nil, directive
 		}
-		installation, _, err := target(flags)
+		installation, _, err := openTarget(flags)
 		if err != nil {
 			return nil, directive
 		}
 		c := completer{cmd: cmd, installation: installation}
-		typed, begun := toComplete[:at+1], toComplete[at+1:]
+		typed, prefix := toComplete[:at+1], toComplete[at+1:]
 		return append(
-			c.names(path, connection.Workspaces, begun, typed, ":"),
-			c.names(path, connection.APIExports, begun, typed, "")...,
+			c.completeNames(path, connection.Workspaces, prefix, typed, ":"),
+			c.completeNames(path, connection.APIExports, prefix, typed, "")...,
 		), directive
 	}
 }
@@ -58,16 +58,16 @@ type completer struct {
 	installation *connection.Installation
 }
 
-// names completes the names of objects with the prefix that the user typed. It returns no completions for resources
+// completeNames completes the names of objects with the prefix that the user typed. It returns no completions for resources
 // that cannot be listed.
-func (c completer) names(workspace logicalcluster.Path, resource schema.GroupVersionResource, begun, before, after string) []cobra.Completion {
+func (c completer) completeNames(workspace logicalcluster.Path, resource schema.GroupVersionResource, prefix, before, after string) []cobra.Completion {
 	objects, err := c.installation.List(c.cmd.Context(), workspace, resource)
 	if err != nil {
 		return nil
 	}
 	var names []cobra.Completion
 	for i := range objects {
-		if name := objects[i].GetName(); strings.HasPrefix(name, begun) {
+		if name := objects[i].GetName(); strings.HasPrefix(name, prefix) {
 			names = append(names, before+name+after)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // listClaims runs "kubectl kcp claims get apibinding [NAME]"; an empty name selects all bindings of the workspace.
 func listClaims(ctx context.Context, installation *connection.Installation, workspace logicalcluster.Path, name string, out io.Writer) error {
-	resource, err := installation.Preferred(workspace, connection.APIBindings)
+	resource, err := installation.PreferredResource(workspace, connection.APIBindings)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func renderClaims(bindings []unstructured.Unstructured, version string, out io.W
 		fmt.Fprintln(table, "APIBINDING\tGROUP-RESOURCE\tSTATUS")
 	}
 	for i := range bindings {
-		binding, err := claimsOf(&bindings[i])
+		binding, err := decodeClaims(&bindings[i])
 		if err != nil {
 			return err
 		}

@@ -69,13 +69,13 @@ func (f *Flags) Workspace(current logicalcluster.Path) (logicalcluster.Path, err
 	if f.workspace == "" {
 		return current, nil
 	}
-	way, absolute := strings.CutPrefix(f.workspace, ":")
+	relative, absolute := strings.CutPrefix(f.workspace, ":")
 	if absolute {
 		current = logicalcluster.Path{}
 	}
-	path, err := Walk(current, way)
+	path, err := ResolvePath(current, relative)
 	switch {
-	case errors.Is(err, ErrAboveTop):
+	case errors.Is(err, ErrAboveTreeRoot):
 		return path, errors.New("cannot go above the root workspace")
 	case err != nil:
 		return path, fmt.Errorf("invalid workspace path: %s", f.workspace)

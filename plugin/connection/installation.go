@@ -50,7 +50,7 @@ func newInstallation(location Location, config *rest.Config) (*Installation, err
 
 func (i *Installation) configFor(path logicalcluster.Path) *rest.Config {
 	config := rest.CopyConfig(i.config)
-	config.Host = i.URLOf(path)
+	config.Host = i.URLFor(path)
 	return config
 }
 
@@ -105,9 +105,9 @@ func (i *Installation) List(ctx context.Context, path logicalcluster.Path, resou
 	}
 }
 
-// Reachable reports whether the user may enter a logical cluster, derived from its API discovery: a 403, or a response
+// IsReachable reports whether the user may enter a logical cluster, derived from its API discovery: a 403, or a response
 // without any API group, means false. Every other failure is an error.
-func (i *Installation) Reachable(path logicalcluster.Path) (bool, error) {
+func (i *Installation) IsReachable(path logicalcluster.Path) (bool, error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(i.configFor(path), i.http)
 	if err != nil {
 		return false, fmt.Errorf("making a client for workspace %q: %w", path, err)
@@ -122,9 +122,9 @@ func (i *Installation) Reachable(path logicalcluster.Path) (bool, error) {
 	return len(groups.Groups) > 0, nil
 }
 
-// Preferred returns a resource in the version of its group that a logical cluster prefers. The given resource must be
+// PreferredResource returns a resource in the version of its group that a logical cluster prefers. The given resource must be
 // in the newest version that the plugins support; a group that the cluster does not serve is an error.
-func (i *Installation) Preferred(path logicalcluster.Path, resource schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+func (i *Installation) PreferredResource(path logicalcluster.Path, resource schema.GroupVersionResource) (schema.GroupVersionResource, error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(i.configFor(path), i.http)
 	if err != nil {
 		return resource, fmt.Errorf("making a client for workspace %q: %w", path, err)

@@ -18,55 +18,55 @@ type Location struct {
 	Path logicalcluster.Path
 }
 
-// ForeignURLError reports a server URL that names no workspace: an ordinary Kubernetes cluster, or the base URL of an
+// NotWorkspaceURLError reports a server URL that names no workspace: an ordinary Kubernetes cluster, or the base URL of an
 // installation.
-type ForeignURLError struct{ URL string }
+type NotWorkspaceURLError struct{ URL string }
 
-func (e *ForeignURLError) Error() string {
+func (e *NotWorkspaceURLError) Error() string {
 	return fmt.Sprintf("current URL %q does not point to a workspace", e.URL)
 }
 
 // ParseLocation parses the server URL of a kubeconfig cluster. The path after the logical cluster is dropped. It fails
-// with a *ForeignURLError when the URL names none.
+// with a *NotWorkspaceURLError when the URL names none.
 func ParseLocation(serverURL string) (Location, error) {
-	foreign := &ForeignURLError{URL: serverURL}
+	notWorkspace := &NotWorkspaceURLError{URL: serverURL}
 	parsed, err := url.Parse(serverURL)
 	if err != nil {
-		return Location{}, foreign
+		return Location{}, notWorkspace
 	}
 	before, after, ok := strings.Cut(parsed.Path, clustersSegment)
 	if !ok {
-		return Location{}, foreign
+		return Location{}, notWorkspace
 	}
 	segment, _, _ := strings.Cut(after, "/")
 	path, err := logicalcluster.ParsePath(segment)
 	if err != nil || path == logicalcluster.Wildcard.Path() {
-		return Location{}, foreign
+		return Location{}, notWorkspace
 	}
 	parsed.Path, parsed.RawPath, parsed.RawQuery, parsed.Fragment = before, "", "", ""
 	return Location{Base: parsed.String(), Path: path}, nil
 }
 
-// URLOf returns the server URL of another logical cluster of the same installation.
-func (l Location) URLOf(path logicalcluster.Path) string { return l.Base + path.URLPath() }
+// URLFor returns the server URL of another logical cluster of the same installation.
+func (l Location) URLFor(path logicalcluster.Path) string { return l.Base + path.URLPath() }
 
-// Above returns the workspace that holds the Workspace object of path, and whether there is one. Single names,
+// ParentOf returns the workspace that holds the Workspace object of path, and whether there is one. Single names,
 // "system:" names and homes ("user:<name>") are the top of their trees.
-func Above(path logicalcluster.Path) (logicalcluster.Path, bool) {
+func ParentOf(path logicalcluster.Path) (logicalcluster.Path, bool) {
 	if isHome(path) {
 		return logicalcluster.Path{}, false
 	}
 	return path.Parent()
 }
 
-// Top returns the topmost workspace of the tree that path lies in.
-func Top(path logicalcluster.Path) logicalcluster.Path {
+// TreeRoot returns the topmost workspace of the tree that path lies in.
+func TreeRoot(path logicalcluster.Path) logicalcluster.Path {
 	for {
-		above, ok := Above(path)
+		parent, ok := ParentOf(path)
 		if !ok {
 			return path
 		}
-		path = above
+		path = parent
 	}
 }
 

@@ -28,8 +28,8 @@ func TestParseLocation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseLocation(tc.url)
 			if tc.path == "" {
-				var foreign *ForeignURLError
-				if !errors.As(err, &foreign) || err.Error() != `current URL "`+tc.url+`" does not point to a workspace` {
+				var notWorkspace *NotWorkspaceURLError
+				if !errors.As(err, &notWorkspace) || err.Error() != `current URL "`+tc.url+`" does not point to a workspace` {
 					t.Fatalf("got %+v, %v", got, err)
 				}
 				return
@@ -37,14 +37,14 @@ func TestParseLocation(t *testing.T) {
 			if err != nil || got.Base != tc.base || got.Path.String() != tc.path {
 				t.Fatalf("got %+v, %v", got, err)
 			}
-			if want := tc.base + "/clusters/root:x"; got.URLOf(logicalcluster.MustParsePath("root:x")) != want {
-				t.Fatalf("URLOf gives %q", got.URLOf(logicalcluster.MustParsePath("root:x")))
+			if want := tc.base + "/clusters/root:x"; got.URLFor(logicalcluster.MustParsePath("root:x")) != want {
+				t.Fatalf("URLOf gives %q", got.URLFor(logicalcluster.MustParsePath("root:x")))
 			}
 		})
 	}
 }
 
-func TestTop(t *testing.T) {
+func TestTreeRoot(t *testing.T) {
 	for path, top := range map[string]string{
 		"root:a:b":     "root",
 		"abc123:a":     "abc123",
@@ -52,7 +52,7 @@ func TestTop(t *testing.T) {
 		"user:alice":   "user:alice",
 		"system:admin": "system:admin",
 	} {
-		if got := Top(logicalcluster.MustParsePath(path)); got.String() != top {
+		if got := TreeRoot(logicalcluster.MustParsePath(path)); got.String() != top {
 			t.Errorf("Top(%s) = %s, want %s", path, got, top)
 		}
 	}
@@ -93,17 +93,17 @@ func TestWorkspaceFlag(t *testing.T) {
 	}
 }
 
-func TestFlagsLeaveOutWhatASwitchWouldLose(t *testing.T) {
+func TestBindOmitsUserAndClusterFlags(t *testing.T) {
 	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	NewFlags(genericiooptions.NewTestIOStreamsDiscard()).Bind(set)
-	for _, gone := range []string{"client-certificate", "client-key", "as", "as-group", "cluster", "request-timeout"} {
-		if set.Lookup(gone) != nil {
-			t.Errorf("--%s is there", gone)
+	for _, omitted := range []string{"client-certificate", "client-key", "as", "as-group", "cluster", "request-timeout"} {
+		if set.Lookup(omitted) != nil {
+			t.Errorf("--%s is there", omitted)
 		}
 	}
-	for _, there := range []string{"kubeconfig", "context", "user", "server", "token", "namespace", "v"} {
-		if set.Lookup(there) == nil {
-			t.Errorf("--%s is missing", there)
+	for _, added := range []string{"kubeconfig", "context", "user", "server", "token", "namespace", "v"} {
+		if set.Lookup(added) == nil {
+			t.Errorf("--%s is missing", added)
 		}
 	}
 }

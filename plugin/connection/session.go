@@ -31,10 +31,10 @@ func (f *Flags) Open() (*Session, error) {
 	if f.overrides.CurrentContext != "" {
 		kubeconfig.CurrentContext = f.overrides.CurrentContext
 	}
-	return open(kubeconfig, files, f.overrides)
+	return newSession(kubeconfig, files, f.overrides)
 }
 
-func open(kubeconfig *clientcmdapi.Config, files clientcmd.ConfigAccess, overrides clientcmd.ConfigOverrides) (*Session, error) {
+func newSession(kubeconfig *clientcmdapi.Config, files clientcmd.ConfigAccess, overrides clientcmd.ConfigOverrides) (*Session, error) {
 	if _, ok := kubeconfig.Contexts[kubeconfig.CurrentContext]; !ok {
 		return nil, fmt.Errorf("current %q context not found", kubeconfig.CurrentContext)
 	}
@@ -62,11 +62,11 @@ func (s *Session) Save(changed *clientcmdapi.Config) (*Session, error) {
 	overrides := s.overrides
 	overrides.CurrentContext = ""
 	overrides.ClusterInfo.Server = "" // it is part of the new server URL
-	return open(changed, s.files, overrides)
+	return newSession(changed, s.files, overrides)
 }
 
 // Installation returns clients for all logical clusters of the installation of the current URL. It fails with a
-// *ForeignURLError when that URL names no workspace.
+// *NotWorkspaceURLError when that URL names no workspace.
 func (s *Session) Installation() (*Installation, error) {
 	location, err := s.Location()
 	if err != nil {

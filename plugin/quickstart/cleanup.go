@@ -14,8 +14,8 @@ import (
 	"github.com/atoll-dev/atoll/plugin/connection"
 )
 
-// gonePollInterval is the interval of polls for the end of a workspace.
-const gonePollInterval = 500 * time.Millisecond
+// deletionPollInterval is the interval of polls for the end of a workspace.
+const deletionPollInterval = 500 * time.Millisecond
 
 // cleanUp deletes the organization of the prefix, and with it everything below. It deletes only a workspace with the
 // labels of a quickstart: one of another user may have the name.
@@ -38,7 +38,7 @@ func (s *setup) cleanUp(ctx context.Context) error {
 	}
 	for i := range list.Items {
 		name := list.Items[i].GetName()
-		err := wait.PollUntilContextCancel(ctx, gonePollInterval, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextCancel(ctx, deletionPollInterval, true, func(ctx context.Context) (bool, error) {
 			_, err := client.Get(ctx, name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				return true, nil

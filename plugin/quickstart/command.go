@@ -95,9 +95,9 @@ func (o *options) run(ctx context.Context, flags *connection.Flags) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	root := logicalcluster.Root.Path()
-	if _, err := installation.Reachable(root); err != nil {
+	if _, err := installation.IsReachable(root); err != nil {
 		return fmt.Errorf("%w\n\nNo server of kcp answers at %s. Start one with \"kcp start\" and use its kubeconfig:\n  export KUBECONFIG=.kcp/admin.kubeconfig",
-			err, installation.URLOf(root))
+			err, installation.URLFor(root))
 	}
 	s := &setup{options: o, installation: installation, out: flags.Out}
 	if o.cleanup {

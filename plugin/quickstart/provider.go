@@ -36,14 +36,14 @@ func (s *setup) providerSteps() (steps []step, end logicalcluster.Path, summary 
 	provider, consumer := s.organization().Join(s.prefix+"-provider"), s.organization().Join(s.prefix+"-consumer")
 	steps = []step{
 		s.organizationStep(),
-		{"Creating the provider's workspace", func(ctx context.Context) error { return s.workspace(ctx, provider, universalType) }},
-		{"Exporting the API cowboys.wildwest.dev", func(ctx context.Context) error { return s.export(ctx, provider) }},
-		{"Creating the consumer's workspace", func(ctx context.Context) error { return s.workspace(ctx, consumer, universalType) }},
-		{"Binding the API", func(ctx context.Context) error { return s.bind(ctx, provider, consumer) }},
+		{"Creating the provider's workspace", func(ctx context.Context) error { return s.createWorkspace(ctx, provider, universalType) }},
+		{"Exporting the API cowboys.wildwest.dev", func(ctx context.Context) error { return s.createExport(ctx, provider) }},
+		{"Creating the consumer's workspace", func(ctx context.Context) error { return s.createWorkspace(ctx, consumer, universalType) }},
+		{"Binding the API", func(ctx context.Context) error { return s.bindExport(ctx, provider, consumer) }},
 	}
 	if s.withSamples {
 		steps = append(steps, step{"Creating a cowboy", func(ctx context.Context) error {
-			return s.object(ctx, consumer, cowboys, "default", cowboy())
+			return s.createObject(ctx, consumer, cowboys, "default", newCowboy())
 		}})
 	}
 	return steps, consumer, fmt.Sprintf(`The API cowboys.wildwest.dev is exported by %[1]s and bound in %[2]s.
@@ -56,12 +56,12 @@ func (s *setup) providerSteps() (steps []step, end logicalcluster.Path, summary 
 `, provider, consumer)
 }
 
-func (s *setup) export(ctx context.Context, provider logicalcluster.Path) error {
+func (s *setup) createExport(ctx context.Context, provider logicalcluster.Path) error {
 	var definition apiextensionsv1.CustomResourceDefinition
 	if err := yaml.UnmarshalStrict(cowboysYAML, &definition); err != nil {
 		return fmt.Errorf("reading the definition of the API: %w", err)
 	}
-	typed, err := snapshot.Of(&definition, schemaPrefix)
+	typed, err := snapshot.NewAPIResourceSchema(&definition, schemaPrefix)
 	if err != nil {
 		return fmt.Errorf("making a schema of the API: %w", err)
 	}
@@ -69,10 +69,10 @@ func (s *setup) export(ctx context.Context, provider logicalcluster.Path) error 
 	if err != nil {
 		return fmt.Errorf("making a schema of the API: %w", err)
 	}
-	if err := s.object(ctx, provider, connection.APIResourceSchemas, "", &unstructured.Unstructured{Object: content}); err != nil {
+	if err := s.createObject(ctx, provider, connection.APIResourceSchemas, "", &unstructured.Unstructured{Object: content}); err != nil {
 		return err
 	}
-	return s.object(ctx, provider, connection.APIExports, "", &unstructured.Unstructured{Object: map[string]any{
+	return s.createObject(ctx, provider, connection.APIExports, "", &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": connection.APIExports.GroupVersion().String(),
 		"kind":       "APIExport",
 		"metadata":   map[string]any{"name": exportName},
@@ -82,7 +82,7 @@ func (s *setup) export(ctx context.Context, provider logicalcluster.Path) error 
 	}})
 }
 
-func (s *setup) bind(ctx context.Context, provider, consumer logicalcluster.Path) error {
+func (s *setup) bindExport(ctx context.Context, provider, consumer logicalcluster.Path) error {
 	_, err := s.installation.Get(ctx, consumer, connection.APIBindings, exportName)
 	if err == nil {
 		s.printf("  APIBinding %q already exists in %s\n", exportName, consumer)
@@ -91,15 +91,15 @@ func (s *setup) bind(ctx context.Context, provider, consumer logicalcluster.Path
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	wanted := binding.Request{Path: provider, Export: exportName, Timeout: s.timeout}
-	if err := binding.Bind(ctx, s.installation, consumer, wanted, io.Discard, io.Discard); err != nil {
+	request := binding.Request{Path: provider, Export: exportName, Timeout: s.timeout}
+	if err := binding.Bind(ctx, s.installation, consumer, request, io.Discard, io.Discard); err != nil {
 		return err
 	}
 	s.printf("  APIBinding %q created and bound in %s\n", exportName, consumer)
 	return nil
 }
 
-func cowboy() *unstructured.Unstructured {
+func newCowboy() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": cowboys.GroupVersion().String(),
 		"kind":       "Cowboy",

@@ -8,20 +8,20 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-func TestATreeIsPlannedWithParentsFirst(t *testing.T) {
+func TestTreePlanOrder(t *testing.T) {
 	top := logicalcluster.MustParsePath("root:q-org")
 	o := treeOptions{depth: 3, count: 40, seed: 7}
-	known, count := map[logicalcluster.Path]bool{top: true}, 0
+	planned, count := map[logicalcluster.Path]bool{top: true}, 0
 	for level, paths := range o.plan(top, "q") {
 		for _, path := range paths {
 			parent, _ := path.Parent()
-			if !known[parent] {
+			if !planned[parent] {
 				t.Errorf("%s comes before its parent", path)
 			}
 			if got := len(path.Segments()) - len(top.Segments()) - 1; got != level {
 				t.Errorf("%s is planned in level %d", path, level)
 			}
-			known[path] = true
+			planned[path] = true
 			count++
 		}
 	}
@@ -36,8 +36,8 @@ func TestATreeIsPlannedWithParentsFirst(t *testing.T) {
 	}
 }
 
-func TestFlagsOfAQuickstart(t *testing.T) {
-	fine := options{scenario: providerScenario, prefix: "q", timeout: 1, tree: treeOptions{depth: 1, count: 1}}
+func TestOptionsValidation(t *testing.T) {
+	valid := options{scenario: providerScenario, prefix: "q", timeout: 1, tree: treeOptions{depth: 1, count: 1}}
 	for name, tc := range map[string]struct {
 		change func(*options)
 		want   string
@@ -49,7 +49,7 @@ func TestFlagsOfAQuickstart(t *testing.T) {
 		"no tree":          {func(o *options) { o.tree.count = 0 }, "--tree-depth and --tree-count must be at least 1, not 1 and 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := fine
+			o := valid
 			tc.change(&o)
 			err := o.validate()
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || err.Error() != tc.want) {

@@ -69,13 +69,13 @@ func (s *setup) labels() map[string]string {
 
 func (s *setup) organizationStep() step {
 	return step{"Creating the organization", func(ctx context.Context) error {
-		return s.workspace(ctx, s.organization(), organizationType)
+		return s.createWorkspace(ctx, s.organization(), organizationType)
 	}}
 }
 
-// workspace creates a workspace unless it exists, and prints its path.
-func (s *setup) workspace(ctx context.Context, path logicalcluster.Path, workspaceType string) error {
-	existed, err := s.ensure(ctx, path, workspaceType)
+// createWorkspace creates a workspace unless it exists, and prints its path.
+func (s *setup) createWorkspace(ctx context.Context, path logicalcluster.Path, workspaceType string) error {
+	existed, err := s.ensureWorkspace(ctx, path, workspaceType)
 	if err != nil {
 		return err
 	}
@@ -87,14 +87,14 @@ func (s *setup) workspace(ctx context.Context, path logicalcluster.Path, workspa
 	return nil
 }
 
-func (s *setup) ensure(ctx context.Context, path logicalcluster.Path, workspaceType string) (existed bool, err error) {
+func (s *setup) ensureWorkspace(ctx context.Context, path logicalcluster.Path, workspaceType string) (existed bool, err error) {
 	parent, _ := path.Parent()
-	return workspace.Ensure(ctx, s.installation, workspace.Wanted{Parent: parent, Name: path.Base(), Type: workspaceType, Labels: s.labels()}, s.timeout)
+	return workspace.Ensure(ctx, s.installation, workspace.Request{Parent: parent, Name: path.Base(), Type: workspaceType, Labels: s.labels()}, s.timeout)
 }
 
-// object creates an object unless it exists; an existing one is not changed. namespace is empty for cluster-scoped
+// createObject creates an object unless it exists; an existing one is not changed. namespace is empty for cluster-scoped
 // resources.
-func (s *setup) object(ctx context.Context, path logicalcluster.Path, resource schema.GroupVersionResource, namespace string, object *unstructured.Unstructured) error {
+func (s *setup) createObject(ctx context.Context, path logicalcluster.Path, resource schema.GroupVersionResource, namespace string, object *unstructured.Unstructured) error {
 	client, err := s.installation.Namespaced(path, resource, namespace)
 	if err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 const (
 	// treeParallelism bounds how many workspaces are created concurrently.
 	treeParallelism = 8
-	// progressEvery is the number of workspaces between two lines of progress.
-	progressEvery = 10
+	// progressInterval is the number of workspaces between two lines of progress.
+	progressInterval = 10
 )
 
 // treeOptions define the shape of the tree.
@@ -74,14 +74,14 @@ func (s *setup) treeSteps() (steps []step, end logicalcluster.Path, summary stri
 
 // createTree creates level after level, so that parents exist before their children.
 func (s *setup) createTree(ctx context.Context, levels [][]logicalcluster.Path) error {
-	p := &progress{setup: s, began: time.Now()}
+	p := &progress{setup: s, started: time.Now()}
 	for depth, level := range levels {
 		p.depth = depth + 1
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(treeParallelism)
 		for _, path := range level {
 			group.Go(func() error {
-				if _, err := s.ensure(ctx, path, universalType); err != nil {
+				if _, err := s.ensureWorkspace(ctx, path, universalType); err != nil {
 					return err
 				}
 				p.add()
@@ -95,7 +95,7 @@ func (s *setup) createTree(ctx context.Context, levels [][]logicalcluster.Path) 
 			if !s.withSamples {
 				break
 			}
-			if err := s.object(ctx, path, configMaps, "default", sampleOf(path)); err != nil {
+			if err := s.createObject(ctx, path, configMaps, "default", newSample(path)); err != nil {
 				return err
 			}
 		}
@@ -105,7 +105,7 @@ func (s *setup) createTree(ctx context.Context, levels [][]logicalcluster.Path) 
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-func sampleOf(path logicalcluster.Path) *unstructured.Unstructured {
+func newSample(path logicalcluster.Path) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1",
 		"kind":       "ConfigMap",
@@ -117,8 +117,8 @@ func sampleOf(path logicalcluster.Path) *unstructured.Unstructured {
 // progress reports how many workspaces of the tree exist.
 type progress struct {
 	*setup
-	began time.Time
-	depth int
+	started time.Time
+	depth   int
 
 	mu   sync.Mutex
 	done int
@@ -128,8 +128,8 @@ func (p *progress) add() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done++
-	if p.done%progressEvery == 0 || p.done == p.tree.count {
-		rate := float64(p.done) / max(time.Since(p.began).Seconds(), 0.001)
+	if p.done%progressInterval == 0 || p.done == p.tree.count {
+		rate := float64(p.done) / max(time.Since(p.started).Seconds(), 0.001)
 		p.printf("  Progress: %d/%d workspaces created (%.1f ws/s, depth so far: %d)\n", p.done, p.tree.count, rate, p.depth)
 	}
 }

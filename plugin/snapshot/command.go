@@ -83,7 +83,7 @@ func (o options) run(streams genericiooptions.IOStreams) error {
 		defer file.Close()
 		in, name = file, o.file
 	}
-	definitions, err := read(in)
+	definitions, err := readDefinitions(in)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", name, err)
 	}
@@ -92,7 +92,7 @@ func (o options) run(streams genericiooptions.IOStreams) error {
 	}
 	var output bytes.Buffer // nothing is written after an error
 	for _, definition := range definitions {
-		schema, err := Of(definition, o.prefix)
+		schema, err := NewAPIResourceSchema(definition, o.prefix)
 		if err == nil {
 			err = o.write(&output, schema)
 		}

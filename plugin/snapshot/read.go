@@ -15,9 +15,9 @@ import (
 
 const definitionKind = "CustomResourceDefinition"
 
-// read returns the definitions in a stream of YAML or JSON documents, including those in lists. Empty documents are
+// readDefinitions returns the definitions in a stream of YAML or JSON documents, including those in lists. Empty documents are
 // skipped; any other object is an error, so that no object of a file is ignored silently.
-func read(in io.Reader) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+func readDefinitions(in io.Reader) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	documents := yaml.NewYAMLReader(bufio.NewReader(in))
 	var all []*apiextensionsv1.CustomResourceDefinition
 	for number := 1; ; number++ {
@@ -28,7 +28,7 @@ func read(in io.Reader) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", number, err)
 		}
-		found, err := definitions(document)
+		found, err := decodeDefinitions(document)
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", number, err)
 		}
@@ -36,7 +36,7 @@ func read(in io.Reader) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	}
 }
 
-func definitions(document []byte) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+func decodeDefinitions(document []byte) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var object struct {
 		metav1.TypeMeta `json:",inline"`
 		Items           []runtime.RawExtension `json:"items"`
@@ -46,11 +46,11 @@ func definitions(document []byte) ([]*apiextensionsv1.CustomResourceDefinition, 
 	}
 	switch {
 	case object.TypeMeta == metav1.TypeMeta{}:
-		return nil, emptyOrError(document)
+		return nil, checkEmpty(document)
 	case object.Kind == "List" || object.Kind == definitionKind+"List":
 		var all []*apiextensionsv1.CustomResourceDefinition
 		for i, item := range object.Items {
-			found, err := definitions(item.Raw)
+			found, err := decodeDefinitions(item.Raw)
 			if err != nil {
 				return nil, fmt.Errorf("item %d: %w", i+1, err)
 			}
@@ -67,8 +67,8 @@ func definitions(document []byte) ([]*apiextensionsv1.CustomResourceDefinition, 
 	return []*apiextensionsv1.CustomResourceDefinition{definition}, nil
 }
 
-// emptyOrError accepts a document that contains only comments and space.
-func emptyOrError(document []byte) error {
+// checkEmpty accepts a document that contains only comments and space.
+func checkEmpty(document []byte) error {
 	var content any
 	if err := sigsyaml.Unmarshal(document, &content); err != nil {
 		return err

@@ -16,9 +16,9 @@ import (
 // coreGroup stands for the legacy group in the names of schemas.
 const coreGroup = "core"
 
-// Of returns the APIResourceSchema of a definition. It fails for features that a schema does not support: webhooks
+// NewAPIResourceSchema returns the APIResourceSchema of a definition. It fails for features that a schema does not support: webhooks
 // behind a Service, preserveUnknownFields, versions without a schema.
-func Of(definition *apiextensionsv1.CustomResourceDefinition, prefix string) (*apisv1alpha1.APIResourceSchema, error) {
+func NewAPIResourceSchema(definition *apiextensionsv1.CustomResourceDefinition, prefix string) (*apisv1alpha1.APIResourceSchema, error) {
 	spec := &definition.Spec
 	if spec.PreserveUnknownFields {
 		return nil, errors.New("spec.preserveUnknownFields: schemas are structural; use x-kubernetes-preserve-unknown-fields in the schema instead")
@@ -34,16 +34,16 @@ func Of(definition *apiextensionsv1.CustomResourceDefinition, prefix string) (*a
 		TypeMeta: metav1.TypeMeta{APIVersion: apisv1alpha1.SchemeGroupVersion.String(), Kind: "APIResourceSchema"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        fmt.Sprintf("%s.%s.%s", prefix, spec.Names.Plural, group),
-			Annotations: approval(definition),
+			Annotations: approvalAnnotations(definition),
 		},
-		Spec: apisv1alpha1.APIResourceSchemaSpec{Group: spec.Group, Names: complete(spec.Names), Scope: spec.Scope},
+		Spec: apisv1alpha1.APIResourceSchemaSpec{Group: spec.Group, Names: completeNames(spec.Names), Scope: spec.Scope},
 	}
 	var err error
-	if schema.Spec.Conversion, err = conversion(spec); err != nil {
+	if schema.Spec.Conversion, err = convertConversion(spec); err != nil {
 		return nil, err
 	}
 	for i := range spec.Versions {
-		version, err := versionOf(&spec.Versions[i])
+		version, err := convertVersion(&spec.Versions[i])
 		if err != nil {
 			return nil, fmt.Errorf("version %q: %w", spec.Versions[i].Name, err)
 		}
@@ -52,8 +52,8 @@ func Of(definition *apiextensionsv1.CustomResourceDefinition, prefix string) (*a
 	return schema, nil
 }
 
-// complete sets the names that are defaulted by the server in a definition, and are required in a schema.
-func complete(names apiextensionsv1.CustomResourceDefinitionNames) apiextensionsv1.CustomResourceDefinitionNames {
+// completeNames sets the names that are defaulted by the server in a definition, and are required in a schema.
+func completeNames(names apiextensionsv1.CustomResourceDefinitionNames) apiextensionsv1.CustomResourceDefinitionNames {
 	if names.Singular == "" {
 		names.Singular = strings.ToLower(names.Kind)
 	}
@@ -63,9 +63,9 @@ func complete(names apiextensionsv1.CustomResourceDefinitionNames) apiextensions
 	return names
 }
 
-// approval keeps the annotation that is required for resources in the groups of Kubernetes. Other annotations describe
+// approvalAnnotations keeps the annotation that is required for resources in the groups of Kubernetes. Other annotations describe
 // the definition, not the schema.
-func approval(definition *apiextensionsv1.CustomResourceDefinition) map[string]string {
+func approvalAnnotations(definition *apiextensionsv1.CustomResourceDefinition) map[string]string {
 	value, ok := definition.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]
 	if !ok {
 		return nil
@@ -73,7 +73,7 @@ func approval(definition *apiextensionsv1.CustomResourceDefinition) map[string]s
 	return map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: value}
 }
 
-func versionOf(version *apiextensionsv1.CustomResourceDefinitionVersion) (apisv1alpha1.APIResourceVersion, error) {
+func convertVersion(version *apiextensionsv1.CustomResourceDefinitionVersion) (apisv1alpha1.APIResourceVersion, error) {
 	if version.Schema == nil || version.Schema.OpenAPIV3Schema == nil {
 		return apisv1alpha1.APIResourceVersion{}, errors.New("has no schema")
 	}
@@ -94,9 +94,9 @@ func versionOf(version *apiextensionsv1.CustomResourceDefinitionVersion) (apisv1
 	return result, nil
 }
 
-// conversion returns the conversion strategy. With several versions a schema must have one, where a definition has a
+// convertConversion returns the conversion strategy. With several versions a schema must have one, where a definition has a
 // default.
-func conversion(spec *apiextensionsv1.CustomResourceDefinitionSpec) (*apisv1alpha1.CustomResourceConversion, error) {
+func convertConversion(spec *apiextensionsv1.CustomResourceDefinitionSpec) (*apisv1alpha1.CustomResourceConversion, error) {
 	if spec.Conversion == nil {
 		if len(spec.Versions) == 1 {
 			return nil, nil

@@ -18,23 +18,23 @@ import (
 	"github.com/atoll-dev/atoll/plugin/snapshot"
 )
 
-const definitions = "testdata/definitions.yaml"
+const definitionsFile = "testdata/definitions.yaml"
 
 // run runs "kubectl kcp crd" and returns its output. There is no kubeconfig: none is needed.
 func run(t *testing.T, input string, args ...string) (string, error) {
 	t.Helper()
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing"))
 	var out, errOut bytes.Buffer
-	cmd := plugin.Root("kubectl kcp crd", connection.NewFlags(genericiooptions.IOStreams{In: strings.NewReader(input), Out: &out, ErrOut: &errOut}), snapshot.NewCommand)
+	cmd := plugin.NewRootCommand("kubectl kcp crd", connection.NewFlags(genericiooptions.IOStreams{In: strings.NewReader(input), Out: &out, ErrOut: &errOut}), snapshot.NewCommand)
 	cmd.SetArgs(args)
 	err := cmd.Execute()
 	return out.String(), err
 }
 
-func TestSnapshotIsAsInTheGoldenFiles(t *testing.T) {
+func TestSnapshotGolden(t *testing.T) {
 	for _, format := range []string{"yaml", "json"} {
 		t.Run(format, func(t *testing.T) {
-			got, err := run(t, "", "snapshot", "-f", definitions, "--prefix", "today", "-o", format)
+			got, err := run(t, "", "snapshot", "-f", definitionsFile, "--prefix", "today", "-o", format)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,7 +55,7 @@ func TestSnapshotIsAsInTheGoldenFiles(t *testing.T) {
 	}
 }
 
-func TestBothFormatsSayTheSame(t *testing.T) {
+func TestSnapshotFormatsAreEquivalent(t *testing.T) {
 	names := func(output string) (all []string) {
 		for _, document := range strings.Split(output, "\n---\n") {
 			var schema apisv1alpha1.APIResourceSchema
@@ -70,7 +70,7 @@ func TestBothFormatsSayTheSame(t *testing.T) {
 	}
 	want := []string{"today.cowboys.wildwest.dev", "today.saloons.town.k8s.io"}
 	for _, format := range []string{"yaml", "json"} {
-		output, err := run(t, "", "snapshot", "-f", definitions, "--prefix", "today", "-o", format)
+		output, err := run(t, "", "snapshot", "-f", definitionsFile, "--prefix", "today", "-o", format)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,12 +80,12 @@ func TestBothFormatsSayTheSame(t *testing.T) {
 	}
 }
 
-// definition returns a definition as JSON, with some fields of its spec replaced, or removed if nil.
-func definition(t *testing.T, changes map[string]any) string {
+// newDefinition returns a definition as JSON, with some fields of its spec replaced, or removed if nil.
+func newDefinition(t *testing.T, changes map[string]any) string {
 	t.Helper()
 	spec := map[string]any{
 		"group": "wildwest.dev", "scope": "Namespaced", "names": map[string]any{"kind": "Cowboy", "plural": "cowboys"},
-		"versions": []any{version("v1", true)},
+		"versions": []any{newVersion("v1", true)},
 	}
 	for field, value := range changes {
 		spec[field] = value
@@ -99,19 +99,19 @@ func definition(t *testing.T, changes map[string]any) string {
 	return string(content)
 }
 
-func version(name string, storage bool) map[string]any {
+func newVersion(name string, storage bool) map[string]any {
 	return map[string]any{"name": name, "served": true, "storage": storage, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}
 }
 
-func TestSnapshotReadsStandardInput(t *testing.T) {
+func TestSnapshotFromStdin(t *testing.T) {
 	for name, tc := range map[string]struct{ input, want string }{
-		"a definition as JSON":           {definition(t, nil), "name: v7.cowboys.wildwest.dev"},
-		"a list, as kubectl get -o yaml": {`{"apiVersion": "v1", "kind": "List", "items": [` + definition(t, nil) + `]}`, "name: v7.cowboys.wildwest.dev"},
+		"a definition as JSON":           {newDefinition(t, nil), "name: v7.cowboys.wildwest.dev"},
+		"a list, as kubectl get -o yaml": {`{"apiVersion": "v1", "kind": "List", "items": [` + newDefinition(t, nil) + `]}`, "name: v7.cowboys.wildwest.dev"},
 		"the core group has a name in names": {
-			definition(t, map[string]any{"group": ""}), "name: v7.cowboys.core",
+			newDefinition(t, map[string]any{"group": ""}), "name: v7.cowboys.core",
 		},
 		"several versions need a conversion, which definitions have by default": {
-			definition(t, map[string]any{"versions": []any{version("v1", true), version("v2", false)}}), "strategy: None",
+			newDefinition(t, map[string]any{"versions": []any{newVersion("v1", true), newVersion("v2", false)}}), "strategy: None",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,8 +123,8 @@ func TestSnapshotReadsStandardInput(t *testing.T) {
 	}
 }
 
-func TestSnapshotRefuses(t *testing.T) {
-	read := []string{"snapshot", "-f", "-", "--prefix", "p"}
+func TestSnapshotErrors(t *testing.T) {
+	stdinArgs := []string{"snapshot", "-f", "-", "--prefix", "p"}
 	service := map[string]any{"strategy": "Webhook", "webhook": map[string]any{
 		"conversionReviewVersions": []any{"v1"}, "clientConfig": map[string]any{"service": map[string]any{"name": "s", "namespace": "n"}},
 	}}
@@ -137,14 +137,14 @@ func TestSnapshotRefuses(t *testing.T) {
 		"no prefix":              {[]string{"snapshot", "-f", "x"}, "", "--prefix is required"},
 		"another format":         {[]string{"snapshot", "-f", "x", "--prefix", "p", "-o", "xml"}, "", `invalid value "xml" for --output; valid values are json, yaml`},
 		"a file that is none":    {[]string{"snapshot", "-f", "testdata/none.yaml", "--prefix", "p"}, "", "open testdata/none.yaml: no such file or directory"},
-		"an empty stream":        {read, "# nothing\n", "standard input holds no CustomResourceDefinition"},
-		"another kind":           {read, "{apiVersion: v1, kind: ConfigMap}", "reading standard input: document 1: want a CustomResourceDefinition of apiextensions.k8s.io/v1, not a ConfigMap of v1"},
-		"an old definition":      {read, "{apiVersion: apiextensions.k8s.io/v1beta1, kind: CustomResourceDefinition}", "reading standard input: document 1: want a CustomResourceDefinition of apiextensions.k8s.io/v1, not a CustomResourceDefinition of apiextensions.k8s.io/v1beta1"},
-		"an object of no kind":   {read, "a: b", "reading standard input: document 1: want a CustomResourceDefinition, not an object without apiVersion and kind"},
-		"a webhook's service":    {read, definition(t, map[string]any{"conversion": service}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": spec.conversion.webhook.clientConfig.service: workspaces have no services; give the webhook a url`},
-		"unknown fields":         {read, definition(t, map[string]any{"preserveUnknownFields": true}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": spec.preserveUnknownFields: schemas are structural; use x-kubernetes-preserve-unknown-fields in the schema instead`},
-		"no schema in a version": {read, definition(t, map[string]any{"versions": []any{map[string]any{"name": "v1"}}}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": version "v1": has no schema`},
-		"no versions":            {read, definition(t, map[string]any{"versions": []any{}}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": spec.versions is empty`},
+		"an empty stream":        {stdinArgs, "# nothing\n", "standard input holds no CustomResourceDefinition"},
+		"another kind":           {stdinArgs, "{apiVersion: v1, kind: ConfigMap}", "reading standard input: document 1: want a CustomResourceDefinition of apiextensions.k8s.io/v1, not a ConfigMap of v1"},
+		"an old definition":      {stdinArgs, "{apiVersion: apiextensions.k8s.io/v1beta1, kind: CustomResourceDefinition}", "reading standard input: document 1: want a CustomResourceDefinition of apiextensions.k8s.io/v1, not a CustomResourceDefinition of apiextensions.k8s.io/v1beta1"},
+		"an object of no kind":   {stdinArgs, "a: b", "reading standard input: document 1: want a CustomResourceDefinition, not an object without apiVersion and kind"},
+		"a webhook's service":    {stdinArgs, newDefinition(t, map[string]any{"conversion": service}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": spec.conversion.webhook.clientConfig.service: workspaces have no services; give the webhook a url`},
+		"unknown fields":         {stdinArgs, newDefinition(t, map[string]any{"preserveUnknownFields": true}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": spec.preserveUnknownFields: schemas are structural; use x-kubernetes-preserve-unknown-fields in the schema instead`},
+		"no schema in a version": {stdinArgs, newDefinition(t, map[string]any{"versions": []any{map[string]any{"name": "v1"}}}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": version "v1": has no schema`},
+		"no versions":            {stdinArgs, newDefinition(t, map[string]any{"versions": []any{}}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": spec.versions is empty`},
 		"arguments":              {[]string{"snapshot", "x"}, "", `unknown command "x" for "kubectl kcp crd snapshot"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,16 +33,16 @@ func (n *navigator) browse(ctx context.Context) error {
 	b := newBrowser(installation.Path, func(path logicalcluster.Path) ([]*node, error) {
 		return readChildren(ctx, installation, path)
 	})
-	selected, err := browseOn(in, out, b)
+	selected, err := runBrowser(in, out, b)
 	if err != nil || selected.Empty() {
 		return err
 	}
 	return n.enter(ctx, installation, selected, true)
 }
 
-// browseOn runs the browser on a terminal and restores the screen afterwards. It returns the zero path when the user
+// runBrowser runs the browser on a terminal and restores the screen afterwards. It returns the zero path when the user
 // selects nothing.
-func browseOn(in, out *os.File, b *browser) (selected logicalcluster.Path, err error) {
+func runBrowser(in, out *os.File, b *browser) (selected logicalcluster.Path, err error) {
 	before, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
 		return selected, fmt.Errorf("preparing the terminal: %w", err)

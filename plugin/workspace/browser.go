@@ -42,7 +42,7 @@ type branch struct {
 // newBrowser starts at the top of the tree, opened down to the current workspace. A current workspace that its parent
 // does not list (or that may not be listed) is shown nevertheless.
 func newBrowser(current logicalcluster.Path, load func(logicalcluster.Path) ([]*node, error)) *browser {
-	b := &browser{load: load, top: &branch{node: &node{path: connection.Top(current)}}}
+	b := &browser{load: load, top: &branch{node: &node{path: connection.TreeRoot(current)}}}
 	b.cursor = b.top
 	for _, name := range current.Segments()[len(b.top.path.Segments()):] {
 		b.openBranch(b.cursor)
@@ -82,7 +82,7 @@ func (b *browser) press(pressed key) (selected logicalcluster.Path, done bool) {
 	b.message = ""
 	switch pressed {
 	case keyUp, keyDown:
-		b.step(pressed)
+		b.moveCursor(pressed)
 	case keyOpen:
 		b.openBranch(b.cursor)
 	case keyClose:
@@ -99,7 +99,7 @@ func (b *browser) press(pressed key) (selected logicalcluster.Path, done bool) {
 	return logicalcluster.Path{}, false
 }
 
-func (b *browser) step(direction key) {
+func (b *browser) moveCursor(direction key) {
 	visible := b.visible(nil, b.top)
 	at := slices.Index(visible, b.cursor)
 	if direction == keyUp {
@@ -129,7 +129,7 @@ func (b *browser) view(width, height int) []string {
 	lines := []string{"Workspace " + b.cursor.path.String()}
 	for _, one := range visible[first:min(first+room, len(visible))] {
 		depth := len(one.path.Segments()) - len(b.top.path.Segments())
-		lines = append(lines, fmt.Sprintf("%s %s%s %s", b.pointer(one), strings.Repeat("  ", depth), one.sign(), treeStyle{}.label(one.node)))
+		lines = append(lines, fmt.Sprintf("%s %s%s %s", b.pointer(one), strings.Repeat("  ", depth), one.marker(), treeStyle{}.label(one.node)))
 	}
 	lines = append(lines, b.message, "up/down move   right open   left close   enter switch   q quit")
 	for i, line := range lines {
@@ -147,7 +147,7 @@ func (b *browser) pointer(one *branch) string {
 	return " "
 }
 
-func (b *branch) sign() string {
+func (b *branch) marker() string {
 	switch {
 	case b.mount, b.loaded && len(b.children) == 0:
 		return " "

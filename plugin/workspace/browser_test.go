@@ -11,7 +11,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-func loadFrom(tree map[string][]string) func(logicalcluster.Path) ([]*node, error) {
+func newLoader(tree map[string][]string) func(logicalcluster.Path) ([]*node, error) {
 	return func(path logicalcluster.Path) ([]*node, error) {
 		names, ok := tree[path.String()]
 		if !ok {
@@ -25,8 +25,8 @@ func loadFrom(tree map[string][]string) func(logicalcluster.Path) ([]*node, erro
 	}
 }
 
-func TestBrowserWalksTheTree(t *testing.T) {
-	b := newBrowser(logicalcluster.MustParsePath("root:b"), loadFrom(map[string][]string{
+func TestBrowserNavigation(t *testing.T) {
+	b := newBrowser(logicalcluster.MustParsePath("root:b"), newLoader(map[string][]string{
 		"root": {"a", "b", "mount"}, "root:a": {"x"}, "root:a:x": {}, "root:b": {},
 	}))
 	screen := func() []string {
@@ -57,8 +57,8 @@ func TestBrowserWalksTheTree(t *testing.T) {
 	}
 }
 
-func TestBrowserShowsTheCurrentPathWithoutAccessToItsParents(t *testing.T) {
-	b := newBrowser(logicalcluster.MustParsePath("root:org:team"), loadFrom(map[string][]string{"root:org:team": {"x"}}))
+func TestBrowserWithoutParentAccess(t *testing.T) {
+	b := newBrowser(logicalcluster.MustParsePath("root:org:team"), newLoader(map[string][]string{"root:org:team": {"x"}}))
 	got := strings.Join(b.view(80, 24), "\n")
 	for _, want := range []string{"  - root", "    - org", ">     - team", "        + x", "no access"} {
 		if !strings.Contains(got, want) {
@@ -67,12 +67,12 @@ func TestBrowserShowsTheCurrentPathWithoutAccessToItsParents(t *testing.T) {
 	}
 }
 
-func TestBrowserFitsTheScreen(t *testing.T) {
+func TestBrowserViewFitsScreen(t *testing.T) {
 	var names []string
 	for range 50 {
 		names = append(names, strings.Repeat("n", 30))
 	}
-	b := newBrowser(logicalcluster.Root.Path(), loadFrom(map[string][]string{"root": names}))
+	b := newBrowser(logicalcluster.Root.Path(), newLoader(map[string][]string{"root": names}))
 	for range 100 {
 		b.press(keyDown)
 		lines := b.view(20, 10)

@@ -49,9 +49,9 @@ func NewCommand(flags *connection.Flags) *cobra.Command {
 				if len(args) > 0 {
 					return errors.New("--interactive takes no argument")
 				}
-				return browseCommand(cmd, flags, short)
+				return runBrowse(cmd, flags, short)
 			}
-			return useCommand(cmd, flags, short, args)
+			return runUse(cmd, flags, short, args)
 		},
 	}
 	cmd.Flags().BoolVar(&short, "short", false, "Print only the path of the workspace")
@@ -64,7 +64,7 @@ func NewCommand(flags *connection.Flags) *cobra.Command {
 	return cmd
 }
 
-func useCommand(cmd *cobra.Command, flags *connection.Flags, short bool, args []string) error {
+func runUse(cmd *cobra.Command, flags *connection.Flags, short bool, args []string) error {
 	n, err := newNavigator(flags, short)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func useCommand(cmd *cobra.Command, flags *connection.Flags, short bool, args []
 	return n.use(cmd.Context(), args[0])
 }
 
-func browseCommand(cmd *cobra.Command, flags *connection.Flags, short bool) error {
+func runBrowse(cmd *cobra.Command, flags *connection.Flags, short bool) error {
 	n, err := newNavigator(flags, short)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func newUseCommand(flags *connection.Flags) *cobra.Command {
 			if len(args) != 1 {
 				return cmd.Help()
 			}
-			return useCommand(cmd, flags, short, args)
+			return runUse(cmd, flags, short, args)
 		},
 	}
 	cmd.Flags().BoolVar(&short, "short", false, "Print only the path of the workspace")
@@ -148,7 +148,7 @@ What you may not look into is shown without children, and a warning on stderr sa
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interactive {
-				return browseCommand(cmd, flags, false)
+				return runBrowse(cmd, flags, false)
 			}
 			n, err := newNavigator(flags, false)
 			if err != nil {
@@ -188,7 +188,7 @@ func newCreateContextCommand(flags *connection.Flags) *cobra.Command {
 
 // NewCreateCommand returns "kubectl create workspace NAME". The caller binds the flags of the connection.
 func NewCreateCommand(flags *connection.Flags) *cobra.Command {
-	var wanted creation
+	var o createOptions
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a workspace",
@@ -207,20 +207,20 @@ func NewCreateCommand(flags *connection.Flags) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			wanted.name = args[0]
+			o.name = args[0]
 			n, err := newNavigator(flags, false)
 			if err != nil {
 				return err
 			}
-			return n.create(cmd.Context(), flags, wanted)
+			return n.create(cmd.Context(), flags, o)
 		},
 	}
 	flags.BindWorkspace(cmd.Flags())
-	cmd.Flags().StringVar(&wanted.workspaceType, "type", "", "Type of the workspace: NAME, or PATH:NAME with an absolute path. The server picks one by default")
-	cmd.Flags().BoolVar(&wanted.enter, "enter", false, "Enter the workspace when it is ready")
-	cmd.Flags().BoolVar(&wanted.ignoreExisting, "ignore-existing", false, "Accept a workspace that exists already. A --type must be absolute then")
-	cmd.Flags().StringVar(&wanted.locationSelector, "location-selector", "", "Label selector for the shard that holds the workspace, like region=europe")
-	cmd.Flags().StringVar(&wanted.contextName, "create-context", "", "Create a kubeconfig context of this name for the workspace. It becomes the current one only with --enter")
+	cmd.Flags().StringVar(&o.workspaceType, "type", "", "Type of the workspace: NAME, or PATH:NAME with an absolute path. The server picks one by default")
+	cmd.Flags().BoolVar(&o.enter, "enter", false, "Enter the workspace when it is ready")
+	cmd.Flags().BoolVar(&o.ignoreExisting, "ignore-existing", false, "Accept a workspace that exists already. A --type must be absolute then")
+	cmd.Flags().StringVar(&o.locationSelector, "location-selector", "", "Label selector for the shard that holds the workspace, like region=europe")
+	cmd.Flags().StringVar(&o.contextName, "create-context", "", "Create a kubeconfig context of this name for the workspace. It becomes the current one only with --enter")
 	return cmd
 }
 
@@ -264,12 +264,12 @@ func completionParent(current logicalcluster.Path, typed string) (logicalcluster
 	if typed == "" {
 		return current, true
 	}
-	wanted := parseTarget(typed[:len(typed)-1], "", false)
-	switch wanted.move {
-	case stay:
+	t := parseTarget(typed[:len(typed)-1], "", false)
+	switch t.move {
+	case moveNone:
 		return current, true
-	case goTo:
-		path, err := wanted.walk(current, typed)
+	case movePath:
+		path, err := t.resolve(current, typed)
 		return path, err == nil
 	}
 	return logicalcluster.Path{}, false

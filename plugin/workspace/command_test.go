@@ -67,29 +67,29 @@ func (f *fakeInstallation) serve(w http.ResponseWriter, req *http.Request) {
 	const workspaces = "apis/tenancy.kcp.io/v1alpha1/workspaces"
 	switch {
 	case rest == "api" && f.access[cluster]:
-		reply(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
+		writeJSON(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
 	case rest == "apis" && f.access[cluster]:
-		reply(w, http.StatusOK, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}})
+		writeJSON(w, http.StatusOK, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}})
 	case cluster == "root" && rest == workspaces+"/~":
-		reply(w, http.StatusOK, object{
+		writeJSON(w, http.StatusOK, object{
 			"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": object{"name": "cluster"},
 			"spec": object{"cluster": "abc", "URL": f.URL + "/clusters/user:alice"}, "status": object{"phase": "Ready"},
 		})
 	case rest == "apis/apis.kcp.io/v1alpha2/apibindings" && f.access[cluster]:
 		items := f.bindings[cluster]
 		if items == nil {
-			refuse(w, http.StatusNotFound)
+			writeError(w, http.StatusNotFound)
 			return
 		}
-		reply(w, http.StatusOK, object{"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBindingList", "metadata": object{}, "items": items})
+		writeJSON(w, http.StatusOK, object{"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBindingList", "metadata": object{}, "items": items})
 	case rest == "apis/core.kcp.io/v1alpha1/logicalclusters/cluster" && f.access[cluster]:
-		reply(w, http.StatusOK, object{
+		writeJSON(w, http.StatusOK, object{
 			"apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster", "metadata": object{"name": "cluster"}, "status": object{"phase": "Ready"},
 		})
 	case strings.HasPrefix(rest, workspaces) && f.children[cluster] != nil:
 		f.serveWorkspaces(w, req, cluster, strings.TrimPrefix(strings.TrimPrefix(rest, workspaces), "/"))
 	default:
-		refuse(w, http.StatusForbidden)
+		writeError(w, http.StatusForbidden)
 	}
 }
 
@@ -103,7 +103,7 @@ func (f *fakeInstallation) serveWorkspaces(w http.ResponseWriter, req *http.Requ
 		}
 		name = ws["metadata"].(object)["name"].(string)
 		if known[name] != nil {
-			refuse(w, http.StatusConflict)
+			writeError(w, http.StatusConflict)
 			return
 		}
 		spec := ws["spec"].(object)
@@ -113,15 +113,15 @@ func (f *fakeInstallation) serveWorkspaces(w http.ResponseWriter, req *http.Requ
 		spec["type"].(object)["path"] = "root"
 		ws["status"] = object{"phase": "Scheduling"}
 		known[name] = ws
-		reply(w, http.StatusCreated, ws)
+		writeJSON(w, http.StatusCreated, ws)
 	case name == "":
 		var items []any
 		for _, ws := range known {
 			items = append(items, ws)
 		}
-		reply(w, http.StatusOK, object{"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceList", "metadata": object{}, "items": items})
+		writeJSON(w, http.StatusOK, object{"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceList", "metadata": object{}, "items": items})
 	case known[name] == nil:
-		refuse(w, http.StatusNotFound)
+		writeError(w, http.StatusNotFound)
 	default:
 		ws := known[name]
 		if ws["status"].(object)["phase"] != "Ready" {
@@ -131,11 +131,11 @@ func (f *fakeInstallation) serveWorkspaces(w http.ResponseWriter, req *http.Requ
 				f.access[parent+":"+name] = true
 			}
 		}
-		reply(w, http.StatusOK, ws)
+		writeJSON(w, http.StatusOK, ws)
 	}
 }
 
-func reply(w http.ResponseWriter, code int, body any) {
+func writeJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	if err := json.NewEncoder(w).Encode(body); err != nil {
@@ -143,11 +143,11 @@ func reply(w http.ResponseWriter, code int, body any) {
 	}
 }
 
-func refuse(w http.ResponseWriter, code int) {
+func writeError(w http.ResponseWriter, code int) {
 	reason := map[int]metav1.StatusReason{
 		http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusConflict: metav1.StatusReasonAlreadyExists,
 	}[code]
-	reply(w, code, metav1.Status{
+	writeJSON(w, code, metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: "refused",
 	})
@@ -174,93 +174,96 @@ users: [{name: alice, user: {token: t}}]}`, f.URL, in)
 	return u
 }
 
-// answer is the output and the error of a command. The URL of the server is replaced by SERVER in all of it.
-type answer struct{ out, errOut, err string }
+// commandResult is the output and the error of a command. The URL of the server is replaced by SERVER in all of it.
+type commandResult struct{ out, errOut, err string }
 
-func (u *user) run(build func(*connection.Flags) *cobra.Command, args ...string) answer {
+func (u *user) run(build func(*connection.Flags) *cobra.Command, args ...string) commandResult {
 	u.t.Helper()
 	var out, errOut bytes.Buffer
 	flags := connection.NewFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
-	cmd := plugin.Root("kubectl test", flags, build)
+	cmd := plugin.NewRootCommand("kubectl test", flags, build)
 	cmd.SilenceErrors = true
 	cmd.SetOut(&out)
 	cmd.SetArgs(append([]string{"--kubeconfig", u.kubeconfig}, args...))
-	got := answer{}
+	got := commandResult{}
 	if err := cmd.Execute(); err != nil {
-		got.err = u.hideServer(err.Error())
+		got.err = u.maskServer(err.Error())
 	}
-	got.out, got.errOut = u.hideServer(out.String()), u.hideServer(errOut.String())
+	got.out, got.errOut = u.maskServer(out.String()), u.maskServer(errOut.String())
 	return got
 }
 
-func (u *user) ws(args ...string) answer { u.t.Helper(); return u.run(workspace.NewCommand, args...) }
-func (u *user) create(args ...string) answer {
+func (u *user) ws(args ...string) commandResult {
+	u.t.Helper()
+	return u.run(workspace.NewCommand, args...)
+}
+func (u *user) create(args ...string) commandResult {
 	u.t.Helper()
 	return u.run(workspace.NewCreateCommand, args...)
 }
 
-func (u *user) hideServer(s string) string { return strings.ReplaceAll(s, u.server, "SERVER") }
+func (u *user) maskServer(s string) string { return strings.ReplaceAll(s, u.server, "SERVER") }
 
-func (u *user) expect(got, want answer) {
+func (u *user) expect(got, want commandResult) {
 	u.t.Helper()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(commandResult{})); diff != "" {
 		u.t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// at returns the current context and its server.
-func (u *user) at() (context, server string) {
+// currentContext returns the current context and its server.
+func (u *user) currentContext() (context, server string) {
 	u.t.Helper()
 	config, err := clientcmd.LoadFromFile(u.kubeconfig)
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	return config.CurrentContext, u.hideServer(config.Clusters[config.Contexts[config.CurrentContext].Cluster].Server)
+	return config.CurrentContext, u.maskServer(config.Clusters[config.Contexts[config.CurrentContext].Cluster].Server)
 }
 
-func (u *user) expectAt(wantContext, wantServer string) {
+func (u *user) expectContext(wantContext, wantServer string) {
 	u.t.Helper()
-	if context, server := u.at(); context != wantContext || server != wantServer {
+	if context, server := u.currentContext(); context != wantContext || server != wantServer {
 		u.t.Errorf("the kubeconfig is at %s, %s, want %s, %s", context, server, wantContext, wantServer)
 	}
 }
 
-func TestMovingThroughWorkspaces(t *testing.T) {
+func TestUse(t *testing.T) {
 	f := newFakeInstallation(t)
 	f.access["root"], f.access["user:alice"] = true, true
 	f.workspace("root", "org", "organization")
 	f.workspace("root:org", "team", "team")
 	u := f.user(t, "root")
 
-	u.expect(u.ws("."), answer{out: "Current workspace is 'root'.\n"})
-	u.expect(u.ws("-"), answer{err: "no previous workspace found in kubeconfig"})
-	u.expect(u.ws("org:team"), answer{out: "Current workspace is 'root:org:team' (type root:team).\n"})
-	u.expectAt("workspace.kcp.io/current", "SERVER/clusters/root:org:team")
-	u.expect(u.ws(".."), answer{out: "Current workspace is 'root:org' (type root:organization).\n"})
-	u.expect(u.ws("-"), answer{out: "Current workspace is 'root:org:team'.\n"})
-	u.expectAt("workspace.kcp.io/current", "SERVER/clusters/root:org:team")
-	u.expect(u.ws("use", ":"), answer{out: "Current workspace is 'root'.\n"})
-	u.expect(u.ws(".."), answer{err: "cannot go up from root"})
-	u.expect(u.ws("cd", "--short", "org"), answer{out: "root:org\n"})
-	u.expect(u.ws("/root"), answer{out: "Current workspace is 'root' (type root).\n"})
-	u.expect(u.ws("~"), answer{out: "Current workspace is 'user:alice'.\n"})
-	u.expect(u.ws(":root:org"), answer{out: "Current workspace is 'root:org' (type root:organization).\n"})
-	u.expect(u.ws("current", "--short"), answer{out: "root:org\n"})
-	u.expect(u.ws("a::b"), answer{err: "invalid workspace path: a::b"})
+	u.expect(u.ws("."), commandResult{out: "Current workspace is 'root'.\n"})
+	u.expect(u.ws("-"), commandResult{err: "no previous workspace found in kubeconfig"})
+	u.expect(u.ws("org:team"), commandResult{out: "Current workspace is 'root:org:team' (type root:team).\n"})
+	u.expectContext("workspace.kcp.io/current", "SERVER/clusters/root:org:team")
+	u.expect(u.ws(".."), commandResult{out: "Current workspace is 'root:org' (type root:organization).\n"})
+	u.expect(u.ws("-"), commandResult{out: "Current workspace is 'root:org:team'.\n"})
+	u.expectContext("workspace.kcp.io/current", "SERVER/clusters/root:org:team")
+	u.expect(u.ws("use", ":"), commandResult{out: "Current workspace is 'root'.\n"})
+	u.expect(u.ws(".."), commandResult{err: "cannot go up from root"})
+	u.expect(u.ws("cd", "--short", "org"), commandResult{out: "root:org\n"})
+	u.expect(u.ws("/root"), commandResult{out: "Current workspace is 'root' (type root).\n"})
+	u.expect(u.ws("~"), commandResult{out: "Current workspace is 'user:alice'.\n"})
+	u.expect(u.ws(":root:org"), commandResult{out: "Current workspace is 'root:org' (type root:organization).\n"})
+	u.expect(u.ws("current", "--short"), commandResult{out: "root:org\n"})
+	u.expect(u.ws("a::b"), commandResult{err: "invalid workspace path: a::b"})
 
-	noted := u.ws("root:org:team")
-	if !strings.HasPrefix(noted.errOut, "Note: Using 'root:' to define an absolute path is no longer supported.") {
-		t.Errorf("root: gives the note %q", noted.errOut)
+	got := u.ws("root:org:team")
+	if !strings.HasPrefix(got.errOut, "Note: Using 'root:' to define an absolute path is no longer supported.") {
+		t.Errorf("root: gives the note %q", got.errOut)
 	}
-	u.expectAt("workspace.kcp.io/current", "SERVER/clusters/root:org:team")
-	noted = u.ws()
-	if !strings.HasPrefix(noted.errOut, "Note: 'kubectl ws' now matches 'cd' semantics") {
-		t.Errorf("no argument gives the note %q", noted.errOut)
+	u.expectContext("workspace.kcp.io/current", "SERVER/clusters/root:org:team")
+	got = u.ws()
+	if !strings.HasPrefix(got.errOut, "Note: 'kubectl ws' now matches 'cd' semantics") {
+		t.Errorf("no argument gives the note %q", got.errOut)
 	}
-	u.expectAt("workspace.kcp.io/current", "SERVER/clusters/user:alice")
+	u.expectContext("workspace.kcp.io/current", "SERVER/clusters/user:alice")
 }
 
-func TestAccessBeforeASwitch(t *testing.T) {
+func TestUseChecksAccess(t *testing.T) {
 	f := newFakeInstallation(t)
 	f.access["root"] = true
 	f.workspace("root", "org", "organization")
@@ -272,41 +275,41 @@ func TestAccessBeforeASwitch(t *testing.T) {
 
 	for name, tc := range map[string]struct {
 		path string
-		want answer
+		want commandResult
 	}{
-		"denied, and the parent knows it":        {"secret", answer{err: `access to workspace "root:secret" denied`}},
-		"denied, and the parent says 404":        {"nowhere", answer{err: `workspace "root:nowhere" not found`}},
-		"denied, and the parent is denied too":   {"secret:child", answer{err: `access to workspace "root:secret:child" denied`}},
-		"denied without a parent":                {":user:bob", answer{err: `access to workspace "user:bob" denied`}},
-		"allowed although the parent says 404":   {":root:orphan", answer{out: "Current workspace is 'root:orphan'.\n"}},
-		"allowed although the parent is denied":  {":root:hidden:team", answer{out: "Current workspace is 'root:hidden:team'.\n"}},
-		"allowed, and the parent knows its type": {":root:org", answer{out: "Current workspace is 'root:org' (type root:organization).\n"}},
+		"denied, and the parent knows it":        {"secret", commandResult{err: `access to workspace "root:secret" denied`}},
+		"denied, and the parent says 404":        {"nowhere", commandResult{err: `workspace "root:nowhere" not found`}},
+		"denied, and the parent is denied too":   {"secret:child", commandResult{err: `access to workspace "root:secret:child" denied`}},
+		"denied without a parent":                {":user:bob", commandResult{err: `access to workspace "user:bob" denied`}},
+		"allowed although the parent says 404":   {":root:orphan", commandResult{out: "Current workspace is 'root:orphan'.\n"}},
+		"allowed although the parent is denied":  {":root:hidden:team", commandResult{out: "Current workspace is 'root:hidden:team'.\n"}},
+		"allowed, and the parent knows its type": {":root:org", commandResult{out: "Current workspace is 'root:org' (type root:organization).\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			context, server := u.at()
+			context, server := u.currentContext()
 			u.expect(u.ws("--context", "mine", tc.path), tc.want)
 			if tc.want.err != "" {
-				u.expectAt(context, server)
+				u.expectContext(context, server)
 			}
 		})
 	}
 }
 
-func TestKubeconfigsThatPointElsewhere(t *testing.T) {
+func TestNonWorkspaceURL(t *testing.T) {
 	f := newFakeInstallation(t)
 	u := f.user(t, "root")
-	base := func(args ...string) answer { return u.ws(append(args, "--context", "base")...) }
+	base := func(args ...string) commandResult { return u.ws(append(args, "--context", "base")...) }
 
-	u.expect(base("."), answer{out: "Current workspace is the URL \"SERVER\".\n"})
-	u.expect(base("current", "--short"), answer{})
-	u.expect(base("org"), answer{err: `current URL "SERVER" does not point to a workspace`})
-	u.expect(base("create-context"), answer{err: `current URL "SERVER" does not point to a workspace`})
-	u.expect(base("tree"), answer{out: "current context URL \"SERVER\" does not point directly to a kcp workspace\n"})
-	u.expect(u.ws(".", "--context", "gone"), answer{err: `current "gone" context not found`})
-	u.expectAt("mine", "SERVER/clusters/root")
+	u.expect(base("."), commandResult{out: "Current workspace is the URL \"SERVER\".\n"})
+	u.expect(base("current", "--short"), commandResult{})
+	u.expect(base("org"), commandResult{err: `current URL "SERVER" does not point to a workspace`})
+	u.expect(base("create-context"), commandResult{err: `current URL "SERVER" does not point to a workspace`})
+	u.expect(base("tree"), commandResult{out: "current context URL \"SERVER\" does not point directly to a kcp workspace\n"})
+	u.expect(u.ws(".", "--context", "gone"), commandResult{err: `current "gone" context not found`})
+	u.expectContext("mine", "SERVER/clusters/root")
 }
 
-func TestClaimsAreWarnedAboutAfterASwitch(t *testing.T) {
+func TestUseWarnsAboutClaims(t *testing.T) {
 	f := newFakeInstallation(t)
 	f.workspace("root", "org", "organization")
 	f.bindings["root:org"] = []map[string]any{{
@@ -315,7 +318,7 @@ func TestClaimsAreWarnedAboutAfterASwitch(t *testing.T) {
 		"status": object{"exportPermissionClaims": []any{object{"resource": "secrets", "verbs": []any{"get"}}}},
 	}}
 	u := f.user(t, "root")
-	u.expect(u.ws("org"), answer{
+	u.expect(u.ws("org"), commandResult{
 		out:    "Current workspace is 'root:org' (type root:organization).\n",
 		errOut: "Warning: claim for secrets specified on APIBinding b but not accepted or rejected.\n",
 	})
@@ -324,10 +327,10 @@ func TestClaimsAreWarnedAboutAfterASwitch(t *testing.T) {
 func TestCreateContext(t *testing.T) {
 	f := newFakeInstallation(t)
 	u := f.user(t, "root:org")
-	u.expect(u.ws("create-context"), answer{out: "Created context \"root:org\" and switched to it.\n"})
-	u.expectAt("root:org", "SERVER/clusters/root:org")
-	u.expect(u.ws("create-context"), answer{err: `context "root:org" already exists in kubeconfig, use --overwrite to update it`})
-	u.expect(u.ws("create-context", "--overwrite"), answer{out: "Updated context \"root:org\".\n"})
+	u.expect(u.ws("create-context"), commandResult{out: "Created context \"root:org\" and switched to it.\n"})
+	u.expectContext("root:org", "SERVER/clusters/root:org")
+	u.expect(u.ws("create-context"), commandResult{err: `context "root:org" already exists in kubeconfig, use --overwrite to update it`})
+	u.expect(u.ws("create-context", "--overwrite"), commandResult{out: "Updated context \"root:org\".\n"})
 }
 
 func TestTree(t *testing.T) {
@@ -342,21 +345,21 @@ func TestTree(t *testing.T) {
 	waiting["status"], waiting["spec"], f.access["root:a:waiting"] = object{"phase": "Scheduling"}, object{}, false
 	u := f.user(t, "root")
 
-	u.expect(u.ws("tree"), answer{out: `.
+	u.expect(u.ws("tree"), commandResult{out: `.
 └── root
     ├── a
     │   ├── mounted [m]
     │   └── waiting
     └── b
 `})
-	u.expect(u.ws("tree", "-w", "a", "--full", "--wide"), answer{out: `.
+	u.expect(u.ws("tree", "-w", "a", "--full", "--wide"), commandResult{out: `.
 └── root:a                  ws=-             lc=Ready
     ├── root:a:mounted [m]  ws=Ready         lc=Unknown
     └── root:a:waiting      ws=Scheduling    lc=Unknown
 `})
-	u.expect(u.ws("tree", "-w", "..:.."), answer{err: "cannot go above the root workspace"})
+	u.expect(u.ws("tree", "-w", "..:.."), commandResult{err: "cannot go above the root workspace"})
 	delete(f.children, "root:b")
-	u.expect(u.ws("tree", "-w", ":root"), answer{
+	u.expect(u.ws("tree", "-w", ":root"), commandResult{
 		out: `.
 └── root
     ├── a
@@ -366,7 +369,7 @@ func TestTree(t *testing.T) {
 `,
 		errOut: "Warning: listing workspaces in workspace \"root:b\": refused\n",
 	})
-	u.expect(u.ws("tree", "-i"), answer{err: "--interactive needs a terminal"})
+	u.expect(u.ws("tree", "-i"), commandResult{err: "--interactive needs a terminal"})
 }
 
 func TestCreateWorkspace(t *testing.T) {
@@ -377,7 +380,7 @@ func TestCreateWorkspace(t *testing.T) {
 	f.ready = 1
 	u := f.user(t, "root")
 
-	u.expect(u.create("team", "--type", "Team", "-w", "org", "--location-selector", "region in (eu)"), answer{
+	u.expect(u.create("team", "--type", "Team", "-w", "org", "--location-selector", "region in (eu)"), commandResult{
 		out: "Workspace \"team\" (type root:team) created. Waiting for it to be ready...\n" +
 			"Workspace \"team\" (type root:team) is ready to use.\n",
 	})
@@ -388,37 +391,37 @@ func TestCreateWorkspace(t *testing.T) {
 	if diff := cmp.Diff(wantSpec, f.children["root:org"]["team"]["spec"]); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
-	u.expectAt("mine", "SERVER/clusters/root")
+	u.expectContext("mine", "SERVER/clusters/root")
 
-	u.expect(u.create("org"), answer{err: `creating workspace "org" in "root": refused`})
-	u.expect(u.create("org", "--ignore-existing", "--type", "universal"), answer{err: "--ignore-existing must not be used with non-absolute type path"})
-	u.expect(u.create("org", "--ignore-existing", "--type", "root:universal"), answer{
+	u.expect(u.create("org"), commandResult{err: `creating workspace "org" in "root": refused`})
+	u.expect(u.create("org", "--ignore-existing", "--type", "universal"), commandResult{err: "--ignore-existing must not be used with non-absolute type path"})
+	u.expect(u.create("org", "--ignore-existing", "--type", "root:universal"), commandResult{
 		err: `workspace "org" cannot be created with type root:universal, it already exists with different type root:organization`,
 	})
-	u.expect(u.create("x", "--location-selector", "a b"), answer{
+	u.expect(u.create("x", "--location-selector", "a b"), commandResult{
 		err: `invalid location selector: couldn't parse the selector string "a b": unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt`,
 	})
-	u.expect(u.create("org", "--ignore-existing", "--create-context", "mine2"), answer{
+	u.expect(u.create("org", "--ignore-existing", "--create-context", "mine2"), commandResult{
 		out: "Workspace \"org\" (type root:organization) already exists.\nCreated context \"mine2\".\n",
 	})
-	u.expectAt("mine", "SERVER/clusters/root")
-	u.expect(u.create("org", "--ignore-existing", "--create-context", "mine2", "--enter"), answer{
+	u.expectContext("mine", "SERVER/clusters/root")
+	u.expect(u.create("org", "--ignore-existing", "--create-context", "mine2", "--enter"), commandResult{
 		out: "Workspace \"org\" (type root:organization) already exists.\nUpdated context \"mine2\" and switched to it.\n",
 	})
-	u.expectAt("mine2", "SERVER/clusters/root:org")
-	u.expect(u.create("fresh", "--enter"), answer{
+	u.expectContext("mine2", "SERVER/clusters/root:org")
+	u.expect(u.create("fresh", "--enter"), commandResult{
 		out: "Workspace \"fresh\" (type root:universal) created. Waiting for it to be ready...\n" +
 			"Workspace \"fresh\" (type root:universal) is ready to use.\n" +
 			"Current workspace is 'root:org:fresh' (type root:universal).\n",
 	})
-	u.expectAt("workspace.kcp.io/current", "SERVER/clusters/root:org:fresh")
+	u.expectContext("workspace.kcp.io/current", "SERVER/clusters/root:org:fresh")
 }
 
-func TestCreateGivesUpOnAWorkspaceBeingDeleted(t *testing.T) {
+func TestCreateWithTerminatingWorkspace(t *testing.T) {
 	f := newFakeInstallation(t)
 	f.workspace("root", "org", "organization")["metadata"].(object)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 	u := f.user(t, "root")
-	u.expect(u.create("org", "--ignore-existing"), answer{
+	u.expect(u.create("org", "--ignore-existing"), commandResult{
 		err: `workspace "org" already exists and is being deleted, try again when it is gone`,
 	})
 }

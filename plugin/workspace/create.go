@@ -25,8 +25,8 @@ const (
 	enterTimeout = 10 * time.Second
 )
 
-// creation holds the arguments of "kubectl create workspace NAME".
-type creation struct {
+// createOptions holds the arguments of "kubectl create workspace NAME".
+type createOptions struct {
 	name             string
 	workspaceType    string // "name" or "path:name"; if "", the server selects the default
 	locationSelector string
@@ -36,7 +36,7 @@ type creation struct {
 }
 
 // validate completes the request and refuses what is invalid for any server.
-func (c *creation) validate() error {
+func (c *createOptions) validate() error {
 	if c.workspaceType != "" {
 		path, name := splitType(c.workspaceType)
 		name = strings.ToLower(name)
@@ -63,7 +63,7 @@ func splitType(reference string) (path, name string) {
 	return "", reference
 }
 
-func (c *creation) location() (*metav1.LabelSelector, error) {
+func (c *createOptions) location() (*metav1.LabelSelector, error) {
 	if c.locationSelector == "" {
 		return nil, nil
 	}
@@ -75,7 +75,7 @@ func (c *creation) location() (*metav1.LabelSelector, error) {
 }
 
 // object returns the Workspace to create.
-func (c *creation) object() (*unstructured.Unstructured, error) {
+func (c *createOptions) object() (*unstructured.Unstructured, error) {
 	spec := map[string]any{}
 	if c.workspaceType != "" {
 		path, name := splitType(c.workspaceType)
@@ -105,8 +105,8 @@ func (c *creation) object() (*unstructured.Unstructured, error) {
 }
 
 // create runs "kubectl create workspace NAME": create below parent, wait until ready, and enter if requested.
-func (n *navigator) create(ctx context.Context, flags *connection.Flags, wanted creation) error {
-	if err := wanted.validate(); err != nil {
+func (n *navigator) create(ctx context.Context, flags *connection.Flags, o createOptions) error {
+	if err := o.validate(); err != nil {
 		return err
 	}
 	installation, err := n.session.Installation()
@@ -121,45 +121,45 @@ func (n *navigator) create(ctx context.Context, flags *connection.Flags, wanted 
 	if err != nil {
 		return err
 	}
-	object, existed, err := createOrGet(ctx, client, parent, wanted)
+	object, existed, err := createOrGet(ctx, client, parent, o)
 	if err != nil {
 		return err
 	}
 
-	reference := fmt.Sprintf("Workspace %q", wanted.name)
-	if workspaceType := typeOf(object); workspaceType != "" {
+	reference := fmt.Sprintf("Workspace %q", o.name)
+	if workspaceType := getType(object); workspaceType != "" {
 		reference += fmt.Sprintf(" (type %s)", workspaceType)
 	}
 	switch {
-	case existed && phaseOf(object) == phaseReady:
+	case existed && getPhase(object) == phaseReady:
 		fmt.Fprintf(n.Out, "%s already exists.\n", reference)
 	case existed:
 		fmt.Fprintf(n.Out, "%s already exists. Waiting for it to be ready...\n", reference)
 	default:
 		fmt.Fprintf(n.Out, "%s created. Waiting for it to be ready...\n", reference)
 	}
-	if !existed || phaseOf(object) != phaseReady {
+	if !existed || getPhase(object) != phaseReady {
 		if object, err = waitReady(ctx, client, object, readyTimeout); err != nil {
 			return err
 		}
 		fmt.Fprintf(n.Out, "%s is ready to use.\n", reference)
 	}
-	return n.afterCreate(ctx, installation, parent.Join(wanted.name), object, wanted)
+	return n.afterCreate(ctx, installation, parent.Join(o.name), object, o)
 }
 
-func (n *navigator) afterCreate(ctx context.Context, installation *connection.Installation, path logicalcluster.Path, object *unstructured.Unstructured, wanted creation) error {
-	if wanted.contextName != "" {
+func (n *navigator) afterCreate(ctx context.Context, installation *connection.Installation, path logicalcluster.Path, object *unstructured.Unstructured, o createOptions) error {
+	if o.contextName != "" {
 		serverURL, _, _ := unstructured.NestedString(object.Object, "spec", "URL")
 		if serverURL == "" {
-			return fmt.Errorf("workspace %q has no URL, cannot create a context for it", wanted.name)
+			return fmt.Errorf("workspace %q has no URL, cannot create a context for it", o.name)
 		}
-		named := namedContext{name: wanted.contextName, serverURL: serverURL, overwrite: wanted.ignoreExisting, stay: !wanted.enter}
-		if wanted.enter {
+		named := namedContext{name: o.contextName, serverURL: serverURL, overwrite: o.ignoreExisting, keepCurrent: !o.enter}
+		if o.enter {
 			return n.enterContext(ctx, named)
 		}
 		return n.addContext(named)
 	}
-	if !wanted.enter {
+	if !o.enter {
 		return nil
 	}
 	var lastErr error
@@ -178,8 +178,8 @@ func (n *navigator) afterCreate(ctx context.Context, installation *connection.In
 }
 
 // createOrGet creates the Workspace, or returns the existing one if the user accepts that and its type matches.
-func createOrGet(ctx context.Context, client dynamic.ResourceInterface, parent logicalcluster.Path, wanted creation) (object *unstructured.Unstructured, existed bool, err error) {
-	object, err = wanted.object()
+func createOrGet(ctx context.Context, client dynamic.ResourceInterface, parent logicalcluster.Path, o createOptions) (object *unstructured.Unstructured, existed bool, err error) {
+	object, err = o.object()
 	if err != nil {
 		return nil, false, err
 	}
@@ -187,19 +187,19 @@ func createOrGet(ctx context.Context, client dynamic.ResourceInterface, parent l
 	if err == nil {
 		return created, false, nil
 	}
-	if !wanted.ignoreExisting || !apierrors.IsAlreadyExists(err) {
-		return nil, false, fmt.Errorf("creating workspace %q in %q: %w", wanted.name, parent, err)
+	if !o.ignoreExisting || !apierrors.IsAlreadyExists(err) {
+		return nil, false, fmt.Errorf("creating workspace %q in %q: %w", o.name, parent, err)
 	}
-	existing, err := client.Get(ctx, wanted.name, metav1.GetOptions{})
+	existing, err := client.Get(ctx, o.name, metav1.GetOptions{})
 	if err != nil {
-		return nil, false, fmt.Errorf("getting the existing workspace %q in %q: %w", wanted.name, parent, err)
+		return nil, false, fmt.Errorf("getting the existing workspace %q in %q: %w", o.name, parent, err)
 	}
-	if wanted.workspaceType != "" && typeOf(existing) != wanted.workspaceType {
+	if o.workspaceType != "" && getType(existing) != o.workspaceType {
 		return nil, false, fmt.Errorf("workspace %q cannot be created with type %s, it already exists with different type %s",
-			wanted.name, wanted.workspaceType, typeOf(existing))
+			o.name, o.workspaceType, getType(existing))
 	}
 	if existing.GetDeletionTimestamp() != nil {
-		return nil, false, fmt.Errorf("workspace %q already exists and is being deleted, try again when it is gone", wanted.name)
+		return nil, false, fmt.Errorf("workspace %q already exists and is being deleted, try again when it is gone", o.name)
 	}
 	return existing, true, nil
 }
@@ -213,10 +213,10 @@ func waitReady(ctx context.Context, client dynamic.ResourceInterface, object *un
 			return false, fmt.Errorf("waiting for workspace %q to be ready: %w", name, err)
 		}
 		object = latest
-		return phaseOf(object) == phaseReady, nil
+		return getPhase(object) == phaseReady, nil
 	})
 	if wait.Interrupted(err) {
-		return nil, fmt.Errorf("workspace %q is not ready after %s: %s", name, timeout, whyNotReady(object))
+		return nil, fmt.Errorf("workspace %q is not ready after %s: %s", name, timeout, notReadyReason(object))
 	}
 	if err != nil {
 		return nil, err
@@ -226,14 +226,14 @@ func waitReady(ctx context.Context, client dynamic.ResourceInterface, object *un
 
 const phaseReady = "Ready"
 
-func phaseOf(object *unstructured.Unstructured) string {
+func getPhase(object *unstructured.Unstructured) string {
 	phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
 	return phase
 }
 
-// whyNotReady returns the phase of a Workspace and its false conditions.
-func whyNotReady(object *unstructured.Unstructured) string {
-	reasons := []string{"phase " + phaseOf(object)}
+// notReadyReason returns the phase of a Workspace and its false conditions.
+func notReadyReason(object *unstructured.Unstructured) string {
+	reasons := []string{"phase " + getPhase(object)}
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, raw := range conditions {
 		condition, ok := raw.(map[string]any)

@@ -17,8 +17,8 @@ func (n *navigator) createContext(name string, overwrite bool) error {
 	return n.addContext(namedContext{name: name, serverURL: n.session.URL(), overwrite: overwrite})
 }
 
-func (n *navigator) addContext(wanted namedContext) error {
-	changed, line, err := wanted.add(n.session.Kubeconfig)
+func (n *navigator) addContext(named namedContext) error {
+	changed, line, err := named.add(n.session.Kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -30,8 +30,8 @@ func (n *navigator) addContext(wanted namedContext) error {
 }
 
 // enterContext makes a new context of that name the current one, as enter does for the plugins' own context.
-func (n *navigator) enterContext(ctx context.Context, wanted namedContext) error {
-	if err := n.addContext(wanted); err != nil {
+func (n *navigator) enterContext(ctx context.Context, named namedContext) error {
+	if err := n.addContext(named); err != nil {
 		return err
 	}
 	n.warnAboutClaims(ctx)

@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/plugin/connection"
 )
 
-// Wanted is a workspace that other commands need.
-type Wanted struct {
+// Request is a workspace that other commands need.
+type Request struct {
 	Parent logicalcluster.Path
 	Name   string
 	// Type is "path:name"; if it is empty, the server selects the default.
@@ -23,34 +23,34 @@ type Wanted struct {
 }
 
 // Ensure creates the workspace unless it exists, and returns when it is ready and can be entered.
-func Ensure(ctx context.Context, installation *connection.Installation, wanted Wanted, timeout time.Duration) (existed bool, err error) {
-	client, err := installation.Resource(wanted.Parent, connection.Workspaces)
+func Ensure(ctx context.Context, installation *connection.Installation, spec Request, timeout time.Duration) (existed bool, err error) {
+	client, err := installation.Resource(spec.Parent, connection.Workspaces)
 	if err != nil {
 		return false, err
 	}
-	request := creation{name: wanted.Name, workspaceType: wanted.Type}
-	object, err := request.object()
+	o := createOptions{name: spec.Name, workspaceType: spec.Type}
+	object, err := o.object()
 	if err != nil {
 		return false, err
 	}
-	object.SetLabels(wanted.Labels)
+	object.SetLabels(spec.Labels)
 	created, err := client.Create(ctx, object, metav1.CreateOptions{})
 	existed = apierrors.IsAlreadyExists(err)
 	if existed {
 		created = object
 	} else if err != nil {
-		return false, fmt.Errorf("creating workspace %q in %q: %w", wanted.Name, wanted.Parent, err)
+		return false, fmt.Errorf("creating workspace %q in %q: %w", spec.Name, spec.Parent, err)
 	}
 	if _, err := waitReady(ctx, client, created, timeout); err != nil {
 		return existed, err
 	}
-	return existed, waitReachable(ctx, installation, wanted.Parent.Join(wanted.Name))
+	return existed, waitReachable(ctx, installation, spec.Parent.Join(spec.Name))
 }
 
 // waitReachable waits until a ready workspace can be entered.
 func waitReachable(ctx context.Context, installation *connection.Installation, path logicalcluster.Path) error {
 	err := wait.PollUntilContextTimeout(ctx, readyPollInterval, enterTimeout, true, func(context.Context) (bool, error) {
-		return installation.Reachable(path)
+		return installation.IsReachable(path)
 	})
 	if wait.Interrupted(err) {
 		return &noAccessError{path: path}

@@ -13,8 +13,8 @@ const (
 	previousEntry = "workspace.kcp.io/previous"
 )
 
-// here returns copies of the current context and its cluster.
-func here(config *clientcmdapi.Config) (*clientcmdapi.Context, *clientcmdapi.Cluster, error) {
+// copyCurrentContext returns copies of the current context and its cluster.
+func copyCurrentContext(config *clientcmdapi.Config) (*clientcmdapi.Context, *clientcmdapi.Cluster, error) {
 	context, ok := config.Contexts[config.CurrentContext]
 	if !ok {
 		return nil, nil, fmt.Errorf("current %q context not found", config.CurrentContext)
@@ -29,7 +29,7 @@ func here(config *clientcmdapi.Config) (*clientcmdapi.Context, *clientcmdapi.Clu
 // switchTo returns the kubeconfig after entering the workspace at a server URL. The context in use before becomes the
 // previous one; its cluster is copied only if the switch overwrites it.
 func switchTo(config *clientcmdapi.Config, serverURL string) (*clientcmdapi.Config, error) {
-	previous, cluster, err := here(config)
+	previous, cluster, err := copyCurrentContext(config)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func switchTo(config *clientcmdapi.Config, serverURL string) (*clientcmdapi.Conf
 
 // switchBack returns the kubeconfig with current and previous exchanged.
 func switchBack(config *clientcmdapi.Config) (*clientcmdapi.Config, error) {
-	current, currentCluster, err := here(config)
+	current, currentCluster, err := copyCurrentContext(config)
 	if err != nil {
 		return nil, err
 	}
@@ -84,15 +84,15 @@ func switchBack(config *clientcmdapi.Config) (*clientcmdapi.Config, error) {
 
 // namedContext is a request for a context with a name of the user's choice.
 type namedContext struct {
-	name      string
-	serverURL string
-	overwrite bool // replace an existing context of that name
-	stay      bool // do not make it the current context
+	name        string
+	serverURL   string
+	overwrite   bool // replace an existing context of that name
+	keepCurrent bool // do not make it the current context
 }
 
 // add returns the kubeconfig with a cluster and a context of that name, and the message for the user.
 func (n namedContext) add(config *clientcmdapi.Config) (*clientcmdapi.Config, string, error) {
-	context, cluster, err := here(config)
+	context, cluster, err := copyCurrentContext(config)
 	if err != nil {
 		return nil, "", err
 	}
@@ -110,7 +110,7 @@ func (n namedContext) add(config *clientcmdapi.Config) (*clientcmdapi.Config, st
 	if exists {
 		line = fmt.Sprintf("Updated context %q", n.name)
 	}
-	if n.stay || config.CurrentContext == n.name {
+	if n.keepCurrent || config.CurrentContext == n.name {
 		return changed, line + ".", nil
 	}
 	changed.CurrentContext = n.name

@@ -26,7 +26,7 @@ func (e entries) config() *clientcmdapi.Config {
 	return config
 }
 
-func entriesOf(t *testing.T, config *clientcmdapi.Config) entries {
+func newEntries(t *testing.T, config *clientcmdapi.Config) entries {
 	t.Helper()
 	e := entries{current: config.CurrentContext, contexts: map[string][3]string{}, clusters: map[string]string{}}
 	for name, context := range config.Contexts {
@@ -133,7 +133,7 @@ func TestKubeconfigChanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.after, entriesOf(t, changed), cmp.AllowUnexported(entries{})); diff != "" {
+			if diff := cmp.Diff(tc.after, newEntries(t, changed), cmp.AllowUnexported(entries{})); diff != "" {
 				t.Errorf("kubeconfig (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tc.before.config(), config); diff != "" {
@@ -152,7 +152,7 @@ func TestNamedContext(t *testing.T) {
 		err     string
 	}{
 		"a new one becomes current":          {namedContext{name: "new", serverURL: url}, `Created context "new" and switched to it.`, "new", ""},
-		"a new one may stay aside":           {namedContext{name: "new", serverURL: url, stay: true}, `Created context "new".`, currentEntry, ""},
+		"a new one may stay aside":           {namedContext{name: "new", serverURL: url, keepCurrent: true}, `Created context "new".`, currentEntry, ""},
 		"an existing one is not overwritten": {namedContext{name: "mine", serverURL: url}, "", "", `context "mine" already exists in kubeconfig, use --overwrite to update it`},
 		"an existing one is overwritten when told so": {
 			namedContext{name: "mine", serverURL: url, overwrite: true}, `Updated context "mine" and switched to it.`, "mine", "",
@@ -170,7 +170,7 @@ func TestNamedContext(t *testing.T) {
 			if err != nil || line != tc.line {
 				t.Fatalf("got %q, %v", line, err)
 			}
-			got := entriesOf(t, changed)
+			got := newEntries(t, changed)
 			if got.current != tc.current || got.clusters[tc.wanted.name] != url || got.contexts[tc.wanted.name] != [3]string{tc.wanted.name, "alice", "ns"} {
 				t.Fatalf("got %+v", got)
 			}

@@ -18,19 +18,19 @@ const (
 type move int
 
 const (
-	stay   move = iota // print only
-	goBack             // exchange current and previous
-	goHome             // the home workspace, or below it
-	goTop              // the first workspace of the current path
-	goTo               // any other workspace
+	moveNone     move = iota // print only
+	moveBack                 // exchange current and previous
+	moveHome                 // the home workspace, or below it
+	moveTreeRoot             // the first workspace of the current path
+	movePath                 // any other workspace
 )
 
 // target is the meaning of an argument of "kubectl ws", before any request.
 type target struct {
 	move move
-	// way is the relative path from the home workspace (goHome) or from the current one (goTo, unless absolute) to the
+	// relative is the relative path from the home workspace (moveHome) or from the current one (movePath, unless absolute) to the
 	// target. An empty way is the start itself.
-	way      string
+	relative string
 	absolute bool
 	// note is a hint for the user about the interpretation of the argument, or "".
 	note string
@@ -42,21 +42,21 @@ func parseTarget(arg, homeDir string, short bool) target {
 	name := strings.ReplaceAll(unexpandHome(arg, homeDir), "/", ":")
 	switch {
 	case name == "~":
-		return target{move: goHome}
+		return target{move: moveHome}
 	case strings.HasPrefix(name, "~:"):
-		return target{move: goHome, way: strings.TrimPrefix(name, "~:")}
+		return target{move: moveHome, relative: strings.TrimPrefix(name, "~:")}
 	case name == ".":
-		return target{move: stay}
+		return target{move: moveNone}
 	case name == "-":
-		return target{move: goBack}
+		return target{move: moveBack}
 	case name == ":":
-		return target{move: goTop}
+		return target{move: moveTreeRoot}
 	case name == "root", strings.HasPrefix(name, "root:") && !short:
-		return target{move: goTo, way: name, absolute: true, note: rootNote}
+		return target{move: movePath, relative: name, absolute: true, note: rootNote}
 	case strings.HasPrefix(name, ":"):
-		return target{move: goTo, way: strings.TrimPrefix(name, ":"), absolute: true}
+		return target{move: movePath, relative: strings.TrimPrefix(name, ":"), absolute: true}
 	}
-	return target{move: goTo, way: name}
+	return target{move: movePath, relative: name}
 }
 
 // unexpandHome reverts the expansion of an unquoted "~" or "~/x" by a shell.
@@ -71,16 +71,16 @@ func unexpandHome(arg, homeDir string) string {
 	return "~" + rest
 }
 
-// walk resolves a target from a workspace; arg is the argument as the user wrote it.
-func (t target) walk(from logicalcluster.Path, arg string) (logicalcluster.Path, error) {
-	if t.move == goHome && t.way == "" {
+// resolve resolves a target from a workspace; arg is the argument as the user wrote it.
+func (t target) resolve(from logicalcluster.Path, arg string) (logicalcluster.Path, error) {
+	if t.move == moveHome && t.relative == "" {
 		return from, nil
 	}
 	if t.absolute {
 		from = logicalcluster.Path{}
 	}
-	path, err := connection.Walk(from, t.way)
-	if errors.Is(err, connection.ErrBadSegment) {
+	path, err := connection.ResolvePath(from, t.relative)
+	if errors.Is(err, connection.ErrInvalidSegment) {
 		return path, fmt.Errorf("invalid workspace path: %s", arg)
 	}
 	return path, err

@@ -13,23 +13,23 @@ func TestParseTarget(t *testing.T) {
 		short bool
 		want  target
 	}{
-		"a tilde goes home":                        {arg: "~", want: target{move: goHome}},
-		"a tilde with a path goes below home":      {arg: "~:a:b", want: target{move: goHome, way: "a:b"}},
-		"an expanded home directory goes home":     {arg: home, want: target{move: goHome}},
-		"an expanded home path goes below home":    {arg: home + "/a/b", want: target{move: goHome, way: "a:b"}},
-		"a lookalike of the home directory is not": {arg: home + "x", want: target{move: goTo, way: "home:alicex", absolute: true}},
-		"a dot stays":                             {arg: ".", want: target{move: stay}},
-		"a dash goes back":                        {arg: "-", want: target{move: goBack}},
-		"a colon goes to the top":                 {arg: ":", want: target{move: goTop}},
-		"a slash is a colon":                      {arg: "/", want: target{move: goTop}},
-		"a leading colon is absolute":             {arg: ":a:b", want: target{move: goTo, way: "a:b", absolute: true}},
-		"slashes separate names":                  {arg: "a/b", want: target{move: goTo, way: "a:b"}},
-		"a name is relative":                      {arg: "a", want: target{move: goTo, way: "a"}},
-		"a bare root is absolute, with a note":    {arg: "root", want: target{move: goTo, way: "root", absolute: true, note: rootNote}},
-		"root: is absolute, with a note":          {arg: "root:a", want: target{move: goTo, way: "root:a", absolute: true, note: rootNote}},
-		"a bare root is absolute for scripts too": {arg: "root", short: true, want: target{move: goTo, way: "root", absolute: true, note: rootNote}},
-		"root: is relative for scripts":           {arg: "root:a", short: true, want: target{move: goTo, way: "root:a"}},
-		"rootish is a name like any other":        {arg: "rootish:a", want: target{move: goTo, way: "rootish:a"}},
+		"a tilde goes home":                        {arg: "~", want: target{move: moveHome}},
+		"a tilde with a path goes below home":      {arg: "~:a:b", want: target{move: moveHome, relative: "a:b"}},
+		"an expanded home directory goes home":     {arg: home, want: target{move: moveHome}},
+		"an expanded home path goes below home":    {arg: home + "/a/b", want: target{move: moveHome, relative: "a:b"}},
+		"a lookalike of the home directory is not": {arg: home + "x", want: target{move: movePath, relative: "home:alicex", absolute: true}},
+		"a dot stays":                             {arg: ".", want: target{move: moveNone}},
+		"a dash goes back":                        {arg: "-", want: target{move: moveBack}},
+		"a colon goes to the top":                 {arg: ":", want: target{move: moveTreeRoot}},
+		"a slash is a colon":                      {arg: "/", want: target{move: moveTreeRoot}},
+		"a leading colon is absolute":             {arg: ":a:b", want: target{move: movePath, relative: "a:b", absolute: true}},
+		"slashes separate names":                  {arg: "a/b", want: target{move: movePath, relative: "a:b"}},
+		"a name is relative":                      {arg: "a", want: target{move: movePath, relative: "a"}},
+		"a bare root is absolute, with a note":    {arg: "root", want: target{move: movePath, relative: "root", absolute: true, note: rootNote}},
+		"root: is absolute, with a note":          {arg: "root:a", want: target{move: movePath, relative: "root:a", absolute: true, note: rootNote}},
+		"a bare root is absolute for scripts too": {arg: "root", short: true, want: target{move: movePath, relative: "root", absolute: true, note: rootNote}},
+		"root: is relative for scripts":           {arg: "root:a", short: true, want: target{move: movePath, relative: "root:a"}},
+		"rootish is a name like any other":        {arg: "rootish:a", want: target{move: movePath, relative: "rootish:a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := parseTarget(tc.arg, home, tc.short); got != tc.want {
@@ -39,7 +39,7 @@ func TestParseTarget(t *testing.T) {
 	}
 }
 
-func TestWalk(t *testing.T) {
+func TestTargetResolve(t *testing.T) {
 	for name, tc := range map[string]struct {
 		from, arg, want, err string
 	}{
@@ -65,7 +65,7 @@ func TestWalk(t *testing.T) {
 		"a broken name below home is invalid": {from: "user:alice", arg: "~/A", err: "invalid workspace path: ~/A"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := parseTarget(tc.arg, "/home/alice", false).walk(logicalcluster.MustParsePath(tc.from), tc.arg)
+			got, err := parseTarget(tc.arg, "/home/alice", false).resolve(logicalcluster.MustParsePath(tc.from), tc.arg)
 			if tc.err != "" {
 				if err == nil || err.Error() != tc.err {
 					t.Fatalf("got %v, want %q", err, tc.err)

@@ -75,7 +75,7 @@ func readChildren(ctx context.Context, installation *connection.Installation, pa
 		}
 		url, _, _ := unstructured.NestedString(object.Object, "spec", "URL")
 		_, mount, _ := unstructured.NestedMap(object.Object, "spec", "mount")
-		children = append(children, &node{path: parent.Join(object.GetName()), mount: mount, phase: phaseOf(object), url: url})
+		children = append(children, &node{path: parent.Join(object.GetName()), mount: mount, phase: getPhase(object), url: url})
 	}
 	slices.SortFunc(children, func(a, b *node) int { return strings.Compare(a.path.String(), b.path.String()) })
 	return children, nil
@@ -89,7 +89,7 @@ func readLogicalClusterPhase(ctx context.Context, installation *connection.Insta
 	if err != nil {
 		return "" // shown as Unknown: a user may be permitted to read a workspace and not its LogicalCluster
 	}
-	return phaseOf(object)
+	return getPhase(object)
 }
 
 // treeStyle selects how a tree is rendered.
@@ -170,7 +170,7 @@ func (n *node) failures() []error {
 // tree runs "kubectl ws tree".
 func (n *navigator) tree(ctx context.Context, flags *connection.Flags, style treeStyle) error {
 	installation, err := n.session.Installation()
-	var foreign *connection.ForeignURLError
+	var foreign *connection.NotWorkspaceURLError
 	if errors.As(err, &foreign) {
 		_, err := fmt.Fprintf(n.Out, "current context URL %q does not point directly to a kcp workspace\n", foreign.URL)
 		return err

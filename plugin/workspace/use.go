@@ -26,14 +26,14 @@ type navigator struct {
 // use runs "kubectl ws ARG".
 func (n *navigator) use(ctx context.Context, arg string) error {
 	homeDir, _ := os.UserHomeDir() // without a home directory no shell has expanded "~"
-	wanted := parseTarget(arg, homeDir, n.short)
-	if wanted.note != "" {
-		fmt.Fprintln(n.ErrOut, wanted.note)
+	t := parseTarget(arg, homeDir, n.short)
+	if t.note != "" {
+		fmt.Fprintln(n.ErrOut, t.note)
 	}
-	switch wanted.move {
-	case stay:
+	switch t.move {
+	case moveNone:
 		return n.printCurrent()
-	case goBack:
+	case moveBack:
 		return n.back(ctx)
 	}
 
@@ -42,15 +42,15 @@ func (n *navigator) use(ctx context.Context, arg string) error {
 		return err
 	}
 	from := installation.Path
-	switch wanted.move {
-	case goTop:
-		return n.enter(ctx, installation, connection.Top(from), false)
-	case goHome:
+	switch t.move {
+	case moveTreeRoot:
+		return n.enter(ctx, installation, connection.TreeRoot(from), false)
+	case moveHome:
 		if from, err = installation.Home(ctx); err != nil {
 			return err
 		}
 	}
-	path, err := wanted.walk(from, arg)
+	path, err := t.resolve(from, arg)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (n *navigator) enter(ctx context.Context, installation *connection.Installa
 	if err != nil {
 		return err
 	}
-	changed, err := switchTo(n.session.Kubeconfig, installation.URLOf(path))
+	changed, err := switchTo(n.session.Kubeconfig, installation.URLFor(path))
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (n *navigator) commit(ctx context.Context, changed *clientcmdapi.Config, wo
 		return err
 	}
 	n.session = session
-	if err := n.printPlace(workspaceType); err != nil {
+	if err := n.printWorkspace(workspaceType); err != nil {
 		return err
 	}
 	n.warnAboutClaims(ctx)
@@ -103,9 +103,9 @@ func (n *navigator) commit(ctx context.Context, changed *clientcmdapi.Config, wo
 }
 
 // printCurrent prints the current workspace. It sends no request.
-func (n *navigator) printCurrent() error { return n.printPlace("") }
+func (n *navigator) printCurrent() error { return n.printWorkspace("") }
 
-func (n *navigator) printPlace(workspaceType string) error {
+func (n *navigator) printWorkspace(workspaceType string) error {
 	location, err := n.session.Location()
 	var line string
 	switch {
@@ -161,11 +161,11 @@ func (e *noAccessError) Error() string {
 // checkAccess checks whether the user may enter a workspace, and returns its type if the parent shows it ("" if
 // unknown). It fails with a *noAccessError when the user may not.
 func checkAccess(ctx context.Context, installation *connection.Installation, path logicalcluster.Path) (workspaceType string, err error) {
-	reachable, err := installation.Reachable(path)
+	reachable, err := installation.IsReachable(path)
 	if err != nil {
 		return "", err
 	}
-	parent, ok := connection.Above(path)
+	parent, ok := connection.ParentOf(path)
 	if !ok {
 		if !reachable {
 			return "", &noAccessError{path: path}
@@ -184,11 +184,11 @@ func checkAccess(ctx context.Context, installation *connection.Installation, pat
 	case err != nil:
 		return "", err
 	}
-	return typeOf(object), nil
+	return getType(object), nil
 }
 
-// typeOf returns the type of a Workspace as "path:name", or "" if it has none.
-func typeOf(object *unstructured.Unstructured) string {
+// getType returns the type of a Workspace as "path:name", or "" if it has none.
+func getType(object *unstructured.Unstructured) string {
 	name, _, _ := unstructured.NestedString(object.Object, "spec", "type", "name")
 	path, _, _ := unstructured.NestedString(object.Object, "spec", "type", "path")
 	if name == "" || path == "" {

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// network is a network that drops packets while dropping is set.
-type network struct {
+// fakeNetwork is a network that drops packets while dropping is set.
+type fakeNetwork struct {
 	dropping   atomic.Bool
 	concurrent atomic.Int64
 	maximum    atomic.Int64
 	dialed     atomic.Int64
 }
 
-func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (n *fakeNetwork) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	now := n.concurrent.Add(1)
 	defer n.concurrent.Add(-1)
 	n.dialed.Add(1)
@@ -43,7 +43,7 @@ func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 
 func TestUnresponsiveBackendIsDialedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network := &network{}
+		network := &fakeNetwork{}
 		network.dropping.Store(true)
 		d := newDialer()
 		d.dial = network.dial
@@ -96,7 +96,7 @@ func TestUnresponsiveBackendIsDialedOnce(t *testing.T) {
 
 func TestConcurrentDialsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network := &network{}
+		network := &fakeNetwork{}
 		d := newDialer()
 		d.dial = network.dial
 		var waiting sync.WaitGroup

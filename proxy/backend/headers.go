@@ -43,7 +43,7 @@ const impersonateExtraPrefix = "Impersonate-Extra-"
 func outboundHeaders(in http.Header, names identity.HeaderNames) http.Header {
 	out := make(http.Header, len(in)+4)
 	for name, values := range in {
-		if (forwardedHeaders.Has(name) || strings.HasPrefix(name, impersonateExtraPrefix)) && !names.Reserved(name) {
+		if (forwardedHeaders.Has(name) || strings.HasPrefix(name, impersonateExtraPrefix)) && !names.IsReserved(name) {
 			out[name] = values
 		}
 	}

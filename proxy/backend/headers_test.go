@@ -17,7 +17,7 @@ import (
 )
 
 // Headers of clients that reach a backend.
-var passed = []string{
+var forwarded = []string{
 	"Accept", "Accept-Encoding", "Content-Type", "Content-Encoding", "Content-Length", "User-Agent",
 	"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range", "Range", "Cache-Control",
 	"Authorization",
@@ -40,11 +40,11 @@ var dropped = []string{
 
 func TestOutboundHeaders(t *testing.T) {
 	in := http.Header{}
-	for _, name := range slices.Concat(passed, dropped, []string{"Connection", "Upgrade"}) {
+	for _, name := range slices.Concat(forwarded, dropped, []string{"Connection", "Upgrade"}) {
 		in[name] = []string{"1", "2"}
 	}
 	out := outboundHeaders(in, identity.DefaultHeaderNames())
-	for _, name := range passed {
+	for _, name := range forwarded {
 		if name != "Content-Length" && len(out[name]) != 2 { // the transport writes the length
 			t.Errorf("%s: got %v, want both values", name, out[name])
 		}
@@ -62,7 +62,7 @@ func TestOutboundHeaders(t *testing.T) {
 }
 
 func FuzzOutboundHeaders(f *testing.F) {
-	for _, seed := range slices.Concat(passed, dropped) {
+	for _, seed := range slices.Concat(forwarded, dropped) {
 		f.Add(seed)
 	}
 	names := identity.DefaultHeaderNames()
@@ -103,7 +103,7 @@ func TestOutboundRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Host = "kcp.example"
-	for _, name := range slices.Concat(passed, dropped) {
+	for _, name := range slices.Concat(forwarded, dropped) {
 		switch name {
 		case "Content-Length", "Expect", "Te", "Trailer":
 		default:
@@ -123,7 +123,7 @@ func TestOutboundRequest(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	// The headers are those of the client that pass, those of the user, and X-Forwarded-*. There is no other.
-	want := append(slices.Clone(passed), "X-Remote-User", "X-Remote-Group", "X-Remote-Extra-Scopes", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto")
+	want := append(slices.Clone(forwarded), "X-Remote-User", "X-Remote-Group", "X-Remote-Extra-Scopes", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto")
 	for _, name := range want {
 		if len(got.Header[name]) == 0 {
 			t.Errorf("%s is missing", name)

@@ -59,7 +59,7 @@ func NewAuthenticator(ctx context.Context, config kubeauthenticator.Config, look
 		chain = append(chain, newCertificateCache(byCertificate, ca.VerifyOptions))
 	}
 	if config.ServiceAccountPublicKeysGetter != nil {
-		tokens := tokencache.New(ServiceAccounts(config.ServiceAccountIssuers, config.ServiceAccountPublicKeysGetter, config.APIAudiences, lookup),
+		tokens := tokencache.New(NewServiceAccountAuthenticator(config.ServiceAccountIssuers, config.ServiceAccountPublicKeysGetter, config.APIAudiences, lookup),
 			true, config.TokenSuccessCacheTTL, config.TokenFailureCacheTTL)
 		chain = append(chain, group.NewAuthenticatedGroupAdder(tokenRequests(tokens)))
 		a.required = true

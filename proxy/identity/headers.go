@@ -24,9 +24,9 @@ func DefaultHeaderNames() HeaderNames {
 // reservedPrefix starts every header from which Kubernetes servers read a user by default, including the UID.
 const reservedPrefix = "x-remote-"
 
-// Reserved reports whether a backend may read a user from the header. Case does not matter, nor does '_' instead of
+// IsReserved reports whether a backend may read a user from the header. Case does not matter, nor does '_' instead of
 // '-', which some servers treat as equal.
-func (n HeaderNames) Reserved(name string) bool {
+func (n HeaderNames) IsReserved(name string) bool {
 	folded := fold(name)
 	return strings.HasPrefix(folded, reservedPrefix) ||
 		folded == fold(n.User) || folded == fold(n.Group) || strings.HasPrefix(folded, fold(n.ExtraPrefix))

@@ -76,9 +76,9 @@ func ClusterClaim(token string) (logicalcluster.Name, bool) {
 // the token is bound to exist. With a nil Lookup only signature and claims are verified.
 type Lookup func(ctx context.Context, cluster logicalcluster.Name, token string) error
 
-// ServiceAccounts returns an authenticator for service account tokens of all logical clusters. The issuer distinguishes
+// NewServiceAccountAuthenticator returns an authenticator for service account tokens of all logical clusters. The issuer distinguishes
 // legacy tokens from bound ones.
-func ServiceAccounts(issuers []string, keys serviceaccount.PublicKeysGetter, audiences authenticator.Audiences, lookup Lookup) authenticator.Token {
+func NewServiceAccountAuthenticator(issuers []string, keys serviceaccount.PublicKeysGetter, audiences authenticator.Audiences, lookup Lookup) authenticator.Token {
 	issuers = append([]string{serviceaccount.LegacyIssuer}, issuers...)
 	verified := serviceaccount.JWTTokenAuthenticator[claims](issuers, keys, audiences, validator{})
 	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {

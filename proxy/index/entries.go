@@ -66,7 +66,7 @@ func (s *Snapshot) deleteCluster(o *owner, name logicalcluster.Name) {
 // pruneClusters removes the owner's clusters that are not in keep.
 func (s *Snapshot) pruneClusters(o *owner, keep map[logicalcluster.Name]struct{}) {
 	var removed []logicalcluster.Name
-	s.clusters.each(func(e *clusterEntry) {
+	s.clusters.forEach(func(e *clusterEntry) {
 		if _, ok := keep[e.name]; !ok && e.reportedBy(o.name) != nil {
 			removed = append(removed, e.name)
 		}
@@ -124,7 +124,7 @@ func (s *Snapshot) putWorkspace(o *owner, w Workspace) {
 		return
 	}
 	existing, _ := s.workspaces.get(k)
-	if existing != nil && existing.owner == o && existing.same(w) {
+	if existing != nil && existing.owner == o && existing.equals(w) {
 		return // most events change no field that is indexed
 	}
 	entry := &workspaceEntry{
@@ -162,7 +162,7 @@ func (s *Snapshot) hasWorkspace(o *owner, w Workspace) bool {
 	e, _ := s.workspaces.get(workspaceKey{w.Parent, w.Name})
 	for ; e != nil; e = e.next {
 		if e.owner == o {
-			return e.same(w)
+			return e.equals(w)
 		}
 	}
 	return false
@@ -171,7 +171,7 @@ func (s *Snapshot) hasWorkspace(o *owner, w Workspace) bool {
 // pruneWorkspaces removes the owner's workspaces that are not in keep.
 func (s *Snapshot) pruneWorkspaces(o *owner, keep map[workspaceKey]struct{}) {
 	var removed []workspaceKey
-	s.workspaces.each(func(head *workspaceEntry) {
+	s.workspaces.forEach(func(head *workspaceEntry) {
 		if _, ok := keep[head.workspaceKey]; ok {
 			return
 		}
@@ -195,7 +195,7 @@ func (e *workspaceEntry) shardName() string {
 	return e.shard.Value()
 }
 
-func (e *workspaceEntry) same(w Workspace) bool {
+func (e *workspaceEntry) equals(w Workspace) bool {
 	if e.cluster != w.Cluster || e.unavailable != w.Unavailable {
 		return false
 	}

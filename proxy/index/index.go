@@ -275,7 +275,7 @@ func (s *Snapshot) Counts() map[string]int {
 	for name := range s.shards {
 		counts[name] = 0
 	}
-	s.workspaces.each(func(e *workspaceEntry) { counts[e.owner.name]++ })
+	s.workspaces.forEach(func(e *workspaceEntry) { counts[e.owner.name]++ })
 	return counts
 }
 
@@ -286,7 +286,7 @@ func (s *Snapshot) Conflicts() map[string]int {
 	for name := range s.shards {
 		counts[name] = 0
 	}
-	s.clusters.each(func(first *clusterEntry) {
+	s.clusters.forEach(func(first *clusterEntry) {
 		for e := first.next; e != nil; e = e.next {
 			counts[e.owner.name]++
 		}

@@ -12,17 +12,17 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-func name(s string) logicalcluster.Name { return logicalcluster.MustParseName(s) }
+func clusterName(s string) logicalcluster.Name { return logicalcluster.MustParseName(s) }
 
-func shard(name string) Shard {
+func newShard(name string) Shard {
 	return Shard{Name: name, BaseURL: &url.URL{Scheme: "https", Host: name + ".example"}}
 }
 
-// tree returns the index of an installation with two shards, root and alpha.
-func tree() *Index {
+// newTestIndex returns the index of an installation with two shards, root and alpha.
+func newTestIndex() *Index {
 	i := New()
-	i.SetShard(shard("root"))
-	i.SetShard(shard("alpha"))
+	i.SetShard(newShard("root"))
+	i.SetShard(newShard("alpha"))
 	i.SetShard(Shard{Name: "nourl"})
 	i.SetShard(Shard{Name: "badurl", Err: fmt.Errorf("bad")})
 	for _, name := range []string{"root", "alpha"} {
@@ -31,17 +31,17 @@ func tree() *Index {
 	}
 	home := logicalcluster.HomeName("alice")
 	for _, c := range []string{"root", "org1", home.String(), "system:admin"} {
-		i.PutCluster("root", Cluster{Name: name(c)})
+		i.PutCluster("root", Cluster{Name: clusterName(c)})
 	}
 	for _, c := range []string{"team1", "broken1", "deep1"} {
-		i.PutCluster("alpha", Cluster{Name: name(c)})
+		i.PutCluster("alpha", Cluster{Name: clusterName(c)})
 	}
-	i.PutCluster("nourl", Cluster{Name: name("lost1")})
-	i.PutCluster("badurl", Cluster{Name: name("bad1")})
+	i.PutCluster("nourl", Cluster{Name: clusterName("lost1")})
+	i.PutCluster("badurl", Cluster{Name: clusterName("bad1")})
 	put := func(shard, parent, ws, cluster string, more ...func(*Workspace)) {
-		w := Workspace{Parent: name(parent), Name: ws}
+		w := Workspace{Parent: clusterName(parent), Name: ws}
 		if cluster != "" {
-			w.Cluster = name(cluster)
+			w.Cluster = clusterName(cluster)
 		}
 		for _, f := range more {
 			f(&w)
@@ -64,7 +64,7 @@ func tree() *Index {
 
 func TestResolve(t *testing.T) {
 	home := logicalcluster.HomeName("alice").String()
-	s := tree().Load()
+	s := newTestIndex().Load()
 	for description, tc := range map[string]struct {
 		path       string
 		resolution Resolution
@@ -125,27 +125,27 @@ func TestResolveBeforeSync(t *testing.T) {
 		"system clusters are not found":                           {func(*Index) {}, "system:admin", NotFound},
 		"the wildcard is not found":                               {func(*Index) {}, "*", NotFound},
 		"a shard with synced clusters only is not synced":         {func(i *Index) { i.ReplaceClusters("beta", nil) }, "nobody", NotSynced},
-		"its workspaces may exist":                                {func(i *Index) { i.ReplaceClusters("beta", []Cluster{{Name: name("b1")}}) }, "b1:team", NotSynced},
+		"its workspaces may exist":                                {func(i *Index) { i.ReplaceClusters("beta", []Cluster{{Name: clusterName("b1")}}) }, "b1:team", NotSynced},
 		"an unknown name is not found when all shards are synced": {func(i *Index) { i.ReplaceClusters("beta", nil); i.ReplaceWorkspaces("beta", nil) }, "nobody", NotFound},
 		"an unknown name is not found when the shard is removed":  {func(i *Index) { i.RemoveShard("beta") }, "nobody", NotFound},
 		"a shard that is removed and added again is not synced": {func(i *Index) {
 			i.ReplaceClusters("beta", nil)
 			i.ReplaceWorkspaces("beta", nil)
 			i.RemoveShard("beta")
-			i.SetShard(shard("beta"))
+			i.SetShard(newShard("beta"))
 		}, "nobody", NotSynced},
 		"a shard with a new base URL stays synced": {func(i *Index) {
 			i.ReplaceClusters("beta", nil)
 			i.ReplaceWorkspaces("beta", nil)
-			i.SetShard(shard("beta"))
+			i.SetShard(newShard("beta"))
 		}, "nobody", NotFound},
-		"paths lead through a shard that is not served":           {func(i *Index) { i.SetShard(Shard{Name: "root", BaseURL: shard("root").BaseURL, NotServed: true}) }, "root:org:team", Found},
-		"a cluster on a shard that is not served is not found":    {func(i *Index) { i.SetShard(Shard{Name: "root", BaseURL: shard("root").BaseURL, NotServed: true}) }, "root:org", NotFound},
+		"paths lead through a shard that is not served":           {func(i *Index) { i.SetShard(Shard{Name: "root", BaseURL: newShard("root").BaseURL, NotServed: true}) }, "root:org:team", Found},
+		"a cluster on a shard that is not served is not found":    {func(i *Index) { i.SetShard(Shard{Name: "root", BaseURL: newShard("root").BaseURL, NotServed: true}) }, "root:org", NotFound},
 		"a shard without a base URL does not count as not synced": {func(i *Index) { i.RemoveShard("beta"); i.SetShard(Shard{Name: "gamma"}) }, "nobody", NotFound},
 	} {
 		t.Run(description, func(t *testing.T) {
-			i := tree()
-			i.SetShard(shard("beta"))
+			i := newTestIndex()
+			i.SetShard(newShard("beta"))
 			tc.do(i)
 			if _, resolution := i.Load().Resolve(logicalcluster.MustParsePath(tc.path)); resolution != tc.resolution {
 				t.Errorf("%s: resolution %d, want %d", tc.path, resolution, tc.resolution)
@@ -155,7 +155,7 @@ func TestResolveBeforeSync(t *testing.T) {
 }
 
 func TestUpdates(t *testing.T) {
-	at := func(i *Index, path string) string {
+	resolveShard := func(i *Index, path string) string {
 		route, resolution := i.Load().Resolve(logicalcluster.MustParsePath(path))
 		if resolution != Found {
 			return ""
@@ -167,86 +167,88 @@ func TestUpdates(t *testing.T) {
 		path string
 		want string
 	}{
-		"a deleted cluster is removed":                     {func(i *Index) { i.DeleteCluster("alpha", name("team1")) }, "team1", ""},
-		"a deleted workspace is removed":                   {func(i *Index) { i.DeleteWorkspace("root", name("org1"), "team") }, "root:org:team", ""},
-		"the cluster of a deleted workspace stays":         {func(i *Index) { i.DeleteWorkspace("root", name("org1"), "team") }, "team1", "alpha"},
-		"a workspace that is not routable is removed":      {func(i *Index) { i.PutWorkspace("root", Workspace{Parent: name("org1"), Name: "team"}) }, "root:org:team", ""},
+		"a deleted cluster is removed":                     {func(i *Index) { i.DeleteCluster("alpha", clusterName("team1")) }, "team1", ""},
+		"a deleted workspace is removed":                   {func(i *Index) { i.DeleteWorkspace("root", clusterName("org1"), "team") }, "root:org:team", ""},
+		"the cluster of a deleted workspace stays":         {func(i *Index) { i.DeleteWorkspace("root", clusterName("org1"), "team") }, "team1", "alpha"},
+		"a workspace that is not routable is removed":      {func(i *Index) { i.PutWorkspace("root", Workspace{Parent: clusterName("org1"), Name: "team"}) }, "root:org:team", ""},
 		"the clusters of a removed shard are removed":      {func(i *Index) { i.RemoveShard("alpha") }, "team1", ""},
 		"the clusters of other shards stay":                {func(i *Index) { i.RemoveShard("alpha") }, "org1", "root"},
-		"a shard that is removed and added again is empty": {func(i *Index) { i.RemoveShard("alpha"); i.SetShard(shard("alpha")) }, "team1", ""},
-		"a relist removes missing clusters":                {func(i *Index) { i.ReplaceClusters("alpha", []Cluster{{Name: name("deep1")}}) }, "team1", ""},
-		"a relist keeps listed clusters":                   {func(i *Index) { i.ReplaceClusters("alpha", []Cluster{{Name: name("deep1")}}) }, "deep1", "alpha"},
-		"a relist adds new clusters":                       {func(i *Index) { i.ReplaceClusters("alpha", []Cluster{{Name: name("new1")}}) }, "new1", "alpha"},
+		"a shard that is removed and added again is empty": {func(i *Index) { i.RemoveShard("alpha"); i.SetShard(newShard("alpha")) }, "team1", ""},
+		"a relist removes missing clusters":                {func(i *Index) { i.ReplaceClusters("alpha", []Cluster{{Name: clusterName("deep1")}}) }, "team1", ""},
+		"a relist keeps listed clusters":                   {func(i *Index) { i.ReplaceClusters("alpha", []Cluster{{Name: clusterName("deep1")}}) }, "deep1", "alpha"},
+		"a relist adds new clusters":                       {func(i *Index) { i.ReplaceClusters("alpha", []Cluster{{Name: clusterName("new1")}}) }, "new1", "alpha"},
 		"a relist of workspaces removes missing ones": {func(i *Index) {
-			i.ReplaceWorkspaces("root", []Workspace{{Parent: name("root"), Name: "org", Cluster: name("org1")}})
+			i.ReplaceWorkspaces("root", []Workspace{{Parent: clusterName("root"), Name: "org", Cluster: clusterName("org1")}})
 		}, "root:org:team", ""},
 		"a relist of one shard keeps the entries of the other": {func(i *Index) { i.ReplaceClusters("alpha", nil) }, "root:org", "root"},
-		"of two shards the first to report a cluster is used":  {func(i *Index) { i.PutCluster("root", Cluster{Name: name("team1")}) }, "team1", "alpha"},
+		"of two shards the first to report a cluster is used":  {func(i *Index) { i.PutCluster("root", Cluster{Name: clusterName("team1")}) }, "team1", "alpha"},
 		"a repeated conflicting report changes nothing": {func(i *Index) {
-			i.PutCluster("root", Cluster{Name: name("team1"), Type: "a"})
-			i.PutCluster("root", Cluster{Name: name("team1"), Type: "b"})
+			i.PutCluster("root", Cluster{Name: clusterName("team1"), Type: "a"})
+			i.PutCluster("root", Cluster{Name: clusterName("team1"), Type: "b"})
 		}, "team1", "alpha"},
-		"nor does a conflicting list": {func(i *Index) { i.ReplaceClusters("root", []Cluster{{Name: name("root")}, {Name: name("team1")}}) }, "team1", "alpha"},
+		"nor does a conflicting list": {func(i *Index) {
+			i.ReplaceClusters("root", []Cluster{{Name: clusterName("root")}, {Name: clusterName("team1")}})
+		}, "team1", "alpha"},
 		"the first one stays so when its type changes": {func(i *Index) {
-			i.PutCluster("root", Cluster{Name: name("team1")})
-			i.PutCluster("alpha", Cluster{Name: name("team1"), Type: "other"})
-			i.ReplaceClusters("alpha", []Cluster{{Name: name("team1")}})
+			i.PutCluster("root", Cluster{Name: clusterName("team1")})
+			i.PutCluster("alpha", Cluster{Name: clusterName("team1"), Type: "other"})
+			i.ReplaceClusters("alpha", []Cluster{{Name: clusterName("team1")}})
 		}, "team1", "alpha"},
 		"the next one is used when the first deletes the cluster": {func(i *Index) {
-			i.PutCluster("root", Cluster{Name: name("team1")})
-			i.DeleteCluster("alpha", name("team1"))
+			i.PutCluster("root", Cluster{Name: clusterName("team1")})
+			i.DeleteCluster("alpha", clusterName("team1"))
 		}, "team1", "root"},
 		"or is removed": {func(i *Index) {
-			i.PutCluster("root", Cluster{Name: name("team1")})
+			i.PutCluster("root", Cluster{Name: clusterName("team1")})
 			i.RemoveShard("alpha")
 		}, "team1", "root"},
 		"a conflicting report can be deleted": {func(i *Index) {
-			i.PutCluster("root", Cluster{Name: name("team1")})
-			i.DeleteCluster("root", name("team1"))
+			i.PutCluster("root", Cluster{Name: clusterName("team1")})
+			i.DeleteCluster("root", clusterName("team1"))
 		}, "team1", "alpha"},
 		"a path leads to the shard that the workspace names": {func(i *Index) {
-			i.PutWorkspace("root", Workspace{Parent: name("org1"), Name: "team", Cluster: name("team1"), Shard: "alpha"})
+			i.PutWorkspace("root", Workspace{Parent: clusterName("org1"), Name: "team", Cluster: clusterName("team1"), Shard: "alpha"})
 		}, "root:org:team", "alpha"},
 		"even if another shard reported the cluster first": {func(i *Index) {
-			i.PutCluster("nourl", Cluster{Name: name("new1")})
-			i.PutCluster("alpha", Cluster{Name: name("new1")})
-			i.PutWorkspace("root", Workspace{Parent: name("org1"), Name: "team", Cluster: name("new1"), Shard: "alpha"})
+			i.PutCluster("nourl", Cluster{Name: clusterName("new1")})
+			i.PutCluster("alpha", Cluster{Name: clusterName("new1")})
+			i.PutWorkspace("root", Workspace{Parent: clusterName("org1"), Name: "team", Cluster: clusterName("new1"), Shard: "alpha"})
 		}, "root:org:team", "alpha"},
 		"and is not found while that shard does not report the cluster": {func(i *Index) {
-			i.PutCluster("root", Cluster{Name: name("new1")})
-			i.PutWorkspace("root", Workspace{Parent: name("org1"), Name: "team", Cluster: name("new1"), Shard: "alpha"})
+			i.PutCluster("root", Cluster{Name: clusterName("new1")})
+			i.PutWorkspace("root", Workspace{Parent: clusterName("org1"), Name: "team", Cluster: clusterName("new1"), Shard: "alpha"})
 		}, "root:org:team", ""},
 		"nor are workspaces below it": {func(i *Index) {
-			i.PutCluster("root", Cluster{Name: name("new1")})
-			i.PutWorkspace("root", Workspace{Parent: name("new1"), Name: "deep", Cluster: name("org1")})
-			i.PutWorkspace("root", Workspace{Parent: name("org1"), Name: "team", Cluster: name("new1"), Shard: "alpha"})
+			i.PutCluster("root", Cluster{Name: clusterName("new1")})
+			i.PutWorkspace("root", Workspace{Parent: clusterName("new1"), Name: "deep", Cluster: clusterName("org1")})
+			i.PutWorkspace("root", Workspace{Parent: clusterName("org1"), Name: "team", Cluster: clusterName("new1"), Shard: "alpha"})
 		}, "root:org:team:deep", ""},
 		"a workspace that names another shard leads there": {func(i *Index) {
-			i.PutCluster("root", Cluster{Name: name("team1")})
-			i.PutWorkspace("root", Workspace{Parent: name("org1"), Name: "team", Cluster: name("team1"), Shard: "root"})
+			i.PutCluster("root", Cluster{Name: clusterName("team1")})
+			i.PutWorkspace("root", Workspace{Parent: clusterName("org1"), Name: "team", Cluster: clusterName("team1"), Shard: "root"})
 		}, "root:org:team", "root"},
-		"root is on the root shard, whatever other shards report": {func(i *Index) { i.PutCluster("alpha", Cluster{Name: name("root")}) }, "root", "root"},
+		"root is on the root shard, whatever other shards report": {func(i *Index) { i.PutCluster("alpha", Cluster{Name: clusterName("root")}) }, "root", "root"},
 		"a shard cannot add workspaces to another shard's clusters": {func(i *Index) {
-			i.PutWorkspace("alpha", Workspace{Parent: name("root"), Name: "evil", Cluster: name("team1")})
+			i.PutWorkspace("alpha", Workspace{Parent: clusterName("root"), Name: "evil", Cluster: clusterName("team1")})
 		}, "root:evil", ""},
 		"nor replace them": {func(i *Index) {
-			i.PutWorkspace("alpha", Workspace{Parent: name("root"), Name: "org", Cluster: name("team1")})
+			i.PutWorkspace("alpha", Workspace{Parent: clusterName("root"), Name: "org", Cluster: clusterName("team1")})
 		}, "root:org", "root"},
 		"the workspaces of a moved cluster are those of its new shard": {func(i *Index) {
-			i.PutCluster("alpha", Cluster{Name: name("org1")})
-			i.PutWorkspace("alpha", Workspace{Parent: name("org1"), Name: "team", Cluster: name("org1")})
-			i.DeleteCluster("root", name("org1"))
+			i.PutCluster("alpha", Cluster{Name: clusterName("org1")})
+			i.PutWorkspace("alpha", Workspace{Parent: clusterName("org1"), Name: "team", Cluster: clusterName("org1")})
+			i.DeleteCluster("root", clusterName("org1"))
 		}, "root:org:team", "alpha"},
 		"and those of the old one until it deletes the cluster": {func(i *Index) {
-			i.PutCluster("alpha", Cluster{Name: name("org1")})
-			i.PutWorkspace("alpha", Workspace{Parent: name("org1"), Name: "team", Cluster: name("root")})
+			i.PutCluster("alpha", Cluster{Name: clusterName("org1")})
+			i.PutWorkspace("alpha", Workspace{Parent: clusterName("org1"), Name: "team", Cluster: clusterName("root")})
 		}, "root:org:team", "alpha"},
 	} {
 		t.Run(description, func(t *testing.T) {
-			i := tree()
+			i := newTestIndex()
 			before := i.Load()
 			tc.do(i)
-			if got := at(i, tc.path); got != tc.want {
+			if got := resolveShard(i, tc.path); got != tc.want {
 				t.Errorf("%s leads to shard %q, want %q", tc.path, got, tc.want)
 			}
 			if _, resolution := before.Resolve(logicalcluster.MustParsePath("root:org:team")); resolution != Found {
@@ -257,23 +259,23 @@ func TestUpdates(t *testing.T) {
 }
 
 func TestConflicts(t *testing.T) {
-	i := tree()
-	i.PutCluster("root", Cluster{Name: name("team1")})
-	i.PutCluster("root", Cluster{Name: name("deep1")})
-	i.PutCluster("root", Cluster{Name: name("deep1"), Type: "other"})
-	i.PutCluster("alpha", Cluster{Name: name("root")})
+	i := newTestIndex()
+	i.PutCluster("root", Cluster{Name: clusterName("team1")})
+	i.PutCluster("root", Cluster{Name: clusterName("deep1")})
+	i.PutCluster("root", Cluster{Name: clusterName("deep1"), Type: "other"})
+	i.PutCluster("alpha", Cluster{Name: clusterName("root")})
 	if got := i.Load().Conflicts(); got["root"] != 2 || got["alpha"] != 0 || len(got) != 4 {
 		t.Errorf("got %v", got)
 	}
-	i.DeleteCluster("root", name("team1"))
-	i.DeleteCluster("alpha", name("deep1"))
+	i.DeleteCluster("root", clusterName("team1"))
+	i.DeleteCluster("alpha", clusterName("deep1"))
 	if got := i.Load().Conflicts(); got["root"] != 0 {
 		t.Errorf("after deletion: got %v", got)
 	}
 }
 
 func TestMovedShardKeepsItsEntries(t *testing.T) {
-	i := tree()
+	i := newTestIndex()
 	i.SetShard(Shard{Name: "alpha", BaseURL: &url.URL{Scheme: "https", Host: "moved.example"}})
 	route, resolution := i.Load().Resolve(logicalcluster.MustParsePath("root:org:team"))
 	if resolution != Found || route.Shard.BaseURL.Host != "moved.example" {
@@ -281,17 +283,17 @@ func TestMovedShardKeepsItsEntries(t *testing.T) {
 	}
 }
 
-// TestRemovedEntriesLeaveNothing covers wall W2.
-func TestRemovedEntriesLeaveNothing(t *testing.T) {
+// TestRemovedEntriesAreReleased covers wall W2.
+func TestRemovedEntriesAreReleased(t *testing.T) {
 	i := New()
-	i.SetShard(shard("root"))
+	i.SetShard(newShard("root"))
 	for n := range 2000 {
-		i.PutCluster("root", Cluster{Name: name(fmt.Sprintf("c%d", n))})
-		i.PutWorkspace("root", Workspace{Parent: name("root"), Name: fmt.Sprintf("w%d", n), Cluster: name(fmt.Sprintf("c%d", n))})
+		i.PutCluster("root", Cluster{Name: clusterName(fmt.Sprintf("c%d", n))})
+		i.PutWorkspace("root", Workspace{Parent: clusterName("root"), Name: fmt.Sprintf("w%d", n), Cluster: clusterName(fmt.Sprintf("c%d", n))})
 	}
 	for n := range 2000 {
-		i.DeleteCluster("root", name(fmt.Sprintf("c%d", n)))
-		i.DeleteWorkspace("root", name("root"), fmt.Sprintf("w%d", n))
+		i.DeleteCluster("root", clusterName(fmt.Sprintf("c%d", n)))
+		i.DeleteWorkspace("root", clusterName("root"), fmt.Sprintf("w%d", n))
 	}
 	s := i.Load()
 	if s.clusters.size != 0 || s.workspaces.size != 0 || s.clusters.root != nil || s.workspaces.root != nil {
@@ -304,7 +306,7 @@ func TestRemovedEntriesLeaveNothing(t *testing.T) {
 }
 
 func TestConcurrentReads(t *testing.T) {
-	i := tree()
+	i := newTestIndex()
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	for range 4 {
@@ -323,8 +325,8 @@ func TestConcurrentReads(t *testing.T) {
 		})
 	}
 	for n := range 5000 {
-		i.PutCluster("alpha", Cluster{Name: name(fmt.Sprintf("c%d", n%100))})
-		i.DeleteCluster("alpha", name(fmt.Sprintf("c%d", (n+50)%100)))
+		i.PutCluster("alpha", Cluster{Name: clusterName(fmt.Sprintf("c%d", n%100))})
+		i.DeleteCluster("alpha", clusterName(fmt.Sprintf("c%d", (n+50)%100)))
 	}
 	close(stop)
 	wg.Wait()
@@ -337,8 +339,8 @@ type pair struct {
 
 func (p *pair) key() int { return p.k }
 
-// TestTrieAgainstMap compares a trie with a map, also with poor hashes, which use all levels and the collision lists.
-func TestTrieAgainstMap(t *testing.T) {
+// TestTrieMatchesMap compares a trie with a map, also with poor hashes, which use all levels and the collision lists.
+func TestTrieMatchesMap(t *testing.T) {
 	for description, hash := range map[string]func(int) uint64{
 		"a good hash":               func(k int) uint64 { return uint64(k) * 0x9E3779B97F4A7C15 },
 		"only the last bits differ": func(k int) uint64 { return uint64(k%7) << 61 },
@@ -369,7 +371,7 @@ func TestTrieAgainstMap(t *testing.T) {
 				}
 			}
 			seen := 0
-			tr.each(func(p *pair) { seen++ })
+			tr.forEach(func(p *pair) { seen++ })
 			if seen != len(want) {
 				t.Fatalf("each visited %d, want %d", seen, len(want))
 			}
@@ -388,24 +390,24 @@ const benchmarkSize = 100_000
 // manyWorkspaces returns objects as watches decode them: every name is a separate string.
 func manyWorkspaces() ([]Cluster, []Workspace) {
 	clusters := make([]Cluster, 0, benchmarkSize+1)
-	clusters = append(clusters, Cluster{Name: name("root"), Type: "root:root"})
+	clusters = append(clusters, Cluster{Name: clusterName("root"), Type: "root:root"})
 	workspaces := make([]Workspace, 0, benchmarkSize)
 	for n := range benchmarkSize {
-		clusters = append(clusters, Cluster{Name: name(fmt.Sprintf("cluster%09d", n)), Type: "root:universal"})
-		workspaces = append(workspaces, Workspace{Parent: name("root"), Name: fmt.Sprintf("workspace-%06d", n), Cluster: name(fmt.Sprintf("cluster%09d", n))})
+		clusters = append(clusters, Cluster{Name: clusterName(fmt.Sprintf("cluster%09d", n)), Type: "root:universal"})
+		workspaces = append(workspaces, Workspace{Parent: clusterName("root"), Name: fmt.Sprintf("workspace-%06d", n), Cluster: clusterName(fmt.Sprintf("cluster%09d", n))})
 	}
 	return clusters, workspaces
 }
 
-func filled(clusters []Cluster, workspaces []Workspace) *Index {
+func newFilledIndex(clusters []Cluster, workspaces []Workspace) *Index {
 	i := New()
-	i.SetShard(shard("root"))
+	i.SetShard(newShard("root"))
 	i.ReplaceClusters("root", clusters)
 	i.ReplaceWorkspaces("root", workspaces)
 	return i
 }
 
-func heap() uint64 {
+func heapAlloc() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -416,12 +418,12 @@ func heap() uint64 {
 // TestBytesPerWorkspace checks the limit of 300 bytes per workspace.
 func TestBytesPerWorkspace(t *testing.T) {
 	clusters, workspaces := manyWorkspaces()
-	before := heap()
-	i := filled(clusters, workspaces)
+	before := heapAlloc()
+	i := newFilledIndex(clusters, workspaces)
 	if s := i.Load(); s.clusters.size != benchmarkSize+1 || s.workspaces.size != benchmarkSize {
 		t.Fatalf("indexed %d clusters and %d workspaces", s.clusters.size, s.workspaces.size)
 	}
-	perWorkspace := float64(heap()-before) / benchmarkSize
+	perWorkspace := float64(heapAlloc()-before) / benchmarkSize
 	t.Logf("%.0f bytes per workspace", perWorkspace)
 	if perWorkspace > 300 {
 		t.Errorf("%.0f bytes per workspace, at most 300 are allowed", perWorkspace)
@@ -434,24 +436,24 @@ func TestBytesPerWorkspace(t *testing.T) {
 func BenchmarkFill(b *testing.B) {
 	clusters, workspaces := manyWorkspaces()
 	for b.Loop() {
-		filled(clusters, workspaces)
+		newFilledIndex(clusters, workspaces)
 	}
 	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(time.Millisecond), "ms/100k")
 }
 
 func BenchmarkUpdate(b *testing.B) {
-	i := filled(manyWorkspaces())
+	i := newFilledIndex(manyWorkspaces())
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		w := Workspace{Parent: name("root"), Name: fmt.Sprintf("workspace-%06d", n%benchmarkSize), Cluster: name("cluster000000001"), Unavailable: n%2 == 0}
+		w := Workspace{Parent: clusterName("root"), Name: fmt.Sprintf("workspace-%06d", n%benchmarkSize), Cluster: clusterName("cluster000000001"), Unavailable: n%2 == 0}
 		i.PutWorkspace("root", w)
 		n++
 	}
 }
 
 func BenchmarkResolve(b *testing.B) {
-	i := filled(manyWorkspaces())
+	i := newFilledIndex(manyWorkspaces())
 	path := logicalcluster.MustParsePath("root:workspace-054321")
 	b.ReportAllocs()
 	b.ResetTimer()

@@ -179,10 +179,10 @@ func (n *node[L]) orNil() *node[L] {
 	return n
 }
 
-// each calls f for every leaf, in no particular order.
-func (t trie[K, L]) each(f func(L)) { eachBelow(t.root, f) }
+// forEach calls f for every leaf, in no particular order.
+func (t trie[K, L]) forEach(f func(L)) { forEachLeaf(t.root, f) }
 
-func eachBelow[L any](n *node[L], f func(L)) {
+func forEachLeaf[L any](n *node[L], f func(L)) {
 	if n == nil {
 		return
 	}
@@ -190,7 +190,7 @@ func eachBelow[L any](n *node[L], f func(L)) {
 		f(l)
 	}
 	for _, child := range n.children {
-		eachBelow(child, f)
+		forEachLeaf(child, f)
 	}
 }
 

@@ -90,8 +90,8 @@ func (e Entry) validate() error {
 // Pattern returns the path without trailing slashes; "" matches all paths.
 func (e Entry) Pattern() string { return strings.TrimRight(e.Path, "/") }
 
-// Shards reports whether this is the entry of the shards.
-func (e Entry) Shards() bool { return e.Path == ShardsPath }
+// IsShards reports whether this is the entry of the shards.
+func (e Entry) IsShards() bool { return e.Path == ShardsPath }
 
 // BackendURL returns the parsed backend. It must be https: backends trust the identity headers because of the client
 // certificate.

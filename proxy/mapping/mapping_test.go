@@ -53,7 +53,7 @@ func TestDefaultHeaders(t *testing.T) {
 	if h := entries[0].Headers(); h.User != "X-User" || h.Group != "X-Remote-Group" || h.ExtraPrefix != "X-Remote-Extra-" {
 		t.Errorf("%+v", h)
 	}
-	if !entries[0].Shards() {
+	if !entries[0].IsShards() {
 		t.Error("/clusters/ is the entry of the shards")
 	}
 }

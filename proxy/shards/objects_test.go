@@ -99,14 +99,14 @@ func TestToWorkspace(t *testing.T) {
 	}
 }
 
-func TestServerOf(t *testing.T) {
+func TestTrimClusterPath(t *testing.T) {
 	for in, want := range map[string]string{
 		"https://a:6443":                      "https://a:6443",
 		"https://a:6443/":                     "https://a:6443",
 		"https://a:6443/clusters/root":        "https://a:6443",
 		"https://a:6443/base/clusters/root:x": "https://a:6443/base",
 	} {
-		if got := ServerOf(in); got != want {
+		if got := TrimClusterPath(in); got != want {
 			t.Errorf("ServerOf(%q) = %q, want %q", in, got, want)
 		}
 	}

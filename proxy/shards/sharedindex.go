@@ -220,7 +220,7 @@ func visit(change sharedindex.Change, v visitor) {
 	case sharedindex.Types:
 		err = decode(change, func(t sharedindex.Type) error { v.workspaceType(object, t.Configurations); return nil })
 	case sharedindex.Issuers:
-		err = decode(change, func(i sharedindex.IssuersOf) error { v.issuers(object, i.JWT); return nil })
+		err = decode(change, func(i sharedindex.AuthenticationConfiguration) error { v.issuers(object, i.JWT); return nil })
 	case sharedindex.Shards:
 		err = decode(change, func(s sharedindex.Shard) error { v.shard(key.Name, s); return nil })
 	}

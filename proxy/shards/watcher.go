@@ -61,12 +61,12 @@ type shardWatch struct {
 // NewWatcher returns a watcher that Run starts.
 func NewWatcher(config Config) *Watcher {
 	config.Root = rest.CopyConfig(config.Root)
-	config.Root.Host = ServerOf(config.Root.Host)
+	config.Root.Host = TrimClusterPath(config.Root.Host)
 	return &Watcher{Config: config, rootStatus: &resourceStatus{shard: RootShard, resource: "shards"}, shards: map[string]*shardWatch{}}
 }
 
-// ServerOf returns the URL of a server without the logical cluster in which kubeconfigs often end.
-func ServerOf(host string) string {
+// TrimClusterPath returns the URL of a server without the logical cluster in which kubeconfigs often end.
+func TrimClusterPath(host string) string {
 	if at := strings.Index(host, "/clusters/"); at >= 0 {
 		return host[:at]
 	}

@@ -15,8 +15,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// watch runs a watcher over a shard until the test ends.
-func watch(t *testing.T, shard *shardtesting.Shard) *index.Index {
+// runWatcher runs a watcher over a shard until the test ends.
+func runWatcher(t *testing.T, shard *shardtesting.Shard) *index.Index {
 	t.Helper()
 	idx := index.New()
 	w := shards.NewWatcher(shards.Config{Root: shard.Masters(t), Shards: shard.Masters(t), Index: idx, Types: workspacetypes.New(idx)})
@@ -39,7 +39,7 @@ func watch(t *testing.T, shard *shardtesting.Shard) *index.Index {
 func TestWatcherWithShard(t *testing.T) {
 	shard := shardtesting.Start(t)
 	early := shard.NewWorkspace(t, "root", "early")
-	idx := watch(t, shard)
+	idx := runWatcher(t, shard)
 	expectFound := func(path, cluster, workspaceType string) {
 		t.Helper()
 		shardtesting.Eventually(t, path+" is indexed", func(context.Context) error {

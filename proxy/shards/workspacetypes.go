@@ -84,7 +84,7 @@ func newTypeHandler(status *resourceStatus, types *workspacetypes.Registry) refl
 		for _, configuration := range o.Spec.Configurations {
 			e.values = append(e.values, configuration.Name)
 		}
-		e.key, err = keyOf(o)
+		e.key, err = registryKey(o)
 		return e, err
 	}, types.PutType, types.ReplaceTypes)
 }
@@ -96,12 +96,12 @@ func newConfigurationHandler(status *resourceStatus, types *workspacetypes.Regis
 			return e, fmt.Errorf("got %T, expected a WorkspaceAuthenticationConfiguration", object)
 		}
 		e.values = o.Spec.JWT
-		e.key, err = keyOf(o)
+		e.key, err = registryKey(o)
 		return e, err
 	}, types.PutConfiguration, types.ReplaceConfigurations)
 }
 
-func keyOf(o metav1.Object) (workspacetypes.Key, error) {
+func registryKey(o metav1.Object) (workspacetypes.Key, error) {
 	cluster, err := logicalcluster.ParseName(o.GetAnnotations()[logicalcluster.AnnotationKey])
 	if err != nil {
 		return workspacetypes.Key{}, fmt.Errorf("%q: annotation %s: %w", o.GetName(), logicalcluster.AnnotationKey, err)

@@ -74,11 +74,11 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress, "Loopback address such as localhost:6060 at which pprof listens. Empty for none.")
 	fs.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "Feature gates as key=true|false pairs. Gates of kcp are those of the shard: they are accepted and change nothing here.")
 	logsapi.AddFlags(o.Logs, fs)
-	o.addUnused(fs)
+	o.addUnusedFlags(fs)
 }
 
-// addUnused adds flags of kcp's server whose function the shard has here.
-func (o *Options) addUnused(fs *pflag.FlagSet) {
+// addUnusedFlags adds flags of kcp's server whose function the shard has here.
+func (o *Options) addUnusedFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.unused.cacheKubeconfig, "cache-kubeconfig", "", "Kubeconfig of the cache server.")
 	fs.StringVar(&o.unused.externalKubeconfig, "external-logical-cluster-admin-kubeconfig", "", "Kubeconfig of the front proxy for requests to other shards.")
 	fs.StringVar(&o.unused.authenticationKubeconfig, "authentication-kubeconfig", "", "Kubeconfig of a server that reviews tokens.")

@@ -35,9 +35,9 @@ type Config struct {
 	Exports *apiindex.Resolver
 	// Authorizer is the complete authorization chain of the shard.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Deep returns a context in which Authorizer does not require access to the workspace itself, but only the
+	// WithDeepSAR returns a context in which Authorizer does not require access to the workspace itself, but only the
 	// permission on the object: users may use a type, or bind an export, of a workspace that they cannot access.
-	Deep func(context.Context) context.Context
+	WithDeepSAR func(context.Context) context.Context
 	// Dynamic creates the plug-ins of webhooks and admission policies.
 	Dynamic *dynamic.Plugins
 	// InFlight are the requests that were charged to quotas, shared with the controller that counts quota usage; nil
@@ -51,8 +51,8 @@ type Config struct {
 	Claims *claims.Index
 	// Mounts permits workspaces that are mounts of other servers.
 	Mounts bool
-	// Limited are the resources whose objects can be created only if a quota limits their number; may be empty.
-	Limited []quotaapi.LimitedResource
+	// LimitedResources are the resources whose objects can be created only if a quota limits their number; may be empty.
+	LimitedResources []quotaapi.LimitedResource
 	// Enabled and Disabled name plug-ins that are enabled or disabled in addition to the defaults.
 	Enabled, Disabled sets.Set[string]
 }
@@ -66,8 +66,8 @@ type plugin struct {
 	new  func(Config) admission.Interface
 }
 
-// offByDefault are the plug-ins that run only if they are enabled.
-var offByDefault = sets.New("apis.kcp.io/ReservedMetadata", noOverlappingName)
+// disabledByDefault are the plug-ins that run only if they are enabled.
+var disabledByDefault = sets.New("apis.kcp.io/ReservedMetadata", noOverlappingGVRName)
 
 // plugins lists all plug-ins in the order in which they run.
 var plugins = []plugin{
@@ -75,32 +75,32 @@ var plugins = []plugin{
 	{"CertificateSigning", newCertificateSigning},
 	{"CertificateSubjectRestriction", newCertificateSubjectRestriction},
 	{"WorkspaceNamespaceLifecycle", newNamespaceLifecycle},
-	{"tenancy.kcp.io/APIResourceSchema", ofOurKinds(newAPIResourceSchema)}, // the name is kept for compatibility
-	{"tenancy.kcp.io/Workspace", ofOurKinds(newWorkspace)},
-	{"tenancy.kcp.io/LogicalClusterDeletionFinalizer", ofOurKinds(newLogicalClusterFinalizer)},
-	{"tenancy.kcp.io/Shard", ofOurKinds(newShard)},
-	{"tenancy.kcp.io/WorkspaceType", ofOurKinds(newWorkspaceType)},
-	{"tenancy.kcp.io/WorkspaceTypeExists", ofOurKinds(newWorkspaceTypeExists)},
-	{"core.kcp.io/LogicalCluster", ofOurKinds(newLogicalCluster)},
-	{"apis.kcp.io/APIExport", ofOurKinds(newAPIExport)},
-	{"apis.kcp.io/APIBinding", ofOurKinds(newAPIBinding)},
-	{"apis.kcp.io/APIBindingDeletionFinalizer", ofOurKinds(newAPIBindingFinalizer)},
-	{"apis.kcp.io/APIExportEndpointSlice", ofOurKinds(newAPIExportEndpointSlice)},
+	{"tenancy.kcp.io/APIResourceSchema", forCompiledInKinds(newAPIResourceSchema)}, // the name is kept for compatibility
+	{"tenancy.kcp.io/Workspace", forCompiledInKinds(newWorkspace)},
+	{"tenancy.kcp.io/LogicalClusterDeletionFinalizer", forCompiledInKinds(newLogicalClusterFinalizer)},
+	{"tenancy.kcp.io/Shard", forCompiledInKinds(newShard)},
+	{"tenancy.kcp.io/WorkspaceType", forCompiledInKinds(newWorkspaceType)},
+	{"tenancy.kcp.io/WorkspaceTypeExists", forCompiledInKinds(newWorkspaceTypeExists)},
+	{"core.kcp.io/LogicalCluster", forCompiledInKinds(newLogicalCluster)},
+	{"apis.kcp.io/APIExport", forCompiledInKinds(newAPIExport)},
+	{"apis.kcp.io/APIBinding", forCompiledInKinds(newAPIBinding)},
+	{"apis.kcp.io/APIBindingDeletionFinalizer", forCompiledInKinds(newAPIBindingFinalizer)},
+	{"apis.kcp.io/APIExportEndpointSlice", forCompiledInKinds(newAPIExportEndpointSlice)},
 	{"apis.kcp.io/MutatingWebhook", func(c Config) admission.Interface { return c.Dynamic.MutatingWebhook() }},
 	{"KCPMutatingAdmissionPolicy", func(c Config) admission.Interface { return c.Dynamic.MutatingPolicy() }},
 	{"KCPValidatingAdmissionPolicy", func(c Config) admission.Interface { return c.Dynamic.ValidatingPolicy() }},
 	{"apis.kcp.io/ValidatingWebhook", func(c Config) admission.Interface { return c.Dynamic.ValidatingWebhook() }},
 	{"apis.kcp.io/ReservedCRDAnnotations", newReservedCRDAnnotations},
 	{"kcp.io/ReservedCRDGroups", newReservedCRDGroups},
-	{noOverlappingName, newCRDNoOverlapping},
-	{"apis.kcp.io/ReservedNames", ofOurKinds(newReservedNames)},
+	{noOverlappingGVRName, newCRDNoOverlapping},
+	{"apis.kcp.io/ReservedNames", forCompiledInKinds(newReservedNames)},
 	{"apis.kcp.io/ReservedMetadata", newReservedMetadata},
 	{"apis.kcp.io/PermissionClaims", newPermissionClaims},
 	{"kcp.io/PathAnnotation", newPathAnnotation},
-	{"sharding.kcp.io/PublishedSize", ofOurKinds(newPublishedSize)},
+	{"sharding.kcp.io/PublishedSize", forCompiledInKinds(newPublishedSize)},
 	{"core.kcp.io/LogicalClusterObjectCountLimit", newObjectLimit},
 	{resourceQuotaName, newResourceQuota},
-	{"apis.kcp.io/ClusterCachedResource", ofOurKinds(newClusterCachedResource)},
+	{"apis.kcp.io/ClusterCachedResource", forCompiledInKinds(newClusterCachedResource)},
 }
 
 // Names returns the names of all plug-ins in the order in which they run.
@@ -112,21 +112,21 @@ func Names() []string {
 	return names
 }
 
-// runs returns the names of the plug-ins that make up the chain.
-func (c Config) runs() (sets.Set[string], error) {
+// enabledPlugins returns the names of the plug-ins that make up the chain.
+func (c Config) enabledPlugins() (sets.Set[string], error) {
 	known := sets.New(Names()...)
-	if cannot := c.Enabled.Intersection(upstream); cannot.Len() > 0 {
-		return nil, fmt.Errorf("plug-ins to enable that no logical cluster can have: %q", sets.List(cannot))
+	if unsupported := c.Enabled.Intersection(upstreamPlugins); unsupported.Len() > 0 {
+		return nil, fmt.Errorf("plug-ins to enable that no logical cluster can have: %q", sets.List(unsupported))
 	}
-	for what, given := range map[string]sets.Set[string]{"enable": c.Enabled, "disable": c.Disabled} {
-		if unknown := given.Difference(known).Difference(upstream); unknown.Len() > 0 {
-			return nil, fmt.Errorf("unknown plug-ins to %s: %q, want of %q", what, sets.List(unknown), sets.List(known))
+	for verb, requested := range map[string]sets.Set[string]{"enable": c.Enabled, "disable": c.Disabled} {
+		if unknown := requested.Difference(known).Difference(upstreamPlugins); unknown.Len() > 0 {
+			return nil, fmt.Errorf("unknown plug-ins to %s: %q, want of %q", verb, sets.List(unknown), sets.List(known))
 		}
 	}
 	if both := c.Enabled.Intersection(c.Disabled); both.Len() > 0 {
 		return nil, fmt.Errorf("plug-ins both to enable and to disable: %q", sets.List(both))
 	}
-	return known.Difference(offByDefault).Union(c.Enabled).Difference(c.Disabled), nil
+	return known.Difference(disabledByDefault).Union(c.Enabled).Difference(c.Disabled), nil
 }
 
 // New returns the chain of the plug-ins that run by default or are enabled, without the disabled ones. It mutates and
@@ -141,16 +141,16 @@ func New(config Config) (admission.Interface, error) {
 		return nil, fmt.Errorf("creating admission: no catalog of exports")
 	case config.Authorizer == nil:
 		return nil, fmt.Errorf("creating admission: no authorizer")
-	case config.Deep == nil:
+	case config.WithDeepSAR == nil:
 		return nil, fmt.Errorf("creating admission: no way to mark deep access reviews")
 	case config.Dynamic == nil:
 		return nil, fmt.Errorf("creating admission: no webhooks and admission policies")
 	}
-	runs, err := config.runs()
+	enabled, err := config.enabledPlugins()
 	if err != nil {
 		return nil, fmt.Errorf("creating admission: %w", err)
 	}
-	if runs.Has(noOverlappingName) && config.Reserver == nil {
+	if enabled.Has(noOverlappingGVRName) && config.Reserver == nil {
 		return nil, fmt.Errorf("creating admission: nobody to keep resources for definitions")
 	}
 	if config.InFlight == nil {
@@ -158,9 +158,9 @@ func New(config Config) (admission.Interface, error) {
 	}
 	var chain []admission.Interface
 	for _, p := range plugins {
-		if runs.Has(p.name) {
+		if enabled.Has(p.name) {
 			chain = append(chain, p.new(config))
 		}
 	}
-	return tellingDryRuns{reinvoking{admission.NewChainHandler(chain...)}, config.Registry}, nil
+	return dryRunAnnotator{reinvocationHandler{admission.NewChainHandler(chain...)}, config.Registry}, nil
 }

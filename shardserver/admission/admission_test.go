@@ -20,7 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
 )
 
-func TestShardDefaultsItsURLs(t *testing.T) {
+func TestShardURLDefaults(t *testing.T) {
 	base := corev1alpha1.ShardSpec{BaseURL: "https://base"}
 	full := corev1alpha1.ShardSpec{BaseURL: "https://base", ExternalURL: "https://out", VirtualWorkspaceURL: "https://vw"}
 	for name, tc := range map[string]struct{ in, want corev1alpha1.ShardSpec }{
@@ -29,15 +29,15 @@ func TestShardDefaultsItsURLs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "root"}, Spec: tc.in}
-			q := ask{cluster: "root", resource: shards, name: "root", by: master, operation: admission.Create, obj: obj}
-			if err := through(t, newShard(Config{}), q); err != nil || obj.Spec != tc.want {
+			q := testRequest{cluster: "root", resource: shards, name: "root", user: master, operation: admission.Create, obj: obj}
+			if err := admitAndValidate(t, newShard(Config{}), q); err != nil || obj.Spec != tc.want {
 				t.Fatalf("got %+v, %v", obj.Spec, err)
 			}
 		})
 	}
 	t.Run("without a base URL it is no refusal but an error", func(t *testing.T) {
-		q := ask{cluster: "root", resource: shards, name: "root", by: master, operation: admission.Update, obj: &corev1alpha1.Shard{}, old: &corev1alpha1.Shard{}}
-		err := through(t, newShard(Config{}), q)
+		q := testRequest{cluster: "root", resource: shards, name: "root", user: master, operation: admission.Update, obj: &corev1alpha1.Shard{}, old: &corev1alpha1.Shard{}}
+		err := admitAndValidate(t, newShard(Config{}), q)
 		if err == nil || err.Error() != "spec.baseURL is required" || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
 			t.Fatalf("got %v", err)
 		}
@@ -62,7 +62,7 @@ func withDynamic(t *testing.T, config Config) Config {
 }
 
 func TestNew(t *testing.T) {
-	complete := withDynamic(t, newShardState().config())
+	complete := withDynamic(t, newFakeShard().config())
 	for name, tc := range map[string]struct {
 		change func(*Config)
 		says   string
@@ -72,7 +72,7 @@ func TestNew(t *testing.T) {
 		"no types":                  {func(c *Config) { c.Types = nil }, "no resolver"},
 		"no exports":                {func(c *Config) { c.Exports = nil }, "no catalog"},
 		"no authorizer":             {func(c *Config) { c.Authorizer = nil }, "no authorizer"},
-		"no deep reviews":           {func(c *Config) { c.Deep = nil }, "deep"},
+		"no deep reviews":           {func(c *Config) { c.WithDeepSAR = nil }, "deep"},
 		"no dynamic admission":      {func(c *Config) { c.Dynamic = nil }, "webhooks"},
 		"a plug-in may be disabled": {func(c *Config) { c.Disabled = sets.New("kcp.io/PathAnnotation") }, ""},
 		"one may be enabled":        {func(c *Config) { c.Enabled = sets.New("apis.kcp.io/ReservedMetadata") }, ""},
@@ -100,27 +100,27 @@ func TestNew(t *testing.T) {
 
 // TestChain sends a workspace and a type through all plug-ins.
 func TestChain(t *testing.T) {
-	state := newShardState().
+	state := newFakeShard().
 		cluster("root", logicalcluster.PathAnnotationKey, "root", typeKey, "root:root").
-		put("root", kind("root", "root", extending(ref("root", "universal"))), true).
-		put("root", kind("root", "universal"), true).
-		permit("alice use root/workspacetypes/universal")
+		add("root", testWorkspaceType("root", "root", extending(typeRef("root", "universal"))), true).
+		add("root", testWorkspaceType("root", "universal"), true).
+		allow("alice use root/workspacetypes/universal")
 	chain, err := New(withDynamic(t, state.config()))
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	w := team(func(w *tenancyv1alpha1.Workspace) {
+	w := testWorkspace(func(w *tenancyv1alpha1.Workspace) {
 		w.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal"}
 	})
-	q := ask{cluster: "root", resource: workspaces, name: "team", by: alice, operation: admission.Create, obj: w}
-	if err := through(t, chain, q); err != nil {
+	q := testRequest{cluster: "root", resource: workspaces, name: "team", user: alice, operation: admission.Create, obj: w}
+	if err := admitAndValidate(t, chain, q); err != nil {
 		t.Fatal(err)
 	}
 	if w.Spec.Type.String() != "root:universal" || !strings.Contains(w.Annotations[ownerKey], `"username":"alice"`) {
 		t.Errorf("got type %q, annotations %v", w.Spec.Type, w.Annotations)
 	}
 
-	q = ask{cluster: "root", resource: workspaceTypes, name: "system", by: master, operation: admission.Create, obj: kind("root", "system")}
-	wantForbidden(t, through(t, chain, q), "name is reserved")
+	q = testRequest{cluster: "root", resource: workspaceTypes, name: "system", user: master, operation: admission.Create, obj: testWorkspaceType("root", "system")}
+	wantForbidden(t, admitAndValidate(t, chain, q), "name is reserved")
 }

@@ -53,7 +53,7 @@ func (b *apiBinding) Admit(ctx context.Context, a admission.Attributes, _ admiss
 }
 
 func setExportLabel(binding *apisv1alpha2.APIBinding, label string, labelled bool) {
-	if has, ok := binding.Labels[apisv1alpha2.ExportLabelKey]; ok == labelled && has == label {
+	if current, ok := binding.Labels[apisv1alpha2.ExportLabelKey]; ok == labelled && current == label {
 		return
 	}
 	labels := maps.Clone(binding.Labels)
@@ -106,34 +106,34 @@ func (b *apiBinding) Validate(ctx context.Context, a admission.Attributes, _ adm
 		return nil
 	}
 	if isV1alpha1(a) {
-		if err := conversion.UnusedBindingAnnotations(binding); err != nil {
+		if err := conversion.CheckBindingAnnotations(binding); err != nil {
 			return forbid(a, "%w", err)
 		}
 	}
 	if errs := validateSelectors(binding.Spec.PermissionClaims, field.NewPath("spec", "permissionClaims")); len(errs) > 0 {
 		return forbid(a, "%w", errs.ToAggregate())
 	}
-	return b.mayBind(ctx, a, binding, old)
+	return b.validateExportChange(ctx, a, binding, old)
 }
 
-// mayBind validates a binding that is new or changes its export.
-func (b *apiBinding) mayBind(ctx context.Context, a admission.Attributes, binding, old *apisv1alpha2.APIBinding) error {
+// validateExportChange validates a binding that is new or changes its export.
+func (b *apiBinding) validateExportChange(ctx context.Context, a admission.Attributes, binding, old *apisv1alpha2.APIBinding) error {
 	label, labelled := binding.Labels[apisv1alpha2.ExportLabelKey]
-	if before, was := old.Labels[apisv1alpha2.ExportLabelKey]; a.GetOperation() == admission.Update && label == before && labelled == was {
+	if oldLabel, oldLabelled := old.Labels[apisv1alpha2.ExportLabelKey]; a.GetOperation() == admission.Update && label == oldLabel && labelled == oldLabelled {
 		return nil
 	}
-	named := binding.Spec.Reference.Export
-	if named == nil {
+	exportRef := binding.Spec.Reference.Export
+	if exportRef == nil {
 		return nil // a binding without export binds nothing
 	}
-	_, reference, err := referenceIn(ctx, named.Path, named.Name)
+	_, reference, err := referenceIn(ctx, exportRef.Path, exportRef.Name)
 	if err != nil {
 		// A reference that cannot be parsed discloses nothing, so the error is returned.
 		return forbid(a, "spec.reference.export: %w", err)
 	}
 	export, err := b.exportOf(ctx, binding)
-	if err != nil || !b.access.mayBind(ctx, a, export) {
-		return refuseBinding(a, reference)
+	if err != nil || !b.access.canBind(ctx, a, export) {
+		return forbidBinding(a, reference)
 	}
 	if _, want := apiindex.ExportLabel(export); label != want {
 		return forbid(a, "label %s must be %q", apisv1alpha2.ExportLabelKey, want)

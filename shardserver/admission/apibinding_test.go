@@ -15,27 +15,27 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 )
 
-func exportNamed(name string) *apisv1alpha2.APIExport {
+func newExport(name string) *apisv1alpha2.APIExport {
 	return &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-func inCluster(export *apisv1alpha2.APIExport, cluster string) *apisv1alpha2.APIExport {
+func setCluster(export *apisv1alpha2.APIExport, cluster string) *apisv1alpha2.APIExport {
 	export.Annotations = map[string]string{logicalcluster.AnnotationKey: cluster}
 	return export
 }
 
-func labelOf(cluster, name string) string {
+func exportLabel(cluster, name string) string {
 	_, value := apiindex.ExportLabel(bindings.ExportKey{Cluster: logicalcluster.MustParseName(cluster), Name: name})
 	return value
 }
 
-// exporting returns a shard where c1, at root:org, exports widgets, of which alice may bind one.
-func exporting() *shardState {
-	return newShardState().
+// newExportShard returns a shard where c1, at root:org, exports widgets, of which alice may bind one.
+func newExportShard() *fakeShard {
+	return newFakeShard().
 		workspace("root", "org", "c1").
-		put("c1", inCluster(exportNamed("widgets"), "c1"), true).
-		put("c1", inCluster(exportNamed("secrets"), "c1"), false).
-		permit("alice bind c1/apiexports/widgets", "alice bind c1/apiexports/gone", "alice bind c2/apiexports/later", "alice bind root/apiexports/later")
+		add("c1", setCluster(newExport("widgets"), "c1"), true).
+		add("c1", setCluster(newExport("secrets"), "c1"), false).
+		allow("alice bind c1/apiexports/widgets", "alice bind c1/apiexports/gone", "alice bind c2/apiexports/later", "alice bind root/apiexports/later")
 }
 
 func newBinding(t *testing.T, text string) *apisv1alpha2.APIBinding {
@@ -48,8 +48,8 @@ func newBinding(t *testing.T, text string) *apisv1alpha2.APIBinding {
 	return obj
 }
 
-func TestBindings(t *testing.T) {
-	plugin := newAPIBinding(exporting().config())
+func TestAPIBinding(t *testing.T) {
+	plugin := newAPIBinding(newExportShard().config())
 	to := func(path, name string) string {
 		return `spec: {reference: {export: {path: "` + path + `", name: ` + name + `}}}`
 	}
@@ -64,29 +64,29 @@ func TestBindings(t *testing.T) {
 		subresource   string
 		label, refuse string
 	}{
-		"by path":                                  {object: to("root:org", "widgets"), label: labelOf("c1", "widgets")},
-		"by cluster name":                          {object: to("c1", "widgets"), label: labelOf("c1", "widgets")},
-		"a forged label is replaced":               {object: `{metadata: {labels: {internal.apis.kcp.io/export: forged, a: b}}, ` + to("c1", "widgets") + `}`, label: labelOf("c1", "widgets")},
+		"by path":                                  {object: to("root:org", "widgets"), label: exportLabel("c1", "widgets")},
+		"by cluster name":                          {object: to("c1", "widgets"), label: exportLabel("c1", "widgets")},
+		"a forged label is replaced":               {object: `{metadata: {labels: {internal.apis.kcp.io/export: forged, a: b}}, ` + to("c1", "widgets") + `}`, label: exportLabel("c1", "widgets")},
 		"what one may not bind":                    {object: to("root:org", "secrets"), refuse: refused + "root:org:secrets"},
 		"what does not exist":                      {object: to("root:org", "gone"), refuse: refused + "root:org:gone"},
 		"what does not exist, for masters":         {by: master, object: to("root:org", "gone"), refuse: refused + "root:org:gone"},
 		"a path that leads nowhere":                {object: to("root:nowhere", "widgets"), refuse: refused + "root:nowhere:widgets"},
-		"masters bind what exists":                 {by: master, object: to("root:org", "secrets"), label: labelOf("c1", "secrets")},
-		"an export beside it that comes later":     {object: to("", "later"), label: labelOf("c2", "later")},
-		"one of root that comes later":             {object: to("root", "later"), label: labelOf("root", "later")},
+		"masters bind what exists":                 {by: master, object: to("root:org", "secrets"), label: exportLabel("c1", "secrets")},
+		"an export beside it that comes later":     {object: to("", "later"), label: exportLabel("c2", "later")},
+		"one of root that comes later":             {object: to("root", "later"), label: exportLabel("root", "later")},
 		"one beside it that one may not bind":      {object: to("", "other"), refuse: refused + "c2:other"},
 		"one of root that one may not bind":        {object: to("root", "other"), refuse: refused + "root:other"},
 		"nothing at all":                           {object: `spec: {reference: {}}`},
-		"an update of the same export, by others":  {by: member("nobody"), old: `{metadata: {labels: {internal.apis.kcp.io/export: ` + labelOf("c1", "secrets") + `}}, ` + to("root:org", "secrets") + `}`, object: to("root:org", "secrets"), label: labelOf("c1", "secrets")},
-		"an update after the export went":          {by: member("nobody"), old: `{metadata: {labels: {internal.apis.kcp.io/export: ` + labelOf("c1", "gone") + `}}, ` + to("root:org", "gone") + `}`, object: `{metadata: {labels: {internal.apis.kcp.io/export: forged}}, ` + to("root:org", "gone") + `}`, label: labelOf("c1", "gone")},
-		"an update that leads elsewhere":           {old: `{metadata: {labels: {internal.apis.kcp.io/export: ` + labelOf("c1", "widgets") + `}}, ` + to("root:org", "widgets") + `}`, object: to("root:org", "secrets"), refuse: refused + "root:org:secrets"},
-		"all objects":                              {object: claiming(`selector: {matchAll: true}`), label: labelOf("c1", "widgets")},
-		"objects by labels":                        {object: claiming(`selector: {matchLabels: {a: b}, matchExpressions: [{key: c, operator: Exists}]}`), label: labelOf("c1", "widgets")},
+		"an update of the same export, by others":  {by: member("nobody"), old: `{metadata: {labels: {internal.apis.kcp.io/export: ` + exportLabel("c1", "secrets") + `}}, ` + to("root:org", "secrets") + `}`, object: to("root:org", "secrets"), label: exportLabel("c1", "secrets")},
+		"an update after the export went":          {by: member("nobody"), old: `{metadata: {labels: {internal.apis.kcp.io/export: ` + exportLabel("c1", "gone") + `}}, ` + to("root:org", "gone") + `}`, object: `{metadata: {labels: {internal.apis.kcp.io/export: forged}}, ` + to("root:org", "gone") + `}`, label: exportLabel("c1", "gone")},
+		"an update that leads elsewhere":           {old: `{metadata: {labels: {internal.apis.kcp.io/export: ` + exportLabel("c1", "widgets") + `}}, ` + to("root:org", "widgets") + `}`, object: to("root:org", "secrets"), refuse: refused + "root:org:secrets"},
+		"all objects":                              {object: claiming(`selector: {matchAll: true}`), label: exportLabel("c1", "widgets")},
+		"objects by labels":                        {object: claiming(`selector: {matchLabels: {a: b}, matchExpressions: [{key: c, operator: Exists}]}`), label: exportLabel("c1", "widgets")},
 		"no objects":                               {object: claiming(`selector: {}`), refuse: "must have either matchAll"},
 		"all objects and some":                     {object: claiming(`selector: {matchAll: true, matchLabels: {a: b}}`), refuse: "must have either matchAll"},
 		"a selector that makes no sense":           {object: claiming(`selector: {matchExpressions: [{key: c, operator: Likes}]}`), refuse: "not a valid selector operator"},
 		"an annotation that cannot be used":        {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: nonsense}}, ` + to("c1", "widgets") + `}`, refuse: "apis.v1alpha2.kcp.io/acceptable-permission-claims cannot be used"},
-		"the same in the other version":            {version: "v1alpha2", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: nonsense}}, ` + to("c1", "widgets") + `}`, label: labelOf("c1", "widgets")},
+		"the same in the other version":            {version: "v1alpha2", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: nonsense}}, ` + to("c1", "widgets") + `}`, label: exportLabel("c1", "widgets")},
 		"an annotation about a claim of nobody":    {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: '[{"resource":"pods","verbs":["get"]}]'}}, ` + to("c1", "widgets") + `}`, refuse: "holds a claim of pods, which the object does not"},
 		"a phase that goes on":                     {subresource: "status", old: `status: {phase: Binding}`, object: `status: {phase: Bound}`},
 		"a phase that is reset, even by masters":   {by: master, subresource: "status", old: `status: {phase: Bound}`, object: `{}`, refuse: `cannot transition from "Bound" to ""`},
@@ -94,17 +94,17 @@ func TestBindings(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			obj := newBinding(t, tc.object)
-			q := ask{cluster: "c2", version: "v1alpha2", resource: apiBindings, subresource: tc.subresource, name: "b", by: alice, operation: admission.Create, obj: obj}
+			q := testRequest{cluster: "c2", version: "v1alpha2", resource: apiBindings, subresource: tc.subresource, name: "b", user: alice, operation: admission.Create, obj: obj}
 			if tc.version != "" {
 				q.version = tc.version
 			}
 			if tc.by != nil {
-				q.by = tc.by
+				q.user = tc.by
 			}
 			if tc.old != "" {
 				q.operation, q.old = admission.Update, newBinding(t, tc.old)
 			}
-			err := through(t, plugin, q)
+			err := admitAndValidate(t, plugin, q)
 			if tc.refuse != "" {
 				wantForbidden(t, err, tc.refuse)
 				return
@@ -120,13 +120,13 @@ func TestBindings(t *testing.T) {
 
 	t.Run("a later plug-in cannot change the label", func(t *testing.T) {
 		obj := newBinding(t, `{metadata: {labels: {internal.apis.kcp.io/export: forged}}, `+to("c1", "widgets")+`}`)
-		q := ask{cluster: "c2", resource: apiBindings, name: "b", by: alice, operation: admission.Create, obj: obj}
-		wantForbidden(t, validated(t, plugin, q), "label internal.apis.kcp.io/export must be")
+		q := testRequest{cluster: "c2", resource: apiBindings, name: "b", user: alice, operation: admission.Create, obj: obj}
+		wantForbidden(t, validateOnly(t, plugin, q), "label internal.apis.kcp.io/export must be")
 	})
 }
 
-func TestEndpointSlices(t *testing.T) {
-	plugin := newAPIExportEndpointSlice(exporting().config())
+func TestAPIExportEndpointSlice(t *testing.T) {
+	plugin := newAPIExportEndpointSlice(newExportShard().config())
 	slice := func(path, name, partition string) *apisv1alpha1.APIExportEndpointSlice {
 		return &apisv1alpha1.APIExportEndpointSlice{Spec: apisv1alpha1.APIExportEndpointSliceSpec{
 			APIExport: apisv1alpha1.ExportBindingReference{Path: path, Name: name}, Partition: partition,
@@ -143,11 +143,11 @@ func TestEndpointSlices(t *testing.T) {
 		"another partition":                  {obj: slice("root:org", "secrets", "b"), old: slice("root:org", "secrets", "a")},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			q := ask{cluster: "c2", resource: apiExportEndpointSlices, name: "s", by: alice, operation: admission.Create, obj: tc.obj}
+			q := testRequest{cluster: "c2", resource: apiExportEndpointSlices, name: "s", user: alice, operation: admission.Create, obj: tc.obj}
 			if tc.old != nil {
 				q.operation, q.old = admission.Update, tc.old
 			}
-			err := through(t, plugin, q)
+			err := admitAndValidate(t, plugin, q)
 			if tc.refuse == "" && err == nil {
 				return
 			}
@@ -156,7 +156,7 @@ func TestEndpointSlices(t *testing.T) {
 	}
 }
 
-func TestExports(t *testing.T) {
+func TestAPIExport(t *testing.T) {
 	for sentence, tc := range map[string]struct{ version, object, refuse string }{
 		"an empty one":                      {object: `{}`},
 		"a schema of the resource":          {object: `spec: {resources: [{name: widgets, group: example.com, schema: v1.widgets.example.com}, {name: pods, group: "", schema: v1.pods.core}]}`},
@@ -170,15 +170,15 @@ func TestExports(t *testing.T) {
 		"an annotation with a claim twice":  {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/permission-claims: '[{"resource":"pods"},{"resource":"pods"}]'}}, spec: {permissionClaims: [{resource: configmaps, verbs: ["*"]}]}}`, refuse: "holds"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			obj := exportNamed("e")
+			obj := newExport("e")
 			if err := yaml.UnmarshalStrict([]byte(tc.object), obj); err != nil {
 				t.Fatal(err)
 			}
-			q := ask{cluster: "c1", version: tc.version, resource: apiExports, name: "e", by: alice, operation: admission.Create, obj: obj}
+			q := testRequest{cluster: "c1", version: tc.version, resource: apiExports, name: "e", user: alice, operation: admission.Create, obj: obj}
 			if tc.version == "" {
 				q.version = "v1alpha2"
 			}
-			err := through(t, newAPIExport(Config{}), q)
+			err := admitAndValidate(t, newAPIExport(Config{}), q)
 			if tc.refuse == "" && err == nil {
 				return
 			}
@@ -187,37 +187,37 @@ func TestExports(t *testing.T) {
 	}
 }
 
-func TestTheFinalizerOfBindings(t *testing.T) {
+func TestAPIBindingFinalizer(t *testing.T) {
 	obj := newBinding(t, `spec: {reference: {export: {name: e}}}`)
-	q := ask{cluster: "c1", resource: apiBindings, name: "b", by: alice, operation: admission.Create, obj: obj}
-	if err := through(t, newAPIBindingFinalizer(Config{}), q); err != nil || len(obj.Finalizers) != 1 || obj.Finalizers[0] != "apis.kcp.io/apibinding-finalizer" {
+	q := testRequest{cluster: "c1", resource: apiBindings, name: "b", user: alice, operation: admission.Create, obj: obj}
+	if err := admitAndValidate(t, newAPIBindingFinalizer(Config{}), q); err != nil || len(obj.Finalizers) != 1 || obj.Finalizers[0] != "apis.kcp.io/apibinding-finalizer" {
 		t.Fatalf("%v, %v", obj.Finalizers, err)
 	}
 	deleting, bare := obj.DeepCopy(), obj.DeepCopy()
 	now := metav1.Now()
 	deleting.DeletionTimestamp, bare.DeletionTimestamp, bare.Finalizers = &now, &now, nil
-	q = ask{cluster: "c1", resource: apiBindings, name: "b", by: alice, operation: admission.Update, obj: bare, old: deleting}
-	wantForbidden(t, through(t, newAPIBindingFinalizer(Config{}), q), "removing the finalizer apis.kcp.io/apibinding-finalizer is forbidden")
-	q.by = master
-	if err := through(t, newAPIBindingFinalizer(Config{}), q); err != nil {
+	q = testRequest{cluster: "c1", resource: apiBindings, name: "b", user: alice, operation: admission.Update, obj: bare, old: deleting}
+	wantForbidden(t, admitAndValidate(t, newAPIBindingFinalizer(Config{}), q), "removing the finalizer apis.kcp.io/apibinding-finalizer is forbidden")
+	q.user = master
+	if err := admitAndValidate(t, newAPIBindingFinalizer(Config{}), q); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestThePathOfExportsAndBindings(t *testing.T) {
-	state := newShardState().cluster("c1", logicalcluster.PathAnnotationKey, "root:org")
+func TestPathAnnotationOfAPIs(t *testing.T) {
+	state := newFakeShard().cluster("c1", logicalcluster.PathAnnotationKey, "root:org")
 	plugin := newPathAnnotation(state.config())
-	export := exportNamed("e")
-	q := ask{cluster: "c1", resource: apiExports, name: "e", by: alice, operation: admission.Create, obj: export}
-	if err := through(t, plugin, q); err != nil || export.Annotations[logicalcluster.PathAnnotationKey] != "root:org" {
+	export := newExport("e")
+	q := testRequest{cluster: "c1", resource: apiExports, name: "e", user: alice, operation: admission.Create, obj: export}
+	if err := admitAndValidate(t, plugin, q); err != nil || export.Annotations[logicalcluster.PathAnnotationKey] != "root:org" {
 		t.Errorf("%v, %v", export.Annotations, err)
 	}
-	q.cluster, q.obj = "c2", exportNamed("e")
-	wantForbidden(t, through(t, plugin, q), "the logical cluster does not exist")
+	q.cluster, q.obj = "c2", newExport("e")
+	wantForbidden(t, admitAndValidate(t, plugin, q), "the logical cluster does not exist")
 
 	unplaced := newBinding(t, `spec: {reference: {export: {name: e}}}`)
-	q = ask{cluster: "c2", resource: apiBindings, name: "b", by: alice, operation: admission.Create, obj: unplaced}
-	if err := through(t, plugin, q); err != nil || len(unplaced.Annotations) != 0 {
+	q = testRequest{cluster: "c2", resource: apiBindings, name: "b", user: alice, operation: admission.Create, obj: unplaced}
+	if err := admitAndValidate(t, plugin, q); err != nil || len(unplaced.Annotations) != 0 {
 		t.Errorf("%v, %v", unplaced.Annotations, err)
 	}
 }

@@ -31,7 +31,7 @@ func (apiExport) Validate(_ context.Context, a admission.Attributes, _ admission
 		return err
 	}
 	if isV1alpha1(a) {
-		if err := conversion.UnusedExportAnnotations(export); err != nil {
+		if err := conversion.CheckExportAnnotations(export); err != nil {
 			return forbid(a, "%w", err)
 		}
 	}

@@ -38,9 +38,9 @@ func (s *apiExportEndpointSlice) Validate(ctx context.Context, a admission.Attri
 	if err != nil {
 		return forbid(a, "spec.export: %w", err)
 	}
-	export, err := s.access.find(ctx, reference)
-	if err != nil || !s.access.mayBind(ctx, a, export) {
-		return refuseBinding(a, reference)
+	export, err := s.access.resolve(ctx, reference)
+	if err != nil || !s.access.canBind(ctx, a, export) {
+		return forbidBinding(a, reference)
 	}
 	return nil
 }

@@ -46,8 +46,8 @@ func (apiResourceSchema) Validate(ctx context.Context, a admission.Attributes, _
 		return nil
 	}
 	if a.GetOperation() == admission.Update {
-		schema, old, err := updated[*apisv1alpha1.APIResourceSchema](a)
-		if err == nil && !apis.SameSchemaSpec(schema.Spec, old.Spec) {
+		schema, old, err := objectsOf[*apisv1alpha1.APIResourceSchema](a)
+		if err == nil && !apis.EqualSchemaSpec(schema.Spec, old.Spec) {
 			return forbid(a, "spec: Invalid value: field is immutable")
 		}
 		return err

@@ -10,7 +10,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 )
 
-func TestSchemas(t *testing.T) {
+func TestAPIResourceSchema(t *testing.T) {
 	const names = `names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}`
 	const version = `versions: [{name: v1, served: true, storage: true, schema: {type: object}}]`
 	spec := func(more string) string { return `{group: example.com, scope: Namespaced, ` + more + `}` }
@@ -50,8 +50,8 @@ func TestSchemas(t *testing.T) {
 			if tc.name != "" {
 				schema.Name = tc.name
 			}
-			q := ask{cluster: "c1", resource: apiResourceSchemas, name: schema.Name, by: alice, operation: admission.Create, obj: schema}
-			err := through(t, newAPIResourceSchema(Config{}), q)
+			q := testRequest{cluster: "c1", resource: apiResourceSchemas, name: schema.Name, user: alice, operation: admission.Create, obj: schema}
+			err := admitAndValidate(t, newAPIResourceSchema(Config{}), q)
 			if tc.says == "" {
 				if err != nil {
 					t.Error(err)
@@ -72,7 +72,7 @@ func newSchema(t *testing.T, spec string) *apisv1alpha1.APIResourceSchema {
 	return schema
 }
 
-func TestSchemasNeverChange(t *testing.T) {
+func TestAPIResourceSchemaIsImmutable(t *testing.T) {
 	old := newSchema(t, `{group: example.com, scope: Namespaced, names: {plural: widgets, kind: Widget}, versions: [{name: v1, storage: true, schema: {type: object, properties: {a: {type: string}}}}]}`)
 	same := newSchema(t, `{scope: Namespaced, group: example.com, names: {kind: Widget, plural: widgets}, versions: [{schema: {properties: {a: {type: string}}, type: object}, name: v1, storage: true, served: true}]}`)
 	same.Labels = map[string]string{"a": "b"}
@@ -80,10 +80,10 @@ func TestSchemasNeverChange(t *testing.T) {
 	other := old.DeepCopy()
 	other.Spec.Names.ShortNames = []string{"w"}
 
-	q := ask{cluster: "c1", resource: apiResourceSchemas, by: master, operation: admission.Update, obj: same, old: old}
-	if err := through(t, newAPIResourceSchema(Config{}), q); err != nil {
+	q := testRequest{cluster: "c1", resource: apiResourceSchemas, user: master, operation: admission.Update, obj: same, old: old}
+	if err := admitAndValidate(t, newAPIResourceSchema(Config{}), q); err != nil {
 		t.Error(err)
 	}
 	q.obj = other
-	wantForbidden(t, through(t, newAPIResourceSchema(Config{}), q), "is immutable")
+	wantForbidden(t, admitAndValidate(t, newAPIResourceSchema(Config{}), q), "is immutable")
 }

@@ -13,10 +13,10 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestApplyOnAServer applies every kind of apis.kcp.io in every version twice; the second apply must not change
+// TestServerSideApply applies every kind of apis.kcp.io in every version twice; the second apply must not change
 // anything.
-func TestApplyOnAServer(t *testing.T) {
-	p := provide(t)
+func TestServerSideApply(t *testing.T) {
+	p := startProviderEnv(t)
 	client, err := dynamic.NewForConfig(shardtesting.At(p.Masters(t), p.provider))
 	if err != nil {
 		t.Fatal(err)

@@ -27,17 +27,17 @@ import (
 
 var widgets = schema.GroupResource{Group: "example.com", Resource: "widgets"}
 
-// provided is a shard with a workspace that exports widgets, and one in which alice is an administrator.
-type provided struct {
+// providerEnv is a shard with a workspace that exports widgets, and one in which alice is an administrator.
+type providerEnv struct {
 	*shardtesting.Shard
 	provider, consumer string
 	admin, alice       client.Client
 }
 
-func provide(t *testing.T) *provided {
+func startProviderEnv(t *testing.T) *providerEnv {
 	t.Helper()
 	shard := shardtesting.Start(t)
-	p := &provided{
+	p := &providerEnv{
 		Shard:    shard,
 		provider: shard.NewWorkspace(t, "root", "provider").Spec.Cluster,
 		consumer: shard.NewWorkspace(t, "root", "consumer").Spec.Cluster,
@@ -61,15 +61,15 @@ func provide(t *testing.T) *provided {
 	return p
 }
 
-func (p *provided) create(t *testing.T, cluster string, obj client.Object) {
+func (p *providerEnv) create(t *testing.T, cluster string, obj client.Object) {
 	t.Helper()
 	if err := p.admin.Create(shardtesting.In(t.Context(), cluster), obj); err != nil {
 		t.Fatalf("creating %T %s: %v", obj, obj.GetName(), err)
 	}
 }
 
-// mayBind lets alice bind an export of the provider, in whose workspace she has no other permission.
-func (p *provided) mayBind(t *testing.T, export string) {
+// allowBind lets alice bind an export of the provider, in whose workspace she has no other permission.
+func (p *providerEnv) allowBind(t *testing.T, export string) {
 	t.Helper()
 	p.create(t, p.provider, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "bind-" + export},
@@ -82,36 +82,36 @@ func (p *provided) mayBind(t *testing.T, export string) {
 	})
 }
 
-func bindingTo(name, path, export string) *apisv1alpha2.APIBinding {
+func newBinding(name, path, export string) *apisv1alpha2.APIBinding {
 	return &apisv1alpha2.APIBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: path, Name: export}}},
 	}
 }
 
-func wantRefused(t *testing.T, err error, says string) {
+func wantForbidden(t *testing.T, err error, says string) {
 	t.Helper()
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), says) {
 		t.Errorf("want 403 with %q, got %v", says, err)
 	}
 }
 
-func TestBindingOnAServer(t *testing.T) {
-	p := provide(t)
+func TestAPIBindingServer(t *testing.T) {
+	p := startProviderEnv(t)
 	in := shardtesting.In(t.Context(), p.consumer)
 
 	// Alice may not bind, and the error does not disclose whether the export exists.
-	before := p.alice.Create(in, bindingTo("w", "root:provider", "widgets"))
-	wantRefused(t, before, "no permission to bind to export root:provider:widgets")
-	missing := p.alice.Create(in, bindingTo("w", "root:provider", "nothing"))
-	wantRefused(t, missing, "no permission to bind to export root:provider:nothing")
+	before := p.alice.Create(in, newBinding("w", "root:provider", "widgets"))
+	wantForbidden(t, before, "no permission to bind to export root:provider:widgets")
+	missing := p.alice.Create(in, newBinding("w", "root:provider", "nothing"))
+	wantForbidden(t, missing, "no permission to bind to export root:provider:nothing")
 	if strings.ReplaceAll(before.Error(), "widgets", "x") != strings.ReplaceAll(missing.Error(), "nothing", "x") {
 		t.Errorf("an export that one may not bind differs from one that does not exist: %v; %v", before, missing)
 	}
-	wantRefused(t, p.alice.Create(in, bindingTo("w", "root:gone", "widgets")), "no permission to bind to export root:gone:widgets")
+	wantForbidden(t, p.alice.Create(in, newBinding("w", "root:gone", "widgets")), "no permission to bind to export root:gone:widgets")
 
-	p.mayBind(t, "widgets")
-	bound := bindingTo("w", "root:provider", "widgets")
+	p.allowBind(t, "widgets")
+	bound := newBinding("w", "root:provider", "widgets")
 	bound.Labels = map[string]string{apisv1alpha2.ExportLabelKey: "forged"}
 	shardtesting.Eventually(t, "alice may bind widgets", func(ctx context.Context) error {
 		return p.alice.Create(shardtesting.In(ctx, p.consumer), bound)
@@ -132,7 +132,7 @@ func TestBindingOnAServer(t *testing.T) {
 		"another path":                        {`{"spec":{"reference":{"export":{"path":"` + p.provider + `"}}}}`, apierrors.IsInvalid},
 		"a claim without a choice of objects": {`{"spec":{"permissionClaims":[{"resource":"secrets","verbs":["*"],"state":"Accepted","selector":{}}]}}`, apierrors.IsForbidden},
 	} {
-		patched := bindingTo("w", "", "")
+		patched := newBinding("w", "", "")
 		err := p.alice.Patch(in, patched, client.RawPatch(types.MergePatchType, []byte(tc.patch)))
 		if (tc.refused == nil) != (err == nil) || (tc.refused != nil && !tc.refused(err)) {
 			t.Errorf("%s: %v", name, err)
@@ -142,16 +142,16 @@ func TestBindingOnAServer(t *testing.T) {
 		}
 	}
 	status := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Bound"}}`))
-	wantRefused(t, p.alice.Status().Patch(in, bindingTo("w", "", ""), status), "")
+	wantForbidden(t, p.alice.Status().Patch(in, newBinding("w", "", ""), status), "")
 	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "own"}}
 	if err := p.alice.Create(in, export); err != nil {
 		t.Fatal(err)
 	}
-	wantRefused(t, p.alice.Status().Patch(in, export, client.RawPatch(types.MergePatchType, []byte(`{"status":{"identityHash":"forged"}}`))), "")
+	wantForbidden(t, p.alice.Status().Patch(in, export, client.RawPatch(types.MergePatchType, []byte(`{"status":{"identityHash":"forged"}}`))), "")
 }
 
-func TestHowTheGroupIsServedAndStored(t *testing.T) {
-	p := provide(t)
+func TestAPIGroupStorageAndDiscovery(t *testing.T) {
+	p := startProviderEnv(t)
 	in := shardtesting.In(t.Context(), p.provider)
 	// A v1alpha1 client writes an object that is stored as v1alpha2.
 	old := &apisv1alpha1.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Spec: apisv1alpha1.APIExportSpec{LatestResourceSchemas: []string{"v1.widgets.example.com"}}}
@@ -208,40 +208,40 @@ func isForbiddenOrInvalid(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 }
 
-func TestSchemasExportsAndSlicesOnAServer(t *testing.T) {
-	p := provide(t)
+func TestAPIObjectsServer(t *testing.T) {
+	p := startProviderEnv(t)
 	in := shardtesting.In(t.Context(), p.consumer)
 
 	misnamed := shardtesting.NewSchema("v1", widgets, "Widget")
 	misnamed.Name = "v1.gadgets.example.com"
-	wantRefused(t, p.alice.Create(in, misnamed), "must end in .widgets.example.com")
+	wantForbidden(t, p.alice.Create(in, misnamed), "must end in .widgets.example.com")
 	kept := shardtesting.NewSchema("v1", widgets, "Widget")
 	if err := p.alice.Create(in, kept); err != nil {
 		t.Fatal(err)
 	}
-	wantRefused(t, p.alice.Patch(in, kept, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"scope":"Cluster"}}`))), "is immutable")
+	wantForbidden(t, p.alice.Patch(in, kept, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"scope":"Cluster"}}`))), "is immutable")
 
 	claiming := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "claiming"}, Spec: apisv1alpha2.APIExportSpec{
 		PermissionClaims: []apisv1alpha2.PermissionClaim{{GroupResource: apisv1alpha2.GroupResource{Group: "example.com", Resource: "widgets"}, Verbs: []string{"get"}}},
 	}}
-	wantRefused(t, p.alice.Create(in, claiming), "identityHash: Required value")
+	wantForbidden(t, p.alice.Create(in, claiming), "identityHash: Required value")
 
 	old := &apisv1alpha1.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "old", Annotations: map[string]string{apisv1alpha2.PermissionClaimsAnnotationKey: "nonsense"}}}
-	wantRefused(t, p.alice.Create(in, old), "apis.v1alpha2.kcp.io/permission-claims cannot be used")
+	wantForbidden(t, p.alice.Create(in, old), "apis.v1alpha2.kcp.io/permission-claims cannot be used")
 
 	slice := func(path, name string) *apisv1alpha1.APIExportEndpointSlice {
 		return &apisv1alpha1.APIExportEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: apisv1alpha1.APIExportEndpointSliceSpec{
 			APIExport: apisv1alpha1.ExportBindingReference{Path: path, Name: name},
 		}}
 	}
-	wantRefused(t, p.alice.Create(in, slice("root:provider", "widgets")), "no permission to bind to export root:provider:widgets")
-	p.mayBind(t, "widgets")
+	wantForbidden(t, p.alice.Create(in, slice("root:provider", "widgets")), "no permission to bind to export root:provider:widgets")
+	p.allowBind(t, "widgets")
 	shardtesting.Eventually(t, "alice may see where widgets are used", func(ctx context.Context) error {
 		return p.alice.Create(shardtesting.In(ctx, p.consumer), slice("root:provider", "widgets"))
 	})
 }
 
-func TestDefinitionsOfWhatIsBound(t *testing.T) {
+func TestCRDConflictsWithBinding(t *testing.T) {
 	shard := shardtesting.Start(t, func(o *options.Options) { o.Admission.Enable = []string{"apis.kcp.io/CRDNoOverlappingGVR"} })
 	provider := shard.NewWorkspace(t, "root", "provider").Spec.Cluster
 	consumer := shard.NewWorkspace(t, "root", "consumer").Spec.Cluster
@@ -262,7 +262,7 @@ func TestDefinitionsOfWhatIsBound(t *testing.T) {
 			},
 		}
 	}
-	wantRefused(t, c.Create(in, definition("widgets", "Widget")), `bound by APIBinding "widgets"`)
+	wantForbidden(t, c.Create(in, definition("widgets", "Widget")), `bound by APIBinding "widgets"`)
 	if err := c.Create(in, definition("gadgets", "Gadget")); err != nil {
 		t.Fatal(err)
 	}

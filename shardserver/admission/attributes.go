@@ -46,14 +46,14 @@ func objectOf[T runtime.Object](obj runtime.Object) (T, error) {
 
 // permission authorizes users for objects in other logical clusters than the request's.
 type permission struct {
-	authorizer authorizer.UnconditionalAuthorizer
-	deep       func(context.Context) context.Context
+	authorizer  authorizer.UnconditionalAuthorizer
+	withDeepSAR func(context.Context) context.Context
 }
 
-// allowed reports whether the user of the request may perform a verb on an object of a logical cluster, without
+// isAllowed reports whether the user of the request may perform a verb on an object of a logical cluster, without
 // requiring access to that logical cluster.
-func (p permission) allowed(ctx context.Context, a admission.Attributes, cluster logicalcluster.Name, verb, group, version, resource, name string) (bool, error) {
-	decision, _, err := p.authorizer.Authorize(p.deep(logicalcluster.With(ctx, cluster)), authorizer.AttributesRecord{
+func (p permission) isAllowed(ctx context.Context, a admission.Attributes, cluster logicalcluster.Name, verb, group, version, resource, name string) (bool, error) {
+	decision, _, err := p.authorizer.Authorize(p.withDeepSAR(logicalcluster.With(ctx, cluster)), authorizer.AttributesRecord{
 		User:            a.GetUserInfo(),
 		Verb:            verb,
 		APIGroup:        group,
@@ -68,8 +68,8 @@ func (p permission) allowed(ctx context.Context, a admission.Attributes, cluster
 	return false, err
 }
 
-// updated returns the new and the old object of an update.
-func updated[T runtime.Object](a admission.Attributes) (obj, old T, err error) {
+// objectsOf returns the new and the old object of an update.
+func objectsOf[T runtime.Object](a admission.Attributes) (obj, old T, err error) {
 	if obj, err = objectOf[T](a.GetObject()); err != nil {
 		return obj, old, err
 	}

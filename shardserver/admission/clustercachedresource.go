@@ -32,7 +32,7 @@ func newClusterCachedResource(config Config) admission.Interface {
 		Handler:  admission.NewHandler(admission.Create),
 		registry: config.Registry,
 		reader:   storage.NewReader[*cachev1alpha1.ClusterCachedResource](config.Registry, clusterCachedResources),
-		locate:   cachedresources.NewFinder(config.Registry, config.Types).Locate, permission: permission{config.Authorizer, config.Deep},
+		locate:   cachedresources.NewResourceResolver(config.Registry, config.Types).Locate, permission: permission{config.Authorizer, config.WithDeepSAR},
 	}
 }
 
@@ -50,8 +50,8 @@ func (c *clusterCachedResource) Validate(ctx context.Context, a admission.Attrib
 	if err != nil {
 		return err
 	}
-	wanted := obj.Spec.GroupVersionResource
-	served, err := c.registry.For(ctx, schema.GroupResource{Group: wanted.Group, Resource: wanted.Resource})
+	gvr := obj.Spec.GroupVersionResource
+	served, err := c.registry.Resolve(ctx, schema.GroupResource{Group: gvr.Group, Resource: gvr.Resource})
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
@@ -64,8 +64,8 @@ func (c *clusterCachedResource) Validate(ctx context.Context, a admission.Attrib
 	}
 	for _, other := range others {
 		// An object of the same name is refused by storage, as a conflict.
-		if other.Spec.GroupVersionResource == wanted && other.Name != obj.Name {
-			return forbid(a, "%s.%s.%s is already cached by ClusterCachedResource %q", wanted.Resource, wanted.Version, wanted.Group, other.Name)
+		if other.Spec.GroupVersionResource == gvr && other.Name != obj.Name {
+			return forbid(a, "%s.%s.%s is already cached by ClusterCachedResource %q", gvr.Resource, gvr.Version, gvr.Group, other.Name)
 		}
 	}
 	return nil
@@ -79,18 +79,18 @@ func (c *clusterCachedResource) validateSlice(ctx context.Context, a admission.A
 	if err != nil {
 		return err
 	}
-	named := slice.Spec.ClusterCachedResource
+	ref := slice.Spec.ClusterCachedResource
 	own, ok := logicalcluster.From(ctx)
 	if !ok {
 		return apierrors.NewInternalError(errNoCluster)
 	}
-	if named.Path == "" || named.Path == own.String() {
+	if ref.Path == "" || ref.Path == own.String() {
 		return nil
 	}
-	refused := forbid(a, "no permission to bind ClusterCachedResource %s:%s", named.Path, named.Name)
-	cluster, err := c.locate(ctx, named.Path, named.Name)
-	if storage.IsUndecided(err) {
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("it is not known yet where ClusterCachedResource %s:%s is", named.Path, named.Name))
+	refused := forbid(a, "no permission to bind ClusterCachedResource %s:%s", ref.Path, ref.Name)
+	cluster, err := c.locate(ctx, ref.Path, ref.Name)
+	if storage.IsNotSynced(err) {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("it is not known yet where ClusterCachedResource %s:%s is", ref.Path, ref.Name))
 	}
 	if err != nil || cluster.Empty() {
 		return refused
@@ -98,7 +98,7 @@ func (c *clusterCachedResource) validateSlice(ctx context.Context, a admission.A
 	if cluster == own {
 		return nil
 	}
-	allowed, err := c.permission.allowed(ctx, a, cluster, verbBindResource, cachev1alpha1.GroupName, cachev1alpha1.SchemeGroupVersion.Version, clusterCachedResources.Resource, named.Name)
+	allowed, err := c.permission.isAllowed(ctx, a, cluster, verbBindResource, cachev1alpha1.GroupName, cachev1alpha1.SchemeGroupVersion.Version, clusterCachedResources.Resource, ref.Name)
 	if err != nil || !allowed {
 		return refused
 	}

@@ -15,7 +15,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-func TestWhatCanBeCached(t *testing.T) {
+func TestClusterCachedResource(t *testing.T) {
 	shard := shardtesting.Start(t, func(o *options.Options) { o.FeatureGates = []string{"CacheAPIs=true"} })
 	workspace := shard.NewWorkspace(t, "root", "provider").Spec.Cluster
 	c, in := shard.Client(t, shard.Admin(t)), shardtesting.In(t.Context(), workspace)
@@ -27,7 +27,7 @@ func TestWhatCanBeCached(t *testing.T) {
 			}},
 		}
 	}
-	wantRefused(t, c.Create(in, cached("a", "", "configmaps")), "only cluster-scoped resources")
+	wantForbidden(t, c.Create(in, cached("a", "", "configmaps")), "only cluster-scoped resources")
 	first := cached("a", "example.com", "instances")
 	if err := c.Create(in, first); err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestWhatCanBeCached(t *testing.T) {
 	if path := first.Annotations[logicalcluster.PathAnnotationKey]; path != "root:provider" {
 		t.Errorf("path %q", path)
 	}
-	wantRefused(t, c.Create(in, cached("b", "example.com", "instances")), `already cached by ClusterCachedResource "a"`)
+	wantForbidden(t, c.Create(in, cached("b", "example.com", "instances")), `already cached by ClusterCachedResource "a"`)
 	if err := c.Create(in, cached("a", "example.com", "instances")); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("the same once more: %v", err)
 	}
@@ -47,7 +47,7 @@ func TestWhatCanBeCached(t *testing.T) {
 	}
 }
 
-func TestWhoShowsWhatAnotherWorkspaceOffers(t *testing.T) {
+func TestClusterCachedResourceEndpointSlice(t *testing.T) {
 	shard := shardtesting.Start(t, func(o *options.Options) { o.FeatureGates = []string{"CacheAPIs=true"} })
 	provider, thief := shard.NewWorkspace(t, "root", "provider").Spec.Cluster, shard.NewWorkspace(t, "root", "thief").Spec.Cluster
 	admin, user := shard.Client(t, shard.Admin(t)), shard.Client(t, shard.User(t))
@@ -69,7 +69,7 @@ func TestWhoShowsWhatAnotherWorkspaceOffers(t *testing.T) {
 		return user.Create(shardtesting.In(ctx, thief), slice("own", ""))
 	})
 	for name, path := range map[string]string{"by-path": "root:provider", "by-name": provider, "nowhere": "root:nowhere"} {
-		wantRefused(t, user.Create(in, slice(name, path)), "no permission to bind ClusterCachedResource "+path+":flavors")
+		wantForbidden(t, user.Create(in, slice(name, path)), "no permission to bind ClusterCachedResource "+path+":flavors")
 	}
 	if err := user.Create(in, slice("own-name", thief)); err != nil {
 		t.Error(err)

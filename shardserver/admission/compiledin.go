@@ -7,10 +7,10 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// ofOurKinds restricts a plug-in to objects of compiled-in kinds. In a logical cluster that does not serve one of them,
+// forCompiledInKinds restricts a plug-in to objects of compiled-in kinds. In a logical cluster that does not serve one of them,
 // a tenant's definition may have its name: such objects are custom resources, to which the plug-in's rules do not
 // apply.
-func ofOurKinds(create func(Config) admission.Interface) func(Config) admission.Interface {
+func forCompiledInKinds(create func(Config) admission.Interface) func(Config) admission.Interface {
 	return func(config Config) admission.Interface { return compiledIn{create(config)} }
 }
 

@@ -13,22 +13,22 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-var errAsked = errors.New("asked")
+var errCalled = errors.New("asked")
 
-// refusing refuses every request.
-type refusing struct{ *admission.Handler }
+// rejectingPlugin refuses every request.
+type rejectingPlugin struct{ *admission.Handler }
 
-func (refusing) Admit(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
-	return errAsked
+func (rejectingPlugin) Admit(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
+	return errCalled
 }
 
-func (refusing) Validate(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
-	return errAsked
+func (rejectingPlugin) Validate(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
+	return errCalled
 }
 
-func TestRulesAreAboutOurKinds(t *testing.T) {
-	plugin := ofOurKinds(func(Config) admission.Interface {
-		return refusing{admission.NewHandler(admission.Create, admission.Delete)}
+func TestCustomResourcesAreExempt(t *testing.T) {
+	plugin := forCompiledInKinds(func(Config) admission.Interface {
+		return rejectingPlugin{admission.NewHandler(admission.Create, admission.Delete)}
 	})(Config{})
 	ours, custom := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, &unstructured.Unstructured{}
 	for name, tc := range map[string]struct {
@@ -45,10 +45,10 @@ func TestRulesAreAboutOurKinds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := admission.NewAttributesRecord(tc.obj, tc.old, corev1alpha1.SchemeGroupVersion.WithKind("Shard"), "", "x", corev1alpha1.SchemeGroupVersion.WithResource("shards"), "", admission.Create, nil, false, nil)
-			if err := plugin.(admission.MutationInterface).Admit(t.Context(), a, nil); errors.Is(err, errAsked) != tc.asked {
+			if err := plugin.(admission.MutationInterface).Admit(t.Context(), a, nil); errors.Is(err, errCalled) != tc.asked {
 				t.Errorf("Admit: %v", err)
 			}
-			if err := plugin.(admission.ValidationInterface).Validate(t.Context(), a, nil); errors.Is(err, errAsked) != tc.asked {
+			if err := plugin.(admission.ValidationInterface).Validate(t.Context(), a, nil); errors.Is(err, errCalled) != tc.asked {
 				t.Errorf("Validate: %v", err)
 			}
 		})

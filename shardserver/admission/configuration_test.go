@@ -40,7 +40,7 @@ func TestReadLimited(t *testing.T) {
 		"a limit by scope is refused":                   {head + "- {name: KCPKubeResourceQuota, configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ResourceQuotaConfiguration, limitedResources: [{resource: pods, matchScopes: [{scopeName: BestEffort, operator: Exists}]}]}}", 0, "matchScopes"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			got, err := ReadLimited(write("admission.yaml", tc.file))
+			got, err := ReadLimitedResources(write("admission.yaml", tc.file))
 			if (tc.says == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), tc.says)) {
 				t.Fatalf("got %v, want an error about %q", err, tc.says)
 			}

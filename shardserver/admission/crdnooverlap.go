@@ -14,8 +14,8 @@ import (
 	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 )
 
-// noOverlappingName is the plug-in that prevents conflicts between definitions and bindings.
-const noOverlappingName = "apis.kcp.io/CRDNoOverlappingGVR"
+// noOverlappingGVRName is the plug-in that prevents conflicts between definitions and bindings.
+const noOverlappingGVRName = "apis.kcp.io/CRDNoOverlappingGVR"
 
 // crdNoOverlapping refuses definitions of resources that are bound in the logical cluster, and reserves the resource
 // for definitions that it admits. Without the plug-in such a definition is created but not served.

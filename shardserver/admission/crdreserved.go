@@ -21,8 +21,8 @@ const reservedAPIs = "apis.kcp.io"
 // effect.
 type reservedCRD struct {
 	*admission.Handler
-	except  logicalcluster.Name
-	refuses func(*apiextensions.CustomResourceDefinition) (what, which string)
+	exempt logicalcluster.Name
+	check  func(*apiextensions.CustomResourceDefinition) (what, which string)
 }
 
 func newReservedCRDAnnotations(Config) admission.Interface {
@@ -42,14 +42,14 @@ func (r *reservedCRD) Validate(ctx context.Context, a admission.Attributes, _ ad
 	if !ok {
 		return errNoCluster
 	}
-	if cluster == r.except {
+	if cluster == r.exempt {
 		return nil
 	}
 	definition, err := objectOf[*apiextensions.CustomResourceDefinition](a.GetObject())
 	if err != nil {
 		return err
 	}
-	if what, which := r.refuses(definition); which != "" {
+	if what, which := r.check(definition); which != "" {
 		return forbid(a, "%s %q is reserved for the system", what, which)
 	}
 	return nil

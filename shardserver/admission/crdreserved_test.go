@@ -10,7 +10,7 @@ import (
 	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 )
 
-func TestReservedDefinitions(t *testing.T) {
+func TestReservedCRDs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cluster, group, annotation string
 		says                       string
@@ -39,10 +39,10 @@ func TestReservedDefinitions(t *testing.T) {
 				definition.Annotations = map[string]string{"kept": "yes", tc.annotation: ""}
 			}
 			for _, operation := range []admission.Operation{admission.Create, admission.Update} {
-				q := ask{cluster: tc.cluster, resource: ownapiextensions.Definitions, name: "x." + tc.group, by: master, operation: operation, obj: definition, old: definition}
-				err := through(t, newReservedCRDAnnotations(Config{}), q)
+				q := testRequest{cluster: tc.cluster, resource: ownapiextensions.Definitions, name: "x." + tc.group, user: master, operation: operation, obj: definition, old: definition}
+				err := admitAndValidate(t, newReservedCRDAnnotations(Config{}), q)
 				if err == nil {
-					err = through(t, newReservedCRDGroups(Config{}), q)
+					err = admitAndValidate(t, newReservedCRDGroups(Config{}), q)
 				}
 				if (err != nil) != (tc.says != "") || (err != nil && !strings.Contains(err.Error(), tc.says)) {
 					t.Errorf("%s: got %v, want %q", operation, err, tc.says)

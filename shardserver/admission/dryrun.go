@@ -11,21 +11,21 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// tellingDryRuns sets the logical cluster of the request in the result of dry runs, as storage does, which a dry run
+// dryRunAnnotator sets the logical cluster of the request in the result of dry runs, as storage does, which a dry run
 // does not reach: otherwise the value that the client sent would be returned. It wraps the whole chain, whose plug-ins
 // see the same object as in other requests.
-type tellingDryRuns struct {
-	reinvoking
+type dryRunAnnotator struct {
+	reinvocationHandler
 	registry *storage.Registry
 }
 
 // Admit implements admission.MutationInterface.
-func (d tellingDryRuns) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+func (d dryRunAnnotator) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	writes := a.GetOperation() == admission.Create || a.GetOperation() == admission.Update
-	if err := d.reinvoking.Admit(ctx, a, o); err != nil || !a.IsDryRun() || !writes || a.GetObject() == nil {
+	if err := d.reinvocationHandler.Admit(ctx, a, o); err != nil || !a.IsDryRun() || !writes || a.GetObject() == nil {
 		return err
 	}
-	if stored, err := d.registry.For(ctx, a.GetResource().GroupResource()); err != nil || stored == nil {
+	if stored, err := d.registry.Resolve(ctx, a.GetResource().GroupResource()); err != nil || stored == nil {
 		return err // a review, which must have no metadata
 	}
 	cluster, ok := logicalcluster.From(ctx)

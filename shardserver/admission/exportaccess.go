@@ -19,7 +19,7 @@ type exportAccess struct {
 }
 
 func newExportAccess(config Config) exportAccess {
-	return exportAccess{config.Exports, permission{config.Authorizer, config.Deep}}
+	return exportAccess{config.Exports, permission{config.Authorizer, config.WithDeepSAR}}
 }
 
 // locate returns the export of a reference. One in root, or in the logical cluster of the reference, need not exist: it
@@ -30,11 +30,11 @@ func (e exportAccess) locate(ctx context.Context, own logicalcluster.Name, refer
 			return bindings.ExportKey{Cluster: cluster, Name: reference.Name}, nil
 		}
 	}
-	return e.find(ctx, reference)
+	return e.resolve(ctx, reference)
 }
 
-// find returns the export of a reference, or a NotFound error.
-func (e exportAccess) find(ctx context.Context, reference apiindex.Reference) (bindings.ExportKey, error) {
+// resolve returns the export of a reference, or a NotFound error.
+func (e exportAccess) resolve(ctx context.Context, reference apiindex.Reference) (bindings.ExportKey, error) {
 	export, err := e.exports.Resolve(ctx, reference)
 	if err != nil {
 		return bindings.ExportKey{}, err
@@ -42,17 +42,17 @@ func (e exportAccess) find(ctx context.Context, reference apiindex.Reference) (b
 	return apiindex.ExportKeyOf(export), nil
 }
 
-// mayBind reports whether the user of the request may bind an export.
-func (e exportAccess) mayBind(ctx context.Context, a admission.Attributes, export bindings.ExportKey) bool {
-	allowed, err := e.permission.allowed(ctx, a, export.Cluster, apisv1alpha2.VerbBind, apisv1alpha2.GroupName,
+// canBind reports whether the user of the request may bind an export.
+func (e exportAccess) canBind(ctx context.Context, a admission.Attributes, export bindings.ExportKey) bool {
+	allowed, err := e.permission.isAllowed(ctx, a, export.Cluster, apisv1alpha2.VerbBind, apisv1alpha2.GroupName,
 		apisv1alpha2.SchemeGroupVersion.Version, apiExports.Resource, export.Name)
 	return allowed && err == nil
 }
 
-// refuseBinding returns the same error for every refused binding: the user is not permitted, the export does not exist,
+// forbidBinding returns the same error for every refused binding: the user is not permitted, the export does not exist,
 // the path does not resolve, or the resolution failed. So the error discloses nothing about workspaces that the user
 // cannot access.
-func refuseBinding(a admission.Attributes, reference apiindex.Reference) error {
+func forbidBinding(a admission.Attributes, reference apiindex.Reference) error {
 	return forbid(a, "no permission to bind to export %s", reference)
 }
 

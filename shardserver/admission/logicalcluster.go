@@ -39,7 +39,7 @@ func (*logicalCluster) Admit(_ context.Context, a admission.Attributes, _ admiss
 	if a.GetResource().GroupResource() != logicalClusters || a.GetOperation() != admission.Update {
 		return nil
 	}
-	obj, old, err := updated[*corev1alpha1.LogicalCluster](a)
+	obj, old, err := objectsOf[*corev1alpha1.LogicalCluster](a)
 	if err != nil {
 		return err
 	}
@@ -48,25 +48,25 @@ func (*logicalCluster) Admit(_ context.Context, a admission.Attributes, _ admiss
 		obj.Status.Terminators = slices.Clone(old.Spec.Terminators)
 	}
 	if !inAnyGroup(a.GetUserInfo(), logicalClusterManagers...) {
-		keepPlace(old, obj)
+		restoreProtectedAnnotations(old, obj)
 	}
 	return nil
 }
 
-// placeAnnotations describe the location of a logical cluster: its shard, which is copied to the owning Workspace,
+// protectedAnnotations describe the location of a logical cluster: its shard, which is copied to the owning Workspace,
 // where the tenant of this logical cluster may not write; the shard of that Workspace, which alone may delete the
 // logical cluster; and its path, by which references to its objects are resolved. The last one is its type: the server
 // creates the bindings of the type regardless of the user's permissions, so it must be the type that was authorized.
-var placeAnnotations = []string{
+var protectedAnnotations = []string{
 	corev1alpha1.ShardAnnotationKey, corev1alpha1.OwnerShardAnnotationKey, logicalcluster.PathAnnotationKey, corev1alpha1.LogicalClusterTypeAnnotationKey,
 }
 
-// keepPlace restores the annotations of the location and the type. A tenant who could write them would receive
+// restoreProtectedAnnotations restores the annotations of the location and the type. A tenant who could write them would receive
 // references and bindings that belong to others.
-func keepPlace(old, obj *corev1alpha1.LogicalCluster) {
-	for _, key := range placeAnnotations {
-		was, placed := old.Annotations[key]
-		if is, says := obj.Annotations[key]; is == was && says == placed {
+func restoreProtectedAnnotations(old, obj *corev1alpha1.LogicalCluster) {
+	for _, key := range protectedAnnotations {
+		oldValue, hadValue := old.Annotations[key]
+		if value, hasValue := obj.Annotations[key]; value == oldValue && hasValue == hadValue {
 			continue
 		}
 		annotations := maps.Clone(obj.Annotations)
@@ -74,8 +74,8 @@ func keepPlace(old, obj *corev1alpha1.LogicalCluster) {
 			annotations = map[string]string{}
 		}
 		delete(annotations, key)
-		if placed {
-			annotations[key] = was
+		if hadValue {
+			annotations[key] = oldValue
 		}
 		obj.Annotations = annotations
 	}
@@ -92,7 +92,7 @@ func (*logicalCluster) Validate(_ context.Context, a admission.Attributes, _ adm
 	case admission.Delete:
 		return validateClusterDeletion(a)
 	}
-	obj, old, err := updated[*corev1alpha1.LogicalCluster](a)
+	obj, old, err := objectsOf[*corev1alpha1.LogicalCluster](a)
 	if err != nil {
 		return err
 	}
@@ -109,8 +109,8 @@ func (*logicalCluster) Validate(_ context.Context, a admission.Attributes, _ adm
 
 // limitOf returns the object limit that is set on the logical cluster itself.
 func limitOf(cluster *corev1alpha1.LogicalCluster) string {
-	limit, said := cluster.Annotations[corev1alpha1.MaxTotalObjectsAnnotationKey]
-	if !said {
+	limit, ok := cluster.Annotations[corev1alpha1.MaxTotalObjectsAnnotationKey]
+	if !ok {
 		return "by default"
 	}
 	return limit
@@ -132,38 +132,38 @@ func validateClusterDeletion(a admission.Attributes) error {
 
 // logicalClusterRules validate updates by tenants. Each returns the violation, or an empty string.
 var logicalClusterRules = []func(old, obj *corev1alpha1.LogicalCluster) string{
-	creatorStays,
-	ownerStays,
-	specInitializersStay,
-	statusInitializersOnlyShrink,
-	initializingEndsEmpty,
-	phaseGoesForward,
-	onlyReadyTurnsInactive,
+	validateCreatorImmutable,
+	validateOwnerImmutable,
+	validateSpecInitializersImmutable,
+	validateStatusInitializers,
+	validateInitializationComplete,
+	validatePhaseOrder,
+	validateInactive,
 }
 
-func creatorStays(old, obj *corev1alpha1.LogicalCluster) string {
+func validateCreatorImmutable(old, obj *corev1alpha1.LogicalCluster) string {
 	if !equality.Semantic.DeepEqual(old.Spec.CreatedBy, obj.Spec.CreatedBy) {
 		return "spec.createdBy is immutable"
 	}
 	return ""
 }
 
-// ownerStays keeps the owner reference to the Workspace: with another owner the logical cluster would outlive it.
-func ownerStays(old, obj *corev1alpha1.LogicalCluster) string {
+// validateOwnerImmutable keeps the owner reference to the Workspace: with another owner the logical cluster would outlive it.
+func validateOwnerImmutable(old, obj *corev1alpha1.LogicalCluster) string {
 	if !equality.Semantic.DeepEqual(old.Spec.Owner, obj.Spec.Owner) {
 		return "spec.owner is immutable"
 	}
 	return ""
 }
 
-func specInitializersStay(old, obj *corev1alpha1.LogicalCluster) string {
+func validateSpecInitializersImmutable(old, obj *corev1alpha1.LogicalCluster) string {
 	if !sets.New(old.Spec.Initializers...).Equal(sets.New(obj.Spec.Initializers...)) {
 		return "spec.initializers is immutable"
 	}
 	return ""
 }
 
-func statusInitializersOnlyShrink(old, obj *corev1alpha1.LogicalCluster) string {
+func validateStatusInitializers(old, obj *corev1alpha1.LogicalCluster) string {
 	before, after := sets.New(old.Status.Initializers...), sets.New(obj.Status.Initializers...)
 	switch {
 	case startsInitializing(old, obj):
@@ -182,7 +182,7 @@ func statusInitializersOnlyShrink(old, obj *corev1alpha1.LogicalCluster) string 
 	return ""
 }
 
-func initializingEndsEmpty(old, obj *corev1alpha1.LogicalCluster) string {
+func validateInitializationComplete(old, obj *corev1alpha1.LogicalCluster) string {
 	initializing := corev1alpha1.LogicalClusterPhaseInitializing
 	if old.Status.Phase == initializing && obj.Status.Phase != initializing && len(obj.Status.Initializers) > 0 {
 		return "status.initializers must be empty before the phase leaves Initializing"
@@ -190,14 +190,14 @@ func initializingEndsEmpty(old, obj *corev1alpha1.LogicalCluster) string {
 	return ""
 }
 
-func phaseGoesForward(old, obj *corev1alpha1.LogicalCluster) string {
-	if reached(obj.Status.Phase) < reached(old.Status.Phase) {
+func validatePhaseOrder(old, obj *corev1alpha1.LogicalCluster) string {
+	if phaseOrder(obj.Status.Phase) < phaseOrder(old.Status.Phase) {
 		return "status.phase cannot go back from " + string(old.Status.Phase) + " to \"" + string(obj.Status.Phase) + "\""
 	}
 	return ""
 }
 
-func onlyReadyTurnsInactive(old, obj *corev1alpha1.LogicalCluster) string {
+func validateInactive(old, obj *corev1alpha1.LogicalCluster) string {
 	for _, key := range inactiveAnnotations {
 		if obj.Annotations[key] == "true" && old.Annotations[key] != "true" && old.Status.Phase != corev1alpha1.LogicalClusterPhaseReady {
 			return "annotation " + key + " can only be set in phase Ready"
@@ -212,8 +212,8 @@ func startsInitializing(old, obj *corev1alpha1.LogicalCluster) bool {
 	return scheduling && obj.Status.Phase == corev1alpha1.LogicalClusterPhaseInitializing
 }
 
-// reached orders the phases up to Ready. Other phases count as lowest.
-func reached(phase corev1alpha1.LogicalClusterPhaseType) int {
+// phaseOrder orders the phases up to Ready. Other phases count as lowest.
+func phaseOrder(phase corev1alpha1.LogicalClusterPhaseType) int {
 	return 1 + slices.Index([]corev1alpha1.LogicalClusterPhaseType{
 		"",
 		corev1alpha1.LogicalClusterPhaseScheduling,

@@ -48,7 +48,7 @@ func (l *objectLimit) Validate(ctx context.Context, a admission.Attributes, _ ad
 		return apierrors.NewInternalError(errNoCluster)
 	}
 	if a.GetOperation() == admission.Delete {
-		if !a.IsDryRun() && goes(a) {
+		if !a.IsDryRun() && removesImmediately(a) {
 			l.counts.Remove(name)
 		}
 		return nil
@@ -64,19 +64,19 @@ func (l *objectLimit) Validate(ctx context.Context, a admission.Attributes, _ ad
 	if limit == 0 || cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseReady {
 		return nil
 	}
-	held, fits, err := l.counts.Add(ctx, name, limit, a.IsDryRun())
+	count, fits, err := l.counts.Add(ctx, name, limit, a.IsDryRun())
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("counting the objects of logical cluster %q: %w", name, err))
 	}
 	if !fits {
-		return forbid(a, "logical cluster %q holds as many objects as it may (%d/%d objects), delete objects to create others", name, held, limit)
+		return forbid(a, "logical cluster %q holds as many objects as it may (%d/%d objects), delete objects to create others", name, count, limit)
 	}
 	return nil
 }
 
-// goes reports whether a deletion removes its object immediately. An object with finalizers is removed later, outside
+// removesImmediately reports whether a deletion removes its object immediately. An object with finalizers is removed later, outside
 // of admission, and counts until the next scan; otherwise deleting it twice would decrement the count twice.
-func goes(a admission.Attributes) bool {
+func removesImmediately(a admission.Attributes) bool {
 	if options, ok := a.GetOperationOptions().(*metav1.DeleteOptions); ok && options.PropagationPolicy != nil && *options.PropagationPolicy != metav1.DeletePropagationBackground {
 		return false
 	}

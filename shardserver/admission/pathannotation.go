@@ -14,8 +14,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// foundByPath are the resources whose objects are referred to by path, or need the path of their logical cluster.
-var foundByPath = sets.New(workspaceTypes, apiExports, apiBindings, clusterCachedResources)
+// pathResources are the resources whose objects are referred to by path, or need the path of their logical cluster.
+var pathResources = sets.New(workspaceTypes, apiExports, apiBindings, clusterCachedResources)
 
 // pathAnnotation sets the canonical path of the logical cluster on objects that are resolved by path from other logical
 // clusters, and on every object that has the annotation. LogicalClusters are the source of the path and are not
@@ -34,11 +34,11 @@ func newPathAnnotation(config Config) admission.Interface {
 
 // Admit implements admission.MutationInterface.
 func (p *pathAnnotation) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	obj, annotated := p.annotated(a)
+	obj, annotated := p.requiresAnnotation(a)
 	if !annotated {
 		return nil
 	}
-	path, err := p.path(ctx, a)
+	path, err := p.canonicalPath(ctx, a)
 	if err != nil || path == "" {
 		return err
 	}
@@ -56,11 +56,11 @@ func (p *pathAnnotation) Admit(ctx context.Context, a admission.Attributes, _ ad
 
 // Validate refuses objects whose annotation a later plug-in changed.
 func (p *pathAnnotation) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	obj, annotated := p.annotated(a)
+	obj, annotated := p.requiresAnnotation(a)
 	if !annotated {
 		return nil
 	}
-	path, err := p.path(ctx, a)
+	path, err := p.canonicalPath(ctx, a)
 	if err != nil || path == "" {
 		return err
 	}
@@ -70,8 +70,8 @@ func (p *pathAnnotation) Validate(ctx context.Context, a admission.Attributes, _
 	return nil
 }
 
-// annotated returns the object and whether it must have the annotation.
-func (p *pathAnnotation) annotated(a admission.Attributes) (metav1.Object, bool) {
+// requiresAnnotation returns the object and whether it must have the annotation.
+func (p *pathAnnotation) requiresAnnotation(a admission.Attributes) (metav1.Object, bool) {
 	resource := a.GetResource().GroupResource()
 	if resource == logicalClusters {
 		return nil, false
@@ -86,11 +86,11 @@ func (p *pathAnnotation) annotated(a admission.Attributes) (metav1.Object, bool)
 		old, err := meta.Accessor(a.GetOldObject())
 		return obj, err == nil && claims && claim != old.GetAnnotations()[logicalcluster.PathAnnotationKey]
 	}
-	return obj, claims || foundByPath.Has(resource)
+	return obj, claims || pathResources.Has(resource)
 }
 
-// path returns the value of the annotation, or "" for objects that may lack it.
-func (p *pathAnnotation) path(ctx context.Context, a admission.Attributes) (string, error) {
+// canonicalPath returns the value of the annotation, or "" for objects that may lack it.
+func (p *pathAnnotation) canonicalPath(ctx context.Context, a admission.Attributes) (string, error) {
 	path, err := p.clusters.canonicalPath(ctx)
 	switch {
 	case apierrors.IsNotFound(err) && a.GetResource().GroupResource() == apiBindings:

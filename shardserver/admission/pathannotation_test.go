@@ -16,13 +16,13 @@ import (
 
 func TestPathAnnotation(t *testing.T) {
 	const key = logicalcluster.PathAnnotationKey
-	state := newShardState().cluster("c1", key, "root:org").cluster("c2")
+	state := newFakeShard().cluster("c1", key, "root:org").cluster("c2")
 	configMaps := schema.GroupResource{Resource: "configmaps"}
 	bare := func() runtime.Object {
 		return &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "own"}}
 	}
 	claiming := func(path string) runtime.Object {
-		return &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "own", Annotations: pairs([]string{key, path, "a", "b"})}}
+		return &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "own", Annotations: toMap([]string{key, path, "a", "b"})}}
 	}
 
 	for name, tc := range map[string]struct {
@@ -35,18 +35,18 @@ func TestPathAnnotation(t *testing.T) {
 	}{
 		"a type gets the path":                              {cluster: "c1", resource: workspaceTypes, obj: bare(), want: "root:org"},
 		"the path of a cluster without one is its name":     {cluster: "c2", resource: workspaceTypes, obj: bare(), want: "c2"},
-		"a claimed path is replaced on a type":              {cluster: "c1", resource: workspaceTypes, obj: kind("root", "own"), want: "root:org"},
+		"a claimed path is replaced on a type":              {cluster: "c1", resource: workspaceTypes, obj: testWorkspaceType("root", "own"), want: "root:org"},
 		"a claimed path is replaced on anything":            {cluster: "c1", resource: configMaps, obj: claiming("root"), want: "root:org"},
 		"an object that claims none is left alone":          {cluster: "c1", resource: configMaps, obj: &core.ConfigMap{}},
-		"a logical cluster is left alone":                   {cluster: "c1", resource: logicalClusters, obj: clusterIn(ready, annotated(key, "root:moved")), want: "root:moved"},
+		"a logical cluster is left alone":                   {cluster: "c1", resource: logicalClusters, obj: testLogicalCluster(ready, withClusterAnnotations(key, "root:moved")), want: "root:moved"},
 		"a review, which is not stored, is left alone":      {cluster: "gone", resource: localSubjectAccessReview, obj: &authorization.LocalSubjectAccessReview{}},
-		"status updates are left alone":                     {cluster: "c1", resource: workspaceTypes, subresource: "status", obj: kind("root:old", "own"), want: "root:old"},
+		"status updates are left alone":                     {cluster: "c1", resource: workspaceTypes, subresource: "status", obj: testWorkspaceType("root:old", "own"), want: "root:old"},
 		"there is no path in a cluster that does not exist": {cluster: "gone", resource: workspaceTypes, obj: bare(), says: "does not exist"},
 		"nothing can claim one there":                       {cluster: "gone", resource: configMaps, obj: claiming("root"), says: "does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := ask{cluster: tc.cluster, resource: tc.resource, subresource: tc.subresource, name: "own", by: master, operation: admission.Create, obj: tc.obj}
-			wantForbidden(t, through(t, newPathAnnotation(state.config()), q), tc.says)
+			q := testRequest{cluster: tc.cluster, resource: tc.resource, subresource: tc.subresource, name: "own", user: master, operation: admission.Create, obj: tc.obj}
+			wantForbidden(t, admitAndValidate(t, newPathAnnotation(state.config()), q), tc.says)
 			if tc.says != "" {
 				return
 			}
@@ -58,15 +58,15 @@ func TestPathAnnotation(t *testing.T) {
 
 	t.Run("a path that comes with a status is replaced", func(t *testing.T) {
 		obj := claiming("root")
-		q := ask{cluster: "c1", resource: configMaps, subresource: "status", name: "own", by: master, operation: admission.Update, obj: obj, old: &core.ConfigMap{}}
-		wantForbidden(t, through(t, newPathAnnotation(state.config()), q), "")
+		q := testRequest{cluster: "c1", resource: configMaps, subresource: "status", name: "own", user: master, operation: admission.Update, obj: obj, old: &core.ConfigMap{}}
+		wantForbidden(t, admitAndValidate(t, newPathAnnotation(state.config()), q), "")
 		if got := obj.(metav1.Object).GetAnnotations()[key]; got != "root:org" {
 			t.Errorf("path %q", got)
 		}
 	})
 
 	t.Run("a path changed behind the plug-in is refused", func(t *testing.T) {
-		q := ask{cluster: "c1", resource: configMaps, name: "own", by: master, operation: admission.Update, obj: claiming("root"), old: claiming("root:org")}
-		wantForbidden(t, validated(t, newPathAnnotation(state.config()), q), "must be \"root:org\"")
+		q := testRequest{cluster: "c1", resource: configMaps, name: "own", user: master, operation: admission.Update, obj: claiming("root"), old: claiming("root:org")}
+		wantForbidden(t, validateOnly(t, newPathAnnotation(state.config()), q), "must be \"root:org\"")
 	})
 }

@@ -26,12 +26,12 @@ func newPermissionClaims(config Config) admission.Interface {
 // Admit implements admission.MutationInterface. It handles subresources, too: the status or the finalizers subresource
 // of some kinds of Kubernetes can change labels.
 func (p permissionClaims) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	object, wanted, err := p.look(ctx, a)
+	object, desired, err := p.claimLabels(ctx, a)
 	if object == nil || err != nil {
 		return err
 	}
-	if own := object.GetLabels(); !claims.LabelsMatch(own, wanted) {
-		object.SetLabels(claims.ReplaceClaimLabels(own, wanted))
+	if own := object.GetLabels(); !claims.LabelsMatch(own, desired) {
+		object.SetLabels(claims.ReplaceClaimLabels(own, desired))
 	}
 	return nil
 }
@@ -42,18 +42,18 @@ func (p permissionClaims) Validate(ctx context.Context, a admission.Attributes, 
 	if a.GetSubresource() != "" {
 		return nil
 	}
-	object, wanted, err := p.look(ctx, a)
+	object, desired, err := p.claimLabels(ctx, a)
 	if object == nil || err != nil {
 		return err
 	}
-	if !claims.LabelsMatch(object.GetLabels(), wanted) {
+	if !claims.LabelsMatch(object.GetLabels(), desired) {
 		return forbid(a, "labels of permission claims are for the system to set")
 	}
 	return nil
 }
 
-// look returns the object and the claim labels that it must have, or no object if the request writes no labels.
-func (p permissionClaims) look(ctx context.Context, a admission.Attributes) (metav1.Object, map[string]string, error) {
+// claimLabels returns the object and the claim labels that it must have, or no object if the request writes no labels.
+func (p permissionClaims) claimLabels(ctx context.Context, a admission.Attributes) (metav1.Object, map[string]string, error) {
 	if p.index == nil || !writesLabels(a) {
 		return nil, nil, nil
 	}
@@ -61,20 +61,20 @@ func (p permissionClaims) look(ctx context.Context, a admission.Attributes) (met
 	if err != nil {
 		return nil, nil, nil // without metadata there are no labels
 	}
-	wanted, err := p.index.Labels(ctx, a.GetResource().GroupResource(), object.GetLabels())
+	desired, err := p.index.Labels(ctx, a.GetResource().GroupResource(), object.GetLabels())
 	if err != nil {
 		return nil, nil, apierrors.NewInternalError(err)
 	}
-	return object, wanted, nil
+	return object, desired, nil
 }
 
-// reviews are the API groups of review requests. They are not stored, and must not have labels.
-var reviews = sets.New("authorization.k8s.io", "authentication.k8s.io")
+// reviewGroups are the API groups of review requests. They are not stored, and must not have labels.
+var reviewGroups = sets.New("authorization.k8s.io", "authentication.k8s.io")
 
 // writesLabels reports whether a request may write the labels of a stored object. A Scale, and an object that is
 // created through a subresource, is another object.
 func writesLabels(a admission.Attributes) bool {
-	if reviews.Has(a.GetResource().Group) {
+	if reviewGroups.Has(a.GetResource().Group) {
 		return false
 	}
 	return a.GetSubresource() == "" || (a.GetOperation() == admission.Update && a.GetSubresource() != "scale")

@@ -13,12 +13,12 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// maxPublished bounds the size of an object that is published to other shards, in bytes of JSON. A cache server stores
+// maxPublishedSize bounds the size of an object that is published to other shards, in bytes of JSON. A cache server stores
 // it as JSON, with etcd's request limit of 1.5 MiB, while this shard may store it in a smaller encoding. An object that
 // does not fit there would keep this shard from ever reporting its publication as complete, so that other shards could
 // not rely on the absence of objects. The remainder of the limit is for the status and for annotations that publishing
 // adds.
-const maxPublished = 5 << 18
+const maxPublishedSize = 5 << 18
 
 // publishedSize bounds the size of what is published to other shards.
 type publishedSize struct{ *admission.Handler }
@@ -30,23 +30,23 @@ func newPublishedSize(Config) admission.Interface {
 // Validate implements admission.ValidationInterface. Objects that are too large already can be made smaller, and
 // deleted.
 func (*publishedSize) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	resource, published := client.Find(a.GetResource().GroupResource())
-	if !published || resource.Namespaced || a.GetSubresource() != "" || storage.OnlyElsewhere(resource.GroupResource()) {
+	resource, published := client.FindResource(a.GetResource().GroupResource())
+	if !published || resource.Namespaced || a.GetSubresource() != "" || storage.IsRemoteOnly(resource.GroupResource()) {
 		return nil
 	}
-	size, err := publishedAs(resource, a.GetObject())
-	if err != nil || size <= maxPublished {
+	size, err := encodedSize(resource, a.GetObject())
+	if err != nil || size <= maxPublishedSize {
 		return err
 	}
 	if a.GetOperation() == admission.Update {
-		if before, err := publishedAs(resource, a.GetOldObject()); err != nil || size <= before {
+		if before, err := encodedSize(resource, a.GetOldObject()); err != nil || size <= before {
 			return err
 		}
 	}
-	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s that other shards have to know may have %d bytes of JSON, this has %d", resource.GroupResource(), maxPublished, size))
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s that other shards have to know may have %d bytes of JSON, this has %d", resource.GroupResource(), maxPublishedSize, size))
 }
 
-func publishedAs(resource client.Resource, obj runtime.Object) (bytes int, err error) {
+func encodedSize(resource client.Resource, obj runtime.Object) (bytes int, err error) {
 	raw, err := replica.Encode(resource, obj)
 	if err != nil {
 		return 0, apierrors.NewInternalError(fmt.Errorf("measuring what other shards have to know: %w", err))

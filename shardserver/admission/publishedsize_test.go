@@ -10,7 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/rbac"
 )
 
-func TestWhatDoesNotFitInACacheIsRefused(t *testing.T) {
+func TestPublishedSizeLimit(t *testing.T) {
 	role := func(names int) *rbac.ClusterRole {
 		rule := rbac.PolicyRule{Verbs: []string{"bind"}, APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports"}}
 		rule.ResourceNames = slices.Repeat([]string{"a"}, names) // three bytes each when stored, four when published
@@ -30,11 +30,11 @@ func TestWhatDoesNotFitInACacheIsRefused(t *testing.T) {
 		"the status of what is nearly too large": {operation: admission.Update, old: tooMany, now: tooMany + 1, sub: "status"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := ask{cluster: "one", resource: rbac.Resource("clusterroles"), name: "large", operation: tc.operation, subresource: tc.sub, obj: role(tc.now)}
+			q := testRequest{cluster: "one", resource: rbac.Resource("clusterroles"), name: "large", operation: tc.operation, subresource: tc.sub, obj: role(tc.now)}
 			if tc.operation == admission.Update {
 				q.old = role(tc.old)
 			}
-			if err := through(t, newPublishedSize(Config{}), q); apierrors.IsRequestEntityTooLargeError(err) != tc.refused || (err != nil) != tc.refused {
+			if err := admitAndValidate(t, newPublishedSize(Config{}), q); apierrors.IsRequestEntityTooLargeError(err) != tc.refused || (err != nil) != tc.refused {
 				t.Errorf("got %v, want refused %t", err, tc.refused)
 			}
 		})

@@ -26,8 +26,8 @@ const workspaceAdmin = "workspace-admin"
 
 var clusterRoleBindings = schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterrolebindings"}
 
-// charger is the storage of quotas with the update that admission needs.
-type charger interface {
+// quotaCharger is the storage of quotas with the update that admission needs.
+type quotaCharger interface {
 	ChargeStatus(ctx context.Context, name string, change func(stored runtime.Object) (runtime.Object, error)) error
 }
 
@@ -39,39 +39,39 @@ type resourceQuota struct {
 	registry *storage.Registry
 	quotas   *storage.Reader[*core.ResourceQuota]
 	inFlight *quota.InFlight
-	// limited are the resources that need a quota.
-	limited []quotaapi.LimitedResource
+	// limitedResources are the resources that need a quota.
+	limitedResources []quotaapi.LimitedResource
 }
 
 func newResourceQuota(config Config) admission.Interface {
 	return &resourceQuota{
-		Handler:  admission.NewHandler(admission.Create, admission.Update),
-		registry: config.Registry,
-		quotas:   storage.NewReader[*core.ResourceQuota](config.Registry, quota.Quotas),
-		inFlight: config.InFlight,
-		limited:  config.Limited,
+		Handler:          admission.NewHandler(admission.Create, admission.Update),
+		registry:         config.Registry,
+		quotas:           storage.NewReader[*core.ResourceQuota](config.Registry, quota.Quotas),
+		inFlight:         config.InFlight,
+		limitedResources: config.LimitedResources,
 	}
 }
 
 // Validate implements admission.ValidationInterface. Updates pass, since they do not change the number of objects.
 func (q *resourceQuota) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || isUncounted(a) || quota.Ignored(a.GetResource().GroupResource()) {
+	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || isUncounted(a) || quota.IsIgnored(a.GetResource().GroupResource()) {
 		return nil
 	}
 	resource := a.GetResource().GroupResource()
 	limit := core.ResourceName(generic.ObjectCountQuotaResourceNameFor(resource))
-	limiting, err := q.limiting(ctx, a.GetNamespace(), limit)
+	matching, err := q.matching(ctx, a.GetNamespace(), limit)
 	if err != nil {
 		return err
 	}
-	if len(limiting) == 0 {
-		return q.unlimited(a)
+	if len(matching) == 0 {
+		return q.checkLimitedResource(a)
 	}
-	if len(limiting) > 1 || a.IsDryRun() {
+	if len(matching) > 1 || a.IsDryRun() {
 		// All quotas are checked before the first is charged: charging one and being refused by the next would leave
 		// the first too high until the next recount.
-		for _, stored := range limiting {
-			if _, err := charged(stored, a, limit); err != nil {
+		for _, stored := range matching {
+			if _, err := addUsage(stored, a, limit); err != nil {
 				return err
 			}
 		}
@@ -79,7 +79,7 @@ func (q *resourceQuota) Validate(ctx context.Context, a admission.Attributes, _ 
 	if a.IsDryRun() {
 		return nil
 	}
-	for _, stored := range limiting {
+	for _, stored := range matching {
 		err := q.inFlight.Charge(ctx, stored, limit, func() error { return q.charge(ctx, stored, a, limit) })
 		if err != nil {
 			return err
@@ -88,12 +88,12 @@ func (q *resourceQuota) Validate(ctx context.Context, a admission.Attributes, _ 
 	return nil
 }
 
-// unlimited refuses an object that no quota counts, if its resource needs a quota.
-func (q *resourceQuota) unlimited(a admission.Attributes) error {
-	if len(q.limited) == 0 {
+// checkLimitedResource refuses an object that no quota counts, if its resource needs a quota.
+func (q *resourceQuota) checkLimitedResource(a admission.Attributes) error {
+	if len(q.limitedResources) == 0 {
 		return nil
 	}
-	_, err := stock.CheckRequest(nil, a, generic.NewObjectCountEvaluator(a.GetResource().GroupResource(), nil, ""), q.limited)
+	_, err := stock.CheckRequest(nil, a, generic.NewObjectCountEvaluator(a.GetResource().GroupResource(), nil, ""), q.limitedResources)
 	return err
 }
 
@@ -112,19 +112,19 @@ func isUncounted(a admission.Attributes) bool {
 	return false
 }
 
-// limiting returns the quotas that limit a resource in a namespace, from the watch cache.
-func (q *resourceQuota) limiting(ctx context.Context, namespace string, limit core.ResourceName) ([]*core.ResourceQuota, error) {
+// matching returns the quotas that limit a resource in a namespace, from the watch cache.
+func (q *resourceQuota) matching(ctx context.Context, namespace string, limit core.ResourceName) ([]*core.ResourceQuota, error) {
 	all, err := q.quotas.List(ctx, "", nil)
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("resolving quota: %w", err))
 	}
-	var limiting []*core.ResourceQuota
+	var matching []*core.ResourceQuota
 	for _, candidate := range all {
 		if _, limits := candidate.Spec.Hard[limit]; limits && quota.Covers(candidate, namespace) && !quota.IsScoped(candidate) {
-			limiting = append(limiting, candidate)
+			matching = append(matching, candidate)
 		}
 	}
-	return limiting, nil
+	return matching, nil
 }
 
 // charge increases the used count of a quota by the object of a request. A deleted quota limits nothing.
@@ -133,7 +133,7 @@ func (q *resourceQuota) charge(ctx context.Context, known *core.ResourceQuota, a
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
-	store, ok := resource.Store.(charger)
+	store, ok := resource.Store.(quotaCharger)
 	if !ok {
 		return apierrors.NewInternalError(fmt.Errorf("the storage of quotas is %T, which cannot be charged", resource.Store))
 	}
@@ -146,7 +146,7 @@ func (q *resourceQuota) charge(ctx context.Context, known *core.ResourceQuota, a
 		if err != nil {
 			return nil, err
 		}
-		return charged(current, a, limit)
+		return addUsage(current, a, limit)
 	})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -154,9 +154,9 @@ func (q *resourceQuota) charge(ctx context.Context, known *core.ResourceQuota, a
 	return err
 }
 
-// charged returns a quota with the object of a request in its used count, or upstream's refusal. A limit that has not
+// addUsage returns a quota with the object of a request in its used count, or upstream's refusal. A limit that has not
 // been counted yet refuses.
-func charged(stored *core.ResourceQuota, a admission.Attributes, limit core.ResourceName) (*core.ResourceQuota, error) {
+func addUsage(stored *core.ResourceQuota, a admission.Attributes, limit core.ResourceName) (*core.ResourceQuota, error) {
 	external, err := quota.External(stored)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/rbac"
 )
 
-func TestAQuotaIsCharged(t *testing.T) {
+func TestAddUsage(t *testing.T) {
 	const name = core.ResourceName("count/configmaps")
 	list := func(number string) core.ResourceList { return core.ResourceList{name: resource.MustParse(number)} }
 	for sentence, tc := range map[string]struct {
@@ -37,7 +37,7 @@ func TestAQuotaIsCharged(t *testing.T) {
 			before := stored.DeepCopy()
 			a := admission.NewAttributesRecord(&core.ConfigMap{}, nil, corev1.SchemeGroupVersion.WithKind("ConfigMap"), "n", "x",
 				corev1.SchemeGroupVersion.WithResource("configmaps"), "", admission.Create, &metav1.CreateOptions{}, false, nil)
-			after, err := charged(stored, a, name)
+			after, err := addUsage(stored, a, name)
 			if !stored.ObjectMeta.CreationTimestamp.Equal(&before.CreationTimestamp) || len(stored.Status.Hard) != len(before.Status.Hard) {
 				t.Error("what is stored was changed in place")
 			}
@@ -57,7 +57,7 @@ func TestAQuotaIsCharged(t *testing.T) {
 	}
 }
 
-func TestWhatNoLimitCounts(t *testing.T) {
+func TestIsUncounted(t *testing.T) {
 	binding := func(name string) *rbac.ClusterRoleBinding {
 		return &rbac.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	}

@@ -13,10 +13,10 @@ import (
 
 func TestReservedMetadata(t *testing.T) {
 	annotated := func(keysAndValues ...string) *core.ConfigMap {
-		return &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Annotations: pairs(keysAndValues)}}
+		return &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Annotations: toMap(keysAndValues)}}
 	}
 	labelled := func(keysAndValues ...string) *core.ConfigMap {
-		return &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: pairs(keysAndValues)}}
+		return &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: toMap(keysAndValues)}}
 	}
 	for sentence, tc := range map[string]struct {
 		by       user.Info
@@ -34,11 +34,11 @@ func TestReservedMetadata(t *testing.T) {
 		"a suffix of the key counts, with or without a slash": {alice, annotated("mykcp.io", "c"), nil, "reserved"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			q := ask{cluster: "c1", resource: schema.GroupResource{Resource: "configmaps"}, name: "x", by: tc.by, operation: admission.Create, obj: tc.obj}
+			q := testRequest{cluster: "c1", resource: schema.GroupResource{Resource: "configmaps"}, name: "x", user: tc.by, operation: admission.Create, obj: tc.obj}
 			if tc.old != nil {
 				q.operation, q.old = admission.Update, runtime.Object(tc.old)
 			}
-			wantForbidden(t, through(t, newReservedMetadata(Config{}), q), tc.says)
+			wantForbidden(t, admitAndValidate(t, newReservedMetadata(Config{}), q), tc.says)
 		})
 	}
 }

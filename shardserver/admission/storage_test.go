@@ -33,15 +33,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// stored is a shard's storage with the admission chain: real registries, watch caches and etcd.
-type stored struct {
+// storageEnv is a shard's storage with the admission chain: real registries, watch caches and etcd.
+type storageEnv struct {
 	t        *testing.T
 	chain    admission.Interface
 	storages map[string]rest.Storage
 }
 
-// startStored runs etcd and the registries until the test ends.
-func startStored(t *testing.T, permits ...string) *stored {
+// startStorageEnv runs etcd and the registries until the test ends.
+func startStorageEnv(t *testing.T, permits ...string) *storageEnv {
 	t.Helper()
 	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
 	if err != nil {
@@ -72,13 +72,13 @@ func startStored(t *testing.T, permits ...string) *stored {
 		t.Cleanup(s.Destroy)
 	}
 
-	state := newShardState().permit(permits...)
+	state := newFakeShard().allow(permits...)
 	state.registry = storage.NewRegistry()
 	for _, resource := range []schema.GroupResource{namespaces, logicalClusters, workspaces, workspaceTypes} {
 		state.registry.Add(&storage.Resource{GVR: resource.WithVersion("v1alpha1"), Store: storages[resource.Resource].(storage.Store)})
 	}
 	config := state.config()
-	config.Types = workspacetype.NewResolver(workspacetype.Stored(state.registry, workspacetype.NewIndex(state.registry)))
+	config.Types = workspacetype.NewResolver(workspacetype.NewConsistentReader(state.registry, workspacetype.NewIndex(state.registry)))
 	config.Exports = apiindex.NewResolver(state.registry, config.Types.Locate)
 	config = withDynamic(t, config)
 	// These plug-ins read resources that are not stored here.
@@ -87,7 +87,7 @@ func startStored(t *testing.T, permits ...string) *stored {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &stored{t, chain, storages}
+	return &storageEnv{t, chain, storages}
 }
 
 type restOptions struct{ backend *storagebackend.Config }
@@ -110,23 +110,23 @@ func versionOf(group string) string {
 	return "v1alpha1"
 }
 
-// in returns the context of a request for a cluster-scoped resource, as the handlers create it.
-func (s *stored) in(cluster string) context.Context {
+// requestContext returns the context of a request for a cluster-scoped resource, as the handlers create it.
+func (s *storageEnv) requestContext(cluster string) context.Context {
 	return request.WithNamespace(logicalcluster.With(s.t.Context(), logicalcluster.MustParseName(cluster)), "")
 }
 
 // create creates an object through admission and storage, in the order of the real handler.
-func (s *stored) create(cluster string, by user.Info, resource schema.GroupResource, obj runtime.Object) (runtime.Object, error) {
-	ctx := request.WithRequestInfo(s.in(cluster), &request.RequestInfo{APIGroup: resource.Group, APIVersion: versionOf(resource.Group), Resource: resource.Resource})
+func (s *storageEnv) create(cluster string, by user.Info, resource schema.GroupResource, obj runtime.Object) (runtime.Object, error) {
+	ctx := request.WithRequestInfo(s.requestContext(cluster), &request.RequestInfo{APIGroup: resource.Group, APIVersion: versionOf(resource.Group), Resource: resource.Resource})
 	name := obj.(metav1.Object).GetName()
-	q := ask{resource: resource, name: name, by: by, operation: admission.Create, obj: obj}
+	q := testRequest{resource: resource, name: name, user: by, operation: admission.Create, obj: obj}
 	if err := s.chain.(admission.MutationInterface).Admit(ctx, q.attributes(), nil); err != nil {
 		return nil, err
 	}
 	return s.storages[resource.Resource].(rest.Creater).Create(ctx, obj, rest.AdmissionToValidateObjectFunc(s.chain, q.attributes(), nil), &metav1.CreateOptions{})
 }
 
-func (s *stored) mustCreate(cluster string, by user.Info, resource schema.GroupResource, obj runtime.Object) runtime.Object {
+func (s *storageEnv) mustCreate(cluster string, by user.Info, resource schema.GroupResource, obj runtime.Object) runtime.Object {
 	s.t.Helper()
 	created, err := s.create(cluster, by, resource, obj)
 	if err != nil {
@@ -136,10 +136,10 @@ func (s *stored) mustCreate(cluster string, by user.Info, resource schema.GroupR
 }
 
 // updateStatus changes a status through admission and storage.
-func (s *stored) updateStatus(cluster string, by user.Info, resource schema.GroupResource, name string, change func(runtime.Object)) (runtime.Object, error) {
-	ctx := s.in(cluster)
+func (s *storageEnv) updateStatus(cluster string, by user.Info, resource schema.GroupResource, name string, change func(runtime.Object)) (runtime.Object, error) {
+	ctx := s.requestContext(cluster)
 	attributes := func(obj, old runtime.Object) admission.Attributes {
-		return ask{resource: resource, subresource: "status", name: name, by: by, operation: admission.Update, obj: obj, old: old}.attributes()
+		return testRequest{resource: resource, subresource: "status", name: name, user: by, operation: admission.Update, obj: obj, old: old}.attributes()
 	}
 	info := rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
 		obj := old.DeepCopyObject()
@@ -153,12 +153,12 @@ func (s *stored) updateStatus(cluster string, by user.Info, resource schema.Grou
 	return updated, err
 }
 
-// TestOverRealStorage creates nested workspaces with types over real registries: writes do not wait for watch caches,
+// TestAdmissionWithStorage creates nested workspaces with types over real registries: writes do not wait for watch caches,
 // and no read crosses a logical cluster.
-func TestOverRealStorage(t *testing.T) {
-	s := startStored(t, "alice use root/workspacetypes/universal", "alice use c1/workspacetypes/own")
+func TestAdmissionWithStorage(t *testing.T) {
+	s := startStorageEnv(t, "alice use root/workspacetypes/universal", "alice use c1/workspacetypes/own")
 	logicalCluster := func(path, typed string) *corev1alpha1.LogicalCluster {
-		c := clusterIn("", annotated(logicalcluster.PathAnnotationKey, path, typeKey, typed, groupsKey, "members"))
+		c := testLogicalCluster("", withClusterAnnotations(logicalcluster.PathAnnotationKey, path, typeKey, typed, groupsKey, "members"))
 		c.Spec.CreatedBy = nil
 		return c
 	}
@@ -167,15 +167,15 @@ func TestOverRealStorage(t *testing.T) {
 	if !slices.Contains(created.Finalizers, corev1alpha1.LogicalClusterDeletionFinalizer) {
 		t.Errorf("finalizers %v", created.Finalizers)
 	}
-	s.mustCreate("root", master, workspaceTypes, kind("", "universal"))
-	stored := s.mustCreate("root", master, workspaceTypes, kind("forged", "root", extending(ref("root", "universal")), func(spec *tenancyv1alpha1.WorkspaceTypeSpec) {
-		spec.DefaultChildWorkspaceType = ptr.To(ref("root", "universal"))
+	s.mustCreate("root", master, workspaceTypes, testWorkspaceType("", "universal"))
+	stored := s.mustCreate("root", master, workspaceTypes, testWorkspaceType("forged", "root", extending(typeRef("root", "universal")), func(spec *tenancyv1alpha1.WorkspaceTypeSpec) {
+		spec.DefaultChildWorkspaceType = ptr.To(typeRef("root", "universal"))
 	})).(*tenancyv1alpha1.WorkspaceType)
 	if path := stored.Annotations[logicalcluster.PathAnnotationKey]; path != "root" {
 		t.Errorf("the type is annotated with path %q", path)
 	}
 
-	w := s.mustCreate("root", alice, workspaces, team(func(w *tenancyv1alpha1.Workspace) { w.Spec.Type = nil })).(*tenancyv1alpha1.Workspace)
+	w := s.mustCreate("root", alice, workspaces, testWorkspace(func(w *tenancyv1alpha1.Workspace) { w.Spec.Type = nil })).(*tenancyv1alpha1.Workspace)
 	if w.Spec.Type == nil || w.Spec.Type.String() != "root:universal" || w.Annotations[groupsKey] != "members" || w.Annotations[ownerKey] == "" {
 		t.Errorf("the workspace has type %v and annotations %v", w.Spec.Type, w.Annotations)
 	}
@@ -183,19 +183,19 @@ func TestOverRealStorage(t *testing.T) {
 	if _, err := s.create("c1", alice, logicalClusters, logicalCluster("root:team", "root:universal")); !apierrors.IsForbidden(err) {
 		t.Errorf("a tenant created a LogicalCluster: %v", err)
 	}
-	if _, err := s.create("c1", alice, workspaces, team()); !apierrors.IsForbidden(err) {
+	if _, err := s.create("c1", alice, workspaces, testWorkspace()); !apierrors.IsForbidden(err) {
 		t.Errorf("a workspace stands in a logical cluster that does not exist: %v", err)
 	}
 	s.mustCreate("c1", master, logicalClusters, logicalCluster("root:team", "root:universal"))
-	s.mustCreate("c1", alice, workspaceTypes, kind("", "own", extending(ref("root", "universal"))))
-	if _, err := s.create("root", alice, workspaces, named("below", "", "own")); !apierrors.IsForbidden(err) {
+	s.mustCreate("c1", alice, workspaceTypes, testWorkspaceType("", "own", extending(typeRef("root", "universal"))))
+	if _, err := s.create("root", alice, workspaces, typedWorkspace("below", "", "own")); !apierrors.IsForbidden(err) {
 		t.Errorf("a type of another logical cluster was found by name: %v", err)
 	}
-	below := s.mustCreate("c1", alice, workspaces, named("below", "", "own")).(*tenancyv1alpha1.Workspace)
+	below := s.mustCreate("c1", alice, workspaces, typedWorkspace("below", "", "own")).(*tenancyv1alpha1.Workspace)
 	if below.Spec.Type.String() != "c1:own" { // root:team does not resolve to c1: the workspace was not scheduled
 		t.Errorf("type %q", below.Spec.Type)
 	}
-	if _, err := s.create("c1", alice, workspaces, named("odd", "root", "a/b")); !apierrors.IsForbidden(err) {
+	if _, err := s.create("c1", alice, workspaces, typedWorkspace("odd", "root", "a/b")); !apierrors.IsForbidden(err) {
 		t.Errorf("a name that nothing can have: %v", err)
 	}
 
@@ -215,27 +215,27 @@ func TestOverRealStorage(t *testing.T) {
 	}
 }
 
-// TestNamespacesOverRealStorage writes into a namespace right after its creation, and not into that of the same name in
+// TestNamespaceLifecycleWithStorage writes into a namespace right after its creation, and not into that of the same name in
 // another logical cluster.
-func TestNamespacesOverRealStorage(t *testing.T) {
-	s := startStored(t)
-	configMap := ask{resource: schema.GroupResource{Resource: "configmaps"}, namespace: "team", name: "thing", by: alice, operation: admission.Create, obj: &core.ConfigMap{}}
+func TestNamespaceLifecycleWithStorage(t *testing.T) {
+	s := startStorageEnv(t)
+	configMap := testRequest{resource: schema.GroupResource{Resource: "configmaps"}, namespace: "team", name: "thing", user: alice, operation: admission.Create, obj: &core.ConfigMap{}}
 
 	s.mustCreate("c1", alice, namespaces, &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})
 	configMap.cluster = "c1"
-	if err := through(t, s.chain, configMap); err != nil {
+	if err := admitAndValidate(t, s.chain, configMap); err != nil {
 		t.Error(err)
 	}
 	configMap.cluster = "c2"
-	if err := through(t, s.chain, configMap); !apierrors.IsNotFound(err) {
+	if err := admitAndValidate(t, s.chain, configMap); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v, want 404", err)
 	}
-	remove := ask{cluster: "c1", resource: namespaces, name: "default", by: master, operation: admission.Delete}
-	if err := through(t, s.chain, remove); !apierrors.IsForbidden(err) {
+	remove := testRequest{cluster: "c1", resource: namespaces, name: "default", user: master, operation: admission.Delete}
+	if err := admitAndValidate(t, s.chain, remove); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v, want 403", err)
 	}
 }
 
-func named(name, path, typed string) *tenancyv1alpha1.Workspace {
-	return team(func(w *tenancyv1alpha1.Workspace) { w.Name, w.Spec.Type = name, ptr.To(ref(path, typed)) })
+func typedWorkspace(name, path, typed string) *tenancyv1alpha1.Workspace {
+	return testWorkspace(func(w *tenancyv1alpha1.Workspace) { w.Name, w.Spec.Type = name, ptr.To(typeRef(path, typed)) })
 }

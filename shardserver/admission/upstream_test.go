@@ -7,12 +7,12 @@ import (
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 )
 
-func TestEveryPluginOfKubernetesIsKnown(t *testing.T) {
-	known := upstream.Union(sets.New(Names()...))
+func TestUpstreamPluginsAreKnown(t *testing.T) {
+	known := upstreamPlugins.Union(sets.New(Names()...))
 	if unknown := sets.New(kubeoptions.AllOrderedPlugins...).Difference(known); unknown.Len() > 0 {
 		t.Errorf("unknown: %q", sets.List(unknown))
 	}
-	if gone := upstream.Difference(sets.New(kubeoptions.AllOrderedPlugins...)); gone.Len() > 0 {
+	if gone := upstreamPlugins.Difference(sets.New(kubeoptions.AllOrderedPlugins...)); gone.Len() > 0 {
 		t.Errorf("no plug-ins of Kubernetes any more: %q", sets.List(gone))
 	}
 }

@@ -41,18 +41,18 @@ func (w *workspace) Admit(ctx context.Context, a admission.Attributes, _ admissi
 	if err != nil {
 		return err
 	}
-	if err := keepFinalizer(a, obj); err != nil {
+	if err := restoreFinalizer(a, obj); err != nil {
 		return err
 	}
-	forced, err := w.forcedAnnotations(ctx, a)
-	if err != nil || len(forced) == 0 {
+	required, err := w.requiredAnnotations(ctx, a)
+	if err != nil || len(required) == 0 {
 		return err
 	}
 	annotations := maps.Clone(obj.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	for key, value := range forced {
+	for key, value := range required {
 		if value == "" {
 			delete(annotations, key)
 		} else {
@@ -84,7 +84,7 @@ func (w *workspace) Validate(ctx context.Context, a admission.Attributes, _ admi
 	if err := w.validateMount(a, old, obj); err != nil {
 		return err
 	}
-	if losesFinalizer(a, old, obj) {
+	if removesFinalizer(a, old, obj) {
 		return forbid(a, "removing the finalizer %s is forbidden", corev1alpha1.LogicalClusterFinalizer)
 	}
 	if !isMaster(a.GetUserInfo()) {
@@ -95,11 +95,11 @@ func (w *workspace) Validate(ctx context.Context, a admission.Attributes, _ admi
 			return forbid(a, "spec.URL can only be set by system privileged users")
 		}
 	}
-	forced, err := w.forcedAnnotations(ctx, a)
+	required, err := w.requiredAnnotations(ctx, a)
 	if err != nil {
 		return err
 	}
-	for key, value := range forced {
+	for key, value := range required {
 		if obj.Annotations[key] != value {
 			return forbid(a, "annotation %s must be %q", key, value)
 		}
@@ -107,9 +107,9 @@ func (w *workspace) Validate(ctx context.Context, a admission.Attributes, _ admi
 	return nil
 }
 
-// keepFinalizer restores the finalizer on a live workspace if a tenant removed it: without it the logical cluster would
+// restoreFinalizer restores the finalizer on a live workspace if a tenant removed it: without it the logical cluster would
 // outlive its workspace and could not be deleted through it.
-func keepFinalizer(a admission.Attributes, obj *tenancyv1alpha1.Workspace) error {
+func restoreFinalizer(a admission.Attributes, obj *tenancyv1alpha1.Workspace) error {
 	if a.GetOperation() != admission.Update {
 		return nil
 	}
@@ -117,14 +117,14 @@ func keepFinalizer(a admission.Attributes, obj *tenancyv1alpha1.Workspace) error
 	if err != nil {
 		return err
 	}
-	if old.DeletionTimestamp == nil && losesFinalizer(a, old, obj) {
+	if old.DeletionTimestamp == nil && removesFinalizer(a, old, obj) {
 		obj.Finalizers = append(slices.Clone(obj.Finalizers), corev1alpha1.LogicalClusterFinalizer)
 	}
 	return nil
 }
 
-// losesFinalizer reports whether a user who does not manage logical clusters removes the finalizer.
-func losesFinalizer(a admission.Attributes, old, obj *tenancyv1alpha1.Workspace) bool {
+// removesFinalizer reports whether a user who does not manage logical clusters removes the finalizer.
+func removesFinalizer(a admission.Attributes, old, obj *tenancyv1alpha1.Workspace) bool {
 	return slices.Contains(old.Finalizers, corev1alpha1.LogicalClusterFinalizer) &&
 		!slices.Contains(obj.Finalizers, corev1alpha1.LogicalClusterFinalizer) &&
 		!inAnyGroup(a.GetUserInfo(), logicalClusterManagers...)
@@ -149,19 +149,19 @@ func (w *workspace) validateMount(a admission.Attributes, old, obj *tenancyv1alp
 	return nil
 }
 
-// placement are the annotations in which the scheduler records the location of a workspace. A tenant who could write
+// placementAnnotations are the annotations in which the scheduler records the location of a workspace. A tenant who could write
 // them could take the name of a logical cluster that is reserved for another workspace.
-var placement = []string{
+var placementAnnotations = []string{
 	tenancyv1alpha1.WorkspaceClusterAnnotationKey,
 	corev1alpha1.ShardAnnotationKey,
 	tenancyv1alpha1.WorkspaceShardHashAnnotationKey,
 }
 
-// forcedAnnotations returns the annotations that the object must have, regardless of what the user sent. An empty value
+// requiredAnnotations returns the annotations that the object must have, regardless of what the user sent. An empty value
 // means that the annotation must be absent.
-func (w *workspace) forcedAnnotations(ctx context.Context, a admission.Attributes) (map[string]string, error) {
+func (w *workspace) requiredAnnotations(ctx context.Context, a admission.Attributes) (map[string]string, error) {
 	if a.GetOperation() == admission.Update {
-		return keptAnnotations(a)
+		return immutableAnnotations(a)
 	}
 	return w.initialAnnotations(ctx, a)
 }
@@ -182,22 +182,22 @@ func (w *workspace) initialAnnotations(ctx context.Context, a admission.Attribut
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("reading the logical cluster of workspace %q: %w", obj.Name, err))
 	}
-	forced := map[string]string{corev1alpha1.RequiredGroupsAnnotationKey: parent.Annotations[corev1alpha1.RequiredGroupsAnnotationKey]}
+	required := map[string]string{corev1alpha1.RequiredGroupsAnnotationKey: parent.Annotations[corev1alpha1.RequiredGroupsAnnotationKey]}
 	if isMaster(a.GetUserInfo()) {
-		return forced, nil
+		return required, nil
 	}
-	for _, key := range placement {
-		forced[key] = ""
+	for _, key := range placementAnnotations {
+		required[key] = ""
 	}
-	if forced[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey], err = owner(a.GetUserInfo()); err != nil {
+	if required[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey], err = encodeOwner(a.GetUserInfo()); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	return forced, nil
+	return required, nil
 }
 
-// keptAnnotations returns the annotations that an update must not change. Users who manage logical clusters may change
+// immutableAnnotations returns the annotations that an update must not change. Users who manage logical clusters may change
 // the placement.
-func keptAnnotations(a admission.Attributes) (map[string]string, error) {
+func immutableAnnotations(a admission.Attributes) (map[string]string, error) {
 	if isMaster(a.GetUserInfo()) {
 		return nil, nil
 	}
@@ -205,21 +205,21 @@ func keptAnnotations(a admission.Attributes) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := map[string]string{}
+	immutable := map[string]string{}
 	for _, key := range []string{tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, corev1alpha1.RequiredGroupsAnnotationKey} {
-		kept[key] = old.Annotations[key]
+		immutable[key] = old.Annotations[key]
 	}
 	if inAnyGroup(a.GetUserInfo(), logicalClusterManagers...) {
-		return kept, nil
+		return immutable, nil
 	}
-	for _, key := range placement {
-		kept[key] = old.Annotations[key]
+	for _, key := range placementAnnotations {
+		immutable[key] = old.Annotations[key]
 	}
-	return kept, nil
+	return immutable, nil
 }
 
-// owner returns the user in the form of the owner annotation.
-func owner(u user.Info) (string, error) {
+// encodeOwner returns the user in the form of the owner annotation.
+func encodeOwner(u user.Info) (string, error) {
 	info := authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
 	for key, values := range u.GetExtra() {
 		if info.Extra == nil {

@@ -32,7 +32,7 @@ func newWorkspaceType(config Config) admission.Interface {
 		Handler:    admission.NewHandler(admission.Create, admission.Update),
 		types:      config.Types,
 		exports:    newExportAccess(config),
-		permission: permission{config.Authorizer, config.Deep},
+		permission: permission{config.Authorizer, config.WithDeepSAR},
 	}
 }
 
@@ -58,15 +58,15 @@ func (w *workspaceType) Validate(ctx context.Context, a admission.Attributes, _ 
 	if obj.Name == rootTypeName && cluster != logicalcluster.Root {
 		return forbid(a, "root workspace type can only be created in root cluster")
 	}
-	if field := withoutPath(obj.Spec); field != "" {
+	if field := findMissingPath(obj.Spec); field != "" {
 		return forbid(a, "%s must be set", field)
 	}
-	return w.mayBind(ctx, a, cluster, old.Spec.DefaultAPIBindings, obj.Spec.DefaultAPIBindings)
+	return w.validateDefaultBindings(ctx, a, cluster, old.Spec.DefaultAPIBindings, obj.Spec.DefaultAPIBindings)
 }
 
-// withoutPath returns the first field that refers to a type without a path. A path is required, because such references
+// findMissingPath returns the first field that refers to a type without a path. A path is required, because such references
 // are resolved in other workspaces than that of the type.
-func withoutPath(spec tenancyv1alpha1.WorkspaceTypeSpec) string {
+func findMissingPath(spec tenancyv1alpha1.WorkspaceTypeSpec) string {
 	if spec.DefaultChildWorkspaceType != nil && spec.DefaultChildWorkspaceType.Path == "" {
 		return "spec.defaultChildWorkspaceType.path"
 	}
@@ -86,10 +86,10 @@ func withoutPath(spec tenancyv1alpha1.WorkspaceTypeSpec) string {
 
 func lacksPath(ref tenancyv1alpha1.WorkspaceTypeReference) bool { return ref.Path == "" }
 
-// mayBind requires the permission to bind every export that becomes a default binding. Unchanged default bindings need
+// validateDefaultBindings requires the permission to bind every export that becomes a default binding. Unchanged default bindings need
 // no permission of the user who edits the type. A path that does not resolve is refused with the same error; an export
 // may be created later.
-func (w *workspaceType) mayBind(ctx context.Context, a admission.Attributes, own logicalcluster.Name, before, after []tenancyv1alpha1.APIExportReference) error {
+func (w *workspaceType) validateDefaultBindings(ctx context.Context, a admission.Attributes, own logicalcluster.Name, before, after []tenancyv1alpha1.APIExportReference) error {
 	for _, binding := range after {
 		if slices.Contains(before, binding) {
 			continue
@@ -98,27 +98,27 @@ func (w *workspaceType) mayBind(ctx context.Context, a admission.Attributes, own
 		if path == "" {
 			path = own.String()
 		}
-		if !w.mayBindExport(ctx, a, path, binding.Export) {
+		if !w.canBindExport(ctx, a, path, binding.Export) {
 			return forbid(a, "unable to use %s:%s as a default API binding: no permission to bind to export %s:%s", path, binding.Export, path, binding.Export)
 		}
 	}
 	return nil
 }
 
-func (w *workspaceType) mayBindExport(ctx context.Context, a admission.Attributes, path, export string) bool {
+func (w *workspaceType) canBindExport(ctx context.Context, a admission.Attributes, path, export string) bool {
 	parsed, err := logicalcluster.ParsePath(path)
 	if err != nil {
 		return false
 	}
 	cluster, err := w.types.Locate(ctx, parsed)
-	if errors.Is(err, workspacepath.ErrElsewhere) { // the path cannot be resolved on this shard: only an existing export can be found by it
+	if errors.Is(err, workspacepath.ErrRemote) { // the path cannot be resolved on this shard: only an existing export can be found by it
 		var found bindings.ExportKey
-		found, err = w.exports.find(ctx, apiindex.Reference{Path: parsed, Name: export})
+		found, err = w.exports.resolve(ctx, apiindex.Reference{Path: parsed, Name: export})
 		cluster = found.Cluster
 	}
 	if err != nil {
 		return false
 	}
-	allowed, err := w.permission.allowed(ctx, a, cluster, apisv1alpha2.VerbBind, apisv1alpha2.GroupName, apisv1alpha2.SchemeGroupVersion.Version, apiExports.Resource, export)
+	allowed, err := w.permission.isAllowed(ctx, a, cluster, apisv1alpha2.VerbBind, apisv1alpha2.GroupName, apisv1alpha2.SchemeGroupVersion.Version, apiExports.Resource, export)
 	return allowed && err == nil
 }

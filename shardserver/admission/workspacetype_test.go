@@ -11,13 +11,13 @@ import (
 )
 
 func TestWorkspaceType(t *testing.T) {
-	state := newShardState().
+	state := newFakeShard().
 		workspace("root", "org", "c1").
-		permit("alice bind c1/apiexports/widgets", "alice bind c2/apiexports/own")
+		allow("alice bind c1/apiexports/widgets", "alice bind c2/apiexports/own")
 	type change = func(*tenancyv1alpha1.WorkspaceTypeSpec)
 	child := func(path string) change {
 		return func(s *tenancyv1alpha1.WorkspaceTypeSpec) {
-			s.DefaultChildWorkspaceType = ptr.To(ref(path, "universal"))
+			s.DefaultChildWorkspaceType = ptr.To(typeRef(path, "universal"))
 		}
 	}
 	parents := func(refs ...tenancyv1alpha1.WorkspaceTypeReference) change {
@@ -46,13 +46,13 @@ func TestWorkspaceType(t *testing.T) {
 		says        string
 	}{
 		"a plain type":                             {spec: nil},
-		"a type with everything in order":          {spec: []change{child("root"), parents(ref("root", "organization")), children(ref("root:org", "own")), binds("root:org", "widgets")}},
+		"a type with everything in order":          {spec: []change{child("root"), parents(typeRef("root", "organization")), children(typeRef("root:org", "own")), binds("root:org", "widgets")}},
 		"a type called root below root":            {named: "root", says: "root workspace type can only be created in root"},
 		"a type called root in root":               {cluster: "root", named: "root"},
 		"not even for masters":                     {named: "root", by: master, says: "root workspace type can only be created in root"},
 		"a default child without a path":           {spec: []change{child("")}, says: "spec.defaultChildWorkspaceType.path must be set"},
-		"an allowed parent without a path":         {spec: []change{parents(ref("root", "a"), ref("", "b"))}, says: "spec.limitAllowedParents.types.path must be set"},
-		"an allowed child without a path":          {spec: []change{children(ref("", "a"))}, says: "spec.limitAllowedChildren.types.path must be set"},
+		"an allowed parent without a path":         {spec: []change{parents(typeRef("root", "a"), typeRef("", "b"))}, says: "spec.limitAllowedParents.types.path must be set"},
+		"an allowed child without a path":          {spec: []change{children(typeRef("", "a"))}, says: "spec.limitAllowedChildren.types.path must be set"},
 		"a path taken away later":                  {update: true, old: []change{child("root")}, spec: []change{child("")}, says: "spec.defaultChildWorkspaceType.path must be set"},
 		"an export that the user may bind":         {spec: []change{binds("root:org", "widgets")}},
 		"the same by cluster name":                 {spec: []change{binds("c1", "widgets")}},
@@ -75,29 +75,29 @@ func TestWorkspaceType(t *testing.T) {
 			if tc.named == "" {
 				tc.named = "own"
 			}
-			q := ask{cluster: tc.cluster, resource: workspaceTypes, subresource: tc.subresource, name: tc.named, by: tc.by, operation: admission.Create, obj: kind("root:x", tc.named, tc.spec...)}
+			q := testRequest{cluster: tc.cluster, resource: workspaceTypes, subresource: tc.subresource, name: tc.named, user: tc.by, operation: admission.Create, obj: testWorkspaceType("root:x", tc.named, tc.spec...)}
 			if tc.update {
-				q.operation, q.old = admission.Update, kind("root:x", tc.named, tc.old...)
+				q.operation, q.old = admission.Update, testWorkspaceType("root:x", tc.named, tc.old...)
 			}
-			wantForbidden(t, through(t, newWorkspaceType(state.config()), q), tc.says)
+			wantForbidden(t, admitAndValidate(t, newWorkspaceType(state.config()), q), tc.says)
 		})
 	}
 }
 
 func TestReservedNames(t *testing.T) {
-	plugin := newReservedNames(newShardState().config())
+	plugin := newReservedNames(newFakeShard().config())
 	for name, tc := range map[string]struct {
-		ask  ask
+		ask  testRequest
 		says string
 	}{
-		"no type is called system":       {ask{resource: workspaceTypes, name: "system"}, "name is reserved"},
-		"no type is called any":          {ask{resource: workspaceTypes, name: "any"}, "name is reserved"},
-		"a type may be called otherwise": {ask{resource: workspaceTypes, name: "anything"}, ""},
-		"a workspace may be called any":  {ask{resource: workspaces, name: "any"}, ""},
+		"no type is called system":       {testRequest{resource: workspaceTypes, name: "system"}, "name is reserved"},
+		"no type is called any":          {testRequest{resource: workspaceTypes, name: "any"}, "name is reserved"},
+		"a type may be called otherwise": {testRequest{resource: workspaceTypes, name: "anything"}, ""},
+		"a workspace may be called any":  {testRequest{resource: workspaces, name: "any"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.ask.cluster, tc.ask.by, tc.ask.operation = "root", master, admission.Create
-			wantForbidden(t, through(t, plugin, tc.ask), tc.says)
+			tc.ask.cluster, tc.ask.user, tc.ask.operation = "root", master, admission.Create
+			wantForbidden(t, admitAndValidate(t, plugin, tc.ask), tc.says)
 		})
 	}
 }

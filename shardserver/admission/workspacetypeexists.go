@@ -26,23 +26,23 @@ func newWorkspaceTypeExists(config Config) admission.Interface {
 	return &workspaceTypeExists{
 		Handler:    admission.NewHandler(admission.Create),
 		types:      config.Types,
-		permission: permission{config.Authorizer, config.Deep},
+		permission: permission{config.Authorizer, config.WithDeepSAR},
 	}
 }
 
 // Admit resolves the type and adds its labels.
 func (w *workspaceTypeExists) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	obj, parent, err := w.created(ctx, a)
+	obj, parent, err := w.workspaceToCreate(ctx, a)
 	if obj == nil {
 		return err
 	}
-	ref, err := typeOf(a, obj)
+	ref, err := typeReference(a, obj)
 	if err != nil {
 		return err
 	}
 	resolved, err := w.types.Resolve(ctx, parent, ref)
 	if err != nil {
-		return refusal(a, err)
+		return toAPIError(a, err)
 	}
 	if ref.Name == "" || ref.Path.Empty() {
 		obj.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{
@@ -56,11 +56,11 @@ func (w *workspaceTypeExists) Admit(ctx context.Context, a admission.Attributes,
 
 // Validate checks the permission to use the type and the constraints of the types of parent and child.
 func (w *workspaceTypeExists) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	obj, parent, err := w.created(ctx, a)
+	obj, parent, err := w.workspaceToCreate(ctx, a)
 	if obj == nil {
 		return err
 	}
-	ref, err := typeOf(a, obj)
+	ref, err := typeReference(a, obj)
 	if err != nil {
 		return err
 	}
@@ -69,28 +69,28 @@ func (w *workspaceTypeExists) Validate(ctx context.Context, a admission.Attribut
 	}
 	leaf, err := w.types.Get(ctx, ref)
 	if err != nil {
-		return refusal(a, err)
+		return toAPIError(a, err)
 	}
 	aliases, err := w.types.Aliases(ctx, leaf)
 	if err != nil {
-		return refusal(a, err)
+		return toAPIError(a, err)
 	}
-	if err := w.mayUse(ctx, a, aliases); err != nil {
+	if err := w.validateUse(ctx, a, aliases); err != nil {
 		return err
 	}
-	parentType, err := w.types.OfCluster(ctx, parent)
+	parentType, err := w.types.GetByCluster(ctx, parent)
 	if err != nil {
-		return refusal(a, err)
+		return toAPIError(a, err)
 	}
 	parentAliases, err := w.types.Aliases(ctx, parentType)
 	if err != nil {
-		return refusal(a, err)
+		return toAPIError(a, err)
 	}
-	return refusal(a, w.types.CheckLimits(ctx, aliases, parentAliases))
+	return toAPIError(a, w.types.CheckLimits(ctx, aliases, parentAliases))
 }
 
-// created returns the workspace and its parent cluster, or no workspace for other requests and for mounts.
-func (w *workspaceTypeExists) created(ctx context.Context, a admission.Attributes) (*tenancyv1alpha1.Workspace, logicalcluster.Name, error) {
+// workspaceToCreate returns the workspace and its parent cluster, or no workspace for other requests and for mounts.
+func (w *workspaceTypeExists) workspaceToCreate(ctx context.Context, a admission.Attributes) (*tenancyv1alpha1.Workspace, logicalcluster.Name, error) {
 	if a.GetResource().GroupResource() != workspaces || a.GetSubresource() != "" || a.GetOperation() != admission.Create {
 		return nil, logicalcluster.Name{}, nil
 	}
@@ -108,9 +108,9 @@ func (w *workspaceTypeExists) created(ctx context.Context, a admission.Attribute
 	return obj, parent, nil
 }
 
-func (w *workspaceTypeExists) mayUse(ctx context.Context, a admission.Attributes, aliases []workspacetype.Resolved) error {
+func (w *workspaceTypeExists) validateUse(ctx context.Context, a admission.Attributes, aliases []workspacetype.Resolved) error {
 	for _, alias := range aliases {
-		allowed, err := w.permission.allowed(ctx, a, alias.Cluster, "use", tenancyv1alpha1.SchemeGroupVersion.Group,
+		allowed, err := w.permission.isAllowed(ctx, a, alias.Cluster, "use", tenancyv1alpha1.SchemeGroupVersion.Group,
 			tenancyv1alpha1.SchemeGroupVersion.Version, workspaceTypes.Resource, alias.Name)
 		if err != nil {
 			return forbid(a, "unable to determine access to workspace type %q: %w", alias.Reference, err)
@@ -122,7 +122,7 @@ func (w *workspaceTypeExists) mayUse(ctx context.Context, a admission.Attributes
 	return nil
 }
 
-func typeOf(a admission.Attributes, obj *tenancyv1alpha1.Workspace) (workspacetype.Reference, error) {
+func typeReference(a admission.Attributes, obj *tenancyv1alpha1.Workspace) (workspacetype.Reference, error) {
 	if obj.Spec.Type == nil {
 		return workspacetype.Reference{}, nil
 	}
@@ -142,8 +142,8 @@ func addLabels(obj *tenancyv1alpha1.Workspace, additional map[string]string) {
 	obj.Labels = labels
 }
 
-// refusal converts an error of type resolution to a response: 403 for errors that the user can correct.
-func refusal(a admission.Attributes, err error) error {
+// toAPIError converts an error of type resolution to a response: 403 for errors that the user can correct.
+func toAPIError(a admission.Attributes, err error) error {
 	switch {
 	case err == nil:
 		return nil

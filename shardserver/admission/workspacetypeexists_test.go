@@ -19,13 +19,13 @@ import (
 
 const typeKey = corev1alpha1.LogicalClusterTypeAnnotationKey
 
-func ref(path, name string) tenancyv1alpha1.WorkspaceTypeReference {
+func typeRef(path, name string) tenancyv1alpha1.WorkspaceTypeReference {
 	return tenancyv1alpha1.WorkspaceTypeReference{Path: path, Name: tenancyv1alpha1.WorkspaceTypeName(name)}
 }
 
-// kind returns a workspace type as it is stored in the logical cluster at path.
-func kind(path, name string, changes ...func(*tenancyv1alpha1.WorkspaceTypeSpec)) *tenancyv1alpha1.WorkspaceType {
-	w := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: pairs([]string{logicalcluster.PathAnnotationKey, path})}}
+// testWorkspaceType returns a workspace type as it is stored in the logical cluster at path.
+func testWorkspaceType(path, name string, changes ...func(*tenancyv1alpha1.WorkspaceTypeSpec)) *tenancyv1alpha1.WorkspaceType {
+	w := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: toMap([]string{logicalcluster.PathAnnotationKey, path})}}
 	for _, change := range changes {
 		change(&w.Spec)
 	}
@@ -37,31 +37,31 @@ func extending(refs ...tenancyv1alpha1.WorkspaceTypeReference) func(*tenancyv1al
 }
 
 func TestWorkspaceTypeExists(t *testing.T) {
-	universal := ref("root", "universal")
-	state := newShardState().
+	universal := typeRef("root", "universal")
+	state := newFakeShard().
 		cluster("root", logicalcluster.PathAnnotationKey, "root", typeKey, "root:root").
 		cluster("c1", logicalcluster.PathAnnotationKey, "root:org", typeKey, "root:organization").
 		cluster("c2", logicalcluster.PathAnnotationKey, "root:untyped").
 		workspace("root", "org", "c1").
 		workspace("root", "untyped", "c2").
-		put("root", kind("root", "root", extending(universal), func(s *tenancyv1alpha1.WorkspaceTypeSpec) {
-			s.DefaultChildWorkspaceType = ptr.To(ref("root", "organization"))
+		add("root", testWorkspaceType("root", "root", extending(universal), func(s *tenancyv1alpha1.WorkspaceTypeSpec) {
+			s.DefaultChildWorkspaceType = ptr.To(typeRef("root", "organization"))
 			s.LimitAllowedParents = &tenancyv1alpha1.WorkspaceTypeSelector{None: ptr.To(true)}
 		}), true).
-		put("root", kind("root", "universal"), true).
-		put("root", kind("root", "organization", extending(universal), func(s *tenancyv1alpha1.WorkspaceTypeSpec) {
+		add("root", testWorkspaceType("root", "universal"), true).
+		add("root", testWorkspaceType("root", "organization", extending(universal), func(s *tenancyv1alpha1.WorkspaceTypeSpec) {
 			s.DefaultChildWorkspaceType = &universal
-			s.LimitAllowedParents = &tenancyv1alpha1.WorkspaceTypeSelector{Types: []tenancyv1alpha1.WorkspaceTypeReference{ref("root", "root")}}
-			s.AdditionalWorkspaceLabels = pairs([]string{"tier", "org", "mine", "type"})
+			s.LimitAllowedParents = &tenancyv1alpha1.WorkspaceTypeSelector{Types: []tenancyv1alpha1.WorkspaceTypeReference{typeRef("root", "root")}}
+			s.AdditionalWorkspaceLabels = toMap([]string{"tier", "org", "mine", "type"})
 		}), true).
-		put("root", kind("root", "secret"), true).
-		put("root", kind("root", "on-secret", extending(ref("root", "secret"))), true).
-		put("root", kind("root", "ring", extending(ref("root", "ring"))), true).
-		put("c1", kind("root:org", "own", extending(universal)), false).
-		permit("alice use root/workspacetypes/universal", "alice use root/workspacetypes/organization", "alice use root/workspacetypes/root",
+		add("root", testWorkspaceType("root", "secret"), true).
+		add("root", testWorkspaceType("root", "on-secret", extending(typeRef("root", "secret"))), true).
+		add("root", testWorkspaceType("root", "ring", extending(typeRef("root", "ring"))), true).
+		add("c1", testWorkspaceType("root:org", "own", extending(universal)), false).
+		allow("alice use root/workspacetypes/universal", "alice use root/workspacetypes/organization", "alice use root/workspacetypes/root",
 			"alice use root/workspacetypes/on-secret", "alice use root/workspacetypes/ring", "alice use c1/workspacetypes/own")
 	typed := func(path, name string) func(*tenancyv1alpha1.Workspace) {
-		return func(w *tenancyv1alpha1.Workspace) { w.Spec.Type = ptr.To(ref(path, name)) }
+		return func(w *tenancyv1alpha1.Workspace) { w.Spec.Type = ptr.To(typeRef(path, name)) }
 	}
 	untyped := func(w *tenancyv1alpha1.Workspace) { w.Spec.Type = nil }
 
@@ -96,13 +96,13 @@ func TestWorkspaceTypeExists(t *testing.T) {
 		"any type where there is no logical cluster":   {cluster: "gone", choose: typed("", "universal"), says: "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := team(tc.choose)
+			w := testWorkspace(tc.choose)
 			w.Labels = tc.labels
 			if tc.by == nil {
 				tc.by = alice
 			}
-			q := ask{cluster: tc.cluster, resource: workspaces, name: "team", by: tc.by, operation: admission.Create, obj: w}
-			wantForbidden(t, through(t, newWorkspaceTypeExists(state.config()), q), tc.says)
+			q := testRequest{cluster: tc.cluster, resource: workspaces, name: "team", user: tc.by, operation: admission.Create, obj: w}
+			wantForbidden(t, admitAndValidate(t, newWorkspaceTypeExists(state.config()), q), tc.says)
 			if tc.says != "" {
 				return
 			}
@@ -116,23 +116,23 @@ func TestWorkspaceTypeExists(t *testing.T) {
 	}
 
 	t.Run("updates are not looked at: types may go while their workspaces live on", func(t *testing.T) {
-		q := ask{cluster: "c1", resource: workspaces, name: "team", by: alice, operation: admission.Update, obj: team(typed("root", "gone")), old: team(typed("root", "gone"))}
-		wantForbidden(t, through(t, newWorkspaceTypeExists(state.config()), q), "")
+		q := testRequest{cluster: "c1", resource: workspaces, name: "team", user: alice, operation: admission.Update, obj: testWorkspace(typed("root", "gone")), old: testWorkspace(typed("root", "gone"))}
+		wantForbidden(t, admitAndValidate(t, newWorkspaceTypeExists(state.config()), q), "")
 	})
 	t.Run("the stored type is not changed by what a workspace adds", func(t *testing.T) {
 		stored := state.stores[workspaceTypes].cached["root/organization"].(*tenancyv1alpha1.WorkspaceType)
-		if !maps.Equal(stored.Spec.AdditionalWorkspaceLabels, pairs([]string{"tier", "org", "mine", "type"})) {
+		if !maps.Equal(stored.Spec.AdditionalWorkspaceLabels, toMap([]string{"tier", "org", "mine", "type"})) {
 			t.Fatalf("labels of the type are now %v", stored.Spec.AdditionalWorkspaceLabels)
 		}
 	})
 }
 
-func TestRefusalTellsFaultsOfUsersFromOurs(t *testing.T) {
-	a := ask{resource: workspaces, name: "team", operation: admission.Create}.attributes()
-	if err := refusal(a, errors.New("storage is down")); !apierrors.IsInternalError(err) {
+func TestToAPIError(t *testing.T) {
+	a := testRequest{resource: workspaces, name: "team", operation: admission.Create}.attributes()
+	if err := toAPIError(a, errors.New("storage is down")); !apierrors.IsInternalError(err) {
 		t.Errorf("got %v, want 500", err)
 	}
-	if err := refusal(a, workspacetype.ErrNotAllowed); !apierrors.IsForbidden(err) {
+	if err := toAPIError(a, workspacetype.ErrNotAllowed); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v, want 403", err)
 	}
 }

@@ -10,7 +10,7 @@ func claim(resource, identity string, verbs ...string) apisv1alpha2.PermissionCl
 	return apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Resource: resource}, IdentityHash: identity, Verbs: verbs}
 }
 
-func answer(state apisv1alpha2.AcceptablePermissionClaimState, claim apisv1alpha2.PermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
+func acceptableClaim(state apisv1alpha2.AcceptablePermissionClaimState, claim apisv1alpha2.PermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
 	return apisv1alpha2.AcceptablePermissionClaim{
 		PermissionClaim: claim,
 		Selector:        apisv1alpha2.PermissionClaimSelector{MatchAll: true},
@@ -26,15 +26,15 @@ func TestEffectiveClaims(t *testing.T) {
 		none        bool
 		allows, not string
 	}{
-		"what both name is allowed":              {exported: claim("a", "", "get", "list"), answered: answer(accepted, claim("a", "", "get", "watch")), allows: "get", not: "list"},
-		"what the consumer alone names is not":   {exported: claim("a", "", "get", "list"), answered: answer(accepted, claim("a", "", "get", "watch")), allows: "get", not: "watch"},
-		"all of both are all":                    {exported: claim("a", "", "*"), answered: answer(accepted, claim("a", "", "*")), allows: "patch"},
-		"all of one side are nothing":            {exported: claim("a", "", "*"), answered: answer(accepted, claim("a", "", "get")), not: "get"},
-		"all of the other are nothing either":    {exported: claim("a", "", "get"), answered: answer(accepted, claim("a", "", "*")), not: "get"},
-		"what is rejected does not count":        {exported: claim("a", "", "*"), answered: answer(rejected, claim("a", "", "*")), none: true},
-		"what is not claimed does not count":     {exported: claim("a", "", "*"), answered: answer(accepted, claim("b", "", "*")), none: true},
-		"another identity is another resource":   {exported: claim("a", "x", "*"), answered: answer(accepted, claim("a", "y", "*")), none: true},
-		"the same identity is the same resource": {exported: claim("a", "x", "get"), answered: answer(accepted, claim("a", "x", "get")), allows: "get"},
+		"what both name is allowed":              {exported: claim("a", "", "get", "list"), answered: acceptableClaim(accepted, claim("a", "", "get", "watch")), allows: "get", not: "list"},
+		"what the consumer alone names is not":   {exported: claim("a", "", "get", "list"), answered: acceptableClaim(accepted, claim("a", "", "get", "watch")), allows: "get", not: "watch"},
+		"all of both are all":                    {exported: claim("a", "", "*"), answered: acceptableClaim(accepted, claim("a", "", "*")), allows: "patch"},
+		"all of one side are nothing":            {exported: claim("a", "", "*"), answered: acceptableClaim(accepted, claim("a", "", "get")), not: "get"},
+		"all of the other are nothing either":    {exported: claim("a", "", "get"), answered: acceptableClaim(accepted, claim("a", "", "*")), not: "get"},
+		"what is rejected does not count":        {exported: claim("a", "", "*"), answered: acceptableClaim(rejected, claim("a", "", "*")), none: true},
+		"what is not claimed does not count":     {exported: claim("a", "", "*"), answered: acceptableClaim(accepted, claim("b", "", "*")), none: true},
+		"another identity is another resource":   {exported: claim("a", "x", "*"), answered: acceptableClaim(accepted, claim("a", "y", "*")), none: true},
+		"the same identity is the same resource": {exported: claim("a", "x", "get"), answered: acceptableClaim(accepted, claim("a", "x", "get")), allows: "get"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			binding := &apisv1alpha2.APIBinding{Spec: apisv1alpha2.APIBindingSpec{PermissionClaims: []apisv1alpha2.AcceptablePermissionClaim{tc.answered}}}

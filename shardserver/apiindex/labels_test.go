@@ -8,7 +8,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 )
 
-func TestBase62FollowsTheContract(t *testing.T) {
+func TestBase62Sha224(t *testing.T) {
 	for text, want := range map[string]string{
 		"":      "aAkHCkvjglfF66mdhRcVKb0I3FT1lepYlWZNwj",
 		"hello": "bPWFAjMdldrWYheSsV0t7VkdTNtgGHBplr6qLF",

@@ -35,6 +35,6 @@ func ObserveExportReady(shard string, created metav1.Time, now time.Time) {
 }
 
 // observe records a duration. Creation timestamps are truncated to seconds, so it is up to one second too long.
-func observe(of *metrics.HistogramVec, shard string, created metav1.Time, now time.Time) {
-	of.WithLabelValues(shard).Observe(float64(max(0, now.Sub(created.Time)).Milliseconds()))
+func observe(histogram *metrics.HistogramVec, shard string, created metav1.Time, now time.Time) {
+	histogram.WithLabelValues(shard).Observe(float64(max(0, now.Sub(created.Time)).Milliseconds()))
 }

@@ -21,10 +21,10 @@ type ReferenceIndex[T client.Object] struct {
 	referenceOf func(T) (Reference, error)
 	informer    *informer.Informer[T]
 
-	mu   sync.RWMutex
-	keys map[Reference]sets.Set[controller.Key]
+	mu       sync.RWMutex
+	requests map[Reference]sets.Set[controller.Request]
 	// added are the objects that other watches added while the informer is disconnected; nil while it is connected.
-	added sets.Set[controller.Key]
+	added sets.Set[controller.Request]
 }
 
 // NewConsumerIndex returns an index of APIBindings by export.
@@ -38,7 +38,7 @@ func NewSliceIndex(registry *storage.Registry) *ReferenceIndex[*apisv1alpha1.API
 }
 
 func newReferenceIndex[T client.Object](reader *storage.Reader[T], reference func(T) (Reference, error)) *ReferenceIndex[T] {
-	r := &ReferenceIndex[T]{referenceOf: reference, keys: map[Reference]sets.Set[controller.Key]{}, added: sets.New[controller.Key]()}
+	r := &ReferenceIndex[T]{referenceOf: reference, requests: map[Reference]sets.Set[controller.Request]{}, added: sets.New[controller.Request]()}
 	update := func(_ context.Context, object T) error { r.Observe(object, false); return nil }
 	r.informer = informer.NewWithHandler(reader.Resource(), reader.WatchAll, informer.EventHandler[T]{
 		OnReplace:    func(_ context.Context, objects []T, _ string) error { r.replace(objects); return nil },
@@ -67,31 +67,31 @@ func (r *ReferenceIndex[T]) Observe(object T, deleted bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := keyOf(object)
+	key := requestFor(object)
 	if deleted {
-		removeFrom(r.keys, reference, key)
+		removeFrom(r.requests, reference, key)
 		r.added.Delete(key)
 		return
 	}
-	insert(r.keys, reference, key)
+	insert(r.requests, reference, key)
 	if r.added != nil {
 		r.added.Insert(key)
 	}
 }
 
-// KeysFor returns the keys of all objects that refer to an export by its canonical path or by its logical cluster, in
+// RequestsFor returns the keys of all objects that refer to an export by its canonical path or by its logical cluster, in
 // no order.
-func (r *ReferenceIndex[T]) KeysFor(export *apisv1alpha2.APIExport) []controller.Key {
-	return r.KeysForReferences(referencesTo(export)...)
+func (r *ReferenceIndex[T]) RequestsFor(export *apisv1alpha2.APIExport) []controller.Request {
+	return r.RequestsForReferences(referencesTo(export)...)
 }
 
-// KeysForReferences returns the keys of all objects with one of the references.
-func (r *ReferenceIndex[T]) KeysForReferences(references ...Reference) []controller.Key {
+// RequestsForReferences returns the keys of all objects with one of the references.
+func (r *ReferenceIndex[T]) RequestsForReferences(references ...Reference) []controller.Request {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	var keys []controller.Key
+	var keys []controller.Request
 	for _, reference := range references {
-		keys = append(keys, r.keys[reference].UnsortedList()...)
+		keys = append(keys, r.requests[reference].UnsortedList()...)
 	}
 	return keys
 }
@@ -101,7 +101,7 @@ func (r *ReferenceIndex[T]) HasReferences(export *apisv1alpha2.APIExport) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, reference := range referencesTo(export) {
-		if len(r.keys[reference]) > 0 {
+		if len(r.requests[reference]) > 0 {
 			return true
 		}
 	}
@@ -112,16 +112,16 @@ func (r *ReferenceIndex[T]) HasReferences(export *apisv1alpha2.APIExport) bool {
 func (r *ReferenceIndex[T]) Sizes() (references, objects int) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	for _, keys := range r.keys {
+	for _, keys := range r.requests {
 		objects += len(keys)
 	}
-	return len(r.keys), objects
+	return len(r.requests), objects
 }
 
 func (r *ReferenceIndex[T]) disconnect() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.added = sets.New[controller.Key]()
+	r.added = sets.New[controller.Request]()
 }
 
 // replace adds all objects and removes those that no longer exist. Objects that another watch added meanwhile stay,
@@ -134,18 +134,18 @@ func (r *ReferenceIndex[T]) replace(objects []T) {
 	defer r.mu.Unlock()
 	added := r.added
 	r.added = nil
-	for reference, keys := range r.keys {
+	for reference, keys := range r.requests {
 		for key := range keys {
 			if !added.Has(key) {
 				delete(keys, key)
 			}
 		}
 		if len(keys) == 0 {
-			delete(r.keys, reference)
+			delete(r.requests, reference)
 		}
 	}
 }
 
-func keyOf(object client.Object) controller.Key {
-	return controller.Key{Cluster: logicalcluster.Of(object), Name: object.GetName()}
+func requestFor(object client.Object) controller.Request {
+	return controller.Request{ClusterName: logicalcluster.Of(object), Name: object.GetName()}
 }

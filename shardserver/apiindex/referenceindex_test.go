@@ -27,7 +27,7 @@ func exportOf(cluster, path, name, identity string) *apisv1alpha2.APIExport {
 	}
 }
 
-func TestReferences(t *testing.T) {
+func TestNewReference(t *testing.T) {
 	own := logicalcluster.MustParseName("own")
 	for name, tc := range map[string]struct {
 		path, export, want string
@@ -51,7 +51,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-func TestReferencesAreFoundByEveryNameOfTheExport(t *testing.T) {
+func TestReferenceIndex(t *testing.T) {
 	consumers := NewConsumerIndex(storage.NewRegistry())
 	byPath, byCluster, other := bindingOf("c1", "root:org", "widgets"), bindingOf("c2", "provider", "widgets"), bindingOf("c3", "root:org", "gadgets")
 	for _, binding := range []*apisv1alpha2.APIBinding{byPath, byCluster, other, bindingOf("c4", "Nonsense", "widgets")} {
@@ -59,7 +59,7 @@ func TestReferencesAreFoundByEveryNameOfTheExport(t *testing.T) {
 		consumers.Observe(binding, false) // by another watch
 	}
 	export := exportOf("provider", "root:org", "widgets", "")
-	if got := consumers.KeysFor(export); len(got) != 2 || !consumers.HasReferences(export) {
+	if got := consumers.RequestsFor(export); len(got) != 2 || !consumers.HasReferences(export) {
 		t.Errorf("referring are %v", got)
 	}
 	if consumers.HasReferences(exportOf("elsewhere", "root:other", "widgets", "")) {
@@ -82,25 +82,25 @@ func TestReferencesAreFoundByEveryNameOfTheExport(t *testing.T) {
 }
 
 func TestReplaceRemovesMissingExports(t *testing.T) {
-	catalog := NewResolver(storage.NewRegistry(), nil)
-	var told []bindings.ExportKey
-	catalog.Subscribe(func(export bindings.ExportKey) { told = append(told, export) })
+	resolver := NewResolver(storage.NewRegistry(), nil)
+	var notified []bindings.ExportKey
+	resolver.Subscribe(func(export bindings.ExportKey) { notified = append(notified, export) })
 	one, two := exportOf("provider", "root:org", "one", "1d"), exportOf("provider", "root:org", "two", "1d")
-	catalog.update(one)
-	catalog.update(two)
-	catalog.update(exportOf("provider", "root:new", "one", "2d")) // it has moved, to another identity
-	if known, references, identities := catalog.Sizes(); known != 2 || references != 4 || identities != 2 {
+	resolver.update(one)
+	resolver.update(two)
+	resolver.update(exportOf("provider", "root:new", "one", "2d")) // it has moved, to another identity
+	if known, references, identities := resolver.Sizes(); known != 2 || references != 4 || identities != 2 {
 		t.Errorf("%d exports, %d references, %d identities", known, references, identities)
 	}
-	catalog.replace([]*apisv1alpha2.APIExport{two})
-	if known, references, identities := catalog.Sizes(); known != 1 || references != 2 || identities != 1 {
+	resolver.replace([]*apisv1alpha2.APIExport{two})
+	if known, references, identities := resolver.Sizes(); known != 1 || references != 2 || identities != 1 {
 		t.Errorf("%d exports, %d references, %d identities", known, references, identities)
 	}
-	catalog.delete(two)
-	if known, references, identities := catalog.Sizes(); known != 0 || references != 0 || identities != 0 {
+	resolver.delete(two)
+	if known, references, identities := resolver.Sizes(); known != 0 || references != 0 || identities != 0 {
 		t.Errorf("%d exports, %d references, %d identities are kept for nobody", known, references, identities)
 	}
-	if len(told) != 6 {
-		t.Errorf("told of %v", told)
+	if len(notified) != 6 {
+		t.Errorf("told of %v", notified)
 	}
 }

@@ -19,22 +19,22 @@ import (
 )
 
 // masters returns a client of system:masters, as one of somebody else.
-func (s *story) masters(t *testing.T, shard string) client.Client {
+func (s *env) masters(t *testing.T, shard string) client.Client {
 	return s.shards[shard].Client(t, s.shards[shard].Masters(t))
 }
 
-func (s *story) config(t *testing.T, shard, user string) *rest.Config {
+func (s *env) userConfig(t *testing.T, shard, user string) *rest.Config {
 	config := rest.CopyConfig(s.shards[shard].Masters(t))
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	return config
 }
 
-func (s *story) as(t *testing.T, shard, user string) client.Client {
-	return s.shards[shard].Client(t, s.config(t, shard, user))
+func (s *env) userClient(t *testing.T, shard, user string) client.Client {
+	return s.shards[shard].Client(t, s.userConfig(t, shard, user))
 }
 
 // grant binds a ClusterRole to a user.
-func (s *story) grant(t *testing.T, shard, cluster, name, role, user string) {
+func (s *env) grant(t *testing.T, shard, cluster, name, role, user string) {
 	t.Helper()
 	create(t, s.masters(t, shard), cluster, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -43,8 +43,8 @@ func (s *story) grant(t *testing.T, shard, cluster, name, role, user string) {
 	})
 }
 
-// permit makes a ClusterRole of one rule for a user, both under a name.
-func (s *story) permit(t *testing.T, shard, cluster, name, user string, rule rbacv1.PolicyRule) {
+// grantRule makes a ClusterRole of one rule for a user, both under a name.
+func (s *env) grantRule(t *testing.T, shard, cluster, name, user string, rule rbacv1.PolicyRule) {
 	t.Helper()
 	create(t, s.masters(t, shard), cluster, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{rule}})
 	s.grant(t, shard, cluster, name, name, user)
@@ -64,18 +64,18 @@ func widget(name string) *unstructured.Unstructured {
 }
 
 // widgets returns the widgets of a logical cluster as somebody sees them.
-func (s *story) widgets(t *testing.T, shard, user, cluster string) dynamic.ResourceInterface {
-	return dynamic.NewForConfigOrDie(shardtesting.At(s.config(t, shard, user), cluster)).Resource(widgets).Namespace("default")
+func (s *env) widgets(t *testing.T, shard, user, cluster string) dynamic.ResourceInterface {
+	return dynamic.NewForConfigOrDie(shardtesting.At(s.userConfig(t, shard, user), cluster)).Resource(widgets).Namespace("default")
 }
 
-// view returns a resource in the virtual workspace of the export, over all logical clusters of a shard.
-func (s *story) view(t *testing.T, shard, user string, of schema.GroupVersionResource) dynamic.ResourceInterface {
-	config := s.config(t, shard, user)
+// virtualWorkspace returns a resource in the virtual workspace of the export, over all logical clusters of a shard.
+func (s *env) virtualWorkspace(t *testing.T, shard, user string, resource schema.GroupVersionResource) dynamic.ResourceInterface {
+	config := s.userConfig(t, shard, user)
 	config.Host = strings.TrimSuffix(config.Host, "/") + "/services/apiexport/" + s.provider + "/widgets/clusters/*"
-	return dynamic.NewForConfigOrDie(config).Resource(of)
+	return dynamic.NewForConfigOrDie(config).Resource(resource)
 }
 
-func eventuallyCreates(t *testing.T, resource dynamic.ResourceInterface, name string) {
+func eventuallyCreate(t *testing.T, resource dynamic.ResourceInterface, name string) {
 	t.Helper()
 	shardtesting.Eventually(t, "widget "+name+" is created", func(ctx context.Context) error {
 		_, err := resource.Create(ctx, widget(name), metav1.CreateOptions{})
@@ -83,15 +83,15 @@ func eventuallyCreates(t *testing.T, resource dynamic.ResourceInterface, name st
 	})
 }
 
-// eventuallyForbids waits until a dry run is refused with a word.
-func eventuallyForbids(t *testing.T, resource dynamic.ResourceInterface, name, word string) {
+// eventuallyForbidden waits until a dry run is refused with a word.
+func eventuallyForbidden(t *testing.T, resource dynamic.ResourceInterface, name, message string) {
 	t.Helper()
 	shardtesting.Eventually(t, "widget "+name+" is refused", func(ctx context.Context) error {
 		_, err := resource.Create(ctx, widget(name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil {
 			return errors.New("it is created")
 		}
-		if !(apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) || !strings.Contains(err.Error(), word) {
+		if !(apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) || !strings.Contains(err.Error(), message) {
 			return err
 		}
 		return nil

@@ -43,23 +43,23 @@ func waitBound(t *testing.T, c client.Client, cluster, name string) {
 	})
 }
 
-func bindByPath(t *testing.T, s *story) {
-	alice := s.as(t, "beta", "alice")
+func testBindByPath(t *testing.T, s *env) {
+	alice := s.userClient(t, "beta", "alice")
 	binding := bindingTo("root:provider", "widgets")
 	if err := alice.Create(shardtesting.In(t.Context(), s.consumer), binding.DeepCopy()); !apierrors.IsForbidden(err) {
 		t.Fatalf("without permission in the export's workspace: %v", err)
 	}
-	s.permit(t, "alpha", s.provider, "binders", "alice", rbacv1.PolicyRule{
+	s.grantRule(t, "alpha", s.provider, "binders", "alice", rbacv1.PolicyRule{
 		Verbs: []string{"bind"}, APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports"}, ResourceNames: []string{"widgets"},
 	})
 	shardtesting.Eventually(t, "the permission arrives", func(ctx context.Context) error {
 		return alice.Create(shardtesting.In(ctx, s.consumer), binding.DeepCopy())
 	})
 	waitBound(t, alice, s.consumer, "widgets")
-	eventuallyCreates(t, s.widgets(t, "beta", "alice", s.consumer), "first")
+	eventuallyCreate(t, s.widgets(t, "beta", "alice", s.consumer), "first")
 }
 
-func sliceListsShards(t *testing.T, s *story) {
+func testEndpointSliceShards(t *testing.T, s *env) {
 	s.waitSlice(t, "widgets", "beta")
 	shardtesting.Bind(t, s.masters(t, "alpha"), s.provider, s.provider, "widgets")
 	s.waitSlice(t, "widgets", "alpha", "beta")
@@ -70,7 +70,7 @@ func sliceListsShards(t *testing.T, s *story) {
 }
 
 // waitSlice waits until a slice of the provider lists the addresses of shards, and no others.
-func (s *story) waitSlice(t *testing.T, name string, shards ...string) {
+func (s *env) waitSlice(t *testing.T, name string, shards ...string) {
 	t.Helper()
 	var want []string
 	for _, name := range shards {
@@ -98,7 +98,7 @@ func (s *story) waitSlice(t *testing.T, name string, shards ...string) {
 	})
 }
 
-func partitionsOverAllShards(t *testing.T, s *story) {
+func testPartitions(t *testing.T, s *env) {
 	c := s.masters(t, "alpha")
 	create(t, c, s.provider, &topologyv1alpha1.PartitionSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "each"}, Spec: topologyv1alpha1.PartitionSetSpec{Dimensions: []string{"name"}},
@@ -137,14 +137,14 @@ func partitionsOverAllShards(t *testing.T, s *story) {
 	s.waitSlice(t, "for-nobody")
 }
 
-func permissionWithdrawn(t *testing.T, s *story) {
+func testBindPermissionRevoked(t *testing.T, s *env) {
 	c := s.masters(t, "alpha")
 	if err := c.Delete(shardtesting.In(t.Context(), s.provider), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "binders"}}); err != nil {
 		t.Fatal(err)
 	}
-	alice := s.as(t, "beta", "alice")
+	alice := s.userClient(t, "beta", "alice")
 	shardtesting.Eventually(t, "alice may no longer bind", func(ctx context.Context) error {
-		err := alice.Create(shardtesting.In(ctx, s.another), bindingTo("root:provider", "widgets"), client.DryRunAll)
+		err := alice.Create(shardtesting.In(ctx, s.otherConsumer), bindingTo("root:provider", "widgets"), client.DryRunAll)
 		if !apierrors.IsForbidden(err) {
 			return fmt.Errorf("got %w", errors.Join(errors.New("not refused"), err))
 		}

@@ -18,22 +18,22 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-func boundsOfAnotherShard(t *testing.T, s *story) {
+func testRemoteMaximalPermissionPolicy(t *testing.T, s *env) {
 	s.changeExport(t, func(export *apisv1alpha2.APIExport) {
 		export.Spec.MaximalPermissionPolicy = &apisv1alpha2.MaximalPermissionPolicy{Local: &apisv1alpha2.LocalAPIExportPolicy{}}
 	})
-	mine := s.widgets(t, "beta", "alice", s.consumer)
-	eventuallyForbids(t, mine, "bounded", "")
-	s.permit(t, "alpha", s.provider, "bounds", "apis.kcp.io:binding:alice", rbacv1.PolicyRule{
+	resource := s.widgets(t, "beta", "alice", s.consumer)
+	eventuallyForbidden(t, resource, "bounded", "")
+	s.grantRule(t, "alpha", s.provider, "bounds", "apis.kcp.io:binding:alice", rbacv1.PolicyRule{
 		Verbs: []string{"get", "list", "create"}, APIGroups: []string{"example.io"}, Resources: []string{"widgets"},
 	})
-	eventuallyCreates(t, mine, "bounded")
-	if err := mine.Delete(t.Context(), "bounded", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+	eventuallyCreate(t, resource, "bounded")
+	if err := resource.Delete(t.Context(), "bounded", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("what the provider does not permit: %v", err)
 	}
 }
 
-func policyOfAnotherShard(t *testing.T, s *story) {
+func testRemoteAdmissionPolicy(t *testing.T, s *env) {
 	c := s.masters(t, "alpha")
 	create(t, c, s.provider, &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "names"},
@@ -53,12 +53,12 @@ func policyOfAnotherShard(t *testing.T, s *story) {
 			PolicyName: "names", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	})
-	mine := s.widgets(t, "beta", "alice", s.consumer)
-	eventuallyForbids(t, mine, "bad", "says the provider")
-	eventuallyCreates(t, mine, "good")
+	resource := s.widgets(t, "beta", "alice", s.consumer)
+	eventuallyForbidden(t, resource, "bad", "says the provider")
+	eventuallyCreate(t, resource, "good")
 }
 
-func serviceAccountOfAnotherShard(t *testing.T, s *story) {
+func testRemoteServiceAccount(t *testing.T, s *env) {
 	c := s.masters(t, "alpha")
 	create(t, c, s.provider, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "operator", Namespace: "default"}})
 	create(t, c, s.provider, &rbacv1.ClusterRoleBinding{
@@ -76,7 +76,7 @@ func serviceAccountOfAnotherShard(t *testing.T, s *story) {
 	config.Host = strings.TrimSuffix(config.Host, "/") + "/services/apiexport/" + s.provider + "/widgets/clusters/*"
 	config.BearerToken = issued.Status.Token
 	view := dynamic.NewForConfigOrDie(config).Resource(widgets)
-	shardtesting.Eventually(t, "the operator sees the widgets of consumers", func(ctx context.Context) error { return sees(ctx, view, "first") })
+	shardtesting.Eventually(t, "the operator sees the widgets of consumers", func(ctx context.Context) error { return checkListed(ctx, view, "first") })
 	config.BearerToken = issued.Status.Token + "x"
 	if _, err := dynamic.NewForConfigOrDie(config).Resource(widgets).List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a token without a valid signature: %v", err)

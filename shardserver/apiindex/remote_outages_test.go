@@ -14,23 +14,23 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-func providersShardAway(t *testing.T, s *story) {
+func testProviderShardDown(t *testing.T, s *env) {
 	if err := s.shards["alpha"].Stop(); err != nil {
 		t.Fatal(err)
 	}
-	mine := s.widgets(t, "beta", "alice", s.consumer)
-	eventuallyCreates(t, mine, "without-provider")
-	eventuallyForbids(t, mine, "bad", "says the provider")
-	if err := mine.Delete(t.Context(), "without-provider", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+	resource := s.widgets(t, "beta", "alice", s.consumer)
+	eventuallyCreate(t, resource, "without-provider")
+	eventuallyForbidden(t, resource, "bad", "says the provider")
+	if err := resource.Delete(t.Context(), "without-provider", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("its bounds hold no more: %v", err)
 	}
-	shardtesting.Bind(t, s.masters(t, "beta"), s.another, "root:provider", "widgets")
-	if err := sees(t.Context(), s.view(t, "beta", "bob", widgets), "without-provider"); err != nil {
+	shardtesting.Bind(t, s.masters(t, "beta"), s.otherConsumer, "root:provider", "widgets")
+	if err := checkListed(t.Context(), s.virtualWorkspace(t, "beta", "bob", widgets), "without-provider"); err != nil {
 		t.Errorf("bob sees no more: %v", err)
 	}
 }
 
-func cacheAway(t *testing.T, s *story) {
+func testCacheDown(t *testing.T, s *env) {
 	peer := s.shards["root"].Peer(t, "beta")
 	for _, name := range []string{"root", "beta"} {
 		if err := s.shards[name].Stop(); err != nil {
@@ -39,18 +39,18 @@ func cacheAway(t *testing.T, s *story) {
 	}
 	// A start with everything else away: what others had published is known from the last time.
 	s.shards["beta"] = shardtesting.StartIn(t, s.shards["beta"].Directory, peer)
-	mine := s.widgets(t, "beta", "alice", s.consumer)
-	eventuallyCreates(t, mine, "without-root")
-	eventuallyForbids(t, mine, "bad", "says the provider")
-	if err := mine.Delete(t.Context(), "without-root", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+	resource := s.widgets(t, "beta", "alice", s.consumer)
+	eventuallyCreate(t, resource, "without-root")
+	eventuallyForbidden(t, resource, "bad", "says the provider")
+	if err := resource.Delete(t.Context(), "without-root", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("the bounds of the provider hold no more: %v", err)
 	}
-	if err := sees(t.Context(), s.view(t, "beta", "bob", widgets), "without-root"); err != nil {
+	if err := checkListed(t.Context(), s.virtualWorkspace(t, "beta", "bob", widgets), "without-root"); err != nil {
 		t.Errorf("bob sees no more: %v", err)
 	}
 }
 
-func exportDeleted(t *testing.T, s *story) {
+func testExportDeletion(t *testing.T, s *env) {
 	s.shards["root"] = shardtesting.StartIn(t, s.shards["root"].Directory)
 	for _, name := range []string{"beta", "alpha"} {
 		if name == "beta" {

@@ -16,34 +16,34 @@ var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )
 
-// story is a provider on shard alpha whose API is consumed on shard beta. root is on a third shard, with the cache.
-type story struct {
-	shards                      map[string]*shardtesting.Shard
-	provider, consumer, another string // logical clusters; another is one more on beta
+// env is a provider on shard alpha whose API is consumed on shard beta. root is on a third shard, with the cache.
+type env struct {
+	shards                            map[string]*shardtesting.Shard
+	provider, consumer, otherConsumer string // logical clusters; another is one more on beta
 }
 
-// TestSharedAcrossShards is one story: each part goes on from where the one before left things.
-func TestSharedAcrossShards(t *testing.T) {
-	s := newStory(t)
+// TestExportAcrossShards is one story: each part goes on from where the one before left things.
+func TestExportAcrossShards(t *testing.T) {
+	s := newEnv(t)
 	for _, part := range []struct {
 		name string
-		tell func(*testing.T, *story)
+		tell func(*testing.T, *env)
 	}{
-		{"who may bind there binds an export of another shard by its path", bindByPath},
-		{"the slice of the provider lists the shards with consumers", sliceListsShards},
-		{"the view on the consumer's shard is for who may act for the provider", viewOnTheConsumersShard},
-		{"a claim is accepted, and shows what it covers", claimAccepted},
-		{"the maximal permission policy of another shard bounds consumers", boundsOfAnotherShard},
-		{"a policy of the provider judges objects on another shard", policyOfAnotherShard},
-		{"a workspace gets the type and the default bindings that another shard has", typeOfAnotherShard},
-		{"who initializes a type of another shard finds and finishes its workspaces", initializedFromAnotherShard},
-		{"partitions are over all shards, and slices follow them", partitionsOverAllShards},
-		{"who may no longer bind does not", permissionWithdrawn},
-		{"a service account of the provider works on the consumer's shard", serviceAccountOfAnotherShard},
-		{"an export of another shard becomes a default for who may bind it", defaultOfAnotherShard},
-		{"while the provider's shard is away, consumers go on", providersShardAway},
-		{"while root and the cache are away, consumers go on", cacheAway},
-		{"an export that was deleted stays bound", exportDeleted},
+		{"who may bind there binds an export of another shard by its path", testBindByPath},
+		{"the slice of the provider lists the shards with consumers", testEndpointSliceShards},
+		{"the view on the consumer's shard is for who may act for the provider", testVirtualWorkspaceOnConsumerShard},
+		{"a claim is accepted, and shows what it covers", testClaimAccepted},
+		{"the maximal permission policy of another shard bounds consumers", testRemoteMaximalPermissionPolicy},
+		{"a policy of the provider judges objects on another shard", testRemoteAdmissionPolicy},
+		{"a workspace gets the type and the default bindings that another shard has", testRemoteWorkspaceType},
+		{"who initializes a type of another shard finds and finishes its workspaces", testRemoteInitializer},
+		{"partitions are over all shards, and slices follow them", testPartitions},
+		{"who may no longer bind does not", testBindPermissionRevoked},
+		{"a service account of the provider works on the consumer's shard", testRemoteServiceAccount},
+		{"an export of another shard becomes a default for who may bind it", testRemoteDefaultBinding},
+		{"while the provider's shard is away, consumers go on", testProviderShardDown},
+		{"while root and the cache are away, consumers go on", testCacheDown},
+		{"an export that was deleted stays bound", testExportDeletion},
 	} {
 		if !t.Run(part.name, func(t *testing.T) { part.tell(t, s) }) {
 			return
@@ -51,29 +51,29 @@ func TestSharedAcrossShards(t *testing.T) {
 	}
 }
 
-func newStory(t *testing.T) *story {
+func newEnv(t *testing.T) *env {
 	root := shardtesting.Start(t)
 	alpha := shardtesting.StartShard(t, root, "alpha")
-	beta := shardtesting.StartShard(t, root, "beta", trusting(t, alpha))
-	s := &story{shards: map[string]*shardtesting.Shard{"root": root, "alpha": alpha, "beta": beta}}
+	beta := shardtesting.StartShard(t, root, "beta", withTrustedShard(t, alpha))
+	s := &env{shards: map[string]*shardtesting.Shard{"root": root, "alpha": alpha, "beta": beta}}
 	masters := root.Client(t, root.Masters(t))
 	root.WaitShards(t, "alpha", "beta")
 	s.provider = shardtesting.NewWorkspace(t, masters, "root", "provider", shardtesting.OnShard("alpha")).Spec.Cluster
 	s.consumer = shardtesting.NewWorkspace(t, masters, "root", "consumer", shardtesting.OnShard("beta")).Spec.Cluster
-	s.another = shardtesting.NewWorkspace(t, masters, "root", "another", shardtesting.OnShard("beta")).Spec.Cluster
+	s.otherConsumer = shardtesting.NewWorkspace(t, masters, "root", "another", shardtesting.OnShard("beta")).Spec.Cluster
 	shardtesting.NewExport(t, s.masters(t, "alpha"), s.provider, "widgets", widgets.GroupResource(), "Widget", func(export *apisv1alpha2.APIExport) {
 		export.Spec.PermissionClaims = []apisv1alpha2.PermissionClaim{{
 			GroupResource: apisv1alpha2.GroupResource{Resource: "configmaps"}, Verbs: []string{"*"},
 		}}
 	})
-	for _, cluster := range []string{s.consumer, s.another} {
+	for _, cluster := range []string{s.consumer, s.otherConsumer} {
 		s.grant(t, "beta", cluster, "alice-rules", "cluster-admin", "alice")
 	}
 	return s
 }
 
-// trusting makes a shard accept service accounts of another one, which it asks for them as it would a front proxy.
-func trusting(t *testing.T, other *shardtesting.Shard) func(*options.Options) {
+// withTrustedShard makes a shard accept service accounts of another one, which it asks for them as it would a front proxy.
+func withTrustedShard(t *testing.T, other *shardtesting.Shard) func(*options.Options) {
 	proxy := other.PeerKubeconfig(t)
 	return func(o *options.Options) {
 		o.Shard.ExternalLogicalClusterAdminKubeconfig = proxy

@@ -20,7 +20,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-func typeOfAnotherShard(t *testing.T, s *story) {
+func testRemoteWorkspaceType(t *testing.T, s *env) {
 	create(t, s.masters(t, "alpha"), s.provider, &tenancyv1alpha1.WorkspaceType{
 		ObjectMeta: metav1.ObjectMeta{Name: "equipped"},
 		Spec: tenancyv1alpha1.WorkspaceTypeSpec{
@@ -29,10 +29,10 @@ func typeOfAnotherShard(t *testing.T, s *story) {
 		},
 	})
 	// Below consumer, which is on beta; the new workspace is, too.
-	s.permit(t, "alpha", s.provider, "users", "alice", rbacv1.PolicyRule{
+	s.grantRule(t, "alpha", s.provider, "users", "alice", rbacv1.PolicyRule{
 		Verbs: []string{"use"}, APIGroups: []string{"tenancy.kcp.io"}, Resources: []string{"workspacetypes"}, ResourceNames: []string{"equipped"},
 	})
-	alice := s.as(t, "beta", "alice")
+	alice := s.userClient(t, "beta", "alice")
 	workspace := &tenancyv1alpha1.Workspace{
 		ObjectMeta: metav1.ObjectMeta{Name: "equipped"},
 		Spec:       tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: "equipped", Path: "root:provider"}},
@@ -63,11 +63,11 @@ func typeOfAnotherShard(t *testing.T, s *story) {
 	})
 }
 
-func initializedFromAnotherShard(t *testing.T, s *story) {
+func testRemoteInitializer(t *testing.T, s *env) {
 	create(t, s.masters(t, "alpha"), s.provider, &tenancyv1alpha1.WorkspaceType{
 		ObjectMeta: metav1.ObjectMeta{Name: "prepared"}, Spec: tenancyv1alpha1.WorkspaceTypeSpec{Initializer: true},
 	})
-	s.permit(t, "alpha", s.provider, "initializers", "carol", rbacv1.PolicyRule{
+	s.grantRule(t, "alpha", s.provider, "initializers", "carol", rbacv1.PolicyRule{
 		Verbs: []string{"initialize"}, APIGroups: []string{"tenancy.kcp.io"}, Resources: []string{"workspacetypes"}, ResourceNames: []string{"prepared"},
 	})
 	s.grant(t, "alpha", s.provider, "carol-enters", "system:kcp:workspace:access", "carol")
@@ -81,7 +81,7 @@ func initializedFromAnotherShard(t *testing.T, s *story) {
 	})
 	clusters := corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
 	view := func(user, cluster string) dynamic.ResourceInterface {
-		config := s.config(t, "beta", user)
+		config := s.userConfig(t, "beta", user)
 		config.Host = strings.TrimSuffix(config.Host, "/") + "/services/initializingworkspaces/" + s.provider + ":prepared/clusters/" + cluster
 		return dynamic.NewForConfigOrDie(config).Resource(clusters)
 	}
@@ -107,8 +107,8 @@ func initializedFromAnotherShard(t *testing.T, s *story) {
 	shardtesting.WaitReady(t, s.masters(t, "beta"), s.consumer, "prepared")
 }
 
-func defaultOfAnotherShard(t *testing.T, s *story) {
-	of := func(name string) *tenancyv1alpha1.WorkspaceType {
+func testRemoteDefaultBinding(t *testing.T, s *env) {
+	newType := func(name string) *tenancyv1alpha1.WorkspaceType {
 		return &tenancyv1alpha1.WorkspaceType{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: tenancyv1alpha1.WorkspaceTypeSpec{
@@ -116,12 +116,12 @@ func defaultOfAnotherShard(t *testing.T, s *story) {
 			},
 		}
 	}
-	alice := s.as(t, "beta", "alice")
-	if err := alice.Create(shardtesting.In(t.Context(), s.another), of("refused")); !apierrors.IsForbidden(err) {
+	alice := s.userClient(t, "beta", "alice")
+	if err := alice.Create(shardtesting.In(t.Context(), s.otherConsumer), newType("refused")); !apierrors.IsForbidden(err) {
 		t.Fatalf("who may not bind: %v", err)
 	}
 	s.grant(t, "alpha", s.provider, "binders-again", "binders", "alice")
 	shardtesting.Eventually(t, "alice may bind again", func(ctx context.Context) error {
-		return alice.Create(shardtesting.In(ctx, s.another), of("allowed"))
+		return alice.Create(shardtesting.In(ctx, s.otherConsumer), newType("allowed"))
 	})
 }

@@ -16,24 +16,24 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-func viewOnTheConsumersShard(t *testing.T, s *story) {
-	view := s.view(t, "beta", "bob", widgets)
+func testVirtualWorkspaceOnConsumerShard(t *testing.T, s *env) {
+	view := s.virtualWorkspace(t, "beta", "bob", widgets)
 	if _, err := view.List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Fatalf("without permission in the export's workspace: %v", err)
 	}
-	s.permit(t, "alpha", s.provider, "operators", "bob", rbacv1.PolicyRule{
+	s.grantRule(t, "alpha", s.provider, "operators", "bob", rbacv1.PolicyRule{
 		Verbs: []string{"*"}, APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports/content"}, ResourceNames: []string{"widgets"},
 	})
 	s.grant(t, "alpha", s.provider, "bob-enters", "system:kcp:workspace:access", "bob")
 	shardtesting.Eventually(t, "bob sees the widgets of consumers", func(ctx context.Context) error {
-		return sees(ctx, view, "first")
+		return checkListed(ctx, view, "first")
 	})
-	if found, err := s.view(t, "alpha", "bob", widgets).List(t.Context(), metav1.ListOptions{}); err != nil || len(found.Items) != 0 {
+	if found, err := s.virtualWorkspace(t, "alpha", "bob", widgets).List(t.Context(), metav1.ListOptions{}); err != nil || len(found.Items) != 0 {
 		t.Errorf("a shard without consumers shows %v, %v", found, err)
 	}
 }
 
-func sees(ctx context.Context, view dynamic.ResourceInterface, name string) error {
+func checkListed(ctx context.Context, view dynamic.ResourceInterface, name string) error {
 	found, err := view.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -46,11 +46,11 @@ func sees(ctx context.Context, view dynamic.ResourceInterface, name string) erro
 	return fmt.Errorf("%d objects, none of them %s", len(found.Items), name)
 }
 
-func claimAccepted(t *testing.T, s *story) {
-	alice := s.as(t, "beta", "alice")
+func testClaimAccepted(t *testing.T, s *env) {
+	alice := s.userClient(t, "beta", "alice")
 	create(t, alice, s.consumer, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "shown", Namespace: "default"}})
-	view := s.view(t, "beta", "bob", configMaps)
-	if err := sees(t.Context(), view, "shown"); err == nil {
+	view := s.virtualWorkspace(t, "beta", "bob", configMaps)
+	if err := checkListed(t.Context(), view, "shown"); err == nil {
 		t.Fatal("it is seen before the claim is accepted")
 	}
 	shardtesting.Eventually(t, "the claim is accepted", func(ctx context.Context) error {
@@ -64,10 +64,10 @@ func claimAccepted(t *testing.T, s *story) {
 		}}
 		return alice.Update(shardtesting.In(ctx, s.consumer), binding)
 	})
-	shardtesting.Eventually(t, "bob sees what alice shows", func(ctx context.Context) error { return sees(ctx, view, "shown") })
+	shardtesting.Eventually(t, "bob sees what alice shows", func(ctx context.Context) error { return checkListed(ctx, view, "shown") })
 }
 
-func (s *story) changeExport(t *testing.T, change func(*apisv1alpha2.APIExport)) {
+func (s *env) changeExport(t *testing.T, change func(*apisv1alpha2.APIExport)) {
 	t.Helper()
 	c := s.masters(t, "alpha")
 	shardtesting.Eventually(t, "the export is changed", func(ctx context.Context) error {

@@ -63,8 +63,8 @@ type entry struct {
 func NewResolver(registry *storage.Registry, locate LocateCluster) *Resolver {
 	c := &Resolver{
 		registry:      registry,
-		exports:       storage.NewReader[*apisv1alpha2.APIExport](registry, exports).Everywhere(),
-		schemas:       storage.NewReader[*apisv1alpha1.APIResourceSchema](registry, schemas).Everywhere(),
+		exports:       storage.NewReader[*apisv1alpha2.APIExport](registry, exports).Global(),
+		schemas:       storage.NewReader[*apisv1alpha1.APIResourceSchema](registry, schemas).Global(),
 		locateCluster: locate,
 		entries:       map[bindings.ExportKey]entry{},
 		paths:         map[Reference]sets.Set[bindings.ExportKey]{},
@@ -120,7 +120,7 @@ func (c *Resolver) Resolve(ctx context.Context, reference Reference) (*apisv1alp
 	}
 	cluster, err := c.locateCluster(ctx, reference.Path)
 	if apierrors.IsNotFound(err) {
-		if errors.Is(err, workspacepath.ErrElsewhere) {
+		if errors.Is(err, workspacepath.ErrRemote) {
 			if err := c.checkSynced(); err != nil {
 				return nil, err
 			}
@@ -135,7 +135,7 @@ func (c *Resolver) Resolve(ctx context.Context, reference Reference) (*apisv1alp
 
 // checkSynced returns a ServiceUnavailable error unless the exports of all shards are synced.
 func (c *Resolver) checkSynced() error {
-	if err := c.registry.Elsewhere().Known(exports); err != nil {
+	if err := c.registry.RemoteStore().CheckSynced(exports); err != nil {
 		return apierrors.NewServiceUnavailable(fmt.Sprintf("the exports of other shards are not synced yet: %v", err))
 	}
 	return nil
@@ -207,16 +207,16 @@ func (c *Resolver) replace(objects []*apisv1alpha2.APIExport) {
 		existing.Insert(ExportKeyOf(object))
 		c.update(object)
 	}
-	var gone []bindings.ExportKey
+	var removed []bindings.ExportKey
 	c.mu.Lock()
 	for export := range c.entries {
 		if !existing.Has(export) {
 			c.removeEntry(export)
-			gone = append(gone, export)
+			removed = append(removed, export)
 		}
 	}
 	c.mu.Unlock()
-	for _, export := range gone {
+	for _, export := range removed {
 		c.notify(export)
 	}
 }

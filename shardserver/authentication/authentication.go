@@ -65,23 +65,23 @@ func New(ctx context.Context, config Config) (authenticator.Request, error) {
 	}
 	var requests []authenticator.Request
 	if stock.RequestHeaderConfig != nil {
-		requests = append(requests, authenticator.WrapAudienceAgnosticRequest(stock.APIAudiences, fromProxy(stock.RequestHeaderConfig)))
+		requests = append(requests, authenticator.WrapAudienceAgnosticRequest(stock.APIAudiences, newRequestHeaderAuthenticator(stock.RequestHeaderConfig)))
 	}
 	if stock.ClientCAContentProvider != nil {
 		certificates := authenticator.Request(x509.NewDynamic(stock.ClientCAContentProvider.VerifyOptions, x509.CommonNameUserConversion))
 		if stock.RequestHeaderConfig != nil {
-			certificates = exceptOfProxy(certificates, stock.RequestHeaderConfig)
+			certificates = ignoreProxyCertificates(certificates, stock.RequestHeaderConfig)
 		}
 		requests = append(requests, certificates)
 	}
-	tokens, err := tokenAuthenticator(config)
+	tokens, err := newTokenAuthenticator(config)
 	if err != nil {
 		return nil, err
 	}
 	if tokens != nil {
 		requests = append(requests, bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
 	}
-	others, err := upstream(ctx, stock)
+	others, err := newUpstreamAuthenticator(ctx, stock)
 	if err != nil {
 		return nil, err
 	}
@@ -92,14 +92,14 @@ func New(ctx context.Context, config Config) (authenticator.Request, error) {
 		if config.Registry == nil {
 			return nil, errors.New("authentication: issuers of workspaces need a storage registry")
 		}
-		tokens := newWorkspaceTokens(config.Registry, config.Types, config.Issuers)
+		tokens := newWorkspaceTokenAuthenticator(config.Registry, config.Types, config.Issuers)
 		requests = append(requests, bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
 	}
-	return requester.Recorded(withAnonymous(stock.Anonymous, requests)), nil
+	return requester.NewAuthenticator(withAnonymous(stock.Anonymous, requests)), nil
 }
 
-// tokenAuthenticator returns the authenticator of admin and service account tokens, or nil if there are none.
-func tokenAuthenticator(config Config) (authenticator.Token, error) {
+// newTokenAuthenticator returns the authenticator of admin and service account tokens, or nil if there are none.
+func newTokenAuthenticator(config Config) (authenticator.Token, error) {
 	var tokens []authenticator.Token
 	if len(config.AdminTokens) > 0 {
 		tokens = append(tokens, authenticator.WrapAudienceAgnosticToken(config.Stock.APIAudiences, tokenfile.New(config.AdminTokens)))
@@ -108,7 +108,7 @@ func tokenAuthenticator(config Config) (authenticator.Token, error) {
 		if config.Registry == nil {
 			return nil, errors.New("authentication: service account tokens need a storage registry")
 		}
-		accounts, err := serviceAccountTokens(config.Stock, newEverywhereGetter(config.Registry, config.Proxy))
+		accounts, err := newServiceAccountAuthenticators(config.Stock, newGlobalTokenGetter(config.Registry, config.Proxy))
 		if err != nil {
 			return nil, err
 		}
@@ -124,8 +124,8 @@ func tokenAuthenticator(config Config) (authenticator.Token, error) {
 	return joined, nil
 }
 
-// upstream builds the authenticators of token file, OpenID Connect and webhook.
-func upstream(ctx context.Context, stock kubeauthenticator.Config) (authenticator.Request, error) {
+// newUpstreamAuthenticator builds the authenticators of token file, OpenID Connect and webhook.
+func newUpstreamAuthenticator(ctx context.Context, stock kubeauthenticator.Config) (authenticator.Request, error) {
 	stock.RequestHeaderConfig = nil
 	stock.ClientCAContentProvider = nil
 	stock.ServiceAccountPublicKeysGetter = nil
@@ -140,9 +140,9 @@ func upstream(ctx context.Context, stock kubeauthenticator.Config) (authenticato
 // withAnonymous completes the chain like upstream: authenticated users are in system:authenticated; requests without
 // credentials may be anonymous; requests with invalid credentials are refused.
 func withAnonymous(config apiserver.AnonymousAuthConfig, requests []authenticator.Request) authenticator.Request {
-	known := group.NewAuthenticatedGroupAdder(union.New(requests...))
+	authenticated := group.NewAuthenticatedGroupAdder(union.New(requests...))
 	if !config.Enabled {
-		return known
+		return authenticated
 	}
-	return union.NewFailOnError(known, anonymous.NewAuthenticator(config.Conditions))
+	return union.NewFailOnError(authenticated, anonymous.NewAuthenticator(config.Conditions))
 }

@@ -47,14 +47,14 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// accounts is a shard with the service account ns/sa in A and in B, and an authenticator of their tokens.
-type accounts struct {
+// serviceAccountEnv is a shard with the service account ns/sa in A and in B, and an authenticator of their tokens.
+type serviceAccountEnv struct {
 	shard   *shardtest.Shard
 	request authenticator.Request
 	key     *ecdsa.PrivateKey
 }
 
-func newAccounts(t *testing.T) *accounts {
+func newServiceAccountEnv(t *testing.T) *serviceAccountEnv {
 	t.Helper()
 	shard := shardtest.Start(t)
 	key := newKey(t)
@@ -80,11 +80,11 @@ func newAccounts(t *testing.T) *accounts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &accounts{shard: shard, request: request, key: key}
+	return &serviceAccountEnv{shard: shard, request: request, key: key}
 }
 
 // account reads the stored service account of a logical cluster.
-func (a *accounts) account(t *testing.T, cluster logicalcluster.Name) core.ServiceAccount {
+func (a *serviceAccountEnv) account(t *testing.T, cluster logicalcluster.Name) core.ServiceAccount {
 	t.Helper()
 	stored, err := newTokenGetter(a.shard.Registry).accounts.GetLatest(logicalcluster.With(t.Context(), cluster), "ns", "sa")
 	if err != nil {
@@ -94,25 +94,25 @@ func (a *accounts) account(t *testing.T, cluster logicalcluster.Name) core.Servi
 }
 
 // token signs a token for the service account of one logical cluster, generated in another.
-func (a *accounts) token(t *testing.T, of, in logicalcluster.Name, expires time.Duration, audiences ...string) string {
+func (a *serviceAccountEnv) token(t *testing.T, owner, cluster logicalcluster.Name, expires time.Duration, audiences ...string) string {
 	t.Helper()
 	generator, err := NewTokenGenerator(DefaultIssuer, a.key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims, private, err := serviceaccount.Claims(a.account(t, of), nil, nil, nil, nil, nil, int64(expires.Seconds()), 0, audiences, nil)
+	claims, private, err := serviceaccount.Claims(a.account(t, owner), nil, nil, nil, nil, nil, int64(expires.Seconds()), 0, audiences, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := generator.GenerateToken(logicalcluster.With(t.Context(), in), claims, private)
+	token, err := generator.GenerateToken(logicalcluster.With(t.Context(), cluster), claims, private)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return token
 }
 
-// bearer authenticates a token in a request to a logical cluster.
-func bearer(ctx context.Context, request authenticator.Request, token string) (user.Info, bool, error) {
+// authenticateToken authenticates a token in a request to a logical cluster.
+func authenticateToken(ctx context.Context, request authenticator.Request, token string) (user.Info, bool, error) {
 	req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api", nil)
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -124,10 +124,10 @@ func bearer(ctx context.Context, request authenticator.Request, token string) (u
 	return response.User, ok, err
 }
 
-func TestServiceAccountsBelongToTheirLogicalCluster(t *testing.T) {
-	a := newAccounts(t)
+func TestServiceAccountTokenCluster(t *testing.T) {
+	a := newServiceAccountEnv(t)
 	inB := logicalcluster.With(t.Context(), clusterB)
-	u, ok, err := bearer(inB, a.request, a.token(t, clusterA, clusterA, time.Hour, DefaultIssuer))
+	u, ok, err := authenticateToken(inB, a.request, a.token(t, clusterA, clusterA, time.Hour, DefaultIssuer))
 	if err != nil || !ok {
 		t.Fatalf("a good token sent to another logical cluster: %v, %v", ok, err)
 	}
@@ -158,15 +158,15 @@ func TestServiceAccountsBelongToTheirLogicalCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	homeless, err := stock.GenerateToken(t.Context(), claims, private)
+	withoutCluster, err := stock.GenerateToken(t.Context(), claims, private)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wild, err := withClusterClaim(private, logicalcluster.Wildcard)
+	wildcardClaims, err := withClusterClaim(private, logicalcluster.Wildcard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	everywhere, err := stock.GenerateToken(t.Context(), claims, wild)
+	wildcardToken, err := stock.GenerateToken(t.Context(), claims, wildcardClaims)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,33 +174,33 @@ func TestServiceAccountsBelongToTheirLogicalCluster(t *testing.T) {
 		"an account of A under the name of B": a.token(t, clusterA, clusterB, time.Hour, DefaultIssuer),
 		"an account of a cluster without it":  a.token(t, clusterA, logicalcluster.Root, time.Hour, DefaultIssuer),
 		"a token signed by somebody else":     unsigned,
-		"a token without a logical cluster":   homeless,
-		"a token of all logical clusters":     everywhere,
+		"a token without a logical cluster":   withoutCluster,
+		"a token of all logical clusters":     wildcardToken,
 		"a token for another audience":        a.token(t, clusterA, clusterA, time.Hour, "https://elsewhere"),
 		"an expired token":                    a.token(t, clusterA, clusterA, -time.Hour, DefaultIssuer),
 	} {
 		t.Run("refuses "+name, func(t *testing.T) {
-			if u, ok, err := bearer(logicalcluster.With(t.Context(), clusterA), a.request, token); ok || err == nil {
+			if u, ok, err := authenticateToken(logicalcluster.With(t.Context(), clusterA), a.request, token); ok || err == nil {
 				t.Errorf("accepted %v", u)
 			}
 		})
 	}
 }
 
-func TestATokenEndsWithItsAccount(t *testing.T) {
-	a := newAccounts(t)
+func TestTokenRevocation(t *testing.T) {
+	a := newServiceAccountEnv(t)
 	tokenOfA := a.token(t, clusterA, clusterA, time.Hour, DefaultIssuer)
 	tokenOfB := a.token(t, clusterB, clusterB, time.Hour, DefaultIssuer)
 	a.shard.Delete(t, clusterA, core.Resource("serviceaccounts"), "ns", "sa")
-	if _, ok, _ := bearer(t.Context(), a.request, tokenOfA); ok {
+	if _, ok, _ := authenticateToken(t.Context(), a.request, tokenOfA); ok {
 		t.Error("the account of A is gone")
 	}
-	if _, ok, err := bearer(t.Context(), a.request, tokenOfB); !ok {
+	if _, ok, err := authenticateToken(t.Context(), a.request, tokenOfB); !ok {
 		t.Errorf("the account of B is still there: %v", err)
 	}
 }
 
-func TestTokensAreSignedForOneLogicalCluster(t *testing.T) {
+func TestTokenGenerator(t *testing.T) {
 	generator, err := NewTokenGenerator(DefaultIssuer, newKey(t))
 	if err != nil {
 		t.Fatal(err)
@@ -221,19 +221,19 @@ func TestTokensAreSignedForOneLogicalCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said, ok := peek(token); !ok || said.cluster != "a" || said.issuer != DefaultIssuer {
-		t.Errorf("the token says %+v", said)
+	if parsed, ok := parseUnverified(token); !ok || parsed.cluster != "a" || parsed.issuer != DefaultIssuer {
+		t.Errorf("the token says %+v", parsed)
 	}
 	claims, private = serviceaccount.LegacyClaims(corev1.ServiceAccount{}, corev1.Secret{})
 	if token, err = generator.GenerateToken(logicalcluster.With(t.Context(), clusterA), claims, private); err != nil {
 		t.Fatal(err)
 	}
-	if said, ok := peek(token); !ok || said.cluster != "a" || said.issuer != serviceaccount.LegacyIssuer {
-		t.Errorf("the token of a secret says %+v", said)
+	if parsed, ok := parseUnverified(token); !ok || parsed.cluster != "a" || parsed.issuer != serviceaccount.LegacyIssuer {
+		t.Errorf("the token of a secret says %+v", parsed)
 	}
 }
 
-func TestInClusterRequestsGoToTheClusterOfTheirToken(t *testing.T) {
+func TestInClusterRewrite(t *testing.T) {
 	generator, err := NewTokenGenerator(DefaultIssuer, newKey(t))
 	if err != nil {
 		t.Fatal(err)
@@ -319,9 +319,9 @@ func (c staticCA) VerifyOptions() (x509.VerifyOptions, bool) {
 	return x509.VerifyOptions{Roots: c.pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, true
 }
 
-func TestIdentityHeadersNeedTheProxysCertificateAndNeverYieldItsPowers(t *testing.T) {
+func TestRequestHeaders(t *testing.T) {
 	ca, client := proxyCertificate(t, "front-proxy")
-	_, stranger := proxyCertificate(t, "front-proxy")
+	_, untrusted := proxyCertificate(t, "front-proxy")
 	pool := x509.NewCertPool()
 	pool.AddCert(ca)
 	request, err := New(t.Context(), Config{Stock: kubeauthenticator.Config{
@@ -371,7 +371,7 @@ func TestIdentityHeadersNeedTheProxysCertificateAndNeverYieldItsPowers(t *testin
 	if diff := cmp.Diff(user.Info(want), u); diff != "" {
 		t.Error(diff)
 	}
-	if u, err := send(stranger); err == nil {
+	if u, err := send(untrusted); err == nil {
 		t.Errorf("a stranger's certificate yields %v", u)
 	}
 	if u, err := send(nil); err != nil || u.GetName() != user.Anonymous {
@@ -397,7 +397,7 @@ func TestAdminTokensAndAnonymous(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			u, ok, err := bearer(t.Context(), request, tc.token)
+			u, ok, err := authenticateToken(t.Context(), request, tc.token)
 			if ok != (tc.want != "") || (err != nil) != tc.fails || (ok && u.GetName() != tc.want) {
 				t.Errorf("got %v, %v, %v", u, ok, err)
 			}
@@ -405,7 +405,7 @@ func TestAdminTokensAndAnonymous(t *testing.T) {
 	}
 }
 
-func TestTheRequesterIsRememberedOnce(t *testing.T) {
+func TestRequesterIsRecordedOnce(t *testing.T) {
 	tokens := map[string]*user.DefaultInfo{"one": {Name: "one"}, "two": {Name: "two"}}
 	request, err := New(t.Context(), Config{AdminTokens: tokens})
 	if err != nil {
@@ -416,7 +416,7 @@ func TestTheRequesterIsRememberedOnce(t *testing.T) {
 			t.Error("nobody has authenticated yet")
 		}
 		for _, token := range []string{"one", "two"} { // the second as in a token review
-			if _, _, err := bearer(req.Context(), request, token); err != nil {
+			if _, _, err := authenticateToken(req.Context(), request, token); err != nil {
 				t.Error(err)
 			}
 		}

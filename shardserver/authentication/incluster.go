@@ -16,24 +16,24 @@ const ShardedRequestHeader = "X-Kubernetes-Sharded-Request"
 // token is verified later, like any other.
 func WithInClusterRewrite(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if cluster, ok := impliedCluster(req); ok {
-			req = underCluster(req, cluster)
+		if cluster, ok := clusterFromToken(req); ok {
+			req = rewriteToCluster(req, cluster)
 		}
 		handler.ServeHTTP(w, req)
 	})
 }
 
-// wholeShard are paths with a meaning outside of logical clusters. They are not rewritten, because service accounts
+// shardPaths are paths with a meaning outside of logical clusters. They are not rewritten, because service accounts
 // scrape and probe them, too.
-var wholeShard = []string{"/metrics", "/healthz", "/livez", "/readyz"}
+var shardPaths = []string{"/metrics", "/healthz", "/livez", "/readyz"}
 
-func impliedCluster(req *http.Request) (logicalcluster.Name, bool) {
+func clusterFromToken(req *http.Request) (logicalcluster.Name, bool) {
 	path := req.URL.Path
 	if strings.HasPrefix(path, "/clusters/") || strings.HasPrefix(path, "/services/") || len(req.Header.Values(ShardedRequestHeader)) > 0 {
 		return logicalcluster.Name{}, false
 	}
-	for _, own := range wholeShard {
-		if path == own || strings.HasPrefix(path, own+"/") {
+	for _, prefix := range shardPaths {
+		if path == prefix || strings.HasPrefix(path, prefix+"/") {
 			return logicalcluster.Name{}, false
 		}
 	}
@@ -41,15 +41,15 @@ func impliedCluster(req *http.Request) (logicalcluster.Name, bool) {
 	if !ok || !strings.EqualFold(scheme, "bearer") {
 		return logicalcluster.Name{}, false
 	}
-	said, ok := peek(strings.TrimSpace(token))
+	claims, ok := parseUnverified(strings.TrimSpace(token))
 	if !ok {
 		return logicalcluster.Name{}, false
 	}
-	cluster, err := logicalcluster.ParseName(said.cluster)
+	cluster, err := logicalcluster.ParseName(claims.cluster)
 	return cluster, err == nil
 }
 
-func underCluster(req *http.Request, cluster logicalcluster.Name) *http.Request {
+func rewriteToCluster(req *http.Request, cluster logicalcluster.Name) *http.Request {
 	prefix := "/clusters/" + cluster.String()
 	rewritten := new(http.Request)
 	*rewritten = *req

@@ -14,10 +14,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
-// fromProxy authenticates the identity headers of clients whose certificate the request header CA signed for an allowed
+// newRequestHeaderAuthenticator authenticates the identity headers of clients whose certificate the request header CA signed for an allowed
 // name, without the groups that headers must not yield. The front proxy removes these already; the shard does not rely
 // on that, so that a proxy's certificate alone gives no privileges on the shard itself.
-func fromProxy(config *authenticatorfactory.RequestHeaderConfig) authenticator.Request {
+func newRequestHeaderAuthenticator(config *authenticatorfactory.RequestHeaderConfig) authenticator.Request {
 	stock := headerrequest.NewDynamicVerifyOptionsSecure(
 		config.CAContentProvider.VerifyOptions,
 		config.AllowedClientNames,
@@ -31,25 +31,25 @@ func fromProxy(config *authenticatorfactory.RequestHeaderConfig) authenticator.R
 		if err != nil || !ok {
 			return nil, false, err
 		}
-		response.User = withoutDirectGroups(response.User)
+		response.User = removeDirectGroups(response.User)
 		return response, true, nil
 	})
 }
 
-// exceptOfProxy ignores errors of the certificate authenticator for certificates that the request header CA signed. A
+// ignoreProxyCertificates ignores errors of the certificate authenticator for certificates that the request header CA signed. A
 // front proxy forwards a request without credentials unchanged: its certificate then authenticates the connection and
 // is not the identity of the request, which is anonymous rather than invalid.
-func exceptOfProxy(certificates authenticator.Request, config *authenticatorfactory.RequestHeaderConfig) authenticator.Request {
+func ignoreProxyCertificates(certificates authenticator.Request, config *authenticatorfactory.RequestHeaderConfig) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := certificates.AuthenticateRequest(req)
-		if err != nil && ofProxy(req, config) {
+		if err != nil && isProxyCertificate(req, config) {
 			return nil, false, nil
 		}
 		return response, ok, err
 	})
 }
 
-func ofProxy(req *http.Request, config *authenticatorfactory.RequestHeaderConfig) bool {
+func isProxyCertificate(req *http.Request, config *authenticatorfactory.RequestHeaderConfig) bool {
 	if req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
 		return false
 	}
@@ -65,17 +65,17 @@ func ofProxy(req *http.Request, config *authenticatorfactory.RequestHeaderConfig
 	return err == nil
 }
 
-// withoutDirectGroups removes the groups that are accepted on direct connections to the shard only.
-func withoutDirectGroups(u user.Info) user.Info {
+// removeDirectGroups removes the groups that are accepted on direct connections to the shard only.
+func removeDirectGroups(u user.Info) user.Info {
 	return &user.DefaultInfo{
 		Name:   u.GetName(),
 		UID:    u.GetUID(),
-		Groups: slices.DeleteFunc(slices.Clone(u.GetGroups()), direct),
+		Groups: slices.DeleteFunc(slices.Clone(u.GetGroups()), isDirectGroup),
 		Extra:  u.GetExtra(),
 	}
 }
 
-func direct(group string) bool {
+func isDirectGroup(group string) bool {
 	return group == authorization.GroupMasters ||
 		group == authorization.GroupLogicalClusterAdmin ||
 		group == authorization.GroupShard ||

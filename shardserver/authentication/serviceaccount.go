@@ -104,21 +104,21 @@ func asMap(value any) (map[string]any, error) {
 	return fields, nil
 }
 
-// unverified are the claims of a token before its signature is verified.
-type unverified struct {
+// unverifiedClaims are the claims of a token before its signature is verified.
+type unverifiedClaims struct {
 	issuer  string
 	cluster string // empty if the token has no such claim
 }
 
-// peek parses a token without verifying it. It returns false if it is not a JSON web token.
-func peek(token string) (unverified, bool) {
+// parseUnverified parses a token without verifying it. It returns false if it is not a JSON web token.
+func parseUnverified(token string) (unverifiedClaims, bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return unverified{}, false
+		return unverifiedClaims{}, false
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return unverified{}, false
+		return unverifiedClaims{}, false
 	}
 	var claims struct {
 		Issuer     string `json:"iss"`
@@ -128,17 +128,17 @@ func peek(token string) (unverified, bool) {
 		LegacyClusterName string `json:"kubernetes.io/serviceaccount/clusterName"`
 	}
 	if err := json.Unmarshal(payload, &claims); err != nil {
-		return unverified{}, false
+		return unverifiedClaims{}, false
 	}
 	cluster := claims.Kubernetes.ClusterName
 	if cluster == "" {
 		cluster = claims.LegacyClusterName
 	}
-	return unverified{issuer: claims.Issuer, cluster: cluster}, true
+	return unverifiedClaims{issuer: claims.Issuer, cluster: cluster}, true
 }
 
-// serviceAccountTokens builds the authenticators of bound tokens and, with a writer of Secrets, of tokens in Secrets.
-func serviceAccountTokens(stock kubeauthenticator.Config, getter serviceaccount.ServiceAccountTokenGetter) ([]authenticator.Token, error) {
+// newServiceAccountAuthenticators builds the authenticators of bound tokens and, with a writer of Secrets, of tokens in Secrets.
+func newServiceAccountAuthenticators(stock kubeauthenticator.Config, getter serviceaccount.ServiceAccountTokenGetter) ([]authenticator.Token, error) {
 	var tokens []authenticator.Token
 	if stock.SecretsWriter != nil {
 		validator, err := serviceaccount.NewLegacyValidator(true, getter, stock.SecretsWriter)
@@ -146,27 +146,27 @@ func serviceAccountTokens(stock kubeauthenticator.Config, getter serviceaccount.
 			return nil, fmt.Errorf("building the validator of service account tokens in secrets: %w", err)
 		}
 		issuers := []string{serviceaccount.LegacyIssuer}
-		tokens = append(tokens, inOwnCluster(issuers,
+		tokens = append(tokens, withTokenCluster(issuers,
 			serviceaccount.JWTTokenAuthenticator(issuers, stock.ServiceAccountPublicKeysGetter, stock.APIAudiences, validator)))
 	}
 	if issuers := stock.ServiceAccountIssuers; len(issuers) > 0 {
-		tokens = append(tokens, inOwnCluster(issuers,
+		tokens = append(tokens, withTokenCluster(issuers,
 			serviceaccount.JWTTokenAuthenticator(issuers, stock.ServiceAccountPublicKeysGetter, stock.APIAudiences, serviceaccount.NewValidator(getter))))
 	}
 	return tokens, nil
 }
 
-// inOwnCluster makes the stock authenticator look up the service account of a token in the logical cluster that the
+// withTokenCluster makes the stock authenticator look up the service account of a token in the logical cluster that the
 // token names, regardless of the logical cluster of the request. The claim is read before the signature is verified,
 // but only used for that lookup, which the stock authenticator makes after it has verified the signature that covers
 // the claim.
-func inOwnCluster(issuers []string, stock authenticator.Token) authenticator.Token {
+func withTokenCluster(issuers []string, stock authenticator.Token) authenticator.Token {
 	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-		said, ok := peek(token)
-		if !ok || !slices.Contains(issuers, said.issuer) {
+		claims, ok := parseUnverified(token)
+		if !ok || !slices.Contains(issuers, claims.issuer) {
 			return nil, false, nil
 		}
-		cluster, err := logicalcluster.ParseName(said.cluster)
+		cluster, err := logicalcluster.ParseName(claims.cluster)
 		if err != nil {
 			return nil, false, errors.New("service account token names no logical cluster")
 		}
@@ -174,12 +174,12 @@ func inOwnCluster(issuers []string, stock authenticator.Token) authenticator.Tok
 		if err != nil || !ok {
 			return nil, false, err
 		}
-		response.User = fromCluster(response.User, cluster)
+		response.User = withClusterName(response.User, cluster)
 		return response, true, nil
 	})
 }
 
-func fromCluster(u user.Info, cluster logicalcluster.Name) user.Info {
+func withClusterName(u user.Info, cluster logicalcluster.Name) user.Info {
 	extra := maps.Clone(u.GetExtra())
 	if extra == nil {
 		extra = map[string][]string{}

@@ -15,46 +15,46 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// workspaceTokens authenticates tokens of the issuers that the type of the request's workspace configures. The
+// workspaceTokenAuthenticator authenticates tokens of the issuers that the type of the request's workspace configures. The
 // configuration is read from the watch cache for each token, so that changes take effect immediately, for existing
 // workspaces, too.
-type workspaceTokens struct {
+type workspaceTokenAuthenticator struct {
 	types          *workspacetype.Resolver
 	configurations *storage.Reader[*tenancyv1alpha1.WorkspaceAuthenticationConfiguration]
 	authenticators *issuers.Authenticators
 }
 
-// newWorkspaceTokens reads only the watch cache and replicas of other shards: the client is not authenticated yet and
+// newWorkspaceTokenAuthenticator reads only the watch cache and replicas of other shards: the client is not authenticated yet and
 // must not be able to cause reads from etcd.
-func newWorkspaceTokens(registry *storage.Registry, types *workspacetype.Index, authenticators *issuers.Authenticators) authenticator.Token {
-	return &workspaceTokens{
-		types: workspacetype.NewResolver(workspacetype.Cached(registry, types)),
+func newWorkspaceTokenAuthenticator(registry *storage.Registry, types *workspacetype.Index, authenticators *issuers.Authenticators) authenticator.Token {
+	return &workspaceTokenAuthenticator{
+		types: workspacetype.NewResolver(workspacetype.NewCachedReader(registry, types)),
 		configurations: storage.NewReader[*tenancyv1alpha1.WorkspaceAuthenticationConfiguration](registry,
-			tenancyv1alpha1.Resource("workspaceauthenticationconfigurations")).Everywhere(),
+			tenancyv1alpha1.Resource("workspaceauthenticationconfigurations")).Global(),
 		authenticators: authenticators,
 	}
 }
 
 // AuthenticateToken implements authenticator.Token. The result depends on the logical cluster of the context, so it
 // must not be cached by token.
-func (t *workspaceTokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+func (t *workspaceTokenAuthenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok || cluster.IsWildcard() || cluster.IsSystem() {
 		return nil, false, nil
 	}
-	if _, ok := issuers.Issuer(token); !ok {
+	if _, ok := issuers.UnverifiedIssuer(token); !ok {
 		return nil, false, nil
 	}
-	accepted, err := t.of(ctx, cluster)
+	accepted, err := t.issuersFor(ctx, cluster)
 	if err != nil {
 		return nil, false, fmt.Errorf("finding the issuers of logical cluster %q: %w", cluster, err)
 	}
 	return t.authenticators.Authenticate(ctx, cluster, accepted, token)
 }
 
-// of returns the issuers of a logical cluster. Types and configurations that do not exist have none.
-func (t *workspaceTokens) of(ctx context.Context, cluster logicalcluster.Name) ([]tenancyv1alpha1.JWTAuthenticator, error) {
-	kind, err := t.types.OfCluster(ctx, cluster)
+// issuersFor returns the issuers of a logical cluster. Types and configurations that do not exist have none.
+func (t *workspaceTokenAuthenticator) issuersFor(ctx context.Context, cluster logicalcluster.Name) ([]tenancyv1alpha1.JWTAuthenticator, error) {
+	workspaceType, err := t.types.GetByCluster(ctx, cluster)
 	if errors.Is(err, workspacetype.ErrUnresolvable) || apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -62,8 +62,8 @@ func (t *workspaceTokens) of(ctx context.Context, cluster logicalcluster.Name) (
 		return nil, err
 	}
 	var accepted []tenancyv1alpha1.JWTAuthenticator
-	for _, named := range kind.Spec.AuthenticationConfigurations {
-		configuration, err := t.configurations.Get(logicalcluster.With(ctx, kind.Cluster), "", named.Name)
+	for _, ref := range workspaceType.Spec.AuthenticationConfigurations {
+		configuration, err := t.configurations.Get(logicalcluster.With(ctx, workspaceType.Cluster), "", ref.Name)
 		if apierrors.IsNotFound(err) {
 			continue
 		}

@@ -21,21 +21,21 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestTokensOfAWorkspacesOwnIssuers covers the lifecycle of a configuration, through the API of a shard.
-func TestTokensOfAWorkspacesOwnIssuers(t *testing.T) {
+// TestWorkspaceIssuers covers the lifecycle of a configuration, through the API of a shard.
+func TestWorkspaceIssuers(t *testing.T) {
 	s := shardtesting.Start(t, func(o *options.Options) { o.FeatureGates = []string{"WorkspaceAuthentication=true"} })
 	issuer := issuertest.Start(t)
 	admin := s.Client(t, s.Admin(t))
 	root := shardtesting.In(t.Context(), "root")
-	kind := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "sso"}, Spec: tenancyv1alpha1.WorkspaceTypeSpec{
+	workspaceType := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "sso"}, Spec: tenancyv1alpha1.WorkspaceTypeSpec{
 		Extend: tenancyv1alpha1.WorkspaceTypeExtension{With: []tenancyv1alpha1.WorkspaceTypeReference{{Name: "universal", Path: "root"}}},
 	}}
-	if err := admin.Create(root, kind); err != nil {
+	if err := admin.Create(root, workspaceType); err != nil {
 		t.Fatal(err)
 	}
-	create := func(name string, kind tenancyv1alpha1.WorkspaceTypeName) string {
+	create := func(name string, workspaceType tenancyv1alpha1.WorkspaceTypeName) string {
 		workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: kind, Path: "root"}}}
+			Spec: tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: workspaceType, Path: "root"}}}
 		if err := admin.Create(root, workspace); err != nil {
 			t.Fatal(err)
 		}
@@ -59,14 +59,14 @@ func TestTokensOfAWorkspacesOwnIssuers(t *testing.T) {
 		return config
 	}
 	ada := issuer.Token(t, map[string]any{"sub": "ada", "groups": []string{"dev", "system:masters"}})
-	who := func(ctx context.Context, token, cluster string) (authenticationv1.UserInfo, error) {
+	reviewSelf := func(ctx context.Context, token, cluster string) (authenticationv1.UserInfo, error) {
 		answer, err := s.Kubernetes(t, as(token, cluster)).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {
 			return authenticationv1.UserInfo{}, err
 		}
 		return answer.Status.UserInfo, nil
 	}
-	if _, err := who(t.Context(), ada, own); !apierrors.IsUnauthorized(err) {
+	if _, err := reviewSelf(t.Context(), ada, own); !apierrors.IsUnauthorized(err) {
 		t.Fatalf("before there is a configuration: %v", err)
 	}
 
@@ -76,12 +76,12 @@ func TestTokensOfAWorkspacesOwnIssuers(t *testing.T) {
 		t.Fatal(err)
 	}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"authenticationConfigurations":[{"name":"missing"},{"name":"corp"}]}}`))
-	if err := admin.Patch(root, kind, patch); err != nil {
+	if err := admin.Patch(root, workspaceType, patch); err != nil {
 		t.Fatal(err)
 	}
 
 	shardtesting.Eventually(t, "the token is accepted in a workspace that was there before", func(ctx context.Context) error {
-		got, err := who(ctx, ada, own)
+		got, err := reviewSelf(ctx, ada, own)
 		if err != nil {
 			return err
 		}
@@ -95,12 +95,12 @@ func TestTokensOfAWorkspacesOwnIssuers(t *testing.T) {
 	if _, err := s.Kubernetes(t, as(ada, own)).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("RBAC of the workspace counts: %v", err)
 	}
-	for _, elsewhere := range []string{foreign, "root", "system:admin", "*"} {
-		if _, err := s.Kubernetes(t, as(ada, elsewhere)).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
-			t.Errorf("in %q: %v", elsewhere, err)
+	for _, otherCluster := range []string{foreign, "root", "system:admin", "*"} {
+		if _, err := s.Kubernetes(t, as(ada, otherCluster)).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+			t.Errorf("in %q: %v", otherCluster, err)
 		}
 	}
-	if _, err := who(t.Context(), issuer.Token(t, map[string]any{"sub": "ada", "aud": "other"}), own); !apierrors.IsUnauthorized(err) {
+	if _, err := reviewSelf(t.Context(), issuer.Token(t, map[string]any{"sub": "ada", "aud": "other"}), own); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a token for somebody else: %v", err)
 	}
 	if err := admin.Get(shardtesting.In(t.Context(), own), client.ObjectKey{Name: "corp"}, configuration); !apierrors.IsNotFound(err) {
@@ -111,7 +111,7 @@ func TestTokensOfAWorkspacesOwnIssuers(t *testing.T) {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "the token is refused once the configuration is gone", func(ctx context.Context) error {
-		if _, err := who(ctx, ada, own); !apierrors.IsUnauthorized(err) {
+		if _, err := reviewSelf(ctx, ada, own); !apierrors.IsUnauthorized(err) {
 			return errors.Join(errors.New("still accepted"), err)
 		}
 		return nil

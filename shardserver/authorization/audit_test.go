@@ -13,10 +13,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization/shardtest"
 )
 
-func TestTheAuditLogTellsEveryStep(t *testing.T) {
+func TestAuditAnnotations(t *testing.T) {
 	s := shardtest.Start(t)
-	s.Cluster(t, clusterA, nil)
-	s.Grant(t, clusterA, "alice", shardtest.User("alice"), access, readConfigMaps)
+	s.CreateCluster(t, clusterA, nil)
+	s.Grant(t, clusterA, "alice", shardtest.UserSubject("alice"), access, readConfigMaps)
 
 	own := &request.RequestInfo{Path: "/api/v1/namespaces/default/configmaps/x", Verb: "get"}
 	review := &request.RequestInfo{Path: "/apis/authorization.k8s.io/v1/subjectaccessreviews", Verb: "create", APIGroup: "authorization.k8s.io", Resource: "subjectaccessreviews"}
@@ -47,7 +47,7 @@ func TestTheAuditLogTellsEveryStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := audit.WithAuditContext(logicalcluster.With(context.Background(), clusterA))
 			ctx = request.WithRequestInfo(ctx, tc.info)
-			attributes := getConfigMap(named(tc.user))
+			attributes := getConfigMap(newUser(tc.user))
 			attributes.Path = own.Path
 			if _, _, err := s.Authorizer.Authorize(ctx, attributes); err != nil {
 				t.Fatal(err)

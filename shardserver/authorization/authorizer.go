@@ -98,18 +98,18 @@ func New(config Config) (*Authorizer, error) {
 		config.Order = DefaultOrder()
 	}
 	bootstrap := newBootstrapSource(config.Registry)
-	held := rules{
+	resolver := rules{
 		bootstrap: newPolicy(bootstrap),
 		local:     newPolicy(localSource{reader: newReader(config.Registry), bootstrap: bootstrap}),
 	}
-	outer, err := ordered(config, held, newLogicalClusters(config.Registry))
+	outer, err := newAuthorizerChain(config, resolver, newLogicalClusters(config.Registry))
 	if err != nil {
 		return nil, err
 	}
-	return &Authorizer{outer: outer, rules: held, bootstrap: bootstrap, exports: config.Exports, privilegedGroups: config.AlwaysAllowGroups}, nil
+	return &Authorizer{outer: outer, rules: resolver, bootstrap: bootstrap, exports: config.Exports, privilegedGroups: config.AlwaysAllowGroups}, nil
 }
 
-func ordered(config Config, held rules, clusters logicalClusters) (authorizer.UnconditionalAuthorizer, error) {
+func newAuthorizerChain(config Config, resolver rules, clusters logicalClusters) (authorizer.UnconditionalAuthorizer, error) {
 	var chain []union.NamedAuthorizer
 	seen := map[string]bool{}
 	for _, mode := range config.Order {
@@ -127,7 +127,7 @@ func ordered(config Config, held rules, clusters logicalClusters) (authorizer.Un
 			}
 			chain = append(chain, modeAuthorizer(mode, paths))
 		case ModeRBAC:
-			chain = append(chain, modeAuthorizer("ShardRegistration", registration{config.Registry}), modeAuthorizer(mode, newRBACChain(config, held, clusters)))
+			chain = append(chain, modeAuthorizer("ShardRegistration", shardJoinAuthorizer{config.Registry}), modeAuthorizer(mode, newRBACChain(config, resolver, clusters)))
 		case ModeWebhook:
 			if config.Webhook != nil {
 				chain = append(chain, modeAuthorizer(mode, webhook{config.Webhook}))
@@ -144,17 +144,17 @@ func modeAuthorizer(name string, delegate authorizer.UnconditionalAuthorizer) un
 	return union.NamedAuthorizer{AuthorizerName: name, Authorizer: authorizer.AuthorizerFunc(delegate.Authorize)}
 }
 
-// errUndecided makes the response a 500, so that clients retry.
-var errUndecided = errors.New("the request cannot be authorized now")
+// errAuthorizationFailed makes the response a 500, so that clients retry.
+var errAuthorizationFailed = errors.New("the request cannot be authorized now")
 
 // Authorize decides one request. The returned reason is the same for all allowed and for all denied requests, so that
 // it discloses nothing about the logical cluster.
 func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	attributes = asUser{attributes, narrow(ctx, attributes.GetUser())}
+	attributes = attributesWithUser{attributes, restrictScope(ctx, attributes.GetUser())}
 	if !a.privileged(attributes.GetUser()) {
-		if why, refused := impersonationRefused(ctx, attributes); refused {
-			if why != "" {
-				audit.AddAuditAnnotation(ctx, "request.auth.kcp.io/impersonation-reason", why)
+		if reason, denied := deniesImpersonation(ctx, attributes); denied {
+			if reason != "" {
+				audit.AddAuditAnnotation(ctx, "request.auth.kcp.io/impersonation-reason", reason)
 			}
 			return authorizer.DecisionDeny, reasonDenied, nil
 		}
@@ -166,7 +166,7 @@ func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attrib
 	if err != nil {
 		// Internal errors are logged and not returned to a caller whose permissions could not be determined.
 		klog.FromContext(ctx).Error(err, "Authorizing a request failed", "verb", attributes.GetVerb(), "path", attributes.GetPath())
-		return decision, reasonDenied, errUndecided
+		return decision, reasonDenied, errAuthorizationFailed
 	}
 	return decision, reasonDenied, nil
 }
@@ -178,8 +178,8 @@ func (a *Authorizer) privileged(u user.Info) bool {
 // RulesFor returns the rules of a user in the context's logical cluster and the namespace, as a SelfSubjectRulesReview
 // shows them.
 func (a *Authorizer) RulesFor(ctx context.Context, u user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
-	held, err := a.rules.RulesFor(ctx, u, namespace)
-	resources, urls := describe(held)
+	policyRules, err := a.rules.RulesFor(ctx, u, namespace)
+	resources, urls := toRuleInfos(policyRules)
 	return resources, urls, false, err
 }
 
@@ -203,12 +203,12 @@ func (w webhook) Authorize(ctx context.Context, attributes authorizer.Attributes
 	if !ok || cluster.IsWildcard() {
 		return authorizer.DecisionNoOpinion, "no single logical cluster in the request", nil
 	}
-	return forEach(EffectiveUsers(cluster, attributes.GetUser()), attributes, func(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-		told := withExtra(attributes.GetUser(), map[string]string{
+	return forEachUser(EffectiveUsers(cluster, attributes.GetUser()), attributes, func(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+		withCluster := withExtra(attributes.GetUser(), map[string]string{
 			clusterNameForWebhook:       cluster.String(),
 			legacyClusterNameForWebhook: cluster.String(),
 		})
-		return w.delegate.Authorize(ctx, asUser{attributes, told})
+		return w.delegate.Authorize(ctx, attributesWithUser{attributes, withCluster})
 	})
 }
 
@@ -223,26 +223,26 @@ func withExtra(u user.Info, set map[string]string) user.Info {
 	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
 }
 
-// asUser are the attributes of a request with another user.
-type asUser struct {
+// attributesWithUser are the attributes of a request with another user.
+type attributesWithUser struct {
 	authorizer.Attributes
 	user user.Info
 }
 
-func (a asUser) GetUser() user.Info { return a.user }
+func (a attributesWithUser) GetUser() user.Info { return a.user }
 
-// forEach evaluates the request for each user in order. The first decision other than NoOpinion wins; errors are
+// forEachUser evaluates the request for each user in order. The first decision other than NoOpinion wins; errors are
 // returned only if there is none.
-func forEach(users []user.Info, attributes authorizer.Attributes, ask func(authorizer.Attributes) (authorizer.Decision, string, error)) (authorizer.Decision, string, error) {
+func forEachUser(users []user.Info, attributes authorizer.Attributes, authorize func(authorizer.Attributes) (authorizer.Decision, string, error)) (authorizer.Decision, string, error) {
 	var errs []error
 	reason := ""
 	for _, u := range users {
-		decision, because, err := ask(asUser{attributes, u})
+		decision, userReason, err := authorize(attributesWithUser{attributes, u})
 		if decision != authorizer.DecisionNoOpinion {
-			return decision, because, err
+			return decision, userReason, err
 		}
-		if because != "" {
-			reason = because
+		if userReason != "" {
+			reason = userReason
 		}
 		if err != nil {
 			errs = append(errs, err)

@@ -13,13 +13,13 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// asked records the requests that a webhook receives and allows one user.
-type asked struct {
+// fakeWebhook records the requests that a webhook receives and allows one user.
+type fakeWebhook struct {
 	allow string
 	users []user.Info
 }
 
-func (a *asked) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+func (a *fakeWebhook) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	a.users = append(a.users, attributes.GetUser())
 	if attributes.GetUser().GetName() == a.allow {
 		return authorizer.DecisionAllow, "because", nil
@@ -27,8 +27,8 @@ func (a *asked) Authorize(_ context.Context, attributes authorizer.Attributes) (
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-func TestTheWebhookLearnsTheLogicalClusterAndEveryEffectiveUser(t *testing.T) {
-	hook := &asked{allow: "bob"}
+func TestWebhookReceivesClusterAndEffectiveUsers(t *testing.T) {
+	hook := &fakeWebhook{allow: "bob"}
 	a, err := New(Config{Registry: storage.NewRegistry(), Webhook: hook, Order: []string{ModeAlwaysAllowGroups, ModeWebhook}})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestTheWebhookLearnsTheLogicalClusterAndEveryEffectiveUser(t *testing.T) {
 	}
 }
 
-func TestTheOrderOfAuthorizers(t *testing.T) {
+func TestAuthorizerOrder(t *testing.T) {
 	for name, tc := range map[string]struct {
 		config Config
 		wrong  string // substring of the error; empty: no error
@@ -83,7 +83,7 @@ func TestTheOrderOfAuthorizers(t *testing.T) {
 	}
 }
 
-func TestReadingFailsClosedWhileAPIsAreNotInstalled(t *testing.T) {
+func TestAuthorizeFailsClosedBeforeAPIsAreInstalled(t *testing.T) {
 	a, err := New(Config{Registry: storage.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)

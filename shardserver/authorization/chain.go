@@ -18,8 +18,8 @@ import (
 // metricsPath is the only non-resource path outside of logical clusters that RBAC, that of root, can allow.
 const metricsPath = "/metrics"
 
-// subject is the input of the steps: one request with everything they evaluate, gathered once.
-type subject struct {
+// accessRequest is the input of the steps: one request with everything they evaluate, gathered once.
+type accessRequest struct {
 	ctx        context.Context // carries the logical cluster whose policy decides
 	cluster    logicalcluster.Name
 	attributes authorizer.Attributes
@@ -27,41 +27,43 @@ type subject struct {
 	groups     map[string]bool // of all effective users
 	state      state           // of the logical cluster; zero for shard-level requests and deep reviews, which do not read it
 	shardLevel bool
-	deep       bool
+	deepSAR    bool
 }
 
-// addressed returns the attributes with the resource name without identity. A client may send "<resource>:<identity>",
+// attributesWithoutIdentity returns the attributes with the resource name without identity. A client may send "<resource>:<identity>",
 // which RBAC matches literally; restrictions on a resource apply to every form of its name.
-func (s *subject) addressed() authorizer.Attributes {
-	if plain, _, ok := strings.Cut(s.attributes.GetResource(), ":"); ok {
-		return named{s.attributes, plain}
+func (s *accessRequest) attributesWithoutIdentity() authorizer.Attributes {
+	if resource, _, ok := strings.Cut(s.attributes.GetResource(), ":"); ok {
+		return attributesWithResource{s.attributes, resource}
 	}
 	return s.attributes
 }
 
-// named are the attributes of a request with another resource name.
-type named struct {
+// attributesWithResource are the attributes of a request with another resource name.
+type attributesWithResource struct {
 	authorizer.Attributes
 	resource string
 }
 
-func (n named) GetResource() string { return n.resource }
+func (n attributesWithResource) GetResource() string { return n.resource }
 
-// verdict is the result of a step. A step that does not settle a request passes it to the next one.
-type verdict struct {
-	settles  bool
+// stepResult is the result of a step. A step that does not settle a request passes it to the next one.
+type stepResult struct {
+	final    bool
 	decision authorizer.Decision
 	reason   string
 	err      error
 }
 
-func pass(format string, args ...any) verdict { return verdict{reason: text(format, args)} }
-
-func settle(decision authorizer.Decision, format string, args ...any) verdict {
-	return verdict{settles: true, decision: decision, reason: text(format, args)}
+func delegate(format string, args ...any) stepResult {
+	return stepResult{reason: formatReason(format, args)}
 }
 
-func text(format string, args []any) string {
+func decide(decision authorizer.Decision, format string, args ...any) stepResult {
+	return stepResult{final: true, decision: decision, reason: formatReason(format, args)}
+}
+
+func formatReason(format string, args []any) string {
 	if len(args) == 0 {
 		return format // most reasons take no arguments, and each request has several of them
 	}
@@ -71,7 +73,7 @@ func text(format string, args []any) string {
 // step is one named check. Its key is part of its audit annotations.
 type step struct {
 	key   string
-	check func(*subject) verdict
+	check func(*accessRequest) stepResult
 	// alternative marks a step that is one of several that may allow a request: its NoOpinion has no effect on the
 	// decision of later steps, and its audit annotation shows NoOpinion. The other steps are preconditions: their
 	// annotation shows the decision of the steps after them.
@@ -85,17 +87,17 @@ type rbacChain struct {
 	audited  func() bool
 }
 
-func newRBACChain(config Config, held rules, clusters logicalClusters) *rbacChain {
-	exports := exportPolicy{registry: config.Registry, rules: held, bound: config.Bound, exports: config.Exports}
+func newRBACChain(config Config, resolver rules, clusters logicalClusters) *rbacChain {
+	exports := exportPolicy{registry: config.Registry, rules: resolver, bound: config.Bound, exports: config.Exports}
 	return &rbacChain{clusters: clusters, audited: config.Audited, steps: []step{
-		{key: "01-requiredgroups", check: requiredGroups},     // groups that the workspace requires, before everything else
-		{key: "02-content", check: content{held}.check},       // whether the user may access the workspace at all
-		{key: "03-systemcrd", check: systemResources},         // resources that only the server itself writes
-		{key: "04-maxpermissionpolicy", check: exports.check}, // maximal permission policy of the API's export
+		{key: "01-requiredgroups", check: checkRequiredGroups}, // groups that the workspace requires, before everything else
+		{key: "02-content", check: content{resolver}.check},    // whether the user may access the workspace at all
+		{key: "03-systemcrd", check: checkSystemResources},     // resources that only the server itself writes
+		{key: "04-maxpermissionpolicy", check: exports.check},  // maximal permission policy of the API's export
 		// RBAC of system:admin, valid in every logical cluster
-		{key: "05-bootstrap", check: allowedBy("bootstrap policy", held.bootstrap), alternative: true},
+		{key: "05-bootstrap", check: checkPolicy("bootstrap policy", resolver.bootstrap), alternative: true},
 		// RBAC of this logical cluster; the last step settles
-		{key: "05-local", check: allowedBy("local policy", held.local), alternative: true},
+		{key: "05-local", check: checkPolicy("local policy", resolver.local), alternative: true},
 	}}
 }
 
@@ -112,22 +114,22 @@ func (c *rbacChain) Authorize(ctx context.Context, attributes authorizer.Attribu
 		return authorizer.DecisionDeny, "requests to all logical clusters are for privileged groups", nil
 	}
 	users := EffectiveUsers(cluster, attributes.GetUser())
-	s := &subject{
-		ctx:        withRemembered(logicalcluster.With(ctx, cluster), cluster),
+	s := &accessRequest{
+		ctx:        withMemo(logicalcluster.With(ctx, cluster), cluster),
 		cluster:    cluster,
 		attributes: attributes,
 		users:      users,
 		groups:     EffectiveGroups(users),
 		shardLevel: shardLevel,
-		deep:       isDeep(ctx),
+		deepSAR:    isDeepSAR(ctx),
 	}
-	if mayBeElsewhere(ctx) {
+	if isRemoteAllowed(ctx) {
 		var err error
-		if s.ctx, err = goAbroad(s.ctx, c.clusters.registry, cluster); err != nil {
+		if s.ctx, err = withRemoteCluster(s.ctx, c.clusters.registry, cluster); err != nil {
 			return authorizer.DecisionNoOpinion, "", err
 		}
 	}
-	if !s.shardLevel && !s.deep {
+	if !s.shardLevel && !s.deepSAR {
 		var err error
 		if s.state, err = c.clusters.state(s.ctx); err != nil {
 			return authorizer.DecisionNoOpinion, "", fmt.Errorf("authorizing a request to logical cluster %q: %w", cluster, err)
@@ -136,26 +138,26 @@ func (c *rbacChain) Authorize(ctx context.Context, attributes authorizer.Attribu
 	return c.run(s)
 }
 
-func (c *rbacChain) run(s *subject) (authorizer.Decision, string, error) {
-	verdicts := make([]verdict, 0, len(c.steps))
-	last := settle(authorizer.DecisionNoOpinion, "nobody allowed it")
+func (c *rbacChain) run(s *accessRequest) (authorizer.Decision, string, error) {
+	results := make([]stepResult, 0, len(c.steps))
+	last := decide(authorizer.DecisionNoOpinion, "nobody allowed it")
 	var failed error // errors of steps that passed the request on: without them they might have allowed it
 	for _, step := range c.steps {
 		v := step.check(s)
-		verdicts = append(verdicts, v)
-		if v.settles {
+		results = append(results, v)
+		if v.final {
 			last = v
 			break
 		}
 		failed = errors.Join(failed, v.err)
-		last = verdict{decision: authorizer.DecisionNoOpinion, reason: v.reason, err: failed}
+		last = stepResult{decision: authorizer.DecisionNoOpinion, reason: v.reason, err: failed}
 	}
-	c.audit(s, verdicts, last)
+	c.audit(s, results, last)
 	return last.decision, last.reason, last.err
 }
 
 // audit annotates the result of every evaluated step. A precondition that passed is annotated with the final decision.
-func (c *rbacChain) audit(s *subject, verdicts []verdict, last verdict) {
+func (c *rbacChain) audit(s *accessRequest, results []stepResult, last stepResult) {
 	if c.audited != nil && !c.audited() {
 		return
 	}
@@ -163,12 +165,12 @@ func (c *rbacChain) audit(s *subject, verdicts []verdict, last verdict) {
 	if prefix == "" {
 		return
 	}
-	for i, v := range verdicts {
+	for i, v := range results {
 		decision, reason := last.decision, v.reason
 		switch {
-		case c.steps[i].alternative && !v.settles:
+		case c.steps[i].alternative && !v.final:
 			decision = authorizer.DecisionNoOpinion
-		case !v.settles && i < len(verdicts)-1:
+		case !v.final && i < len(results)-1:
 			reason = "delegating: " + reason
 		}
 		audit.AddAuditAnnotations(s.ctx,
@@ -201,16 +203,16 @@ func auditPrefix(ctx context.Context, attributes authorizer.Attributes) string {
 	return ""
 }
 
-// allowedBy evaluates one RBAC policy for every effective user. RBAC allows or has no opinion.
-func allowedBy(name string, p policy) func(*subject) verdict {
-	return func(s *subject) verdict {
+// checkPolicy evaluates one RBAC policy for every effective user. RBAC allows or has no opinion.
+func checkPolicy(name string, p policy) func(*accessRequest) stepResult {
+	return func(s *accessRequest) stepResult {
 		ctx, failed := withFailures(s.ctx)
-		decision, reason, err := forEach(s.users, s.attributes, func(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+		decision, reason, err := forEachUser(s.users, s.attributes, func(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 			return p.authorizer.Authorize(ctx, attributes)
 		})
 		if decision == authorizer.DecisionAllow {
-			return settle(decision, "%s: %s", name, reason)
+			return decide(decision, "%s: %s", name, reason)
 		}
-		return verdict{reason: fmt.Sprintf("%s: no rule allows it %s", name, reason), err: errors.Join(err, failed.err())}
+		return stepResult{reason: fmt.Sprintf("%s: no rule allows it %s", name, reason), err: errors.Join(err, failed.err())}
 	}
 }

@@ -17,8 +17,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestTheChainOfARunningShard checks the chain as a whole through the API of a running shard.
-func TestTheChainOfARunningShard(t *testing.T) {
+// TestAuthorizationChain checks the chain as a whole through the API of a running shard.
+func TestAuthorizationChain(t *testing.T) {
 	s := shardtesting.Start(t)
 	admin := shardtesting.At(s.Admin(t), "root")
 	as := func(config *rest.Config, user string, groups ...string) *rest.Config {

@@ -41,7 +41,7 @@ func newLogicalClusters(registry *storage.Registry) logicalClusters {
 }
 
 func (c logicalClusters) state(ctx context.Context) (state, error) {
-	cluster, err := at(ctx, c.reader).Get(ctx, "", corev1alpha1.LogicalClusterName)
+	cluster, err := readerFor(ctx, c.reader).Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if apierrors.IsNotFound(err) {
 		return state{}, nil
 	}

@@ -34,9 +34,9 @@ func EffectiveUsers(cluster logicalcluster.Name, u user.Info) []user.Info {
 	if InScope(cluster, u) {
 		users = append(users, u)
 	} else {
-		users = append(users, outOfScope(u, origins))
+		users = append(users, outOfScopeUser(u, origins))
 	}
-	if namespace, name, ok := serviceAccount(u); ok && len(origins) == 1 && scopesAllow(cluster, u) {
+	if namespace, name, ok := parseServiceAccount(u); ok && len(origins) == 1 && matchesScopes(cluster, u) {
 		users = append(users, &user.DefaultInfo{
 			Name:   ForeignServiceAccountPrefix + origins[0] + ":" + namespace + ":" + name,
 			Groups: []string{user.AllAuthenticated},
@@ -64,7 +64,7 @@ func EffectiveGroups(users []user.Info) map[string]bool {
 // InScope reports whether u counts as itself in the logical cluster: its scopes match, and it is not a service account
 // of another logical cluster. A service account without a logical cluster is treated as local.
 func InScope(cluster logicalcluster.Name, u user.Info) bool {
-	if _, _, ok := serviceAccount(u); ok {
+	if _, _, ok := parseServiceAccount(u); ok {
 		switch origins := u.GetExtra()[ClusterNameExtraKey]; len(origins) {
 		case 0:
 		case 1:
@@ -75,16 +75,16 @@ func InScope(cluster logicalcluster.Name, u user.Info) bool {
 			return false
 		}
 	}
-	return scopesAllow(cluster, u)
+	return matchesScopes(cluster, u)
 }
 
 // IsServiceAccount reports whether u is a service account of any logical cluster.
 func IsServiceAccount(u user.Info) bool {
-	_, _, ok := serviceAccount(u)
+	_, _, ok := parseServiceAccount(u)
 	return ok
 }
 
-func scopesAllow(cluster logicalcluster.Name, u user.Info) bool {
+func matchesScopes(cluster logicalcluster.Name, u user.Info) bool {
 	for _, alternatives := range u.GetExtra()[ScopesExtraKey] {
 		if !slices.Contains(strings.Split(alternatives, ","), scopePrefix+cluster.String()) {
 			return false
@@ -93,7 +93,7 @@ func scopesAllow(cluster logicalcluster.Name, u user.Info) bool {
 	return true
 }
 
-func outOfScope(u user.Info, origins []string) user.Info {
+func outOfScopeUser(u user.Info, origins []string) user.Info {
 	anonymous := &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 	if slices.Contains(u.GetGroups(), user.AllAuthenticated) {
 		anonymous.Groups = []string{user.AllAuthenticated}
@@ -104,7 +104,7 @@ func outOfScope(u user.Info, origins []string) user.Info {
 	return anonymous
 }
 
-func serviceAccount(u user.Info) (namespace, name string, ok bool) {
+func parseServiceAccount(u user.Info) (namespace, name string, ok bool) {
 	if !strings.HasPrefix(u.GetName(), serviceaccount.ServiceAccountUsernamePrefix) {
 		return "", "", false
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-func warrant(t *testing.T, w Warrant) string {
+func encodeWarrant(t *testing.T, w Warrant) string {
 	t.Helper()
 	encoded, err := json.Marshal(w)
 	if err != nil {
@@ -83,21 +83,21 @@ func TestEffectiveUsers(t *testing.T) {
 			want: []user.Info{&user.DefaultInfo{Name: "system:anonymous", Groups: []string{"system:unauthenticated", "system:cluster:b"}}},
 		},
 		"a warrant adds its user": {
-			user: &user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, warrant(t, Warrant{User: "bob", UID: "1", Groups: []string{"g"}}))},
+			user: &user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, encodeWarrant(t, Warrant{User: "bob", UID: "1", Groups: []string{"g"}}))},
 			want: []user.Info{
-				&user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, warrant(t, Warrant{User: "bob", UID: "1", Groups: []string{"g"}}))},
+				&user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, encodeWarrant(t, Warrant{User: "bob", UID: "1", Groups: []string{"g"}}))},
 				&user.DefaultInfo{Name: "bob", UID: "1", Groups: []string{"g"}},
 			},
 		},
 		"a warrant is subject to its own scopes": {
-			user: &user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, warrant(t, Warrant{User: "bob", Extra: extra(ScopesExtraKey, "cluster:b")}))},
+			user: &user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, encodeWarrant(t, Warrant{User: "bob", Extra: extra(ScopesExtraKey, "cluster:b")}))},
 			want: []user.Info{
-				&user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, warrant(t, Warrant{User: "bob", Extra: extra(ScopesExtraKey, "cluster:b")}))},
+				&user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, encodeWarrant(t, Warrant{User: "bob", Extra: extra(ScopesExtraKey, "cluster:b")}))},
 				anonymous,
 			},
 		},
 		"what cannot be decoded and service accounts of nowhere are ignored": {
-			user: &user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, "{", `{"groups":["g"]}`, warrant(t, Warrant{User: "system:serviceaccount:ns:sa"}))},
+			user: &user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, "{", `{"groups":["g"]}`, encodeWarrant(t, Warrant{User: "system:serviceaccount:ns:sa"}))},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,9 +112,9 @@ func TestEffectiveUsers(t *testing.T) {
 	}
 }
 
-func TestWarrantsInsideWarrantsCountAndNeverYieldMasters(t *testing.T) {
-	inner := warrant(t, Warrant{User: "carol", Groups: []string{"system:masters", "inner"}})
-	outer := warrant(t, Warrant{User: "bob", Groups: []string{"outer"}, Extra: map[string][]string{WarrantExtraKey: {inner}}})
+func TestNestedWarrants(t *testing.T) {
+	inner := encodeWarrant(t, Warrant{User: "carol", Groups: []string{"system:masters", "inner"}})
+	outer := encodeWarrant(t, Warrant{User: "bob", Groups: []string{"outer"}, Extra: map[string][]string{WarrantExtraKey: {inner}}})
 	groups := EffectiveGroups(EffectiveUsers(logicalcluster.Root, &user.DefaultInfo{Name: "alice", Extra: map[string][]string{WarrantExtraKey: {outer}}}))
 	if diff := cmp.Diff(map[string]bool{"inner": true, "outer": true}, groups); diff != "" {
 		t.Error(diff)

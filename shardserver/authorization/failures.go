@@ -30,35 +30,35 @@ func (f *failures) err() error {
 	return errors.Join(f.errs...)
 }
 
-// note records an error in the context. NotFound is not an error.
-func note[T any](ctx context.Context, read T, err error) (T, error) {
+// recordError records an error in the context. NotFound is not an error.
+func recordError[T any](ctx context.Context, result T, err error) (T, error) {
 	if f, ok := ctx.Value(failuresKey{}).(*failures); ok && err != nil && !apierrors.IsNotFound(err) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.errs = append(f.errs, err)
 	}
-	return read, err
+	return result, err
 }
 
-// noting is a source that records its errors in the context.
-type noting struct{ source }
+// recordingSource is a source that records its errors in the context.
+type recordingSource struct{ source }
 
-func (n noting) GetRole(ctx context.Context, namespace, name string) (*rbacv1.Role, error) {
+func (n recordingSource) GetRole(ctx context.Context, namespace, name string) (*rbacv1.Role, error) {
 	role, err := n.source.GetRole(ctx, namespace, name)
-	return note(ctx, role, err)
+	return recordError(ctx, role, err)
 }
 
-func (n noting) ListRoleBindings(ctx context.Context, namespace string) ([]*rbacv1.RoleBinding, error) {
+func (n recordingSource) ListRoleBindings(ctx context.Context, namespace string) ([]*rbacv1.RoleBinding, error) {
 	bindings, err := n.source.ListRoleBindings(ctx, namespace)
-	return note(ctx, bindings, err)
+	return recordError(ctx, bindings, err)
 }
 
-func (n noting) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
+func (n recordingSource) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
 	role, err := n.source.GetClusterRole(ctx, name)
-	return note(ctx, role, err)
+	return recordError(ctx, role, err)
 }
 
-func (n noting) ListClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
+func (n recordingSource) ListClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
 	bindings, err := n.source.ListClusterRoleBindings(ctx)
-	return note(ctx, bindings, err)
+	return recordError(ctx, bindings, err)
 }

@@ -12,17 +12,19 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// broken is a policy source that fails with err.
-type broken struct{ err error }
+// failingSource is a policy source that fails with err.
+type failingSource struct{ err error }
 
-func (b broken) GetRole(context.Context, string, string) (*rbacv1.Role, error) { return nil, b.err }
-func (b broken) ListRoleBindings(context.Context, string) ([]*rbacv1.RoleBinding, error) {
+func (b failingSource) GetRole(context.Context, string, string) (*rbacv1.Role, error) {
 	return nil, b.err
 }
-func (b broken) GetClusterRole(context.Context, string) (*rbacv1.ClusterRole, error) {
+func (b failingSource) ListRoleBindings(context.Context, string) ([]*rbacv1.RoleBinding, error) {
 	return nil, b.err
 }
-func (b broken) ListClusterRoleBindings(context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
+func (b failingSource) GetClusterRole(context.Context, string) (*rbacv1.ClusterRole, error) {
+	return nil, b.err
+}
+func (b failingSource) ListClusterRoleBindings(context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
 	binding := &rbacv1.ClusterRoleBinding{
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "bob"}}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "missing"},
 	}
@@ -32,7 +34,7 @@ func (b broken) ListClusterRoleBindings(context.Context) ([]*rbacv1.ClusterRoleB
 	return nil, b.err
 }
 
-func TestAPolicyThatCannotBeReadIsNoRefusal(t *testing.T) {
+func TestPolicyReadErrorIsReturned(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err    error
 		failed bool
@@ -42,8 +44,8 @@ func TestAPolicyThatCannotBeReadIsNoRefusal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bob := &user.DefaultInfo{Name: "bob"}
-			s := &subject{ctx: t.Context(), users: []user.Info{bob}, attributes: authorizer.AttributesRecord{User: bob, Verb: "get", Path: "/x"}}
-			chain := &rbacChain{steps: []step{{key: "05-bootstrap", check: allowedBy("bootstrap policy", newPolicy(broken{tc.err}))}, {key: "05-local", check: func(*subject) verdict { return pass("nothing") }}}}
+			s := &accessRequest{ctx: t.Context(), users: []user.Info{bob}, attributes: authorizer.AttributesRecord{User: bob, Verb: "get", Path: "/x"}}
+			chain := &rbacChain{steps: []step{{key: "05-bootstrap", check: checkPolicy("bootstrap policy", newPolicy(failingSource{tc.err}))}, {key: "05-local", check: func(*accessRequest) stepResult { return delegate("nothing") }}}}
 			decision, _, err := chain.run(s)
 			if decision != authorizer.DecisionNoOpinion || (err != nil) != tc.failed {
 				t.Errorf("got %v, %v", decision, err)

@@ -31,8 +31,8 @@ func FuzzEffectiveUsers(f *testing.F) {
 		if IsServiceAccount(u) {
 			inScope = inScope && origin == "here"
 		}
-		if itself := users[0] == user.Info(u); itself != inScope {
-			t.Errorf("counts as itself: %v; in scope: %v", itself, inScope)
+		if unchanged := users[0] == user.Info(u); unchanged != inScope {
+			t.Errorf("counts as itself: %v; in scope: %v", unchanged, inScope)
 		}
 		if !inScope && users[0].GetName() != user.Anonymous {
 			t.Errorf("out of scope it is %q", users[0].GetName())
@@ -46,8 +46,8 @@ func FuzzEffectiveUsers(f *testing.F) {
 			}
 		}
 		// Attributes of an impersonated user do not count in other logical clusters.
-		elsewhere := &user.DefaultInfo{Name: name, Groups: u.Groups, Extra: scoped(u.Extra, scopePrefix+"elsewhere")}
-		for _, other := range EffectiveUsers(here, elsewhere) {
+		restricted := &user.DefaultInfo{Name: name, Groups: u.Groups, Extra: addScope(u.Extra, scopePrefix+"elsewhere")}
+		for _, other := range EffectiveUsers(here, restricted) {
 			if other.GetName() != user.Anonymous {
 				t.Errorf("narrowed to another logical cluster it is %q here", other.GetName())
 			}

@@ -16,9 +16,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 )
 
-// guardedGroups may be impersonated only by their own members: a tenant's RBAC can grant `impersonate` on any name, but
+// protectedGroups may be impersonated only by their own members: a tenant's RBAC can grant `impersonate` on any name, but
 // these groups have permissions outside of the tenant's logical cluster.
-var guardedGroups = []string{
+var protectedGroups = []string{
 	GroupMasters,
 	GroupLogicalClusterAdmin,
 	GroupExternalLogicalClusterAdmin,
@@ -29,12 +29,12 @@ var guardedGroups = []string{
 	user.AllAuthenticated,
 }
 
-func guarded(group string) bool {
-	return slices.Contains(guardedGroups, group) ||
+func isProtectedGroup(group string) bool {
+	return slices.Contains(protectedGroups, group) ||
 		strings.HasPrefix(group, InitializerGroupPrefix) || strings.HasPrefix(group, TerminatorGroupPrefix)
 }
 
-// impersonationRefused evaluates the authorization requests that the stock impersonation filter makes for each header.
+// deniesImpersonation evaluates the authorization requests that the stock impersonation filter makes for each header.
 // It refuses
 //
 //   - groups with permissions beyond the logical cluster, directly or inside a warrant, to users who are not members;
@@ -43,7 +43,7 @@ func guarded(group string) bool {
 //   - the "constrained" modes altogether: their filter caches decisions by user, without the logical cluster, and would
 //     apply a decision of one tenant's workspace to every other. When refused, the filter falls back to plain
 //     impersonation, which authorizes each request.
-func impersonationRefused(ctx context.Context, attributes authorizer.Attributes) (reason string, refused bool) {
+func deniesImpersonation(ctx context.Context, attributes authorizer.Attributes) (reason string, denied bool) {
 	verb := attributes.GetVerb()
 	if strings.HasPrefix(verb, "impersonate:") || strings.HasPrefix(verb, "impersonate-on:") {
 		return "", true // checked in addition to plain impersonation, so no audit annotation is needed
@@ -52,10 +52,10 @@ func impersonationRefused(ctx context.Context, attributes authorizer.Attributes)
 		return "", false
 	}
 	cluster, _ := logicalcluster.From(ctx)
-	held := EffectiveGroups(EffectiveUsers(cluster, attributes.GetUser()))
-	groups, origins := requested(attributes)
+	ownGroups := EffectiveGroups(EffectiveUsers(cluster, attributes.GetUser()))
+	groups, origins := impersonationTargets(attributes)
 	for _, group := range groups {
-		if guarded(group) && !held[group] {
+		if isProtectedGroup(group) && !ownGroups[group] {
 			return "impersonation is not allowed for the requestor", true
 		}
 	}
@@ -67,8 +67,8 @@ func impersonationRefused(ctx context.Context, attributes authorizer.Attributes)
 	return "", false
 }
 
-// requested returns the groups and origins that one authorization request covers.
-func requested(attributes authorizer.Attributes) (groups, origins []string) {
+// impersonationTargets returns the groups and origins that one authorization request covers.
+func impersonationTargets(attributes authorizer.Attributes) (groups, origins []string) {
 	switch attributes.GetResource() {
 	case "groups":
 		return []string{attributes.GetName()}, nil
@@ -117,30 +117,30 @@ func WithImpersonationScope(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx := req.Context()
 		if u, ok := request.UserFrom(ctx); ok {
-			if narrowed := narrow(ctx, u); narrowed != u {
-				req = req.WithContext(request.WithUser(ctx, narrowed))
+			if restricted := restrictScope(ctx, u); restricted != u {
+				req = req.WithContext(request.WithUser(ctx, restricted))
 			}
 		}
 		handler.ServeHTTP(w, req)
 	})
 }
 
-// narrow returns u with the scope of the request's logical cluster if u is impersonated and the requester is not
+// restrictScope returns u with the scope of the request's logical cluster if u is impersonated and the requester is not
 // privileged in all logical clusters. Other users are returned unchanged.
-func narrow(ctx context.Context, u user.Info) user.Info {
-	who, ok := requester.From(ctx)
-	if !ok || same(u, who) || slices.Contains(who.GetGroups(), GroupMasters) {
+func restrictScope(ctx context.Context, u user.Info) user.Info {
+	original, ok := requester.From(ctx)
+	if !ok || isSameUser(u, original) || slices.Contains(original.GetGroups(), GroupMasters) {
 		return u
 	}
-	if current, ok := request.UserFrom(ctx); !ok || !same(u, current) {
+	if current, ok := request.UserFrom(ctx); !ok || !isSameUser(u, current) {
 		return u // for example the subject of an access review
 	}
 	cluster, _ := logicalcluster.From(ctx)
-	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: scoped(u.GetExtra(), scopePrefix+cluster.String())}
+	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: addScope(u.GetExtra(), scopePrefix+cluster.String())}
 }
 
-// scoped adds a scope to a user's extra and to every warrant in it, which would otherwise count outside of the scope.
-func scoped(extra map[string][]string, scope string) map[string][]string {
+// addScope adds a scope to a user's extra and to every warrant in it, which would otherwise count outside of the scope.
+func addScope(extra map[string][]string, scope string) map[string][]string {
 	out := maps.Clone(extra)
 	if out == nil {
 		out = map[string][]string{}
@@ -155,17 +155,17 @@ func scoped(extra map[string][]string, scope string) map[string][]string {
 		if err := json.Unmarshal([]byte(encoded), &warrant); err != nil {
 			continue // a warrant that cannot be decoded grants nothing
 		}
-		warrant.Extra = scoped(warrant.Extra, scope)
-		if narrowed, err := json.Marshal(warrant); err == nil {
-			out[WarrantExtraKey] = append(out[WarrantExtraKey], string(narrowed))
+		warrant.Extra = addScope(warrant.Extra, scope)
+		if encodedWarrant, err := json.Marshal(warrant); err == nil {
+			out[WarrantExtraKey] = append(out[WarrantExtraKey], string(encodedWarrant))
 		}
 	}
 	return out
 }
 
-// same reports whether two users are the same object. Only pointers can be: equal contents do not make an impersonated
+// isSameUser reports whether two users are the same object. Only pointers can be: equal contents do not make an impersonated
 // user the requester.
-func same(a, b user.Info) bool {
+func isSameUser(a, b user.Info) bool {
 	left, ok := a.(*user.DefaultInfo)
 	right, alsoOK := b.(*user.DefaultInfo)
 	return ok && alsoOK && left == right

@@ -14,55 +14,55 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// openWhileInactive are the paths, relative to a logical cluster, that remain available while it is inactive, so that
+// inactivePaths are the paths, relative to a logical cluster, that remain available while it is inactive, so that
 // it can be inspected and activated.
-var openWhileInactive = []string{"/openapi", "/apis/core.kcp.io/v1alpha1/logicalclusters"}
+var inactivePaths = []string{"/openapi", "/apis/core.kcp.io/v1alpha1/logicalclusters"}
 
 var errInactive = errors.New("logical cluster is marked inactive")
 
-// WithoutInactive refuses requests of all users to logical clusters that are marked inactive. A logical cluster that is
+// WithInactiveCheck refuses requests of all users to logical clusters that are marked inactive. A logical cluster that is
 // being deleted stays available, because its content could not be removed otherwise. The filter must run after the
 // resolution of the path and before every handler that acts on the request.
-func WithoutInactive(handler http.Handler, registry *storage.Registry, s runtime.NegotiatedSerializer) http.Handler {
+func WithInactiveCheck(handler http.Handler, registry *storage.Registry, s runtime.NegotiatedSerializer) http.Handler {
 	clusters := newLogicalClusters(registry)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		cluster, ok := logicalcluster.From(req.Context())
-		if !ok || cluster.IsWildcard() || cluster.IsSystem() || OpenWhileInactive(req.URL.Path) {
+		if !ok || cluster.IsWildcard() || cluster.IsSystem() || AllowedWhileInactive(req.URL.Path) {
 			handler.ServeHTTP(w, req)
 			return
 		}
 		state, err := clusters.state(req.Context())
-		var refusal *apierrors.StatusError
+		var statusErr *apierrors.StatusError
 		switch {
 		case err != nil:
-			refusal = apierrors.NewInternalError(err)
-		case state.inactive():
-			refusal = apierrors.NewForbidden(corev1alpha1.Resource("logicalclusters"), cluster.String(), errInactive)
+			statusErr = apierrors.NewInternalError(err)
+		case state.isInactive():
+			statusErr = apierrors.NewForbidden(corev1alpha1.Resource("logicalclusters"), cluster.String(), errInactive)
 		default:
 			handler.ServeHTTP(w, req)
 			return
 		}
-		responsewriters.ErrorNegotiated(refusal, s, corev1alpha1.SchemeGroupVersion, w, req)
+		responsewriters.ErrorNegotiated(statusErr, s, corev1alpha1.SchemeGroupVersion, w, req)
 	})
 }
 
-// OpenWhileInactive reports whether a path, relative to a logical cluster, is available while the logical cluster is
+// AllowedWhileInactive reports whether a path, relative to a logical cluster, is available while the logical cluster is
 // inactive.
-func OpenWhileInactive(path string) bool {
-	for _, open := range openWhileInactive {
-		if path == open || strings.HasPrefix(path, open+"/") {
+func AllowedWhileInactive(path string) bool {
+	for _, allowed := range inactivePaths {
+		if path == allowed || strings.HasPrefix(path, allowed+"/") {
 			return true
 		}
 	}
 	return false
 }
 
-func (s state) inactive() bool {
+func (s state) isInactive() bool {
 	return !s.deleting &&
 		(s.annotations[corev1alpha1.InactiveAnnotationKey] == "true" || s.annotations[corev1alpha1.LegacyInactiveAnnotationKey] == "true")
 }
 
-// Inactive reports whether a logical cluster is marked inactive.
-func Inactive(cluster *corev1alpha1.LogicalCluster) bool {
-	return state{deleting: cluster.DeletionTimestamp != nil, annotations: cluster.Annotations}.inactive()
+// IsInactive reports whether a logical cluster is marked inactive.
+func IsInactive(cluster *corev1alpha1.LogicalCluster) bool {
+	return state{deleting: cluster.DeletionTimestamp != nil, annotations: cluster.Annotations}.isInactive()
 }

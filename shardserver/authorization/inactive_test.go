@@ -13,12 +13,12 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization/shardtest"
 )
 
-func TestInactiveLogicalClustersAreClosed(t *testing.T) {
+func TestInactiveLogicalClustersAreRejected(t *testing.T) {
 	s := shardtest.Start(t)
-	s.Cluster(t, clusterA, map[string]string{corev1alpha1.InactiveAnnotationKey: "true"})
-	s.Cluster(t, clusterB, map[string]string{corev1alpha1.InactiveAnnotationKey: "false"})
-	reached := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-	handler := authorization.WithoutInactive(reached, s.Registry, legacyscheme.Codecs)
+	s.CreateCluster(t, clusterA, map[string]string{corev1alpha1.InactiveAnnotationKey: "true"})
+	s.CreateCluster(t, clusterB, map[string]string{corev1alpha1.InactiveAnnotationKey: "false"})
+	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	handler := authorization.WithInactiveCheck(next, s.Registry, legacyscheme.Codecs)
 	for name, tc := range map[string]struct {
 		cluster logicalcluster.Name
 		path    string

@@ -29,50 +29,50 @@ type exportPolicy struct {
 	exports *apiindex.Resolver
 }
 
-// reviews are the API groups of review requests, which are not stored.
-var reviews = sets.New("authorization.k8s.io", "authentication.k8s.io")
+// reviewGroups are the API groups of review requests, which are not stored.
+var reviewGroups = sets.New("authorization.k8s.io", "authentication.k8s.io")
 
-// check applies tenancyPolicy to the status of tenancy objects in any case: it must not be writable for users in whose
+// check applies checkTenancyPolicy to the status of tenancy objects in any case: it must not be writable for users in whose
 // logical cluster the export of root is not visible.
-func (p exportPolicy) check(s *subject) verdict {
-	if v := tenancyPolicy(s); v.settles || p.bound == nil {
+func (p exportPolicy) check(s *accessRequest) stepResult {
+	if v := checkTenancyPolicy(s); v.final || p.bound == nil {
 		return v
 	}
-	a := s.addressed()
+	a := s.attributesWithoutIdentity()
 	switch {
-	case s.deep:
-		return pass("a deep access review")
+	case s.deepSAR:
+		return delegate("a deep access review")
 	case !a.IsResourceRequest():
-		return pass("not a resource")
-	case a.GetVerb() == "impersonate" || reviews.Has(a.GetAPIGroup()):
-		return pass("nothing that can be bound")
+		return delegate("not a resource")
+	case a.GetVerb() == "impersonate" || reviewGroups.Has(a.GetAPIGroup()):
+		return delegate("nothing that can be bound")
 	}
-	bound, ok, err := p.find(s.ctx, schema.GroupResource{Group: a.GetAPIGroup(), Resource: a.GetResource()})
+	bound, ok, err := p.findBoundResource(s.ctx, schema.GroupResource{Group: a.GetAPIGroup(), Resource: a.GetResource()})
 	if err != nil {
-		return undecided(err)
+		return decideWithError(err)
 	}
 	if !ok {
-		return pass("not a bound API")
+		return delegate("not a bound API")
 	}
 	export, err := p.exports.Get(s.ctx, bound.Export)
 	switch {
 	case apierrors.IsNotFound(err):
-		return pass("no APIExport %q in %q", bound.Export.Name, bound.Export.Cluster)
+		return delegate("no APIExport %q in %q", bound.Export.Name, bound.Export.Cluster)
 	case err != nil:
-		return undecided(fmt.Errorf("reading APIExport %q of %q: %w", bound.Export.Name, bound.Export.Cluster, err))
+		return decideWithError(fmt.Errorf("reading APIExport %q of %q: %w", bound.Export.Name, bound.Export.Cluster, err))
 	case !hasLocalPolicy(export):
-		return pass("APIExport %q of %q sets no bounds", bound.Export.Name, bound.Export.Cluster)
+		return delegate("APIExport %q of %q sets no bounds", bound.Export.Name, bound.Export.Cluster)
 	}
-	return p.ask(s, bound.Export)
+	return p.checkRBAC(s, bound.Export)
 }
 
-// find returns the binding of a resource. If the informer has no binding for it yet, the registry is read, because the
+// findBoundResource returns the binding of a resource. If the informer has no binding for it yet, the registry is read, because the
 // request may be served by a binding that the informer has not observed.
-func (p exportPolicy) find(ctx context.Context, gr schema.GroupResource) (bindings.BoundResource, bool, error) {
+func (p exportPolicy) findBoundResource(ctx context.Context, gr schema.GroupResource) (bindings.BoundResource, bool, error) {
 	if bound, ok := p.bound.Get(ctx, gr); ok {
 		return bound, true, nil
 	}
-	known, err := p.registry.For(ctx, gr)
+	known, err := p.registry.Resolve(ctx, gr)
 	if known != nil || err != nil {
 		return bindings.BoundResource{}, false, err
 	}
@@ -82,29 +82,29 @@ func (p exportPolicy) find(ctx context.Context, gr schema.GroupResource) (bindin
 	return p.bound.GetLatest(ctx, gr)
 }
 
-// ask evaluates the RBAC of the export's logical cluster, for the names that users of other logical clusters have
+// checkRBAC evaluates the RBAC of the export's logical cluster, for the names that users of other logical clusters have
 // there.
-func (p exportPolicy) ask(s *subject, export bindings.ExportKey) verdict {
-	there := *s
+func (p exportPolicy) checkRBAC(s *accessRequest, export bindings.ExportKey) stepResult {
+	exportRequest := *s
 	var err error
-	if there.ctx, err = goAbroad(logicalcluster.With(s.ctx, export.Cluster), p.registry, export.Cluster); err != nil {
-		return undecided(err)
+	if exportRequest.ctx, err = withRemoteCluster(logicalcluster.With(s.ctx, export.Cluster), p.registry, export.Cluster); err != nil {
+		return decideWithError(err)
 	}
-	there.attributes = s.addressed()
-	there.users = bindingUsers(s.cluster, export.Cluster, s.attributes.GetUser())
-	var v verdict
+	exportRequest.attributes = s.attributesWithoutIdentity()
+	exportRequest.users = bindingUsers(s.cluster, export.Cluster, s.attributes.GetUser())
+	var v stepResult
 	var failed error
-	for _, ask := range []func(*subject) verdict{allowedBy("bootstrap policy", p.rules.bootstrap), allowedBy("policy of the APIExport", p.rules.local)} {
-		if v = ask(&there); v.settles {
-			return pass("APIExport %q of %q permits it: %s", export.Name, export.Cluster, v.reason)
+	for _, checkRBAC := range []func(*accessRequest) stepResult{checkPolicy("bootstrap policy", p.rules.bootstrap), checkPolicy("policy of the APIExport", p.rules.local)} {
+		if v = checkRBAC(&exportRequest); v.final {
+			return delegate("APIExport %q of %q permits it: %s", export.Name, export.Cluster, v.reason)
 		}
 		failed = errors.Join(failed, v.err)
 	}
-	return verdict{settles: true, decision: authorizer.DecisionNoOpinion, reason: fmt.Sprintf("APIExport %q of %q does not permit it: %s", export.Name, export.Cluster, v.reason), err: failed}
+	return stepResult{final: true, decision: authorizer.DecisionNoOpinion, reason: fmt.Sprintf("APIExport %q of %q does not permit it: %s", export.Name, export.Cluster, v.reason), err: failed}
 }
 
-func undecided(err error) verdict {
-	return verdict{settles: true, decision: authorizer.DecisionNoOpinion, reason: "the bounds of a bound API cannot be told", err: err}
+func decideWithError(err error) stepResult {
+	return stepResult{final: true, decision: authorizer.DecisionNoOpinion, reason: "the bounds of a bound API cannot be told", err: err}
 }
 
 func hasLocalPolicy(export *apisv1alpha2.APIExport) bool {
@@ -116,18 +116,18 @@ func hasLocalPolicy(export *apisv1alpha2.APIExport) bool {
 // clusters only, because of impersonation or an issuer of one workspace, is merely authenticated in other logical
 // clusters: otherwise a consumer could assume any name that the policy grants permissions to.
 func bindingUsers(cluster, policy logicalcluster.Name, u user.Info) []user.Info {
-	counting := EffectiveUsers(cluster, u)
-	prefixed := make([]user.Info, 0, len(counting))
-	for _, one := range counting {
-		if !scopesAllow(policy, one) {
-			one = outOfScope(one, one.GetExtra()[ClusterNameExtraKey])
+	effective := EffectiveUsers(cluster, u)
+	prefixed := make([]user.Info, 0, len(effective))
+	for _, info := range effective {
+		if !matchesScopes(policy, info) {
+			info = outOfScopeUser(info, info.GetExtra()[ClusterNameExtraKey])
 		}
-		name := one.GetName()
-		if namespace, account, ok := serviceAccount(one); ok {
+		name := info.GetName()
+		if namespace, account, ok := parseServiceAccount(info); ok {
 			name = ForeignServiceAccountPrefix + cluster.String() + ":" + namespace + ":" + account
 		}
-		groups := make([]string, 0, len(one.GetGroups()))
-		for _, group := range one.GetGroups() {
+		groups := make([]string, 0, len(info.GetGroups()))
+		for _, group := range info.GetGroups() {
 			groups = append(groups, BindingSubjectPrefix+group)
 		}
 		prefixed = append(prefixed, &user.DefaultInfo{Name: BindingSubjectPrefix + name, Groups: groups})
@@ -139,7 +139,7 @@ func bindingUsers(cluster, policy logicalcluster.Name, u user.Info) []user.Info 
 // claimed by an export of home: every owner of that identity with a maximal permission policy has to allow it, by RBAC
 // in the logical cluster of its export. The user is evaluated with its effective users in home. A resource without an
 // owner is denied.
-func (a *Authorizer) AuthorizeClaimed(ctx context.Context, home logicalcluster.Name, attributes authorizer.Attributes, identity string) (authorizer.Decision, string, error) {
+func (a *Authorizer) AuthorizeClaimed(ctx context.Context, exportCluster logicalcluster.Name, attributes authorizer.Attributes, identity string) (authorizer.Decision, string, error) {
 	if a.exports == nil {
 		return authorizer.DecisionDeny, reasonDenied, nil
 	}
@@ -156,10 +156,10 @@ func (a *Authorizer) AuthorizeClaimed(ctx context.Context, home logicalcluster.N
 		}
 		// The audit event of the request contains other decisions; those made here are not annotated.
 		cluster := logicalcluster.Of(owner)
-		there := request.WithRequestInfo(WithDeep(logicalcluster.With(ctx, cluster)), nil)
-		users := bindingUsers(home, cluster, attributes.GetUser())
-		decision, _, err := forEach(users, attributes, func(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-			return a.outer.Authorize(there, attributes)
+		ownerCtx := request.WithRequestInfo(WithDeepSAR(logicalcluster.With(ctx, cluster)), nil)
+		users := bindingUsers(exportCluster, cluster, attributes.GetUser())
+		decision, _, err := forEachUser(users, attributes, func(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+			return a.outer.Authorize(ownerCtx, attributes)
 		})
 		if decision != authorizer.DecisionAllow {
 			return authorizer.DecisionDeny, reasonDenied, err

@@ -26,9 +26,9 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestWhatTheOwnerOfAnAPILeavesToItsUsers binds one export with a maximal permission policy and one without. Every user
+// TestMaximalPermissionPolicy binds one export with a maximal permission policy and one without. Every user
 // in the test is cluster-admin in the consumer's workspace.
-func TestWhatTheOwnerOfAnAPILeavesToItsUsers(t *testing.T) {
+func TestMaximalPermissionPolicy(t *testing.T) {
 	shard := shardtesting.Start(t)
 	provider := shard.NewWorkspace(t, "root", "provider").Spec.Cluster
 	consumer := shard.NewWorkspace(t, "root", "consumer").Spec.Cluster
@@ -40,39 +40,39 @@ func TestWhatTheOwnerOfAnAPILeavesToItsUsers(t *testing.T) {
 	shard.Bind(t, consumer, provider, "bounded")
 	shard.Bind(t, consumer, provider, "free")
 
-	there, here := shardtesting.At(shard.Masters(t), provider), shardtesting.At(shard.Masters(t), consumer)
+	providerConfig, consumerConfig := shardtesting.At(shard.Masters(t), provider), shardtesting.At(shard.Masters(t), consumer)
 	subject := func(kind, name string) rbacv1.Subject {
 		return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
 	}
 	all := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}, {NonResourceURLs: []string{"/"}, Verbs: []string{"access"}}}
-	grant(t, shard, here, "everything", all, subject("Group", "system:authenticated"))
-	grant(t, shard, there, "read", []rbacv1.PolicyRule{{APIGroups: []string{bounded.Group}, Resources: []string{"things"}, Verbs: []string{"list"}}},
+	grant(t, shard, consumerConfig, "everything", all, subject("Group", "system:authenticated"))
+	grant(t, shard, providerConfig, "read", []rbacv1.PolicyRule{{APIGroups: []string{bounded.Group}, Resources: []string{"things"}, Verbs: []string{"list"}}},
 		subject("User", "apis.kcp.io:binding:alice"), subject("Group", "apis.kcp.io:binding:staff"),
 		subject("User", "apis.kcp.io:binding:system:kcp:serviceaccount:"+consumer+":default:robot"), subject("User", "plain"))
-	grant(t, shard, there, "status", []rbacv1.PolicyRule{{APIGroups: []string{bounded.Group}, Resources: []string{"things/status"}, Verbs: []string{"update"}}},
+	grant(t, shard, providerConfig, "status", []rbacv1.PolicyRule{{APIGroups: []string{bounded.Group}, Resources: []string{"things/status"}, Verbs: []string{"update"}}},
 		subject("User", "apis.kcp.io:binding:alice"))
 
 	allowed := func(u authorizationv1.SubjectAccessReviewSpec, verb string, gr schema.GroupResource, subresource string) bool {
 		t.Helper()
 		u.Groups = append(u.Groups, "system:authenticated")
 		u.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Group: gr.Group, Version: "v1", Resource: gr.Resource, Subresource: subresource, Namespace: "default"}
-		answer, err := shard.Kubernetes(t, here).AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: u}, metav1.CreateOptions{})
+		answer, err := shard.Kubernetes(t, consumerConfig).AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: u}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return answer.Status.Allowed
 	}
-	named := func(name string, groups ...string) authorizationv1.SubjectAccessReviewSpec {
+	newSpec := func(name string, groups ...string) authorizationv1.SubjectAccessReviewSpec {
 		return authorizationv1.SubjectAccessReviewSpec{User: name, Groups: groups}
 	}
 	warrant, err := json.Marshal(authorization.Warrant{User: "alice", Groups: []string{"system:authenticated"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	warranted := named("bob")
+	warranted := newSpec("bob")
 	warranted.Extra = map[string]authorizationv1.ExtraValue{authorization.WarrantExtraKey: {string(warrant)}}
 	account := func(cluster string) authorizationv1.SubjectAccessReviewSpec {
-		spec := named("system:serviceaccount:default:robot")
+		spec := newSpec("system:serviceaccount:default:robot")
 		spec.Extra = map[string]authorizationv1.ExtraValue{authorization.ClusterNameExtraKey: {cluster}}
 		return spec
 	}
@@ -83,20 +83,20 @@ func TestWhatTheOwnerOfAnAPILeavesToItsUsers(t *testing.T) {
 		subresource string
 		want        bool
 	}{
-		"what the owner permits to a user":                     {named("alice"), "list", bounded, "", true},
-		"nothing else to that user":                            {named("alice"), "create", bounded, "", false},
-		"what the owner permits of a subresource":              {named("alice"), "update", bounded, "status", true},
-		"nothing else of a subresource":                        {named("alice"), "patch", bounded, "status", false},
-		"what the owner permits to a group":                    {named("bob", "staff"), "list", bounded, "", true},
-		"nothing to others":                                    {named("bob"), "list", bounded, "", false},
-		"a name without the prefix is nobody":                  {named("plain"), "list", bounded, "", false},
+		"what the owner permits to a user":                     {newSpec("alice"), "list", bounded, "", true},
+		"nothing else to that user":                            {newSpec("alice"), "create", bounded, "", false},
+		"what the owner permits of a subresource":              {newSpec("alice"), "update", bounded, "status", true},
+		"nothing else of a subresource":                        {newSpec("alice"), "patch", bounded, "status", false},
+		"what the owner permits to a group":                    {newSpec("bob", "staff"), "list", bounded, "", true},
+		"nothing to others":                                    {newSpec("bob"), "list", bounded, "", false},
+		"a name without the prefix is nobody":                  {newSpec("plain"), "list", bounded, "", false},
 		"what the owner permits to a service account":          {account(consumer), "list", bounded, "", true},
 		"not to one of the same name elsewhere":                {account("elsewhere"), "list", bounded, "", false},
 		"a warrant lends what is permitted":                    {warranted, "list", bounded, "", true},
 		"and nothing else":                                     {warranted, "create", bounded, "", false},
-		"everything where the owner sets no bounds":            {named("bob"), "create", free, "", true},
-		"administrators of the installation are bound as well": {named("bob", authorization.GroupAdmin), "create", bounded, "", false},
-		"bootstrappers are not":                                {named("bob", authorization.GroupBootstrapper), "create", bounded, "", true},
+		"everything where the owner sets no bounds":            {newSpec("bob"), "create", free, "", true},
+		"administrators of the installation are bound as well": {newSpec("bob", authorization.GroupAdmin), "create", bounded, "", false},
+		"bootstrappers are not":                                {newSpec("bob", authorization.GroupBootstrapper), "create", bounded, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !tc.want && allowed(tc.who, tc.verb, tc.resource, tc.subresource) {
@@ -126,14 +126,14 @@ func TestWhatTheOwnerOfAnAPILeavesToItsUsers(t *testing.T) {
 			"nothing of an owner whom nobody has heard of": {alice, "list", free, "unknown", false},
 		} {
 			t.Run(name, func(t *testing.T) {
-				if got := claimable(t, shard, consumer, tc.who, tc.verb, tc.resource, tc.identity); got != tc.want {
+				if got := isClaimAllowed(t, shard, consumer, tc.who, tc.verb, tc.resource, tc.identity); got != tc.want {
 					t.Errorf("allowed = %v", got)
 				}
 			})
 		}
 	})
 	t.Run("requests are held to it", func(t *testing.T) {
-		as := rest.CopyConfig(here)
+		as := rest.CopyConfig(consumerConfig)
 		as.Impersonate = rest.ImpersonationConfig{UserName: "alice", Groups: []string{"system:authenticated"}}
 		things := dynamic.NewForConfigOrDie(as).Resource(bounded.WithVersion("v1")).Namespace("default")
 		shardtesting.Eventually(t, "alice may list", func(ctx context.Context) error {
@@ -161,7 +161,7 @@ func TestWhatTheOwnerOfAnAPILeavesToItsUsers(t *testing.T) {
 		}
 	})
 	t.Run("a service account is held to it", func(t *testing.T) {
-		kubernetes := shard.Kubernetes(t, here)
+		kubernetes := shard.Kubernetes(t, consumerConfig)
 		if _, err := kubernetes.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestWhatTheOwnerOfAnAPILeavesToItsUsers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		as := rest.AnonymousClientConfig(here)
+		as := rest.AnonymousClientConfig(consumerConfig)
 		as.BearerToken = token.Status.Token
 		client := dynamic.NewForConfigOrDie(as)
 		if _, err := client.Resource(bounded.WithVersion("v1")).Namespace("default").List(t.Context(), metav1.ListOptions{}); err != nil {
@@ -181,16 +181,16 @@ func TestWhatTheOwnerOfAnAPILeavesToItsUsers(t *testing.T) {
 	})
 }
 
-// claimable authorizes a request for a resource with an identity as a virtual workspace of the consumer's own export
+// isClaimAllowed authorizes a request for a resource with an identity as a virtual workspace of the consumer's own export
 // does.
-func claimable(t *testing.T, shard *shardtesting.Shard, home string, who user.Info, verb string, gr schema.GroupResource, identity string) bool {
+func isClaimAllowed(t *testing.T, shard *shardtesting.Shard, exportCluster string, info user.Info, verb string, gr schema.GroupResource, identity string) bool {
 	t.Helper()
-	judge, err := authorization.New(authorization.Config{Registry: shard.Server.Registry, Bound: shard.Server.Bindings(), Exports: shard.Server.Exports()})
+	chain, err := authorization.New(authorization.Config{Registry: shard.Server.Registry, Bound: shard.Server.Bindings(), Exports: shard.Server.Exports()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	attributes := authorizer.AttributesRecord{User: who, Verb: verb, APIGroup: gr.Group, APIVersion: "v1", Resource: gr.Resource, Namespace: "default", ResourceRequest: true}
-	decision, _, err := judge.AuthorizeClaimed(t.Context(), logicalcluster.MustParseName(home), attributes, identity)
+	attributes := authorizer.AttributesRecord{User: info, Verb: verb, APIGroup: gr.Group, APIVersion: "v1", Resource: gr.Resource, Namespace: "default", ResourceRequest: true}
+	decision, _, err := chain.AuthorizeClaimed(t.Context(), logicalcluster.MustParseName(exportCluster), attributes, identity)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-func TestNamesInMaximalPermissionPolicies(t *testing.T) {
+func TestBindingUsers(t *testing.T) {
 	const binding = "apis.kcp.io:binding:"
 	type subject struct {
 		name   string

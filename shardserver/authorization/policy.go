@@ -34,8 +34,8 @@ type source interface {
 	validation.ClusterRoleBindingLister
 }
 
-func newPolicy(from source) policy {
-	s := noting{from}
+func newPolicy(src source) policy {
+	s := recordingSource{src}
 	return policy{
 		resolver:   validation.NewDefaultRuleResolver(s, s, s, s),
 		authorizer: rbacauthorizer.New(s, s, s, s),
@@ -63,10 +63,10 @@ func newReader(registry *storage.Registry) *reader {
 	}
 }
 
-// at returns the reader for the shard that has the logical cluster of the context.
-func at[T runtime.Object](ctx context.Context, reader *storage.Reader[T]) *storage.Reader[T] {
-	if isAbroad(ctx) {
-		return reader.Everywhere()
+// readerFor returns the reader for the shard that has the logical cluster of the context.
+func readerFor[T runtime.Object](ctx context.Context, reader *storage.Reader[T]) *storage.Reader[T] {
+	if isRemote(ctx) {
+		return reader.Global()
 	}
 	return reader
 }
@@ -86,7 +86,7 @@ func (r *reader) ListRoleBindings(ctx context.Context, namespace string) ([]*rba
 }
 
 func (r *reader) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
-	internal, err := at(ctx, r.clusterRoles).Get(ctx, "", name)
+	internal, err := readerFor(ctx, r.clusterRoles).Get(ctx, "", name)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (r *reader) GetClusterRole(ctx context.Context, name string) (*rbacv1.Clust
 }
 
 func (r *reader) ListClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
-	internal, err := at(ctx, r.clusterRoleBindings).List(ctx, "", nil)
+	internal, err := readerFor(ctx, r.clusterRoleBindings).List(ctx, "", nil)
 	return convertAll(internal, err, rbacinternalv1.Convert_rbac_ClusterRoleBinding_To_v1_ClusterRoleBinding)
 }
 
@@ -133,7 +133,7 @@ type localSource struct {
 }
 
 func (s localSource) ListClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
-	return remember(ctx, clusterRoleBindings, func() ([]*rbacv1.ClusterRoleBinding, error) { return s.reader.ListClusterRoleBindings(ctx) })
+	return memoize(ctx, clusterRoleBindings, func() ([]*rbacv1.ClusterRoleBinding, error) { return s.reader.ListClusterRoleBindings(ctx) })
 }
 
 func (s localSource) GetRole(ctx context.Context, namespace, name string) (*rbacv1.Role, error) {
@@ -145,7 +145,7 @@ func (s localSource) GetRole(ctx context.Context, namespace, name string) (*rbac
 }
 
 func (s localSource) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
-	return remember(ctx, clusterRole(name), func() (*rbacv1.ClusterRole, error) {
+	return memoize(ctx, clusterRoleKey(name), func() (*rbacv1.ClusterRole, error) {
 		role, err := s.reader.GetClusterRole(ctx, name)
 		if apierrors.IsNotFound(err) {
 			return s.bootstrap.GetClusterRole(ctx, name)
@@ -169,18 +169,18 @@ func (r rules) GetRoleReferenceRules(ctx context.Context, roleRef rbacv1.RoleRef
 
 // RulesFor returns all rules of a user. The rules are valid even if the error reports that some could not be resolved.
 func (r rules) RulesFor(ctx context.Context, u user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
-	var held []rbacv1.PolicyRule
+	var policyRules []rbacv1.PolicyRule
 	var errs []error
 	r.VisitRulesFor(ctx, u, namespace, func(_ fmt.Stringer, rule *rbacv1.PolicyRule, err error) bool {
 		if rule != nil {
-			held = append(held, *rule)
+			policyRules = append(policyRules, *rule)
 		}
 		if err != nil {
 			errs = append(errs, err)
 		}
 		return true
 	})
-	return held, errors.Join(errs...)
+	return policyRules, errors.Join(errs...)
 }
 
 // VisitRulesFor calls the visitor with every rule of a user until it returns false.
@@ -190,23 +190,23 @@ func (r rules) VisitRulesFor(ctx context.Context, u user.Info, namespace string,
 		visitor(nil, nil, errors.New("resolving rules: no single logical cluster in the request"))
 		return
 	}
-	goOn := true
-	observed := func(source fmt.Stringer, rule *rbacv1.PolicyRule, err error) bool {
-		goOn = visitor(source, rule, err)
-		return goOn
+	proceed := true
+	visit := func(source fmt.Stringer, rule *rbacv1.PolicyRule, err error) bool {
+		proceed = visitor(source, rule, err)
+		return proceed
 	}
 	for _, effective := range EffectiveUsers(cluster, u) {
 		for _, p := range []policy{r.bootstrap, r.local} {
-			if p.resolver.VisitRulesFor(ctx, effective, namespace, observed); !goOn {
+			if p.resolver.VisitRulesFor(ctx, effective, namespace, visit); !proceed {
 				return
 			}
 		}
 	}
 }
 
-// describe converts rules to the form that a SelfSubjectRulesReview shows.
-func describe(held []rbacv1.PolicyRule) (resources []authorizer.ResourceRuleInfo, urls []authorizer.NonResourceRuleInfo) {
-	for _, rule := range held {
+// toRuleInfos converts rules to the form that a SelfSubjectRulesReview shows.
+func toRuleInfos(policyRules []rbacv1.PolicyRule) (resources []authorizer.ResourceRuleInfo, urls []authorizer.NonResourceRuleInfo) {
+	for _, rule := range policyRules {
 		if len(rule.Resources) > 0 {
 			resources = append(resources, &authorizer.DefaultResourceRuleInfo{
 				Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: rule.ResourceNames,

@@ -30,8 +30,8 @@ var (
 	writeRBAC      = rbacapi.PolicyRule{Verbs: []string{"create", "update"}, APIGroups: []string{rbacapi.GroupName}, Resources: []string{"*"}}
 )
 
-// named returns an authenticated user.
-func named(name string, groups ...string) *user.DefaultInfo {
+// newUser returns an authenticated user.
+func newUser(name string, groups ...string) *user.DefaultInfo {
 	return &user.DefaultInfo{Name: name, Groups: append(groups, user.AllAuthenticated)}
 }
 
@@ -40,7 +40,7 @@ func getConfigMap(u user.Info) authorizer.AttributesRecord {
 	return authorizer.AttributesRecord{User: u, Verb: "get", Resource: "configmaps", Namespace: "default", Name: "x", ResourceRequest: true}
 }
 
-func decide(t *testing.T, s *shardtest.Shard, ctx context.Context, attributes authorizer.Attributes) bool {
+func isAllowed(t *testing.T, s *shardtest.Shard, ctx context.Context, attributes authorizer.Attributes) bool {
 	t.Helper()
 	decision, reason, err := s.Authorizer.Authorize(ctx, attributes)
 	if err != nil {
@@ -52,40 +52,40 @@ func decide(t *testing.T, s *shardtest.Shard, ctx context.Context, attributes au
 	return decision == authorizer.DecisionAllow
 }
 
-// check is one request with the expected decision.
-type check struct {
-	name    string
-	ctx     context.Context
-	ask     authorizer.AttributesRecord
-	allowed bool
+// authorizeCase is one request with the expected decision.
+type authorizeCase struct {
+	name       string
+	ctx        context.Context
+	attributes authorizer.AttributesRecord
+	allowed    bool
 }
 
-func run(t *testing.T, s *shardtest.Shard, checks []check) {
+func runCases(t *testing.T, s *shardtest.Shard, checks []authorizeCase) {
 	t.Helper()
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
-			if got := decide(t, s, c.ctx, c.ask); got != c.allowed {
+			if got := isAllowed(t, s, c.ctx, c.attributes); got != c.allowed {
 				t.Errorf("allowed = %v, want %v", got, c.allowed)
 			}
 		})
 	}
 }
 
-func TestPermissionsStayInTheirLogicalCluster(t *testing.T) {
+func TestPermissionsAreScopedToLogicalCluster(t *testing.T) {
 	s := shardtest.Start(t)
-	s.Cluster(t, clusterA, nil)
-	s.Cluster(t, clusterB, nil)
+	s.CreateCluster(t, clusterA, nil)
+	s.CreateCluster(t, clusterB, nil)
 	inA, inB := logicalcluster.With(t.Context(), clusterA), logicalcluster.With(t.Context(), clusterB)
 	missing := logicalcluster.With(t.Context(), logicalcluster.MustParseName("missing"))
 	all := logicalcluster.With(t.Context(), logicalcluster.Wildcard)
 
-	s.Grant(t, clusterA, "alice", shardtest.User("alice"), access, readConfigMaps)
-	s.Grant(t, clusterA, "outsider", shardtest.User("outsider"), readConfigMaps)
+	s.Grant(t, clusterA, "alice", shardtest.UserSubject("alice"), access, readConfigMaps)
+	s.Grant(t, clusterA, "outsider", shardtest.UserSubject("outsider"), readConfigMaps)
 	s.Grant(t, clusterA, "account", rbacapi.Subject{Kind: rbacapi.ServiceAccountKind, Namespace: "ns", Name: "sa"}, readConfigMaps)
-	s.Grant(t, clusterB, "foreign", shardtest.User("system:kcp:serviceaccount:a:ns:sa"), access, readConfigMaps)
-	s.Grant(t, logicalcluster.Admin, "everywhere", shardtest.Group(authorization.GroupAdmin), access, readConfigMaps)
+	s.Grant(t, clusterB, "foreign", shardtest.UserSubject("system:kcp:serviceaccount:a:ns:sa"), access, readConfigMaps)
+	s.Grant(t, logicalcluster.Admin, "everywhere", shardtest.GroupSubject(authorization.GroupAdmin), access, readConfigMaps)
 	// A binding in A to a role that exists only in system:admin.
-	if err := s.Create(inA, shardtest.Masters, shardtest.Binding("shared", "everywhere", shardtest.User("shared"))); err != nil {
+	if err := s.Create(inA, shardtest.Masters, shardtest.NewClusterRoleBinding("shared", "everywhere", shardtest.UserSubject("shared"))); err != nil {
 		t.Fatal(err)
 	}
 	account := func(cluster string) *user.DefaultInfo {
@@ -97,74 +97,74 @@ func TestPermissionsStayInTheirLogicalCluster(t *testing.T) {
 	scopedToB := &user.DefaultInfo{Name: "alice", Extra: map[string][]string{authorization.ScopesExtraKey: {"cluster:b"}}}
 	warranted := &user.DefaultInfo{Name: "nobody", Extra: map[string][]string{authorization.WarrantExtraKey: {`{"user":"alice"}`}}}
 
-	run(t, s, []check{
-		{"a binding gives its rights in its own logical cluster", inA, getConfigMap(named("alice")), true},
-		{"a binding gives nothing in another logical cluster", inB, getConfigMap(named("alice")), false},
-		{"rights without access give nothing", inA, getConfigMap(named("outsider")), false},
-		{"a binding may refer to a role of system:admin", inA, getConfigMap(named("shared")), true},
-		{"and is still of its own logical cluster", inB, getConfigMap(named("shared")), false},
-		{"a binding of system:admin holds in A", inA, getConfigMap(named("root", authorization.GroupAdmin)), true},
-		{"a binding of system:admin holds in B", inB, getConfigMap(named("root", authorization.GroupAdmin)), true},
-		{"but in no system cluster", logicalcluster.With(t.Context(), logicalcluster.Admin), getConfigMap(named("root", authorization.GroupAdmin)), false},
-		{"nor where there is no logical cluster", missing, getConfigMap(named("root", authorization.GroupAdmin)), false},
+	runCases(t, s, []authorizeCase{
+		{"a binding gives its rights in its own logical cluster", inA, getConfigMap(newUser("alice")), true},
+		{"a binding gives nothing in another logical cluster", inB, getConfigMap(newUser("alice")), false},
+		{"rights without access give nothing", inA, getConfigMap(newUser("outsider")), false},
+		{"a binding may refer to a role of system:admin", inA, getConfigMap(newUser("shared")), true},
+		{"and is still of its own logical cluster", inB, getConfigMap(newUser("shared")), false},
+		{"a binding of system:admin holds in A", inA, getConfigMap(newUser("root", authorization.GroupAdmin)), true},
+		{"a binding of system:admin holds in B", inB, getConfigMap(newUser("root", authorization.GroupAdmin)), true},
+		{"but in no system cluster", logicalcluster.With(t.Context(), logicalcluster.Admin), getConfigMap(newUser("root", authorization.GroupAdmin)), false},
+		{"nor where there is no logical cluster", missing, getConfigMap(newUser("root", authorization.GroupAdmin)), false},
 		{"masters may go anywhere", missing, getConfigMap(shardtest.Masters), true},
 		{"masters may ask for all logical clusters", all, getConfigMap(shardtest.Masters), true},
-		{"nobody else may", all, getConfigMap(named("root", authorization.GroupAdmin)), false},
+		{"nobody else may", all, getConfigMap(newUser("root", authorization.GroupAdmin)), false},
 		{"a service account needs no access at home", inA, getConfigMap(account("a")), true},
 		{"a service account of B is not A's of the same name", inA, getConfigMap(account("b")), false},
 		{"a service account has a name abroad", inB, getConfigMap(account("a")), true},
 		{"a scope elsewhere takes everything away", inA, getConfigMap(scopedToB), false},
 		{"a warrant lends its rights", inA, getConfigMap(warranted), true},
-		{"a request without a logical cluster is refused", t.Context(), getConfigMap(named("alice")), false},
-		{"except to paths that are always allowed", t.Context(), authorizer.AttributesRecord{User: named("alice"), Verb: "get", Path: "/livez"}, true},
-		{"what is not granted is refused", inA, authorizer.AttributesRecord{User: named("alice"), Verb: "delete", Resource: "configmaps", ResourceRequest: true}, false},
+		{"a request without a logical cluster is refused", t.Context(), getConfigMap(newUser("alice")), false},
+		{"except to paths that are always allowed", t.Context(), authorizer.AttributesRecord{User: newUser("alice"), Verb: "get", Path: "/livez"}, true},
+		{"what is not granted is refused", inA, authorizer.AttributesRecord{User: newUser("alice"), Verb: "delete", Resource: "configmaps", ResourceRequest: true}, false},
 	})
 
-	s.Phase(t, clusterA, corev1alpha1.LogicalClusterPhaseUnavailable)
-	run(t, s, []check{{"nothing is allowed while it is unavailable", inA, getConfigMap(named("alice")), false}})
-	s.Phase(t, clusterA, corev1alpha1.LogicalClusterPhaseReady)
+	s.SetPhase(t, clusterA, corev1alpha1.LogicalClusterPhaseUnavailable)
+	runCases(t, s, []authorizeCase{{"nothing is allowed while it is unavailable", inA, getConfigMap(newUser("alice")), false}})
+	s.SetPhase(t, clusterA, corev1alpha1.LogicalClusterPhaseReady)
 
 	s.Delete(t, clusterA, rbacapi.Resource("clusterrolebindings"), "", "alice")
-	run(t, s, []check{{"a right ends with its binding", inA, getConfigMap(named("alice")), false}})
+	runCases(t, s, []authorizeCase{{"a right ends with its binding", inA, getConfigMap(newUser("alice")), false}})
 }
 
-func TestRequiredGroupsOfALogicalCluster(t *testing.T) {
+func TestRequiredGroupsAnnotation(t *testing.T) {
 	s := shardtest.Start(t)
-	s.Cluster(t, clusterA, map[string]string{corev1alpha1.RequiredGroupsAnnotationKey: "staff"})
-	s.Grant(t, clusterA, "alice", shardtest.User("alice"), access, readConfigMaps)
+	s.CreateCluster(t, clusterA, map[string]string{corev1alpha1.RequiredGroupsAnnotationKey: "staff"})
+	s.Grant(t, clusterA, "alice", shardtest.UserSubject("alice"), access, readConfigMaps)
 	inA := logicalcluster.With(t.Context(), clusterA)
-	run(t, s, []check{
-		{"rights are not enough", inA, getConfigMap(named("alice")), false},
-		{"with the group they are", inA, getConfigMap(named("alice", "staff")), true},
-		{"a deep question does not look at the door", authorization.WithDeep(inA), getConfigMap(named("alice")), true},
+	runCases(t, s, []authorizeCase{
+		{"rights are not enough", inA, getConfigMap(newUser("alice")), false},
+		{"with the group they are", inA, getConfigMap(newUser("alice", "staff")), true},
+		{"a deep question does not look at the door", authorization.WithDeepSAR(inA), getConfigMap(newUser("alice")), true},
 	})
 }
 
-func TestMetricsAreOpenedByRoot(t *testing.T) {
+func TestMetricsAuthorization(t *testing.T) {
 	s := shardtest.Start(t)
 	scrape := rbacapi.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}}
-	s.Cluster(t, clusterA, nil)
-	s.Grant(t, logicalcluster.Root, "scraper", shardtest.User("scraper"), scrape)
-	s.Grant(t, clusterA, "tenant", shardtest.User("tenant"), access, scrape)
+	s.CreateCluster(t, clusterA, nil)
+	s.Grant(t, logicalcluster.Root, "scraper", shardtest.UserSubject("scraper"), scrape)
+	s.Grant(t, clusterA, "tenant", shardtest.UserSubject("tenant"), access, scrape)
 	metrics := func(u user.Info) authorizer.AttributesRecord {
 		return authorizer.AttributesRecord{User: u, Verb: "get", Path: "/metrics"}
 	}
-	run(t, s, []check{
-		{"by a binding in root, without access to it", t.Context(), metrics(named("scraper")), true},
-		{"not by one in a tenant's logical cluster", t.Context(), metrics(named("tenant")), false},
-		{"and nothing else", t.Context(), authorizer.AttributesRecord{User: named("scraper"), Verb: "get", Path: "/metrics/slis"}, false},
+	runCases(t, s, []authorizeCase{
+		{"by a binding in root, without access to it", t.Context(), metrics(newUser("scraper")), true},
+		{"not by one in a tenant's logical cluster", t.Context(), metrics(newUser("tenant")), false},
+		{"and nothing else", t.Context(), authorizer.AttributesRecord{User: newUser("scraper"), Verb: "get", Path: "/metrics/slis"}, false},
 	})
 }
 
-func TestEscalationIsRefused(t *testing.T) {
+func TestEscalationCheck(t *testing.T) {
 	s := shardtest.Start(t)
-	s.Cluster(t, clusterA, nil)
-	s.Cluster(t, clusterB, nil)
-	s.Grant(t, logicalcluster.Admin, "cluster-admin", shardtest.Group(authorization.GroupAdmin),
+	s.CreateCluster(t, clusterA, nil)
+	s.CreateCluster(t, clusterB, nil)
+	s.Grant(t, logicalcluster.Admin, "cluster-admin", shardtest.GroupSubject(authorization.GroupAdmin),
 		rbacapi.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
 		rbacapi.PolicyRule{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}})
-	s.Grant(t, clusterA, "alice", shardtest.User("alice"), access, writeRBAC)
-	s.Grant(t, clusterB, "alice", shardtest.User("alice"), access, writeRBAC, readConfigMaps)
+	s.Grant(t, clusterA, "alice", shardtest.UserSubject("alice"), access, writeRBAC)
+	s.Grant(t, clusterB, "alice", shardtest.UserSubject("alice"), access, writeRBAC, readConfigMaps)
 	inA, inB := logicalcluster.With(t.Context(), clusterA), logicalcluster.With(t.Context(), clusterB)
 
 	for i, tc := range []struct {
@@ -174,12 +174,12 @@ func TestEscalationIsRefused(t *testing.T) {
 		obj     any
 		refused bool
 	}{
-		{"granting what one does not have", inA, named("alice"), readConfigMaps, true},
-		{"granting what one has in another logical cluster only", inB, named("alice"), readConfigMaps, false},
-		{"granting what one has", inA, named("alice"), access, false},
-		{"binding to a role of system:admin that one does not have", inA, named("alice"), "cluster-admin", true},
-		{"the same by who has it through system:admin", inA, named("root", authorization.GroupAdmin), "cluster-admin", false},
-		{"granting anything by who is cluster-admin through system:admin", inA, named("root", authorization.GroupAdmin), readConfigMaps, false},
+		{"granting what one does not have", inA, newUser("alice"), readConfigMaps, true},
+		{"granting what one has in another logical cluster only", inB, newUser("alice"), readConfigMaps, false},
+		{"granting what one has", inA, newUser("alice"), access, false},
+		{"binding to a role of system:admin that one does not have", inA, newUser("alice"), "cluster-admin", true},
+		{"the same by who has it through system:admin", inA, newUser("root", authorization.GroupAdmin), "cluster-admin", false},
+		{"granting anything by who is cluster-admin through system:admin", inA, newUser("root", authorization.GroupAdmin), readConfigMaps, false},
 		{"granting out of scope", inB, &user.DefaultInfo{Name: "alice", Extra: map[string][]string{authorization.ScopesExtraKey: {"cluster:a"}}}, readConfigMaps, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestEscalationIsRefused(t *testing.T) {
 			var err error
 			switch obj := tc.obj.(type) {
 			case string:
-				err = s.Create(tc.ctx, tc.user, shardtest.Binding(name, obj, shardtest.User("mallory")))
+				err = s.Create(tc.ctx, tc.user, shardtest.NewClusterRoleBinding(name, obj, shardtest.UserSubject("mallory")))
 			case rbacapi.PolicyRule:
 				err = s.Create(tc.ctx, tc.user, &rbacapi.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacapi.PolicyRule{obj}})
 			}
@@ -200,14 +200,14 @@ func TestEscalationIsRefused(t *testing.T) {
 
 func TestRulesReviewMergesLocalAndBootstrap(t *testing.T) {
 	s := shardtest.Start(t)
-	s.Cluster(t, clusterA, nil)
-	s.Grant(t, clusterA, "local", shardtest.User("alice"), readConfigMaps)
-	s.Grant(t, logicalcluster.Admin, "bootstrap", shardtest.Group(user.AllAuthenticated), access)
-	resources, urls, _, err := s.Authorizer.RulesFor(logicalcluster.With(t.Context(), clusterA), named("alice"), "default")
+	s.CreateCluster(t, clusterA, nil)
+	s.Grant(t, clusterA, "local", shardtest.UserSubject("alice"), readConfigMaps)
+	s.Grant(t, logicalcluster.Admin, "bootstrap", shardtest.GroupSubject(user.AllAuthenticated), access)
+	resources, urls, _, err := s.Authorizer.RulesFor(logicalcluster.With(t.Context(), clusterA), newUser("alice"), "default")
 	if err != nil || len(resources) != 1 || len(urls) != 1 || resources[0].GetResources()[0] != "configmaps" || urls[0].GetNonResourceURLs()[0] != "/" {
 		t.Errorf("got %v, %v, %v", resources, urls, err)
 	}
-	if _, _, _, err := s.Authorizer.RulesFor(t.Context(), named("alice"), ""); err == nil || !strings.Contains(err.Error(), "no single logical cluster") {
+	if _, _, _, err := s.Authorizer.RulesFor(t.Context(), newUser("alice"), ""); err == nil || !strings.Contains(err.Error(), "no single logical cluster") {
 		t.Errorf("without a logical cluster there are no rules, got %v", err)
 	}
 }
@@ -215,15 +215,15 @@ func TestRulesReviewMergesLocalAndBootstrap(t *testing.T) {
 // BenchmarkAuthorize authorizes a request of a workspace's user with a policy of system:admin of the usual size.
 func BenchmarkAuthorize(b *testing.B) {
 	s := shardtest.Start(b)
-	s.Cluster(b, clusterA, nil)
+	s.CreateCluster(b, clusterA, nil)
 	for i := range 30 {
-		s.Grant(b, logicalcluster.Admin, fmt.Sprintf("bootstrap-%d", i), shardtest.Group(fmt.Sprintf("group-%d", i)), readConfigMaps, access)
+		s.Grant(b, logicalcluster.Admin, fmt.Sprintf("bootstrap-%d", i), shardtest.GroupSubject(fmt.Sprintf("group-%d", i)), readConfigMaps, access)
 	}
-	s.Grant(b, logicalcluster.Admin, "discovery", shardtest.Group(user.AllAuthenticated),
+	s.Grant(b, logicalcluster.Admin, "discovery", shardtest.GroupSubject(user.AllAuthenticated),
 		rbacapi.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/api", "/apis", "/openapi"}})
-	s.Grant(b, clusterA, "alice", shardtest.User("alice"), access, readConfigMaps)
+	s.Grant(b, clusterA, "alice", shardtest.UserSubject("alice"), access, readConfigMaps)
 	ctx := logicalcluster.With(b.Context(), clusterA)
-	attributes := getConfigMap(named("alice"))
+	attributes := getConfigMap(newUser("alice"))
 	measure := func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -234,34 +234,34 @@ func BenchmarkAuthorize(b *testing.B) {
 	}
 	b.Run("reading the bootstrap policy each time", measure)
 	go s.Authorizer.Run(b.Context())
-	shardtest.Eventually(b, s.Authorizer.Follows)
+	shardtest.Eventually(b, s.Authorizer.HasSynced)
 	b.Run("following it", measure)
 }
 
-func TestTheBootstrapPolicyIsFollowed(t *testing.T) {
+func TestBootstrapPolicyIsWatched(t *testing.T) {
 	s := shardtest.Start(t)
-	s.Cluster(t, clusterA, nil)
+	s.CreateCluster(t, clusterA, nil)
 	inA := logicalcluster.With(t.Context(), clusterA)
 	allowed := func(u *user.DefaultInfo) func() bool {
-		return func() bool { return decide(t, s, inA, getConfigMap(u)) }
+		return func() bool { return isAllowed(t, s, inA, getConfigMap(u)) }
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { s.Authorizer.Run(ctx) })
-	shardtest.Eventually(t, s.Authorizer.Follows)
+	shardtest.Eventually(t, s.Authorizer.HasSynced)
 
-	u := named("root", authorization.GroupAdmin)
+	u := newUser("root", authorization.GroupAdmin)
 	if allowed(u)() {
 		t.Fatal("nothing is granted yet")
 	}
-	s.Grant(t, logicalcluster.Admin, "everywhere", shardtest.Group(authorization.GroupAdmin), access, readConfigMaps)
+	s.Grant(t, logicalcluster.Admin, "everywhere", shardtest.GroupSubject(authorization.GroupAdmin), access, readConfigMaps)
 	shardtest.Eventually(t, allowed(u))
 	s.Delete(t, logicalcluster.Admin, rbacapi.Resource("clusterrolebindings"), "", "everywhere")
 	shardtest.Eventually(t, func() bool { return !allowed(u)() })
 
 	cancel()
 	running.Wait()
-	if s.Authorizer.Follows() {
+	if s.Authorizer.HasSynced() {
 		t.Error("nothing is kept that nobody follows")
 	}
 	// Storages of the test server may start goroutines at any time; none of those of the watches may be left.
@@ -271,9 +271,9 @@ func TestTheBootstrapPolicyIsFollowed(t *testing.T) {
 	})
 }
 
-func TestWhichRoleABindingMeans(t *testing.T) {
+func TestRoleRefResolution(t *testing.T) {
 	s := shardtest.Start(t)
-	s.Cluster(t, clusterA, nil)
+	s.CreateCluster(t, clusterA, nil)
 	inA := logicalcluster.With(t.Context(), clusterA)
 	inAdmin := logicalcluster.With(t.Context(), logicalcluster.Admin)
 	create := func(ctx context.Context, obj runtime.Object) {
@@ -287,12 +287,12 @@ func TestWhichRoleABindingMeans(t *testing.T) {
 	}
 	bind := func(name, kind, to string) *rbacapi.RoleBinding {
 		return &rbacapi.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
-			RoleRef: rbacapi.RoleRef{APIGroup: rbacapi.GroupName, Kind: kind, Name: to}, Subjects: []rbacapi.Subject{shardtest.User(name)}}
+			RoleRef: rbacapi.RoleRef{APIGroup: rbacapi.GroupName, Kind: kind, Name: to}, Subjects: []rbacapi.Subject{shardtest.UserSubject(name)}}
 	}
 	clusterRole := func(name string, rules ...rbacapi.PolicyRule) *rbacapi.ClusterRole {
 		return &rbacapi.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
 	}
-	s.Grant(t, clusterA, "enter", shardtest.Group(user.AllAuthenticated), access)
+	s.Grant(t, clusterA, "enter", shardtest.GroupSubject(user.AllAuthenticated), access)
 	create(inAdmin, clusterRole("both", readConfigMaps))
 	create(inAdmin, clusterRole("theirs", readConfigMaps))
 	create(inAdmin, role("shared", readConfigMaps))
@@ -304,10 +304,10 @@ func TestWhichRoleABindingMeans(t *testing.T) {
 	} {
 		create(inA, binding)
 	}
-	run(t, s, []check{
-		{"its own ClusterRole where both have one", inA, getConfigMap(named("ada")), false},
-		{"that of system:admin where only that has one", inA, getConfigMap(named("bob")), true},
-		{"the same with a Role of the same namespace", inA, getConfigMap(named("cy")), true},
-		{"and its own Role first", inA, getConfigMap(named("dan")), false},
+	runCases(t, s, []authorizeCase{
+		{"its own ClusterRole where both have one", inA, getConfigMap(newUser("ada")), false},
+		{"that of system:admin where only that has one", inA, getConfigMap(newUser("bob")), true},
+		{"the same with a Role of the same namespace", inA, getConfigMap(newUser("cy")), true},
+		{"and its own Role first", inA, getConfigMap(newUser("dan")), false},
 	})
 }

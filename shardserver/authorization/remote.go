@@ -1,49 +1,52 @@
 package authorization
 
 import (
+	"context"
 	"fmt"
-	"time"
 
-	"k8s.io/apiserver/pkg/authorization/authorizer"
-	authorizationcel "k8s.io/apiserver/pkg/authorization/cel"
-	"k8s.io/apiserver/pkg/cel/environment"
-	genericoptions "k8s.io/apiserver/pkg/server/options"
-	utilwebhook "k8s.io/apiserver/pkg/util/webhook"
-	stockwebhook "k8s.io/apiserver/plugin/pkg/authorizer/webhook"
-	webhookmetrics "k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// WebhookConfig configures an authorization webhook.
-type WebhookConfig struct {
-	// Kubeconfig is the path of a kubeconfig file. Its cluster is the webhook, its user the credentials of this shard.
-	Kubeconfig string
-	// Version is the version of SubjectAccessReview that is sent and expected: v1 or v1beta1.
-	Version string
-	// AllowedTTL and DeniedTTL are how long responses are cached. The logical cluster is part of the request and thus
-	// of the cache key.
-	AllowedTTL, DeniedTTL time.Duration
+// Decisions about logical clusters of other shards are evaluated against replicas of what those shards publish:
+// LogicalClusters that other shards need, and the RBAC for bind, use, initialize, terminate and access (package marks).
+// Requests themselves are never authorized this way, because their logical cluster must be on this shard to be served.
+// If the replica is not synced, the decision is an error.
+
+type (
+	remoteAllowedKey struct{}
+	remoteClusterKey struct{}
+)
+
+// WithRemote allows decisions in the context to be about a logical cluster of another shard. It is for checks that
+// the server makes itself, not for requests.
+func WithRemote(ctx context.Context) context.Context {
+	return context.WithValue(ctx, remoteAllowedKey{}, true)
 }
 
-// NewWebhook returns an authorizer that calls a webhook. If the webhook cannot be reached, it has no opinion.
-func NewWebhook(config WebhookConfig) (authorizer.UnconditionalAuthorizer, error) {
-	connection, err := utilwebhook.LoadKubeconfig(config.Kubeconfig, nil)
-	if err != nil {
-		return nil, fmt.Errorf("reading the authorization webhook's kubeconfig: %w", err)
-	}
-	remote, err := stockwebhook.New(connection, config.Version, config.AllowedTTL, config.DeniedTTL,
-		*genericoptions.DefaultAuthWebhookRetryBackoff(), authorizer.DecisionNoOpinion, nil, "webhook",
-		metrics{WebhookMetrics: webhookmetrics.NewWebhookMetrics(), MatcherMetrics: authorizationcel.NewMatcherMetrics()},
-		authorizationcel.NewCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())))
-	if err != nil {
-		return nil, fmt.Errorf("creating the authorization webhook: %w", err)
-	}
-	return remote, nil
+func isRemoteAllowed(ctx context.Context) bool {
+	marked, _ := ctx.Value(remoteAllowedKey{}).(bool)
+	return marked || isDeepSAR(ctx)
 }
 
-// metrics combines the metrics that a stock webhook authorizer records. Request metrics are for remote callers of the
-// generic library and are disabled in stock API servers, too.
-type metrics struct {
-	webhookmetrics.NoopRequestMetrics
-	webhookmetrics.WebhookMetrics
-	authorizationcel.MatcherMetrics
+// withRemoteCluster returns a context in which policies are read from replicas, if the logical cluster is not on this shard.
+func withRemoteCluster(ctx context.Context, registry *storage.Registry, cluster logicalcluster.Name) (context.Context, error) {
+	local, err := registry.IsLocal(ctx, cluster)
+	if err != nil {
+		return ctx, fmt.Errorf("finding out where logical cluster %q is: %w", cluster, err)
+	}
+	if local {
+		return ctx, nil
+	}
+	return context.WithValue(ctx, remoteClusterKey{}, cluster), nil
+}
+
+// isRemote reports whether the logical cluster of the context is on another shard.
+func isRemote(ctx context.Context) bool {
+	remote, marked := ctx.Value(remoteClusterKey{}).(logicalcluster.Name)
+	if !marked {
+		return false
+	}
+	cluster, ok := logicalcluster.From(ctx)
+	return ok && cluster == remote
 }

@@ -25,7 +25,7 @@ import (
 type bootstrapSource struct {
 	registry *storage.Registry
 	direct   *reader
-	copy     snapshotKeeper
+	cache    snapshotCache
 }
 
 func newBootstrapSource(registry *storage.Registry) *bootstrapSource {
@@ -34,11 +34,11 @@ func newBootstrapSource(registry *storage.Registry) *bootstrapSource {
 
 func (s *bootstrapSource) current(ctx context.Context) (source, context.Context) {
 	ctx = logicalcluster.With(ctx, logicalcluster.Admin)
-	kept, err := s.copy.get(func() (*snapshot, error) { return load(ctx, s.direct) })
-	if err != nil || kept == nil {
+	cached, err := s.cache.get(func() (*snapshot, error) { return loadSnapshot(ctx, s.direct) })
+	if err != nil || cached == nil {
 		return s.direct, ctx // reading again returns the error, if it persists
 	}
-	return kept, ctx
+	return cached, ctx
 }
 
 func (s *bootstrapSource) GetRole(ctx context.Context, namespace, name string) (*rbacv1.Role, error) {
@@ -69,7 +69,7 @@ type snapshot struct {
 	clusterRoleBindings []*rbacv1.ClusterRoleBinding
 }
 
-func load(ctx context.Context, from *reader) (*snapshot, error) {
+func loadSnapshot(ctx context.Context, from *reader) (*snapshot, error) {
 	s := &snapshot{roles: map[string]map[string]*rbacv1.Role{}, roleBindings: map[string][]*rbacv1.RoleBinding{}, clusterRoles: map[string]*rbacv1.ClusterRole{}}
 	roles, err := from.listRoles(ctx, "")
 	if err != nil {
@@ -121,9 +121,9 @@ func (s *snapshot) ListClusterRoleBindings(context.Context) ([]*rbacv1.ClusterRo
 	return s.clusterRoleBindings, nil
 }
 
-// snapshotKeeper keeps one snapshot while it is watched.
-type snapshotKeeper struct {
-	kept atomic.Pointer[snapshot]
+// snapshotCache keeps one snapshot while it is watched.
+type snapshotCache struct {
+	value atomic.Pointer[snapshot]
 
 	mu         sync.Mutex
 	watched    bool
@@ -131,9 +131,9 @@ type snapshotKeeper struct {
 }
 
 // get returns the snapshot and loads it if needed, or returns nil while there is no watch.
-func (k *snapshotKeeper) get(load func() (*snapshot, error)) (*snapshot, error) {
-	if kept := k.kept.Load(); kept != nil {
-		return kept, nil
+func (k *snapshotCache) get(load func() (*snapshot, error)) (*snapshot, error) {
+	if cached := k.value.Load(); cached != nil {
+		return cached, nil
 	}
 	k.mu.Lock()
 	watched, generation := k.watched, k.generation
@@ -148,25 +148,25 @@ func (k *snapshotKeeper) get(load func() (*snapshot, error)) (*snapshot, error) 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.watched && k.generation == generation {
-		k.kept.Store(loaded)
+		k.value.Store(loaded)
 	}
 	return loaded, nil
 }
 
-// changed invalidates the snapshot.
-func (k *snapshotKeeper) changed(watched bool) {
+// invalidate invalidates the snapshot.
+func (k *snapshotCache) invalidate(watched bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.generation++
 	k.watched = watched
-	k.kept.Store(nil)
+	k.value.Store(nil)
 }
 
 // Run watches the bootstrap policy until the context ends, so that requests need not read it each time. It is optional:
 // decisions are the same without it.
 func (a *Authorizer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = a.bootstrap.follow(ctx) // errors are retried: the APIs are not installed yet, or a watch cache restarted
+		_ = a.bootstrap.watchPolicy(ctx) // errors are retried: the APIs are not installed yet, or a watch cache restarted
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):
@@ -174,20 +174,20 @@ func (a *Authorizer) Run(ctx context.Context) {
 	}
 }
 
-// Follows reports whether Run watches the policy.
-func (a *Authorizer) Follows() bool {
-	a.bootstrap.copy.mu.Lock()
-	defer a.bootstrap.copy.mu.Unlock()
-	return a.bootstrap.copy.watched
+// HasSynced reports whether Run watches the policy.
+func (a *Authorizer) HasSynced() bool {
+	a.bootstrap.cache.mu.Lock()
+	defer a.bootstrap.cache.mu.Unlock()
+	return a.bootstrap.cache.watched
 }
 
-// follow invalidates the snapshot at every event, until one of the watches ends.
-func (s *bootstrapSource) follow(ctx context.Context) error {
+// watchPolicy invalidates the snapshot at every event, until one of the watches ends.
+func (s *bootstrapSource) watchPolicy(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(logicalcluster.With(request.WithNamespace(ctx, ""), logicalcluster.Admin))
 	defer cancel()
 	var watches []watch.Interface
 	defer func() {
-		s.copy.changed(false)
+		s.cache.invalidate(false)
 		for _, w := range watches {
 			w.Stop()
 		}
@@ -203,27 +203,27 @@ func (s *bootstrapSource) follow(ctx context.Context) error {
 		}
 		watches = append(watches, w)
 	}
-	s.copy.changed(true)
-	ended := make(chan struct{}, len(watches))
-	var followers sync.WaitGroup
-	defer followers.Wait()
+	s.cache.invalidate(true)
+	done := make(chan struct{}, len(watches))
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	defer cancel() // runs before the wait
 	for _, w := range watches {
-		followers.Go(func() {
-			defer func() { ended <- struct{}{} }()
+		wg.Go(func() {
+			defer func() { done <- struct{}{} }()
 			for {
 				select {
-				case _, open := <-w.ResultChan():
-					if !open {
+				case _, ok := <-w.ResultChan():
+					if !ok {
 						return
 					}
-					s.copy.changed(true)
+					s.cache.invalidate(true)
 				case <-ctx.Done():
 					return
 				}
 			}
 		})
 	}
-	<-ended
+	<-done
 	return errors.New("a watch ended")
 }

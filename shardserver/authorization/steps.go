@@ -10,29 +10,29 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// requiredGroups enforces the groups that the annotation of a logical cluster requires. Service accounts and the
+// checkRequiredGroups enforces the groups that the annotation of a logical cluster requires. Service accounts and the
 // identities that manage logical clusters from outside are exempt.
-func requiredGroups(s *subject) verdict {
+func checkRequiredGroups(s *accessRequest) stepResult {
 	switch {
 	case s.shardLevel:
-		return pass("a path of the whole shard")
-	case s.deep:
-		return pass("a deep access review")
+		return delegate("a path of the whole shard")
+	case s.deepSAR:
+		return delegate("a deep access review")
 	case s.groups[GroupLogicalClusterAdmin], s.groups[GroupExternalLogicalClusterAdmin]:
-		return pass("an administrator of logical clusters")
+		return delegate("an administrator of logical clusters")
 	case IsServiceAccount(s.attributes.GetUser()):
-		return pass("a service account")
+		return delegate("a service account")
 	case !s.state.exists:
-		return settle(authorizer.DecisionNoOpinion, "no logical cluster %q", s.cluster)
+		return decide(authorizer.DecisionNoOpinion, "no logical cluster %q", s.cluster)
 	}
-	required, demanded := s.state.annotations[corev1alpha1.RequiredGroupsAnnotationKey]
+	required, found := s.state.annotations[corev1alpha1.RequiredGroupsAnnotationKey]
 	switch {
-	case !demanded:
-		return pass("no groups are required")
+	case !found:
+		return delegate("no groups are required")
 	case s.groups[GroupAdmin], s.groups[GroupBootstrapper], satisfies(s.groups, required):
-		return pass("the required groups are held")
+		return delegate("the required groups are held")
 	}
-	return settle(authorizer.DecisionDeny, "the required groups %q are not held", required)
+	return decide(authorizer.DecisionDeny, "the required groups %q are not held", required)
 }
 
 // satisfies evaluates "a,b;c": (a and b) or c.
@@ -49,51 +49,51 @@ func satisfies(groups map[string]bool, required string) bool {
 // content decides whether a user may access the logical cluster at all: the verb `access` on "/".
 type content struct{ rules rules }
 
-func (c content) check(s *subject) verdict {
+func (c content) check(s *accessRequest) stepResult {
 	switch {
 	case s.shardLevel:
-		return pass("a path of the whole shard")
-	case s.deep:
-		return pass("a deep access review")
+		return delegate("a path of the whole shard")
+	case s.deepSAR:
+		return delegate("a deep access review")
 	case s.groups[GroupLogicalClusterAdmin]:
-		return pass("an administrator of logical clusters")
+		return delegate("an administrator of logical clusters")
 	case s.cluster.IsSystem():
-		return settle(authorizer.DecisionNoOpinion, "%q belongs to the shard itself", s.cluster)
+		return decide(authorizer.DecisionNoOpinion, "%q belongs to the shard itself", s.cluster)
 	case !s.state.exists:
-		return settle(authorizer.DecisionDeny, "no logical cluster %q", s.cluster)
-	case !enterable[s.state.phase]:
-		return settle(authorizer.DecisionNoOpinion, "the logical cluster is in phase %q", s.state.phase)
+		return decide(authorizer.DecisionDeny, "no logical cluster %q", s.cluster)
+	case !accessiblePhases[s.state.phase]:
+		return decide(authorizer.DecisionNoOpinion, "the logical cluster is in phase %q", s.state.phase)
 	}
 	if group, ok := s.lifecycleGroup(); ok {
 		// Initializers and terminators have the permissions of tenants, not more.
-		if v := reserved(s); v.settles {
+		if v := checkReserved(s); v.final {
 			return v
 		}
-		return settle(authorizer.DecisionAllow, "%s while in phase %s", group, s.state.phase)
+		return decide(authorizer.DecisionAllow, "%s while in phase %s", group, s.state.phase)
 	}
 	if u := s.attributes.GetUser(); IsServiceAccount(u) && InScope(s.cluster, u) {
-		return pass("a service account of the logical cluster")
+		return delegate("a service account of the logical cluster")
 	}
-	return c.access(s)
+	return c.checkAccess(s)
 }
 
-// access evaluates RBAC for the verb `access` on "/".
-func (c content) access(s *subject) verdict {
+// checkAccess evaluates RBAC for the verb `access` on "/".
+func (c content) checkAccess(s *accessRequest) stepResult {
 	entry := *s
 	entry.attributes = authorizer.AttributesRecord{User: s.attributes.GetUser(), Verb: "access", Path: "/"}
-	var v verdict
+	var v stepResult
 	var failed error
-	for _, ask := range []func(*subject) verdict{allowedBy("bootstrap policy", c.rules.bootstrap), allowedBy("local policy", c.rules.local)} {
-		if v = ask(&entry); v.settles {
-			return pass("access permitted by %s", v.reason)
+	for _, checkRBAC := range []func(*accessRequest) stepResult{checkPolicy("bootstrap policy", c.rules.bootstrap), checkPolicy("local policy", c.rules.local)} {
+		if v = checkRBAC(&entry); v.final {
+			return delegate("access permitted by %s", v.reason)
 		}
 		failed = errors.Join(failed, v.err)
 	}
-	return verdict{settles: true, decision: authorizer.DecisionNoOpinion, reason: "access not permitted by " + v.reason, err: failed}
+	return stepResult{final: true, decision: authorizer.DecisionNoOpinion, reason: "access not permitted by " + v.reason, err: failed}
 }
 
-// enterable are the phases in which RBAC decides about access to a logical cluster.
-var enterable = map[string]bool{
+// accessiblePhases are the phases in which RBAC decides about access to a logical cluster.
+var accessiblePhases = map[string]bool{
 	phaseInitializing: true,
 	phaseReady:        true,
 	phaseInactive:     true,
@@ -103,18 +103,18 @@ var enterable = map[string]bool{
 
 // lifecycleGroup returns the group of the request's initializer or terminator, if the logical cluster still waits for
 // it.
-func (s *subject) lifecycleGroup() (string, bool) {
-	prefix, waitsFor := "", []string(nil)
+func (s *accessRequest) lifecycleGroup() (string, bool) {
+	prefix, pending := "", []string(nil)
 	switch s.state.phase {
 	case phaseInitializing:
-		prefix, waitsFor = InitializerGroupPrefix, s.state.initializers
+		prefix, pending = InitializerGroupPrefix, s.state.initializers
 	case phaseTerminating:
-		prefix, waitsFor = TerminatorGroupPrefix, s.state.terminators
+		prefix, pending = TerminatorGroupPrefix, s.state.terminators
 	}
 	// The groups of the original user count, too: a service account of another workspace is an anonymous user here, but
 	// the virtual workspace, which alone adds such a group, added it for this logical cluster.
 	own := s.attributes.GetUser().GetGroups()
-	for _, name := range waitsFor {
+	for _, name := range pending {
 		if group := prefix + name; s.groups[group] || slices.Contains(own, group) {
 			return group, true
 		}
@@ -122,44 +122,44 @@ func (s *subject) lifecycleGroup() (string, bool) {
 	return "", false
 }
 
-// reserved denies requests for resources that only the server itself writes.
-func reserved(s *subject) verdict {
-	if v := systemResources(s); v.settles {
+// checkReserved denies requests for resources that only the server itself writes.
+func checkReserved(s *accessRequest) stepResult {
+	if v := checkSystemResources(s); v.final {
 		return v
 	}
-	return tenancyPolicy(s)
+	return checkTenancyPolicy(s)
 }
 
-// Reserved reports whether a request writes what only the server itself maintains: no role of a tenant permits it. It
+// IsReserved reports whether a request writes what only the server itself maintains: no role of a tenant permits it. It
 // is for authorizers of requests to logical clusters that do not run the chain.
-func Reserved(attributes authorizer.Attributes) bool {
-	return reserved(&subject{attributes: attributes}).settles
+func IsReserved(attributes authorizer.Attributes) bool {
+	return checkReserved(&accessRequest{attributes: attributes}).final
 }
 
-// systemResources denies clients, regardless of their RBAC, the status of objects that only the server itself
+// checkSystemResources denies clients, regardless of their RBAC, the status of objects that only the server itself
 // maintains.
-func systemResources(s *subject) verdict {
-	a := s.addressed()
+func checkSystemResources(s *accessRequest) stepResult {
+	a := s.attributesWithoutIdentity()
 	if a.IsResourceRequest() && a.GetAPIGroup() == "apis.kcp.io" && a.GetSubresource() == "status" &&
 		(a.GetResource() == "apibindings" || a.GetResource() == "apiexports") {
-		return settle(authorizer.DecisionDeny, "%s/status is maintained by the server", a.GetResource())
+		return decide(authorizer.DecisionDeny, "%s/status is maintained by the server", a.GetResource())
 	}
-	return pass("not a resource that only the server maintains")
+	return delegate("not a resource that only the server maintains")
 }
 
-// tenancyPolicy is the maximal permission policy of the tenancy API's export, regardless of RBAC: all but the status of
+// checkTenancyPolicy is the maximal permission policy of the tenancy API's export, regardless of RBAC: all but the status of
 // workspaces and workspace types, from which the server and the front proxy resolve paths.
-func tenancyPolicy(s *subject) verdict {
-	a := s.addressed()
+func checkTenancyPolicy(s *accessRequest) stepResult {
+	a := s.attributesWithoutIdentity()
 	switch {
-	case s.deep:
-		return pass("a deep access review")
+	case s.deepSAR:
+		return delegate("a deep access review")
 	case !a.IsResourceRequest() || a.GetAPIGroup() != "tenancy.kcp.io" || a.GetSubresource() != "status" || a.IsReadOnly():
-		return pass("not the status of a tenancy object")
+		return delegate("not the status of a tenancy object")
 	case a.GetResource() != "workspaces" && a.GetResource() != "workspacetypes":
-		return pass("not the status of a tenancy object")
+		return delegate("not the status of a tenancy object")
 	case s.groups[GroupAdmin], s.groups[GroupBootstrapper]:
-		return pass("an administrator of the installation")
+		return delegate("an administrator of the installation")
 	}
-	return settle(authorizer.DecisionNoOpinion, "%s/status is maintained by the server", a.GetResource())
+	return decide(authorizer.DecisionNoOpinion, "%s/status is maintained by the server", a.GetResource())
 }

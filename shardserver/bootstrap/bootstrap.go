@@ -71,7 +71,7 @@ func Run(ctx context.Context, c client.Client, options Options) error {
 	if err != nil {
 		return err
 	}
-	return persist(ctx, "bootstrapping the shard", func(ctx context.Context) error {
+	return retry(ctx, "bootstrapping the shard", func(ctx context.Context) error {
 		for _, s := range all {
 			if err := s.apply(ctx, c); err != nil {
 				return err
@@ -94,16 +94,16 @@ func stages(options Options) ([]stage, error) {
 		{cluster: logicalcluster.Shard, objects: []client.Object{shardLogicalCluster(options)}},
 		{cluster: logicalcluster.Shard, objects: namespaces("default")},
 	}
-	ofShard := stage{cluster: logicalcluster.Shard, objects: shardBindings()}
+	shardStage := stage{cluster: logicalcluster.Shard, objects: shardBindings()}
 	if !options.Root {
-		return append(all, ofShard), nil
+		return append(all, shardStage), nil
 	}
 	return append(all,
 		stage{cluster: logicalcluster.Root, objects: []client.Object{rootLogicalCluster(options)}},
 		stage{cluster: logicalcluster.Root, objects: schemas},
 		stage{cluster: logicalcluster.Root, objects: rootExports()},
 		stage{cluster: logicalcluster.Root, objects: rootBindings(options)},
-		ofShard,
+		shardStage,
 		stage{cluster: logicalcluster.Root, objects: rootPolicy(options)},
 		stage{cluster: logicalcluster.Root, objects: namespaces("default", "kube-system", apisv1alpha2.IdentitySecretNamespace)},
 		stage{cluster: logicalcluster.Root, objects: workspaceTypes(options)},
@@ -112,29 +112,29 @@ func stages(options Options) ([]stage, error) {
 	), nil
 }
 
-// persist calls f until it succeeds or fails permanently.
-func persist(ctx context.Context, what string, f func(context.Context) error) error {
+// retry calls f until it succeeds or fails permanently.
+func retry(ctx context.Context, description string, f func(context.Context) error) error {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 6, Cap: 5 * time.Second}
 	for {
 		err := f(ctx)
 		if err == nil {
 			return nil
 		}
-		if hopeless(err) {
-			return fmt.Errorf("%s: %w", what, err)
+		if isPermanent(err) {
+			return fmt.Errorf("%s: %w", description, err)
 		}
 		delay := backoff.Step()
-		klog.FromContext(ctx).V(1).Info("Trying again", "what", what, "delay", delay, "err", err)
+		klog.FromContext(ctx).V(1).Info("Trying again", "what", description, "delay", delay, "err", err)
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", what, errors.Join(ctx.Err(), err))
+			return fmt.Errorf("%s: %w", description, errors.Join(ctx.Err(), err))
 		case <-time.After(delay):
 		}
 	}
 }
 
-// hopeless reports whether an error is permanent, caused by this build. NotFound is temporary: the API may not be
+// isPermanent reports whether an error is permanent, caused by this build. NotFound is temporary: the API may not be
 // served yet.
-func hopeless(err error) bool {
+func isPermanent(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || meta.IsNoMatchError(err)
 }

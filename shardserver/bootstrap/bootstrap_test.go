@@ -37,10 +37,10 @@ func TestBootstrap(t *testing.T) {
 	c := s.Client(t, s.Masters(t))
 	must(t, bootstrap.Run(t.Context(), c, options()))
 	for name, part := range map[string]func(*testing.T, client.Client){
-		"the shard holds what the contract says":                   holdsTheContract,
-		"a second run writes nothing":                              secondRunWritesNothing,
-		"upserts keep the content and the administrator's choices": upsertsKeepChoices,
-		"replicas may run at once":                                 replicasAtOnce,
+		"the shard holds what the contract says":                   testContent,
+		"a second run writes nothing":                              testSecondRunWritesNothing,
+		"upserts keep the content and the administrator's choices": testUpdates,
+		"replicas may run at once":                                 testConcurrentReplicas,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, c) })
 	}
@@ -67,7 +67,7 @@ func get[T client.Object](t *testing.T, c client.Client, cluster string, obj T) 
 	return obj
 }
 
-func holdsTheContract(t *testing.T, c client.Client) {
+func testContent(t *testing.T, c client.Client) {
 	for _, cluster := range []string{"root", "system:shard"} {
 		// A controller of the shard also writes the URL, possibly from an outdated Shard object.
 		shardtesting.Eventually(t, "the LogicalCluster of "+cluster, func(context.Context) error {
@@ -130,7 +130,7 @@ func versions(t *testing.T, c client.Client) map[string]string {
 	return found
 }
 
-func secondRunWritesNothing(t *testing.T, c client.Client) {
+func testSecondRunWritesNothing(t *testing.T, c client.Client) {
 	before := versions(t, c)
 	if len(before) < 60 {
 		t.Fatalf("only %d objects to compare", len(before))
@@ -144,27 +144,27 @@ func secondRunWritesNothing(t *testing.T, c client.Client) {
 	}
 }
 
-func upsertsKeepChoices(t *testing.T, c client.Client) {
+func testUpdates(t *testing.T, c client.Client) {
 	root, admin := shardtesting.In(t.Context(), "root"), shardtesting.In(t.Context(), "system:admin")
 
 	reader := &rbacv1.ClusterRole{}
 	reader.Name = "system:kcp:tenancy:reader"
-	change(t, c, root, reader, func() { reader.Rules = nil; reader.Labels = map[string]string{"own": "kept"} })
+	updateWithRetry(t, c, root, reader, func() { reader.Rules = nil; reader.Labels = map[string]string{"own": "kept"} })
 
 	protected := &rbacv1.ClusterRole{}
 	protected.Name = "system:basic-user" // an aggregated role would be updated by its controller
-	change(t, c, admin, protected, func() {
+	updateWithRetry(t, c, admin, protected, func() {
 		protected.Annotations[rbacv1.AutoUpdateAnnotationKey] = "false"
 		protected.Rules = append(protected.Rules, rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/own"}})
 	})
 
 	rootType := &tenancyv1alpha1.WorkspaceType{}
 	rootType.Name = "root"
-	change(t, c, root, rootType, func() { rootType.Spec.AdditionalWorkspaceLabels = map[string]string{"own": "kept"} })
+	updateWithRetry(t, c, root, rootType, func() { rootType.Spec.AdditionalWorkspaceLabels = map[string]string{"own": "kept"} })
 
 	registered := &corev1alpha1.Shard{}
 	registered.Name = "root"
-	change(t, c, root, registered, func() {
+	updateWithRetry(t, c, root, registered, func() {
 		registered.Labels["region"] = "north"
 		registered.Spec.BaseURL = "https://elsewhere"
 	})
@@ -200,8 +200,8 @@ func upsertsKeepChoices(t *testing.T, c client.Client) {
 	get(t, c, "system:admin", deleted)
 }
 
-// change applies a change to the latest version of an object, and retries conflicts with controllers.
-func change(t *testing.T, c client.Client, ctx context.Context, obj client.Object, mutate func()) {
+// updateWithRetry applies a change to the latest version of an object, and retries conflicts with controllers.
+func updateWithRetry(t *testing.T, c client.Client, ctx context.Context, obj client.Object, mutate func()) {
 	t.Helper()
 	for {
 		must(t, c.Get(ctx, client.ObjectKeyFromObject(obj), obj))
@@ -213,7 +213,7 @@ func change(t *testing.T, c client.Client, ctx context.Context, obj client.Objec
 	}
 }
 
-func replicasAtOnce(t *testing.T, c client.Client) {
+func testConcurrentReplicas(t *testing.T, c client.Client) {
 	before := len(versions(t, c))
 	for _, cluster := range []string{"root", "system:admin"} {
 		must(t, c.DeleteAllOf(shardtesting.In(t.Context(), cluster), &rbacv1.ClusterRoleBinding{}))

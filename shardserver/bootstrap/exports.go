@@ -79,11 +79,11 @@ func overlayExport(existing, desired *apisv1alpha2.APIExport) {
 // sameSchema reports whether two schemas accept the same objects. Schemas are immutable, so a different one must be
 // replaced, and all bindings have to be updated; differences in descriptions do not justify that.
 func sameSchema(a, b *apisv1alpha1.APIResourceSchema) bool {
-	return reflect.DeepEqual(shape(a.Spec), shape(b.Spec))
+	return reflect.DeepEqual(normalizeSchema(a.Spec), normalizeSchema(b.Spec))
 }
 
-// shape returns a schema as plain JSON without descriptions.
-func shape(spec apisv1alpha1.APIResourceSchemaSpec) any {
+// normalizeSchema returns a schema as plain JSON without descriptions.
+func normalizeSchema(spec apisv1alpha1.APIResourceSchemaSpec) any {
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return nil // invalid raw JSON is never equal

@@ -14,27 +14,27 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestExportsOfRoot runs its subtests in order: the later ones modify the content.
-func TestExportsOfRoot(t *testing.T) {
+// TestRootExports runs its subtests in order: the later ones modify the content.
+func TestRootExports(t *testing.T) {
 	s := shardtesting.Start(t)
 	c := s.Client(t, s.Masters(t))
 	for _, part := range []struct {
 		name string
 		run  func(*testing.T, client.Client)
 	}{
-		{"root exports what the contract says", exportsTheContract},
-		{"root and the shard itself are bound", ownBindings},
-		{"a second run writes nothing", secondRunExportsNothing},
-		{"an export of an older version gets today's schemas", upgradesExports},
-		{"a schema that says something else is replaced", replacesSchemas},
-		{"descriptions alone are no reason to replace schemas", keepsDescriptions},
-		{"claims and identity of an export are left alone", keepsClaims},
+		{"root exports what the contract says", testExports},
+		{"root and the shard itself are bound", testBindings},
+		{"a second run writes nothing", testSecondRunKeepsExports},
+		{"an export of an older version gets today's schemas", testExportUpgrade},
+		{"a schema that says something else is replaced", testSchemaReplacement},
+		{"descriptions alone are no reason to replace schemas", testDescriptionChange},
+		{"claims and identity of an export are left alone", testClaimsAreKept},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.run(t, c) })
 	}
 }
 
-func exportsTheContract(t *testing.T, c client.Client) {
+func testExports(t *testing.T, c client.Client) {
 	for name, schemas := range map[string]string{
 		"tenancy.kcp.io":     "v260522-2bf05df66.workspaces.tenancy.kcp.io v260519-96f2749.workspacetypes.tenancy.kcp.io v250827-717cfea84.workspaceauthenticationconfigurations.tenancy.kcp.io",
 		"topology.kcp.io":    "v240903-d6797056a.partitions.topology.kcp.io v240903-d6797056a.partitionsets.topology.kcp.io",
@@ -67,7 +67,7 @@ func exportsTheContract(t *testing.T, c client.Client) {
 	}
 }
 
-func ownBindings(t *testing.T, c client.Client) {
+func testBindings(t *testing.T, c client.Client) {
 	for cluster, want := range map[string][]string{
 		"root":         {"migration.kcp.io", "shards.core.kcp.io", "tenancy.kcp.io", "topology.kcp.io"},
 		"system:shard": {"cache.kcp.io", "migration.kcp.io", "shards.core.kcp.io", "tenancy.kcp.io", "topology.kcp.io"},
@@ -113,7 +113,7 @@ func generations(t *testing.T, c client.Client) map[string]int64 {
 	return found
 }
 
-func secondRunExportsNothing(t *testing.T, c client.Client) {
+func testSecondRunKeepsExports(t *testing.T, c client.Client) {
 	before := generations(t, c)
 	if len(before) != 10+5+4+5 {
 		t.Errorf("%d objects", len(before))
@@ -127,12 +127,12 @@ func secondRunExportsNothing(t *testing.T, c client.Client) {
 	}
 }
 
-func upgradesExports(t *testing.T, c client.Client) {
+func testExportUpgrade(t *testing.T, c client.Client) {
 	old := schema(t, c, "v240903-d6797056a.partitions.topology.kcp.io")
 	old.ObjectMeta = metav1.ObjectMeta{Name: "v1.partitions.topology.kcp.io"}
 	must(t, c.Create(shardtesting.In(t.Context(), "root"), old))
 	topology := export(t, c, "topology.kcp.io")
-	change(t, c, shardtesting.In(t.Context(), "root"), topology, func() { topology.Spec.Resources[0].Schema = old.Name })
+	updateWithRetry(t, c, shardtesting.In(t.Context(), "root"), topology, func() { topology.Spec.Resources[0].Schema = old.Name })
 	must(t, bootstrap.Run(t.Context(), c, options()))
 	if got := export(t, c, "topology.kcp.io").Spec.Resources[0].Schema; got != "v240903-d6797056a.partitions.topology.kcp.io" {
 		t.Errorf("it offers %s", got)
@@ -141,7 +141,7 @@ func upgradesExports(t *testing.T, c client.Client) {
 	must(t, c.Delete(shardtesting.In(t.Context(), "root"), old))
 }
 
-func replacesSchemas(t *testing.T, c client.Client) {
+func testSchemaReplacement(t *testing.T, c client.Client) {
 	replaced := swapSchema(t, c, func(text string) string { return strings.Replace(text, `"minLength":1`, `"minLength":2`, 1) })
 	must(t, bootstrap.Run(t.Context(), c, options()))
 	if now := schema(t, c, replaced.Name); now.UID == replaced.UID {
@@ -149,7 +149,7 @@ func replacesSchemas(t *testing.T, c client.Client) {
 	}
 }
 
-func keepsDescriptions(t *testing.T, c client.Client) {
+func testDescriptionChange(t *testing.T, c client.Client) {
 	other := swapSchema(t, c, func(text string) string { return strings.Replace(text, `"description":"`, `"description":"Well: `, 1) })
 	must(t, bootstrap.Run(t.Context(), c, options()))
 	if now := schema(t, c, other.Name); now.UID != other.UID {
@@ -174,10 +174,10 @@ func swapSchema(t *testing.T, c client.Client, edit func(string) string) *apisv1
 	return schema
 }
 
-func keepsClaims(t *testing.T, c client.Client) {
+func testClaimsAreKept(t *testing.T, c client.Client) {
 	root := shardtesting.In(t.Context(), "root")
 	migration := export(t, c, "migration.kcp.io")
-	change(t, c, root, migration, func() {
+	updateWithRetry(t, c, root, migration, func() {
 		migration.Spec.PermissionClaims = []apisv1alpha2.PermissionClaim{{GroupResource: apisv1alpha2.GroupResource{Resource: "configmaps"}, Verbs: []string{"get"}}}
 		migration.Spec.MaximalPermissionPolicy = &apisv1alpha2.MaximalPermissionPolicy{Local: &apisv1alpha2.LocalAPIExportPolicy{}}
 		migration.Spec.Identity.SecretRef.Name = "other"

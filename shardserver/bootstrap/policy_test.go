@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func roles(objects []client.Object) map[string]*rbacv1.ClusterRole {
+func clusterRolesByName(objects []client.Object) map[string]*rbacv1.ClusterRole {
 	found := map[string]*rbacv1.ClusterRole{}
 	for _, obj := range objects {
 		if role, ok := obj.(*rbacv1.ClusterRole); ok {
@@ -20,7 +20,7 @@ func roles(objects []client.Object) map[string]*rbacv1.ClusterRole {
 	return found
 }
 
-func bindings(objects []client.Object) map[string]*rbacv1.ClusterRoleBinding {
+func bindingsByName(objects []client.Object) map[string]*rbacv1.ClusterRoleBinding {
 	found := map[string]*rbacv1.ClusterRoleBinding{}
 	for _, obj := range objects {
 		if binding, ok := obj.(*rbacv1.ClusterRoleBinding); ok {
@@ -30,7 +30,7 @@ func bindings(objects []client.Object) map[string]*rbacv1.ClusterRoleBinding {
 	return found
 }
 
-func everything() Options {
+func allOptions() Options {
 	return Options{
 		ShardName: "root", BaseURL: "https://shard.example", Root: true,
 		Batteries:      []string{batteryWorkspaceTypes, batteryMetricsViewer},
@@ -38,32 +38,32 @@ func everything() Options {
 	}
 }
 
-func TestAggregatedRolesHaveTheRulesOfWhatTheySelect(t *testing.T) {
-	found := roles(systemPolicy())
-	may := func(role, verb, resource string) bool {
+func TestAggregatedRoles(t *testing.T) {
+	found := clusterRolesByName(systemPolicy())
+	allows := func(role, verb, resource string) bool {
 		return slices.ContainsFunc(found[role].Rules, func(rule rbacv1.PolicyRule) bool {
 			return slices.Contains(rule.Verbs, verb) && slices.Contains(rule.Resources, resource)
 		})
 	}
 	for _, role := range []string{"admin", "edit", "view"} {
-		if !may(role, "list", "configmaps") {
+		if !allows(role, "list", "configmaps") {
 			t.Errorf("%s cannot list config maps", role)
 		}
 	}
-	if !may("edit", "create", "configmaps") || !may("admin", "create", "configmaps") || may("view", "create", "configmaps") {
+	if !allows("edit", "create", "configmaps") || !allows("admin", "create", "configmaps") || allows("view", "create", "configmaps") {
 		t.Error("who edits may create, and who administers may what an editor may")
 	}
-	if !may("admin", "create", "rolebindings") || may("edit", "create", "rolebindings") {
+	if !allows("admin", "create", "rolebindings") || allows("edit", "create", "rolebindings") {
 		t.Error("only who administers may bind roles")
 	}
 }
 
-func TestEveryBindingRefersToARoleThatExists(t *testing.T) {
-	system, root := systemPolicy(), append(rootPolicy(everything()), metricsViewer(everything())...)
-	known := roles(system)
+func TestBindingsReferToExistingRoles(t *testing.T) {
+	system, root := systemPolicy(), append(rootPolicy(allOptions()), metricsViewer(allOptions())...)
+	known := clusterRolesByName(system)
 	for name, objects := range map[string][]client.Object{"system:admin": system, "root": root} {
-		own := roles(objects)
-		for _, binding := range bindings(objects) {
+		own := clusterRolesByName(objects)
+		for _, binding := range bindingsByName(objects) {
 			if own[binding.RoleRef.Name] == nil && known[binding.RoleRef.Name] == nil {
 				t.Errorf("%s: %s refers to %s, which nobody writes", name, binding.Name, binding.RoleRef.Name)
 			}
@@ -71,8 +71,8 @@ func TestEveryBindingRefersToARoleThatExists(t *testing.T) {
 	}
 }
 
-func TestNoTenantCanBecomeASubjectOfTheSystemPolicy(t *testing.T) {
-	for name, binding := range bindings(systemPolicy()) {
+func TestSystemPolicySubjectsAreReserved(t *testing.T) {
+	for name, binding := range bindingsByName(systemPolicy()) {
 		for _, subject := range binding.Subjects {
 			if subject.Kind == rbacv1.ServiceAccountKind && name != "system:kube-dns" {
 				t.Errorf("%s: the service account %s/%s can be created in any workspace", name, subject.Namespace, subject.Name)
@@ -93,8 +93,8 @@ func allStages(t *testing.T, options Options) []stage {
 	return all
 }
 
-func TestObjectsOfAStageAreWrittenOnce(t *testing.T) {
-	for _, s := range allStages(t, everything()) {
+func TestStageObjectsAreUnique(t *testing.T) {
+	for _, s := range allStages(t, allOptions()) {
 		seen := map[string]bool{}
 		for _, obj := range s.objects {
 			key := strings.Join([]string{fmt.Sprintf("%T", obj), obj.GetNamespace(), obj.GetName()}, "/")
@@ -106,8 +106,8 @@ func TestObjectsOfAStageAreWrittenOnce(t *testing.T) {
 	}
 }
 
-func TestOnlyTheRootShardHoldsRoot(t *testing.T) {
-	options := everything()
+func TestRootStagesOnlyOnRootShard(t *testing.T) {
+	options := allOptions()
 	options.Root = false
 	for _, s := range allStages(t, options) {
 		if !s.cluster.IsSystem() {

@@ -13,34 +13,34 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// registrar is the field manager of the fields that a shard applies. Labels and annotations of others are kept.
-const registrar = "kcp-shard"
+// fieldManager is the field manager of the fields that a shard applies. Labels and annotations of others are kept.
+const fieldManager = "kcp-shard"
 
 // RegisterShard updates the Shard object of this shard in root, through a client of the root shard: its URLs and the
 // label with its name. It reads before it writes, and only that object, so that a shard needs no permissions on others.
 // If the object does not exist, it is created only if create is set.
 func RegisterShard(ctx context.Context, c client.Client, options Options, create bool) error {
 	ctx = logicalcluster.With(ctx, logicalcluster.Root)
-	wanted, existing := shard(options), &corev1alpha1.Shard{}
-	err := c.Get(ctx, client.ObjectKeyFromObject(wanted), existing)
+	desired, existing := shard(options), &corev1alpha1.Shard{}
+	err := c.Get(ctx, client.ObjectKeyFromObject(desired), existing)
 	switch {
 	case apierrors.IsNotFound(err) && !create:
 		return nil
 	case err != nil && !apierrors.IsNotFound(err):
-		return fmt.Errorf("reading Shard %s in %s: %w", wanted.Name, logicalcluster.Root, err)
-	case err == nil && existing.Spec == wanted.Spec && existing.Labels["name"] == wanted.Labels["name"]:
+		return fmt.Errorf("reading Shard %s in %s: %w", desired.Name, logicalcluster.Root, err)
+	case err == nil && existing.Spec == desired.Spec && existing.Labels["name"] == desired.Labels["name"]:
 		return nil
 	}
 	// Server-side apply creates the object with the same permission as changing it.
-	wanted.SetGroupVersionKind(corev1alpha1.SchemeGroupVersion.WithKind("Shard"))
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+	desired.SetGroupVersionKind(corev1alpha1.SchemeGroupVersion.WithKind("Shard"))
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
 	if err != nil {
-		return fmt.Errorf("encoding Shard %s: %w", wanted.Name, err)
+		return fmt.Errorf("encoding Shard %s: %w", desired.Name, err)
 	}
 	delete(content, "status")
 	applied := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content})
-	if err := c.Apply(ctx, applied, client.FieldOwner(registrar), client.ForceOwnership); err != nil {
-		return fmt.Errorf("registering Shard %s in %s: %w", wanted.Name, logicalcluster.Root, err)
+	if err := c.Apply(ctx, applied, client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("registering Shard %s in %s: %w", desired.Name, logicalcluster.Root, err)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ type identity struct {
 // apply lists the existing objects and writes those that differ.
 func (s stage) apply(ctx context.Context, c client.Client) error {
 	ctx = logicalcluster.With(ctx, s.cluster)
-	existing, err := s.existing(ctx, c)
+	existing, err := s.listExisting(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func (s stage) apply(ctx context.Context, c client.Client) error {
 	return writes.Wait()
 }
 
-// existing lists every kind of the stage with one request.
-func (s stage) existing(ctx context.Context, c client.Client) (map[identity]client.Object, error) {
+// listExisting lists every kind of the stage with one request.
+func (s stage) listExisting(ctx context.Context, c client.Client) (map[identity]client.Object, error) {
 	found := map[identity]client.Object{}
 	listed := map[schema.GroupVersionKind]bool{}
 	for _, desired := range s.objects {
@@ -121,7 +121,7 @@ func ensure(ctx context.Context, c client.Client, desired, existing client.Objec
 			return err
 		}
 	}
-	if !ours(desired) || !ours(existing) {
+	if !isManaged(desired) || !isManaged(existing) {
 		return nil
 	}
 	merged := existing.DeepCopyObject().(client.Object)
@@ -148,8 +148,8 @@ func create(ctx context.Context, c client.Client, desired client.Object) error {
 	return ensureStatus(ctx, c, desired, created)
 }
 
-// ours reports whether an object is updated after its creation.
-func ours(obj client.Object) bool {
+// isManaged reports whether an object is updated after its creation.
+func isManaged(obj client.Object) bool {
 	annotations := obj.GetAnnotations()
 	return annotations[CreateOnlyAnnotation] != "true" && annotations[rbacv1.AutoUpdateAnnotationKey] != "false"
 }

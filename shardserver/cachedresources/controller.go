@@ -28,12 +28,12 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// countAgain is how often the objects that are offered are counted. A number that is a few seconds old does no harm, and
+// resyncInterval is how often the objects that are offered are counted. A number that is a few seconds old does no harm, and
 // nothing is written while it stays.
-const countAgain = 5 * time.Second
+const resyncInterval = 5 * time.Second
 
-// withdrawAgain is how often it is tried again to remove copies from a cache that is away.
-const withdrawAgain = 2 * time.Second
+// withdrawRetryInterval is how often it is tried again to remove copies from a cache that is away.
+const withdrawRetryInterval = 2 * time.Second
 
 var (
 	cachedResources = cachev1alpha1.Resource("clustercachedresources")
@@ -67,19 +67,19 @@ func Controllers(cfg Config) []controller.Controller {
 	}
 	return []controller.Controller{{
 		Name: "clustercachedresource",
-		Inputs: append(cfg.published(), []controller.Input{
-			{Resource: cachedResources, Keys: controller.ObjectKey},
-			{Resource: secrets, Keys: c.besides},
+		Sources: append(cfg.publisherInputs(), []controller.Source{
+			{Resource: cachedResources, MapFunc: controller.RequestForObject},
+			{Resource: secrets, MapFunc: c.keysInCluster},
 			// What brings the resource that is offered, or takes it away.
-			{Resource: apiextensions.Definitions, Keys: c.besides},
-			{Resource: apisv1alpha2.Resource("apibindings"), Keys: c.besides},
+			{Resource: apiextensions.Definitions, MapFunc: c.keysInCluster},
+			{Resource: apisv1alpha2.Resource("apibindings"), MapFunc: c.keysInCluster},
 		}...),
 		Reconcile: c.reconcile,
-	}, sliceControllerOf(cfg)}
+	}, newSliceController(cfg)}
 }
 
-// besides returns the ClusterCachedResources in the logical cluster of an object.
-func (c *resourceController) besides(event watch.Event) []controller.Key {
+// keysInCluster returns the ClusterCachedResources in the logical cluster of an object.
+func (c *resourceController) keysInCluster(event watch.Event) []controller.Request {
 	object, err := meta.Accessor(event.Object)
 	if err != nil {
 		return nil
@@ -88,16 +88,16 @@ func (c *resourceController) besides(event watch.Event) []controller.Key {
 	if err != nil {
 		return nil // not installed yet: its own events will come
 	}
-	keys := make([]controller.Key, 0, len(all))
-	for _, offer := range all {
-		keys = append(keys, controller.Key{Cluster: logicalcluster.Of(offer), Name: offer.Name})
+	keys := make([]controller.Request, 0, len(all))
+	for _, cachedResource := range all {
+		keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(cachedResource), Name: cachedResource.Name})
 	}
 	return keys
 }
 
 // reconcile is a ladder: what stands in the object itself (finalizer, secret, annotations), then its status, then, if it
 // is being deleted, its end.
-func (c *resourceController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *resourceController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	stored, err := c.reader.Get(ctx, "", key.Name)
 	if apierrors.IsNotFound(err) {
 		c.cfg.forget(key)
@@ -106,40 +106,40 @@ func (c *resourceController) reconcile(ctx context.Context, key controller.Key) 
 	if err != nil {
 		return controller.Result{}, err
 	}
-	offer := stored.DeepCopy()
-	resource, reason, fault, err := Resource(ctx, c.cfg.Registry, offer)
+	cachedResource := stored.DeepCopy()
+	resource, reason, message, err := ResolveResource(ctx, c.cfg.Registry, cachedResource)
 	if err != nil {
 		return controller.Result{}, err
 	}
-	if offer.DeletionTimestamp != nil {
-		return c.end(ctx, stored, offer)
+	if cachedResource.DeletionTimestamp != nil {
+		return c.finalize(ctx, stored, cachedResource)
 	}
-	failed := c.settle(ctx, offer, resource)
+	failed := c.ensureDefaults(ctx, cachedResource, resource)
 	status := cachev1alpha1.ClusterCachedResource{Status: *stored.Status.DeepCopy()}
-	mark(&status, cachev1alpha1.ResourceValid, fault == "", reason, fault)
+	setCondition(&status, cachev1alpha1.ResourceValid, message == "", reason, message)
 	if failed == nil {
-		failed = c.identify(ctx, offer, &status)
+		failed = c.updateIdentityStatus(ctx, cachedResource, &status)
 	}
-	if err := c.measure(ctx, offer, resource, &status); err != nil {
+	if err := c.updateReplicationStatus(ctx, cachedResource, resource, &status); err != nil {
 		failed = errors.Join(failed, err)
 	}
-	if err := c.write(ctx, stored, offer, status.Status); err != nil {
+	if err := c.updateStatus(ctx, stored, cachedResource, status.Status); err != nil {
 		failed = errors.Join(failed, err)
 	}
-	return controller.Result{RequeueAfter: countAgain}, failed
+	return controller.Result{RequeueAfter: resyncInterval}, failed
 }
 
-// settle gives an object its finalizer, the secret of its identity and the annotations that describe what it offers.
-func (c *resourceController) settle(ctx context.Context, offer *cachev1alpha1.ClusterCachedResource, resource *storage.Resource) error {
+// ensureDefaults gives an object its finalizer, the secret of its identity and the annotations that describe what it offers.
+func (c *resourceController) ensureDefaults(ctx context.Context, cachedResource *cachev1alpha1.ClusterCachedResource, resource *storage.Resource) error {
 	metadata, patch := map[string]any{}, map[string]any{}
-	if !slices.Contains(offer.Finalizers, cachev1alpha1.ClusterCachedResourceFinalizer) {
-		metadata["finalizers"] = append(slices.Clone(offer.Finalizers), cachev1alpha1.ClusterCachedResourceFinalizer)
+	if !slices.Contains(cachedResource.Finalizers, cachev1alpha1.ClusterCachedResourceFinalizer) {
+		metadata["finalizers"] = append(slices.Clone(cachedResource.Finalizers), cachev1alpha1.ClusterCachedResourceFinalizer)
 	}
-	if annotations := described(offer, resource); len(annotations) > 0 {
+	if annotations := missingAnnotations(cachedResource, resource); len(annotations) > 0 {
 		metadata["annotations"] = annotations
 	}
-	if secretOf(offer) == nil {
-		reference := &corev1.SecretReference{Namespace: apisv1alpha2.IdentitySecretNamespace, Name: offer.Name}
+	if identitySecretRef(cachedResource) == nil {
+		reference := &corev1.SecretReference{Namespace: apisv1alpha2.IdentitySecretNamespace, Name: cachedResource.Name}
 		if err := c.identities.Ensure(ctx, reference); err != nil {
 			return err
 		}
@@ -148,24 +148,24 @@ func (c *resourceController) settle(ctx context.Context, offer *cachev1alpha1.Cl
 	if len(metadata) == 0 && len(patch) == 0 {
 		return nil
 	}
-	metadata["uid"], metadata["resourceVersion"] = offer.UID, offer.ResourceVersion
+	metadata["uid"], metadata["resourceVersion"] = cachedResource.UID, cachedResource.ResourceVersion
 	patch["metadata"] = metadata
-	return c.patch(ctx, offer, patch)
+	return c.patch(ctx, cachedResource, patch)
 }
 
-func (c *resourceController) patch(ctx context.Context, offer *cachev1alpha1.ClusterCachedResource, patch map[string]any) error {
+func (c *resourceController) patch(ctx context.Context, cachedResource *cachev1alpha1.ClusterCachedResource, patch map[string]any) error {
 	text, err := json.Marshal(patch)
 	if err != nil {
 		return err
 	}
-	if err := c.cfg.Clients.Typed.Patch(ctx, offer, client.RawPatch(types.MergePatchType, text)); err != nil {
-		return fmt.Errorf("writing ClusterCachedResource %q: %w", offer.Name, err)
+	if err := c.cfg.Clients.Typed.Patch(ctx, cachedResource, client.RawPatch(types.MergePatchType, text)); err != nil {
+		return fmt.Errorf("writing ClusterCachedResource %q: %w", cachedResource.Name, err)
 	}
 	return nil
 }
 
-// described returns the annotations that an object lacks.
-func described(offer *cachev1alpha1.ClusterCachedResource, resource *storage.Resource) map[string]string {
+// missingAnnotations returns the annotations that an object lacks.
+func missingAnnotations(cachedResource *cachev1alpha1.ClusterCachedResource, resource *storage.Resource) map[string]string {
 	if resource == nil {
 		return nil
 	}
@@ -174,97 +174,97 @@ func described(offer *cachev1alpha1.ClusterCachedResource, resource *storage.Res
 		cachev1alpha1.ResourceKindAnnotationKey:  resource.Kind.Kind,
 		cachev1alpha1.ResourceScopeAnnotationKey: "Cluster", // nothing else can be offered
 	} {
-		if offer.Annotations[key] != value {
+		if cachedResource.Annotations[key] != value {
 			missing[key] = value
 		}
 	}
 	return missing
 }
 
-func secretOf(offer *cachev1alpha1.ClusterCachedResource) *corev1.SecretReference {
-	if offer.Spec.Identity == nil || offer.Spec.Identity.SecretRef == nil || offer.Spec.Identity.SecretRef.Name == "" {
+func identitySecretRef(cachedResource *cachev1alpha1.ClusterCachedResource) *corev1.SecretReference {
+	if cachedResource.Spec.Identity == nil || cachedResource.Spec.Identity.SecretRef == nil || cachedResource.Spec.Identity.SecretRef.Name == "" {
 		return nil
 	}
-	return offer.Spec.Identity.SecretRef
+	return cachedResource.Spec.Identity.SecretRef
 }
 
-// identify says in the status whether the secret holds the identity.
-func (c *resourceController) identify(ctx context.Context, offer, status *cachev1alpha1.ClusterCachedResource) error {
-	reference := secretOf(offer)
+// updateIdentityStatus says in the status whether the secret holds the identity.
+func (c *resourceController) updateIdentityStatus(ctx context.Context, cachedResource, status *cachev1alpha1.ClusterCachedResource) error {
+	reference := identitySecretRef(cachedResource)
 	if reference == nil {
 		return nil // it is being written
 	}
-	value, fault, err := c.identities.Read(ctx, reference)
+	value, message, err := c.identities.Read(ctx, reference)
 	if err != nil {
 		return err
 	}
-	status.Status.IdentityHash, fault = identity.Verify(status.Status.IdentityHash, reference, value, fault, "ClusterCachedResource")
-	mark(status, cachev1alpha1.IdentityValid, fault == "", cachev1alpha1.ReasonIdentityVerificationFailed, fault)
+	status.Status.IdentityHash, message = identity.Verify(status.Status.IdentityHash, reference, value, message, "ClusterCachedResource")
+	setCondition(status, cachev1alpha1.IdentityValid, message == "", cachev1alpha1.ReasonIdentityVerificationFailed, message)
 	return nil
 }
 
-// measure counts what is offered, and says how far it is.
-func (c *resourceController) measure(ctx context.Context, offer *cachev1alpha1.ClusterCachedResource, resource *storage.Resource, status *cachev1alpha1.ClusterCachedResource) error {
+// updateReplicationStatus counts what is offered, and says how far it is.
+func (c *resourceController) updateReplicationStatus(ctx context.Context, cachedResource *cachev1alpha1.ClusterCachedResource, resource *storage.Resource, status *cachev1alpha1.ClusterCachedResource) error {
 	ready := resource != nil && conditionsv1alpha1.IsTrue(status, cachev1alpha1.IdentityValid)
-	mark(status, cachev1alpha1.ReplicationStarted, ready, cachev1alpha1.ReasonNotReady, "the conditions ResourceValid and IdentityValid have to be true before; see there")
+	setCondition(status, cachev1alpha1.ReplicationStarted, ready, cachev1alpha1.ReasonNotReady, "the conditions ResourceValid and IdentityValid have to be true before; see there")
 	status.Status.Phase = cachev1alpha1.ClusterCachedResourcePhaseInitializing
 	if !ready {
 		return nil
 	}
 	status.Status.Phase = cachev1alpha1.ClusterCachedResourcePhaseReady
-	number, err := count(ctx, resource, offer)
+	localCount, err := countObjects(ctx, resource, cachedResource)
 	if err != nil {
 		return err
 	}
-	copies, err := c.cfg.publish(ctx, offer, status.Status.IdentityHash, resource, number)
-	status.Status.ResourceCounts = &cachev1alpha1.ResourceCount{Cache: copies, Local: number}
+	cacheCount, err := c.cfg.publish(ctx, cachedResource, status.Status.IdentityHash, resource, localCount)
+	status.Status.ResourceCounts = &cachev1alpha1.ResourceCount{Cache: cacheCount, Local: localCount}
 	return err
 }
 
-// end lets an object go, when its copies are gone from the cache.
-func (c *resourceController) end(ctx context.Context, stored, offer *cachev1alpha1.ClusterCachedResource) (controller.Result, error) {
-	at := slices.Index(offer.Finalizers, cachev1alpha1.ClusterCachedResourceFinalizer)
-	if at < 0 {
+// finalize lets an object go, when its copies are gone from the cache.
+func (c *resourceController) finalize(ctx context.Context, stored, cachedResource *cachev1alpha1.ClusterCachedResource) (controller.Result, error) {
+	index := slices.Index(cachedResource.Finalizers, cachev1alpha1.ClusterCachedResourceFinalizer)
+	if index < 0 {
 		return controller.Result{}, nil
 	}
 	status := cachev1alpha1.ClusterCachedResource{Status: *stored.Status.DeepCopy()}
 	status.Status.Phase, status.Status.ResourceCounts = cachev1alpha1.ClusterCachedResourcePhaseDeleting, nil
-	mark(&status, cachev1alpha1.ReplicationStarted, false, cachev1alpha1.ReasonDeleting, "it is being deleted")
+	setCondition(&status, cachev1alpha1.ReplicationStarted, false, cachev1alpha1.ReasonDeleting, "it is being deleted")
 	if c.cfg.Publisher != nil {
-		if err := c.write(ctx, stored, offer, status.Status); err != nil {
+		if err := c.updateStatus(ctx, stored, cachedResource, status.Status); err != nil {
 			return controller.Result{}, client.IgnoreNotFound(err)
 		}
-		if withdrawn, err := c.cfg.Publisher.Withdraw(ctx, offer); err != nil || !withdrawn {
-			return controller.Result{RequeueAfter: withdrawAgain}, err
+		if withdrawn, err := c.cfg.Publisher.Withdraw(ctx, cachedResource); err != nil || !withdrawn {
+			return controller.Result{RequeueAfter: withdrawRetryInterval}, err
 		}
 	}
 	status.Status.Phase = cachev1alpha1.ClusterCachedResourcePhaseDeleted
-	if err := c.write(ctx, stored, offer, status.Status); err != nil {
+	if err := c.updateStatus(ctx, stored, cachedResource, status.Status); err != nil {
 		return controller.Result{}, client.IgnoreNotFound(err)
 	}
-	rest := slices.Delete(slices.Clone(offer.Finalizers), at, at+1)
-	return controller.Result{}, client.IgnoreNotFound(c.patch(ctx, offer, map[string]any{
-		"metadata": map[string]any{"uid": offer.UID, "resourceVersion": offer.ResourceVersion, "finalizers": rest},
+	remaining := slices.Delete(slices.Clone(cachedResource.Finalizers), index, index+1)
+	return controller.Result{}, client.IgnoreNotFound(c.patch(ctx, cachedResource, map[string]any{
+		"metadata": map[string]any{"uid": cachedResource.UID, "resourceVersion": cachedResource.ResourceVersion, "finalizers": remaining},
 	}))
 }
 
-// write stores a status if it is another one.
-func (c *resourceController) write(ctx context.Context, stored, offer *cachev1alpha1.ClusterCachedResource, status cachev1alpha1.ClusterCachedResourceStatus) error {
+// updateStatus stores a status if it is another one.
+func (c *resourceController) updateStatus(ctx context.Context, stored, cachedResource *cachev1alpha1.ClusterCachedResource, status cachev1alpha1.ClusterCachedResourceStatus) error {
 	if equality.Semantic.DeepEqual(stored.Status, status) {
 		return nil
 	}
-	offer.Status = status
-	if err := c.cfg.Clients.Typed.Status().Update(ctx, offer); err != nil {
-		return fmt.Errorf("writing the status of ClusterCachedResource %q: %w", offer.Name, err)
+	cachedResource.Status = status
+	if err := c.cfg.Clients.Typed.Status().Update(ctx, cachedResource); err != nil {
+		return fmt.Errorf("writing the status of ClusterCachedResource %q: %w", cachedResource.Name, err)
 	}
 	return nil
 }
 
-// mark sets a condition to true, or to false for a reason.
-func mark(object conditionsv1alpha1.Setter, condition conditionsv1alpha1.Type, holds bool, reason, fault string) {
-	if holds {
+// setCondition sets a condition to true, or to false for a reason.
+func setCondition(object conditionsv1alpha1.Setter, condition conditionsv1alpha1.Type, isTrue bool, reason, message string) {
+	if isTrue {
 		conditionsv1alpha1.MarkTrue(object, condition)
 		return
 	}
-	conditionsv1alpha1.MarkFalse(object, condition, reason, conditionsv1alpha1.SeverityError, "%s", fault)
+	conditionsv1alpha1.MarkFalse(object, condition, reason, conditionsv1alpha1.SeverityError, "%s", message)
 }

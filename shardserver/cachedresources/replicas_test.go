@@ -19,7 +19,7 @@ import (
 
 // replicas: a third shard has two replicas on one etcd, of which one writes the copies. Both show them, in the same
 // versions; when the first ends, the other one goes on.
-func (s *scattered) replicas(t *testing.T) {
+func (s *shardedEnv) testReplicas(t *testing.T) {
 	etcd, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), WALSizeBytes: 5000, UnsafeNoFsync: true})
 	if err != nil {
 		t.Fatal(err)
@@ -39,15 +39,15 @@ func (s *scattered) replicas(t *testing.T) {
 	s.root.WaitShards(t, "gamma")
 	consumer := shardtesting.NewWorkspace(t, s.root.Client(t, s.root.Admin(t)), "root", "of-gamma", shardtesting.OnShard("gamma")).Spec.Cluster
 	bind(t, first, consumer, s.provider, "flavors")
-	through := map[string]dynamic.ResourceInterface{
-		"the first":  s.objects(t, first.Admin(t), "/clusters/"+consumer),
-		"the second": s.objects(t, second.Admin(t), "/clusters/"+consumer),
+	clients := map[string]dynamic.ResourceInterface{
+		"the first":  s.flavorsClient(t, first.Admin(t), "/clusters/"+consumer),
+		"the second": s.flavorsClient(t, second.Admin(t), "/clusters/"+consumer),
 	}
-	see := func(replica string, want ...string) string {
+	eventuallyLists := func(replica string, want ...string) string {
 		t.Helper()
 		version := ""
 		shardtesting.Eventually(t, replica+" replica has all", func(ctx context.Context) error {
-			list, err := through[replica].List(ctx, metav1.ListOptions{})
+			list, err := clients[replica].List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return err
 			}
@@ -63,24 +63,24 @@ func (s *scattered) replicas(t *testing.T) {
 		})
 		return version
 	}
-	see("the second", "bitter", "salty", "smoky", "sweet")
-	version := see("the first", "bitter", "salty", "smoky", "sweet") // not older than the second's watch cache
-	events, err := through["the second"].Watch(t.Context(), metav1.ListOptions{ResourceVersion: version})
+	eventuallyLists("the second", "bitter", "salty", "smoky", "sweet")
+	version := eventuallyLists("the first", "bitter", "salty", "smoky", "sweet") // not older than the second's watch cache
+	events, err := clients["the second"].Watch(t.Context(), metav1.ListOptions{ResourceVersion: version})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer events.Stop()
-	s.label(t, "smoky", "no")
-	if event := <-events.ResultChan(); event.Type != watch.Deleted || nameOf(event) != "smoky" {
+	s.setLabel(t, "smoky", "no")
+	if event := <-events.ResultChan(); event.Type != watch.Deleted || objectName(event) != "smoky" {
 		t.Errorf("got %+v", event)
 	}
-	see("the first", "bitter", "salty", "sweet")
+	eventuallyLists("the first", "bitter", "salty", "sweet")
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	see("the second", "bitter", "salty", "sweet")
-	s.label(t, "smoky", "yes")
-	if event := <-events.ResultChan(); event.Type != watch.Added || nameOf(event) != "smoky" {
+	eventuallyLists("the second", "bitter", "salty", "sweet")
+	s.setLabel(t, "smoky", "yes")
+	if event := <-events.ResultChan(); event.Type != watch.Added || objectName(event) != "smoky" {
 		t.Errorf("got %+v", event)
 	}
 	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}

@@ -31,8 +31,8 @@ import (
 
 var flavors = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "flavors"}
 
-// site is a provider that offers flavors on one shard, and consumers on the same or another one.
-type site struct {
+// env is a provider that offers flavors on one shard, and consumers on the same or another one.
+type env struct {
 	root, shard, consumers *shardtesting.Shard
 	c                      client.Client
 	provider, consumer     string
@@ -40,24 +40,24 @@ type site struct {
 
 func cacheAPIs(o *options.Options) { o.FeatureGates = []string{"CacheAPIs=true"} }
 
-func newSite(t *testing.T) *site {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	shard := shardtesting.Start(t, cacheAPIs)
-	return &site{
+	return &env{
 		root: shard, shard: shard, consumers: shard, c: shard.Client(t, shard.Admin(t)),
 		provider: shard.NewWorkspace(t, "root", "provider").Spec.Cluster, consumer: shard.NewWorkspace(t, "root", "consumer").Spec.Cluster,
 	}
 }
 
-// at returns the shard of a logical cluster.
-func (s *site) at(cluster string) *shardtesting.Shard {
+// shardOf returns the shard of a logical cluster.
+func (s *env) shardOf(cluster string) *shardtesting.Shard {
 	if cluster == s.provider {
 		return s.shard
 	}
 	return s.consumers
 }
 
-func (s *site) objects(t *testing.T, config *rest.Config, path string) dynamic.ResourceInterface {
+func (s *env) flavorsClient(t *testing.T, config *rest.Config, path string) dynamic.ResourceInterface {
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.Host += path
@@ -68,12 +68,12 @@ func (s *site) objects(t *testing.T, config *rest.Config, path string) dynamic.R
 	return c.Resource(flavors)
 }
 
-func (s *site) in(t *testing.T, cluster string) dynamic.ResourceInterface {
+func (s *env) flavorsIn(t *testing.T, cluster string) dynamic.ResourceInterface {
 	t.Helper()
-	return s.objects(t, s.at(cluster).Admin(t), "/clusters/"+cluster)
+	return s.flavorsClient(t, s.shardOf(cluster).Admin(t), "/clusters/"+cluster)
 }
 
-func flavor(name, shown string) *unstructured.Unstructured {
+func newFlavor(name, shown string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Flavor",
 		"metadata": map[string]any{"name": name, "labels": map[string]any{"shown": shown}},
@@ -81,64 +81,64 @@ func flavor(name, shown string) *unstructured.Unstructured {
 	}}
 }
 
-func (s *site) define(t *testing.T) {
+func (s *env) createCRD(t *testing.T) {
 	t.Helper()
-	open := &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+	objectSchema := &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
 		"spec": {Type: "object", XPreserveUnknownFields: ptr.To(true)},
 	}}
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "flavors.example.com"}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 		Group: "example.com", Scope: apiextensionsv1.ClusterScoped,
 		Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "flavors", Singular: "flavor", Kind: "Flavor", ListKind: "FlavorList"},
-		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: open}}},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: objectSchema}}},
 	}}
 	if err := s.c.Create(shardtesting.In(t.Context(), s.provider), definition); err != nil {
 		t.Fatal(err)
 	}
-	for _, object := range []*unstructured.Unstructured{flavor("sweet", "yes"), flavor("sour", "yes"), flavor("secret", "no")} {
+	for _, object := range []*unstructured.Unstructured{newFlavor("sweet", "yes"), newFlavor("sour", "yes"), newFlavor("secret", "no")} {
 		shardtesting.Eventually(t, "flavors can be created", func(ctx context.Context) error {
-			_, err := s.in(t, s.provider).Create(ctx, object, metav1.CreateOptions{})
+			_, err := s.flavorsIn(t, s.provider).Create(ctx, object, metav1.CreateOptions{})
 			return err
 		})
 	}
 }
 
-// offer offers the flavors that are shown, and returns the identity.
-func (s *site) offer(t *testing.T) string {
+// cachedResource offers the flavors that are shown, and returns the identity.
+func (s *env) cachedResource(t *testing.T) string {
 	t.Helper()
-	offer := &cachev1alpha1.ClusterCachedResource{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceSpec{
+	cachedResource := &cachev1alpha1.ClusterCachedResource{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceSpec{
 		GroupVersionResource: cachev1alpha1.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "flavors"},
 		LabelSelector:        &metav1.LabelSelector{MatchLabels: map[string]string{"shown": "yes"}},
 	}}
-	if err := s.c.Create(shardtesting.In(t.Context(), s.provider), offer); err != nil {
+	if err := s.c.Create(shardtesting.In(t.Context(), s.provider), cachedResource); err != nil {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "the offer is ready", func(ctx context.Context) error {
-		if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKeyFromObject(offer), offer); err != nil {
+		if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKeyFromObject(cachedResource), cachedResource); err != nil {
 			return err
 		}
-		counts := offer.Status.ResourceCounts
-		if offer.Status.Phase != cachev1alpha1.ClusterCachedResourcePhaseReady || counts == nil || counts.Local != 2 || counts.Cache != 2 {
-			return fmt.Errorf("status %+v, counts %+v", offer.Status, counts)
+		counts := cachedResource.Status.ResourceCounts
+		if cachedResource.Status.Phase != cachev1alpha1.ClusterCachedResourcePhaseReady || counts == nil || counts.Local != 2 || counts.Cache != 2 {
+			return fmt.Errorf("status %+v, counts %+v", cachedResource.Status, counts)
 		}
 		for _, condition := range []conditionsv1alpha1.Type{cachev1alpha1.ResourceValid, cachev1alpha1.IdentityValid, cachev1alpha1.ReplicationStarted} {
-			if !conditionsv1alpha1.IsTrue(offer, condition) {
-				return fmt.Errorf("%s: %+v", condition, offer.Status.Conditions)
+			if !conditionsv1alpha1.IsTrue(cachedResource, condition) {
+				return fmt.Errorf("%s: %+v", condition, cachedResource.Status.Conditions)
 			}
 		}
 		return nil
 	})
-	if kind, scope := offer.Annotations[cachev1alpha1.ResourceKindAnnotationKey], offer.Annotations[cachev1alpha1.ResourceScopeAnnotationKey]; kind != "Flavor" || scope != "Cluster" {
+	if kind, scope := cachedResource.Annotations[cachev1alpha1.ResourceKindAnnotationKey], cachedResource.Annotations[cachev1alpha1.ResourceScopeAnnotationKey]; kind != "Flavor" || scope != "Cluster" {
 		t.Errorf("kind %q, scope %q", kind, scope)
 	}
 	secret := &corev1.Secret{}
 	if err := s.c.Get(shardtesting.In(t.Context(), s.provider), client.ObjectKey{Namespace: "kcp-system", Name: "flavors"}, secret); err != nil {
 		t.Error(err)
 	}
-	return offer.Status.IdentityHash
+	return cachedResource.Status.IdentityHash
 }
 
-// export shows the offer to consumers, by a slice.
-func (s *site) export(t *testing.T, identityHash string) {
+// createExport shows the offer to consumers, by a slice.
+func (s *env) createExport(t *testing.T, identityHash string) {
 	t.Helper()
 	in := shardtesting.In(t.Context(), s.provider)
 	slice := &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
@@ -152,8 +152,8 @@ func (s *site) export(t *testing.T, identityHash string) {
 		condition := conditionsv1alpha1.Get(slice, cachev1alpha1.APIExportValid)
 		return condition != nil && condition.Reason == cachev1alpha1.ReasonAPIExportInvalidReference
 	})
-	described, export := shown("flavors", identityHash)
-	for _, object := range []client.Object{described, export} {
+	resourceSchema, export := newExport("flavors", identityHash)
+	for _, object := range []client.Object{resourceSchema, export} {
 		if err := s.c.Create(in, object); err != nil {
 			t.Fatal(err)
 		}
@@ -164,13 +164,13 @@ func (s *site) export(t *testing.T, identityHash string) {
 	})
 }
 
-// shown returns an export that shows flavors by a slice of its own name, and its schema.
-func shown(name, identityHash string) (*apisv1alpha1.APIResourceSchema, *apisv1alpha2.APIExport) {
-	described := shardtesting.NewSchema("v1", flavors.GroupResource(), "Flavor")
-	described.Spec.Scope = apiextensionsv1.ClusterScoped
-	described.Spec.Versions[0].Subresources = apiextensionsv1.CustomResourceSubresources{}
-	return described, &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apisv1alpha2.APIExportSpec{Resources: []apisv1alpha2.ResourceSchema{{
-		Name: "flavors", Group: "example.com", Schema: described.Name,
+// newExport returns an export that shows flavors by a slice of its own name, and its schema.
+func newExport(name, identityHash string) (*apisv1alpha1.APIResourceSchema, *apisv1alpha2.APIExport) {
+	resourceSchema := shardtesting.NewSchema("v1", flavors.GroupResource(), "Flavor")
+	resourceSchema.Spec.Scope = apiextensionsv1.ClusterScoped
+	resourceSchema.Spec.Versions[0].Subresources = apiextensionsv1.CustomResourceSubresources{}
+	return resourceSchema, &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apisv1alpha2.APIExportSpec{Resources: []apisv1alpha2.ResourceSchema{{
+		Name: "flavors", Group: "example.com", Schema: resourceSchema.Name,
 		Storage: apisv1alpha2.ResourceSchemaStorage{Virtual: &apisv1alpha2.ResourceSchemaStorageVirtual{
 			Reference:    corev1.TypedLocalObjectReference{APIGroup: ptr.To("cache.kcp.io"), Kind: "ClusterCachedResourceEndpointSlice", Name: name},
 			IdentityHash: identityHash,
@@ -178,26 +178,26 @@ func shown(name, identityHash string) (*apisv1alpha1.APIResourceSchema, *apisv1a
 	}}}}
 }
 
-func (s *site) waitSlice(t *testing.T, holds func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) bool) {
+func (s *env) waitSlice(t *testing.T, condition func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) bool) {
 	t.Helper()
 	slice := &cachev1alpha1.ClusterCachedResourceEndpointSlice{}
 	shardtesting.Eventually(t, "the slice", func(ctx context.Context) error {
 		if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKey{Name: "flavors"}, slice); err != nil {
 			return err
 		}
-		if !holds(slice) {
+		if !condition(slice) {
 			return fmt.Errorf("status %+v", slice.Status)
 		}
 		return nil
 	})
 }
 
-func get(t *testing.T, config *rest.Config, path string) (int, string) {
+func doGet(t *testing.T, config *rest.Config, path string) (int, string) {
 	t.Helper()
-	return do(t, config, http.MethodGet, path)
+	return doRequest(t, config, http.MethodGet, path)
 }
 
-func do(t *testing.T, config *rest.Config, method, path string) (int, string) {
+func doRequest(t *testing.T, config *rest.Config, method, path string) (int, string) {
 	t.Helper()
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -220,8 +220,8 @@ func do(t *testing.T, config *rest.Config, method, path string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// accepting returns the answer to a GET of a URL in a media type.
-func accepting(t *testing.T, config *rest.Config, url, media string) string {
+// getAs returns the answer to a GET of a URL in a media type.
+func getAs(t *testing.T, config *rest.Config, url, mediaType string) string {
 	t.Helper()
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -231,7 +231,7 @@ func accepting(t *testing.T, config *rest.Config, url, media string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Accept", media)
+	req.Header.Set("Accept", mediaType)
 	resp, err := httpClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -246,25 +246,25 @@ func accepting(t *testing.T, config *rest.Config, url, media string) string {
 
 // TestCachedResources is one story: offer, export, bind, read, change, unbind, end.
 func TestCachedResources(t *testing.T) {
-	s := newSite(t)
-	s.define(t)
-	s.export(t, s.offer(t))
+	s := newEnv(t)
+	s.createCRD(t)
+	s.createExport(t, s.cachedResource(t))
 	s.consumers.Bind(t, s.consumer, s.provider, "flavors")
 	view := "/services/replication/" + s.provider + "/flavors"
 	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
 		return len(slice.Status.Endpoints) == 1 && strings.HasSuffix(slice.Status.Endpoints[0].URL, view)
 	})
-	t.Run("a consumer reads what is offered as if it were its own", s.consumerReads)
-	t.Run("a consumer watches", s.consumerWatches)
-	t.Run("the virtual workspace", func(t *testing.T) { s.view(t, view) })
-	t.Run("a watch ends with the binding", s.watchEnds)
-	t.Run("the offer goes", s.offerGoes)
+	t.Run("a consumer reads what is offered as if it were its own", s.testConsumerReads)
+	t.Run("a consumer watches", s.testConsumerWatches)
+	t.Run("the virtual workspace", func(t *testing.T) { s.basePath(t, view) })
+	t.Run("a watch ends with the binding", s.testWatchEnds)
+	t.Run("the offer goes", s.testDeletion)
 }
 
-func (s *site) consumerReads(t *testing.T) {
-	mine := s.in(t, s.consumer)
+func (s *env) testConsumerReads(t *testing.T) {
+	consumerFlavors := s.flavorsIn(t, s.consumer)
 	shardtesting.Eventually(t, "the consumer lists", func(ctx context.Context) error {
-		list, err := mine.List(ctx, metav1.ListOptions{})
+		list, err := consumerFlavors.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -278,42 +278,42 @@ func (s *site) consumerReads(t *testing.T) {
 		}
 		return nil
 	})
-	if got, err := mine.Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil || got.GetAnnotations()["kcp.io/cluster"] != s.consumer {
+	if got, err := consumerFlavors.Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil || got.GetAnnotations()["kcp.io/cluster"] != s.consumer {
 		t.Errorf("%v, %v", got, err)
 	}
-	if list, err := mine.List(t.Context(), metav1.ListOptions{LabelSelector: "shown=no"}); err != nil || len(list.Items) != 0 {
+	if list, err := consumerFlavors.List(t.Context(), metav1.ListOptions{LabelSelector: "shown=no"}); err != nil || len(list.Items) != 0 {
 		t.Errorf("what is not offered: %v, %v", list, err)
 	}
-	if _, err := mine.Get(t.Context(), "secret", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := consumerFlavors.Get(t.Context(), "secret", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("what is not offered: got %v, want NotFound", err)
 	}
-	if own, err := s.in(t, s.provider).Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil || own.GetAnnotations()["kcp.io/cluster"] != s.provider {
-		t.Errorf("in the provider: %v, %v", own, err)
+	if original, err := s.flavorsIn(t, s.provider).Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil || original.GetAnnotations()["kcp.io/cluster"] != s.provider {
+		t.Errorf("in the provider: %v, %v", original, err)
 	}
-	if _, err := mine.Create(t.Context(), flavor("mine", "yes"), metav1.CreateOptions{}); !apierrors.IsMethodNotSupported(err) {
+	if _, err := consumerFlavors.Create(t.Context(), newFlavor("mine", "yes"), metav1.CreateOptions{}); !apierrors.IsMethodNotSupported(err) {
 		t.Errorf("creating: got %v, want MethodNotAllowed", err)
 	}
-	if err := mine.Delete(t.Context(), "sweet", metav1.DeleteOptions{}); !apierrors.IsMethodNotSupported(err) {
+	if err := consumerFlavors.Delete(t.Context(), "sweet", metav1.DeleteOptions{}); !apierrors.IsMethodNotSupported(err) {
 		t.Errorf("deleting: got %v, want MethodNotAllowed", err)
 	}
-	_, body := get(t, s.consumers.Admin(t), "/clusters/"+s.consumer+"/apis/example.com/v1")
+	_, body := doGet(t, s.consumers.Admin(t), "/clusters/"+s.consumer+"/apis/example.com/v1")
 	if !strings.Contains(body, `"watch"`) || strings.Contains(body, `"create"`) {
 		t.Errorf("discovery: %s", body)
 	}
 }
 
-func (s *site) consumerWatches(t *testing.T) {
-	list, err := s.in(t, s.consumer).List(t.Context(), metav1.ListOptions{})
+func (s *env) testConsumerWatches(t *testing.T) {
+	list, err := s.flavorsIn(t, s.consumer).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := s.in(t, s.consumer).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+	events, err := s.flavorsIn(t, s.consumer).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer events.Stop()
-	for _, object := range []*unstructured.Unstructured{flavor("hidden", "no"), flavor("bitter", "yes")} {
-		if _, err := s.in(t, s.provider).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+	for _, object := range []*unstructured.Unstructured{newFlavor("hidden", "no"), newFlavor("bitter", "yes")} {
+		if _, err := s.flavorsIn(t, s.provider).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -324,43 +324,43 @@ func (s *site) consumerWatches(t *testing.T) {
 	}
 }
 
-func (s *site) view(t *testing.T, view string) {
+func (s *env) basePath(t *testing.T, basePath string) {
 	admin, user, masters := s.consumers.Admin(t), s.consumers.User(t), s.consumers.Masters(t)
-	neighbour := s.workspace(t, "neighbour", s.consumers)
+	neighbour := s.createWorkspace(t, "neighbour", s.consumers)
 	path := "/apis/example.com/v1/flavors"
 	for name, tc := range map[string]struct {
 		config       *rest.Config
 		method, path string
 		want         int
 	}{
-		"the provider lists for a consumer":     {admin, http.MethodGet, view + "/clusters/" + s.consumer + path, http.StatusOK},
-		"and gets":                              {admin, http.MethodGet, view + "/clusters/" + s.consumer + path + "/sweet", http.StatusOK},
-		"but not what is not offered":           {admin, http.MethodGet, view + "/clusters/" + s.consumer + path + "/secret", http.StatusNotFound},
-		"nor for who has not bound it":          {admin, http.MethodGet, view + "/clusters/" + neighbour + path, http.StatusForbidden},
-		"nor as masters":                        {masters, http.MethodGet, view + "/clusters/" + neighbour + path, http.StatusForbidden},
-		"nor for all":                           {admin, http.MethodGet, view + "/clusters/*" + path, http.StatusBadRequest},
-		"nor other resources":                   {admin, http.MethodGet, view + "/clusters/" + s.consumer + "/api/v1/secrets", http.StatusNotFound},
-		"nobody writes":                         {admin, http.MethodPost, view + "/clusters/" + s.consumer + path, http.StatusForbidden},
-		"nobody deletes":                        {admin, http.MethodDelete, view + "/clusters/" + s.consumer + path + "/sweet", http.StatusForbidden},
-		"not even masters":                      {masters, http.MethodDelete, view + "/clusters/" + s.consumer + path + "/sweet", http.StatusMethodNotAllowed},
-		"a stranger":                            {user, http.MethodGet, view + "/clusters/" + s.consumer + path, http.StatusForbidden},
-		"a stranger's discovery":                {user, http.MethodGet, view + "/clusters/" + s.consumer + "/apis", http.StatusForbidden},
-		"discovery":                             {admin, http.MethodGet, view + "/clusters/" + s.consumer + "/apis/example.com/v1", http.StatusOK},
-		"OpenAPI":                               {admin, http.MethodGet, view + "/clusters/" + s.consumer + "/openapi/v3/apis/example.com/v1", http.StatusOK},
-		"discovery of what is not there":        {admin, http.MethodGet, view + "/clusters/" + s.consumer + "/apis/apis.kcp.io/v1alpha2", http.StatusNotFound},
+		"the provider lists for a consumer":     {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + path, http.StatusOK},
+		"and gets":                              {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + path + "/sweet", http.StatusOK},
+		"but not what is not offered":           {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + path + "/secret", http.StatusNotFound},
+		"nor for who has not bound it":          {admin, http.MethodGet, basePath + "/clusters/" + neighbour + path, http.StatusForbidden},
+		"nor as masters":                        {masters, http.MethodGet, basePath + "/clusters/" + neighbour + path, http.StatusForbidden},
+		"nor for all":                           {admin, http.MethodGet, basePath + "/clusters/*" + path, http.StatusBadRequest},
+		"nor other resources":                   {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/api/v1/secrets", http.StatusNotFound},
+		"nobody writes":                         {admin, http.MethodPost, basePath + "/clusters/" + s.consumer + path, http.StatusForbidden},
+		"nobody deletes":                        {admin, http.MethodDelete, basePath + "/clusters/" + s.consumer + path + "/sweet", http.StatusForbidden},
+		"not even masters":                      {masters, http.MethodDelete, basePath + "/clusters/" + s.consumer + path + "/sweet", http.StatusMethodNotAllowed},
+		"a stranger":                            {user, http.MethodGet, basePath + "/clusters/" + s.consumer + path, http.StatusForbidden},
+		"a stranger's discovery":                {user, http.MethodGet, basePath + "/clusters/" + s.consumer + "/apis", http.StatusForbidden},
+		"discovery":                             {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/apis/example.com/v1", http.StatusOK},
+		"OpenAPI":                               {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/openapi/v3/apis/example.com/v1", http.StatusOK},
+		"discovery of what is not there":        {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/apis/apis.kcp.io/v1alpha2", http.StatusNotFound},
 		"a slice that does not exist":           {admin, http.MethodGet, "/services/replication/" + s.provider + "/other/clusters/" + s.consumer + path, http.StatusForbidden},
 		"a slice that does not exist, masters'": {masters, http.MethodGet, "/services/replication/" + s.provider + "/other/clusters/" + s.consumer + path, http.StatusNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if code, body := do(t, tc.config, tc.method, tc.path); code != tc.want {
+			if code, body := doRequest(t, tc.config, tc.method, tc.path); code != tc.want {
 				t.Errorf("got %d, want %d: %s", code, tc.want, body)
 			}
 		})
 	}
 }
 
-func (s *site) watchEnds(t *testing.T) {
-	events, err := s.in(t, s.consumer).Watch(t.Context(), metav1.ListOptions{})
+func (s *env) testWatchEnds(t *testing.T) {
+	events, err := s.flavorsIn(t, s.consumer).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,13 +371,13 @@ func (s *site) watchEnds(t *testing.T) {
 	for range events.ResultChan() { //nolint:revive // until it is closed
 	}
 	shardtesting.Eventually(t, "the resource goes", func(ctx context.Context) error {
-		_, err := s.in(t, s.consumer).List(ctx, metav1.ListOptions{})
+		_, err := s.flavorsIn(t, s.consumer).List(ctx, metav1.ListOptions{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("got %w", errors.Join(err, errors.New("want NotFound")))
 		}
 		return nil
 	})
-	if _, err := s.in(t, s.provider).Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil {
+	if _, err := s.flavorsIn(t, s.provider).Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil {
 		t.Errorf("the binding took the provider's object along: %v", err)
 	}
 	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
@@ -385,14 +385,14 @@ func (s *site) watchEnds(t *testing.T) {
 	})
 }
 
-func (s *site) offerGoes(t *testing.T) {
-	offer := &cachev1alpha1.ClusterCachedResource{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}
+func (s *env) testDeletion(t *testing.T) {
+	cachedResource := &cachev1alpha1.ClusterCachedResource{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}
 	in := shardtesting.In(t.Context(), s.provider)
-	if err := s.c.Delete(in, offer); err != nil {
+	if err := s.c.Delete(in, cachedResource); err != nil {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "the offer goes", func(ctx context.Context) error {
-		if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKeyFromObject(offer), offer); !apierrors.IsNotFound(err) {
+		if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKeyFromObject(cachedResource), cachedResource); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it is there: %w", errors.Join(err, errors.New("still")))
 		}
 		return nil

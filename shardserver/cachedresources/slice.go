@@ -26,102 +26,102 @@ import (
 var endpointSlices = cachev1alpha1.Resource("clustercachedresourceendpointslices")
 
 type sliceController struct {
-	cfg        Config
-	slices     *storage.Reader[*cachev1alpha1.ClusterCachedResourceEndpointSlice]
-	lookup     Lookup
-	partitions endpoints.Partitions
-	shards     endpoints.AllShards
-	shardNews  endpoints.ShardNews
-	consumers  endpoints.Consumers
+	cfg          Config
+	slices       *storage.Reader[*cachev1alpha1.ClusterCachedResourceEndpointSlice]
+	resolver     SliceResolver
+	partitions   endpoints.Partitions
+	shards       endpoints.ShardLister
+	shardChanges endpoints.ShardChanges
+	consumers    endpoints.Consumers
 }
 
-func sliceControllerOf(cfg Config) controller.Controller {
+func newSliceController(cfg Config) controller.Controller {
 	c := &sliceController{
 		cfg:        cfg,
 		slices:     storage.NewReader[*cachev1alpha1.ClusterCachedResourceEndpointSlice](cfg.Registry, endpointSlices),
-		lookup:     NewLookup(cfg.Registry, cfg.Exports),
+		resolver:   NewSliceResolver(cfg.Registry, cfg.Exports),
 		partitions: endpoints.NewPartitions(cfg.Registry),
-		shards:     endpoints.NewAllShards(cfg.Registry),
+		shards:     endpoints.NewShardLister(cfg.Registry),
 		consumers:  endpoints.NewConsumers(cfg.Registry, cfg.ShardName),
 	}
 	return controller.Controller{
 		Name: "clustercachedresourceendpointslice",
-		Inputs: []controller.Input{
-			{Resource: endpointSlices, Keys: controller.ObjectKey},
-			{Resource: cachedResources, Keys: c.all, Everywhere: true},
-			{Resource: apisv1alpha2.Resource("apiexports"), Keys: c.all, Everywhere: true},
-			{Resource: apisv1alpha2.Resource("apibindings"), Keys: c.bindingKeys},
-			{Resource: topologyv1alpha1.Resource("partitions"), Keys: c.all},
-			{Resource: corev1alpha1.Resource("shards"), Keys: c.shardKeys, Everywhere: true},
-			{Resource: shardingv1alpha1.Resource("exportconsumers"), Keys: c.consumerKeys, Everywhere: true},
+		Sources: []controller.Source{
+			{Resource: endpointSlices, MapFunc: controller.RequestForObject},
+			{Resource: cachedResources, MapFunc: c.allKeys, Global: true},
+			{Resource: apisv1alpha2.Resource("apiexports"), MapFunc: c.allKeys, Global: true},
+			{Resource: apisv1alpha2.Resource("apibindings"), MapFunc: c.bindingKeys},
+			{Resource: topologyv1alpha1.Resource("partitions"), MapFunc: c.allKeys},
+			{Resource: corev1alpha1.Resource("shards"), MapFunc: c.shardKeys, Global: true},
+			{Resource: shardingv1alpha1.Resource("exportconsumers"), MapFunc: c.consumerKeys, Global: true},
 		},
 		Reconcile: c.reconcile,
 	}
 }
 
-// all returns all slices: they are few, and so are events of what they are about.
-func (c *sliceController) all(watch.Event) []controller.Key {
-	return c.matching(func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) bool { return true })
+// allKeys returns all slices: they are few, and so are events of what they are about.
+func (c *sliceController) allKeys(watch.Event) []controller.Request {
+	return c.keysMatching(func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) bool { return true })
 }
 
 // shardKeys returns all slices when a shard comes, goes, or has another address or other labels.
-func (c *sliceController) shardKeys(event watch.Event) []controller.Key {
-	if _, news := c.shardNews.Of(event); !news {
+func (c *sliceController) shardKeys(event watch.Event) []controller.Request {
+	if _, changed := c.shardChanges.Observe(event); !changed {
 		return nil
 	}
-	return c.all(event)
+	return c.allKeys(event)
 }
 
 // consumerKeys returns the slices for an export of which another shard says that it has consumers, or none any more.
-func (c *sliceController) consumerKeys(event watch.Event) []controller.Key {
-	said, ok := event.Object.(*shardingv1alpha1.ExportConsumers)
+func (c *sliceController) consumerKeys(event watch.Event) []controller.Request {
+	consumers, ok := event.Object.(*shardingv1alpha1.ExportConsumers)
 	if !ok {
 		return nil
 	}
-	return c.matching(func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
-		return slice.Spec.APIExport.Name == said.Name
+	return c.keysMatching(func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+		return slice.Spec.APIExport.Name == consumers.Name
 	})
 }
 
 // bindingKeys returns the slices for an export that a binding, which came or went, names. They may name it otherwise, so
 // its name is what counts.
-func (c *sliceController) bindingKeys(event watch.Event) []controller.Key {
+func (c *sliceController) bindingKeys(event watch.Event) []controller.Request {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
 	if !ok || event.Type == watch.Modified || binding.Spec.Reference.Export == nil {
 		return nil
 	}
-	return c.matching(func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+	return c.keysMatching(func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
 		return slice.Spec.APIExport.Name == binding.Spec.Reference.Export.Name
 	})
 }
 
-func (c *sliceController) matching(matches func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) bool) []controller.Key {
+func (c *sliceController) keysMatching(matches func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) bool) []controller.Request {
 	all, err := c.slices.List(logicalcluster.With(context.Background(), logicalcluster.Wildcard), "", nil)
 	if err != nil {
 		return nil // not installed yet: its own events will come
 	}
-	var keys []controller.Key
+	var keys []controller.Request
 	for _, slice := range all {
 		if matches(slice) {
-			keys = append(keys, controller.Key{Cluster: logicalcluster.Of(slice), Name: slice.Name})
+			keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(slice), Name: slice.Name})
 		}
 	}
 	return keys
 }
 
-// facts are what the status of a slice follows from.
-type facts struct {
-	sight Sight
+// observed are what the status of a slice follows from.
+type observed struct {
+	resolved ResolvedSlice
 	// selector is that of the partition, nil if that is missing or cannot be understood, which fault says.
-	selector labels.Selector
-	fault    string
-	shards   []*corev1alpha1.Shard
+	selector         labels.Selector
+	partitionMessage string
+	shards           []*corev1alpha1.Shard
 	// consumed tells whether a shard has consumers, and whether that is known.
 	consumed func(shard string) (consumed, known bool)
 }
 
 // reconcile is a ladder: observe, say what is wrong, add or remove the addresses of shards.
-func (c *sliceController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *sliceController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	stored, err := c.slices.Get(ctx, "", key.Name)
 	if apierrors.IsNotFound(err) || (err == nil && stored.DeletionTimestamp != nil) {
 		return controller.Result{}, nil
@@ -129,60 +129,60 @@ func (c *sliceController) reconcile(ctx context.Context, key controller.Key) (co
 	if err != nil {
 		return controller.Result{}, err
 	}
-	seen, err := c.observe(ctx, stored)
+	o, err := c.observe(ctx, stored)
 	if err != nil {
 		return controller.Result{}, err
 	}
 	slice := stored.DeepCopy()
-	decide(slice, seen)
+	computeStatus(slice, o)
 	if !equality.Semantic.DeepEqual(stored.Status, slice.Status) {
 		if err := c.cfg.Clients.Typed.Status().Update(ctx, slice); client.IgnoreNotFound(err) != nil {
 			return controller.Result{}, fmt.Errorf("writing the status of ClusterCachedResourceEndpointSlice %q: %w", slice.Name, err)
 		}
 	}
-	if !seen.sight.Complete() || seen.selector == nil {
+	if !o.resolved.Complete() || o.selector == nil {
 		return controller.Result{}, nil
 	}
 	slice.SetGroupVersionKind(cachev1alpha1.SchemeGroupVersion.WithKind("ClusterCachedResourceEndpointSlice"))
-	listed := endpoints.Listed{Slice: slice}
+	endpointSlice := endpoints.EndpointSlice{Slice: slice}
 	for _, endpoint := range slice.Status.Endpoints {
-		listed.Addresses = append(listed.Addresses, endpoint.URL)
+		endpointSlice.Addresses = append(endpointSlice.Addresses, endpoint.URL)
 	}
 	path := "/services/replication/" + logicalcluster.Of(slice).String() + "/" + slice.Name
-	return controller.Result{}, listed.Apply(ctx, c.cfg.Clients.Typed, listed.Wanted(seen.shards, seen.selector, seen.consumed, path))
+	return controller.Result{}, endpointSlice.Apply(ctx, c.cfg.Clients.Typed, endpointSlice.DesiredAddresses(o.shards, o.selector, o.consumed, path))
 }
 
-func (c *sliceController) observe(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) (facts, error) {
-	var seen facts
+func (c *sliceController) observe(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) (observed, error) {
+	var o observed
 	var err error
-	if seen.sight, err = c.lookup.Of(ctx, slice); err != nil {
-		return seen, err
+	if o.resolved, err = c.resolver.Resolve(ctx, slice); err != nil {
+		return o, err
 	}
-	if seen.selector, seen.fault, err = c.partitions.Selector(ctx, slice.Spec.Partition); err != nil {
-		return seen, err
+	if o.selector, o.partitionMessage, err = c.partitions.Selector(ctx, slice.Spec.Partition); err != nil {
+		return o, err
 	}
-	if seen.shards, err = c.shards.List(ctx); err != nil || seen.sight.Export == nil {
-		return seen, err
+	if o.shards, err = c.shards.List(ctx); err != nil || o.resolved.Export == nil {
+		return o, err
 	}
-	here, err := c.cfg.Exports.Consumed(ctx, seen.sight.Export)
+	here, err := c.cfg.Exports.Consumed(ctx, o.resolved.Export)
 	if err != nil {
-		return seen, err
+		return o, err
 	}
-	seen.consumed, err = c.consumers.Of(ctx, apiindex.ExportKeyOf(seen.sight.Export), here)
-	return seen, err
+	o.consumed, err = c.consumers.ForExport(ctx, apiindex.ExportKeyOf(o.resolved.Export), here)
+	return o, err
 }
 
-// decide brings conditions and selector of a slice in line with what was observed.
-func decide(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, seen facts) {
-	sight := seen.sight
-	mark(slice, cachev1alpha1.ResourceValid, sight.Resource != nil, cachev1alpha1.ReasonClusterCachedResourceNotFound, sight.ResourceFault)
-	mark(slice, cachev1alpha1.APIExportValid, sight.ExportFault == "", cachev1alpha1.ReasonAPIExportInvalidReference, sight.ExportFault)
-	mark(slice, cachev1alpha1.PartitionValid, seen.selector != nil, cachev1alpha1.ReasonPartitionInvalidReference, seen.fault)
-	if !sight.Complete() {
+// computeStatus brings conditions and selector of a slice in line with what was observed.
+func computeStatus(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, o observed) {
+	resolved := o.resolved
+	setCondition(slice, cachev1alpha1.ResourceValid, resolved.Resource != nil, cachev1alpha1.ReasonClusterCachedResourceNotFound, resolved.ResourceMessage)
+	setCondition(slice, cachev1alpha1.APIExportValid, resolved.ExportMessage == "", cachev1alpha1.ReasonAPIExportInvalidReference, resolved.ExportMessage)
+	setCondition(slice, cachev1alpha1.PartitionValid, o.selector != nil, cachev1alpha1.ReasonPartitionInvalidReference, o.partitionMessage)
+	if !resolved.Complete() {
 		slice.Status.Endpoints = nil
 	}
-	if seen.selector != nil {
-		slice.Status.ShardSelector = seen.selector.String()
+	if o.selector != nil {
+		slice.Status.ShardSelector = o.selector.String()
 	}
 }
 

@@ -29,19 +29,19 @@ const (
 	retryMax  = time.Minute
 )
 
-// Key identifies one object of one logical cluster.
-type Key struct {
-	Cluster   logicalcluster.Name
-	Namespace string
-	Name      string
+// Request identifies one object of one logical cluster.
+type Request struct {
+	ClusterName logicalcluster.Name
+	Namespace   string
+	Name        string
 }
 
 // String returns "<cluster>|<namespace>/<name>", without the namespace for cluster-scoped objects.
-func (k Key) String() string {
+func (k Request) String() string {
 	if k.Namespace == "" {
-		return k.Cluster.String() + "|" + k.Name
+		return k.ClusterName.String() + "|" + k.Name
 	}
-	return k.Cluster.String() + "|" + k.Namespace + "/" + k.Name
+	return k.ClusterName.String() + "|" + k.Namespace + "/" + k.Name
 }
 
 // Result is controller-runtime's result of a reconciliation.
@@ -51,57 +51,57 @@ type Result = reconcile.Result
 // shared with the watch cache. Events are Added (also for all existing objects when a watch restarts), Modified and
 // Deleted. A deletion during a disconnected watch is not delivered; in this case all of the controller's other inputs
 // are replayed as Added.
-type MapFunc func(watch.Event) []Key
+type MapFunc func(watch.Event) []Request
 
-// Input is one resource whose events a controller handles.
-type Input struct {
+// Source is one resource whose events a controller handles.
+type Source struct {
 	Resource schema.GroupResource
-	Keys     MapFunc
-	// Everywhere adds the events of objects that other shards publish. Resources for which storage.OnlyElsewhere
+	MapFunc  MapFunc
+	// Global adds the events of objects that other shards publish. Resources for which storage.IsRemoteOnly
 	// returns true have no others.
-	Everywhere bool
+	Global bool
 	// Stream, if set, is the source of events instead of storage. Resource is only a name then.
-	Stream informer.WatchFunc
+	WatchFunc informer.WatchFunc
 }
 
 // Controller is a reconciler and its sources.
 type Controller struct {
 	// Name is unique within a process; metrics and logs carry it.
 	Name string
-	// Inputs must include every resource that Reconcile reads, or it reacts to changes late.
-	Inputs []Input
-	// Workers is the number of keys that are reconciled concurrently; 0 means 8. A key is reconciled by one worker at a
+	// Sources must include every resource that Reconcile reads, or it reacts to changes late.
+	Sources []Source
+	// MaxConcurrentReconciles is the number of keys that are reconciled concurrently; 0 means 8. A key is reconciled by one worker at a
 	// time.
-	Workers int
+	MaxConcurrentReconciles int
 	// Reconcile brings one object to its desired state. The logical cluster of the context is that of the key. An error
 	// is retried with backoff; a conflict is retried without a log entry.
-	Reconcile reconcile.TypedFunc[Key]
+	Reconcile reconcile.TypedFunc[Request]
 }
 
-// ObjectKey is the MapFunc of a controller that reconciles the resource itself.
-func ObjectKey(event watch.Event) []Key {
+// RequestForObject is the MapFunc of a controller that reconciles the resource itself.
+func RequestForObject(event watch.Event) []Request {
 	object, err := meta.Accessor(event.Object)
 	if err != nil {
 		return nil
 	}
-	return []Key{{Cluster: logicalcluster.Of(object), Namespace: object.GetNamespace(), Name: object.GetName()}}
+	return []Request{{ClusterName: logicalcluster.Of(object), Namespace: object.GetNamespace(), Name: object.GetName()}}
 }
 
-// running is a controller with its queue, for one run.
-type running struct {
+// runningController is a controller with its queue, for one run.
+type runningController struct {
 	Controller
-	*Typed[Key]
+	*Typed[Request]
 }
 
-func newRunning(c Controller) *running {
-	if c.Workers <= 0 {
-		c.Workers = defaultMaxConcurrentReconciles
+func newRunningController(c Controller) *runningController {
+	if c.MaxConcurrentReconciles <= 0 {
+		c.MaxConcurrentReconciles = defaultMaxConcurrentReconciles
 	}
-	return &running{Controller: c, Typed: NewTyped(Options[Key]{
-		Name: c.Name, MaxConcurrentReconciles: c.Workers, Timeout: reconcileTimeout,
+	return &runningController{Controller: c, Typed: NewTyped(Options[Request]{
+		Name: c.Name, MaxConcurrentReconciles: c.MaxConcurrentReconciles, Timeout: reconcileTimeout,
 		RetryBase: retryBase, RetryMax: retryMax, ClusterName: ClusterNameOf, Reconcile: c.Reconcile,
 	})}
 }
 
 // ClusterNameOf returns the logical cluster of a request, for Options.
-func ClusterNameOf(req Key) logicalcluster.Name { return req.Cluster }
+func ClusterNameOf(req Request) logicalcluster.Name { return req.ClusterName }

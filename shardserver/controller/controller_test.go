@@ -25,28 +25,28 @@ import (
 
 var configMaps = storagetest.ConfigMaps
 
-// log records calls of reconcilers, for tests to wait on.
-type log struct {
-	mu   sync.Mutex
-	seen map[string]int
+// reconcileLog records calls of reconcilers, for tests to wait on.
+type reconcileLog struct {
+	mu     sync.Mutex
+	counts map[string]int
 }
 
-func (l *log) add(entry string) {
+func (l *reconcileLog) add(entry string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.seen == nil {
-		l.seen = map[string]int{}
+	if l.counts == nil {
+		l.counts = map[string]int{}
 	}
-	l.seen[entry]++
+	l.counts[entry]++
 }
 
-func (l *log) count(entry string) int {
+func (l *reconcileLog) count(entry string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.seen[entry]
+	return l.counts[entry]
 }
 
-func (l *log) waitFor(t *testing.T, entry string) {
+func (l *reconcileLog) waitFor(t *testing.T, entry string) {
 	t.Helper()
 	storagetest.Eventually(t, fmt.Sprintf("%q", entry), func() bool { return l.count(entry) > 0 })
 }
@@ -74,20 +74,20 @@ func start(t *testing.T, cfg Config) (stop func()) {
 	return stop
 }
 
-// recording returns a controller that records the logical cluster of its context and its key.
-func recording(name string, into *log) Controller {
+// newRecordingController returns a controller that records the logical cluster of its context and its key.
+func newRecordingController(name string, recorded *reconcileLog) Controller {
 	return Controller{
-		Name:   name,
-		Inputs: []Input{{Resource: configMaps, Keys: ObjectKey}},
-		Reconcile: func(ctx context.Context, key Key) (Result, error) {
+		Name:    name,
+		Sources: []Source{{Resource: configMaps, MapFunc: RequestForObject}},
+		Reconcile: func(ctx context.Context, req Request) (Result, error) {
 			cluster, _ := logicalcluster.From(ctx)
-			into.add(cluster.String() + " " + key.String())
+			recorded.add(cluster.String() + " " + req.String())
 			return Result{}, nil
 		},
 	}
 }
 
-func TestControllersSeeEveryClusterFromOneWatchAndLeaveNothingRunning(t *testing.T) {
+func TestControllersShareOneWatch(t *testing.T) {
 	registry, store := storagetest.NewRegistry(t)
 	storagetest.Create(t, store, "a", "before")
 	counted := &storagetest.CountingStore{Store: store}
@@ -97,10 +97,10 @@ func TestControllersSeeEveryClusterFromOneWatchAndLeaveNothingRunning(t *testing
 	}
 	resource.Store = counted
 
-	var first, second log
-	stop := start(t, Config{Registry: registry, Controllers: []Controller{recording("first", &first), recording("second", &second)}})
+	var first, second reconcileLog
+	stop := start(t, Config{Registry: registry, Controllers: []Controller{newRecordingController("first", &first), newRecordingController("second", &second)}})
 	storagetest.Create(t, store, "b", "after")
-	for _, seen := range []*log{&first, &second} {
+	for _, seen := range []*reconcileLog{&first, &second} {
 		seen.waitFor(t, "a a|default/before")
 		seen.waitFor(t, "b b|default/after")
 	}
@@ -111,7 +111,7 @@ func TestControllersSeeEveryClusterFromOneWatchAndLeaveNothingRunning(t *testing
 		t.Errorf("metrics of queues are those of %v", sets.List(names))
 	}
 	stop()
-	storagetest.Eventually(t, "the end of all goroutines of the controllers", func() bool { return len(ownGoroutines()) == 0 })
+	storagetest.Eventually(t, "the end of all goroutines of the controllers", func() bool { return len(controllerGoroutines()) == 0 })
 }
 
 // labelValues returns the values of a label of a metric that the shard exposes.
@@ -134,29 +134,29 @@ func labelValues(t *testing.T, metric, label string) sets.Set[string] {
 	return values
 }
 
-// ownGoroutines returns the stacks of goroutines that the controllers or their queues started. It excludes those of the
+// controllerGoroutines returns the stacks of goroutines that the controllers or their queues started. It excludes those of the
 // storage, whose number varies.
-func ownGoroutines() []string {
+func controllerGoroutines() []string {
 	buffer := make([]byte, 16<<20)
-	var own []string
+	var stacks []string
 	for stack := range strings.SplitSeq(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
 		if strings.Contains(stack, "shardserver/controller.(*") || strings.Contains(stack, "shardserver/informer.(*") ||
 			strings.Contains(stack, "controller-runtime/pkg/internal/controller") || strings.Contains(stack, "client-go/util/workqueue") {
-			own = append(own, stack)
+			stacks = append(stacks, stack)
 		}
 	}
-	return own
+	return stacks
 }
 
-func TestAManagerThatWaitsForItsResourcesLeavesNothingRunning(t *testing.T) {
+func TestManagerStopsWhileWaitingForResources(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	stop := start(t, Config{Registry: storage.NewRegistry(), Controllers: []Controller{recording("idle", &log{})}})
-	storagetest.Eventually(t, "the controllers", func() bool { return len(ownGoroutines()) > defaultMaxConcurrentReconciles })
+	stop := start(t, Config{Registry: storage.NewRegistry(), Controllers: []Controller{newRecordingController("idle", &reconcileLog{})}})
+	storagetest.Eventually(t, "the controllers", func() bool { return len(controllerGoroutines()) > defaultMaxConcurrentReconciles })
 	stop()
 	goleak.VerifyNone(t, before)
 }
 
-func TestABrokenWatchStartsAgainAndReplaysWhatExists(t *testing.T) {
+func TestExpiredWatchIsRelisted(t *testing.T) {
 	registry, store := storagetest.NewRegistry(t)
 	counted := &storagetest.CountingStore{Store: store}
 	resource, err := registry.Get(configMaps)
@@ -165,17 +165,17 @@ func TestABrokenWatchStartsAgainAndReplaysWhatExists(t *testing.T) {
 	}
 	resource.Store = counted
 	storagetest.Create(t, store, "a", "x")
-	var seen log
-	start(t, Config{Registry: registry, Controllers: []Controller{recording("one", &seen)}})
+	var seen reconcileLog
+	start(t, Config{Registry: registry, Controllers: []Controller{newRecordingController("one", &seen)}})
 	seen.waitFor(t, "a a|default/x")
 	storagetest.Eventually(t, "the watch", func() bool { return counted.Watches.Load() == 1 })
-	counted.EndAll(true)
+	counted.StopAll(true)
 	storagetest.Eventually(t, "the replay", func() bool { return seen.count("a a|default/x") >= 2 })
 	storagetest.Create(t, store, "a", "y")
 	seen.waitFor(t, "a a|default/y")
 }
 
-func TestAWatchThatWasEndedGoesOnWhereItWas(t *testing.T) {
+func TestEndedWatchIsResumed(t *testing.T) {
 	registry, store := storagetest.NewRegistry(t)
 	counted := &storagetest.CountingStore{Store: store}
 	resource, err := registry.Get(configMaps)
@@ -184,58 +184,58 @@ func TestAWatchThatWasEndedGoesOnWhereItWas(t *testing.T) {
 	}
 	resource.Store = counted
 	storagetest.Create(t, store, "a", "x")
-	var seen log
-	start(t, Config{Registry: registry, Controllers: []Controller{recording("one", &seen)}})
+	var seen reconcileLog
+	start(t, Config{Registry: registry, Controllers: []Controller{newRecordingController("one", &seen)}})
 	seen.waitFor(t, "a a|default/x")
 	storagetest.Eventually(t, "the watch", func() bool { return counted.Watches.Load() == 1 })
-	counted.EndAll(false)
+	counted.StopAll(false)
 	storagetest.Create(t, store, "a", "y") // possibly while there is no watch
 	seen.waitFor(t, "a a|default/y")
 	if n := seen.count("a a|default/x"); n != 1 {
 		t.Errorf("what was known already was looked at %d times, want once", n)
 	}
 	before := seen.count("a a|default/y")
-	counted.EndAll(false)
+	counted.StopAll(false)
 	storagetest.Delete(t, store, "a", "y")
 	storagetest.Eventually(t, "the deletion", func() bool { return seen.count("a a|default/y") > before })
 }
 
-func TestADeletionMissedBetweenTwoWatchesReplaysTheOtherInputs(t *testing.T) {
+func TestMissedDeletionReplaysOtherSources(t *testing.T) {
 	registry, store := storagetest.NewRegistry(t)
 	// The same storage under a second name represents another resource.
 	others := schema.GroupResource{Resource: "others"}
 	counted := &storagetest.CountingStore{Store: store}
 	registry.Add(&storage.Resource{GVR: others.WithVersion("v1"), Namespaced: true, Store: counted})
 	storagetest.Create(t, store, "a", "x")
-	var seen log
-	c := recording("one", &seen)
-	c.Inputs = append(c.Inputs, Input{Resource: others, Keys: func(watch.Event) []Key { return nil }})
+	var seen reconcileLog
+	c := newRecordingController("one", &seen)
+	c.Sources = append(c.Sources, Source{Resource: others, MapFunc: func(watch.Event) []Request { return nil }})
 	start(t, Config{Registry: registry, Controllers: []Controller{c}})
 	seen.waitFor(t, "a a|default/x")
 	storagetest.Eventually(t, "the second watch", func() bool { return counted.Watches.Load() == 1 })
-	counted.EndAll(true)
+	counted.StopAll(true)
 	storagetest.Eventually(t, "the replay of the unbroken input", func() bool { return seen.count("a a|default/x") >= 2 })
 }
 
-func TestOutcomesDecideWhenAKeyComesBack(t *testing.T) {
+func TestRequeueByOutcome(t *testing.T) {
 	registry, store := storagetest.NewRegistry(t)
 	for _, name := range []string{"fails", "panics", "waits", "gone"} {
 		storagetest.Create(t, store, "a", name)
 	}
-	var seen log
+	var seen reconcileLog
 	c := Controller{
-		Name:   "outcomes",
-		Inputs: []Input{{Resource: configMaps, Keys: ObjectKey}},
-		Reconcile: func(_ context.Context, key Key) (Result, error) {
-			seen.add(key.Name)
+		Name:    "outcomes",
+		Sources: []Source{{Resource: configMaps, MapFunc: RequestForObject}},
+		Reconcile: func(_ context.Context, req Request) (Result, error) {
+			seen.add(req.Name)
 			switch {
-			case seen.count(key.Name) > 2:
+			case seen.count(req.Name) > 2:
 				return Result{}, nil
-			case key.Name == "fails":
+			case req.Name == "fails":
 				return Result{}, errors.New("not yet")
-			case key.Name == "panics":
+			case req.Name == "panics":
 				panic("not yet")
-			case key.Name == "waits":
+			case req.Name == "waits":
 				return Result{RequeueAfter: time.Millisecond}, nil
 			}
 			return Result{}, nil
@@ -246,17 +246,17 @@ func TestOutcomesDecideWhenAKeyComesBack(t *testing.T) {
 		storagetest.Eventually(t, name+" coming back twice", func() bool { return seen.count(name) == 3 })
 	}
 	seen.waitFor(t, "gone")
-	known := seen.count("gone")
+	before := seen.count("gone")
 	storagetest.Delete(t, store, "a", "gone")
-	storagetest.Eventually(t, "the deletion", func() bool { return seen.count("gone") > known })
+	storagetest.Eventually(t, "the deletion", func() bool { return seen.count("gone") > before })
 }
 
-func TestAResourceThatIsInstalledLateIsFollowed(t *testing.T) {
+func TestResourceInstalledAfterStart(t *testing.T) {
 	full, store := storagetest.NewRegistry(t)
 	storagetest.Create(t, store, "a", "x")
 	registry := storage.NewRegistry()
-	var seen log
-	start(t, Config{Registry: registry, Controllers: []Controller{recording("one", &seen)}})
+	var seen reconcileLog
+	start(t, Config{Registry: registry, Controllers: []Controller{newRecordingController("one", &seen)}})
 	resource, err := full.Get(configMaps)
 	if err != nil {
 		t.Fatal(err)
@@ -265,13 +265,13 @@ func TestAResourceThatIsInstalledLateIsFollowed(t *testing.T) {
 	seen.waitFor(t, "a a|default/x")
 }
 
-func TestManagersRefuseControllersThatCannotWork(t *testing.T) {
-	valid := recording("x", &log{})
+func TestNewManagerRejectsInvalidControllers(t *testing.T) {
+	valid := newRecordingController("x", &reconcileLog{})
 	for name, tc := range map[string][]Controller{
 		"two of one name":   {valid, valid},
-		"no name":           {{Inputs: valid.Inputs, Reconcile: valid.Reconcile}},
+		"no name":           {{Sources: valid.Sources, Reconcile: valid.Reconcile}},
 		"nothing to follow": {{Name: "x", Reconcile: valid.Reconcile}},
-		"nothing to do":     {{Name: "x", Inputs: valid.Inputs}},
+		"nothing to do":     {{Name: "x", Sources: valid.Sources}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := NewManager(Config{Registry: storage.NewRegistry(), Controllers: tc}); err == nil {
@@ -281,21 +281,21 @@ func TestManagersRefuseControllersThatCannotWork(t *testing.T) {
 	}
 }
 
-func TestWorkBeginsWhenAllInputsHaveToldWhatExists(t *testing.T) {
+func TestReconcilingWaitsForAllSources(t *testing.T) {
 	registry, store := storagetest.NewRegistry(t)
 	storagetest.Create(t, store, "a", "x")
 	late := watch.NewFakeWithChanSize(10, false)
-	var seen log
-	c := recording("one", &seen)
-	var told atomic.Bool
-	c.Inputs[0].Keys = func(event watch.Event) []Key {
-		defer told.Store(true)
-		return ObjectKey(event)
+	var seen reconcileLog
+	c := newRecordingController("one", &seen)
+	var mapped atomic.Bool
+	c.Sources[0].MapFunc = func(event watch.Event) []Request {
+		defer mapped.Store(true)
+		return RequestForObject(event)
 	}
-	c.Inputs = append(c.Inputs, Input{
+	c.Sources = append(c.Sources, Source{
 		Resource: schema.GroupResource{Resource: "late"},
-		Keys:     ObjectKey,
-		Stream: func(ctx context.Context) (watch.Interface, error) {
+		MapFunc:  RequestForObject,
+		WatchFunc: func(ctx context.Context) (watch.Interface, error) {
 			context.AfterFunc(ctx, late.Stop)
 			return late, nil
 		},
@@ -304,7 +304,7 @@ func TestWorkBeginsWhenAllInputsHaveToldWhatExists(t *testing.T) {
 	object := func(annotations map[string]string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "y", Annotations: annotations}}
 	}
-	storagetest.Eventually(t, "the first input's events", told.Load)
+	storagetest.Eventually(t, "the first input's events", mapped.Load)
 	if seen.count("a a|default/x") > 0 {
 		t.Error("work began before the second input had told what exists")
 	}

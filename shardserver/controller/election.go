@@ -57,47 +57,47 @@ func (e *Election) run(ctx context.Context, lead func(context.Context)) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		if err := term(ctx, cfg, lead); err != nil {
+		if err := runTerm(ctx, cfg, lead); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// term takes part in one election. The lease is released only after lead has returned, so that the controllers of two
+// runTerm takes part in one election. The lease is released only after lead has returned, so that the controllers of two
 // leaders never run concurrently.
-func term(ctx context.Context, cfg leaderelection.LeaderElectionConfig, lead func(context.Context)) error {
-	holding, release := context.WithCancel(context.WithoutCancel(ctx))
+func runTerm(ctx context.Context, cfg leaderelection.LeaderElectionConfig, lead func(context.Context)) error {
+	leaseCtx, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 
 	elected := make(chan context.Context, 1)
 	cfg.Callbacks = leaderelection.LeaderCallbacks{
-		OnStartedLeading: func(leading context.Context) { elected <- leading },
+		OnStartedLeading: func(leaderCtx context.Context) { elected <- leaderCtx },
 		OnStoppedLeading: func() {},
 	}
 	elector, err := leaderelection.NewLeaderElector(cfg)
 	if err != nil {
 		return fmt.Errorf("preparing leader election: %w", err)
 	}
-	ended := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(ended)
-		elector.Run(holding)
+		defer close(done)
+		elector.Run(leaseCtx)
 	}()
 	select {
 	case <-ctx.Done():
-	case <-ended:
-	case leading := <-elected:
-		working, cancel := context.WithCancel(ctx)
-		stop := context.AfterFunc(leading, cancel)
+	case <-done:
+	case leaderCtx := <-elected:
+		workCtx, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(leaderCtx, cancel)
 		klog.FromContext(ctx).Info("Leading: controllers start", "identity", cfg.Lock.Identity())
-		lead(working)
+		lead(workCtx)
 		klog.FromContext(ctx).Info("Controllers stopped", "identity", cfg.Lock.Identity())
 		stop()
 		cancel()
 	}
 	release()
-	<-ended
+	<-done
 	return nil
 }
 
@@ -141,10 +141,10 @@ func (l adminLock) Update(ctx context.Context, record resourcelock.LeaderElectio
 	return l.Interface.Update(logicalcluster.With(ctx, logicalcluster.Admin), record)
 }
 
-func orDefault[T comparable](value, otherwise T) T {
+func orDefault[T comparable](value, defaultValue T) T {
 	var zero T
 	if value == zero {
-		return otherwise
+		return defaultValue
 	}
 	return value
 }

@@ -34,28 +34,28 @@ type leaseServer struct {
 func (s *leaseServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	refuse := func(code int, reason metav1.StatusReason) {
+	writeError := func(code int, reason metav1.StatusReason) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
 		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: reason, Code: int32(code)})
 	}
 	if s.down.Load() {
-		refuse(http.StatusInternalServerError, metav1.StatusReasonInternalError)
+		writeError(http.StatusInternalServerError, metav1.StatusReasonInternalError)
 		return
 	}
 	if req.Method == http.MethodGet && s.lease == nil {
-		refuse(http.StatusNotFound, metav1.StatusReasonNotFound)
+		writeError(http.StatusNotFound, metav1.StatusReasonNotFound)
 		return
 	}
 	if req.Method != http.MethodGet {
 		body, _ := io.ReadAll(req.Body)
 		sent := &coordinationv1.Lease{}
 		if err := json.Unmarshal(body, sent); err != nil {
-			refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest)
+			writeError(http.StatusBadRequest, metav1.StatusReasonBadRequest)
 			return
 		}
 		if s.lease != nil && sent.ResourceVersion != s.lease.ResourceVersion {
-			refuse(http.StatusConflict, metav1.StatusReasonConflict)
+			writeError(http.StatusConflict, metav1.StatusReasonConflict)
 			return
 		}
 		s.version++
@@ -102,8 +102,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// lead runs an election that counts its terms.
-func lead(t *testing.T, election *Election) (leading *atomic.Bool, terms *atomic.Int64, stop func()) {
+// runElection runs an election that counts its terms.
+func runElection(t *testing.T, election *Election) (leading *atomic.Bool, terms *atomic.Int64, stop func()) {
 	t.Helper()
 	leading, terms = &atomic.Bool{}, &atomic.Int64{}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -129,11 +129,11 @@ func lead(t *testing.T, election *Election) (leading *atomic.Bool, terms *atomic
 	return leading, terms, stop
 }
 
-func TestOneReplicaLeadsAndTheNextTakesOverWhenItStops(t *testing.T) {
+func TestLeaderElectionHandover(t *testing.T) {
 	server := &leaseServer{}
-	first, _, stopFirst := lead(t, server.election(t, "first"))
+	first, _, stopFirst := runElection(t, server.election(t, "first"))
 	storagetest.Eventually(t, "the first to lead", first.Load)
-	second, _, _ := lead(t, server.election(t, "second"))
+	second, _, _ := runElection(t, server.election(t, "second"))
 	if second.Load() || server.holder() != "first" {
 		t.Fatalf("second leads: %v, holder %q", second.Load(), server.holder())
 	}
@@ -144,9 +144,9 @@ func TestOneReplicaLeadsAndTheNextTakesOverWhenItStops(t *testing.T) {
 	storagetest.Eventually(t, "the second to lead", second.Load)
 }
 
-func TestALoserOfTheLeaseStopsItsWorkAndEntersTheElectionAgain(t *testing.T) {
+func TestLostLeaseStopsControllers(t *testing.T) {
 	server := &leaseServer{}
-	leading, terms, _ := lead(t, server.election(t, "only"))
+	leading, terms, _ := runElection(t, server.election(t, "only"))
 	storagetest.Eventually(t, "the first term", leading.Load)
 	server.down.Store(true)
 	storagetest.Eventually(t, "the end of the term", func() bool { return !leading.Load() })
@@ -154,7 +154,7 @@ func TestALoserOfTheLeaseStopsItsWorkAndEntersTheElectionAgain(t *testing.T) {
 	storagetest.Eventually(t, "the second term", func() bool { return leading.Load() && terms.Load() == 2 })
 }
 
-func TestAnElectionNeedsAClient(t *testing.T) {
+func TestElectionRequiresClient(t *testing.T) {
 	if _, err := NewManager(Config{Registry: storage.NewRegistry(), Election: &Election{}}); err == nil {
 		t.Error("want an error")
 	}

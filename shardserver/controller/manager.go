@@ -34,7 +34,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		if c.Name == "" || names.Has(c.Name) {
 			return nil, fmt.Errorf("controller name %q is empty or used twice", c.Name)
 		}
-		if len(c.Inputs) == 0 || c.Reconcile == nil {
+		if len(c.Sources) == 0 || c.Reconcile == nil {
 			return nil, fmt.Errorf("controller %q has no sources or no reconciler", c.Name)
 		}
 		names.Insert(c.Name)
@@ -62,9 +62,9 @@ func (m *Manager) runControllers(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var group sync.WaitGroup
-	var all []*running
+	var all []*runningController
 	for _, c := range m.cfg.Controllers {
-		all = append(all, newRunning(c))
+		all = append(all, newRunningController(c))
 	}
 	replays := &replays{registry: m.cfg.Registry, pending: map[replay]struct{}{}}
 	informers := newInformers(ctx, m.cfg.Registry, all, replays)

@@ -27,20 +27,20 @@ type origin struct {
 	resource schema.GroupResource
 	// remote selects replicas of other shards.
 	remote bool
-	// own is a source with a watch function of its own; nil for shared origins.
-	own *Input
+	// customSource is a source with a watch function of its own; nil for shared origins.
+	customSource *Source
 }
 
 // origins returns the origins of a source.
-func (s *Input) origins() []origin {
-	if s.Stream != nil {
-		return []origin{{resource: s.Resource, own: s}}
+func (s *Source) origins() []origin {
+	if s.WatchFunc != nil {
+		return []origin{{resource: s.Resource, customSource: s}}
 	}
 	var origins []origin
-	if !storage.OnlyElsewhere(s.Resource) {
+	if !storage.IsRemoteOnly(s.Resource) {
 		origins = append(origins, origin{resource: s.Resource})
 	}
-	if s.Everywhere {
+	if s.Global {
 		origins = append(origins, origin{resource: s.Resource, remote: true})
 	}
 	return origins
@@ -49,10 +49,10 @@ func (s *Input) origins() []origin {
 // watch starts a watch with initial events.
 func (o origin) watch(ctx context.Context, registry *storage.Registry) (watch.Interface, error) {
 	switch {
-	case o.own != nil:
-		return o.own.Stream(ctx)
+	case o.customSource != nil:
+		return o.customSource.WatchFunc(ctx)
 	case o.remote:
-		return registry.WatchElsewhere(ctx, o.resource)
+		return registry.WatchRemote(ctx, o.resource)
 	}
 	resource, err := registry.Get(o.resource)
 	if err != nil {
@@ -63,7 +63,7 @@ func (o origin) watch(ctx context.Context, registry *storage.Registry) (watch.In
 
 // installed reports whether the resource can be watched.
 func (o origin) installed(registry *storage.Registry) bool {
-	if o.own != nil || o.remote {
+	if o.customSource != nil || o.remote {
 		return true
 	}
 	_, err := registry.Get(o.resource)
@@ -81,16 +81,16 @@ func (o origin) list(ctx context.Context, registry *storage.Registry) ([]runtime
 	return objects, nil
 }
 
-// EachKey calls a function with the requests for all existing objects.
-func (s *Input) EachKey(ctx context.Context, registry *storage.Registry, do func(Key)) error {
-	for _, from := range s.origins() {
-		objects, err := from.list(ctx, registry)
+// ForEachRequest calls a function with the requests for all existing objects.
+func (s *Source) ForEachRequest(ctx context.Context, registry *storage.Registry, fn func(Request)) error {
+	for _, origin := range s.origins() {
+		objects, err := origin.list(ctx, registry)
 		if err != nil {
 			return err
 		}
 		for _, object := range objects {
-			for _, req := range s.Keys(watch.Event{Type: watch.Added, Object: object}) {
-				do(req)
+			for _, req := range s.MapFunc(watch.Event{Type: watch.Added, Object: object}) {
+				fn(req)
 			}
 		}
 	}
@@ -99,12 +99,12 @@ func (s *Input) EachKey(ctx context.Context, registry *storage.Registry, do func
 
 // consumer is one source of a controller.
 type consumer struct {
-	*running
-	source *Input
+	*runningController
+	source *Source
 }
 
 func (c consumer) enqueue(event watch.EventType, object runtime.Object) {
-	for _, req := range c.source.Keys(watch.Event{Type: event, Object: object}) {
+	for _, req := range c.source.MapFunc(watch.Event{Type: event, Object: object}) {
 		c.Add(req)
 	}
 }
@@ -123,11 +123,11 @@ type sharedInformer struct {
 }
 
 // newInformers returns the informers of all controllers, which stop with the context.
-func newInformers(ctx context.Context, registry *storage.Registry, controllers []*running, replays *replays) map[origin]*sharedInformer {
+func newInformers(ctx context.Context, registry *storage.Registry, controllers []*runningController, replays *replays) map[origin]*sharedInformer {
 	all := map[origin]*sharedInformer{}
 	for _, c := range controllers {
-		for at := range c.Inputs {
-			source := &c.Inputs[at]
+		for i := range c.Sources {
+			source := &c.Sources[i]
 			for _, from := range source.origins() {
 				if all[from] == nil {
 					all[from] = newSharedInformer(ctx, registry, from, replays)
@@ -192,9 +192,9 @@ func (s *sharedInformer) replace(ctx context.Context, objects []runtime.Object) 
 }
 
 func (s *sharedInformer) replayOthers(ctx context.Context) {
-	for _, of := range s.consumers {
-		for at := range of.Inputs {
-			other := consumer{of.running, &of.Inputs[at]}
+	for _, affected := range s.consumers {
+		for i := range affected.Sources {
+			other := consumer{affected.runningController, &affected.Sources[i]}
 			for _, from := range other.source.origins() {
 				if from != s.origin {
 					s.replays.start(ctx, replay{from, other})
@@ -205,7 +205,7 @@ func (s *sharedInformer) replayOthers(ctx context.Context) {
 }
 
 // Start implements source.TypedSource. The informer enqueues into the controllers' queues by itself.
-func (s *sharedInformer) Start(context.Context, workqueue.TypedRateLimitingInterface[Key]) error {
+func (s *sharedInformer) Start(context.Context, workqueue.TypedRateLimitingInterface[Request]) error {
 	return nil
 }
 
@@ -222,14 +222,14 @@ func (s *sharedInformer) WaitForSync(ctx context.Context) error {
 func (s *sharedInformer) String() string { return s.resource.String() }
 
 // sourcesOf returns the informers of a controller.
-func sourcesOf(c *running, informers map[origin]*sharedInformer) []source.TypedSource[Key] {
-	found := map[origin]source.TypedSource[Key]{}
-	for at := range c.Inputs {
-		for _, from := range c.Inputs[at].origins() {
-			found[from] = informers[from]
+func sourcesOf(c *runningController, informers map[origin]*sharedInformer) []source.TypedSource[Request] {
+	sources := map[origin]source.TypedSource[Request]{}
+	for i := range c.Sources {
+		for _, from := range c.Sources[i].origins() {
+			sources[from] = informers[from]
 		}
 	}
-	return slices.Collect(maps.Values(found))
+	return slices.Collect(maps.Values(sources))
 }
 
 // replay enqueues everything of one origin for one consumer.
@@ -248,25 +248,25 @@ type replays struct {
 }
 
 // start starts a replay, unless one is pending, which will list the same objects.
-func (r *replays) start(ctx context.Context, one replay) {
+func (r *replays) start(ctx context.Context, item replay) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, pending := r.pending[one]; pending {
+	if _, pending := r.pending[item]; pending {
 		return
 	}
-	r.pending[one] = struct{}{}
-	r.group.Go(func() { r.run(ctx, one) })
+	r.pending[item] = struct{}{}
+	r.group.Go(func() { r.run(ctx, item) })
 }
 
-func (r *replays) run(ctx context.Context, one replay) {
-	objects, err := one.list(ctx, r.registry)
+func (r *replays) run(ctx context.Context, item replay) {
+	objects, err := item.list(ctx, r.registry)
 	r.mu.Lock()
-	delete(r.pending, one)
+	delete(r.pending, item)
 	r.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Replaying a source failed", "controller", one.Name, "resource", one.resource)
+		klog.FromContext(ctx).Error(err, "Replaying a source failed", "controller", item.Name, "resource", item.resource)
 	}
 	for _, object := range objects {
-		one.enqueue(watch.Added, object)
+		item.enqueue(watch.Added, object)
 	}
 }

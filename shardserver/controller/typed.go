@@ -109,7 +109,7 @@ func (t *Typed[R]) reconcile(ctx context.Context, req R) (reconcile.Result, erro
 		outcome = outcomeConflict
 	case ctx.Err() == context.Canceled:
 		return reconcile.Result{}, nil
-	case storage.IsUndecided(err): // events follow when other shards' objects have synced
+	case storage.IsNotSynced(err): // events follow when other shards' objects have synced
 		outcome = outcomeNotSynced
 		klog.FromContext(ctx).V(2).Info("Reconciling waits for objects of other shards", "controller", t.options.Name, "request", req, "reason", err)
 	case t.options.IsExpected != nil && t.options.IsExpected(err):

@@ -24,8 +24,8 @@ type Compiled struct {
 	groups []group
 	// resources are those of all groups, without subresources, ordered.
 	resources []schema.GroupResource
-	// only is the restriction of a view, else nil.
-	only Verbs
+	// restriction is the restriction of a view, else nil.
+	restriction Verbs
 }
 
 // group is an API group, aggregated and unaggregated.
@@ -35,22 +35,22 @@ type group struct {
 }
 
 type groupVersion struct {
-	name       string
-	aggregated []apidiscoveryv2.APIResourceDiscovery
-	listed     []metav1.APIResource
+	name         string
+	aggregated   []apidiscoveryv2.APIResourceDiscovery
+	unaggregated []metav1.APIResource
 }
 
-func (c *Compiled) has(resource schema.GroupResource) bool {
+func (c *Compiled) hasResource(resource schema.GroupResource) bool {
 	_, found := slices.BinarySearchFunc(c.resources, resource, compareResources)
 	return found
 }
 
-// listed returns all resources and subresources of a version.
-func (c *Compiled) listed(version schema.GroupVersion) []metav1.APIResource {
+// listResources returns all resources and subresources of a version.
+func (c *Compiled) listResources(version schema.GroupVersion) []metav1.APIResource {
 	for _, group := range c.groups {
 		for _, v := range group.versions {
 			if group.name == version.Group && v.name == version.Version {
-				return v.listed
+				return v.unaggregated
 			}
 		}
 	}
@@ -61,8 +61,8 @@ func (c *Compiled) listed(version schema.GroupVersion) []metav1.APIResource {
 type Source struct {
 	handler http.Handler
 
-	mu   sync.Mutex
-	read *Compiled
+	mu       sync.Mutex
+	compiled *Compiled
 }
 
 // NewSource returns the source for an upstream handler.
@@ -95,21 +95,21 @@ func (s *Source) GetRaw(ctx context.Context, path, accept string) ([]byte, error
 	return response.Body.Bytes(), nil
 }
 
-// Read returns the discovery of the built-in resources. It reads the upstream handlers until it succeeds once.
-func (s *Source) Read(ctx context.Context) (*Compiled, error) {
+// Load returns the discovery of the built-in resources. It reads the upstream handlers until it succeeds once.
+func (s *Source) Load(ctx context.Context) (*Compiled, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.read == nil {
-		read, err := s.readAll(ctx)
+	if s.compiled == nil {
+		read, err := s.loadAll(ctx)
 		if err != nil {
 			return nil, err
 		}
-		s.read = read
+		s.compiled = read
 	}
-	return s.read, nil
+	return s.compiled, nil
 }
 
-func (s *Source) readAll(ctx context.Context) (*Compiled, error) {
+func (s *Source) loadAll(ctx context.Context) (*Compiled, error) {
 	aggregated := map[schema.GroupVersion][]apidiscoveryv2.APIResourceDiscovery{}
 	for _, path := range []string{"/api", "/apis"} {
 		var list apidiscoveryv2.APIGroupDiscoveryList
@@ -136,7 +136,7 @@ func (s *Source) readAll(ctx context.Context) (*Compiled, error) {
 	}
 	compiled := &Compiled{}
 	for _, known := range append([]metav1.APIGroup{coreGroup}, named.Groups...) {
-		read, err := s.readGroup(ctx, known, aggregated)
+		read, err := s.loadGroup(ctx, known, aggregated)
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +146,7 @@ func (s *Source) readAll(ctx context.Context) (*Compiled, error) {
 	return compiled, nil
 }
 
-func (s *Source) readGroup(ctx context.Context, known metav1.APIGroup, aggregated map[schema.GroupVersion][]apidiscoveryv2.APIResourceDiscovery) (group, error) {
+func (s *Source) loadGroup(ctx context.Context, known metav1.APIGroup, aggregated map[schema.GroupVersion][]apidiscoveryv2.APIResourceDiscovery) (group, error) {
 	read := group{name: known.Name}
 	for _, version := range known.Versions {
 		gv := schema.GroupVersion{Group: known.Name, Version: version.Version}
@@ -154,14 +154,14 @@ func (s *Source) readGroup(ctx context.Context, known metav1.APIGroup, aggregate
 		if err := s.Get(ctx, PathOf(gv), "application/json", &list); err != nil {
 			return group{}, err
 		}
-		read.versions = append(read.versions, groupVersion{name: gv.Version, aggregated: aggregated[gv], listed: list.APIResources})
+		read.versions = append(read.versions, groupVersion{name: gv.Version, aggregated: aggregated[gv], unaggregated: list.APIResources})
 	}
 	return read, nil
 }
 
 func (c *Compiled) addResources(added group) {
 	for _, version := range added.versions {
-		for _, listed := range version.listed {
+		for _, listed := range version.unaggregated {
 			resource := schema.GroupResource{Group: added.name, Resource: listed.Name}
 			if position, found := slices.BinarySearchFunc(c.resources, resource, compareResources); !found && !strings.Contains(listed.Name, "/") {
 				c.resources = slices.Insert(c.resources, position, resource)

@@ -46,15 +46,15 @@ type APISetResolver interface {
 	Resolve(ctx context.Context) (*APISet, error)
 }
 
-// With returns a handler of the discovery of the request's logical cluster. It delegates every other request to next.
-func With(next http.Handler, resolver APISetResolver, addresses stock.Addresses, notAggregated runtime.NegotiatedSerializer) *Handler {
+// NewHandler returns a handler of the discovery of the request's logical cluster. It delegates every other request to next.
+func NewHandler(next http.Handler, resolver APISetResolver, addresses stock.Addresses, codecs runtime.NegotiatedSerializer) *Handler {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(apidiscoveryv2.AddToScheme(scheme))
 	utilruntime.Must(apidiscoveryv2beta1.AddToScheme(scheme))
 	utilruntime.Must(apidiscoveryv2conversion.RegisterConversions(scheme))
 	return &Handler{
 		resolver: resolver, next: next, addresses: addresses,
-		serializer: notAggregated, aggregated: serializer.NewCodecFactory(scheme),
+		serializer: codecs, aggregated: serializer.NewCodecFactory(scheme),
 		cache: documents.New[Hash, *document](limits),
 	}
 }
@@ -85,12 +85,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	set, err := h.resolver.Resolve(req.Context())
 	if err != nil {
-		Fail(w, req, h.serializer, err)
+		WriteError(w, req, h.serializer, err)
 		return
 	}
-	found, err := h.cache.Get(req.Context(), set.Key(), set.document)
+	found, err := h.cache.Get(req.Context(), set.Key(), set.buildDocument)
 	if err != nil {
-		Fail(w, req, h.serializer, fmt.Errorf("building the discovery documents: %w", err))
+		WriteError(w, req, h.serializer, fmt.Errorf("building the discovery documents: %w", err))
 		return
 	}
 	switch {
@@ -109,8 +109,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// Fail writes an error, with the Kubernetes status that it wraps, if any.
-func Fail(w http.ResponseWriter, req *http.Request, serializer runtime.NegotiatedSerializer, err error) {
+// WriteError writes an error, with the Kubernetes status that it wraps, if any.
+func WriteError(w http.ResponseWriter, req *http.Request, serializer runtime.NegotiatedSerializer, err error) {
 	var status *apierrors.StatusError
 	switch {
 	case req.Context().Err() != nil:
@@ -134,7 +134,7 @@ func (h *Handler) serveAggregated(w http.ResponseWriter, req *http.Request, foun
 	metrics.InstrumentHandlerFunc(http.MethodGet, "", "", "", path, "", metrics.APIServerComponent, false, "", func(w http.ResponseWriter, req *http.Request) {
 		media, _, err := negotiation.NegotiateOutputMediaType(req, h.aggregated, aggregated.DiscoveryEndpointRestrictions)
 		if err != nil {
-			Fail(w, req, h.serializer, err)
+			WriteError(w, req, h.serializer, err)
 			return
 		}
 		visible := apidiscoveryv2.APIGroupDiscoveryList{Items: list.items} // encoding modifies it
@@ -169,10 +169,10 @@ func (h *Handler) serveVersion(w http.ResponseWriter, req *http.Request, found *
 	stock.NewAPIVersionHandler(h.serializer, version, lister).ServeHTTP(w, req)
 }
 
-// document builds the documents of an API set, and returns their approximate size in memory.
-func (s *APISet) document() (*document, int64, error) {
+// buildDocument builds the documents of an API set, and returns their approximate size in memory.
+func (s *APISet) buildDocument() (*document, int64, error) {
 	built := &document{groups: map[string]metav1.APIGroup{}, versions: map[schema.GroupVersion][]metav1.APIResource{}}
-	for _, group := range s.groups() {
+	for _, group := range s.mergeGroups() {
 		visible := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: group.name}}
 		listed := metav1.APIGroup{Name: group.name}
 		for _, version := range group.versions {
@@ -181,7 +181,7 @@ func (s *APISet) document() (*document, int64, error) {
 				Version: version.name, Resources: version.aggregated, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
 			})
 			listed.Versions = append(listed.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: version.name})
-			built.versions[gv] = version.listed
+			built.versions[gv] = version.unaggregated
 		}
 		listed.PreferredVersion = listed.Versions[0]
 		if group.name == "" {

@@ -17,26 +17,26 @@ import (
 // Hash identifies content.
 type Hash [sha256.Size]byte
 
-// hashes computes the hashes of definitions. Package apiextensions caches the hash of a whole specification; the hash without
+// hasher computes the hashes of definitions. Package apiextensions caches the hash of a whole specification; the hash without
 // the parts that do not affect documents is computed once per specification, in a bounded cache.
-type hashes struct {
-	whole func(*apiextensions.CustomResourceDefinition) (shared.Hash, error)
-	parts *documents.Cache[shared.Hash, Hash]
+type hasher struct {
+	specHash func(*apiextensions.CustomResourceDefinition) (shared.Hash, error)
+	cache    *documents.Cache[shared.Hash, Hash]
 }
 
-func newHashes(whole func(*apiextensions.CustomResourceDefinition) (shared.Hash, error)) *hashes {
-	const most = 8192
-	return &hashes{whole: whole, parts: documents.New[shared.Hash, Hash](documents.Limits{Count: most, Bytes: most, Builds: 4})}
+func newHasher(specHash func(*apiextensions.CustomResourceDefinition) (shared.Hash, error)) *hasher {
+	const maxEntries = 8192
+	return &hasher{specHash: specHash, cache: documents.New[shared.Hash, Hash](documents.Limits{Count: maxEntries, Bytes: maxEntries, Builds: 4})}
 }
 
-// of returns the hash of what the documents of a definition depend on: its accepted names and its specification without the
+// hash returns the hash of what the documents of a definition depend on: its accepted names and its specification without the
 // conversion, whose CA bundle may differ among otherwise equal definitions.
-func (h *hashes) of(ctx context.Context, object *apiextensions.CustomResourceDefinition) (Hash, error) {
-	whole, err := h.whole(object)
+func (h *hasher) hash(ctx context.Context, object *apiextensions.CustomResourceDefinition) (Hash, error) {
+	whole, err := h.specHash(object)
 	if err != nil {
 		return Hash{}, err
 	}
-	part, err := h.parts.Get(ctx, whole, func() (Hash, int64, error) {
+	part, err := h.cache.Get(ctx, whole, func() (Hash, int64, error) {
 		spec := object.Spec
 		spec.Conversion = nil
 		hash, err := hashOf(spec)

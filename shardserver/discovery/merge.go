@@ -14,9 +14,9 @@ import (
 	stock "k8s.io/apiserver/pkg/endpoints/discovery"
 )
 
-// groups returns the groups of an API set: the built-in ones in their order, then groups of definitions, ordered by name, with
+// mergeGroups returns the groups of an API set: the built-in ones in their order, then groups of definitions, ordered by name, with
 // versions in Kubernetes' order.
-func (s *APISet) groups() []group {
+func (s *APISet) mergeGroups() []group {
 	merged := make([]group, 0, len(s.Compiled.groups))
 	for _, compiled := range s.Compiled.groups {
 		merged = append(merged, group{name: compiled.name, versions: s.visibleVersions(compiled)})
@@ -45,14 +45,14 @@ func (s *APISet) visibleVersions(compiled group) []groupVersion {
 	for _, from := range compiled.versions {
 		visible := groupVersion{name: from.name}
 		for _, resource := range from.aggregated {
-			if !s.Hides(schema.GroupResource{Group: compiled.name, Resource: resource.Resource}) {
+			if !s.IsHidden(schema.GroupResource{Group: compiled.name, Resource: resource.Resource}) {
 				visible.aggregated = append(visible.aggregated, resource)
 			}
 		}
-		for _, resource := range from.listed {
+		for _, resource := range from.unaggregated {
 			name, _, _ := strings.Cut(resource.Name, "/")
-			if !s.Hides(schema.GroupResource{Group: compiled.name, Resource: name}) {
-				visible.listed = append(visible.listed, resource)
+			if !s.IsHidden(schema.GroupResource{Group: compiled.name, Resource: name}) {
+				visible.unaggregated = append(visible.unaggregated, resource)
 			}
 		}
 		if len(visible.aggregated) > 0 || len(from.aggregated) == 0 {
@@ -112,13 +112,13 @@ func (d Definition) addTo(to *groupVersion) {
 		ShortNames: names.ShortNames, Categories: names.Categories,
 		ResponseKind: &metav1.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: names.Kind},
 	}
-	to.listed = append(to.listed, metav1.APIResource{
+	to.unaggregated = append(to.unaggregated, metav1.APIResource{
 		Name: names.Plural, SingularName: names.Singular, Namespaced: scope == apidiscoveryv2.ScopeNamespace, Kind: names.Kind, Verbs: d.verbs(),
 		ShortNames: names.ShortNames, Categories: names.Categories, StorageVersionHash: d.storageVersionHash(),
 	})
 	for _, sub := range d.subresources(gv) {
 		resource.Subresources = append(resource.Subresources, sub)
-		to.listed = append(to.listed, listedSubresource(gv, names.Plural, scope, sub))
+		to.unaggregated = append(to.unaggregated, listedSubresource(gv, names.Plural, scope, sub))
 	}
 	to.aggregated = append(to.aggregated, resource)
 }

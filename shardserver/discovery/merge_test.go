@@ -13,15 +13,15 @@ import (
 	shared "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 )
 
-// compiledIn returns discovery of resources that are given as "<group>/<version>/<resource>".
-func compiledIn(resources ...string) *Compiled {
+// newCompiled returns discovery of resources that are given as "<group>/<version>/<resource>".
+func newCompiled(resources ...string) *Compiled {
 	compiled := &Compiled{}
 	for _, resource := range resources {
 		parts := strings.Split(resource, "/")
 		added := group{name: parts[0], versions: []groupVersion{{
-			name:       parts[1],
-			aggregated: []apidiscoveryv2.APIResourceDiscovery{{Resource: parts[2]}},
-			listed:     []metav1.APIResource{{Name: parts[2]}, {Name: parts[2] + "/status"}},
+			name:         parts[1],
+			aggregated:   []apidiscoveryv2.APIResourceDiscovery{{Resource: parts[2]}},
+			unaggregated: []metav1.APIResource{{Name: parts[2]}, {Name: parts[2] + "/status"}},
 		}}}
 		if last := len(compiled.groups) - 1; last >= 0 && compiled.groups[last].name == parts[0] {
 			compiled.groups[last].versions = append(compiled.groups[last].versions, added.versions...)
@@ -33,8 +33,8 @@ func compiledIn(resources ...string) *Compiled {
 	return compiled
 }
 
-// defined returns a definition in force of "<resource>.<group>".
-func defined(name string, versions ...string) *apiextensions.CustomResourceDefinition {
+// newDefinition returns a definition in force of "<resource>.<group>".
+func newDefinition(name string, versions ...string) *apiextensions.CustomResourceDefinition {
 	plural, group, _ := strings.Cut(name, ".")
 	object := &apiextensions.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: strings.Join(versions, ",")}}
 	object.Spec = apiextensions.CustomResourceDefinitionSpec{Group: group, Names: apiextensions.CustomResourceDefinitionNames{Plural: plural}}
@@ -47,8 +47,8 @@ func defined(name string, versions ...string) *apiextensions.CustomResourceDefin
 	return object
 }
 
-func TestGroups(t *testing.T) {
-	notEstablished := defined("widgets.example.com", "v1")
+func TestMergeGroups(t *testing.T) {
+	notEstablished := newDefinition("widgets.example.com", "v1")
 	notEstablished.Status.Conditions = nil
 	for name, tc := range map[string]struct {
 		compiled    *Compiled
@@ -57,49 +57,49 @@ func TestGroups(t *testing.T) {
 		want        []string
 	}{
 		"what is compiled in keeps its order, groups of definitions follow by name": {
-			compiled:    compiledIn("/v1/secrets", "z.io/v1/zebras", "a.io/v1/apes"),
-			definitions: []*apiextensions.CustomResourceDefinition{defined("cows.m.io", "v1"), defined("bees.b.io", "v1")},
+			compiled:    newCompiled("/v1/secrets", "z.io/v1/zebras", "a.io/v1/apes"),
+			definitions: []*apiextensions.CustomResourceDefinition{newDefinition("cows.m.io", "v1"), newDefinition("bees.b.io", "v1")},
 			want:        []string{"/v1: secrets", "z.io/v1: zebras", "a.io/v1: apes", "b.io/v1: bees", "m.io/v1: cows"},
 		},
 		"versions are in the order of Kubernetes, those that are not served are not shown": {
-			compiled:    compiledIn(),
-			definitions: []*apiextensions.CustomResourceDefinition{defined("cows.m.io", "v1alpha1", "v2", "v10", "v3-unserved", "v1beta1", "v1")},
+			compiled:    newCompiled(),
+			definitions: []*apiextensions.CustomResourceDefinition{newDefinition("cows.m.io", "v1alpha1", "v2", "v10", "v3-unserved", "v1beta1", "v1")},
 			want:        []string{"m.io/v10: cows", "m.io/v2: cows", "m.io/v1: cows", "m.io/v1beta1: cows", "m.io/v1alpha1: cows"},
 		},
 		"definitions add resources and versions to a group that is compiled in, whose own version stays preferred": {
-			compiled:    compiledIn("a.io/v1alpha1/apes"),
-			definitions: []*apiextensions.CustomResourceDefinition{defined("cows.a.io", "v1alpha1", "v1", "v2")},
+			compiled:    newCompiled("a.io/v1alpha1/apes"),
+			definitions: []*apiextensions.CustomResourceDefinition{newDefinition("cows.a.io", "v1alpha1", "v1", "v2")},
 			want:        []string{"a.io/v1alpha1: apes cows", "a.io/v2: cows", "a.io/v1: cows"},
 		},
 		"a definition of what is compiled in and shown does not count": {
-			compiled:    compiledIn("a.io/v1/apes"),
-			definitions: []*apiextensions.CustomResourceDefinition{defined("apes.a.io", "v1", "v2")},
+			compiled:    newCompiled("a.io/v1/apes"),
+			definitions: []*apiextensions.CustomResourceDefinition{newDefinition("apes.a.io", "v1", "v2")},
 			want:        []string{"a.io/v1: apes"},
 		},
 		"a definition of what is compiled in and hidden counts": {
-			compiled:    compiledIn("a.io/v1/apes", "a.io/v1beta1/apes", "b.io/v1/bees"),
+			compiled:    newCompiled("a.io/v1/apes", "a.io/v1beta1/apes", "b.io/v1/bees"),
 			hidden:      []schema.GroupResource{{Group: "a.io", Resource: "apes"}},
-			definitions: []*apiextensions.CustomResourceDefinition{defined("apes.a.io", "v2")},
+			definitions: []*apiextensions.CustomResourceDefinition{newDefinition("apes.a.io", "v2")},
 			want:        []string{"a.io/v2: apes", "b.io/v1: bees"},
 		},
 		"a group without anything to show is not shown": {
-			compiled: compiledIn("a.io/v1/apes", "b.io/v1/bees"),
+			compiled: newCompiled("a.io/v1/apes", "b.io/v1/bees"),
 			hidden:   []schema.GroupResource{{Group: "a.io", Resource: "apes"}},
 			want:     []string{"b.io/v1: bees"},
 		},
 		"a definition that is not established does not count, nor one that serves no version, nor one that is never served": {
-			compiled:    compiledIn("b.io/v1/bees"),
-			definitions: []*apiextensions.CustomResourceDefinition{notEstablished, defined("cows.m.io", "v1-unserved"), defined("pigs.barred.io", "v1")},
+			compiled:    newCompiled("b.io/v1/bees"),
+			definitions: []*apiextensions.CustomResourceDefinition{notEstablished, newDefinition("cows.m.io", "v1-unserved"), newDefinition("pigs.barred.io", "v1")},
 			want:        []string{"b.io/v1: bees"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := &APISet{Compiled: tc.compiled, Hidden: tc.hidden}
-			if err := newHashes(shared.NewSpecInterner().HashOf).addDefinitions(t.Context(), set, defining(tc.definitions...)); err != nil {
+			if err := newHasher(shared.NewSpecInterner().HashOf).addDefinitions(t.Context(), set, filterOwnDefinitions(tc.definitions...)); err != nil {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, group := range set.groups() {
+			for _, group := range set.mergeGroups() {
 				for _, version := range group.versions {
 					line := group.name + "/" + version.name + ":"
 					for _, resource := range version.aggregated {
@@ -118,18 +118,18 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// defining is what definitions of a cluster's own bring, where those of barred.io are never served.
-func defining(definitions ...*apiextensions.CustomResourceDefinition) []Defined {
+// filterOwnDefinitions is what definitions of a cluster's own bring, where those of barred.io are never served.
+func filterOwnDefinitions(definitions ...*apiextensions.CustomResourceDefinition) []CandidateDefinition {
 	resolver := &Resolver{overlapsBuiltIn: func(resource schema.GroupResource) bool { return resource.Group == "barred.io" }}
 	return resolver.ownDefinitions(definitions)
 }
 
-func TestKeys(t *testing.T) {
+func TestCacheKeys(t *testing.T) {
 	set := func(change func(*apiextensions.CustomResourceDefinition)) *APISet {
-		object := defined("cows.m.io", "v1")
+		object := newDefinition("cows.m.io", "v1")
 		change(object)
-		built := &APISet{Compiled: compiledIn("/v1/secrets")}
-		if err := newHashes(shared.NewSpecInterner().HashOf).addDefinitions(t.Context(), built, defining(object)); err != nil {
+		built := &APISet{Compiled: newCompiled("/v1/secrets")}
+		if err := newHasher(shared.NewSpecInterner().HashOf).addDefinitions(t.Context(), built, filterOwnDefinitions(object)); err != nil {
 			t.Fatal(err)
 		}
 		return built
@@ -164,7 +164,7 @@ func TestKeys(t *testing.T) {
 				t.Errorf("the same documents of schemas: %t", same)
 			}
 			core := schema.GroupVersion{Version: "v1"}
-			if _, alone := changed.VersionKey(core); !alone {
+			if _, unchanged := changed.VersionKey(core); !unchanged {
 				t.Error("a definition of another group changes the core group")
 			}
 		})

@@ -46,14 +46,14 @@ type Definition struct {
 	Object *apiextensions.CustomResourceDefinition
 }
 
-// Hides returns whether a built-in resource is not visible. Its subresources are not visible either.
-func (s *APISet) Hides(resource schema.GroupResource) bool {
+// IsHidden returns whether a built-in resource is not visible. Its subresources are not visible either.
+func (s *APISet) IsHidden(resource schema.GroupResource) bool {
 	_, found := slices.BinarySearchFunc(s.Hidden, resource, compareResources)
 	return found
 }
 
-// Serving returns the definitions that serve a version of a group.
-func (s *APISet) Serving(version schema.GroupVersion) []Definition {
+// DefinitionsOf returns the definitions that serve a version of a group.
+func (s *APISet) DefinitionsOf(version schema.GroupVersion) []Definition {
 	var serving []Definition
 	for _, definition := range s.Definitions {
 		if definition.Object.Spec.Group == version.Group && apiextensions.HasServedCRDVersion(definition.Object, version.Version) {
@@ -65,12 +65,12 @@ func (s *APISet) Serving(version schema.GroupVersion) []Definition {
 
 // Serves returns whether the API set has any resource in a version of a group.
 func (s *APISet) Serves(version schema.GroupVersion) bool {
-	for _, listed := range s.Compiled.listed(version) {
-		if !strings.Contains(listed.Name, "/") && !s.Hides(schema.GroupResource{Group: version.Group, Resource: listed.Name}) {
+	for _, listed := range s.Compiled.listResources(version) {
+		if !strings.Contains(listed.Name, "/") && !s.IsHidden(schema.GroupResource{Group: version.Group, Resource: listed.Name}) {
 			return true
 		}
 	}
-	return len(s.Serving(version)) > 0
+	return len(s.DefinitionsOf(version)) > 0
 }
 
 // VersionsOf returns the built-in versions of a group, visible or not.
@@ -89,8 +89,8 @@ func (s *APISet) VersionsOf(name string) []schema.GroupVersion {
 // HiddenKinds returns the built-in kinds of a version that are not visible.
 func (s *APISet) HiddenKinds(version schema.GroupVersion) []string {
 	var kinds []string
-	for _, listed := range s.Compiled.listed(version) {
-		if s.Hides(schema.GroupResource{Group: version.Group, Resource: listed.Name}) {
+	for _, listed := range s.Compiled.listResources(version) {
+		if s.IsHidden(schema.GroupResource{Group: version.Group, Resource: listed.Name}) {
 			kinds = append(kinds, listed.Kind)
 		}
 	}
@@ -120,7 +120,7 @@ func (s *APISet) SchemaKey() Hash {
 // VersionKey returns the cache key of the schemas of one version of a group. Plain is set if that has exactly the built-in
 // schemas.
 func (s *APISet) VersionKey(version schema.GroupVersion) (key Hash, plain bool) {
-	serving := s.Serving(version)
+	serving := s.DefinitionsOf(version)
 	var hidden []schema.GroupResource
 	for _, resource := range s.Hidden {
 		if resource.Group == version.Group {
@@ -140,13 +140,13 @@ type Resolver struct {
 	compiled        *Source
 	registry        *storage.Registry
 	definitions     *storage.Reader[*apiextensions.CustomResourceDefinition]
-	bound           func(context.Context) ([]Defined, error)
+	bound           func(context.Context) ([]CandidateDefinition, error)
 	overlapsBuiltIn func(schema.GroupResource) bool
-	hashes          *hashes
+	hasher          *hasher
 }
 
-// Defined is a definition, bound or the logical cluster's own.
-type Defined struct {
+// CandidateDefinition is a definition, bound or the logical cluster's own.
+type CandidateDefinition struct {
 	Object                *apiextensions.CustomResourceDefinition
 	Terminating, ReadOnly bool
 }
@@ -155,7 +155,7 @@ type Defined struct {
 // the specification of a definition, bound what the context's logical cluster binds, and overlapsBuiltIn whether definitions
 // of a resource are never served.
 func NewResolver(compiled *Source, registry *storage.Registry, hashOf func(*apiextensions.CustomResourceDefinition) (shared.Hash, error),
-	bound func(context.Context) ([]Defined, error), overlapsBuiltIn func(schema.GroupResource) bool,
+	bound func(context.Context) ([]CandidateDefinition, error), overlapsBuiltIn func(schema.GroupResource) bool,
 ) *Resolver {
 	return &Resolver{
 		compiled:        compiled,
@@ -163,14 +163,14 @@ func NewResolver(compiled *Source, registry *storage.Registry, hashOf func(*apie
 		definitions:     storage.NewReader[*apiextensions.CustomResourceDefinition](registry, shared.Definitions),
 		bound:           bound,
 		overlapsBuiltIn: overlapsBuiltIn,
-		hashes:          newHashes(hashOf),
+		hasher:          newHasher(hashOf),
 	}
 }
 
 // Resolve returns the API set of the context's logical cluster. For the wildcard, and without a logical cluster, it has the
 // built-in resources.
 func (s *Resolver) Resolve(ctx context.Context) (*APISet, error) {
-	compiled, err := s.compiled.Read(ctx)
+	compiled, err := s.compiled.Load(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (s *Resolver) Resolve(ctx context.Context) (*APISet, error) {
 	}
 	set := &APISet{Compiled: compiled}
 	for _, resource := range compiled.resources {
-		if !s.registry.Shows(ctx, resource) {
+		if !s.registry.IsVisible(ctx, resource) {
 			set.Hidden = append(set.Hidden, resource)
 		}
 	}
@@ -191,32 +191,32 @@ func (s *Resolver) Resolve(ctx context.Context) (*APISet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the definitions of the logical cluster: %w", err)
 	}
-	return set, s.hashes.addDefinitions(ctx, set, append(bound, s.ownDefinitions(all)...))
+	return set, s.hasher.addDefinitions(ctx, set, append(bound, s.ownDefinitions(all)...))
 }
 
 // ownDefinitions returns the logical cluster's own definitions, except those that are never served.
-func (s *Resolver) ownDefinitions(all []*apiextensions.CustomResourceDefinition) []Defined {
-	defined := make([]Defined, 0, len(all))
+func (s *Resolver) ownDefinitions(all []*apiextensions.CustomResourceDefinition) []CandidateDefinition {
+	defined := make([]CandidateDefinition, 0, len(all))
 	for _, object := range all {
 		if s.overlapsBuiltIn(resourceOf(object)) {
 			continue
 		}
-		defined = append(defined, Defined{Object: object, Terminating: apiextensions.IsCRDConditionTrue(object, apiextensions.Terminating)})
+		defined = append(defined, CandidateDefinition{Object: object, Terminating: apiextensions.IsCRDConditionTrue(object, apiextensions.Terminating)})
 	}
 	return defined
 }
 
 // addDefinitions adds the served definitions to an API set. Of two for one resource it adds the first.
-func (h *hashes) addDefinitions(ctx context.Context, set *APISet, all []Defined) error {
+func (h *hasher) addDefinitions(ctx context.Context, set *APISet, all []CandidateDefinition) error {
 	added := map[schema.GroupResource]bool{}
 	for _, defined := range all {
 		object := defined.Object
 		resource := resourceOf(object)
-		if !isServed(object) || added[resource] || (set.Compiled.has(resource) && !set.Hides(resource)) {
+		if !isServed(object) || added[resource] || (set.Compiled.hasResource(resource) && !set.IsHidden(resource)) {
 			continue
 		}
 		added[resource] = true
-		content, err := h.of(ctx, object)
+		content, err := h.hash(ctx, object)
 		if err != nil {
 			return fmt.Errorf("hashing definition %q: %w", object.Name, err)
 		}

@@ -16,12 +16,12 @@ type Verbs map[schema.GroupResource][]string
 
 // Restrict returns a view, such as that of a virtual workspace, with the given resources and subresources and at most the
 // given verbs.
-func (c *Compiled) Restrict(offered Verbs) *Compiled {
-	view := &Compiled{only: offered}
+func (c *Compiled) Restrict(verbs Verbs) *Compiled {
+	view := &Compiled{restriction: verbs}
 	for _, from := range c.groups {
 		visible := group{name: from.name}
 		for _, version := range from.versions {
-			if restricted := offered.of(from.name, version); len(restricted.listed) > 0 {
+			if restricted := verbs.restrict(from.name, version); len(restricted.unaggregated) > 0 {
 				visible.versions = append(visible.versions, restricted)
 			}
 		}
@@ -33,24 +33,24 @@ func (c *Compiled) Restrict(offered Verbs) *Compiled {
 	return view
 }
 
-// of returns the view of a version of a group.
-func (v Verbs) of(group string, from groupVersion) groupVersion {
+// restrict returns the view of a version of a group.
+func (v Verbs) restrict(group string, from groupVersion) groupVersion {
 	restricted := groupVersion{name: from.name}
-	for _, resource := range from.listed {
+	for _, resource := range from.unaggregated {
 		resource.Verbs = v.intersect(schema.GroupResource{Group: group, Resource: resource.Name}, resource.Verbs)
 		if len(resource.Verbs) > 0 {
-			restricted.listed = append(restricted.listed, resource)
+			restricted.unaggregated = append(restricted.unaggregated, resource)
 		}
 	}
 	for _, resource := range from.aggregated {
-		var offered []apidiscoveryv2.APISubresourceDiscovery
+		var subresources []apidiscoveryv2.APISubresourceDiscovery
 		for _, sub := range resource.Subresources {
 			sub.Verbs = v.intersect(schema.GroupResource{Group: group, Resource: resource.Resource + "/" + sub.Subresource}, sub.Verbs)
 			if len(sub.Verbs) > 0 {
-				offered = append(offered, sub)
+				subresources = append(subresources, sub)
 			}
 		}
-		resource.Verbs, resource.Subresources = v.intersect(schema.GroupResource{Group: group, Resource: resource.Resource}, resource.Verbs), offered
+		resource.Verbs, resource.Subresources = v.intersect(schema.GroupResource{Group: group, Resource: resource.Resource}, resource.Verbs), subresources
 		if len(resource.Verbs) > 0 {
 			restricted.aggregated = append(restricted.aggregated, resource)
 		}
@@ -70,11 +70,11 @@ func (v Verbs) intersect(resource schema.GroupResource, verbs []string) []string
 }
 
 // IsView returns whether this is the result of Restrict.
-func (c *Compiled) IsView() bool { return c != nil && c.only != nil }
+func (c *Compiled) IsView() bool { return c != nil && c.restriction != nil }
 
-// Listed returns a built-in resource, or subresource ("<resource>/<subresource>"), of a version.
-func (c *Compiled) Listed(version schema.GroupVersion, name string) (metav1.APIResource, bool) {
-	listed := c.listed(version)
+// GetResource returns a built-in resource, or subresource ("<resource>/<subresource>"), of a version.
+func (c *Compiled) GetResource(version schema.GroupVersion, name string) (metav1.APIResource, bool) {
+	listed := c.listResources(version)
 	if at := slices.IndexFunc(listed, func(r metav1.APIResource) bool { return r.Name == name }); at >= 0 {
 		return listed[at], true
 	}
@@ -85,14 +85,14 @@ func (c *Compiled) Listed(version schema.GroupVersion, name string) (metav1.APIR
 func (c *Compiled) HasGroup(name string) bool { return c.hasGroup(name) }
 
 // writeRestriction adds the restriction of a view to a hash, for the selected groups.
-func (c *Compiled) writeRestriction(w io.Writer, ofGroup func(string) bool) {
+func (c *Compiled) writeRestriction(w io.Writer, includeGroup func(string) bool) {
 	if !c.IsView() {
 		return
 	}
 	for _, group := range c.groups {
 		for _, version := range group.versions {
-			for _, listed := range version.listed {
-				if ofGroup(group.name) {
+			for _, listed := range version.unaggregated {
+				if includeGroup(group.name) {
 					fmt.Fprintf(w, "+%s/%s/%s %q\n", group.name, version.name, listed.Name, listed.Verbs)
 				}
 			}

@@ -14,7 +14,7 @@ import (
 // CountAll calls count with the number of keys of each logical cluster in each storage. It scans the keys of each resource
 // once, independent of the number of logical clusters.
 func (s *Scanner) CountAll(ctx context.Context, count func(cluster logicalcluster.Name, keys int64)) error {
-	for _, resource := range s.cfg.Registry.Stored() {
+	for _, resource := range s.cfg.Registry.AllStorages() {
 		if err := s.countStorage(ctx, s.prefixOf(resource.Prefix), count); err != nil {
 			return fmt.Errorf("counting %s: %w", resource.Prefix, err)
 		}
@@ -25,7 +25,7 @@ func (s *Scanner) CountAll(ctx context.Context, count func(cluster logicalcluste
 // Count returns the number of keys of one logical cluster.
 func (s *Scanner) Count(ctx context.Context, cluster logicalcluster.Name) (int64, error) {
 	var prefixes []string
-	for _, resource := range s.cfg.Registry.Stored() {
+	for _, resource := range s.cfg.Registry.AllStorages() {
 		prefixes = append(prefixes, s.prefixOf(resource.Prefix, cluster.String()))
 	}
 	found, err := s.countPrefixes(ctx, prefixes)

@@ -83,7 +83,7 @@ func (s *Scanner) customPrefixes(ctx context.Context) ([]string, error) {
 	for _, resource := range s.cfg.Registry.All() {
 		builtin[resource.Prefix] = true
 	}
-	for _, resource := range s.cfg.Registry.Stored() {
+	for _, resource := range s.cfg.Registry.AllStorages() {
 		registered[resource.Prefix] = true
 		if !builtin[resource.Prefix] {
 			prefixes = append(prefixes, resource.Prefix)

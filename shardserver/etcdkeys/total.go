@@ -7,15 +7,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// systemClusters is the prefix of the names of the shard's system logical clusters.
-const systemClusters = "system:"
+// systemPrefix is the prefix of the names of the shard's system logical clusters.
+const systemPrefix = "system:"
 
 // Total returns the number of keys of the resources in all logical clusters except the system ones.
 func (s *Scanner) Total(ctx context.Context, resources ...*storage.Resource) (int64, error) {
 	prefixes := make([]string, 0, 2*len(resources))
 	for _, resource := range resources {
 		all := s.prefixOf(resource.Prefix)
-		prefixes = append(prefixes, all, all+systemClusters)
+		prefixes = append(prefixes, all, all+systemPrefix)
 	}
 	found, err := s.countPrefixes(ctx, prefixes)
 	if err != nil {

@@ -23,21 +23,21 @@ import (
 // Errors of paths that do not resolve to a logical cluster that this shard can serve.
 var (
 	errNotFound     = errors.New("no such workspace")
-	errElsewhere    = errors.New("the workspace lives on another shard")
+	errRemote       = errors.New("the workspace lives on another shard")
 	errNotAvailable = errors.New("a workspace on the path is unavailable")
 )
 
-// mounted is the error of a path that resolves to a mount of another server.
-type mounted struct {
-	in  logicalcluster.Name // the logical cluster of the mounted workspace
-	url string
+// mountError is the error of a path that resolves to a mount of another server.
+type mountError struct {
+	cluster logicalcluster.Name // the logical cluster of the mounted workspace
+	url     string
 }
 
-func (m *mounted) Error() string { return "the workspace is mounted from " + m.url }
+func (m *mountError) Error() string { return "the workspace is mounted from " + m.url }
 
 // Resolver resolves paths to logical clusters on this shard.
 type Resolver interface {
-	// Resolve returns the logical cluster of the path. Its errors are errNotFound, errElsewhere, errNotAvailable, a
+	// Resolve returns the logical cluster of the path. Its errors are errNotFound, errRemote, errNotAvailable, a
 	// mounted, or a failure to read.
 	Resolve(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error)
 }
@@ -45,11 +45,11 @@ type Resolver interface {
 // WithCluster resolves the logical cluster of a request's URL into its context and strips it from the path. Names and
 // the wildcard are not resolved: authorization checks whether they exist. A request without /clusters/ has no logical
 // cluster in its context. Requests to shard-level endpoints below a logical cluster are passed to refused.
-func WithCluster(handler, refused http.Handler, resolver Resolver, serializer runtime.NegotiatedSerializer) http.Handler {
+func WithCluster(handler, shardLevelHandler http.Handler, resolver Resolver, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		target, err := logicalcluster.FromURLPath(req.URL.Path)
 		if err != nil {
-			respond(w, req, serializer, apierrors.NewBadRequest(err.Error()))
+			writeError(w, req, serializer, apierrors.NewBadRequest(err.Error()))
 			return
 		}
 		if target.Path.Empty() {
@@ -59,66 +59,66 @@ func WithCluster(handler, refused http.Handler, resolver Resolver, serializer ru
 		cluster, isName := target.Path.Name()
 		if !isName {
 			cluster, err = resolver.Resolve(req.Context(), target.Path)
-			var elsewhere *mounted
+			var mountErr *mountError
 			switch {
-			case errors.As(err, &elsewhere):
-				serveMount(w, req, handler, elsewhere, target.Rest)
+			case errors.As(err, &mountErr):
+				serveMount(w, req, handler, mountErr, target.Rest)
 				return
 			case errors.Is(err, errNotAvailable):
 				http.Error(w, "Not available.", http.StatusServiceUnavailable)
 				return
-			case errors.Is(err, errElsewhere):
+			case errors.Is(err, errRemote):
 				w.Header().Set("Retry-After", "1")
 				http.Error(w, "Not found on this shard", http.StatusTooManyRequests)
 				return
 			case errors.Is(err, errNotFound):
-				respond(w, req, serializer, apierrors.NewNotFound(tenancyv1alpha1.Resource("workspaces"), target.Path.String()))
+				writeError(w, req, serializer, apierrors.NewNotFound(tenancyv1alpha1.Resource("workspaces"), target.Path.String()))
 				return
 			case err != nil:
 				// The client is not authenticated yet: internal errors are logged and not returned.
 				klog.FromContext(req.Context()).Error(err, "Resolving a workspace path failed", "path", target.Path)
-				respond(w, req, serializer, apierrors.NewInternalError(errors.New("the workspace path cannot be resolved now")))
+				writeError(w, req, serializer, apierrors.NewInternalError(errors.New("the workspace path cannot be resolved now")))
 				return
 			}
 		}
-		scoped := below(req, cluster, target.Rest)
+		scoped := withClusterPath(req, cluster, target.Rest)
 		if IsShardLevel(target.Rest) {
-			refused.ServeHTTP(w, scoped)
+			shardLevelHandler.ServeHTTP(w, scoped)
 			return
 		}
 		handler.ServeHTTP(w, scoped)
 	})
 }
 
-// below returns the request with a logical cluster and a path in it. It shares the headers of the original, which is
+// withClusterPath returns the request with a logical cluster and a path in it. It shares the headers of the original, which is
 // not used afterwards.
-func below(req *http.Request, cluster logicalcluster.Name, path string) *http.Request {
-	scoped, at := req.WithContext(logicalcluster.With(req.Context(), cluster)), *req.URL
-	at.Path, at.RawPath = path, ""
-	scoped.URL = &at
+func withClusterPath(req *http.Request, cluster logicalcluster.Name, path string) *http.Request {
+	scoped, target := req.WithContext(logicalcluster.With(req.Context(), cluster)), *req.URL
+	target.Path, target.RawPath = path, ""
+	scoped.URL = &target
 	return scoped
 }
 
 // serveMount serves a request to a mount.
-func serveMount(w http.ResponseWriter, req *http.Request, handler http.Handler, to *mounted, rest string) {
+func serveMount(w http.ResponseWriter, req *http.Request, handler http.Handler, mountErr *mountError, rest string) {
 	_, escaped, _ := strings.Cut(strings.TrimPrefix(req.URL.EscapedPath(), "/clusters/"), "/")
-	target, err := mount.Target(to.url, "/"+escaped)
+	target, err := mount.Target(mountErr.url, "/"+escaped)
 	if err != nil {
 		http.Error(w, "The path cannot be followed into the mounted workspace.", http.StatusBadRequest)
 		return
 	}
-	scoped := req.Clone(mount.WithTarget(logicalcluster.With(req.Context(), to.in), target))
+	scoped := req.Clone(mount.WithTarget(logicalcluster.With(req.Context(), mountErr.cluster), target))
 	scoped.URL.Path, scoped.URL.RawPath = rest, ""
 	handler.ServeHTTP(w, scoped)
 }
 
-// shardLevel are the endpoints that expose the whole process, hence all tenants. They are not available below a logical
+// shardLevelPaths are the endpoints that expose the whole process, hence all tenants. They are not available below a logical
 // cluster, whose admin may access every path there.
-var shardLevel = []string{"/metrics", "/debug", "/logs", "/configz", "/statusz", "/flagz"}
+var shardLevelPaths = []string{"/metrics", "/debug", "/logs", "/configz", "/statusz", "/flagz"}
 
 // IsShardLevel reports whether a path is one of these endpoints, or below one.
 func IsShardLevel(path string) bool {
-	for _, prefix := range shardLevel {
+	for _, prefix := range shardLevelPaths {
 		if path == prefix || strings.HasPrefix(path, prefix+"/") {
 			return true
 		}
@@ -126,6 +126,6 @@ func IsShardLevel(path string) bool {
 	return false
 }
 
-func respond(w http.ResponseWriter, req *http.Request, serializer runtime.NegotiatedSerializer, err error) {
+func writeError(w http.ResponseWriter, req *http.Request, serializer runtime.NegotiatedSerializer, err error) {
 	responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{}, w, req)
 }

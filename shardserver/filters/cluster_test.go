@@ -13,27 +13,27 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// failing is a resolver whose storage fails.
-type failing struct{ err error }
+// failingResolver is a resolver whose storage fails.
+type failingResolver struct{ err error }
 
-func (f failing) Resolve(context.Context, logicalcluster.Path) (logicalcluster.Name, error) {
+func (f failingResolver) Resolve(context.Context, logicalcluster.Path) (logicalcluster.Name, error) {
 	return logicalcluster.Name{}, f.err
 }
 
-func TestWhatResolvingTellsWhoIsNotAuthenticatedYet(t *testing.T) {
+func TestResolveErrorResponses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
 		want int
 	}{
 		"an unknown path":             {errNotFound, http.StatusNotFound},
-		"a path to another shard":     {errElsewhere, http.StatusTooManyRequests},
+		"a path to another shard":     {errRemote, http.StatusTooManyRequests},
 		"an unavailable workspace":    {errNotAvailable, http.StatusServiceUnavailable},
 		"a failure, without its text": {errors.New("secret-inner-detail"), http.StatusInternalServerError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request was passed on") })
 			response := httptest.NewRecorder()
-			WithCluster(next, http.NotFoundHandler(), failing{tc.err}, legacyscheme.Codecs).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/clusters/root:a/api", nil))
+			WithCluster(next, http.NotFoundHandler(), failingResolver{tc.err}, legacyscheme.Codecs).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/clusters/root:a/api", nil))
 			if response.Code != tc.want {
 				t.Errorf("got %d, want %d", response.Code, tc.want)
 			}

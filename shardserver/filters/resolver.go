@@ -49,77 +49,77 @@ func NewResolver(registry *storage.Registry, shard string, mounts bool) *CachedR
 
 // Resolve implements Resolver.
 func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
-	way := &way{resolver: r, shard: r.shard}
-	walker := workspacepath.Walker{Workspace: r.workspace, Here: r.registry.Here, Visit: way.pass}
+	state := &resolution{resolver: r, shard: r.shard}
+	walker := workspacepath.Walker{GetWorkspace: r.getWorkspace, IsLocal: r.registry.IsLocal, Visit: state.visit}
 	cluster, err := walker.Walk(ctx, path)
 	switch {
-	case errors.Is(err, workspacepath.ErrElsewhere):
-		return logicalcluster.Name{}, r.beyond(path, way)
+	case errors.Is(err, workspacepath.ErrRemote):
+		return logicalcluster.Name{}, r.remoteError(path, state)
 	case apierrors.IsNotFound(err):
 		return logicalcluster.Name{}, errNotFound
 	case err != nil:
 		return logicalcluster.Name{}, err
-	case way.unavailable:
+	case state.unavailable:
 		return logicalcluster.Name{}, errNotAvailable
 	}
-	return cluster, r.exists(logicalcluster.With(ctx, cluster), way.shard)
+	return cluster, r.checkExists(logicalcluster.With(ctx, cluster), state.shard)
 }
 
-// way is the state of a resolution.
-type way struct {
+// resolution is the state of a resolution.
+type resolution struct {
 	resolver *CachedResolver
 	// unavailable is set if a workspace on the path is not available.
 	unavailable bool
 	// shard is the shard of the last workspace, initially that of the resolver.
 	shard string
-	// left is set if the last workspace is scheduled to another shard.
-	left bool
+	// remote is set if the last workspace is scheduled to another shard.
+	remote bool
 }
 
-// pass visits one workspace. A path whose last workspace is mounted resolves to the mount.
-func (w *way) pass(step workspacepath.Step) error {
+// visit visits one workspace. A path whose last workspace is mounted resolves to the mount.
+func (w *resolution) visit(step workspacepath.Step) error {
 	workspace := step.Workspace
-	w.unavailable = w.unavailable || workspacepath.Unavailable(workspace)
-	if w.resolver.mounts && step.Last && leadsElsewhere(workspace) {
+	w.unavailable = w.unavailable || workspacepath.IsUnavailable(workspace)
+	if w.resolver.mounts && step.Last && isMount(workspace) {
 		if w.unavailable {
 			return errNotAvailable
 		}
-		return &mounted{in: step.In, url: workspace.Spec.URL}
+		return &mountError{cluster: step.Cluster, url: workspace.Spec.URL}
 	}
 	w.shard = workspace.Annotations[corev1alpha1.ShardAnnotationKey]
-	w.left = w.shard != "" && w.shard != w.resolver.shard
+	w.remote = w.shard != "" && w.shard != w.resolver.shard
 	return nil
 }
 
-// beyond returns the error for a path whose end is not on this shard: errElsewhere if the path is known to lead to
+// remoteError returns the error for a path whose end is not on this shard: errRemote if the path is known to lead to
 // another shard.
-func (r *CachedResolver) beyond(path logicalcluster.Path, passed *way) error {
+func (r *CachedResolver) remoteError(path logicalcluster.Path, state *resolution) error {
 	switch {
-	case passed.unavailable:
+	case state.unavailable:
 		return errNotAvailable
-	case passed.left:
-		return errElsewhere
+	case state.remote:
+		return errRemote
 	case !r.latest.Allow():
-		return errElsewhere // the lookup below is expensive; clients retry after this error
+		return errRemote // the lookup below is expensive; clients retry after this error
 	}
-	for _, object := range r.registry.Elsewhere().List(r.logicalClusters.Resource(), logicalcluster.Wildcard) {
+	for _, object := range r.registry.RemoteStore().List(r.logicalClusters.Resource(), logicalcluster.Wildcard) {
 		if cluster, ok := object.(*corev1alpha1.LogicalCluster); ok && cluster.Annotations[logicalcluster.PathAnnotationKey] == path.String() {
-			return errElsewhere
+			return errRemote
 		}
 	}
 	return errNotFound
 }
 
-// exists returns nil if the context's logical cluster is on this shard. shard is the one that it is scheduled to. For a
-// logical cluster that the cache does not have and that cannot be read from etcd now, it returns errElsewhere, so that
+// checkExists returns nil if the context's logical cluster is on this shard. shard is the one that it is scheduled to. For a
+// logical cluster that the cache does not have and that cannot be read from etcd now, it returns errRemote, so that
 // clients retry.
-func (r *CachedResolver) exists(ctx context.Context, shard string) error {
+func (r *CachedResolver) checkExists(ctx context.Context, shard string) error {
 	_, err := r.logicalClusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
 	if shard != r.shard || !r.latest.Allow() {
-		return errElsewhere
+		return errRemote
 	}
 	if _, err = r.logicalClusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName); apierrors.IsNotFound(err) {
 		return errNotFound
@@ -127,17 +127,17 @@ func (r *CachedResolver) exists(ctx context.Context, shard string) error {
 	return err
 }
 
-func (r *CachedResolver) workspace(ctx context.Context, in logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
+func (r *CachedResolver) getWorkspace(ctx context.Context, in logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
 	ctx = logicalcluster.With(ctx, in)
 	workspace, err := r.workspaces.Get(ctx, "", name)
-	stale := apierrors.IsNotFound(err) || err == nil && workspace.Spec.Mount == nil && !workspacepath.Indexed(workspace)
+	stale := apierrors.IsNotFound(err) || err == nil && workspace.Spec.Mount == nil && !workspacepath.IsResolvable(workspace)
 	if stale && r.latest.Allow() {
 		return r.workspaces.GetLatest(ctx, "", name)
 	}
 	return workspace, err
 }
 
-// leadsElsewhere reports whether a workspace is a mount whose server is set.
-func leadsElsewhere(workspace *tenancyv1alpha1.Workspace) bool {
+// isMount reports whether a workspace is a mount whose server is set.
+func isMount(workspace *tenancyv1alpha1.Workspace) bool {
 	return workspace.Spec.Mount != nil && workspace.Spec.Cluster == "" && (workspace.Spec.URL != "" || workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseUnavailable)
 }

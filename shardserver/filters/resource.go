@@ -28,41 +28,41 @@ func WithResourceRules(handler http.Handler, resources *storage.Registry, serial
 		}
 		cluster, hasCluster := logicalcluster.From(req.Context())
 		if !hasCluster {
-			respond(w, req, serializer, apierrors.NewBadRequest("the request names no logical cluster: use /clusters/<name>"+info.Path))
+			writeError(w, req, serializer, apierrors.NewBadRequest("the request names no logical cluster: use /clusters/<name>"+info.Path))
 			return
 		}
 		if cluster.IsWildcard() && info.Verb != "list" && info.Verb != "watch" {
-			respond(w, req, serializer, notOverAllClusters(info))
+			writeError(w, req, serializer, newWildcardNotSupported(info))
 			return
 		}
 		if cluster.IsWildcard() && info.Namespace != "" {
-			respond(w, req, serializer, apierrors.NewBadRequest(`a request to the "*" logical cluster cannot name a namespace`))
+			writeError(w, req, serializer, apierrors.NewBadRequest(`a request to the "*" logical cluster cannot name a namespace`))
 			return
 		}
 		if cluster.IsWildcard() {
-			if err := withoutSchema(req, info, resources); err != nil {
-				respond(w, req, serializer, err)
+			if err := requireIdentity(req, info, resources); err != nil {
+				writeError(w, req, serializer, err)
 				return
 			}
 		}
-		req, err := withoutIdentity(req, info, resources)
+		req, err := stripIdentity(req, info, resources)
 		if err != nil {
-			respond(w, req, serializer, err)
+			writeError(w, req, serializer, err)
 			return
 		}
 		handler.ServeHTTP(w, req)
 	})
 }
 
-func notOverAllClusters(info *request.RequestInfo) error {
+func newWildcardNotSupported(info *request.RequestInfo) error {
 	err := apierrors.NewMethodNotSupported(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Verb)
 	err.ErrStatus.Message = fmt.Sprintf(`%s is not supported in the "*" logical cluster: only list and watch are`, info.Verb)
 	return err
 }
 
-// withoutIdentity removes the identity from "<resource>:<identity>" in the path and the request info, and puts it into
+// stripIdentity removes the identity from "<resource>:<identity>" in the path and the request info, and puts it into
 // the context unless it is that of a compiled-in resource.
-func withoutIdentity(req *http.Request, info *request.RequestInfo, resources *storage.Registry) (*http.Request, error) {
+func stripIdentity(req *http.Request, info *request.RequestInfo, resources *storage.Registry) (*http.Request, error) {
 	resource, identity, ok := strings.Cut(info.Resource, ":")
 	if !ok {
 		return req, nil
@@ -78,7 +78,7 @@ func withoutIdentity(req *http.Request, info *request.RequestInfo, resources *st
 	stripped.Parts = append([]string{resource}, info.Parts[min(1, len(info.Parts)):]...)
 	stripped.Path = strings.Replace(info.Path, "/"+info.Resource, "/"+resource, 1)
 	ctx := request.WithRequestInfo(req.Context(), &stripped)
-	if gr := (schema.GroupResource{Group: info.APIGroup, Resource: resource}); !compiledIn(ctx, resources, gr, identity) {
+	if gr := (schema.GroupResource{Group: info.APIGroup, Resource: resource}); !isBuiltIn(ctx, resources, gr, identity) {
 		ctx = bindings.WithIdentity(ctx, identity)
 	}
 	clone := req.Clone(ctx)
@@ -87,9 +87,9 @@ func withoutIdentity(req *http.Request, info *request.RequestInfo, resources *st
 	return clone, nil
 }
 
-// compiledIn reports whether the context's logical cluster serves a compiled-in resource that is stored with an
+// isBuiltIn reports whether the context's logical cluster serves a compiled-in resource that is stored with an
 // identity.
-func compiledIn(ctx context.Context, resources *storage.Registry, gr schema.GroupResource, identity string) bool {
+func isBuiltIn(ctx context.Context, resources *storage.Registry, gr schema.GroupResource, identity string) bool {
 	builtin, err := resources.Get(gr)
-	return err == nil && builtin.Identity() == identity && resources.Shows(ctx, gr)
+	return err == nil && builtin.Identity() == identity && resources.IsVisible(ctx, gr)
 }

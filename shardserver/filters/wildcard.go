@@ -14,23 +14,23 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// withoutSchema refuses wildcard requests for objects of an exported API without its identity: the same name may be a
+// requireIdentity refuses wildcard requests for objects of an exported API without its identity: the same name may be a
 // different API in every logical cluster. Metadata requests are permitted, because metadata have the same schema in
 // all.
-func withoutSchema(req *http.Request, info *request.RequestInfo, resources *storage.Registry) error {
+func requireIdentity(req *http.Request, info *request.RequestInfo, resources *storage.Registry) error {
 	gr := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
-	compiledIn, err := resources.Get(gr)
-	if err != nil || compiledIn.Identity() == "" || asksForMetadata(req) {
+	builtin, err := resources.Get(gr)
+	if err != nil || builtin.Identity() == "" || isMetadataRequest(req) {
 		return nil
 	}
-	refused := apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, gr, "", "", 0, true)
-	refused.ErrStatus.Message = fmt.Sprintf(`the "*" logical cluster has no %s without an identity: ask for %s:<identity>, or for metadata`, gr, info.Resource)
-	return refused
+	notFound := apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, gr, "", "", 0, true)
+	notFound.ErrStatus.Message = fmt.Sprintf(`the "*" logical cluster has no %s without an identity: ask for %s:<identity>, or for metadata`, gr, info.Resource)
+	return notFound
 }
 
-// asksForMetadata reports whether the preferred media type of the request is metadata only.
-func asksForMetadata(req *http.Request) bool {
-	best, _, _ := strings.Cut(req.Header.Get("Accept"), ",")
-	_, parameters, err := mime.ParseMediaType(best)
+// isMetadataRequest reports whether the preferred media type of the request is metadata only.
+func isMetadataRequest(req *http.Request) bool {
+	preferred, _, _ := strings.Cut(req.Header.Get("Accept"), ",")
+	_, parameters, err := mime.ParseMediaType(preferred)
 	return err == nil && parameters["g"] == metav1.GroupName && strings.HasPrefix(parameters["as"], "PartialObjectMetadata")
 }

@@ -76,21 +76,21 @@ func (r *recorder) expect(t *testing.T, calls ...string) {
 
 // env is an informer of config maps that runs until the test ends.
 type env struct {
-	store    *configmapstorage.REST
-	counted  *storagetest.CountingStore
-	recorder *recorder
-	stop     func()
+	store         *configmapstorage.REST
+	countingStore *storagetest.CountingStore
+	recorder      *recorder
+	stop          func()
 }
 
-func start(t *testing.T, existing ...string) *env {
+func startInformer(t *testing.T, existing ...string) *env {
 	t.Helper()
 	registry, store := storagetest.NewRegistry(t)
 	resource, err := registry.Get(storagetest.ConfigMaps)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &env{store: store, counted: &storagetest.CountingStore{Store: store}, recorder: &recorder{}}
-	resource.Store = e.counted
+	e := &env{store: store, countingStore: &storagetest.CountingStore{Store: store}, recorder: &recorder{}}
+	resource.Store = e.countingStore
 	for _, cluster := range existing {
 		storagetest.Create(t, store, cluster, "x")
 	}
@@ -114,12 +114,12 @@ func start(t *testing.T, existing ...string) *env {
 	if err := i.WaitForSync(t.Context()); err != nil || !i.HasSynced() {
 		t.Fatal("not synced", err)
 	}
-	storagetest.Eventually(t, "the watch", func() bool { return e.counted.Watches.Load() == 1 })
+	storagetest.Eventually(t, "the watch", func() bool { return e.countingStore.Watches.Load() == 1 })
 	return e
 }
 
-func TestInformerDeliversWhatExistsAndChangesOfAllLogicalClusters(t *testing.T) {
-	e := start(t, "a", "b")
+func TestInformerDeliversInitialObjectsAndChanges(t *testing.T) {
+	e := startInformer(t, "a", "b")
 	e.recorder.expect(t, "replace a/x b/x")
 	storagetest.Create(t, e.store, "c", "y")
 	storagetest.Delete(t, e.store, "a", "x")
@@ -128,21 +128,21 @@ func TestInformerDeliversWhatExistsAndChangesOfAllLogicalClusters(t *testing.T) 
 	e.recorder.expect(t, "replace a/x b/x", "add c/y", "delete a/x", "disconnect")
 }
 
-func TestInformerResumesAWatchThatWasEnded(t *testing.T) {
-	e := start(t, "a")
-	e.counted.EndAll(false)
+func TestInformerResumesEndedWatch(t *testing.T) {
+	e := startInformer(t, "a")
+	e.countingStore.StopAll(false)
 	storagetest.Create(t, e.store, "b", "x") // possibly while there is no watch
 	e.recorder.expect(t, "replace a/x", "add b/x")
 }
 
-func TestInformerReplacesEverythingAfterMissedEvents(t *testing.T) {
-	e := start(t, "a", "b")
-	e.counted.EndAll(true)
+func TestInformerRelistsAfterMissedEvents(t *testing.T) {
+	e := startInformer(t, "a", "b")
+	e.countingStore.StopAll(true)
 	e.recorder.expect(t, "replace a/x b/x", "disconnect", "replace a/x b/x")
 }
 
-func TestInformerReplacesEverythingAfterAHandlerFailed(t *testing.T) {
-	e := start(t, "a")
+func TestInformerRelistsAfterHandlerError(t *testing.T) {
+	e := startInformer(t, "a")
 	e.recorder.mu.Lock()
 	e.recorder.fail = errors.New("failed")
 	e.recorder.mu.Unlock()
@@ -150,17 +150,17 @@ func TestInformerReplacesEverythingAfterAHandlerFailed(t *testing.T) {
 	e.recorder.expect(t, "replace a/x", "add b/x", "disconnect", "replace a/x b/x")
 }
 
-func TestListReturnsTheInitialEventsAndStopsTheWatch(t *testing.T) {
+func TestList(t *testing.T) {
 	object := func(name string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	}
-	refused := apierrors.NewServiceUnavailable("refused").Status()
+	errorStatus := apierrors.NewServiceUnavailable("refused").Status()
 	for name, tc := range map[string]struct {
 		events []watch.Event
 		want   int // -1 for an error
 	}{
 		"objects up to the bookmark": {[]watch.Event{{Type: watch.Added, Object: object("a")}, {Type: watch.Bookmark, Object: object("")}}, 1},
-		"an error":                   {[]watch.Event{{Type: watch.Added, Object: object("a")}, {Type: watch.Error, Object: &refused}}, -1},
+		"an error":                   {[]watch.Event{{Type: watch.Added, Object: object("a")}, {Type: watch.Error, Object: &errorStatus}}, -1},
 		"no bookmark":                {[]watch.Event{{Type: watch.Added, Object: object("a")}}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,10 +13,10 @@ import (
 var errEndedEarly = errors.New("the watch ended before its initial events did")
 
 // List returns all objects, from the initial events of a watch that is stopped afterwards.
-func List[T any](ctx context.Context, start WatchFunc) ([]T, error) {
+func List[T any](ctx context.Context, watchFunc WatchFunc) ([]T, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := start(ctx)
+	stream, err := watchFunc(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -36,16 +36,16 @@ func newAggregationController(cfg Config) controller.Controller {
 	c := &aggregationController{cfg: cfg, roles: storage.NewReader[*rbac.ClusterRole](cfg.Registry, clusterRoles)}
 	return controller.Controller{
 		Name:      "clusterrole-aggregation",
-		Inputs:    []controller.Input{{Resource: clusterRoles, Keys: perCluster}},
+		Sources:   []controller.Source{{Resource: clusterRoles, MapFunc: perCluster}},
 		Reconcile: c.reconcile,
 	}
 }
 
 // perCluster maps an event of any object to its logical cluster.
-func perCluster(event watch.Event) []controller.Key {
-	keys := controller.ObjectKey(event)
+func perCluster(event watch.Event) []controller.Request {
+	keys := controller.RequestForObject(event)
 	for i := range keys {
-		keys[i] = controller.Key{Cluster: keys[i].Cluster, Name: logicalClusterKey}
+		keys[i] = controller.Request{ClusterName: keys[i].ClusterName, Name: logicalClusterKey}
 	}
 	return keys
 }
@@ -53,7 +53,7 @@ func perCluster(event watch.Event) []controller.Key {
 // logicalClusterKey is the name that stands for all roles of a logical cluster.
 const logicalClusterKey = "*"
 
-func (c *aggregationController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *aggregationController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	all, err := c.roles.List(ctx, "", nil)
 	if err != nil {
 		return controller.Result{}, err
@@ -70,7 +70,7 @@ func (c *aggregationController) reconcile(ctx context.Context, key controller.Ke
 			continue
 		}
 		if err := c.write(ctx, role.Name, rules); err != nil {
-			return controller.Result{}, fmt.Errorf("aggregating ClusterRole %q of %q: %w", role.Name, key.Cluster, err)
+			return controller.Result{}, fmt.Errorf("aggregating ClusterRole %q of %q: %w", role.Name, key.ClusterName, err)
 		}
 	}
 	return controller.Result{}, nil

@@ -53,7 +53,7 @@ type Config struct {
 
 // Observer receives the events of all stored objects while it runs.
 type Observer interface {
-	follow.Listener
+	follow.EventHandler
 	Run(context.Context)
 }
 
@@ -75,22 +75,22 @@ func Controllers(cfg Config) []controller.Controller {
 }
 
 // perNamespace maps an event of an active namespace to the object of a fixed name in it.
-func perNamespace(name string) func(watch.Event) []controller.Key {
-	return func(event watch.Event) []controller.Key {
+func perNamespace(name string) func(watch.Event) []controller.Request {
+	return func(event watch.Event) []controller.Request {
 		namespace, ok := event.Object.(*core.Namespace)
 		if !ok || event.Type == watch.Deleted || !isActive(namespace) {
 			return nil
 		}
-		return []controller.Key{{Cluster: logicalcluster.Of(namespace), Namespace: namespace.Name, Name: name}}
+		return []controller.Request{{ClusterName: logicalcluster.Of(namespace), Namespace: namespace.Name, Name: name}}
 	}
 }
 
 // onlyNamed maps events to their object if it has that name.
-func onlyNamed(name string) func(watch.Event) []controller.Key {
-	return func(event watch.Event) []controller.Key {
-		for _, key := range controller.ObjectKey(event) {
+func onlyNamed(name string) func(watch.Event) []controller.Request {
+	return func(event watch.Event) []controller.Request {
+		for _, key := range controller.RequestForObject(event) {
 			if key.Name == name {
-				return []controller.Key{key}
+				return []controller.Request{key}
 			}
 		}
 		return nil

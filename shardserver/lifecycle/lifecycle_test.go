@@ -26,17 +26,17 @@ func TestNamespaceEvents(t *testing.T) {
 		change(n)
 		return n
 	}
-	own := []controller.Key{{Cluster: logicalcluster.MustParseName("a"), Name: "n"}}
-	inside := []controller.Key{{Cluster: logicalcluster.MustParseName("a"), Namespace: "n", Name: "default"}}
+	namespaceKeys := []controller.Request{{ClusterName: logicalcluster.MustParseName("a"), Name: "n"}}
+	defaultKeys := []controller.Request{{ClusterName: logicalcluster.MustParseName("a"), Namespace: "n", Name: "default"}}
 	for name, tc := range map[string]struct {
-		event          watch.Event
-		emptied, given []controller.Key
+		event            watch.Event
+		emptied, created []controller.Request
 	}{
 		"an active namespace gets its default objects": {
-			event: watch.Event{Type: watch.Added, Object: namespace(func(*core.Namespace) {})}, given: inside,
+			event: watch.Event{Type: watch.Added, Object: namespace(func(*core.Namespace) {})}, created: defaultKeys,
 		},
 		"a terminating namespace is emptied": {
-			event: watch.Event{Type: watch.Modified, Object: namespace(func(n *core.Namespace) { n.DeletionTimestamp = &now })}, emptied: own,
+			event: watch.Event{Type: watch.Modified, Object: namespace(func(n *core.Namespace) { n.DeletionTimestamp = &now })}, emptied: namespaceKeys,
 		},
 		"a finalized namespace with other finalizers is ignored": {
 			event: watch.Event{Type: watch.Modified, Object: namespace(func(n *core.Namespace) { n.DeletionTimestamp, n.Spec.Finalizers = &now, nil })},
@@ -46,17 +46,17 @@ func TestNamespaceEvents(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.emptied, terminating(tc.event), cmp.Comparer(sameKey)); diff != "" {
+			if diff := cmp.Diff(tc.emptied, terminatingKey(tc.event), cmp.Comparer(sameKey)); diff != "" {
 				t.Errorf("emptied: %s", diff)
 			}
-			if diff := cmp.Diff(tc.given, perNamespace("default")(tc.event), cmp.Comparer(sameKey)); diff != "" {
+			if diff := cmp.Diff(tc.created, perNamespace("default")(tc.event), cmp.Comparer(sameKey)); diff != "" {
 				t.Errorf("given: %s", diff)
 			}
 		})
 	}
 }
 
-func sameKey(a, b controller.Key) bool { return a == b }
+func sameKey(a, b controller.Request) bool { return a == b }
 
 func TestTokenSecrets(t *testing.T) {
 	account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "1"}}
@@ -75,7 +75,7 @@ func TestTokenSecrets(t *testing.T) {
 		account *core.ServiceAccount
 		secret  *core.Secret
 		belongs bool
-		lacks   missingData
+		missing missingData
 	}{
 		"a complete Secret is unchanged":         {account, secret(func(*core.Secret) {}), true, missingData{}},
 		"an empty Secret lacks everything":       {account, secret(func(s *core.Secret) { s.Data = nil; delete(s.Annotations, core.ServiceAccountUIDKey) }), true, missingData{token: true, ca: true, namespace: true, uid: true}},
@@ -89,14 +89,14 @@ func TestTokenSecrets(t *testing.T) {
 			if got := belongs(tc.account, tc.secret); got != tc.belongs {
 				t.Errorf("belongs = %v", got)
 			}
-			if got := findMissing(tc.secret, account.UID, ca); got != tc.lacks {
-				t.Errorf("lacks %+v, want %+v", got, tc.lacks)
+			if got := findMissing(tc.secret, account.UID, ca); got != tc.missing {
+				t.Errorf("lacks %+v, want %+v", got, tc.missing)
 			}
 		})
 	}
 }
 
-func TestRootCAConfigMapIsRestoredWhenItDiffers(t *testing.T) {
+func TestHasBundle(t *testing.T) {
 	bundle := []byte("CA")
 	published := func(change func(*core.ConfigMap)) *core.ConfigMap {
 		desired := rootCAConfigMap("n", bundle)
@@ -115,7 +115,7 @@ func TestRootCAConfigMapIsRestoredWhenItDiffers(t *testing.T) {
 		"a label of others is kept": {published(func(c *core.ConfigMap) { c.Labels = map[string]string{"a": "b"} }), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := publishes(tc.configMap, bundle); got != tc.want {
+			if got := hasBundle(tc.configMap, bundle); got != tc.want {
 				t.Errorf("publishes = %v", got)
 			}
 		})
@@ -124,23 +124,23 @@ func TestRootCAConfigMapIsRestoredWhenItDiffers(t *testing.T) {
 
 // collections is a store that can delete collections; single one that cannot.
 type (
-	collections struct {
+	collectionStore struct {
 		storage.Store
 		rest.CollectionDeleter
 	}
-	single struct{ storage.Store }
+	singleDeleteStore struct{ storage.Store }
 )
 
-func TestNamespacedResourcesAreListedAsByDiscovery(t *testing.T) {
+func TestResourceLists(t *testing.T) {
 	resource := func(group, version, name string, namespaced, deletable bool, store storage.Store) *storage.Resource {
 		return &storage.Resource{GVR: schema.GroupVersionResource{Group: group, Version: version, Resource: name}, Namespaced: namespaced, Deletable: deletable, Store: store}
 	}
 	got := resourceLists([]*storage.Resource{
-		resource("", "v1", "configmaps", true, true, collections{}),
-		resource("", "v1", "namespaces", false, true, collections{}),
-		resource("", "v1", "secrets", true, true, single{}),
-		resource("x.io", "v1", "fixed", true, false, collections{}),
-		resource("y.io", "v1", "things", true, true, collections{}),
+		resource("", "v1", "configmaps", true, true, collectionStore{}),
+		resource("", "v1", "namespaces", false, true, collectionStore{}),
+		resource("", "v1", "secrets", true, true, singleDeleteStore{}),
+		resource("x.io", "v1", "fixed", true, false, collectionStore{}),
+		resource("y.io", "v1", "things", true, true, collectionStore{}),
 	})
 	all, one := metav1.Verbs{"list", "delete", "deletecollection"}, metav1.Verbs{"list", "delete"}
 	want := []*metav1.APIResourceList{
@@ -153,9 +153,9 @@ func TestNamespacedResourcesAreListedAsByDiscovery(t *testing.T) {
 }
 
 func TestIgnoreTerminatingNamespace(t *testing.T) {
-	going := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", nil)
-	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-	for _, err := range []error{going, apierrors.NewNotFound(schema.GroupResource{}, "x"), apierrors.NewAlreadyExists(schema.GroupResource{}, "x"), nil} {
+	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", nil)
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for _, err := range []error{terminating, apierrors.NewNotFound(schema.GroupResource{}, "x"), apierrors.NewAlreadyExists(schema.GroupResource{}, "x"), nil} {
 		if got := ignoreTerminatingNamespace(err); got != nil {
 			t.Errorf("%v", got)
 		}

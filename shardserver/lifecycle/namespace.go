@@ -44,22 +44,22 @@ func newNamespaceController(cfg Config) controller.Controller {
 		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, corev1alpha1.Resource("logicalclusters")),
 	}
 	return controller.Controller{
-		Name:      "namespace",
-		Inputs:    []controller.Input{{Resource: namespaces, Keys: terminating}},
-		Workers:   namespaceWorkers,
-		Reconcile: c.reconcile,
+		Name:                    "namespace",
+		Sources:                 []controller.Source{{Resource: namespaces, MapFunc: terminatingKey}},
+		MaxConcurrentReconciles: namespaceWorkers,
+		Reconcile:               c.reconcile,
 	}
 }
 
-func terminating(event watch.Event) []controller.Key {
+func terminatingKey(event watch.Event) []controller.Request {
 	namespace, ok := event.Object.(*core.Namespace)
 	if !ok || namespace.DeletionTimestamp == nil || event.Type == watch.Deleted || len(namespace.Spec.Finalizers) == 0 {
 		return nil
 	}
-	return controller.ObjectKey(event)
+	return controller.RequestForObject(event)
 }
 
-func (c *namespaceController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *namespaceController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	resources, err := c.namespacedResources(ctx)
 	if err != nil {
 		return controller.Result{}, fmt.Errorf("emptying namespace %q: %w", key.Name, err)
@@ -166,7 +166,7 @@ func (c *namespaceController) finalize(ctx context.Context, namespace *core.Name
 // namespacedResources returns the namespaced resources of the context's logical cluster. Upstream's deleter exits the
 // process if there are none, but config maps are built in.
 func (c *namespaceController) namespacedResources(ctx context.Context) ([]*storage.Resource, error) {
-	all, err := c.cfg.Registry.In(ctx)
+	all, err := c.cfg.Registry.List(ctx)
 	if err != nil {
 		return nil, err
 	}

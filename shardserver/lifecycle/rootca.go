@@ -29,15 +29,15 @@ func newRootCAController(cfg Config) controller.Controller {
 	}
 	return controller.Controller{
 		Name: "root-ca",
-		Inputs: []controller.Input{
-			{Resource: namespaces, Keys: perNamespace(rootcacertpublisher.RootCACertConfigMapName)},
-			{Resource: configMaps, Keys: onlyNamed(rootcacertpublisher.RootCACertConfigMapName)},
+		Sources: []controller.Source{
+			{Resource: namespaces, MapFunc: perNamespace(rootcacertpublisher.RootCACertConfigMapName)},
+			{Resource: configMaps, MapFunc: onlyNamed(rootcacertpublisher.RootCACertConfigMapName)},
 		},
 		Reconcile: c.reconcile,
 	}
 }
 
-func (c *rootCAController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *rootCAController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	bundle := c.cfg.RootCA()
 	if len(bundle) == 0 {
 		return controller.Result{}, nil
@@ -47,7 +47,7 @@ func (c *rootCAController) reconcile(ctx context.Context, key controller.Key) (c
 		return controller.Result{}, err
 	}
 	found := err == nil
-	if found && publishes(existing, bundle) {
+	if found && hasBundle(existing, bundle) {
 		return controller.Result{}, nil
 	}
 	namespace, err := c.namespaces.Get(ctx, "", key.Namespace)
@@ -72,8 +72,8 @@ func (c *rootCAController) reconcile(ctx context.Context, key controller.Key) (c
 	return controller.Result{}, nil
 }
 
-// publishes reports whether a config map contains the bundle and nothing else.
-func publishes(configMap *core.ConfigMap, bundle []byte) bool {
+// hasBundle reports whether a config map contains the bundle and nothing else.
+func hasBundle(configMap *core.ConfigMap, bundle []byte) bool {
 	return len(configMap.Data) == 1 && configMap.Data[corev1.ServiceAccountRootCAKey] == string(bundle) && len(configMap.BinaryData) == 0 &&
 		configMap.Annotations[rootcacertpublisher.DescriptionAnnotation] == rootcacertpublisher.Description
 }

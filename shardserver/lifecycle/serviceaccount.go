@@ -30,15 +30,15 @@ func newDefaultServiceAccountController(cfg Config) controller.Controller {
 	}
 	return controller.Controller{
 		Name: "default-serviceaccount",
-		Inputs: []controller.Input{
-			{Resource: namespaces, Keys: perNamespace(defaultServiceAccount)},
-			{Resource: serviceAccounts, Keys: onlyNamed(defaultServiceAccount)},
+		Sources: []controller.Source{
+			{Resource: namespaces, MapFunc: perNamespace(defaultServiceAccount)},
+			{Resource: serviceAccounts, MapFunc: onlyNamed(defaultServiceAccount)},
 		},
 		Reconcile: c.reconcile,
 	}
 }
 
-func (c *serviceAccountController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *serviceAccountController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	if _, err := c.accounts.Get(ctx, key.Namespace, key.Name); err == nil || !apierrors.IsNotFound(err) {
 		return controller.Result{}, err
 	}

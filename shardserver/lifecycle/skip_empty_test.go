@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestNoRequestsAreSentForEmptyResources(t *testing.T) {
+func TestSkipEmptyClient(t *testing.T) {
 	var requests atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		requests.Add(1)
@@ -26,14 +26,14 @@ func TestNoRequestsAreSentForEmptyResources(t *testing.T) {
 		t.Fatal(err)
 	}
 	empty, other := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	knows := context.WithValue(t.Context(), emptyResourcesKey{}, map[schema.GroupVersionResource]bool{empty: true, other: false})
+	withEmpty := context.WithValue(t.Context(), emptyResourcesKey{}, map[schema.GroupVersionResource]bool{empty: true, other: false})
 	for name, tc := range map[string]struct {
 		ctx      context.Context
 		resource schema.GroupVersionResource
 		requests int64
 	}{
-		"an empty resource":                               {knows, empty, 0},
-		"a resource with objects":                         {knows, other, 2},
+		"an empty resource":                               {withEmpty, empty, 0},
+		"a resource with objects":                         {withEmpty, other, 2},
 		"without information all resources are requested": {t.Context(), empty, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

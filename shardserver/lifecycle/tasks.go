@@ -15,16 +15,16 @@ func Tasks(cfg Config) []func(context.Context) {
 	return []func(context.Context){func(ctx context.Context) {
 		collector := garbage.New(garbage.Config{Registry: cfg.Registry, Metadata: cfg.Clients.Metadata, Kubernetes: cfg.Clients.Kubernetes})
 		quotas := quota.New(quota.Config{Registry: cfg.Registry, Kubernetes: cfg.Clients.Kubernetes, InFlight: cfg.InFlight})
-		listeners := []follow.Listener{collector, quotas}
+		handlers := []follow.EventHandler{collector, quotas}
 		var group sync.WaitGroup
 		for _, create := range cfg.Observers {
 			observer := create()
-			listeners = append(listeners, observer)
+			handlers = append(handlers, observer)
 			group.Go(func() { observer.Run(ctx) })
 		}
-		follower := follow.New(cfg.Registry, listeners...)
-		group.Go(func() { follower.Run(ctx) })
-		group.Go(func() { collector.Run(ctx, follower) })
+		informer := follow.New(cfg.Registry, handlers...)
+		group.Go(func() { informer.Run(ctx) })
+		group.Go(func() { collector.Run(ctx, informer) })
 		group.Go(func() { quotas.Run(ctx) })
 		group.Wait()
 	}}

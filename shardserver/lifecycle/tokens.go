@@ -35,32 +35,32 @@ func newTokenController(cfg Config) controller.Controller {
 	}
 	return controller.Controller{
 		Name: "serviceaccount-tokens",
-		Inputs: []controller.Input{
-			{Resource: serviceAccounts, Keys: deletedAccount},
-			{Resource: secrets, Keys: accountOfSecret},
+		Sources: []controller.Source{
+			{Resource: serviceAccounts, MapFunc: deletedAccountKey},
+			{Resource: secrets, MapFunc: secretAccountKey},
 		},
 		Reconcile: c.reconcile,
 	}
 }
 
-// deletedAccount maps the deletion of a service account to it. New accounts have no Secrets: a Secret that was created
+// deletedAccountKey maps the deletion of a service account to it. New accounts have no Secrets: a Secret that was created
 // before its account has been deleted.
-func deletedAccount(event watch.Event) []controller.Key {
+func deletedAccountKey(event watch.Event) []controller.Request {
 	if event.Type != watch.Deleted {
 		return nil
 	}
-	return controller.ObjectKey(event)
+	return controller.RequestForObject(event)
 }
 
-func accountOfSecret(event watch.Event) []controller.Key {
+func secretAccountKey(event watch.Event) []controller.Request {
 	secret, ok := event.Object.(*core.Secret)
 	if !ok || secret.Type != core.SecretTypeServiceAccountToken || event.Type == watch.Deleted {
 		return nil
 	}
-	return []controller.Key{{Cluster: logicalcluster.Of(secret), Namespace: secret.Namespace, Name: secret.Annotations[core.ServiceAccountNameKey]}}
+	return []controller.Request{{ClusterName: logicalcluster.Of(secret), Namespace: secret.Namespace, Name: secret.Annotations[core.ServiceAccountNameKey]}}
 }
 
-func (c *tokenController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *tokenController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	all, err := c.secrets.List(ctx, key.Namespace, nil)
 	if err != nil {
 		return controller.Result{}, err

@@ -24,13 +24,13 @@ type Clients struct {
 	// HTTP is the HTTP client of the others.
 	HTTP *http.Client
 
-	shortcut *shortcut
+	direct *directHandler
 }
 
 // NewClients returns clients that send requests to the logical cluster of their context, with the identity of config.
 func NewClients(config *rest.Config) (*Clients, error) {
-	shortcut := new(shortcut)
-	clusterized := clusterize(config, shortcut)
+	handler := new(directHandler)
+	clusterized := clusterize(config, handler)
 	httpClient, err := rest.HTTPClientFor(clusterized)
 	if err != nil {
 		return nil, fmt.Errorf("building the loopback HTTP client: %w", err)
@@ -51,7 +51,7 @@ func NewClients(config *rest.Config) (*Clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the dynamic loopback client: %w", err)
 	}
-	return &Clients{Typed: typed, Kubernetes: clientset, Metadata: metadataClient, Dynamic: dynamicClient, HTTP: httpClient, shortcut: shortcut}, nil
+	return &Clients{Typed: typed, Kubernetes: clientset, Metadata: metadataClient, Dynamic: dynamicClient, HTTP: httpClient, direct: handler}, nil
 }
 
 // NewClient returns only the typed client of NewClients.

@@ -11,23 +11,23 @@ import (
 	"sync/atomic"
 )
 
-// shortcut passes writes to the handler of this process, while one is set. They run the same handler chain as requests
+// directHandler passes writes to the handler of this process, while one is set. They run the same handler chain as requests
 // from outside, without framing, encryption and transfer. Other requests take the network: the response is buffered as
 // a whole, which is unsuitable for lists and watches.
-type shortcut struct{ handler atomic.Pointer[http.Handler] }
+type directHandler struct{ handler atomic.Pointer[http.Handler] }
 
 // ServeDirectly passes the writes of these clients to handler, which serves the address that they are configured for,
 // until the context ends.
 func (c *Clients) ServeDirectly(ctx context.Context, handler http.Handler) {
-	c.shortcut.handler.Store(&handler)
-	context.AfterFunc(ctx, func() { c.shortcut.handler.Store(nil) })
+	c.direct.handler.Store(&handler)
+	context.AfterFunc(ctx, func() { c.direct.handler.Store(nil) })
 }
 
-var writes = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+var writeMethods = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
 // handlerFor returns the handler for a request, or nil if it has to take the network.
-func (s *shortcut) handlerFor(req *http.Request) http.Handler {
-	if s == nil || !slices.Contains(writes, req.Method) {
+func (s *directHandler) handlerFor(req *http.Request) http.Handler {
+	if s == nil || !slices.Contains(writeMethods, req.Method) {
 		return nil
 	}
 	if handler := s.handler.Load(); handler != nil {
@@ -52,56 +52,56 @@ func serve(handler http.Handler, req *http.Request) (_ *http.Response, err error
 	if req.Body != nil {
 		defer req.Body.Close()
 	}
-	w := &answer{header: http.Header{}}
-	handler.ServeHTTP(w, arrived(ctx, req))
+	w := &responseBuffer{header: http.Header{}}
+	handler.ServeHTTP(w, newServerRequest(ctx, req))
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
-	return w.response(req), nil
+	return w.toResponse(req), nil
 }
 
-// arrived returns a request as a server receives it from the network.
-func arrived(ctx context.Context, sent *http.Request) *http.Request {
-	at := &url.URL{Path: sent.URL.Path, RawPath: sent.URL.RawPath, RawQuery: sent.URL.RawQuery}
-	body := sent.Body
+// newServerRequest returns a request as a server receives it from the network.
+func newServerRequest(ctx context.Context, clientRequest *http.Request) *http.Request {
+	target := &url.URL{Path: clientRequest.URL.Path, RawPath: clientRequest.URL.RawPath, RawQuery: clientRequest.URL.RawQuery}
+	body := clientRequest.Body
 	if body == nil {
 		body = http.NoBody
 	}
 	req := &http.Request{
-		Method: sent.Method, URL: at, RequestURI: at.RequestURI(), Host: sent.URL.Host, RemoteAddr: "127.0.0.1:0",
+		Method: clientRequest.Method, URL: target, RequestURI: target.RequestURI(), Host: clientRequest.URL.Host, RemoteAddr: "127.0.0.1:0",
 		Proto: "HTTP/2.0", ProtoMajor: 2,
-		Header: sent.Header.Clone(), Body: body, ContentLength: sent.ContentLength,
+		Header: clientRequest.Header.Clone(), Body: body, ContentLength: clientRequest.ContentLength,
 	}
 	return req.WithContext(ctx)
 }
 
-// answer is a buffered response.
-type answer struct {
+// responseBuffer is a buffered response.
+type responseBuffer struct {
 	header http.Header
 	code   int // 0 until the header is written
 	body   bytes.Buffer
 }
 
 // Header implements http.ResponseWriter.
-func (a *answer) Header() http.Header { return a.header }
+func (a *responseBuffer) Header() http.Header { return a.header }
 
 // WriteHeader implements http.ResponseWriter. It ignores informational responses.
-func (a *answer) WriteHeader(code int) {
+func (a *responseBuffer) WriteHeader(code int) {
 	if a.code == 0 && code >= http.StatusOK {
 		a.code = code
 	}
 }
 
 // Write implements http.ResponseWriter.
-func (a *answer) Write(p []byte) (int, error) {
+func (a *responseBuffer) Write(p []byte) (int, error) {
 	a.Flush()
 	return a.body.Write(p)
 }
 
 // Flush implements http.Flusher.
-func (a *answer) Flush() { a.WriteHeader(http.StatusOK) }
+func (a *responseBuffer) Flush() { a.WriteHeader(http.StatusOK) }
 
-func (a *answer) response(req *http.Request) *http.Response {
+func (a *responseBuffer) toResponse(req *http.Request) *http.Response {
 	a.Flush()
 	return &http.Response{
 		Status: fmt.Sprintf("%d %s", a.code, http.StatusText(a.code)), StatusCode: a.code,

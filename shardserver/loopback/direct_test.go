@@ -17,12 +17,12 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-func inA(t *testing.T) context.Context {
+func clusterContext(t *testing.T) context.Context {
 	return logicalcluster.With(t.Context(), logicalcluster.MustParseName("a"))
 }
 
-// direct returns clients of a server on the network, whose writes are passed to handler until end is called.
-func direct(t *testing.T, handler http.HandlerFunc) (clients *Clients, network *recorder, end context.CancelFunc) {
+// newDirectClients returns clients of a server on the network, whose writes are passed to handler until end is called.
+func newDirectClients(t *testing.T, handler http.HandlerFunc) (clients *Clients, network *recorder, end context.CancelFunc) {
 	t.Helper()
 	network = &recorder{}
 	server := httptest.NewServer(network)
@@ -36,10 +36,10 @@ func direct(t *testing.T, handler http.HandlerFunc) (clients *Clients, network *
 	return clients, network, end
 }
 
-func TestAHandlerGetsWritesAsFromTheNetwork(t *testing.T) {
+func TestServeDirectlyPassesWrites(t *testing.T) {
 	type key struct{}
-	ctx := context.WithValue(inA(t), key{}, "the caller's")
-	clients, network, _ := direct(t, func(w http.ResponseWriter, r *http.Request) {
+	ctx := context.WithValue(clusterContext(t), key{}, "the caller's")
+	clients, network, _ := newDirectClients(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || !strings.Contains(string(body), "x") {
 			t.Errorf("body %s, error %v", body, err)
@@ -74,45 +74,45 @@ func TestAHandlerGetsWritesAsFromTheNetwork(t *testing.T) {
 	}
 }
 
-func TestReadsTakeTheNetworkAndSoDoWritesAfterTheEnd(t *testing.T) {
-	clients, network, end := direct(t, func(w http.ResponseWriter, r *http.Request) {
+func TestServeDirectlyPassesOnlyWritesUntilContextEnds(t *testing.T) {
+	clients, network, end := newDirectClients(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			t.Error("a read took the shortcut")
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{}`))
 	})
-	remove := func() int64 {
-		if err := clients.Typed.Delete(inA(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}}); err != nil {
+	deleteNamespace := func() int64 {
+		if err := clients.Typed.Delete(clusterContext(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}}); err != nil {
 			t.Fatal(err)
 		}
 		return network.requests.Load()
 	}
-	if err := clients.Typed.Get(inA(t), client.ObjectKey{Name: "x"}, &corev1.Namespace{}); err != nil {
+	if err := clients.Typed.Get(clusterContext(t), client.ObjectKey{Name: "x"}, &corev1.Namespace{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := network.requests.Load(); n != 1 {
 		t.Errorf("a read made %d requests over the network", n)
 	}
-	if n := remove(); n != 1 {
+	if n := deleteNamespace(); n != 1 {
 		t.Errorf("a write took the network, which has seen %d requests", n)
 	}
 	end()
-	for n := remove(); n < 2; n = remove() { // the function that runs after the context is asynchronous
+	for n := deleteNamespace(); n < 2; n = deleteNamespace() { // the function that runs after the context is asynchronous
 	}
 }
 
-func TestAHandlerThatPanicsIsAnError(t *testing.T) {
-	clients, _, _ := direct(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	err := clients.Typed.Delete(inA(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
+func TestServeDirectlyPanic(t *testing.T) {
+	clients, _, _ := newDirectClients(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	err := clients.Typed.Delete(clusterContext(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
 	if err == nil || !strings.Contains(err.Error(), "gave up") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestTheEndOfTheCallersContextReachesTheHandler(t *testing.T) {
-	ctx, cancel := context.WithCancel(inA(t))
-	clients, _, _ := direct(t, func(_ http.ResponseWriter, r *http.Request) {
+func TestServeDirectlyCancellation(t *testing.T) {
+	ctx, cancel := context.WithCancel(clusterContext(t))
+	clients, _, _ := newDirectClients(t, func(_ http.ResponseWriter, r *http.Request) {
 		cancel()
 		<-r.Context().Done()
 	})

@@ -32,7 +32,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_, _ = w.Write([]byte(`{}`))
 }
 
-func TestRequestsGoToTheClusterOfTheirContext(t *testing.T) {
+func TestClientsUseClusterOfContext(t *testing.T) {
 	seen := &recorder{}
 	server := httptest.NewServer(seen)
 	defer server.Close()
@@ -90,7 +90,7 @@ func TestRequestsGoToTheClusterOfTheirContext(t *testing.T) {
 	}
 }
 
-func TestARequestWithoutAClusterIsNeverSent(t *testing.T) {
+func TestRequestWithoutCluster(t *testing.T) {
 	seen := &recorder{}
 	server := httptest.NewServer(seen)
 	defer server.Close()

@@ -38,8 +38,8 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// served are the group-versions that a logical cluster may serve, in the order of preference within a group.
-var served = []schema.GroupVersion{
+// servedVersions are the group-versions that a logical cluster may serve, in the order of preference within a group.
+var servedVersions = []schema.GroupVersion{
 	{Group: "", Version: "v1"},
 	{Group: "admissionregistration.k8s.io", Version: "v1"},
 	apiextensionsv1.SchemeGroupVersion,
@@ -76,8 +76,8 @@ var clusterScoped = sets.New(
 )
 
 func restMapper() meta.RESTMapper {
-	mapper := meta.NewDefaultRESTMapper(served)
-	for _, version := range served {
+	mapper := meta.NewDefaultRESTMapper(servedVersions)
+	for _, version := range servedVersions {
 		for kind := range Scheme.KnownTypes(version) {
 			scope := meta.RESTScopeNamespace
 			if clusterScoped.Has(kind) {

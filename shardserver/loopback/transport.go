@@ -21,9 +21,9 @@ import (
 // limits requests.
 func Clusterize(config *rest.Config) *rest.Config { return clusterize(config, nil) }
 
-func clusterize(config *rest.Config, shortcut *shortcut) *rest.Config {
+func clusterize(config *rest.Config, handler *directHandler) *rest.Config {
 	clusterized := rest.CopyConfig(config)
-	clusterized.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, shortcut} })
+	clusterized.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, handler} })
 	clusterized.QPS = -1
 	clusterized.RateLimiter = nil
 	if clusterized.UserAgent == "" { // it is the field manager of writes
@@ -34,8 +34,8 @@ func clusterize(config *rest.Config, shortcut *shortcut) *rest.Config {
 
 // transport sends each request to the logical cluster of its context.
 type transport struct {
-	next     http.RoundTripper
-	shortcut *shortcut // may be nil
+	next   http.RoundTripper
+	direct *directHandler // may be nil
 }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -44,8 +44,8 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%s %s: no logical cluster in the request's context", req.Method, req.URL.Path)
 	}
 	scoped := *req // a round tripper must not modify the caller's request
-	scoped.URL = inCluster(req.URL, cluster)
-	if handler := t.shortcut.handlerFor(&scoped); handler != nil {
+	scoped.URL = clusterURL(req.URL, cluster)
+	if handler := t.direct.handlerFor(&scoped); handler != nil {
 		return serve(handler, &scoped)
 	}
 	return t.next.RoundTrip(&scoped)
@@ -54,7 +54,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the wrapped transport, to close its idle connections.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-func inCluster(original *url.URL, cluster logicalcluster.Name) *url.URL {
+func clusterURL(original *url.URL, cluster logicalcluster.Name) *url.URL {
 	scoped := *original
 	prefix := cluster.Path().URLPath()
 	scoped.Path = prefix + original.Path

@@ -9,8 +9,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 )
 
-// sharing counts bindings and exports by status. The counts are maintained by the indexes.
-type sharing struct {
+// exportCollector counts bindings and exports by status. The counts are maintained by the indexes.
+type exportCollector struct {
 	metrics.BaseStableCollector
 	shard    string
 	bindings *bindings.Index
@@ -19,12 +19,12 @@ type sharing struct {
 	phase, bindingCondition, exportCondition *metrics.Desc
 }
 
-// NewSharing returns the collector of bindings and exports, for Install.
-func NewSharing(shard string, index *bindings.Index, exports *apiindex.Resolver) metrics.StableCollector {
+// NewExportCollector returns the collector of bindings and exports, for Install.
+func NewExportCollector(shard string, index *bindings.Index, exports *apiindex.Resolver) metrics.StableCollector {
 	describe := func(name, help string, labels ...string) *metrics.Desc {
 		return metrics.NewDesc(name, help, labels, nil, metrics.ALPHA, "")
 	}
-	return &sharing{
+	return &exportCollector{
 		shard: shard, bindings: index, exports: exports,
 		phase:            describe("kcp_apibinding_phase", "APIBindings of this shard, by phase.", "shard", "phase"),
 		bindingCondition: describe("kcp_apibinding_condition_status", "Conditions of the APIBindings of this shard, by type and status.", "shard", "condition", "status"),
@@ -33,14 +33,14 @@ func NewSharing(shard string, index *bindings.Index, exports *apiindex.Resolver)
 }
 
 // DescribeWithStability implements metrics.StableCollector.
-func (s *sharing) DescribeWithStability(to chan<- *metrics.Desc) {
+func (s *exportCollector) DescribeWithStability(to chan<- *metrics.Desc) {
 	for _, description := range []*metrics.Desc{s.phase, s.bindingCondition, s.exportCondition} {
 		to <- description
 	}
 }
 
 // CollectWithStability implements metrics.StableCollector.
-func (s *sharing) CollectWithStability(to chan<- metrics.Metric) {
+func (s *exportCollector) CollectWithStability(to chan<- metrics.Metric) {
 	gauge := func(description *metrics.Desc, value int, labels ...string) {
 		to <- metrics.NewLazyConstMetric(description, metrics.GaugeValue, float64(value), append([]string{s.shard}, labels...)...)
 	}
@@ -49,7 +49,7 @@ func (s *sharing) CollectWithStability(to chan<- metrics.Metric) {
 	for i := range conditions {
 		conditions[i] = map[corev1.ConditionStatus]int{corev1.ConditionTrue: 0, corev1.ConditionFalse: 0, corev1.ConditionUnknown: 0}
 	}
-	for state, count := range s.bindings.States() {
+	for state, count := range s.bindings.CountStates() {
 		phases[state.Phase()] += count
 		for i := range conditions {
 			if status := state.Condition(i); status != "" {

@@ -31,20 +31,20 @@ const scrapeTimeout = 10 * time.Second
 // Install serves /metrics and /metrics/slis, with additional collectors. The handler of the generic server
 // (Config.EnableMetrics) must be disabled: it serves process-wide metrics without the name of the shard, and tests run
 // several shards in one process.
-func Install(on *mux.PathRecorderMux, registry *storage.Registry, shard string, more ...metrics.StableCollector) {
+func Install(pathMux *mux.PathRecorderMux, registry *storage.Registry, shard string, additional ...metrics.StableCollector) {
 	routes.DefaultMetrics{}.Install(mux.NewPathRecorderMux("discarded")) // registers the metrics of the stock handler
-	own := metrics.NewKubeRegistry()
-	own.CustomMustRegister(append(more, newCollector(registry, shard))...)
-	page := metrics.HandlerFor(prometheus.Gatherers{legacyregistry.DefaultGatherer, own}, metrics.HandlerOpts{})
+	kubeRegistry := metrics.NewKubeRegistry()
+	kubeRegistry.CustomMustRegister(append(additional, newCollector(registry, shard))...)
+	metricsHandler := metrics.HandlerFor(prometheus.Gatherers{legacyregistry.DefaultGatherer, kubeRegistry}, metrics.HandlerOpts{})
 	reset := legacyregistry.HandlerWithReset()
-	on.Handle("/metrics", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	pathMux.Handle("/metrics", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method == http.MethodDelete {
 			reset.ServeHTTP(w, req)
 			return
 		}
-		page.ServeHTTP(w, req)
+		metricsHandler.ServeHTTP(w, req)
 	}))
-	slis.SLIMetricsWithReset{}.Install(on)
+	slis.SLIMetricsWithReset{}.Install(pathMux)
 }
 
 // phases are reported even if their count is zero.
@@ -57,12 +57,12 @@ var phases = []corev1alpha1.LogicalClusterPhaseType{
 // collector counts at each scrape, so that it keeps no state.
 type collector struct {
 	metrics.BaseStableCollector
-	shard              string
-	clusters           counted[*corev1alpha1.LogicalCluster]
-	workspaces         counted[*tenancyv1alpha1.Workspace]
-	indexed            *metrics.Desc
-	clusterDescription *metrics.Desc
-	spaceDescription   *metrics.Desc
+	shard                string
+	clusters             phaseCounter[*corev1alpha1.LogicalCluster]
+	workspaces           phaseCounter[*tenancyv1alpha1.Workspace]
+	indexed              *metrics.Desc
+	clusterDescription   *metrics.Desc
+	workspaceDescription *metrics.Desc
 }
 
 func newCollector(registry *storage.Registry, shard string) *collector {
@@ -70,18 +70,18 @@ func newCollector(registry *storage.Registry, shard string) *collector {
 		return metrics.NewDesc(name, help, labels, nil, metrics.ALPHA, "")
 	}
 	return &collector{
-		shard:              shard,
-		clusters:           newCounted[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
-		workspaces:         newCounted[*tenancyv1alpha1.Workspace](registry, tenancyv1alpha1.Resource("workspaces")),
-		indexed:            describe("kcp_indexed_logicalclusters", "Logical clusters that this shard can resolve.", "shard"),
-		clusterDescription: describe("kcp_logicalcluster_count", "Logical clusters of this shard, by phase.", "shard", "phase"),
-		spaceDescription:   describe("kcp_workspace_count", "Workspaces of this shard, by phase.", "shard", "phase"),
+		shard:                shard,
+		clusters:             newPhaseCounter[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
+		workspaces:           newPhaseCounter[*tenancyv1alpha1.Workspace](registry, tenancyv1alpha1.Resource("workspaces")),
+		indexed:              describe("kcp_indexed_logicalclusters", "Logical clusters that this shard can resolve.", "shard"),
+		clusterDescription:   describe("kcp_logicalcluster_count", "Logical clusters of this shard, by phase.", "shard", "phase"),
+		workspaceDescription: describe("kcp_workspace_count", "Workspaces of this shard, by phase.", "shard", "phase"),
 	}
 }
 
 // DescribeWithStability implements metrics.StableCollector.
 func (c *collector) DescribeWithStability(to chan<- *metrics.Desc) {
-	for _, description := range []*metrics.Desc{c.indexed, c.clusterDescription, c.spaceDescription} {
+	for _, description := range []*metrics.Desc{c.indexed, c.clusterDescription, c.workspaceDescription} {
 		to <- description
 	}
 }
@@ -90,49 +90,49 @@ func (c *collector) DescribeWithStability(to chan<- *metrics.Desc) {
 func (c *collector) CollectWithStability(to chan<- metrics.Metric) {
 	ctx, cancel := context.WithTimeout(logicalcluster.With(context.Background(), logicalcluster.Wildcard), scrapeTimeout)
 	defer cancel()
-	all, ok := c.clusters.send(ctx, to, c.clusterDescription, c.shard)
+	all, ok := c.clusters.collect(ctx, to, c.clusterDescription, c.shard)
 	if ok {
 		to <- metrics.NewLazyConstMetric(c.indexed, metrics.GaugeValue, float64(all), c.shard)
 	}
-	c.workspaces.send(ctx, to, c.spaceDescription, c.shard)
+	c.workspaces.collect(ctx, to, c.workspaceDescription, c.shard)
 }
 
-// counted is a resource whose objects have a phase.
-type counted[T runtime.Object] struct{ reader *storage.Reader[T] }
+// phaseCounter is a resource whose objects have a phase.
+type phaseCounter[T runtime.Object] struct{ reader *storage.Reader[T] }
 
-func newCounted[T runtime.Object](registry *storage.Registry, resource schema.GroupResource) counted[T] {
-	return counted[T]{storage.NewReader[T](registry, resource)}
+func newPhaseCounter[T runtime.Object](registry *storage.Registry, resource schema.GroupResource) phaseCounter[T] {
+	return phaseCounter[T]{storage.NewReader[T](registry, resource)}
 }
 
-// send sends the counts by phase and returns the total, or false if the objects could not be listed.
-func (c counted[T]) send(ctx context.Context, to chan<- metrics.Metric, description *metrics.Desc, shard string) (all int, ok bool) {
-	tally := &byPhase{Selector: labels.Everything(), count: map[string]int{}}
-	if _, err := c.reader.List(ctx, "", tally); err != nil {
+// collect sends the counts by phase and returns the total, or false if the objects could not be listed.
+func (c phaseCounter[T]) collect(ctx context.Context, to chan<- metrics.Metric, description *metrics.Desc, shard string) (all int, ok bool) {
+	selector := &phaseSelector{Selector: labels.Everything(), count: map[string]int{}}
+	if _, err := c.reader.List(ctx, "", selector); err != nil {
 		klog.V(2).ErrorS(err, "Counting for a scrape of metrics", "resource", c.reader.Resource())
 		return 0, false
 	}
 	for _, phase := range phases {
-		tally.count[string(phase)] += 0
+		selector.count[string(phase)] += 0
 	}
-	for phase, count := range tally.count {
+	for phase, count := range selector.count {
 		to <- metrics.NewLazyConstMetric(description, metrics.GaugeValue, float64(count), shard, phase)
 		all += count
 	}
 	return all, true
 }
 
-// byPhase is a selector that counts objects by phase and selects none, so that no object is copied for the count. Every
+// phaseSelector is a selector that counts objects by phase and selects none, so that no object is copied for the count. Every
 // object has its phase as a label.
-type byPhase struct {
+type phaseSelector struct {
 	labels.Selector
 	count map[string]int
 }
 
 // Matches implements labels.Selector.
-func (b *byPhase) Matches(of labels.Labels) bool {
-	b.count[of.Get(corev1alpha1.PhaseLabelKey)]++
+func (b *phaseSelector) Matches(set labels.Labels) bool {
+	b.count[set.Get(corev1alpha1.PhaseLabelKey)]++
 	return false
 }
 
 // Empty implements labels.Selector. A selector that is empty would not be evaluated.
-func (b *byPhase) Empty() bool { return false }
+func (b *phaseSelector) Empty() bool { return false }

@@ -42,8 +42,8 @@ func scrape(t *testing.T, s *shardtesting.Shard) map[string]string {
 	return series
 }
 
-// use sends typical requests to a workspace: every verb, a watch, a refused request, a review.
-func use(ctx context.Context, c kubernetes.Interface) error {
+// sendRequests sends typical requests to a workspace: every verb, a watch, a refused request, a review.
+func sendRequests(ctx context.Context, c kubernetes.Interface) error {
 	maps := c.CoreV1().ConfigMaps("default")
 	created, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 	if err != nil {
@@ -68,8 +68,8 @@ func use(ctx context.Context, c kubernetes.Interface) error {
 	return errors.Join(updated, patched, applied, got, listed, discovered, deleted)
 }
 
-// comeAndGo creates workspaces, uses each, and deletes all.
-func comeAndGo(t *testing.T, s *shardtesting.Shard, prefix string, count int) {
+// createAndDeleteWorkspaces creates workspaces, uses each, and deletes all.
+func createAndDeleteWorkspaces(t *testing.T, s *shardtesting.Shard, prefix string, count int) {
 	t.Helper()
 	c := s.Client(t, s.Admin(t))
 	root := shardtesting.In(context.Background(), "root")
@@ -89,7 +89,7 @@ func comeAndGo(t *testing.T, s *shardtesting.Shard, prefix string, count int) {
 					return
 				}
 				cluster := s.WaitReady(t, "root", name).Spec.Cluster
-				if err := use(t.Context(), s.Kubernetes(t, shardtesting.At(s.Admin(t), cluster))); err != nil {
+				if err := sendRequests(t.Context(), s.Kubernetes(t, shardtesting.At(s.Admin(t), cluster))); err != nil {
 					t.Errorf("using %s: %v", name, err)
 				}
 				if err := c.Delete(root, workspace); err != nil {
@@ -130,16 +130,16 @@ func watchList(t *testing.T, c rest.Interface, objects string) {
 	t.Fatal("the watch ended before what there was had come")
 }
 
-// countedByTheMinute reports whether a time series is one per kind that storage sets once a minute, hence at any time
+// isPeriodicSeries reports whether a time series is one per kind that storage sets once a minute, hence at any time
 // after the start. It does not depend on workspaces.
-func countedByTheMinute(series string) bool {
+func isPeriodicSeries(series string) bool {
 	return slices.ContainsFunc([]string{
 		"apiserver_storage_objects{", "apiserver_resource_objects{", "apiserver_resource_size_estimate_bytes{", "apiserver_storage_db_total_size_in_bytes{",
 		"etcd_bookmark_", "apiserver_watch_cache_events_dispatched_total{",
 	}, func(family string) bool { return strings.HasPrefix(series, family) }) || strings.Contains(series, `operation="listWithCount"`)
 }
 
-func TestMetricsOfAShard(t *testing.T) {
+func TestShardMetrics(t *testing.T) {
 	s := shardtesting.Start(t)
 
 	t.Run("counts by phase", func(t *testing.T) {
@@ -153,9 +153,9 @@ func TestMetricsOfAShard(t *testing.T) {
 			`kcp_logicalcluster_count{phase="Scheduling",shard="root"}`: 0,
 			`kcp_indexed_logicalclusters{shard="root"}`:                 1,
 		} {
-			had, err := strconv.Atoi(before[series])
-			has, alsoErr := strconv.Atoi(after[series])
-			if err != nil || alsoErr != nil || has-had != more {
+			oldValue, err := strconv.Atoi(before[series])
+			newValue, newErr := strconv.Atoi(after[series])
+			if err != nil || newErr != nil || newValue-oldValue != more {
 				t.Errorf("%s was %q and is %q, want %d more", series, before[series], after[series], more)
 			}
 		}
@@ -186,9 +186,9 @@ func TestMetricsOfAShard(t *testing.T) {
 				`kcp_apiexport_condition_status{condition="IdentityValid",shard="root",status="True"}`:                  1,
 				`kcp_apiexport_condition_status{condition="IdentityValid",shard="root",status="False"}`:                 0,
 			} {
-				had, err := strconv.Atoi(before[series])
-				has, alsoErr := strconv.Atoi(after[series])
-				if err != nil || alsoErr != nil || has-had != more {
+				oldValue, err := strconv.Atoi(before[series])
+				newValue, newErr := strconv.Atoi(after[series])
+				if err != nil || newErr != nil || newValue-oldValue != more {
 					return fmt.Errorf("%s was %q and is %q, want %d more", series, before[series], after[series], more)
 				}
 			}
@@ -203,16 +203,16 @@ func TestMetricsOfAShard(t *testing.T) {
 
 	t.Run("the page does not grow with workspaces", func(t *testing.T) {
 		// Time series of first events (a first deletion, a first conflict) do not depend on the number of workspaces.
-		comeAndGo(t, s, "warm", 40)
+		createAndDeleteWorkspaces(t, s, "warm", 40)
 		before := scrape(t, s)
-		comeAndGo(t, s, "more", 200)
+		createAndDeleteWorkspaces(t, s, "more", 200)
 		after := scrape(t, s)
 		// A status code that did not occur before (a race that ends in 404, for example) may add a time series. Their
 		// number is bounded by kinds, verbs and codes, so the test requires that they are few and contain no names.
-		const few = 20
+		const maxNew = 20
 		grown := 0
 		for series := range after {
-			if _, ok := before[series]; !ok && !countedByTheMinute(series) {
+			if _, ok := before[series]; !ok && !isPeriodicSeries(series) {
 				grown++
 				t.Logf("new: %s", series)
 			}
@@ -220,8 +220,8 @@ func TestMetricsOfAShard(t *testing.T) {
 				t.Errorf("names a workspace: %s", series)
 			}
 		}
-		if grown > few {
-			t.Errorf("%d series are new after 200 workspaces, want at most %d", grown, few)
+		if grown > maxNew {
+			t.Errorf("%d series are new after 200 workspaces, want at most %d", grown, maxNew)
 		}
 		t.Logf("%d series before, %d after 200 workspaces", len(before), len(after))
 	})
@@ -230,7 +230,7 @@ func TestMetricsOfAShard(t *testing.T) {
 		workspace := s.NewWorkspace(t, "root", "inventive")
 		config := shardtesting.At(s.Admin(t), workspace.Spec.Cluster)
 		c := s.Kubernetes(t, config).Discovery().RESTClient()
-		invent := func(word string) {
+		useDefinition := func(word string) {
 			const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 			definition := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[1]ss.%[1]s.example.com"},
 				"spec":{"group":"%[1]s.example.com","scope":"Cluster","names":{"plural":"%[1]ss","kind":"%[1]s"},
@@ -254,11 +254,11 @@ func TestMetricsOfAShard(t *testing.T) {
 			}
 		}
 		for i := range 5 {
-			invent(fmt.Sprintf("first%d", i))
+			useDefinition(fmt.Sprintf("first%d", i))
 		}
 		before := scrape(t, s)
 		for i := range 10 {
-			invent(fmt.Sprintf("word%d", i))
+			useDefinition(fmt.Sprintf("word%d", i))
 		}
 		counted, grown := false, 0
 		for series := range scrape(t, s) {

@@ -31,24 +31,24 @@ func (h *Handler) buildV3(ctx context.Context, set *discovery.APISet, version sc
 		if err := h.source.Get(ctx, pathV3+"/"+name, "application/json", &stock); err != nil {
 			return nil, err
 		}
-		withoutHidden(set, version, &stock)
+		removeHidden(set, version, &stock)
 		if set.Compiled.IsView() {
 			restrictPaths(set.Compiled, version, &stock)
 		}
 		all = append(all, &stock)
 	}
-	for _, definition := range set.Serving(version) {
+	for _, definition := range set.DefinitionsOf(version) {
 		object, err := toV1(definition)
 		if err != nil {
 			return nil, err
 		}
-		part, err := builder.BuildOpenAPIV3(object, version.Version, options(false))
+		part, err := builder.BuildOpenAPIV3(object, version.Version, builderOptions(false))
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("A definition has no OpenAPI v3", "definition", definition.Object.Name, "reason", err)
 			continue
 		}
 		if version.Group == "" && part.Paths != nil {
-			part.Paths.Paths = groupless(part.Paths.Paths)
+			part.Paths.Paths = trimGroup(part.Paths.Paths)
 		}
 		all = append(all, part)
 	}
@@ -57,22 +57,22 @@ func (h *Handler) buildV3(ctx context.Context, set *discovery.APISet, version sc
 	}
 	merged := all[0]
 	for _, part := range all[1:] {
-		addV3(merged, part)
+		mergeV3(merged, part)
 	}
 	return json.Marshal(merged)
 }
 
-// groupless returns the paths of a resource without a group. Upstream's builder supports only resources with a group.
-func groupless[V any](built map[string]V) map[string]V {
+// trimGroup returns the paths of a resource without a group. Upstream's builder supports only resources with a group.
+func trimGroup[V any](built map[string]V) map[string]V {
 	paths := make(map[string]V, len(built))
-	for path, of := range built {
+	for path, item := range built {
 		rest := strings.TrimLeft(strings.TrimPrefix(path, "/apis/"), "/")
-		paths["/api/"+rest] = of
+		paths["/api/"+rest] = item
 	}
 	return paths
 }
 
-func options(v2 bool) builder.Options {
+func builderOptions(v2 bool) builder.Options {
 	return builder.Options{
 		V2:                      v2,
 		IncludeSelectableFields: utilfeature.DefaultFeatureGate.Enabled(apiextensionsfeatures.CustomResourceFieldSelectors),
@@ -90,42 +90,42 @@ func toV1(definition discovery.Definition) (*apiextensionsv1.CustomResourceDefin
 	return &object, nil
 }
 
-// addV3 merges a part into a document, and may modify both. Existing entries stay: definitions have only the schemas of
+// mergeV3 merges a part into a document, and may modify both. Existing entries stay: definitions have only the schemas of
 // metadata in common.
-func addV3(document, part *spec3.OpenAPI) {
+func mergeV3(document, part *spec3.OpenAPI) {
 	if part.Paths != nil {
 		if document.Paths == nil {
 			document.Paths = &spec3.Paths{}
 		}
-		document.Paths.Paths = union(document.Paths.Paths, part.Paths.Paths)
+		document.Paths.Paths = mergeMaps(document.Paths.Paths, part.Paths.Paths)
 	}
 	if part.Components != nil {
 		if document.Components == nil {
 			document.Components = &spec3.Components{}
 		}
-		document.Components.Schemas = union(document.Components.Schemas, part.Components.Schemas)
+		document.Components.Schemas = mergeMaps(document.Components.Schemas, part.Components.Schemas)
 	}
 }
 
-func union[V any](first, second map[string]V) map[string]V {
+func mergeMaps[V any](first, second map[string]V) map[string]V {
 	all := make(map[string]V, len(first)+len(second))
 	maps.Copy(all, second)
 	maps.Copy(all, first)
 	return all
 }
 
-// withoutHidden removes hidden resources from the document of a version.
-func withoutHidden(set *discovery.APISet, version schema.GroupVersion, document *spec3.OpenAPI) {
+// removeHidden removes hidden resources from the document of a version.
+func removeHidden(set *discovery.APISet, version schema.GroupVersion, document *spec3.OpenAPI) {
 	if document.Paths != nil {
-		maps.DeleteFunc(document.Paths.Paths, func(path string, _ *spec3.Path) bool { return hidesPath(set, version, path) })
+		maps.DeleteFunc(document.Paths.Paths, func(path string, _ *spec3.Path) bool { return isHiddenPath(set, version, path) })
 	}
 	if kinds := set.HiddenKinds(version); document.Components != nil && len(kinds) > 0 {
 		maps.DeleteFunc(document.Components.Schemas, func(_ string, of *spec.Schema) bool { return isOfKind(of, version, kinds) })
 	}
 }
 
-// hidesPath returns whether a path is that of a hidden resource.
-func hidesPath(set *discovery.APISet, version schema.GroupVersion, path string) bool {
+// isHiddenPath returns whether a path is that of a hidden resource.
+func isHiddenPath(set *discovery.APISet, version schema.GroupVersion, path string) bool {
 	rest, ok := strings.CutPrefix(path, discovery.PathOf(version)+"/")
 	if !ok {
 		return false
@@ -134,7 +134,7 @@ func hidesPath(set *discovery.APISet, version schema.GroupVersion, path string) 
 	if len(parts) > 2 && parts[0] == "namespaces" && parts[1] == "{namespace}" {
 		parts = parts[2:]
 	}
-	return set.Hides(schema.GroupResource{Group: version.Group, Resource: parts[0]})
+	return set.IsHidden(schema.GroupResource{Group: version.Group, Resource: parts[0]})
 }
 
 // isOfKind returns whether a schema is that of one of the kinds of a version, or of its list.
@@ -150,10 +150,10 @@ func isOfKind(of *spec.Schema, version schema.GroupVersion, kinds []string) bool
 
 // buildV2 builds the document of an API set: the built-in one without hidden resources, merged with those of definitions.
 func buildV2(ctx context.Context, set *discovery.APISet, stock *spec.Swagger) ([]byte, error) {
-	shown := *stock
+	document := *stock
 	for _, resource := range set.Hidden {
 		for _, version := range set.VersionsOf(resource.Group) {
-			shown = withoutHiddenV2(set, version, shown)
+			document = removeHiddenV2(set, version, document)
 		}
 	}
 	var parts []*spec.Swagger
@@ -166,7 +166,7 @@ func buildV2(ctx context.Context, set *discovery.APISet, stock *spec.Swagger) ([
 			if !served.Served {
 				continue
 			}
-			part, err := partV2(object, served)
+			part, err := buildPartV2(object, served)
 			if err != nil {
 				klog.FromContext(ctx).V(2).Info("A definition has no OpenAPI v2", "definition", definition.Object.Name, "version", served.Name, "reason", err)
 				continue
@@ -174,31 +174,31 @@ func buildV2(ctx context.Context, set *discovery.APISet, stock *spec.Swagger) ([
 			parts = append(parts, part)
 		}
 	}
-	merged, err := builder.MergeSpecs(&shown, parts...)
+	merged, err := builder.MergeSpecs(&document, parts...)
 	if err != nil {
 		return nil, err
 	}
 	return merged.MarshalJSON()
 }
 
-func partV2(object *apiextensionsv1.CustomResourceDefinition, served apiextensions.CustomResourceDefinitionVersion) (*spec.Swagger, error) {
-	part, err := builder.BuildOpenAPIV2(object, served.Name, options(true))
+func buildPartV2(object *apiextensionsv1.CustomResourceDefinition, served apiextensions.CustomResourceDefinitionVersion) (*spec.Swagger, error) {
+	part, err := builder.BuildOpenAPIV2(object, served.Name, builderOptions(true))
 	if err != nil {
 		return nil, err
 	}
 	part.Definitions = handler.PruneDefaults(part.Definitions) // as upstream
 	if object.Spec.Group == "" && part.Paths != nil {
-		part.Paths.Paths = groupless(part.Paths.Paths)
+		part.Paths.Paths = trimGroup(part.Paths.Paths)
 	}
 	return part, nil
 }
 
-// withoutHiddenV2 returns a copy of a document without the hidden resources of a version. It shares everything else.
-func withoutHiddenV2(set *discovery.APISet, version schema.GroupVersion, document spec.Swagger) spec.Swagger {
+// removeHiddenV2 returns a copy of a document without the hidden resources of a version. It shares everything else.
+func removeHiddenV2(set *discovery.APISet, version schema.GroupVersion, document spec.Swagger) spec.Swagger {
 	if document.Paths != nil {
 		paths := *document.Paths
 		paths.Paths = maps.Clone(paths.Paths)
-		maps.DeleteFunc(paths.Paths, func(path string, _ spec.PathItem) bool { return hidesPath(set, version, path) })
+		maps.DeleteFunc(paths.Paths, func(path string, _ spec.PathItem) bool { return isHiddenPath(set, version, path) })
 		document.Paths = &paths
 	}
 	kinds := set.HiddenKinds(version)

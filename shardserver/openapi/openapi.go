@@ -41,8 +41,8 @@ type Handler struct {
 	serializer runtime.NegotiatedSerializer
 	compiledV2 func() *spec.Swagger
 	compiledV3 compiledIndex
-	cacheV2    *documents.Cache[key, *encoded]
-	cacheV3    *documents.Cache[key, *encoded]
+	cacheV2    *documents.Cache[key, *encodedDocument]
+	cacheV3    *documents.Cache[key, *encodedDocument]
 }
 
 // key is the cache key of a document in one encoding.
@@ -52,12 +52,12 @@ type key struct {
 	compressed bool
 }
 
-// With returns a handler of the OpenAPI documents of the request's logical cluster. It delegates every other request to next.
+// NewHandler returns a handler of the OpenAPI documents of the request's logical cluster. It delegates every other request to next.
 // The source has the built-in documents; compiledV2 returns the built-in document of version 2.
-func With(next http.Handler, resolver discovery.APISetResolver, source *discovery.Source, compiledV2 func() *spec.Swagger, serializer runtime.NegotiatedSerializer) *Handler {
+func NewHandler(next http.Handler, resolver discovery.APISetResolver, source *discovery.Source, compiledV2 func() *spec.Swagger, serializer runtime.NegotiatedSerializer) *Handler {
 	return &Handler{
 		next: next, resolver: resolver, source: source, serializer: serializer, compiledV2: compiledV2,
-		cacheV2: documents.New[key, *encoded](limitsV2), cacheV3: documents.New[key, *encoded](limitsV3),
+		cacheV2: documents.New[key, *encodedDocument](limitsV2), cacheV3: documents.New[key, *encodedDocument](limitsV3),
 	}
 }
 
@@ -71,7 +71,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch {
 	case isV3 && !hasCluster:
 		err := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "", 0, true)
-		discovery.Fail(w, req, h.serializer, err)
+		discovery.WriteError(w, req, h.serializer, err)
 	case req.Method != http.MethodGet && req.Method != http.MethodHead:
 		h.next.ServeHTTP(w, req)
 	case path == pathV3:
@@ -85,28 +85,28 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// get returns a document in an encoding, compressed or not. Each of these is cached and converted from the previous one, on
+// getEncoded returns a document in an encoding, compressed or not. Each of these is cached and converted from the previous one, on
 // demand: few are requested in protobuf, and compression dominates the time of a request.
-func get(ctx context.Context, cache *documents.Cache[key, *encoded], of discovery.Hash, wanted encoding, compressed bool,
-	build func() (*encoded, error), toProtobuf func([]byte) ([]byte, error)) (*encoded, error) {
-	document, err := cache.Get(ctx, key{of, asJSON, false}, func() (*encoded, int64, error) { return withSize(build()) })
-	if err == nil && wanted == asProtobuf {
-		document, err = getConverted(ctx, cache, key{of, wanted, false}, document, toProtobuf)
+func getEncoded(ctx context.Context, cache *documents.Cache[key, *encodedDocument], of discovery.Hash, target encoding, compressed bool,
+	build func() (*encodedDocument, error), toProtobuf func([]byte) ([]byte, error)) (*encodedDocument, error) {
+	document, err := cache.Get(ctx, key{of, encodingJSON, false}, func() (*encodedDocument, int64, error) { return withSize(build()) })
+	if err == nil && target == encodingProtobuf {
+		document, err = getConverted(ctx, cache, key{of, target, false}, document, toProtobuf)
 	}
 	if err == nil && compressed {
-		document, err = getConverted(ctx, cache, key{of, wanted, true}, document, compress)
+		document, err = getConverted(ctx, cache, key{of, target, true}, document, compress)
 	}
 	return document, err
 }
 
-func getConverted(ctx context.Context, cache *documents.Cache[key, *encoded], as key, from *encoded, convert func([]byte) ([]byte, error)) (*encoded, error) {
-	return cache.Get(ctx, as, func() (*encoded, int64, error) {
-		content, err := convert(from.content)
-		return withSize(&encoded{content: content, tag: from.tag, modified: from.modified, compressed: as.compressed}, err)
+func getConverted(ctx context.Context, cache *documents.Cache[key, *encodedDocument], target key, source *encodedDocument, convert func([]byte) ([]byte, error)) (*encodedDocument, error) {
+	return cache.Get(ctx, target, func() (*encodedDocument, int64, error) {
+		content, err := convert(source.content)
+		return withSize(&encodedDocument{content: content, tag: source.tag, modified: source.modified, compressed: target.compressed}, err)
 	})
 }
 
-func withSize(document *encoded, err error) (*encoded, int64, error) {
+func withSize(document *encodedDocument, err error) (*encodedDocument, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}

@@ -16,14 +16,14 @@ import (
 type encoding string
 
 const (
-	asJSON     encoding = "json"
-	asProtobuf encoding = "protobuf"
-	// asIndex is the JSON index of the documents of an API set.
-	asIndex encoding = "index"
+	encodingJSON     encoding = "json"
+	encodingProtobuf encoding = "protobuf"
+	// encodingIndex is the JSON index of the documents of an API set.
+	encodingIndex encoding = "index"
 )
 
-// encoded is a document ready to be sent.
-type encoded struct {
+// encodedDocument is a document ready to be sent.
+type encodedDocument struct {
 	content    []byte
 	tag        string
 	modified   time.Time
@@ -42,9 +42,9 @@ type formats []struct {
 func formatsOf(version string) formats {
 	protobuf := "com.github.proto-openapi.spec." + version
 	return formats{
-		{"json", "application/json", asJSON},
-		{protobuf + ".v1.0+protobuf", "application/" + protobuf + ".v1.0+protobuf", asProtobuf},
-		{protobuf + "@v1.0+protobuf", "application/" + protobuf + ".v1.0+protobuf", asProtobuf}, // deprecated
+		{"json", "application/json", encodingJSON},
+		{protobuf + ".v1.0+protobuf", "application/" + protobuf + ".v1.0+protobuf", encodingProtobuf},
+		{protobuf + "@v1.0+protobuf", "application/" + protobuf + ".v1.0+protobuf", encodingProtobuf}, // deprecated
 	}
 }
 
@@ -55,9 +55,9 @@ func (f formats) negotiate(req *http.Request) (encoding, string) {
 		accept = "*/*"
 	}
 	for _, clause := range goautoneg.ParseAccept(accept) {
-		for _, restrictOperations := range f {
-			if (clause.Type == "application" || clause.Type == "*") && (clause.SubType == restrictOperations.subtype || clause.SubType == "*") {
-				return restrictOperations.encoding, restrictOperations.answered
+		for _, format := range f {
+			if (clause.Type == "application" || clause.Type == "*") && (clause.SubType == format.subtype || clause.SubType == "*") {
+				return format.encoding, format.answered
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func (f formats) negotiate(req *http.Request) (encoding, string) {
 }
 
 // serveDocument writes a document, or status 304 if the client has it.
-func serveDocument(w http.ResponseWriter, req *http.Request, mediaType string, document *encoded) {
+func serveDocument(w http.ResponseWriter, req *http.Request, mediaType string, document *encodedDocument) {
 	w.Header().Set("Vary", varyHeader)
 	w.Header().Set("Content-Type", mediaType)
 	if document.compressed {
@@ -80,8 +80,8 @@ var zeroWeight = regexp.MustCompile(`^\s*q=0(\.0*)?\s*$`)
 
 // acceptsGzip returns whether a client accepts gzip.
 func acceptsGzip(req *http.Request) bool {
-	for _, restrictOperations := range strings.Split(req.Header.Get("Accept-Encoding"), ",") {
-		name, weight, _ := strings.Cut(strings.TrimSpace(restrictOperations), ";")
+	for _, coding := range strings.Split(req.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(coding), ";")
 		if strings.TrimSpace(name) == "gzip" {
 			return !zeroWeight.MatchString(weight)
 		}

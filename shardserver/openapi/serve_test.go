@@ -20,11 +20,11 @@ func TestNegotiation(t *testing.T) {
 		encoding  encoding
 		mediaType string
 	}{
-		"":                 {asJSON, "application/json"},
-		"*/*":              {asJSON, "application/json"},
-		"application/json": {asJSON, "application/json"},
-		"application/com.github.proto-openapi.spec.v3@v1.0+protobuf":                        {asProtobuf, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"},
-		"application/json;q=0.5,application/com.github.proto-openapi.spec.v3.v1.0+protobuf": {asProtobuf, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"},
+		"":                 {encodingJSON, "application/json"},
+		"*/*":              {encodingJSON, "application/json"},
+		"application/json": {encodingJSON, "application/json"},
+		"application/com.github.proto-openapi.spec.v3@v1.0+protobuf":                        {encodingProtobuf, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"},
+		"application/json;q=0.5,application/com.github.proto-openapi.spec.v3.v1.0+protobuf": {encodingProtobuf, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"},
 		"text/html": {"", ""},
 		"application/com.github.proto-openapi.spec.v2.v1.0+protobuf": {"", ""},
 	} {

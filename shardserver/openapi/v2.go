@@ -15,26 +15,26 @@ import (
 func (h *Handler) serveV2(w http.ResponseWriter, req *http.Request) {
 	set, err := h.resolver.Resolve(req.Context())
 	if err != nil {
-		discovery.Fail(w, req, h.serializer, err)
+		discovery.WriteError(w, req, h.serializer, err)
 		return
 	}
 	if len(set.Hidden) == 0 && len(set.Definitions) == 0 {
 		h.next.ServeHTTP(w, req)
 		return
 	}
-	wanted, mediaType := formatsOf("v2").negotiate(req)
-	if wanted == "" {
+	target, mediaType := formatsOf("v2").negotiate(req)
+	if target == "" {
 		w.Header().Set("Vary", varyHeader)
 		w.WriteHeader(http.StatusNotAcceptable)
 		return
 	}
-	build := func() (*encoded, error) {
+	build := func() (*encodedDocument, error) {
 		content, err := buildV2(req.Context(), set, h.compiledV2())
-		return &encoded{content: content, tag: fmt.Sprintf("%X", sha512.Sum512(content)), modified: time.Now()}, err
+		return &encodedDocument{content: content, tag: fmt.Sprintf("%X", sha512.Sum512(content)), modified: time.Now()}, err
 	}
-	document, err := get(req.Context(), h.cacheV2, set.SchemaKey(), wanted, acceptsGzip(req), build, handler.ToProtoBinary)
+	document, err := getEncoded(req.Context(), h.cacheV2, set.SchemaKey(), target, acceptsGzip(req), build, handler.ToProtoBinary)
 	if err != nil {
-		discovery.Fail(w, req, h.serializer, fmt.Errorf("building the OpenAPI v2 document: %w", err))
+		discovery.WriteError(w, req, h.serializer, fmt.Errorf("building the OpenAPI v2 document: %w", err))
 		return
 	}
 	serveDocument(w, req, mediaType, document)

@@ -30,7 +30,7 @@ type index struct {
 	salt []byte
 }
 
-func (h *Handler) compiledDocuments(ctx context.Context) (*index, error) {
+func (h *Handler) compiledIndex(ctx context.Context) (*index, error) {
 	h.compiledV3.mu.Lock()
 	defer h.compiledV3.mu.Unlock()
 	if h.compiledV3.cached != nil {
@@ -72,32 +72,32 @@ func groupVersion(name string) (schema.GroupVersion, bool) {
 }
 
 func (h *Handler) serveIndex(w http.ResponseWriter, req *http.Request) {
-	compiled, err := h.compiledDocuments(req.Context())
+	compiled, err := h.compiledIndex(req.Context())
 	if err != nil {
-		discovery.Fail(w, req, h.serializer, err)
+		discovery.WriteError(w, req, h.serializer, err)
 		return
 	}
 	set, err := h.resolver.Resolve(req.Context())
 	if err != nil {
-		discovery.Fail(w, req, h.serializer, err)
+		discovery.WriteError(w, req, h.serializer, err)
 		return
 	}
-	shown, err := h.cacheV3.Get(req.Context(), key{document: set.SchemaKey(), encoding: asIndex}, func() (*encoded, int64, error) {
-		content, err := json.Marshal(compiled.in(set))
-		return withSize(&encoded{content: content, tag: fmt.Sprintf("%X", sha512.Sum512(content)), modified: time.Now()}, err)
+	document, err := h.cacheV3.Get(req.Context(), key{document: set.SchemaKey(), encoding: encodingIndex}, func() (*encodedDocument, int64, error) {
+		content, err := json.Marshal(compiled.forAPISet(set))
+		return withSize(&encodedDocument{content: content, tag: fmt.Sprintf("%X", sha512.Sum512(content)), modified: time.Now()}, err)
 	})
 	if err != nil {
-		discovery.Fail(w, req, h.serializer, fmt.Errorf("building the index of OpenAPI documents: %w", err))
+		discovery.WriteError(w, req, h.serializer, fmt.Errorf("building the index of OpenAPI documents: %w", err))
 		return
 	}
-	serveDocument(w, req, "application/json", shown)
+	serveDocument(w, req, "application/json", document)
 }
 
-// in returns the index of an API set.
-func (i *index) in(set *discovery.APISet) handler3.OpenAPIV3Discovery {
-	shown := handler3.OpenAPIV3Discovery{Paths: make(map[string]handler3.OpenAPIV3DiscoveryGroupVersion, len(i.tags))}
+// forAPISet returns the index of an API set.
+func (i *index) forAPISet(set *discovery.APISet) handler3.OpenAPIV3Discovery {
+	paths := handler3.OpenAPIV3Discovery{Paths: make(map[string]handler3.OpenAPIV3DiscoveryGroupVersion, len(i.tags))}
 	add := func(name, tag string) {
-		shown.Paths[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: pathV3 + "/" + name + "?hash=" + tag}
+		paths.Paths[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: pathV3 + "/" + name + "?hash=" + tag}
 	}
 	for name, stock := range i.tags {
 		if version, ok := groupVersion(name); !ok {
@@ -112,12 +112,12 @@ func (i *index) in(set *discovery.APISet) handler3.OpenAPIV3Discovery {
 		for _, served := range definition.Object.Spec.Versions {
 			version := schema.GroupVersion{Group: definition.Object.Spec.Group, Version: served.Name}
 			name := strings.TrimPrefix(discovery.PathOf(version), "/")
-			if _, known := shown.Paths[name]; served.Served && !known {
+			if _, known := paths.Paths[name]; served.Served && !known {
 				add(name, i.tagOf(set, name, version))
 			}
 		}
 	}
-	return shown
+	return paths
 }
 
 func (i *index) tagOf(set *discovery.APISet, name string, version schema.GroupVersion) string {
@@ -130,16 +130,16 @@ func (i *index) tagOf(set *discovery.APISet, name string, version schema.GroupVe
 
 // serveV3 serves one document: the built-in one, or the merged one of the API set.
 func (h *Handler) serveV3(w http.ResponseWriter, req *http.Request, name string) {
-	compiled, err := h.compiledDocuments(req.Context())
+	compiled, err := h.compiledIndex(req.Context())
 	if err != nil {
-		discovery.Fail(w, req, h.serializer, err)
+		discovery.WriteError(w, req, h.serializer, err)
 		return
 	}
 	stock, isStock := compiled.tags[name]
 	version, isVersion := groupVersion(name)
 	set, err := h.resolver.Resolve(req.Context())
 	if err != nil {
-		discovery.Fail(w, req, h.serializer, err)
+		discovery.WriteError(w, req, h.serializer, err)
 		return
 	}
 	isStock = isStock && hasDocument(set, name)
@@ -161,8 +161,8 @@ func (h *Handler) serveV3(w http.ResponseWriter, req *http.Request, name string)
 }
 
 func (h *Handler) serveMerged(w http.ResponseWriter, req *http.Request, set *discovery.APISet, version schema.GroupVersion, of discovery.Hash, compiled *index) {
-	wanted, mediaType := formatsOf("v3").negotiate(req)
-	if wanted == "" {
+	target, mediaType := formatsOf("v3").negotiate(req)
+	if target == "" {
 		w.Header().Set("Vary", varyHeader)
 		w.WriteHeader(http.StatusNotAcceptable)
 		return
@@ -171,13 +171,13 @@ func (h *Handler) serveMerged(w http.ResponseWriter, req *http.Request, set *dis
 	if redirectOutdated(w, req, tag) {
 		return
 	}
-	build := func() (*encoded, error) {
+	build := func() (*encodedDocument, error) {
 		content, err := h.buildV3(req.Context(), set, version, compiled)
-		return &encoded{content: content, tag: tag, modified: time.Now()}, err
+		return &encodedDocument{content: content, tag: tag, modified: time.Now()}, err
 	}
-	document, err := get(req.Context(), h.cacheV3, of, wanted, acceptsGzip(req), build, handler3.ToV3ProtoBinary)
+	document, err := getEncoded(req.Context(), h.cacheV3, of, target, acceptsGzip(req), build, handler3.ToV3ProtoBinary)
 	if err != nil {
-		discovery.Fail(w, req, h.serializer, fmt.Errorf("building the OpenAPI v3 document of %s: %w", version, err))
+		discovery.WriteError(w, req, h.serializer, fmt.Errorf("building the OpenAPI v3 document of %s: %w", version, err))
 		return
 	}
 	setImmutable(w, req)

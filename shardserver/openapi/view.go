@@ -55,31 +55,31 @@ func restrictOperations(view *discovery.Compiled, version schema.GroupVersion, p
 	if len(parts) > 2 && parts[0] == "namespaces" && parts[1] == "{namespace}" {
 		parts = parts[2:]
 	}
-	name, read, remove := parts[0], "list", "deletecollection"
+	name, readVerb, deleteVerb := parts[0], "list", "deletecollection"
 	if len(parts) > 1 {
-		read, remove = "get", "delete"
+		readVerb, deleteVerb = "get", "delete"
 	}
 	if len(parts) > 2 {
 		name += "/" + parts[2]
 	}
 	if watch {
-		read = "watch"
+		readVerb = "watch"
 	}
-	resource, found := view.Listed(version, name)
+	resource, found := view.GetResource(version, name)
 	keep := func(operation **spec3.Operation, verb string) {
 		if !found || !slices.Contains(resource.Verbs, verb) {
 			*operation = nil
 		}
 	}
-	keep(&operations.Get, read)
+	keep(&operations.Get, readVerb)
 	keep(&operations.Post, "create")
 	keep(&operations.Put, "update")
 	keep(&operations.Patch, "patch")
-	keep(&operations.Delete, remove)
+	keep(&operations.Delete, deleteVerb)
 	return operations.Get != nil || operations.Post != nil || operations.Put != nil || operations.Patch != nil || operations.Delete != nil
 }
 
-var reference = regexp.MustCompile(`"#/components/schemas/([^"]+)"`)
+var schemaReference = regexp.MustCompile(`"#/components/schemas/([^"]+)"`)
 
 // pruneSchemas removes the schemas that no path refers to.
 func pruneSchemas(document *spec3.OpenAPI) {
@@ -88,20 +88,20 @@ func pruneSchemas(document *spec3.OpenAPI) {
 	}
 	schemas := document.Components.Schemas
 	reached := map[string]bool{}
-	var follow func(part any)
-	follow = func(part any) {
+	var visit func(part any)
+	visit = func(part any) {
 		encoded, err := json.Marshal(part)
 		if err != nil {
 			return // encoding the whole document returns the same error
 		}
-		for _, match := range reference.FindAllSubmatch(encoded, -1) {
+		for _, match := range schemaReference.FindAllSubmatch(encoded, -1) {
 			if name := string(match[1]); !reached[name] && schemas[name] != nil {
 				reached[name] = true
-				follow(schemas[name])
+				visit(schemas[name])
 			}
 		}
 	}
-	follow(document.Paths)
+	visit(document.Paths)
 	for name := range schemas {
 		if !reached[name] {
 			delete(schemas, name)

@@ -21,9 +21,9 @@ func (c *completed) checkFiles() error {
 		_ = file.Close()
 	}
 	errs = append(errs,
-		together("shard-client-cert-file", c.Shard.ClientCertFile, "shard-client-key-file", c.Shard.ClientKeyFile),
-		together("tls-cert-file", c.SecureServing.ServerCert.CertKey.CertFile, "tls-private-key-file", c.SecureServing.ServerCert.CertKey.KeyFile),
-		together("etcd-certfile", c.Etcd.StorageConfig.Transport.CertFile, "etcd-keyfile", c.Etcd.StorageConfig.Transport.KeyFile),
+		requireTogether("shard-client-cert-file", c.Shard.ClientCertFile, "shard-client-key-file", c.Shard.ClientKeyFile),
+		requireTogether("tls-cert-file", c.SecureServing.ServerCert.CertKey.CertFile, "tls-private-key-file", c.SecureServing.ServerCert.CertKey.KeyFile),
+		requireTogether("etcd-certfile", c.Etcd.StorageConfig.Transport.CertFile, "etcd-keyfile", c.Etcd.StorageConfig.Transport.KeyFile),
 	)
 	return joinErrors(errs)
 }
@@ -63,7 +63,7 @@ func (c *completed) namedFiles() []flagFile {
 	return files
 }
 
-func together(flag, value, otherFlag, otherValue string) error {
+func requireTogether(flag, value, otherFlag, otherValue string) error {
 	if (value == "") == (otherValue == "") {
 		return nil
 	}

@@ -27,8 +27,8 @@ var upstreamFlags = []string{
 	"v", "vmodule", "logging-format", "log-flush-frequency", "profiling", "contention-profiling", "debug-socket-path",
 }
 
-// refusedFlags match a prefix above but are not registered, because they have no effect here.
-var refusedFlags = map[string]bool{
+// unsupportedFlags match a prefix above but are not registered, because they have no effect here.
+var unsupportedFlags = map[string]bool{
 	"service-account-signing-endpoint": true,
 	// All keys of a shard must be in one etcd: logical clusters are counted, purged and moved by key ranges.
 	"etcd-servers-overrides": true,
@@ -53,7 +53,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.Shard.RootIdentitiesFile, "root-identities-file", o.Shard.RootIdentitiesFile, "YAML file \"identities: [{export: NAME, identity: VALUE}]\" that seeds the identities of the root exports. Existing ones stay.")
 	fs.Int64Var(&o.Shard.MaxLogicalClusters, "shard-max-logical-clusters", o.Shard.MaxLogicalClusters, "How many logical clusters the shard is to hold. From then on new workspaces go to other shards. 0: any number.")
 	fs.Int64Var(&o.Shard.MaxObjects, "shard-max-objects", o.Shard.MaxObjects, "How many objects the shard is to hold, in all its logical clusters. From then on new workspaces go to other shards. 0: any number.")
-	fs.Int64Var(&o.Shard.MaxObjectsOfAnother, "shard-max-objects-of-another", o.Shard.MaxObjectsOfAnother, "How many objects that one other shard has published are kept; with more, what is not found counts as unknown. A cache server in this process takes as many. 0: any number.")
+	fs.Int64Var(&o.Shard.MaxObjectsPerRemoteShard, "shard-max-objects-of-another", o.Shard.MaxObjectsPerRemoteShard, "How many objects that one other shard has published are kept; with more, what is not found counts as unknown. A cache server in this process takes as many. 0: any number.")
 	fs.StringSliceVar(&o.BatteriesIncluded, "batteries-included", o.BatteriesIncluded, fmt.Sprintf("Optional content to bootstrap: %v. A plain list replaces the default; items with '+' or '-' change it.", allBatteries))
 	fs.StringSliceVar(&o.FeatureGates, "feature-gates", o.FeatureGates, fmt.Sprintf("Name=true|false pairs. Known: %s.", strings.Join(knownGates(), ", ")))
 	fs.Int64Var(&o.Objects.DefaultLimit, "logical-cluster-total-object-limit", o.Objects.DefaultLimit, "How many objects a logical cluster may hold that has no annotation core.kcp.io/max-total-objects. 0: any number. Not for root and system clusters.")
@@ -62,7 +62,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress, "Address of a plain HTTP listener for pprof. Empty: none.")
 	fs.BoolVar(&o.BindFreePort, "experimental-bind-free-port", o.BindFreePort, "Bind to a free port. Needs --secure-port=0.")
 	_ = fs.MarkHidden("experimental-bind-free-port")
-	o.addUnused(fs)
+	o.addUnusedFlags(fs)
 
 	o.EmbeddedEtcd.AddFlags(fss.FlagSet("Embedded etcd"))
 
@@ -120,7 +120,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 		stock.add(all)
 		target := fss.FlagSet(stock.name)
 		all.VisitAll(func(flag *pflag.Flag) {
-			if accepted(flag.Name) {
+			if isSupportedFlag(flag.Name) {
 				target.AddFlag(flag)
 			}
 		})
@@ -130,8 +130,8 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	}
 }
 
-func accepted(name string) bool {
-	if refusedFlags[name] {
+func isSupportedFlag(name string) bool {
+	if unsupportedFlags[name] {
 		return false
 	}
 	for _, pattern := range upstreamFlags {

@@ -60,8 +60,8 @@ func ParseFeatureGates(values []string) (map[string]bool, error) {
 	return on, nil
 }
 
-// applyUpstream sets the gates that Kubernetes libraries read. They apply to the whole process.
-func applyUpstream(on map[string]bool) error {
+// setUpstreamGates sets the gates that Kubernetes libraries read. They apply to the whole process.
+func setUpstreamGates(on map[string]bool) error {
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{GateCBOR: on[GateCBOR]}); err != nil {
 		return fmt.Errorf("--feature-gates: %w", err)
 	}

@@ -95,8 +95,8 @@ type ShardOptions struct {
 	// MaxLogicalClusters and MaxObjects are the capacity of the shard: when it is reached, new workspaces are scheduled
 	// to other shards. 0 is unlimited.
 	MaxLogicalClusters, MaxObjects int64
-	// MaxObjectsOfAnother is the quota for objects that one other shard publishes. 0 is unlimited.
-	MaxObjectsOfAnother int64
+	// MaxObjectsPerRemoteShard is the quota for objects that one other shard publishes. 0 is unlimited.
+	MaxObjectsPerRemoteShard int64
 
 	// The kubeconfigs below connect shards to each other; a single shard uses the loopback instead.
 	LogicalClusterAdminKubeconfig         string
@@ -163,7 +163,7 @@ func New(rootDirectory string) *Options {
 		Features:       genericoptions.NewFeatureOptions(),
 		Logs:           logs.NewOptions(),
 		EmbeddedEtcd:   embeddedetcd.NewConfig(),
-		Shard:          ShardOptions{Name: DefaultShardName, MaxObjectsOfAnother: cacheclient.DefaultMaxObjects},
+		Shard:          ShardOptions{Name: DefaultShardName, MaxObjectsPerRemoteShard: cacheclient.DefaultMaxObjects},
 		Controllers: ControllerOptions{
 			Enable:                  true,
 			LeaderElectionNamespace: "kube-system",
@@ -227,7 +227,7 @@ func (o *Options) Complete() (Completed, error) {
 	if err != nil {
 		return Completed{}, err
 	}
-	if err := applyUpstream(features); err != nil {
+	if err := setUpstreamGates(features); err != nil {
 		return Completed{}, err
 	}
 	c := &completed{Options: o, Batteries: batteries, features: features}
@@ -345,7 +345,7 @@ func (c *completed) validate() error {
 	if v := c.Shard.MaxObjects; v < 0 {
 		errs = append(errs, fmt.Errorf("--shard-max-objects: got %d, want 0 for any number, or more", v))
 	}
-	if v := c.Shard.MaxObjectsOfAnother; v < 0 {
+	if v := c.Shard.MaxObjectsPerRemoteShard; v < 0 {
 		errs = append(errs, fmt.Errorf("--shard-max-objects-of-another: got %d, want 0 for any number, or more", v))
 	}
 	errs = append(errs, c.SecureServing.Validate()...)

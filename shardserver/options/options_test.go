@@ -27,7 +27,7 @@ func parse(t *testing.T, args ...string) (*Options, error) {
 	return o, fs.Parse(args)
 }
 
-func TestFlagsThatTheOperatorPassesAreAccepted(t *testing.T) {
+func TestOperatorFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestFlagsThatTheOperatorPassesAreAccepted(t *testing.T) {
 	}
 }
 
-func TestFlagsThatWouldDoNothingAreUnknown(t *testing.T) {
+func TestUnsupportedFlags(t *testing.T) {
 	for _, flag := range []string{
 		"advertise-address", "enable-priority-and-fairness", "max-requests-inflight", "request-timeout", "runtime-config",
 		"egress-selector-config-file", "delete-collection-workers", "enable-garbage-collector",
@@ -67,7 +67,7 @@ func TestFlagsThatWouldDoNothingAreUnknown(t *testing.T) {
 	}
 }
 
-func TestCompleteRefuses(t *testing.T) {
+func TestCompleteRejects(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
 		want string
@@ -106,7 +106,7 @@ func TestCompleteRefuses(t *testing.T) {
 	}
 }
 
-func TestCompleteFillsTheGaps(t *testing.T) {
+func TestCompleteDefaults(t *testing.T) {
 	o, err := parse(t, "--secure-port=7443")
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestParseFeatureGates(t *testing.T) {
 	}
 }
 
-func TestHowOtherServersAreReached(t *testing.T) {
+func TestPeerConfigs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(file, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"cache",
 "clusters":[{"name":"root","cluster":{"server":"https://root:6443"}},{"name":"cache","cluster":{"server":"https://cache:6443"}}],

@@ -36,7 +36,7 @@ func (c *completed) completePeers() error {
 
 // RootConfig returns the client configuration for the root shard.
 func (o *Options) RootConfig() (*rest.Config, error) {
-	return o.peer("--root-shard-kubeconfig-file", o.Shard.RootKubeconfig, rootShardContext)
+	return o.loadPeerConfig("--root-shard-kubeconfig-file", o.Shard.RootKubeconfig, rootShardContext)
 }
 
 // CacheConfig returns the client configuration for the cache server, or nil if the shard runs one itself.
@@ -44,7 +44,7 @@ func (o *Options) CacheConfig() (*rest.Config, error) {
 	if o.Shard.CacheKubeconfig == "" {
 		return nil, nil
 	}
-	return o.peer("--cache-kubeconfig", o.Shard.CacheKubeconfig, "")
+	return o.loadPeerConfig("--cache-kubeconfig", o.Shard.CacheKubeconfig, "")
 }
 
 // ProxyConfig returns the client configuration for logical clusters of other shards, through the front proxy, or nil if
@@ -53,37 +53,37 @@ func (o *Options) ProxyConfig() (*rest.Config, error) {
 	if o.Shard.ExternalLogicalClusterAdminKubeconfig == "" {
 		return nil, nil
 	}
-	return o.peer("--external-logical-cluster-admin-kubeconfig", o.Shard.ExternalLogicalClusterAdminKubeconfig, "")
+	return o.loadPeerConfig("--external-logical-cluster-admin-kubeconfig", o.Shard.ExternalLogicalClusterAdminKubeconfig, "")
 }
 
-// peer reads a kubeconfig. If it contains no credentials, the shard's client certificate is used.
-func (o *Options) peer(flag, file, context string) (*rest.Config, error) {
+// loadPeerConfig reads a kubeconfig. If it contains no credentials, the shard's client certificate is used.
+func (o *Options) loadPeerConfig(flag, file, context string) (*rest.Config, error) {
 	kubeconfig, err := clientcmd.LoadFromFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	if context != "" {
 		if _, ok := kubeconfig.Contexts[context]; !ok {
-			return nil, fmt.Errorf("%s %s: has contexts %s, want one called %q", flag, file, names(kubeconfig.Contexts), context)
+			return nil, fmt.Errorf("%s %s: has contexts %s, want one called %q", flag, file, contextNames(kubeconfig.Contexts), context)
 		}
 	}
 	config, err := clientcmd.NewNonInteractiveClientConfig(*kubeconfig, context, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", flag, file, err)
 	}
-	if o.Shard.ClientCertFile != "" && anonymous(config) {
+	if o.Shard.ClientCertFile != "" && hasNoCredentials(config) {
 		config.CertFile, config.KeyFile = o.Shard.ClientCertFile, o.Shard.ClientKeyFile
 	}
 	config.UserAgent = rest.DefaultKubernetesUserAgent() + " shard/" + o.Shard.Name
 	return config, nil
 }
 
-func anonymous(config *rest.Config) bool {
+func hasNoCredentials(config *rest.Config) bool {
 	return config.BearerToken == "" && config.BearerTokenFile == "" && config.Username == "" && config.ExecProvider == nil &&
 		config.AuthProvider == nil && config.CertFile == "" && len(config.CertData) == 0
 }
 
-func names(contexts map[string]*clientcmdapi.Context) string {
+func contextNames(contexts map[string]*clientcmdapi.Context) string {
 	var all []string
 	for name := range contexts {
 		all = append(all, fmt.Sprintf("%q", name))

@@ -8,9 +8,9 @@ type unusedOptions struct {
 	tokenSyncs                                                                 int
 }
 
-// addUnused registers flags of kcp that have no effect here, because the server does not need them. They are
+// addUnusedFlags registers flags of kcp that have no effect here, because the server does not need them. They are
 // deprecated, so that their use is reported.
-func (o *Options) addUnused(fs *pflag.FlagSet) {
+func (o *Options) addUnusedFlags(fs *pflag.FlagSet) {
 	u := &o.unused
 	fs.StringVar(&u.shardKubeconfig, "shard-kubeconfig-file", "", "Credentials for other shards.")
 	fs.StringVar(&u.externalHostname, "external-hostname", "", "Hostname of the shard.")

@@ -12,14 +12,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// cached adds the stock watch cache to the stock storage, as genericregistry.StorageWithCacher does, with one
+// newCachedStorage adds the stock watch cache to the stock storage, as genericregistry.StorageWithCacher does, with one
 // difference that StorageWithCacher does not support: the storage does not support WatchList. The reflector inside the
 // watch cache collects a streamed list in a store keyed by namespace and name, where objects of different logical
 // clusters overwrite each other; a LIST reaches the watch cache, with its own keys, unchanged. The stock function can
 // replace this one once the reflector uses the key function of the store that it fills.
 //
 // compact may shrink an object in place before the watch cache stores it, when no other reference to it exists.
-func cached(
+func newCachedStorage(
 	compact func(runtime.Object),
 	config *storagebackend.ConfigForResource,
 	resourcePrefix string,
@@ -33,7 +33,7 @@ func cached(
 	if err != nil {
 		return nil, nil, err
 	}
-	if voluminous[config.GroupResource] {
+	if largeResources[config.GroupResource] {
 		raw = smallPages{raw}
 	}
 	watchCache, err := cacher.NewCacherFromConfig(cacher.Config{

@@ -31,10 +31,10 @@ import (
 const indexField = logicalcluster.AnnotationKey
 
 // WithCache returns the decorator for resources that have a watch cache.
-func WithCache() generic.StorageDecorator { return WithCacheOf(func(runtime.Object) {}) }
+func WithCache() generic.StorageDecorator { return WithCacheTransform(func(runtime.Object) {}) }
 
-// WithCacheOf is WithCache for objects that can be shrunk in place before the watch cache stores them.
-func WithCacheOf(compact func(runtime.Object)) generic.StorageDecorator {
+// WithCacheTransform is WithCache for objects that can be shrunk in place before the watch cache stores them.
+func WithCacheTransform(compact func(runtime.Object)) generic.StorageDecorator {
 	return decorate(func(
 		config *storagebackend.ConfigForResource,
 		resourcePrefix string,
@@ -44,7 +44,7 @@ func WithCacheOf(compact func(runtime.Object)) generic.StorageDecorator {
 		trigger storage.IndexerFuncs,
 		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
-		return cached(compact, config, resourcePrefix, keyFunc, newFunc, newListFunc, getAttrs, trigger, indexers)
+		return newCachedStorage(compact, config, resourcePrefix, keyFunc, newFunc, newListFunc, getAttrs, trigger, indexers)
 	})
 }
 
@@ -102,9 +102,9 @@ func (l layout) rangeKey(ctx context.Context, key string) (string, logicalcluste
 	return inserted, cluster, err
 }
 
-// byName converts a wildcard range for objects of one name into a range of all objects. The predicate, which selects
+// expandNameRange converts a wildcard range for objects of one name into a range of all objects. The predicate, which selects
 // the name, filters them.
-func (l layout) byName(ctx context.Context, key string, opts storage.ListOptions) (string, storage.ListOptions) {
+func (l layout) expandNameRange(ctx context.Context, key string, opts storage.ListOptions) (string, storage.ListOptions) {
 	if cluster, ok := logicalcluster.From(ctx); !ok || !cluster.IsWildcard() {
 		return key, opts
 	}
@@ -158,8 +158,8 @@ func clusterIndex(obj runtime.Object) string {
 	return logicalcluster.Of(accessor).String()
 }
 
-// stamp sets the logical cluster of the context in the object, overwriting any other value.
-func stamp(ctx context.Context, obj runtime.Object) error {
+// setClusterAnnotation sets the logical cluster of the context in the object, overwriting any other value.
+func setClusterAnnotation(ctx context.Context, obj runtime.Object) error {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok || cluster.IsWildcard() {
 		return storage.NewInternalError(fmt.Errorf("writing %T: no single logical cluster in the request", obj))
@@ -172,12 +172,12 @@ func stamp(ctx context.Context, obj runtime.Object) error {
 	if annotations[logicalcluster.AnnotationKey] == cluster.String() {
 		return nil
 	}
-	stamped := make(map[string]string, len(annotations)+1)
+	annotated := make(map[string]string, len(annotations)+1)
 	for key, value := range annotations {
-		stamped[key] = value
+		annotated[key] = value
 	}
-	stamped[logicalcluster.AnnotationKey] = cluster.String()
-	accessor.SetAnnotations(stamped)
+	annotated[logicalcluster.AnnotationKey] = cluster.String()
+	accessor.SetAnnotations(annotated)
 	return nil
 }
 
@@ -192,7 +192,7 @@ func (s *clusterStorage) Create(ctx context.Context, key string, obj, out runtim
 	if err != nil {
 		return err
 	}
-	if err := stamp(ctx, obj); err != nil {
+	if err := setClusterAnnotation(ctx, obj); err != nil {
 		return err
 	}
 	return s.Interface.Create(ctx, key, obj, out, ttl)
@@ -221,18 +221,18 @@ func (s *clusterStorage) GuaranteedUpdate(ctx context.Context, key string, desti
 	if err != nil {
 		return err
 	}
-	stamped := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+	annotatedUpdate := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		output, ttl, err := tryUpdate(input, meta)
 		if err != nil {
 			return nil, nil, err
 		}
-		return output, ttl, stamp(ctx, output)
+		return output, ttl, setClusterAnnotation(ctx, output)
 	}
-	return s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, stamped, cached)
+	return s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, annotatedUpdate, cached)
 }
 
 func (s *clusterStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	key, opts = s.layout.byName(ctx, key, opts)
+	key, opts = s.layout.expandNameRange(ctx, key, opts)
 	key, _, err := s.layout.rangeKey(ctx, key)
 	if err != nil {
 		return err
@@ -241,19 +241,19 @@ func (s *clusterStorage) GetList(ctx context.Context, key string, opts storage.L
 }
 
 func (s *clusterStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	key, opts = s.layout.byName(ctx, key, opts)
+	key, opts = s.layout.expandNameRange(ctx, key, opts)
 	key, cluster, err := s.layout.rangeKey(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	if !cluster.IsWildcard() {
-		opts.Predicate = onlyCluster(opts.Predicate, cluster)
+		opts.Predicate = withClusterIndex(opts.Predicate, cluster)
 	}
 	return s.Interface.Watch(ctx, key, opts)
 }
 
-// onlyCluster adds the index value of one logical cluster to a predicate, for the watch cache.
-func onlyCluster(predicate storage.SelectionPredicate, cluster logicalcluster.Name) storage.SelectionPredicate {
+// withClusterIndex adds the index value of one logical cluster to a predicate, for the watch cache.
+func withClusterIndex(predicate storage.SelectionPredicate, cluster logicalcluster.Name) storage.SelectionPredicate {
 	if predicate.Field == nil {
 		predicate.Field = fields.Everything()
 	}

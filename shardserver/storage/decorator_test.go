@@ -11,7 +11,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-func in(cluster logicalcluster.Name) context.Context {
+func clusterContext(cluster logicalcluster.Name) context.Context {
 	return logicalcluster.With(context.Background(), cluster)
 }
 
@@ -23,16 +23,16 @@ func TestKeys(t *testing.T) {
 		key  string
 		want string // empty: an error
 	}{
-		"a namespaced object":                        {in(a), "/core/configmaps/ns/x", "/core/configmaps/a/ns/x"},
-		"the whole resource":                         {in(a), "/core/configmaps", "/core/configmaps/a"},
-		"the whole resource as a directory":          {in(a), "/core/configmaps/", "/core/configmaps/a/"},
+		"a namespaced object":                        {clusterContext(a), "/core/configmaps/ns/x", "/core/configmaps/a/ns/x"},
+		"the whole resource":                         {clusterContext(a), "/core/configmaps", "/core/configmaps/a"},
+		"the whole resource as a directory":          {clusterContext(a), "/core/configmaps/", "/core/configmaps/a/"},
 		"no cluster":                                 {context.Background(), "/core/configmaps/ns/x", ""},
-		"the wildcard":                               {in(logicalcluster.Wildcard), "/core/configmaps/ns/x", ""},
-		"a key of a resource with a longer name":     {in(a), "/core/configmapsx/ns/x", ""},
-		"a key outside of the resource":              {in(a), "/core/secrets/ns/x", ""},
-		"an object whose name is that of a cluster":  {in(a), "/core/configmaps/b/x", "/core/configmaps/a/b/x"},
-		"a system cluster, whose name has a colon":   {in(logicalcluster.Admin), "/core/configmaps/ns/x", "/core/configmaps/system:admin/ns/x"},
-		"the zero name, which is no cluster at all ": {in(logicalcluster.Name{}), "/core/configmaps/ns/x", ""},
+		"the wildcard":                               {clusterContext(logicalcluster.Wildcard), "/core/configmaps/ns/x", ""},
+		"a key of a resource with a longer name":     {clusterContext(a), "/core/configmapsx/ns/x", ""},
+		"a key outside of the resource":              {clusterContext(a), "/core/secrets/ns/x", ""},
+		"an object whose name is that of a cluster":  {clusterContext(a), "/core/configmaps/b/x", "/core/configmaps/a/b/x"},
+		"a system cluster, whose name has a colon":   {clusterContext(logicalcluster.Admin), "/core/configmaps/ns/x", "/core/configmaps/system:admin/ns/x"},
+		"the zero name, which is no cluster at all ": {clusterContext(logicalcluster.Name{}), "/core/configmaps/ns/x", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := l.key(tc.ctx, tc.key)
@@ -43,9 +43,9 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestRangesOverAllClusters(t *testing.T) {
+func TestWildcardRanges(t *testing.T) {
 	l := layout{prefix: "/core/configmaps"}
-	ctx := in(logicalcluster.Wildcard)
+	ctx := clusterContext(logicalcluster.Wildcard)
 	if key, _, err := l.rangeKey(ctx, "/core/configmaps/"); err != nil || key != "/core/configmaps/" {
 		t.Errorf("the wildcard keeps the prefix, got %q, %v", key, err)
 	}
@@ -54,30 +54,30 @@ func TestRangesOverAllClusters(t *testing.T) {
 	}
 }
 
-func TestStampIgnoresWhatTheClientSent(t *testing.T) {
-	sent := map[string]string{logicalcluster.AnnotationKey: "victim", "own": "kept"}
-	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: sent}}
-	if err := stamp(in(logicalcluster.Root), obj); err != nil {
+func TestSetClusterAnnotationOverwritesClientValue(t *testing.T) {
+	annotations := map[string]string{logicalcluster.AnnotationKey: "victim", "own": "kept"}
+	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
+	if err := setClusterAnnotation(clusterContext(logicalcluster.Root), obj); err != nil {
 		t.Fatal(err)
 	}
 	if got := logicalcluster.Of(obj); got != logicalcluster.Root || obj.Annotations["own"] != "kept" {
 		t.Errorf("annotations = %v", obj.Annotations)
 	}
-	if sent[logicalcluster.AnnotationKey] != "victim" {
+	if annotations[logicalcluster.AnnotationKey] != "victim" {
 		t.Error("the map of the caller must not be written to: it may belong to the watch cache")
 	}
-	for _, ctx := range []context.Context{context.Background(), in(logicalcluster.Wildcard)} {
-		if err := stamp(ctx, obj); err == nil {
+	for _, ctx := range []context.Context{context.Background(), clusterContext(logicalcluster.Wildcard)} {
+		if err := setClusterAnnotation(ctx, obj); err == nil {
 			t.Error("a write needs exactly one cluster")
 		}
 	}
 }
 
-func TestWatchersAreFoundByTheirCluster(t *testing.T) {
+func TestWatchersAreIndexedByCluster(t *testing.T) {
 	named := fields.OneTermEqualSelector("metadata.name", "x")
 	for name, field := range map[string]fields.Selector{"without a selector": nil, "with everything": fields.Everything(), "with a name": named} {
 		t.Run(name, func(t *testing.T) {
-			predicate := onlyCluster(storage.SelectionPredicate{Field: field}, logicalcluster.MustParseName("a"))
+			predicate := withClusterIndex(storage.SelectionPredicate{Field: field}, logicalcluster.MustParseName("a"))
 			same, err := predicate.Field.DeepCopySelector().Transform(func(field, value string) (string, string, error) { return field, value, nil })
 			if err != nil {
 				t.Fatal(err)

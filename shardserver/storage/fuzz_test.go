@@ -29,30 +29,30 @@ func FuzzKeys(f *testing.F) {
 		if err != nil || parsed == other {
 			return
 		}
-		asked := "/core/configmaps/" + namespace + "/" + name
-		key, err := l.key(in(parsed), asked)
+		requested := "/core/configmaps/" + namespace + "/" + name
+		key, err := l.key(clusterContext(parsed), requested)
 		if err != nil {
-			t.Fatalf("key(%q) in %q: %v", asked, cluster, err)
+			t.Fatalf("key(%q) in %q: %v", requested, cluster, err)
 		}
-		mine := "/core/configmaps/" + cluster + "/"
-		if !strings.HasPrefix(key, mine) || strings.TrimPrefix(key, mine) != namespace+"/"+name {
-			t.Fatalf("key(%q) in %q = %q", asked, cluster, key)
+		prefix := "/core/configmaps/" + cluster + "/"
+		if !strings.HasPrefix(key, prefix) || strings.TrimPrefix(key, prefix) != namespace+"/"+name {
+			t.Fatalf("key(%q) in %q = %q", requested, cluster, key)
 		}
-		foreign, err := l.key(in(other), asked)
-		if err != nil || foreign == key {
+		otherKey, err := l.key(clusterContext(other), requested)
+		if err != nil || otherKey == key {
 			t.Fatalf("%q and %q share %q (%v)", cluster, other, key, err)
 		}
-		ranged, _, err := l.rangeKey(in(parsed), asked)
+		ranged, _, err := l.rangeKey(clusterContext(parsed), requested)
 		if err != nil || ranged != key {
-			t.Fatalf("rangeKey(%q) = %q, %v; key is %q", asked, ranged, err, key)
+			t.Fatalf("rangeKey(%q) = %q, %v; key is %q", requested, ranged, err, key)
 		}
 		object := &metav1.PartialObjectMetadata{}
-		if err := stamp(in(parsed), object); err != nil {
+		if err := setClusterAnnotation(clusterContext(parsed), object); err != nil {
 			t.Fatal(err)
 		}
-		ofObject, err := l.objectKey(func(runtime.Object) (string, error) { return asked, nil })(object)
-		if err != nil || ofObject != key {
-			t.Fatalf("the watch cache has %q (%v), storage has %q", ofObject, err, key)
+		objectKey, err := l.objectKey(func(runtime.Object) (string, error) { return requested, nil })(object)
+		if err != nil || objectKey != key {
+			t.Fatalf("the watch cache has %q (%v), storage has %q", objectKey, err, key)
 		}
 	})
 }
@@ -64,13 +64,13 @@ func FuzzRanges(f *testing.F) {
 		f.Add(seed)
 	}
 	l := layout{prefix: "/core/configmaps"}
-	f.Fuzz(func(t *testing.T, asked string) {
-		if key, _, err := l.rangeKey(in(logicalcluster.Wildcard), asked); err == nil && strings.TrimRight(key, "/") != l.prefix {
-			t.Fatalf("the wildcard makes %q of %q", key, asked)
+	f.Fuzz(func(t *testing.T, requested string) {
+		if key, _, err := l.rangeKey(clusterContext(logicalcluster.Wildcard), requested); err == nil && strings.TrimRight(key, "/") != l.prefix {
+			t.Fatalf("the wildcard makes %q of %q", key, requested)
 		}
-		key, _, err := l.rangeKey(in(logicalcluster.Root), asked)
+		key, _, err := l.rangeKey(clusterContext(logicalcluster.Root), requested)
 		if err == nil && key != "/core/configmaps/root" && !strings.HasPrefix(key, "/core/configmaps/root/") {
-			t.Fatalf("%q becomes %q, outside of the cluster", asked, key)
+			t.Fatalf("%q becomes %q, outside of the cluster", requested, key)
 		}
 	})
 }
@@ -78,7 +78,7 @@ func FuzzRanges(f *testing.F) {
 // FuzzContinueTokens checks that a continue token cannot select another logical cluster than that of the request.
 // Tokens are not signed: their key is relative to the range of the request, and must stay below it.
 func FuzzContinueTokens(f *testing.F) {
-	const mine = "/registry/core/configmaps/mine/"
+	const prefix = "/registry/core/configmaps/mine/"
 	for _, seed := range []string{"default/x\x00", "../other/default/x", "/../../other", "", "/", "a//b", "./x", "x/..", "..", "\x00"} {
 		f.Add(seed, int64(7))
 	}
@@ -88,8 +88,8 @@ func FuzzContinueTokens(f *testing.F) {
 			t.Skip()
 		}
 		for _, token := range []string{base64.RawURLEncoding.EncodeToString(forged), start} {
-			key, _, err := storage.DecodeContinue(token, mine)
-			if err == nil && (!strings.HasPrefix(key, mine) || strings.Contains(key, "/../")) {
+			key, _, err := storage.DecodeContinue(token, prefix)
+			if err == nil && (!strings.HasPrefix(key, prefix) || strings.Contains(key, "/../")) {
 				t.Fatalf("token %s leads to %q", forged, key)
 			}
 		}

@@ -26,13 +26,13 @@ func (s *stream) send(ctx context.Context, event watch.Event) bool {
 	}
 }
 
-// newQuiet returns a watch without objects: it sends the bookmark after the initial events and nothing else.
-func newQuiet(ctx context.Context) watch.Interface {
+// newEmptyWatch returns a watch without objects: it sends the bookmark after the initial events and nothing else.
+func newEmptyWatch(ctx context.Context) watch.Interface {
 	ctx, cancel := context.WithCancel(ctx)
-	quiet := &stream{events: make(chan watch.Event, 1), cancel: cancel}
-	quiet.events <- initialEventsEnd()
-	context.AfterFunc(ctx, func() { close(quiet.events) })
-	return quiet
+	empty := &stream{events: make(chan watch.Event, 1), cancel: cancel}
+	empty.events <- initialEventsEnd()
+	context.AfterFunc(ctx, func() { close(empty.events) })
+	return empty
 }
 
 // initialEventsEnd returns the bookmark that follows the initial events of a watch.

@@ -8,31 +8,31 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// asked records the limit of a list.
-type asked struct {
+// limitRecorder records the limit of a list.
+type limitRecorder struct {
 	storage.Interface
 	limit int64
 }
 
-func (a *asked) GetList(_ context.Context, _ string, opts storage.ListOptions, _ runtime.Object) error {
+func (a *limitRecorder) GetList(_ context.Context, _ string, opts storage.ListOptions, _ runtime.Object) error {
 	a.limit = opts.Predicate.Limit
 	return nil
 }
 
-func TestVoluminousObjectsAreReadInSmallPages(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+func TestSmallPages(t *testing.T) {
+	for name, tc := range map[string]struct {
 		recursive bool
 		limit     int64
 		want      int64
 	}{
-		"a large page becomes a small one":     {true, 10000, atOnce},
+		"a large page becomes a small one":     {true, 10000, maxPageSize},
 		"a small page stays what it is":        {true, 20, 20},
 		"a list without a limit stays whole":   {true, 0, 0},
 		"what is no range stays what it is":    {false, 10000, 10000},
-		"a page of the size itself stays that": {true, atOnce, atOnce},
+		"a page of the size itself stays that": {true, maxPageSize, maxPageSize},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			inner := &asked{}
+		t.Run(name, func(t *testing.T) {
+			inner := &limitRecorder{}
 			opts := storage.ListOptions{Recursive: tc.recursive, Predicate: storage.SelectionPredicate{Limit: tc.limit}}
 			if err := (smallPages{inner}).GetList(t.Context(), "/", opts, nil); err != nil || inner.limit != tc.want {
 				t.Errorf("asked for %d (%v), want %d", inner.limit, err, tc.want)

@@ -25,8 +25,8 @@ import (
 type Reader[T runtime.Object] struct {
 	registry *Registry
 	resource schema.GroupResource
-	// everywhere includes replicas of other shards.
-	everywhere bool
+	// global includes replicas of other shards.
+	global bool
 }
 
 // NewReader returns a reader of a resource that need not be installed yet; calls fail until it is.
@@ -34,13 +34,13 @@ func NewReader[T runtime.Object](registry *Registry, resource schema.GroupResour
 	return &Reader[T]{registry: registry, resource: resource}
 }
 
-// Everywhere returns a reader that includes replicas of other shards: an object of a logical cluster that is not on
+// Global returns a reader that includes replicas of other shards: an object of a logical cluster that is not on
 // this shard is read from Registry.Elsewhere. It fails closed: while the replicas are not synced, reading an object
 // that was not found, or listing a logical cluster of another shard, returns Undecided. A list of all logical clusters,
-// and WatchAll, include the replicas that exist so far. Resources for which OnlyElsewhere returns true can be read in
+// and WatchAll, include the replicas that exist so far. Resources for which IsRemoteOnly returns true can be read in
 // no other way.
-func (r *Reader[T]) Everywhere() *Reader[T] {
-	return &Reader[T]{registry: r.registry, resource: r.resource, everywhere: true}
+func (r *Reader[T]) Global() *Reader[T] {
+	return &Reader[T]{registry: r.registry, resource: r.resource, global: true}
 }
 
 // Resource returns the resource of the reader.
@@ -64,29 +64,29 @@ func (r *Reader[T]) GetNotOlderThan(ctx context.Context, namespace, name, resour
 }
 
 func (r *Reader[T]) get(ctx context.Context, namespace, name, resourceVersion string) (T, error) {
-	var none T
+	var zero T
 	obj, err := r.getObject(ctx, namespace, name, resourceVersion)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	typed, ok := obj.(T)
 	if !ok {
-		return none, fmt.Errorf("reading %s: got %T, want %T", r.resource, obj, none)
+		return zero, fmt.Errorf("reading %s: got %T, want %T", r.resource, obj, zero)
 	}
 	return typed, nil
 }
 
 func (r *Reader[T]) getObject(ctx context.Context, namespace, name, resourceVersion string) (runtime.Object, error) {
-	if r.everywhere && OnlyElsewhere(r.resource) {
-		return r.registry.getElsewhere(ctx, r.resource, namespace, name)
+	if r.global && IsRemoteOnly(r.resource) {
+		return r.registry.getRemote(ctx, r.resource, namespace, name)
 	}
 	resource, err := r.registry.Get(r.resource)
 	if err != nil {
 		return nil, err
 	}
-	obj, err := resource.Store.Get(scoped(ctx, r.resource, namespace), name, &metav1.GetOptions{ResourceVersion: resourceVersion})
-	if r.everywhere && apierrors.IsNotFound(err) {
-		return r.registry.getElsewhere(ctx, r.resource, namespace, name)
+	obj, err := resource.Store.Get(withRequestInfo(ctx, r.resource, namespace), name, &metav1.GetOptions{ResourceVersion: resourceVersion})
+	if r.global && apierrors.IsNotFound(err) {
+		return r.registry.getRemote(ctx, r.resource, namespace, name)
 	}
 	return obj, err
 }
@@ -107,14 +107,14 @@ func (r *Reader[T]) list(ctx context.Context, namespace string, selector labels.
 	add := func(obj runtime.Object) error {
 		typed, ok := obj.(T)
 		if !ok {
-			var none T
-			return fmt.Errorf("listing %s: got %T, want %T", r.resource, obj, none)
+			var zero T
+			return fmt.Errorf("listing %s: got %T, want %T", r.resource, obj, zero)
 		}
 		items = append(items, typed)
 		return nil
 	}
-	if r.everywhere {
-		if err := r.eachElsewhere(ctx, namespace, selector, add); err != nil || OnlyElsewhere(r.resource) {
+	if r.global {
+		if err := r.eachRemote(ctx, namespace, selector, add); err != nil || IsRemoteOnly(r.resource) {
 			return items, err
 		}
 	}
@@ -122,7 +122,7 @@ func (r *Reader[T]) list(ctx context.Context, namespace string, selector labels.
 	if err != nil {
 		return nil, err
 	}
-	list, err := resource.Store.List(scoped(ctx, r.resource, namespace), &internalversion.ListOptions{LabelSelector: selector, ResourceVersion: resourceVersion})
+	list, err := resource.Store.List(withRequestInfo(ctx, r.resource, namespace), &internalversion.ListOptions{LabelSelector: selector, ResourceVersion: resourceVersion})
 	if err != nil {
 		return nil, err
 	}
@@ -130,25 +130,25 @@ func (r *Reader[T]) list(ctx context.Context, namespace string, selector labels.
 	return items, meta.EachListItem(list, add)
 }
 
-// Complete returns nil if the absence of an object means that it exists on none of the shards that are read, otherwise
+// CheckSynced returns nil if the absence of an object means that it exists on none of the shards that are read, otherwise
 // Undecided.
-func (r *Reader[T]) Complete() error {
-	if !r.everywhere {
+func (r *Reader[T]) CheckSynced() error {
+	if !r.global {
 		return nil
 	}
-	if err := r.registry.Elsewhere().Known(r.resource); err != nil {
-		return undecided(r.resource, err)
+	if err := r.registry.RemoteStore().CheckSynced(r.resource); err != nil {
+		return newNotSyncedError(r.resource, err)
 	}
 	return nil
 }
 
-// eachElsewhere calls a function for each replica in the context's logical cluster.
-func (r *Reader[T]) eachElsewhere(ctx context.Context, namespace string, selector labels.Selector, each func(runtime.Object) error) error {
+// eachRemote calls a function for each replica in the context's logical cluster.
+func (r *Reader[T]) eachRemote(ctx context.Context, namespace string, selector labels.Selector, fn func(runtime.Object) error) error {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok {
 		return nil
 	}
-	objects, err := r.registry.ListElsewhere(ctx, r.resource, cluster)
+	objects, err := r.registry.ListRemote(ctx, r.resource, cluster)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (r *Reader[T]) eachElsewhere(ctx context.Context, namespace string, selecto
 		if (namespace != "" && accessor.GetNamespace() != namespace) || (selector != nil && !selector.Matches(labels.Set(accessor.GetLabels()))) {
 			continue
 		}
-		if err := each(obj); err != nil {
+		if err := fn(obj); err != nil {
 			return err
 		}
 	}
@@ -173,28 +173,28 @@ func (r *Reader[T]) eachElsewhere(ctx context.Context, namespace string, selecto
 // ends with the context, or when the cache restarts: then call WatchAll again. With Everywhere it includes replicas of
 // other shards.
 func (r *Reader[T]) WatchAll(ctx context.Context) (watch.Interface, error) {
-	if r.everywhere && OnlyElsewhere(r.resource) {
-		return r.registry.WatchElsewhere(ctx, r.resource)
+	if r.global && IsRemoteOnly(r.resource) {
+		return r.registry.WatchRemote(ctx, r.resource)
 	}
 	resource, err := r.registry.Get(r.resource)
 	if err != nil {
 		return nil, err
 	}
-	here, err := WatchAll(ctx, resource)
-	if err != nil || !r.everywhere {
-		return here, err
+	local, err := WatchAll(ctx, resource)
+	if err != nil || !r.global {
+		return local, err
 	}
-	elsewhere, err := r.registry.WatchElsewhere(ctx, r.resource)
+	remote, err := r.registry.WatchRemote(ctx, r.resource)
 	if err != nil {
-		here.Stop()
+		local.Stop()
 		return nil, err
 	}
-	return merge(ctx, here, elsewhere), nil
+	return merge(ctx, local, remote), nil
 }
 
 // WatchAll is Reader.WatchAll without a type.
 func WatchAll(ctx context.Context, resource *Resource) (watch.Interface, error) {
-	return watchAll(ctx, resource, unwrapped)
+	return watchAll(ctx, resource, unwrapEvent)
 }
 
 // WatchAllMetadata is WatchAll for callers that read only the metadata of objects, whose type is unspecified. It saves
@@ -203,19 +203,19 @@ func WatchAllMetadata(ctx context.Context, resource *Resource) (watch.Interface,
 	return watchAll(ctx, resource, func(event watch.Event) watch.Event { return event })
 }
 
-// unwrapped returns the event with the object in the envelope with which the watch cache shares one encoding among
+// unwrapEvent returns the event with the object in the envelope with which the watch cache shares one encoding among
 // watchers.
-func unwrapped(event watch.Event) watch.Event {
+func unwrapEvent(event watch.Event) watch.Event {
 	if envelope, ok := event.Object.(runtime.CacheableObject); ok {
 		event.Object = envelope.GetObject()
 	}
 	return event
 }
 
-// scoped sets the namespace in the context, where registries read it. It also replaces a request's own RequestInfo,
+// withRequestInfo sets the namespace in the context, where registries read it. It also replaces a request's own RequestInfo,
 // whose name and namespace would otherwise narrow the reads of the watch cache, and whose resource would appear in
 // errors.
-func scoped(ctx context.Context, resource schema.GroupResource, namespace string) context.Context {
+func withRequestInfo(ctx context.Context, resource schema.GroupResource, namespace string) context.Context {
 	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: resource.Group, Resource: resource.Resource})
 	return request.WithNamespace(ctx, namespace)
 }

@@ -60,26 +60,26 @@ type Registry struct {
 	resources map[schema.GroupResource]*Resource
 	// custom are the storages of custom resources, by prefix: one group-resource may have several, distinguished by the
 	// identity in the prefix.
-	custom  map[string]*Resource
-	changed chan struct{}
-	local   Local
-	visible func(context.Context, schema.GroupResource) bool
-	// elsewhere reads replicas of other shards.
-	elsewhere Elsewhere
+	custom          map[string]*Resource
+	changed         chan struct{}
+	customResources CustomResourceResolver
+	isVisible       func(context.Context, schema.GroupResource) bool
+	// remoteStore reads replicas of other shards.
+	remoteStore RemoteStore
 }
 
-// Local resolves the custom resources of the context's logical cluster.
-type Local interface {
-	// In returns the custom resources that the logical cluster serves now, each with a version and kind that it serves
+// CustomResourceResolver resolves the custom resources of the context's logical cluster.
+type CustomResourceResolver interface {
+	// List returns the custom resources that the logical cluster serves now, each with a version and kind that it serves
 	// there. Their Store is shared by all logical clusters.
-	In(ctx context.Context) ([]*Resource, error)
+	List(ctx context.Context) ([]*Resource, error)
 	// Get returns one of them, or nil if the logical cluster does not serve it.
 	Get(ctx context.Context, gr schema.GroupResource) (*Resource, error)
 }
 
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
-	return &Registry{resources: map[schema.GroupResource]*Resource{}, custom: map[string]*Resource{}, changed: make(chan struct{}), elsewhere: nowhere{}}
+	return &Registry{resources: map[schema.GroupResource]*Resource{}, custom: map[string]*Resource{}, changed: make(chan struct{}), remoteStore: emptyRemoteStore{}}
 }
 
 // Add adds a compiled-in resource. The first version of a group-resource is kept.
@@ -89,7 +89,7 @@ func (r *Registry) Add(resource *Resource) {
 	gr := resource.GVR.GroupResource()
 	if _, known := r.resources[gr]; !known {
 		r.resources[gr] = resource
-		r.change()
+		r.notifyChanged()
 	}
 }
 
@@ -99,7 +99,7 @@ func (r *Registry) AddCustom(resource *Resource) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.custom[resource.Prefix] = resource
-	r.change()
+	r.notifyChanged()
 }
 
 // RemoveCustom removes the shared storage of a prefix.
@@ -108,12 +108,12 @@ func (r *Registry) RemoveCustom(prefix string) {
 	defer r.mu.Unlock()
 	if _, known := r.custom[prefix]; known {
 		delete(r.custom, prefix)
-		r.change()
+		r.notifyChanged()
 	}
 }
 
-// change notifies the callers of Changed. Callers must hold the lock.
-func (r *Registry) change() {
+// notifyChanged notifies the callers of Changed. Callers must hold the lock.
+func (r *Registry) notifyChanged() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
@@ -125,18 +125,18 @@ func (r *Registry) Changed() <-chan struct{} {
 	return r.changed
 }
 
-// SetLocal sets the resolver of definitions in logical clusters. By default there are none.
-func (r *Registry) SetLocal(local Local) {
+// SetCustomResourceResolver sets the resolver of definitions in logical clusters. By default there are none.
+func (r *Registry) SetCustomResourceResolver(resolver CustomResourceResolver) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.local = local
+	r.customResources = resolver
 }
 
-// SetVisible sets the function that reports which logical clusters serve a compiled-in resource. By default all do.
-func (r *Registry) SetVisible(visible func(context.Context, schema.GroupResource) bool) {
+// SetVisibilityFunc sets the function that reports which logical clusters serve a compiled-in resource. By default all do.
+func (r *Registry) SetVisibilityFunc(isVisible func(context.Context, schema.GroupResource) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.visible = visible
+	r.isVisible = isVisible
 }
 
 // Get returns a compiled-in resource. It returns an error that is not an API status if the resource is not installed
@@ -150,23 +150,23 @@ func (r *Registry) Get(gr schema.GroupResource) (*Resource, error) {
 	return nil, fmt.Errorf("resource %q is not stored on this shard", gr)
 }
 
-// For returns the resource of a name that the context's logical cluster serves, compiled in or custom, or nil.
-func (r *Registry) For(ctx context.Context, gr schema.GroupResource) (*Resource, error) {
+// Resolve returns the resource of a name that the context's logical cluster serves, compiled in or custom, or nil.
+func (r *Registry) Resolve(ctx context.Context, gr schema.GroupResource) (*Resource, error) {
 	r.mu.RLock()
-	resource, local, visible := r.resources[gr], r.local, r.visible
+	resource, resolver, isVisible := r.resources[gr], r.customResources, r.isVisible
 	r.mu.RUnlock()
-	if resource != nil && (visible == nil || visible(ctx, gr)) {
+	if resource != nil && (isVisible == nil || isVisible(ctx, gr)) {
 		return resource, nil
 	}
-	if local == nil {
+	if resolver == nil {
 		return nil, nil
 	}
-	return local.Get(ctx, gr)
+	return resolver.Get(ctx, gr)
 }
 
-// ForKind is For by kind. The version of the kind is ignored: a logical cluster serves a kind of a group once.
-func (r *Registry) ForKind(ctx context.Context, kind schema.GroupKind) (*Resource, error) {
-	all, err := r.In(ctx)
+// ResolveKind is For by kind. The version of the kind is ignored: a logical cluster serves a kind of a group once.
+func (r *Registry) ResolveKind(ctx context.Context, kind schema.GroupKind) (*Resource, error) {
+	all, err := r.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -178,20 +178,20 @@ func (r *Registry) ForKind(ctx context.Context, kind schema.GroupKind) (*Resourc
 	return nil, nil
 }
 
-// In returns every stored resource that the context's logical cluster serves, ordered by group and name.
-func (r *Registry) In(ctx context.Context) ([]*Resource, error) {
+// List returns every stored resource that the context's logical cluster serves, ordered by group and name.
+func (r *Registry) List(ctx context.Context) ([]*Resource, error) {
 	r.mu.RLock()
-	local, visible := r.local, r.visible
+	resolver, isVisible := r.customResources, r.isVisible
 	all := make([]*Resource, 0, len(r.resources))
 	for _, resource := range r.resources {
 		all = append(all, resource)
 	}
 	r.mu.RUnlock()
-	if visible != nil { // called without the lock, because it may call the registry
-		all = slices.DeleteFunc(all, func(resource *Resource) bool { return !visible(ctx, resource.GVR.GroupResource()) })
+	if isVisible != nil { // called without the lock, because it may call the registry
+		all = slices.DeleteFunc(all, func(resource *Resource) bool { return !isVisible(ctx, resource.GVR.GroupResource()) })
 	}
-	if local != nil {
-		custom, err := local.In(ctx)
+	if resolver != nil {
+		custom, err := resolver.List(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("finding what the definitions of the logical cluster add: %w", err)
 		}
@@ -208,9 +208,9 @@ func (r *Registry) All() []*Resource {
 	return sorted(r.resources)
 }
 
-// Stored returns every storage of the shard, compiled in and custom, of all logical clusters, ordered by group, name
+// AllStorages returns every storage of the shard, compiled in and custom, of all logical clusters, ordered by group, name
 // and prefix.
-func (r *Registry) Stored() []*Resource {
+func (r *Registry) AllStorages() []*Resource {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	all := append(sorted(r.resources), sorted(r.custom)...)

@@ -2,7 +2,7 @@ package storage
 
 import "testing"
 
-func TestSegmentsTellStoragesOfOneNameApart(t *testing.T) {
+func TestResourceSegment(t *testing.T) {
 	for prefix, want := range map[string]string{
 		"/core/configmaps":                    "",
 		"/core.kcp.io/logicalclusters/custom": "custom",

@@ -20,11 +20,11 @@ import (
 // many large objects a new watch with initial events would be too slow again. Therefore existing objects are listed,
 // which copies nothing, and a watch that ended is resumed at its last resource version.
 
-// resumeAfter is the delay before a watch without events is resumed.
-const resumeAfter = 50 * time.Millisecond
+// resumeDelay is the delay before a watch without events is resumed.
+const resumeDelay = 50 * time.Millisecond
 
-// resumed is a watch with initial events that is resumed when the underlying watch ends.
-type resumed struct {
+// resumingWatch is a watch with initial events that is resumed when the underlying watch ends.
+type resumingWatch struct {
 	*stream
 	store Store
 	// list has the existing objects until they were sent.
@@ -37,7 +37,7 @@ type resumed struct {
 
 // watchAll lists the objects of a store in all logical clusters and watches from the resource version of the list.
 func watchAll(ctx context.Context, resource *Resource, convert func(watch.Event) watch.Event) (watch.Interface, error) {
-	ctx = scoped(logicalcluster.With(ctx, logicalcluster.Wildcard), resource.GVR.GroupResource(), "")
+	ctx = withRequestInfo(logicalcluster.With(ctx, logicalcluster.Wildcard), resource.GVR.GroupResource(), "")
 	list, err := resource.Store.List(ctx, &internalversion.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func watchAll(ctx context.Context, resource *Resource, convert func(watch.Event)
 		return nil, fmt.Errorf("listing %s: %w", resource.Prefix, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r := &resumed{
+	r := &resumingWatch{
 		stream:  &stream{events: make(chan watch.Event), cancel: cancel},
 		store:   resource.Store,
 		list:    list,
@@ -63,37 +63,37 @@ func watchAll(ctx context.Context, resource *Resource, convert func(watch.Event)
 }
 
 // run sends all events until the context ends or the watch cannot be resumed.
-func (r *resumed) run(ctx context.Context) {
-	if err := r.begin(ctx); err != nil {
-		r.fail(ctx, err)
+func (r *resumingWatch) run(ctx context.Context) {
+	if err := r.sendInitialEvents(ctx); err != nil {
+		r.sendError(ctx, err)
 		return
 	}
 	for ctx.Err() == nil {
-		before := r.version
-		if err := r.follow(ctx); err != nil {
-			r.fail(ctx, err)
+		lastVersion := r.version
+		if err := r.sendChanges(ctx); err != nil {
+			r.sendError(ctx, err)
 			return
 		}
-		if r.version != before {
+		if r.version != lastVersion {
 			continue
 		}
 		select {
-		case <-time.After(resumeAfter):
+		case <-time.After(resumeDelay):
 		case <-ctx.Done():
 		}
 	}
 }
 
-// errNobody is the error of sending to a stopped watch.
-var errNobody = errors.New("the watch was stopped")
+// errWatchStopped is the error of sending to a stopped watch.
+var errWatchStopped = errors.New("the watch was stopped")
 
-// begin sends the existing objects and the bookmark after them. The objects are shared with the watch cache.
-func (r *resumed) begin(ctx context.Context) error {
+// sendInitialEvents sends the existing objects and the bookmark after them. The objects are shared with the watch cache.
+func (r *resumingWatch) sendInitialEvents(ctx context.Context) error {
 	// EachListItemWithAlloc copies the outermost struct of each object: otherwise one object that a reader retains
 	// would retain the whole list.
 	err := meta.EachListItemWithAlloc(r.list, func(obj runtime.Object) error {
 		if !r.send(ctx, watch.Event{Type: watch.Added, Object: obj}) {
-			return errNobody
+			return errWatchStopped
 		}
 		return nil
 	})
@@ -101,17 +101,17 @@ func (r *resumed) begin(ctx context.Context) error {
 		return err
 	}
 	r.list = nil
-	end := initialEventsEnd()
-	end.Object.(metav1.Object).SetResourceVersion(r.version)
-	if !r.send(ctx, end) {
-		return errNobody
+	bookmark := initialEventsEnd()
+	bookmark.Object.(metav1.Object).SetResourceVersion(r.version)
+	if !r.send(ctx, bookmark) {
+		return errWatchStopped
 	}
 	return nil
 }
 
-// follow sends changes until the watch cache ends the watch. It returns an error if resuming cannot succeed, for
+// sendChanges sends changes until the watch cache ends the watch. It returns an error if resuming cannot succeed, for
 // example because changes since the version are not available.
-func (r *resumed) follow(ctx context.Context) error {
+func (r *resumingWatch) sendChanges(ctx context.Context) error {
 	changes, err := r.store.Watch(ctx, &internalversion.ListOptions{ResourceVersion: r.version, AllowWatchBookmarks: true})
 	if err != nil {
 		return err
@@ -127,22 +127,22 @@ func (r *resumed) follow(ctx context.Context) error {
 		}
 		version := object.GetResourceVersion()
 		if !r.send(ctx, r.convert(event)) {
-			return errNobody
+			return errWatchStopped
 		}
 		r.version = version
 	}
 	return nil
 }
 
-// fail sends the error that ends the watch, unless the reader stopped it.
-func (r *resumed) fail(ctx context.Context, err error) {
-	if errors.Is(err, errNobody) || ctx.Err() != nil {
+// sendError sends the error that ends the watch, unless the reader stopped it.
+func (r *resumingWatch) sendError(ctx context.Context, err error) {
+	if errors.Is(err, errWatchStopped) || ctx.Err() != nil {
 		return
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		status = apierrors.NewInternalError(err)
 	}
-	tell := status.Status()
-	r.send(ctx, watch.Event{Type: watch.Error, Object: &tell})
+	statusObject := status.Status()
+	r.send(ctx, watch.Event{Type: watch.Error, Object: &statusObject})
 }

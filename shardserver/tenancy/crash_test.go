@@ -17,9 +17,9 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestACrashAtAnyStepIsCarriedOn leaves workspaces behind as a shard that was killed between two writes would, starts
+// TestControllersResumeAfterCrash leaves workspaces behind as a shard that was killed between two writes would, starts
 // the controllers over them, and expects each to end up where it was going, with the logical cluster it had.
-func TestACrashAtAnyStepIsCarriedOn(t *testing.T) {
+func TestControllersResumeAfterCrash(t *testing.T) {
 	idle := shardtesting.Start(t, func(o *options.Options) { o.Controllers.Enable = false })
 	masters := idle.Client(t, idle.Masters(t))
 	root := shardtesting.In(t.Context(), "root")
@@ -80,7 +80,7 @@ func TestACrashAtAnyStepIsCarriedOn(t *testing.T) {
 		if name != "before-anything" && workspace.Spec.Cluster != "cluster-of-"+name {
 			t.Errorf("%s: cluster %q", name, workspace.Spec.Cluster)
 		}
-		if want := urlOf(shard, name); workspace.Spec.URL != want {
+		if want := workspaceURL(shard, name); workspace.Spec.URL != want {
 			t.Errorf("%s: URL %q, want %q", name, workspace.Spec.URL, want)
 		}
 		cluster := &corev1alpha1.LogicalCluster{}
@@ -99,6 +99,6 @@ func TestACrashAtAnyStepIsCarriedOn(t *testing.T) {
 	assertNoKey(t, shard, "cluster-of-deleted-meanwhile")
 }
 
-func urlOf(shard *shardtesting.Shard, name string) string {
+func workspaceURL(shard *shardtesting.Shard, name string) string {
 	return "https://" + shard.Server.Host() + "/clusters/root:" + name
 }

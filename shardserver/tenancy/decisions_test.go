@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/scheduling"
 )
 
-func shardNamed(name string, change ...func(*corev1alpha1.Shard)) *corev1alpha1.Shard {
+func newShard(name string, change ...func(*corev1alpha1.Shard)) *corev1alpha1.Shard {
 	shard := &corev1alpha1.Shard{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}},
 		Spec:       corev1alpha1.ShardSpec{BaseURL: "https://" + name + ":6443"},
@@ -28,7 +28,7 @@ func shardNamed(name string, change ...func(*corev1alpha1.Shard)) *corev1alpha1.
 	return shard
 }
 
-func TestPlacement(t *testing.T) {
+func TestSelectShard(t *testing.T) {
 	for name, tc := range map[string]struct {
 		annotations map[string]string
 		location    *tenancyv1alpha1.WorkspaceLocation
@@ -37,19 +37,19 @@ func TestPlacement(t *testing.T) {
 		refused     string
 		reason      string
 	}{
-		"takes what is chosen":                          {shards: []*corev1alpha1.Shard{shardNamed("own"), shardNamed("other")}, placed: "own"},
+		"takes what is chosen":                          {shards: []*corev1alpha1.Shard{newShard("own"), newShard("other")}, placed: "own"},
 		"refuses what no shard takes":                   {refused: "No available shards to schedule the workspace"},
-		"keeps a decision for another shard":            {annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "other"}, shards: []*corev1alpha1.Shard{shardNamed("own"), shardNamed("other")}, placed: "other"},
-		"keeps a decision of which only a hash is left": {annotations: map[string]string{tenancyv1alpha1.WorkspaceShardHashAnnotationKey: shardHash("other")}, shards: []*corev1alpha1.Shard{shardNamed("own"), shardNamed("other")}, placed: "other"},
+		"keeps a decision for another shard":            {annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "other"}, shards: []*corev1alpha1.Shard{newShard("own"), newShard("other")}, placed: "other"},
+		"keeps a decision of which only a hash is left": {annotations: map[string]string{tenancyv1alpha1.WorkspaceShardHashAnnotationKey: shardHash("other")}, shards: []*corev1alpha1.Shard{newShard("own"), newShard("other")}, placed: "other"},
 		"refuses a selector that is none": {
 			location: &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}}},
-			shards:   []*corev1alpha1.Shard{shardNamed("own")}, refused: "spec.location.selector is invalid",
+			shards:   []*corev1alpha1.Shard{newShard("own")}, refused: "spec.location.selector is invalid",
 		},
 		"refuses where the decision names a shard that is gone": {
-			annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "gone"}, shards: []*corev1alpha1.Shard{shardNamed("own")}, refused: `chosen shard "gone" does not exist anymore`,
+			annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "gone"}, shards: []*corev1alpha1.Shard{newShard("own")}, refused: `chosen shard "gone" does not exist anymore`,
 		},
 		"refuses a shard to which no URL leads": {
-			shards:  []*corev1alpha1.Shard{shardNamed("own", func(s *corev1alpha1.Shard) { s.Spec.ExternalURL = "nowhere" })},
+			shards:  []*corev1alpha1.Shard{newShard("own", func(s *corev1alpha1.Shard) { s.Spec.ExternalURL = "nowhere" })},
 			refused: "invalid external URL", reason: tenancyv1alpha1.ReasonUnknown,
 		},
 	} {
@@ -75,8 +75,8 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-func TestURLs(t *testing.T) {
-	shard := shardNamed("own")
+func TestClusterURL(t *testing.T) {
+	shard := newShard("own")
 	if got := clusterURL(shard, logicalcluster.MustParsePath("root:a")); got != "https://own:6443/clusters/root:a" {
 		t.Error(got)
 	}
@@ -170,7 +170,7 @@ func TestWorkspaceStatus(t *testing.T) {
 	}
 }
 
-func TestPhasesOfALogicalCluster(t *testing.T) {
+func TestNextPhase(t *testing.T) {
 	inactive := map[string]string{corev1alpha1.InactiveAnnotationKey: "true"}
 	now := metav1.Now()
 	for name, tc := range map[string]struct {
@@ -210,7 +210,7 @@ func TestPhasesOfALogicalCluster(t *testing.T) {
 	}
 }
 
-func TestDeletingStatusFollowsTheCluster(t *testing.T) {
+func TestSetDeletingStatus(t *testing.T) {
 	workspace, cluster := &tenancyv1alpha1.Workspace{}, &corev1alpha1.LogicalCluster{}
 	cluster.Status.Terminators = []corev1alpha1.LogicalClusterTerminator{"root:a"}
 	conditionsv1alpha1.MarkFalse(cluster, corev1alpha1.WorkspaceContentDeleted, corev1alpha1.ReasonSomeResourcesRemain, conditionsv1alpha1.SeverityInfo, "x")
@@ -224,28 +224,28 @@ func TestDeletingStatusFollowsTheCluster(t *testing.T) {
 	}
 }
 
-func TestVirtualWorkspacesOfATypeAreSortedByShard(t *testing.T) {
-	of := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+func TestSetVirtualWorkspaces(t *testing.T) {
+	workspaceType := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
 	virtual := func(url string) func(*corev1alpha1.Shard) {
 		return func(s *corev1alpha1.Shard) { s.Spec.VirtualWorkspaceURL = url }
 	}
-	setVirtualWorkspaces(of, logicalcluster.Root, []*corev1alpha1.Shard{shardNamed("b", virtual("https://b/")), shardNamed("none"), shardNamed("a", virtual("https://a"))})
+	setVirtualWorkspaces(workspaceType, logicalcluster.Root, []*corev1alpha1.Shard{newShard("b", virtual("https://b/")), newShard("none"), newShard("a", virtual("https://a"))})
 	var got []string
-	for _, v := range of.Status.VirtualWorkspaces {
+	for _, v := range workspaceType.Status.VirtualWorkspaces {
 		got = append(got, string(v.Type)+" "+v.URL)
 	}
 	want := "initializing https://a/services/initializingworkspaces/root:team,terminating https://a/services/terminatingworkspaces/root:team," +
 		"initializing https://b/services/initializingworkspaces/root:team,terminating https://b/services/terminatingworkspaces/root:team"
-	if strings.Join(got, ",") != want || !conditionsv1alpha1.IsTrue(of, conditionsv1alpha1.Ready) {
-		t.Errorf("got %v, %+v", got, of.Status.Conditions)
+	if strings.Join(got, ",") != want || !conditionsv1alpha1.IsTrue(workspaceType, conditionsv1alpha1.Ready) {
+		t.Errorf("got %v, %+v", got, workspaceType.Status.Conditions)
 	}
-	setVirtualWorkspaces(of, logicalcluster.Root, []*corev1alpha1.Shard{shardNamed("a", virtual("nowhere"))})
-	if len(of.Status.VirtualWorkspaces) != 4 || conditionsv1alpha1.GetReason(of, conditionsv1alpha1.Ready) != tenancyv1alpha1.ReasonErrorGeneratingURLs {
-		t.Errorf("got %+v", of.Status)
+	setVirtualWorkspaces(workspaceType, logicalcluster.Root, []*corev1alpha1.Shard{newShard("a", virtual("nowhere"))})
+	if len(workspaceType.Status.VirtualWorkspaces) != 4 || conditionsv1alpha1.GetReason(workspaceType, conditionsv1alpha1.Ready) != tenancyv1alpha1.ReasonErrorGeneratingURLs {
+		t.Errorf("got %+v", workspaceType.Status)
 	}
 }
 
-func TestAWorkspaceThatIsReadyInAMomentIsNotWrittenTwice(t *testing.T) {
+func TestDeferStatus(t *testing.T) {
 	now := time.Now()
 	cluster := func(age time.Duration, initializers ...corev1alpha1.LogicalClusterInitializer) *corev1alpha1.LogicalCluster {
 		out := &corev1alpha1.LogicalCluster{Status: corev1alpha1.LogicalClusterStatus{Phase: corev1alpha1.LogicalClusterPhaseInitializing, Initializers: initializers}}

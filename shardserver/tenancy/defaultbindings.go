@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// patience is for how long a new logical cluster waits for its bindings without saying so: most get them before that,
+	// bindingsGracePeriod is for how long a new logical cluster waits for its bindings without saying so: most get them before that,
 	// and each word is a write of the LogicalCluster and another of the Workspace.
-	patience = 3 * time.Second
+	bindingsGracePeriod = 3 * time.Second
 	// An export that does not exist is looked for again after retryExportMin, and later as often as the logical cluster
 	// doubles its age, but at least every retryExportMax.
 	retryExportMin = time.Second
 	retryExportMax = time.Minute
 )
 
-// bound is how far the default bindings of a logical cluster that is being initialized are.
-type bound struct {
+// bindingsResult is how far the default bindings of a logical cluster that is being initialized are.
+type bindingsResult struct {
 	done bool
 	// again is the requeue delay; zero to wait for events.
 	requeueAfter time.Duration
@@ -32,36 +32,36 @@ type bound struct {
 
 // bindDefaults makes the bindings that the types of the workspace ask for, and tells how far they are. What it lacks is in
 // condition APIBindingsInitialized.
-func (c *logicalClusterController) bindDefaults(ctx context.Context, scope *clusterScope) (bound, error) {
-	if !defaultbindings.Awaited(scope.cluster) {
-		return bound{}, nil
+func (c *logicalClusterController) bindDefaults(ctx context.Context, scope *clusterScope) (bindingsResult, error) {
+	if !defaultbindings.IsWaiting(scope.cluster) {
+		return bindingsResult{}, nil
 	}
 	aliases, err := c.aliases(ctx, scope.name)
 	if errors.Is(err, workspacetype.ErrUnresolvable) {
 		conditionsv1alpha1.MarkFalse(scope.cluster, corev1alpha1.APIBindingsInitialized, corev1alpha1.ReasonWorkspaceTypesInvalid, conditionsv1alpha1.SeverityError, "%v", err)
-		return bound{}, nil
+		return bindingsResult{}, nil
 	}
 	if err != nil {
-		return bound{}, err
+		return bindingsResult{}, err
 	}
 	outcome, err := c.cfg.Defaults.Initialize(ctx, scope.cluster, aliases)
 	if err != nil {
-		return bound{}, err
+		return bindingsResult{}, err
 	}
 	if outcome.Done() {
 		conditionsv1alpha1.Delete(scope.cluster, corev1alpha1.APIBindingsInitialized)
-		return bound{done: true}, nil
+		return bindingsResult{done: true}, nil
 	}
 	age := age(scope.cluster.CreationTimestamp, time.Now())
-	if outcome.Problems() == nil && age < patience {
+	if outcome.Problems() == nil && age < bindingsGracePeriod {
 		scope.deferWrite = true
-		return bound{requeueAfter: patience - age}, nil
+		return bindingsResult{requeueAfter: bindingsGracePeriod - age}, nil
 	}
 	setBindingsCondition(scope.cluster, corev1alpha1.APIBindingsInitialized, outcome)
 	if len(outcome.Missing) > 0 {
-		return bound{requeueAfter: min(max(age, retryExportMin), retryExportMax)}, nil
+		return bindingsResult{requeueAfter: min(max(age, retryExportMin), retryExportMax)}, nil
 	}
-	return bound{}, nil
+	return bindingsResult{}, nil
 }
 
 // maintainDefaults keeps bindings as the types want them that say so, for as long as the logical cluster is in use.
@@ -79,7 +79,7 @@ func (c *logicalClusterController) maintainDefaults(ctx context.Context, scope *
 		}
 		return 0, nil
 	}
-	if err != nil || !defaultbindings.Maintained(aliases) {
+	if err != nil || !defaultbindings.HasMaintained(aliases) {
 		return 0, err
 	}
 	outcome, err := c.cfg.Defaults.Maintain(ctx, aliases)
@@ -107,7 +107,7 @@ func setBindingsCondition(cluster *corev1alpha1.LogicalCluster, condition condit
 }
 
 func (c *logicalClusterController) aliases(ctx context.Context, cluster logicalcluster.Name) ([]workspacetype.Resolved, error) {
-	leaf, err := c.cfg.Types.OfCluster(ctx, cluster)
+	leaf, err := c.cfg.Types.GetByCluster(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}

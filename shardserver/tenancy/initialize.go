@@ -24,7 +24,7 @@ func (c *logicalClusterController) initialize(ctx context.Context, scope *cluste
 		return controller.Result{}, nil
 	}
 	var result controller.Result
-	bound, err := c.bindDefaults(ctx, scope)
+	bindings, err := c.bindDefaults(ctx, scope)
 	if err != nil {
 		return result, err
 	}
@@ -38,7 +38,7 @@ func (c *logicalClusterController) initialize(ctx context.Context, scope *cluste
 			}
 			done = true
 		case corev1alpha1.SystemAPIBindingsInitializer:
-			done, result.RequeueAfter = bound.done, bound.requeueAfter
+			done, result.RequeueAfter = bindings.done, bindings.requeueAfter
 		}
 		if !done {
 			remaining = append(remaining, initializer)

@@ -51,37 +51,37 @@ func newLogicalClusterController(cfg Config) controller.Controller {
 		namespaces:    storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
 		retries:       newRetryLimiter(),
 	}
-	var news endpoints.ShardNews
+	var shardChanges endpoints.ShardChanges
 	typeIndex := defaultbindings.NewTypeIndex(cfg.Registry, cfg.Types)
 	return controller.Controller{
 		Name: "logicalcluster",
-		Inputs: []controller.Input{
-			{Resource: logicalClusters, Keys: typeIndex.LogicalCluster},
-			{Resource: workspaceTypes, Keys: typeIndex.WorkspaceType, Everywhere: true},
-			{Resource: apiExports, Keys: typeIndex.Export, Everywhere: true},
-			{Resource: apiBindings, Keys: func(event watch.Event) []controller.Key {
-				return append(typeIndex.Binding(event), ownCluster(event)...)
+		Sources: []controller.Source{
+			{Resource: logicalClusters, MapFunc: typeIndex.MapLogicalCluster},
+			{Resource: workspaceTypes, MapFunc: typeIndex.MapWorkspaceType, Global: true},
+			{Resource: apiExports, MapFunc: typeIndex.MapExport, Global: true},
+			{Resource: apiBindings, MapFunc: func(event watch.Event) []controller.Request {
+				return append(typeIndex.MapBinding(event), mapDeletionToCluster(event)...)
 			}},
-			{Resource: clusterRoleBindings, Keys: deletedAdminBinding},
+			{Resource: clusterRoleBindings, MapFunc: mapAdminBinding},
 			// Deletions mostly wait for these: they continue when one of them is removed.
-			{Resource: namespaces, Keys: ownCluster},
-			{Resource: workspaces, Keys: ownCluster},
-			{Resource: shards, Everywhere: true, Keys: keysOfAll(c.clusters, func(event watch.Event) bool {
+			{Resource: namespaces, MapFunc: mapDeletionToCluster},
+			{Resource: workspaces, MapFunc: mapDeletionToCluster},
+			{Resource: shards, Global: true, MapFunc: mapToAll(c.clusters, func(event watch.Event) bool {
 				shard, ok := event.Object.(*corev1alpha1.Shard)
-				return ok && shard.Name == cfg.ShardName && news.IsNews(event)
+				return ok && shard.Name == cfg.ShardName && shardChanges.Changed(event)
 			})},
-			{Resource: requests, Everywhere: true, Keys: c.clusterOfRequest},
+			{Resource: requests, Global: true, MapFunc: c.mapRequestToCluster},
 		},
-		Workers:   workers,
-		Reconcile: c.reconcile,
+		MaxConcurrentReconciles: workers,
+		Reconcile:               c.reconcile,
 	}
 }
 
-func deletedAdminBinding(event watch.Event) []controller.Key {
+func mapAdminBinding(event watch.Event) []controller.Request {
 	if binding, ok := event.Object.(*rbac.ClusterRoleBinding); !ok || binding.Name != adminBinding {
 		return nil
 	}
-	return ownCluster(event)
+	return mapDeletionToCluster(event)
 }
 
 // clusterScope is the state of one reconcile of a LogicalCluster.
@@ -100,7 +100,7 @@ type clusterScope struct {
 }
 
 // reconcile is a ladder: begin, give the creator access, initialize, move on, maintain, write.
-func (c *logicalClusterController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *logicalClusterController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	scope, err := c.observe(ctx, key)
 	if err != nil {
 		return controller.Result{}, client.IgnoreNotFound(err)
@@ -147,7 +147,7 @@ func (c *logicalClusterController) waitForCache(ctx context.Context, scope *clus
 	}
 }
 
-func (c *logicalClusterController) observe(ctx context.Context, key controller.Key) (*clusterScope, error) {
+func (c *logicalClusterController) observe(ctx context.Context, key controller.Request) (*clusterScope, error) {
 	stored, err := c.clusters.Get(ctx, "", key.Name)
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (c *logicalClusterController) observe(ctx context.Context, key controller.K
 		return nil, err
 	}
 	return &clusterScope{
-		name: key.Cluster, stored: stored, cluster: stored.DeepCopy(), observed: stored.ResourceVersion,
+		name: key.ClusterName, stored: stored, cluster: stored.DeepCopy(), observed: stored.ResourceVersion,
 		shard: shardByName(all, c.cfg.ShardName), responder: responder,
 	}, nil
 }

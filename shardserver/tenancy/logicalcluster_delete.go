@@ -45,11 +45,11 @@ func newRetryLimiter() retryLimiter {
 
 // delay reserves a retry, and returns the additional delay that the rate limit requires.
 func (l retryLimiter) delay(now time.Time) time.Duration {
-	look := l.limiter.ReserveN(now, 1)
-	if delay := look.DelayFrom(now); delay <= maxRetryDelay {
+	reservation := l.limiter.ReserveN(now, 1)
+	if delay := reservation.DelayFrom(now); delay <= maxRetryDelay {
 		return delay
 	}
-	look.CancelAt(now)
+	reservation.CancelAt(now)
 	return maxRetryDelay
 }
 
@@ -114,7 +114,7 @@ func hasRecentCounts(cluster *corev1alpha1.LogicalCluster, now time.Time, delay 
 
 // deleteContent deletes all content, and returns the remaining objects.
 func (c *logicalClusterController) deleteContent(ctx context.Context) (*content.Remaining, error) {
-	all, err := c.cfg.Registry.In(ctx)
+	all, err := c.cfg.Registry.List(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -37,10 +37,10 @@ func statusOf(t *testing.T, config *rest.Config, path string) (int, string) {
 
 // TestMounts mounts what every workspace has: the LogicalCluster of its own, whose phase and URL are those of a mount.
 func TestMounts(t *testing.T) {
-	far := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	target := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = fmt.Fprintf(w, "far %s %q", req.URL.Path, req.Header.Get("Authorization"))
 	}))
-	defer far.Close()
+	defer target.Close()
 	shard := shardtesting.Start(t, func(o *options.Options) { o.FeatureGates = []string{"WorkspaceMounts=true"} })
 	masters := shard.Client(t, shard.Masters(t))
 	parent := shard.NewWorkspace(t, "root", "parent").Spec.Cluster
@@ -56,7 +56,7 @@ func TestMounts(t *testing.T) {
 		}
 		return workspace
 	}
-	reaches := func(name string, phase corev1alpha1.LogicalClusterPhaseType, reason string) *tenancyv1alpha1.Workspace {
+	waitForPhase := func(name string, phase corev1alpha1.LogicalClusterPhaseType, reason string) *tenancyv1alpha1.Workspace {
 		t.Helper()
 		workspace := &tenancyv1alpha1.Workspace{}
 		shardtesting.Eventually(t, name+" is "+string(phase), func(context.Context) error {
@@ -73,23 +73,23 @@ func TestMounts(t *testing.T) {
 
 	create("nothing", "LogicalCluster", "nosuch")
 	create("unknown", "NoSuchKind", "cluster")
-	reaches("nothing", "Unavailable", tenancyv1alpha1.ReasonMountObjectNotFound)
-	reaches("unknown", "Unavailable", tenancyv1alpha1.ReasonMountObjectNotFound)
+	waitForPhase("nothing", "Unavailable", tenancyv1alpha1.ReasonMountObjectNotFound)
+	waitForPhase("unknown", "Unavailable", tenancyv1alpha1.ReasonMountObjectNotFound)
 	if code, body := statusOf(t, shard.Admin(t), "/clusters/root:parent:nothing/api"); code != http.StatusServiceUnavailable || body != "Not available.\n" {
 		t.Errorf("an unavailable mount answers %d %q", code, body)
 	}
 
 	create("itself", "LogicalCluster", "cluster")
-	mounted := reaches("itself", "Ready", "")
+	mounted := waitForPhase("itself", "Ready", "")
 	if mounted.Spec.Cluster != "" || mounted.Spec.Type != nil || mounted.Labels[corev1alpha1.PhaseLabelKey] != "Ready" || len(mounted.Finalizers) != 0 {
 		t.Errorf("got %+v", mounted)
 	}
 	// The URL is masters' to change, which is a short way to the far end; the next look sets it back.
-	through := func(path, want string) {
+	waitForResponse := func(path, want string) {
 		t.Helper()
 		shardtesting.Eventually(t, "an matching from the far end", func(context.Context) error {
 			get(t, masters, in, mounted, "", "itself")
-			mounted.Spec.URL = far.URL + "/base"
+			mounted.Spec.URL = target.URL + "/base"
 			if err := masters.Update(in, mounted); err != nil {
 				return err
 			}
@@ -99,8 +99,8 @@ func TestMounts(t *testing.T) {
 			return nil
 		})
 	}
-	through("/api/v1/namespaces", `far /base/api/v1/namespaces ""`)
-	through("/services/initializingworkspaces/x/clusters/y/api", `far /base/services/initializingworkspaces/x/clusters/y/api ""`)
+	waitForResponse("/api/v1/namespaces", `far /base/api/v1/namespaces ""`)
+	waitForResponse("/services/initializingworkspaces/x/clusters/y/api", `far /base/services/initializingworkspaces/x/clusters/y/api ""`)
 	if code, _ := statusOf(t, shard.User(t), "/clusters/root:parent:itself/api"); code != http.StatusForbidden {
 		t.Errorf("who may not enter the workspace of a mount gets %d", code)
 	}

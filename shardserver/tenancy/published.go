@@ -26,23 +26,23 @@ func PublishedSources(cfg Config) []publisher.Source {
 	requestSource := &requestSource{
 		cfg:        cfg,
 		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](cfg.Registry, workspaces),
-		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterReport](cfg.Registry, reports).Everywhere(),
+		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterReport](cfg.Registry, reports).Global(),
 	}
 	reportSource := &reportSource{newRequestReader(cfg)}
 	return []publisher.Source{
 		{
 			Resource: requests,
-			Inputs: []controller.Input{
-				{Resource: workspaces, Keys: requestSource.ofWorkspace},
-				{Resource: reports, Everywhere: true, Keys: requestSource.ofReport},
+			Inputs: []controller.Source{
+				{Resource: workspaces, MapFunc: requestSource.mapWorkspace},
+				{Resource: reports, Global: true, MapFunc: requestSource.mapReport},
 			},
 			Desired: requestSource.desired,
 		},
 		{
 			Resource: reports,
-			Inputs: []controller.Input{
-				{Resource: logicalClusters, Keys: reportSource.ofCluster},
-				{Resource: requests, Everywhere: true, Keys: reportSource.reportOfRequest},
+			Inputs: []controller.Source{
+				{Resource: logicalClusters, MapFunc: reportSource.mapLogicalCluster},
+				{Resource: requests, Global: true, MapFunc: reportSource.mapRequestToReport},
 			},
 			Desired: reportSource.desired,
 		},
@@ -56,16 +56,16 @@ type requestSource struct {
 	reports    *storage.Reader[*shardingv1alpha1.LogicalClusterReport]
 }
 
-// ofWorkspace maps a workspace that is scheduled on another shard to the requests for its current and its previous
+// mapWorkspace maps a workspace that is scheduled on another shard to the requests for its current and its previous
 // logical cluster.
-func (a *requestSource) ofWorkspace(event watch.Event) []controller.Key {
+func (a *requestSource) mapWorkspace(event watch.Event) []controller.Request {
 	workspace, ok := event.Object.(*tenancyv1alpha1.Workspace)
 	if !ok || workspace.Spec.Mount != nil {
 		return nil
 	}
-	var keys []controller.Key
+	var keys []controller.Request
 	key := func(cluster logicalcluster.Name) {
-		keys = append(keys, controller.Key{Cluster: logicalcluster.Of(workspace), Name: placement.RequestName(workspace.Name, cluster)})
+		keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(workspace), Name: placement.RequestName(workspace.Name, cluster)})
 	}
 	if cluster, ok := placement.Cluster(workspace); ok && workspace.Annotations[corev1alpha1.ShardAnnotationKey] != a.cfg.ShardName {
 		key(cluster)
@@ -76,8 +76,8 @@ func (a *requestSource) ofWorkspace(event watch.Event) []controller.Key {
 	return keys
 }
 
-// ofReport maps a report for this shard to the request.
-func (a *requestSource) ofReport(event watch.Event) []controller.Key {
+// mapReport maps a report for this shard to the request.
+func (a *requestSource) mapReport(event watch.Event) []controller.Request {
 	report, ok := event.Object.(*shardingv1alpha1.LogicalClusterReport)
 	if !ok || report.Spec.Shard != a.cfg.ShardName {
 		return nil
@@ -86,12 +86,12 @@ func (a *requestSource) ofReport(event watch.Event) []controller.Key {
 	if !ok {
 		return nil
 	}
-	return []controller.Key{{Cluster: parent, Name: placement.RequestName(workspace, logicalcluster.Of(report))}}
+	return []controller.Request{{ClusterName: parent, Name: placement.RequestName(workspace, logicalcluster.Of(report))}}
 }
 
 // desired returns the request. Deletion and confirmation are final, so they are decided with a consistent read of the
 // workspace.
-func (a *requestSource) desired(ctx context.Context, key controller.Key) (runtime.Object, error) {
+func (a *requestSource) desired(ctx context.Context, key controller.Request) (runtime.Object, error) {
 	request, err := a.request(ctx, key, a.workspaces.Get)
 	if err == nil && request != nil && (request.Spec.Delete || request.Spec.Confirmed != "") {
 		request, err = a.request(ctx, key, a.workspaces.GetLatest)
@@ -102,7 +102,7 @@ func (a *requestSource) desired(ctx context.Context, key controller.Key) (runtim
 	return request, nil
 }
 
-func (a *requestSource) request(ctx context.Context, key controller.Key, read func(context.Context, string, string) (*tenancyv1alpha1.Workspace, error)) (*shardingv1alpha1.LogicalClusterRequest, error) {
+func (a *requestSource) request(ctx context.Context, key controller.Request, read func(context.Context, string, string) (*tenancyv1alpha1.Workspace, error)) (*shardingv1alpha1.LogicalClusterRequest, error) {
 	name, cluster, ok := placement.ParseRequestName(key.Name)
 	if !ok {
 		return nil, nil
@@ -118,15 +118,15 @@ func (a *requestSource) request(ctx context.Context, key controller.Key, read fu
 	if workspace != nil {
 		shard = workspace.Annotations[corev1alpha1.ShardAnnotationKey]
 	}
-	report, err := publishedBy(logicalcluster.With(ctx, cluster), a.reports, shard, placement.ReportName(key.Cluster, name))
+	report, err := publishedBy(logicalcluster.With(ctx, cluster), a.reports, shard, placement.ReportName(key.ClusterName, name))
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading the report on logical cluster %q: %w", cluster, err)
 	}
 	if err != nil {
 		report = nil
 	}
-	requester := placement.Requester{Own: a.cfg.ShardName, Parent: key.Cluster, Cluster: cluster, Workspace: workspace, Report: report}
-	requester.Template = func() (*corev1alpha1.LogicalCluster, error) { return a.template(ctx, key.Cluster, workspace) }
+	requester := placement.Requester{ShardName: a.cfg.ShardName, Parent: key.ClusterName, Cluster: cluster, Workspace: workspace, Report: report}
+	requester.Template = func() (*corev1alpha1.LogicalCluster, error) { return a.template(ctx, key.ClusterName, workspace) }
 	return requester.Request()
 }
 
@@ -143,8 +143,8 @@ func (a *requestSource) template(ctx context.Context, parent logicalcluster.Name
 // reportSource derives the reports of this shard from the requests of others and from its logical clusters.
 type reportSource struct{ requestReader }
 
-// ofCluster maps a logical cluster of a workspace on another shard to its report.
-func (a *reportSource) ofCluster(event watch.Event) []controller.Key {
+// mapLogicalCluster maps a logical cluster of a workspace on another shard to its report.
+func (a *reportSource) mapLogicalCluster(event watch.Event) []controller.Request {
 	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
 	if !ok {
 		return nil
@@ -156,10 +156,10 @@ func (a *reportSource) ofCluster(event watch.Event) []controller.Key {
 	if err != nil {
 		return nil
 	}
-	return []controller.Key{{Cluster: logicalcluster.Of(cluster), Name: placement.ReportName(parent, cluster.Spec.Owner.Name)}}
+	return []controller.Request{{ClusterName: logicalcluster.Of(cluster), Name: placement.ReportName(parent, cluster.Spec.Owner.Name)}}
 }
 
-func (a *reportSource) desired(ctx context.Context, key controller.Key) (runtime.Object, error) {
+func (a *reportSource) desired(ctx context.Context, key controller.Request) (runtime.Object, error) {
 	responder, err := a.read(ctx, key)
 	if responder == nil || err != nil {
 		return nil, err

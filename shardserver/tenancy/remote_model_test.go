@@ -20,26 +20,26 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 )
 
-// TestWhateverHappensBothSidesAgreeInTheEnd plays the protocol between the shard of some workspaces ("here") and the one
+// TestPlacementProtocolConverges plays the protocol between the shard of some workspaces ("here") and the one
 // that they are placed on ("there") in random order: messages late, views that go back in time as after a restart, writes
 // that were decided long ago, a cache that loses everything, users who create and delete. When all that ends, every
 // workspace has its logical cluster, or knows that it has none, no logical cluster is left that no workspace leads to,
 // and nothing is published any more.
-func TestWhateverHappensBothSidesAgreeInTheEnd(t *testing.T) {
+func TestPlacementProtocolConverges(t *testing.T) {
 	for seed := range uint64(1000) {
 		m := newModel(seed)
-		m.calm = int(seed % 8) // some worlds are quiet enough to settle now and then
-		for range 150 * (1 + m.calm) {
+		m.quietFactor = int(seed % 8) // some worlds are quiet enough to settle now and then
+		for range 150 * (1 + m.quietFactor) {
 			m.step()
 		}
 		m.settle()
-		if wrong := append(m.wrong, m.disagreements()...); len(wrong) > 0 {
+		if wrong := append(m.violations, m.findViolations()...); len(wrong) > 0 {
 			t.Fatalf("seed %d:\n%s\n\nhistory:\n%s", seed, strings.Join(wrong, "\n"), strings.Join(m.history, "\n"))
 		}
 	}
 }
 
-const here, there = "here", "there"
+const parentShard, targetShard = "here", "there"
 
 var modelParent = logicalcluster.MustParseName("parent")
 
@@ -62,10 +62,10 @@ type model struct {
 	// pending are writes that were decided and not made yet.
 	pending []func()
 	full    bool
-	// calm is how much more of what happens is ordinary work.
-	calm int
+	// quietFactor is how much more of what happens is ordinary work.
+	quietFactor int
 
-	wrong, history []string
+	violations, history []string
 }
 
 func newModel(seed uint64) *model {
@@ -84,12 +84,12 @@ func (m *model) log(format string, args ...any) {
 // step lets one thing happen.
 func (m *model) step() {
 	m.now = m.now.Add(100 * time.Millisecond)
-	if m.calm > 0 && m.rand.IntN(m.calm+1) != 0 {
+	if m.quietFactor > 0 && m.rand.IntN(m.quietFactor+1) != 0 {
 		if m.rand.IntN(3) == 0 {
-			m.hear(true)
+			m.syncViews(true)
 		}
-		m.work()
-		m.execute()
+		m.reconcileAny()
+		m.executePending()
 		return
 	}
 	switch m.rand.IntN(20) {
@@ -104,11 +104,11 @@ func (m *model) step() {
 	case 4:
 		m.full = m.rand.IntN(3) == 0
 	case 5, 6, 7:
-		m.hear(false)
+		m.syncViews(false)
 	case 8, 9:
-		m.execute()
+		m.executePending()
 	default:
-		m.work()
+		m.reconcileAny()
 	}
 }
 
@@ -119,44 +119,44 @@ func (m *model) settle() {
 	for range 60 {
 		m.now = m.now.Add(time.Minute)
 		for len(m.pending) > 0 {
-			m.execute()
+			m.executePending()
 		}
-		m.hear(true)
+		m.syncViews(true)
 		for _, name := range slices.Sorted(maps.Keys(m.workspaces)) {
-			m.controlWorkspace(name)
+			m.reconcileWorkspace(name)
 		}
 		m.publish(false)
-		m.hear(true)
-		for _, name := range m.askedNames() {
-			m.controlRequest(name, false)
+		m.syncViews(true)
+		for _, name := range m.requestedNames() {
+			m.reconcileRequest(name, false)
 		}
 		for _, name := range slices.Sorted(maps.Keys(m.clusters)) {
-			m.controlCluster(name)
+			m.reconcileCluster(name)
 		}
 		m.publish(false)
 	}
 }
 
-func (m *model) work() {
+func (m *model) reconcileAny() {
 	switch m.rand.IntN(4) {
 	case 0:
-		if name, ok := pickOf(m.rand, m.workspaces); ok {
-			m.controlWorkspace(name)
+		if name, ok := pick(m.rand, m.workspaces); ok {
+			m.reconcileWorkspace(name)
 		}
 	case 1:
-		if names := m.askedNames(); len(names) > 0 {
-			m.controlRequest(names[m.rand.IntN(len(names))], true)
+		if names := m.requestedNames(); len(names) > 0 {
+			m.reconcileRequest(names[m.rand.IntN(len(names))], true)
 		}
 	case 2:
-		if name, ok := pickOf(m.rand, m.clusters); ok {
-			m.controlCluster(name)
+		if name, ok := pick(m.rand, m.clusters); ok {
+			m.reconcileCluster(name)
 		}
 	case 3:
 		m.publish(true)
 	}
 }
 
-func pickOf[V any](r *rand.Rand, from map[string]V) (string, bool) {
+func pick[V any](r *rand.Rand, from map[string]V) (string, bool) {
 	if len(from) == 0 {
 		return "", false
 	}
@@ -172,7 +172,7 @@ func (m *model) create(name string) {
 	m.next++
 	m.workspaces[name] = &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: types.UID(fmt.Sprint(m.next)), CreationTimestamp: metav1.NewTime(m.now),
-		Annotations: map[string]string{corev1alpha1.ShardAnnotationKey: there}, Finalizers: []string{corev1alpha1.LogicalClusterFinalizer},
+		Annotations: map[string]string{corev1alpha1.ShardAnnotationKey: targetShard}, Finalizers: []string{corev1alpha1.LogicalClusterFinalizer},
 	}}
 	m.log("user creates %s (%d)", name, m.next)
 }
@@ -186,7 +186,7 @@ func (m *model) deleteWorkspace(name string) {
 }
 
 func (m *model) deleteCluster() {
-	if name, ok := pickOf(m.rand, m.clusters); ok && m.clusters[name].DeletionTimestamp == nil && m.rand.IntN(3) == 0 {
+	if name, ok := pick(m.rand, m.clusters); ok && m.clusters[name].DeletionTimestamp == nil && m.rand.IntN(3) == 0 {
 		at := metav1.NewTime(m.now)
 		m.clusters[name].DeletionTimestamp = &at
 		m.log("somebody deletes logical cluster %s", name)
@@ -195,8 +195,8 @@ func (m *model) deleteCluster() {
 
 // The world.
 
-// hear brings what one side, or both, knows of the other up to date.
-func (m *model) hear(both bool) {
+// syncViews brings what one side, or both, knows of the other up to date.
+func (m *model) syncViews(both bool) {
 	side := m.rand.IntN(2)
 	if both || side == 0 {
 		m.olderReports, m.seenReports = m.seenReports, maps.Clone(m.reports)
@@ -225,7 +225,7 @@ func (m *model) crash() {
 	}
 }
 
-func (m *model) execute() {
+func (m *model) executePending() {
 	if len(m.pending) == 0 {
 		return
 	}
@@ -237,14 +237,14 @@ func (m *model) execute() {
 
 // Here.
 
-// controlWorkspace does what the workspace controller does, without the server.
-func (m *model) controlWorkspace(name string) {
+// reconcileWorkspace does what the workspace controller does, without the server.
+func (m *model) reconcileWorkspace(name string) {
 	stored := m.workspaces[name]
 	workspace := stored.DeepCopy()
 	cluster, reserved := placement.Cluster(workspace)
 	report := m.seenReports[cluster.String()+"/"+placement.ReportName(modelParent, name)]
 	if workspace.DeletionTimestamp != nil {
-		matching := placement.MatchingReport(report, here, modelParent, workspace)
+		matching := placement.MatchingReport(report, parentShard, modelParent, workspace)
 		if !reserved || (matching != nil && matching.Spec.State != shardingv1alpha1.LogicalClusterExists) {
 			delete(m.workspaces, name)
 			m.log("here lets %s go", name)
@@ -252,23 +252,23 @@ func (m *model) controlWorkspace(name string) {
 		return
 	}
 	facts := workspaceFacts{now: m.now}
-	became := remoteStateOf(workspace, modelParent, here, report)
+	state := remoteStateOf(workspace, modelParent, parentShard, report)
 	switch {
-	case !reserved || (workspace.Spec.Cluster == "" && (became == needsName || became == needsShard)):
+	case !reserved || (workspace.Spec.Cluster == "" && (state == remoteNeedsName || state == remoteNeedsShard)):
 		if reserved {
 			discardClusterName(workspace)
 		}
 		m.next++
 		setMapEntry(&workspace.Annotations, tenancyv1alpha1.WorkspaceClusterAnnotationKey, fmt.Sprintf("c%d", m.next))
 		facts.waiting = "x"
-	case workspace.Spec.Cluster == "" && became == accepted:
+	case workspace.Spec.Cluster == "" && state == remoteAccepted:
 		workspace.Spec.Cluster = cluster.String()
 		facts.cluster = placement.LogicalClusterFromReport(report, workspace)
 	case workspace.Spec.Cluster == "":
 		facts.waiting = "x"
-	case placement.Ended(workspace) || became == disappeared:
+	case placement.Ended(workspace) || state == remoteDisappeared:
 		facts.ended = true
-	case became == accepted:
+	case state == remoteAccepted:
 		facts.cluster = placement.LogicalClusterFromReport(report, workspace)
 	default:
 		facts.remote = true
@@ -312,42 +312,42 @@ func (m *model) requestKeys() []string {
 func (m *model) publishRequest(key string, late bool) {
 	name, cluster, _ := placement.ParseRequestName(key)
 	requester := placement.Requester{
-		Own: here, Parent: modelParent, Cluster: cluster, Workspace: m.workspaces[name],
+		ShardName: parentShard, Parent: modelParent, Cluster: cluster, Workspace: m.workspaces[name],
 		Report: m.seenReports[cluster.String()+"/"+placement.ReportName(modelParent, name)],
 		Template: func() (*corev1alpha1.LogicalCluster, error) {
 			return &corev1alpha1.LogicalCluster{}, nil
 		},
 	}
-	wanted, err := requester.Request()
+	desired, err := requester.Request()
 	if err != nil {
-		m.wrong = append(m.wrong, err.Error())
+		m.violations = append(m.violations, err.Error())
 	}
-	if wanted != nil {
-		wanted.Annotations = map[string]string{"kcp.io/shard": here}
+	if desired != nil {
+		desired.Annotations = map[string]string{"kcp.io/shard": parentShard}
 	}
-	write(m, m.requests, key, wanted, late, func(r *shardingv1alpha1.LogicalClusterRequest) string {
+	write(m, m.requests, key, desired, late, func(r *shardingv1alpha1.LogicalClusterRequest) string {
 		return fmt.Sprintf("asks for %s: delete %t, template %t, confirmed %q", key, r.Spec.Delete, r.Spec.Template != nil, r.Spec.Confirmed)
 	})
 }
 
 // write puts something into the cache now, or later if it is still as it was found. What stood there then is compared as
 // the publisher does, by identity.
-func write[T any](m *model, in map[string]*T, key string, wanted *T, late bool, describe func(*T) string) {
+func write[T any](m *model, in map[string]*T, key string, desired *T, late bool, describe func(*T) string) {
 	found := in[key]
-	if reflect.DeepEqual(found, wanted) {
+	if reflect.DeepEqual(found, desired) {
 		return
 	}
 	do := func() {
 		if in[key] != found {
 			return
 		}
-		if wanted == nil {
+		if desired == nil {
 			delete(in, key)
 			m.log("  nobody publishes %s", key)
 			return
 		}
-		in[key] = wanted
-		m.log("  %s", describe(wanted))
+		in[key] = desired
+		m.log("  %s", describe(desired))
 	}
 	if !late {
 		do()
@@ -358,7 +358,7 @@ func write[T any](m *model, in map[string]*T, key string, wanted *T, late bool, 
 
 // There.
 
-func (m *model) askedNames() []string {
+func (m *model) requestedNames() []string {
 	names := map[string]struct{}{}
 	for key, request := range m.seenRequests {
 		workspace, _, _ := placement.ParseRequestName(key)
@@ -369,7 +369,7 @@ func (m *model) askedNames() []string {
 
 func (m *model) reportKeys() []string {
 	keys := map[string]struct{}{}
-	for _, key := range m.askedNames() {
+	for _, key := range m.requestedNames() {
 		keys[key] = struct{}{}
 	}
 	for key := range m.reports {
@@ -385,7 +385,7 @@ func (m *model) responder(key string) placement.Responder {
 	cluster, name, _ := strings.Cut(key, "/")
 	parent, workspace, _ := placement.ParseReportName(name)
 	responder := placement.Responder{
-		Own: there, Parent: parent, Workspace: workspace, Cluster: logicalcluster.MustParseName(cluster), LogicalCluster: m.clusters[cluster],
+		ShardName: targetShard, Parent: parent, Workspace: workspace, Cluster: logicalcluster.MustParseName(cluster), LogicalCluster: m.clusters[cluster],
 		Request: m.seenRequests[placement.RequestName(workspace, logicalcluster.MustParseName(cluster))],
 	}
 	if m.full {
@@ -395,16 +395,16 @@ func (m *model) responder(key string) placement.Responder {
 }
 
 func (m *model) publishReport(key string, late bool) {
-	wanted := m.responder(key).Report()
-	if wanted != nil {
-		wanted.Annotations = map[string]string{"kcp.io/shard": there}
+	desired := m.responder(key).Report()
+	if desired != nil {
+		desired.Annotations = map[string]string{"kcp.io/shard": targetShard}
 	}
-	write(m, m.reports, key, wanted, late, func(r *shardingv1alpha1.LogicalClusterReport) string {
+	write(m, m.reports, key, desired, late, func(r *shardingv1alpha1.LogicalClusterReport) string {
 		return fmt.Sprintf("reports %s: %s %s, deleting %t, phase %s, uid %s", key, r.Spec.State, r.Spec.Reason, r.Spec.Deleting, r.Spec.Phase, r.Spec.UID)
 	})
 }
 
-func (m *model) controlRequest(key string, late bool) {
+func (m *model) reconcileRequest(key string, late bool) {
 	responder := m.responder(key)
 	cluster := responder.Cluster.String()
 	switch responder.Step() {
@@ -426,23 +426,23 @@ func (m *model) controlRequest(key string, late bool) {
 		}
 		do()
 	case placement.Delete:
-		m.judgeDeletion(cluster)
+		m.checkDeletion(cluster)
 		at := metav1.NewTime(m.now)
 		m.clusters[cluster].DeletionTimestamp = &at
 		m.log("there deletes %s", cluster)
 	}
 }
 
-// judgeDeletion holds the protocol to the rule that matters most: what a workspace leads to is not deleted.
-func (m *model) judgeDeletion(cluster string) {
+// checkDeletion holds the protocol to the rule that matters most: what a workspace leads to is not deleted.
+func (m *model) checkDeletion(cluster string) {
 	owner := m.clusters[cluster].Spec.Owner
 	workspace := m.workspaces[owner.Name]
 	if workspace != nil && workspace.UID == owner.UID && workspace.DeletionTimestamp == nil && workspace.Spec.Cluster == cluster && !placement.Ended(workspace) {
-		m.wrong = append(m.wrong, fmt.Sprintf("logical cluster %s is deleted, to which workspace %s leads", cluster, owner.Name))
+		m.violations = append(m.violations, fmt.Sprintf("logical cluster %s is deleted, to which workspace %s leads", cluster, owner.Name))
 	}
 }
 
-func (m *model) controlCluster(name string) {
+func (m *model) reconcileCluster(name string) {
 	cluster := m.clusters[name]
 	responder := m.responder(name + "/" + placement.ReportName(modelParent, cluster.Spec.Owner.Name))
 	switch {
@@ -457,41 +457,41 @@ func (m *model) controlCluster(name string) {
 	}
 }
 
-// disagreements are what must not be left when everything was heard and done.
-func (m *model) disagreements() []string {
-	var wrong []string
+// findViolations are what must not be left when everything was heard and done.
+func (m *model) findViolations() []string {
+	var violations []string
 	for name, workspace := range m.workspaces {
 		cluster := m.clusters[workspace.Spec.Cluster]
 		switch {
 		case workspace.DeletionTimestamp != nil:
-			wrong = append(wrong, fmt.Sprintf("workspace %s is not gone", name))
+			violations = append(violations, fmt.Sprintf("workspace %s is not gone", name))
 		case placement.Ended(workspace):
 			if cluster != nil || workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseUnavailable {
-				wrong = append(wrong, fmt.Sprintf("workspace %s has ended in phase %s with %v", name, workspace.Status.Phase, cluster))
+				violations = append(violations, fmt.Sprintf("workspace %s has ended in phase %s with %v", name, workspace.Status.Phase, cluster))
 			}
 		case cluster == nil || cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || cluster.Spec.Owner.UID != workspace.UID:
-			wrong = append(wrong, fmt.Sprintf("workspace %s leads to %q in phase %s, and there is %+v", name, workspace.Spec.Cluster, workspace.Status.Phase, cluster))
+			violations = append(violations, fmt.Sprintf("workspace %s leads to %q in phase %s, and there is %+v", name, workspace.Spec.Cluster, workspace.Status.Phase, cluster))
 		default:
 			for key := range m.requests {
 				if strings.HasPrefix(key, name+".") {
-					wrong = append(wrong, fmt.Sprintf("%s is asked for, and the workspace has settled", key))
+					violations = append(violations, fmt.Sprintf("%s is asked for, and the workspace has settled", key))
 				}
 			}
 			if key := workspace.Spec.Cluster + "/" + placement.ReportName(modelParent, name); m.reports[key] != nil {
-				wrong = append(wrong, fmt.Sprintf("%s is reported, and the workspace has settled", key))
+				violations = append(violations, fmt.Sprintf("%s is reported, and the workspace has settled", key))
 			}
 		}
 	}
 	for name, cluster := range m.clusters {
 		workspace := m.workspaces[cluster.Spec.Owner.Name]
 		if workspace == nil || workspace.UID != cluster.Spec.Owner.UID || workspace.Spec.Cluster != name {
-			wrong = append(wrong, fmt.Sprintf("no workspace leads to logical cluster %s", name))
+			violations = append(violations, fmt.Sprintf("no workspace leads to logical cluster %s", name))
 		}
 	}
 	for key := range m.requests {
 		if name, cluster, _ := placement.ParseRequestName(key); m.workspaces[name] == nil || m.workspaces[name].Spec.Cluster != cluster.String() {
-			wrong = append(wrong, fmt.Sprintf("%s is asked for, for no workspace", key))
+			violations = append(violations, fmt.Sprintf("%s is asked for, for no workspace", key))
 		}
 	}
-	return wrong
+	return violations
 }

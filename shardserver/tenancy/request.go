@@ -32,13 +32,13 @@ type requestReader struct {
 func newRequestReader(cfg Config) requestReader {
 	return requestReader{
 		cfg:      cfg,
-		requests: storage.NewReader[*shardingv1alpha1.LogicalClusterRequest](cfg.Registry, requests).Everywhere(),
+		requests: storage.NewReader[*shardingv1alpha1.LogicalClusterRequest](cfg.Registry, requests).Global(),
 		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
 	}
 }
 
-// reportOfRequest maps a request to this shard to its report.
-func (i requestReader) reportOfRequest(event watch.Event) []controller.Key {
+// mapRequestToReport maps a request to this shard to its report.
+func (i requestReader) mapRequestToReport(event watch.Event) []controller.Request {
 	request, ok := event.Object.(*shardingv1alpha1.LogicalClusterRequest)
 	if !ok || request.Spec.Shard != i.cfg.ShardName {
 		return nil
@@ -47,12 +47,12 @@ func (i requestReader) reportOfRequest(event watch.Event) []controller.Key {
 	if !ok {
 		return nil
 	}
-	return []controller.Key{{Cluster: cluster, Name: placement.ReportName(logicalcluster.Of(request), workspace)}}
+	return []controller.Request{{ClusterName: cluster, Name: placement.ReportName(logicalcluster.Of(request), workspace)}}
 }
 
-// clusterOfRequest maps a request to this shard to its LogicalCluster.
-func (i requestReader) clusterOfRequest(event watch.Event) []controller.Key {
-	keys := i.reportOfRequest(event)
+// mapRequestToCluster maps a request to this shard to its LogicalCluster.
+func (i requestReader) mapRequestToCluster(event watch.Event) []controller.Request {
+	keys := i.mapRequestToReport(event)
 	for at := range keys {
 		keys[at].Name = corev1alpha1.LogicalClusterName
 	}
@@ -61,28 +61,28 @@ func (i requestReader) clusterOfRequest(event watch.Event) []controller.Key {
 
 // read returns the Responder for a report. A missing logical cluster is verified with a consistent read; a missing
 // request is an error while requests are not synced.
-func (i requestReader) read(ctx context.Context, key controller.Key) (*placement.Responder, error) {
+func (i requestReader) read(ctx context.Context, key controller.Request) (*placement.Responder, error) {
 	parent, workspace, ok := placement.ParseReportName(key.Name)
 	if !ok {
 		return nil, nil
 	}
-	responder := &placement.Responder{Own: i.cfg.ShardName, Parent: parent, Workspace: workspace, Cluster: key.Cluster, Full: i.cfg.Health.Full()}
+	responder := &placement.Responder{ShardName: i.cfg.ShardName, Parent: parent, Workspace: workspace, Cluster: key.ClusterName, Full: i.cfg.Health.Full()}
 	var err error
-	responder.Request, err = i.requests.Get(logicalcluster.With(ctx, parent), "", placement.RequestName(workspace, key.Cluster))
+	responder.Request, err = i.requests.Get(logicalcluster.With(ctx, parent), "", placement.RequestName(workspace, key.ClusterName))
 	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading the request for logical cluster %q: %w", key.Cluster, err)
+		return nil, fmt.Errorf("reading the request for logical cluster %q: %w", key.ClusterName, err)
 	}
 	cluster, err := i.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if apierrors.IsNotFound(err) && responder.Request != nil {
 		cluster, err = i.clusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading logical cluster %q: %w", key.Cluster, err)
+		return nil, fmt.Errorf("reading logical cluster %q: %w", key.ClusterName, err)
 	}
 	if responder.Request != nil && cluster != nil {
 		if shard, ok := placement.Remote(cluster); ok && shard != placement.Publisher(responder.Request) {
 			if responder.Request, err = publishedBy(logicalcluster.With(ctx, parent), i.requests, shard, responder.Request.Name); err != nil {
-				return nil, fmt.Errorf("reading the request for logical cluster %q: %w", key.Cluster, err)
+				return nil, fmt.Errorf("reading the request for logical cluster %q: %w", key.ClusterName, err)
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func (i requestReader) responderFor(ctx context.Context, cluster *corev1alpha1.L
 	if err != nil && !notPublished(err) {
 		return nil, fmt.Errorf("reading the request for logical cluster %q: %w", name, err)
 	}
-	return &placement.Responder{Own: i.cfg.ShardName, Parent: parent, Workspace: owner.Name, Cluster: name, Request: request, LogicalCluster: cluster}, nil
+	return &placement.Responder{ShardName: i.cfg.ShardName, Parent: parent, Workspace: owner.Name, Cluster: name, Request: request, LogicalCluster: cluster}, nil
 }
 
 // requestController processes the requests of other shards: it creates and deletes logical clusters of their workspaces.
@@ -117,14 +117,14 @@ type requestController struct {
 func newRequestController(cfg Config) controller.Controller {
 	c := &requestController{cfg: cfg, requestReader: newRequestReader(cfg)}
 	return controller.Controller{
-		Name:      "logicalclusterrequest",
-		Inputs:    []controller.Input{{Resource: requests, Everywhere: true, Keys: c.reportOfRequest}},
-		Workers:   workers,
-		Reconcile: c.reconcile,
+		Name:                    "logicalclusterrequest",
+		Sources:                 []controller.Source{{Resource: requests, Global: true, MapFunc: c.mapRequestToReport}},
+		MaxConcurrentReconciles: workers,
+		Reconcile:               c.reconcile,
 	}
 }
 
-func (c *requestController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *requestController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	responder, err := c.read(ctx, key)
 	if responder == nil || err != nil {
 		return controller.Result{}, err

@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
-// ofShardReport maps the report of a shard that accepts logical clusters again to the unscheduled workspaces.
-func (c *workspaceController) ofShardReport(event watch.Event) []controller.Key {
+// mapShardReport maps the report of a shard that accepts logical clusters again to the unscheduled workspaces.
+func (c *workspaceController) mapShardReport(event watch.Event) []controller.Request {
 	report, ok := event.Object.(*shardingv1alpha1.ShardReport)
 	if !ok {
 		return nil
@@ -31,10 +31,10 @@ func (c *workspaceController) ofShardReport(event watch.Event) []controller.Key 
 		klog.ErrorS(err, "Listing unscheduled workspaces failed", "shard", report.Name)
 		return nil
 	}
-	var keys []controller.Key
+	var keys []controller.Request
 	for _, workspace := range all {
 		if workspace.Spec.Cluster == "" && workspace.Spec.Mount == nil {
-			keys = append(keys, controller.Key{Cluster: logicalcluster.Of(workspace), Name: workspace.Name})
+			keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(workspace), Name: workspace.Name})
 		}
 	}
 	return keys

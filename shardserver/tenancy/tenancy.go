@@ -93,7 +93,7 @@ type shardReader struct {
 }
 
 func newShardReader(registry *storage.Registry) shardReader {
-	return shardReader{storage.NewReader[*corev1alpha1.Shard](registry, shards).Everywhere()}
+	return shardReader{storage.NewReader[*corev1alpha1.Shard](registry, shards).Global()}
 }
 
 func (r shardReader) list(ctx context.Context) ([]*corev1alpha1.Shard, error) {
@@ -110,42 +110,42 @@ func shardByName(all []*corev1alpha1.Shard, name string) *corev1alpha1.Shard {
 	return nil
 }
 
-// keysOfAll returns an Input.Keys that answers every event with all objects of another resource in all logical
+// mapToAll returns an Input.Keys that answers every event with all objects of another resource in all logical
 // clusters. It is for events that are as rare as a change of a shard's URL.
-func keysOfAll[T interface {
+func mapToAll[T interface {
 	runtime.Object
 	client.Object
-}](reader *storage.Reader[T], matches func(watch.Event) bool) func(watch.Event) []controller.Key {
-	return func(event watch.Event) []controller.Key {
+}](reader *storage.Reader[T], matches func(watch.Event) bool) func(watch.Event) []controller.Request {
+	return func(event watch.Event) []controller.Request {
 		if !matches(event) {
 			return nil
 		}
-		return keysIn(reader, logicalcluster.Wildcard)
+		return listKeys(reader, logicalcluster.Wildcard)
 	}
 }
 
-// keysIn returns the keys of all cluster-scoped objects in a logical cluster, or in all for the wildcard.
-func keysIn[T client.Object](reader *storage.Reader[T], cluster logicalcluster.Name) []controller.Key {
+// listKeys returns the keys of all cluster-scoped objects in a logical cluster, or in all for the wildcard.
+func listKeys[T client.Object](reader *storage.Reader[T], cluster logicalcluster.Name) []controller.Request {
 	objects, err := reader.List(logicalcluster.With(context.Background(), cluster), "", nil)
 	if err != nil {
 		klog.ErrorS(err, "Listing what an event concerns", "resource", reader.Resource(), "cluster", cluster)
 		return nil
 	}
-	keys := make([]controller.Key, 0, len(objects))
+	keys := make([]controller.Request, 0, len(objects))
 	for _, obj := range objects {
-		keys = append(keys, controller.Key{Cluster: logicalcluster.Of(obj), Name: obj.GetName()})
+		keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(obj), Name: obj.GetName()})
 	}
 	return keys
 }
 
-// ownCluster maps the deletion of an object to the LogicalCluster that contains it.
-func ownCluster(event watch.Event) []controller.Key {
+// mapDeletionToCluster maps the deletion of an object to the LogicalCluster that contains it.
+func mapDeletionToCluster(event watch.Event) []controller.Request {
 	if event.Type != watch.Deleted {
 		return nil
 	}
-	keys := controller.ObjectKey(event)
+	keys := controller.RequestForObject(event)
 	for i := range keys {
-		keys[i] = controller.Key{Cluster: keys[i].Cluster, Name: corev1alpha1.LogicalClusterName}
+		keys[i] = controller.Request{ClusterName: keys[i].ClusterName, Name: corev1alpha1.LogicalClusterName}
 	}
 	return keys
 }

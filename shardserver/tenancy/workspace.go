@@ -39,39 +39,39 @@ func newWorkspaceController(cfg Config) controller.Controller {
 		cfg:        cfg,
 		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](cfg.Registry, workspaces),
 		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
-		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterReport](cfg.Registry, reports).Everywhere(),
+		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterReport](cfg.Registry, reports).Global(),
 		shards:     newShardReader(cfg.Registry),
 		scheduler:  scheduling.New(cfg.ShardName, cfg.Heartbeats),
 	}
 	return controller.Controller{
 		Name: "workspace",
-		Inputs: []controller.Input{
-			{Resource: workspaces, Keys: controller.ObjectKey},
-			{Resource: logicalClusters, Keys: c.ofCluster},
-			{Resource: reports, Everywhere: true, Keys: c.ofReport},
-			{Resource: shards, Everywhere: true, Keys: keysOfAll(c.workspaces, new(endpoints.ShardNews).IsNews)},
-			{Resource: shardReports, Everywhere: true, Keys: c.ofShardReport},
+		Sources: []controller.Source{
+			{Resource: workspaces, MapFunc: controller.RequestForObject},
+			{Resource: logicalClusters, MapFunc: c.mapLogicalCluster},
+			{Resource: reports, Global: true, MapFunc: c.mapReport},
+			{Resource: shards, Global: true, MapFunc: mapToAll(c.workspaces, new(endpoints.ShardChanges).Changed)},
+			{Resource: shardReports, Global: true, MapFunc: c.mapShardReport},
 		},
-		Workers:   workers,
-		Reconcile: c.reconcile,
+		MaxConcurrentReconciles: workers,
+		Reconcile:               c.reconcile,
 	}
 }
 
-// ofCluster maps a LogicalCluster to the Workspace that owns it and, as its path may have changed, to the workspaces it
+// mapLogicalCluster maps a LogicalCluster to the Workspace that owns it and, as its path may have changed, to the workspaces it
 // contains.
-func (c *workspaceController) ofCluster(event watch.Event) []controller.Key {
+func (c *workspaceController) mapLogicalCluster(event watch.Event) []controller.Request {
 	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
 	if !ok {
 		return nil
 	}
-	var keys []controller.Key
+	var keys []controller.Request
 	if owner := cluster.Spec.Owner; owner != nil && owner.Resource == workspaces.Resource {
 		if parent, err := logicalcluster.ParseName(owner.Cluster); err == nil {
-			keys = append(keys, controller.Key{Cluster: parent, Name: owner.Name})
+			keys = append(keys, controller.Request{ClusterName: parent, Name: owner.Name})
 		}
 	}
 	if event.Type == watch.Modified {
-		keys = append(keys, keysIn(c.workspaces, logicalcluster.Of(cluster))...)
+		keys = append(keys, listKeys(c.workspaces, logicalcluster.Of(cluster))...)
 	}
 	return keys
 }
@@ -91,7 +91,7 @@ type workspaceScope struct {
 
 // reconcile schedules a workspace and updates it. The placement is stored before the LogicalCluster is created, so that the
 // next reconcile continues after a crash at any step.
-func (c *workspaceController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *workspaceController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	stored, err := c.workspaces.Get(ctx, "", key.Name)
 	if err != nil {
 		return controller.Result{}, client.IgnoreNotFound(err)
@@ -101,7 +101,7 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Key)
 		return controller.Result{}, fmt.Errorf("listing shards: %w", err)
 	}
 	scope := &workspaceScope{
-		parent: key.Cluster, stored: stored, workspace: stored.DeepCopy(), observed: stored.ResourceVersion,
+		parent: key.ClusterName, stored: stored, workspace: stored.DeepCopy(), observed: stored.ResourceVersion,
 		shards: all, facts: workspaceFacts{now: time.Now()},
 	}
 	switch {
@@ -142,8 +142,8 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Key)
 // waitForCache waits until the watch caches have the written objects, because the writes have enqueued the workspace:
 // the next reconcile must not work on the previous state, nor create the LogicalCluster twice.
 func (c *workspaceController) waitForCache(ctx context.Context, scope *workspaceScope) {
-	if made := scope.created; made != nil {
-		_, _ = c.clusters.GetNotOlderThan(logicalcluster.With(ctx, logicalcluster.Of(made)), "", made.Name, made.ResourceVersion)
+	if created := scope.created; created != nil {
+		_, _ = c.clusters.GetNotOlderThan(logicalcluster.With(ctx, logicalcluster.Of(created)), "", created.Name, created.ResourceVersion)
 	}
 	if written := scope.workspace.ResourceVersion; written != scope.observed {
 		_, _ = c.workspaces.GetNotOlderThan(ctx, "", scope.workspace.Name, written)
@@ -197,8 +197,8 @@ func (c *workspaceController) clusterOf(ctx context.Context, scope *workspaceSco
 // owns reports whether a LogicalCluster was created for the workspace, and not for another one of the same name.
 func owns(scope *workspaceScope, cluster *corev1alpha1.LogicalCluster) bool {
 	owner := cluster.Spec.Owner
-	_, remotely := placement.Remote(cluster)
-	return owner != nil && !remotely && owner.UID == scope.stored.UID && owner.Cluster == scope.parent.String() && owner.Name == scope.stored.Name
+	_, remote := placement.Remote(cluster)
+	return owner != nil && !remote && owner.UID == scope.stored.UID && owner.Cluster == scope.parent.String() && owner.Name == scope.stored.Name
 }
 
 // isRemote reports whether the workspace is scheduled on another shard that exists.

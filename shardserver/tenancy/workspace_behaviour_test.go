@@ -21,7 +21,7 @@ func TestWorkspaces(t *testing.T) {
 	masters := shard.Client(t, shard.Masters(t))
 
 	t.Run("a workspace becomes ready and holds what Kubernetes clients expect", func(t *testing.T) {
-		workspace := ready(t, masters, "root", "one")
+		workspace := createReady(t, masters, "root", "one")
 		if workspace.Spec.URL == "" || workspace.Labels[corev1alpha1.PhaseLabelKey] != "Ready" || len(workspace.Status.Initializers) != 0 {
 			t.Errorf("got %+v", workspace)
 		}
@@ -73,9 +73,9 @@ func TestWorkspaces(t *testing.T) {
 	})
 
 	t.Run("a tree is deleted from its leaves", func(t *testing.T) {
-		parent := ready(t, masters, "root", "parent")
-		child := ready(t, masters, parent.Spec.Cluster, "child")
-		leaf := ready(t, masters, child.Spec.Cluster, "leaf")
+		parent := createReady(t, masters, "root", "parent")
+		child := createReady(t, masters, parent.Spec.Cluster, "child")
+		leaf := createReady(t, masters, child.Spec.Cluster, "leaf")
 		for _, workspace := range []*tenancyv1alpha1.Workspace{parent, child, leaf} {
 			fill(t, masters, shardtesting.In(t.Context(), workspace.Spec.Cluster))
 		}
@@ -143,7 +143,7 @@ func TestWorkspaces(t *testing.T) {
 
 	t.Run("a name that is taken by another workspace is not shared", func(t *testing.T) {
 		root := shardtesting.In(t.Context(), "root")
-		taken := ready(t, masters, "root", "owner")
+		taken := createReady(t, masters, "root", "owner")
 		thief := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{
 			Name:        "thief",
 			Annotations: map[string]string{tenancyv1alpha1.WorkspaceClusterAnnotationKey: taken.Spec.Cluster},
@@ -185,8 +185,8 @@ func assertNoKey(t *testing.T, shard *shardtesting.Shard, cluster string) {
 	}
 }
 
-// ready creates a workspace of the default type and waits until it is ready.
-func ready(t *testing.T, c client.Client, parent, name string) *tenancyv1alpha1.Workspace {
+// createReady creates a workspace of the default type and waits until it is ready.
+func createReady(t *testing.T, c client.Client, parent, name string) *tenancyv1alpha1.Workspace {
 	t.Helper()
 	if err := c.Create(shardtesting.In(t.Context(), parent), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		t.Fatal(err)

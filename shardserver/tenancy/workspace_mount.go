@@ -55,7 +55,7 @@ func (c *workspaceController) mountStatus(ctx context.Context, ref tenancyv1alph
 	if err != nil {
 		return mountStatus{}, nil // no object can have such a version
 	}
-	resource, err := c.cfg.Registry.ForKind(ctx, version.WithKind(ref.Kind).GroupKind())
+	resource, err := c.cfg.Registry.ResolveKind(ctx, version.WithKind(ref.Kind).GroupKind())
 	if err != nil || resource == nil {
 		return mountStatus{}, err
 	}

@@ -29,8 +29,8 @@ const (
 	reportRetryInterval = 10 * time.Second
 )
 
-// ofReport maps the report of another shard to the workspace of the logical cluster.
-func (c *workspaceController) ofReport(event watch.Event) []controller.Key {
+// mapReport maps the report of another shard to the workspace of the logical cluster.
+func (c *workspaceController) mapReport(event watch.Event) []controller.Request {
 	report, ok := event.Object.(*shardingv1alpha1.LogicalClusterReport)
 	if !ok || report.Spec.Shard != c.cfg.ShardName {
 		return nil
@@ -39,7 +39,7 @@ func (c *workspaceController) ofReport(event watch.Event) []controller.Key {
 	if !ok {
 		return nil
 	}
-	return []controller.Key{{Cluster: parent, Name: workspace}}
+	return []controller.Request{{ClusterName: parent, Name: workspace}}
 }
 
 // report returns the report of another shard on the logical cluster of a workspace; nil if there is none.
@@ -55,11 +55,11 @@ func (c *workspaceController) report(ctx context.Context, scope *workspaceScope)
 type remoteState string
 
 const (
-	waits       remoteState = "waits"       // for the answer
-	accepted    remoteState = "accepted"    // the logical cluster is there
-	needsName   remoteState = "needs name"  // another one, for a logical cluster on the same shard
-	needsShard  remoteState = "needs place" // on another shard, and if there is none it waits on
-	disappeared remoteState = "disappeared" // the logical cluster was there
+	remoteWaiting     remoteState = "waits"       // for the answer
+	remoteAccepted    remoteState = "accepted"    // the logical cluster is there
+	remoteNeedsName   remoteState = "needs name"  // another one, for a logical cluster on the same shard
+	remoteNeedsShard  remoteState = "needs place" // on another shard, and if there is none it waits on
+	remoteDisappeared remoteState = "disappeared" // the logical cluster was there
 )
 
 // remoteStateOf derives the state from the report on a workspace that is scheduled on another shard.
@@ -68,24 +68,24 @@ func remoteStateOf(workspace *tenancyv1alpha1.Workspace, parent logicalcluster.N
 	if report != nil && placement.Publisher(report) != workspace.Annotations[corev1alpha1.ShardAnnotationKey] {
 		report = nil // it is from a shard that was not requested
 	}
-	leads := workspace.Spec.Cluster != ""
+	scheduled := workspace.Spec.Cluster != ""
 	switch {
-	case matching == nil && report != nil && !leads && report.Spec.Owner.UID != workspace.UID:
-		return needsName // what was made for an older workspace of the same name has it
+	case matching == nil && report != nil && !scheduled && report.Spec.Owner.UID != workspace.UID:
+		return remoteNeedsName // what was made for an older workspace of the same name has it
 	case matching == nil:
-		return waits
+		return remoteWaiting
 	}
 	switch state := matching.Spec.State; {
 	case state == shardingv1alpha1.LogicalClusterExists && !matching.Spec.Deleting:
-		return accepted
-	case leads && state != shardingv1alpha1.LogicalClusterRefused:
-		return disappeared
+		return remoteAccepted
+	case scheduled && state != shardingv1alpha1.LogicalClusterRefused:
+		return remoteDisappeared
 	case state == shardingv1alpha1.LogicalClusterExists, state == shardingv1alpha1.LogicalClusterRefused && matching.Spec.Reason == shardingv1alpha1.ReasonNameTaken:
-		return needsName
-	case state == shardingv1alpha1.LogicalClusterRefused && !leads:
-		return needsShard
+		return remoteNeedsName
+	case state == shardingv1alpha1.LogicalClusterRefused && !scheduled:
+		return remoteNeedsShard
 	}
-	return waits
+	return remoteWaiting
 }
 
 // scheduleRemote schedules a workspace on another shard. The placement is stored first.
@@ -105,15 +105,15 @@ func (c *workspaceController) awaitRemote(ctx context.Context, scope *workspaceS
 	}
 	workspace := scope.workspace
 	switch remoteStateOf(workspace, scope.parent, c.cfg.ShardName, report) {
-	case accepted:
+	case remoteAccepted:
 		name, _ := placement.Cluster(workspace)
 		workspace.Spec.Cluster = name.String()
 		scope.facts.cluster = placement.LogicalClusterFromReport(report, workspace)
 		return nil
-	case needsName:
+	case remoteNeedsName:
 		discardClusterName(workspace)
 		return c.reserveRemote(ctx, scope, shard)
-	case needsShard:
+	case remoteNeedsShard:
 		scope.facts.refused = unschedulable("shard %q refused: %s", shard.Name, report.Spec.Message)
 		return c.reschedule(ctx, scope, shard)
 	}
@@ -126,12 +126,12 @@ func (c *workspaceController) awaitRemote(ctx context.Context, scope *workspaceS
 
 // reschedule schedules a workspace without a logical cluster on another shard than the one that refused it. If there is
 // none, the workspace stays as it is.
-func (c *workspaceController) reschedule(ctx context.Context, scope *workspaceScope, not *corev1alpha1.Shard) error {
+func (c *workspaceController) reschedule(ctx context.Context, scope *workspaceScope, excluded *corev1alpha1.Shard) error {
 	selector, err := shardSelector(scope.workspace)
 	if err != nil {
 		return nil //nolint:nilerr // it was valid when the shard was chosen; the shard may still answer
 	}
-	shard, err := c.scheduler.Choose(scope.shards, selector, c.ownReport(ctx), not.Name)
+	shard, err := c.scheduler.Choose(scope.shards, selector, c.ownReport(ctx), excluded.Name)
 	if err != nil {
 		return nil //nolint:nilerr // the condition has the state of the first choice
 	}
@@ -176,13 +176,13 @@ func (c *workspaceController) observeRemote(ctx context.Context, scope *workspac
 		return err
 	}
 	switch remoteStateOf(scope.workspace, scope.parent, c.cfg.ShardName, report) {
-	case accepted:
+	case remoteAccepted:
 		if !placement.Ended(scope.stored) {
 			scope.facts.cluster = placement.LogicalClusterFromReport(report, scope.workspace)
 			return nil
 		}
 		scope.facts.ended = true // created again because of an old request; its deletion is requested
-	case disappeared:
+	case remoteDisappeared:
 		scope.facts.ended = true
 	default:
 		scope.facts.ended = placement.Ended(scope.stored)
@@ -226,15 +226,15 @@ func (c *workspaceController) deleteRemote(ctx context.Context, scope *workspace
 	return result, client.IgnoreNotFound(c.write(ctx, scope))
 }
 
-// publications reads requests or reports of other shards, in the logical cluster of the context.
-type publications[T metav1.Object] interface {
+// publishedReader reads requests or reports of other shards, in the logical cluster of the context.
+type publishedReader[T metav1.Object] interface {
 	Get(ctx context.Context, namespace, name string) (T, error)
 	List(ctx context.Context, namespace string, selector labels.Selector) ([]T, error)
 }
 
 // readReport returns the report on a logical cluster, or nil. It prefers the one of shard, as several shards can publish
 // under the same name.
-func readReport(ctx context.Context, from publications[*shardingv1alpha1.LogicalClusterReport], shard string, parent logicalcluster.Name, workspace string, cluster logicalcluster.Name) (*shardingv1alpha1.LogicalClusterReport, error) {
+func readReport(ctx context.Context, from publishedReader[*shardingv1alpha1.LogicalClusterReport], shard string, parent logicalcluster.Name, workspace string, cluster logicalcluster.Name) (*shardingv1alpha1.LogicalClusterReport, error) {
 	report, err := publishedBy(logicalcluster.With(ctx, cluster), from, shard, placement.ReportName(parent, workspace))
 	if notPublished(err) {
 		return nil, nil
@@ -243,7 +243,7 @@ func readReport(ctx context.Context, from publications[*shardingv1alpha1.Logical
 }
 
 // publishedBy returns the object that a shard has published under a name, else one that another shard has.
-func publishedBy[T metav1.Object](ctx context.Context, from publications[T], shard, name string) (T, error) {
+func publishedBy[T metav1.Object](ctx context.Context, from publishedReader[T], shard, name string) (T, error) {
 	found, err := from.Get(ctx, "", name)
 	if err != nil || shard == "" || placement.Publisher(found) == shard {
 		return found, err

@@ -16,8 +16,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// maxNames bounds how many names are tried for one logical cluster. A single collision is all but impossible.
-const maxNames = 5
+// maxNameAttempts bounds how many names are tried for one logical cluster. A single collision is all but impossible.
+const maxNameAttempts = 5
 
 // schedule places a workspace that leads nowhere yet, in two phases: first shard and name are written down in the
 // workspace, then the LogicalCluster is made under that name. Only then does spec.cluster say so (with the write at the
@@ -26,7 +26,7 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 	if scope.workspace.Spec.Cluster != "" {
 		return nil
 	}
-	if made, err := c.findCreatedCluster(ctx, scope); made || err != nil {
+	if found, err := c.findCreatedCluster(ctx, scope); found || err != nil {
 		return err
 	}
 	shard, refused := selectShard(scope.workspace, scope.shards, c.choose(ctx))
@@ -45,7 +45,7 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 	if shard.Name != c.cfg.ShardName {
 		return c.scheduleRemote(ctx, scope, shard)
 	}
-	for range maxNames {
+	for range maxNameAttempts {
 		name, err := c.reserve(ctx, scope, shard)
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 		}
 		delete(scope.workspace.Annotations, tenancyv1alpha1.WorkspaceClusterAnnotationKey) // taken: reserve another
 	}
-	return fmt.Errorf("placing workspace %q: %d names of logical clusters in a row were taken", scope.workspace.Name, maxNames)
+	return fmt.Errorf("placing workspace %q: %d names of logical clusters in a row were taken", scope.workspace.Name, maxNameAttempts)
 }
 
 // findCreatedCluster returns the LogicalCluster that an earlier reconcile has created on this shard, if the watch cache
@@ -178,9 +178,9 @@ func newLogicalCluster(ctx context.Context, types *workspacetype.Resolver, paren
 
 func typeOf(ctx context.Context, types *workspacetype.Resolver, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) (workspacetype.Resolved, error) {
 	var ref workspacetype.Reference // of the default type, where admission did not set one
-	if wanted := workspace.Spec.Type; wanted != nil {
+	if specType := workspace.Spec.Type; specType != nil {
 		var err error
-		if ref, err = workspacetype.NewReference(wanted.Path, string(wanted.Name)); err != nil {
+		if ref, err = workspacetype.NewReference(specType.Path, string(specType.Name)); err != nil {
 			return workspacetype.Resolved{}, fmt.Errorf("%w: spec.type of workspace %q: %w", workspacetype.ErrUnresolvable, workspace.Name, err)
 		}
 	}

@@ -35,16 +35,16 @@ func newWorkspaceTypeController(cfg Config) controller.Controller {
 	}
 	return controller.Controller{
 		Name: "workspacetype",
-		Inputs: []controller.Input{
-			{Resource: workspaceTypes, Keys: controller.ObjectKey},
-			{Resource: shards, Everywhere: true, Keys: keysOfAll(c.types, new(endpoints.ShardNews).IsNews)},
+		Sources: []controller.Source{
+			{Resource: workspaceTypes, MapFunc: controller.RequestForObject},
+			{Resource: shards, Global: true, MapFunc: mapToAll(c.types, new(endpoints.ShardChanges).Changed)},
 		},
-		Workers:   2,
-		Reconcile: c.reconcile,
+		MaxConcurrentReconciles: 2,
+		Reconcile:               c.reconcile,
 	}
 }
 
-func (c *workspaceTypeController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *workspaceTypeController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	stored, err := c.types.Get(ctx, "", key.Name)
 	if err != nil {
 		return controller.Result{}, client.IgnoreNotFound(err)
@@ -57,7 +57,7 @@ func (c *workspaceTypeController) reconcile(ctx context.Context, key controller.
 		return controller.Result{}, fmt.Errorf("listing shards: %w", err)
 	}
 	updated := stored.DeepCopy()
-	setVirtualWorkspaces(updated, key.Cluster, all)
+	setVirtualWorkspaces(updated, key.ClusterName, all)
 	if equality.Semantic.DeepEqual(stored.Status, updated.Status) {
 		return controller.Result{}, nil
 	}
@@ -68,8 +68,8 @@ func (c *workspaceTypeController) reconcile(ctx context.Context, key controller.
 }
 
 // setVirtualWorkspaces sets the URLs of all shards, sorted by shard. If one is invalid, the previous list is kept.
-func setVirtualWorkspaces(of *tenancyv1alpha1.WorkspaceType, cluster logicalcluster.Name, all []*corev1alpha1.Shard) {
-	defer conditionsv1alpha1.SetSummary(of)
+func setVirtualWorkspaces(workspaceType *tenancyv1alpha1.WorkspaceType, cluster logicalcluster.Name, all []*corev1alpha1.Shard) {
+	defer conditionsv1alpha1.SetSummary(workspaceType)
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b *corev1alpha1.Shard) int { return cmp.Compare(a.Name, b.Name) })
 	var urls []tenancyv1alpha1.VirtualWorkspace
@@ -79,16 +79,16 @@ func setVirtualWorkspaces(of *tenancyv1alpha1.WorkspaceType, cluster logicalclus
 			continue
 		}
 		if parsed, err := url.Parse(base); err != nil || parsed.Scheme == "" || parsed.Host == "" {
-			conditionsv1alpha1.MarkFalse(of, tenancyv1alpha1.WorkspaceTypeVirtualWorkspaceURLsReady, tenancyv1alpha1.ReasonErrorGeneratingURLs, conditionsv1alpha1.SeverityError,
+			conditionsv1alpha1.MarkFalse(workspaceType, tenancyv1alpha1.WorkspaceTypeVirtualWorkspaceURLsReady, tenancyv1alpha1.ReasonErrorGeneratingURLs, conditionsv1alpha1.SeverityError,
 				"shard %q has the invalid virtual workspace URL %q", shard.Name, base)
 			return
 		}
-		services, name := strings.TrimSuffix(base, "/")+"/services/", "/"+cluster.String()+":"+of.Name
+		services, name := strings.TrimSuffix(base, "/")+"/services/", "/"+cluster.String()+":"+workspaceType.Name
 		urls = append(urls,
 			tenancyv1alpha1.VirtualWorkspace{URL: services + "initializingworkspaces" + name, Type: tenancyv1alpha1.VirtualWorkspaceTypeInitializing},
 			tenancyv1alpha1.VirtualWorkspace{URL: services + "terminatingworkspaces" + name, Type: tenancyv1alpha1.VirtualWorkspaceTypeTerminating},
 		)
 	}
-	of.Status.VirtualWorkspaces = urls
-	conditionsv1alpha1.MarkTrue(of, tenancyv1alpha1.WorkspaceTypeVirtualWorkspaceURLsReady)
+	workspaceType.Status.VirtualWorkspaces = urls
+	conditionsv1alpha1.MarkTrue(workspaceType, tenancyv1alpha1.WorkspaceTypeVirtualWorkspaceURLsReady)
 }

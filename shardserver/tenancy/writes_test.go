@@ -16,30 +16,30 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestTheWritesOfAWorkspace holds the creation and the deletion of a workspace to the writes that they need, key by key,
+// TestWorkspaceWrites holds the creation and the deletion of a workspace to the writes that they need, key by key,
 // in all stores: each is work for every watch of its kind, and in the memory of watch caches for as long as they keep it.
 // Who adds one adds it here, and says in the change what it is good for.
-func TestTheWritesOfAWorkspace(t *testing.T) {
-	in := startInstallation(t, "beta")
+func TestWorkspaceWrites(t *testing.T) {
+	in := startEnv(t, "beta")
 	for _, on := range []string{"root", "beta"} { // what exists once is no part of a workspace
-		in.settled(t, in.ready(t, "root", "root", "first-on-"+on, on), on)
+		in.waitSettled(t, in.createReady(t, "root", "root", "first-on-"+on, on), on)
 	}
 	begun := in.revisions(t)
 	workspaces := map[string]*tenancyv1alpha1.Workspace{}
 	for _, on := range []string{"root", "beta"} {
-		workspaces[on] = in.ready(t, "root", "root", "on-"+on, on)
-		in.settled(t, workspaces[on], on)
+		workspaces[on] = in.createReady(t, "root", "root", "on-"+on, on)
+		in.waitSettled(t, workspaces[on], on)
 	}
-	in.settled(t, in.ready(t, "root", "root", "last", "beta"), "beta") // writes that come late come before it is there
+	in.waitSettled(t, in.createReady(t, "root", "root", "last", "beta"), "beta") // writes that come late come before it is there
 	created := in.writes(t, begun)
 
 	begun = in.revisions(t)
 	for _, on := range []string{"root", "beta"} {
 		in.delete(t, "root", "root", "on-"+on)
-		in.waitGone(t, "root", "root", "on-"+on)
+		in.waitDeleted(t, "root", "root", "on-"+on)
 	}
 	in.delete(t, "root", "root", "last")
-	in.waitGone(t, "root", "root", "last")
+	in.waitDeleted(t, "root", "root", "last")
 	in.assertNothingPublished(t)
 	deleted := in.writes(t, begun)
 
@@ -102,7 +102,7 @@ func TestTheWritesOfAWorkspace(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, values := of(tc.writes, workspaces[tc.on])
+			got, values := summarizeWrites(tc.writes, workspaces[tc.on])
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("there are other writes than expected (-want +got):\n%s%s", diff, values)
 			}
@@ -116,7 +116,7 @@ type storeWrite struct {
 	shardtesting.Write
 }
 
-func (in *installation) revisions(t *testing.T) map[string]int64 {
+func (in *env) revisions(t *testing.T) map[string]int64 {
 	t.Helper()
 	revisions := map[string]int64{}
 	for name, shard := range in.shards {
@@ -125,7 +125,7 @@ func (in *installation) revisions(t *testing.T) map[string]int64 {
 	return revisions
 }
 
-func (in *installation) writes(t *testing.T, after map[string]int64) []storeWrite {
+func (in *env) writes(t *testing.T, after map[string]int64) []storeWrite {
 	t.Helper()
 	var all []storeWrite
 	for name, shard := range in.shards {
@@ -136,8 +136,8 @@ func (in *installation) writes(t *testing.T, after map[string]int64) []storeWrit
 	return all
 }
 
-// settled waits until a workspace holds what controllers put into it, and no shard speaks of it any more.
-func (in *installation) settled(t *testing.T, workspace *tenancyv1alpha1.Workspace, on string) {
+// waitSettled waits until a workspace holds what controllers put into it, and no shard speaks of it any more.
+func (in *env) waitSettled(t *testing.T, workspace *tenancyv1alpha1.Workspace, on string) {
 	t.Helper()
 	inside := shardtesting.In(t.Context(), workspace.Spec.Cluster)
 	for _, namespace := range []string{"default", "kube-system"} {
@@ -157,9 +157,9 @@ var (
 	hashes     = regexp.MustCompile(`\.kcp\.io-[0-9a-z]+$`)
 )
 
-// of returns what was written of one workspace, a line for each key, and the values in the order in which they were written,
+// summarizeWrites returns what was written of one workspace, a line for each key, and the values in the order in which they were written,
 // as far as they can be read.
-func of(writes []storeWrite, workspace *tenancyv1alpha1.Workspace) (lines []string, values string) {
+func summarizeWrites(writes []storeWrite, workspace *tenancyv1alpha1.Workspace) (lines []string, values string) {
 	plain := strings.NewReplacer(workspace.Spec.Cluster, "<cluster>", workspace.Name, "<workspace>")
 	count, text := map[string][]string{}, strings.Builder{}
 	for _, write := range writes {

@@ -27,22 +27,22 @@ func (s *Shard) NewExport(t testing.TB, cluster, name string, gr schema.GroupRes
 // NewExport is Shard.NewExport with a client that sends requests to the logical cluster of the context.
 func NewExport(t testing.TB, c client.Client, cluster, name string, gr schema.GroupResource, kind string, changes ...func(*apisv1alpha2.APIExport)) *apisv1alpha2.APIExport {
 	t.Helper()
-	in := In(context.Background(), cluster)
-	offered := NewSchema("v1", gr, kind)
-	if err := c.Create(in, offered); err != nil {
-		t.Fatalf("creating APIResourceSchema %s in %s: %v", offered.Name, cluster, err)
+	clusterCtx := In(context.Background(), cluster)
+	resourceSchema := NewSchema("v1", gr, kind)
+	if err := c.Create(clusterCtx, resourceSchema); err != nil {
+		t.Fatalf("creating APIResourceSchema %s in %s: %v", resourceSchema.Name, cluster, err)
 	}
 	export := &apisv1alpha2.APIExport{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: apisv1alpha2.APIExportSpec{Resources: []apisv1alpha2.ResourceSchema{{
-			Name: gr.Resource, Group: gr.Group, Schema: offered.Name,
+			Name: gr.Resource, Group: gr.Group, Schema: resourceSchema.Name,
 			Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}},
 		}}},
 	}
 	for _, change := range changes {
 		change(export)
 	}
-	if err := c.Create(in, export); err != nil {
+	if err := c.Create(clusterCtx, export); err != nil {
 		t.Fatalf("creating APIExport %s in %s: %v", name, cluster, err)
 	}
 	Eventually(t, "APIExport "+name+" gets an identity", func(ctx context.Context) error {
@@ -60,7 +60,7 @@ func NewExport(t testing.TB, c client.Client, cluster, name string, gr schema.Gr
 // NewSchema returns an APIResourceSchema "<prefix>.<resource>.<group>" of a namespaced kind with one version, v1, a
 // status, and any content.
 func NewSchema(prefix string, gr schema.GroupResource, kind string) *apisv1alpha1.APIResourceSchema {
-	open := `{"type":"object","x-kubernetes-preserve-unknown-fields":true}`
+	anyObject := `{"type":"object","x-kubernetes-preserve-unknown-fields":true}`
 	return &apisv1alpha1.APIResourceSchema{
 		ObjectMeta: metav1.ObjectMeta{Name: prefix + "." + gr.Resource + "." + gr.Group},
 		Spec: apisv1alpha1.APIResourceSchemaSpec{
@@ -68,7 +68,7 @@ func NewSchema(prefix string, gr schema.GroupResource, kind string) *apisv1alpha
 			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: gr.Resource, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List"},
 			Versions: []apisv1alpha1.APIResourceVersion{{
 				Name: "v1", Served: true, Storage: true,
-				Schema:       runtime.RawExtension{Raw: []byte(`{"type":"object","properties":{"spec":` + open + `,"status":` + open + `}}`)},
+				Schema:       runtime.RawExtension{Raw: []byte(`{"type":"object","properties":{"spec":` + anyObject + `,"status":` + anyObject + `}}`)},
 				Subresources: apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
 			}},
 		},

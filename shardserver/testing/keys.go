@@ -97,12 +97,12 @@ func revision(t testing.TB, etcd *clientv3.Client) int64 {
 
 func (s *Shard) etcd(t testing.TB) *clientv3.Client {
 	t.Helper()
-	how := s.Server.StorageTransport()
-	tls, err := transport.TLSInfo{CertFile: how.CertFile, KeyFile: how.KeyFile, TrustedCAFile: how.TrustedCAFile}.ClientConfig()
+	config := s.Server.StorageTransport()
+	tls, err := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: how.ServerList, TLS: tls})
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: config.ServerList, TLS: tls})
 	if err != nil {
 		t.Fatal(err)
 	}

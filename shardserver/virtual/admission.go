@@ -15,8 +15,10 @@ func WithAdmission(ctx context.Context, rules admission.Interface) context.Conte
 	return context.WithValue(ctx, admissionKey{}, rules)
 }
 
-// Admission returns an admission chain that runs the rules of a request (WithAdmission) before delegate.
-func Admission(delegate admission.Interface) admission.Interface { return requestAdmission{delegate} }
+// NewAdmission returns an admission chain that runs the rules of a request (WithAdmission) before delegate.
+func NewAdmission(delegate admission.Interface) admission.Interface {
+	return requestAdmission{delegate}
+}
 
 type requestAdmission struct{ delegate admission.Interface }
 

@@ -70,8 +70,8 @@ type chainAuthorizer struct {
 }
 
 func (a chainAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	if inside, ok := ctx.Value(inClusterKey{}).(authorizer.UnconditionalAuthorizer); ok {
-		return inside.Authorize(ctx, attributes)
+	if nested, ok := ctx.Value(inClusterKey{}).(authorizer.UnconditionalAuthorizer); ok {
+		return nested.Authorize(ctx, attributes)
 	}
 	target, ok := ctx.Value(requestKey{}).(Request)
 	switch {
@@ -92,17 +92,17 @@ func (a chainAuthorizer) Authorize(ctx context.Context, attributes authorizer.At
 // authorization; content serves logical clusters.
 func (s *Registry) WithServing(content http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	// A virtual workspace may replace the user of a request. That is not impersonation: there is no original requester.
-	inside := requester.With(content)
+	inClusterHandler := requester.With(content)
 	handlers := map[string]http.Handler{}
-	for name, w := range s.byName {
-		handlers[name] = w.Handler(inside)
+	for name, w := range s.workspaces {
+		handlers[name] = w.Handler(inClusterHandler)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		target, ok := req.Context().Value(requestKey{}).(Request)
 		switch {
 		case !ok:
 			content.ServeHTTP(w, req)
-		case target.workspace == nil || namesIdentity(req) && !target.workspace.AllowsIdentities:
+		case target.workspace == nil || hasIdentity(req) && !target.workspace.AllowsIdentities:
 			err := apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(req.Method), schema.GroupResource{}, "", "", 0, true)
 			responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{}, w, req)
 		default:
@@ -111,9 +111,9 @@ func (s *Registry) WithServing(content http.Handler, serializer runtime.Negotiat
 	})
 }
 
-// namesIdentity reports whether a request names its resource "<resource>:<identity>". Most virtual workspaces match
+// hasIdentity reports whether a request names its resource "<resource>:<identity>". Most virtual workspaces match
 // resources by name only and return 404 for such requests.
-func namesIdentity(req *http.Request) bool {
+func hasIdentity(req *http.Request) bool {
 	info, ok := request.RequestInfoFrom(req.Context())
 	return ok && strings.Contains(info.Resource, ":")
 }
@@ -131,12 +131,12 @@ func InClusterAs(req *http.Request, u user.Info, allowed authorizer.Unconditiona
 
 // InCluster returns the request as one to its logical cluster by the same user.
 func InCluster(req *http.Request) *http.Request {
-	inside := req.Clone(context.WithValue(req.Context(), requestKey{}, nil))
-	inside.Header.Del("Authorization")
-	for name := range inside.Header {
+	cloned := req.Clone(context.WithValue(req.Context(), requestKey{}, nil))
+	cloned.Header.Del("Authorization")
+	for name := range cloned.Header {
 		if strings.HasPrefix(strings.ToLower(name), "impersonate-") {
-			delete(inside.Header, name)
+			delete(cloned.Header, name)
 		}
 	}
-	return inside
+	return cloned
 }

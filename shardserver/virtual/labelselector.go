@@ -10,13 +10,13 @@ import (
 
 // WithLabelRequirements returns the request with requirements added to its label selector. Only the first labelSelector
 // of the query counts, so that further ones are dropped.
-func WithLabelRequirements(req *http.Request, more ...labels.Requirement) (*http.Request, error) {
+func WithLabelRequirements(req *http.Request, requirements ...labels.Requirement) (*http.Request, error) {
 	query := req.URL.Query()
-	asked, err := labels.Parse(query.Get("labelSelector"))
+	selector, err := labels.Parse(query.Get("labelSelector"))
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("labelSelector: %v", err))
 	}
-	query.Set("labelSelector", asked.Add(more...).String())
+	query.Set("labelSelector", selector.Add(requirements...).String())
 	out := req.Clone(req.Context())
 	out.URL.RawQuery = query.Encode()
 	return out, nil

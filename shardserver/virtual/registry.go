@@ -58,19 +58,19 @@ type Workspace struct {
 
 // Registry holds the virtual workspaces of a process.
 type Registry struct {
-	byName map[string]*Workspace
+	workspaces map[string]*Workspace
 }
 
 // NewRegistry returns an empty registry.
-func NewRegistry() *Registry { return &Registry{byName: map[string]*Workspace{}} }
+func NewRegistry() *Registry { return &Registry{workspaces: map[string]*Workspace{}} }
 
 // Register adds virtual workspaces. It must be called before the first request.
 func (s *Registry) Register(workspaces ...*Workspace) error {
 	for _, w := range workspaces {
-		if s.byName[w.Name] != nil {
+		if s.workspaces[w.Name] != nil {
 			return fmt.Errorf("virtual workspace %q exists twice", w.Name)
 		}
-		s.byName[w.Name] = w
+		s.workspaces[w.Name] = w
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (s *Registry) Register(workspaces ...*Workspace) error {
 // Checks returns the readiness checks of all virtual workspaces.
 func (s *Registry) Checks() []healthz.HealthChecker {
 	var checks []healthz.HealthChecker
-	for _, w := range s.byName {
+	for _, w := range s.workspaces {
 		checks = append(checks, w.Checks...)
 	}
 	return checks
@@ -87,7 +87,7 @@ func (s *Registry) Checks() []healthz.HealthChecker {
 // resolve parses a URL path below Prefix. It returns the zero Request for an unknown one.
 func (s *Registry) resolve(path string) Request {
 	name, rest, _ := strings.Cut(strings.TrimPrefix(path, Prefix), "/")
-	w := s.byName[name]
+	w := s.workspaces[name]
 	if w == nil {
 		return Request{}
 	}
@@ -99,9 +99,9 @@ func (s *Registry) resolve(path string) Request {
 	return request
 }
 
-// OwnerAndCluster returns a Workspace.Resolve function for "<owner>/.../clusters/<*|name>/<path>" with the given number
+// NewPathResolver returns a Workspace.Resolve function for "<owner>/.../clusters/<*|name>/<path>" with the given number
 // of owner segments. Workspace paths with several segments are not resolved.
-func OwnerAndCluster(owners int) func(path string) (Request, bool) {
+func NewPathResolver(owners int) func(path string) (Request, bool) {
 	return func(path string) (Request, bool) {
 		segments := strings.SplitN(path, "/", owners+3)
 		if len(segments) < owners+2 || segments[owners] != "clusters" {

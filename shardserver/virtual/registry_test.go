@@ -12,7 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-func TestOwnerAndCluster(t *testing.T) {
+func TestPathResolver(t *testing.T) {
 	for name, tc := range map[string]struct {
 		owners int
 		path   string
@@ -36,7 +36,7 @@ func TestOwnerAndCluster(t *testing.T) {
 		"the wildcard as one of several is not": {1, "x/clusters/*:a/api", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request, ok := OwnerAndCluster(tc.owners)(tc.path)
+			request, ok := NewPathResolver(tc.owners)(tc.path)
 			got := ""
 			if ok {
 				for i, owner := range request.Owner {
@@ -54,10 +54,10 @@ func TestOwnerAndCluster(t *testing.T) {
 	}
 }
 
-// asked counts who was asked for permission.
-type asked struct{ names []string }
+// authorizerRecorder counts who was asked for permission.
+type authorizerRecorder struct{ names []string }
 
-func (a *asked) named(name string) authorizer.UnconditionalAuthorizer {
+func (a *authorizerRecorder) newAuthorizer(name string) authorizer.UnconditionalAuthorizer {
 	return authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		a.names = append(a.names, name)
 		return authorizer.DecisionAllow, "", nil
@@ -84,13 +84,13 @@ func TestChainAuthorizer(t *testing.T) {
 		"below a logical cluster the prefix is nothing but a path of it": {"/clusters/abc/services/a/x/clusters/abc/api", tenant, "get", authorizer.DecisionAllow, "shard"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := &asked{}
-			set := NewRegistry()
-			if err := set.Register(&Workspace{Name: "a", Resolve: OwnerAndCluster(1), Authorizer: asked.named("a")}); err != nil {
+			recorder := &authorizerRecorder{}
+			registry := NewRegistry()
+			if err := registry.Register(&Workspace{Name: "a", Resolve: NewPathResolver(1), Authorizer: recorder.newAuthorizer("a")}); err != nil {
 				t.Fatal(err)
 			}
-			chain := set.Authorizer(asked.named("shard"))
-			handler := set.WithRequest(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			chain := registry.Authorizer(recorder.newAuthorizer("shard"))
+			handler := registry.WithRequest(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				got, _, _ := chain.Authorize(req.Context(), authorizer.AttributesRecord{User: tc.who, Verb: tc.verb})
 				if got != tc.want {
 					t.Errorf("decision %v, want %v", got, tc.want)
@@ -104,7 +104,7 @@ func TestChainAuthorizer(t *testing.T) {
 			}
 			handler.ServeHTTP(httptest.NewRecorder(), req)
 			got := ""
-			for _, name := range asked.names {
+			for _, name := range recorder.names {
 				got += name
 			}
 			if got != tc.delegate {
@@ -121,22 +121,22 @@ func TestInClusterAsRemovesCallerHeaders(t *testing.T) {
 	req.Header.Set("Impersonate-Extra-Scopes", "x")
 	req.Header.Set("Accept", "application/json")
 	req = req.WithContext(context.WithValue(req.Context(), requestKey{}, Request{workspace: &Workspace{Name: "a"}}))
-	inside := InClusterAs(req, &user.DefaultInfo{Name: "u"}, nil)
-	if _, still := From(inside.Context()); still {
+	cloned := InClusterAs(req, &user.DefaultInfo{Name: "u"}, nil)
+	if _, inVirtualWorkspace := From(cloned.Context()); inVirtualWorkspace {
 		t.Error("the request still goes to the virtual workspace")
 	}
-	if len(inside.Header) != 1 || inside.Header.Get("Accept") == "" {
-		t.Errorf("headers %v", inside.Header)
+	if len(cloned.Header) != 1 || cloned.Header.Get("Accept") == "" {
+		t.Errorf("headers %v", cloned.Header)
 	}
-	asked := &asked{}
-	if _, _, err := NewRegistry().Authorizer(asked.named("shard")).Authorize(inside.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{}}); err != nil || len(asked.names) != 1 {
-		t.Errorf("asked %v, %v", asked.names, err)
+	recorder := &authorizerRecorder{}
+	if _, _, err := NewRegistry().Authorizer(recorder.newAuthorizer("shard")).Authorize(cloned.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{}}); err != nil || len(recorder.names) != 1 {
+		t.Errorf("asked %v, %v", recorder.names, err)
 	}
 }
 
-func TestTwoOfOneName(t *testing.T) {
-	set := NewRegistry()
-	if err := set.Register(&Workspace{Name: "a"}, &Workspace{Name: "a"}); err == nil {
+func TestRegisterDuplicate(t *testing.T) {
+	registry := NewRegistry()
+	if err := registry.Register(&Workspace{Name: "a"}, &Workspace{Name: "a"}); err == nil {
 		t.Error("no error")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestNoNameGetsCredentials(t *testing.T) {
+func TestClientConfigHasNoCredentials(t *testing.T) {
 	for _, host := range []string{"kubernetes.default.svc:443", "localhost:443", "example.com:443"} {
 		config, err := AnonymousResolver{}.ClientConfigFor(host)
 		if err != nil {

@@ -25,13 +25,13 @@ var requests = scaled(10000)
 // the response, without network and etcd. Every garbage collection delays the requests in flight, so that allocations
 // of busy tenants affect idle ones.
 func BenchmarkAllocations(b *testing.B) {
-	timed(b)
+	recordDuration(b)
 	for range b.N {
-		shard := shardtesting.StartIn(b, b.TempDir(), startEtcd(b).use)
+		shard := shardtesting.StartIn(b, b.TempDir(), startEtcd(b).configure)
 		creator := newCreator(b, shard, "root")
 		cluster := creator.create(b, "tenant", 1)[0].cluster
 		creator.stop()
-		tenant, admin := tenantOfWorkspace(b, shard, cluster), &inside{shard, cluster, shard.Admin(b)}
+		tenant, admin := newWorkspaceTenant(b, shard, cluster), &inProcessClient{shard, cluster, shard.Admin(b)}
 		admin.must(b, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", widgets, http.StatusCreated)
 		eventually(b, "widgets are served", func(context.Context) error {
 			if code, answer := tenant.do(http.MethodGet, loads[1].collection, ""); code != http.StatusOK {
@@ -41,21 +41,21 @@ func BenchmarkAllocations(b *testing.B) {
 		})
 		for _, l := range loads {
 			tenant.must(b, http.MethodPost, l.collection, l.object("read"), http.StatusCreated)
-			for name, who := range map[string]*inside{"an administrator of the workspace": tenant, "an administrator of the installation": admin} {
-				count(b, fmt.Sprintf("get of %s by %s", l.name, name), requests, func(int) {
-					who.must(b, http.MethodGet, l.collection+"/read", "", http.StatusOK)
+			for name, sender := range map[string]*inProcessClient{"an administrator of the workspace": tenant, "an administrator of the installation": admin} {
+				measureAllocations(b, fmt.Sprintf("get of %s by %s", l.name, name), requests, func(int) {
+					sender.must(b, http.MethodGet, l.collection+"/read", "", http.StatusOK)
 				})
 			}
-			count(b, "create of "+l.name+" by an administrator of the workspace", requests/5, func(i int) {
+			measureAllocations(b, "create of "+l.name+" by an administrator of the workspace", requests/5, func(i int) {
 				tenant.must(b, http.MethodPost, l.collection, l.object(fmt.Sprint("x", i)), http.StatusCreated)
 			})
 		}
-		stop(b, shard)
+		stopShard(b, shard)
 	}
 }
 
-// count records what each of n calls allocates, on average. Allocations of other goroutines are included.
-func count(b *testing.B, what string, n int, call func(i int)) {
+// measureAllocations records what each of n calls allocates, on average. Allocations of other goroutines are included.
+func measureAllocations(b *testing.B, what string, n int, call func(i int)) {
 	b.Helper()
 	for i := range 20 {
 		call(-1 - i) // excludes one-time allocations
@@ -70,15 +70,15 @@ func count(b *testing.B, what string, n int, call func(i int)) {
 	record("allocations of a "+what, float64(after.Mallocs-before.Mallocs)/float64(n), "", "same run")
 }
 
-// inside sends requests to the handler of a shard in this process.
-type inside struct {
+// inProcessClient sends requests to the handler of a shard in this process.
+type inProcessClient struct {
 	shard   *shardtesting.Shard
 	cluster string
-	who     *rest.Config
+	user    *rest.Config
 }
 
-// tenantOfWorkspace returns a user whom RBAC of the workspace makes its administrator.
-func tenantOfWorkspace(b *testing.B, shard *shardtesting.Shard, cluster string) *inside {
+// newWorkspaceTenant returns a user whom RBAC of the workspace makes its administrator.
+func newWorkspaceTenant(b *testing.B, shard *shardtesting.Shard, cluster string) *inProcessClient {
 	b.Helper()
 	admin, in := shard.Client(b, shard.Admin(b)), shardtesting.In(b.Context(), cluster)
 	binding := &rbacv1.ClusterRoleBinding{
@@ -92,22 +92,22 @@ func tenantOfWorkspace(b *testing.B, shard *shardtesting.Shard, cluster string) 
 	eventually(b, "the workspace is furnished", func(context.Context) error {
 		return admin.Get(in, client.ObjectKey{Namespace: "default", Name: "kube-root-ca.crt"}, &corev1.ConfigMap{})
 	})
-	return &inside{shard, cluster, shard.User(b)}
+	return &inProcessClient{shard, cluster, shard.User(b)}
 }
 
-func (i *inside) do(method, path, body string) (int, string) {
+func (i *inProcessClient) do(method, path, body string) (int, string) {
 	request, err := http.NewRequestWithContext(context.Background(), method, "/clusters/"+i.cluster+path, strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
 	}
-	request.Header = http.Header{"Authorization": {"Bearer " + i.who.BearerToken}, "Accept": {"application/json"}, "Content-Type": {"application/json"}}
+	request.Header = http.Header{"Authorization": {"Bearer " + i.user.BearerToken}, "Accept": {"application/json"}, "Content-Type": {"application/json"}}
 	request.RemoteAddr = "192.0.2.1:1"
 	recorder := httptest.NewRecorder()
 	i.shard.Server.Generic.Handler.ServeHTTP(recorder, request)
 	return recorder.Code, recorder.Body.String()
 }
 
-func (i *inside) must(b *testing.B, method, path, body string, want int) {
+func (i *inProcessClient) must(b *testing.B, method, path, body string, want int) {
 	if code, answer := i.do(method, path, body); code != want {
 		b.Fatalf("%s %s: %d %s", method, path, code, answer)
 	}

@@ -24,28 +24,28 @@ import (
 // consumers is the number of workspaces that bind the export.
 var consumers = scaled(5000)
 
-// offered is the resource that the export offers.
-var offered = schema.GroupResource{Group: "bench.example.com", Resource: "widgets"}
+// exportedResource is the resource that the export offers.
+var exportedResource = schema.GroupResource{Group: "bench.example.com", Resource: "widgets"}
 
-const offeredPath = "/apis/bench.example.com/v1/namespaces/default/widgets"
+const exportedResourcePath = "/apis/bench.example.com/v1/namespaces/default/widgets"
 
 // BenchmarkBindings measures the cost of a binding in the first workspace that has one, in the second, and on average
 // in all up to the last, and then the wildcard watch of a provider that serves all of them. Every consumer lists what
 // it binds once and creates one object.
 func BenchmarkBindings(b *testing.B) {
-	timed(b)
+	recordDuration(b)
 	for range b.N {
 		etcd := startEtcd(b)
-		shard := shardtesting.StartIn(b, b.TempDir(), etcd.use)
+		shard := shardtesting.StartIn(b, b.TempDir(), etcd.configure)
 		provider := shard.NewWorkspace(b, "root", "provider").Spec.Cluster
-		export := shard.NewExport(b, provider, "widgets", offered, "Widget")
+		export := shard.NewExport(b, provider, "widgets", exportedResource, "Widget")
 		shard.NewExport(b, provider, "others", schema.GroupResource{Group: "other.example.com", Resource: "others"}, "Other")
 		creator := newCreator(b, shard, "root")
 		clusters := creator.create(b, "ws", consumers)
 		creator.stop()
 		binder := newBinder(b, shard, provider)
 		binder.bind(b, clusters[:1], "others") // excludes one-time cost
-		awaitReads()
+		waitForReads()
 		before := observe(b, shard, etcd)
 
 		binder.bind(b, clusters[:1], export.Name)
@@ -60,7 +60,7 @@ func BenchmarkBindings(b *testing.B) {
 		record("binding create to Bound p99", milliseconds(quantile(took, 0.99)), "ms", "same run")
 		binder.stop()
 		done := observe(b, shard, etcd)
-		awaitReads()
+		waitForReads()
 		all := observe(b, shard, etcd)
 
 		heap := func(a, z observation, n int) float64 {
@@ -76,7 +76,7 @@ func BenchmarkBindings(b *testing.B) {
 		record("metric lines, all consumers bound", float64(done.series), "", fmt.Sprintf("goal: unchanged; %d with one", first.series))
 		watchConsumers(b, shard, export, clusters)
 		runtime.KeepAlive(clusters)
-		stop(b, shard)
+		stopShard(b, shard)
 	}
 }
 
@@ -93,16 +93,16 @@ type binder struct {
 
 func newBinder(b *testing.B, shard *shardtesting.Shard, provider string) *binder {
 	b.Helper()
-	everywhere, err := dynamic.NewForConfig(shardtesting.At(shard.Masters(b), logicalcluster.Wildcard.String()))
+	wildcardClient, err := dynamic.NewForConfig(shardtesting.At(shard.Masters(b), logicalcluster.Wildcard.String()))
 	if err != nil {
 		b.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(b.Context())
-	stream, err := everywhere.Resource(apisv1alpha2.SchemeGroupVersion.WithResource("apibindings")).Watch(ctx, metav1.ListOptions{})
+	stream, err := wildcardClient.Resource(apisv1alpha2.SchemeGroupVersion.WithResource("apibindings")).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	made := &binder{Shard: shard, provider: provider, cancel: cancel, client: shard.Client(b, shard.Admin(b)), waiting: map[string]chan struct{}{}}
+	result := &binder{Shard: shard, provider: provider, cancel: cancel, client: shard.Client(b, shard.Admin(b)), waiting: map[string]chan struct{}{}}
 	go func() {
 		for event := range stream.ResultChan() {
 			binding, ok := event.Object.(*unstructured.Unstructured)
@@ -110,16 +110,16 @@ func newBinder(b *testing.B, shard *shardtesting.Shard, provider string) *binder
 				continue
 			}
 			if phase, _, _ := unstructured.NestedString(binding.Object, "status", "phase"); phase == string(apisv1alpha2.APIBindingPhaseBound) {
-				made.told(logicalcluster.Of(binding).String() + "/" + binding.GetName())
+				result.notifyBound(logicalcluster.Of(binding).String() + "/" + binding.GetName())
 			}
 		}
 	}()
-	return made
+	return result
 }
 
 func (r *binder) stop() { r.cancel() }
 
-func (r *binder) told(key string) {
+func (r *binder) notifyBound(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if bound := r.waiting[key]; bound != nil {
@@ -130,11 +130,11 @@ func (r *binder) told(key string) {
 
 // bind binds an export in the workspaces with concurrent writers and lists the exported resource there. It returns how
 // long each binding took to become Bound.
-func (r *binder) bind(b *testing.B, clusters []made, export string) []time.Duration {
+func (r *binder) bind(b *testing.B, clusters []createdWorkspace, export string) []time.Duration {
 	b.Helper()
 	took := make([]time.Duration, len(clusters))
 	base := r.Masters(b)
-	inParallel(b, len(clusters), func(i int) error {
+	runInParallel(b, len(clusters), func(i int) error {
 		cluster := clusters[i].cluster
 		bound, begun := make(chan struct{}), time.Now()
 		r.mu.Lock()
@@ -153,16 +153,16 @@ func (r *binder) bind(b *testing.B, clusters []made, export string) []time.Durat
 			return fmt.Errorf("the binding of %s in %s is not Bound after a minute", export, cluster)
 		}
 		took[i] = time.Since(begun)
-		if export == offered.Resource {
-			return peerAt(b, base, cluster).send(http.MethodGet, offeredPath, "")
+		if export == exportedResource.Resource {
+			return apiServerAt(b, base, cluster).send(http.MethodGet, exportedResourcePath, "")
 		}
 		return nil
 	})
 	return took
 }
 
-// inParallel calls do n times with concurrent writers.
-func inParallel(b *testing.B, n int, do func(i int) error) {
+// runInParallel calls do n times with concurrent writers.
+func runInParallel(b *testing.B, n int, do func(i int) error) {
 	b.Helper()
 	next := make(chan int)
 	var group sync.WaitGroup
@@ -185,8 +185,8 @@ func inParallel(b *testing.B, n int, do func(i int) error) {
 	}
 }
 
-// viewOf returns the URL of the export's virtual workspace.
-func viewOf(b *testing.B, shard *shardtesting.Shard, export *apisv1alpha2.APIExport) string {
+// virtualWorkspaceURL returns the URL of the export's virtual workspace.
+func virtualWorkspaceURL(b *testing.B, shard *shardtesting.Shard, export *apisv1alpha2.APIExport) string {
 	b.Helper()
 	c, in := shard.Client(b, shard.Admin(b)), logicalcluster.Of(export).String()
 	var url string

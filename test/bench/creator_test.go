@@ -29,8 +29,8 @@ type creator struct {
 	waiting map[string]chan string
 }
 
-// made is one workspace that became Ready.
-type made struct {
+// createdWorkspace is one workspace that became Ready.
+type createdWorkspace struct {
 	cluster string
 	latency time.Duration
 }
@@ -46,13 +46,13 @@ func newCreator(b *testing.B, shard *shardtesting.Shard, parent string) *creator
 	if err != nil {
 		b.Fatal(err)
 	}
-	go c.follow()
+	go c.watchWorkspaces()
 	return c
 }
 
 func (c *creator) stop() { c.stream.Stop() }
 
-func (c *creator) follow() {
+func (c *creator) watchWorkspaces() {
 	for event := range c.stream.ResultChan() {
 		workspace, ok := event.Object.(*unstructured.Unstructured)
 		if !ok {
@@ -73,9 +73,9 @@ func (c *creator) follow() {
 }
 
 // create creates n workspaces with concurrent writers and returns each with the time from its creation to Ready.
-func (c *creator) create(b *testing.B, prefix string, n int) []made {
+func (c *creator) create(b *testing.B, prefix string, n int) []createdWorkspace {
 	b.Helper()
-	all := make([]made, n)
+	all := make([]createdWorkspace, n)
 	next := make(chan int)
 	var group sync.WaitGroup
 	for range writers {
@@ -100,7 +100,7 @@ func (c *creator) create(b *testing.B, prefix string, n int) []made {
 	return all
 }
 
-func (c *creator) createOne(name string) (made, error) {
+func (c *creator) createOne(name string) (createdWorkspace, error) {
 	ready := make(chan string, 1)
 	c.mu.Lock()
 	c.waiting[name] = ready
@@ -111,17 +111,17 @@ func (c *creator) createOne(name string) (made, error) {
 		Spec:       tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}},
 	}
 	if err := c.client.Create(shardtesting.In(context.Background(), c.parent), workspace); err != nil {
-		return made{}, fmt.Errorf("creating workspace %s: %w", name, err)
+		return createdWorkspace{}, fmt.Errorf("creating workspace %s: %w", name, err)
 	}
 	select {
 	case cluster := <-ready:
-		return made{cluster, time.Since(begun)}, nil
+		return createdWorkspace{cluster, time.Since(begun)}, nil
 	case <-time.After(time.Minute):
-		return made{}, fmt.Errorf("workspace %s is not Ready after a minute", name)
+		return createdWorkspace{}, fmt.Errorf("workspace %s is not Ready after a minute", name)
 	}
 }
 
-func latencies(all []made) []time.Duration {
+func latencies(all []createdWorkspace) []time.Duration {
 	durations := make([]time.Duration, 0, len(all))
 	for _, one := range all {
 		durations = append(durations, one.latency)

@@ -26,8 +26,8 @@ import (
 // in other groups up to this number.
 const definitionsPerWorkspace = 20
 
-// withDefinitions is the number of workspaces with definitions.
-var withDefinitions = scaled(1000)
+// definitionWorkspaces is the number of workspaces with definitions.
+var definitionWorkspaces = scaled(1000)
 
 // sources are the modules whose definitions are used, and the paths of the manifests in them. Only manifests are read,
 // no code.
@@ -39,16 +39,16 @@ var sources = []struct{ module, files string }{
 // BenchmarkDefinitions measures the cost of twenty definitions in the first workspace that has them, in the second, and
 // on average in all up to the last. Every resource is listed once in every workspace.
 func BenchmarkDefinitions(b *testing.B) {
-	timed(b)
+	recordDuration(b)
 	for range b.N {
 		definitions := readDefinitions(b)
 		etcd := startEtcd(b)
-		shard := shardtesting.StartIn(b, b.TempDir(), etcd.use)
+		shard := shardtesting.StartIn(b, b.TempDir(), etcd.configure)
 		creator := newCreator(b, shard, "root")
-		clusters := creator.create(b, "ws", withDefinitions)
+		clusters := creator.create(b, "ws", definitionWorkspaces)
 		creator.stop()
 		base := shard.Masters(b)
-		define(b, base, clusters[withDefinitions-1].cluster, definitions[:1]) // excludes one-time cost
+		define(b, base, clusters[definitionWorkspaces-1].cluster, definitions[:1]) // excludes one-time cost
 		before := observe(b, shard, etcd)
 
 		begun := time.Now()
@@ -70,12 +70,12 @@ func BenchmarkDefinitions(b *testing.B) {
 				}
 			})
 		}
-		for _, made := range clusters[2 : withDefinitions-1] {
-			next <- made.cluster
+		for _, workspace := range clusters[2 : definitionWorkspaces-1] {
+			next <- workspace.cluster
 		}
 		close(next)
 		group.Wait()
-		record("definitions applied until listed, all workspaces", rate((withDefinitions-3)*definitionsPerWorkspace, begun), "1/s", fmt.Sprintf("%d clients", writers))
+		record("definitions applied until listed, all workspaces", rate((definitionWorkspaces-3)*definitionsPerWorkspace, begun), "1/s", fmt.Sprintf("%d clients", writers))
 		all := observe(b, shard, etcd)
 
 		cost := func(a, z observation, n int) float64 {
@@ -84,19 +84,19 @@ func BenchmarkDefinitions(b *testing.B) {
 		ofFirst := cost(before, first, 1)
 		record(fmt.Sprintf("heap of %d definitions, 1st workspace", definitionsPerWorkspace), ofFirst, "KiB", "compiled when first used")
 		record(fmt.Sprintf("heap of %d definitions, 2nd workspace", definitionsPerWorkspace), cost(first, second, 1), "KiB", "one workspace: noisy")
-		average := cost(second, all, withDefinitions-3)
-		record(fmt.Sprintf("heap of %d definitions, 3rd to %dth workspace", definitionsPerWorkspace, withDefinitions-1), average, "KiB", fmt.Sprintf("%.2f %% of the first; goal < 1 %%", 100*average/ofFirst))
+		average := cost(second, all, definitionWorkspaces-3)
+		record(fmt.Sprintf("heap of %d definitions, 3rd to %dth workspace", definitionsPerWorkspace, definitionWorkspaces-1), average, "KiB", fmt.Sprintf("%.2f %% of the first; goal < 1 %%", 100*average/ofFirst))
 		record("goroutines, all workspaces with definitions", float64(all.goroutines), "", fmt.Sprintf("goal: unchanged; %d with one", first.goroutines))
 		record("metric lines, all workspaces with definitions", float64(all.series), "", fmt.Sprintf("goal: unchanged; %d with one", first.series))
 		runtime.KeepAlive(definitions) // collecting them would count as a gain of the shard
-		stop(b, shard)
+		stopShard(b, shard)
 	}
 }
 
 // define applies definitions in a logical cluster and lists their resources.
 func define(b *testing.B, base *rest.Config, cluster string, definitions []apiextensionsv1.CustomResourceDefinition) {
 	b.Helper()
-	p := peerAt(b, base, cluster)
+	p := apiServerAt(b, base, cluster)
 	for i := range definitions {
 		body, err := json.Marshal(&definitions[i])
 		if err != nil {
@@ -113,7 +113,7 @@ func define(b *testing.B, base *rest.Config, cluster string, definitions []apiex
 		path := fmt.Sprintf("/apis/%s/%s/%s", spec.Group, spec.Versions[0].Name, spec.Names.Plural)
 		err := errors.New("never asked")
 		for deadline := time.Now().Add(time.Minute); err != nil && time.Now().Before(deadline); {
-			if err = p.answers(path); err != nil {
+			if err = p.checkServed(path); err != nil {
 				time.Sleep(5 * time.Millisecond)
 			}
 		}
@@ -125,8 +125,8 @@ func define(b *testing.B, base *rest.Config, cluster string, definitions []apiex
 
 var sharedClient sync.Map
 
-// peerAt returns a peer for a logical cluster. It shares connections with all other peers of the same server.
-func peerAt(b *testing.B, base *rest.Config, cluster string) *peer {
+// apiServerAt returns a peer for a logical cluster. It shares connections with all other peers of the same server.
+func apiServerAt(b *testing.B, base *rest.Config, cluster string) *apiServer {
 	b.Helper()
 	known, ok := sharedClient.Load(base)
 	if !ok {
@@ -136,7 +136,7 @@ func peerAt(b *testing.B, base *rest.Config, cluster string) *peer {
 		}
 		known, _ = sharedClient.LoadOrStore(base, client)
 	}
-	return &peer{name: "shard", config: shardtesting.At(base, cluster), client: known.(*http.Client)}
+	return &apiServer{name: "shard", config: shardtesting.At(base, cluster), client: known.(*http.Client)}
 }
 
 func readDefinitions(b *testing.B) []apiextensionsv1.CustomResourceDefinition {

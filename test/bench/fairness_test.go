@@ -15,23 +15,23 @@ import (
 )
 
 // Quiet tenants send one request at a time at a fixed rate per second, alternating reads and creations. A loud tenant
-// keeps loudWorkers requests in flight from an own process, which is more than the shard serves: the figures show how
+// keeps noisyWorkers requests in flight from an own process, which is more than the shard serves: the figures show how
 // many are refused.
 const (
 	quietTenants = 8
 	quietRate    = 20
-	loudWorkers  = 100
+	noisyWorkers = 100
 	window       = 4 * time.Second // of one measurement; measurements with and without load alternate
 )
 
 // fairnessRounds provides enough samples for a stable 99th percentile.
 var fairnessRounds = max(1, scaled(80)/10)
 
-// pressure is the load of a loud tenant.
-type pressure struct {
-	Name   string
-	Method string
-	Anew   bool // with a new connection for each request
+// loadProfile is the load of a loud tenant.
+type loadProfile struct {
+	Name           string
+	Method         string
+	NewConnections bool // with a new connection for each request
 }
 
 // BenchmarkFairness measures the requests of some tenants by themselves, beside one that sends more than a hundred
@@ -47,69 +47,69 @@ type pressure struct {
 // the loud one has the lowest. A measurement starts once the clients of a load are connected. The effect of new
 // connections is a load of its own.
 func BenchmarkFairness(b *testing.B) {
-	timed(b)
+	recordDuration(b)
 	recordGaps(b)
-	putClientFirst(b)
+	lowerServerPriority(b)
 	for range b.N {
 		shard := startShard(b, startEtcd(b))
 		var quiet tenants
 		for i := range quietTenants {
 			quiet = append(quiet, newTenant(b, shard, fmt.Sprintf("quiet-%d", i)))
 		}
-		loud := newTenant(b, shard, "loud")
-		elsewhere := newTenant(b, startShard(b, startEtcd(b)), "loud")
-		for _, pressure := range []pressure{{Name: "reads", Method: http.MethodGet}, {Name: "writes", Method: http.MethodPost}, {Name: "connections", Method: http.MethodGet, Anew: true}} {
+		noisy := newTenant(b, shard, "loud")
+		noisyOtherShard := newTenant(b, startShard(b, startEtcd(b)), "loud")
+		for _, profile := range []loadProfile{{Name: "reads", Method: http.MethodGet}, {Name: "writes", Method: http.MethodPost}, {Name: "connections", Method: http.MethodGet, NewConnections: true}} {
 			quiet.measure(b, window/4) // warms up connections and caches
 			var f fairness
 			for range fairnessRounds {
-				f.alone.add(quiet.measure(b, window))
+				f.idle.add(quiet.measure(b, window))
 				stop := keepBusy(b)
-				f.awake.add(quiet.measure(b, window))
+				f.busy.add(quiet.measure(b, window))
 				stop()
-				f.beside.measure(b, quiet, loud, pressure)
-				f.apart.measure(b, quiet, elsewhere, pressure)
+				f.sameShard.measure(b, quiet, noisy, profile)
+				f.otherShard.measure(b, quiet, noisyOtherShard, profile)
 			}
-			f.record(pressure.Name)
+			f.record(profile.Name)
 		}
 	}
 }
 
 // fairness holds the latencies of quiet tenants without a load and with each load.
 type fairness struct {
-	alone, awake  samples // on an idle machine, and on one with busy processors
-	beside, apart disturbed
+	idle, busy            samples // on an idle machine, and on one with busy processors
+	sameShard, otherShard loadedSamples
 }
 
-// disturbed holds the latencies beside a load, and how many requests of that load are served and refused per second,
+// loadedSamples holds the latencies beside a load, and how many requests of that load are served and refused per second,
 // summed over all rounds.
-type disturbed struct {
+type loadedSamples struct {
 	samples
 	served, refused float64
 }
 
-func (d *disturbed) measure(b *testing.B, quiet tenants, loud *tenant, by pressure) {
+func (d *loadedSamples) measure(b *testing.B, quiet tenants, noisy *tenant, profile loadProfile) {
 	b.Helper()
-	stop := loud.shout(b, by)
+	stop := noisy.startLoad(b, profile)
 	d.add(quiet.measure(b, window))
 	served, refused := stop()
 	d.served, d.refused = d.served+served, d.refused+refused
 }
 
-func (f *fairness) record(does string) {
+func (f *fairness) record(loadName string) {
 	rounds := float64(fairnessRounds)
 	against := fmt.Sprintf("beside %d %s of another workspace at once: %.0f/s served, %.0f/s refused; on another shard %.0f/s served",
-		loudWorkers, does, f.beside.served/rounds, f.beside.refused/rounds, f.apart.served/rounds)
+		noisyWorkers, loadName, f.sameShard.served/rounds, f.sameShard.refused/rounds, f.otherShard.served/rounds)
 	for _, of := range []struct {
 		name                        string
 		alone, awake, beside, apart []time.Duration
-	}{{"get", f.alone.reads, f.awake.reads, f.beside.reads, f.apart.reads}, {"create", f.alone.writes, f.awake.writes, f.beside.writes, f.apart.writes}} {
+	}{{"get", f.idle.reads, f.busy.reads, f.sameShard.reads, f.otherShard.reads}, {"create", f.idle.writes, f.busy.writes, f.sameShard.writes, f.otherShard.writes}} {
 		for _, q := range []float64{0.5, 0.9, 0.99} {
 			at := func(of []time.Duration) float64 { return milliseconds(quantile(of, q)) }
 			after := at(of.beside)
-			than := func(of []time.Duration) string { return fmt.Sprintf("%.2f ms, %+.0f %%", at(of), 100*(after/at(of)-1)) }
-			record(fmt.Sprintf("quiet tenants' %s p%.0f beside %s", of.name, q*100, does), after, "ms",
+			compare := func(of []time.Duration) string { return fmt.Sprintf("%.2f ms, %+.0f %%", at(of), 100*(after/at(of)-1)) }
+			record(fmt.Sprintf("quiet tenants' %s p%.0f beside %s", of.name, q*100, loadName), after, "ms",
 				fmt.Sprintf("%d requests; alone %s (goal for p99 +20 %%); alone on busy processors %s; if they are on another shard of the machine %s; %s",
-					len(of.beside), than(of.alone), than(of.awake), than(of.apart), against))
+					len(of.beside), compare(of.alone), compare(of.awake), compare(of.apart), against))
 		}
 	}
 }
@@ -123,21 +123,21 @@ func (s *samples) add(more samples) {
 // tenant is an administrator of one workspace, with connections of its own.
 type tenant struct {
 	client *http.Client
-	access access
+	config tenantConfig
 	serial atomic.Int64
 }
 
-// access is the configuration of a tenant's process.
-type access struct {
+// tenantConfig is the configuration of a tenant's process.
+type tenantConfig struct {
 	URL, Token string
 	CA         []byte
-	Pressure   pressure // of a loud tenant
+	Load       loadProfile // of a loud tenant
 }
 
-func newTenant(b *testing.B, shard *peer, workspace string) *tenant {
+func newTenant(b *testing.B, shard *apiServer, workspace string) *tenant {
 	b.Helper()
 	cluster := newWorkspace(b, shard.base, "root", workspace)
-	t := tenantOf(access{URL: shard.base.Host + "/clusters/" + cluster + "/api/v1/namespaces/default/configmaps", Token: shard.admin.BearerToken, CA: shard.admin.CAData})
+	t := tenantFromConfig(tenantConfig{URL: shard.base.Host + "/clusters/" + cluster + "/api/v1/namespaces/default/configmaps", Token: shard.admin.BearerToken, CA: shard.admin.CAData})
 	b.Cleanup(t.client.CloseIdleConnections)
 	eventually(b, "what is read is created", func(ctx context.Context) error {
 		code, err := t.do(ctx, http.MethodPost, "read")
@@ -149,17 +149,17 @@ func newTenant(b *testing.B, shard *peer, workspace string) *tenant {
 	return t
 }
 
-func tenantOf(a access) *tenant {
+func tenantFromConfig(a tenantConfig) *tenant {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(a.CA)
-	return &tenant{access: a, client: &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: loudWorkers, ForceAttemptHTTP2: false, DisableKeepAlives: a.Pressure.Anew,
+	return &tenant{config: a, client: &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: noisyWorkers, ForceAttemptHTTP2: false, DisableKeepAlives: a.Load.NewConnections,
 	}}}
 }
 
 // do reads or creates an object.
 func (t *tenant) do(ctx context.Context, method, name string) (int, error) {
-	url, body := t.access.URL, ""
+	url, body := t.config.URL, ""
 	if method == http.MethodPost {
 		body = fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"a":"b"}}`, name)
 	} else {
@@ -169,7 +169,7 @@ func (t *tenant) do(ctx context.Context, method, name string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	req.Header.Set("Authorization", "Bearer "+t.access.Token)
+	req.Header.Set("Authorization", "Bearer "+t.config.Token)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := t.client.Do(req)
 	if err != nil {
@@ -190,10 +190,10 @@ func (all tenants) measure(b *testing.B, howLong time.Duration) samples {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	var mu sync.Mutex
-	var together samples
-	var working sync.WaitGroup
+	var combined samples
+	var workers sync.WaitGroup
 	for i, t := range all {
-		working.Go(func() {
+		workers.Go(func() {
 			time.Sleep(interval * time.Duration(i) / time.Duration(len(all)))
 			s, err := t.work(ctx, interval, howLong)
 			if err != nil {
@@ -202,14 +202,14 @@ func (all tenants) measure(b *testing.B, howLong time.Duration) samples {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			together.add(s)
+			combined.add(s)
 		})
 	}
-	working.Wait()
+	workers.Wait()
 	if b.Failed() {
 		b.FailNow()
 	}
-	return together
+	return combined
 }
 
 // work alternates reads and creations until the time is over.

@@ -29,13 +29,13 @@ type Figure struct {
 }
 
 var (
-	mu        sync.Mutex
-	figures   []Figure
-	unwritten bool
+	mu          sync.Mutex
+	figures     []Figure
+	writeFailed bool
 )
 
-// processBegun is the start time of this process.
-var processBegun = time.Now()
+// startTime is the start time of this process.
+var startTime = time.Now()
 
 // record prints a figure and stores it.
 func record(name string, value float64, unit, against string) {
@@ -44,54 +44,54 @@ func record(name string, value float64, unit, against string) {
 	f := Figure{Name: name, Value: value, Unit: unit, Against: against}
 	figures = append(figures, f)
 	fmt.Printf("%-46s %14.2f %-12s %s\n", f.Name, f.Value, f.Unit, f.Against)
-	if err := write(figures); err != nil {
+	if err := writeFigures(figures); err != nil {
 		fmt.Fprintf(os.Stderr, "writing the figures: %v\n", err)
-		unwritten = true
+		writeFailed = true
 	}
 }
 
-// tell logs to stderr what a benchmark does next, and the time since the start of the process.
-func tell(b *testing.B, what string) {
+// logProgress logs to stderr what a benchmark does next, and the time since the start of the process.
+func logProgress(b *testing.B, what string) {
 	b.Helper()
-	fmt.Fprintf(os.Stderr, "bench: %s, %s after its beginning: %s %s\n", time.Now().Format(time.TimeOnly), time.Since(processBegun).Round(time.Second), b.Name(), what)
+	fmt.Fprintf(os.Stderr, "bench: %s, %s after its beginning: %s %s\n", time.Now().Format(time.TimeOnly), time.Since(startTime).Round(time.Second), b.Name(), what)
 }
 
 func TestMain(m *testing.M) {
-	if input := os.Getenv(beLoudVariable); input != "" {
-		if err := beLoud(input); err != nil {
+	if input := os.Getenv(loadVariable); input != "" {
+		if err := runLoad(input); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
-	if os.Getenv(beBusyVariable) != "" {
-		if err := beBusy(); err != nil {
+	if os.Getenv(busyLoopVariable) != "" {
+		if err := runBusyLoop(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
 	flag.Parse()
-	if names := chosen(); len(names) > 1 {
-		os.Exit(runEach(names))
+	if names := selectedBenchmarks(); len(names) > 1 {
+		os.Exit(runSeparately(names))
 	}
 	var err error
-	if figures, err = earlier(); err != nil {
+	if figures, err = loadFigures(); err != nil {
 		fmt.Fprintf(os.Stderr, "reading the figures so far: %v\n", err)
 		os.Exit(1)
 	}
 	code := m.Run()
 	_ = os.RemoveAll(binaryDirectory)
-	if unwritten {
+	if writeFailed {
 		code = 1
 	}
 	os.Exit(code)
 }
 
-// timed records the duration of a benchmark including its preparations, to show where the time of a run is spent.
-func timed(b *testing.B) {
+// recordDuration records the duration of a benchmark including its preparations, to show where the time of a run is spent.
+func recordDuration(b *testing.B) {
 	begun := time.Now()
-	tell(b, "begins")
+	logProgress(b, "begins")
 	b.Cleanup(func() { record("time of "+b.Name(), time.Since(begun).Seconds(), "s", "whatever else the machine did") })
 }
 
@@ -112,14 +112,14 @@ func scaled(n int) int {
 	return max(10, int(float64(n)*scale))
 }
 
-// process is the resource usage of this process at one moment.
-type process struct {
+// processUsage is the resource usage of this process at one moment.
+type processUsage struct {
 	heapBytes  uint64
 	goroutines int
 }
 
-// settle runs the garbage collector until the heap stops shrinking, so that figures show live memory.
-func settle() process {
+// measureProcess runs the garbage collector until the heap stops shrinking, so that figures show live memory.
+func measureProcess() processUsage {
 	var stats runtime.MemStats
 	last := ^uint64(0)
 	for range 10 {
@@ -130,11 +130,11 @@ func settle() process {
 		}
 		last = stats.HeapAlloc
 	}
-	return process{heapBytes: stats.HeapAlloc, goroutines: runtime.NumGoroutine()}
+	return processUsage{heapBytes: stats.HeapAlloc, goroutines: runtime.NumGoroutine()}
 }
 
-// processorTime returns the processor time that this process has used: shard and client, not etcd.
-func processorTime(b *testing.B) time.Duration {
+// cpuTime returns the processor time that this process has used: shard and client, not etcd.
+func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

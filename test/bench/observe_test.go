@@ -19,15 +19,15 @@ import (
 
 // observation is the resource usage at one moment: this process (shard and client), its metrics, and etcd.
 type observation struct {
-	process
-	held
+	processUsage
+	etcdUsage
 	series int
 }
 
-func observe(b *testing.B, shard *shardtesting.Shard, etcd *store) observation {
+func observe(b *testing.B, shard *shardtesting.Shard, etcd *etcdServer) observation {
 	b.Helper()
-	o := observation{process: settle(), held: etcd.held(b)}
-	page := raw(b, shard.Masters(b), "/metrics")
+	o := observation{processUsage: measureProcess(), etcdUsage: etcd.measure(b)}
+	page := getRaw(b, shard.Masters(b), "/metrics")
 	o.series = series(page)
 	writeProfile(b, page)
 	return o
@@ -79,8 +79,8 @@ func series(page []byte) int {
 	return lines
 }
 
-// raw reads a path of a server.
-func raw(b *testing.B, config *rest.Config, path string) []byte {
+// getRaw reads a path of a server.
+func getRaw(b *testing.B, config *rest.Config, path string) []byte {
 	b.Helper()
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -64,30 +64,30 @@ func launch(b *testing.B, program string, args ...string) {
 		b.Fatal(err)
 	}
 	program = filepath.Join(directory, program)
-	if afterClient {
+	if lowServerPriority {
 		program, args = "nice", append([]string{"-n", "10", program}, args...)
 	}
 	programs.Start(b, b.TempDir(), program, args...)
 }
 
-// afterClient makes launched programs run with a lower priority than this process.
-var afterClient bool
+// lowServerPriority makes launched programs run with a lower priority than this process.
+var lowServerPriority bool
 
-// putClientFirst gives this process a higher priority than the programs that a benchmark launches from now on.
-func putClientFirst(b *testing.B) {
-	afterClient = true
-	b.Cleanup(func() { afterClient = false })
+// lowerServerPriority gives this process a higher priority than the programs that a benchmark launches from now on.
+func lowerServerPriority(b *testing.B) {
+	lowServerPriority = true
+	b.Cleanup(func() { lowServerPriority = false })
 }
 
-// store is an etcd in a separate process, so that its memory is not included in that of the shard.
-type store struct {
+// etcdServer is an etcd in a separate process, so that its memory is not included in that of the shard.
+type etcdServer struct {
 	url    string
 	client *clientv3.Client
 }
 
-func startEtcd(b *testing.B) *store {
+func startEtcd(b *testing.B) *etcdServer {
 	b.Helper()
-	s := &store{url: "http://" + programs.FreeAddress(b)}
+	s := &etcdServer{url: "http://" + programs.FreeAddress(b)}
 	peer := "http://" + programs.FreeAddress(b)
 	launch(b, "etcd", "--data-dir=data", "--unsafe-no-fsync", "--log-level=error", "--quota-backend-bytes=8589934592",
 		"--listen-client-urls="+s.url, "--advertise-client-urls="+s.url, "--listen-peer-urls="+peer,
@@ -104,22 +104,22 @@ func startEtcd(b *testing.B) *store {
 	return s
 }
 
-// use makes a shard store its objects here. Histories of etcd and of the shard are pruned as in production, but after one
+// configure makes a shard store its objects here. Histories of etcd and of the shard are pruned as in production, but after one
 // minute instead of ten.
-func (s *store) use(o *options.Options) {
+func (s *etcdServer) configure(o *options.Options) {
 	o.Etcd.StorageConfig.CompactionInterval = 30 * time.Second
 	o.Etcd.StorageConfig.Transport.ServerList = []string{s.url}
 	o.Etcd.StorageConfig.Transport.TrustedCAFile = ""
 }
 
-// held is what etcd stores and has executed.
-type held struct {
+// etcdUsage is what etcd stores and has executed.
+type etcdUsage struct {
 	keys, bytes int64
 	// writes counts transactions that changed something (the revision).
 	writes int64
 }
 
-func (s *store) held(b *testing.B) held {
+func (s *etcdServer) measure(b *testing.B) etcdUsage {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 	defer cancel()
@@ -135,7 +135,7 @@ func (s *store) held(b *testing.B) held {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return held{keys: count.Count, writes: count.Header.Revision, bytes: status.DbSizeInUse}
+	return etcdUsage{keys: count.Count, writes: count.Header.Revision, bytes: status.DbSizeInUse}
 }
 
 func eventually(b *testing.B, what string, condition func(context.Context) error) {

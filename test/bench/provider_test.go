@@ -18,36 +18,36 @@ import (
 
 // watchConsumers measures how a provider watches and lists its consumers through the virtual workspace of the export.
 // The baseline is the shard's own wildcard endpoint, which only system:masters may use.
-func watchConsumers(b *testing.B, shard *shardtesting.Shard, export *apisv1alpha2.APIExport, clusters []made) {
+func watchConsumers(b *testing.B, shard *shardtesting.Shard, export *apisv1alpha2.APIExport, clusters []createdWorkspace) {
 	b.Helper()
 	base := shard.Masters(b)
-	inParallel(b, len(clusters), func(i int) error {
-		return peerAt(b, base, clusters[i].cluster).send(http.MethodPost, offeredPath, `{"apiVersion":"bench.example.com/v1","kind":"Widget","metadata":{"name":"one"},`+loads[1].payload+`}`)
+	runInParallel(b, len(clusters), func(i int) error {
+		return apiServerAt(b, base, clusters[i].cluster).send(http.MethodPost, exportedResourcePath, `{"apiVersion":"bench.example.com/v1","kind":"Widget","metadata":{"name":"one"},`+loads[1].payload+`}`)
 	})
-	view := everywhere(b, "virtual workspace", shard.Admin(b), viewOf(b, shard, export)+"/clusters/*")
-	wildcard := everywhere(b, "wildcard", base, base.Host+"/clusters/*")
-	paths := map[*peer]string{view: "/apis/bench.example.com/v1/widgets", wildcard: "/apis/bench.example.com/v1/widgets:" + export.Status.IdentityHash}
+	virtual := newWildcardServer(b, "virtual workspace", shard.Admin(b), virtualWorkspaceURL(b, shard, export)+"/clusters/*")
+	wildcard := newWildcardServer(b, "wildcard", base, base.Host+"/clusters/*")
+	paths := map[*apiServer]string{virtual: "/apis/bench.example.com/v1/widgets", wildcard: "/apis/bench.example.com/v1/widgets:" + export.Status.IdentityHash}
 
 	const rounds, each = 2 * repetitions, 40
-	rates, costs := map[*peer][]float64{}, map[*peer][]float64{}
+	rates, costs := map[*apiServer][]float64{}, map[*apiServer][]float64{}
 	for range rounds {
-		for _, p := range []*peer{view, wildcard} {
-			spent := processorTime(b)
-			rates[p] = append(rates[p], p.parallel(b, each, func(int) error { return p.send(http.MethodGet, paths[p]+"?resourceVersion=0", "") }))
-			costs[p] = append(costs[p], milliseconds(processorTime(b)-spent)/each)
+		for _, p := range []*apiServer{virtual, wildcard} {
+			spent := cpuTime(b)
+			rates[p] = append(rates[p], p.runParallel(b, each, func(int) error { return p.send(http.MethodGet, paths[p]+"?resourceVersion=0", "") }))
+			costs[p] = append(costs[p], milliseconds(cpuTime(b)-spent)/each)
 		}
 	}
-	record(fmt.Sprintf("list of %d consumers through the virtual workspace", len(clusters)), median(rates[view]), "1/s",
+	record(fmt.Sprintf("list of %d consumers through the virtual workspace", len(clusters)), median(rates[virtual]), "1/s",
 		fmt.Sprintf("shard's wildcard %.1f/s; medians of %d; %d clients", median(rates[wildcard]), rounds, writers))
-	record(fmt.Sprintf("processor time of a list of %d consumers, virtual workspace", len(clusters)), median(costs[view]), "ms",
-		fmt.Sprintf("shard's wildcard %.2f ms, ratio %.2f; both ends; medians of %d", median(costs[wildcard]), median(costs[view])/median(costs[wildcard]), rounds))
+	record(fmt.Sprintf("processor time of a list of %d consumers, virtual workspace", len(clusters)), median(costs[virtual]), "ms",
+		fmt.Sprintf("shard's wildcard %.2f ms, ratio %.2f; both ends; medians of %d", median(costs[wildcard]), median(costs[virtual])/median(costs[wildcard]), rounds))
 
-	before := settle()
+	before := measureProcess()
 	changes := min(1000, len(clusters))
 	opened := time.Now()
-	stream := view.follow(b, paths[view]+"?watch=1", len(clusters))
+	stream := virtual.watchEvents(b, paths[virtual]+"?watch=1", len(clusters))
 	record(fmt.Sprintf("watch of %d consumers, until all have come", len(clusters)), time.Since(opened).Seconds(), "s", "virtual workspace, one provider")
-	after := settle()
+	after := measureProcess()
 	record("heap of the provider's watch", (float64(after.heapBytes)-float64(before.heapBytes))/1024, "KiB", fmt.Sprintf("%d consumers; both ends, and what the watch cache keeps is not part of it", len(clusters)))
 	record("goroutines of the provider's watch", float64(after.goroutines-before.goroutines), "", "both ends")
 	latencies := make([]time.Duration, 0, changes)
@@ -56,7 +56,7 @@ func watchConsumers(b *testing.B, shard *shardtesting.Shard, export *apisv1alpha
 		mark := fmt.Sprintf(`"change":"c%d"`, i)
 		arrived := stream.expect(mark)
 		begun := time.Now()
-		if err := peerAt(b, base, cluster).send(http.MethodPatch, offeredPath+"/one", `{"metadata":{"labels":{`+mark+`}}}`); err != nil {
+		if err := apiServerAt(b, base, cluster).send(http.MethodPatch, exportedResourcePath+"/one", `{"metadata":{"labels":{`+mark+`}}}`); err != nil {
 			b.Fatal(err)
 		}
 		select {
@@ -72,8 +72,8 @@ func watchConsumers(b *testing.B, shard *shardtesting.Shard, export *apisv1alpha
 	}
 }
 
-// everywhere returns a peer for a URL that serves many logical clusters.
-func everywhere(b *testing.B, name string, config *rest.Config, url string) *peer {
+// newWildcardServer returns a peer for a URL that serves many logical clusters.
+func newWildcardServer(b *testing.B, name string, config *rest.Config, url string) *apiServer {
 	b.Helper()
 	at := rest.CopyConfig(config)
 	at.Host = url
@@ -82,11 +82,11 @@ func everywhere(b *testing.B, name string, config *rest.Config, url string) *pee
 		b.Fatal(err)
 	}
 	b.Cleanup(client.CloseIdleConnections)
-	return &peer{name: name, config: at, client: client}
+	return &apiServer{name: name, config: at, client: client}
 }
 
-// events is a watch that signals when a line with a text arrives.
-type events struct {
+// eventWatch is a watch that signals when a line with a text arrives.
+type eventWatch struct {
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
@@ -94,15 +94,15 @@ type events struct {
 	arrived chan time.Time
 }
 
-// follow opens a watch and returns once the initial events of all existing objects have arrived.
-func (p *peer) follow(b *testing.B, path string, exist int) *events {
+// watchEvents opens a watch and returns once the initial events of all existing objects have arrived.
+func (p *apiServer) watchEvents(b *testing.B, path string, exist int) *eventWatch {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	response, err := p.request(ctx, http.MethodGet, path, "")
 	if err != nil {
 		b.Fatal(err)
 	}
-	e := &events{cancel: cancel}
+	e := &eventWatch{cancel: cancel}
 	all := make(chan struct{})
 	go func() {
 		defer response.Body.Close()
@@ -115,7 +115,7 @@ func (p *peer) follow(b *testing.B, path string, exist int) *events {
 			if seen++; seen == exist {
 				close(all)
 			}
-			e.look(line)
+			e.handleLine(line)
 		}
 	}()
 	select {
@@ -126,14 +126,14 @@ func (p *peer) follow(b *testing.B, path string, exist int) *events {
 	return e
 }
 
-func (e *events) expect(text string) <-chan time.Time {
+func (e *eventWatch) expect(text string) <-chan time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.text, e.arrived = []byte(text), make(chan time.Time, 1)
 	return e.arrived
 }
 
-func (e *events) look(line []byte) {
+func (e *eventWatch) handleLine(line []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.text != nil && bytes.Contains(line, e.text) {

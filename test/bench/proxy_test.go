@@ -26,14 +26,14 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// site is an installation of one shard behind a proxy, with clients of one administrator for either.
-type site struct {
+// env is an installation of one shard behind a proxy, with clients of one administrator for either.
+type env struct {
 	*installation.Installation
-	through, direct *http.Client
+	proxied, direct *http.Client
 	admin           *rest.Config
 }
 
-func startSite(b *testing.B, o sharded.Options) *site {
+func startEnv(b *testing.B, o sharded.Options) *env {
 	b.Helper()
 	directory, err := binaries()
 	if err != nil {
@@ -43,9 +43,9 @@ func startSite(b *testing.B, o sharded.Options) *site {
 		b.Fatal(err)
 	}
 	o.Shards, o.NoCache = []string{installation.Root}, true
-	s := &site{Installation: installation.StartWith(b, directory, o)}
+	s := &env{Installation: installation.StartWith(b, directory, o)}
 	s.admin = s.Admin(b, "root")
-	s.through, s.direct = httpClient(b, s.admin), httpClient(b, s.admin)
+	s.proxied, s.direct = httpClient(b, s.admin), httpClient(b, s.admin)
 	return s
 }
 
@@ -59,8 +59,8 @@ func httpClient(b *testing.B, config *rest.Config) *http.Client {
 	return client
 }
 
-// ask sends a GET and reads the whole response.
-func ask(client *http.Client, url string) (status int, body string, err error) {
+// get sends a GET and reads the whole response.
+func get(client *http.Client, url string) (status int, body string, err error) {
 	answer, err := client.Get(url)
 	if err != nil {
 		return 0, "", err
@@ -70,9 +70,9 @@ func ask(client *http.Client, url string) (status int, body string, err error) {
 	return answer.StatusCode, string(raw), err
 }
 
-func mustAsk(b *testing.B, client *http.Client, url string) {
+func mustGet(b *testing.B, client *http.Client, url string) {
 	b.Helper()
-	if status, body, err := ask(client, url); err != nil || status != http.StatusOK {
+	if status, body, err := get(client, url); err != nil || status != http.StatusOK {
 		b.Fatalf("GET %s: %d, %v, %.200s", url, status, err, body)
 	}
 }
@@ -80,9 +80,9 @@ func mustAsk(b *testing.B, client *http.Client, url string) {
 // cost is the resource usage of the proxy, from its own metrics.
 type cost struct{ cpu, resident, goroutines float64 }
 
-func (s *site) cost(b *testing.B) cost {
+func (s *env) measureCost(b *testing.B) cost {
 	b.Helper()
-	status, page, err := ask(s.through, s.URL+"/metrics")
+	status, page, err := get(s.proxied, s.URL+"/metrics")
 	if err != nil || status != http.StatusOK {
 		b.Fatalf("metrics of the proxy: %d, %v", status, err)
 	}
@@ -98,33 +98,33 @@ func (s *site) cost(b *testing.B) cost {
 	return c
 }
 
-const small = "/clusters/root/api/v1/namespaces/default"
+const smallRequestPath = "/clusters/root/api/v1/namespaces/default"
 
 // BenchmarkFrontProxy measures the latency that a front proxy adds to a request, and its cost of requests and watches.
 func BenchmarkFrontProxy(b *testing.B) {
-	timed(b)
+	recordDuration(b)
 	for range b.N {
-		s := startSite(b, sharded.Options{})
-		s.overhead(b)
-		s.costOfRequests(b)
-		s.costOfWatches(b)
+		s := startEnv(b, sharded.Options{})
+		s.measureOverhead(b)
+		s.measureRequestCost(b)
+		s.measureWatchCost(b)
 	}
 }
 
-// overhead sends the same request to the shard and through the proxy, alternating.
-func (s *site) overhead(b *testing.B) {
+// measureOverhead sends the same request to the shard and through the proxy, alternating.
+func (s *env) measureOverhead(b *testing.B) {
 	const rounds = 200
-	var direct, through []time.Duration
+	var direct, proxied []time.Duration
 	each := scaled(2000) / rounds * 2
 	for round := range rounds {
 		for range max(each, 1) {
-			for client, to := range map[*http.Client]*[]time.Duration{s.direct: &direct, s.through: &through} {
-				url := s.Shard + small
-				if client == s.through {
-					url = s.URL + small
+			for client, to := range map[*http.Client]*[]time.Duration{s.direct: &direct, s.proxied: &proxied} {
+				url := s.Shard + smallRequestPath
+				if client == s.proxied {
+					url = s.URL + smallRequestPath
 				}
 				begun := time.Now()
-				mustAsk(b, client, url)
+				mustGet(b, client, url)
 				if round > 5 { // connections and caches are warm
 					*to = append(*to, time.Since(begun))
 				}
@@ -132,22 +132,22 @@ func (s *site) overhead(b *testing.B) {
 		}
 	}
 	for name, q := range map[string]float64{"p50": 0.5, "p99": 0.99} {
-		without, with := milliseconds(quantile(direct, q)), milliseconds(quantile(through, q))
+		without, with := milliseconds(quantile(direct, q)), milliseconds(quantile(proxied, q))
 		record("proxy: a small GET, "+name, with, "ms", fmt.Sprintf("direct %.2f; the proxy adds %.2f", without, with-without))
 	}
 }
 
-// costOfRequests sends requests at a steady rate for a while.
-func (s *site) costOfRequests(b *testing.B) {
+// measureRequestCost sends requests at a steady rate for a while.
+func (s *env) measureRequestCost(b *testing.B) {
 	const perSecond, workers = 1000, 16
 	seconds := max(2, scaled(20))
-	before, begun := s.cost(b), time.Now()
-	turns := make(chan struct{}, perSecond)
+	before, begun := s.measureCost(b), time.Now()
+	tokens := make(chan struct{}, perSecond)
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {
-			for range turns {
-				if status, _, err := ask(s.through, s.URL+small); err != nil || status != http.StatusOK {
+			for range tokens {
+				if status, _, err := get(s.proxied, s.URL+smallRequestPath); err != nil || status != http.StatusOK {
 					b.Errorf("%d, %v", status, err)
 				}
 			}
@@ -158,22 +158,22 @@ func (s *site) costOfRequests(b *testing.B) {
 	for sent < perSecond*seconds {
 		<-tick.C
 		for range perSecond / 100 {
-			turns <- struct{}{}
+			tokens <- struct{}{}
 			sent++
 		}
 	}
 	tick.Stop()
-	close(turns)
+	close(tokens)
 	group.Wait()
-	used := s.cost(b).cpu - before.cpu
+	used := s.measureCost(b).cpu - before.cpu
 	record("proxy: processors per 1,000 requests a second", used/float64(sent)*1000, "cores",
 		fmt.Sprintf("%d requests at %.0f/s through one connection", sent, float64(sent)/time.Since(begun).Seconds()))
 }
 
-// costOfWatches opens watches and keeps them open.
-func (s *site) costOfWatches(b *testing.B) {
+// measureWatchCost opens watches and keeps them open.
+func (s *env) measureWatchCost(b *testing.B) {
 	n := scaled(2000)
-	before := s.cost(b)
+	before := s.measureCost(b)
 	ctx, cancel := context.WithCancel(b.Context())
 	var open sync.WaitGroup
 	for range n {
@@ -181,7 +181,7 @@ func (s *site) costOfWatches(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		answer, err := s.through.Do(req)
+		answer, err := s.proxied.Do(req)
 		if err != nil || answer.StatusCode != http.StatusOK {
 			b.Fatalf("watching: %v", err)
 		}
@@ -190,7 +190,7 @@ func (s *site) costOfWatches(b *testing.B) {
 			_, _ = io.Copy(io.Discard, answer.Body)
 		})
 	}
-	after := s.cost(b)
+	after := s.measureCost(b)
 	cancel()
 	open.Wait()
 	record("proxy: memory per open watch", (after.resident-before.resident)/float64(n)/1024, "KiB", fmt.Sprintf("resident, %d watches; %.1f MiB before", n, before.resident/(1<<20)))
@@ -200,57 +200,57 @@ func (s *site) costOfWatches(b *testing.B) {
 // BenchmarkIndexDelay measures the delay from the watch event of a logical cluster at its shard until the proxy routes
 // to it, or stops routing to it.
 func BenchmarkIndexDelay(b *testing.B) {
-	timed(b)
+	recordDuration(b)
 	for range b.N {
-		startSite(b, sharded.Options{}).indexDelay(b, "by watching shards")
+		startEnv(b, sharded.Options{}).measureIndexDelay(b, "by watching shards")
 		etcd := startEtcd(b)
 		flags := []string{"--shared-index-etcd-servers=" + etcd.url}
-		startSite(b, sharded.Options{ShardFlags: flags, ProxyFlags: flags}).indexDelay(b, "by the shared index")
+		startEnv(b, sharded.Options{ShardFlags: flags, ProxyFlags: flags}).measureIndexDelay(b, "by the shared index")
 	}
 }
 
-func (s *site) indexDelay(b *testing.B, how string) {
+func (s *env) measureIndexDelay(b *testing.B, how string) {
 	b.Helper()
 	n := scaled(200)
-	seen := s.follow(b)
+	seen := s.watchClusters(b)
 	var mu sync.Mutex
 	delays := map[string][]time.Duration{}
 	var waiting sync.WaitGroup
 	expected := 2 * n
 	waiting.Go(func() {
 		for range expected {
-			news, ok := <-seen
+			event, ok := <-seen
 			if !ok {
 				return
 			}
 			waiting.Go(func() {
-				delay, err := s.untilKnown(news)
+				delay, err := s.waitForRoute(event)
 				if err != nil {
 					b.Error(err)
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				delays[news.kind] = append(delays[news.kind], delay)
+				delays[event.kind] = append(delays[event.kind], delay)
 			})
 		}
 	})
-	everywhere := rest.CopyConfig(s.admin)
-	everywhere.Host = s.URL
-	c, err := newClusterClient(everywhere)
+	config := rest.CopyConfig(s.admin)
+	config.Host = s.URL
+	c, err := newClusterClient(config)
 	if err != nil {
 		b.Fatal(err)
 	}
 	in := shardtesting.In(b.Context(), "root")
-	named := func(i int) *tenancyv1alpha1.Workspace {
+	workspace := func(i int) *tenancyv1alpha1.Workspace {
 		return &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("delay-%d", i)},
 			Spec: tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}}}
 	}
 	for i := range n {
-		if err := c.Create(in, named(i)); err != nil {
+		if err := c.Create(in, workspace(i)); err != nil {
 			b.Fatal(err)
 		}
 		eventually(b, "a workspace is ready", func(ctx context.Context) error {
-			w := named(i)
+			w := workspace(i)
 			if err := c.Get(shardtesting.In(ctx, "root"), keyOf(w), w); err != nil || w.Status.Phase != "Ready" {
 				return fmt.Errorf("%v, phase %q", err, w.Status.Phase)
 			}
@@ -258,7 +258,7 @@ func (s *site) indexDelay(b *testing.B, how string) {
 		})
 	}
 	for i := range n {
-		if err := c.Delete(in, named(i)); err != nil {
+		if err := c.Delete(in, workspace(i)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -271,18 +271,18 @@ func (s *site) indexDelay(b *testing.B, how string) {
 	}
 }
 
-// news is a watch event of a logical cluster.
-type news struct {
+// clusterEvent is a watch event of a logical cluster.
+type clusterEvent struct {
 	kind, cluster string
 	at            time.Time
 }
 
-// follow sends the events of logical clusters until the benchmark ends.
-func (s *site) follow(b *testing.B) <-chan news {
+// watchClusters sends the events of logical clusters until the benchmark ends.
+func (s *env) watchClusters(b *testing.B) <-chan clusterEvent {
 	b.Helper()
 	masters := httpClient(b, s.Masters(b, installation.Root))
 	list := s.Shard + "/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters"
-	_, body, err := ask(masters, list)
+	_, body, err := get(masters, list)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func (s *site) follow(b *testing.B) <-chan news {
 	if err != nil {
 		b.Fatal(err)
 	}
-	seen := make(chan news, 1000)
+	seen := make(chan clusterEvent, 1000)
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		defer close(seen)
@@ -307,7 +307,7 @@ func (s *site) follow(b *testing.B) <-chan news {
 				Object metav1.PartialObjectMetadata `json:"object"`
 			}
 			if json.Unmarshal(lines.Bytes(), &event) == nil && (event.Type == "ADDED" || event.Type == "DELETED") {
-				seen <- news{event.Type, event.Object.Annotations[logicalcluster.AnnotationKey], received}
+				seen <- clusterEvent{event.Type, event.Object.Annotations[logicalcluster.AnnotationKey], received}
 			}
 		}
 	})
@@ -318,10 +318,10 @@ func (s *site) follow(b *testing.B) <-chan news {
 	return seen
 }
 
-// untilKnown polls the proxy until it routes as the event requires, and returns the delay since the event.
-func (s *site) untilKnown(n news) (time.Duration, error) {
+// waitForRoute polls the proxy until it routes as the event requires, and returns the delay since the event.
+func (s *env) waitForRoute(n clusterEvent) (time.Duration, error) {
 	for time.Since(n.at) < time.Minute {
-		_, body, err := ask(s.through, s.URL+"/clusters/"+n.cluster+"/version")
+		_, body, err := get(s.proxied, s.URL+"/clusters/"+n.cluster+"/version")
 		if err != nil {
 			return 0, err
 		}
@@ -332,17 +332,17 @@ func (s *site) untilKnown(n news) (time.Duration, error) {
 	return 0, fmt.Errorf("the proxy does not know of %s %s", n.cluster, n.kind)
 }
 
-// BenchmarkIndexOfMany reads an installation of many workspaces from the shared index, as a starting proxy does.
-func BenchmarkIndexOfMany(b *testing.B) {
-	timed(b)
+// BenchmarkSharedIndexScale reads an installation of many workspaces from the shared index, as a starting proxy does.
+func BenchmarkSharedIndexScale(b *testing.B) {
+	recordDuration(b)
 	n := scaled(100_000)
 	for range b.N {
 		etcd := startEtcd(b)
 		o := sharedindex.NewOptions()
 		o.Servers = []string{etcd.url}
-		before := etcd.held(b)
+		before := etcd.measure(b)
 		begun := time.Now()
-		stop := run(b, func(ctx context.Context) { sharedindex.NewWriter(o, installation.Root, crowd(n)).Run(ctx) })
+		stop := runInBackground(b, func(ctx context.Context) { sharedindex.NewWriter(o, installation.Root, fakeShard(n)).Run(ctx) })
 		eventually(b, "all is written", func(ctx context.Context) error {
 			answer, err := etcd.client.Get(ctx, o.Prefix+"/"+installation.Root+"/complete")
 			if err == nil && answer.Count == 0 {
@@ -352,14 +352,14 @@ func BenchmarkIndexOfMany(b *testing.B) {
 		})
 		record(fmt.Sprintf("shared index: writing %d workspaces", n), time.Since(begun).Seconds(), "s", "into an empty etcd, by one shard")
 		stop()
-		after := etcd.held(b)
+		after := etcd.measure(b)
 		record(fmt.Sprintf("shared index: etcd bytes per workspace, %d", n), float64(after.bytes-before.bytes)/float64(n), "B", "two records each; database in use, without history")
 
-		empty := settle()
+		empty := measureProcess()
 		begun = time.Now()
 		idx := index.New()
 		shared := shards.NewSharedIndexReader(o, idx, shards.Subset{}, nil)
-		stop = run(b, func(ctx context.Context) {
+		stop = runInBackground(b, func(ctx context.Context) {
 			if err := shared.Run(ctx); err != nil {
 				b.Error(err)
 			}
@@ -371,14 +371,14 @@ func BenchmarkIndexOfMany(b *testing.B) {
 		if counted := idx.Load().Counts()[installation.Root]; counted != n {
 			b.Fatalf("%d workspaces are known, want %d", counted, n)
 		}
-		full := settle()
+		full := measureProcess()
 		record(fmt.Sprintf("index: bytes per workspace, %d", n), float64(full.heapBytes-empty.heapBytes)/float64(n), "B", "goal 300; heap, with its logical cluster and its type")
 		stop()
 	}
 }
 
-// run calls f in a goroutine until the returned function is called.
-func run(b *testing.B, f func(context.Context)) (stop func()) {
+// runInBackground calls f in a goroutine until the returned function is called.
+func runInBackground(b *testing.B, f func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { f(ctx) })
@@ -390,10 +390,10 @@ func run(b *testing.B, f func(context.Context)) (stop func()) {
 	return stop
 }
 
-// crowd simulates a shard with that many workspaces, ten below each.
-type crowd int
+// fakeShard simulates a shard with that many workspaces, ten below each.
+type fakeShard int
 
-func (n crowd) ListAndWatch(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
+func (n fakeShard) ListAndWatch(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
 	put := func(kind sharedindex.Kind, cluster logicalcluster.Name, name string, value any) {
 		encoded, err := sharedindex.Encode(value)
 		if err != nil {

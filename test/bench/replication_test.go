@@ -13,29 +13,29 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// look is the polling interval, which is the accuracy of the measurement.
-const look = 500 * time.Microsecond
+// pollInterval is the polling interval, which is the accuracy of the measurement.
+const pollInterval = 500 * time.Microsecond
 
 // BenchmarkReplicationLag measures the delay from the acknowledgement of a write at one shard until all others have it:
 // through its publisher, the cache, and their replica informers. Writes are sequential, of one object each.
 func BenchmarkReplicationLag(b *testing.B) {
-	timed(b)
+	recordDuration(b)
 	for range b.N {
-		members := startMembers(b, "alpha", "beta")
+		members := startShards(b, "alpha", "beta")
 		root, others := members[0], members[1:]
 		c, in := root.shard.Client(b, root.shard.Masters(b)), shardtesting.In(b.Context(), "root")
 		var created, deleted []time.Duration
 		n := scaled(500)
 		for i := range n {
-			offered := shardtesting.NewSchema(fmt.Sprintf("v%d", i), schema.GroupResource{Group: "lag.example.com", Resource: "widgets"}, "Widget")
-			if err := c.Create(in, offered); err != nil {
+			resourceSchema := shardtesting.NewSchema(fmt.Sprintf("v%d", i), schema.GroupResource{Group: "lag.example.com", Resource: "widgets"}, "Widget")
+			if err := c.Create(in, resourceSchema); err != nil {
 				b.Fatal(err)
 			}
-			created = append(created, known(b, others, offered.Name, true))
-			if err := c.Delete(in, offered); err != nil {
+			created = append(created, replicationLag(b, others, resourceSchema.Name, true))
+			if err := c.Delete(in, resourceSchema); err != nil {
 				b.Fatal(err)
 			}
-			deleted = append(deleted, known(b, others, offered.Name, false))
+			deleted = append(deleted, replicationLag(b, others, resourceSchema.Name, false))
 		}
 		for _, of := range []struct {
 			what string
@@ -47,14 +47,14 @@ func BenchmarkReplicationLag(b *testing.B) {
 			}
 		}
 		for _, member := range others {
-			stop(b, member.shard)
+			stopShard(b, member.shard)
 		}
-		stop(b, root.shard)
+		stopShard(b, root.shard)
 	}
 }
 
-// known returns the delay from now until the shards have an APIResourceSchema of root, or no shard has it.
-func known(b *testing.B, members []member, name string, there bool) time.Duration {
+// replicationLag returns the delay from now until the shards have an APIResourceSchema of root, or no shard has it.
+func replicationLag(b *testing.B, members []shardInstance, name string, present bool) time.Duration {
 	b.Helper()
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
@@ -62,13 +62,13 @@ func known(b *testing.B, members []member, name string, there bool) time.Duratio
 	for _, member := range members {
 		for {
 			_, err := member.shard.Server.Exports().GetSchema(ctx, logicalcluster.Root, name)
-			if there && err == nil || !there && apierrors.IsNotFound(err) {
+			if present && err == nil || !present && apierrors.IsNotFound(err) {
 				break
 			}
 			if ctx.Err() != nil {
 				b.Fatalf("shard %s does not learn of %s: %v", member.name, name, err)
 			}
-			time.Sleep(look)
+			time.Sleep(pollInterval)
 		}
 	}
 	return time.Since(begun)

@@ -50,39 +50,39 @@ const widgets = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceD
 "schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"size":{"type":"integer","minimum":0},"text":{"type":"string"},
 "parts":{"type":"array","items":{"type":"object","properties":{"name":{"type":"string"},"number":{"type":"integer"}}}}}}}}}}]}}`
 
-// BenchmarkAgainstStock sends the same requests to a kube-apiserver and to a workspace, in one run, on one etcd.
-func BenchmarkAgainstStock(b *testing.B) {
-	timed(b)
+// BenchmarkKubeAPIServerComparison sends the same requests to a kube-apiserver and to a workspace, in one run, on one etcd.
+func BenchmarkKubeAPIServerComparison(b *testing.B) {
+	recordDuration(b)
 	for range b.N {
-		peers := startPeers(b)
-		for _, p := range peers {
-			p.must(b, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", widgets)
-			eventually(b, "widgets are served", func(context.Context) error { return p.answers(loads[1].collection) })
+		servers := startServers(b)
+		for _, p := range servers {
+			p.mustSend(b, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", widgets)
+			eventually(b, "widgets are served", func(context.Context) error { return p.checkServed(loads[1].collection) })
 		}
 		for _, l := range loads {
 			results := map[string]map[string][]float64{}
-			add := func(p *peer, what string, value float64) {
+			add := func(p *apiServer, what string, value float64) {
 				if results[what] == nil {
 					results[what] = map[string][]float64{}
 				}
 				results[what][p.name] = append(results[what][p.name], value)
 			}
 			for i := range repetitions {
-				for _, p := range inTurn(peers, i) {
+				for _, p := range rotate(servers, i) {
 					run := fmt.Sprint("r", i)
 					before := p.heap(b)
 					// measure records the rate per second, and the cost of one operation for the server.
 					measure := func(what string, n int, rate func() float64) {
-						from := p.used(b)
-						asking := p.used(b).since(from)
-						from = p.used(b)
+						from := p.currentUsage(b)
+						overhead := p.currentUsage(b).since(from)
+						from = p.currentUsage(b)
 						add(p, what, rate())
-						cost := p.used(b).since(from).since(asking)
+						cost := p.currentUsage(b).since(from).since(overhead)
 						add(p, what+", processor time", cost.processor/float64(n)*1000)
 						add(p, what+", allocated", cost.allocated/float64(n)/1024)
 					}
 					each := func(what string, n int, do func(i int) error) {
-						measure(what, n, func() float64 { return p.parallel(b, n, do) })
+						measure(what, n, func() float64 { return p.runParallel(b, n, do) })
 					}
 					each("create", objects, func(i int) error { return p.create(l, run, i) })
 					each("get", objects, func(i int) error {
@@ -99,26 +99,26 @@ func BenchmarkAgainstStock(b *testing.B) {
 			}
 			for _, what := range slices.Sorted(maps.Keys(results)) {
 				values := results[what]
-				stock, ours := median(values[peers[0].name]), median(values[peers[1].name])
-				record(l.name+": "+what, ours, unitOf(what), fmt.Sprintf("stock %.1f; ratio %.2f; medians of %d", stock, ours/stock, repetitions))
+				stock, ours := median(values[servers[0].name]), median(values[servers[1].name])
+				record(l.name+": "+what, ours, figureUnit(what), fmt.Sprintf("stock %.1f; ratio %.2f; medians of %d", stock, ours/stock, repetitions))
 			}
 		}
 	}
 }
 
-// inTurn returns the servers in rotating order: the second one finds disk and processors as the first left them.
-func inTurn(peers []*peer, turn int) []*peer {
-	at := turn % len(peers)
-	return slices.Concat(peers[at:], peers[:at])
+// rotate returns the servers in rotating order: the second one finds disk and processors as the first left them.
+func rotate(servers []*apiServer, turn int) []*apiServer {
+	at := turn % len(servers)
+	return slices.Concat(servers[at:], servers[:at])
 }
 
-func unitOf(what string) string {
+func figureUnit(figure string) string {
 	switch {
-	case strings.HasPrefix(what, "held"):
+	case strings.HasPrefix(figure, "held"):
 		return "B"
-	case strings.HasSuffix(what, "processor time"):
+	case strings.HasSuffix(figure, "processor time"):
 		return "ms"
-	case strings.HasSuffix(what, "allocated"):
+	case strings.HasSuffix(figure, "allocated"):
 		return "KiB"
 	}
 	return "1/s"
@@ -129,8 +129,8 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// parallel calls do n times with concurrent writers and returns the rate per second.
-func (p *peer) parallel(b *testing.B, n int, do func(i int) error) float64 {
+// runParallel calls do n times with concurrent writers and returns the rate per second.
+func (p *apiServer) runParallel(b *testing.B, n int, do func(i int) error) float64 {
 	b.Helper()
 	next := make(chan int)
 	var group sync.WaitGroup
@@ -155,12 +155,12 @@ func (p *peer) parallel(b *testing.B, n int, do func(i int) error) float64 {
 	return float64(n) / time.Since(begun).Seconds()
 }
 
-func (p *peer) create(l load, run string, i int) error {
+func (p *apiServer) create(l load, run string, i int) error {
 	return p.send(http.MethodPost, l.collection, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"%s-%d","labels":{"run":%q}},%s}`, l.apiVersion, l.kind, run, i, run, l.payload))
 }
 
 // watch opens watches, updates one object repeatedly, and returns the total rate of events per second.
-func (p *peer) watch(b *testing.B, l load, run string) float64 {
+func (p *apiServer) watch(b *testing.B, l load, run string) float64 {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute)
 	defer cancel()
@@ -196,7 +196,7 @@ func (p *peer) watch(b *testing.B, l load, run string) float64 {
 	return float64(changes*watchers) / time.Since(begun).Seconds()
 }
 
-func (p *peer) request(ctx context.Context, method, path, body string) (*http.Response, error) {
+func (p *apiServer) request(ctx context.Context, method, path, body string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, p.config.Host+path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -215,7 +215,7 @@ func (p *peer) request(ctx context.Context, method, path, body string) (*http.Re
 	return response, nil
 }
 
-func (p *peer) send(method, path, body string) error {
+func (p *apiServer) send(method, path, body string) error {
 	response, err := p.request(context.Background(), method, path, body)
 	if err != nil {
 		return err
@@ -225,9 +225,9 @@ func (p *peer) send(method, path, body string) error {
 	return err
 }
 
-func (p *peer) answers(path string) error { return p.send(http.MethodGet, path, "") }
+func (p *apiServer) checkServed(path string) error { return p.send(http.MethodGet, path, "") }
 
-func (p *peer) must(b *testing.B, method, path, body string) {
+func (p *apiServer) mustSend(b *testing.B, method, path, body string) {
 	b.Helper()
 	if err := p.send(method, path, body); err != nil {
 		b.Fatalf("%s: %v", p.name, err)

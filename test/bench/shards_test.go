@@ -16,19 +16,19 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// member is a shard of an installation, with an etcd of its own.
-type member struct {
+// shardInstance is a shard of an installation, with an etcd of its own.
+type shardInstance struct {
 	name  string
 	shard *shardtesting.Shard
-	etcd  *store
+	etcd  *etcdServer
 }
 
-// BenchmarkWorkspacesOverShards measures the creation of workspaces below root, each placed on one of three shards,
+// BenchmarkShardedWorkspaces measures the creation of workspaces below root, each placed on one of three shards,
 // with its cost there and in the cache, against workspaces that stay on the shard of their parent.
-func BenchmarkWorkspacesOverShards(b *testing.B) {
-	timed(b)
+func BenchmarkShardedWorkspaces(b *testing.B) {
+	recordDuration(b)
 	for range b.N {
-		members := startMembers(b, "alpha", "beta")
+		members := startShards(b, "alpha", "beta")
 		root := members[0]
 		creator := newCreator(b, root.shard, "root")
 		creator.create(b, "warm", 30)
@@ -40,42 +40,42 @@ func BenchmarkWorkspacesOverShards(b *testing.B) {
 			{"elsewhere", "all on two other shards", []string{"alpha", "beta"}},
 			{"anywhere", "over three shards", []string{"root", "alpha", "beta"}},
 		} {
-			schedulable(b, root, members, run.open)
-			before, begun := revisions(b, members), time.Now()
-			workspaces := latencies(creator.create(b, run.name, some))
-			record("workspaces created until Ready, "+run.what, rate(some, begun), "1/s", fmt.Sprintf("%d writers, %d workspaces; all shards and the cache in one process", writers, some))
+			setSchedulable(b, root, members, run.open)
+			before, begun := sumRevisions(b, members), time.Now()
+			workspaces := latencies(creator.create(b, run.name, workspaceCount))
+			record("workspaces created until Ready, "+run.what, rate(workspaceCount, begun), "1/s", fmt.Sprintf("%d writers, %d workspaces; all shards and the cache in one process", writers, workspaceCount))
 			record("workspace create to Ready p50, "+run.what, milliseconds(quantile(workspaces, 0.5)), "ms", "same run")
 			record("workspace create to Ready p99, "+run.what, milliseconds(quantile(workspaces, 0.99)), "ms", "same run")
-			quiet(b, root)
-			record("etcd writes per workspace created, "+run.what, float64(revisions(b, members)-before)/float64(some), "", "revisions of all three; the cache is in one of them")
+			waitForIdle(b, root)
+			record("etcd writes per workspace created, "+run.what, float64(sumRevisions(b, members)-before)/float64(workspaceCount), "", "revisions of all three; the cache is in one of them")
 		}
 		creator.stop()
 		begun := time.Now()
 		deleteAll(b, root.shard, "root")
-		record(fmt.Sprintf("deletion of %d workspaces over three shards", 3*some+30), time.Since(begun).Seconds(), "s", "until the last is gone")
+		record(fmt.Sprintf("deletion of %d workspaces over three shards", 3*workspaceCount+30), time.Since(begun).Seconds(), "s", "until the last is gone")
 		for _, member := range members[1:] {
-			stop(b, member.shard)
+			stopShard(b, member.shard)
 		}
-		stop(b, root.shard)
+		stopShard(b, root.shard)
 	}
 }
 
-func startMembers(b *testing.B, names ...string) []member {
+func startShards(b *testing.B, names ...string) []shardInstance {
 	b.Helper()
-	root := member{name: "root", etcd: startEtcd(b)}
-	root.shard = shardtesting.StartIn(b, b.TempDir(), root.etcd.use)
-	members := []member{root}
+	root := shardInstance{name: "root", etcd: startEtcd(b)}
+	root.shard = shardtesting.StartIn(b, b.TempDir(), root.etcd.configure)
+	members := []shardInstance{root}
 	for _, name := range names {
-		other := member{name: name, etcd: startEtcd(b)}
-		other.shard = shardtesting.StartShard(b, root.shard, name, other.etcd.use)
+		other := shardInstance{name: name, etcd: startEtcd(b)}
+		other.shard = shardtesting.StartShard(b, root.shard, name, other.etcd.configure)
 		members = append(members, other)
 	}
 	root.shard.WaitShards(b, names...)
 	return members
 }
 
-// schedulable marks only some shards as schedulable.
-func schedulable(b *testing.B, root member, members []member, open []string) {
+// setSchedulable marks only some shards as schedulable.
+func setSchedulable(b *testing.B, root shardInstance, members []shardInstance, names []string) {
 	b.Helper()
 	c := root.shard.Client(b, root.shard.Masters(b))
 	in := shardtesting.In(b.Context(), "root")
@@ -89,7 +89,7 @@ func schedulable(b *testing.B, root member, members []member, open []string) {
 				shard.Annotations = map[string]string{}
 			}
 			shard.Annotations[corev1alpha1.UnschedulableAnnotationKey] = ""
-			for _, name := range open {
+			for _, name := range names {
 				if name == member.name {
 					delete(shard.Annotations, corev1alpha1.UnschedulableAnnotationKey)
 				}
@@ -103,8 +103,8 @@ func schedulable(b *testing.B, root member, members []member, open []string) {
 	time.Sleep(time.Second) // until the watch cache of root has it
 }
 
-// revisions returns the sum of the revisions of all stores.
-func revisions(b *testing.B, members []member) (sum int64) {
+// sumRevisions returns the sum of the revisions of all stores.
+func sumRevisions(b *testing.B, members []shardInstance) (sum int64) {
 	b.Helper()
 	for _, member := range members {
 		response, err := member.etcd.client.Get(b.Context(), "x")
@@ -116,14 +116,14 @@ func revisions(b *testing.B, members []member) (sum int64) {
 	return sum
 }
 
-// quiet waits until no request between shards is pending.
-func quiet(b *testing.B, root member) {
+// waitForIdle waits until no request between shards is pending.
+func waitForIdle(b *testing.B, root shardInstance) {
 	b.Helper()
 	cache, err := cacheclient.New(root.shard.Masters(b), "")
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer cache.CloseIdle()
+	defer cache.CloseIdleConnections()
 	eventually(b, "nothing is asked for or reported", func(ctx context.Context) error {
 		for _, resource := range []schema.GroupResource{shardingv1alpha1.Resource("logicalclusterrequests"), shardingv1alpha1.Resource("logicalclusterreports")} {
 			objects, _, err := cache.List(ctx, shardingv1alpha1.SchemeGroupVersion.WithResource(resource.Resource))

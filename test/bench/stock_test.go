@@ -22,8 +22,8 @@ import (
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// peer is a server under comparison: a separate process, reached over TLS as a member of system:masters.
-type peer struct {
+// apiServer is a server under comparison: a separate process, reached over TLS as a member of system:masters.
+type apiServer struct {
 	name string
 	// config reaches the API under measurement, base the metrics of the process.
 	config, base *rest.Config
@@ -35,15 +35,15 @@ type peer struct {
 	collector *http.Client
 }
 
-// startPeers runs a kube-apiserver and a shard on one etcd, and creates a workspace in the shard.
-func startPeers(b *testing.B) []*peer {
+// startServers runs a kube-apiserver and a shard on one etcd, and creates a workspace in the shard.
+func startServers(b *testing.B) []*apiServer {
 	b.Helper()
 	etcd := startEtcd(b)
-	return []*peer{startStock(b, etcd), startShard(b, etcd)}
+	return []*apiServer{startStock(b, etcd), startShard(b, etcd)}
 }
 
 // startStock runs stock kube-apiserver with its default admission and RBAC.
-func startStock(b *testing.B, etcd *store) *peer {
+func startStock(b *testing.B, etcd *etcdServer) *apiServer {
 	b.Helper()
 	if err := stockBinary(); err != nil {
 		b.Fatal(err)
@@ -62,13 +62,13 @@ func startStock(b *testing.B, etcd *store) *peer {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := &peer{name: "kube-apiserver", config: config, base: config, client: client, collect: config.Host + "/debug/pprof/heap?gc=1", collector: client}
+	p := &apiServer{name: "kube-apiserver", config: config, base: config, client: client, collect: config.Host + "/debug/pprof/heap?gc=1", collector: client}
 	p.waitReady(b)
 	return p
 }
 
 // startShard runs a shard and creates a workspace in it.
-func startShard(b *testing.B, etcd *store) *peer {
+func startShard(b *testing.B, etcd *etcdServer) *apiServer {
 	b.Helper()
 	directory, address, profiler := b.TempDir(), programs.FreeAddress(b), programs.FreeAddress(b)
 	_, port, _ := net.SplitHostPort(address)
@@ -93,7 +93,7 @@ func startShard(b *testing.B, etcd *store) *peer {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := &peer{name: "shard", base: base, admin: admin, client: client, collect: "http://" + profiler + "/debug/pprof/heap?gc=1", collector: http.DefaultClient}
+	p := &apiServer{name: "shard", base: base, admin: admin, client: client, collect: "http://" + profiler + "/debug/pprof/heap?gc=1", collector: http.DefaultClient}
 	p.waitReady(b)
 	p.config = shardtesting.At(base, newWorkspace(b, base, "root", "bench"))
 	return p
@@ -121,7 +121,7 @@ func newWorkspace(b *testing.B, base *rest.Config, parent, name string) (cluster
 	return workspace.Spec.Cluster
 }
 
-func (p *peer) waitReady(b *testing.B) {
+func (p *apiServer) waitReady(b *testing.B) {
 	b.Helper()
 	client, err := rest.HTTPClientFor(p.base)
 	if err != nil {
@@ -145,20 +145,20 @@ func (p *peer) waitReady(b *testing.B) {
 }
 
 // heap returns the live heap of the process after a garbage collection, in bytes.
-func (p *peer) heap(b *testing.B) float64 {
+func (p *apiServer) heap(b *testing.B) float64 {
 	b.Helper()
-	held := math.Inf(1)
+	size := math.Inf(1)
 	for range 10 { // objects in a sync.Pool survive a first collection
 		p.collectGarbage(b)
-		last := held
-		if held = p.metrics(b, "go_memstats_heap_alloc_bytes")[0]; held > last*0.99 {
+		last := size
+		if size = p.metrics(b, "go_memstats_heap_alloc_bytes")[0]; size > last*0.99 {
 			break
 		}
 	}
-	return held
+	return size
 }
 
-func (p *peer) collectGarbage(b *testing.B) {
+func (p *apiServer) collectGarbage(b *testing.B) {
 	b.Helper()
 	response, err := p.collector.Get(p.collect)
 	if err != nil {
@@ -182,17 +182,17 @@ func (u usage) since(before usage) usage {
 	return usage{processor: u.processor - before.processor, allocated: u.allocated - before.allocated}
 }
 
-func (p *peer) used(b *testing.B) usage {
+func (p *apiServer) currentUsage(b *testing.B) usage {
 	b.Helper()
 	values := p.metrics(b, "process_cpu_seconds_total", "go_memstats_alloc_bytes_total")
 	return usage{processor: values[0], allocated: values[1]}
 }
 
 // metrics returns the values of metrics without labels.
-func (p *peer) metrics(b *testing.B, names ...string) []float64 {
+func (p *apiServer) metrics(b *testing.B, names ...string) []float64 {
 	b.Helper()
 	values, found := make([]float64, len(names)), 0
-	for line := range bytes.Lines(raw(b, p.base, "/metrics")) {
+	for line := range bytes.Lines(getRaw(b, p.base, "/metrics")) {
 		name, value, _ := strings.Cut(string(bytes.TrimSpace(line)), " ")
 		at := slices.Index(names, name)
 		if at < 0 {

@@ -15,9 +15,9 @@ import (
 
 // The number of workspaces per figure, and of concurrent writers.
 var (
-	some    = scaled(1000)
-	many    = scaled(10000)
-	inRound = scaled(2000)
+	workspaceCount      = scaled(1000)
+	largeWorkspaceCount = scaled(10000)
+	workspacesPerRound  = scaled(2000)
 )
 
 const (
@@ -27,72 +27,72 @@ const (
 
 // BenchmarkStart measures the start of an empty shard until it is ready, embedded etcd included.
 func BenchmarkStart(b *testing.B) {
-	timed(b)
+	recordDuration(b)
 	for range b.N {
 		begun := time.Now()
 		shard := shardtesting.Start(b)
 		record("kcp start, empty, until ready", time.Since(begun).Seconds(), "s", "goal 5 s; in-process, embedded etcd")
-		stop(b, shard)
+		stopShard(b, shard)
 	}
 }
 
 // BenchmarkWorkspaces measures the creation and the cost of empty workspaces below one parent, then a start with all of
 // them, then their deletion.
 func BenchmarkWorkspaces(b *testing.B) {
-	timed(b)
+	recordDuration(b)
 	for range b.N {
 		etcd, directory := startEtcd(b), b.TempDir()
-		shard := shardtesting.StartIn(b, directory, etcd.use)
+		shard := shardtesting.StartIn(b, directory, etcd.configure)
 		creator := newCreator(b, shard, "root")
 		creator.create(b, "warm", 10) // excludes one-time cost of caches and connections
 		empty := observe(b, shard, etcd)
 
 		begun := time.Now()
-		workspaces := latencies(creator.create(b, "ws", some))
-		record("workspaces created until Ready, flat", rate(some, begun), "1/s", fmt.Sprintf("goal 100/s; %d writers, %d workspaces", writers, some))
+		workspaces := latencies(creator.create(b, "ws", workspaceCount))
+		record("workspaces created until Ready, flat", rate(workspaceCount, begun), "1/s", fmt.Sprintf("goal 100/s; %d writers, %d workspaces", writers, workspaceCount))
 		record("workspace create to Ready p50", milliseconds(quantile(workspaces, 0.5)), "ms", "same run")
 		record("workspace create to Ready p99", milliseconds(quantile(workspaces, 0.99)), "ms", "goal 1000 ms; same run")
-		awaitReads()
-		empty.recordCost(observe(b, shard, etcd), some)
+		waitForReads()
+		empty.recordCost(observe(b, shard, etcd), workspaceCount)
 
 		begun = time.Now()
-		workspaces = latencies(creator.create(b, "more", many-some))
-		record(fmt.Sprintf("workspaces created until Ready, up to %d", many), rate(many-some, begun), "1/s", "goal 100/s; same shard")
-		record(fmt.Sprintf("workspace create to Ready p99, up to %d", many), milliseconds(quantile(workspaces, 0.99)), "ms", "goal 1000 ms")
+		workspaces = latencies(creator.create(b, "more", largeWorkspaceCount-workspaceCount))
+		record(fmt.Sprintf("workspaces created until Ready, up to %d", largeWorkspaceCount), rate(largeWorkspaceCount-workspaceCount, begun), "1/s", "goal 100/s; same shard")
+		record(fmt.Sprintf("workspace create to Ready p99, up to %d", largeWorkspaceCount), milliseconds(quantile(workspaces, 0.99)), "ms", "goal 1000 ms")
 		creator.stop()
-		awaitReads()
-		empty.recordCost(observe(b, shard, etcd), many)
-		stop(b, shard)
+		waitForReads()
+		empty.recordCost(observe(b, shard, etcd), largeWorkspaceCount)
+		stopShard(b, shard)
 
 		begun = time.Now()
-		shard = shardtesting.StartIn(b, directory, etcd.use)
-		record(fmt.Sprintf("start with %d workspaces, until ready", many), time.Since(begun).Seconds(), "s", "goal 10 s; etcd runs already")
-		awaitReads()
+		shard = shardtesting.StartIn(b, directory, etcd.configure)
+		record(fmt.Sprintf("start with %d workspaces, until ready", largeWorkspaceCount), time.Since(begun).Seconds(), "s", "goal 10 s; etcd runs already")
+		waitForReads()
 		started := observe(b, shard, etcd)
-		record(fmt.Sprintf("heap per empty workspace after a restart, %d workspaces", many), float64(int64(started.heapBytes)-int64(empty.heapBytes))/float64(many)/1024, "KiB", "without the event history of watch caches")
+		record(fmt.Sprintf("heap per empty workspace after a restart, %d workspaces", largeWorkspaceCount), float64(int64(started.heapBytes)-int64(empty.heapBytes))/float64(largeWorkspaceCount)/1024, "KiB", "without the event history of watch caches")
 
 		begun = time.Now()
 		deleteAll(b, shard, "root")
-		record(fmt.Sprintf("deletion of %d workspaces, until the last is gone", many), time.Since(begun).Seconds(), "s", "goal 180 s; deletecollection, again when it times out")
-		stop(b, shard)
+		record(fmt.Sprintf("deletion of %d workspaces, until the last is gone", largeWorkspaceCount), time.Since(begun).Seconds(), "s", "goal 180 s; deletecollection, again when it times out")
+		stopShard(b, shard)
 	}
 }
 
 // BenchmarkTree measures the creation of workspaces that are parents themselves, against the same number below one.
 func BenchmarkTree(b *testing.B) {
-	timed(b)
+	recordDuration(b)
 	for range b.N {
-		shard := shardtesting.StartIn(b, b.TempDir(), startEtcd(b).use)
+		shard := shardtesting.StartIn(b, b.TempDir(), startEtcd(b).configure)
 		flat := newCreator(b, shard, "root")
 		begun := time.Now()
-		flat.create(b, "flat", some)
-		flatRate := rate(some, begun)
+		flat.create(b, "flat", workspaceCount)
+		flatRate := rate(workspaceCount, begun)
 		flat.stop()
 
 		const width = 10
 		begun = time.Now()
-		tree, parents := []made(nil), []string{"root"}
-		for ; len(tree) < some; parents = parents[1:] { // breadth first
+		tree, parents := []createdWorkspace(nil), []string{"root"}
+		for ; len(tree) < workspaceCount; parents = parents[1:] { // breadth first
 			creator := newCreator(b, shard, parents[0])
 			for _, child := range creator.create(b, "tree", width) {
 				tree, parents = append(tree, child), append(parents, child.cluster)
@@ -103,21 +103,21 @@ func BenchmarkTree(b *testing.B) {
 		record("workspaces created until Ready, flat (again)", flatRate, "1/s", "compare with the tree, same shard")
 		record("workspaces created until Ready, tree", treeRate, "1/s", fmt.Sprintf("%.0f %% of flat; %d children each, made %d at a time", 100*treeRate/flatRate, width, width))
 		record("workspace create to Ready p99, tree", milliseconds(quantile(latencies(tree), 0.99)), "ms", "goal 1000 ms")
-		stop(b, shard)
+		stopShard(b, shard)
 	}
 }
 
-// awaitReads waits for the goroutines of consistent reads of watch caches, which outlive each read by three seconds.
-func awaitReads() { time.Sleep(5 * time.Second) }
+// waitForReads waits for the goroutines of consistent reads of watch caches, which outlive each read by three seconds.
+func waitForReads() { time.Sleep(5 * time.Second) }
 
-// BenchmarkLeftovers creates and deletes workspaces repeatedly and measures what remains.
-func BenchmarkLeftovers(b *testing.B) {
-	timed(b)
+// BenchmarkWorkspaceLeaks creates and deletes workspaces repeatedly and measures what remains.
+func BenchmarkWorkspaceLeaks(b *testing.B) {
+	recordDuration(b)
 	for range b.N {
 		etcd := startEtcd(b)
-		shard := shardtesting.StartIn(b, b.TempDir(), etcd.use)
+		shard := shardtesting.StartIn(b, b.TempDir(), etcd.configure)
 		round := func(name string, n int) {
-			tell(b, name)
+			logProgress(b, name)
 			creator := newCreator(b, shard, "root")
 			creator.create(b, name, n)
 			creator.stop()
@@ -125,29 +125,29 @@ func BenchmarkLeftovers(b *testing.B) {
 		}
 		// Watch caches keep events for at least 75 seconds: these rounds grow their history to its full size.
 		for i := range 2 {
-			round(fmt.Sprint("warm", i), inRound)
+			round(fmt.Sprint("warm", i), workspacesPerRound)
 		}
-		awaitReads()
+		waitForReads()
 		before := observe(b, shard, etcd)
 		lines := []int{before.series}
 		for i := range rounds {
-			round(fmt.Sprint("round", i), inRound)
-			lines = append(lines, series(raw(b, shard.Masters(b), "/metrics")))
+			round(fmt.Sprint("round", i), workspacesPerRound)
+			lines = append(lines, series(getRaw(b, shard.Masters(b), "/metrics")))
 		}
-		awaitReads()
+		waitForReads()
 		after := observe(b, shard, etcd)
-		cycles := float64(rounds * inRound)
-		record("left per workspace created and deleted: heap", (float64(after.heapBytes)-float64(before.heapBytes))/cycles, "B", fmt.Sprintf("goal 1024 B; %d rounds of %d, after two of the same size", rounds, inRound))
+		cycles := float64(rounds * workspacesPerRound)
+		record("left per workspace created and deleted: heap", (float64(after.heapBytes)-float64(before.heapBytes))/cycles, "B", fmt.Sprintf("goal 1024 B; %d rounds of %d, after two of the same size", rounds, workspacesPerRound))
 		record("left after all rounds: keys", float64(after.keys-before.keys), "", "goal 0")
 		record("left after all rounds: goroutines", float64(after.goroutines-before.goroutines), "", "goal 0")
 		record("left after all rounds: metric lines", float64(lines[rounds]-lines[0]), "", fmt.Sprintf("goal 0; what happens for the first time makes some, which stay: %v before and after each round", lines))
 		record("metric lines made by the last round", float64(lines[rounds]-lines[rounds-1]), "", "goal 0")
 		record("metric lines made while waiting", float64(after.series-lines[rounds]), "", "those of the watch caches' own checks, every five minutes, when they come for the first time")
-		stop(b, shard)
+		stopShard(b, shard)
 	}
 }
 
-func stop(b *testing.B, shard *shardtesting.Shard) {
+func stopShard(b *testing.B, shard *shardtesting.Shard) {
 	b.Helper()
 	if err := shard.Stop(); err != nil {
 		b.Fatal(err)

@@ -22,8 +22,8 @@ import (
 
 const releaseName = "old-town"
 
-// orchard is a chart in a workspace.
-type orchard struct {
+// chartEnv is a chart in a workspace.
+type chartEnv struct {
 	*testing.T
 	config *action.Configuration
 	chart  *chart.Chart
@@ -38,7 +38,7 @@ func testHelm(t *testing.T, i *installation.Installation) {
 	flags := genericclioptions.NewConfigFlags(false)
 	namespace := "orchard"
 	flags.KubeConfig, flags.Namespace = &kubeconfig, &namespace
-	o := &orchard{T: t, config: &action.Configuration{}}
+	o := &chartEnv{T: t, config: &action.Configuration{}}
 	var err error
 	if err = o.config.Init(flags, namespace, "secrets", t.Logf); err != nil {
 		t.Fatal(err)
@@ -52,13 +52,13 @@ func testHelm(t *testing.T, i *installation.Installation) {
 
 	install := action.NewInstall(o.config)
 	install.ReleaseName, install.Namespace, install.CreateNamespace, install.Wait, install.Timeout = releaseName, namespace, true, true, timeout
-	o.must(install.Run(o.chart, map[string]any{}))
-	o.shows("apple", 3)
+	o.mustRelease(install.Run(o.chart, map[string]any{}))
+	o.expectObjects("apple", 3)
 
 	upgrade := action.NewUpgrade(o.config)
 	upgrade.Namespace, upgrade.Wait, upgrade.Timeout = namespace, true, timeout
-	o.must(upgrade.Run(releaseName, o.chart, map[string]any{"fruit": "pear", "trees": 2}))
-	o.shows("pear", 2)
+	o.mustRelease(upgrade.Run(releaseName, o.chart, map[string]any{"fruit": "pear", "trees": 2}))
+	o.expectObjects("pear", 2)
 	hook := &corev1.ConfigMap{}
 	if err := o.get(hook, "before-upgrade"); err != nil || hook.Data["revision"] != "2" {
 		t.Errorf("the hook before the upgrade left %v: %v", hook.Data, err)
@@ -75,7 +75,7 @@ func testHelm(t *testing.T, i *installation.Installation) {
 	if err := rollback.Run(releaseName); err != nil {
 		t.Fatalf("rolling back: %v", err)
 	}
-	o.shows("apple", 3)
+	o.expectObjects("apple", 3)
 	history, err := action.NewHistory(o.config).Run(releaseName)
 	if err != nil || len(history) != 4 || history[len(history)-1].Info.Status != release.StatusDeployed {
 		t.Errorf("history of %d revisions: %v", len(history), err)
@@ -86,39 +86,39 @@ func testHelm(t *testing.T, i *installation.Installation) {
 	if _, err := uninstall.Run(releaseName); err != nil {
 		t.Fatalf("uninstalling: %v", err)
 	}
-	for name, object := range map[string]client.Object{"plan": &corev1.ConfigMap{}, "gate": &corev1.Secret{}, "keeper": &corev1.ServiceAccount{}, "0": tree()} {
+	for name, object := range map[string]client.Object{"plan": &corev1.ConfigMap{}, "gate": &corev1.Secret{}, "keeper": &corev1.ServiceAccount{}, "0": newTree()} {
 		if err := o.get(object, name); !apierrors.IsNotFound(err) {
 			t.Errorf("after the uninstallation, %T %s: %v", object, name, err)
 		}
 	}
 }
 
-func (o *orchard) must(_ *release.Release, err error) {
+func (o *chartEnv) mustRelease(_ *release.Release, err error) {
 	o.Helper()
 	if err != nil {
 		o.Fatal(err)
 	}
 }
 
-func (o *orchard) get(object client.Object, name string) error {
+func (o *chartEnv) get(object client.Object, name string) error {
 	return o.client.Get(o.Context(), client.ObjectKey{Namespace: "orchard", Name: releaseName + "-" + name}, object)
 }
 
-func tree() *unstructured.Unstructured {
+func newTree() *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: "orchard.example.org", Version: "v1", Kind: "Tree"})
 	return object
 }
 
-// shows checks the release's objects.
-func (o *orchard) shows(fruit string, trees int) {
+// expectObjects checks the release's objects.
+func (o *chartEnv) expectObjects(fruit string, trees int) {
 	o.Helper()
 	plan := &corev1.ConfigMap{}
 	if err := o.get(plan, "plan"); err != nil || plan.Data["fruit"] != fruit {
 		o.Errorf("the plan is %v: %v", plan.Data, err)
 	}
 	for n := range trees {
-		object := tree()
+		object := newTree()
 		if err := o.get(object, fmt.Sprint(n)); err != nil {
 			o.Errorf("tree %d: %v", n, err)
 			continue
@@ -127,7 +127,7 @@ func (o *orchard) shows(fruit string, trees int) {
 			o.Errorf("tree %d bears %q, want %q", n, got, fruit)
 		}
 	}
-	if err := o.get(tree(), fmt.Sprint(trees)); !apierrors.IsNotFound(err) {
+	if err := o.get(newTree(), fmt.Sprint(trees)); !apierrors.IsNotFound(err) {
 		o.Errorf("tree %d should not be there: %v", trees, err)
 	}
 }

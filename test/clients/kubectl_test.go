@@ -32,11 +32,11 @@ type kubectl struct {
 func (k *kubectl) run(args ...string) (output string, err error) {
 	k.Helper()
 	var out, errOut bytes.Buffer
-	cmdutil.BehaviorOnFatal(func(message string, code int) { panic(fatal{message, code}) })
+	cmdutil.BehaviorOnFatal(func(message string, code int) { panic(fatalError{message, code}) })
 	defer cmdutil.DefaultBehaviorOnFatal()
 	defer func() {
 		if caught := recover(); caught != nil {
-			f, ok := caught.(fatal)
+			f, ok := caught.(fatalError)
 			if !ok {
 				panic(caught)
 			}
@@ -56,13 +56,13 @@ func (k *kubectl) run(args ...string) (output string, err error) {
 	return out.String(), nil
 }
 
-type fatal struct {
+type fatalError struct {
 	message string
 	code    int
 }
 
-// prints runs a command and checks that its output contains every one of the texts.
-func (k *kubectl) prints(args string, texts ...string) {
+// expectOutput runs a command and checks that its output contains every one of the texts.
+func (k *kubectl) expectOutput(args string, texts ...string) {
 	k.Helper()
 	output, err := k.run(strings.Fields(args)...)
 	if err != nil {
@@ -76,8 +76,8 @@ func (k *kubectl) prints(args string, texts ...string) {
 	}
 }
 
-// refuses runs a command that must fail with the text.
-func (k *kubectl) refuses(args, text string) {
+// expectError runs a command that must fail with the text.
+func (k *kubectl) expectError(args, text string) {
 	k.Helper()
 	output, err := k.run(strings.Fields(args)...)
 	if err == nil || !strings.Contains(err.Error()+output, text) {
@@ -92,38 +92,38 @@ func testKubectl(t *testing.T, i *installation.Installation) {
 	data := filepath.Join("testdata", "kubectl")
 	set, boat := filepath.Join(data, "set-1.yaml"), filepath.Join(data, "boat.yaml")
 
-	k.prints("get --raw /version", `"gitVersion": "v1.37`)
-	k.prints("api-resources", "configmaps", "customresourcedefinitions", "clusterroles")
-	k.prints("auth can-i create configmaps", "yes")
-	k.prints("auth whoami", "captain")
+	k.expectOutput("get --raw /version", `"gitVersion": "v1.37`)
+	k.expectOutput("api-resources", "configmaps", "customresourcedefinitions", "clusterroles")
+	k.expectOutput("auth can-i create configmaps", "yes")
+	k.expectOutput("auth whoami", "captain")
 
 	// An object right after its definition: at no moment is the kind unknown.
-	k.prints("apply -f "+set, "boats.harbour.example.org created", "configmap/tides created")
-	k.prints("apply -f "+boat, "boat.harbour.example.org/dinghy created")
-	k.prints("apply -f "+set, "unchanged")
-	k.prints("wait --for=condition=Established crd/boats.harbour.example.org --timeout=30s", "condition met")
+	k.expectOutput("apply -f "+set, "boats.harbour.example.org created", "configmap/tides created")
+	k.expectOutput("apply -f "+boat, "boat.harbour.example.org/dinghy created")
+	k.expectOutput("apply -f "+set, "unchanged")
+	k.expectOutput("wait --for=condition=Established crd/boats.harbour.example.org --timeout=30s", "condition met")
 
-	k.prints("get bt", "NAME", "SEATS", "dinghy", "2")
-	k.prints("get all", "dinghy")
-	k.prints("explain boat", "Boat floats.")
-	k.prints("explain boat.spec.seats", "Seats is how many people may sit.")
-	k.prints("explain configmap.data", "UTF-8")
-	k.prints("get boat dinghy -o jsonpath={.spec.seats}", "2")
-	k.prints("describe boat dinghy", "Seats:", "fleet")
-	k.prints("scale boat dinghy --replicas=5", "scaled")
-	k.prints("wait --for=jsonpath={.spec.seats}=5 boat/dinghy --timeout=30s", "condition met")
-	k.prints(`patch boat dinghy --subresource=status --type=merge -p {"status":{"conditions":[{"type":"Afloat","status":"True"}]}}`, "patched")
-	k.prints("wait --for=condition=Afloat boat/dinghy --timeout=30s", "condition met")
-	k.prints("label boat dinghy colour=red", "labeled")
-	k.prints("get boats -l colour=red -o name", "boat.harbour.example.org/dinghy")
-	k.refuses(`patch boat dinghy --type=merge -p {"spec":{"seats":"many"}}`, "must be of type integer")
-	k.refuses("get pods", `doesn't have a resource type "pods"`)
-	k.prints("create namespace dock", "created")
-	k.prints("wait --for=create serviceaccount/default -n dock --timeout=30s", "condition met")
-	k.prints("create token default -n dock", ".")
-	k.prints("create secret generic key --from-literal=a=b -n dock", "created")
-	k.prints("create quota few --hard=count/configmaps=1 -n dock", "created")
-	k.prints("diff -f "+set, "")
+	k.expectOutput("get bt", "NAME", "SEATS", "dinghy", "2")
+	k.expectOutput("get all", "dinghy")
+	k.expectOutput("explain boat", "Boat floats.")
+	k.expectOutput("explain boat.spec.seats", "Seats is how many people may sit.")
+	k.expectOutput("explain configmap.data", "UTF-8")
+	k.expectOutput("get boat dinghy -o jsonpath={.spec.seats}", "2")
+	k.expectOutput("describe boat dinghy", "Seats:", "fleet")
+	k.expectOutput("scale boat dinghy --replicas=5", "scaled")
+	k.expectOutput("wait --for=jsonpath={.spec.seats}=5 boat/dinghy --timeout=30s", "condition met")
+	k.expectOutput(`patch boat dinghy --subresource=status --type=merge -p {"status":{"conditions":[{"type":"Afloat","status":"True"}]}}`, "patched")
+	k.expectOutput("wait --for=condition=Afloat boat/dinghy --timeout=30s", "condition met")
+	k.expectOutput("label boat dinghy colour=red", "labeled")
+	k.expectOutput("get boats -l colour=red -o name", "boat.harbour.example.org/dinghy")
+	k.expectError(`patch boat dinghy --type=merge -p {"spec":{"seats":"many"}}`, "must be of type integer")
+	k.expectError("get pods", `doesn't have a resource type "pods"`)
+	k.expectOutput("create namespace dock", "created")
+	k.expectOutput("wait --for=create serviceaccount/default -n dock --timeout=30s", "condition met")
+	k.expectOutput("create token default -n dock", ".")
+	k.expectOutput("create secret generic key --from-literal=a=b -n dock", "created")
+	k.expectOutput("create quota few --hard=count/configmaps=1 -n dock", "created")
+	k.expectOutput("diff -f "+set, "")
 
 	t.Run("a set that is applied and pruned as Argo CD and Flux do it", func(t *testing.T) {
 		k := &kubectl{T: t, kubeconfig: k.kubeconfig, home: home}
@@ -136,15 +136,15 @@ func testKubectl(t *testing.T, i *installation.Installation) {
 		if err := os.WriteFile(smaller, []byte(strings.Join(parts[:2], "---\n")), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		k.prints("apply -f "+smaller+" --prune -l set=harbour --prune-allowlist=core/v1/ConfigMap", "configmap/tides pruned")
-		k.prints("get configmaps -l set=harbour -o name", "configmap/chart")
-		k.refuses("get configmap tides", "not found")
-		k.prints("apply --server-side --field-manager=gitops --force-conflicts -f "+set, "serverside-applied")
-		k.prints("get configmap chart -o yaml --show-managed-fields", "manager: gitops")
+		k.expectOutput("apply -f "+smaller+" --prune -l set=harbour --prune-allowlist=core/v1/ConfigMap", "configmap/tides pruned")
+		k.expectOutput("get configmaps -l set=harbour -o name", "configmap/chart")
+		k.expectError("get configmap tides", "not found")
+		k.expectOutput("apply --server-side --field-manager=gitops --force-conflicts -f "+set, "serverside-applied")
+		k.expectOutput("get configmap chart -o yaml --show-managed-fields", "manager: gitops")
 	})
 
-	k.prints("delete -f "+boat, "deleted")
-	k.prints("delete namespace dock --timeout=60s", "deleted")
-	k.prints("delete -f "+set+" --ignore-not-found", "deleted")
-	k.refuses("get boats", "could not find the requested resource") // kubectl caches discovery
+	k.expectOutput("delete -f "+boat, "deleted")
+	k.expectOutput("delete namespace dock --timeout=60s", "deleted")
+	k.expectOutput("delete -f "+set+" --ignore-not-found", "deleted")
+	k.expectError("get boats", "could not find the requested resource") // kubectl caches discovery
 }

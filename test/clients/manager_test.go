@@ -22,13 +22,13 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-const gardener = "example.org/gardener"
+const gardenFinalizer = "example.org/gardener"
 
-var gardens = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Garden"}
+var gardenKind = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Garden"}
 
-func garden(namespace, name string, beds int64) *unstructured.Unstructured {
+func newGarden(namespace, name string, beds int64) *unstructured.Unstructured {
 	g := &unstructured.Unstructured{}
-	g.SetGroupVersionKind(gardens)
+	g.SetGroupVersionKind(gardenKind)
 	g.SetNamespace(namespace)
 	g.SetName(name)
 	if beds > 0 {
@@ -41,7 +41,7 @@ func garden(namespace, name string, beds int64) *unstructured.Unstructured {
 type gardenReconciler struct{ client.Client }
 
 func (r *gardenReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	g := garden("", "", 0)
+	g := newGarden("", "", 0)
 	if err := r.Get(ctx, req.NamespacedName, g); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -50,10 +50,10 @@ func (r *gardenReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		if err := r.Create(ctx, farewell); err != nil && !apierrors.IsAlreadyExists(err) {
 			return ctrl.Result{}, err
 		}
-		controllerutil.RemoveFinalizer(g, gardener)
+		controllerutil.RemoveFinalizer(g, gardenFinalizer)
 		return ctrl.Result{}, r.Update(ctx, g)
 	}
-	if controllerutil.AddFinalizer(g, gardener) {
+	if controllerutil.AddFinalizer(g, gardenFinalizer) {
 		if err := r.Update(ctx, g); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -89,13 +89,13 @@ func testManager(t *testing.T, i *installation.Installation) {
 	c := runManager(t, config)
 	ctx := t.Context()
 
-	if err := c.Create(ctx, garden("default", "kitchen", 3)); err != nil {
+	if err := c.Create(ctx, newGarden("default", "kitchen", 3)); err != nil {
 		t.Fatal(err)
 	}
-	planted := func(name string, want int64) {
+	expectBeds := func(name string, want int64) {
 		t.Helper()
 		shardtesting.Eventually(t, fmt.Sprintf("%s has %d beds", name, want), func(ctx context.Context) error {
-			g := garden("", "", 0)
+			g := newGarden("", "", 0)
 			if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, g); err != nil {
 				return err
 			}
@@ -105,7 +105,7 @@ func testManager(t *testing.T, i *installation.Installation) {
 			return nil
 		})
 	}
-	planted("kitchen", 3)
+	expectBeds("kitchen", 3)
 
 	// Owned objects are restored after another client deletes or changes them.
 	bed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kitchen-bed-1"}}
@@ -117,22 +117,22 @@ func testManager(t *testing.T, i *installation.Installation) {
 	})
 
 	// The default of the definition applies.
-	if err := c.Create(ctx, garden("default", "balcony", 0)); err != nil {
+	if err := c.Create(ctx, newGarden("default", "balcony", 0)); err != nil {
 		t.Fatal(err)
 	}
-	planted("balcony", 1)
+	expectBeds("balcony", 1)
 
 	// The finalizer runs, then the garbage collector deletes the beds.
-	if err := c.Delete(ctx, garden("default", "kitchen", 0)); err != nil {
+	if err := c.Delete(ctx, newGarden("default", "kitchen", 0)); err != nil {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "the farewell is there and garden and beds are gone", func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "kitchen-farewell"}, &corev1.ConfigMap{}); err != nil {
 			return err
 		}
-		for _, gone := range []client.Object{garden("default", "kitchen", 0), bed} {
-			if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: gone.GetName()}, gone); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%s is still there: %v", gone.GetName(), err)
+		for _, object := range []client.Object{newGarden("default", "kitchen", 0), bed} {
+			if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: object.GetName()}, object); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%s is still there: %v", object.GetName(), err)
 			}
 		}
 		return nil
@@ -150,7 +150,7 @@ func runManager(t *testing.T, config *rest.Config) client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = ctrl.NewControllerManagedBy(mgr).For(garden("", "", 0)).Owns(&corev1.ConfigMap{}).Complete(&gardenReconciler{mgr.GetClient()})
+	err = ctrl.NewControllerManagedBy(mgr).For(newGarden("", "", 0)).Owns(&corev1.ConfigMap{}).Complete(&gardenReconciler{mgr.GetClient()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,8 +34,8 @@ type block struct {
 	output   *string // expected output, nil if the page has none
 }
 
-// blocksOf parses a page.
-func blocksOf(page string) (blocks []block) {
+// parseBlocks parses a page.
+func parseBlocks(page string) (blocks []block) {
 	var fence, content string
 	var began int
 	for i, line := range strings.Split(page, "\n") {
@@ -60,22 +60,22 @@ func blocksOf(page string) (blocks []block) {
 	return blocks
 }
 
-// pattern returns the expression for an output with "..." in it.
-func pattern(output string) *regexp.Regexp {
+// outputPattern returns the expression for an output with "..." in it.
+func outputPattern(output string) *regexp.Regexp {
 	expression := regexp.QuoteMeta(strings.TrimRight(output, "\n"))
 	expression = regexp.MustCompile(`(?m)^\\\.\\\.\\\.$\n?`).ReplaceAllString(expression, `(?s:.*)`)
 	return regexp.MustCompile(`^` + strings.ReplaceAll(expression, `\.\.\.`, `.*`) + `\s*$`)
 }
 
-// untrailed trims spaces at the ends of lines, which table output has.
-func untrailed(output string) string {
+// trimTrailingSpaces trims spaces at the ends of lines, which table output has.
+func trimTrailingSpaces(output string) string {
 	return regexp.MustCompile(`(?m)[ \t]+$`).ReplaceAllString(output, "")
 }
 
 const marker = "\x01block "
 
-// script returns the commands of all blocks with markers in between.
-func script(blocks []block) string {
+// buildScript returns the commands of all blocks with markers in between.
+func buildScript(blocks []block) string {
 	var s strings.Builder
 	s.WriteString("set -eu -o pipefail\nexec 2>&1\n")
 	for i, one := range blocks {
@@ -97,21 +97,21 @@ func TestPages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			blocks := blocksOf(string(content))
+			blocks := parseBlocks(string(content))
 			if len(blocks) < 5 {
 				t.Fatalf("only %d blocks are found", len(blocks))
 			}
-			output, err := runShell(t, checkout(t), script(blocks))
+			output, err := runShell(t, newCheckout(t), buildScript(blocks))
 			if err != nil {
 				t.Errorf("the shell ends with %v", err)
 			}
-			compare(t, page, blocks, output)
+			compareOutput(t, page, blocks, output)
 		})
 	}
 }
 
-// compare checks for each block that the output matches the page.
-func compare(t *testing.T, page string, blocks []block, output string) {
+// compareOutput checks for each block that the output matches the page.
+func compareOutput(t *testing.T, page string, blocks []block, output string) {
 	t.Helper()
 	for _, part := range strings.Split(output, marker)[1:] {
 		number, got, _ := strings.Cut(part, "\n")
@@ -120,16 +120,16 @@ func compare(t *testing.T, page string, blocks []block, output string) {
 			t.Fatal(err)
 		}
 		one := blocks[i]
-		where := fmt.Sprintf("docs/%s:%d", page, one.line)
-		t.Logf("%s\n$ %s%s", where, one.commands, got)
-		if one.output != nil && !pattern(*one.output).MatchString(untrailed(got)) {
-			t.Errorf("%s prints\n%s\nand not, as the page shows,\n%s", where, got, *one.output)
+		location := fmt.Sprintf("docs/%s:%d", page, one.line)
+		t.Logf("%s\n$ %s%s", location, one.commands, got)
+		if one.output != nil && !outputPattern(*one.output).MatchString(trimTrailingSpaces(got)) {
+			t.Errorf("%s prints\n%s\nand not, as the page shows,\n%s", location, got, *one.output)
 		}
 	}
 }
 
-// checkout returns a directory with examples and bin as in the sources, where all servers listen on free ports.
-func checkout(t *testing.T) string {
+// newCheckout returns a directory with examples and bin as in the sources, where all servers listen on free ports.
+func newCheckout(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -203,7 +203,7 @@ func runKubectl() {
 	}
 }
 
-func TestOutputsOfPages(t *testing.T) {
+func TestOutputPattern(t *testing.T) {
 	for name, tc := range map[string]struct {
 		page, got string
 		want      bool
@@ -217,7 +217,7 @@ func TestOutputsOfPages(t *testing.T) {
 		"dots are no wildcards":        {"a.b\n", "axb\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := pattern(tc.page).MatchString(tc.got); got != tc.want {
+			if got := outputPattern(tc.page).MatchString(tc.got); got != tc.want {
 				t.Errorf("%q is the output %q: %v", tc.got, tc.page, got)
 			}
 		})

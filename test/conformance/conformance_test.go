@@ -16,7 +16,7 @@ import (
 var (
 	workspaces = flag.Int("workspaces", 4, "How many workspaces run specs at once.")
 	only       = flag.String("only", "", "Regular expression; run only specs whose text matches.")
-	keep       = flag.String("output", "", "Directory for the full output of the specs. Empty: a temporary one.")
+	outputFlag = flag.String("output", "", "Directory for the full output of the specs. Empty: a temporary one.")
 )
 
 // suiteTimeout bounds all specs together.
@@ -30,9 +30,9 @@ func TestConformance(t *testing.T) {
 	}
 	bin := t.TempDir()
 	build(t, bin)
-	place := *keep
-	if place == "" {
-		place = t.TempDir()
+	outputDir := *outputFlag
+	if outputDir == "" {
+		outputDir = t.TempDir()
 	}
 	i := installation.Start(t, bin)
 	for n := 1; n <= *workspaces; n++ {
@@ -42,15 +42,15 @@ func TestConformance(t *testing.T) {
 		installation.WriteKubeconfig(t, config, filepath.Join(bin, fmt.Sprintf("%d.kubeconfig", n)))
 	}
 	started := time.Now()
-	report := filepath.Join(place, "report.json")
-	runErr := ginkgo(t, bin, place, report)
+	report := filepath.Join(outputDir, "report.json")
+	runErr := runGinkgo(t, bin, outputDir, report)
 	summary, err := summarize(plan, report)
 	if err != nil {
 		t.Fatalf("%v (ginkgo: %v)", err, runErr)
 	}
 	t.Logf("%d workspaces at once, %s\n%s", *workspaces, time.Since(started).Round(time.Second), summary)
 	if runErr != nil || summary.failed() {
-		t.Errorf("not conformant: %v; the whole output is in %s", runErr, place)
+		t.Errorf("not conformant: %v; the whole output is in %s", runErr, outputDir)
 	}
 }
 
@@ -73,10 +73,10 @@ func build(t *testing.T, bin string) {
 	}
 }
 
-// ginkgo runs the specs, with one process per workspace, and writes a JSON report.
-func ginkgo(t *testing.T, bin, place, report string) error {
+// runGinkgo runs the specs, with one process per workspace, and writes a JSON report.
+func runGinkgo(t *testing.T, bin, outputDir, report string) error {
 	t.Helper()
-	log, err := os.Create(filepath.Join(place, "output.log"))
+	log, err := os.Create(filepath.Join(outputDir, "output.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func ginkgo(t *testing.T, bin, place, report string) error {
 	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout+time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "ginkgo"), "run", fmt.Sprintf("--procs=%d", *workspaces), "--no-color",
-		"--timeout="+suiteTimeout.String(), "--poll-progress-after=60s", "--output-dir="+place, "--json-report="+filepath.Base(report), filepath.Join(bin, "specs.test"), "--",
+		"--timeout="+suiteTimeout.String(), "--poll-progress-after=60s", "--output-dir="+outputDir, "--json-report="+filepath.Base(report), filepath.Join(bin, "specs.test"), "--",
 		"--kubeconfigs="+bin, "--kubectl-path="+filepath.Join(bin, "kubectl"), "--only="+*only)
 	cmd.Stdout, cmd.Stderr = log, log
 	// The specs' kubectl must not use the user's kubeconfig, and must not cache discovery: a spec that creates a

@@ -14,7 +14,7 @@ import (
 )
 
 //go:embed specs.yaml
-var file []byte
+var planFile []byte
 
 // Plan is the content of specs.yaml.
 type Plan struct {
@@ -45,13 +45,13 @@ type Spec struct {
 	File string // source file, as recorded by the compiler
 }
 
-// Outside is the reason of specs that are imported with another package but belong to none that the plan names.
-const Outside = "no package of this plan"
+// NotInPlan is the reason of specs that are imported with another package but belong to none that the plan names.
+const NotInPlan = "no package of this plan"
 
 // LoadPlan parses the embedded file.
 func LoadPlan() (*Plan, error) {
 	plan := &Plan{}
-	if err := yaml.UnmarshalStrict(file, plan); err != nil {
+	if err := yaml.UnmarshalStrict(planFile, plan); err != nil {
 		return nil, fmt.Errorf("specs.yaml: %w", err)
 	}
 	for _, skip := range plan.Skipped {
@@ -64,9 +64,9 @@ func LoadPlan() (*Plan, error) {
 
 // Reason returns why a spec is not run, or the empty string if it runs.
 func (p *Plan) Reason(spec Spec) string {
-	home := path.Dir(spec.File)
+	packagePath := path.Dir(spec.File)
 	for _, part := range p.Partial {
-		if !strings.HasSuffix(home, "/"+part.Package) {
+		if !strings.HasSuffix(packagePath, "/"+part.Package) {
 			continue
 		}
 		if anyMatches(part.Specs, spec) {
@@ -75,7 +75,7 @@ func (p *Plan) Reason(spec Spec) string {
 		return part.Reason
 	}
 	for _, name := range p.Packages {
-		if !strings.HasSuffix(home, "/"+name) {
+		if !strings.HasSuffix(packagePath, "/"+name) {
 			continue
 		}
 		for _, skip := range p.Skipped {
@@ -85,14 +85,14 @@ func (p *Plan) Reason(spec Spec) string {
 		}
 		return ""
 	}
-	return Outside
+	return NotInPlan
 }
 
 // Stale returns an error that names each entry without a spec, and each spec that two entries match.
 func (p *Plan) Stale(specs []Spec) error {
 	var problems []string
 	seen := map[string]string{}
-	for _, name := range p.names() {
+	for _, name := range p.specNames() {
 		found := false
 		for _, spec := range specs {
 			if !matches(name, spec) {
@@ -114,7 +114,7 @@ func (p *Plan) Stale(specs []Spec) error {
 	return nil
 }
 
-func (p *Plan) names() []string {
+func (p *Plan) specNames() []string {
 	var names []string
 	for _, part := range p.Partial {
 		names = append(names, part.Specs...)

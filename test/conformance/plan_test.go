@@ -5,23 +5,23 @@ import (
 	"testing"
 )
 
-func TestReasons(t *testing.T) {
+func TestPlanReason(t *testing.T) {
 	plan := &Plan{
 		Packages: []string{"e2e/apimachinery"},
 		Partial:  []Part{{Package: "e2e/node", Reason: "containers", Specs: []string{"Secrets should be patched"}}},
 		Skipped:  []Skip{{Reason: "pods", Specs: []string{"Garbage collector should delete pods", "Webhooks *"}}},
 	}
-	for sentence, tc := range map[string]struct{ text, file, reason string }{
+	for name, tc := range map[string]struct{ text, file, reason string }{
 		"a spec of a whole package runs":           {"[sig-a] Watchers should see [Conformance]", "e2e/apimachinery/watch.go", ""},
 		"one that is named does not, tags or not":  {"[sig-a] Garbage collector [Serial] should delete pods [Conformance]", "e2e/apimachinery/gc.go", "pods"},
 		"a longer text is another spec":            {"[sig-a] Garbage collector should delete pods of others", "e2e/apimachinery/gc.go", ""},
 		"a prefix stands for all that begin so":    {"[sig-a] Webhooks [Slow] should deny", "e2e/apimachinery/webhook.go", "pods"},
 		"of a partial package the named specs run": {"[sig-node] Secrets should be patched [Conformance]", "e2e/node/secrets.go", ""},
 		"the others of a partial package do not":   {"[sig-node] Pods should run", "e2e/node/pods.go", "containers"},
-		"what came along with imports is outside":  {"[sig-apps] Jobs should end", "e2e/apps/job.go", Outside},
-		"a package whose name only ends alike":     {"[sig-a] X", "other-e2e/apimachinery/x.go", Outside},
+		"what came along with imports is outside":  {"[sig-apps] Jobs should end", "e2e/apps/job.go", NotInPlan},
+		"a package whose name only ends alike":     {"[sig-a] X", "other-e2e/apimachinery/x.go", NotInPlan},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			if got := plan.Reason(Spec{Text: tc.text, File: "k8s.io/" + tc.file}); got != tc.reason {
 				t.Errorf("got %q, want %q", got, tc.reason)
 			}
@@ -29,7 +29,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-func TestEntriesThatMatchNothingOrTwice(t *testing.T) {
+func TestPlanStale(t *testing.T) {
 	plan := &Plan{Skipped: []Skip{{Reason: "x", Specs: []string{"A *", "A b", "gone"}}}}
 	err := plan.Stale([]Spec{{Text: "[sig] A b"}})
 	if err == nil || !strings.Contains(err.Error(), `no spec "gone"`) || !strings.Contains(err.Error(), `"A *" and "A b" both match`) {
@@ -41,7 +41,7 @@ func TestEntriesThatMatchNothingOrTwice(t *testing.T) {
 	}
 }
 
-func TestTheFileIsReadable(t *testing.T) {
+func TestLoadPlan(t *testing.T) {
 	if _, err := LoadPlan(); err != nil {
 		t.Error(err)
 	}

@@ -12,25 +12,25 @@ import (
 
 // summary counts the results of the specs of the plan's packages.
 type summary struct {
-	passed   int
-	failures []string       // with the message
-	skipped  map[string]int // by reason of the plan
-	declined []string       // specs that skipped themselves, with their reason
+	passed      int
+	failures    []string       // with the message
+	skipped     map[string]int // by reason of the plan
+	selfSkipped []string       // specs that skipped themselves, with their reason
 }
 
 func (s *summary) failed() bool { return len(s.failures) > 0 || s.passed == 0 }
 
 func (s *summary) String() string {
 	var out strings.Builder
-	left := 0
+	skippedCount := 0
 	for _, count := range s.skipped {
-		left += count
+		skippedCount += count
 	}
-	fmt.Fprintf(&out, "passed %d, failed %d, declined by themselves %d, left out %d\n", s.passed, len(s.failures), len(s.declined), left)
+	fmt.Fprintf(&out, "passed %d, failed %d, declined by themselves %d, left out %d\n", s.passed, len(s.failures), len(s.selfSkipped), skippedCount)
 	for _, failure := range s.failures {
 		fmt.Fprintf(&out, "  FAILED   %s\n", failure)
 	}
-	for _, spec := range s.declined {
+	for _, spec := range s.selfSkipped {
 		fmt.Fprintf(&out, "  declined %s\n", spec)
 	}
 	reasons := make([]string, 0, len(s.skipped))
@@ -61,7 +61,7 @@ func summarize(plan *Plan, file string) (*summary, error) {
 		}
 	}
 	slices.Sort(s.failures)
-	slices.Sort(s.declined)
+	slices.Sort(s.selfSkipped)
 	return s, nil
 }
 
@@ -72,22 +72,22 @@ func (s *summary) add(plan *Plan, report types.SpecReport) {
 	}
 	switch {
 	case report.State.Is(types.SpecStateFailureStates):
-		s.failures = append(s.failures, fmt.Sprintf("%s\n           %s", text, brief(report.FailureMessage())))
+		s.failures = append(s.failures, fmt.Sprintf("%s\n           %s", text, truncateMessage(report.FailureMessage())))
 	case report.LeafNodeType != types.NodeTypeIt:
 	case report.State == types.SpecStatePassed:
 		s.passed++
 	case report.Failure.Message != "":
-		s.declined = append(s.declined, fmt.Sprintf("%s\n           %s", text, brief(report.Failure.Message)))
+		s.selfSkipped = append(s.selfSkipped, fmt.Sprintf("%s\n           %s", text, truncateMessage(report.Failure.Message)))
 	default:
 		reason := plan.Reason(Spec{Text: text, File: report.LeafNodeLocation.FileName})
-		if reason != "" && reason != Outside {
+		if reason != "" && reason != NotInPlan {
 			s.skipped[reason]++
 		}
 	}
 }
 
-// brief returns the first lines of a message: some print whole objects.
-func brief(message string) string {
+// truncateMessage returns the first lines of a message: some print whole objects.
+func truncateMessage(message string) string {
 	lines := strings.Split(message, "\n")
 	return strings.Join(lines[:min(len(lines), 6)], "\n           ")
 }

@@ -12,53 +12,53 @@ const (
 	exports        = "/apis/apis.kcp.io/v1alpha2/apiexports"
 	oldExports     = "/apis/apis.kcp.io/v1alpha1/apiexports"
 	bindings       = "/apis/apis.kcp.io/v1alpha2/apibindings"
-	old            = "/apis/apis.kcp.io/v1alpha1/apibindings"
+	oldBindings    = "/apis/apis.kcp.io/v1alpha1/apibindings"
 	endpointSlices = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices"
 )
 
-// widgets is the spec of a schema of widgets.example.io.
-const widgets = `{"group":"example.io","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},
+// widgetSpec is the spec of a schema of widgets.example.io.
+const widgetSpec = `{"group":"example.io","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},
 	"versions":[{"name":"v1","served":true,"storage":true,"schema":{"type":"object"}}]}`
 
-// offerAPI has alice export widgets from root:a in two identical exports. bob may bind the first, and has bound it.
-func (s *site) offerAPI(t *testing.T) {
+// exportAPI has alice export widgets from root:a in two identical exports. bob may bind the first, and has bound it.
+func (s *env) exportAPI(t *testing.T) {
 	t.Helper()
-	post := func(as, path, body string) {
+	create := func(user, path, body string) {
 		t.Helper()
-		s.must(t, request{as: as, method: http.MethodPost, path: path, body: body})
+		s.must(t, request{user: user, method: http.MethodPost, path: path, body: body})
 	}
 	// Secrets need a quota here (see admissionConfiguration), those of export identities included.
-	post("alice", "/clusters/{a}"+namespaces, `{"metadata":{"name":"kcp-system"}}`)
-	post("alice", "/clusters/{a}"+namespaces+"/kcp-system/resourcequotas", `{"metadata":{"name":"identities"},"spec":{"hard":{"count/secrets":"9"}}}`)
-	post("alice", "/clusters/{a}"+schemas, `{"metadata":{"name":"v1.widgets.example.io"},"spec":`+widgets+`}`)
+	create("alice", "/clusters/{a}"+namespaces, `{"metadata":{"name":"kcp-system"}}`)
+	create("alice", "/clusters/{a}"+namespaces+"/kcp-system/resourcequotas", `{"metadata":{"name":"identities"},"spec":{"hard":{"count/secrets":"9"}}}`)
+	create("alice", "/clusters/{a}"+schemas, `{"metadata":{"name":"v1.widgets.example.io"},"spec":`+widgetSpec+`}`)
 	for _, name := range []string{"widgets", "hidden"} {
-		post("alice", "/clusters/{a}"+exports, `{"metadata":{"name":"`+name+`"},"spec":{"resources":[{"name":"widgets","group":"example.io","schema":"v1.widgets.example.io"}]}}`)
+		create("alice", "/clusters/{a}"+exports, `{"metadata":{"name":"`+name+`"},"spec":{"resources":[{"name":"widgets","group":"example.io","schema":"v1.widgets.example.io"}]}}`)
 	}
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
-	post("alice", "/clusters/{a}"+rbac+"clusterroles", `{"metadata":{"name":"bind"},"rules":[{"apiGroups":["apis.kcp.io"],"resources":["apiexports"],"resourceNames":["widgets"],"verbs":["bind"]}]}`)
-	post("alice", "/clusters/{a}"+rbac+"clusterrolebindings", `{"metadata":{"name":"bind"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"bind"},
+	create("alice", "/clusters/{a}"+rbac+"clusterroles", `{"metadata":{"name":"bind"},"rules":[{"apiGroups":["apis.kcp.io"],"resources":["apiexports"],"resourceNames":["widgets"],"verbs":["bind"]}]}`)
+	create("alice", "/clusters/{a}"+rbac+"clusterrolebindings", `{"metadata":{"name":"bind"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"bind"},
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"bob"}]}`)
-	s.eventually(t, request{as: "bob", method: http.MethodPost, path: "/clusters/{b}" + bindings, body: binding("w", "root:a", "widgets")}, http.StatusCreated)
-	s.shows(t, row{"12.2", "the binding is bound", "bob", "/clusters/{b}" + bindings + "/w", "", 200, 0, `"phase":"Bound"`})
-	s.know("{identity}", s.identityOf(t, "{a}", "widgets"), "{tenancy}", s.identityOf(t, "root", "tenancy.kcp.io"))
+	s.waitForStatus(t, request{user: "bob", method: http.MethodPost, path: "/clusters/{b}" + bindings, body: bindingJSON("w", "root:a", "widgets")}, http.StatusCreated)
+	s.waitForRow(t, row{"12.2", "the binding is bound", "bob", "/clusters/{b}" + bindings + "/w", "", 200, 0, `"phase":"Bound"`})
+	s.addPlaceholders("{identity}", s.exportIdentity(t, "{a}", "widgets"), "{tenancy}", s.exportIdentity(t, "root", "tenancy.kcp.io"))
 }
 
-// identityOf returns the identity hash of an export.
-func (s *site) identityOf(t *testing.T, cluster, name string) string {
+// exportIdentity returns the identity hash of an export.
+func (s *env) exportIdentity(t *testing.T, cluster, name string) string {
 	t.Helper()
 	var export struct{ Status struct{ IdentityHash string } }
-	s.must(t, request{as: "masters", path: "/clusters/" + cluster + exports + "/" + name}).into(t, &export)
+	s.must(t, request{user: "masters", path: "/clusters/" + cluster + exports + "/" + name}).decode(t, &export)
 	return export.Status.IdentityHash
 }
 
-func binding(name, path, export string) string {
+func bindingJSON(name, path, export string) string {
 	return `{"metadata":{"name":"` + name + `"},"spec":{"reference":{"export":{"path":"` + path + `","name":"` + export + `"}}}}`
 }
 
-// apiRules covers the parts of section 4 that concern single writes, with their admission (7) and authorization (6).
-func apiRules() []row {
-	rows := append(schemaRules(), exportRules()...)
-	rows = append(rows, bindingRules()...)
+// apiRows covers the parts of section 4 that concern single writes, with their admission (7) and authorization (6).
+func apiRows() []row {
+	rows := append(schemaRows(), exportRows()...)
+	rows = append(rows, bindingRows()...)
 	for path, resources := range map[string]string{
 		"/apis/apis.kcp.io/v1alpha1": "apiexports apiexports/status apibindings apibindings/status apiresourceschemas apiexportendpointslices apiexportendpointslices/status apiconversions",
 		"/apis/apis.kcp.io/v1alpha2": "apiexports apiexports/status apibindings apibindings/status",
@@ -70,18 +70,18 @@ func apiRules() []row {
 	return rows
 }
 
-func schemaRules() []row {
-	create := "POST /clusters/{b}" + schemas + dry
+func schemaRows() []row {
+	create := "POST /clusters/{b}" + schemas + dryRun
 	named := func(name, spec string) string { return `{"metadata":{"name":"` + name + `"},"spec":` + spec + `}` }
-	with := func(from, to string) string { return strings.Replace(widgets, from, to, 1) }
+	with := func(from, to string) string { return strings.Replace(widgetSpec, from, to, 1) }
 	const name = "v1.widgets.example.io"
 	return []row{
-		{"4.1", "a schema", "bob", create, named(name, widgets), 201, 201, `"nameValidation":"DNS1123Subdomain"`},
+		{"4.1", "a schema", "bob", create, named(name, widgetSpec), 201, 201, `"nameValidation":"DNS1123Subdomain"`},
 		{"4.1", "versions are served", "bob", create, named(name, with(`"served":true,`, "")), 201, 201, `"served":true`},
-		{"4.1", "names end in the resource", "bob", create, named("v1.gadgets.example.io", widgets), 403, 403, "must end in .widgets.example.io"},
-		{"4.1", "names have a prefix", "bob", create, named("1.widgets.example.io", widgets), 403, 403, "must match"},
-		{"4.1", "the spec stays", "alice", "PATCH /clusters/{a}" + schemas + "/" + name + dry, `{"spec":{"scope":"Cluster"}}`, 403, 403, "is immutable"},
-		{"4.1", "metadata is the tenant's", "alice", "PATCH /clusters/{a}" + schemas + "/" + name + dry, `{"metadata":{"labels":{"a":"b"}}}`, 200, 200, ""},
+		{"4.1", "names end in the resource", "bob", create, named("v1.gadgets.example.io", widgetSpec), 403, 403, "must end in .widgets.example.io"},
+		{"4.1", "names have a prefix", "bob", create, named("1.widgets.example.io", widgetSpec), 403, 403, "must match"},
+		{"4.1", "the spec stays", "alice", "PATCH /clusters/{a}" + schemas + "/" + name + dryRun, `{"spec":{"scope":"Cluster"}}`, 403, 403, "is immutable"},
+		{"4.1", "metadata is the tenant's", "alice", "PATCH /clusters/{a}" + schemas + "/" + name + dryRun, `{"metadata":{"labels":{"a":"b"}}}`, 200, 200, ""},
 		{"4.1", "core is no group", "bob", create, named("v1.widgets.core", with("example.io", "core")), 403, 403, "spec.group"},
 		{"4.1", "the core group is", "bob", create, named("v1.widgets.core", with("example.io", "")), 201, 201, ""},
 		{"4.1", "a group has a dot", "bob", create, named("v1.widgets.example", with("example.io", "example")), 403, 403, "spec.group"},
@@ -97,10 +97,10 @@ func schemaRules() []row {
 	}
 }
 
-func exportRules() []row {
-	create := "POST /clusters/{b}" + exports + dry
-	createOld := "POST /clusters/{b}" + oldExports + dry
-	createSlice := "POST /clusters/{b}" + endpointSlices + dry
+func exportRows() []row {
+	create := "POST /clusters/{b}" + exports + dryRun
+	createOld := "POST /clusters/{b}" + oldExports + dryRun
+	createSlice := "POST /clusters/{b}" + endpointSlices + dryRun
 	spec := func(spec string) string { return `{"metadata":{"name":"e"},"spec":` + spec + `}` }
 	slice := func(path, name string) string {
 		return spec(`{"export":{"path":"` + path + `","name":"` + name + `"}}`)
@@ -118,7 +118,7 @@ func exportRules() []row {
 		{"4.2", "one of nothing", "bob", createOld, spec(`{"permissionClaims":[{"resource":"secrets"}]}`), 422, 422, "resourceSelector"},
 		{"4.2", "an annotation that cannot be used", "bob", createOld, `{"metadata":{"name":"e","annotations":{"apis.v1alpha2.kcp.io/permission-claims":"["}},"spec":{}}`, 403, 403, "cannot be used"},
 		{"4.2", "the older version of an export", "alice", "/clusters/{a}" + oldExports + "/widgets", "", 200, 200, `"latestResourceSchemas":["v1.widgets.example.io"]`},
-		{"6.3", "the status is the server's", "alice", "PATCH /clusters/{a}" + exports + "/widgets/status" + dry, `{"status":{"identityHash":"x"}}`, 403, 403, "access denied"},
+		{"6.3", "the status is the server's", "alice", "PATCH /clusters/{a}" + exports + "/widgets/status" + dryRun, `{"status":{"identityHash":"x"}}`, 403, 403, "access denied"},
 		{"6.3", "not even to be read", "alice", "/clusters/{a}" + exports + "/widgets/status", "", 403, 403, "access denied"},
 		{"6.3", "in the older version neither", "alice", "/clusters/{a}" + oldExports + "/widgets/status", "", 403, 403, "access denied"},
 		{"4.5", "a slice of an export that one may bind", "bob", createSlice, slice("root:a", "widgets"), 201, 201, ""},
@@ -127,23 +127,23 @@ func exportRules() []row {
 	}
 }
 
-func bindingRules() []row {
-	create, createOld := "POST /clusters/{b}"+bindings+dry, "POST /clusters/{b}"+old+dry
-	update := "PATCH /clusters/{b}" + bindings + "/w" + dry
+func bindingRows() []row {
+	create, createOld := "POST /clusters/{b}"+bindings+dryRun, "POST /clusters/{b}"+oldBindings+dryRun
+	update := "PATCH /clusters/{b}" + bindings + "/w" + dryRun
 	claims := func(claim string) string { return `{"spec":{"permissionClaims":[` + claim + `]}}` }
 	return []row{
-		{"4.7", "an export that one may bind", "bob", create, binding("x", "root:a", "widgets"), 201, 201, `"internal.apis.kcp.io/export":`},
-		{"4.7", "by the name of its cluster", "bob", create, binding("x", "{a}", "widgets"), 201, 201, ""},
-		{"7.4", "bindings have a finalizer", "bob", create, binding("x", "root:a", "widgets"), 201, 201, "apis.kcp.io/apibinding-finalizer"},
-		{"7.3", "and say where they are", "bob", create, binding("x", "root:a", "widgets"), 201, 201, `"kcp.io/path":"root:b"`},
-		{"4.7", "an export that one may not bind", "bob", create, binding("x", "root:a", "hidden"), 403, 403, "no permission to bind to export root:a:hidden"},
-		{"4.7", "one that is missing", "bob", create, binding("x", "root:a", "nope"), 403, 403, "no permission to bind to export root:a:nope"},
-		{"4.7", "one that is nowhere", "bob", create, binding("x", "root:nope", "widgets"), 403, 403, "no permission to bind to export root:nope:widgets"},
-		{"4.7", "one of root that may come", "masters", create, binding("x", "root", "nope"), 201, 403, ""},
+		{"4.7", "an export that one may bind", "bob", create, bindingJSON("x", "root:a", "widgets"), 201, 201, `"internal.apis.kcp.io/export":`},
+		{"4.7", "by the name of its cluster", "bob", create, bindingJSON("x", "{a}", "widgets"), 201, 201, ""},
+		{"7.4", "bindings have a finalizer", "bob", create, bindingJSON("x", "root:a", "widgets"), 201, 201, "apis.kcp.io/apibinding-finalizer"},
+		{"7.3", "and say where they are", "bob", create, bindingJSON("x", "root:a", "widgets"), 201, 201, `"kcp.io/path":"root:b"`},
+		{"4.7", "an export that one may not bind", "bob", create, bindingJSON("x", "root:a", "hidden"), 403, 403, "no permission to bind to export root:a:hidden"},
+		{"4.7", "one that is missing", "bob", create, bindingJSON("x", "root:a", "nope"), 403, 403, "no permission to bind to export root:a:nope"},
+		{"4.7", "one that is nowhere", "bob", create, bindingJSON("x", "root:nope", "widgets"), 403, 403, "no permission to bind to export root:nope:widgets"},
+		{"4.7", "one of root that may come", "masters", create, bindingJSON("x", "root", "nope"), 201, 403, ""},
 		{"4.7", "one beside it that may come", "bob", create, `{"metadata":{"name":"x"},"spec":{"reference":{"export":{"name":"later"}}}}`, 201, 201, ""},
-		{"4.4", "everybody may bind the tenancy API", "bob", create, binding("x", "root", "tenancy.kcp.io"), 201, 201, ""},
-		{"4.4", "not everybody that of shards", "bob", create, binding("x", "root", "shards.core.kcp.io"), 403, 403, "no permission to bind"},
-		{"4.7", "a path has a pattern", "bob", create, binding("x", "root:", "widgets"), 422, 422, ""},
+		{"4.4", "everybody may bind the tenancy API", "bob", create, bindingJSON("x", "root", "tenancy.kcp.io"), 201, 201, ""},
+		{"4.4", "not everybody that of shards", "bob", create, bindingJSON("x", "root", "shards.core.kcp.io"), 403, 403, "no permission to bind"},
+		{"4.7", "a path has a pattern", "bob", create, bindingJSON("x", "root:", "widgets"), 422, 422, ""},
 		{"4.7", "the export stays", "bob", update, `{"spec":{"reference":{"export":{"path":"{a}"}}}}`, 422, 422, "APIExport reference must not be changed"},
 		{"7.4", "a dropped finalizer comes back", "bob", update, `{"metadata":{"finalizers":[]}}`, 200, 200, "apis.kcp.io/apibinding-finalizer"},
 		{"7.3", "a dropped label, too", "bob", update, `{"metadata":{"labels":null}}`, 200, 200, `"internal.apis.kcp.io/export":`},
@@ -153,7 +153,7 @@ func bindingRules() []row {
 		{"4.7", "states are given", "bob", update, claims(`{"resource":"secrets","verbs":["get"],"state":"Maybe","selector":{"matchAll":true}}`), 422, 422, "state"},
 		{"4.7", "the older version", "bob", createOld, `{"metadata":{"name":"x"},"spec":{"reference":{"export":{"path":"root:a","name":"widgets"}},"permissionClaims":[{"resource":"secrets","all":true,"state":"Accepted"}]}}`, 201, 201, `"all":true`},
 		{"4.7", "the older version names an export", "bob", createOld, `{"metadata":{"name":"x"},"spec":{"reference":{}}}`, 422, 422, "spec.reference"},
-		{"6.3", "the status is the server's", "bob", "PATCH /clusters/{b}" + bindings + "/w/status" + dry, `{"status":{"phase":"Bound"}}`, 403, 403, "access denied"},
+		{"6.3", "the status is the server's", "bob", "PATCH /clusters/{b}" + bindings + "/w/status" + dryRun, `{"status":{"phase":"Bound"}}`, 403, 403, "access denied"},
 		{"6.3", "not even to be read", "bob", "/clusters/{b}" + bindings + "/w/status", "", 403, 403, "access denied"},
 		{"6.3", "but masters may", "masters", "/clusters/{b}" + bindings + "/w/status", "", 200, 403, ""},
 	}

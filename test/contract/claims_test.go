@@ -2,8 +2,8 @@ package contract
 
 import "strings"
 
-// claimable lists, by group, the resources that an export may claim without an identity hash (5.2).
-var claimable = map[string]string{
+// claimableResources lists, by group, the resources that an export may claim without an identity hash (5.2).
+var claimableResources = map[string]string{
 	"":                             "namespaces configmaps events resourcequotas secrets serviceaccounts",
 	"rbac.authorization.k8s.io":    "clusterroles clusterrolebindings roles rolebindings",
 	"certificates.k8s.io":          "certificatesigningrequests",
@@ -17,24 +17,24 @@ var claimable = map[string]string{
 	"apis.kcp.io":                  "apibindings apiexports apiresourceschemas",
 }
 
-// claimRules covers the validation of claims and storage in both versions of exports and bindings (4.2, 4.7).
-func claimRules() []row {
+// claimRows covers the validation of claims and storage in both versions of exports and bindings (4.2, 4.7).
+func claimRows() []row {
 	var rows []row
-	create, createOld := "POST /clusters/{b}"+exports+dry, "POST /clusters/{b}"+oldExports+dry
-	bind := "POST /clusters/{b}" + bindings + dry
+	create, createOld := "POST /clusters/{b}"+exports+dryRun, "POST /clusters/{b}"+oldExports+dryRun
+	bind := "POST /clusters/{b}" + bindings + dryRun
 	claim := func(claim string) string {
 		return `{"metadata":{"name":"e"},"spec":{"permissionClaims":[` + claim + `]}}`
 	}
-	noted := func(annotation, value string) string {
+	withAnnotation := func(annotation, value string) string {
 		return `{"metadata":{"name":"e","annotations":{"apis.v1alpha2.kcp.io/` + annotation + `":"` + strings.ReplaceAll(value, `"`, `\"`) + `"}},"spec":{"permissionClaims":[{"resource":"configmaps","all":true}]}}`
 	}
-	stored := func(storage string) string {
+	withStorage := func(storage string) string {
 		return `{"metadata":{"name":"e"},"spec":{"resources":[{"name":"x","group":"example.io","schema":"v1.x.example.io","storage":{"virtual":` + storage + `}}]}}`
 	}
-	accept := func(claim string) string {
+	bindingWithClaim := func(claim string) string {
 		return `{"metadata":{"name":"e"},"spec":{"reference":{"export":{"path":"root:a","name":"widgets"}},"permissionClaims":[` + claim + `]}}`
 	}
-	for group, resources := range claimable {
+	for group, resources := range claimableResources {
 		for _, resource := range strings.Fields(resources) {
 			rows = append(rows, row{"5.2", "a claim of " + resource + " in group " + group, "bob", create, claim(`{"group":"` + group + `","resource":"` + resource + `","verbs":["*"]}`), 201, 201, ""})
 		}
@@ -46,9 +46,9 @@ func claimRules() []row {
 		{"4.2", "groups have a pattern", "bob", create, claim(`{"group":"Example.io","resource":"widgets","verbs":["*"],"identityHash":"x"}`), 422, 422, "group"},
 		{"4.2", "resources have one", "bob", create, claim(`{"resource":"Secrets","verbs":["*"],"identityHash":"x"}`), 422, 422, "resource"},
 		{"4.2", "a policy says where", "bob", create, `{"metadata":{"name":"e"},"spec":{"maximalPermissionPolicy":{}}}`, 422, 422, "maximalPermissionPolicy"},
-		{"4.2", "storage elsewhere", "bob", create, stored(`{"identityHash":"a","reference":{"apiGroup":"cache.kcp.io","kind":"ClusterCachedResourceEndpointSlice","name":"x"}}`), 201, 201, ""},
-		{"4.2", "storage elsewhere has a kind", "bob", create, stored(`{"identityHash":"a","reference":{"name":"x"}}`), 422, 422, "kind"},
-		{"4.2", "and an identity", "bob", create, stored(`{"reference":{"kind":"K","name":"x"}}`), 422, 422, "identityHash"},
+		{"4.2", "storage elsewhere", "bob", create, withStorage(`{"identityHash":"a","reference":{"apiGroup":"cache.kcp.io","kind":"ClusterCachedResourceEndpointSlice","name":"x"}}`), 201, 201, ""},
+		{"4.2", "storage elsewhere has a kind", "bob", create, withStorage(`{"identityHash":"a","reference":{"name":"x"}}`), 422, 422, "kind"},
+		{"4.2", "and an identity", "bob", create, withStorage(`{"reference":{"kind":"K","name":"x"}}`), 422, 422, "identityHash"},
 		{"4.2", "fields that nobody knows", "bob", create + "&fieldValidation=Strict", `{"metadata":{"name":"e"},"spec":{"nope":1}}`, 400, 400, "spec.nope"},
 
 		{"4.2", "older: a schema of the core group", "bob", createOld, `{"metadata":{"name":"e"},"spec":{"latestResourceSchemas":["v1.x.core"]}}`, 201, 201, `"latestResourceSchemas":["v1.x.core"]`},
@@ -57,22 +57,22 @@ func claimRules() []row {
 		{"4.2", "older: all and some", "bob", createOld, claim(`{"resource":"configmaps","all":true,"resourceSelector":[{"name":"x"}]}`), 422, 422, "resourceSelector"},
 		{"4.2", "older: objects by nothing", "bob", createOld, claim(`{"resource":"configmaps","resourceSelector":[{}]}`), 422, 422, "resourceSelector"},
 		{"4.2", "older: names have a pattern", "bob", createOld, claim(`{"resource":"configmaps","resourceSelector":[{"name":"_X"}]}`), 422, 422, "name"},
-		{"4.2", "older: what is to be restored", "bob", createOld, noted("permission-claims", `[{"group":"","resource":"configmaps","verbs":["get"]}]`), 201, 201, `"all":true`},
-		{"4.2", "older: twice the same", "bob", createOld, noted("permission-claims", `[{"resource":"configmaps","verbs":["get"]},{"resource":"configmaps","verbs":["list"]}]`), 403, 403, "twice"},
-		{"4.2", "older: of what is not claimed", "bob", createOld, noted("permission-claims", `[{"resource":"secrets","verbs":["get"]}]`), 403, 403, "secrets"},
-		{"4.2", "older: schemas that cannot be read", "bob", createOld, noted("resource-schemas", `nope`), 403, 403, "cannot be used"},
+		{"4.2", "older: what is to be restored", "bob", createOld, withAnnotation("permission-claims", `[{"group":"","resource":"configmaps","verbs":["get"]}]`), 201, 201, `"all":true`},
+		{"4.2", "older: twice the same", "bob", createOld, withAnnotation("permission-claims", `[{"resource":"configmaps","verbs":["get"]},{"resource":"configmaps","verbs":["list"]}]`), 403, 403, "twice"},
+		{"4.2", "older: of what is not claimed", "bob", createOld, withAnnotation("permission-claims", `[{"resource":"secrets","verbs":["get"]}]`), 403, 403, "secrets"},
+		{"4.2", "older: schemas that cannot be read", "bob", createOld, withAnnotation("resource-schemas", `nope`), 403, 403, "cannot be used"},
 
-		{"4.7", "an answer has a state", "bob", bind, accept(`{"resource":"secrets","verbs":["get"],"selector":{"matchAll":true}}`), 422, 422, "state"},
-		{"4.7", "an answer has verbs", "bob", bind, accept(`{"resource":"secrets","state":"Accepted","selector":{"matchAll":true}}`), 422, 422, "verbs"},
-		{"4.7", "an answer has objects", "bob", bind, accept(`{"resource":"secrets","verbs":["get"],"state":"Accepted"}`), 403, 403, "selector"},
-		{"4.7", "one answer to a claim", "bob", bind, accept(`{"resource":"secrets","verbs":["get"],"state":"Accepted","selector":{"matchAll":true}},{"resource":"secrets","verbs":["list"],"state":"Accepted","selector":{"matchAll":true}}`), 422, 422, "Duplicate"},
-		{"4.7", "two claims by identity", "bob", bind, accept(`{"resource":"x1","identityHash":"a","verbs":["get"],"state":"Accepted","selector":{"matchAll":true}},{"resource":"x1","identityHash":"b","verbs":["get"],"state":"Accepted","selector":{"matchAll":true}}`), 201, 201, ""},
+		{"4.7", "an answer has a state", "bob", bind, bindingWithClaim(`{"resource":"secrets","verbs":["get"],"selector":{"matchAll":true}}`), 422, 422, "state"},
+		{"4.7", "an answer has verbs", "bob", bind, bindingWithClaim(`{"resource":"secrets","state":"Accepted","selector":{"matchAll":true}}`), 422, 422, "verbs"},
+		{"4.7", "an answer has objects", "bob", bind, bindingWithClaim(`{"resource":"secrets","verbs":["get"],"state":"Accepted"}`), 403, 403, "selector"},
+		{"4.7", "one answer to a claim", "bob", bind, bindingWithClaim(`{"resource":"secrets","verbs":["get"],"state":"Accepted","selector":{"matchAll":true}},{"resource":"secrets","verbs":["list"],"state":"Accepted","selector":{"matchAll":true}}`), 422, 422, "Duplicate"},
+		{"4.7", "two claims by identity", "bob", bind, bindingWithClaim(`{"resource":"x1","identityHash":"a","verbs":["get"],"state":"Accepted","selector":{"matchAll":true}},{"resource":"x1","identityHash":"b","verbs":["get"],"state":"Accepted","selector":{"matchAll":true}}`), 201, 201, ""},
 		{"4.7", "an export has a name", "bob", bind, `{"metadata":{"name":"e"},"spec":{"reference":{"export":{"path":"root:a"}}}}`, 422, 422, "name"},
 
-		{"4.5", "the export of a slice stays", "alice", "PATCH /clusters/{a}" + endpointSlices + "/widgets" + dry, `{"spec":{"export":{"name":"hidden"}}}`, 422, 422, "must not be changed"},
-		{"4.5", "its partition does not", "alice", "PATCH /clusters/{a}" + endpointSlices + "/widgets" + dry, `{"spec":{"partition":"x"}}`, 200, 200, `"partition":"x"`},
-		{"4.13", "what is in namespaces is not cached", "bob", "POST /clusters/{b}/apis/cache.kcp.io/v1alpha1/clustercachedresources" + dry, `{"metadata":{"name":"x"},"spec":{"version":"v1","resource":"configmaps"}}`, 403, 403, "namespaced"},
-		{"4.13", "what is cached has a group by pattern", "bob", "POST /clusters/{b}/apis/cache.kcp.io/v1alpha1/clustercachedresources" + dry, `{"metadata":{"name":"x"},"spec":{"group":"No","version":"v1","resource":"things"}}`, 422, 422, "group"},
-		{"4.13", "it says where it is", "bob", "POST /clusters/{b}/apis/cache.kcp.io/v1alpha1/clustercachedresources" + dry, `{"metadata":{"name":"x"},"spec":{"group":"example.com","version":"v1","resource":"things"}}`, 201, 201, `"kcp.io/path":"root:b"`},
+		{"4.5", "the export of a slice stays", "alice", "PATCH /clusters/{a}" + endpointSlices + "/widgets" + dryRun, `{"spec":{"export":{"name":"hidden"}}}`, 422, 422, "must not be changed"},
+		{"4.5", "its partition does not", "alice", "PATCH /clusters/{a}" + endpointSlices + "/widgets" + dryRun, `{"spec":{"partition":"x"}}`, 200, 200, `"partition":"x"`},
+		{"4.13", "what is in namespaces is not cached", "bob", "POST /clusters/{b}/apis/cache.kcp.io/v1alpha1/clustercachedresources" + dryRun, `{"metadata":{"name":"x"},"spec":{"version":"v1","resource":"configmaps"}}`, 403, 403, "namespaced"},
+		{"4.13", "what is cached has a group by pattern", "bob", "POST /clusters/{b}/apis/cache.kcp.io/v1alpha1/clustercachedresources" + dryRun, `{"metadata":{"name":"x"},"spec":{"group":"No","version":"v1","resource":"things"}}`, 422, 422, "group"},
+		{"4.13", "it says where it is", "bob", "POST /clusters/{b}/apis/cache.kcp.io/v1alpha1/clustercachedresources" + dryRun, `{"metadata":{"name":"x"},"spec":{"group":"example.com","version":"v1","resource":"things"}}`, 201, 201, `"kcp.io/path":"root:b"`},
 	}...)
 }

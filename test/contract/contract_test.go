@@ -9,52 +9,52 @@ import (
 // row is one line of the contract.
 type row struct {
 	// section is the number of its section in the contract.
-	section, sentence string
-	as                string
+	section, description string
+	user                 string
 	// request is "METHOD path", or a path to get.
 	request string
 	body    string
 	// shard and proxy are the expected status codes; 0 sends no request.
 	shard, proxy int
-	// says is a part of the shard's response body.
-	says string
+	// contains is a part of the shard's response body.
+	contains string
 }
 
 func TestContract(t *testing.T) {
-	s := start(t)
-	s.offerAPI(t)
-	for _, part := range [][]row{urls(), logicalClusters(), workspaceRules(), typeRules(), others(), apiRules(), schemaForms(), claimRules(), views(), identities(), rootRules(), served()} {
+	s := newEnv(t)
+	s.exportAPI(t)
+	for _, part := range [][]row{urlRows(), logicalClusterRows(), workspaceRows(), typeRows(), admissionRows(), apiRows(), schemaVariantRows(), claimRows(), virtualWorkspaceRows(), identityRows(), rootRows(), discoveryRows()} {
 		for _, row := range part {
-			t.Run(row.section+" "+row.sentence+", asked by "+row.as, func(t *testing.T) {
+			t.Run(row.section+" "+row.description+", asked by "+row.user, func(t *testing.T) {
 				t.Parallel()
-				s.ask(t, row)
+				s.checkRow(t, row)
 			})
 		}
 	}
 }
 
-// ask sends the request of a row to the shard and through the proxy, where the row defines a status code.
-func (s *site) ask(t *testing.T, row row) {
+// checkRow sends the request of a row to the shard and through the proxy, where the row defines a status code.
+func (s *env) checkRow(t *testing.T, row row) {
 	t.Helper()
 	method, path, found := strings.Cut(row.request, " ")
 	if !found {
 		method, path = http.MethodGet, row.request
 	}
-	asked := request{as: row.as, method: method, path: path, body: row.body}
+	req := request{user: row.user, method: method, path: path, body: row.body}
 	if row.shard != 0 {
-		if got := s.do(t, asked); got.status != row.shard || !strings.Contains(got.body, s.names.Replace(row.says)) {
-			t.Errorf("%s %s: the shard answers %d, want %d and %q: %.500s", row.section, row.sentence, got.status, row.shard, row.says, got.body)
+		if got := s.do(t, req); got.status != row.shard || !strings.Contains(got.body, s.names.Replace(row.contains)) {
+			t.Errorf("%s %s: the shard answers %d, want %d and %q: %.500s", row.section, row.description, got.status, row.shard, row.contains, got.body)
 		}
 	}
-	if asked.proxy = true; row.proxy != 0 {
-		if got := s.do(t, asked); got.status != row.proxy {
-			t.Errorf("%s %s: the proxy answers %d, want %d: %.500s", row.section, row.sentence, got.status, row.proxy, got.body)
+	if req.proxy = true; row.proxy != 0 {
+		if got := s.do(t, req); got.status != row.proxy {
+			t.Errorf("%s %s: the proxy answers %d, want %d: %.500s", row.section, row.description, got.status, row.proxy, got.body)
 		}
 	}
 }
 
-// urls covers the URL space (1), access (6), and the summary of status codes (11).
-func urls() []row {
+// urlRows covers the URL space (1), access (6), and the summary of status codes (11).
+func urlRows() []row {
 	const initializing = "/services/initializingworkspaces/root:universal/clusters/"
 	return []row{
 		{"1.1", "a cluster by its name", "alice", "/clusters/{a}" + namespaces, "", 200, 200, ""},
@@ -96,33 +96,33 @@ func urls() []row {
 		{"5.4", "the initializing workspaces of a type", "admin", initializing + "*" + clusters, "", 200, 200, "LogicalClusterList"},
 		{"5.4", "they are for those who may initialize", "alice", initializing + "*" + clusters, "", 403, 403, ""},
 		{"5.4", "what is no initializer", "admin", strings.Replace(initializing, "root:", "", 1) + "*" + clusters, "", 403, 403, ""},
-		{"5.4", "a workspace that does not initialize", "admin", initializing + "{a}" + own, "", 404, 404, ""},
+		{"5.4", "a workspace that does not initialize", "admin", initializing + "{a}" + ownClusterPath, "", 404, 404, ""},
 		{"5.4", "its content", "admin", initializing + "{b}" + namespaces, "", 403, 403, `initializer "root:universal" cannot access this workspace`},
 		{"5.4", "the content of none", "admin", initializing + "nope" + namespaces, "", 500, 403, ""},
-		{"5.1", "a workspace by its path", "admin", initializing + "root:a" + own, "", 403, 403, ""},
+		{"5.1", "a workspace by its path", "admin", initializing + "root:a" + ownClusterPath, "", 403, 403, ""},
 		{"5.1", "a verb that is not offered", "admin", "DELETE " + initializing + "*" + clusters, "", 405, 405, ""},
 		{"5.1", "an API that is not in the set", "admin", initializing + "*/api/v1/configmaps", "", 404, 404, ""},
 	}
 }
 
-// logicalClusters covers section 2: what tenants may do to the LogicalCluster object of their own cluster.
-func logicalClusters() []row {
-	const own, status = "PATCH /clusters/{b}" + own + dry, "PATCH /clusters/{b}" + own + "/status" + dry
+// logicalClusterRows covers section 2: what tenants may do to the LogicalCluster object of their own cluster.
+func logicalClusterRows() []row {
+	const patchCluster, patchStatus = "PATCH /clusters/{b}" + ownClusterPath + dryRun, "PATCH /clusters/{b}" + ownClusterPath + "/status" + dryRun
 	const idle = "/clusters/{idle}"
 	return []row{
 		{"2.4", "only one name exists", "masters", "POST /clusters/{b}" + clusters, `{"metadata":{"name":"other"}}`, 422, 403, "supported values"},
-		{"2.4", "phases are given", "bob", status, `{"status":{"phase":"Bogus"}}`, 422, 422, ""},
-		{"2.4", "names of initializers have a pattern", "bob", status, `{"status":{"initializers":["UP"]}}`, 422, 422, ""},
+		{"2.4", "phases are given", "bob", patchStatus, `{"status":{"phase":"Bogus"}}`, 422, 422, ""},
+		{"2.4", "names of initializers have a pattern", "bob", patchStatus, `{"status":{"initializers":["UP"]}}`, 422, 422, ""},
 		{"2.6", "tenants create none", "bob", "POST /clusters/{b}" + clusters, `{"metadata":{"name":"cluster"}}`, 403, 403, "LogicalCluster cannot be created"},
 		{"2.6", "tenants delete none", "bob", "DELETE /clusters/{b}" + clusters + "/cluster", "", 403, 403, "LogicalCluster cannot be deleted"},
-		{"2.6", "kcp's administrator deletes none", "admin", "DELETE /clusters/{b}" + clusters + "/cluster" + dry, "", 403, 403, "LogicalCluster cannot be deleted"},
-		{"2.6", "managers of logical clusters do", "manager", "DELETE /clusters/{b}" + clusters + "/cluster" + dry, "", 200, 403, ""},
-		{"2.6", "the creator stays", "bob", own, `{"spec":{"createdBy":{"username":"eve"}}}`, 403, 403, "spec.createdBy is immutable"},
-		{"2.6", "initializers stay", "bob", own, `{"spec":{"initializers":["root:xx"]}}`, 403, 403, "spec.initializers is immutable"},
-		{"2.6", "none is to be done again", "bob", status, `{"status":{"initializers":["root:xx"]}}`, 403, 403, "status.initializers"},
-		{"2.6", "the phase does not go back", "bob", status, `{"status":{"phase":"Initializing"}}`, 403, 403, "status.phase cannot go back"},
-		{"2.6", "other metadata is the tenant's", "bob", own, `{"metadata":{"labels":{"mine":"yes"}}}`, 200, 200, ""},
-		{"7.4", "a dropped finalizer comes back", "bob", own, `{"metadata":{"finalizers":[]}}`, 200, 200, "core.kcp.io/logicalcluster-deletion"},
+		{"2.6", "kcp's administrator deletes none", "admin", "DELETE /clusters/{b}" + clusters + "/cluster" + dryRun, "", 403, 403, "LogicalCluster cannot be deleted"},
+		{"2.6", "managers of logical clusters do", "manager", "DELETE /clusters/{b}" + clusters + "/cluster" + dryRun, "", 200, 403, ""},
+		{"2.6", "the creator stays", "bob", patchCluster, `{"spec":{"createdBy":{"username":"eve"}}}`, 403, 403, "spec.createdBy is immutable"},
+		{"2.6", "initializers stay", "bob", patchCluster, `{"spec":{"initializers":["root:xx"]}}`, 403, 403, "spec.initializers is immutable"},
+		{"2.6", "none is to be done again", "bob", patchStatus, `{"status":{"initializers":["root:xx"]}}`, 403, 403, "status.initializers"},
+		{"2.6", "the phase does not go back", "bob", patchStatus, `{"status":{"phase":"Initializing"}}`, 403, 403, "status.phase cannot go back"},
+		{"2.6", "other metadata is the tenant's", "bob", patchCluster, `{"metadata":{"labels":{"mine":"yes"}}}`, 200, 200, ""},
+		{"7.4", "a dropped finalizer comes back", "bob", patchCluster, `{"metadata":{"finalizers":[]}}`, 200, 200, "core.kcp.io/logicalcluster-deletion"},
 		{"2.7", "an inactive cluster", "bob", idle + namespaces, "", 403, 403, `logicalclusters.core.kcp.io \"{idle}\" is forbidden: logical cluster is marked inactive`},
 		{"2.7", "an inactive cluster, for masters", "masters", idle + namespaces, "", 403, 403, "marked inactive"},
 		{"2.7", "what activates it", "bob", idle + clusters + "/cluster", "", 200, 200, `"phase":"Inactive"`},
@@ -130,10 +130,10 @@ func logicalClusters() []row {
 	}
 }
 
-// workspaceRules covers the parts of section 3 that concern Workspace objects.
-func workspaceRules() []row {
-	create := "POST /clusters/root:a" + workspaces + dry
-	update := "PATCH /clusters/root" + workspaces + "/a" + dry
+// workspaceRows covers the parts of section 3 that concern Workspace objects.
+func workspaceRows() []row {
+	create := "POST /clusters/root:a" + workspaces + dryRun
+	update := "PATCH /clusters/root" + workspaces + "/a" + dryRun
 	return []row{
 		{"3.1", "names have a pattern", "alice", create, `{"metadata":{"name":"Bad_"},"spec":{}}`, 422, 422, "metadata.name"},
 		{"3.1", "names have 63 characters", "alice", create, `{"metadata":{"name":"` + strings.Repeat("a", 64) + `"},"spec":{}}`, 422, 422, ""},
@@ -154,9 +154,9 @@ func workspaceRules() []row {
 	}
 }
 
-// typeRules covers the parts of section 3 that concern WorkspaceType objects.
-func typeRules() []row {
-	create := "POST /clusters/{a}" + types + dry
+// typeRows covers the parts of section 3 that concern WorkspaceType objects.
+func typeRows() []row {
+	create := "POST /clusters/{a}" + types + dryRun
 	spec := func(spec string) string { return `{"metadata":{"name":"tt"},"spec":` + spec + `}` }
 	return []row{
 		{"3.7", "a type with defaults", "alice", create, spec(`{}`), 201, 201, `"defaultChildWorkspaceType":{"name":"universal","path":"root"}`},
@@ -176,19 +176,19 @@ func typeRules() []row {
 	}
 }
 
-// others covers the admission rules (7) for objects other than workspaces.
-func others() []row {
+// admissionRows covers the admission rules (7) for objects other than workspaces.
+func admissionRows() []row {
 	definition := func(group, annotations string) string {
 		return `{"metadata":{"name":"things.` + group + `","annotations":{` + annotations + `}},"spec":{"group":"` + group + `","scope":"Namespaced","names":{"plural":"things","kind":"Thing"},
 			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
 	}
-	define := "POST /clusters/{b}" + definitions + dry
+	define := "POST /clusters/{b}" + definitions + dryRun
 	return []row{
 		{"7.2", "a namespace that stays", "bob", "DELETE /clusters/{b}" + namespaces + "/default", "", 403, 403, ""},
 		{"7.2", "another namespace that stays", "masters", "DELETE /clusters/{b}" + namespaces + "/kube-system", "", 403, 403, ""},
 		{"7.2", "a namespace that is missing", "bob", "POST /clusters/{b}" + namespaces + "/nope/configmaps", `{"metadata":{"name":"x"}}`, 404, 404, `namespaces \"nope\" not found`},
-		{"7.2", "a shard without its URL", "masters", "POST /clusters/root" + shards + dry, `{"metadata":{"name":"x"},"spec":{}}`, 500, 403, "spec.baseURL is required"},
-		{"7.2", "a shard's other URLs", "masters", "POST /clusters/root" + shards + dry, `{"metadata":{"name":"x"},"spec":{"baseURL":"https://x"}}`, 201, 403, `"externalURL":"https://x","virtualWorkspaceURL":"https://x"`},
+		{"7.2", "a shard without its URL", "masters", "POST /clusters/root" + shards + dryRun, `{"metadata":{"name":"x"},"spec":{}}`, 500, 403, "spec.baseURL is required"},
+		{"7.2", "a shard's other URLs", "masters", "POST /clusters/root" + shards + dryRun, `{"metadata":{"name":"x"},"spec":{"baseURL":"https://x"}}`, 201, 403, `"externalURL":"https://x","virtualWorkspaceURL":"https://x"`},
 		{"7.2", "a definition of one's own", "bob", define, definition("example.com", ""), 201, 201, ""},
 		{"7.2", "a definition in kcp's group", "masters", define, definition("apis.kcp.io", ""), 403, 403, ""},
 		{"7.2", "a definition in what ends like kcp's group", "bob", define, definition("xapis.kcp.io", ""), 403, 403, ""},
@@ -197,16 +197,16 @@ func others() []row {
 		{"7.2", "a definition with an annotation below kcp's", "bob", define, definition("example.com", `"x.apis.kcp.io/y":""`), 403, 403, "reserved"},
 		{"7.2", "one that only ends like it", "bob", define, definition("example.com", `"xapis.kcp.io/y":""`), 201, 201, ""},
 		{"9.5", "a definition in a group of Kubernetes", "bob", define, definition("example.k8s.io", ""), 422, 422, "api-approved.kubernetes.io"},
-		{"7.3", "who claims a path gets the true one", "bob", "POST /clusters/{b}" + configMaps + dry, `{"metadata":{"name":"x","annotations":{"kcp.io/path":"root:a"}}}`, 201, 201, `"kcp.io/path":"root:b"`},
-		{"7.2", "reserved metadata, switched on", "bob", "POST /clusters/{b}" + configMaps + dry, `{"metadata":{"name":"x","labels":{"example.com/kcp.io":"y"}}}`, 403, 403, "reserved for the system"},
-		{"7.2", "reserved metadata, for masters", "masters", "POST /clusters/{b}" + configMaps + dry, `{"metadata":{"name":"x","labels":{"example.com/kcp.io":"y"}}}`, 201, 403, ""},
-		{"7.1", "what needs a quota, without one", "bob", "POST /clusters/{b}" + secrets + dry, `{"metadata":{"name":"x"}}`, 403, 403, "insufficient quota to consume: count/secrets"},
-		{"7.1", "what needs none", "bob", "POST /clusters/{b}" + configMaps + dry, `{"metadata":{"name":"x"}}`, 201, 201, ""},
+		{"7.3", "who claims a path gets the true one", "bob", "POST /clusters/{b}" + configMaps + dryRun, `{"metadata":{"name":"x","annotations":{"kcp.io/path":"root:a"}}}`, 201, 201, `"kcp.io/path":"root:b"`},
+		{"7.2", "reserved metadata, switched on", "bob", "POST /clusters/{b}" + configMaps + dryRun, `{"metadata":{"name":"x","labels":{"example.com/kcp.io":"y"}}}`, 403, 403, "reserved for the system"},
+		{"7.2", "reserved metadata, for masters", "masters", "POST /clusters/{b}" + configMaps + dryRun, `{"metadata":{"name":"x","labels":{"example.com/kcp.io":"y"}}}`, 201, 403, ""},
+		{"7.1", "what needs a quota, without one", "bob", "POST /clusters/{b}" + secrets + dryRun, `{"metadata":{"name":"x"}}`, 403, 403, "insufficient quota to consume: count/secrets"},
+		{"7.1", "what needs none", "bob", "POST /clusters/{b}" + configMaps + dryRun, `{"metadata":{"name":"x"}}`, 201, 201, ""},
 	}
 }
 
-// served covers section 9.
-func served() []row {
+// discoveryRows covers section 9.
+func discoveryRows() []row {
 	var rows []row
 	for path, resources := range map[string]string{
 		"/api/v1": "configmaps events namespaces namespaces/status namespaces/finalize resourcequotas resourcequotas/status secrets serviceaccounts serviceaccounts/token",

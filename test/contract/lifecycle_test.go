@@ -15,8 +15,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// procedure is a workspace type with an initializer and a terminator of an external controller.
-const procedure = `{"metadata":{"name":"procedure"},"spec":{"initializer":true,"terminator":true,
+// lifecycleType is a workspace type with an initializer and a terminator of an external controller.
+const lifecycleType = `{"metadata":{"name":"procedure"},"spec":{"initializer":true,"terminator":true,
 	"initializerPermissions":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["create"]}],
 	"extend":{"with":[{"name":"universal","path":"root"}]},"additionalWorkspaceLabels":{"made":"by-procedure"}}}`
 
@@ -39,10 +39,10 @@ type workspace struct {
 // TestLifecycle covers the flows of initializers and terminators (12.1, 12.3, 8.4), with controllers that connect
 // through the front proxy, as they do where shards are not reachable from outside.
 func TestLifecycle(t *testing.T) {
-	s := start(t)
-	initializing, terminating := s.procedures(t)
-	s.must(t, request{as: "alice", method: http.MethodPost, path: "/clusters/root:a" + workspaces, body: `{"metadata":{"name":"team"},"spec":{"type":{"name":"procedure"},"location":{"selector":{"matchLabels":{"name":"root"}}}}}`, proxy: true})
-	got := s.workspaceWhen(t, func(w workspace) bool {
+	s := newEnv(t)
+	initializing, terminating := s.createLifecycleType(t)
+	s.must(t, request{user: "alice", method: http.MethodPost, path: "/clusters/root:a" + workspaces, body: `{"metadata":{"name":"team"},"spec":{"type":{"name":"procedure"},"location":{"selector":{"matchLabels":{"name":"root"}}}}}`, proxy: true})
+	got := s.waitForWorkspace(t, func(w workspace) bool {
 		return slices.Equal(w.Status.Initializers, []string{s.names.Replace("{a}:procedure")})
 	})
 	if got.Status.Phase != "Initializing" || got.Metadata.Labels["made"] != "by-procedure" || got.Spec.URL != s.URL+"/clusters/root:a:team" || !slices.Equal(got.Metadata.Finalizers, []string{"core.kcp.io/logicalcluster"}) {
@@ -50,28 +50,28 @@ func TestLifecycle(t *testing.T) {
 	}
 	team := "/clusters/" + got.Spec.Cluster
 	var cluster workspace
-	s.must(t, request{as: "masters", path: team + own}).into(t, &cluster)
+	s.must(t, request{user: "masters", path: team + ownClusterPath}).decode(t, &cluster)
 	if want := strings.Fields(s.names.Replace("root:universal {a}:procedure system:apibindings")); !slices.Equal(cluster.Spec.Initializers, want) {
 		t.Errorf("initializers are %q, want %q", cluster.Spec.Initializers, want)
 	}
-	s.initialize(t, initializing, team)
-	s.workspaceWhen(t, func(w workspace) bool { return w.Status.Phase == "Ready" })
-	s.terminate(t, terminating, team)
-	s.lose(t)
+	s.testInitialize(t, initializing, team)
+	s.waitForWorkspace(t, func(w workspace) bool { return w.Status.Phase == "Ready" })
+	s.testTerminate(t, terminating, team)
+	s.testLostCluster(t)
 }
 
-// procedures creates the type and returns the paths of its two virtual workspaces, as its status publishes them: they
+// createLifecycleType creates the type and returns the paths of its two virtual workspaces, as its status publishes them: they
 // are the same on every shard.
-func (s *site) procedures(t *testing.T) (initializing, terminating string) {
+func (s *env) createLifecycleType(t *testing.T) (initializing, terminating string) {
 	t.Helper()
-	s.must(t, request{as: "alice", method: http.MethodPost, path: "/clusters/root:a" + types, body: procedure, proxy: true})
+	s.must(t, request{user: "alice", method: http.MethodPost, path: "/clusters/root:a" + types, body: lifecycleType, proxy: true})
 	var kind struct {
 		Status struct {
 			VirtualWorkspaces []struct{ URL, Type string }
 		}
 	}
 	shardtesting.Eventually(t, "the type has two virtual workspaces on each shard", func(context.Context) error {
-		s.must(t, request{as: "alice", path: "/clusters/root:a" + types + "/procedure"}).into(t, &kind)
+		s.must(t, request{user: "alice", path: "/clusters/root:a" + types + "/procedure"}).decode(t, &kind)
 		if len(kind.Status.VirtualWorkspaces) != 2*len(s.Shards()) {
 			return fmt.Errorf("it has %+v", kind.Status.VirtualWorkspaces)
 		}
@@ -88,13 +88,13 @@ func (s *site) procedures(t *testing.T) (initializing, terminating string) {
 	return paths["initializing"], paths["terminating"]
 }
 
-// workspaceWhen waits until the workspace satisfies a predicate.
-func (s *site) workspaceWhen(t *testing.T, is func(workspace) bool) (w workspace) {
+// waitForWorkspace waits until the workspace satisfies a predicate.
+func (s *env) waitForWorkspace(t *testing.T, condition func(workspace) bool) (w workspace) {
 	t.Helper()
 	shardtesting.Eventually(t, "the workspace changes", func(context.Context) error {
 		w = workspace{}
-		s.must(t, request{as: "alice", path: "/clusters/root:a" + workspaces + "/team"}).into(t, &w)
-		if !is(w) {
+		s.must(t, request{user: "alice", path: "/clusters/root:a" + workspaces + "/team"}).decode(t, &w)
+		if !condition(w) {
 			return fmt.Errorf("it is %+v", w)
 		}
 		return nil
@@ -102,7 +102,7 @@ func (s *site) workspaceWhen(t *testing.T, is func(workspace) bool) (w workspace
 	return w
 }
 
-func (s *site) initialize(t *testing.T, view, team string) {
+func (s *env) testInitialize(t *testing.T, view, team string) {
 	t.Helper()
 	events := s.watch(t, view+"/clusters/*"+clusters+"?watch=true")
 	if event := <-events; event != "ADDED" {
@@ -111,78 +111,78 @@ func (s *site) initialize(t *testing.T, view, team string) {
 	at := view + team
 	for _, row := range []row{
 		{"5.4", "the set is not everybody's", "mallory", view + "/clusters/*" + clusters, "", 0, 403, ""},
-		{"5.4", "the workspace is in the set", "alice", at + own, "", 0, 200, ""},
-		{"5.4", "others are not", "alice", view + "/clusters/{b}" + own, "", 0, 404, ""},
+		{"5.4", "the workspace is in the set", "alice", at + ownClusterPath, "", 0, 200, ""},
+		{"5.4", "others are not", "alice", view + "/clusters/{b}" + ownClusterPath, "", 0, 404, ""},
 		{"5.4", "its content as permitted", "alice", "POST " + at + configMaps, `{"metadata":{"name":"made"}}`, 0, 201, ""},
 		{"5.4", "its content as not permitted", "alice", at + secrets, "", 0, 403, ""},
 		{"5.4", "the content of others", "alice", view + "/clusters/{b}" + configMaps, "", 0, 403, ""},
-		{"5.4", "only the status is written", "alice", "PATCH " + at + own, `{"spec":{"directlyDeletable":true}}`, 0, 405, ""},
-		{"5.4", "no initializer is added", "alice", "PATCH " + at + own + "/status", `{"status":{"initializers":["{a}:procedure","root:other"]}}`, 0, 422, ""},
-		{"12.3", "one's own is removed", "alice", "PATCH " + at + own + "/status", `{"status":{"initializers":[]}}`, 0, 200, ""},
+		{"5.4", "only the status is written", "alice", "PATCH " + at + ownClusterPath, `{"spec":{"directlyDeletable":true}}`, 0, 405, ""},
+		{"5.4", "no initializer is added", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"initializers":["{a}:procedure","root:other"]}}`, 0, 422, ""},
+		{"12.3", "one's own is removed", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"initializers":[]}}`, 0, 200, ""},
 	} {
-		s.ask(t, row)
+		s.checkRow(t, row)
 	}
-	for patience, event := time.After(time.Minute), ""; event != "DELETED"; {
+	for timeout, event := time.After(time.Minute), ""; event != "DELETED"; {
 		select {
 		case next, open := <-events:
 			if !open {
 				t.Fatal("the watch ended")
 			}
 			event = next
-		case <-patience:
+		case <-timeout:
 			t.Fatal("the watch does not say that the workspace left the set")
 		}
 	}
-	s.ask(t, row{"12.3", "then the content is closed", "alice", at + configMaps, "", 0, 403, ""})
-	s.ask(t, row{"12.3", "and the set is empty", "alice", at + own, "", 0, 404, ""})
+	s.checkRow(t, row{"12.3", "then the content is closed", "alice", at + configMaps, "", 0, 403, ""})
+	s.checkRow(t, row{"12.3", "and the set is empty", "alice", at + ownClusterPath, "", 0, 404, ""})
 }
 
-func (s *site) terminate(t *testing.T, view, team string) {
+func (s *env) testTerminate(t *testing.T, view, team string) {
 	t.Helper()
-	s.ask(t, row{"5.5", "nothing terminates yet", "alice", view + team + own, "", 0, 404, ""})
-	s.must(t, request{as: "alice", method: http.MethodPost, path: team + configMaps, body: `{"metadata":{"name":"kept","finalizers":["example.com/keep"]}}`})
-	s.must(t, request{as: "alice", method: http.MethodDelete, path: "/clusters/root:a" + workspaces + "/team", proxy: true})
-	s.eventually(t, request{as: "alice", path: view + team + own, proxy: true}, http.StatusOK)
-	s.workspaceWhen(t, func(w workspace) bool { return w.Status.Phase == "Terminating" })
+	s.checkRow(t, row{"5.5", "nothing terminates yet", "alice", view + team + ownClusterPath, "", 0, 404, ""})
+	s.must(t, request{user: "alice", method: http.MethodPost, path: team + configMaps, body: `{"metadata":{"name":"kept","finalizers":["example.com/keep"]}}`})
+	s.must(t, request{user: "alice", method: http.MethodDelete, path: "/clusters/root:a" + workspaces + "/team", proxy: true})
+	s.waitForStatus(t, request{user: "alice", path: view + team + ownClusterPath, proxy: true}, http.StatusOK)
+	s.waitForWorkspace(t, func(w workspace) bool { return w.Status.Phase == "Terminating" })
 	at := view + team
 	for _, row := range []row{
 		{"2.7", "its people still see it", "alice", team + namespaces, "", 0, 200, ""},
 		{"5.5", "the terminator sees the content", "alice", at + configMaps, "", 0, 200, ""},
-		{"7.4", "nobody takes its finalizer", "admin", "PATCH " + team + own, `{"metadata":{"finalizers":["kcp.io/has-terminators"]}}`, 403, 403, "core.kcp.io/logicalcluster-deletion"},
-		{"5.5", "no terminator is added", "alice", "PATCH " + at + own + "/status", `{"status":{"terminators":["{a}:procedure","root:other"]}}`, 0, 422, ""},
-		{"5.5", "one's own is removed", "alice", "PATCH " + at + own + "/status", `{"status":{"terminators":[]}}`, 0, 200, ""},
+		{"7.4", "nobody takes its finalizer", "admin", "PATCH " + team + ownClusterPath, `{"metadata":{"finalizers":["kcp.io/has-terminators"]}}`, 403, 403, "core.kcp.io/logicalcluster-deletion"},
+		{"5.5", "no terminator is added", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"terminators":["{a}:procedure","root:other"]}}`, 0, 422, ""},
+		{"5.5", "one's own is removed", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"terminators":[]}}`, 0, 200, ""},
 	} {
-		s.ask(t, row)
+		s.checkRow(t, row)
 	}
-	s.workspaceWhen(t, func(w workspace) bool { return w.Status.Phase == "Deleting" })
-	s.must(t, request{as: "alice", method: http.MethodPatch, path: team + configMaps + "/kept", body: `{"metadata":{"finalizers":null}}`})
-	s.eventually(t, request{as: "alice", path: "/clusters/root:a" + workspaces + "/team", proxy: true}, http.StatusNotFound)
-	s.ask(t, row{"11", "a cluster that is gone", "alice", team + namespaces, "", 403, 0, ""})
-	s.eventually(t, request{as: "alice", path: team + namespaces, proxy: true}, http.StatusForbidden)
+	s.waitForWorkspace(t, func(w workspace) bool { return w.Status.Phase == "Deleting" })
+	s.must(t, request{user: "alice", method: http.MethodPatch, path: team + configMaps + "/kept", body: `{"metadata":{"finalizers":null}}`})
+	s.waitForStatus(t, request{user: "alice", path: "/clusters/root:a" + workspaces + "/team", proxy: true}, http.StatusNotFound)
+	s.checkRow(t, row{"11", "a cluster that is gone", "alice", team + namespaces, "", 403, 0, ""})
+	s.waitForStatus(t, request{user: "alice", path: team + namespaces, proxy: true}, http.StatusForbidden)
 }
 
-// lose deletes the logical cluster of a workspace on the same shard. The workspace of a logical cluster on another shard
+// testLostCluster deletes the logical cluster of a workspace on the same shard. The workspace of a logical cluster on another shard
 // would record the loss and become Unavailable.
-func (s *site) lose(t *testing.T) {
+func (s *env) testLostCluster(t *testing.T) {
 	t.Helper()
 	const path = "/clusters/root:a:lost"
-	s.must(t, request{as: "alice", method: http.MethodPost, path: "/clusters/root:a" + workspaces, body: `{"metadata":{"name":"lost"},"spec":{"location":{"selector":{"matchLabels":{"name":"alpha"}}}}}`})
-	s.eventually(t, request{as: "alice", path: path + namespaces}, http.StatusOK)
-	s.must(t, request{as: "masters", method: http.MethodDelete, path: path + own})
-	s.eventually(t, request{as: "alice", path: path + namespaces}, http.StatusNotFound)
-	s.eventually(t, request{as: "alice", path: path + namespaces, proxy: true}, http.StatusForbidden)
+	s.must(t, request{user: "alice", method: http.MethodPost, path: "/clusters/root:a" + workspaces, body: `{"metadata":{"name":"lost"},"spec":{"location":{"selector":{"matchLabels":{"name":"alpha"}}}}}`})
+	s.waitForStatus(t, request{user: "alice", path: path + namespaces}, http.StatusOK)
+	s.must(t, request{user: "masters", method: http.MethodDelete, path: path + ownClusterPath})
+	s.waitForStatus(t, request{user: "alice", path: path + namespaces}, http.StatusNotFound)
+	s.waitForStatus(t, request{user: "alice", path: path + namespaces, proxy: true}, http.StatusForbidden)
 }
 
 // watch returns the event types of a watch through the proxy, which ends with the test.
-func (s *site) watch(t *testing.T, path string) <-chan string {
+func (s *env) watch(t *testing.T, path string) <-chan string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	endless := *s.people["alice"]
-	endless.Timeout = 0
-	response, err := endless.Do(req)
+	client := *s.proxyClients["alice"]
+	client.Timeout = 0
+	response, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,9 +2,9 @@ package contract
 
 import "strings"
 
-// rootRules covers the initial content of root: the exports that every workspace binds (4.4), the workspace types
+// rootRows covers the initial content of root: the exports that every workspace binds (4.4), the workspace types
 // (3.8), and their permissions (6.7, 9.3).
-func rootRules() []row {
+func rootRows() []row {
 	const root = "/clusters/root"
 	rows := []row{
 		{"4.4", "everybody is held to the policy of the tenancy API", "admin", root + exports + "/tenancy.kcp.io", "", 200, 200, `"maximalPermissionPolicy":{"local":{}}`},
@@ -21,15 +21,15 @@ func rootRules() []row {
 		{"3.8", "type team", "admin", root + types + "/team", "", 200, 200, `"limitAllowedParents":{"types":[{"name":"organization","path":"root"},{"name":"team","path":"root"}]}`},
 
 		{"6.7", "everybody reads types of workspaces", "mallory", root + types, "", 200, 200, ""},
-		{"6.7", "and the logical cluster", "mallory", root + own, "", 200, 200, ""},
+		{"6.7", "and the logical cluster", "mallory", root + ownClusterPath, "", 200, 200, ""},
 		{"6.7", "not the shards", "mallory", root + shards, "", 403, 403, ""},
 		{"6.7", "nor the bindings", "mallory", root + bindings, "", 403, 403, ""},
 		{"6.7", "owners read the status of types", "alice", "/clusters/{a}" + types + "/nope/status", "", 404, 404, ""},
 		{"6.7", "and do not write it", "alice", "PATCH /clusters/{a}" + types + "/nope/status", `{}`, 403, 403, "access denied"},
-		{"6.7", "owners make partitions", "alice", "POST /clusters/{a}/apis/topology.kcp.io/v1alpha1/partitions" + dry, `{"metadata":{"name":"x"},"spec":{}}`, 201, 201, ""},
+		{"6.7", "owners make partitions", "alice", "POST /clusters/{a}/apis/topology.kcp.io/v1alpha1/partitions" + dryRun, `{"metadata":{"name":"x"},"spec":{}}`, 201, 201, ""},
 
-		{"4.12", "selectors of sets of partitions", "alice", "POST /clusters/{a}/apis/topology.kcp.io/v1alpha1/partitionsets" + dry, `{"metadata":{"name":"x"},"spec":{"dimensions":["region"],"shardSelector":{"matchExpressions":[{"key":"a b","operator":"Exists"}]}}}`, 422, 422, "matchExpressions"},
-		{"4.12", "operators are given", "alice", "POST /clusters/{a}/apis/topology.kcp.io/v1alpha1/partitionsets" + dry, `{"metadata":{"name":"x"},"spec":{"dimensions":["region"],"shardSelector":{"matchExpressions":[{"key":"a","operator":"Gt"}]}}}`, 422, 422, "operator"},
+		{"4.12", "selectors of sets of partitions", "alice", "POST /clusters/{a}/apis/topology.kcp.io/v1alpha1/partitionsets" + dryRun, `{"metadata":{"name":"x"},"spec":{"dimensions":["region"],"shardSelector":{"matchExpressions":[{"key":"a b","operator":"Exists"}]}}}`, 422, 422, "matchExpressions"},
+		{"4.12", "operators are given", "alice", "POST /clusters/{a}/apis/topology.kcp.io/v1alpha1/partitionsets" + dryRun, `{"metadata":{"name":"x"},"spec":{"dimensions":["region"],"shardSelector":{"matchExpressions":[{"key":"a","operator":"Gt"}]}}}`, 422, 422, "operator"},
 	}
 	for _, schema := range []string{
 		"v260522-2bf05df66.workspaces.tenancy.kcp.io", "v260519-96f2749.workspacetypes.tenancy.kcp.io", "v250827-717cfea84.workspaceauthenticationconfigurations.tenancy.kcp.io",

@@ -2,52 +2,54 @@ package contract
 
 import "strings"
 
-// schemaForms covers versions, names and conversion of schemas (4.1), in addition to schemaRules.
-func schemaForms() []row {
+// schemaVariantRows covers versions, names and conversion of schemas (4.1), in addition to schemaRows.
+func schemaVariantRows() []row {
 	var rows []row
-	create := "POST /clusters/{b}" + schemas + dry
+	create := "POST /clusters/{b}" + schemas + dryRun
 	named := func(name, annotation, spec string) string {
 		return `{"metadata":{"name":"` + name + `","annotations":{` + annotation + `}},"spec":` + spec + `}`
 	}
 	const name, version = "v1.widgets.example.io", `"storage":true,"schema":{"type":"object"}`
-	more := func(more string) string { return named(name, "", strings.TrimSuffix(widgets, "}")+","+more+"}") }
-	with := func(more string) string {
-		return named(name, "", strings.Replace(widgets, version, version+","+more, 1))
+	withSpec := func(withSpec string) string {
+		return named(name, "", strings.TrimSuffix(widgetSpec, "}")+","+withSpec+"}")
 	}
-	in := func(group, annotation string) string {
-		return named("v1.widgets."+group, annotation, strings.Replace(widgets, "example.io", group, 1))
+	withVersionField := func(withSpec string) string {
+		return named(name, "", strings.Replace(widgetSpec, version, version+","+withSpec, 1))
 	}
-	converted := func(strategy, webhook string) string {
-		return more(`"conversion":{"strategy":"` + strategy + `"` + webhook + `}`)
+	withGroup := func(group, annotation string) string {
+		return named("v1.widgets."+group, annotation, strings.Replace(widgetSpec, "example.io", group, 1))
+	}
+	withConversion := func(strategy, webhook string) string {
+		return withSpec(`"conversion":{"strategy":"` + strategy + `"` + webhook + `}`)
 	}
 	const webhook = `,"webhook":{"clientConfig":{"url":"https://example.io"},"conversionReviewVersions":["v1"]}`
 	for _, group := range strings.Fields("apps batch extensions policy autoscaling") {
-		rows = append(rows, row{"4.1", "group " + group, "bob", create, in(group, ""), 201, 201, ""})
+		rows = append(rows, row{"4.1", "group " + group, "bob", create, withGroup(group, ""), 201, 201, ""})
 	}
 	return append(rows, []row{
-		{"4.1", "no conversion", "bob", create, converted("None", ""), 201, 201, ""},
-		{"4.1", "a webhook", "bob", create, converted("Webhook", webhook), 201, 201, ""},
-		{"4.1", "no webhook where one is wanted", "bob", create, converted("Webhook", ""), 422, 422, "spec.conversion"},
-		{"4.1", "a webhook where none is wanted", "bob", create, converted("None", webhook), 422, 422, "spec.conversion"},
-		{"4.1", "a webhook has an address", "bob", create, converted("Webhook", `,"webhook":{"clientConfig":{},"conversionReviewVersions":["v1"]}`), 403, 403, "url"},
-		{"4.1", "strategies are given", "bob", create, converted("Magic", ""), 422, 422, "strategy"},
-		{"4.1", "several versions are converted", "bob", create, named(name, "", strings.Replace(widgets, `"versions":[`, `"versions":[{"name":"v2","served":true,"storage":false,"schema":{"type":"object"}},`, 1)), 422, 422, "conversion"},
-		{"4.1", "any name of objects", "bob", create, more(`"nameValidation":"PathSegmentName"`), 201, 201, ""},
-		{"4.1", "ways to name objects are given", "bob", create, more(`"nameValidation":"Any"`), 422, 422, "nameValidation"},
-		{"4.1", "subresources", "bob", create, with(`"subresources":{"status":{},"scale":{"specReplicasPath":".spec.replicas","statusReplicasPath":".status.replicas"}}`), 201, 201, ""},
-		{"4.1", "scale has two paths", "bob", create, with(`"subresources":{"scale":{"specReplicasPath":".spec.replicas"}}`), 422, 422, "statusReplicasPath"},
-		{"4.1", "columns", "bob", create, with(`"additionalPrinterColumns":[{"name":"A","type":"string","jsonPath":".a"}]`), 201, 201, ""},
-		{"4.1", "types of columns are given", "bob", create, with(`"additionalPrinterColumns":[{"name":"A","type":"text","jsonPath":".a"}]`), 403, 403, "additionalPrinterColumns"},
-		{"4.1", "columns have different names", "bob", create, with(`"additionalPrinterColumns":[{"name":"A","type":"string","jsonPath":".a"},{"name":"A","type":"string","jsonPath":".b"}]`), 422, 422, "Duplicate"},
-		{"4.1", "fields to select by are in the schema", "bob", create, with(`"selectableFields":[{"jsonPath":".a"}]`), 403, 403, "selectableFields"},
-		{"4.1", "a warning is of what is deprecated", "bob", create, with(`"deprecationWarning":"x"`), 403, 403, "deprecationWarning"},
-		{"4.1", "what is deprecated warns", "bob", create, with(`"deprecated":true,"deprecationWarning":"x"`), 201, 201, ""},
-		{"4.1", "rules compile", "bob", create, named(name, "", strings.Replace(widgets, `{"type":"object"}`, `{"type":"object","x-kubernetes-validations":[{"rule":"self.nope"}]}`, 1)), 403, 403, "x-kubernetes-validations"},
-		{"4.1", "an approved group of Kubernetes", "bob", create, in("x.k8s.io", `"api-approved.kubernetes.io":"https://github.com/kubernetes/kubernetes/pull/1"`), 201, 201, ""},
-		{"4.1", "an approval is an address", "bob", create, in("x.k8s.io", `"api-approved.kubernetes.io":"yes"`), 403, 403, "api-approved.kubernetes.io"},
-		{"4.1", "a list has a kind", "bob", create, named(name, "", strings.Replace(widgets, `,"listKind":"WidgetList"`, "", 1)), 403, 403, "spec.names.listKind"},
-		{"4.1", "a resource has a kind", "bob", create, named(name, "", strings.Replace(widgets, `,"kind":"Widget"`, "", 1)), 422, 422, "spec.names.kind"},
-		{"4.1", "conversions are kept", "bob", "POST /clusters/{b}/apis/apis.kcp.io/v1alpha1/apiconversions" + dry, `{"metadata":{"name":"x"},"spec":{"conversions":[{"from":"v1","to":"v2","rules":[{"field":".a","destination":".b"}]}]}}`, 201, 201, ""},
-		{"4.1", "conversions are of versions", "bob", "POST /clusters/{b}/apis/apis.kcp.io/v1alpha1/apiconversions" + dry, `{"metadata":{"name":"x"},"spec":{"conversions":[{"from":"one","to":"v2","rules":[]}]}}`, 422, 422, "from"},
+		{"4.1", "no conversion", "bob", create, withConversion("None", ""), 201, 201, ""},
+		{"4.1", "a webhook", "bob", create, withConversion("Webhook", webhook), 201, 201, ""},
+		{"4.1", "no webhook where one is wanted", "bob", create, withConversion("Webhook", ""), 422, 422, "spec.conversion"},
+		{"4.1", "a webhook where none is wanted", "bob", create, withConversion("None", webhook), 422, 422, "spec.conversion"},
+		{"4.1", "a webhook has an address", "bob", create, withConversion("Webhook", `,"webhook":{"clientConfig":{},"conversionReviewVersions":["v1"]}`), 403, 403, "url"},
+		{"4.1", "strategies are given", "bob", create, withConversion("Magic", ""), 422, 422, "strategy"},
+		{"4.1", "several versions are converted", "bob", create, named(name, "", strings.Replace(widgetSpec, `"versions":[`, `"versions":[{"name":"v2","served":true,"storage":false,"schema":{"type":"object"}},`, 1)), 422, 422, "conversion"},
+		{"4.1", "any name of objects", "bob", create, withSpec(`"nameValidation":"PathSegmentName"`), 201, 201, ""},
+		{"4.1", "ways to name objects are given", "bob", create, withSpec(`"nameValidation":"Any"`), 422, 422, "nameValidation"},
+		{"4.1", "subresources", "bob", create, withVersionField(`"subresources":{"status":{},"scale":{"specReplicasPath":".spec.replicas","statusReplicasPath":".status.replicas"}}`), 201, 201, ""},
+		{"4.1", "scale has two paths", "bob", create, withVersionField(`"subresources":{"scale":{"specReplicasPath":".spec.replicas"}}`), 422, 422, "statusReplicasPath"},
+		{"4.1", "columns", "bob", create, withVersionField(`"additionalPrinterColumns":[{"name":"A","type":"string","jsonPath":".a"}]`), 201, 201, ""},
+		{"4.1", "types of columns are given", "bob", create, withVersionField(`"additionalPrinterColumns":[{"name":"A","type":"text","jsonPath":".a"}]`), 403, 403, "additionalPrinterColumns"},
+		{"4.1", "columns have different names", "bob", create, withVersionField(`"additionalPrinterColumns":[{"name":"A","type":"string","jsonPath":".a"},{"name":"A","type":"string","jsonPath":".b"}]`), 422, 422, "Duplicate"},
+		{"4.1", "fields to select by are in the schema", "bob", create, withVersionField(`"selectableFields":[{"jsonPath":".a"}]`), 403, 403, "selectableFields"},
+		{"4.1", "a warning is of what is deprecated", "bob", create, withVersionField(`"deprecationWarning":"x"`), 403, 403, "deprecationWarning"},
+		{"4.1", "what is deprecated warns", "bob", create, withVersionField(`"deprecated":true,"deprecationWarning":"x"`), 201, 201, ""},
+		{"4.1", "rules compile", "bob", create, named(name, "", strings.Replace(widgetSpec, `{"type":"object"}`, `{"type":"object","x-kubernetes-validations":[{"rule":"self.nope"}]}`, 1)), 403, 403, "x-kubernetes-validations"},
+		{"4.1", "an approved group of Kubernetes", "bob", create, withGroup("x.k8s.io", `"api-approved.kubernetes.io":"https://github.com/kubernetes/kubernetes/pull/1"`), 201, 201, ""},
+		{"4.1", "an approval is an address", "bob", create, withGroup("x.k8s.io", `"api-approved.kubernetes.io":"yes"`), 403, 403, "api-approved.kubernetes.io"},
+		{"4.1", "a list has a kind", "bob", create, named(name, "", strings.Replace(widgetSpec, `,"listKind":"WidgetList"`, "", 1)), 403, 403, "spec.names.listKind"},
+		{"4.1", "a resource has a kind", "bob", create, named(name, "", strings.Replace(widgetSpec, `,"kind":"Widget"`, "", 1)), 422, 422, "spec.names.kind"},
+		{"4.1", "conversions are kept", "bob", "POST /clusters/{b}/apis/apis.kcp.io/v1alpha1/apiconversions" + dryRun, `{"metadata":{"name":"x"},"spec":{"conversions":[{"from":"v1","to":"v2","rules":[{"field":".a","destination":".b"}]}]}}`, 201, 201, ""},
+		{"4.1", "conversions are of versions", "bob", "POST /clusters/{b}/apis/apis.kcp.io/v1alpha1/apiconversions" + dryRun, `{"metadata":{"name":"x"},"spec":{"conversions":[{"from":"one","to":"v2","rules":[]}]}}`, 422, 422, "from"},
 	}...)
 }

@@ -107,7 +107,7 @@ func (d *definition) admit(ctx context.Context, manifest string) (map[string]any
 	return object, errs
 }
 
-func TestAnAPIServerTakesTheDefinitions(t *testing.T) {
+func TestDefinitionsAreValid(t *testing.T) {
 	for kind, d := range load(t) {
 		t.Run(kind, func(t *testing.T) {
 			for _, err := range crdvalidation.ValidateCustomResourceDefinition(t.Context(), d.internal) {
@@ -117,7 +117,7 @@ func TestAnAPIServerTakesTheDefinitions(t *testing.T) {
 	}
 }
 
-func TestAPlainKubectlApplyTakesTheDefinitions(t *testing.T) {
+func TestDefinitionsFitLastAppliedAnnotation(t *testing.T) {
 	for kind, d := range load(t) {
 		t.Run(kind, func(t *testing.T) {
 			var object map[string]any

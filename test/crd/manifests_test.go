@@ -114,7 +114,7 @@ func TestManifests(t *testing.T) {
 		{"accepts two targets, as the reference does", kubeconfig(strings.Replace(kubeconfigBasics, "target: {", "target: {rootShardRef: {name: root}, ", 1)), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, errs := definitions[kindOf(t, tc.manifest)].admit(t.Context(), tc.manifest)
+			_, errs := definitions[manifestKind(t, tc.manifest)].admit(t.Context(), tc.manifest)
 			switch {
 			case tc.refused == "" && len(errs) > 0:
 				t.Errorf("refused: %v\n%s", errs.ToAggregate(), tc.manifest)
@@ -127,7 +127,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-func kindOf(t *testing.T, manifest string) string {
+func manifestKind(t *testing.T, manifest string) string {
 	t.Helper()
 	var meta struct {
 		Kind string `json:"kind"`
@@ -138,8 +138,8 @@ func kindOf(t *testing.T, manifest string) string {
 	return meta.Kind
 }
 
-// stored checks that the Go types hold an admitted object without loss.
-func stored(t *testing.T, object map[string]any) {
+// checkRoundTrip checks that the Go types hold an admitted object without loss.
+func checkRoundTrip(t *testing.T, object map[string]any) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := operatorv1alpha1.AddToScheme(scheme); err != nil {

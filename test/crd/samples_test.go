@@ -34,7 +34,7 @@ func TestSamples(t *testing.T) {
 			if !strings.Contains(document, "operator.kcp.io/v1alpha1") {
 				continue // a Namespace, an Issuer, a kustomization
 			}
-			kind := kindOf(t, document)
+			kind := manifestKind(t, document)
 			if kind == "Kustomization" {
 				continue // contains patches of these kinds
 			}
@@ -49,7 +49,7 @@ func TestSamples(t *testing.T) {
 				t.Errorf("%s: %s refused: %v", file, kind, errs.ToAggregate())
 				continue
 			}
-			stored(t, object)
+			checkRoundTrip(t, object)
 		}
 	}
 	for kind := range definitions {
@@ -59,8 +59,8 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestTheDevelopmentOverlay admits what kustomize renders of the samples for a small cluster.
-func TestTheDevelopmentOverlay(t *testing.T) {
+// TestDevelopmentOverlay admits what kustomize renders of the samples for a small cluster.
+func TestDevelopmentOverlay(t *testing.T) {
 	definitions := load(t)
 	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/development")
 	if err != nil {
@@ -76,6 +76,6 @@ func TestTheDevelopmentOverlay(t *testing.T) {
 			t.Errorf("%s refused: %v", r.GetKind(), errs.ToAggregate())
 			continue
 		}
-		stored(t, object)
+		checkRoundTrip(t, object)
 	}
 }

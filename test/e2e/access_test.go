@@ -22,9 +22,9 @@ const (
 	janesSecret = "jane-kubeconfig"
 )
 
-// accessIsNeeded gives Jane a kubeconfig without permissions, then access to a, then a role there, and checks at each
+// testAccess gives Jane a kubeconfig without permissions, then access to a, then a role there, and checks at each
 // step that she has no other access.
-func (in *installation) accessIsNeeded(t *testing.T) {
+func (in *installation) testAccess(t *testing.T) {
 	a, b := in.data.a, in.data.b
 	in.createJane(t)
 	jane := in.kubeconfig(t, janesSecret)
@@ -53,7 +53,7 @@ func (in *installation) accessIsNeeded(t *testing.T) {
 	eventually(t, 30*time.Second, "Jane's role in "+a.path, func(ctx context.Context) error {
 		return get(ctx, jane, "/clusters/"+a.path+configMaps)
 	})
-	janeInA := newClient(t, inWorkspace(jane, a.path))
+	janeInA := newClient(t, workspaceConfig(jane, a.path))
 	if err := janeInA.Create(t.Context(), a.object("janes-0")); !apierrors.IsForbidden(err) {
 		t.Errorf("Jane creates a config map with a role to read them: want 403, got %v", err)
 	}

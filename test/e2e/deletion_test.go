@@ -39,17 +39,17 @@ var childKinds = []schema.GroupVersionKind{
 	{Group: "cert-manager.io", Version: "v1", Kind: "Issuer"},
 }
 
-// deletedWorkspaceLeavesNoKey deletes root:e2e and all workspaces below it. Afterwards no key of the store contains the
+// testWorkspaceDeletion deletes root:e2e and all workspaces below it. Afterwards no key of the store contains the
 // name of any of these logical clusters, in any position.
-func (in *installation) deletedWorkspaceLeavesNoKey(t *testing.T) {
-	store := in.store(t)
+func (in *installation) testWorkspaceDeletion(t *testing.T) {
+	store := in.etcdClient(t)
 	clusters := []string{in.data.org.cluster, in.data.a.cluster, in.data.b.cluster}
 	for _, cluster := range clusters {
-		if keys := keysWith(t, store, cluster); len(keys) == 0 {
+		if keys := keysContaining(t, store, cluster); len(keys) == 0 {
 			t.Fatalf("logical cluster %s has no keys before it is deleted: this test looks in the wrong place", cluster)
 		}
 	}
-	root := newClient(t, inWorkspace(in.admin, "root"))
+	root := newClient(t, workspaceConfig(in.admin, "root"))
 	ws := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "e2e"}}
 	if err := root.Delete(t.Context(), ws); err != nil {
 		t.Fatalf("delete workspace: %v", err)
@@ -62,7 +62,7 @@ func (in *installation) deletedWorkspaceLeavesNoKey(t *testing.T) {
 		return client.IgnoreNotFound(err)
 	})
 	for _, cluster := range clusters {
-		if keys := keysWith(t, store, cluster); len(keys) > 0 {
+		if keys := keysContaining(t, store, cluster); len(keys) > 0 {
 			t.Errorf("logical cluster %s is deleted and has left %d keys: %v", cluster, len(keys), keys)
 		}
 	}
@@ -76,8 +76,8 @@ func (in *installation) deletedWorkspaceLeavesNoKey(t *testing.T) {
 	}
 }
 
-// store connects to the etcd that the operator runs, with the credentials of the shard.
-func (in *installation) store(t *testing.T) *clientv3.Client {
+// etcdClient connects to the etcd that the operator runs, with the credentials of the shard.
+func (in *installation) etcdClient(t *testing.T) *clientv3.Client {
 	t.Helper()
 	member := onePod(t, in.host, component("etcd"))
 	credentials := &corev1.Secret{}
@@ -134,8 +134,8 @@ func etcdClientSecret(t *testing.T, host client.Client) string {
 	return ""
 }
 
-// keysWith lists all keys that have the name of a logical cluster as one of their segments.
-func keysWith(t *testing.T, store *clientv3.Client, cluster string) []string {
+// keysContaining lists all keys that have the name of a logical cluster as one of their segments.
+func keysContaining(t *testing.T, store *clientv3.Client, cluster string) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -152,9 +152,9 @@ func keysWith(t *testing.T, store *clientv3.Client, cluster string) []string {
 	return out
 }
 
-// deletedInstallationLeavesNoObject deletes the custom resources, root shard first, which is the hardest order, and
+// testInstallationDeletion deletes the custom resources, root shard first, which is the hardest order, and
 // waits until the namespace is as empty as a new one.
-func (in *installation) deletedInstallationLeavesNoObject(t *testing.T) {
+func (in *installation) testInstallationDeletion(t *testing.T) {
 	for _, kind := range []client.Object{
 		&operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.Shard{}, &operatorv1alpha1.VirtualWorkspace{},
 		&operatorv1alpha1.FrontProxy{}, &operatorv1alpha1.Kubeconfig{},
@@ -164,7 +164,7 @@ func (in *installation) deletedInstallationLeavesNoObject(t *testing.T) {
 		}
 	}
 	eventually(t, 2*time.Minute, "an empty namespace", func(ctx context.Context) error {
-		if left := in.customResources(t); len(left) > 0 {
+		if left := in.listCustomResources(t); len(left) > 0 {
 			return fmt.Errorf("%s %s is still there, finalizers %v", left[0].GetKind(), left[0].GetName(), left[0].GetFinalizers())
 		}
 		var left []string

@@ -39,11 +39,11 @@ type installation struct {
 	// closers end the port-forwards, which outlive the steps that open them.
 	closers []func()
 	folder  string                                       // of the manifests
-	change  func(*testing.T, *unstructured.Unstructured) // applied to each of them; may be nil
-	// Of the front proxy, without a workspace in its URL; set by becomesReady.
+	mutate  func(*testing.T, *unstructured.Unstructured) // applied to each of them; may be nil
+	// Of the front proxy, without a workspace in its URL; set by testInstall.
 	admin *rest.Config
-	data  workspaces // set by workspacesNest
-	// consumers are workspaces by their shard; set by consumersOnOtherShards.
+	data  workspaces // set by testWorkspaceCreation
+	// consumers are workspaces by their shard; set by testRemoteConsumers.
 	consumers map[string]workspace
 }
 
@@ -78,7 +78,7 @@ func (in *installation) remove(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	// The operator needs its own objects to finalize a Kubeconfig with bindings, so these are deleted first.
-	in.forceShards(ctx, t)
+	in.forceDeleteShards(ctx, t)
 	for _, kind := range []client.Object{
 		&operatorv1alpha1.Kubeconfig{}, &operatorv1alpha1.FrontProxy{}, &operatorv1alpha1.VirtualWorkspace{}, &operatorv1alpha1.Shard{}, &operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{},
 	} {
@@ -135,8 +135,8 @@ func (in *installation) manifests(t *testing.T) []*unstructured.Unstructured {
 		if u.GetKind() != "Namespace" {
 			u.SetNamespace(namespace)
 		}
-		if in.change != nil {
-			in.change(t, u)
+		if in.mutate != nil {
+			in.mutate(t, u)
 		}
 		out = append(out, u)
 	}
@@ -164,8 +164,8 @@ func (in *installation) apply(t *testing.T, objects ...*unstructured.Unstructure
 	return out
 }
 
-// becomesReady applies the manifests, waits, and sends a request through the front proxy as the administrator.
-func (in *installation) becomesReady(t *testing.T) {
+// testInstall applies the manifests, waits, and sends a request through the front proxy as the administrator.
+func (in *installation) testInstall(t *testing.T) {
 	started := time.Now()
 	in.apply(t, in.manifests(t)...)
 	eventually(t, 8*time.Minute, "readiness of all objects", in.allReady)
@@ -192,13 +192,13 @@ func (in *installation) allReady(ctx context.Context) error {
 			return fmt.Errorf("there is no %s", kind)
 		}
 		for i := range list.Items {
-			missing = append(missing, ready(&list.Items[i]))
+			missing = append(missing, checkReady(&list.Items[i]))
 		}
 	}
 	return errors.Join(missing...)
 }
 
-func ready(u *unstructured.Unstructured) error {
+func checkReady(u *unstructured.Unstructured) error {
 	c := condition(u, operatorv1alpha1.ConditionReady)
 	if c == nil {
 		return fmt.Errorf("%s %s has no condition Ready", u.GetKind(), u.GetName())
@@ -250,8 +250,8 @@ func (in *installation) kubeconfigFile(t *testing.T, secretName string) []byte {
 	return secret.Data["kubeconfig"]
 }
 
-// inWorkspace returns the configuration for one workspace, by path or by logical cluster name.
-func inWorkspace(config *rest.Config, path string) *rest.Config {
+// workspaceConfig returns the configuration for one workspace, by path or by logical cluster name.
+func workspaceConfig(config *rest.Config, path string) *rest.Config {
 	out := rest.CopyConfig(config)
 	out.Host = strings.TrimSuffix(out.Host, "/") + "/clusters/" + path
 	return out

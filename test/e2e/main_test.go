@@ -68,20 +68,20 @@ func TestMain(m *testing.M) {
 // order in which a user meets them; the last one deletes it.
 func TestInstallation(t *testing.T) {
 	in := newInstallation(t, "development")
-	if !t.Run("the manifests become an installation that can be used", in.becomesReady) {
+	if !t.Run("the manifests become an installation that can be used", in.testInstall) {
 		t.FailNow()
 	}
-	t.Run("status tells in the words of kstatus how each object does", in.statusIsKstatus)
-	if !t.Run("workspaces nest", in.workspacesNest) {
+	t.Run("status tells in the words of kstatus how each object does", in.testStatus)
+	if !t.Run("workspaces nest", in.testWorkspaceCreation) {
 		t.FailNow()
 	}
-	t.Run("workspaces with equal names in them do not see each other", in.workspacesAreIsolated)
-	t.Run("a user gets in with access only, and does what RBAC says there", in.accessIsNeeded)
-	t.Run("the kubectl plug-ins work", in.pluginsWork)
-	t.Run("applying the manifests again changes nothing", in.applyingAgainChangesNothing)
-	t.Run("a killed shard comes back with all data", in.killedShardComesBack)
-	t.Run("a deleted workspace leaves no key", in.deletedWorkspaceLeavesNoKey)
-	t.Run("a deleted installation leaves no object", in.deletedInstallationLeavesNoObject)
+	t.Run("workspaces with equal names in them do not see each other", in.testWorkspaceIsolation)
+	t.Run("a user gets in with access only, and does what RBAC says there", in.testAccess)
+	t.Run("the kubectl plug-ins work", in.testPlugins)
+	t.Run("applying the manifests again changes nothing", in.testReapply)
+	t.Run("a killed shard comes back with all data", in.testShardKill)
+	t.Run("a deleted workspace leaves no key", in.testWorkspaceDeletion)
+	t.Run("a deleted installation leaves no object", in.testInstallationDeletion)
 }
 
 // hostConfig is the client configuration of the host cluster.
@@ -120,7 +120,7 @@ func eventually(t *testing.T, limit time.Duration, what string, attempt func(ctx
 			return
 		}
 		if ctx.Err() == nil {
-			logNew(t, time.Since(started), what, shown, err.Error())
+			logNewLines(t, time.Since(started), what, shown, err.Error())
 			shown = err.Error()
 		}
 		select {
@@ -131,17 +131,17 @@ func eventually(t *testing.T, limit time.Duration, what string, attempt func(ctx
 	}
 }
 
-// logNew logs the lines of now that are not in before, each truncated to the width of a screen.
-func logNew(t *testing.T, after time.Duration, what, before, now string) {
+// logNewLines logs the lines of now that are not in before, each truncated to the width of a screen.
+func logNewLines(t *testing.T, after time.Duration, what, before, now string) {
 	t.Helper()
-	had := strings.Split(before, "\n")
+	seen := strings.Split(before, "\n")
 	for line := range strings.SplitSeq(now, "\n") {
-		if slices.Contains(had, line) {
+		if slices.Contains(seen, line) {
 			continue
 		}
-		const fits = 180
-		if len(line) > fits {
-			line = line[:fits] + "..."
+		const maxLineLength = 180
+		if len(line) > maxLineLength {
+			line = line[:maxLineLength] + "..."
 		}
 		t.Logf("%4.1fs waiting for %s: %s", after.Seconds(), what, line)
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// pluginsWork runs the commands of a new user, with the binaries of `make build`.
-func (in *installation) pluginsWork(t *testing.T) {
+// testPlugins runs the commands of a new user, with the binaries of `make build`.
+func (in *installation) testPlugins(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, in.kubeconfigFile(t, adminSecret), 0o600); err != nil {
 		t.Fatal(err)

@@ -20,16 +20,16 @@ import (
 // separate virtual workspace server; proxies read a shared index.
 func TestRegions(t *testing.T) {
 	in := newInstallation(t, "development/regions")
-	in.change = withSharedIndex
-	if !t.Run("the manifests become an installation that can be used", in.becomesReady) {
+	in.mutate = withSharedIndex
+	if !t.Run("the manifests become an installation that can be used", in.testInstall) {
 		t.FailNow()
 	}
-	if !t.Run("what is marked for the wider world is used in the other region", in.otherRegionBinds) {
+	if !t.Run("what is marked for the wider world is used in the other region", in.testRegionBinding) {
 		t.FailNow()
 	}
-	t.Run("applying the manifests again changes nothing", in.applyingAgainChangesNothing)
-	t.Run("a change of a front proxy rolls out, with all servers asked how they are", in.frontProxyRollsOut)
-	t.Run("a deleted installation leaves no object", in.deletedInstallationLeavesNoObject)
+	t.Run("applying the manifests again changes nothing", in.testReapply)
+	t.Run("a change of a front proxy rolls out, with all servers asked how they are", in.testFrontProxyRollout)
+	t.Run("a deleted installation leaves no object", in.testInstallationDeletion)
 }
 
 // withSharedIndex has shards write into the etcd of the root shard, under a prefix of its own, and proxies read from
@@ -46,15 +46,15 @@ func withSharedIndex(t *testing.T, u *unstructured.Unstructured) {
 	}
 }
 
-// otherRegionBinds binds, in a workspace on alpha, an export of the root shard, which uses another cache.
-func (in *installation) otherRegionBinds(t *testing.T) {
+// testRegionBinding binds, in a workspace on alpha, an export of the root shard, which uses another cache.
+func (in *installation) testRegionBinding(t *testing.T) {
 	provider := in.createWorkspaceOn(t, "root", "provider", "root")
 	eventually(t, 30*time.Second, "the mark on the provider", func(ctx context.Context) error {
 		cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName}}
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"cache.kcp.io/reach":"global"}}}`))
 		return newClient(t, provider.config).Patch(ctx, cluster, patch)
 	})
-	provider.apply(t, widgets)
+	provider.apply(t, widgetManifests)
 	consumer := in.createWorkspaceOn(t, "root", "consumer", "alpha")
 	consumer.apply(t, `
 apiVersion: apis.kcp.io/v1alpha2
@@ -70,8 +70,8 @@ spec: {reference: {export: {path: "`+provider.path+`", name: widgets}}}`)
 	})
 }
 
-// frontProxyRollsOut changes the pods of the front proxy alone.
-func (in *installation) frontProxyRollsOut(t *testing.T) {
+// testFrontProxyRollout changes the pods of the front proxy alone.
+func (in *installation) testFrontProxyRollout(t *testing.T) {
 	in.patch(t, "FrontProxy", "frontproxy", `{"spec":{"logging":{"level":3}}}`)
 	eventually(t, 4*time.Minute, "the rollout's end", func(ctx context.Context) error {
 		if err := in.allReady(ctx); err != nil {
@@ -89,7 +89,7 @@ func (in *installation) frontProxyRollsOut(t *testing.T) {
 		}
 		return nil
 	})
-	if probes := in.leftProbes(t); len(probes) > 0 {
+	if probes := in.remainingProbes(t); len(probes) > 0 {
 		t.Errorf("the rollout has left workspaces: %v", probes)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// applyingAgainChangesNothing applies the same manifests twice: neither the custom resources nor the objects that the
+// testReapply applies the same manifests twice: neither the custom resources nor the objects that the
 // operator created may change.
-func (in *installation) applyingAgainChangesNothing(t *testing.T) {
+func (in *installation) testReapply(t *testing.T) {
 	manifests := in.manifests(t)
 	before, children := in.apply(t, manifests...), in.generations(t)
 	after := in.apply(t, manifests...)
@@ -57,8 +57,8 @@ func (in *installation) generations(t *testing.T) map[string]int64 {
 	return out
 }
 
-// killedShardComesBack deletes the shard's pod without a grace period and reads everything again.
-func (in *installation) killedShardComesBack(t *testing.T) {
+// testShardKill deletes the shard's pod without a grace period and reads everything again.
+func (in *installation) testShardKill(t *testing.T) {
 	a, b := in.data.a, in.data.b
 	before := map[string][]string{a.path: a.inventory(t), b.path: b.inventory(t)}
 	shard := onePod(t, in.host, component("rootshard"))

@@ -28,14 +28,14 @@ var rolloutOrder = []string{
 	"cache-cache-server", "root-kcp", "alpha-shard-kcp", "beta-shard-kcp", "frontproxy-front-proxy", "root-proxy",
 }
 
-// rollsOutUnderLoad gives all objects another image at once, while a workspace on each shard is written and read
+// testRolloutUnderLoad gives all objects another image at once, while a workspace on each shard is written and read
 // continuously, and kills the operator halfway.
-func (in *installation) rollsOutUnderLoad(t *testing.T) {
+func (in *installation) testRolloutUnderLoad(t *testing.T) {
 	next := os.Getenv(envNextImage)
 	if next == "" {
 		t.Skip(envNextImage + " is not set")
 	}
-	repository, tag, _ := cutLast(next)
+	repository, tag, _ := cutImageTag(next)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var running sync.WaitGroup
@@ -56,17 +56,17 @@ func (in *installation) rollsOutUnderLoad(t *testing.T) {
 
 	order, killed := []string{}, false
 	eventually(t, 12*time.Minute, "the rollout's end", func(ctx context.Context) error {
-		moving, err := in.follow(ctx, next, &order)
+		rolling, err := in.trackRollout(ctx, next, &order)
 		if err != nil {
 			return err
 		}
-		if len(moving) > 1 {
-			t.Errorf("%v are rolled out at once", moving)
+		if len(rolling) > 1 {
+			t.Errorf("%v are rolled out at once", rolling)
 		}
 		if !killed && slices.Contains(order, "alpha-shard-kcp") {
 			killed = true
 			pod := in.operatorPod(t)
-			t.Logf("%.0fs killing the operator, while %v is rolled out", time.Since(started).Seconds(), moving)
+			t.Logf("%.0fs killing the operator, while %v is rolled out", time.Since(started).Seconds(), rolling)
 			if err := in.host.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
 				return err
 			}
@@ -85,13 +85,13 @@ func (in *installation) rollsOutUnderLoad(t *testing.T) {
 	for _, shard := range slices.Sorted(maps.Keys(loads)) {
 		loads[shard].report(t, shard)
 	}
-	if probes := in.leftProbes(t); len(probes) > 0 {
+	if probes := in.remainingProbes(t); len(probes) > 0 {
 		t.Errorf("the rollout has left workspaces: %v", probes)
 	}
 }
 
-// follow appends to order the Deployments that have the next image, and returns those whose pods do not all run it.
-func (in *installation) follow(ctx context.Context, next string, order *[]string) (moving []string, err error) {
+// trackRollout appends to order the Deployments that have the next image, and returns those whose pods do not all run it.
+func (in *installation) trackRollout(ctx context.Context, next string, order *[]string) (rolling []string, err error) {
 	deployments := &appsv1.DeploymentList{}
 	if err := in.host.List(ctx, deployments, client.InNamespace(namespace)); err != nil {
 		return nil, err
@@ -105,13 +105,13 @@ func (in *installation) follow(ctx context.Context, next string, order *[]string
 			*order = append(*order, d.Name)
 		}
 		if s := d.Status; s.ObservedGeneration != d.Generation || s.UpdatedReplicas != *d.Spec.Replicas || s.Replicas != *d.Spec.Replicas || s.ReadyReplicas != *d.Spec.Replicas {
-			moving = append(moving, d.Name)
+			rolling = append(rolling, d.Name)
 		}
 	}
-	return moving, nil
+	return rolling, nil
 }
 
-func (in *installation) imageOf(t *testing.T, deployment string) string {
+func (in *installation) deploymentImage(t *testing.T, deployment string) string {
 	t.Helper()
 	d := &appsv1.Deployment{}
 	if err := in.host.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: deployment}, d); err != nil {
@@ -120,13 +120,13 @@ func (in *installation) imageOf(t *testing.T, deployment string) string {
 	return d.Spec.Template.Spec.Containers[0].Image
 }
 
-// leftProbes returns the workspaces of root that were created to probe the health of shards.
-func (in *installation) leftProbes(t *testing.T) []string {
+// remainingProbes returns the workspaces of root that were created to probe the health of shards.
+func (in *installation) remainingProbes(t *testing.T) []string {
 	t.Helper()
 	var names []string
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(tenancyv1alpha1.SchemeGroupVersion.WithKind("WorkspaceList"))
-	if err := newClient(t, inWorkspace(in.admin, "root")).List(t.Context(), list); err != nil {
+	if err := newClient(t, workspaceConfig(in.admin, "root")).List(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	for _, item := range list.Items {
@@ -153,14 +153,14 @@ func newLoad(t *testing.T, w workspace) *load {
 func (l *load) run(ctx context.Context) {
 	const name = "load"
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
-	l.try(ctx, "create", func() error { return l.client.Create(ctx, object) })
+	l.measure(ctx, "create", func() error { return l.client.Create(ctx, object) })
 	for n := 0; ctx.Err() == nil; n++ {
 		value := strconv.Itoa(n)
 		patch := client.RawPatch(types.MergePatchType, []byte(fmt.Sprintf(`{"data":{"n":%q}}`, value)))
 		written := object.DeepCopy()
-		l.try(ctx, "patch", func() error { return l.client.Patch(ctx, written, patch) })
+		l.measure(ctx, "patch", func() error { return l.client.Patch(ctx, written, patch) })
 		read := &corev1.ConfigMap{}
-		l.try(ctx, "get", func() error {
+		l.measure(ctx, "get", func() error {
 			err := l.client.Get(ctx, client.ObjectKeyFromObject(object), read)
 			if err == nil && read.Data["n"] != value {
 				return fmt.Errorf("read %q after %q was written", read.Data["n"], value)
@@ -174,7 +174,7 @@ func (l *load) run(ctx context.Context) {
 	}
 }
 
-func (l *load) try(ctx context.Context, what string, request func() error) {
+func (l *load) measure(ctx context.Context, verb string, request func() error) {
 	started := time.Now()
 	err := request()
 	if ctx.Err() != nil {
@@ -183,7 +183,7 @@ func (l *load) try(ctx context.Context, what string, request func() error) {
 	l.requests++
 	l.longest = max(l.longest, time.Since(started))
 	if err != nil {
-		l.failures = append(l.failures, fmt.Sprintf("%s %s: %v", started.Format(time.TimeOnly), what, err))
+		l.failures = append(l.failures, fmt.Sprintf("%s %s: %v", started.Format(time.TimeOnly), verb, err))
 	}
 }
 

@@ -16,12 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// renewedCertificateRestartsNothing has cert-manager renew certificates of a shard, as it does in the last third of
+// testCertificateRenewal has cert-manager renew certificates of a shard, as it does in the last third of
 // their validity. The shard serves the new one, and no pod is replaced.
-func (in *installation) renewedCertificateRestartsNothing(t *testing.T) {
+func (in *installation) testCertificateRenewal(t *testing.T) {
 	pod := onePod(t, in.host, client.MatchingLabels{"app.kubernetes.io/component": "shard", "app.kubernetes.io/instance": "alpha"})
 	address := in.podAddress(t, pod, 6443)
-	before, err := servedBy(t.Context(), address)
+	before, err := servedCertificateSerial(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func (in *installation) renewedCertificateRestartsNothing(t *testing.T) {
 	}
 	// The kubelet writes the new files within a minute or two, and the server reloads them every minute.
 	eventually(t, 5*time.Minute, "the renewed certificate to be served", func(ctx context.Context) error {
-		after, err := servedBy(ctx, address)
+		after, err := servedCertificateSerial(ctx, address)
 		if err == nil && after == before {
 			err = errors.New("the old one is served")
 		}
@@ -72,8 +72,8 @@ func (in *installation) renew(t *testing.T, name string) {
 	})
 }
 
-// servedBy returns the serial number of the certificate that a server presents.
-func servedBy(ctx context.Context, address string) (string, error) {
+// servedCertificateSerial returns the serial number of the certificate that a server presents.
+func servedCertificateSerial(ctx context.Context, address string) (string, error) {
 	// Only the identity of the certificate matters here, not its signature.
 	dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 	conn, err := dialer.DialContext(ctx, "tcp", address)

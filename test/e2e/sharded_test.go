@@ -23,35 +23,35 @@ import (
 // deletion.
 func TestShardedInstallation(t *testing.T) {
 	in := newInstallation(t, "development/sharded")
-	in.change = twoPods
-	if !t.Run("the manifests become an installation that can be used", in.becomesReady) {
+	in.mutate = setTwoReplicas
+	if !t.Run("the manifests become an installation that can be used", in.testInstall) {
 		t.FailNow()
 	}
-	t.Run("status tells in the words of kstatus how each object does", in.statusIsKstatus)
-	if !t.Run("a provider on one shard has consumers on others", in.consumersOnOtherShards) {
+	t.Run("status tells in the words of kstatus how each object does", in.testStatus)
+	if !t.Run("a provider on one shard has consumers on others", in.testRemoteConsumers) {
 		t.FailNow()
 	}
-	t.Run("the provider learns the addresses of all shards with consumers", in.providerLearnsAddresses)
-	t.Run("applying the manifests again changes nothing", in.applyingAgainChangesNothing)
-	if !t.Run("a new version rolls out in order, without a failed request, over the death of the operator", in.rollsOutUnderLoad) {
+	t.Run("the provider learns the addresses of all shards with consumers", in.testEndpointSlice)
+	t.Run("applying the manifests again changes nothing", in.testReapply)
+	if !t.Run("a new version rolls out in order, without a failed request, over the death of the operator", in.testRolloutUnderLoad) {
 		t.FailNow()
 	}
-	t.Run("a renewed certificate is served and restarts nothing", in.renewedCertificateRestartsNothing)
-	t.Run("a version that does not start stops the rollout", in.brokenVersionStops)
-	t.Run("a shard with workspaces is not deleted", in.shardWithWorkspacesStays)
-	t.Run("a deleted installation leaves no object", in.deletedInstallationLeavesNoObject)
+	t.Run("a renewed certificate is served and restarts nothing", in.testCertificateRenewal)
+	t.Run("a version that does not start stops the rollout", in.testBrokenRollout)
+	t.Run("a shard with workspaces is not deleted", in.testShardDeletionProtection)
+	t.Run("a deleted installation leaves no object", in.testInstallationDeletion)
 }
 
-// twoPods gives the servers in the path of tenants' requests two pods each, so that one can be replaced at a time.
-func twoPods(t *testing.T, u *unstructured.Unstructured) {
+// setTwoReplicas gives the servers in the path of tenants' requests two pods each, so that one can be replaced at a time.
+func setTwoReplicas(t *testing.T, u *unstructured.Unstructured) {
 	switch u.GetKind() {
 	case "RootShard", "Shard", "FrontProxy":
 		set(t, u, int64(2), "spec", "replicas")
 	}
 }
 
-// forceShards deletes Shards that an interrupted run has left, with the workspaces on them.
-func (in *installation) forceShards(ctx context.Context, t *testing.T) {
+// forceDeleteShards deletes Shards that an interrupted run has left, with the workspaces on them.
+func (in *installation) forceDeleteShards(ctx context.Context, t *testing.T) {
 	t.Helper()
 	shards := &operatorv1alpha1.ShardList{}
 	if err := in.host.List(ctx, shards, client.InNamespace(namespace)); err != nil {
@@ -68,7 +68,7 @@ func (in *installation) forceShards(ctx context.Context, t *testing.T) {
 // shardNames are the names of the shards in the installation.
 var shardNames = []string{"root", "alpha", "beta"}
 
-const widgets = `
+const widgetManifests = `
 apiVersion: apis.kcp.io/v1alpha1
 kind: APIResourceSchema
 metadata: {name: v1.widgets.example.com}
@@ -90,10 +90,10 @@ spec:
   - {group: example.com, name: widgets, schema: v1.widgets.example.com, storage: {crd: {}}}
 `
 
-// consumersOnOtherShards creates a workspace on each shard that binds an export of alpha, and uses it.
-func (in *installation) consumersOnOtherShards(t *testing.T) {
+// testRemoteConsumers creates a workspace on each shard that binds an export of alpha, and uses it.
+func (in *installation) testRemoteConsumers(t *testing.T) {
 	provider := in.createWorkspaceOn(t, "root", "provider", "alpha")
-	provider.apply(t, widgets)
+	provider.apply(t, widgetManifests)
 	in.consumers = map[string]workspace{}
 	for _, shard := range shardNames {
 		consumer := in.createWorkspaceOn(t, "root", "consumer-"+shard, shard)
@@ -115,9 +115,9 @@ spec: {reference: {export: {path: "`+provider.path+`", name: widgets}}}`)
 	}
 }
 
-// providerLearnsAddresses waits until the endpoint slice has one URL for each shard with a consumer.
-func (in *installation) providerLearnsAddresses(t *testing.T) {
-	provider := newClient(t, inWorkspace(in.admin, "root:provider"))
+// testEndpointSlice waits until the endpoint slice has one URL for each shard with a consumer.
+func (in *installation) testEndpointSlice(t *testing.T) {
+	provider := newClient(t, workspaceConfig(in.admin, "root:provider"))
 	eventually(t, time.Minute, "the addresses of all shards in the endpoint slice", func(ctx context.Context) error {
 		slice := &unstructured.Unstructured{}
 		slice.SetAPIVersion("apis.kcp.io/v1alpha1")
@@ -148,12 +148,12 @@ func (w workspace) apply(t *testing.T, manifest string) {
 	}
 }
 
-// brokenVersionStops gives beta an image that does not exist: the rollout stops there and its condition reports that,
+// testBrokenRollout gives beta an image that does not exist: the rollout stops there and its condition reports that,
 // while the workspaces of beta stay available. Restoring the image continues the rollout.
-func (in *installation) brokenVersionStops(t *testing.T) {
+func (in *installation) testBrokenRollout(t *testing.T) {
 	in.annotate(t, "RootShard", "root", operatorv1alpha1.AnnotationRolloutTimeout, "40s")
-	good := in.imageOf(t, "beta-shard-kcp")
-	repository, tag, _ := cutLast(good)
+	good := in.deploymentImage(t, "beta-shard-kcp")
+	repository, tag, _ := cutImageTag(good)
 	in.setImage(t, "Shard", "beta", repository, "there-is-no-such-tag")
 	eventually(t, 4*time.Minute, "the rollout's stop", func(ctx context.Context) error {
 		return in.hasCondition(ctx, "Shard", "beta", operatorv1alpha1.ConditionRolledOut, metav1.ConditionFalse, "RolloutStopped")
@@ -168,9 +168,9 @@ func (in *installation) brokenVersionStops(t *testing.T) {
 	}
 }
 
-// shardWithWorkspacesStays deletes beta, which reports how many workspaces block its deletion, and is deleted after
+// testShardDeletionProtection deletes beta, which reports how many workspaces block its deletion, and is deleted after
 // them.
-func (in *installation) shardWithWorkspacesStays(t *testing.T) {
+func (in *installation) testShardDeletionProtection(t *testing.T) {
 	beta := &operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "beta", Namespace: namespace}}
 	if err := in.host.Delete(t.Context(), beta); err != nil {
 		t.Fatal(err)
@@ -182,12 +182,12 @@ func (in *installation) shardWithWorkspacesStays(t *testing.T) {
 	if err := get(t.Context(), in.admin, "/clusters/"+consumer.path+"/api/v1/namespaces"); err != nil {
 		t.Errorf("its workspaces are still used: %v", err)
 	}
-	root := newClient(t, inWorkspace(in.admin, "root"))
-	gone := &unstructured.Unstructured{}
-	gone.SetAPIVersion("tenancy.kcp.io/v1alpha1")
-	gone.SetKind("Workspace")
-	gone.SetName(consumer.path[strings.LastIndex(consumer.path, ":")+1:])
-	if err := root.Delete(t.Context(), gone); err != nil {
+	root := newClient(t, workspaceConfig(in.admin, "root"))
+	ws := &unstructured.Unstructured{}
+	ws.SetAPIVersion("tenancy.kcp.io/v1alpha1")
+	ws.SetKind("Workspace")
+	ws.SetName(consumer.path[strings.LastIndex(consumer.path, ":")+1:])
+	if err := root.Delete(t.Context(), ws); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, 3*time.Minute, "the end of Shard beta", func(ctx context.Context) error {
@@ -205,7 +205,7 @@ func (in *installation) shardWithWorkspacesStays(t *testing.T) {
 	in.createWorkspace(t, "root", "after-beta")
 }
 
-func cutLast(image string) (repository, tag string, ok bool) {
+func cutImageTag(image string) (repository, tag string, ok bool) {
 	at := strings.LastIndex(image, ":")
 	if at < 0 {
 		return image, "", false

@@ -21,10 +21,10 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// statusIsKstatus checks the three conditions and observedGeneration that kubectl wait, Argo CD and Flux evaluate, the
+// testStatus checks the three conditions and observedGeneration that kubectl wait, Argo CD and Flux evaluate, the
 // phase and the printer columns.
-func (in *installation) statusIsKstatus(t *testing.T) {
-	for _, u := range in.customResources(t) {
+func (in *installation) testStatus(t *testing.T) {
+	for _, u := range in.listCustomResources(t) {
 		observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
 		if observed != u.GetGeneration() {
 			t.Errorf("%s %s: observedGeneration %d, generation %d", u.GetKind(), u.GetName(), observed, u.GetGeneration())
@@ -51,7 +51,7 @@ func (in *installation) statusIsKstatus(t *testing.T) {
 	}
 }
 
-func (in *installation) customResources(t *testing.T) []*unstructured.Unstructured {
+func (in *installation) listCustomResources(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	var out []*unstructured.Unstructured
 	for _, kind := range []string{"RootShard", "CacheServer", "Shard", "VirtualWorkspace", "FrontProxy", "Kubeconfig"} {

@@ -37,16 +37,16 @@ const (
 	objects         = 5 // config maps object-0 ... object-4 in each of a and b
 )
 
-// workspacesNest creates root:e2e and two workspaces below it, and fills these with objects of equal names.
-func (in *installation) workspacesNest(t *testing.T) {
+// testWorkspaceCreation creates root:e2e and two workspaces below it, and fills these with objects of equal names.
+func (in *installation) testWorkspaceCreation(t *testing.T) {
 	in.data.org = in.createWorkspace(t, "root", "e2e")
 	in.data.a = in.createWorkspace(t, in.data.org.path, "a")
 	in.data.b = in.createWorkspace(t, in.data.org.path, "b")
 	for _, w := range []workspace{in.data.a, in.data.b} {
-		w.fill(t)
+		w.createObjects(t)
 	}
 	// The name of the logical cluster reaches the same objects as the path.
-	byName := newClient(t, inWorkspace(in.admin, in.data.a.cluster))
+	byName := newClient(t, workspaceConfig(in.admin, in.data.a.cluster))
 	found := &corev1.ConfigMap{}
 	if err := byName.Get(t.Context(), client.ObjectKey{Namespace: sharedNamespace, Name: "object-0"}, found); err != nil {
 		t.Fatalf("get by the logical cluster's name: %v", err)
@@ -65,7 +65,7 @@ func (in *installation) createWorkspace(t *testing.T, parent, name string) works
 // createWorkspaceOn creates a workspace on a certain shard, or on any if shard is "".
 func (in *installation) createWorkspaceOn(t *testing.T, parent, name, shard string) workspace {
 	t.Helper()
-	c := newClient(t, inWorkspace(in.admin, parent))
+	c := newClient(t, workspaceConfig(in.admin, parent))
 	ws := &tenancyv1alpha1.Workspace{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}},
@@ -88,7 +88,7 @@ func (in *installation) createWorkspaceOn(t *testing.T, parent, name, shard stri
 		return nil
 	})
 	out := workspace{path: parent + ":" + name, cluster: ws.Spec.Cluster}
-	out.config = inWorkspace(in.admin, out.path)
+	out.config = workspaceConfig(in.admin, out.path)
 	if !strings.HasPrefix(ws.Spec.URL, in.admin.Host) {
 		t.Errorf("workspace %s has the URL %s, which is not below %s", out.path, ws.Spec.URL, in.admin.Host)
 	}
@@ -99,9 +99,9 @@ func (in *installation) createWorkspaceOn(t *testing.T, parent, name, shard stri
 	return out
 }
 
-// fill creates the shared namespace and the config maps in it. The data of each names its workspace; odd ones have a
+// createObjects creates the shared namespace and the config maps in it. The data of each names its workspace; odd ones have a
 // label.
-func (w workspace) fill(t *testing.T) {
+func (w workspace) createObjects(t *testing.T) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sharedNamespace}}
 	if err := w.client.Create(t.Context(), ns); err != nil {
@@ -125,18 +125,18 @@ func (w workspace) object(name string) *corev1.ConfigMap {
 	}
 }
 
-// holdsOnlyItsOwn fails when a list has other objects than the named ones of this workspace.
-func (w workspace) holdsOnlyItsOwn(t *testing.T, how string, items []corev1.ConfigMap, names ...string) {
+// expectObjects fails when a list has other objects than the named ones of this workspace.
+func (w workspace) expectObjects(t *testing.T, operation string, items []corev1.ConfigMap, names ...string) {
 	t.Helper()
 	var have []string
 	for _, item := range items {
 		if item.Data["workspace"] != w.path {
-			t.Errorf("%s in %s shows %s/%s of %q", how, w.path, item.Namespace, item.Name, item.Data["workspace"])
+			t.Errorf("%s in %s shows %s/%s of %q", operation, w.path, item.Namespace, item.Name, item.Data["workspace"])
 		}
 		have = append(have, item.Name)
 	}
 	if strings.Join(have, " ") != strings.Join(names, " ") {
-		t.Errorf("%s in %s shows %v, want %v", how, w.path, have, names)
+		t.Errorf("%s in %s shows %v, want %v", operation, w.path, have, names)
 	}
 }
 
@@ -148,24 +148,24 @@ func allObjects() []string {
 	return out
 }
 
-func (in *installation) workspacesAreIsolated(t *testing.T) {
+func (in *installation) testWorkspaceIsolation(t *testing.T) {
 	for _, w := range []workspace{in.data.a, in.data.b} {
-		t.Run("get, list and selectors in "+w.path, w.readsItsOwn)
+		t.Run("get, list and selectors in "+w.path, w.testReads)
 	}
-	t.Run("watch", in.watchSeesOneWorkspace)
-	t.Run("paging", in.pagingStaysInOneWorkspace)
-	t.Run("a change in one leaves the other alone", in.changesStayInOneWorkspace)
-	t.Run("the annotation of the logical cluster cannot be chosen by a client", in.clusterAnnotationIsTheServers)
-	t.Run("the wildcard is refused", in.wildcardIsRefused)
-	t.Run("what does not exist is refused like what is not permitted", in.unknownIsRefused)
+	t.Run("watch", in.testWatchIsolation)
+	t.Run("paging", in.testPagingIsolation)
+	t.Run("a change in one leaves the other alone", in.testWriteIsolation)
+	t.Run("the annotation of the logical cluster cannot be chosen by a client", in.testClusterAnnotation)
+	t.Run("the wildcard is refused", in.testWildcard)
+	t.Run("what does not exist is refused like what is not permitted", in.testUnknownWorkspace)
 }
 
-func (w workspace) readsItsOwn(t *testing.T) {
+func (w workspace) testReads(t *testing.T) {
 	one := &corev1.ConfigMap{}
 	if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: sharedNamespace, Name: "object-0"}, one); err != nil {
 		t.Fatal(err)
 	}
-	w.holdsOnlyItsOwn(t, "get", []corev1.ConfigMap{*one}, "object-0")
+	w.expectObjects(t, "get", []corev1.ConfigMap{*one}, "object-0")
 
 	for _, tc := range []struct {
 		how     string
@@ -189,12 +189,12 @@ func (w workspace) readsItsOwn(t *testing.T) {
 				items = append(items, item)
 			}
 		}
-		w.holdsOnlyItsOwn(t, tc.how, items, tc.want...)
+		w.expectObjects(t, tc.how, items, tc.want...)
 	}
 }
 
-// watchSeesOneWorkspace writes to b before it writes to a. The first event of the watch in a must be the second write.
-func (in *installation) watchSeesOneWorkspace(t *testing.T) {
+// testWatchIsolation writes to b before it writes to a. The first event of the watch in a must be the second write.
+func (in *installation) testWatchIsolation(t *testing.T) {
 	a, b := in.data.a, in.data.b
 	list := &corev1.ConfigMapList{}
 	if err := a.client.List(t.Context(), list, client.InNamespace(sharedNamespace)); err != nil {
@@ -234,8 +234,8 @@ func (in *installation) watchSeesOneWorkspace(t *testing.T) {
 	}
 }
 
-// pagingStaysInOneWorkspace reads a in pages, and sends the continue token of a's first page to b.
-func (in *installation) pagingStaysInOneWorkspace(t *testing.T) {
+// testPagingIsolation reads a in pages, and sends the continue token of a's first page to b.
+func (in *installation) testPagingIsolation(t *testing.T) {
 	a, b := in.data.a, in.data.b
 	var all []corev1.ConfigMap
 	var token, first string
@@ -259,7 +259,7 @@ func (in *installation) pagingStaysInOneWorkspace(t *testing.T) {
 			first = token
 		}
 	}
-	a.holdsOnlyItsOwn(t, "paging", all, allObjects()...)
+	a.expectObjects(t, "paging", all, allObjects()...)
 	if first == "" {
 		t.Fatal("the first page has no continue token")
 	}
@@ -277,7 +277,7 @@ func (in *installation) pagingStaysInOneWorkspace(t *testing.T) {
 	}
 }
 
-func (in *installation) changesStayInOneWorkspace(t *testing.T) {
+func (in *installation) testWriteIsolation(t *testing.T) {
 	a, b := in.data.a, in.data.b
 	before := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: sharedNamespace, Name: "object-0"}
@@ -304,7 +304,7 @@ func (in *installation) changesStayInOneWorkspace(t *testing.T) {
 	}
 }
 
-func (in *installation) clusterAnnotationIsTheServers(t *testing.T) {
+func (in *installation) testClusterAnnotation(t *testing.T) {
 	a, b := in.data.a, in.data.b
 	forged := b.object("forged-0")
 	forged.Annotations = map[string]string{"kcp.io/cluster": a.cluster}
@@ -325,7 +325,7 @@ func (in *installation) clusterAnnotationIsTheServers(t *testing.T) {
 	}
 }
 
-func (in *installation) wildcardIsRefused(t *testing.T) {
+func (in *installation) testWildcard(t *testing.T) {
 	for _, path := range []string{"/clusters/*/api/v1/configmaps", "/clusters/*/apis/tenancy.kcp.io/v1alpha1/workspaces", "/clusters/*/api"} {
 		if err := get(t.Context(), in.admin, path); !apierrors.IsForbidden(err) {
 			t.Errorf("GET %s as the administrator: want 403, got %v", path, err)
@@ -333,7 +333,7 @@ func (in *installation) wildcardIsRefused(t *testing.T) {
 	}
 }
 
-func (in *installation) unknownIsRefused(t *testing.T) {
+func (in *installation) testUnknownWorkspace(t *testing.T) {
 	for _, path := range []string{"root:e2e:nobody", "nobody", "root:nobody:a", "root:e2e:a:..:b"} {
 		if err := get(t.Context(), in.admin, "/clusters/"+path+"/api/v1/namespaces"); !apierrors.IsForbidden(err) {
 			t.Errorf("GET in %s: want 403, got %v", path, err)

@@ -7,39 +7,39 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// TestCertificatesThatHaveExpired: a server whose certificate has expired is unavailable, and recovers with a new
+// TestExpiredCertificates: a server whose certificate has expired is unavailable, and recovers with a new
 // certificate, without a restart.
-func TestCertificatesThatHaveExpired(t *testing.T) {
-	s := newSite(t, sharded.Options{})
-	s.step(t, "of the cache server", func(s *site) {
-		before := s.mark()
-		s.expire(sharded.CacheServer)
+func TestExpiredCertificates(t *testing.T) {
+	s := newEnv(t, sharded.Options{})
+	s.step(t, "of the cache server", func(s *env) {
+		before := s.countFailures()
+		s.expireCertificate(sharded.CacheServer)
 		s.requestWorkspace("by-an-expired-cache", beta)
-		s.serving(before, root, alpha, beta)
-		s.renew(sharded.CacheServer)
-		s.ready("by-an-expired-cache")
+		s.expectServing(before, root, alpha, beta)
+		s.renewCertificate(sharded.CacheServer)
+		s.waitReady("by-an-expired-cache")
 	})
-	s.step(t, "of a shard", func(s *site) {
-		before := s.mark()
-		s.expire(beta)
-		s.serving(before, root, alpha)
-		s.renew(beta)
-		s.recovers(beta)
+	s.step(t, "of a shard", func(s *env) {
+		before := s.countFailures()
+		s.expireCertificate(beta)
+		s.expectServing(before, root, alpha)
+		s.renewCertificate(beta)
+		s.waitForRecovery(beta)
 	})
 	s.finish()
 }
 
-// expire restarts a server with an expired certificate, so that no connection from before remains.
-func (s *site) expire(server string) {
+// expireCertificate restarts a server with an expired certificate, so that no connection from before remains.
+func (s *env) expireCertificate(server string) {
 	s.Helper()
 	s.Kill(s.T, server)
 	if err := s.Layout().Reissue(server, -time.Second); err != nil {
 		s.Fatal(err)
 	}
-	s.again(server)
+	s.restart(server)
 }
 
-func (s *site) renew(server string) {
+func (s *env) renewCertificate(server string) {
 	s.Helper()
 	if err := s.Layout().Reissue(server, time.Hour); err != nil {
 		s.Fatal(err)

@@ -29,8 +29,8 @@ import (
 // Clocks of servers, relative to that of the test, the root shard and the front proxy.
 const ahead, behind = 10 * time.Minute, -10 * time.Minute
 
-// byClock returns a place with a shifted clock. It skips the test where that is not supported.
-func byClock(t *testing.T, shift time.Duration) sharded.Place {
+// shiftedClock returns a place with a shifted clock. It skips the test where that is not supported.
+func shiftedClock(t *testing.T, shift time.Duration) sharded.Host {
 	t.Helper()
 	if err := programs.Build(t.Context(), "../..", binaries, "./test/skew"); err != nil {
 		t.Fatal(err)
@@ -39,45 +39,45 @@ func byClock(t *testing.T, shift time.Duration) sharded.Place {
 	if output, err := exec.Command(command[0], command[1], filepath.Join(binaries, "kcp"), "--version").CombinedOutput(); err != nil {
 		t.Skipf("a clock of its own needs a tracer, and Linux on amd64: %s", output)
 	}
-	return sharded.Place{Command: command}
+	return sharded.Host{Command: command}
 }
 
-// TestClocksThatDiffer has 20 minutes between two shards, and the third in the middle. Shards measure the age of data
+// TestClockSkew has 20 minutes between two shards, and the third in the middle. Shards measure the age of data
 // from others by their own clock only, so that tenants are affected only where another server evaluates timestamps:
 // tokens and certificates.
-func TestClocksThatDiffer(t *testing.T) {
-	s := newSite(t, sharded.Options{Places: map[string]sharded.Place{
-		alpha: byClock(t, ahead), beta: byClock(t, behind), sharded.CacheServer: byClock(t, behind),
+func TestClockSkew(t *testing.T) {
+	s := newEnv(t, sharded.Options{Hosts: map[string]sharded.Host{
+		alpha: shiftedClock(t, ahead), beta: shiftedClock(t, behind), sharded.CacheServer: shiftedClock(t, behind),
 	}})
-	before := s.mark()
-	s.step(t, "servers have different clocks", func(s *site) {
-		s.hasClock(root, 0)
-		s.hasClock(alpha, ahead)
-		s.hasClock(beta, behind)
-		s.hasClock(sharded.CacheServer, behind)
+	before := s.countFailures()
+	s.step(t, "servers have different clocks", func(s *env) {
+		s.expectClock(root, 0)
+		s.expectClock(alpha, ahead)
+		s.expectClock(beta, behind)
+		s.expectClock(sharded.CacheServer, behind)
 	})
-	s.step(t, "shards are alive, and get workspaces", func(s *site) { s.alive("one") })
-	s.step(t, "what is deleted goes, and nothing else", func(s *site) { s.deletes("by-differing-clocks") })
-	s.step(t, "tokens", s.tokensByClock)
-	s.step(t, "certificates", s.certificatesByClock)
-	s.step(t, "clocks that are set right", func(s *site) {
+	s.step(t, "shards are alive, and get workspaces", func(s *env) { s.expectHealthyShards("one") })
+	s.step(t, "what is deleted goes, and nothing else", func(s *env) { s.testDeletion("by-differing-clocks") })
+	s.step(t, "tokens", s.testTokens)
+	s.step(t, "certificates", s.testCertificates)
+	s.step(t, "clocks that are set right", func(s *env) {
 		for _, server := range []string{alpha, beta, sharded.CacheServer} {
 			s.Process(s.T, server).Signal(s.T, syscall.SIGUSR1)
 		}
-		s.hasClock(alpha, 0)
-		s.hasClock(beta, 0)
-		s.alive("two")
-		s.deletes("by-the-right-clock")
+		s.expectClock(alpha, 0)
+		s.expectClock(beta, 0)
+		s.expectHealthyShards("two")
+		s.testDeletion("by-the-right-clock")
 		for shard, cluster := range s.consumers {
-			s.answers(s.token(shard), s.URL, cluster, http.StatusOK)
+			s.expectTokenStatus(s.createToken(shard), s.URL, cluster, http.StatusOK)
 		}
 	})
-	s.serving(before, root, alpha, beta)
+	s.expectServing(before, root, alpha, beta)
 	s.finish()
 }
 
-// hasClock checks that a server's clock differs by a duration.
-func (s *site) hasClock(server string, by time.Duration) {
+// expectClock checks that a server's clock differs by a duration.
+func (s *env) expectClock(server string, by time.Duration) {
 	s.Helper()
 	config := s.Masters(s.T, server)
 	client, err := rest.HTTPClientFor(config)
@@ -99,8 +99,8 @@ func (s *site) hasClock(server string, by time.Duration) {
 	})
 }
 
-// alive checks that all shards count as healthy, and receive workspaces.
-func (s *site) alive(prefix string) {
+// expectHealthyShards checks that all shards count as healthy, and receive workspaces.
+func (s *env) expectHealthyShards(prefix string) {
 	s.Helper()
 	shardtesting.Eventually(s.T, "all shards are healthy", func(ctx context.Context) error {
 		var shards corev1alpha1.ShardList
@@ -117,42 +117,42 @@ func (s *site) alive(prefix string) {
 		return nil
 	})
 	for _, shard := range s.Shards() {
-		s.workspace(prefix+"-"+shard, shard)
+		s.createWorkspace(prefix+"-"+shard, shard)
 	}
 }
 
-// deletes checks on each shard that deleted objects disappear with their dependants and content while others stay, and
+// testDeletion checks on each shard that deleted objects disappear with their dependants and content while others stay, and
 // that a workspace tree that spans all shards is deleted.
-func (s *site) deletes(name string) {
+func (s *env) testDeletion(name string) {
 	s.Helper()
 	for _, shard := range s.Shards() {
-		s.deletesOwned(s.consumers[shard], name)
-		cluster := s.workspace(name+"-"+shard, shard)
+		s.testOwnerDeletion(s.consumers[shard], name)
+		cluster := s.createWorkspace(name+"-"+shard, shard)
 		s.bind(cluster)
-		if err := s.widget(s.Context(), cluster, name); err != nil {
+		if err := s.createWidget(s.Context(), cluster, name); err != nil {
 			s.Fatal(err)
 		}
 		binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}}
-		s.goes(cluster, binding)
+		s.deleteAndWait(cluster, binding)
 	}
 	for _, top := range s.Shards() {
-		within := "root"
+		parent := "root"
 		tree := name + "-tree-" + top
 		for _, shard := range []string{top, root, alpha, beta} {
-			within = shardtesting.NewWorkspace(s.T, s.admin, within, tree, shardtesting.OnShard(shard)).Spec.Cluster
+			parent = shardtesting.NewWorkspace(s.T, s.admin, parent, tree, shardtesting.OnShard(shard)).Spec.Cluster
 		}
-		s.goes("root", &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: tree}})
+		s.deleteAndWait("root", &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: tree}})
 	}
 	for _, shard := range s.Shards() {
-		s.goes("root", &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + shard}})
+		s.deleteAndWait("root", &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + shard}})
 	}
 }
 
-// deletesOwned deletes one of two owners, and a namespace.
-func (s *site) deletesOwned(cluster, name string) {
+// testOwnerDeletion deletes one of two owners, and a namespace.
+func (s *env) testOwnerDeletion(cluster, name string) {
 	s.Helper()
 	ctx := shardtesting.In(s.Context(), cluster)
-	made := func(object client.Object) {
+	create := func(object client.Object) {
 		s.Helper()
 		if err := s.admin.Create(ctx, object); err != nil {
 			s.Fatal(err)
@@ -165,38 +165,38 @@ func (s *site) deletesOwned(cluster, name string) {
 		}
 		return object
 	}
-	stays, goes := configMap(name+"-stays", nil), configMap(name+"-goes", nil)
-	made(stays)
-	made(goes)
-	staysToo, goesToo := configMap(name+"-stays-too", stays), configMap(name+"-goes-too", goes)
-	made(staysToo)
-	made(goesToo)
+	keptOwner, deletedOwner := configMap(name+"-stays", nil), configMap(name+"-goes", nil)
+	create(keptOwner)
+	create(deletedOwner)
+	keptDependant, deletedDependant := configMap(name+"-stays-too", keptOwner), configMap(name+"-goes-too", deletedOwner)
+	create(keptDependant)
+	create(deletedDependant)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	made(namespace)
-	inside := configMap(name, nil)
-	inside.Namespace = name
-	made(inside)
+	create(namespace)
+	namespaced := configMap(name, nil)
+	namespaced.Namespace = name
+	create(namespaced)
 
-	s.goes(cluster, namespace)
-	s.goes(cluster, goes)
-	s.gone(cluster, goesToo)
-	for _, object := range []client.Object{stays, staysToo} {
+	s.deleteAndWait(cluster, namespace)
+	s.deleteAndWait(cluster, deletedOwner)
+	s.waitForDeletion(cluster, deletedDependant)
+	for _, object := range []client.Object{keptOwner, keptDependant} {
 		if err := s.admin.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			s.Error(err)
 		}
 	}
 }
 
-// goes deletes an object and waits for its end.
-func (s *site) goes(cluster string, object client.Object) {
+// deleteAndWait deletes an object and waits for its end.
+func (s *env) deleteAndWait(cluster string, object client.Object) {
 	s.Helper()
 	if err := s.admin.Delete(shardtesting.In(s.Context(), cluster), object); err != nil {
 		s.Fatalf("deleting %s: %v", object.GetName(), err)
 	}
-	s.gone(cluster, object)
+	s.waitForDeletion(cluster, object)
 }
 
-func (s *site) gone(cluster string, object client.Object) {
+func (s *env) waitForDeletion(cluster string, object client.Object) {
 	s.Helper()
 	shardtesting.Eventually(s.T, object.GetName()+" goes", func(ctx context.Context) error {
 		err := s.admin.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object)
@@ -207,32 +207,32 @@ func (s *site) gone(cluster string, object client.Object) {
 	})
 }
 
-// tokensByClock: the validity period of a token follows the clock of the shard that signs it. All other servers
+// testTokens: the validity period of a token follows the clock of the shard that signs it. All other servers
 // tolerate a minute of difference. Behind the front proxy only the proxy's clock counts besides.
-func (*site) tokensByClock(s *site) {
+func (*env) testTokens(s *env) {
 	at := s.ServerURL
 	for _, shard := range s.Shards() {
-		s.answers(s.token(shard), at(shard), s.consumers[shard], http.StatusOK) // its own
+		s.expectTokenStatus(s.createToken(shard), at(shard), s.consumers[shard], http.StatusOK) // its own
 	}
-	s.answers(s.token(root), s.URL, s.consumers[root], http.StatusOK)
-	s.answers(s.token(beta), s.URL, s.consumers[beta], http.StatusOK) // expires ten minutes early
-	s.answers(s.token(beta), at(alpha), s.consumers[alpha], http.StatusForbidden)
-	s.answers(s.token(root), s.URL, s.consumers[beta], http.StatusForbidden)
-	s.answers(s.token(root), s.URL, s.consumers[alpha], http.StatusForbidden)
+	s.expectTokenStatus(s.createToken(root), s.URL, s.consumers[root], http.StatusOK)
+	s.expectTokenStatus(s.createToken(beta), s.URL, s.consumers[beta], http.StatusOK) // expires ten minutes early
+	s.expectTokenStatus(s.createToken(beta), at(alpha), s.consumers[alpha], http.StatusForbidden)
+	s.expectTokenStatus(s.createToken(root), s.URL, s.consumers[beta], http.StatusForbidden)
+	s.expectTokenStatus(s.createToken(root), s.URL, s.consumers[alpha], http.StatusForbidden)
 
 	// Signed in the future.
-	s.answers(s.token(alpha), s.URL, s.consumers[alpha], http.StatusUnauthorized)
-	s.answers(s.token(alpha), at(root), s.consumers[root], http.StatusUnauthorized)
-	s.answers(s.token(root), at(beta), s.consumers[beta], http.StatusUnauthorized)
+	s.expectTokenStatus(s.createToken(alpha), s.URL, s.consumers[alpha], http.StatusUnauthorized)
+	s.expectTokenStatus(s.createToken(alpha), at(root), s.consumers[root], http.StatusUnauthorized)
+	s.expectTokenStatus(s.createToken(root), at(beta), s.consumers[beta], http.StatusUnauthorized)
 	for _, server := range []string{sharded.FrontProxy, root, beta} {
-		s.says(server, "not valid yet")
+		s.waitForLog(server, "not valid yet")
 	}
 	// A token of a secret does not expire.
-	s.answers(s.lastingToken(alpha), s.URL, s.consumers[alpha], http.StatusOK)
+	s.expectTokenStatus(s.createSecretToken(alpha), s.URL, s.consumers[alpha], http.StatusOK)
 }
 
-// token returns a new token of an account in the consumer on a shard.
-func (s *site) token(shard string) string {
+// createToken returns a new token of an account in the consumer on a shard.
+func (s *env) createToken(shard string) string {
 	s.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "default"}}
 	request := &authenticationv1.TokenRequest{}
@@ -242,7 +242,7 @@ func (s *site) token(shard string) string {
 	return request.Status.Token
 }
 
-func (s *site) lastingToken(shard string) string {
+func (s *env) createSecretToken(shard string) string {
 	s.Helper()
 	ctx := shardtesting.In(s.Context(), s.consumers[shard])
 	secret := &corev1.Secret{
@@ -261,16 +261,16 @@ func (s *site) lastingToken(shard string) string {
 	return string(secret.Data[corev1.ServiceAccountTokenKey])
 }
 
-// answers checks the status of a request that any account of a logical cluster may send there: 401 for a token that is
+// expectTokenStatus checks the status of a request that any account of a logical cluster may send there: 401 for a token that is
 // not accepted, 403 for one of another logical cluster.
-func (s *site) answers(token, url, cluster string, want int) {
+func (s *env) expectTokenStatus(token, url, cluster string, want int) {
 	s.Helper()
 	config := rest.AnonymousClientConfig(s.Masters(s.T, root))
 	config.BearerToken = token
-	s.get(config, url+"/clusters/"+cluster+"/api", want)
+	s.expectStatus(config, url+"/clusters/"+cluster+"/api", want)
 }
 
-func (s *site) get(config *rest.Config, url string, want int) {
+func (s *env) expectStatus(config *rest.Config, url string, want int) {
 	s.Helper()
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -287,8 +287,8 @@ func (s *site) get(config *rest.Config, url string, want int) {
 	}
 }
 
-// says waits until the log of a server contains a message, which may be written after the response that it belongs to.
-func (s *site) says(server, want string) {
+// waitForLog waits until the log of a server contains a message, which may be written after the response that it belongs to.
+func (s *env) waitForLog(server, want string) {
 	s.Helper()
 	shardtesting.Eventually(s.T, server+" tells its administrator", func(context.Context) error {
 		if !strings.Contains(s.Process(s.T, server).Output(), want) {
@@ -298,20 +298,20 @@ func (s *site) says(server, want string) {
 	})
 }
 
-// certificatesByClock: a certificate that was just issued is not valid yet where the clock is behind. The front proxy,
+// testCertificates: a certificate that was just issued is not valid yet where the clock is behind. The front proxy,
 // and other clients of that shard with a certificate that is some minutes old, are unaffected.
-func (*site) certificatesByClock(s *site) {
+func (*env) testCertificates(s *env) {
 	for shard, want := range map[string]int{root: http.StatusOK, alpha: http.StatusOK, beta: http.StatusUnauthorized} {
 		config, err := s.Layout().NewClient(s.ServerURL(shard), "just-now", "system:masters")
 		if err != nil {
 			s.Fatal(err)
 		}
-		s.get(config, config.Host+"/clusters/"+s.consumers[shard]+"/api", want)
+		s.expectStatus(config, config.Host+"/clusters/"+s.consumers[shard]+"/api", want)
 	}
-	s.says(beta, "certificate has expired or is not yet valid")
+	s.waitForLog(beta, "certificate has expired or is not yet valid")
 	config, err := s.Layout().NewClient(s.URL, "just-now", "system:kcp:admin")
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.get(config, s.URL+"/clusters/"+s.consumers[beta]+"/api/v1/namespaces", http.StatusOK)
+	s.expectStatus(config, s.URL+"/clusters/"+s.consumers[beta]+"/api/v1/namespaces", http.StatusOK)
 }

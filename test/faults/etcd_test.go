@@ -15,23 +15,23 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// member is one of the members of a shard's etcd.
-type member struct {
+// etcdMember is one of the members of a shard's etcd.
+type etcdMember struct {
 	*programs.Process
 	name string
 	args []string
 }
 
-// startMembers runs an etcd of three members in a directory of the test, and returns their client URLs.
-func startMembers(t *testing.T) ([]*member, string) {
+// startEtcdCluster runs an etcd of three members in a directory of the test, and returns their client URLs.
+func startEtcdCluster(t *testing.T) ([]*etcdMember, string) {
 	t.Helper()
 	if err := programs.Build(t.Context(), "../..", binaries, "./cmd/etcd"); err != nil {
 		t.Fatal(err)
 	}
-	var members []*member
+	var members []*etcdMember
 	var peers, clients []string
 	for n := range 3 {
-		m := &member{name: fmt.Sprint("member-", n)}
+		m := &etcdMember{name: fmt.Sprint("member-", n)}
 		client, peer := "http://"+programs.FreeAddress(t), "http://"+programs.FreeAddress(t)
 		m.args = []string{"--name=" + m.name, "--data-dir=" + m.name, "--unsafe-no-fsync", "--log-level=error",
 			"--listen-client-urls=" + client, "--advertise-client-urls=" + client, "--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer}
@@ -62,23 +62,23 @@ func startMembers(t *testing.T) ([]*member, string) {
 	return members, strings.Join(clients, ",")
 }
 
-func (m *member) run(t *testing.T, directory string) {
+func (m *etcdMember) run(t *testing.T, directory string) {
 	m.Process = programs.StartAs(t, m.name, directory, filepath.Join(binaries, "etcd"), m.args...)
 }
 
-// TestAnEtcdMemberThatIsKilled: the shard works with two of three members. A request in flight at that moment may fail;
+// TestEtcdMemberKilled: the shard works with two of three members. A request in flight at that moment may fail;
 // acknowledged writes stay, and other shards are unaffected.
-func TestAnEtcdMemberThatIsKilled(t *testing.T) {
-	members, urls := startMembers(t)
-	s := newSite(t, sharded.Options{Flags: map[string][]string{alpha: {"--etcd-servers=" + urls}}})
+func TestEtcdMemberKilled(t *testing.T) {
+	members, urls := startEtcdCluster(t)
+	s := newEnv(t, sharded.Options{Flags: map[string][]string{alpha: {"--etcd-servers=" + urls}}})
 	for _, m := range members {
-		before := s.mark()
+		before := s.countFailures()
 		m.Signal(t, syscall.SIGKILL)
 		m.Exit(t)
-		s.recovers(alpha)
-		s.serving(before, root, beta)
+		s.waitForRecovery(alpha)
+		s.expectServing(before, root, beta)
 		m.run(t, m.Directory())
-		s.recovers(alpha)
+		s.waitForRecovery(alpha)
 	}
 	s.finish()
 }

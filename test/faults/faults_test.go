@@ -22,19 +22,19 @@ const (
 	beta  = installation.Beta
 )
 
-func TestServersThatAreKilled(t *testing.T) {
-	s := newSite(t, sharded.Options{})
-	s.step(t, "the cache server", s.cacheKilled)
-	s.step(t, "the cache server, with all it held", s.cacheEmptied)
-	s.step(t, "the root shard", s.rootKilled)
-	s.step(t, "the shard of the provider", s.providersShardKilled)
-	s.step(t, "the front proxy", s.proxyKilled)
-	s.step(t, "everything at once", s.allKilled)
+func TestServersKilled(t *testing.T) {
+	s := newEnv(t, sharded.Options{})
+	s.step(t, "the cache server", s.testCacheKilled)
+	s.step(t, "the cache server, with all it held", s.testCacheEmptied)
+	s.step(t, "the root shard", s.testRootKilled)
+	s.step(t, "the shard of the provider", s.testProviderShardKilled)
+	s.step(t, "the front proxy", s.testProxyKilled)
+	s.step(t, "everything at once", s.testAllKilled)
 	s.finish()
 }
 
 // step runs a part of a test under its own name. Parts build on one another: when one fails, the rest is skipped.
-func (s *site) step(t *testing.T, name string, part func(*site)) {
+func (s *env) step(t *testing.T, name string, part func(*env)) {
 	t.Helper()
 	ok := t.Run(name, func(t *testing.T) {
 		within := *s
@@ -46,107 +46,107 @@ func (s *site) step(t *testing.T, name string, part func(*site)) {
 	}
 }
 
-// cacheKilled: no request of a tenant fails, shards start without the cache, and pending operations complete when it is
+// testCacheKilled: no request of a tenant fails, shards start without the cache, and pending operations complete when it is
 // back.
-func (*site) cacheKilled(s *site) {
-	before := s.mark()
+func (*env) testCacheKilled(s *env) {
+	before := s.countFailures()
 	s.Kill(s.T, sharded.CacheServer)
-	s.serving(before, root, alpha, beta)
-	s.workspace("local-without-cache", root)
+	s.expectServing(before, root, alpha, beta)
+	s.createWorkspace("local-without-cache", root)
 	s.requestWorkspace("remote-without-cache", beta)
 	s.Kill(s.T, beta)
-	s.again(beta)
+	s.restart(beta)
 	s.WaitReady(s.T, beta)
-	s.recovers(beta)
-	s.serving(s.mark(), beta)
+	s.waitForRecovery(beta)
+	s.expectServing(s.countFailures(), beta)
 
-	s.again(sharded.CacheServer)
+	s.restart(sharded.CacheServer)
 	s.WaitReady(s.T, sharded.CacheServer)
-	s.ready("remote-without-cache")
+	s.waitReady("remote-without-cache")
 }
 
-// cacheEmptied: shards refill a cache that lost its data, and do not treat missing objects as deleted.
-func (*site) cacheEmptied(s *site) {
-	before := s.mark()
+// testCacheEmptied: shards refill a cache that lost its data, and do not treat missing objects as deleted.
+func (*env) testCacheEmptied(s *env) {
+	before := s.countFailures()
 	s.Kill(s.T, sharded.CacheServer)
 	if err := os.RemoveAll(filepath.Join(s.Directory(), sharded.CacheServer, "etcd-server")); err != nil {
 		s.Fatal(err)
 	}
-	s.again(sharded.CacheServer)
+	s.restart(sharded.CacheServer)
 	s.WaitReady(s.T, sharded.CacheServer)
-	s.serving(before, root, alpha, beta)
-	s.bind(s.workspace("after-the-loss", beta)) // needs the export on alpha
-	s.serving(before, root, alpha, beta)
+	s.expectServing(before, root, alpha, beta)
+	s.bind(s.createWorkspace("after-the-loss", beta)) // needs the export on alpha
+	s.expectServing(before, root, alpha, beta)
 }
 
-// rootKilled: the other shards serve, also through the proxy, and one that starts meanwhile serves, too.
-func (*site) rootKilled(s *site) {
-	before := s.mark()
+// testRootKilled: the other shards serve, also through the proxy, and one that starts meanwhile serves, too.
+func (*env) testRootKilled(s *env) {
+	before := s.countFailures()
 	s.Kill(s.T, root)
-	s.serving(before, alpha, beta)
+	s.expectServing(before, alpha, beta)
 	s.Kill(s.T, beta)
-	s.again(beta)
+	s.restart(beta)
 	s.WaitReady(s.T, beta)
-	s.recovers(beta)
-	s.serving(s.mark(), alpha, beta)
+	s.waitForRecovery(beta)
+	s.expectServing(s.countFailures(), alpha, beta)
 
-	s.again(root)
+	s.restart(root)
 	s.WaitReady(s.T, root)
-	s.recovers(root)
-	s.workspace("after-root", beta)
+	s.waitForRecovery(root)
+	s.createWorkspace("after-root", beta)
 }
 
-// providersShardKilled: bound APIs keep working on the other shards, paths of the killed shard return 503, and it comes
+// testProviderShardKilled: bound APIs keep working on the other shards, paths of the killed shard return 503, and it comes
 // back with all data.
-func (*site) providersShardKilled(s *site) {
-	before := s.mark()
+func (*env) testProviderShardKilled(s *env) {
+	before := s.countFailures()
 	s.Kill(s.T, alpha)
-	s.serving(before, root, beta)
+	s.expectServing(before, root, beta)
 	shardtesting.Eventually(s.T, "paths of the shard answer 503", func(context.Context) error {
-		if err := s.status(s.consumers[alpha]); err == nil || !strings.HasPrefix(err.Error(), "503") {
+		if err := s.checkStatus(s.consumers[alpha]); err == nil || !strings.HasPrefix(err.Error(), "503") {
 			return fmt.Errorf("got %v", err)
 		}
 		return nil
 	})
 	s.requestWorkspace("while-alpha-is-away", alpha)
-	s.bind(s.workspace("consumer-of-the-absent", beta))
-	s.serving(before, root, beta)
+	s.bind(s.createWorkspace("consumer-of-the-absent", beta))
+	s.expectServing(before, root, beta)
 
-	s.again(alpha)
+	s.restart(alpha)
 	s.WaitReady(s.T, alpha)
-	s.recovers(alpha)
-	s.ready("while-alpha-is-away")
+	s.waitForRecovery(alpha)
+	s.waitReady("while-alpha-is-away")
 }
 
-// proxyKilled: clients of shards are unaffected; the proxy comes back with its whole index.
-func (*site) proxyKilled(s *site) {
+// testProxyKilled: clients of shards are unaffected; the proxy comes back with its whole index.
+func (*env) testProxyKilled(s *env) {
 	s.Kill(s.T, sharded.FrontProxy)
 	for shard, cluster := range s.consumers {
-		direct, err := kubernetes.NewForConfig(shardtesting.At(s.Masters(s.T, shard), cluster))
+		shardClient, err := kubernetes.NewForConfig(shardtesting.At(s.Masters(s.T, shard), cluster))
 		if err != nil {
 			s.Fatal(err)
 		}
-		if _, err := direct.CoreV1().Namespaces().List(s.Context(), metav1.ListOptions{}); err != nil {
+		if _, err := shardClient.CoreV1().Namespaces().List(s.Context(), metav1.ListOptions{}); err != nil {
 			s.Errorf("asking %s directly: %v", shard, err)
 		}
 	}
-	s.again(sharded.FrontProxy)
+	s.restart(sharded.FrontProxy)
 	s.WaitReady(s.T, sharded.FrontProxy)
-	s.recovers(root, alpha, beta)
+	s.waitForRecovery(root, alpha, beta)
 }
 
-// allKilled: a power failure. All servers start at once, in no order.
-func (*site) allKilled(s *site) {
+// testAllKilled: a power failure. All servers start at once, in no order.
+func (*env) testAllKilled(s *env) {
 	all := []string{sharded.FrontProxy, beta, alpha, root, sharded.CacheServer}
 	for _, name := range all {
 		s.Kill(s.T, name)
 	}
 	for _, name := range all {
-		s.again(name)
+		s.restart(name)
 	}
 	for _, name := range all {
 		s.WaitReady(s.T, name)
 	}
-	s.recovers(root, alpha, beta)
-	s.bind(s.workspace("after-everything", alpha))
+	s.waitForRecovery(root, alpha, beta)
+	s.bind(s.createWorkspace("after-everything", alpha))
 }

@@ -19,79 +19,79 @@ import (
 
 // Addresses of a cache server in a separate network: a network namespace, joined by one veth pair.
 const (
-	namespace     = "atoll-faults"
-	outsideDevice = "atoll-f0"
-	outside       = "10.213.77.1"
-	inside        = "10.213.77.2"
+	namespace        = "atoll-faults"
+	hostDevice       = "atoll-f0"
+	hostAddress      = "10.213.77.1"
+	namespaceAddress = "10.213.77.2"
 )
 
-// ip runs the ip command.
-func ip(arguments string) error {
+// runIP runs the ip command.
+func runIP(arguments string) error {
 	if output, err := exec.Command("ip", strings.Fields(arguments)...).CombinedOutput(); err != nil {
 		return fmt.Errorf("ip %s: %w: %s", arguments, err, output)
 	}
 	return nil
 }
 
-// separateNetwork creates a network namespace that is removed with the test.
-func separateNetwork(t *testing.T) sharded.Place {
+// newNetworkNamespace creates a network namespace that is removed with the test.
+func newNetworkNamespace(t *testing.T) sharded.Host {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("making a network namespace needs root")
 	}
-	_ = ip("netns del " + namespace) // left by a run that was killed
-	t.Cleanup(func() { _ = ip("netns del " + namespace) })
+	_ = runIP("netns del " + namespace) // left by a run that was killed
+	t.Cleanup(func() { _ = runIP("netns del " + namespace) })
 	for _, step := range []string{
 		"netns add " + namespace,
-		"link add " + outsideDevice + " type veth peer name atoll-f1 netns " + namespace,
-		"addr add " + outside + "/30 dev " + outsideDevice,
-		"link set " + outsideDevice + " up",
-		"-n " + namespace + " addr add " + inside + "/30 dev atoll-f1",
+		"link add " + hostDevice + " type veth peer name atoll-f1 netns " + namespace,
+		"addr add " + hostAddress + "/30 dev " + hostDevice,
+		"link set " + hostDevice + " up",
+		"-n " + namespace + " addr add " + namespaceAddress + "/30 dev atoll-f1",
 		"-n " + namespace + " link set atoll-f1 up",
 		"-n " + namespace + " link set lo up",
 	} {
-		if err := ip(step); err != nil {
+		if err := runIP(step); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return sharded.Place{Address: inside, Command: []string{"ip", "netns", "exec", namespace}}
+	return sharded.Host{Address: namespaceAddress, Command: []string{"ip", "netns", "exec", namespace}}
 }
 
-// TestANetworkThatIsCutBetweenShardsAndCache: packets are dropped, and no connection is refused or closed. Tenants are
+// TestCacheNetworkPartition: packets are dropped, and no connection is refused or closed. Tenants are
 // unaffected; pending operations complete when the network is back.
-func TestANetworkThatIsCutBetweenShardsAndCache(t *testing.T) {
-	s := newSite(t, sharded.Options{Places: map[string]sharded.Place{sharded.CacheServer: separateNetwork(t)}})
-	before := s.mark()
-	if err := ip("link set " + outsideDevice + " down"); err != nil {
+func TestCacheNetworkPartition(t *testing.T) {
+	s := newEnv(t, sharded.Options{Hosts: map[string]sharded.Host{sharded.CacheServer: newNetworkNamespace(t)}})
+	before := s.countFailures()
+	if err := runIP("link set " + hostDevice + " down"); err != nil {
 		t.Fatal(err)
 	}
-	s.serving(before, root, alpha, beta)
+	s.expectServing(before, root, alpha, beta)
 	s.requestWorkspace("during-the-cut", beta)
-	s.workspace("local-during-the-cut", root)
-	s.serving(before, root, alpha, beta)
-	if err := ip("link set " + outsideDevice + " up"); err != nil {
+	s.createWorkspace("local-during-the-cut", root)
+	s.expectServing(before, root, alpha, beta)
+	if err := runIP("link set " + hostDevice + " up"); err != nil {
 		t.Fatal(err)
 	}
-	s.ready("during-the-cut")
-	s.serving(before, root, alpha, beta)
+	s.waitReady("during-the-cut")
+	s.expectServing(before, root, alpha, beta)
 	s.finish()
 }
 
 // relay forwards connections, with a delay for their data.
 type relay struct {
 	listener net.Listener
-	to       func() string
+	target   func() string
 	delay    atomic.Int64
 	running  sync.WaitGroup
 }
 
-func newRelay(t *testing.T, to func() string) *relay {
+func newRelay(t *testing.T, target func() string) *relay {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{listener: listener, to: to}
+	r := &relay{listener: listener, target: target}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.running.Go(func() { r.run(ctx) })
 	t.Cleanup(func() {
@@ -108,38 +108,38 @@ func (r *relay) run(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		out, err := net.Dial("tcp", r.to())
+		out, err := net.Dial("tcp", r.target())
 		if err != nil {
 			in.Close()
 			continue
 		}
 		stop := context.AfterFunc(ctx, func() { in.Close(); out.Close() })
 		var both sync.WaitGroup
-		for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+		for _, direction := range [][2]net.Conn{{in, out}, {out, in}} {
 			both.Go(func() {
-				defer way[1].Close()
-				_, _ = io.Copy(way[1], slow{way[0], r})
+				defer direction[1].Close()
+				_, _ = io.Copy(direction[1], delayedConn{direction[0], r})
 			})
 		}
 		r.running.Go(func() { both.Wait(); stop() })
 	}
 }
 
-// slow delays reads.
-type slow struct {
+// delayedConn delays reads.
+type delayedConn struct {
 	net.Conn
 	relay *relay
 }
 
-func (s slow) Read(into []byte) (int, error) {
+func (s delayedConn) Read(into []byte) (int, error) {
 	n, err := s.Conn.Read(into)
 	time.Sleep(time.Duration(s.relay.delay.Load()))
 	return n, err
 }
 
-// TestASlowCache: every packet to and from the cache is delayed. Tenants are unaffected, and operations that need the
+// TestSlowCache: every packet to and from the cache is delayed. Tenants are unaffected, and operations that need the
 // cache complete, later.
-func TestASlowCache(t *testing.T) {
+func TestSlowCache(t *testing.T) {
 	var layout atomic.Pointer[sharded.Layout]
 	target := programs.FreeAddress(t) // refuses connections until the address of the cache is set
 	r := newRelay(t, func() string {
@@ -148,11 +148,11 @@ func TestASlowCache(t *testing.T) {
 		}
 		return target
 	})
-	s := newSite(t, sharded.Options{Via: map[string]string{sharded.CacheServer: r.listener.Addr().String()}, Prepared: layout.Store})
-	before := s.mark()
+	s := newEnv(t, sharded.Options{Relays: map[string]string{sharded.CacheServer: r.listener.Addr().String()}, OnPrepared: layout.Store})
+	before := s.countFailures()
 	r.delay.Store(int64(time.Second))
-	s.serving(before, root, alpha, beta)
-	s.workspace("by-a-slow-cache", beta)
-	s.serving(before, root, alpha, beta)
+	s.expectServing(before, root, alpha, beta)
+	s.createWorkspace("by-a-slow-cache", beta)
+	s.expectServing(before, root, alpha, beta)
 	s.finish()
 }

@@ -30,14 +30,14 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// together is the number of workspaces created in a round, atOnce how many concurrently.
-const together, atOnce = 30, 5
+// workspacesPerRound is the number of workspaces created in a round, concurrency how many concurrently.
+const workspacesPerRound, concurrency = 30, 5
 
-// TestShardsThatAreKilledDuringPlacement: workspaces below one on alpha are created, and later deleted, while alpha,
+// TestShardsKilledDuringPlacement: workspaces below one on alpha are created, and later deleted, while alpha,
 // another shard or both are killed at any moment. Every acknowledged workspace becomes ready with one logical cluster,
 // no logical cluster is orphaned, and after the deletion nothing is left.
-func TestShardsThatAreKilledDuringPlacement(t *testing.T) {
-	s := newSite(t, sharded.Options{})
+func TestShardsKilledDuringPlacement(t *testing.T) {
+	s := newEnv(t, sharded.Options{})
 	for n, round := range []struct {
 		name               string
 		creating, deleting []string
@@ -47,23 +47,23 @@ func TestShardsThatAreKilledDuringPlacement(t *testing.T) {
 		{"the root shard", []string{root}, nil},
 		{"both", []string{beta, alpha}, []string{alpha, beta}},
 	} {
-		s.step(t, round.name, func(s *site) {
+		s.step(t, round.name, func(s *env) {
 			p := s.newPlacements(fmt.Sprint("parent-", n))
-			s.killedDuring(p.create, round.creating...)
-			p.settle()
-			s.killedDuring(p.delete, round.deleting...)
-			p.empty()
+			s.killDuring(p.create, round.creating...)
+			p.waitUntilReady()
+			s.killDuring(p.delete, round.deleting...)
+			p.waitUntilDeleted()
 		})
 	}
-	s.recovers(root, alpha, beta)
+	s.waitForRecovery(root, alpha, beta)
 	s.finish()
 }
 
-// killedDuring runs work, kills shards at some moment of it, and starts them again. work calls done for each completed
+// killDuring runs work, kills shards at some moment of it, and starts them again. work calls done for each completed
 // part.
-func (s *site) killedDuring(work func(done func()), shards ...string) {
+func (s *env) killDuring(work func(done func()), shards ...string) {
 	s.Helper()
-	moment, wait := rand.Int64N(together), time.Duration(rand.Int64N(int64(200*time.Millisecond)))
+	moment, wait := rand.Int64N(workspacesPerRound), time.Duration(rand.Int64N(int64(200*time.Millisecond)))
 	reached, ended := make(chan struct{}), make(chan struct{})
 	var count atomic.Int64
 	go func() {
@@ -78,10 +78,10 @@ func (s *site) killedDuring(work func(done func()), shards ...string) {
 	time.Sleep(wait) // not a wait for a state: any moment serves
 	for _, shard := range shards {
 		s.Kill(s.T, shard)
-		s.Logf("killed %s when %d of %d were acknowledged", shard, count.Load(), together)
+		s.Logf("killed %s when %d of %d were acknowledged", shard, count.Load(), workspacesPerRound)
 	}
 	for _, shard := range shards {
-		s.again(shard)
+		s.restart(shard)
 	}
 	<-ended
 	for _, shard := range shards {
@@ -91,15 +91,15 @@ func (s *site) killedDuring(work func(done func()), shards ...string) {
 
 // placements are the workspaces of one round.
 type placements struct {
-	*site
+	*env
 	parent string
 	// shards are clients of each shard.
 	shards map[string]client.Client
 }
 
-func (s *site) newPlacements(parent string) *placements {
+func (s *env) newPlacements(parent string) *placements {
 	s.Helper()
-	p := &placements{site: s, parent: s.workspace(parent, alpha), shards: map[string]client.Client{}}
+	p := &placements{env: s, parent: s.createWorkspace(parent, alpha), shards: map[string]client.Client{}}
 	for _, shard := range s.Shards() {
 		direct, err := loopback.NewClient(s.Masters(s.T, shard))
 		if err != nil {
@@ -110,17 +110,17 @@ func (s *site) newPlacements(parent string) *placements {
 	return p
 }
 
-// each calls do for every workspace, a few concurrently, and retries until it succeeds.
-func (p *placements) each(done func(), do func(ctx context.Context, workspace *tenancyv1alpha1.Workspace) error) {
+// forEach calls do for every workspace, a few concurrently, and retries until it succeeds.
+func (p *placements) forEach(done func(), do func(ctx context.Context, workspace *tenancyv1alpha1.Workspace) error) {
 	ctx, cancel := context.WithTimeout(shardtesting.In(p.Context(), p.parent), time.Minute)
 	defer cancel()
-	names := make(chan string, together)
-	for n := range together {
+	names := make(chan string, workspacesPerRound)
+	for n := range workspacesPerRound {
 		names <- fmt.Sprint("w", n)
 	}
 	close(names)
 	var all sync.WaitGroup
-	for range atOnce {
+	for range concurrency {
 		all.Go(func() {
 			for name := range names {
 				for {
@@ -134,7 +134,7 @@ func (p *placements) each(done func(), do func(ctx context.Context, workspace *t
 						p.Errorf("workspace %s: %v", name, err)
 						break
 					}
-					time.Sleep(pace)
+					time.Sleep(writeInterval)
 				}
 				done()
 			}
@@ -144,7 +144,7 @@ func (p *placements) each(done func(), do func(ctx context.Context, workspace *t
 }
 
 func (p *placements) create(done func()) {
-	p.each(done, func(ctx context.Context, workspace *tenancyv1alpha1.Workspace) error {
+	p.forEach(done, func(ctx context.Context, workspace *tenancyv1alpha1.Workspace) error {
 		if err := p.admin.Create(ctx, workspace); !apierrors.IsAlreadyExists(err) {
 			return err
 		}
@@ -153,21 +153,21 @@ func (p *placements) create(done func()) {
 }
 
 func (p *placements) delete(done func()) {
-	p.each(done, func(ctx context.Context, workspace *tenancyv1alpha1.Workspace) error {
+	p.forEach(done, func(ctx context.Context, workspace *tenancyv1alpha1.Workspace) error {
 		return client.IgnoreNotFound(p.admin.Delete(ctx, workspace))
 	})
 }
 
-// settle waits until every workspace is ready, and refers to the only logical cluster that was created for it.
-func (p *placements) settle() {
+// waitUntilReady waits until every workspace is ready, and refers to the only logical cluster that was created for it.
+func (p *placements) waitUntilReady() {
 	p.Helper()
 	var workspaces tenancyv1alpha1.WorkspaceList
 	shardtesting.Eventually(p.T, "all workspaces become ready", func(ctx context.Context) error {
 		if err := p.admin.List(shardtesting.In(ctx, p.parent), &workspaces); err != nil {
 			return err
 		}
-		if len(workspaces.Items) != together {
-			return fmt.Errorf("there are %d of %d", len(workspaces.Items), together)
+		if len(workspaces.Items) != workspacesPerRound {
+			return fmt.Errorf("there are %d of %d", len(workspaces.Items), workspacesPerRound)
 		}
 		for i := range workspaces.Items {
 			if workspace := &workspaces.Items[i]; workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseReady {
@@ -192,15 +192,15 @@ func (p *placements) settle() {
 			}
 			on[shard]++
 		}
-		if len(found) != together {
+		if len(found) != workspacesPerRound {
 			return fmt.Errorf("%d workspaces have logical clusters: %q", len(found), found)
 		}
 		return nil
 	})
-	p.silent()
-	p.Logf("%d workspaces are ready: %v", together, on)
+	p.waitForEmptyCache()
+	p.Logf("%d workspaces are ready: %v", workspacesPerRound, on)
 	for i := range workspaces.Items { // through the front proxy
-		if err := p.status(workspaces.Items[i].Spec.Cluster); err != nil {
+		if err := p.checkStatus(workspaces.Items[i].Spec.Cluster); err != nil {
 			p.Errorf("entering workspace %s: %v", workspaces.Items[i].Name, err)
 		}
 	}
@@ -225,8 +225,8 @@ func (p *placements) clusters(ctx context.Context) (map[string][]string, error) 
 	return found, nil
 }
 
-// silent waits until the cache has no LogicalClusterRequest or LogicalClusterReport of these workspaces.
-func (p *placements) silent() {
+// waitForEmptyCache waits until the cache has no LogicalClusterRequest or LogicalClusterReport of these workspaces.
+func (p *placements) waitForEmptyCache() {
 	p.Helper()
 	config := p.Masters(p.T, sharded.CacheServer)
 	cache, err := rest.HTTPClientFor(config)
@@ -262,8 +262,8 @@ func (p *placements) silent() {
 	}
 }
 
-// empty waits until the workspaces and all their content are deleted.
-func (p *placements) empty() {
+// waitUntilDeleted waits until the workspaces and all their content are deleted.
+func (p *placements) waitUntilDeleted() {
 	p.Helper()
 	shardtesting.Eventually(p.T, "all workspaces go", func(ctx context.Context) error {
 		var workspaces tenancyv1alpha1.WorkspaceList
@@ -282,28 +282,28 @@ func (p *placements) empty() {
 		}
 		return err
 	})
-	p.silent()
+	p.waitForEmptyCache()
 	for shard, direct := range p.shards {
-		shardtesting.Eventually(p.T, "nothing is left on "+shard, func(ctx context.Context) error { return strays(ctx, direct) })
+		shardtesting.Eventually(p.T, "nothing is left on "+shard, func(ctx context.Context) error { return checkOrphans(ctx, direct) })
 	}
 }
 
-// strays returns an error if a shard stores objects in a logical cluster that does not exist.
-func strays(ctx context.Context, shard client.Client) error {
-	everywhere := logicalcluster.With(ctx, logicalcluster.Wildcard)
+// checkOrphans returns an error if a shard stores objects in a logical cluster that does not exist.
+func checkOrphans(ctx context.Context, shard client.Client) error {
+	wildcardContext := logicalcluster.With(ctx, logicalcluster.Wildcard)
 	lists := []client.ObjectList{&corev1.NamespaceList{}, &corev1.ConfigMapList{}, &corev1.ServiceAccountList{}, &rbacv1.ClusterRoleBindingList{}}
 	for _, list := range lists {
-		if err := shard.List(everywhere, list); err != nil {
+		if err := shard.List(wildcardContext, list); err != nil {
 			return err
 		}
 	}
 	var clusters corev1alpha1.LogicalClusterList
-	if err := shard.List(everywhere, &clusters); err != nil {
+	if err := shard.List(wildcardContext, &clusters); err != nil {
 		return err
 	}
-	there := map[logicalcluster.Name]bool{}
+	exists := map[logicalcluster.Name]bool{}
 	for i := range clusters.Items {
-		there[logicalcluster.Of(&clusters.Items[i])] = true
+		exists[logicalcluster.Of(&clusters.Items[i])] = true
 	}
 	var errs []error
 	for _, list := range lists {
@@ -312,7 +312,7 @@ func strays(ctx context.Context, shard client.Client) error {
 			if err != nil {
 				return err
 			}
-			if of := logicalcluster.Of(object); !of.IsSystem() && !there[of] {
+			if of := logicalcluster.Of(object); !of.IsSystem() && !exists[of] {
 				return fmt.Errorf("%T %s is left in %s", item, object.GetName(), of)
 			}
 			return nil

@@ -19,43 +19,43 @@ import (
 )
 
 const (
-	// leading is the log message of a replica that starts the controllers.
-	leading = "Leading: controllers start"
-	// takeover is somewhat longer than the duration of a lease, and far less than clocks differ.
-	takeover = 30 * time.Second
+	// leadingMessage is the log message of a replica that starts the controllers.
+	leadingMessage = "Leading: controllers start"
+	// takeoverTimeout is somewhat longer than the duration of a lease, and far less than clocks differ.
+	takeoverTimeout = 30 * time.Second
 )
 
-// TestReplicasWhoseClocksDiffer: the clock of one of two replicas of a shard is ten minutes ahead. Each measures the
+// TestReplicaClockSkew: the clock of one of two replicas of a shard is ten minutes ahead. Each measures the
 // age of the lease from when it observed its last change: neither takes it from a running leader, nor waits ten minutes
 // after the end of one. The controllers of the other process without delay what one has written, with times from the
 // future in it.
-func TestReplicasWhoseClocksDiffer(t *testing.T) {
-	future := byClock(t, ahead)
-	_, urls := startMembers(t)
-	s := newSite(t, sharded.Options{Flags: map[string][]string{alpha: {"--etcd-servers=" + urls, "--enable-leader-election"}}})
-	other := s.replica(alpha, future)
-	s.works(other, "led-from-the-present")
-	if strings.Contains(other.Output(), leading) {
+func TestReplicaClockSkew(t *testing.T) {
+	future := shiftedClock(t, ahead)
+	_, urls := startEtcdCluster(t)
+	s := newEnv(t, sharded.Options{Flags: map[string][]string{alpha: {"--etcd-servers=" + urls, "--enable-leader-election"}}})
+	other := s.startReplica(alpha, future)
+	s.testControllers(other, "led-from-the-present")
+	if strings.Contains(other.Output(), leadingMessage) {
 		t.Error("the replica from the future leads while the other holds the lease")
 	}
-	s.step(t, "the leader hands over to the future", func(s *site) {
+	s.step(t, "the leader hands over to the future", func(s *env) {
 		s.Process(s.T, alpha).Signal(s.T, syscall.SIGTERM)
 		s.Process(s.T, alpha).Exit(s.T)
-		s.leads(other.Process)
-		s.again(alpha)
+		s.waitForLeadership(other.Process)
+		s.restart(alpha)
 		s.WaitReady(s.T, alpha)
-		s.works(other, "led-from-the-future")
+		s.testControllers(other, "led-from-the-future")
 	})
-	s.step(t, "the leader from the future dies", func(s *site) {
-		if strings.Contains(s.Process(s.T, alpha).Output(), leading) {
+	s.step(t, "the leader from the future dies", func(s *env) {
+		if strings.Contains(s.Process(s.T, alpha).Output(), leadingMessage) {
 			s.Error("a replica leads while the one from the future holds the lease")
 		}
 		other.Signal(s.T, syscall.SIGKILL)
 		other.Exit(s.T)
-		s.leads(s.Process(s.T, alpha))
-		s.workspace("led-from-the-present-again", alpha)
+		s.waitForLeadership(s.Process(s.T, alpha))
+		s.createWorkspace("led-from-the-present-again", alpha)
 	})
-	s.recovers(root, alpha, beta)
+	s.waitForRecovery(root, alpha, beta)
 	s.finish()
 }
 
@@ -65,15 +65,15 @@ type replica struct {
 	admin client.Client
 }
 
-// replica starts another replica of a shard in a place.
-func (s *site) replica(of string, place sharded.Place) *replica {
+// startReplica starts another replica of a shard in a place.
+func (s *env) startReplica(shard string, host sharded.Host) *replica {
 	s.Helper()
 	servers := s.Layout().Servers
-	server := servers[slices.IndexFunc(servers, func(server sharded.Server) bool { return server.Name == of })]
+	server := servers[slices.IndexFunc(servers, func(server sharded.Server) bool { return server.Name == shard })]
 	address := programs.FreeAddress(s.T)
-	server.Name, server.URL = of+"-too", "https://"+address
+	server.Name, server.URL = shard+"-too", "https://"+address
 	_, port, _ := strings.Cut(address, ":")
-	command := slices.Concat(place.Command, []string{filepath.Join(binaries, server.Program)}, server.Args,
+	command := slices.Concat(host.Command, []string{filepath.Join(binaries, server.Program)}, server.Args,
 		[]string{"--secure-port=" + port, "--root-directory=" + filepath.Join(s.Directory(), server.Name)})
 	process := programs.StartAs(s.T, server.Name, s.Directory(), command[0], command[1:]...)
 	if err := s.Layout().WaitReady(s.Context(), server); err != nil {
@@ -90,34 +90,34 @@ func (s *site) replica(of string, place sharded.Place) *replica {
 	return &replica{process, admin}
 }
 
-// leads waits until the process runs the controllers.
-func (s *site) leads(process *programs.Process) {
+// waitForLeadership waits until the process runs the controllers.
+func (s *env) waitForLeadership(process *programs.Process) {
 	s.Helper()
 	began := time.Now()
 	shardtesting.Eventually(s.T, process.Name+" leads", func(context.Context) error {
-		if !strings.Contains(process.Output(), leading) {
+		if !strings.Contains(process.Output(), leadingMessage) {
 			return errors.New("it does not")
 		}
 		return nil
 	})
-	if took := time.Since(began); took > takeover {
-		s.Errorf("%s leads after %s, want at most %s", process.Name, took, takeover)
+	if took := time.Since(began); took > takeoverTimeout {
+		s.Errorf("%s leads after %s, want at most %s", process.Name, took, takeoverTimeout)
 	}
 }
 
-// works creates and deletes, through a replica of alpha, objects that controllers process.
-func (s *site) works(through *replica, name string) {
+// testControllers creates and deletes, through a replica of alpha, objects that controllers process.
+func (s *env) testControllers(other *replica, name string) {
 	s.Helper()
-	at := *s
-	at.admin = through.admin
+	replicaEnv := *s
+	replicaEnv.admin = other.admin
 	began := time.Now()
-	within := s.consumers[alpha]
-	at.deletesOwned(within, name)
+	parent := s.consumers[alpha]
+	replicaEnv.testOwnerDeletion(parent, name)
 	for _, shard := range s.Shards() {
-		workspace := shardtesting.NewWorkspace(s.T, at.admin, within, name+"-"+shard, shardtesting.OnShard(shard))
-		at.goes(within, workspace)
+		workspace := shardtesting.NewWorkspace(s.T, replicaEnv.admin, parent, name+"-"+shard, shardtesting.OnShard(shard))
+		replicaEnv.deleteAndWait(parent, workspace)
 	}
-	if took := time.Since(began); took > takeover {
+	if took := time.Since(began); took > takeoverTimeout {
 		s.Errorf("it took %s to make some workspaces and delete them", took)
 	}
 }

@@ -14,33 +14,33 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// pace is the pause between two writes of a writer: the tests look for faults, not for limits.
-const pace = 20 * time.Millisecond
+// writeInterval is the pause between two writes of a writer: the tests look for faults, not for limits.
+const writeInterval = 20 * time.Millisecond
 
 // writer writes into one logical cluster until it is stopped, and records which writes were acknowledged.
 type writer struct {
 	cluster string
 	stop    func()
 
-	mu     sync.Mutex
-	done   []string
-	failed int
-	last   error
+	mu                sync.Mutex
+	acknowledgedNames []string
+	failed            int
+	last              error
 }
 
-// mark is the number of failed requests at a moment, by shard.
-type mark map[string]int
+// failureCounts is the number of failed requests at a moment, by shard.
+type failureCounts map[string]int
 
-func (s *site) mark() mark {
-	m := mark{}
+func (s *env) countFailures() failureCounts {
+	m := failureCounts{}
 	for shard, w := range s.writers {
-		m[shard] = w.failures()
+		m[shard] = w.failureCount()
 	}
 	return m
 }
 
-// write starts a writer, which ends with the test.
-func (s *site) write(cluster string) *writer {
+// startWriter starts a writer, which ends with the test.
+func (s *env) startWriter(cluster string) *writer {
 	s.Helper()
 	w := &writer{cluster: cluster}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -66,29 +66,29 @@ func (w *writer) run(ctx context.Context, c client.Client) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.took(object.Name, err)
-		time.Sleep(pace)
+		w.record(object.Name, err)
+		time.Sleep(writeInterval)
 	}
 }
 
-func (w *writer) took(name string, err error) {
+func (w *writer) record(name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil || apierrors.IsAlreadyExists(err) { // an automatic retry of the client may meet its own write
-		w.done = append(w.done, name)
+		w.acknowledgedNames = append(w.acknowledgedNames, name)
 		return
 	}
 	w.failed++
 	w.last = err
 }
 
-func (w *writer) acknowledged() int {
+func (w *writer) acknowledgedCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.done)
+	return len(w.acknowledgedNames)
 }
 
-func (w *writer) failures() int {
+func (w *writer) failureCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failed
@@ -101,7 +101,7 @@ func (w *writer) lastFailure() error {
 }
 
 // finish stops all writers and checks that every acknowledged write is there. Tests call it while all servers run.
-func (s *site) finish() {
+func (s *env) finish() {
 	s.Helper()
 	for shard, w := range s.writers {
 		w.stop()
@@ -110,17 +110,17 @@ func (s *site) finish() {
 			s.Errorf("listing what was written on %s: %v", shard, err)
 			continue
 		}
-		there := map[string]bool{}
+		exists := map[string]bool{}
 		for i := range stored.Items {
-			there[stored.Items[i].Name] = true
+			exists[stored.Items[i].Name] = true
 		}
 		w.mu.Lock()
-		for _, name := range w.done {
-			if !there[name] {
+		for _, name := range w.acknowledgedNames {
+			if !exists[name] {
 				s.Errorf("%s was acknowledged on %s and is lost", name, shard)
 			}
 		}
-		s.Logf("%s: %d writes acknowledged, %d failed", shard, len(w.done), w.failed)
+		s.Logf("%s: %d writes acknowledged, %d failed", shard, len(w.acknowledgedNames), w.failed)
 		w.mu.Unlock()
 	}
 }

@@ -114,9 +114,9 @@ func (s *env) restartProxy(flags ...string) {
 	s.WaitReady(s.t, proxy)
 }
 
-var available = map[string]int{root: 200, alpha: 200, beta: 200}
+var allAvailable = map[string]int{root: 200, alpha: 200, beta: 200}
 
-func allBut(shard string) map[string]int {
+func availableExcept(shard string) map[string]int {
 	status := map[string]int{root: 200, alpha: 200, beta: 200}
 	status[shard] = 503
 	return status
@@ -125,30 +125,30 @@ func allBut(shard string) map[string]int {
 func TestFrontProxies(t *testing.T) {
 	etcd := indextesting.Start(t)
 	s := newEnv(t, etcd)
-	s.expect("all servers are running", available)
+	s.expect("all servers are running", allAvailable)
 
 	s.Kill(t, alpha)
-	s.expect("a shard was killed", allBut(alpha))
+	s.expect("a shard was killed", availableExcept(alpha))
 	s.restartProxy()
 	s.expectPath("a proxy started without a shard", "root:r", 200)
 	s.expectPath("a proxy started without a shard", "root:a", 503)
 	s.expectPath("a proxy started without a shard", "root:unknown", 403)
 	s.Restart(t, alpha)
-	s.expect("the shard is back", available)
+	s.expect("the shard is back", allAvailable)
 
 	s.restartProxy("--shards=beta,alpha")
 	s.expectPath("a proxy with --shards", "root:a:b", 200)
 	s.expectPath("a proxy with --shards", "root:r", 403)
 
 	s.restartProxy(s.index...)
-	s.expect("a proxy with the shared index", available)
+	s.expect("a proxy with the shared index", allAvailable)
 	s.Kill(t, root)
-	s.expect("the root shard was killed", allBut(root))
+	s.expect("the root shard was killed", availableExcept(root))
 	s.restartProxy(s.index...)
-	s.expect("a proxy started without the root shard", allBut(root))
+	s.expect("a proxy started without the root shard", availableExcept(root))
 	s.expectPath("a proxy started without the root shard", "root:unknown", 403)
 	s.Restart(t, root)
-	s.expect("the root shard is back", available)
+	s.expect("the root shard is back", allAvailable)
 
 	s.restartProxy(append([]string{"--shards=root"}, s.index...)...)
 	s.expectPath("a proxy with --shards and the shared index", "root:a:b:r", 200)
@@ -156,10 +156,10 @@ func TestFrontProxies(t *testing.T) {
 
 	s.restartProxy(s.index...)
 	etcd.Stop()
-	s.expect("the etcd of the shared index is down", available)
+	s.expect("the etcd of the shared index is down", allAvailable)
 	etcd.DeleteData()
 	etcd.Restart()
-	s.expect("it is back without data", available)
+	s.expect("it is back without data", allAvailable)
 	s.restartProxy(s.index...)
-	s.expect("it is filled again", available)
+	s.expect("it is filled again", allAvailable)
 }

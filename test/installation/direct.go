@@ -26,56 +26,56 @@ func (i *Installation) Direct(t testing.TB, config *rest.Config) *rest.Config {
 	direct := rest.CopyConfig(config)
 	direct.Host = i.Shard + strings.TrimPrefix(config.Host, i.URL)
 	direct.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &router{next: next, shards: shards, known: map[string]place{}, find: i.finder(t)}
+		return &router{next: next, shards: shards, cache: map[string]location{}, lookup: i.newLookup(t)}
 	})
 	return direct
 }
 
-// place is the shard of a logical cluster, and its name or path there.
-type place struct{ shard, cluster string }
+// location is the shard of a logical cluster, and its name or path there.
+type location struct{ shard, cluster string }
 
 // router sends requests to the shards of their logical clusters.
 type router struct {
 	next   http.RoundTripper
 	shards map[string]*url.URL
-	find   func(path string) place
+	lookup func(path string) location
 
 	mu    sync.Mutex
-	known map[string]place // by name; paths may resolve to another place later
+	cache map[string]location // by name; paths may resolve to another place later
 }
 
 func (r *router) RoundTrip(request *http.Request) (*http.Response, error) {
 	below, ok := strings.CutPrefix(request.URL.Path, "/clusters/")
 	path, rest, _ := strings.Cut(below, "/")
-	at := r.place(path)
-	if shard := r.shards[at.shard]; ok && shard != nil && at.shard != Root {
+	found := r.locate(path)
+	if shard := r.shards[found.shard]; ok && shard != nil && found.shard != Root {
 		request = request.Clone(request.Context())
 		request.URL.Host, request.Host = shard.Host, shard.Host
-		request.URL.Path = "/clusters/" + at.cluster + "/" + rest
+		request.URL.Path = "/clusters/" + found.cluster + "/" + rest
 	}
 	return r.next.RoundTrip(request)
 }
 
-// place returns the place of a logical cluster, unless every shard can serve it.
-func (r *router) place(path string) place {
+// locate returns the place of a logical cluster, unless every shard can serve it.
+func (r *router) locate(path string) location {
 	if path == "" || path == Root || strings.ContainsAny(path, "*%") || strings.HasPrefix(path, "system:") {
-		return place{}
+		return location{}
 	}
 	r.mu.Lock()
-	at, ok := r.known[path]
+	found, ok := r.cache[path]
 	r.mu.Unlock()
 	if ok {
-		return at
+		return found
 	}
-	if at = r.find(path); at.cluster == path {
+	if found = r.lookup(path); found.cluster == path {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.known[path] = at
+		r.cache[path] = found
 	}
-	if last := strings.LastIndex(path, ":"); at.shard == "" && last >= 0 { // the shard of the parent resolves the rest
-		if at = r.place(path[:last]); at.shard != "" {
-			at.cluster += path[last:]
+	if last := strings.LastIndex(path, ":"); found.shard == "" && last >= 0 { // the shard of the parent resolves the rest
+		if found = r.locate(path[:last]); found.shard != "" {
+			found.cluster += path[last:]
 		}
 	}
-	return at
+	return found
 }

@@ -100,9 +100,9 @@ func (i *Installation) ServerURL(name string) string { return i.layout.URL(name)
 // ShardOf returns the name of the shard that has the logical cluster at a path.
 func (i *Installation) ShardOf(t testing.TB, path string) string {
 	t.Helper()
-	find, shard := i.finder(t), ""
+	lookup, shard := i.newLookup(t), ""
 	shardtesting.Eventually(t, "finding the shard of "+path, func(context.Context) error {
-		if shard = find(path).shard; shard == "" {
+		if shard = lookup(path).shard; shard == "" {
 			return errors.New("nobody has it")
 		}
 		return nil
@@ -110,25 +110,25 @@ func (i *Installation) ShardOf(t testing.TB, path string) string {
 	return shard
 }
 
-// finder returns a function that looks up the place of a logical cluster; it returns an empty place if no shard has it.
-func (i *Installation) finder(t testing.TB) func(path string) place {
+// newLookup returns a function that looks up the place of a logical cluster; it returns an empty place if no shard has it.
+func (i *Installation) newLookup(t testing.TB) func(path string) location {
 	t.Helper()
 	admin, err := rest.HTTPClientFor(i.client(t, i.URL, adminName, admins))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(admin.CloseIdleConnections)
-	return func(path string) place {
+	return func(path string) location {
 		response, err := admin.Get(i.URL + "/clusters/" + path + "/apis/core.kcp.io/v1alpha1/logicalclusters/" + corev1alpha1.LogicalClusterName)
 		if err != nil {
-			return place{}
+			return location{}
 		}
 		defer response.Body.Close()
 		cluster := &corev1alpha1.LogicalCluster{}
 		if err := json.NewDecoder(response.Body).Decode(cluster); err != nil {
-			return place{}
+			return location{}
 		}
-		return place{cluster.Annotations[corev1alpha1.ShardAnnotationKey], logicalcluster.Of(cluster).String()}
+		return location{cluster.Annotations[corev1alpha1.ShardAnnotationKey], logicalcluster.Of(cluster).String()}
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-func TestATenantReachesAWorkspaceThroughTheProxy(t *testing.T) {
+func TestTenantAccessThroughProxy(t *testing.T) {
 	bin := t.TempDir()
 	if err := installation.Build(t.Context(), "../..", bin); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func (i *Installation) NewWorkspace(t testing.TB, name, tenant string, changes .
 	}
 	shardtesting.NewWorkspace(t, c, "root", name, changes...)
 	path := "root:" + name
-	i.entitle(t, path, tenant)
+	i.grantAdmin(t, path, tenant)
 	config := i.User(t, path, tenant)
 	shardtesting.Eventually(t, tenant+" reaches workspace "+name, func(ctx context.Context) error {
 		clientset, err := kubernetes.NewForConfig(config)
@@ -37,8 +37,8 @@ func (i *Installation) NewWorkspace(t testing.TB, name, tenant string, changes .
 	return config
 }
 
-// entitle makes a user administrator of the workspace at a path.
-func (i *Installation) entitle(t testing.TB, path, tenant string) {
+// grantAdmin makes a user administrator of the workspace at a path.
+func (i *Installation) grantAdmin(t testing.TB, path, tenant string) {
 	t.Helper()
 	i.bind(t, path, "tenant", "cluster-admin", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: tenant})
 }

@@ -29,10 +29,10 @@ func (r resource) version() string {
 // key returns the name as in CRDs: "<plural>.<group>", without the dot for the legacy group.
 func (r resource) key() string { return strings.TrimSuffix(r.Name+"."+r.Group, ".") }
 
-func (r resource) has(verb string) bool { return slices.Contains([]string(r.Verbs), verb) }
+func (r resource) supportsVerb(verb string) bool { return slices.Contains([]string(r.Verbs), verb) }
 
-// everywhere returns the path of the resource across namespaces.
-func (r resource) everywhere() string {
+// allNamespacesPath returns the path of the resource across namespaces.
+func (r resource) allNamespacesPath() string {
 	prefix := "/apis/" + r.Group + "/" + r.Version
 	if r.Group == "" {
 		prefix = "/api/" + r.Version
@@ -40,9 +40,9 @@ func (r resource) everywhere() string {
 	return prefix + "/" + r.Name
 }
 
-// collection returns the path of the resource in the namespace of the test, if it is namespaced.
-func (r resource) collection() string {
-	path := r.everywhere()
+// collectionPath returns the path of the resource in the namespace of the test, if it is namespaced.
+func (r resource) collectionPath() string {
+	path := r.allNamespacesPath()
 	if r.Namespaced {
 		cut := strings.LastIndex(path, "/")
 		path = path[:cut] + "/namespaces/" + namespace + path[cut:]
@@ -50,12 +50,12 @@ func (r resource) collection() string {
 	return path
 }
 
-func (r resource) object(name string) string { return r.collection() + "/" + name }
+func (r resource) objectPath(name string) string { return r.collectionPath() + "/" + name }
 
-// discovered returns every resource of every version that the workspace serves.
-func discovered(t *testing.T, config *rest.Config, of *side) []resource {
+// discoverResources returns every resource of every version that the workspace serves.
+func discoverResources(t *testing.T, config *rest.Config, ws *workspaceClient) []resource {
 	t.Helper()
-	client, err := discovery.NewDiscoveryClientForConfig(shardtesting.At(config, of.cluster))
+	client, err := discovery.NewDiscoveryClientForConfig(shardtesting.At(config, ws.cluster))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,9 +87,9 @@ func discovered(t *testing.T, config *rest.Config, of *side) []resource {
 }
 
 // define creates a definition and waits until its resource is served.
-func define(t *testing.T, of *side, name, definition string) {
+func define(t *testing.T, ws *workspaceClient, name, definition string) {
 	t.Helper()
-	of.must(t, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+	ws.must(t, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
 	plural, group, _ := strings.Cut(name, ".")
-	shardtesting.Eventually(t, name+" is served in "+of.name, of.answers("/apis/"+group+"/v1/"+plural))
+	shardtesting.Eventually(t, name+" is served in "+ws.name, ws.servedCondition("/apis/"+group+"/v1/"+plural))
 }

@@ -13,17 +13,17 @@ import (
 
 const configMaps = "/api/v1/namespaces/" + namespace + "/configmaps"
 
-// TestEffectsStayInTheirWorkspace covers indirect effects of a request: controllers, counters, webhooks.
-func TestEffectsStayInTheirWorkspace(t *testing.T) {
-	s := newSite(t)
-	defineKinds(t, s)
-	for name, effect := range map[string]func(*testing.T, *site){
-		"discovery and OpenAPI tell nothing of another's definitions":         documents,
-		"a quota counts its own workspace alone":                              quota,
-		"an owner of another workspace is no owner":                           owners,
-		"a namespace goes though another's of the same name is held":          namespaces,
-		"a webhook that fails, and a policy that denies, harm only their own": hooks,
-		"a definition goes with its objects, another's of the same name stay": definitions,
+// TestSideEffectIsolation covers indirect effects of a request: controllers, counters, webhooks.
+func TestSideEffectIsolation(t *testing.T) {
+	s := newEnv(t)
+	createDefinitions(t, s)
+	for name, effect := range map[string]func(*testing.T, *env){
+		"discovery and OpenAPI tell nothing of another's definitions":         testDocuments,
+		"a quota counts its own workspace alone":                              testQuota,
+		"an owner of another workspace is no owner":                           testOwners,
+		"a namespace goes though another's of the same name is held":          testNamespaces,
+		"a webhook that fails, and a policy that denies, harm only their own": testAdmission,
+		"a definition goes with its objects, another's of the same name stay": testDefinitions,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -32,34 +32,34 @@ func TestEffectsStayInTheirWorkspace(t *testing.T) {
 	}
 }
 
-func documents(t *testing.T, s *site) {
+func testDocuments(t *testing.T, s *env) {
 	const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 	for _, document := range []struct{ path, accept string }{
 		{"/apis", jsonType}, {"/apis", aggregated}, {"/apis/isolation.example.com", jsonType}, {"/apis/isolation.example.com/v1", jsonType},
 		{"/openapi/v2", jsonType}, {"/openapi/v3", jsonType}, {"/openapi/v3/apis/isolation.example.com/v1", jsonType},
 	} {
 		got := s.a.do(t, http.MethodGet, document.path, "", document.accept)
-		s.wants(t, document.path, got, http.StatusOK)
+		s.expectStatus(t, document.path, got, http.StatusOK)
 		for _, ofB := range []string{"secretthing", "SecretThing", `"weight"`} {
 			if strings.Contains(got.body, ofB) {
 				t.Errorf("%s of a tells of %s, which is b's", document.path, ofB)
 			}
 		}
 	}
-	theirs := s.b.must(t, http.MethodGet, "/apis/isolation.example.com/v1", "")
-	if !strings.Contains(theirs.body, "secretthings") {
-		t.Errorf("b does not see its own definition: %s", theirs.body)
+	definitionB := s.b.must(t, http.MethodGet, "/apis/isolation.example.com/v1", "")
+	if !strings.Contains(definitionB.body, "secretthings") {
+		t.Errorf("b does not see its own definition: %s", definitionB.body)
 	}
-	s.wants(t, "b's resource", s.a.do(t, http.MethodGet, "/apis/isolation.example.com/v1/secretthings", ""), http.StatusNotFound)
+	s.expectStatus(t, "b's resource", s.a.do(t, http.MethodGet, "/apis/isolation.example.com/v1/secretthings", ""), http.StatusNotFound)
 }
 
-func configMap(of *side, name string, more string) string {
-	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"annotations":{%q:%q}%s}}`, name, markerKey, of.marker, more)
+func configMapJSON(ws *workspaceClient, name string, more string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"annotations":{%q:%q}%s}}`, name, markerKey, ws.marker, more)
 }
 
-func quota(t *testing.T, s *site) {
-	for _, of := range []*side{s.a, s.b} {
-		of.must(t, http.MethodPost, "/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"counted"}}`)
+func testQuota(t *testing.T, s *env) {
+	for _, ws := range []*workspaceClient{s.a, s.b} {
+		ws.must(t, http.MethodPost, "/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"counted"}}`)
 	}
 	in := "/api/v1/namespaces/counted/"
 	for i := range 10 {
@@ -79,36 +79,36 @@ func quota(t *testing.T, s *site) {
 			want = http.StatusForbidden
 		}
 		got := s.a.do(t, http.MethodPost, in+"secrets", fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s%d"}}`, i))
-		s.wants(t, fmt.Sprint("secret ", i), got, want)
+		s.expectStatus(t, fmt.Sprint("secret ", i), got, want)
 	}
 	s.b.must(t, http.MethodPost, in+"secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"one-more"}}`)
 }
 
-// owners gives each workspace an object whose owner, by name and UID, is in the other. That owner does not exist in its
+// testOwners gives each workspace an object whose owner, by name and UID, is in the other. That owner does not exist in its
 // own workspace, so the object is collected; the named object stays, and so does a dependant of the same name.
-func owners(t *testing.T, s *site) {
-	uids := map[*side]string{}
-	for _, of := range []*side{s.a, s.b} {
-		uids[of] = of.must(t, http.MethodPost, configMaps, configMap(of, "owner", "")).metadata(t, "uid")
+func testOwners(t *testing.T, s *env) {
+	uids := map[*workspaceClient]string{}
+	for _, ws := range []*workspaceClient{s.a, s.b} {
+		uids[ws] = ws.must(t, http.MethodPost, configMaps, configMapJSON(ws, "owner", "")).metadata(t, "uid")
 	}
-	owned := func(of *side, name, uid string) string {
-		return configMap(of, name, fmt.Sprintf(`,"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":%q}]`, uid))
+	owned := func(ws *workspaceClient, name, uid string) string {
+		return configMapJSON(ws, name, fmt.Sprintf(`,"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":%q}]`, uid))
 	}
-	for _, of := range []*side{s.a, s.b} {
-		of.must(t, http.MethodPost, configMaps, owned(of, "own-child", uids[of]))
+	for _, ws := range []*workspaceClient{s.a, s.b} {
+		ws.must(t, http.MethodPost, configMaps, owned(ws, "own-child", uids[ws]))
 	}
 	s.a.must(t, http.MethodPost, configMaps, owned(s.a, "orphan", uids[s.b]))
 	s.b.must(t, http.MethodPost, configMaps, owned(s.b, "orphan", uids[s.a]))
-	for _, of := range []*side{s.a, s.b} {
-		shardtesting.Eventually(t, "the object whose owner is elsewhere goes", of.gone(t, configMaps+"/orphan"))
-		of.must(t, http.MethodGet, configMaps+"/owner", "")
+	for _, ws := range []*workspaceClient{s.a, s.b} {
+		shardtesting.Eventually(t, "the object whose owner is elsewhere goes", ws.deletedCondition(t, configMaps+"/orphan"))
+		ws.must(t, http.MethodGet, configMaps+"/owner", "")
 	}
 	s.a.must(t, http.MethodDelete, configMaps+"/owner", "")
-	shardtesting.Eventually(t, "the child goes with its owner", s.a.gone(t, configMaps+"/own-child"))
+	shardtesting.Eventually(t, "the child goes with its owner", s.a.deletedCondition(t, configMaps+"/own-child"))
 	s.b.must(t, http.MethodGet, configMaps+"/own-child", "")
 }
 
-func (s *side) gone(t *testing.T, path string) func(context.Context) error {
+func (s *workspaceClient) deletedCondition(t *testing.T, path string) func(context.Context) error {
 	return func(context.Context) error {
 		if got := s.do(t, http.MethodGet, path, ""); got.status != http.StatusNotFound {
 			return fmt.Errorf("GET %s: %d", path, got.status)
@@ -117,25 +117,25 @@ func (s *side) gone(t *testing.T, path string) func(context.Context) error {
 	}
 }
 
-func namespaces(t *testing.T, s *site) {
-	for _, of := range []*side{s.a, s.b} {
-		of.must(t, http.MethodPost, "/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"ending"}}`)
-		finalizers := map[*side]string{s.a: "", s.b: `,"finalizers":["example.com/hold"]`}[of]
-		of.must(t, http.MethodPost, "/api/v1/namespaces/ending/configmaps", configMap(of, "held", finalizers))
-		of.must(t, http.MethodPost, "/apis/isolation.example.com/v1/namespaces/ending/widgets", `{"apiVersion":"isolation.example.com/v1","kind":"Widget","metadata":{"name":"w"}}`)
+func testNamespaces(t *testing.T, s *env) {
+	for _, ws := range []*workspaceClient{s.a, s.b} {
+		ws.must(t, http.MethodPost, "/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"ending"}}`)
+		finalizers := map[*workspaceClient]string{s.a: "", s.b: `,"finalizers":["example.com/hold"]`}[ws]
+		ws.must(t, http.MethodPost, "/api/v1/namespaces/ending/configmaps", configMapJSON(ws, "held", finalizers))
+		ws.must(t, http.MethodPost, "/apis/isolation.example.com/v1/namespaces/ending/widgets", `{"apiVersion":"isolation.example.com/v1","kind":"Widget","metadata":{"name":"w"}}`)
 	}
 	s.b.must(t, http.MethodDelete, "/api/v1/namespaces/ending", "")
 	s.a.must(t, http.MethodDelete, "/api/v1/namespaces/ending", "")
-	shardtesting.Eventually(t, "the namespace of a goes", s.a.gone(t, "/api/v1/namespaces/ending"))
+	shardtesting.Eventually(t, "the namespace of a goes", s.a.deletedCondition(t, "/api/v1/namespaces/ending"))
 	s.b.must(t, http.MethodGet, "/api/v1/namespaces/ending", "")
 	s.b.must(t, http.MethodPatch, "/api/v1/namespaces/ending/configmaps/held", `{"metadata":{"finalizers":null}}`)
-	shardtesting.Eventually(t, "the namespace of b goes", s.b.gone(t, "/api/v1/namespaces/ending"))
+	shardtesting.Eventually(t, "the namespace of b goes", s.b.deletedCondition(t, "/api/v1/namespaces/ending"))
 }
 
-// hooks registers, in a third workspace, a webhook without a server and a policy that denies everything: that workspace
+// testAdmission registers, in a third workspace, a webhook without a server and a policy that denies everything: that workspace
 // then cannot write, while a and b can.
-func hooks(t *testing.T, s *site) {
-	c := s.newSide(t, "c")
+func testAdmission(t *testing.T, s *env) {
+	c := s.newWorkspaceClient(t, "c")
 	c.must(t, http.MethodPost, "/api/v1/namespaces", fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, namespace))
 	rule := `[{"apiGroups":[""],"apiVersions":["*"],"resources":[%q],"operations":["*"],"scope":"*"}]`
 	c.must(t, http.MethodPost, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"broken"},
@@ -143,8 +143,8 @@ func hooks(t *testing.T, s *site) {
 	c.must(t, http.MethodPost, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"no"},
 "spec":{"failurePolicy":"Fail","matchConstraints":{"resourceRules":`+rule+`},"validations":[{"expression":"false"}]}}`, "secrets"))
 	c.must(t, http.MethodPost, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"no"},"spec":{"policyName":"no","validationActions":["Deny"]}}`)
-	write := func(of *side, resource, kind string) answer {
-		return of.do(t, http.MethodPost, "/api/v1/namespaces/"+namespace+"/"+resource+"?dryRun=All", fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"metadata":{"name":"hooked"}}`, kind))
+	write := func(ws *workspaceClient, resource, kind string) httpResponse {
+		return ws.do(t, http.MethodPost, "/api/v1/namespaces/"+namespace+"/"+resource+"?dryRun=All", fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"metadata":{"name":"hooked"}}`, kind))
 	}
 	for resource, kind := range map[string]string{"configmaps": "ConfigMap", "secrets": "Secret"} {
 		shardtesting.Eventually(t, "c cannot write "+resource, func(context.Context) error {
@@ -153,31 +153,31 @@ func hooks(t *testing.T, s *site) {
 			}
 			return nil
 		})
-		for _, of := range []*side{s.a, s.b} {
-			if got := write(of, resource, kind); got.status != http.StatusCreated {
-				t.Errorf("%s cannot write %s: %d %s", of.name, resource, got.status, got.body)
+		for _, ws := range []*workspaceClient{s.a, s.b} {
+			if got := write(ws, resource, kind); got.status != http.StatusCreated {
+				t.Errorf("%s cannot write %s: %d %s", ws.name, resource, got.status, got.body)
 			}
 		}
 	}
 }
 
-func definitions(t *testing.T, s *site) {
+func testDefinitions(t *testing.T, s *env) {
 	const name, objects = "doomed.isolation.example.com", "/apis/isolation.example.com/v1/namespaces/" + namespace + "/doomed"
-	for _, of := range []*side{s.a, s.b} {
-		define(t, of, name, definition("doomed", "Doomed", `{"size":{"type":"integer"}}`))
-		of.must(t, http.MethodPost, objects, fmt.Sprintf(`{"apiVersion":"isolation.example.com/v1","kind":"Doomed","metadata":{"name":"x","annotations":{%q:%q}},"spec":{"size":1}}`, markerKey, of.marker))
+	for _, ws := range []*workspaceClient{s.a, s.b} {
+		define(t, ws, name, definitionJSON("doomed", "Doomed", `{"size":{"type":"integer"}}`))
+		ws.must(t, http.MethodPost, objects, fmt.Sprintf(`{"apiVersion":"isolation.example.com/v1","kind":"Doomed","metadata":{"name":"x","annotations":{%q:%q}},"spec":{"size":1}}`, markerKey, ws.marker))
 	}
 	s.a.must(t, http.MethodDelete, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+name, "")
-	shardtesting.Eventually(t, "the definition goes", s.a.gone(t, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+name))
-	s.wants(t, "LIST of what is defined no more", s.a.do(t, http.MethodGet, objects, ""), http.StatusNotFound)
+	shardtesting.Eventually(t, "the definition goes", s.a.deletedCondition(t, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+name))
+	s.expectStatus(t, "LIST of what is defined no more", s.a.do(t, http.MethodGet, objects, ""), http.StatusNotFound)
 	if keys := s.shard.Keys(t, "/doomed/customresources/"+s.a.cluster+"/"); len(keys) > 0 {
 		t.Errorf("keys are left: %v", keys)
 	}
-	theirs := s.b.must(t, http.MethodGet, objects+"/x", "")
-	if !strings.Contains(theirs.body, s.b.marker) {
-		t.Errorf("b's object changed: %s", theirs.body)
+	objectB := s.b.must(t, http.MethodGet, objects+"/x", "")
+	if !strings.Contains(objectB.body, s.b.marker) {
+		t.Errorf("b's object changed: %s", objectB.body)
 	}
-	define(t, s.a, name, definition("doomed", "Doomed", `{"size":{"type":"integer"}}`))
+	define(t, s.a, name, definitionJSON("doomed", "Doomed", `{"size":{"type":"integer"}}`))
 	list := s.a.must(t, http.MethodGet, objects, "")
 	var found struct{ Items []json.RawMessage }
 	if err := json.Unmarshal([]byte(list.body), &found); err != nil || len(found.Items) > 0 {

@@ -13,32 +13,32 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// verbs are the probes by verb of discovery. Deletions come last: they remove the objects that the others need.
-var verbs = []struct {
+// verbTests are the probes by verb of discovery. Deletions come last: they remove the objects that the others need.
+var verbTests = []struct {
 	verb  string
-	probe func(*testing.T, *site, resource)
+	probe func(*testing.T, *env, resource)
 }{
-	{"get", probeGet},
-	{"list", probeList},
-	{"watch", probeWatch},
-	{"create", probeCreate},
-	{"update", probeUpdate},
-	{"patch", probePatch},
-	{"delete", probeDelete},
-	{"deletecollection", probeDeleteCollection},
+	{"get", testGet},
+	{"list", testList},
+	{"watch", testWatch},
+	{"create", testCreate},
+	{"update", testUpdate},
+	{"patch", testPatch},
+	{"delete", testDelete},
+	{"deletecollection", testDeleteCollection},
 }
 
 const (
-	twin  = "twin"   // exists in both workspaces
-	onlyA = "only-a" // exists in a
-	onlyB = "only-b" // exists in b
+	nameInBoth = "twin"   // exists in both workspaces
+	onlyA      = "only-a" // exists in a
+	onlyB      = "only-b" // exists in b
 )
 
-func TestEveryResourceAndVerbStaysInItsWorkspace(t *testing.T) {
-	s := newSite(t)
-	defineKinds(t, s)
-	shareKinds(t, s)
-	resources := discovered(t, s.shard.Admin(t), s.a)
+func TestResourceVerbIsolation(t *testing.T) {
+	s := newEnv(t)
+	createDefinitions(t, s)
+	createBindings(t, s)
+	resources := discoverResources(t, s.shard.Admin(t), s.a)
 	if len(resources) < 20 {
 		t.Fatalf("discovery names %d resources only", len(resources))
 	}
@@ -47,29 +47,29 @@ func TestEveryResourceAndVerbStaysInItsWorkspace(t *testing.T) {
 		covered[r.key()] = true
 		t.Run(r.key()+"/"+r.Version, func(t *testing.T) {
 			for _, verb := range r.Verbs {
-				if !slices.ContainsFunc(verbs, func(v struct {
+				if !slices.ContainsFunc(verbTests, func(v struct {
 					verb  string
-					probe func(*testing.T, *site, resource)
+					probe func(*testing.T, *env, resource)
 				}) bool {
 					return v.verb == verb
 				}) {
 					t.Errorf("verb %q of %s: the test does not know how to try it", verb, r.key())
 				}
 			}
-			if !r.has("list") || !r.has("get") {
-				probeReview(t, s, r)
+			if !r.supportsVerb("list") || !r.supportsVerb("get") {
+				testReview(t, s, r)
 				return
 			}
 			t.Parallel()
-			r.makeTwins(t, s)
+			r.createObjects(t, s)
 			before := r.state(t, s)
-			for _, v := range verbs {
-				if r.has(v.verb) {
+			for _, v := range verbTests {
+				if r.supportsVerb(v.verb) {
 					t.Run(v.verb, func(t *testing.T) { v.probe(t, s, r) })
 				}
 			}
 			for _, sub := range r.subresources {
-				t.Run(strings.TrimPrefix(sub.Name, r.Name+"/"), func(t *testing.T) { probeSubresource(t, s, r, sub) })
+				t.Run(strings.TrimPrefix(sub.Name, r.Name+"/"), func(t *testing.T) { testSubresource(t, s, r, sub) })
 			}
 			if after := r.state(t, s); !slices.Equal(before, after) {
 				t.Errorf("b changed:\nbefore %v\nafter  %v", before, after)
@@ -83,48 +83,48 @@ func TestEveryResourceAndVerbStaysInItsWorkspace(t *testing.T) {
 	}
 }
 
-// makeTwins creates the objects that the probes distinguish.
-func (r resource) makeTwins(t *testing.T, s *site) {
+// createObjects creates the objects that the probes distinguish.
+func (r resource) createObjects(t *testing.T, s *env) {
 	t.Helper()
 	if fixedNames[r.key()] != "" {
 		return
 	}
-	for _, of := range []*side{s.a, s.b} {
-		for _, name := range []string{twin, "only-" + of.name} {
-			of.must(t, http.MethodPost, r.collection(), r.sample(t, of, r.name(name)))
+	for _, ws := range []*workspaceClient{s.a, s.b} {
+		for _, name := range []string{nameInBoth, "only-" + ws.name} {
+			ws.must(t, http.MethodPost, r.collectionPath(), r.sample(t, ws, r.objectName(name)))
 		}
 		if r.key() == "workspaces.tenancy.kcp.io" { // workspaces change until they are Ready
-			for _, name := range []string{twin, "only-" + of.name} {
-				s.shard.WaitReady(t, of.cluster, name)
+			for _, name := range []string{nameInBoth, "only-" + ws.name} {
+				s.shard.WaitReady(t, ws.cluster, name)
 			}
 		}
 	}
 }
 
-// name returns the name of the object for a short name of the test.
-func (r resource) name(short string) string {
+// objectName returns the name of the object for a short name of the test.
+func (r resource) objectName(suffix string) string {
 	switch {
 	case fixedNames[r.key()] != "":
 		return fixedNames[r.key()]
 	case r.key() == "customresourcedefinitions.apiextensions.k8s.io":
-		return strings.ReplaceAll(short, "-", "") + "s.twins.example.com"
+		return strings.ReplaceAll(suffix, "-", "") + "s.twins.example.com"
 	case r.key() == "apiresourceschemas.apis.kcp.io":
-		return short + ".schemas.twins.example.com"
+		return suffix + ".schemas.twins.example.com"
 	case r.key() == "apiexportendpointslices.apis.kcp.io":
-		return short + "-slice" // exports create objects under their own names
+		return suffix + "-slice" // exports create objects under their own names
 	case r.key() == "events.events.k8s.io":
-		return short + "-new" // the same objects as those of the legacy group
+		return suffix + "-new" // the same objects as those of the legacy group
 	case r.Group == "apis.kcp.io" && r.Version == "v1alpha1" && r.Name != "apiconversions":
-		return short + "-old" // the same objects as those of the preferred version
+		return suffix + "-old" // the same objects as those of the preferred version
 	default:
-		return short
+		return suffix
 	}
 }
 
 // state describes the objects of b: identity, marker, and whether it is being deleted.
-func (r resource) state(t *testing.T, s *site) []string {
+func (r resource) state(t *testing.T, s *env) []string {
 	t.Helper()
-	list := s.b.must(t, http.MethodGet, r.everywhere()+"?labelSelector="+ofTest, "").object(t)
+	list := s.b.must(t, http.MethodGet, r.allNamespacesPath()+"?labelSelector="+testLabel, "").object(t)
 	var lines []string
 	for _, item := range list["items"].([]any) {
 		metadata := item.(map[string]any)["metadata"].(map[string]any)
@@ -135,8 +135,8 @@ func (r resource) state(t *testing.T, s *site) []string {
 	return lines
 }
 
-// answers returns a condition: the path is served.
-func (s *side) answers(path string) func(context.Context) error {
+// servedCondition returns a condition: the path is served.
+func (s *workspaceClient) servedCondition(path string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
 		if err != nil {
@@ -154,8 +154,8 @@ func (s *side) answers(path string) func(context.Context) error {
 	}
 }
 
-// sees fails the test if a response in a reveals b.
-func (s *site) sees(t *testing.T, what string, got answer) {
+// expectNoLeak fails the test if a response in a reveals b.
+func (s *env) expectNoLeak(t *testing.T, what string, got httpResponse) {
 	t.Helper()
 	if strings.Contains(got.body, s.b.marker) || strings.Contains(got.body, s.b.cluster) {
 		t.Errorf("%s in a tells of b: %d %.500s", what, got.status, got.body)
@@ -165,49 +165,49 @@ func (s *site) sees(t *testing.T, what string, got answer) {
 	}
 }
 
-// wants is sees for a response whose status is given.
-func (s *site) wants(t *testing.T, what string, got answer, status ...int) {
+// expectStatus is sees for a response whose status is given.
+func (s *env) expectStatus(t *testing.T, what string, got httpResponse, status ...int) {
 	t.Helper()
-	s.sees(t, what, got)
+	s.expectNoLeak(t, what, got)
 	if !slices.Contains(status, got.status) {
 		t.Errorf("%s in a: got %d, want %v: %.300s", what, got.status, status, got.body)
 	}
 }
 
-// defineKinds creates an identical definition in both workspaces, and one name with two different definitions.
-func defineKinds(t *testing.T, s *site) {
+// createDefinitions creates an identical definition in both workspaces, and one name with two different definitions.
+func createDefinitions(t *testing.T, s *env) {
 	t.Helper()
-	for _, of := range []*side{s.a, s.b} {
-		define(t, of, "widgets.isolation.example.com", definition("widgets", "Widget", `{"size":{"type":"integer","default":3}}`))
+	for _, ws := range []*workspaceClient{s.a, s.b} {
+		define(t, ws, "widgets.isolation.example.com", definitionJSON("widgets", "Widget", `{"size":{"type":"integer","default":3}}`))
 	}
-	define(t, s.a, "gadgets.isolation.example.com", definition("gadgets", "Gadget", `{"colour":{"type":"string"}}`))
-	define(t, s.b, "gadgets.isolation.example.com", definition("gadgets", "Gadget", `{"weight":{"type":"integer"}}`))
-	define(t, s.b, "secretthings.isolation.example.com", definition("secretthings", "SecretThing", `{"weight":{"type":"integer"}}`))
+	define(t, s.a, "gadgets.isolation.example.com", definitionJSON("gadgets", "Gadget", `{"colour":{"type":"string"}}`))
+	define(t, s.b, "gadgets.isolation.example.com", definitionJSON("gadgets", "Gadget", `{"weight":{"type":"integer"}}`))
+	define(t, s.b, "secretthings.isolation.example.com", definitionJSON("secretthings", "SecretThing", `{"weight":{"type":"integer"}}`))
 }
 
-// shareKinds has a and b bind one export, and a third workspace another export of a resource of the same name. The
+// createBindings has a and b bind one export, and a third workspace another export of a resource of the same name. The
 // objects of the third carry the marker of b: they must not be visible in a either.
-func shareKinds(t *testing.T, s *site) {
+func createBindings(t *testing.T, s *env) {
 	t.Helper()
 	shared := schema.GroupResource{Group: "shared.example.com", Resource: "sharedthings"}
-	for name, consumers := range map[string][]*side{"provider": {s.a, s.b}, "rival": {s.newSide(t, "c")}} {
-		provider := s.newSideOn(t, "beta", s.other, name)
-		s.other.NewExport(t, provider.cluster, "shared", shared, "SharedThing")
+	for name, consumers := range map[string][]*workspaceClient{"provider": {s.a, s.b}, "rival": {s.newWorkspaceClient(t, "c")}} {
+		provider := s.newWorkspaceClientOn(t, "beta", s.providerShard, name)
+		s.providerShard.NewExport(t, provider.cluster, "shared", shared, "SharedThing")
 		for _, consumer := range consumers {
 			s.shard.Bind(t, consumer.cluster, provider.cluster, "shared")
-			shardtesting.Eventually(t, "what is bound is served", consumer.answers("/apis/shared.example.com/v1/sharedthings"))
+			shardtesting.Eventually(t, "what is bound is served", consumer.servedCondition("/apis/shared.example.com/v1/sharedthings"))
 		}
 		if third := consumers[0]; name == "rival" {
 			third.must(t, http.MethodPost, "/api/v1/namespaces", fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, namespace))
-			for _, object := range []string{twin, onlyB} {
+			for _, object := range []string{nameInBoth, onlyB} {
 				third.must(t, http.MethodPost, "/apis/shared.example.com/v1/namespaces/"+namespace+"/sharedthings", fmt.Sprintf(
-					`{"apiVersion":"shared.example.com/v1","kind":"SharedThing","metadata":{"name":%q,"labels":{%q:"yes"},"annotations":{%q:%q}}}`, object, ofTest, markerKey, s.b.marker))
+					`{"apiVersion":"shared.example.com/v1","kind":"SharedThing","metadata":{"name":%q,"labels":{%q:"yes"},"annotations":{%q:%q}}}`, object, testLabel, markerKey, s.b.marker))
 			}
 		}
 	}
 }
 
-func definition(plural, kind, properties string) string {
+func definitionJSON(plural, kind, properties string) string {
 	return fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[1]s.isolation.example.com"},
 "spec":{"group":"isolation.example.com","scope":"Namespaced","names":{"plural":%[1]q,"kind":%[2]q,"categories":["all"]},
 "versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{},"scale":{"specReplicasPath":".spec.size","statusReplicasPath":".status.size"}},

@@ -16,20 +16,20 @@ import (
 
 // sample returns a valid object of the resource. Most kinds need nothing but a name; the minimal content of the others
 // is here.
-func (r resource) sample(t *testing.T, of *side, name string) string {
+func (r resource) sample(t *testing.T, ws *workspaceClient, name string) string {
 	t.Helper()
 	metadata := map[string]any{
 		"name":   name,
-		"labels": map[string]string{ofTest: "yes"},
+		"labels": map[string]string{testLabel: "yes"},
 		// The cluster annotation is false and must have no effect.
-		"annotations": map[string]string{markerKey: of.marker, "kcp.io/cluster": "root"},
+		"annotations": map[string]string{markerKey: ws.marker, "kcp.io/cluster": "root"},
 	}
 	if r.Namespaced {
 		metadata["namespace"] = namespace
 	}
 	object := map[string]any{"apiVersion": r.version(), "kind": r.Kind, "metadata": metadata}
-	if least, ok := leastContent[r.key()]; ok {
-		maps.Copy(object, least)
+	if content, ok := minimalContent[r.key()]; ok {
+		maps.Copy(object, content)
 	}
 	if plural, group, isDefinition := strings.Cut(name, "."); isDefinition && r.Name == "customresourcedefinitions" {
 		object["spec"] = fields{
@@ -49,10 +49,10 @@ func (r resource) sample(t *testing.T, of *side, name string) string {
 
 type fields = map[string]any
 
-// nowhere matches no existing resource.
-var nowhere = fields{"resourceRules": []fields{{"apiGroups": []string{"nowhere.example.com"}, "apiVersions": []string{"*"}, "resources": []string{"*"}, "operations": []string{"CREATE"}}}}
+// matchNothing matches no existing resource.
+var matchNothing = fields{"resourceRules": []fields{{"apiGroups": []string{"nowhere.example.com"}, "apiVersions": []string{"*"}, "resources": []string{"*"}, "operations": []string{"CREATE"}}}}
 
-var leastContent = map[string]fields{
+var minimalContent = map[string]fields{
 	"events": {"involvedObject": fields{"namespace": namespace, "name": "x"}, "reason": "Test"},
 	"events.events.k8s.io": {
 		"regarding": fields{"namespace": namespace, "name": "x"}, "reason": "Test", "action": "Test", "type": "Normal",
@@ -69,14 +69,14 @@ var leastContent = map[string]fields{
 		"spec": fields{"signerName": "example.com/test", "usages": []string{"client auth"}},
 	},
 	"validatingadmissionpolicies.admissionregistration.k8s.io": {
-		"spec": fields{"matchConstraints": nowhere, "validations": []fields{{"expression": "true"}}},
+		"spec": fields{"matchConstraints": matchNothing, "validations": []fields{{"expression": "true"}}},
 	},
 	"validatingadmissionpolicybindings.admissionregistration.k8s.io": {
 		"spec": fields{"policyName": "nobody", "validationActions": []string{"Deny"}},
 	},
 	"mutatingadmissionpolicies.admissionregistration.k8s.io": {
 		"spec": fields{
-			"matchConstraints": nowhere, "reinvocationPolicy": "Never", "failurePolicy": "Ignore",
+			"matchConstraints": matchNothing, "reinvocationPolicy": "Never", "failurePolicy": "Ignore",
 			"mutations": []fields{{"patchType": "ApplyConfiguration", "applyConfiguration": fields{"expression": "Object{}"}}},
 		},
 	},

@@ -16,7 +16,7 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-const horses = `
+const horseManifests = `
 apiVersion: apis.kcp.io/v1alpha1
 kind: APIResourceSchema
 metadata: {name: v1.horses.stable.example.org}
@@ -48,8 +48,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bind-hor
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: rider}]
 `
 
-// unanswered is the output for a binding to horses whose claims have no answer.
-const unanswered = "" +
+// unansweredClaimsWarning is the output for a binding to horses whose claims have no answer.
+const unansweredClaimsWarning = "" +
 	"Warning: claim for configmaps exported but not specified on APIBinding horses\n" +
 	"Add this claim to the APIBinding's spec.permissionClaims, accepted or rejected.\n" +
 	"Warning: claim for configmaps specified on APIBinding horses but not accepted or rejected.\n" +
@@ -59,19 +59,19 @@ const unanswered = "" +
 	"Warning: claim for secrets specified on APIBinding horses but not accepted or rejected.\n" +
 	"Warning: allowed verbs () on claim for secrets on APIBinding horses do not match expected verbs (get).\n"
 
-// answerHint is the hint how to answer them.
-func answerHint(binding string) string {
+// claimsHint is the hint how to answer them.
+func claimsHint(binding string) string {
 	return fmt.Sprintf("Answer with \"kubectl kcp claims accept %[1]s\" or \"kubectl kcp claims reject %[1]s\"; --resource picks one claim.\n", binding)
 }
 
-// export exports horses in a new workspace below root.
-func export(t *testing.T, i *installation.Installation, name string) {
+// exportHorses exports horses in a new workspace below root.
+func exportHorses(t *testing.T, i *installation.Installation, name string) {
 	t.Helper()
 	c, err := client.New(i.NewWorkspace(t, name, "breeder"), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range strings.Split(horses, "\n---\n") {
+	for _, document := range strings.Split(horseManifests, "\n---\n") {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
 			t.Fatal(err)
@@ -94,70 +94,70 @@ func export(t *testing.T, i *installation.Installation, name string) {
 	})
 }
 
-func bindings(t *testing.T, i *installation.Installation) {
-	export(t, i, "stable")
+func testBindings(t *testing.T, i *installation.Installation) {
+	exportHorses(t, i, "stable")
 	u := newUser(t, i, i.NewWorkspace(t, "ranch", "rider"))
 
-	u.expect(u.kcp("bind apiexport root:stable:horses"), answer{
+	u.expect(u.kcp("bind apiexport root:stable:horses"), commandOutput{
 		out:    "apibinding horses created. Waiting to successfully bind ...\nhorses created and bound.\n",
-		errOut: unanswered + answerHint("horses"),
+		errOut: unansweredClaimsWarning + claimsHint("horses"),
 	})
-	u.expect(u.kcp("bind apiexport root:stable:horses"), answer{
+	u.expect(u.kcp("bind apiexport root:stable:horses"), commandOutput{
 		err: `workspace "root:ranch" has an APIBinding "horses" already; choose another name with --name, or delete it first`})
-	u.expect(u.kcp("claims get apibinding"), answer{out: "APIBINDING   GROUP-RESOURCE   VERBS   STATUS\n"})
-	u.expect(u.kcp("ws :root:ranch"), answer{
+	u.expect(u.kcp("claims get apibinding"), commandOutput{out: "APIBINDING   GROUP-RESOURCE   VERBS   STATUS\n"})
+	u.expect(u.kcp("ws :root:ranch"), commandOutput{
 		out:    "Current workspace is 'root:ranch' (type root:universal).\n",
-		errOut: unanswered,
+		errOut: unansweredClaimsWarning,
 	})
-	u.expect(u.kcp("claims accept horses --resource configmaps.core"), answer{out: "claim \"configmaps.core\" on APIBinding \"horses\" is accepted\n"})
-	u.expect(u.kcp("claims reject horses --resource secrets.core"), answer{out: "claim \"secrets.core\" on APIBinding \"horses\" is rejected\n"})
-	u.expect(u.kcp("claims get apibindings horses"), answer{out: "" +
+	u.expect(u.kcp("claims accept horses --resource configmaps.core"), commandOutput{out: "claim \"configmaps.core\" on APIBinding \"horses\" is accepted\n"})
+	u.expect(u.kcp("claims reject horses --resource secrets.core"), commandOutput{out: "claim \"secrets.core\" on APIBinding \"horses\" is rejected\n"})
+	u.expect(u.kcp("claims get apibindings horses"), commandOutput{out: "" +
 		"APIBINDING   GROUP-RESOURCE   VERBS   STATUS\n" +
 		"horses       configmaps       *       Accepted\n" +
 		"horses       secrets          get     Rejected\n"})
-	u.expect(u.kcp("ws :root:ranch"), answer{out: "Current workspace is 'root:ranch' (type root:universal).\n"})
-	u.expect(u.kcp("claims accept horses"), answer{out: "on APIBinding \"horses\" is accepted\n"})
-	u.expect(u.kcp("claims accept horses --resource pods"), answer{
+	u.expect(u.kcp("ws :root:ranch"), commandOutput{out: "Current workspace is 'root:ranch' (type root:universal).\n"})
+	u.expect(u.kcp("claims accept horses"), commandOutput{out: "on APIBinding \"horses\" is accepted\n"})
+	u.expect(u.kcp("claims accept horses --resource pods"), commandOutput{
 		err: `APIBinding "horses" has no such permission claim; it has configmaps.core, secrets.core`})
-	u.expect(u.kcp("claims accept"), answer{err: "error APIBinding name is missing"})
+	u.expect(u.kcp("claims accept"), commandOutput{err: "error APIBinding name is missing"})
 
-	farm := newUser(t, i, i.NewWorkspace(t, "farm", "rider"))
-	farm.expect(farm.kcp("bind apiexport root:stable:horses --name ponies --accept-permission-claim configmaps.core --reject-permission-claim secrets.core"),
-		answer{
+	farmUser := newUser(t, i, i.NewWorkspace(t, "farm", "rider"))
+	farmUser.expect(farmUser.kcp("bind apiexport root:stable:horses --name ponies --accept-permission-claim configmaps.core --reject-permission-claim secrets.core"),
+		commandOutput{
 			out: "apibinding ponies created. Waiting to successfully bind ...\nponies created and bound.\n",
 			errOut: "Warning: allowed verbs (*) on claim for secrets on APIBinding ponies do not match expected verbs (get).\n" +
-				answerHint("ponies"),
+				claimsHint("ponies"),
 		})
-	farm.expect(farm.kcp("claims get apibinding"), answer{out: "" +
+	farmUser.expect(farmUser.kcp("claims get apibinding"), commandOutput{out: "" +
 		"APIBINDING   GROUP-RESOURCE   VERBS   STATUS\n" +
 		"ponies       configmaps       *       Accepted\n" +
 		"ponies       secrets          *       Rejected\n"})
 	admin := newUser(t, i, i.Admin(t, "root"))
 	i.NewWorkspace(t, "meadow", "rider")
 	admin.expect(admin.kcp("bind apiexport root:stable:horses -w :root:meadow --accept-all-permission-claims"),
-		answer{
+		commandOutput{
 			out: "apibinding horses created. Waiting to successfully bind ...\nhorses created and bound.\n",
 			errOut: "Warning: allowed verbs (*) on claim for secrets on APIBinding horses do not match expected verbs (get).\n" +
-				answerHint("horses"),
+				claimsHint("horses"),
 		})
-	admin.expect(admin.kcp("claims accept horses -w meadow"), answer{out: "on APIBinding \"horses\" is accepted\n"})
-	admin.expect(admin.kcp("claims get apibinding horses -w meadow"), answer{out: "" +
+	admin.expect(admin.kcp("claims accept horses -w meadow"), commandOutput{out: "on APIBinding \"horses\" is accepted\n"})
+	admin.expect(admin.kcp("claims get apibinding horses -w meadow"), commandOutput{out: "" +
 		"APIBINDING   GROUP-RESOURCE   VERBS   STATUS\n" +
 		"horses       configmaps       *       Accepted\n" +
 		"horses       secrets          get     Accepted\n"})
 
-	stranger := newUser(t, i, i.NewWorkspace(t, "hill", "stranger"))
-	refused := stranger.kcp("bind apiexport root:stable:horses")
+	unrelatedUser := newUser(t, i, i.NewWorkspace(t, "hill", "stranger"))
+	refused := unrelatedUser.kcp("bind apiexport root:stable:horses")
 	if !strings.Contains(refused.err, "root:stable:horses") || refused.out != "" {
 		t.Errorf("a stranger binds: %+v", refused)
 	}
-	notBound(t, i, u)
-	u.expect(u.kcp("bind apiexport horses"), answer{
+	testFailedBinding(t, i, u)
+	u.expect(u.kcp("bind apiexport horses"), commandOutput{
 		err: `"horses" does not say where the APIExport is: want <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys`})
 }
 
-// notBound binds an export whose schema is missing: the binding fails, and the output shows the reason.
-func notBound(t *testing.T, i *installation.Installation, u *user) {
+// testFailedBinding binds an export whose schema is missing: the binding fails, and the output shows the reason.
+func testFailedBinding(t *testing.T, i *installation.Installation, u *user) {
 	t.Helper()
 	c, err := client.New(i.Admin(t, "root:ranch"), client.Options{})
 	if err != nil {
@@ -184,8 +184,8 @@ spec: {resources: [{name: ghosts, group: stable.example.org, schema: v1.ghosts.s
 // directive is the last line of a completion: the directive for the shell.
 var directive = regexp.MustCompile(`^:\d+$`)
 
-func completion(t *testing.T, i *installation.Installation) {
-	export(t, i, "paddock")
+func testCompletion(t *testing.T, i *installation.Installation) {
+	exportHorses(t, i, "paddock")
 	u := newUser(t, i, i.Admin(t, "root"))
 	for line, want := range map[string]string{ // the word after the last blank is being completed
 		"bind apiexport root:pad":          "root:paddock:",
@@ -196,9 +196,9 @@ func completion(t *testing.T, i *installation.Installation) {
 		"quickstart --scenario ":           "api-provider workspaces",
 		"claims accept -w :root:paddock t": `tenancy\.kcp\.io-\w+ topology\.kcp\.io-\w+`,
 	} {
-		at := strings.LastIndex(line, " ") + 1
-		words := append([]string{"__complete"}, strings.Fields(line[:at])...)
-		got := u.run(kcp.NewCommand, append(words, line[at:])...)
+		wordStart := strings.LastIndex(line, " ") + 1
+		words := append([]string{"__complete"}, strings.Fields(line[:wordStart])...)
+		got := u.run(kcp.NewCommand, append(words, line[wordStart:])...)
 		var lines []string
 		for _, line := range strings.Split(got.out, "\n") {
 			if line != "" && !directive.MatchString(line) {

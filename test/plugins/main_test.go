@@ -47,12 +47,12 @@ func run(m *testing.M) int {
 func TestPlugins(t *testing.T) {
 	i := installation.Start(t, bin)
 	for name, test := range map[string]func(*testing.T, *installation.Installation){
-		"workspaces":            workspaces,
-		"bindings and claims":   bindings,
-		"completion":            completion,
-		"quickstart of an API":  quickstartOfAnAPI,
-		"quickstart of a tree":  quickstartOfATree,
-		"servers that are none": noServer,
+		"workspaces":            testWorkspaces,
+		"bindings and claims":   testBindings,
+		"completion":            testCompletion,
+		"quickstart of an API":  testAPIQuickstart,
+		"quickstart of a tree":  testTreeQuickstart,
+		"servers that are none": testNoServer,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, i) })
 	}
@@ -73,43 +73,43 @@ func newUser(t *testing.T, i *installation.Installation, config *rest.Config) *u
 	return u
 }
 
-// answer is the output and the error of a command.
-type answer struct{ out, errOut, err string }
+// commandOutput is the output and the error of a command.
+type commandOutput struct{ out, errOut, err string }
 
 // kcp runs "kubectl kcp" with the words of a line.
-func (u *user) kcp(line string) answer {
+func (u *user) kcp(line string) commandOutput {
 	u.Helper()
 	return u.run(kcp.NewCommand, strings.Fields(line)...)
 }
 
 // create runs "kubectl create workspace" with the words of a line.
-func (u *user) create(line string) answer {
+func (u *user) create(line string) commandOutput {
 	u.Helper()
 	return u.run(workspace.NewCreateCommand, strings.Fields(line)...)
 }
 
-func (u *user) run(build func(*connection.Flags) *cobra.Command, args ...string) answer {
+func (u *user) run(build func(*connection.Flags) *cobra.Command, args ...string) commandOutput {
 	u.Helper()
 	var out, errOut bytes.Buffer
-	cmd := plugin.Root("kubectl test", connection.NewFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}), build)
+	cmd := plugin.NewRootCommand("kubectl test", connection.NewFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}), build)
 	cmd.SilenceErrors = true
 	u.Setenv("KUBECONFIG", u.kubeconfig)
 	cmd.SetOut(&out)
 	cmd.SetArgs(args)
-	var got answer
+	var got commandOutput
 	if err := cmd.ExecuteContext(u.Context()); err != nil {
-		got.err = u.anonymous(err.Error())
+		got.err = u.maskURL(err.Error())
 	}
-	got.out, got.errOut = u.anonymous(out.String()), u.anonymous(errOut.String())
+	got.out, got.errOut = u.maskURL(out.String()), u.maskURL(errOut.String())
 	return got
 }
 
-func (u *user) anonymous(s string) string { return strings.ReplaceAll(s, u.url, "SERVER") }
+func (u *user) maskURL(s string) string { return strings.ReplaceAll(s, u.url, "SERVER") }
 
 // expect fails the test unless a command produced the expected output.
-func (u *user) expect(got, want answer) {
+func (u *user) expect(got, want commandOutput) {
 	u.Helper()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(commandOutput{})); diff != "" {
 		u.Fatalf("(-want +got):\n%s", diff)
 	}
 }

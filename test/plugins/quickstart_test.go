@@ -12,7 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-func quickstartOfAnAPI(t *testing.T, i *installation.Installation) {
+func testAPIQuickstart(t *testing.T, i *installation.Installation) {
 	u := newUser(t, i, i.Admin(t, "root"))
 	const steps = `Setting up "api-provider" scenario with prefix "west"...
 Step 1/6: Creating the organization...
@@ -34,14 +34,14 @@ Quickstart complete!
 	if !strings.HasPrefix(first.out, steps) || !strings.HasSuffix(first.out, "Current workspace is 'root:west-org:west-consumer' (type root:universal).\n") || first.err != "" {
 		t.Fatalf("it says %s\n%s%s", first.err, first.out, first.errOut)
 	}
-	again := u.kcp("quickstart --name-prefix west --with-samples")
-	if got := strings.Count(again.out, "already exists"); got != 7 || strings.Contains(again.out, "created") {
-		t.Errorf("repeated it says %s", again.out)
+	repeated := u.kcp("quickstart --name-prefix west --with-samples")
+	if got := strings.Count(repeated.out, "already exists"); got != 7 || strings.Contains(repeated.out, "created") {
+		t.Errorf("repeated it says %s", repeated.out)
 	}
-	cleansUp(t, i, u, "west")
+	cleanUpQuickstart(t, i, u, "west")
 }
 
-func quickstartOfATree(t *testing.T, i *installation.Installation) {
+func testTreeQuickstart(t *testing.T, i *installation.Installation) {
 	u := newUser(t, i, i.Admin(t, "root"))
 	got := u.kcp("quickstart --scenario workspaces --name-prefix wood --tree-count 12 --tree-depth 2 --tree-seed 4")
 	output := regexp.MustCompile(`\d+\.\d ws/s`).ReplaceAllString(got.out, "N ws/s")
@@ -60,13 +60,13 @@ Quickstart complete!
 	if got := strings.Count(tree.out, "wood-ws-"); got != 12 {
 		t.Errorf("the tree has %d workspaces:\n%s", got, tree.out)
 	}
-	cleansUp(t, i, u, "wood")
+	cleanUpQuickstart(t, i, u, "wood")
 }
 
-// cleansUp removes a quickstart and checks that nothing of it remains.
-func cleansUp(t *testing.T, i *installation.Installation, u *user, prefix string) {
+// cleanUpQuickstart removes a quickstart and checks that nothing of it remains.
+func cleanUpQuickstart(t *testing.T, i *installation.Installation, u *user, prefix string) {
 	t.Helper()
-	u.expect(u.kcp("quickstart --cleanup --name-prefix "+prefix), answer{out: "" +
+	u.expect(u.kcp("quickstart --cleanup --name-prefix "+prefix), commandOutput{out: "" +
 		"Cleaning up quickstart resources with prefix \"" + prefix + "\"...\n" +
 		"  Workspace \"" + prefix + "-org\" deleted\n" +
 		"Cleanup complete.\n"})

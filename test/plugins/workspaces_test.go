@@ -9,36 +9,36 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-func workspaces(t *testing.T, i *installation.Installation) {
+func testWorkspaces(t *testing.T, i *installation.Installation) {
 	u := newUser(t, i, i.Admin(t, "root"))
-	u.expect(u.kcp("ws ."), answer{out: "Current workspace is 'root'.\n"})
-	u.expect(u.create("moves --type root:organization --enter"), answer{out: "" +
+	u.expect(u.kcp("ws ."), commandOutput{out: "Current workspace is 'root'.\n"})
+	u.expect(u.create("moves --type root:organization --enter"), commandOutput{out: "" +
 		"Workspace \"moves\" (type root:organization) created. Waiting for it to be ready...\n" +
 		"Workspace \"moves\" (type root:organization) is ready to use.\n" +
 		"Current workspace is 'root:moves' (type root:organization).\n"})
 	for _, name := range []string{"a", "b"} {
-		u.expect(u.create(name), answer{out: "" +
+		u.expect(u.create(name), commandOutput{out: "" +
 			"Workspace \"" + name + "\" (type root:universal) created. Waiting for it to be ready...\n" +
 			"Workspace \"" + name + "\" (type root:universal) is ready to use.\n"})
 	}
-	u.expect(u.create("a --ignore-existing --type root:universal"), answer{out: "Workspace \"a\" (type root:universal) already exists.\n"})
-	u.expect(u.create("a --ignore-existing --type root:team"), answer{
+	u.expect(u.create("a --ignore-existing --type root:universal"), commandOutput{out: "Workspace \"a\" (type root:universal) already exists.\n"})
+	u.expect(u.create("a --ignore-existing --type root:team"), commandOutput{
 		err: `workspace "a" cannot be created with type root:team, it already exists with different type root:universal`})
-	u.expect(u.kcp("ws tree"), answer{out: ".\n└── moves\n    ├── a\n    └── b\n"})
-	u.expect(u.kcp("ws tree --full --wide"), answer{out: ".\n" +
+	u.expect(u.kcp("ws tree"), commandOutput{out: ".\n└── moves\n    ├── a\n    └── b\n"})
+	u.expect(u.kcp("ws tree --full --wide"), commandOutput{out: ".\n" +
 		"└── root:moves        ws=-             lc=Ready\n" +
 		"    ├── root:moves:a  ws=Ready         lc=Ready\n" +
 		"    └── root:moves:b  ws=Ready         lc=Ready\n"})
-	u.expect(u.kcp("ws tree -w a"), answer{out: ".\n└── a\n"})
-	u.expect(u.kcp("workspace a"), answer{out: "Current workspace is 'root:moves:a' (type root:universal).\n"})
-	u.expect(u.kcp("ws use ../b"), answer{out: "Current workspace is 'root:moves:b' (type root:universal).\n"})
-	u.expect(u.kcp("ws -"), answer{out: "Current workspace is 'root:moves:a'.\n"})
-	u.expect(u.kcp("ws cd :"), answer{out: "Current workspace is 'root'.\n"})
-	u.expect(u.kcp("ws nowhere"), answer{err: `workspace "root:nowhere" not found`})
-	u.expect(u.kcp("ws :root:moves:a"), answer{out: "Current workspace is 'root:moves:a' (type root:universal).\n"})
-	u.expect(u.kcp("ws create-context mine"), answer{out: "Created context \"mine\" and switched to it.\n"})
-	u.expect(u.kcp("ws create-context mine"), answer{err: `context "mine" already exists in kubeconfig, use --overwrite to update it`})
-	u.expect(u.kcp("ws current --short"), answer{out: "root:moves:a\n"})
+	u.expect(u.kcp("ws tree -w a"), commandOutput{out: ".\n└── a\n"})
+	u.expect(u.kcp("workspace a"), commandOutput{out: "Current workspace is 'root:moves:a' (type root:universal).\n"})
+	u.expect(u.kcp("ws use ../b"), commandOutput{out: "Current workspace is 'root:moves:b' (type root:universal).\n"})
+	u.expect(u.kcp("ws -"), commandOutput{out: "Current workspace is 'root:moves:a'.\n"})
+	u.expect(u.kcp("ws cd :"), commandOutput{out: "Current workspace is 'root'.\n"})
+	u.expect(u.kcp("ws nowhere"), commandOutput{err: `workspace "root:nowhere" not found`})
+	u.expect(u.kcp("ws :root:moves:a"), commandOutput{out: "Current workspace is 'root:moves:a' (type root:universal).\n"})
+	u.expect(u.kcp("ws create-context mine"), commandOutput{out: "Created context \"mine\" and switched to it.\n"})
+	u.expect(u.kcp("ws create-context mine"), commandOutput{err: `context "mine" already exists in kubeconfig, use --overwrite to update it`})
+	u.expect(u.kcp("ws current --short"), commandOutput{out: "root:moves:a\n"})
 
 	config, err := clientcmd.LoadFromFile(u.kubeconfig)
 	if err != nil {
@@ -48,20 +48,20 @@ func workspaces(t *testing.T, i *installation.Installation) {
 		"workspace": "SERVER/clusters/root", "workspace.kcp.io/current": "SERVER/clusters/root:moves:a",
 		"workspace.kcp.io/previous": "SERVER/clusters/root", "mine": "SERVER/clusters/root:moves:a",
 	} {
-		if got := u.anonymous(config.Clusters[config.Contexts[context].Cluster].Server); got != want {
+		if got := u.maskURL(config.Clusters[config.Contexts[context].Cluster].Server); got != want {
 			t.Errorf("context %s leads to %s, want %s", context, got, want)
 		}
 	}
 
-	stranger := newUser(t, i, i.User(t, "root:moves:a", "stranger"))
-	stranger.expect(stranger.kcp("ws :root:moves:b"), answer{err: `access to workspace "root:moves:b" denied`})
-	home := stranger.kcp("ws ~")
-	if home.err != "" || !strings.HasPrefix(home.out, "Current workspace is '") {
-		t.Errorf("the way home: %+v", home)
+	unrelatedUser := newUser(t, i, i.User(t, "root:moves:a", "stranger"))
+	unrelatedUser.expect(unrelatedUser.kcp("ws :root:moves:b"), commandOutput{err: `access to workspace "root:moves:b" denied`})
+	homeOutput := unrelatedUser.kcp("ws ~")
+	if homeOutput.err != "" || !strings.HasPrefix(homeOutput.out, "Current workspace is '") {
+		t.Errorf("the way home: %+v", homeOutput)
 	}
 }
 
-func noServer(t *testing.T, i *installation.Installation) {
+func testNoServer(t *testing.T, i *installation.Installation) {
 	config := i.Admin(t, "root")
 	config.Host = "https://127.0.0.1:1/clusters/root"
 	u := newUser(t, i, config)
@@ -73,5 +73,5 @@ func noServer(t *testing.T, i *installation.Installation) {
 	}
 	config.Host = "https://127.0.0.1:1"
 	u = newUser(t, i, config)
-	u.expect(u.kcp("bind apiexport root:a:b"), answer{err: `current URL "https://127.0.0.1:1" does not point to a workspace`})
+	u.expect(u.kcp("bind apiexport root:a:b"), commandOutput{err: `current URL "https://127.0.0.1:1" does not point to a workspace`})
 }

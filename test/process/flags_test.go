@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestBadCommandLines: every mistake ends the start with exit code 1 and an error that names what to change. Package
+// TestInvalidFlags: every mistake ends the start with exit code 1 and an error that names what to change. Package
 // options tests the set of flags, and more mistakes.
-func TestBadCommandLines(t *testing.T) {
+func TestInvalidFlags(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	for name, tc := range map[string]struct {
 		flags []string
@@ -31,21 +31,21 @@ func TestBadCommandLines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			failed := launchShard(t, directory(t), tc.flags...)
+			failed := launchShard(t, newRootDirectory(t), tc.flags...)
 			if code := failed.Exit(t); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
 			}
-			if _, said, ok := strings.Cut("\n"+failed.Output(), "\nError: "); !ok || !strings.Contains(said, tc.want) {
+			if _, message, ok := strings.Cut("\n"+failed.Output(), "\nError: "); !ok || !strings.Contains(message, tc.want) {
 				t.Errorf("the output does not say %q:\n%s", tc.want, failed.Tail())
 			}
 		})
 	}
 }
 
-// TestTwoShardsDoNotShareADirectory: the second would wait for the first indefinitely, or corrupt its data.
-func TestTwoShardsDoNotShareADirectory(t *testing.T) {
+// TestRootDirectoryLock: the second would wait for the first indefinitely, or corrupt its data.
+func TestRootDirectoryLock(t *testing.T) {
 	t.Parallel()
-	root := directory(t)
+	root := newRootDirectory(t)
 	s := start(t, root)
 	second := launchShard(t, root)
 	if code := second.Exit(t); code != 1 {

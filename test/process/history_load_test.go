@@ -28,7 +28,7 @@ var kinds = []kind{
 	{"/apis/history.example.com/v1/namespaces/default/entries", "history.example.com/v1", "Entry"},
 }
 
-const entries = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"entries.history.example.com"},"spec":{"group":"history.example.com","scope":"Namespaced",
+const entryDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"entries.history.example.com"},"spec":{"group":"history.example.com","scope":"Namespaced",
 "names":{"plural":"entries","kind":"Entry"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"data":{"type":"object","additionalProperties":{"type":"string"}}}}}}]}}`
 
 // endpoint is a workspace on a shard that is restarted repeatedly.
@@ -43,13 +43,13 @@ type endpoint struct {
 
 var errUnknown = errors.New("nobody answered")
 
-// refused is a response with an error status.
-type refused struct {
+// statusError is a response with an error status.
+type statusError struct {
 	code int
 	text string
 }
 
-func (r refused) Error() string { return fmt.Sprintf("%d %s", r.code, r.text) }
+func (r statusError) Error() string { return fmt.Sprintf("%d %s", r.code, r.text) }
 
 // open sends a request. Its error is errUnknown when the outcome of the request is unknown.
 func (e *endpoint) open(ctx context.Context, method, path string, body any) (*http.Response, error) {
@@ -82,7 +82,7 @@ func (e *endpoint) open(ctx context.Context, method, path string, body any) (*ht
 	request.Header.Set("Content-Type", "application/json")
 	response, err := client.Do(request)
 	if err != nil {
-		e.forget(client)
+		e.disconnect(client)
 		return nil, fmt.Errorf("%w: %w", errUnknown, err)
 	}
 	if response.StatusCode < 300 {
@@ -93,11 +93,11 @@ func (e *endpoint) open(ctx context.Context, method, path string, body any) (*ht
 	if response.StatusCode >= 500 || response.StatusCode == http.StatusTooManyRequests {
 		return nil, fmt.Errorf("%w: %s %s", errUnknown, response.Status, text)
 	}
-	return nil, refused{response.StatusCode, string(text)}
+	return nil, statusError{response.StatusCode, string(text)}
 }
 
-// forget makes the next request connect anew: a restarted shard listens on another port.
-func (e *endpoint) forget(client *http.Client) {
+// disconnect makes the next request connect anew: a restarted shard listens on another port.
+func (e *endpoint) disconnect(client *http.Client) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.client == client {
@@ -136,7 +136,7 @@ func (e *endpoint) do(ctx context.Context, method, path string, body any) (objec
 
 func (e *endpoint) define(t *testing.T) {
 	t.Helper()
-	if _, err := e.do(t.Context(), http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json.RawMessage(entries)); err != nil {
+	if _, err := e.do(t.Context(), http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json.RawMessage(entryDefinition)); err != nil {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "entries are served", func(ctx context.Context) error {
@@ -145,8 +145,8 @@ func (e *endpoint) define(t *testing.T) {
 	})
 }
 
-// write is one value of a key at one version; the value 0 is none (deleted).
-type write struct {
+// writeRecord is one value of a key at one version; the value 0 is none (deleted).
+type writeRecord struct {
 	value   int
 	version int64 // 0 when the response does not contain it
 }
@@ -159,12 +159,12 @@ type writer struct {
 	name         string
 	acknowledged *atomic.Int64
 
-	next     int
-	last     write // the last acknowledged or read
-	maybe    []int // values that writes without a response may have left since then
-	doubt    bool  // an operation since then got no response or an error: read first
-	done     []write
-	problems []string
+	next               int
+	last               writeRecord // the last acknowledged or read
+	pendingValues      []int       // values that writes without a response may have left since then
+	uncertain          bool        // an operation since then got no response or an error: read first
+	acknowledgedWrites []writeRecord
+	problems           []string
 }
 
 func (w *writer) String() string { return w.kind.kind + " " + w.cluster + "/" + w.name }
@@ -173,7 +173,7 @@ func (w *writer) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		var err error
 		switch {
-		case w.doubt:
+		case w.uncertain:
 			err = w.read(ctx)
 		case w.last.value == 0:
 			err = w.create(ctx)
@@ -183,14 +183,14 @@ func (w *writer) run(ctx context.Context) {
 			err = w.update(ctx)
 		}
 		if err != nil {
-			w.doubt = true
-			pause(ctx)
+			w.uncertain = true
+			waitForRetry(ctx)
 		}
 	}
 }
 
-// pause delays the retries of a client whose server is down.
-func pause(ctx context.Context) {
+// waitForRetry delays the retries of a client whose server is down.
+func waitForRetry(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(20 * time.Millisecond):
@@ -209,32 +209,32 @@ func (w *writer) body(version int64) map[string]any {
 func (w *writer) create(ctx context.Context) error {
 	body := w.body(0)
 	got, err := w.do(ctx, http.MethodPost, w.path, body)
-	return w.note(w.next, got, err)
+	return w.recordOutcome(w.next, got, err)
 }
 
 func (w *writer) update(ctx context.Context) error {
 	body := w.body(w.last.version)
 	got, err := w.do(ctx, http.MethodPut, w.path+"/"+w.name, body)
-	return w.note(w.next, got, err)
+	return w.recordOutcome(w.next, got, err)
 }
 
 func (w *writer) remove(ctx context.Context) error {
 	w.next++
 	_, err := w.do(ctx, http.MethodDelete, w.path+"/"+w.name, nil)
-	return w.note(0, object{}, err)
+	return w.recordOutcome(0, object{}, err)
 }
 
-// note records the outcome of a write.
-func (w *writer) note(value int, got object, err error) error {
+// recordOutcome records the outcome of a write.
+func (w *writer) recordOutcome(value int, got object, err error) error {
 	switch {
 	case err == nil:
-		w.last, w.maybe = write{value, got.version()}, nil
-		w.done = append(w.done, w.last)
+		w.last, w.pendingValues = writeRecord{value, got.version()}, nil
+		w.acknowledgedWrites = append(w.acknowledgedWrites, w.last)
 		w.acknowledged.Add(1)
 	case errors.Is(err, errUnknown):
-		w.maybe = append(w.maybe, value)
+		w.pendingValues = append(w.pendingValues, value)
 	default: // an error changes nothing, but shows that a write without a response was executed late
-		if len(w.maybe) == 0 {
+		if len(w.pendingValues) == 0 {
 			w.problems = append(w.problems, fmt.Sprintf("after %+v a write of %d was refused though no other writes the key: %v", w.last, value, err))
 		}
 	}
@@ -244,27 +244,27 @@ func (w *writer) note(value int, got object, err error) error {
 // read reads what is stored, and checks whether that is possible.
 func (w *writer) read(ctx context.Context) error {
 	got, err := w.do(ctx, http.MethodGet, w.path+"/"+w.name, nil)
-	var no refused
-	found := write{}
+	var statusErr statusError
+	found := writeRecord{}
 	switch {
 	case err == nil:
 		found.value, _ = strconv.Atoi(got.Data["value"])
 		found.version = got.version()
-	case errors.As(err, &no) && no.code == http.StatusNotFound:
+	case errors.As(err, &statusErr) && statusErr.code == http.StatusNotFound:
 	default:
 		return err
 	}
 	possible := found.value == w.last.value
-	for _, value := range w.maybe {
+	for _, value := range w.pendingValues {
 		possible = possible || found.value == value
 	}
 	if !possible {
-		w.problems = append(w.problems, fmt.Sprintf("found %+v; acknowledged was %+v, unanswered were %v", found, w.last, w.maybe))
+		w.problems = append(w.problems, fmt.Sprintf("found %+v; acknowledged was %+v, unanswered were %v", found, w.last, w.pendingValues))
 	}
 	// Writes without a response stay possible: one may be executed after this read. The next acknowledged write rules
 	// them out, because it has a resourceVersion as precondition.
-	w.maybe = append(w.maybe, w.last.value)
-	w.last, w.doubt = found, false
+	w.pendingValues = append(w.pendingValues, w.last.value)
+	w.last, w.uncertain = found, false
 	return nil
 }
 
@@ -278,56 +278,56 @@ type event struct {
 // gap is a range of versions that a list skipped because a watch could not resume.
 type gap struct{ from, to int64 }
 
-// follower keeps one watch of a kind in a workspace, as an informer does.
-type follower struct {
+// watchRecorder keeps one watch of a kind in a workspace, as an informer does.
+type watchRecorder struct {
 	*endpoint
 	kind
-	begun int64
+	startVersion int64
 
-	mu     sync.Mutex
-	at     int64
-	events []event
-	gaps   []gap
+	mu          sync.Mutex
+	lastVersion int64
+	events      []event
+	gaps        []gap
 }
 
-func (f *follower) String() string { return f.kind.kind + " " + f.cluster }
+func (f *watchRecorder) String() string { return f.kind.kind + " " + f.cluster }
 
-func (f *follower) version() int64 { f.mu.Lock(); defer f.mu.Unlock(); return f.at }
+func (f *watchRecorder) version() int64 { f.mu.Lock(); defer f.mu.Unlock(); return f.lastVersion }
 
 var errTooOld = errors.New("the resource version is too old")
 
-func (f *follower) list(ctx context.Context) error {
+func (f *watchRecorder) list(ctx context.Context) error {
 	got, err := f.do(ctx, http.MethodGet, f.path, nil)
 	if err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.begun == 0 {
-		f.begun = got.version()
+	if f.startVersion == 0 {
+		f.startVersion = got.version()
 	} else {
-		f.gaps = append(f.gaps, gap{f.at, got.version()})
+		f.gaps = append(f.gaps, gap{f.lastVersion, got.version()})
 	}
-	f.at = got.version()
+	f.lastVersion = got.version()
 	return nil
 }
 
-func (f *follower) run(ctx context.Context) {
+func (f *watchRecorder) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := f.follow(ctx)
+		err := f.watch(ctx)
 		if errors.Is(err, errTooOld) {
 			err = f.list(ctx)
 		}
 		if err != nil {
-			pause(ctx)
+			waitForRetry(ctx)
 		}
 	}
 }
 
-func (f *follower) follow(ctx context.Context) error {
+func (f *watchRecorder) watch(ctx context.Context) error {
 	response, err := f.open(ctx, http.MethodGet, fmt.Sprintf("%s?watch=1&resourceVersion=%d", f.path, f.version()), nil)
-	var no refused
-	if errors.As(err, &no) && no.code == http.StatusGone {
+	var statusErr statusError
+	if errors.As(err, &statusErr) && statusErr.code == http.StatusGone {
 		return errTooOld
 	}
 	if err != nil {
@@ -357,13 +357,13 @@ func (f *follower) follow(ctx context.Context) error {
 		value, _ := strconv.Atoi(seen.Data["value"])
 		f.mu.Lock()
 		f.events = append(f.events, event{line.Type, seen.Metadata.Name, seen.version(), value})
-		f.at = seen.version()
+		f.lastVersion = seen.version()
 		f.mu.Unlock()
 	}
 	return lines.Err()
 }
 
-func (f *follower) inGap(version int64) bool {
+func (f *watchRecorder) inGap(version int64) bool {
 	for _, g := range f.gaps {
 		if version > g.from && version <= g.to {
 			return true
@@ -373,7 +373,7 @@ func (f *follower) inGap(version int64) bool {
 }
 
 // check returns what is wrong with the sequence of events itself.
-func (f *follower) check() (problems []string) {
+func (f *watchRecorder) check() (problems []string) {
 	var last int64
 	kinds := map[string]event{}
 	for _, e := range f.events {
@@ -382,7 +382,7 @@ func (f *follower) check() (problems []string) {
 		}
 		before, known := kinds[e.name]
 		exists := known && before.kind != "DELETED"
-		if known && !f.between(before.version, e.version) && exists != (e.kind != "ADDED") {
+		if known && !f.overlapsGap(before.version, e.version) && exists != (e.kind != "ADDED") {
 			problems = append(problems, fmt.Sprintf("%+v follows %+v", e, before))
 		}
 		last, kinds[e.name] = e.version, e
@@ -390,8 +390,8 @@ func (f *follower) check() (problems []string) {
 	return problems
 }
 
-// between reports whether a list replaced the events between two versions.
-func (f *follower) between(from, to int64) bool {
+// overlapsGap reports whether a list replaced the events between two versions.
+func (f *watchRecorder) overlapsGap(from, to int64) bool {
 	for _, g := range f.gaps {
 		if g.from < to && g.to >= from {
 			return true
@@ -400,30 +400,30 @@ func (f *follower) between(from, to int64) bool {
 	return false
 }
 
-// misses returns which acknowledged writes of a key the watch did not deliver exactly once.
-func (f *follower) misses(w *writer) (problems []string) {
-	told := map[int64]int{}
+// checkWrites returns which acknowledged writes of a key the watch did not deliver exactly once.
+func (f *watchRecorder) checkWrites(w *writer) (problems []string) {
+	delivered := map[int64]int{}
 	for _, e := range f.events {
 		if e.name == w.name {
-			told[e.version]++
-			if value, ok := w.at(e.version); ok && e.kind != "DELETED" && value != e.value {
+			delivered[e.version]++
+			if value, ok := w.valueAt(e.version); ok && e.kind != "DELETED" && value != e.value {
 				problems = append(problems, fmt.Sprintf("%+v, but %d was written", e, value))
 			}
 		}
 	}
-	for _, done := range w.done {
-		if done.version == 0 || done.version <= f.begun || f.inGap(done.version) {
+	for _, done := range w.acknowledgedWrites {
+		if done.version == 0 || done.version <= f.startVersion || f.inGap(done.version) {
 			continue
 		}
-		if told[done.version] != 1 {
-			problems = append(problems, fmt.Sprintf("told %d times of %+v", told[done.version], done))
+		if delivered[done.version] != 1 {
+			problems = append(problems, fmt.Sprintf("told %d times of %+v", delivered[done.version], done))
 		}
 	}
 	return problems
 }
 
-func (w *writer) at(version int64) (value int, ok bool) {
-	for _, done := range w.done {
+func (w *writer) valueAt(version int64) (value int, ok bool) {
+	for _, done := range w.acknowledgedWrites {
 		if done.version == version {
 			return done.value, true
 		}

@@ -24,10 +24,10 @@ const keysPerRange = 3
 func TestHistoryUnderFaults(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)
-	s := start(t, directory(t), etcd.flags...)
+	s := start(t, newRootDirectory(t), etcd.flags...)
 	h := newHistory(t, s)
 
-	again := func(what string, fault func()) {
+	expectProgressAfter := func(what string, fault func()) {
 		t.Helper()
 		before := h.acknowledged.Load()
 		fault()
@@ -52,20 +52,20 @@ func TestHistoryUnderFaults(t *testing.T) {
 			s = start(t, s.directory, etcd.flags...)
 		}
 	}
-	h.run(t)
-	again("nothing at all", func() {})
-	again("a compaction", func() { etcd.compact(t) })
-	again("a kill of etcd", restartEtcd(syscall.SIGKILL))
-	again("a stop of the shard", restartShard(syscall.SIGTERM))
-	again("a kill of the shard", restartShard(syscall.SIGKILL))
-	again("a stop of etcd", restartEtcd(syscall.SIGTERM))
-	again("a compaction and a kill of the shard", func() { etcd.compact(t); restartShard(syscall.SIGKILL)() })
-	h.finish(t)
+	h.startLoad(t)
+	expectProgressAfter("nothing at all", func() {})
+	expectProgressAfter("a compaction", func() { etcd.compact(t) })
+	expectProgressAfter("a kill of etcd", restartEtcd(syscall.SIGKILL))
+	expectProgressAfter("a stop of the shard", restartShard(syscall.SIGTERM))
+	expectProgressAfter("a kill of the shard", restartShard(syscall.SIGKILL))
+	expectProgressAfter("a stop of etcd", restartEtcd(syscall.SIGTERM))
+	expectProgressAfter("a compaction and a kill of the shard", func() { etcd.compact(t); restartShard(syscall.SIGKILL)() })
+	h.stopLoad(t)
 	h.check(t)
 }
 
 // compact compacts etcd at its current revision.
-func (s *store) compact(t *testing.T) {
+func (s *etcdServer) compact(t *testing.T) {
 	t.Helper()
 	client := s.client(t)
 	defer client.Close()
@@ -80,7 +80,7 @@ func (s *store) compact(t *testing.T) {
 	}
 }
 
-func (s *store) client(t *testing.T) *clientv3.Client {
+func (s *etcdServer) client(t *testing.T) *clientv3.Client {
 	t.Helper()
 	flag := func(i int) string { _, file, _ := cutFlag(s.flags[i]); return file }
 	config, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: flag(1), CertFile: flag(2), KeyFile: flag(3)}})
@@ -97,7 +97,7 @@ func (s *store) client(t *testing.T) *clientv3.Client {
 // history is the load and its records.
 type history struct {
 	writers      []*writer
-	followers    []*follower
+	watchers     []*watchRecorder
 	acknowledged atomic.Int64
 
 	stopWriting, stopWatching context.CancelFunc
@@ -107,26 +107,26 @@ type history struct {
 func newHistory(t *testing.T, s *shard) *history {
 	t.Helper()
 	h := &history{}
-	connect := func() (*rest.Config, error) { return s.load("base") }
+	connect := func() (*rest.Config, error) { return s.loadConfig("base") }
 	for _, name := range []string{"one", "two", "three"} {
 		cluster := newWorkspace(t, s, name)
-		site := &endpoint{connect: connect, cluster: cluster}
-		site.define(t)
+		workspace := &endpoint{connect: connect, cluster: cluster}
+		workspace.define(t)
 		for _, kind := range kinds {
-			h.followers = append(h.followers, &follower{endpoint: site, kind: kind})
+			h.watchers = append(h.watchers, &watchRecorder{endpoint: workspace, kind: kind})
 			for i := range keysPerRange {
-				h.writers = append(h.writers, &writer{endpoint: site, kind: kind, name: fmt.Sprint("key-", i), acknowledged: &h.acknowledged})
+				h.writers = append(h.writers, &writer{endpoint: workspace, kind: kind, name: fmt.Sprint("key-", i), acknowledged: &h.acknowledged})
 			}
 		}
 	}
 	return h
 }
 
-func (h *history) run(t *testing.T) {
+func (h *history) startLoad(t *testing.T) {
 	var writing, watching context.Context
 	writing, h.stopWriting = context.WithCancel(t.Context())
 	watching, h.stopWatching = context.WithCancel(t.Context())
-	for _, f := range h.followers {
+	for _, f := range h.watchers {
 		if err := f.list(watching); err != nil {
 			t.Fatal(err)
 		}
@@ -137,20 +137,20 @@ func (h *history) run(t *testing.T) {
 	}
 }
 
-// finish stops the load, reads what is stored, and waits until the watches have delivered all of it.
-func (h *history) finish(t *testing.T) {
+// stopLoad stops the load, reads what is stored, and waits until the watches have delivered all of it.
+func (h *history) stopLoad(t *testing.T) {
 	t.Helper()
 	h.stopWriting()
 	h.writing.Wait()
 	for _, w := range h.writers {
 		shardtesting.Eventually(t, "reading "+w.String(), w.read)
 	}
-	for _, f := range h.followers {
-		mark := &writer{endpoint: f.endpoint, kind: f.kind, name: "the-end", acknowledged: &h.acknowledged}
-		shardtesting.Eventually(t, "the last write", func(ctx context.Context) error { return mark.create(ctx) })
+	for _, f := range h.watchers {
+		sentinel := &writer{endpoint: f.endpoint, kind: f.kind, name: "the-end", acknowledged: &h.acknowledged}
+		shardtesting.Eventually(t, "the last write", func(ctx context.Context) error { return sentinel.create(ctx) })
 		shardtesting.Eventually(t, "the watch tells of it", func(context.Context) error {
-			if seen := f.version(); seen < mark.last.version {
-				return fmt.Errorf("it is at %d, the write at %d", seen, mark.last.version)
+			if seen := f.version(); seen < sentinel.last.version {
+				return fmt.Errorf("it is at %d, the write at %d", seen, sentinel.last.version)
 			}
 			return nil
 		})
@@ -163,26 +163,26 @@ func (h *history) check(t *testing.T) {
 	t.Helper()
 	operations, events, gaps := 0, 0, 0
 	for _, w := range h.writers {
-		operations += len(w.done)
+		operations += len(w.acknowledgedWrites)
 		for _, problem := range w.problems {
 			t.Errorf("%s: %s", w, problem)
 		}
 	}
-	for _, f := range h.followers {
+	for _, f := range h.watchers {
 		events, gaps = events+len(f.events), gaps+len(f.gaps)
 		for _, problem := range f.check() {
 			t.Errorf("watch of %s: %s", f, problem)
 		}
 		for _, w := range h.writers {
 			if w.endpoint == f.endpoint && w.kind == f.kind {
-				for _, problem := range f.misses(w) {
+				for _, problem := range f.checkWrites(w) {
 					t.Errorf("watch of %s: %s", f, problem)
 				}
 			}
 		}
 	}
 	t.Logf("%d acknowledged writes by %d writers, %d events at %d watches, %d times the history was too old and a list began anew",
-		operations, len(h.writers), events, len(h.followers), gaps)
+		operations, len(h.writers), events, len(h.watchers), gaps)
 }
 
 func cutFlag(flag string) (name, value string, ok bool) {

@@ -33,15 +33,15 @@ type shard struct {
 	directory string
 }
 
-// onLoopback are the flags that bind a shard to free ports of the loopback interface.
-var onLoopback = []string{
+// loopbackFlags are the flags that bind a shard to free ports of the loopback interface.
+var loopbackFlags = []string{
 	"start", "--bind-address=127.0.0.1", "--secure-port=0", "--experimental-bind-free-port",
 	"--embedded-etcd-client-port=0", "--embedded-etcd-peer-port=0", "--embedded-etcd-wal-size-bytes=1000000",
 }
 
-// directory returns a new root directory with a key for service accounts: a shard would generate one of 4096 bits,
+// newRootDirectory returns a new root directory with a key for service accounts: a shard would generate one of 4096 bits,
 // which takes seconds.
-func directory(t *testing.T) string {
+func newRootDirectory(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "kcp")
 	if err := os.Mkdir(root, 0o700); err != nil {
@@ -61,7 +61,7 @@ func start(t *testing.T, root string, flags ...string) *shard {
 
 func launchShard(t *testing.T, root string, flags ...string) *shard {
 	t.Helper()
-	args := append(append([]string{}, onLoopback...), "--root-directory="+root)
+	args := append(append([]string{}, loopbackFlags...), "--root-directory="+root)
 	return &shard{Process: launch(t, filepath.Dir(root), "kcp", append(args, flags...)...), directory: root}
 }
 
@@ -73,7 +73,7 @@ func (s *shard) waitReady(t *testing.T) {
 			t.Fatalf("the shard ended before it was ready:\n%s", s.Tail())
 		default:
 		}
-		config, err := s.load("shard-base") // may be that of an earlier run, at first
+		config, err := s.loadConfig("shard-base") // may be that of an earlier run, at first
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (s *shard) waitReady(t *testing.T) {
 	})
 }
 
-func (s *shard) load(contextName string) (*rest.Config, error) {
+func (s *shard) loadConfig(contextName string) (*rest.Config, error) {
 	raw, err := os.ReadFile(filepath.Join(s.directory, "admin.kubeconfig"))
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (s *shard) load(contextName string) (*rest.Config, error) {
 // config returns the client configuration of a context of admin.kubeconfig.
 func (s *shard) config(t *testing.T, contextName string) *rest.Config {
 	t.Helper()
-	config, err := s.load(contextName)
+	config, err := s.loadConfig(contextName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,6 +170,6 @@ func expectStatus(t *testing.T, config *rest.Config, path string, want int) {
 
 var errDifferent = errors.New("different")
 
-func differs(what string, got, want any) error {
+func diffError(what string, got, want any) error {
 	return fmt.Errorf("%s is %v, want %v: %w", what, got, want, errDifferent)
 }

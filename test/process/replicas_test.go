@@ -23,15 +23,15 @@ import (
 
 // leading is the log message of a replica that starts the controllers, stopped of one that has stopped them.
 const (
-	leading = "Leading: controllers start"
-	stopped = "Controllers stopped"
+	leadingMessage = "Leading: controllers start"
+	stoppedMessage = "Controllers stopped"
 )
 
-// takeover is how soon a replica must lead after the leader released the lease: a few retry periods of 2 s.
-const takeover = 15 * time.Second
+// takeoverTimeout is how soon a replica must lead after the leader released the lease: a few retry periods of 2 s.
+const takeoverTimeout = 15 * time.Second
 
-// store is a separate etcd, which serves TLS and requires client certificates.
-type store struct {
+// etcdServer is a separate etcd, which serves TLS and requires client certificates.
+type etcdServer struct {
 	*programs.Process
 	url string
 	// directory and args are for the restart.
@@ -41,12 +41,12 @@ type store struct {
 	flags []string
 }
 
-func startEtcd(t *testing.T) *store {
+func startEtcd(t *testing.T) *etcdServer {
 	t.Helper()
 	ca := shardtesting.NewCA(t, "etcd")
 	cert, key := ca.Issue(t, "etcd")
 	clientCert, clientKey := ca.Issue(t, "kcp")
-	s := &store{url: "https://" + programs.FreeAddress(t), directory: t.TempDir()}
+	s := &etcdServer{url: "https://" + programs.FreeAddress(t), directory: t.TempDir()}
 	peer := "http://" + programs.FreeAddress(t)
 	s.flags = []string{"--etcd-servers=" + s.url, "--etcd-cafile=" + ca.CertFile, "--etcd-certfile=" + clientCert, "--etcd-keyfile=" + clientKey}
 	s.args = []string{
@@ -65,9 +65,9 @@ func TestReplicas(t *testing.T) {
 	etcd := startEtcd(t)
 	// etcd refuses a client without a certificate, which the client observes as a missing response. The shard fails
 	// only after the timeout of its etcd client, so it runs beside the rest.
-	stranger := launchShard(t, directory(t), "--etcd-servers="+etcd.url, "--etcd-cafile="+strings.TrimPrefix(etcd.flags[1], "--etcd-cafile="))
+	unauthenticated := launchShard(t, newRootDirectory(t), "--etcd-servers="+etcd.url, "--etcd-cafile="+strings.TrimPrefix(etcd.flags[1], "--etcd-cafile="))
 
-	roots := []string{directory(t), directory(t)}
+	roots := []string{newRootDirectory(t), newRootDirectory(t)}
 	flags := append([]string{
 		// The address of both, which this test does not use.
 		"--enable-leader-election", "--shard-base-url=https://localhost:6443",
@@ -77,50 +77,50 @@ func TestReplicas(t *testing.T) {
 	a.waitReady(t)
 	b.waitReady(t)
 
-	leader, follower := roles(t, a, b)
+	leader, follower := waitForLeader(t, a, b)
 	cluster := newWorkspace(t, follower, "ours") // made Ready by the controllers of the other replica
-	t.Run("what one acknowledges the other reads at once", func(t *testing.T) { readsOfTheOther(t, a, b, cluster) })
-	t.Run("a watch at one sees writes at the other", func(t *testing.T) { watchAcross(t, a, b, cluster) })
-	t.Run("both accept a token that one signed", func(t *testing.T) { tokenOfTheOther(t, a, b, cluster) })
+	t.Run("what one acknowledges the other reads at once", func(t *testing.T) { testReadsAcrossReplicas(t, a, b, cluster) })
+	t.Run("a watch at one sees writes at the other", func(t *testing.T) { testWatchAcrossReplicas(t, a, b, cluster) })
+	t.Run("both accept a token that one signed", func(t *testing.T) { testTokenAcrossReplicas(t, a, b, cluster) })
 
 	t.Run("a leader that stops hands over", func(t *testing.T) {
 		leader.stop(t)
-		if !strings.Contains(leader.Output(), stopped) {
+		if !strings.Contains(leader.Output(), stoppedMessage) {
 			t.Error("the controllers did not end before the lease was given back")
 		}
-		leads(t, follower)
+		waitForLeadership(t, follower)
 		newWorkspace(t, follower, "after-stop")
 	})
 	t.Run("a leader that dies is replaced when its lease has run out", func(t *testing.T) {
-		again := start(t, leader.directory, flags...)
-		if strings.Contains(again.Output(), leading) {
+		restarted := start(t, leader.directory, flags...)
+		if strings.Contains(restarted.Output(), leadingMessage) {
 			t.Fatal("a second replica leads while the first holds the lease")
 		}
 		follower.kill(t)
-		shortenLease(t, again)
-		leads(t, again)
-		newWorkspace(t, again, "after-kill")
-		if got := readMap(t, again, cluster, "from-a"); got != "0" {
+		shortenLease(t, restarted)
+		waitForLeadership(t, restarted)
+		newWorkspace(t, restarted, "after-kill")
+		if got := getConfigMap(t, restarted, cluster, "from-a"); got != "0" {
 			t.Errorf("the config map holds %q", got)
 		}
-		again.stop(t)
+		restarted.stop(t)
 	})
 	t.Run("an etcd that does not let it in ends the start", func(t *testing.T) {
-		if code := stranger.Exit(t); code != 1 {
+		if code := unauthenticated.Exit(t); code != 1 {
 			t.Errorf("exit code %d, want 1", code)
 		}
-		if want := "etcd at " + etcd.url + " does not answer"; !strings.Contains(stranger.Output(), want) {
-			t.Errorf("the output does not say %q:\n%s", want, stranger.Tail())
+		if want := "etcd at " + etcd.url + " does not answer"; !strings.Contains(unauthenticated.Output(), want) {
+			t.Errorf("the output does not say %q:\n%s", want, unauthenticated.Tail())
 		}
 	})
 }
 
-// roles waits until exactly one of the replicas leads, and returns it first.
-func roles(t *testing.T, a, b *shard) (leader, follower *shard) {
+// waitForLeader waits until exactly one of the replicas leads, and returns it first.
+func waitForLeader(t *testing.T, a, b *shard) (leader, follower *shard) {
 	t.Helper()
 	shardtesting.Eventually(t, "one replica leads", func(context.Context) error {
 		for _, pair := range [][2]*shard{{a, b}, {b, a}} {
-			if strings.Contains(pair[0].Output(), leading) {
+			if strings.Contains(pair[0].Output(), leadingMessage) {
 				leader, follower = pair[0], pair[1]
 				return nil
 			}
@@ -128,23 +128,23 @@ func roles(t *testing.T, a, b *shard) (leader, follower *shard) {
 		return fmt.Errorf("none does")
 	})
 	newWorkspace(t, leader, "first") // gives the other replica time to start its controllers by mistake
-	if strings.Contains(follower.Output(), leading) {
+	if strings.Contains(follower.Output(), leadingMessage) {
 		t.Fatal("both replicas lead")
 	}
 	return leader, follower
 }
 
-func leads(t *testing.T, s *shard) {
+func waitForLeadership(t *testing.T, s *shard) {
 	t.Helper()
 	began := time.Now()
 	shardtesting.Eventually(t, "the other replica leads", func(context.Context) error {
-		if !strings.Contains(s.Output(), leading) {
+		if !strings.Contains(s.Output(), leadingMessage) {
 			return fmt.Errorf("it does not, after %s", time.Since(began))
 		}
 		return nil
 	})
-	if took := time.Since(began); took > takeover {
-		t.Errorf("it took %s, want at most %s", took, takeover)
+	if took := time.Since(began); took > takeoverTimeout {
+		t.Errorf("it took %s, want at most %s", took, takeoverTimeout)
 	}
 }
 
@@ -161,15 +161,15 @@ func shortenLease(t *testing.T, s *shard) {
 	}
 }
 
-func readsOfTheOther(t *testing.T, a, b *shard, cluster string) {
+func testReadsAcrossReplicas(t *testing.T, a, b *shard, cluster string) {
 	for i := range 20 {
 		name := fmt.Sprintf("turn-%d", i)
 		writer, reader := a, b
 		if i%2 == 1 {
 			writer, reader = b, a
 		}
-		writeMap(t, writer, cluster, name, name)
-		if got := readMap(t, reader, cluster, name); got != name {
+		createConfigMap(t, writer, cluster, name, name)
+		if got := getConfigMap(t, reader, cluster, name); got != name {
 			t.Fatalf("%s holds %q", name, got)
 		}
 		var list corev1.ConfigMapList
@@ -182,8 +182,8 @@ func readsOfTheOther(t *testing.T, a, b *shard, cluster string) {
 	}
 }
 
-func watchAcross(t *testing.T, a, b *shard, cluster string) {
-	config := at(b.config(t, "base"), cluster)
+func testWatchAcrossReplicas(t *testing.T, a, b *shard, cluster string) {
+	config := clusterConfig(b.config(t, "base"), cluster)
 	config.Timeout = 0
 	ctx, cancel := context.WithTimeout(t.Context(), programs.ExitTimeout)
 	defer cancel()
@@ -192,14 +192,14 @@ func watchAcross(t *testing.T, a, b *shard, cluster string) {
 		t.Fatal(err)
 	}
 	defer watcher.Stop()
-	writeMap(t, a, cluster, "from-a", "0")
+	createConfigMap(t, a, cluster, "from-a", "0")
 	if event := <-watcher.ResultChan(); event.Object == nil || event.Object.(*corev1.ConfigMap).Name != "from-a" {
 		t.Errorf("the first event is %v", event)
 	}
 }
 
-func tokenOfTheOther(t *testing.T, a, b *shard, cluster string) {
-	accounts := a.kubernetes(t, at(a.config(t, "base"), cluster)).CoreV1().ServiceAccounts("default")
+func testTokenAcrossReplicas(t *testing.T, a, b *shard, cluster string) {
+	accounts := a.kubernetes(t, clusterConfig(a.config(t, "base"), cluster)).CoreV1().ServiceAccounts("default")
 	request, err := accounts.CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -214,12 +214,12 @@ func tokenOfTheOther(t *testing.T, a, b *shard, cluster string) {
 	}
 }
 
-// TestEtcdGoesAndComesBack: a shard without its etcd reports that it is not ready, keeps running, and works again
+// TestEtcdOutage: a shard without its etcd reports that it is not ready, keeps running, and works again
 // afterwards.
-func TestEtcdGoesAndComesBack(t *testing.T) {
+func TestEtcdOutage(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)
-	s := start(t, directory(t), etcd.flags...)
+	s := start(t, newRootDirectory(t), etcd.flags...)
 	cluster := newWorkspace(t, s, "before")
 	anonymous := rest.AnonymousClientConfig(s.config(t, "base"))
 	etcd.Signal(t, syscall.SIGKILL)
@@ -233,7 +233,7 @@ func TestEtcdGoesAndComesBack(t *testing.T) {
 	expectStatus(t, anonymous, "/livez/ping", http.StatusForbidden) // alive: only the aggregated checks are open to all
 	launch(t, etcd.directory, "etcd", etcd.args...)
 	s.waitReady(t)
-	writeMap(t, s, cluster, "after", "1")
+	createConfigMap(t, s, cluster, "after", "1")
 	newWorkspace(t, s, "after") // the informers of the controllers work again
 	s.stop(t)
 }

@@ -137,8 +137,8 @@ func (p *Process) Stop(t testing.TB) {
 	}
 }
 
-// given holds the returned addresses: an address stays free until its program listens, and must not be returned twice.
-var given sync.Map
+// usedAddresses holds the returned addresses: an address stays free until its program listens, and must not be returned twice.
+var usedAddresses sync.Map
 
 // FreeAddress returns a free "host:port" of the loopback interface, for programs that need their address as a flag.
 func FreeAddress(t testing.TB) string {
@@ -150,7 +150,7 @@ func FreeAddress(t testing.TB) string {
 		}
 		address := listener.Addr().String()
 		listener.Close()
-		if _, twice := given.LoadOrStore(address, true); !twice {
+		if _, used := usedAddresses.LoadOrStore(address, true); !used {
 			return address
 		}
 	}

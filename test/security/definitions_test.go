@@ -12,28 +12,28 @@ import (
 
 const definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-// definition returns a CustomResourceDefinition whose schema preserves all fields, with more versions if given.
-func definition(group, plural, kind, scope, version, spec string) string {
+// definitionJSON returns a CustomResourceDefinition whose schema preserves all fields, with more versions if given.
+func definitionJSON(group, plural, kind, scope, version, spec string) string {
 	return fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[2]s.%[1]s","annotations":{"api-approved.kubernetes.io":"unapproved, a test"}},
 		"spec":{"group":%[1]q,"scope":%[4]q,"names":{"plural":%[2]q,"singular":"one%[2]s","kind":%[3]q,"listKind":"%[3]sList"},
 		"versions":[{"name":%[5]q,"served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}},"subresources":{"status":{}}}]%[6]s}}`, group, plural, kind, scope, version, spec)
 }
 
-// define creates a definition in workspace a and waits until it is established.
-func (s *site) define(t *testing.T, body, name string) {
+// createDefinition creates a definition in workspace a and waits until it is established.
+func (s *env) createDefinition(t *testing.T, body, name string) {
 	t.Helper()
-	s.make(t, definitionsPath, body)
+	s.createObject(t, definitionsPath, body)
 	shardtesting.Eventually(t, name+" is established", func(context.Context) error {
-		if got := s.do(t, s.admin, s.a, request{path: definitionsPath + "/" + name}); !strings.Contains(got.body, `"status":"True","lastTransitionTime"`) && !strings.Contains(got.body, `"type":"Established"`) {
+		if got := s.do(t, s.adminA, s.a, request{path: definitionsPath + "/" + name}); !strings.Contains(got.body, `"status":"True","lastTransitionTime"`) && !strings.Contains(got.body, `"type":"Established"`) {
 			return fmt.Errorf("%d %s", got.status, got.body)
 		}
 		return nil
 	})
 }
 
-// definitionsOfBuiltins creates definitions in workspace a with the names of built-in resources, and deletes them. The
+// testBuiltinDefinitions creates definitions in workspace a with the names of built-in resources, and deletes them. The
 // built-in resources must neither change nor disappear.
-func definitionsOfBuiltins(t *testing.T, s *site) {
+func testBuiltinDefinitions(t *testing.T, s *env) {
 	for _, d := range []struct{ group, plural, kind, scope, version, object string }{
 		{"core.kcp.io", "logicalclusters", "LogicalCluster", "Cluster", "v1alpha1", ownClusterPath},
 		{"core.kcp.io", "shards", "Shard", "Cluster", "v1alpha1", ownClusterPath},
@@ -45,18 +45,18 @@ func definitionsOfBuiltins(t *testing.T, s *site) {
 	} {
 		name := d.plural + "." + d.group
 		t.Run(name, func(t *testing.T) {
-			read := func() answer {
+			read := func() httpResponse {
 				got := s.do(t, s.masters, s.a, request{path: d.object})
-				got.body = string(withoutNews([]byte(got.body)))
+				got.body = string(withoutServerState([]byte(got.body)))
 				return got
 			}
 			before := read()
-			got := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: definitionsPath, body: definition(d.group, d.plural, d.kind, d.scope, d.version, "")})
+			got := s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: definitionsPath, body: definitionJSON(d.group, d.plural, d.kind, d.scope, d.version, "")})
 			if got.status != http.StatusCreated {
 				return // a refusal is fine, too
 			}
 			shardtesting.Eventually(t, "the controller has looked at "+name, func(context.Context) error {
-				if got := s.do(t, s.admin, s.a, request{path: definitionsPath + "/" + name}); !strings.Contains(got.body, `"type":"Established"`) {
+				if got := s.do(t, s.adminA, s.a, request{path: definitionsPath + "/" + name}); !strings.Contains(got.body, `"type":"Established"`) {
 					return fmt.Errorf("%d %s", got.status, got.body)
 				}
 				return nil
@@ -64,8 +64,8 @@ func definitionsOfBuiltins(t *testing.T, s *site) {
 			if got := read(); got.body != before.body && !strings.Contains(got.body, `"items"`) && d.plural != "shards" {
 				t.Errorf("with a definition: %s\nbefore: %s", got.body, before.body)
 			}
-			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: definitionsPath + "/" + name})
-			s.eventually(t, s.masters, s.a, definitionsPath+"/"+name, http.StatusNotFound)
+			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: definitionsPath + "/" + name})
+			s.waitForStatus(t, s.masters, s.a, definitionsPath+"/"+name, http.StatusNotFound)
 			after := read()
 			if after.status != before.status || strings.Contains(after.body, "deletionTimestamp") || !strings.Contains(after.body, `"items"`) && after.body != before.body {
 				t.Errorf("with the definition deleted: %s\nbefore: %s", after.body, before.body)
@@ -74,10 +74,10 @@ func definitionsOfBuiltins(t *testing.T, s *site) {
 	}
 }
 
-// make creates an object in workspace a as its administrator.
-func (s *site) make(t *testing.T, path, body string) {
+// createObject creates an object in workspace a as its administrator.
+func (s *env) createObject(t *testing.T, path, body string) {
 	t.Helper()
-	if got := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
+	if got := s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
 		t.Fatalf("creating in %s: %d %s", path, got.status, got.body)
 	}
 }

@@ -10,35 +10,35 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// uidOf returns the UID of an object.
-func (s *site) uidOf(t *testing.T, as *person, cluster, path string) string {
+// objectUID returns the UID of an object.
+func (s *env) objectUID(t *testing.T, caller *testUser, cluster, path string) string {
 	t.Helper()
-	uid, _ := s.do(t, as, cluster, request{path: path}).object(t)["metadata"].(map[string]any)["uid"].(string)
+	uid, _ := s.do(t, caller, cluster, request{path: path}).object(t)["metadata"].(map[string]any)["uid"].(string)
 	return uid
 }
 
-func owned(name, owners string) string {
+func ownedConfigMapJSON(name, owners string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"ownerReferences":[%s]}}`, name, owners)
 }
 
-func owner(apiVersion, kind, name, uid string) string {
+func ownerReferenceJSON(apiVersion, kind, name, uid string) string {
 	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"name":%q,"uid":%q,"blockOwnerDeletion":true,"controller":false}`, apiVersion, kind, name, uid)
 }
 
-// garbage gives objects of workspace a owner references to objects of b and to objects that do not exist, in large
+// testGarbageCollection gives objects of workspace a owner references to objects of b and to objects that do not exist, in large
 // numbers. No object of b may be deleted because of them, and garbage in b must still be collected in time.
-func garbage(t *testing.T, s *site) {
-	treasureUID := s.uidOf(t, s.owner, s.b, treasurePath)
-	typeUID := s.uidOf(t, s.masters, s.b, typesPath+"/private")
-	clusterUID := s.uidOf(t, s.masters, s.b, ownClusterPath)
+func testGarbageCollection(t *testing.T, s *env) {
+	confidentialUID := s.objectUID(t, s.adminB, s.b, confidentialPath)
+	typeUID := s.objectUID(t, s.masters, s.b, typesPath+"/private")
+	clusterUID := s.objectUID(t, s.masters, s.b, ownClusterPath)
 	for i, of := range []string{
-		owner("v1", "ConfigMap", "treasure", treasureUID), owner("tenancy.kcp.io/v1alpha1", "WorkspaceType", "private", typeUID), owner("core.kcp.io/v1alpha1", "LogicalCluster", "cluster", clusterUID),
-		owner("core.kcp.io/v1alpha1", "Shard", "root", "x"), owner("v9", "Nothing", "x", "x"), owner("a/b/c", "ConfigMap", "x", "x"), owner("v1", "ConfigMap", "../../"+s.b+"/default/treasure", treasureUID), owner("v1", "ConfigMap", "", ""),
+		ownerReferenceJSON("v1", "ConfigMap", "treasure", confidentialUID), ownerReferenceJSON("tenancy.kcp.io/v1alpha1", "WorkspaceType", "private", typeUID), ownerReferenceJSON("core.kcp.io/v1alpha1", "LogicalCluster", "cluster", clusterUID),
+		ownerReferenceJSON("core.kcp.io/v1alpha1", "Shard", "root", "x"), ownerReferenceJSON("v9", "Nothing", "x", "x"), ownerReferenceJSON("a/b/c", "ConfigMap", "x", "x"), ownerReferenceJSON("v1", "ConfigMap", "../../"+s.b+"/default/treasure", confidentialUID), ownerReferenceJSON("v1", "ConfigMap", "", ""),
 	} {
 		name := fmt.Sprintf("owned-%d", i)
-		s.do(t, s.admin, s.a, request{method: http.MethodPost, path: configMapsOfNS, body: owned(name, of)})
+		s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: configMapsPath, body: ownedConfigMapJSON(name, of)})
 		for _, policy := range []string{"Foreground", "Orphan", "Background"} {
-			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: configMapsOfNS + "/" + name + "?propagationPolicy=" + policy})
+			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: configMapsPath + "/" + name + "?propagationPolicy=" + policy})
 		}
 	}
 	// Each of these owners makes the garbage collector search the whole workspace.
@@ -47,8 +47,8 @@ func garbage(t *testing.T, s *site) {
 	writes.SetLimit(16)
 	for i := range many {
 		writes.Go(func() error {
-			body := owned(fmt.Sprintf("bogus-%d", i), owner("v1", "ConfigMap", "nobody", fmt.Sprintf("00000000-0000-4000-8000-%012d", i)))
-			if got := s.ask(t, s.admin, request{method: http.MethodPost, path: "/clusters/" + s.a + configMapsOfNS, body: body}); got.status != http.StatusCreated {
+			body := ownedConfigMapJSON(fmt.Sprintf("bogus-%d", i), ownerReferenceJSON("v1", "ConfigMap", "nobody", fmt.Sprintf("00000000-0000-4000-8000-%012d", i)))
+			if got := s.sendToShard(t, s.adminA, request{method: http.MethodPost, path: "/clusters/" + s.a + configMapsPath, body: body}); got.status != http.StatusCreated {
 				return fmt.Errorf("%d %s", got.status, got.body)
 			}
 			return nil
@@ -58,17 +58,17 @@ func garbage(t *testing.T, s *site) {
 	began := time.Now()
 	for round := range 3 {
 		first, second := fmt.Sprintf("first-%d", round), fmt.Sprintf("second-%d", round)
-		s.do(t, s.masters, s.b, request{method: http.MethodPost, path: configMapsOfNS, body: owned(first, "")})
-		s.do(t, s.masters, s.b, request{method: http.MethodPost, path: configMapsOfNS, body: owned(second, owner("v1", "ConfigMap", first, s.uidOf(t, s.masters, s.b, configMapsOfNS+"/"+first)))})
-		s.do(t, s.masters, s.b, request{method: http.MethodDelete, path: configMapsOfNS + "/" + first + "?propagationPolicy=Background"})
-		s.eventually(t, s.masters, s.b, configMapsOfNS+"/"+second, http.StatusNotFound)
+		s.do(t, s.masters, s.b, request{method: http.MethodPost, path: configMapsPath, body: ownedConfigMapJSON(first, "")})
+		s.do(t, s.masters, s.b, request{method: http.MethodPost, path: configMapsPath, body: ownedConfigMapJSON(second, ownerReferenceJSON("v1", "ConfigMap", first, s.objectUID(t, s.masters, s.b, configMapsPath+"/"+first)))})
+		s.do(t, s.masters, s.b, request{method: http.MethodDelete, path: configMapsPath + "/" + first + "?propagationPolicy=Background"})
+		s.waitForStatus(t, s.masters, s.b, configMapsPath+"/"+second, http.StatusNotFound)
 	}
 	took := time.Since(began)
 	t.Logf("garbage of b took %s", took)
 	if took > 15*time.Second {
 		t.Errorf("garbage of b lay for %s", took)
 	}
-	if got := s.do(t, s.owner, s.b, request{path: treasurePath}); got.status != http.StatusOK || strings.Contains(got.body, "deletionTimestamp") {
+	if got := s.do(t, s.adminB, s.b, request{path: confidentialPath}); got.status != http.StatusOK || strings.Contains(got.body, "deletionTimestamp") {
 		t.Errorf("the treasure: %d %.300s", got.status, got.body)
 	}
 	for _, path := range []string{typesPath + "/private", ownClusterPath} {

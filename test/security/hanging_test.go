@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// hanging starts a webhook that accepts every call and does not answer until the test ends.
-func hanging(t *testing.T) (url, bundle string) {
+// startHangingWebhook starts a webhook that accepts every call and does not answer until the test ends.
+func startHangingWebhook(t *testing.T) (url, bundle string) {
 	t.Helper()
 	released := make(chan struct{})
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
@@ -29,109 +29,109 @@ func hanging(t *testing.T) (url, bundle string) {
 	return server.URL, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 }
 
-// hangingConversions creates objects in workspace a whose conversion webhook never answers, and deletes more
+// testHangingConversions creates objects in workspace a whose conversion webhook never answers, and deletes more
 // definitions at once than the shard has workers. Definitions of b must still be deleted in time.
-func hangingConversions(t *testing.T, s *site) {
-	url, bundle := hanging(t)
+func testHangingConversions(t *testing.T, s *env) {
+	url, bundle := startHangingWebhook(t)
 	const definitions, objects = 12, 20
 	for i := range definitions {
 		group := fmt.Sprintf("hang-%d.example.com", i)
-		s.define(t, definition(group, "hangs", "Hang", "Namespaced", "v1", ""), "hangs."+group)
+		s.createDefinition(t, definitionJSON(group, "hangs", "Hang", "Namespaced", "v1", ""), "hangs."+group)
 		for j := range objects {
-			s.make(t, "/apis/"+group+"/v1/namespaces/default/hangs", fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Hang","metadata":{"name":"h-%d"}}`, group, j))
+			s.createObject(t, "/apis/"+group+"/v1/namespaces/default/hangs", fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Hang","metadata":{"name":"h-%d"}}`, group, j))
 		}
-		s.convertByWebhook(t, s.admin, s.a, "hangs."+group, url, bundle)
+		s.setConversionWebhook(t, s.adminA, s.a, "hangs."+group, url, bundle)
 	}
 	for i := range definitions {
-		s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: fmt.Sprintf("%s/hangs.hang-%d.example.com", definitionsPath, i)})
+		s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: fmt.Sprintf("%s/hangs.hang-%d.example.com", definitionsPath, i)})
 	}
 	time.Sleep(time.Second) // lets the controller start on all of them
 	began := time.Now()
-	body := definition("quick.example.com", "quicks", "Quick", "Namespaced", "v1", "")
+	body := definitionJSON("quick.example.com", "quicks", "Quick", "Namespaced", "v1", "")
 	if got := s.do(t, s.masters, s.b, request{method: http.MethodPost, path: definitionsPath, body: body}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	s.eventually(t, s.masters, s.b, "/apis/quick.example.com/v1/quicks", http.StatusOK)
+	s.waitForStatus(t, s.masters, s.b, "/apis/quick.example.com/v1/quicks", http.StatusOK)
 	s.do(t, s.masters, s.b, request{method: http.MethodPost, path: "/apis/quick.example.com/v1/namespaces/default/quicks", body: `{"apiVersion":"quick.example.com/v1","kind":"Quick","metadata":{"name":"q"}}`})
 	s.do(t, s.masters, s.b, request{method: http.MethodDelete, path: definitionsPath + "/quicks.quick.example.com"})
-	s.eventually(t, s.masters, s.b, definitionsPath+"/quicks.quick.example.com", http.StatusNotFound)
+	s.waitForStatus(t, s.masters, s.b, definitionsPath+"/quicks.quick.example.com", http.StatusNotFound)
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("a definition of b took %s to come and go", took)
 	}
 	// Without the webhook the remaining definitions are deleted.
 	for i := range definitions {
 		name := fmt.Sprintf("hangs.hang-%d.example.com", i)
-		s.convertByNobody(t, s.admin, s.a, name)
+		s.removeConversionWebhook(t, s.adminA, s.a, name)
 	}
 	for i := range definitions {
-		s.eventually(t, s.admin, s.a, fmt.Sprintf("%s/hangs.hang-%d.example.com", definitionsPath, i), http.StatusNotFound)
+		s.waitForStatus(t, s.adminA, s.a, fmt.Sprintf("%s/hangs.hang-%d.example.com", definitionsPath, i), http.StatusNotFound)
 	}
 }
 
-// convertByWebhook makes v2 the stored version of a definition that has only v1, so that all its objects have to be
+// setConversionWebhook makes v2 the stored version of a definition that has only v1, so that all its objects have to be
 // converted.
-func (s *site) convertByWebhook(t *testing.T, as *person, cluster, definition, url, bundle string) {
+func (s *env) setConversionWebhook(t *testing.T, caller *testUser, cluster, definition, url, bundle string) {
 	t.Helper()
 	const schema = `"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}`
 	patch := `{"spec":{"versions":[{"name":"v2","served":true,"storage":true,` + schema + `},{"name":"v1","served":true,"storage":false,` + schema + `}],
 		"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":"` + url + `","caBundle":"` + bundle + `"}}}}}`
-	if got := s.do(t, as, cluster, request{method: http.MethodPatch, path: definitionsPath + "/" + definition, body: patch, contentType: mergePatchType}); got.status != http.StatusOK {
+	if got := s.do(t, caller, cluster, request{method: http.MethodPatch, path: definitionsPath + "/" + definition, body: patch, contentType: mergePatchType}); got.status != http.StatusOK {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 }
 
-// convertByNobody removes the conversion webhook, so that the objects can be deleted.
-func (s *site) convertByNobody(t *testing.T, as *person, cluster, definition string) {
+// removeConversionWebhook removes the conversion webhook, so that the objects can be deleted.
+func (s *env) removeConversionWebhook(t *testing.T, caller *testUser, cluster, definition string) {
 	t.Helper()
-	got := s.do(t, as, cluster, request{method: http.MethodPatch, path: definitionsPath + "/" + definition, body: `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`, contentType: mergePatchType})
+	got := s.do(t, caller, cluster, request{method: http.MethodPatch, path: definitionsPath + "/" + definition, body: `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`, contentType: mergePatchType})
 	if got.status != http.StatusOK && got.status != http.StatusNotFound && got.status != http.StatusForbidden && !strings.Contains(got.body, "conflict") {
 		t.Errorf("%d %.300s", got.status, got.body)
 	}
 }
 
-// within fails the test if an operation in workspace b takes too long while webhooks of a hang.
-func within(t *testing.T, most time.Duration, what string, do func()) {
+// expectDuration fails the test if an operation in workspace b takes too long while webhooks of a hang.
+func expectDuration(t *testing.T, limit time.Duration, what string, do func()) {
 	t.Helper()
 	began := time.Now()
 	do()
-	if took := time.Since(began); took > most {
+	if took := time.Since(began); took > limit {
 		t.Errorf("%s took %s", what, took)
 	}
 }
 
-// hangingNamespaces deletes more namespaces of workspace a at once than the shard has workers, each with an object
+// testHangingNamespaces deletes more namespaces of workspace a at once than the shard has workers, each with an object
 // whose conversion webhook never answers. A namespace of b must still be deleted in time.
-func hangingNamespaces(t *testing.T, s *site) {
-	url, bundle := hanging(t)
+func testHangingNamespaces(t *testing.T, s *env) {
+	url, bundle := startHangingWebhook(t)
 	const namespaces = 12
 	group, path := "hang-ns.example.com", "/api/v1/namespaces"
-	s.define(t, definition(group, "hangs", "Hang", "Namespaced", "v1", ""), "hangs."+group)
+	s.createDefinition(t, definitionJSON(group, "hangs", "Hang", "Namespaced", "v1", ""), "hangs."+group)
 	for i := range namespaces {
-		s.make(t, path, fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"hang-%d"}}`, i))
-		s.make(t, fmt.Sprintf("/apis/%s/v1/namespaces/hang-%d/hangs", group, i), fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Hang","metadata":{"name":"h"}}`, group))
+		s.createObject(t, path, fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"hang-%d"}}`, i))
+		s.createObject(t, fmt.Sprintf("/apis/%s/v1/namespaces/hang-%d/hangs", group, i), fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Hang","metadata":{"name":"h"}}`, group))
 	}
-	s.convertByWebhook(t, s.admin, s.a, "hangs."+group, url, bundle)
+	s.setConversionWebhook(t, s.adminA, s.a, "hangs."+group, url, bundle)
 	for i := range namespaces {
-		s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: fmt.Sprintf("%s/hang-%d", path, i)})
+		s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: fmt.Sprintf("%s/hang-%d", path, i)})
 	}
 	time.Sleep(time.Second) // lets the controller start on all of them
-	within(t, 10*time.Second, "the deletion of a namespace of b", func() {
+	expectDuration(t, 10*time.Second, "the deletion of a namespace of b", func() {
 		if got := s.do(t, s.masters, s.b, request{method: http.MethodPost, path: path, body: `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"quick"}}`}); got.status != http.StatusCreated {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
 		s.do(t, s.masters, s.b, request{method: http.MethodDelete, path: path + "/quick"})
-		s.eventually(t, s.masters, s.b, path+"/quick", http.StatusNotFound)
+		s.waitForStatus(t, s.masters, s.b, path+"/quick", http.StatusNotFound)
 	})
-	s.convertByNobody(t, s.admin, s.a, "hangs."+group)
+	s.removeConversionWebhook(t, s.adminA, s.a, "hangs."+group)
 	for i := range namespaces {
-		s.eventually(t, s.admin, s.a, fmt.Sprintf("%s/hang-%d", path, i), http.StatusNotFound)
+		s.waitForStatus(t, s.adminA, s.a, fmt.Sprintf("%s/hang-%d", path, i), http.StatusNotFound)
 	}
 }
 
-// hangingWorkspaces deletes more workspaces at once than the shard has workers, each with objects whose conversion
+// testHangingWorkspaces deletes more workspaces at once than the shard has workers, each with objects whose conversion
 // webhook never answers. Another workspace must still be deleted in time.
-func hangingWorkspaces(t *testing.T, s *site) {
-	url, bundle := hanging(t)
+func testHangingWorkspaces(t *testing.T, s *env) {
+	url, bundle := startHangingWebhook(t)
 	const workspaces = 10
 	var clusters []string
 	definitions := map[string]string{"Namespaced": "hang-in.example.com", "Cluster": "hang-on.example.com"}
@@ -139,15 +139,15 @@ func hangingWorkspaces(t *testing.T, s *site) {
 		cluster := s.NewWorkspace(t, "root", fmt.Sprintf("hang-%d", i), s.placement.a).Spec.Cluster
 		clusters = append(clusters, cluster)
 		for scope, group := range definitions {
-			if got := s.do(t, s.masters, cluster, request{method: http.MethodPost, path: definitionsPath, body: definition(group, "hangs", "Hang", scope, "v1", "")}); got.status != http.StatusCreated {
+			if got := s.do(t, s.masters, cluster, request{method: http.MethodPost, path: definitionsPath, body: definitionJSON(group, "hangs", "Hang", scope, "v1", "")}); got.status != http.StatusCreated {
 				t.Fatalf("%d %s", got.status, got.body)
 			}
 			objects := fmt.Sprintf("/apis/%s/v1/%shangs", group, map[string]string{"Namespaced": "namespaces/default/"}[scope])
-			s.eventually(t, s.masters, cluster, objects, http.StatusOK)
+			s.waitForStatus(t, s.masters, cluster, objects, http.StatusOK)
 			if got := s.do(t, s.masters, cluster, request{method: http.MethodPost, path: objects, body: fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Hang","metadata":{"name":"h"}}`, group)}); got.status != http.StatusCreated {
 				t.Fatalf("%d %s", got.status, got.body)
 			}
-			s.convertByWebhook(t, s.masters, cluster, "hangs."+group, url, bundle)
+			s.setConversionWebhook(t, s.masters, cluster, "hangs."+group, url, bundle)
 		}
 	}
 	s.NewWorkspace(t, "root", "quick", s.placement.a)
@@ -155,16 +155,16 @@ func hangingWorkspaces(t *testing.T, s *site) {
 		s.do(t, s.masters, "root", request{method: http.MethodDelete, path: fmt.Sprintf("%s/hang-%d", workspacesPath, i)})
 	}
 	time.Sleep(time.Second) // lets the controllers start on all of them
-	within(t, 15*time.Second, "the deletion of another workspace", func() {
+	expectDuration(t, 15*time.Second, "the deletion of another workspace", func() {
 		s.do(t, s.masters, "root", request{method: http.MethodDelete, path: workspacesPath + "/quick"})
-		s.eventually(t, s.masters, "root", workspacesPath+"/quick", http.StatusNotFound)
+		s.waitForStatus(t, s.masters, "root", workspacesPath+"/quick", http.StatusNotFound)
 	})
 	for _, cluster := range clusters {
 		for _, group := range definitions {
-			s.convertByNobody(t, s.masters, cluster, "hangs."+group)
+			s.removeConversionWebhook(t, s.masters, cluster, "hangs."+group)
 		}
 	}
 	for i := range workspaces {
-		s.eventually(t, s.masters, "root", fmt.Sprintf("%s/hang-%d", workspacesPath, i), http.StatusNotFound)
+		s.waitForStatus(t, s.masters, "root", fmt.Sprintf("%s/hang-%d", workspacesPath, i), http.StatusNotFound)
 	}
 }

@@ -12,12 +12,12 @@ const (
 	bindingsPath = "/apis/apis.kcp.io/v1alpha2/apibindings"
 )
 
-// resourcesByIdentity names resources of workspace a with the suffix that their storage keys have,
+// testIdentitySuffixes names resources of workspace a with the suffix that their storage keys have,
 // "<resource>:<identity>". Requests that are forbidden for a resource must be forbidden by that name, too.
-func resourcesByIdentity(t *testing.T, s *site) {
-	s.make(t, exportsPath, `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"stolen"},"spec":{}}`)
+func testIdentitySuffixes(t *testing.T, s *env) {
+	s.createObject(t, exportsPath, `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"stolen"},"spec":{}}`)
 	const forged = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	tenancy := s.identityOf(t, "tenancy.kcp.io")
+	tenancy := s.exportIdentity(t, "tenancy.kcp.io")
 	for name, r := range map[string]struct{ path, with, status string }{
 		"an export takes the identity of another":      {exportsPath + "/stolen", "customresources", `{"identityHash":"` + forged + `"}`},
 		"a binding says that it has bound what it has": {bindingsPath + "/tenancy.kcp.io", "customresources", `{"boundResources":[{"group":"tenancy.kcp.io","resource":"workspaces","schema":{"name":"x","UID":"x","identityHash":"` + forged + `"}}]}`},
@@ -25,34 +25,34 @@ func resourcesByIdentity(t *testing.T, s *site) {
 		"a workspace is elsewhere":                     {workspacesPath + "/forged", tenancy, `{"phase":"` + forged + `"}`},
 	} {
 		if strings.HasPrefix(r.path, typesPath) {
-			s.make(t, typesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"forged"},"spec":{}}`)
+			s.createObject(t, typesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"forged"},"spec":{}}`)
 		}
 		if strings.HasPrefix(r.path, workspacesPath) {
-			s.make(t, workspacesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"forged"},"spec":{}}`)
+			s.createObject(t, workspacesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"forged"},"spec":{}}`)
 		}
 		at := strings.LastIndex(r.path, "/")
 		for _, path := range []string{r.path + "/status", r.path[:at] + ":" + r.with + r.path[at:] + "/status", r.path[:at] + "%3a" + r.with + r.path[at:] + "/status", r.path[:at] + ":" + r.with + r.path[at:] + "/status/"} {
-			for _, who := range []*person{s.admin, s.robot} {
-				got := s.do(t, who, s.a, request{method: http.MethodPatch, path: path, contentType: mergePatchType, body: `{"status":` + r.status + `}`})
+			for _, caller := range []*testUser{s.adminA, s.serviceAccount} {
+				got := s.do(t, caller, s.a, request{method: http.MethodPatch, path: path, contentType: mergePatchType, body: `{"status":` + r.status + `}`})
 				if got.status < 400 || got.status >= 500 {
-					t.Errorf("%s: %s of %s: %d %.300s", name, path, who.name, got.status, got.body)
+					t.Errorf("%s: %s of %s: %d %.300s", name, path, caller.name, got.status, got.body)
 				}
 			}
 		}
-		if got := s.do(t, s.admin, s.a, request{path: r.path}); strings.Contains(got.body, forged) {
+		if got := s.do(t, s.adminA, s.a, request{path: r.path}); strings.Contains(got.body, forged) {
 			t.Errorf("%s: %.600s", name, got.body)
 		}
 	}
 }
 
-// initializersOfTenants writes, through the virtual workspace of a workspace type whose initializer has all
+// testTenantInitializers writes, through the virtual workspace of a workspace type whose initializer has all
 // permissions, fields that only the server may set.
-func initializersOfTenants(t *testing.T, s *site) {
+func testTenantInitializers(t *testing.T, s *env) {
 	const forged = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	cluster := s.waiting(t, "mighty", `,"initializerPermissions":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`)
-	in := s.view("initializingworkspaces", "mighty", cluster)
+	cluster := s.createInitializingWorkspace(t, "mighty", `,"initializerPermissions":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`)
+	in := s.lifecycleViewPath("initializingworkspaces", "mighty", cluster)
 	export := `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"stolen"},"spec":{}}`
-	if got := s.ask(t, s.admin, request{method: http.MethodPost, path: in + exportsPath, body: export}); got.status != http.StatusCreated {
+	if got := s.sendToShard(t, s.adminA, request{method: http.MethodPost, path: in + exportsPath, body: export}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	const clusters = "/apis/core.kcp.io/v1alpha1/logicalclusters"
@@ -64,7 +64,7 @@ func initializersOfTenants(t *testing.T, s *site) {
 		clusters + ":customresources/cluster/status":          `{"phase":"Ready","initializers":[]}`,
 		clusters + "%3acustomresources/cluster/status":        `{"phase":"Ready","initializers":[]}`,
 	} {
-		if got := s.ask(t, s.admin, request{method: http.MethodPatch, path: in + path, contentType: mergePatchType, body: `{"status":` + status + `}`}); got.status < 400 || got.status >= 500 {
+		if got := s.sendToShard(t, s.adminA, request{method: http.MethodPatch, path: in + path, contentType: mergePatchType, body: `{"status":` + status + `}`}); got.status < 400 || got.status >= 500 {
 			t.Errorf("%s: %d %.300s", path, got.status, got.body)
 		}
 	}
@@ -76,8 +76,8 @@ func initializersOfTenants(t *testing.T, s *site) {
 	}
 }
 
-// identityOf returns the identity hash of an export of root.
-func (s *site) identityOf(t *testing.T, export string) string {
+// exportIdentity returns the identity hash of an export of root.
+func (s *env) exportIdentity(t *testing.T, export string) string {
 	t.Helper()
 	status, _ := s.do(t, s.masters, "root", request{path: exportsPath + "/" + export}).object(t)["status"].(map[string]any)
 	identity, _ := status["identityHash"].(string)

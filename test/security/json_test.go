@@ -16,10 +16,10 @@ import (
 
 const oddsPath = "/apis/odd.example.com/v1/namespaces/default/odds"
 
-// oddJSON stores custom resources whose JSON is ambiguous, and reads them in every encoding and through every endpoint.
+// testAmbiguousJSON stores custom resources whose JSON is ambiguous, and reads them in every encoding and through every endpoint.
 // All readers must see the same object, and the logical cluster is never the one that the client wrote.
-func oddJSON(t *testing.T, s *site) {
-	s.define(t, definition("odd.example.com", "odds", "Odd", "Namespaced", "v1", ""), "odds.odd.example.com")
+func testAmbiguousJSON(t *testing.T, s *env) {
+	s.createDefinition(t, definitionJSON("odd.example.com", "odds", "Odd", "Namespaced", "v1", ""), "odds.odd.example.com")
 	const head = `{"apiVersion":"odd.example.com/v1","kind":"Odd",`
 	claim := `"annotations":{"kcp.io/cluster":"` + s.b + `"}`
 	kinds := map[string]string{
@@ -63,25 +63,25 @@ func oddJSON(t *testing.T, s *site) {
 	for number, name := range slices.Sorted(maps.Keys(kinds)) {
 		body := kinds[name]
 		t.Run(name, func(t *testing.T) {
-			for i, write := range []func(body, object string) answer{
-				func(body, _ string) answer {
-					return s.do(t, s.admin, s.a, request{method: http.MethodPost, path: oddsPath + "?fieldValidation=Ignore", body: body})
+			for i, write := range []func(body, object string) httpResponse{
+				func(body, _ string) httpResponse {
+					return s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: oddsPath + "?fieldValidation=Ignore", body: body})
 				},
-				func(body, _ string) answer {
-					return s.do(t, s.admin, s.a, request{method: http.MethodPost, path: oddsPath + "?fieldValidation=Ignore", body: body, contentType: "application/yaml"})
+				func(body, _ string) httpResponse {
+					return s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: oddsPath + "?fieldValidation=Ignore", body: body, contentType: "application/yaml"})
 				},
-				func(body, object string) answer {
-					return s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: oddsPath + "/" + object + "?fieldManager=me&force=true&fieldValidation=Ignore", body: body, contentType: applyPatchType})
+				func(body, object string) httpResponse {
+					return s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: oddsPath + "/" + object + "?fieldManager=me&force=true&fieldValidation=Ignore", body: body, contentType: applyPatchType})
 				},
-				func(body, object string) answer {
+				func(body, object string) httpResponse {
 					plain := fmt.Sprintf(head+`"metadata":{"name":"%s","annotations":{"a":"b"}}}`, object)
-					s.do(t, s.admin, s.a, request{method: http.MethodPost, path: oddsPath, body: plain})
-					return s.do(t, s.admin, s.a, request{method: http.MethodPut, path: oddsPath + "/" + object + "?fieldValidation=Ignore", body: body})
+					s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: oddsPath, body: plain})
+					return s.do(t, s.adminA, s.a, request{method: http.MethodPut, path: oddsPath + "/" + object + "?fieldValidation=Ignore", body: body})
 				},
-				func(body, object string) answer {
+				func(body, object string) httpResponse {
 					plain := fmt.Sprintf(head+`"metadata":{"name":"%s","annotations":{"a":"b"}}}`, object)
-					s.do(t, s.admin, s.a, request{method: http.MethodPost, path: oddsPath, body: plain})
-					return s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: oddsPath + "/" + object + "?fieldValidation=Ignore", body: body, contentType: mergePatchType})
+					s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: oddsPath, body: plain})
+					return s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: oddsPath + "/" + object + "?fieldValidation=Ignore", body: body, contentType: mergePatchType})
 				},
 			} {
 				object := fmt.Sprintf("odd-%d-%d", number, i)
@@ -90,7 +90,7 @@ func oddJSON(t *testing.T, s *site) {
 					text = strings.ReplaceAll(strings.ReplaceAll(body, "%[1]s", object), "%s", object)
 				}
 				got := write(text, object)
-				if got.status >= 500 && !saysStock(got.body) {
+				if got.status >= 500 && !isStockError(got.body) {
 					t.Errorf("write %d: %d %.300s", i, got.status, got.body)
 				}
 				if got.status < 300 && !strings.Contains(got.body, `"kcp.io/cluster":"`+s.a+`"`) && !strings.Contains(got.body, "kcp.io/cluster: "+s.a) {
@@ -99,18 +99,18 @@ func oddJSON(t *testing.T, s *site) {
 			}
 		})
 	}
-	t.Run("CBOR", func(t *testing.T) { s.oddCBOR(t) })
-	s.sameEverywhere(t)
-	if got := s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: oddsPath}); got.status != http.StatusOK {
+	t.Run("CBOR", func(t *testing.T) { s.testAmbiguousCBOR(t) })
+	s.checkReadersAgree(t)
+	if got := s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: oddsPath}); got.status != http.StatusOK {
 		t.Errorf("deleting all: %d %.300s", got.status, got.body)
 	}
 }
 
-// oddCBOR is oddJSON for CBOR, whose maps may have keys of more than one type, and tags.
-func (s *site) oddCBOR(t *testing.T) {
-	text := func(value string) string { return cborHead(3, len(value)) + value }
-	bytes := func(value string) string { return cborHead(2, len(value)) + value }
-	pairs := func(pairs ...string) string { return cborHead(5, len(pairs)/2) + strings.Join(pairs, "") }
+// testAmbiguousCBOR is testAmbiguousJSON for CBOR, whose maps may have keys of more than one type, and tags.
+func (s *env) testAmbiguousCBOR(t *testing.T) {
+	text := func(value string) string { return cborHeader(3, len(value)) + value }
+	bytes := func(value string) string { return cborHeader(2, len(value)) + value }
+	pairs := func(pairs ...string) string { return cborHeader(5, len(pairs)/2) + strings.Join(pairs, "") }
 	whole := func(rest ...string) string {
 		return pairs(append([]string{text("apiVersion"), text("odd.example.com/v1"), text("kind"), text("Odd")}, rest...)...)
 	}
@@ -132,7 +132,7 @@ func (s *site) oddCBOR(t *testing.T) {
 		whole(text("metadata"), pairs(text("name"), text("cbor-13"), text("resourceVersion"), text(""), text("generation"), "\x3b\xff\xff\xff\xff\xff\xff\xff\xff")),
 	} {
 		for _, magic := range []string{"\xd9\xd9\xf7", ""} {
-			got := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: oddsPath + "?fieldValidation=Ignore", body: magic + body, contentType: "application/cbor"})
+			got := s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: oddsPath + "?fieldValidation=Ignore", body: magic + body, contentType: "application/cbor"})
 			if got.status >= 500 || got.status < 300 && !strings.Contains(got.body, `"kcp.io/cluster":"`+s.a+`"`) {
 				t.Errorf("%d: %d %.300q", i, got.status, got.body)
 			}
@@ -140,18 +140,18 @@ func (s *site) oddCBOR(t *testing.T) {
 	}
 }
 
-// cborHead encodes the head of a CBOR item: major type and length.
-func cborHead(major, length int) string {
+// cborHeader encodes the head of a CBOR item: major type and length.
+func cborHeader(major, length int) string {
 	return string([]byte{byte(major<<5 | 26), byte(length >> 24), byte(length >> 16), byte(length >> 8), byte(length)})
 }
 
-// saysStock reports whether an error is that of a stock API server for an object that it cannot write or apply.
-func saysStock(body string) bool {
+// isStockError reports whether an error is that of a stock API server for an object that it cannot write or apply.
+func isStockError(body string) bool {
 	return strings.Contains(body, "failed to create typed patch object") || strings.Contains(body, "is not a list: no Items field") || strings.Contains(body, "control characters are not allowed")
 }
 
-// sameEverywhere reads all objects that oddJSON stored through every reader.
-func (s *site) sameEverywhere(t *testing.T) {
+// checkReadersAgree reads all objects that testAmbiguousJSON stored through every reader.
+func (s *env) checkReadersAgree(t *testing.T) {
 	t.Helper()
 	const yamlType = "application/yaml"
 	lists := map[string]map[string]any{}
@@ -173,7 +173,7 @@ func (s *site) sameEverywhere(t *testing.T) {
 	}
 	decode := func(reader, body string, wantsYAML bool) map[string]any {
 		object := map[string]any{}
-		if saysStock(body) {
+		if isStockError(body) {
 			return nil
 		}
 		text := []byte(body)
@@ -192,9 +192,9 @@ func (s *site) sameEverywhere(t *testing.T) {
 		return object
 	}
 	items := func(reader string, r request) {
-		got := s.do(t, s.admin, s.a, r)
+		got := s.do(t, s.adminA, s.a, r)
 		if got.status != http.StatusOK {
-			if !saysStock(got.body) {
+			if !isStockError(got.body) {
 				t.Errorf("%s: %d %.300s", reader, got.status, got.body)
 			}
 			return
@@ -210,7 +210,7 @@ func (s *site) sameEverywhere(t *testing.T) {
 	items("a cached list", request{path: oddsPath + "?resourceVersion=0"})
 	items("a list that is chosen from", request{path: oddsPath + "?fieldSelector=metadata.namespace=default"})
 	items("YAML", request{path: oddsPath, header: accept(yamlType)})
-	watch := s.do(t, s.admin, s.a, request{path: oddsPath + "?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"})
+	watch := s.do(t, s.adminA, s.a, request{path: oddsPath + "?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"})
 	events := json.NewDecoder(strings.NewReader(watch.body))
 	events.UseNumber()
 	for events.More() {
@@ -227,10 +227,10 @@ func (s *site) sameEverywhere(t *testing.T) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(lists["a list"])) {
-		add("a get", decode("a get", s.do(t, s.admin, s.a, request{path: oddsPath + "/" + name}).body, false))
-		add("a cached get", decode("a cached get", s.do(t, s.admin, s.a, request{path: oddsPath + "/" + name + "?resourceVersion=0"}).body, false))
-		add("a pretty get", decode("a pretty get", s.do(t, s.admin, s.a, request{path: oddsPath + "/" + name + "?pretty=1"}).body, false))
-		add("a get of YAML", decode("a get of YAML", s.do(t, s.admin, s.a, request{path: oddsPath + "/" + name, header: accept(yamlType)}).body, true))
+		add("a get", decode("a get", s.do(t, s.adminA, s.a, request{path: oddsPath + "/" + name}).body, false))
+		add("a cached get", decode("a cached get", s.do(t, s.adminA, s.a, request{path: oddsPath + "/" + name + "?resourceVersion=0"}).body, false))
+		add("a pretty get", decode("a pretty get", s.do(t, s.adminA, s.a, request{path: oddsPath + "/" + name + "?pretty=1"}).body, false))
+		add("a get of YAML", decode("a get of YAML", s.do(t, s.adminA, s.a, request{path: oddsPath + "/" + name, header: accept(yamlType)}).body, true))
 	}
 	want := lists["a list"]
 	for reader, list := range lists {
@@ -241,7 +241,7 @@ func (s *site) sameEverywhere(t *testing.T) {
 			t.Errorf("%s shows %.1500v\na list shows %.1500v", reader, list, want)
 		}
 	}
-	if got := s.do(t, s.admin, s.a, request{path: oddsPath, header: accept("application/cbor")}); got.status == http.StatusOK {
+	if got := s.do(t, s.adminA, s.a, request{path: oddsPath, header: accept("application/cbor")}); got.status == http.StatusOK {
 		var list map[string]any
 		must(t, direct.Unmarshal([]byte(got.body), &list))
 		items, _ := list["items"].([]any)
@@ -254,7 +254,7 @@ func (s *site) sameEverywhere(t *testing.T) {
 		if len(items) != len(want) {
 			t.Errorf("CBOR shows %d objects, a list %d", len(items), len(want))
 		}
-	} else if !saysStock(got.body) {
+	} else if !isStockError(got.body) {
 		t.Errorf("CBOR: %d %.300q", got.status, got.body)
 	}
 	const partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -276,11 +276,11 @@ func (s *site) sameEverywhere(t *testing.T) {
 	if len(lists["metadata"]) != len(want) {
 		t.Errorf("metadata shows %d objects, a list %d", len(lists["metadata"]), len(want))
 	}
-	everywhere := s.do(t, s.masters, "*", request{path: "/apis/odd.example.com/v1/odds", header: accept(partial)})
-	if strings.Contains(everywhere.body, s.b) && strings.Contains(everywhere.body, `"kcp.io/cluster":"`+s.b+`"`) {
-		t.Errorf("over all clusters an object is said to be b's: %.800s", everywhere.body)
+	wildcardList := s.do(t, s.masters, "*", request{path: "/apis/odd.example.com/v1/odds", header: accept(partial)})
+	if strings.Contains(wildcardList.body, s.b) && strings.Contains(wildcardList.body, `"kcp.io/cluster":"`+s.b+`"`) {
+		t.Errorf("over all clusters an object is said to be b's: %.800s", wildcardList.body)
 	}
-	if got := s.do(t, s.admin, s.a, request{path: oddsPath, header: accept("application/json;as=Table;g=meta.k8s.io;v=v1")}); got.status != http.StatusOK || strings.Count(got.body, `"cells"`) != len(want) {
+	if got := s.do(t, s.adminA, s.a, request{path: oddsPath, header: accept("application/json;as=Table;g=meta.k8s.io;v=v1")}); got.status != http.StatusOK || strings.Count(got.body, `"cells"`) != len(want) {
 		t.Errorf("a table: %d %.500s", got.status, got.body)
 	}
 }

@@ -6,44 +6,44 @@ import (
 	"testing"
 )
 
-// objectLimit attempts to exceed the object limit of workspace a with delete requests that delete nothing.
-func objectLimit(t *testing.T, s *site) {
-	limit := func(value string) answer {
+// testObjectLimit attempts to exceed the object limit of workspace a with delete requests that delete nothing.
+func testObjectLimit(t *testing.T, s *env) {
+	limit := func(value string) httpResponse {
 		return s.do(t, s.masters, s.a, request{method: http.MethodPatch, path: ownClusterPath, contentType: mergePatchType, body: `{"metadata":{"annotations":{"core.kcp.io/max-total-objects":` + value + `}}}`})
 	}
 	configMap := func(name, more string) request {
-		return request{method: http.MethodPost, path: configMapsOfNS, body: fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q%s}}`, name, more)}
+		return request{method: http.MethodPost, path: configMapsPath, body: fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q%s}}`, name, more)}
 	}
-	held := configMapsOfNS + "/held"
-	s.do(t, s.admin, s.a, configMap("held", `,"finalizers":["example.com/hold"]`))
+	held := configMapsPath + "/held"
+	s.do(t, s.adminA, s.a, configMap("held", `,"finalizers":["example.com/hold"]`))
 	if got := limit(`"1"`); got.status != http.StatusOK {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	defer func() {
 		limit("null")
-		s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: held, contentType: mergePatchType, body: `{"metadata":{"finalizers":null}}`})
-		s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: held})
+		s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: held, contentType: mergePatchType, body: `{"metadata":{"finalizers":null}}`})
+		s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: held})
 	}()
 	for i := range 100 {
 		for _, query := range []string{"", "?propagationPolicy=Orphan", "?propagationPolicy=Foreground", "?dryRun=All", "?gracePeriodSeconds=0", "?preconditions.uid=x"} {
-			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: held + query})
+			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: held + query})
 		}
 		if i%10 == 0 {
-			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: configMapsOfNS + "?fieldSelector=metadata.name=held"})
-			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: held, body: `{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"x"}}`})
+			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: configMapsPath + "?fieldSelector=metadata.name=held"})
+			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: held, body: `{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"x"}}`})
 		}
 	}
 	for i := range 5 {
-		if got := s.do(t, s.admin, s.a, configMap(fmt.Sprintf("beyond-%d", i), "")); got.status != http.StatusForbidden {
+		if got := s.do(t, s.adminA, s.a, configMap(fmt.Sprintf("beyond-%d", i), "")); got.status != http.StatusForbidden {
 			t.Errorf("an object beyond the limit: %d %.300s", got.status, got.body)
-			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: fmt.Sprintf("%s/beyond-%d", configMapsOfNS, i)})
+			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: fmt.Sprintf("%s/beyond-%d", configMapsPath, i)})
 		}
 	}
-	for _, who := range []*person{s.admin, s.robot} {
+	for _, caller := range []*testUser{s.adminA, s.serviceAccount} {
 		for _, value := range []string{`"0"`, `"1000000"`, "null", `"x"`} {
-			got := s.do(t, who, s.a, request{method: http.MethodPatch, path: ownClusterPath, contentType: mergePatchType, body: `{"metadata":{"annotations":{"core.kcp.io/max-total-objects":` + value + `}}}`})
+			got := s.do(t, caller, s.a, request{method: http.MethodPatch, path: ownClusterPath, contentType: mergePatchType, body: `{"metadata":{"annotations":{"core.kcp.io/max-total-objects":` + value + `}}}`})
 			if got.status < 300 {
-				t.Errorf("%s sets the limit to %s: %d %.300s", who.name, value, got.status, got.body)
+				t.Errorf("%s sets the limit to %s: %d %.300s", caller.name, value, got.status, got.body)
 			}
 		}
 	}

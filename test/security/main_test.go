@@ -31,85 +31,85 @@ func TestMain(m *testing.M) {
 // installation.
 type attack struct {
 	name string
-	run  func(*testing.T, *site)
+	run  func(*testing.T, *env)
 }
 
-// always lists attacks that must fail whichever shard b is on.
-var always = []attack{
-	{"odd paths lead nowhere else", oddPaths},
-	{"lists and watches show one workspace", listsAndWatches},
-	{"objects cannot claim another workspace", foreignClaims},
-	{"writes below system clusters, root and b are refused", foreignWrites},
-	{"roles of one workspace give nothing elsewhere", roles},
-	{"impersonation stays inside", impersonation},
-	{"workspaces keep their owner and place", workspaceObjects},
-	{"who creates a workspace is its administrator", creators},
-	{"a logical cluster belongs to its workspace", clusterObjects},
-	{"a logical cluster is of the type that it was made with", ownType},
-	{"issuers of a workspace are believed inside alone", ownIssuers},
-	{"a deleted workspace leaves no way in", deletion},
-	{"strangers cannot tell what exists", existence},
-	{"views of initializers show what waits and nothing of the shard", views},
-	{"views of others stay closed", foreignViews},
-	{"issuers of a workspace make nobody else", foreignIssuers},
-	{"initializers of tenants are tenants", initializersOfTenants},
+// commonAttacks lists attacks that must fail whichever shard b is on.
+var commonAttacks = []attack{
+	{"odd paths lead nowhere else", testPathTraversal},
+	{"lists and watches show one workspace", testListsAndWatches},
+	{"objects cannot claim another workspace", testForgedClusterMetadata},
+	{"writes below system clusters, root and b are refused", testForeignWrites},
+	{"roles of one workspace give nothing elsewhere", testRoles},
+	{"impersonation stays inside", testImpersonation},
+	{"workspaces keep their owner and place", testWorkspaceObjects},
+	{"who creates a workspace is its administrator", testCreatorPermissions},
+	{"a logical cluster belongs to its workspace", testLogicalClusterObject},
+	{"a logical cluster is of the type that it was made with", testWorkspaceType},
+	{"issuers of a workspace are believed inside alone", testWorkspaceIssuers},
+	{"a deleted workspace leaves no way in", testDeletion},
+	{"strangers cannot tell what exists", testExistence},
+	{"views of initializers show what waits and nothing of the shard", testVirtualWorkspaces},
+	{"views of others stay closed", testForeignVirtualWorkspaces},
+	{"issuers of a workspace make nobody else", testForeignIssuers},
+	{"initializers of tenants are tenants", testTenantInitializers},
 }
 
-// onOneShard lists attacks on what a shard shares among its workspaces.
-var onOneShard = []attack{
-	{"odd objects stop nobody else", poison},
-	{"heavy definitions are a burden to their own workspace", heavyDefinitions},
-	{"webhooks that hang delay their own workspace", hangingConversions},
-	{"webhooks that hang keep no other namespaces", hangingNamespaces},
-	{"webhooks that hang keep no other workspaces", hangingWorkspaces},
-	{"the status of definitions hides nothing", definitionStatus},
-	{"garbage of one workspace is no burden to another", garbage},
-	{"patches of many kinds do no harm", strategicPatches},
-	{"definitions take nothing that is compiled in", definitionsOfBuiltins},
-	{"odd JSON reads the same everywhere", oddJSON},
-	{"a limit of objects cannot be lifted", objectLimit},
-	{"documents about the API tell nothing of another's definitions", documents},
-	{"another name of a resource gives no more rights", resourcesByIdentity},
+// sameShardAttacks lists attacks on what a shard shares among its workspaces.
+var sameShardAttacks = []attack{
+	{"odd objects stop nobody else", testMalformedObjects},
+	{"heavy definitions are a burden to their own workspace", testExpensiveDefinitions},
+	{"webhooks that hang delay their own workspace", testHangingConversions},
+	{"webhooks that hang keep no other namespaces", testHangingNamespaces},
+	{"webhooks that hang keep no other workspaces", testHangingWorkspaces},
+	{"the status of definitions hides nothing", testDefinitionStatus},
+	{"garbage of one workspace is no burden to another", testGarbageCollection},
+	{"patches of many kinds do no harm", testStrategicPatches},
+	{"definitions take nothing that is compiled in", testBuiltinDefinitions},
+	{"odd JSON reads the same everywhere", testAmbiguousJSON},
+	{"a limit of objects cannot be lifted", testObjectLimit},
+	{"documents about the API tell nothing of another's definitions", testDocuments},
+	{"another name of a resource gives no more rights", testIdentitySuffixes},
 }
 
-// acrossShards lists attacks on servers and on the data that they exchange.
-var acrossShards = []attack{
-	{"logical clusters elsewhere are refused without a word", elsewhere},
-	{"refusals take as long for what does not exist", timing},
-	{"marks of servers are none of a tenant's", forgedMarks},
-	{"workspaces that another shard is asked for say nothing of themselves", askedFor},
-	{"a shard holds its own registration and nothing else", members},
-	{"headers make nobody anybody", identityHeaders},
-	{"caches are for shards", caches},
-	{"endpoints of the whole shard are closed", wholeShard},
-	{"odd requests do no harm", oddRequests},
-	{"the front proxy names the user", proxyHeaders},
-	{"views end with the wait", viewsEnd},
-	{"mounts lead no further than their tenant", ownMounts},
-	{"homes are their users'", homes},
-	{"webhooks show nothing that the shard can reach", ownWebhooks},
-	{"a shard in wrong hands does not speak for root, nor for what is on others", rogue},
+// crossShardAttacks lists attacks on servers and on the data that they exchange.
+var crossShardAttacks = []attack{
+	{"logical clusters elsewhere are refused without a word", testRemoteClusters},
+	{"refusals take as long for what does not exist", testTiming},
+	{"marks of servers are none of a tenant's", testForgedMetadata},
+	{"workspaces that another shard is asked for say nothing of themselves", testRemotePlacement},
+	{"a shard holds its own registration and nothing else", testShardCertificate},
+	{"headers make nobody anybody", testIdentityHeaders},
+	{"caches are for shards", testCaches},
+	{"endpoints of the whole shard are closed", testShardEndpoints},
+	{"odd requests do no harm", testMalformedRequests},
+	{"the front proxy names the user", testProxyHeaders},
+	{"views end with the wait", testVirtualWorkspaceEnd},
+	{"mounts lead no further than their tenant", testMounts},
+	{"homes are their users'", testHomeWorkspaces},
+	{"webhooks show nothing that the shard can reach", testWorkspaceWebhooks},
+	{"a shard in wrong hands does not speak for root, nor for what is on others", testRogueShard},
 }
 
-// TestTenantsStayInTheirWorkspace has a and b on one shard of three.
-func TestTenantsStayInTheirWorkspace(t *testing.T) {
-	attacks(t, together, slices.Concat(always, onOneShard))
+// TestTenantIsolationOnOneShard has a and b on one shard of three.
+func TestTenantIsolationOnOneShard(t *testing.T) {
+	runAttacks(t, sameShard, slices.Concat(commonAttacks, sameShardAttacks))
 }
 
-// TestTenantsStayOnTheirShard has a and b on different shards.
-func TestTenantsStayOnTheirShard(t *testing.T) {
-	attacks(t, apart, slices.Concat(always, acrossShards))
+// TestTenantIsolationAcrossShards has a and b on different shards.
+func TestTenantIsolationAcrossShards(t *testing.T) {
+	runAttacks(t, differentShards, slices.Concat(commonAttacks, crossShardAttacks))
 }
 
-// attacks runs attacks on one installation. None relies on the result of another, and after all of them nothing outside
+// runAttacks runs attacks on one installation. None relies on the result of another, and after all of them nothing outside
 // of workspace a has changed.
-func attacks(t *testing.T, where placement, all []attack) {
-	s := start(t, where)
-	before := s.others(t)
+func runAttacks(t *testing.T, where placement, all []attack) {
+	s := newEnv(t, where)
+	before := s.foreignState(t)
 	for _, attack := range all {
 		t.Run(attack.name, func(t *testing.T) { attack.run(t, s) })
 	}
-	after := s.others(t)
+	after := s.foreignState(t)
 	for _, key := range slices.Sorted(maps.Keys(before)) {
 		if string(before[key]) != string(after[key]) {
 			t.Errorf("%s was changed or deleted", key)
@@ -122,13 +122,13 @@ func attacks(t *testing.T, where placement, all []attack) {
 	}
 }
 
-// moving matches keys that the shard itself writes all the time, replicas for other shards among them, which follow
+// volatileKeys matches keys that the shard itself writes all the time, replicas for other shards among them, which follow
 // their originals with a delay. A namespace of b that is deleted right after its creation may leave behind its default
 // objects when the machine is busy, as in Kubernetes.
-var moving = regexp.MustCompile(`/quick/(default|kube-root-ca.crt)$|/leases/|/events/|:/cache/|/~elsewhere/|compact_rev_key`)
+var volatileKeys = regexp.MustCompile(`/quick/(default|kube-root-ca.crt)$|/leases/|/events/|:/cache/|/~elsewhere/|compact_rev_key`)
 
-// stored returns the content of the etcds of all shards, by "<shard>:<key>".
-func (s *site) stored(t *testing.T) map[string][]byte {
+// etcdContent returns the content of the etcds of all shards, by "<shard>:<key>".
+func (s *env) etcdContent(t *testing.T) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
 	for name, shard := range s.shards {
@@ -140,32 +140,32 @@ func (s *site) stored(t *testing.T) map[string][]byte {
 }
 
 // keys returns the keys of all shards that contain a text, without those of replicas.
-func (s *site) keys(t *testing.T, containing string) []string {
+func (s *env) keys(t *testing.T, containing string) []string {
 	t.Helper()
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.stored(t))), func(key string) bool {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.etcdContent(t))), func(key string) bool {
 		return !strings.Contains(key, containing) || strings.Contains(key, "/~elsewhere/")
 	})
 }
 
-// others returns everything stored for workspace b, root and the system clusters.
-func (s *site) others(t *testing.T) map[string][]byte {
+// foreignState returns everything stored for workspace b, root and the system clusters.
+func (s *env) foreignState(t *testing.T) map[string][]byte {
 	t.Helper()
-	stored := s.stored(t)
+	stored := s.etcdContent(t)
 	foreign := regexp.MustCompile(`/(` + s.b + `|root|system:[a-z-]+)/`)
 	maps.DeleteFunc(stored, func(key string, _ []byte) bool {
-		return !foreign.MatchString(key) || moving.MatchString(key)
+		return !foreign.MatchString(key) || volatileKeys.MatchString(key)
 	})
 	for key, value := range stored {
 		if strings.Contains(key, "/logicalclusters/") || strings.Contains(key, "/core.kcp.io/shards/") {
-			stored[key] = withoutNews(value)
+			stored[key] = withoutServerState(value)
 		}
 	}
 	return stored
 }
 
-// withoutNews returns an object as JSON without what the shard itself writes: which names definitions and bindings of a
+// withoutServerState returns an object as JSON without what the shard itself writes: which names definitions and bindings of a
 // logical cluster reserve, the status of a Shard, and managed fields. Everything else is unchanged.
-func withoutNews(object []byte) []byte {
+func withoutServerState(object []byte) []byte {
 	var cluster struct {
 		Kind         string
 		Spec, Status any

@@ -13,17 +13,17 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// workspaceObjects attempts, with every kind of write, to point a workspace of a to another logical cluster or to give
+// testWorkspaceObjects attempts, with every kind of write, to point a workspace of a to another logical cluster or to give
 // it another owner.
-func workspaceObjects(t *testing.T, s *site) {
-	s.newWorkspace(t, "honest")
+func testWorkspaceObjects(t *testing.T, s *env) {
+	s.createReadyWorkspace(t, "honest")
 	honest := workspacesPath + "/honest"
 	whole := func(metadata, spec, status string) string {
 		return `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{` + metadata + `},"spec":{` + spec + `},"status":{` + status + `}}`
 	}
 	universal := `"type":{"name":"universal","path":"root"}`
 	refused := []string{`"cluster":"` + s.b + `"`, `"cluster":"root"`, `"cluster":"system:admin"`, `"URL":"https://evil.example/clusters/root:a:x"`, `"mount":{"ref":{"apiVersion":"v1","kind":"X","name":"x"}}`, `"URL":"https://evil.example","mount":{"ref":{"apiVersion":"v1","kind":"X","name":"x"}}`}
-	for _, who := range []*person{s.admin, s.robot} {
+	for _, caller := range []*testUser{s.adminA, s.serviceAccount} {
 		for i, spec := range refused {
 			name := fmt.Sprintf("refused-%d", i)
 			for _, r := range []request{
@@ -32,8 +32,8 @@ func workspaceObjects(t *testing.T, s *site) {
 				{method: http.MethodPatch, path: honest + "?fieldManager=me&force=true", contentType: applyPatchType, body: whole(`"name":"honest"`, spec, "")},
 				{method: http.MethodPatch, path: honest, contentType: mergePatchType, body: `{"spec":{` + spec + `}}`},
 			} {
-				if got := s.do(t, who, s.a, r); got.status != http.StatusForbidden && got.status != http.StatusUnprocessableEntity {
-					t.Errorf("%s: %s %s %s: %d %.300s", who.name, r.method, r.path, r.body, got.status, got.body)
+				if got := s.do(t, caller, s.a, r); got.status != http.StatusForbidden && got.status != http.StatusUnprocessableEntity {
+					t.Errorf("%s: %s %s %s: %d %.300s", caller.name, r.method, r.path, r.body, got.status, got.body)
 				}
 			}
 		}
@@ -44,19 +44,19 @@ func workspaceObjects(t *testing.T, s *site) {
 				{method: http.MethodPatch, path: typesPath + "/x/status", contentType: mergePatchType, body: `{"status":{}}`},
 				{method: http.MethodPut, path: honest + "/status", body: whole(`"name":"honest"`, "", status)},
 			} {
-				if got := s.do(t, who, s.a, r); got.status != http.StatusForbidden {
-					t.Errorf("%s: %s %s: only the server says what a workspace's status is, got %d %.300s", who.name, r.method, r.path, got.status, got.body)
+				if got := s.do(t, caller, s.a, r); got.status != http.StatusForbidden {
+					t.Errorf("%s: %s %s: only the server says what a workspace's status is, got %d %.300s", caller.name, r.method, r.path, got.status, got.body)
 				}
 			}
 		}
 	}
-	lies := fmt.Sprintf(`"annotations":{"internal.tenancy.kcp.io/cluster":%q,"core.kcp.io/shard":"evil","internal.tenancy.kcp.io/shard":"evil","experimental.tenancy.kcp.io/owner":"{\"username\":\"bob\"}","authorization.kcp.io/required-groups":"nobody","kcp.io/cluster":%q}`, s.b, s.b)
+	forged := fmt.Sprintf(`"annotations":{"internal.tenancy.kcp.io/cluster":%q,"core.kcp.io/shard":"evil","internal.tenancy.kcp.io/shard":"evil","experimental.tenancy.kcp.io/owner":"{\"username\":\"bob\"}","authorization.kcp.io/required-groups":"nobody","kcp.io/cluster":%q}`, s.b, s.b)
 	for _, r := range []request{
-		{method: http.MethodPost, path: workspacesPath, body: whole(`"name":"liar",`+lies, universal, `"phase":"Ready"`)},
-		{method: http.MethodPatch, path: honest, contentType: mergePatchType, body: `{"metadata":{` + lies + `}}`},
-		{method: http.MethodPatch, path: workspacesPath + "/applied-liar?fieldManager=me&force=true", contentType: applyPatchType, body: whole(`"name":"applied-liar",`+lies, universal, "")},
+		{method: http.MethodPost, path: workspacesPath, body: whole(`"name":"liar",`+forged, universal, `"phase":"Ready"`)},
+		{method: http.MethodPatch, path: honest, contentType: mergePatchType, body: `{"metadata":{` + forged + `}}`},
+		{method: http.MethodPatch, path: workspacesPath + "/applied-liar?fieldManager=me&force=true", contentType: applyPatchType, body: whole(`"name":"applied-liar",`+forged, universal, "")},
 	} {
-		if got := s.do(t, s.admin, s.a, r); got.status < 300 && (strings.Contains(got.body, "bob") || strings.Contains(got.body, "evil") || strings.Contains(got.body, "nobody") || strings.Contains(got.body, s.b)) {
+		if got := s.do(t, s.adminA, s.a, r); got.status < 300 && (strings.Contains(got.body, "bob") || strings.Contains(got.body, "evil") || strings.Contains(got.body, "nobody") || strings.Contains(got.body, s.b)) {
 			if !strings.Contains(r.path, "honest") { // a refusal is fine, too
 				t.Errorf("%s %s kept a lie: %s", r.method, r.path, withoutManagedFields(got.body))
 			}
@@ -64,89 +64,89 @@ func workspaceObjects(t *testing.T, s *site) {
 	}
 	for _, name := range []string{"honest", "liar", "applied-liar"} {
 		s.waitReady(t, s.a, name)
-		got := s.do(t, s.admin, s.a, request{path: workspacesPath + "/" + name})
+		got := s.do(t, s.adminA, s.a, request{path: workspacesPath + "/" + name})
 		if text := withoutManagedFields(got.body); strings.Contains(text, "bob") || strings.Contains(text, "evil") || strings.Contains(text, "nobody") || strings.Contains(text, s.b) {
 			t.Errorf("%s believes a lie: %s", name, text)
 		}
 	}
 }
 
-// ownType has the administrator of a workspace below a claim that it is of the private type of b, which would make the
+// testWorkspaceType has the administrator of a workspace below a claim that it is of the private type of b, which would make the
 // server bind in it what that type binds.
-func ownType(t *testing.T, s *site) {
-	s.create(t, s.a, "typed")
+func testWorkspaceType(t *testing.T, s *env) {
+	s.createWorkspace(t, s.a, "typed")
 	s.waitReady(t, s.a, "typed")
-	typed := s.clusterOf(t, s.a, "typed")
-	before := s.do(t, s.admin, typed, request{path: bindingsPath}).object(t)["items"].([]any)
+	typed := s.workspaceCluster(t, s.a, "typed")
+	before := s.do(t, s.adminA, typed, request{path: bindingsPath}).object(t)["items"].([]any)
 	for _, kind := range []string{"root:b:private", s.b + ":private"} {
 		annotation := `{"metadata":{"annotations":{"internal.tenancy.kcp.io/type":"` + kind + `"}}}`
 		for _, path := range []string{ownClusterPath, ownClusterPath + "/status"} {
-			s.do(t, s.admin, typed, request{method: http.MethodPatch, path: path, body: annotation, contentType: mergePatchType})
-			s.do(t, s.admin, typed, request{method: http.MethodPatch, path: path + "?fieldManager=x&force=true", contentType: applyPatchType, body: `{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"cluster","annotations":{"internal.tenancy.kcp.io/type":"` + kind + `"}}}`})
+			s.do(t, s.adminA, typed, request{method: http.MethodPatch, path: path, body: annotation, contentType: mergePatchType})
+			s.do(t, s.adminA, typed, request{method: http.MethodPatch, path: path + "?fieldManager=x&force=true", contentType: applyPatchType, body: `{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"cluster","annotations":{"internal.tenancy.kcp.io/type":"` + kind + `"}}}`})
 		}
 		for range 10 { // lets the controller reconcile
 			time.Sleep(100 * time.Millisecond)
-			if got := s.do(t, s.admin, typed, request{path: bindingsPath}); strings.Contains(got.body, `"inner"`) || len(got.object(t)["items"].([]any)) != len(before) {
+			if got := s.do(t, s.adminA, typed, request{path: bindingsPath}); strings.Contains(got.body, `"inner"`) || len(got.object(t)["items"].([]any)) != len(before) {
 				t.Fatalf("with the type %s: %s", kind, got.body)
 			}
 		}
-		if got := s.do(t, s.admin, typed, request{path: ownClusterPath}); !strings.Contains(got.body, `"internal.tenancy.kcp.io/type":"root:universal"`) {
+		if got := s.do(t, s.adminA, typed, request{path: ownClusterPath}); !strings.Contains(got.body, `"internal.tenancy.kcp.io/type":"root:universal"`) {
 			t.Errorf("with the type %s: %s", kind, withoutManagedFields(got.body))
 		}
 	}
 }
 
-// askedFor creates workspaces that are placed on another shard, with all internal annotations and labels and those that
+// testRemotePlacement creates workspaces that are placed on another shard, with all internal annotations and labels and those that
 // claim a parent, and checks the resulting logical clusters.
-func askedFor(t *testing.T, s *site) {
-	annotations, labels := s.marks(t)
+func testRemotePlacement(t *testing.T, s *env) {
+	annotations, labels := s.internalMetadata(t)
 	metadata, err := json.Marshal(map[string]any{"name": "asked", "annotations": annotations, "labels": labels, "finalizers": []string{"example.com/x"}, "ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "treasure", "uid": "x"}}})
 	must(t, err)
-	body := `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":` + string(metadata) + `,"spec":{` + s.beyond() + `,"type":{"name":"universal","path":"root"}},"status":{"phase":"Ready","initializers":["root:universal"]}}`
-	s.make(t, workspacesPath, body)
+	body := `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":` + string(metadata) + `,"spec":{` + s.remoteLocation() + `,"type":{"name":"universal","path":"root"}},"status":{"phase":"Ready","initializers":["root:universal"]}}`
+	s.createObject(t, workspacesPath, body)
 	s.waitReady(t, s.a, "asked")
-	cluster := s.clusterOf(t, s.a, "asked")
+	cluster := s.workspaceCluster(t, s.a, "asked")
 	object := s.do(t, s.masters, cluster, request{path: ownClusterPath}).object(t)
 	made := object["metadata"].(map[string]any)
-	was, _ := made["annotations"].(map[string]any)
+	got, _ := made["annotations"].(map[string]any)
 	for key, want := range map[string]any{"core.kcp.io/shard": s.placement.b, "internal.core.kcp.io/owner-shard": s.placement.a, "kcp.io/path": "root:a:asked", "kcp.io/cluster": cluster, "internal.tenancy.kcp.io/type": "root:universal"} {
-		if was[key] != want {
-			t.Errorf("annotation %s is %v, want %v", key, was[key], want)
+		if got[key] != want {
+			t.Errorf("annotation %s is %v, want %v", key, got[key], want)
 		}
 	}
 	for key, value := range annotations {
-		if was[key] == value && value != "" && key != "internal.core.kcp.io/owner-shard" {
+		if got[key] == value && value != "" && key != "internal.core.kcp.io/owner-shard" {
 			t.Errorf("the logical cluster has annotation %s: %s", key, value)
 		}
 	}
 	if text := fmt.Sprint(made["labels"], made["ownerReferences"], made["finalizers"], object["spec"]); strings.Contains(text, "example.com") || strings.Contains(text, "name:"+s.placement.a) || strings.Contains(text, "bob") || strings.Contains(text, "claimed") {
 		t.Errorf("the logical cluster has %s", text)
 	}
-	s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: workspacesPath + "/asked", body: `{"metadata":{"finalizers":null}}`, contentType: mergePatchType})
+	s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: workspacesPath + "/asked", body: `{"metadata":{"finalizers":null}}`, contentType: mergePatchType})
 }
 
-// creators has a service account of a create a workspace: that account must be its administrator, and not an account of
+// testCreatorPermissions has a service account of a create a workspace: that account must be its administrator, and not an account of
 // the new workspace with the same name.
-func creators(t *testing.T, s *site) {
-	if got := s.do(t, s.robot, s.a, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"robots"},"spec":{` + s.beyond() + `,"type":{"name":"universal","path":"root"}}}`}); got.status != http.StatusCreated {
+func testCreatorPermissions(t *testing.T, s *env) {
+	if got := s.do(t, s.serviceAccount, s.a, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"robots"},"spec":{` + s.remoteLocation() + `,"type":{"name":"universal","path":"root"}}}`}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	s.waitReady(t, s.a, "robots")
-	child := s.clusterOf(t, s.a, "robots")
-	review := func(user string) answer {
+	child := s.workspaceCluster(t, s.a, "robots")
+	review := func(user string) httpResponse {
 		return s.do(t, s.masters, child, request{method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/subjectaccessreviews",
 			body: fmt.Sprintf(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":%q,"groups":["system:serviceaccounts","system:authenticated"],"extra":{"authentication.kcp.io/cluster-name":[%q]},"resourceAttributes":{"resource":"secrets","verb":"list"}}}`, user, child)})
 	}
 	if got := review("system:serviceaccount:default:robot"); strings.Contains(got.body, `"allowed":true`) {
 		t.Errorf("the account of the same name inside of the new workspace is its administrator: %s", got.body)
 	}
-	if got := s.do(t, s.robot, child, request{path: "/api/v1/secrets"}); got.status != http.StatusOK {
+	if got := s.do(t, s.serviceAccount, child, request{path: "/api/v1/secrets"}); got.status != http.StatusOK {
 		t.Errorf("the account that made the workspace is not its administrator: %d %s", got.status, got.body)
 	}
 }
 
-// clusterObjects edits the LogicalCluster of a, which its administrator may do.
-func clusterObjects(t *testing.T, s *site) {
+// testLogicalClusterObject edits the LogicalCluster of a, which its administrator may do.
+func testLogicalClusterObject(t *testing.T, s *env) {
 	for name, patch := range map[string]string{
 		"its creator":         `{"spec":{"createdBy":{"username":"bob"}}}`,
 		"its initializers":    `{"spec":{"initializers":["root:evil"]}}`,
@@ -156,14 +156,14 @@ func clusterObjects(t *testing.T, s *site) {
 		"its owner's kind":    `{"spec":{"owner":{"resource":"x"}}}`,
 		"having an owner":     `{"spec":{"owner":null}}`,
 	} {
-		if got := s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: ownClusterPath, body: patch, contentType: mergePatchType}); got.status != http.StatusForbidden {
+		if got := s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: ownClusterPath, body: patch, contentType: mergePatchType}); got.status != http.StatusForbidden {
 			t.Errorf("%s is not the tenant's to change: %d %.300s", name, got.status, got.body)
 		}
 	}
 	for name, patch := range map[string]string{
 		"back to Scheduling": `{"status":{"phase":"Scheduling"}}`, "Unavailable": `{"status":{"phase":"Unavailable"}}`, "with initializers": `{"status":{"initializers":["root:universal"]}}`,
 	} {
-		if got := s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: ownClusterPath + "/status", body: patch, contentType: mergePatchType}); got.status != http.StatusForbidden {
+		if got := s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: ownClusterPath + "/status", body: patch, contentType: mergePatchType}); got.status != http.StatusForbidden {
 			t.Errorf("%s: %d %.300s", name, got.status, got.body)
 		}
 	}
@@ -172,7 +172,7 @@ func clusterObjects(t *testing.T, s *site) {
 		{method: http.MethodDelete, path: strings.TrimSuffix(ownClusterPath, "/cluster")},
 		{method: http.MethodPost, path: strings.TrimSuffix(ownClusterPath, "/cluster"), body: `{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"cluster"},"spec":{}}`},
 	} {
-		if got := s.do(t, s.admin, s.a, r); got.status != http.StatusForbidden && got.status != http.StatusConflict {
+		if got := s.do(t, s.adminA, s.a, r); got.status != http.StatusForbidden && got.status != http.StatusConflict {
 			t.Errorf("%s %s: %d %.300s", r.method, r.path, got.status, got.body)
 		}
 	}
@@ -183,32 +183,32 @@ func clusterObjects(t *testing.T, s *site) {
 			break
 		}
 	}
-	s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: ownClusterPath, body: `{"metadata":{"finalizers":null}}`, contentType: mergePatchType})
-	if got := s.do(t, s.admin, s.a, request{path: ownClusterPath}); !strings.Contains(got.body, `"core.kcp.io/logicalcluster-deletion"`) {
+	s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: ownClusterPath, body: `{"metadata":{"finalizers":null}}`, contentType: mergePatchType})
+	if got := s.do(t, s.adminA, s.a, request{path: ownClusterPath}); !strings.Contains(got.body, `"core.kcp.io/logicalcluster-deletion"`) {
 		t.Errorf("the finalizer is gone: %s", got.body)
 	}
 }
 
-// deletion attempts to keep a logical cluster alive while its parent workspace is deleted.
-func deletion(t *testing.T, s *site) {
-	s.newWorkspace(t, "org")
-	org := s.clusterOf(t, s.a, "org")
-	for name, keepAlive := range map[string]func(cluster string) answer{
-		"by letting go of the workspace's finalizer": func(string) answer {
-			return s.do(t, s.admin, org, request{method: http.MethodPatch, path: workspacesPath + "/child", body: `{"metadata":{"finalizers":null}}`, contentType: mergePatchType})
+// testDeletion attempts to keep a logical cluster alive while its parent workspace is deleted.
+func testDeletion(t *testing.T, s *env) {
+	s.createReadyWorkspace(t, "org")
+	org := s.workspaceCluster(t, s.a, "org")
+	for name, keepAlive := range map[string]func(cluster string) httpResponse{
+		"by letting go of the workspace's finalizer": func(string) httpResponse {
+			return s.do(t, s.adminA, org, request{method: http.MethodPatch, path: workspacesPath + "/child", body: `{"metadata":{"finalizers":null}}`, contentType: mergePatchType})
 		},
-		"by giving the logical cluster another owner": func(cluster string) answer {
-			return s.do(t, s.admin, cluster, request{method: http.MethodPatch, path: ownClusterPath, body: `{"spec":{"owner":{"uid":"0"}}}`, contentType: mergePatchType})
+		"by giving the logical cluster another owner": func(cluster string) httpResponse {
+			return s.do(t, s.adminA, cluster, request{method: http.MethodPatch, path: ownClusterPath, body: `{"spec":{"owner":{"uid":"0"}}}`, contentType: mergePatchType})
 		},
-		"by a change of the name of its owner": func(cluster string) answer {
-			return s.do(t, s.admin, cluster, request{method: http.MethodPatch, path: ownClusterPath, body: `{"spec":{"owner":{"name":"x"}}}`, contentType: mergePatchType})
+		"by a change of the name of its owner": func(cluster string) httpResponse {
+			return s.do(t, s.adminA, cluster, request{method: http.MethodPatch, path: ownClusterPath, body: `{"spec":{"owner":{"name":"x"}}}`, contentType: mergePatchType})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.create(t, org, "child")
+			s.createWorkspace(t, org, "child")
 			s.waitReady(t, org, "child")
-			cluster := s.clusterOf(t, org, "child")
-			s.eventually(t, s.admin, cluster, ownClusterPath, http.StatusOK)
+			cluster := s.workspaceCluster(t, org, "child")
+			s.waitForStatus(t, s.adminA, cluster, ownClusterPath, http.StatusOK)
 			keepAlive(cluster)
 			s.do(t, s.masters, org, request{method: http.MethodDelete, path: workspacesPath + "/child"})
 			shardtesting.Eventually(t, "the workspace goes", func(context.Context) error {
@@ -224,22 +224,22 @@ func deletion(t *testing.T, s *site) {
 	}
 }
 
-func (s *site) create(t *testing.T, parent, name string) {
+func (s *env) createWorkspace(t *testing.T, parent, name string) {
 	t.Helper()
-	got := s.do(t, s.admin, parent, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"` + name + `"},"spec":{` + s.beyond() + `,"type":{"name":"universal","path":"root"}}}`})
+	got := s.do(t, s.adminA, parent, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"` + name + `"},"spec":{` + s.remoteLocation() + `,"type":{"name":"universal","path":"root"}}}`})
 	if got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 }
 
-// newWorkspace creates a workspace in a as its administrator.
-func (s *site) newWorkspace(t *testing.T, name string) {
+// createReadyWorkspace creates a workspace in a as its administrator.
+func (s *env) createReadyWorkspace(t *testing.T, name string) {
 	t.Helper()
-	s.create(t, s.a, name)
+	s.createWorkspace(t, s.a, name)
 	s.waitReady(t, s.a, name)
 }
 
-func (s *site) waitReady(t *testing.T, parent, name string) {
+func (s *env) waitReady(t *testing.T, parent, name string) {
 	t.Helper()
 	shardtesting.Eventually(t, name+" becomes Ready", func(context.Context) error {
 		got := s.do(t, s.masters, parent, request{path: workspacesPath + "/" + name})
@@ -250,7 +250,7 @@ func (s *site) waitReady(t *testing.T, parent, name string) {
 	})
 }
 
-func (s *site) clusterOf(t *testing.T, parent, name string) string {
+func (s *env) workspaceCluster(t *testing.T, parent, name string) string {
 	t.Helper()
 	workspace := s.do(t, s.masters, parent, request{path: workspacesPath + "/" + name}).object(t)
 	return workspace["spec"].(map[string]any)["cluster"].(string)

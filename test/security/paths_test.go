@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// oddPaths attempts to reach b, the whole shard or a system cluster by the form of the URL, with reads and deletes.
-func oddPaths(t *testing.T, s *site) {
-	into := []string{
+// testPathTraversal attempts to reach b, the whole shard or a system cluster by the form of the URL, with reads and deletes.
+func testPathTraversal(t *testing.T, s *env) {
+	prefixes := []string{
 		"/clusters/{a}", "/clusters/{b}", "/clusters/root:b", "/clusters/root%3ab", "/clusters/root%3Ab", "/clusters/*", "/clusters/%2a", "/clusters/*:b",
 		"/clusters/{a}/../{b}", "/clusters/{a}/%2e%2e/{b}", "/clusters/{a}/%252e%252e/{b}", "/clusters/{a}%2f..%2f{b}", "/clusters/{a}/..%2f{b}", `/clusters/{a}\..\{b}`,
 		"/clusters/{a}/clusters/{b}", "/clusters/{a}//clusters/{b}", "/clusters/{a}/%2fclusters/{b}", "/clusters/{a}%2fclusters%2f{b}", "/clusters/{a}/../../clusters/{b}",
@@ -22,42 +22,42 @@ func oddPaths(t *testing.T, s *site) {
 		"/api/v1/clusters/{b}", "/clusters/{a}/api/v1/../../../{b}", "/clusters/{a}?/clusters/{b}", "/clusters/{a}#/clusters/{b}",
 		"/clusters/system:admin", "/clusters/system%3aadmin", "/clusters/system:shard", "/clusters/root:system:admin", "/clusters/system", "/clusters/user:bob", "",
 	}
-	rest := []string{
-		treasurePath, "/api/v1/configmaps", "/api/v1/secrets", "/api/v1/watch/configmaps?timeoutSeconds=1",
+	suffixes := []string{
+		confidentialPath, "/api/v1/configmaps", "/api/v1/secrets", "/api/v1/watch/configmaps?timeoutSeconds=1",
 		// Within the permissions in a: namespaces and names that traverse out of the storage key.
 		"/api/v1/namespaces/..%2f..%2f{b}%2fdefault/configmaps/treasure", "/api/v1/namespaces/../configmaps", "/api/v1/namespaces/%2e%2e/configmaps?resourceVersion=0",
-		configMapsOfNS + "/..%2f..%2f..%2f{b}%2fdefault%2ftreasure", configMapsOfNS + "/%2e%2e", "/api/v1/namespaces/default%2f..%2f..%2f{b}/configmaps",
+		configMapsPath + "/..%2f..%2f..%2f{b}%2fdefault%2ftreasure", configMapsPath + "/%2e%2e", "/api/v1/namespaces/default%2f..%2f..%2f{b}/configmaps",
 		"/api/v1/namespaces//configmaps/treasure", "/api/v1/namespaces/{b}/configmaps/treasure", "/api/v1/configmaps?fieldSelector=kcp.io/cluster={b}",
 	}
 	names := strings.NewReplacer("{a}", s.a, "{b}", s.b, "{B}", strings.ToUpper(s.b))
 	forged := forgedToken(s.b)
-	wrong := s.proxyPair(t, "not-the-proxy")
-	impostor := s.person(t, "holder of a wrong proxy certificate", &wrong)
+	wrong := s.proxyCertificate(t, "not-the-proxy")
+	wrongProxy := s.newUser(t, "holder of a wrong proxy certificate", &wrong)
 	remote := http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"system:masters", "system:kcp:admin", "system:authenticated"}}
-	people := []struct {
-		*person
+	callers := []struct {
+		*testUser
 		header http.Header
 	}{
-		{s.anonymous, nil}, {s.stranger, nil}, {s.admin, nil}, {s.robot, nil},
+		{s.anonymous, nil}, {s.unrelatedUser, nil}, {s.adminA, nil}, {s.serviceAccount, nil},
 		{s.anonymous, http.Header{"Authorization": {"Bearer " + forged}}},
-		{s.admin, http.Header{"Authorization": {"Bearer " + forged}}},
-		{s.admin, remote}, {impostor, remote},
+		{s.adminA, http.Header{"Authorization": {"Bearer " + forged}}},
+		{s.adminA, remote}, {wrongProxy, remote},
 	}
 	if s.placement.a != s.placement.b {
-		people = people[2:5] // alice and the robot: the other users have sent these paths on one shard
+		callers = callers[2:5] // alice and the robot: the other users have sent these paths on one shard
 	}
-	for _, who := range people {
-		for _, base := range s.doors() {
-			t.Run(fmt.Sprintf("%s with %d headers at the %s", who.name, len(who.header), s.called(base)), func(t *testing.T) {
+	for _, caller := range callers {
+		for _, base := range s.workspaceServerURLs() {
+			t.Run(fmt.Sprintf("%s with %d headers at the %s", caller.name, len(caller.header), s.serverName(base)), func(t *testing.T) {
 				var attacks errgroup.Group // each watch takes a second
 				attacks.SetLimit(16)
-				for _, prefix := range into {
+				for _, prefix := range prefixes {
 					attacks.Go(func() error {
-						for _, suffix := range rest {
+						for _, suffix := range suffixes {
 							for _, method := range []string{http.MethodGet, http.MethodDelete} {
 								path := names.Replace(prefix + suffix)
-								got := s.try(t, who.person, base, request{method: method, path: path, header: who.header})
-								if strings.Contains(got.body, treasure) {
+								got := s.send(t, caller.testUser, base, request{method: method, path: path, header: caller.header})
+								if strings.Contains(got.body, confidentialData) {
 									t.Errorf("%s %s: %d %s", method, path, got.status, got.body)
 								}
 								if got.status >= 500 && got.status != http.StatusNotImplemented && !strings.Contains(got.body, "invalid key") {

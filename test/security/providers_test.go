@@ -20,21 +20,21 @@ import (
 
 const schemasPath = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas"
 
-func export(name, spec string) string {
+func exportJSON(name, spec string) string {
 	return `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"` + name + `"},"spec":{` + spec + `}}`
 }
 
-func binding(name, path, export string) string {
+func bindingJSON(name, path, export string) string {
 	return `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIBinding","metadata":{"name":"` + name + `"},"spec":{"reference":{"export":{"path":"` + path + `","name":"` + export + `"}}}}`
 }
 
-func apiSchema(prefix, group, plural, kind string) string {
+func apiSchemaJSON(prefix, group, plural, kind string) string {
 	return fmt.Sprintf(`{"apiVersion":"apis.kcp.io/v1alpha1","kind":"APIResourceSchema","metadata":{"name":"%[1]s.%[3]s.%[2]s"},"spec":{"group":%[2]q,"scope":"Namespaced","names":{"plural":%[3]q,"singular":"one%[3]s","kind":%[4]q,"listKind":"%[4]sList"},
 		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true},"subresources":{"status":{}}}]}}`, prefix, group, plural, kind)
 }
 
-// identities attempts to create an export in a with the identity of an export of p.
-func (s *sharing) identities(t *testing.T) {
+// testExportIdentities attempts to create an export in a with the identity of an export of p.
+func (s *sharingEnv) testExportIdentities(t *testing.T) {
 	for name, spec := range map[string]string{
 		"named":     `"identity":{"secretRef":{"namespace":"kcp-system","name":"widgets"}}`,
 		"elsewhere": `"identity":{"secretRef":{"namespace":"` + s.p + `","name":"widgets"}}`,
@@ -42,7 +42,7 @@ func (s *sharing) identities(t *testing.T) {
 		"odder":     `"identity":{"secretRef":{"namespace":"kcp-system","name":"../../` + s.p + `/kcp-system/widgets"}}`,
 		"plain":     ``,
 	} {
-		s.do(t, s.admin, s.a, request{method: http.MethodPost, path: exportsPath, body: export(name, spec)})
+		s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: exportsPath, body: exportJSON(name, spec)})
 		for _, version := range []string{"v1alpha1", "v1alpha2"} {
 			for _, path := range []string{"", "/status", ":customresources"} {
 				at := "/apis/apis.kcp.io/" + version + "/apiexports"
@@ -50,48 +50,48 @@ func (s *sharing) identities(t *testing.T) {
 					at, path = at+path, "/status"
 				}
 				for _, body := range []string{`{"status":{"identityHash":"` + s.identity + `"}}`, `{"apiVersion":"apis.kcp.io/` + version + `","kind":"APIExport","metadata":{"name":"` + name + `"},"status":{"identityHash":"` + s.identity + `"}}`} {
-					s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: at + "/" + name + path, body: body, contentType: mergePatchType})
-					s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: at + "/" + name + path + "?fieldManager=x&force=true", body: body, contentType: applyPatchType})
-					s.do(t, s.admin, s.a, request{method: http.MethodPut, path: at + "/" + name + path, body: body})
+					s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: at + "/" + name + path, body: body, contentType: mergePatchType})
+					s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: at + "/" + name + path + "?fieldManager=x&force=true", body: body, contentType: applyPatchType})
+					s.do(t, s.adminA, s.a, request{method: http.MethodPut, path: at + "/" + name + path, body: body})
 				}
 			}
 		}
 	}
-	s.make(t, exportsPath, export("last", ""))
+	s.createObject(t, exportsPath, exportJSON("last", ""))
 	shardtesting.Eventually(t, "the controller has looked at all", func(context.Context) error {
-		if got := s.do(t, s.admin, s.a, request{path: exportsPath + "/last"}); !strings.Contains(got.body, `"identityHash":"`) {
+		if got := s.do(t, s.adminA, s.a, request{path: exportsPath + "/last"}); !strings.Contains(got.body, `"identityHash":"`) {
 			return fmt.Errorf("%s", got.body)
 		}
 		return nil
 	})
-	if got := s.do(t, s.admin, s.a, request{path: exportsPath}); strings.Contains(got.body, `"status":{"identityHash":"`+s.identity) {
+	if got := s.do(t, s.adminA, s.a, request{path: exportsPath}); strings.Contains(got.body, `"status":{"identityHash":"`+s.identity) {
 		t.Errorf("an export of a has the identity of p's: %s", got.body)
 	}
-	bound := s.do(t, s.admin, s.a, request{path: bindingsPath + "/widgets"}).object(t)["status"]
+	bound := s.do(t, s.adminA, s.a, request{path: bindingsPath + "/widgets"}).object(t)["status"]
 	for _, path := range []string{bindingsPath + "/widgets", bindingsPath + "/widgets/status", bindingsPath + ":customresources/widgets/status", "/apis/apis.kcp.io/v1alpha1/apibindings/widgets/status"} {
-		s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: path, contentType: mergePatchType, body: `{"status":{"phase":"Bound","boundResources":[],"apiExportClusterName":"` + s.b + `"}}`})
+		s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: path, contentType: mergePatchType, body: `{"status":{"phase":"Bound","boundResources":[],"apiExportClusterName":"` + s.b + `"}}`})
 	}
-	if now := s.do(t, s.admin, s.a, request{path: bindingsPath + "/widgets"}).object(t)["status"]; fmt.Sprint(now) != fmt.Sprint(bound) {
+	if now := s.do(t, s.adminA, s.a, request{path: bindingsPath + "/widgets"}).object(t)["status"]; fmt.Sprint(now) != fmt.Sprint(bound) {
 		t.Errorf("the status of a binding was %v and is %v", bound, now)
 	}
 }
 
-// places has a claim the path and the logical cluster of p.
-func (s *sharing) places(t *testing.T) {
-	const lie = `{"metadata":{"annotations":{"kcp.io/path":"root:p","kcp.io/cluster":"root"}}}`
+// testExportPaths has a claim the path and the logical cluster of p.
+func (s *sharingEnv) testExportPaths(t *testing.T) {
+	const forged = `{"metadata":{"annotations":{"kcp.io/path":"root:p","kcp.io/cluster":"root"}}}`
 	for _, path := range []string{ownClusterPath, ownClusterPath + "/status"} {
-		s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: path, body: lie, contentType: mergePatchType})
-		s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: path + "?fieldManager=x&force=true", contentType: applyPatchType, body: `{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"cluster","annotations":{"kcp.io/path":"root:p"}}}`})
-		s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: path, contentType: mergePatchType, body: `{"metadata":{"annotations":{"kcp.io/path":null}}}`})
-		s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: path, body: lie, contentType: mergePatchType})
+		s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: path, body: forged, contentType: mergePatchType})
+		s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: path + "?fieldManager=x&force=true", contentType: applyPatchType, body: `{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"cluster","annotations":{"kcp.io/path":"root:p"}}}`})
+		s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: path, contentType: mergePatchType, body: `{"metadata":{"annotations":{"kcp.io/path":null}}}`})
+		s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: path, body: forged, contentType: mergePatchType})
 	}
-	lying := strings.Replace(export("widgets", ""), `"metadata":{`, `"metadata":{"annotations":{"kcp.io/path":"root:p"},`, 1)
-	s.do(t, s.admin, s.a, request{method: http.MethodPost, path: exportsPath, body: lying})
+	forgedExport := strings.Replace(exportJSON("widgets", ""), `"metadata":{`, `"metadata":{"annotations":{"kcp.io/path":"root:p"},`, 1)
+	s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: exportsPath, body: forgedExport})
 	for _, path := range []string{exportsPath + "/widgets", exportsPath + "/widgets/status"} {
-		s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: path, body: lie, contentType: mergePatchType})
+		s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: path, body: forged, contentType: mergePatchType})
 	}
 	for _, path := range []string{ownClusterPath, exportsPath + "/widgets"} {
-		if got := s.do(t, s.admin, s.a, request{path: path}); strings.Contains(got.body, `"kcp.io/path":"root:p"`) || !strings.Contains(got.body, `"kcp.io/path":"root:a"`) || !strings.Contains(got.body, `"kcp.io/cluster":"`+s.a+`"`) {
+		if got := s.do(t, s.adminA, s.a, request{path: path}); strings.Contains(got.body, `"kcp.io/path":"root:p"`) || !strings.Contains(got.body, `"kcp.io/path":"root:a"`) || !strings.Contains(got.body, `"kcp.io/cluster":"`+s.a+`"`) {
 			t.Errorf("%s: %d %.600s", path, got.status, got.body)
 		}
 	}
@@ -101,49 +101,49 @@ func (s *sharing) places(t *testing.T) {
 		t.Errorf("%s", got.body)
 	}
 	s.do(t, s.carol, s.c, request{method: http.MethodDelete, path: bindingsPath + "/widgets"})
-	s.eventually(t, s.carol, s.c, bindingsPath+"/widgets", http.StatusNotFound)
+	s.waitForStatus(t, s.carol, s.c, bindingsPath+"/widgets", http.StatusNotFound)
 }
 
-// heirs has another user take over the path of a deleted workspace whose export others have bound.
-func (s *sharing) heirs(t *testing.T) {
+// testPathReuse has another user take over the path of a deleted workspace whose export others have bound.
+func (s *sharingEnv) testPathReuse(t *testing.T) {
 	claims := `"permissionClaims":[{"resource":"configmaps","verbs":["*"]}]`
-	offer := func(who *person, cluster string) {
+	createExport := func(caller *testUser, cluster string) {
 		t.Helper()
 		for path, body := range map[string]string{
-			schemasPath: apiSchema("v1", "heirs.example.com", "things", "Thing"),
-			exportsPath: export("things", `"resources":[{"group":"heirs.example.com","name":"things","schema":"v1.things.heirs.example.com","storage":{"crd":{}}}],`+claims),
+			schemasPath: apiSchemaJSON("v1", "heirs.example.com", "things", "Thing"),
+			exportsPath: exportJSON("things", `"resources":[{"group":"heirs.example.com","name":"things","schema":"v1.things.heirs.example.com","storage":{"crd":{}}}],`+claims),
 		} {
-			if got := s.do(t, who, cluster, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
+			if got := s.do(t, caller, cluster, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
 				t.Fatalf("%d %s", got.status, got.body)
 			}
 		}
 		shardtesting.Eventually(t, "the export has an identity", func(context.Context) error {
-			if got := s.do(t, who, cluster, request{path: exportsPath + "/things"}); !strings.Contains(got.body, `"identityHash":"`) {
+			if got := s.do(t, caller, cluster, request{path: exportsPath + "/things"}); !strings.Contains(got.body, `"identityHash":"`) {
 				return fmt.Errorf("%s", got.body)
 			}
 			return nil
 		})
 	}
 	const things = "/apis/heirs.example.com/v1/namespaces/default/things"
-	first := s.workspace(t, "estate", "paula", s.placement.a)
-	offer(s.paula, first)
+	first := s.createTenantWorkspace(t, "estate", "paula", s.placement.a)
+	createExport(s.paula, first)
 	s.Bind(t, s.c, "root:estate", "things", func(binding *apisv1alpha2.APIBinding) {
-		binding.Spec.PermissionClaims = []apisv1alpha2.AcceptablePermissionClaim{{PermissionClaim: claim("configmaps"), Selector: apisv1alpha2.PermissionClaimSelector{MatchAll: true}, State: apisv1alpha2.ClaimAccepted}}
+		binding.Spec.PermissionClaims = []apisv1alpha2.AcceptablePermissionClaim{{PermissionClaim: allVerbsClaim("configmaps"), Selector: apisv1alpha2.PermissionClaimSelector{MatchAll: true}, State: apisv1alpha2.ClaimAccepted}}
 	})
 	if got := s.do(t, s.carol, s.c, request{method: http.MethodPost, path: things, body: `{"apiVersion":"heirs.example.com/v1","kind":"Thing","metadata":{"name":"kept"}}`}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	shardtesting.Eventually(t, "paula sees what she claims", func(context.Context) error {
-		if got := s.ask(t, s.paula, request{path: view(first, "things", s.c) + treasurePath}); got.status != http.StatusOK {
+		if got := s.sendToShard(t, s.paula, request{path: exportViewPath(first, "things", s.c) + confidentialPath}); got.status != http.StatusOK {
 			return fmt.Errorf("%d %s", got.status, got.body)
 		}
 		return nil
 	})
 	s.do(t, s.masters, "root", request{method: http.MethodDelete, path: workspacesPath + "/estate"})
-	s.eventually(t, s.masters, "root", workspacesPath+"/estate", http.StatusNotFound)
-	heir := s.withCertificate(t, "heir")
-	second := s.workspace(t, "estate", "heir", s.placement.b)
-	offer(heir, second)
+	s.waitForStatus(t, s.masters, "root", workspacesPath+"/estate", http.StatusNotFound)
+	newOwner := s.newCertificateUser(t, "heir")
+	second := s.createTenantWorkspace(t, "estate", "heir", s.placement.b)
+	createExport(newOwner, second)
 	shardtesting.Eventually(t, "carol is told", func(context.Context) error {
 		if got := s.do(t, s.carol, s.c, request{path: bindingsPath + "/things"}); !strings.Contains(got.body, "another identity") {
 			return fmt.Errorf("%s", got.body)
@@ -151,8 +151,8 @@ func (s *sharing) heirs(t *testing.T) {
 		return nil
 	})
 	for _, cluster := range []string{s.c, "*"} {
-		for _, path := range []string{treasurePath, "/api/v1/configmaps", things, things + "/kept", "/apis/heirs.example.com/v1/things", bindingsPath} {
-			if got := s.try(t, heir, s.at(t, s.c), request{path: view(second, "things", cluster) + path}); strings.Contains(got.body, s.c) && got.status < 400 || strings.Contains(got.body, `"treasure"`) && got.status < 400 || got.status >= 500 {
+		for _, path := range []string{confidentialPath, "/api/v1/configmaps", things, things + "/kept", "/apis/heirs.example.com/v1/things", bindingsPath} {
+			if got := s.send(t, newOwner, s.resolveShardURL(t, s.c), request{path: exportViewPath(second, "things", cluster) + path}); strings.Contains(got.body, s.c) && got.status < 400 || strings.Contains(got.body, `"treasure"`) && got.status < 400 || got.status >= 500 {
 				t.Errorf("the heir sees %s of %s: %d %.400s", path, cluster, got.status, got.body)
 			}
 		}
@@ -162,13 +162,13 @@ func (s *sharing) heirs(t *testing.T) {
 	}
 }
 
-// bounds attempts, by all names and verbs, what the maximal permission policy of an API denies: a may read gadgets, and
+// testMaximalPermissionPolicy attempts, by all names and verbs, what the maximal permission policy of an API denies: a may read gadgets, and
 // no more.
-func (s *sharing) bounds(t *testing.T) {
+func (s *sharingEnv) testMaximalPermissionPolicy(t *testing.T) {
 	const gadgets = "/apis/bounded.example.com/v1/namespaces/default/gadgets"
 	for path, body := range map[string]string{
-		schemasPath:  apiSchema("v1", "bounded.example.com", "gadgets", "Gadget"),
-		exportsPath:  export("bounded", `"maximalPermissionPolicy":{"local":{}},"resources":[{"group":"bounded.example.com","name":"gadgets","schema":"v1.gadgets.bounded.example.com","storage":{"crd":{}}}]`),
+		schemasPath:  apiSchemaJSON("v1", "bounded.example.com", "gadgets", "Gadget"),
+		exportsPath:  exportJSON("bounded", `"maximalPermissionPolicy":{"local":{}},"resources":[{"group":"bounded.example.com","name":"gadgets","schema":"v1.gadgets.bounded.example.com","storage":{"crd":{}}}]`),
 		clusterRoles: `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"bounded"},"rules":[{"apiGroups":["bounded.example.com"],"resources":["gadgets"],"verbs":["get","list","watch"]}]}`,
 		clusterBindings: `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"bounded"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"bounded"},"subjects":[
 			{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"apis.kcp.io:binding:system:authenticated"}]}`,
@@ -177,7 +177,7 @@ func (s *sharing) bounds(t *testing.T) {
 			t.Fatalf("%s: %d %s", path, got.status, got.body)
 		}
 	}
-	s.mayBind(t, "bounded")
+	s.allowBinding(t, "bounded")
 	shardtesting.Eventually(t, "the export has an identity", func(context.Context) error {
 		if got := s.do(t, s.paula, s.p, request{path: exportsPath + "/bounded"}); !strings.Contains(got.body, "identityHash") {
 			return fmt.Errorf("%s", got.body)
@@ -191,23 +191,23 @@ func (s *sharing) bounds(t *testing.T) {
 	if got := s.do(t, s.masters, s.a, request{method: http.MethodPost, path: gadgets, body: object}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	s.eventually(t, s.admin, s.a, gadgets+"/kept", http.StatusOK)
+	s.waitForStatus(t, s.adminA, s.a, gadgets+"/kept", http.StatusOK)
 	before := s.do(t, s.masters, s.a, request{path: gadgets + "/kept"}).body
-	as := func(user string, groups ...string) http.Header {
+	impersonate := func(user string, groups ...string) http.Header {
 		return http.Header{"Impersonate-User": {user}, "Impersonate-Group": groups}
 	}
-	headers := []http.Header{nil, as("paula", "system:authenticated"), as("x", "system:kcp:admin"), as("x", "system:masters"), as("apis.kcp.io:binding:paula"), as("system:serviceaccount:default:robot", "system:serviceaccounts"),
+	headers := []http.Header{nil, impersonate("paula", "system:authenticated"), impersonate("x", "system:kcp:admin"), impersonate("x", "system:masters"), impersonate("apis.kcp.io:binding:paula"), impersonate("system:serviceaccount:default:robot", "system:serviceaccounts"),
 		{"Impersonate-User": {"x"}, "Impersonate-Extra-Authorization.kcp.io%2fwarrant": {`{"user":"paula","groups":["system:kcp:admin"]}`}}, {"X-Kcp-Internal-Deep-Subjectaccessreview": {"true"}}}
 	for _, name := range []string{gadgets, gadgets + ":" + identity, gadgets + "%3a" + identity} {
-		for _, who := range []*person{s.admin, s.robot} {
+		for _, caller := range []*testUser{s.adminA, s.serviceAccount} {
 			for _, h := range headers {
-				requests := writes(name, "kept", "Gadget", "bounded.example.com/v1")
-				requests = append(requests, writes(name, "kept/status", "Gadget", "bounded.example.com/v1")[4:8]...)
+				requests := writeRequests(name, "kept", "Gadget", "bounded.example.com/v1")
+				requests = append(requests, writeRequests(name, "kept/status", "Gadget", "bounded.example.com/v1")[4:8]...)
 				requests = append(requests, request{method: http.MethodDelete, path: name}, request{method: http.MethodDelete, path: name + "?labelSelector=none"})
 				for _, r := range requests {
 					r.header, r.path = h, "/clusters/"+s.a+r.path
-					if got := s.ask(t, who, r); got.status < 400 || got.status >= 500 {
-						t.Errorf("%s with %v: %s %s: %d %.300s", who.name, h, r.method, r.path, got.status, got.body)
+					if got := s.sendToShard(t, caller, r); got.status < 400 || got.status >= 500 {
+						t.Errorf("%s with %v: %s %s: %d %.300s", caller.name, h, r.method, r.path, got.status, got.body)
 					}
 				}
 			}
@@ -218,21 +218,21 @@ func (s *sharing) bounds(t *testing.T) {
 	}
 }
 
-// binding binds exports without permission, and compares the responses with those for exports that do not exist.
-func (s *sharing) binding(t *testing.T) {
+// testUnpermittedBindings binds exports without permission, and compares the responses with those for exports that do not exist.
+func (s *sharingEnv) testUnpermittedBindings(t *testing.T) {
 	answers := map[string]string{}
 	for i, reference := range []struct{ path, name string }{{"root:p", "private"}, {s.p, "private"}, {"root:p", "none"}, {s.p, "none"}, {"root:nobody", "private"}, {"0123456789abcdef", "private"}, {"root:b", "none"}, {s.b, "none"}, {"system:admin", "none"}, {"system:shard", "none"}, {"system:bound-crds", "none"}, {"root", "none"}, {"root", "shards.core.kcp.io"}} {
 		name := fmt.Sprint("guess-", i)
-		got := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: bindingsPath, body: binding(name, reference.path, reference.name)})
+		got := s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: bindingsPath, body: bindingJSON(name, reference.path, reference.name)})
 		text := strings.NewReplacer(name, "NAME", reference.path+":"+reference.name, "REFERENCE").Replace(got.body)
 		if got.status != http.StatusForbidden {
 			t.Errorf("%v: %d %.300s", reference, got.status, got.body)
 		}
 		answers[text] = fmt.Sprint(reference)
-		dry := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: bindingsPath + "?dryRun=All", body: binding(name, reference.path, reference.name)})
-		apply := s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: bindingsPath + "/" + name + "?fieldManager=x", body: binding(name, reference.path, reference.name), contentType: applyPatchType})
-		old := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: strings.Replace(bindingsPath, "v1alpha2", "v1alpha1", 1), body: strings.Replace(binding(name, reference.path, reference.name), "v1alpha2", "v1alpha1", 1)})
-		for _, other := range []answer{dry, apply, old} {
+		dry := s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: bindingsPath + "?dryRun=All", body: bindingJSON(name, reference.path, reference.name)})
+		apply := s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: bindingsPath + "/" + name + "?fieldManager=x", body: bindingJSON(name, reference.path, reference.name), contentType: applyPatchType})
+		old := s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: strings.Replace(bindingsPath, "v1alpha2", "v1alpha1", 1), body: strings.Replace(bindingJSON(name, reference.path, reference.name), "v1alpha2", "v1alpha1", 1)})
+		for _, other := range []httpResponse{dry, apply, old} {
 			if other.status != http.StatusForbidden {
 				t.Errorf("%v: %d %.300s", reference, other.status, other.body)
 			}
@@ -244,26 +244,26 @@ func (s *sharing) binding(t *testing.T) {
 	// The export of a binding is immutable.
 	for _, spec := range []string{`{"reference":{"export":{"path":"root:p","name":"private"}}}`, `{"reference":{"export":{"path":"` + s.p + `","name":"private"}}}`} {
 		for _, labels := range []string{"", `"metadata":{"labels":{"internal.apis.kcp.io/export":"x"}},`, `"metadata":{"labels":{"internal.apis.kcp.io/export":null}},`} {
-			got := s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: bindingsPath + "/widgets", body: `{` + labels + `"spec":` + spec + `}`, contentType: mergePatchType})
+			got := s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: bindingsPath + "/widgets", body: `{` + labels + `"spec":` + spec + `}`, contentType: mergePatchType})
 			if got.status < 400 || got.status >= 500 {
 				t.Errorf("%d %.300s", got.status, got.body)
 			}
 		}
 	}
-	if got := s.do(t, s.admin, s.a, request{path: bindingsPath}); strings.Contains(got.body, `"name":"private"`) || strings.Contains(got.body, "guess-") {
+	if got := s.do(t, s.adminA, s.a, request{path: bindingsPath}); strings.Contains(got.body, `"name":"private"`) || strings.Contains(got.body, "guess-") {
 		t.Errorf("%s", got.body)
 	}
-	if got := s.do(t, s.admin, s.a, request{path: "/apis/private.example.com/v1/gadgets"}); got.status != http.StatusNotFound {
+	if got := s.do(t, s.adminA, s.a, request{path: "/apis/private.example.com/v1/gadgets"}); got.status != http.StatusNotFound {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }
 
-// definitions attempts to change the definitions that serve bound resources, and to create definitions with names that
+// testBoundDefinitions attempts to change the definitions that serve bound resources, and to create definitions with names that
 // are in use.
-func (s *sharing) definitions(t *testing.T) {
-	for _, who := range []*person{s.admin, s.robot, s.paula, s.stranger, s.anonymous} {
+func (s *sharingEnv) testBoundDefinitions(t *testing.T) {
+	for _, caller := range []*testUser{s.adminA, s.serviceAccount, s.paula, s.unrelatedUser, s.anonymous} {
 		for _, cluster := range []string{"system:bound-crds", "system:admin", "system:shard", "system:system-crds"} {
-			s.refused(t, who, below("/clusters/"+cluster, []request{{path: definitionsPath}, {path: "/apis"}, {path: allWidgets}, {method: http.MethodDelete, path: definitionsPath}, {method: http.MethodPost, path: definitionsPath, body: definition("evil.example.com", "evils", "Evil", "Namespaced", "v1", "")}})...)
+			s.expectRefused(t, caller, withPrefix("/clusters/"+cluster, []request{{path: definitionsPath}, {path: "/apis"}, {path: allWidgets}, {method: http.MethodDelete, path: definitionsPath}, {method: http.MethodPost, path: definitionsPath, body: definitionJSON("evil.example.com", "evils", "Evil", "Namespaced", "v1", "")}})...)
 		}
 	}
 	for _, taken := range []struct{ group, plural, kind, path string }{
@@ -280,19 +280,19 @@ func (s *sharing) definitions(t *testing.T) {
 				object := s.do(t, s.masters, s.a, request{path: taken.path}).object(t)
 				return fmt.Sprint(object["kind"], object["items"], object["spec"], object["status"], object["subjects"])
 			}
-			schema := s.do(t, s.paula, s.p, request{method: http.MethodPost, path: schemasPath, body: apiSchema("evil", taken.group, taken.plural, taken.kind)})
-			offered := s.do(t, s.paula, s.p, request{method: http.MethodPost, path: exportsPath, body: export("evil-"+taken.plural, `"resources":[{"group":"`+taken.group+`","name":"`+taken.plural+`","schema":"evil.`+name+`","storage":{"crd":{}}}]`)})
+			schema := s.do(t, s.paula, s.p, request{method: http.MethodPost, path: schemasPath, body: apiSchemaJSON("evil", taken.group, taken.plural, taken.kind)})
+			offered := s.do(t, s.paula, s.p, request{method: http.MethodPost, path: exportsPath, body: exportJSON("evil-"+taken.plural, `"resources":[{"group":"`+taken.group+`","name":"`+taken.plural+`","schema":"evil.`+name+`","storage":{"crd":{}}}]`)})
 			if schema.status != http.StatusCreated || offered.status != http.StatusCreated {
 				return // a refusal is fine, too
 			}
-			s.mayBind(t, "evil-"+taken.plural)
+			s.allowBinding(t, "evil-"+taken.plural)
 			before := read()
 			shardtesting.Eventually(t, "it is bound, or refused", func(context.Context) error {
-				got := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: bindingsPath, body: binding("evil-"+taken.plural, s.p, "evil-"+taken.plural)})
+				got := s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: bindingsPath, body: bindingJSON("evil-"+taken.plural, s.p, "evil-"+taken.plural)})
 				if got.status != http.StatusCreated && got.status != http.StatusConflict {
 					return fmt.Errorf("%d %s", got.status, got.body)
 				}
-				if got = s.do(t, s.admin, s.a, request{path: bindingsPath + "/evil-" + taken.plural}); !strings.Contains(got.body, `"phase":"Bound"`) && !strings.Contains(got.body, "Conflict") && !strings.Contains(got.body, "Invalid") {
+				if got = s.do(t, s.adminA, s.a, request{path: bindingsPath + "/evil-" + taken.plural}); !strings.Contains(got.body, `"phase":"Bound"`) && !strings.Contains(got.body, "Conflict") && !strings.Contains(got.body, "Invalid") {
 					return fmt.Errorf("%d %s", got.status, got.body)
 				}
 				return nil
@@ -300,11 +300,11 @@ func (s *sharing) definitions(t *testing.T) {
 			if after := read(); taken.path != bindingsPath && after != before {
 				t.Errorf("with the binding %s\nwas %s", after, before)
 			}
-			if got := s.do(t, s.admin, s.a, request{path: configMapsOfNS + "/treasure"}); got.status != http.StatusOK {
+			if got := s.do(t, s.adminA, s.a, request{path: configMapsPath + "/treasure"}); got.status != http.StatusOK {
 				t.Errorf("%d %s", got.status, got.body)
 			}
-			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: bindingsPath + "/evil-" + taken.plural})
-			s.eventually(t, s.admin, s.a, bindingsPath+"/evil-"+taken.plural, http.StatusNotFound)
+			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: bindingsPath + "/evil-" + taken.plural})
+			s.waitForStatus(t, s.adminA, s.a, bindingsPath+"/evil-"+taken.plural, http.StatusNotFound)
 			if after := read(); after != before {
 				t.Errorf("after the binding %s\nwas %s", after, before)
 			}
@@ -312,9 +312,9 @@ func (s *sharing) definitions(t *testing.T) {
 	}
 }
 
-// hooks has p register a webhook for every resource, and a policy that denies everything: they apply only to the
+// testProviderWebhooks has p register a webhook for every resource, and a policy that denies everything: they apply only to the
 // resources that p exports.
-func (s *sharing) hooks(t *testing.T) {
+func (s *sharingEnv) testProviderWebhooks(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -342,7 +342,7 @@ func (s *sharing) hooks(t *testing.T) {
 		}
 	}
 	shardtesting.Eventually(t, "b's widgets are held to what p says", func(context.Context) error {
-		got := s.do(t, s.owner, s.b, request{method: http.MethodPost, path: widgets + "?dryRun=All", body: `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"hooked"}}`})
+		got := s.do(t, s.adminB, s.b, request{method: http.MethodPost, path: widgets + "?dryRun=All", body: `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"hooked"}}`})
 		if got.status < 400 {
 			return fmt.Errorf("%d %s", got.status, got.body)
 		}
@@ -351,11 +351,11 @@ func (s *sharing) hooks(t *testing.T) {
 	for range 5 {
 		for path, body := range map[string]string{
 			secrets:        `{"apiVersion":"v1","kind":"Secret","metadata":{"generateName":"hooked-","labels":{"share":"yes"}}}`,
-			configMapsOfNS: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"hooked-"}}`,
+			configMapsPath: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"hooked-"}}`,
 			clusterRoles:   `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"generateName":"hooked-"}}`,
 			exportsPath:    `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"generateName":"hooked-"},"spec":{}}`,
 		} {
-			if got := s.do(t, s.owner, s.b, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
+			if got := s.do(t, s.adminB, s.b, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
 				t.Errorf("%s: %d %s", path, got.status, got.body)
 			}
 		}
@@ -363,12 +363,12 @@ func (s *sharing) hooks(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	for _, told := range seen {
-		if strings.Contains(told, s.b) && !strings.Contains(told, `"kind":"Widget"`) || strings.Contains(told, `"hooked-`) {
-			t.Errorf("the webhook of p was told of %.600s", told)
+	for _, review := range seen {
+		if strings.Contains(review, s.b) && !strings.Contains(review, `"kind":"Widget"`) || strings.Contains(review, `"hooked-`) {
+			t.Errorf("the webhook of p was told of %.600s", review)
 		}
 	}
-	if !slices.ContainsFunc(seen, func(told string) bool { return strings.Contains(told, `"kind":"Widget"`) }) {
+	if !slices.ContainsFunc(seen, func(review string) bool { return strings.Contains(review, `"kind":"Widget"`) }) {
 		t.Error("the webhook of p was told of no widget")
 	}
 }

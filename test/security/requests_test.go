@@ -16,13 +16,13 @@ type request struct {
 	header                          http.Header
 }
 
-type answer struct {
+type httpResponse struct {
 	status int
 	header http.Header
 	body   string
 }
 
-func (a answer) object(t *testing.T) map[string]any {
+func (a httpResponse) object(t *testing.T) map[string]any {
 	t.Helper()
 	var object map[string]any
 	if err := json.Unmarshal([]byte(a.body), &object); err != nil {
@@ -31,8 +31,8 @@ func (a answer) object(t *testing.T) map[string]any {
 	return object
 }
 
-// try sends a request. A request without a response has status 0.
-func (s *site) try(t *testing.T, as *person, base string, r request) answer {
+// send sends a request. A request without a response has status 0.
+func (s *env) send(t *testing.T, caller *testUser, base string, r request) httpResponse {
 	t.Helper()
 	at, err := url.Parse(base)
 	must(t, err)
@@ -52,34 +52,34 @@ func (s *site) try(t *testing.T, as *person, base string, r request) answer {
 	if r.contentType != "" {
 		req.Header.Set("Content-Type", r.contentType)
 	}
-	if as.token != "" {
-		req.Header.Set("Authorization", "Bearer "+as.token)
+	if caller.token != "" {
+		req.Header.Set("Authorization", "Bearer "+caller.token)
 	}
 	for name, values := range r.header {
 		req.Header[name] = values
 	}
-	res, err := as.client.Do(req)
+	res, err := caller.client.Do(req)
 	if err != nil {
-		return answer{body: err.Error()}
+		return httpResponse{body: err.Error()}
 	}
 	defer res.Body.Close()
 	var body bytes.Buffer
 	if _, err := body.ReadFrom(res.Body); err != nil {
-		return answer{body: err.Error()}
+		return httpResponse{body: err.Error()}
 	}
-	return answer{res.StatusCode, res.Header, body.String()}
+	return httpResponse{res.StatusCode, res.Header, body.String()}
 }
 
-// ask sends a request with try to the shard of the logical cluster in the path, or to the shard of b if the path covers
+// sendToShard sends a request with try to the shard of the logical cluster in the path, or to the shard of b if the path covers
 // all.
-func (s *site) ask(t *testing.T, as *person, r request) answer {
+func (s *env) sendToShard(t *testing.T, caller *testUser, r request) httpResponse {
 	t.Helper()
 	_, below, _ := cutLast(r.path, "/clusters/")
 	cluster, _, _ := strings.Cut(below, "/")
 	if cluster, _, _ = strings.Cut(cluster, "?"); cluster == "*" {
-		return s.try(t, as, s.layout.URL(s.placement.b), r)
+		return s.send(t, caller, s.layout.URL(s.placement.b), r)
 	}
-	return s.try(t, as, s.at(t, cluster), r)
+	return s.send(t, caller, s.resolveShardURL(t, cluster), r)
 }
 
 func cutLast(text, separator string) (before, after string, found bool) {
@@ -91,10 +91,10 @@ func cutLast(text, separator string) (before, after string, found bool) {
 }
 
 // do sends a request with try to the shard of the logical cluster, and fails the test if there is no response.
-func (s *site) do(t *testing.T, as *person, cluster string, r request) answer {
+func (s *env) do(t *testing.T, caller *testUser, cluster string, r request) httpResponse {
 	t.Helper()
 	r.path = "/clusters/" + cluster + r.path
-	got := s.try(t, as, s.at(t, cluster), r)
+	got := s.send(t, caller, s.resolveShardURL(t, cluster), r)
 	if got.status == 0 {
 		t.Fatalf("%s %s: %s", r.method, r.path, got.body)
 	}

@@ -14,18 +14,18 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// rogue publishes, with the certificate of a shard named gamma, any object of use to an attacker. Objects that are in
+// testRogueShard publishes, with the certificate of a shard named gamma, any object of use to an attacker. Objects that are in
 // root, have its path, or are on another shard must stay unchanged. That gamma can publish for logical clusters of
 // other shards to third ones is a gap of the threat model, and not tested here.
-func rogue(t *testing.T, s *site) {
-	gamma := s.withCertificate(t, shardGroup+":gamma", shardGroup)
-	people := map[string]*person{s.a: s.admin, s.b: s.owner} // gamma grants them everything in every logical cluster
-	s.create(t, s.a, "far")
+func testRogueShard(t *testing.T, s *env) {
+	gamma := s.newCertificateUser(t, shardGroup+":gamma", shardGroup)
+	admins := map[string]*testUser{s.a: s.adminA, s.b: s.adminB} // gamma grants them everything in every logical cluster
+	s.createWorkspace(t, s.a, "far")
 	s.waitReady(t, s.a, "far")
-	far := s.clusterOf(t, s.a, "far")
+	far := s.workspaceCluster(t, s.a, "far")
 	owner, _ := json.Marshal(s.do(t, s.masters, s.b, request{path: ownClusterPath}).object(t)["spec"].(map[string]any)["owner"])
 	ownerOfFar, _ := json.Marshal(s.do(t, s.masters, far, request{path: ownClusterPath}).object(t)["spec"].(map[string]any)["owner"])
-	says := func(cluster, group, resource, kind, name, metadata, rest string) {
+	publish := func(cluster, group, resource, kind, name, metadata, rest string) {
 		t.Helper()
 		version := "v1alpha1"
 		switch {
@@ -36,7 +36,7 @@ func rogue(t *testing.T, s *site) {
 		}
 		path := fmt.Sprintf("%s/shards/gamma/clusters/%s/apis/%s/%s/%s", cacheclient.Prefix, cluster, group, version, resource)
 		body := fmt.Sprintf(`{"apiVersion":"%s/%s","kind":%q,"metadata":{"name":%q%s}%s}`, group, version, kind, name, metadata, rest)
-		if got := s.try(t, gamma, s.cache, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
+		if got := s.send(t, gamma, s.cacheURL, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
 			t.Fatalf("%s: %d %s", path, got.status, got.body)
 		}
 	}
@@ -44,26 +44,26 @@ func rogue(t *testing.T, s *site) {
 	ofRoot := `,"annotations":{"kcp.io/path":"root"}`
 	all := `,"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"alice"},{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"bob"}]`
 	for _, cluster := range []string{"root", s.b, "gammacluster"} {
-		says(cluster, apis, "apiexports", "APIExport", "stolen", ofRoot, `,"spec":{},"status":{"identityHash":"x"}`)
-		says(cluster, tenancy, "workspacetypes", "WorkspaceType", "stolen", ofRoot, `,"spec":{}`)
-		says(cluster, core, "logicalclusters", "LogicalCluster", "cluster", `,"annotations":{"kcp.io/path":"root","core.kcp.io/shard":"gamma"}`, `,"spec":{}`)
-		says(cluster, core, "shards", "Shard", "evil", `,"labels":{"name":"evil"}`, `,"spec":{"baseURL":"https://evil.example"}`)
-		says(cluster, core, "shards", "Shard", s.placement.b, `,"labels":{"name":"evil"}`, `,"spec":{"baseURL":"https://evil.example"}`)
-		says(cluster, rbac, "clusterrolebindings", "ClusterRoleBinding", "evil", `,"annotations":{"internal.kcp.io/replicate":"x"}`, all)
+		publish(cluster, apis, "apiexports", "APIExport", "stolen", ofRoot, `,"spec":{},"status":{"identityHash":"x"}`)
+		publish(cluster, tenancy, "workspacetypes", "WorkspaceType", "stolen", ofRoot, `,"spec":{}`)
+		publish(cluster, core, "logicalclusters", "LogicalCluster", "cluster", `,"annotations":{"kcp.io/path":"root","core.kcp.io/shard":"gamma"}`, `,"spec":{}`)
+		publish(cluster, core, "shards", "Shard", "evil", `,"labels":{"name":"evil"}`, `,"spec":{"baseURL":"https://evil.example"}`)
+		publish(cluster, core, "shards", "Shard", s.placement.b, `,"labels":{"name":"evil"}`, `,"spec":{"baseURL":"https://evil.example"}`)
+		publish(cluster, rbac, "clusterrolebindings", "ClusterRoleBinding", "evil", `,"annotations":{"internal.kcp.io/replicate":"x"}`, all)
 	}
-	says("root", sharding, "shardreports", "ShardReport", s.placement.b, "", `,"spec":{"beat":99999999,"complete":false,"conditions":[{"type":"Ready","status":"False"}]}`)
-	says(s.a, sharding, "logicalclusterrequests", "LogicalClusterRequest", "far."+far, "", `,"spec":{"shard":"`+s.placement.b+`","cluster":"`+far+`","owner":`+string(ownerOfFar)+`,"delete":true}`)
-	says("root", sharding, "logicalclusterrequests", "LogicalClusterRequest", "b."+s.b, "", `,"spec":{"shard":"`+s.placement.b+`","cluster":"`+s.b+`","owner":`+string(owner)+`,"delete":true}`)
-	says(s.b, sharding, "logicalclusterreports", "LogicalClusterReport", "root.b", "", `,"spec":{"owner":`+string(owner)+`,"shard":"root","state":"Gone"}`)
-	says(far, sharding, "logicalclusterreports", "LogicalClusterReport", s.a+".far", "", `,"spec":{"owner":`+string(ownerOfFar)+`,"shard":"`+s.placement.a+`","state":"Gone"}`)
+	publish("root", sharding, "shardreports", "ShardReport", s.placement.b, "", `,"spec":{"beat":99999999,"complete":false,"conditions":[{"type":"Ready","status":"False"}]}`)
+	publish(s.a, sharding, "logicalclusterrequests", "LogicalClusterRequest", "far."+far, "", `,"spec":{"shard":"`+s.placement.b+`","cluster":"`+far+`","owner":`+string(ownerOfFar)+`,"delete":true}`)
+	publish("root", sharding, "logicalclusterrequests", "LogicalClusterRequest", "b."+s.b, "", `,"spec":{"shard":"`+s.placement.b+`","cluster":"`+s.b+`","owner":`+string(owner)+`,"delete":true}`)
+	publish(s.b, sharding, "logicalclusterreports", "LogicalClusterReport", "root.b", "", `,"spec":{"owner":`+string(owner)+`,"shard":"root","state":"Gone"}`)
+	publish(far, sharding, "logicalclusterreports", "LogicalClusterReport", s.a+".far", "", `,"spec":{"owner":`+string(ownerOfFar)+`,"shard":"`+s.placement.a+`","state":"Gone"}`)
 	// A valid object, of a logical cluster that no other shard has: once it is visible, the objects published before it
 	// have been read as well.
-	says("gammaspace", apis, "apiexports", "APIExport", "believed", "", `,"spec":{},"status":{"identityHash":"x"}`)
-	says("gammaspace", core, "logicalclusters", "LogicalCluster", "cluster", `,"annotations":{"kcp.io/path":"root:gamma"}`, `,"spec":{},"status":{"phase":"Ready"}`)
-	says("gammaspace", rbac, "clusterrolebindings", "ClusterRoleBinding", "evil", "", all)
-	for cluster, who := range people {
+	publish("gammaspace", apis, "apiexports", "APIExport", "believed", "", `,"spec":{},"status":{"identityHash":"x"}`)
+	publish("gammaspace", core, "logicalclusters", "LogicalCluster", "cluster", `,"annotations":{"kcp.io/path":"root:gamma"}`, `,"spec":{},"status":{"phase":"Ready"}`)
+	publish("gammaspace", rbac, "clusterrolebindings", "ClusterRoleBinding", "evil", "", all)
+	for cluster, caller := range admins {
 		shardtesting.Eventually(t, "gamma is heard on the shard of "+cluster, func(context.Context) error {
-			if got := s.do(t, who, cluster, request{method: http.MethodPost, path: bindingsPath + "?dryRun=All", body: binding("x", "gammaspace", "believed")}); got.status != http.StatusCreated {
+			if got := s.do(t, caller, cluster, request{method: http.MethodPost, path: bindingsPath + "?dryRun=All", body: bindingJSON("x", "gammaspace", "believed")}); got.status != http.StatusCreated {
 				return fmt.Errorf("%d %s", got.status, got.body)
 			}
 			return nil
@@ -71,19 +71,19 @@ func rogue(t *testing.T, s *site) {
 	}
 	for range 10 { // lets the controllers reconcile
 		time.Sleep(100 * time.Millisecond)
-		for cluster, who := range people {
+		for cluster, caller := range admins {
 			for _, r := range []request{
-				{method: http.MethodPost, path: bindingsPath + "?dryRun=All", body: binding("x", "root", "stolen")},
+				{method: http.MethodPost, path: bindingsPath + "?dryRun=All", body: bindingJSON("x", "root", "stolen")},
 				{method: http.MethodPost, path: workspacesPath + "?dryRun=All", body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"x"},"spec":{"type":{"name":"stolen","path":"root"}}}`},
 			} {
-				if got := s.do(t, who, cluster, r); got.status < 400 {
+				if got := s.do(t, caller, cluster, r); got.status < 400 {
 					t.Fatalf("in %s something of gamma counts as root's: %s %s", cluster, r.body, got.body)
 				}
 			}
 		}
-		for _, base := range s.servers() {
-			if got := s.try(t, s.admin, base, request{path: "/clusters/" + s.b + treasurePath}); got.status != http.StatusForbidden {
-				t.Fatalf("by a role that gamma has given at the %s: %d %.300s", s.called(base), got.status, got.body)
+		for _, base := range s.serverURLs() {
+			if got := s.send(t, s.adminA, base, request{path: "/clusters/" + s.b + confidentialPath}); got.status != http.StatusForbidden {
+				t.Fatalf("by a role that gamma has given at the %s: %d %.300s", s.serverName(base), got.status, got.body)
 			}
 		}
 		for cluster, name := range map[string]string{"root": "b", s.a: "far"} {
@@ -93,7 +93,7 @@ func rogue(t *testing.T, s *site) {
 			}
 		}
 		for _, cluster := range []string{s.b, far} {
-			if got := s.try(t, s.masters, s.layout.URL(s.placement.b), request{path: "/clusters/" + cluster + ownClusterPath}); got.status != http.StatusOK || strings.Contains(got.body, "deletionTimestamp") || strings.Contains(got.body, "evil") || strings.Contains(got.body, "gamma") {
+			if got := s.send(t, s.masters, s.layout.URL(s.placement.b), request{path: "/clusters/" + cluster + ownClusterPath}); got.status != http.StatusOK || strings.Contains(got.body, "deletionTimestamp") || strings.Contains(got.body, "evil") || strings.Contains(got.body, "gamma") {
 				t.Fatalf("%s: %d %s", cluster, got.status, got.body)
 			}
 		}
@@ -101,28 +101,28 @@ func rogue(t *testing.T, s *site) {
 		if got.status != http.StatusOK || strings.Contains(got.body, "evil") || strings.Contains(got.body, "gamma") {
 			t.Fatalf("the list of shards: %d %s", got.status, got.body)
 		}
-		if got := s.try(t, s.owner, s.proxy, request{path: "/clusters/root:b" + treasurePath}); got.status != http.StatusOK {
+		if got := s.send(t, s.adminB, s.proxyURL, request{path: "/clusters/root:b" + confidentialPath}); got.status != http.StatusOK {
 			t.Fatalf("bob, through the proxy: %d %s", got.status, got.body)
 		}
 	}
 }
 
-// cacheFromOutside requests the cache server embedded in the root shard through the front proxy, and by other paths of
+// testCacheFromOutside requests the cache server embedded in the root shard through the front proxy, and by other paths of
 // the same server: it is served to no user there.
-func (s *site) cacheFromOutside(t *testing.T) {
+func (s *env) testCacheFromOutside(t *testing.T) {
 	const exports = "/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports"
-	for _, who := range s.servants(t) {
+	for _, caller := range s.cacheUsers(t) {
 		for _, path := range []string{cacheclient.Prefix + exports, "/services//cache" + exports, "/clusters/root/services/cache" + exports, "/clusters/root/../../services/cache" + exports, "/clusters/*/services/cache" + exports, "/services/apiexport/root/tenancy.kcp.io/clusters/*/services/cache" + exports} {
 			for _, method := range []string{http.MethodGet, http.MethodDelete} {
-				if got := s.try(t, who.person, s.proxy, request{method: method, path: path, header: who.header}); got.status < 300 || got.status >= 500 {
-					t.Errorf("%s with %v: %s %s through the proxy: %d %.300s", who.name, who.header, method, path, got.status, got.body)
+				if got := s.send(t, caller.testUser, s.proxyURL, request{method: method, path: path, header: caller.header}); got.status < 300 || got.status >= 500 {
+					t.Errorf("%s with %v: %s %s through the proxy: %d %.300s", caller.name, caller.header, method, path, got.status, got.body)
 				}
 			}
-			if path == cacheclient.Prefix+exports || who.person == s.masters {
+			if path == cacheclient.Prefix+exports || caller.testUser == s.masters {
 				continue
 			}
-			if got := s.try(t, who.person, s.layout.URL(installation.Root), request{path: path, header: who.header}); got.status < 300 && strings.Contains(got.body, "items") {
-				t.Errorf("%s with %v: %s: %d %.300s", who.name, who.header, path, got.status, got.body)
+			if got := s.send(t, caller.testUser, s.layout.URL(installation.Root), request{path: path, header: caller.header}); got.status < 300 && strings.Contains(got.body, "items") {
+				t.Errorf("%s with %v: %s: %d %.300s", caller.name, caller.header, path, got.status, got.body)
 			}
 		}
 	}

@@ -30,13 +30,13 @@ const (
 
 // startServers runs an installation with the command lines of a real one, but in this process: after the attacks the
 // test reads the etcd of every shard.
-func (s *site) startServers(t *testing.T, shape sharded.Options) {
+func (s *env) startServers(t *testing.T, layoutOptions sharded.Options) {
 	t.Helper()
 	var err error
 	s.directory = t.TempDir()
-	shape.Directory, shape.FreePorts, shape.Validity = s.directory, true, time.Hour
-	shape.ShardFlags, shape.ProxyFlags = []string{shardGates}, []string{proxyGates}
-	s.layout, err = sharded.New(shape)
+	layoutOptions.Directory, layoutOptions.FreePorts, layoutOptions.Validity = s.directory, true, time.Hour
+	layoutOptions.ShardFlags, layoutOptions.ProxyFlags = []string{shardGates}, []string{proxyGates}
+	s.layout, err = sharded.New(layoutOptions)
 	must(t, err)
 	servers, _, _ := s.layout.CAFiles()
 	s.ca, err = os.ReadFile(servers)
@@ -59,7 +59,7 @@ func (s *site) startServers(t *testing.T, shape sharded.Options) {
 			s.shards[server.Name] = startShard(t, filepath.Join(s.directory, server.Name), server, ports[server.Name])
 		}
 	}
-	s.proxy, s.cache = s.layout.URL(sharded.FrontProxy), s.layout.URL(sharded.CacheServer)
+	s.proxyURL, s.cacheURL = s.layout.URL(sharded.FrontProxy), s.layout.URL(sharded.CacheServer)
 }
 
 func startShard(t *testing.T, directory string, server sharded.Server, port net.Listener) *shardtesting.Shard {

@@ -25,77 +25,77 @@ const (
 	secrets    = "/api/v1/namespaces/default/secrets"
 )
 
-// sharing is an installation where b and a have bound what workspace p of paula exports. b has accepted the claim of
+// sharingEnv is an installation where b and a have bound what workspace p of paula exports. b has accepted the claim of
 // the export on secrets with the label share=yes, and rejected that on config maps. c, a workspace of carol, has bound
 // nothing.
-type sharing struct {
-	*site
+type sharingEnv struct {
+	*env
 	p, c     string
 	identity string
-	paula    *person
-	carol    *person
+	paula    *testUser
+	carol    *testUser
 }
 
-// TestWhatIsSharedIsNoDoorToAnythingElse attacks an exported API from all sides, with the provider on one shard and the
+// TestAPISharing attacks an exported API from all sides, with the provider on one shard and the
 // consumers on two others, one of which is root.
-func TestWhatIsSharedIsNoDoorToAnythingElse(t *testing.T) {
-	s := newSharing(t, placement{installation.Alpha, installation.Root}, installation.Beta)
+func TestAPISharing(t *testing.T) {
+	s := newSharingEnv(t, placement{installation.Alpha, installation.Root}, installation.Beta)
 	for _, attack := range []struct {
 		name string
-		run  func(*sharing, *testing.T)
+		run  func(*sharingEnv, *testing.T)
 	}{
-		{"the view of an export is closed where it is not bound", (*sharing).unbound},
-		{"the view of an export shows nothing but what was agreed on", (*sharing).agreed},
-		{"a claim with a selector ends at the selector", (*sharing).selected},
-		{"a consumer sees its own objects by every name of the resource", (*sharing).ownAlone},
-		{"the view of an export is for its provider", (*sharing).foreignExports},
-		{"nobody takes the identity of an export", (*sharing).identities},
-		{"nobody takes the place of an export", (*sharing).places},
-		{"who takes a path does not inherit", (*sharing).heirs},
-		{"what an owner does not leave to its consumers stays closed by every name", (*sharing).bounds},
-		{"binding needs a permission, and a refusal tells nothing", (*sharing).binding},
-		{"the definitions behind bindings are the shard's", (*sharing).definitions},
-		{"people who ask at once are not mixed up", (*sharing).crowd},
-		{"no route leads past the chain", (*sharing).routes},
-		{"who may do everything a consumer can agree to is still none of the server", (*sharing).powers},
-		{"the view of an export shows what is on the shard that is asked", (*sharing).viewsElsewhere},
-		{"what is cached for others is what is offered", (*sharing).replicated},
-		{"hooks of a provider see what the provider shares", (*sharing).hooks},
+		{"the view of an export is closed where it is not bound", (*sharingEnv).testUnboundWorkspaces},
+		{"the view of an export shows nothing but what was agreed on", (*sharingEnv).testUnclaimedResources},
+		{"a claim with a selector ends at the selector", (*sharingEnv).testClaimSelector},
+		{"a consumer sees its own objects by every name of the resource", (*sharingEnv).testConsumerIsolation},
+		{"the view of an export is for its provider", (*sharingEnv).testForeignExports},
+		{"nobody takes the identity of an export", (*sharingEnv).testExportIdentities},
+		{"nobody takes the place of an export", (*sharingEnv).testExportPaths},
+		{"who takes a path does not inherit", (*sharingEnv).testPathReuse},
+		{"what an owner does not leave to its consumers stays closed by every name", (*sharingEnv).testMaximalPermissionPolicy},
+		{"binding needs a permission, and a refusal tells nothing", (*sharingEnv).testUnpermittedBindings},
+		{"the definitions behind bindings are the shard's", (*sharingEnv).testBoundDefinitions},
+		{"people who ask at once are not mixed up", (*sharingEnv).testConcurrentUsers},
+		{"no route leads past the chain", (*sharingEnv).testRoutes},
+		{"who may do everything a consumer can agree to is still none of the server", (*sharingEnv).testPrivilegedClaims},
+		{"the view of an export shows what is on the shard that is asked", (*sharingEnv).testVirtualWorkspacesPerShard},
+		{"what is cached for others is what is offered", (*sharingEnv).testCachedResources},
+		{"hooks of a provider see what the provider shares", (*sharingEnv).testProviderWebhooks},
 	} {
 		t.Run(attack.name, func(t *testing.T) { attack.run(s, t) })
 	}
 }
 
-// TestWhatIsSharedOnOneShard runs the subset of these attacks that concerns state which one shard shares among its
+// TestAPISharingOnOneShard runs the subset of these attacks that concerns state which one shard shares among its
 // workspaces.
-func TestWhatIsSharedOnOneShard(t *testing.T) {
-	s := newSharing(t, together, together.a)
+func TestAPISharingOnOneShard(t *testing.T) {
+	s := newSharingEnv(t, sameShard, sameShard.a)
 	for _, attack := range []struct {
 		name string
-		run  func(*sharing, *testing.T)
+		run  func(*sharingEnv, *testing.T)
 	}{
-		{"the view of an export is closed where it is not bound", (*sharing).unbound},
-		{"a consumer sees its own objects by every name of the resource", (*sharing).ownAlone},
-		{"the view of an export is for its provider", (*sharing).foreignExports},
-		{"who takes a path does not inherit", (*sharing).heirs},
-		{"people who ask at once are not mixed up", (*sharing).crowd},
+		{"the view of an export is closed where it is not bound", (*sharingEnv).testUnboundWorkspaces},
+		{"a consumer sees its own objects by every name of the resource", (*sharingEnv).testConsumerIsolation},
+		{"the view of an export is for its provider", (*sharingEnv).testForeignExports},
+		{"who takes a path does not inherit", (*sharingEnv).testPathReuse},
+		{"people who ask at once are not mixed up", (*sharingEnv).testConcurrentUsers},
 	} {
 		t.Run(attack.name, func(t *testing.T) { attack.run(s, t) })
 	}
 }
 
-func newSharing(t *testing.T, where placement, provider string) *sharing {
-	s := &sharing{site: start(t, where)}
-	s.p, s.c = s.workspace(t, "p", "paula", provider), s.workspace(t, "c", "carol", provider)
-	s.paula, s.carol = s.withCertificate(t, "paula"), s.withCertificate(t, "carol")
-	claims := []apisv1alpha2.PermissionClaim{claim("secrets"), claim("configmaps")}
+func newSharingEnv(t *testing.T, where placement, provider string) *sharingEnv {
+	s := &sharingEnv{env: newEnv(t, where)}
+	s.p, s.c = s.createTenantWorkspace(t, "p", "paula", provider), s.createTenantWorkspace(t, "c", "carol", provider)
+	s.paula, s.carol = s.newCertificateUser(t, "paula"), s.newCertificateUser(t, "carol")
+	claims := []apisv1alpha2.PermissionClaim{allVerbsClaim("secrets"), allVerbsClaim("configmaps")}
 	s.identity = s.NewExport(t, s.p, "widgets", schema.GroupResource{Group: "example.com", Resource: "widgets"}, "Widget", func(export *apisv1alpha2.APIExport) {
 		export.Spec.PermissionClaims = claims
 	}).Status.IdentityHash
 	s.NewExport(t, s.p, "private", schema.GroupResource{Group: "private.example.com", Resource: "gadgets"}, "Gadget")
-	s.mayBind(t, "widgets")
+	s.allowBinding(t, "widgets")
 	for _, cluster := range []string{s.a, s.b} {
-		_, err := s.in(t, cluster).CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{
+		_, err := s.clientset(t, cluster).CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: "shared", Labels: map[string]string{"share": "yes"}},
 		}, metav1.CreateOptions{})
 		must(t, err)
@@ -107,7 +107,7 @@ func newSharing(t *testing.T, where placement, provider string) *sharing {
 		})
 		content := "plain"
 		if cluster == s.b {
-			content = treasure
+			content = confidentialData
 		}
 		body := `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"treasure","labels":{"of":"` + content + `"}},"spec":{"content":"` + content + `"}}`
 		if got := s.do(t, s.masters, cluster, request{method: http.MethodPost, path: widgets, body: body}); got.status != http.StatusCreated {
@@ -116,7 +116,7 @@ func newSharing(t *testing.T, where placement, provider string) *sharing {
 	}
 	shardtesting.Eventually(t, "paula sees what is shared", func(context.Context) error {
 		for _, path := range []string{widgets + "/treasure", secrets + "/shared"} {
-			if got := s.ask(t, s.paula, request{path: s.of("widgets", s.b) + path}); got.status != http.StatusOK {
+			if got := s.sendToShard(t, s.paula, request{path: s.virtualWorkspace("widgets", s.b) + path}); got.status != http.StatusOK {
 				return fmt.Errorf("%s: %d %s", path, got.status, got.body)
 			}
 		}
@@ -125,21 +125,23 @@ func newSharing(t *testing.T, where placement, provider string) *sharing {
 	return s
 }
 
-func claim(resource string) apisv1alpha2.PermissionClaim {
+func allVerbsClaim(resource string) apisv1alpha2.PermissionClaim {
 	return apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Resource: resource}, Verbs: []string{"*"}}
 }
 
-// of returns the path of the virtual workspace of an export of p.
-func (s *sharing) of(export, cluster string) string { return view(s.p, export, cluster) }
+// virtualWorkspace returns the path of the virtual workspace of an export of p.
+func (s *sharingEnv) virtualWorkspace(export, cluster string) string {
+	return exportViewPath(s.p, export, cluster)
+}
 
-func view(provider, export, cluster string) string {
+func exportViewPath(provider, export, cluster string) string {
 	return "/services/apiexport/" + provider + "/" + export + "/clusters/" + cluster
 }
 
-// mayBind lets all users bind an export of p.
-func (s *sharing) mayBind(t *testing.T, export string) {
+// allowBinding lets all users bind an export of p.
+func (s *sharingEnv) allowBinding(t *testing.T, export string) {
 	t.Helper()
-	c := s.in(t, s.p).RbacV1()
+	c := s.clientset(t, s.p).RbacV1()
 	_, err := c.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "bind-" + export}, Rules: []rbacv1.PolicyRule{
 		{Verbs: []string{"bind"}, APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports"}, ResourceNames: []string{export}},
 	}}, metav1.CreateOptions{})
@@ -150,24 +152,24 @@ func (s *sharing) mayBind(t *testing.T, export string) {
 	must(t, err)
 }
 
-// refused sends requests that must be refused without a server error and without data of b.
-func (s *sharing) refused(t *testing.T, who *person, requests ...request) {
+// expectRefused sends requests that must be refused without a server error and without data of b.
+func (s *sharingEnv) expectRefused(t *testing.T, caller *testUser, requests ...request) {
 	t.Helper()
 	for _, r := range requests {
-		for _, base := range s.doors() {
-			got := s.try(t, who, base, r)
-			if base == s.proxy && got.status == http.StatusTemporaryRedirect && strings.Contains(r.path, "/..") {
+		for _, base := range s.workspaceServerURLs() {
+			got := s.send(t, caller, base, r)
+			if base == s.proxyURL && got.status == http.StatusTemporaryRedirect && strings.Contains(r.path, "/..") {
 				continue // redirected to the cleaned path
 			}
-			if got.status < 400 || got.status >= 500 || strings.Contains(got.body, treasure) {
-				t.Errorf("%s at the %s: %s %s %.200s: %d %.400s", who.name, s.called(base), r.method, r.path, r.body, got.status, got.body)
+			if got.status < 400 || got.status >= 500 || strings.Contains(got.body, confidentialData) {
+				t.Errorf("%s at the %s: %s %s %.200s: %d %.400s", caller.name, s.serverName(base), r.method, r.path, r.body, got.status, got.body)
 			}
 		}
 	}
 }
 
-// writes returns requests of all kinds that change an object at a path.
-func writes(collection, name, kind, apiVersion string) []request {
+// writeRequests returns requests of all kinds that change an object at a path.
+func writeRequests(collection, name, kind, apiVersion string) []request {
 	object := func(name string) string {
 		return `{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","metadata":{"name":"` + name + `","namespace":"default","labels":{"share":"yes","claimed.internal.apis.kcp.io/x":"y"},"annotations":{"changed":"true"}}}`
 	}
@@ -187,7 +189,7 @@ func writes(collection, name, kind, apiVersion string) []request {
 	}
 }
 
-func below(prefix string, requests []request) []request {
+func withPrefix(prefix string, requests []request) []request {
 	all := make([]request, 0, len(requests))
 	for _, r := range requests {
 		r.path = prefix + r.path
@@ -196,30 +198,30 @@ func below(prefix string, requests []request) []request {
 	return all
 }
 
-// unbound sends requests, at the URL of the export, for workspaces that never bound it.
-func (s *sharing) unbound(t *testing.T) {
+// testUnboundWorkspaces sends requests, at the URL of the export, for workspaces that never bound it.
+func (s *sharingEnv) testUnboundWorkspaces(t *testing.T) {
 	for _, cluster := range []string{s.c, s.p, "root", "system:admin", "system:shard", "system:bound-crds", "0123456789abcdef"} {
-		in := s.of("widgets", cluster)
-		s.refused(t, s.paula, below(in, writes(widgets, "treasure", "Widget", "example.com/v1"))...)
-		s.refused(t, s.paula, below(in, writes(secrets, "treasure", "Secret", "v1"))...)
-		s.refused(t, s.paula, below(in, []request{
+		in := s.virtualWorkspace("widgets", cluster)
+		s.expectRefused(t, s.paula, withPrefix(in, writeRequests(widgets, "treasure", "Widget", "example.com/v1"))...)
+		s.expectRefused(t, s.paula, withPrefix(in, writeRequests(secrets, "treasure", "Secret", "v1"))...)
+		s.expectRefused(t, s.paula, withPrefix(in, []request{
 			{path: widgets}, {path: allWidgets}, {path: allWidgets + "?watch=1&timeoutSeconds=1"}, {path: widgets + "/treasure"}, {path: secrets}, {path: secrets + "/treasure"}, {path: "/api/v1/secrets"},
 			{path: bindingsPath}, {method: http.MethodDelete, path: widgets}, {method: http.MethodDelete, path: secrets},
 		})...)
 	}
 }
 
-// agreed requests, in the virtual workspace of a consumer that has bound the export, all resources that it has not
+// testUnclaimedResources requests, in the virtual workspace of a consumer that has bound the export, all resources that it has not
 // shared.
-func (s *sharing) agreed(t *testing.T) {
-	in := s.of("widgets", s.b)
-	s.refused(t, s.paula, below(in, writes(configMapsOfNS, "treasure", "ConfigMap", "v1"))...)
-	s.refused(t, s.paula, below(in, writes(widgets+":"+s.identity, "treasure", "Widget", "example.com/v1"))...)
-	s.refused(t, s.paula, below(in, writes("/api/v1/namespaces/default/serviceaccounts", "robot", "ServiceAccount", "v1"))...)
+func (s *sharingEnv) testUnclaimedResources(t *testing.T) {
+	in := s.virtualWorkspace("widgets", s.b)
+	s.expectRefused(t, s.paula, withPrefix(in, writeRequests(configMapsPath, "treasure", "ConfigMap", "v1"))...)
+	s.expectRefused(t, s.paula, withPrefix(in, writeRequests(widgets+":"+s.identity, "treasure", "Widget", "example.com/v1"))...)
+	s.expectRefused(t, s.paula, withPrefix(in, writeRequests("/api/v1/namespaces/default/serviceaccounts", "robot", "ServiceAccount", "v1"))...)
 	token := `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest"}`
 	requests := []request{
-		{path: configMapsOfNS}, {path: treasurePath}, {path: "/api/v1/configmaps"}, {path: "/api/v1/namespaces"}, {path: clusterRoles}, {path: ownClusterPath}, {path: workspacesPath}, {path: exportsPath},
-		{path: "/metrics"}, {path: "/logs"}, {path: "/debug/pprof/"}, {path: "/readyz"}, {path: "/services/apiexport/" + s.p + "/widgets/clusters/" + s.b + widgets}, {path: "/clusters/" + s.b + treasurePath},
+		{path: configMapsPath}, {path: confidentialPath}, {path: "/api/v1/configmaps"}, {path: "/api/v1/namespaces"}, {path: clusterRoles}, {path: ownClusterPath}, {path: workspacesPath}, {path: exportsPath},
+		{path: "/metrics"}, {path: "/logs"}, {path: "/debug/pprof/"}, {path: "/readyz"}, {path: "/services/apiexport/" + s.p + "/widgets/clusters/" + s.b + widgets}, {path: "/clusters/" + s.b + confidentialPath},
 		{path: "/apis/example.com/v1/namespaces/default/secrets/treasure"}, {path: "/api/v1/namespaces/default/widgets/treasure"}, {path: "/apis/example.com/v2" + strings.TrimPrefix(widgets, "/apis/example.com/v1")},
 		{path: widgets + "/treasure/scale"}, {path: widgets + "/treasure/nothing"}, {path: widgets + "/treasure/status/more"}, {path: "/api/v1/namespaces/default/finalize"},
 		{path: "/api/v1/proxy/namespaces/default/secrets/treasure"}, {path: "/api/v1/watch/namespaces/default/configmaps/treasure"}, {path: "/api/v1/watch/configmaps"},
@@ -233,40 +235,40 @@ func (s *sharing) agreed(t *testing.T) {
 		{method: http.MethodPatch, path: ownClusterPath + "/status", body: `{"status":{"initializers":[]}}`, contentType: mergePatchType},
 		{method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/subjectaccessreviews", body: `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"x","nonResourceAttributes":{"path":"/","verb":"get"}}}`},
 	}
-	s.refused(t, s.paula, below(in, requests)...)
+	s.expectRefused(t, s.paula, withPrefix(in, requests)...)
 	for _, h := range []http.Header{{"Impersonate-User": {"bob"}}, {"Impersonate-User": {"x"}, "Impersonate-Group": {"system:masters"}}, {"impersonate-user": {"bob"}}, {"X-Remote-User": {"bob"}, "X-Remote-Group": {"system:masters"}}} {
-		r := request{path: in + treasurePath, header: h}
-		s.refused(t, s.paula, r)
-		s.refused(t, s.stranger, r)
+		r := request{path: in + confidentialPath, header: h}
+		s.expectRefused(t, s.paula, r)
+		s.expectRefused(t, s.unrelatedUser, r)
 	}
-	all := s.of("widgets", "*")
-	s.refused(t, s.paula, below(all, writes(widgets, "treasure", "Widget", "example.com/v1"))...)
-	s.refused(t, s.paula, below(all, writes(allWidgets, "treasure", "Widget", "example.com/v1"))...)
+	all := s.virtualWorkspace("widgets", "*")
+	s.expectRefused(t, s.paula, withPrefix(all, writeRequests(widgets, "treasure", "Widget", "example.com/v1"))...)
+	s.expectRefused(t, s.paula, withPrefix(all, writeRequests(allWidgets, "treasure", "Widget", "example.com/v1"))...)
 	// Other bindings of b are not visible, whatever the selector.
 	for _, at := range []string{in, all} {
 		for _, query := range []string{"", "?resourceVersion=0", "?labelSelector=a!=b", "?labelSelector=internal.apis.kcp.io/export", "?labelSelector=&labelSelector=x", "?fieldSelector=metadata.name=tenancy.kcp.io", "?limit=1"} {
-			if got := s.ask(t, s.paula, request{path: at + bindingsPath + query}); got.status != http.StatusOK || strings.Contains(got.body, "tenancy.kcp.io-") || strings.Contains(got.body, `"name":"tenancy.kcp.io`) {
+			if got := s.sendToShard(t, s.paula, request{path: at + bindingsPath + query}); got.status != http.StatusOK || strings.Contains(got.body, "tenancy.kcp.io-") || strings.Contains(got.body, `"name":"tenancy.kcp.io`) {
 				t.Errorf("%s%s: %d %.800s", at, query, got.status, got.body)
 			}
 		}
 	}
 }
 
-// selected attempts to reach the secret of b that is not labelled, by the claim on those that are.
-func (s *sharing) selected(t *testing.T) {
+// testClaimSelector attempts to reach the secret of b that is not labelled, by the claim on those that are.
+func (s *sharingEnv) testClaimSelector(t *testing.T) {
 	raw := func() string {
 		return s.do(t, s.masters, s.b, request{path: secrets + "/treasure"}).body
 	}
 	before := raw()
 	var value struct{ Data map[string]string }
 	must(t, json.Unmarshal([]byte(before), &value))
-	in, all := s.of("widgets", s.b), s.of("widgets", "*")
-	for _, r := range writes(secrets, "treasure", "Secret", "v1") {
+	in, all := s.virtualWorkspace("widgets", s.b), s.virtualWorkspace("widgets", "*")
+	for _, r := range writeRequests(secrets, "treasure", "Secret", "v1") {
 		if strings.Contains(r.path, "/treasure") {
-			s.refused(t, s.paula, below(in, []request{r})...)
+			s.expectRefused(t, s.paula, withPrefix(in, []request{r})...)
 		}
 	}
-	s.refused(t, s.paula, below(in, []request{
+	s.expectRefused(t, s.paula, withPrefix(in, []request{
 		{path: secrets + "/treasure"},
 		{method: http.MethodPatch, path: secrets + "/shared", body: `{"metadata":{"labels":{"share":"no"}}}`, contentType: mergePatchType},
 		{method: http.MethodPatch, path: secrets + "/shared", body: `{"metadata":{"labels":null}}`, contentType: "application/x"},
@@ -276,7 +278,7 @@ func (s *sharing) selected(t *testing.T) {
 	answers := map[string]bool{}
 	for _, guess := range []string{value.Data["content"], "d3Jvbmc="} {
 		patch := `[{"op":"test","path":"/data/content","value":"` + guess + `"},{"op":"add","path":"/metadata/labels","value":{"share":"yes"}}]`
-		got := s.ask(t, s.paula, request{method: http.MethodPatch, path: in + secrets + "/treasure", body: patch, contentType: "application/json-patch+json"})
+		got := s.sendToShard(t, s.paula, request{method: http.MethodPatch, path: in + secrets + "/treasure", body: patch, contentType: "application/json-patch+json"})
 		answers[fmt.Sprintf("%d %s", got.status, got.body)] = true
 	}
 	if len(answers) != 1 {
@@ -297,7 +299,7 @@ func (s *sharing) selected(t *testing.T) {
 					query = "?timeoutSeconds=1"
 				}
 				reads.Go(func() error { // each watch takes a second
-					if got := s.ask(t, s.paula, request{path: at + path + query}); got.status >= 500 || strings.Contains(got.body, `"name":"treasure"`) || strings.Contains(got.body, value.Data["content"]) {
+					if got := s.sendToShard(t, s.paula, request{path: at + path + query}); got.status >= 500 || strings.Contains(got.body, `"name":"treasure"`) || strings.Contains(got.body, value.Data["content"]) {
 						t.Errorf("%s%s%s: %d %.300s", at, path, query, got.status, got.body)
 					}
 					return nil
@@ -307,10 +309,10 @@ func (s *sharing) selected(t *testing.T) {
 	}
 	must(t, reads.Wait())
 	// A delete of the collection deletes the shared secrets, and nothing else.
-	if got := s.ask(t, s.paula, request{method: http.MethodDelete, path: in + secrets + "?labelSelector=%21share"}); got.status >= 500 {
+	if got := s.sendToShard(t, s.paula, request{method: http.MethodDelete, path: in + secrets + "?labelSelector=%21share"}); got.status >= 500 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	if got := s.ask(t, s.paula, request{method: http.MethodDelete, path: in + secrets}); got.status != http.StatusOK {
+	if got := s.sendToShard(t, s.paula, request{method: http.MethodDelete, path: in + secrets}); got.status != http.StatusOK {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	if after := raw(); after != before {
@@ -321,26 +323,26 @@ func (s *sharing) selected(t *testing.T) {
 	}
 }
 
-// ownAlone has a consumer request the objects of another one.
-func (s *sharing) ownAlone(t *testing.T) {
+// testConsumerIsolation has a consumer request the objects of another one.
+func (s *sharingEnv) testConsumerIsolation(t *testing.T) {
 	token := func(path string) string {
-		metadata, _ := s.ask(t, s.masters, request{path: path + "?limit=1"}).object(t)["metadata"].(map[string]any)
+		metadata, _ := s.sendToShard(t, s.masters, request{path: path + "?limit=1"}).object(t)["metadata"].(map[string]any)
 		text, _ := metadata["continue"].(string)
 		return text
 	}
 	var reads errgroup.Group
 	reads.SetLimit(16)
-	tokens := []string{token("/clusters/*" + allWidgets + ":" + s.identity), token(s.of("widgets", "*") + allWidgets)}
+	tokens := []string{token("/clusters/*" + allWidgets + ":" + s.identity), token(s.virtualWorkspace("widgets", "*") + allWidgets)}
 	for _, path := range []string{allWidgets, allWidgets + ":" + s.identity, allWidgets + "%3a" + s.identity, widgets, widgets + ":" + s.identity, widgets + "/treasure", widgets + ":" + s.identity + "/treasure"} {
-		queries := []string{"", "?resourceVersion=0", "?fieldSelector=metadata.name=treasure", "?labelSelector=of=" + treasure, "?watch=1&timeoutSeconds=1&resourceVersion=1", "?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"}
+		queries := []string{"", "?resourceVersion=0", "?fieldSelector=metadata.name=treasure", "?labelSelector=of=" + confidentialData, "?watch=1&timeoutSeconds=1&resourceVersion=1", "?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"}
 		for _, one := range tokens {
 			queries = append(queries, "?limit=5&continue="+one)
 		}
 		for _, query := range queries {
 			for _, accept := range []string{jsonType, "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"} {
 				reads.Go(func() error { // each watch takes a second
-					got := s.ask(t, s.admin, request{path: "/clusters/" + s.a + path + query, header: http.Header{"Accept": {accept}}})
-					if got.status >= 500 && !strings.Contains(got.body, "Too large resource version") || strings.Contains(got.body, treasure) || strings.Contains(got.body, s.b) {
+					got := s.sendToShard(t, s.adminA, request{path: "/clusters/" + s.a + path + query, header: http.Header{"Accept": {accept}}})
+					if got.status >= 500 && !strings.Contains(got.body, "Too large resource version") || strings.Contains(got.body, confidentialData) || strings.Contains(got.body, s.b) {
 						t.Errorf("%s%s: %d %.400s", path, query, got.status, got.body)
 					}
 					return nil
@@ -349,46 +351,46 @@ func (s *sharing) ownAlone(t *testing.T) {
 		}
 	}
 	must(t, reads.Wait())
-	for _, path := range []string{allWidgets, allWidgets + ":" + s.identity, allWidgets + "?labelSelector=of=" + treasure, "/apis/example.com/v1/widgets:" + s.identity + "?watch=1&timeoutSeconds=1"} {
-		for _, who := range []*person{s.admin, s.robot, s.stranger, s.anonymous, s.carol, s.paula} {
-			s.refused(t, who, request{path: "/clusters/*" + path})
-			if who != s.admin && who != s.robot {
-				s.refused(t, who, request{path: "/clusters/" + s.a + path})
+	for _, path := range []string{allWidgets, allWidgets + ":" + s.identity, allWidgets + "?labelSelector=of=" + confidentialData, "/apis/example.com/v1/widgets:" + s.identity + "?watch=1&timeoutSeconds=1"} {
+		for _, caller := range []*testUser{s.adminA, s.serviceAccount, s.unrelatedUser, s.anonymous, s.carol, s.paula} {
+			s.expectRefused(t, caller, request{path: "/clusters/*" + path})
+			if caller != s.adminA && caller != s.serviceAccount {
+				s.expectRefused(t, caller, request{path: "/clusters/" + s.a + path})
 			}
-			s.refused(t, who, request{path: "/clusters/" + s.b + path})
+			s.expectRefused(t, caller, request{path: "/clusters/" + s.b + path})
 		}
 	}
 	// c has no binding: nothing is served there, by whatever name.
-	s.refused(t, s.carol, request{path: "/clusters/" + s.c + allWidgets}, request{path: "/clusters/" + s.c + allWidgets + ":" + s.identity}, request{method: http.MethodPost, path: "/clusters/" + s.c + widgets + ":" + s.identity, body: `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"x"}}`})
+	s.expectRefused(t, s.carol, request{path: "/clusters/" + s.c + allWidgets}, request{path: "/clusters/" + s.c + allWidgets + ":" + s.identity}, request{method: http.MethodPost, path: "/clusters/" + s.c + widgets + ":" + s.identity, body: `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"x"}}`})
 }
 
-// foreignExports sends requests to the virtual workspace of an export of another workspace.
-func (s *sharing) foreignExports(t *testing.T) {
-	for _, who := range []*person{s.admin, s.robot, s.owner, s.carol, s.stranger, s.anonymous} {
+// testForeignExports sends requests to the virtual workspace of an export of another workspace.
+func (s *sharingEnv) testForeignExports(t *testing.T) {
+	for _, caller := range []*testUser{s.adminA, s.serviceAccount, s.adminB, s.carol, s.unrelatedUser, s.anonymous} {
 		for _, cluster := range []string{"*", s.a, s.b, s.c, s.p} {
-			in := s.of("widgets", cluster)
-			s.refused(t, who, below(in, []request{{path: "/api"}, {path: "/apis"}, {path: "/openapi/v3"}, {path: "/version"}, {path: allWidgets}, {path: widgets + "/treasure"}, {path: bindingsPath}, {path: "/api/v1/secrets"}, {method: http.MethodDelete, path: widgets}})...)
+			in := s.virtualWorkspace("widgets", cluster)
+			s.expectRefused(t, caller, withPrefix(in, []request{{path: "/api"}, {path: "/apis"}, {path: "/openapi/v3"}, {path: "/version"}, {path: allWidgets}, {path: widgets + "/treasure"}, {path: bindingsPath}, {path: "/api/v1/secrets"}, {method: http.MethodDelete, path: widgets}})...)
 		}
 	}
-	s.refused(t, s.paula, request{path: view("root", "tenancy.kcp.io", "*") + workspacesPath}, request{path: view("root", "tenancy.kcp.io", s.b) + workspacesPath}, request{path: view(s.b, "widgets", "*") + allWidgets},
+	s.expectRefused(t, s.paula, request{path: exportViewPath("root", "tenancy.kcp.io", "*") + workspacesPath}, request{path: exportViewPath("root", "tenancy.kcp.io", s.b) + workspacesPath}, request{path: exportViewPath(s.b, "widgets", "*") + allWidgets},
 		request{path: "/services/apiresourceschema/" + s.b + "/apis/apis.kcp.io/v1alpha1/apiresourceschemas"}, request{path: "/services/replication/" + s.b + "/x/clusters/" + s.b + "/apis"},
 		request{path: "/services/apiexport/" + s.p + "/widgets/clusters/" + s.b + "/../" + s.c + secrets}, request{path: "/services/apiexport/root:p/widgets/clusters/*" + allWidgets}, request{path: "/services/cache/shards/*/clusters/*/api/v1/secrets"}, request{path: "/services/" + s.p})
 	// Any exporter may claim what p exports, but no consumer has accepted the claim.
-	s.make(t, exportsPath, `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"curious"},"spec":{"permissionClaims":[
+	s.createObject(t, exportsPath, `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"curious"},"spec":{"permissionClaims":[
 		{"group":"example.com","resource":"widgets","identityHash":"`+s.identity+`","verbs":["*"]},{"resource":"secrets","verbs":["*"]},{"resource":"configmaps","verbs":["*"]},{"group":"apis.kcp.io","resource":"apibindings","verbs":["*"]}]}}`)
-	s.eventually(t, s.admin, s.a, exportsPath+"/curious", http.StatusOK)
+	s.waitForStatus(t, s.adminA, s.a, exportsPath+"/curious", http.StatusOK)
 	shardtesting.Eventually(t, "the view of the new export is served", func(context.Context) error {
-		if got := s.ask(t, s.admin, request{path: view(s.a, "curious", "*") + "/api/v1/secrets"}); got.status != http.StatusOK {
+		if got := s.sendToShard(t, s.adminA, request{path: exportViewPath(s.a, "curious", "*") + "/api/v1/secrets"}); got.status != http.StatusOK {
 			return fmt.Errorf("%d %s", got.status, got.body)
 		}
 		return nil
 	})
 	for _, path := range []string{"/api/v1/secrets", "/api/v1/configmaps", allWidgets, bindingsPath} {
 		for _, query := range []string{"", "?resourceVersion=0", "?watch=1&timeoutSeconds=1&resourceVersion=1", "?labelSelector=share"} {
-			if got := s.ask(t, s.admin, request{path: view(s.a, "curious", "*") + path + query}); got.status >= 500 || strings.Contains(got.body, treasure) || strings.Contains(got.body, s.b) || strings.Contains(got.body, `"treasure"`) {
+			if got := s.sendToShard(t, s.adminA, request{path: exportViewPath(s.a, "curious", "*") + path + query}); got.status >= 500 || strings.Contains(got.body, confidentialData) || strings.Contains(got.body, s.b) || strings.Contains(got.body, `"treasure"`) {
 				t.Errorf("%s%s: %d %.400s", path, query, got.status, got.body)
 			}
-			s.refused(t, s.admin, request{path: view(s.a, "curious", s.b) + path + query})
+			s.expectRefused(t, s.adminA, request{path: exportViewPath(s.a, "curious", s.b) + path + query})
 		}
 	}
 }

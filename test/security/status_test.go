@@ -11,10 +11,10 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// definitionStatus writes the status of definitions of a, which normally only the controller of the shard writes.
+// testDefinitionStatus writes the status of definitions of a, which normally only the controller of the shard writes.
 // Requests for these definitions may fail; the shard and b must be unaffected, and no object may remain that its
 // workspace cannot see.
-func definitionStatus(t *testing.T, s *site) {
+func testDefinitionStatus(t *testing.T, s *env) {
 	const things = "/apis/status.example.com/v1/namespaces/default/things"
 	name := "things.status.example.com"
 	names := func(plural, kind string) string {
@@ -37,26 +37,26 @@ func definitionStatus(t *testing.T, s *site) {
 		"nothing stored":           `{"status":{"storedVersions":["v9"]}}`,
 	} {
 		t.Run(what, func(t *testing.T) {
-			s.define(t, definition("status.example.com", "things", "Thing", "Namespaced", "v1", ""), name)
-			s.eventually(t, s.admin, s.a, things, http.StatusOK)
-			s.make(t, things, `{"apiVersion":"status.example.com/v1","kind":"Thing","metadata":{"name":"left"}}`)
-			s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: definitionsPath + "/" + name + "/status", body: patch, contentType: mergePatchType})
+			s.createDefinition(t, definitionJSON("status.example.com", "things", "Thing", "Namespaced", "v1", ""), name)
+			s.waitForStatus(t, s.adminA, s.a, things, http.StatusOK)
+			s.createObject(t, things, `{"apiVersion":"status.example.com/v1","kind":"Thing","metadata":{"name":"left"}}`)
+			s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: definitionsPath + "/" + name + "/status", body: patch, contentType: mergePatchType})
 			if what == "not established" || what == "no conditions" { // deleted before the controller corrects the status
-				s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: definitionsPath + "/" + name})
+				s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: definitionsPath + "/" + name})
 			}
 			for range 5 {
 				for _, r := range []request{
 					{path: things}, {path: things + "/left"}, {path: "/apis"}, {path: "/apis/status.example.com/v1"}, {path: "/openapi/v3/apis/status.example.com/v1"}, {path: "/openapi/v2"}, {path: "/apis", header: http.Header{"Accept": {"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}}},
 					{method: http.MethodPost, path: things, body: `{"apiVersion":"status.example.com/v1","kind":"Thing","metadata":{"generateName":"more-"}}`}, {path: workspacesPath},
 				} {
-					if got := s.ask(t, s.admin, request{method: r.method, path: "/clusters/" + s.a + r.path, body: r.body, header: r.header}); got.status == 0 || strings.Contains(got.body, "goroutine ") || got.status >= 500 && !strings.HasPrefix(r.path, "/apis/status") {
+					if got := s.sendToShard(t, s.adminA, request{method: r.method, path: "/clusters/" + s.a + r.path, body: r.body, header: r.header}); got.status == 0 || strings.Contains(got.body, "goroutine ") || got.status >= 500 && !strings.HasPrefix(r.path, "/apis/status") {
 						t.Errorf("%s %s: %d %.300s", r.method, r.path, got.status, got.body)
 					}
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
-			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: definitionsPath + "/" + name})
-			s.eventually(t, s.admin, s.a, definitionsPath+"/"+name, http.StatusNotFound)
+			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: definitionsPath + "/" + name})
+			s.waitForStatus(t, s.adminA, s.a, definitionsPath+"/"+name, http.StatusNotFound)
 			shardtesting.Eventually(t, "no object is left behind", func(context.Context) error {
 				for _, prefix := range []string{"/status.example.com/things/customresources/" + s.a + "/"} {
 					if left := s.keys(t, prefix); len(left) > 0 {
@@ -67,7 +67,7 @@ func definitionStatus(t *testing.T, s *site) {
 			})
 		})
 	}
-	if got := s.do(t, s.owner, s.b, request{path: treasurePath}); got.status != http.StatusOK {
+	if got := s.do(t, s.adminB, s.b, request{path: confidentialPath}); got.status != http.StatusOK {
 		t.Errorf("b: %d %.300s", got.status, got.body)
 	}
 }

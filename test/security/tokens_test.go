@@ -10,8 +10,8 @@ import (
 	"github.com/atoll-dev/atoll/internal/issuers/issuertest"
 )
 
-// foreignIssuers runs a token issuer of a that issues tokens for any user, and sends them to all logical clusters.
-func foreignIssuers(t *testing.T, s *site) {
+// testForeignIssuers runs a token issuer of a that issues tokens for any user, and sends them to all logical clusters.
+func testForeignIssuers(t *testing.T, s *env) {
 	issuer := issuertest.Start(t)
 	bundle, err := json.Marshal(issuer.CA)
 	must(t, err)
@@ -23,15 +23,15 @@ func foreignIssuers(t *testing.T, s *site) {
 		}
 		extras += fmt.Sprintf(`{"key":%q,"valueExpression":"claims.extra"}`, key)
 	}
-	s.make(t, configurationsPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceAuthenticationConfiguration","metadata":{"name":"own"},"spec":{"jwt":[{
+	s.createObject(t, configurationsPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceAuthenticationConfiguration","metadata":{"name":"own"},"spec":{"jwt":[{
 		"issuer":{"url":"`+issuer.URL+`","certificateAuthority":`+string(bundle)+`,"audiences":["`+issuertest.Audience+`"]},
 		"claimMappings":{"username":`+expression("claims.sub")+`,"groups":`+expression("claims.groups")+`,"uid":`+expression("claims.sub")+`,"extra":[`+extras+`]}}]}}`)
-	s.make(t, typesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"sso"},"spec":{"extend":{"with":[{"name":"universal","path":"root"}]},"authenticationConfigurations":[{"name":"own"}]}}`)
-	s.make(t, workspacesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"sso"},"spec":{`+s.beyond()+`,"type":{"name":"sso","path":"root:a"}}}`)
+	s.createObject(t, typesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"sso"},"spec":{"extend":{"with":[{"name":"universal","path":"root"}]},"authenticationConfigurations":[{"name":"own"}]}}`)
+	s.createObject(t, workspacesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"sso"},"spec":{`+s.remoteLocation()+`,"type":{"name":"sso","path":"root:a"}}}`)
 	s.waitReady(t, s.a, "sso")
-	child := s.clusterOf(t, s.a, "sso")
-	everybody := `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"everybody"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"system:authenticated"}]}`
-	if got := s.do(t, s.masters, child, request{method: http.MethodPost, path: clusterBindings, body: everybody}); got.status != http.StatusCreated {
+	child := s.workspaceCluster(t, s.a, "sso")
+	allUsers := `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"everybody"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"system:authenticated"}]}`
+	if got := s.do(t, s.masters, child, request{method: http.MethodPost, path: clusterBindings, body: allUsers}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	groups := []string{"system:masters", "system:kcp:admin", "system:kcp:logical-cluster-admin", "system:cluster:" + s.b, "system:cluster:partner", "system:kcp:initializer:root:universal", "system:serviceaccounts", "people"}
@@ -39,15 +39,15 @@ func foreignIssuers(t *testing.T, s *site) {
 	extra := []string{"cluster:" + s.b, `{"user":"bob","groups":["system:masters"]}`}
 	for _, name := range []string{"bob", "kcp-admin", "system:apiserver", "system:serviceaccount:default:robot", "system:kcp:serviceaccount:partner:default:robot", " system:masters", "bob\n", "", proxyName} {
 		token := issuer.Token(t, map[string]any{"sub": name, "groups": groups, "extra": extra})
-		who := s.person(t, fmt.Sprintf("%q of the own issuer", name), nil)
-		who.token = token
-		t.Run(who.name, func(t *testing.T) { s.everywhereAs(t, who, child) })
+		caller := s.newUser(t, fmt.Sprintf("%q of the own issuer", name), nil)
+		caller.token = token
+		t.Run(caller.name, func(t *testing.T) { s.testIssuerToken(t, caller, child) })
 	}
 	forgedAs := map[string]map[string]any{
 		"for others":              {"aud": "others"},
 		"of service accounts":     {"iss": "https://kcp.default.svc", "kubernetes.io": map[string]any{"namespace": "default", "clusterName": child, "serviceaccount": map[string]any{"name": "default", "uid": "x"}}},
 		"that is over":            {"exp": 1},
-		"with claims elsewhere":   {"_claim_names": map[string]any{"groups": "x"}, "_claim_sources": map[string]any{"x": map[string]any{"endpoint": s.shard}}},
+		"with claims elsewhere":   {"_claim_names": map[string]any{"groups": "x"}, "_claim_sources": map[string]any{"x": map[string]any{"endpoint": s.shardURL}}},
 		"of two issuers":          {"iss": []string{issuer.URL, "x"}},
 		"with a name that is odd": {"sub": map[string]any{"a": "b"}},
 	}
@@ -56,26 +56,26 @@ func foreignIssuers(t *testing.T, s *site) {
 		for key, value := range claims {
 			all[key] = value
 		}
-		who := s.person(t, "a token "+name, nil)
-		who.token = issuer.Token(t, all)
-		for _, base := range s.servers() {
-			if got := s.try(t, who, base, request{path: "/clusters/" + child + "/api/v1/namespaces"}); got.status != http.StatusUnauthorized && got.status != http.StatusForbidden {
-				t.Errorf("%s: %d %.300s", who.name, got.status, got.body)
+		caller := s.newUser(t, "a token "+name, nil)
+		caller.token = issuer.Token(t, all)
+		for _, base := range s.serverURLs() {
+			if got := s.send(t, caller, base, request{path: "/clusters/" + child + "/api/v1/namespaces"}); got.status != http.StatusUnauthorized && got.status != http.StatusForbidden {
+				t.Errorf("%s: %d %.300s", caller.name, got.status, got.body)
 			}
 		}
 	}
 }
 
-// everywhereAs sends requests to all logical clusters with a token of an issuer that only the logical cluster child
+// testIssuerToken sends requests to all logical clusters with a token of an issuer that only the logical cluster child
 // accepts.
-func (s *site) everywhereAs(t *testing.T, who *person, child string) {
+func (s *env) testIssuerToken(t *testing.T, caller *testUser, child string) {
 	const review = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
-	known := false
-	for _, base := range s.servers() {
-		got := s.try(t, who, base, request{method: http.MethodPost, path: "/clusters/" + child + "/apis/authentication.k8s.io/v1/selfsubjectreviews", body: review})
+	accepted := false
+	for _, base := range s.serverURLs() {
+		got := s.send(t, caller, base, request{method: http.MethodPost, path: "/clusters/" + child + "/apis/authentication.k8s.io/v1/selfsubjectreviews", body: review})
 		switch got.status {
 		case http.StatusCreated:
-			known = true
+			accepted = true
 		case http.StatusUnauthorized, http.StatusForbidden:
 			continue
 		default:
@@ -107,17 +107,17 @@ func (s *site) everywhereAs(t *testing.T, who *person, child string) {
 		}
 	}
 	home := "/clusters/root" + workspacesPath + "/~"
-	for _, base := range s.servers() {
+	for _, base := range s.serverURLs() {
 		for _, path := range []string{
-			"/clusters/" + s.b + treasurePath, "/clusters/root:b" + treasurePath, "/clusters/" + s.a + treasurePath, "/clusters/root/api/v1/namespaces", home, "/clusters/system:admin/api", "/clusters/*/api/v1/configmaps",
-			"/clusters/user:bob/api", "/metrics", s.view("initializingworkspaces", "sso", child) + "/api", "/services/initializingworkspaces/" + s.b + ":private/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters", "/services/initializingworkspaces/root:universal/clusters/" + child + "/api",
+			"/clusters/" + s.b + confidentialPath, "/clusters/root:b" + confidentialPath, "/clusters/" + s.a + confidentialPath, "/clusters/root/api/v1/namespaces", home, "/clusters/system:admin/api", "/clusters/*/api/v1/configmaps",
+			"/clusters/user:bob/api", "/metrics", s.lifecycleViewPath("initializingworkspaces", "sso", child) + "/api", "/services/initializingworkspaces/" + s.b + ":private/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters", "/services/initializingworkspaces/root:universal/clusters/" + child + "/api",
 		} {
-			if got := s.try(t, who, base, request{path: path}); got.status < 400 || got.status >= 500 || strings.Contains(got.body, treasure) {
+			if got := s.send(t, caller, base, request{path: path}); got.status < 400 || got.status >= 500 || strings.Contains(got.body, confidentialData) {
 				t.Errorf("%s: %d %.300s", path, got.status, got.body)
 			}
 		}
 	}
-	if !known {
+	if !accepted {
 		return
 	}
 	// From inside, as the user and impersonating others: b stays inaccessible.
@@ -126,7 +126,7 @@ func (s *site) everywhereAs(t *testing.T, who *person, child string) {
 		{"Impersonate-User": {"bob"}, "Impersonate-Extra-Authentication.kcp.io%2fscopes": {"cluster:" + s.b}},
 		{"Impersonate-User": {"alice"}, "Impersonate-Extra-Authorization.kcp.io%2fwarrant": {`{"user":"bob"}`}},
 	} {
-		got := s.do(t, who, child, request{method: http.MethodPost, path: workspacesPath + "?dryRun=All", header: h,
+		got := s.do(t, caller, child, request{method: http.MethodPost, path: workspacesPath + "?dryRun=All", header: h,
 			body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"generateName":"stolen-"},"spec":{"type":{"name":"private","path":"root:b"}}}`})
 		if got.status != http.StatusForbidden {
 			t.Errorf("with %v a workspace of b's private type: %d %.300s", h, got.status, got.body)

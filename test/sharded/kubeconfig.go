@@ -11,12 +11,12 @@ import (
 // shardBase is the context that shards use in kubeconfigs of the root shard.
 const shardBase = "shard-base"
 
-// kubeconfig writes a kubeconfig for one server of the installation to connect to another as a user, and returns its
+// writeServerKubeconfig writes a kubeconfig for one server of the installation to connect to another as a user, and returns its
 // file name.
-func (l *Layout) kubeconfig(file, server, name string, groups ...string) (string, error) {
+func (l *Layout) writeServerKubeconfig(file, server, name string, groups ...string) (string, error) {
 	url := l.urls[server]
-	if via := l.options.Via[server]; via != "" {
-		url = "https://" + via
+	if relay := l.options.Relays[server]; relay != "" {
+		url = "https://" + relay
 	}
 	config, err := l.Client(url, name, groups...)
 	if err != nil {
@@ -25,17 +25,17 @@ func (l *Layout) kubeconfig(file, server, name string, groups ...string) (string
 	return file, clientcmd.WriteToFile(clientcmdapi.Config{
 		CurrentContext: shardBase,
 		Clusters:       map[string]*clientcmdapi.Cluster{shardBase: {Server: config.Host, CertificateAuthority: config.CAFile}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: credentials(config)},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: authInfo(config)},
 		Contexts:       map[string]*clientcmdapi.Context{shardBase: {Cluster: shardBase, AuthInfo: name}},
 	}, file)
 }
 
-func credentials(config *rest.Config) *clientcmdapi.AuthInfo {
+func authInfo(config *rest.Config) *clientcmdapi.AuthInfo {
 	return &clientcmdapi.AuthInfo{ClientCertificate: config.CertFile, ClientKey: config.KeyFile}
 }
 
-// writeKubeconfig writes the developer's kubeconfig. Its certificates are embedded, so that it can be copied.
-func (l *Layout) writeKubeconfig() error {
+// writeAdminKubeconfig writes the developer's kubeconfig. Its certificates are embedded, so that it can be copied.
+func (l *Layout) writeAdminKubeconfig() error {
 	admin, err := l.Admin()
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (l *Layout) writeKubeconfig() error {
 		Clusters: map[string]*clientcmdapi.Cluster{
 			"base": cluster(admin.Host), "root": cluster(admin.Host + "/clusters/root"), shardBase: cluster(direct.Host),
 		},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{adminName: credentials(admin), "shard-admin": credentials(direct)},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{adminName: authInfo(admin), "shard-admin": authInfo(direct)},
 		Contexts: map[string]*clientcmdapi.Context{
 			"base": {Cluster: "base", AuthInfo: adminName}, "root": {Cluster: "root", AuthInfo: adminName},
 			shardBase: {Cluster: shardBase, AuthInfo: "shard-admin"},

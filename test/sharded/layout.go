@@ -26,8 +26,8 @@ const (
 	masters    = "system:masters"
 	proxyName  = "kcp-front-proxy"
 	shardGroup = "system:kcp:shard"
-	// outsideAdmins may read, through the front proxy, what a shard needs of logical clusters on other shards.
-	outsideAdmins = "system:kcp:external-logical-cluster-admin"
+	// externalAdmins may read, through the front proxy, what a shard needs of logical clusters on other shards.
+	externalAdmins = "system:kcp:external-logical-cluster-admin"
 
 	// RootShard is the name of the first shard.
 	RootShard = "root"
@@ -54,21 +54,21 @@ type Options struct {
 	FreePorts bool
 	// Validity of all certificates; 0 means a year.
 	Validity time.Duration
-	// Places are the networks of servers that do not run on the loopback interface.
-	Places map[string]Place
-	// Via are the addresses, "host:port", at which the others reach a server, if not directly: those of relays that run
+	// Hosts are the networks of servers that do not run on the loopback interface.
+	Hosts map[string]Host
+	// Relays are the addresses, "host:port", at which the others reach a server, if not directly: those of relays that run
 	// on the loopback interface.
-	Via map[string]string
-	// Prepared is called with the layout before any process starts, if it is set: for relays.
-	Prepared func(*Layout)
+	Relays map[string]string
+	// OnPrepared is called with the layout before any process starts, if it is set: for relays.
+	OnPrepared func(*Layout)
 	// Flags are additional flags of single servers.
 	Flags map[string][]string
 	// ShardFlags, CacheFlags and ProxyFlags are additional flags of every shard, the cache server and the front proxy.
 	ShardFlags, CacheFlags, ProxyFlags []string
 }
 
-// Place is the separate network of a server.
-type Place struct {
+// Host is the separate network of a server.
+type Host struct {
 	// Address is the IP address that the server listens on.
 	Address string
 	// Command precedes the server's own command line, for example "ip netns exec <name>".
@@ -91,7 +91,7 @@ type Server struct {
 
 func (l *Layout) server(name, program string, args []string) Server {
 	args = append(args, l.options.Flags[name]...)
-	return Server{Name: name, Program: program, Args: args, URL: l.urls[name], Command: l.options.Places[name].Command}
+	return Server{Name: name, Program: program, Args: args, URL: l.urls[name], Command: l.options.Hosts[name].Command}
 }
 
 // Layout is an installation that can be started.
@@ -118,13 +118,13 @@ func New(options Options) (*Layout, error) {
 		options.Validity = 365 * 24 * time.Hour
 	}
 	l := &Layout{options: options, urls: map[string]string{}, serverPairs: map[string]testpki.Pair{}}
-	for _, step := range []func() error{l.certificates, l.addresses, l.describe, l.writeKubeconfig} {
+	for _, step := range []func() error{l.createCertificates, l.assignAddresses, l.buildServers, l.writeAdminKubeconfig} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("laying out an installation in %s: %w", options.Directory, err)
 		}
 	}
-	if options.Prepared != nil {
-		options.Prepared(l)
+	if options.OnPrepared != nil {
+		options.OnPrepared(l)
 	}
 	return l, nil
 }
@@ -171,7 +171,7 @@ func (l *Layout) Masters(server string) (*rest.Config, error) {
 // Admin returns the configuration of the kcp administrator at the front proxy.
 func (l *Layout) Admin() (*rest.Config, error) { return l.Client(l.URL(FrontProxy), adminName, admins) }
 
-func (l *Layout) certificates() error {
+func (l *Layout) createCertificates() error {
 	directory, err := l.directory("pki")
 	if err != nil {
 		return err
@@ -185,10 +185,10 @@ func (l *Layout) certificates() error {
 	if _, err := os.Stat(l.signingKey); err == nil {
 		return nil // that of an earlier run: tokens that it signed stay valid
 	}
-	return testpki.SigningKey(l.signingKey)
+	return testpki.WriteSigningKey(l.signingKey)
 }
 
-func (l *Layout) addresses() error {
+func (l *Layout) assignAddresses() error {
 	ports := map[string]int{FrontProxy: proxyPort}
 	if !l.options.NoCache {
 		ports[CacheServer] = cachePort
@@ -218,7 +218,7 @@ func (l *Layout) addresses() error {
 	return errors.Join(errs...)
 }
 
-func (l *Layout) describe() error {
+func (l *Layout) buildServers() error {
 	if !l.options.NoCache {
 		cache, err := l.cache()
 		if err != nil {
@@ -240,7 +240,7 @@ func (l *Layout) describe() error {
 
 // address returns the IP address of a server.
 func (l *Layout) address(name string) string {
-	return cmp.Or(l.options.Places[name].Address, "127.0.0.1")
+	return cmp.Or(l.options.Hosts[name].Address, "127.0.0.1")
 }
 
 // directory creates a directory of the installation.
@@ -249,8 +249,8 @@ func (l *Layout) directory(name string) (string, error) {
 	return directory, os.MkdirAll(directory, 0o700)
 }
 
-// serving returns the flags of the port and the certificate of a server.
-func (l *Layout) serving(name string) ([]string, error) {
+// servingFlags returns the flags of the port and the certificate of a server.
+func (l *Layout) servingFlags(name string) ([]string, error) {
 	pair, err := l.servers.IssueAt(net.ParseIP(l.address(name)), name)
 	if err != nil {
 		return nil, err
@@ -265,26 +265,26 @@ func (l *Layout) serving(name string) ([]string, error) {
 
 // Reissue replaces the serving certificate of a server, in its files. The new one has expired already if valid is
 // negative.
-func (l *Layout) Reissue(name string, valid time.Duration) error {
-	issued, err := l.servers.IssueFor(valid, name)
+func (l *Layout) Reissue(name string, validity time.Duration) error {
+	issued, err := l.servers.IssueFor(validity, name)
 	if err != nil {
 		return err
 	}
-	had := l.serverPairs[name]
-	return errors.Join(os.Rename(issued.KeyFile, had.KeyFile), os.Rename(issued.CertFile, had.CertFile))
+	current := l.serverPairs[name]
+	return errors.Join(os.Rename(issued.KeyFile, current.KeyFile), os.Rename(issued.CertFile, current.CertFile))
 }
 
-// embeddedEtcd returns the flags of an embedded etcd, which no other process connects to.
-func embeddedEtcd() []string {
+// embeddedEtcdFlags returns the flags of an embedded etcd, which no other process connects to.
+func embeddedEtcdFlags() []string {
 	return []string{"--embedded-etcd-client-port=0", "--embedded-etcd-peer-port=0", "--embedded-etcd-wal-size-bytes=1000000"}
 }
 
 func (l *Layout) cache() (Server, error) {
-	flags, err := l.serving(CacheServer)
+	flags, err := l.servingFlags(CacheServer)
 	if err != nil {
 		return Server{}, err
 	}
 	directory, err := l.directory(CacheServer)
-	args := slices.Concat([]string{"--root-directory=" + directory}, flags, embeddedEtcd(), l.options.CacheFlags)
+	args := slices.Concat([]string{"--root-directory=" + directory}, flags, embeddedEtcdFlags(), l.options.CacheFlags)
 	return l.server(CacheServer, "cache-server", args), err
 }

@@ -11,21 +11,21 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// probeTimeout bounds one probe, pollInterval is the time between two.
+// requestTimeout bounds one probe, pollInterval is the time between two.
 const (
-	probeTimeout = 10 * time.Second
-	pollInterval = 50 * time.Millisecond
+	requestTimeout = 10 * time.Second
+	pollInterval   = 50 * time.Millisecond
 )
 
 // WaitReady returns when a server is ready. If the context ends before, the error contains the server's last response.
 func (l *Layout) WaitReady(ctx context.Context, server Server) error {
-	client, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: l.servers.CertFile}, Timeout: probeTimeout})
+	client, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: l.servers.CertFile}, Timeout: requestTimeout})
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
 	for {
-		last := probe(ctx, client, server.URL+"/readyz")
+		last := checkReady(ctx, client, server.URL+"/readyz")
 		if last == nil {
 			return nil
 		}
@@ -37,7 +37,7 @@ func (l *Layout) WaitReady(ctx context.Context, server Server) error {
 	}
 }
 
-func probe(ctx context.Context, client *http.Client, url string) error {
+func checkReady(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

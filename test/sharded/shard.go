@@ -14,7 +14,7 @@ var requestHeaders = []string{
 }
 
 func (l *Layout) shard(name string) (Server, error) {
-	flags, err := l.serving(name)
+	flags, err := l.servingFlags(name)
 	if err != nil {
 		return Server{}, err
 	}
@@ -22,15 +22,15 @@ func (l *Layout) shard(name string) (Server, error) {
 	if err != nil {
 		return Server{}, err
 	}
-	outside, err := l.kubeconfig(filepath.Join(directory, "outside.kubeconfig"), FrontProxy, "external-logical-cluster-admin-"+name, outsideAdmins)
+	externalKubeconfig, err := l.writeServerKubeconfig(filepath.Join(directory, "outside.kubeconfig"), FrontProxy, "external-logical-cluster-admin-"+name, externalAdmins)
 	if err != nil {
 		return Server{}, err
 	}
-	args := slices.Concat([]string{"start", "--root-directory=" + directory}, flags, embeddedEtcd(), []string{
+	args := slices.Concat([]string{"start", "--root-directory=" + directory}, flags, embeddedEtcdFlags(), []string{
 		"--root-ca-file=" + l.servers.CertFile, "--requestheader-client-ca-file=" + l.proxies.CertFile,
 		"--service-account-private-key-file=" + l.signingKey, "--service-account-key-file=" + l.signingKey,
 		"--shard-base-url=" + l.urls[name], "--shard-external-url=" + l.urls[FrontProxy],
-		"--external-logical-cluster-admin-kubeconfig=" + outside,
+		"--external-logical-cluster-admin-kubeconfig=" + externalKubeconfig,
 	}, requestHeaders)
 	cache := CacheServer
 	if l.options.NoCache {
@@ -38,14 +38,14 @@ func (l *Layout) shard(name string) (Server, error) {
 	}
 	self := shardGroup + ":" + name
 	if name != RootShard {
-		root, err := l.kubeconfig(filepath.Join(directory, "root.kubeconfig"), RootShard, self, shardGroup)
+		root, err := l.writeServerKubeconfig(filepath.Join(directory, "root.kubeconfig"), RootShard, self, shardGroup)
 		if err != nil {
 			return Server{}, err
 		}
 		args = append(args, "--shard-name="+name, "--root-shard-kubeconfig-file="+root)
 	}
 	if name != RootShard || !l.options.NoCache {
-		kubeconfig, err := l.kubeconfig(filepath.Join(directory, "cache.kubeconfig"), cache, self, shardGroup)
+		kubeconfig, err := l.writeServerKubeconfig(filepath.Join(directory, "cache.kubeconfig"), cache, self, shardGroup)
 		if err != nil {
 			return Server{}, err
 		}
@@ -55,7 +55,7 @@ func (l *Layout) shard(name string) (Server, error) {
 }
 
 func (l *Layout) proxy() (Server, error) {
-	flags, err := l.serving(FrontProxy)
+	flags, err := l.servingFlags(FrontProxy)
 	if err != nil {
 		return Server{}, err
 	}
@@ -72,7 +72,7 @@ func (l *Layout) proxy() (Server, error) {
 	if err := os.WriteFile(mapping, fmt.Appendf(nil, "- {path: /clusters/, %s}\n- {path: /services/, %s}\n", entry, entry), 0o600); err != nil {
 		return Server{}, err
 	}
-	shards, err := l.kubeconfig(filepath.Join(directory, "shards.kubeconfig"), RootShard, "proxy", masters)
+	shards, err := l.writeServerKubeconfig(filepath.Join(directory, "shards.kubeconfig"), RootShard, "proxy", masters)
 	args := slices.Concat(flags, []string{
 		"--mapping-file=" + mapping, "--root-kubeconfig=" + shards, "--shards-kubeconfig=" + shards, "--root-directory=" + directory,
 		"--service-account-key-file=" + l.signingKey, "--service-account-lookup=false",

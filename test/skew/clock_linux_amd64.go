@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// function is the vDSO function that the Go runtime calls for the time: its arguments are a clock, and the address for
+// vdsoFunction is the vDSO function that the Go runtime calls for the time: its arguments are a clock, and the address for
 // seconds and nanoseconds.
-const function = "__vdso_clock_gettime"
+const vdsoFunction = "__vdso_clock_gettime"
 
 // instructions replace it. They call the kernel, and add the shift, which follows them, to the seconds of
 // CLOCK_REALTIME, whose number is 0. They follow the C calling convention: all registers that they use are
@@ -49,15 +49,15 @@ func start(name string, args []string, shift time.Duration) (*exec.Cmd, *clock, 
 	if err := program.Start(); err != nil {
 		return nil, nil, err
 	}
-	clock, err := begin(program.Process.Pid, shift)
+	clock, err := installClock(program.Process.Pid, shift)
 	if err != nil {
 		return nil, nil, errors.Join(err, program.Process.Kill())
 	}
 	return program, clock, nil
 }
 
-// begin installs the clock in a program that has not run its first instruction, and detaches from it.
-func begin(pid int, shift time.Duration) (*clock, error) {
+// installClock installs the clock in a program that has not run its first instruction, and detaches from it.
+func installClock(pid int, shift time.Duration) (*clock, error) {
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil {
 		return nil, fmt.Errorf("waiting for it to begin: %w", err)
@@ -65,11 +65,11 @@ func begin(pid int, shift time.Duration) (*clock, error) {
 	if !status.Stopped() {
 		return nil, fmt.Errorf("it does not stop before it begins: wait status %#x", status)
 	}
-	at, err := find(pid)
+	at, err := findFunction(pid)
 	if err != nil {
 		return nil, err
 	}
-	if err := write(pid, at, instructions); err != nil {
+	if err := writeMemory(pid, at, instructions); err != nil {
 		return nil, err
 	}
 	c := &clock{pid: pid, shift: at + int64(len(instructions))}
@@ -84,12 +84,12 @@ func begin(pid int, shift time.Duration) (*clock, error) {
 
 // set shifts the clock from now on.
 func (c *clock) set(shift time.Duration) error {
-	return write(c.pid, c.shift, binary.LittleEndian.AppendUint64(nil, uint64(shift/time.Second)))
+	return writeMemory(c.pid, c.shift, binary.LittleEndian.AppendUint64(nil, uint64(shift/time.Second)))
 }
 
-// find returns the address of the function in a process.
-func find(pid int) (int64, error) {
-	begin, image, err := vdso(pid)
+// findFunction returns the address of the function in a process.
+func findFunction(pid int) (int64, error) {
+	begin, image, err := readVDSO(pid)
 	if err != nil {
 		return 0, fmt.Errorf("reading its vDSO: %w", err)
 	}
@@ -103,19 +103,19 @@ func find(pid int) (int64, error) {
 	}
 	const needed, alignment = 40, 8
 	for _, symbol := range symbols {
-		if symbol.Name != function {
+		if symbol.Name != vdsoFunction {
 			continue
 		}
 		if symbol.Size < needed || symbol.Value%alignment != 0 {
-			return 0, fmt.Errorf("%s of this kernel has %d bytes at %#x, too few or not aligned", function, symbol.Size, symbol.Value)
+			return 0, fmt.Errorf("%s of this kernel has %d bytes at %#x, too few or not aligned", vdsoFunction, symbol.Size, symbol.Value)
 		}
 		return begin + int64(symbol.Value), nil // vDSOs are linked for address 0
 	}
-	return 0, fmt.Errorf("the vDSO of this kernel has no %s", function)
+	return 0, fmt.Errorf("the vDSO of this kernel has no %s", vdsoFunction)
 }
 
-// vdso returns the address of the vDSO of a process, and a copy.
-func vdso(pid int) (int64, []byte, error) {
+// readVDSO returns the address of the vDSO of a process, and a copy.
+func readVDSO(pid int) (int64, []byte, error) {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		return 0, nil, err
@@ -140,7 +140,7 @@ func vdso(pid int) (int64, []byte, error) {
 	return 0, nil, errors.New("it has none")
 }
 
-func write(pid int, at int64, content []byte) error {
+func writeMemory(pid int, at int64, content []byte) error {
 	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_WRONLY, 0)
 	if err != nil {
 		return err

@@ -23,8 +23,8 @@ import (
 	"time"
 )
 
-// failed is the exit code when the program could not be run, as that of env and nice is.
-const failed = 125
+// exitCodeFailed is the exit code when the program could not be run, as that of env and nice is.
+const exitCodeFailed = 125
 
 func main() {
 	code, err := run(os.Args[1:])
@@ -36,11 +36,11 @@ func main() {
 
 func run(args []string) (int, error) {
 	if len(args) < 2 {
-		return failed, errors.New("usage: skew SHIFT PROGRAM [ARGUMENT...]")
+		return exitCodeFailed, errors.New("usage: skew SHIFT PROGRAM [ARGUMENT...]")
 	}
 	shift, err := time.ParseDuration(args[0])
 	if err != nil || shift%time.Second != 0 {
-		return failed, fmt.Errorf("%q is no duration in whole seconds", args[0])
+		return exitCodeFailed, fmt.Errorf("%q is no duration in whole seconds", args[0])
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1)
@@ -48,7 +48,7 @@ func run(args []string) (int, error) {
 	runtime.LockOSThread()
 	program, clock, err := start(args[1], args[2:], shift)
 	if err != nil {
-		return failed, fmt.Errorf("running %s by another clock: %w", args[1], err)
+		return exitCodeFailed, fmt.Errorf("running %s by another clock: %w", args[1], err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- program.Wait() }()
@@ -63,7 +63,7 @@ func run(args []string) (int, error) {
 				err = program.Process.Signal(signal)
 			}
 			if err != nil && !errors.Is(err, os.ErrProcessDone) {
-				return failed, fmt.Errorf("at signal %s: %w", signal, err)
+				return exitCodeFailed, fmt.Errorf("at signal %s: %w", signal, err)
 			}
 		}
 	}

@@ -17,54 +17,54 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// cached has the provider offer flavors of its own workspace, read-only, to consumers: the workspace "bound".
-func (s *site) cached() {
+// createCachedResources has the provider offer flavors of its own workspace, read-only, to consumers: the workspace "bound".
+func (s *env) createCachedResources() {
 	s.Helper()
-	s.create("provider", &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "flavors." + group}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+	s.createObjects("provider", &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "flavors." + group}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 		Group: group, Scope: apiextensionsv1.ClusterScoped,
 		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "flavors", Singular: "flavor", Kind: "Flavor", ListKind: "FlavorList"},
 		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
 			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}}},
 	}})
-	for name, offered := range map[string]string{"existing": "yes", "withheld": "no"} {
-		body := `{"apiVersion":"` + group + `/v1","kind":"Flavor","metadata":{"name":"` + name + `","labels":{"offered":"` + offered + `"}}}`
+	for name, label := range map[string]string{"existing": "yes", "withheld": "no"} {
+		body := `{"apiVersion":"` + group + `/v1","kind":"Flavor","metadata":{"name":"` + name + `","labels":{"offered":"` + label + `"}}}`
 		shardtesting.Eventually(s.T, "creating "+name, func(context.Context) error {
-			if got, content := s.answer("masters", http.MethodPost, "/clusters/"+s.clusters["provider"]+"/apis/"+group+"/v1/flavors", body, "application/json"); got != "201" {
+			if got, content := s.result("masters", http.MethodPost, "/clusters/"+s.clusters["provider"]+"/apis/"+group+"/v1/flavors", body, "application/json"); got != "201" {
 				return fmt.Errorf("%s: %s", got, content)
 			}
 			return nil
 		})
 	}
-	offer := &cachev1alpha1.ClusterCachedResource{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceSpec{
+	cachedResource := &cachev1alpha1.ClusterCachedResource{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceSpec{
 		GroupVersionResource: cachev1alpha1.GroupVersionResource{Group: group, Version: "v1", Resource: "flavors"},
 		LabelSelector:        &metav1.LabelSelector{MatchLabels: map[string]string{"offered": "yes"}},
 	}}
-	s.create("provider", offer, &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
+	s.createObjects("provider", cachedResource, &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
 		ClusterCachedResource: cachev1alpha1.ClusterCachedResourceReference{Name: "flavors"}, APIExport: cachev1alpha1.ExportBindingReference{Name: "flavors"},
 	}})
 	shardtesting.Eventually(s.T, "the offer has an identity", func(context.Context) error {
-		if err := s.masters.Get(s.in("provider"), client.ObjectKeyFromObject(offer), offer); err != nil {
+		if err := s.masters.Get(s.workspaceContext("provider"), client.ObjectKeyFromObject(cachedResource), cachedResource); err != nil {
 			return err
 		}
-		if offer.Status.IdentityHash == "" || offer.Status.Phase != cachev1alpha1.ClusterCachedResourcePhaseReady {
-			return fmt.Errorf("status %+v", offer.Status)
+		if cachedResource.Status.IdentityHash == "" || cachedResource.Status.Phase != cachev1alpha1.ClusterCachedResourcePhaseReady {
+			return fmt.Errorf("status %+v", cachedResource.Status)
 		}
 		return nil
 	})
-	described := shardtesting.NewSchema("v1", schema.GroupResource{Group: group, Resource: "flavors"}, "Flavor")
-	described.Spec.Scope = apiextensionsv1.ClusterScoped
-	described.Spec.Versions[0].Subresources = apiextensionsv1.CustomResourceSubresources{}
-	s.create("provider", described, &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: apisv1alpha2.APIExportSpec{Resources: []apisv1alpha2.ResourceSchema{{
-		Name: "flavors", Group: group, Schema: described.Name,
+	apiSchema := shardtesting.NewSchema("v1", schema.GroupResource{Group: group, Resource: "flavors"}, "Flavor")
+	apiSchema.Spec.Scope = apiextensionsv1.ClusterScoped
+	apiSchema.Spec.Versions[0].Subresources = apiextensionsv1.CustomResourceSubresources{}
+	s.createObjects("provider", apiSchema, &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: apisv1alpha2.APIExportSpec{Resources: []apisv1alpha2.ResourceSchema{{
+		Name: "flavors", Group: group, Schema: apiSchema.Name,
 		Storage: apisv1alpha2.ResourceSchemaStorage{Virtual: &apisv1alpha2.ResourceSchemaStorageVirtual{
 			Reference:    corev1.TypedLocalObjectReference{APIGroup: ptr.To("cache.kcp.io"), Kind: "ClusterCachedResourceEndpointSlice", Name: "flavors"},
-			IdentityHash: offer.Status.IdentityHash,
+			IdentityHash: cachedResource.Status.IdentityHash,
 		}},
 	}}}})
 	s.bind("bound", "provider", "flavors", apisv1alpha2.ClaimAccepted)
 	path := "/services/replication/" + s.clusters["provider"] + "/flavors/clusters/" + s.clusters["bound"] + "/apis/" + group + "/v1/flavors/existing"
 	shardtesting.Eventually(s.T, "what is offered is seen", func(context.Context) error {
-		if got, content := s.answer("provider", http.MethodGet, path, "", ""); got != "200" {
+		if got, content := s.result("provider", http.MethodGet, path, "", ""); got != "200" {
 			return fmt.Errorf("%s: %s", got, content)
 		}
 		return nil

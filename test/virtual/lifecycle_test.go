@@ -16,14 +16,14 @@ import (
 // lifecycleStates are the workspaces that the matrix of initializers and terminators covers.
 var lifecycleStates = []string{"initializing", "foreign", "unbound", "terminating"}
 
-func lifecycleView(name, service string) view {
-	return view{
+func lifecycleVirtualWorkspace(name, service string) virtualWorkspace {
+	return virtualWorkspace{
 		name: name, states: lifecycleStates,
-		root: func(s *site, state string) string {
+		basePath: func(s *env, state string) string {
 			return "/services/" + service + "/" + s.clusters["provider"] + ":staged/clusters/" + s.clusters[state]
 		},
 		resources: map[string]resource{
-			"documents": documents,
+			"documents": documentRequests,
 			"cluster": {verbs: []string{"get", "create", "update", "patch", "delete", "deletecollection", "getstatus", "patchstatus", "getscale"},
 				path: "/apis/core.kcp.io/v1alpha1/logicalclusters", name: func(string) string { return "cluster" },
 				body: `{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"NAME"}}`},
@@ -32,11 +32,11 @@ func lifecycleView(name, service string) view {
 	}
 }
 
-// lifecycles creates workspaces in each phase: their types belong to the provider, except for that of "foreign".
-func (s *site) lifecycles() {
+// createLifecycleWorkspaces creates workspaces in each phase: their types belong to the provider, except for that of "foreign".
+func (s *env) createLifecycleWorkspaces() {
 	s.Helper()
 	for _, name := range []string{"provider", "rival"} {
-		s.create(name, &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "staged"}, Spec: tenancyv1alpha1.WorkspaceTypeSpec{
+		s.createObjects(name, &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "staged"}, Spec: tenancyv1alpha1.WorkspaceTypeSpec{
 			Initializer: true, Terminator: true,
 			// The permissions of the creator are deleted with the content of the workspace, which happens at once.
 			TerminatorPermissions: []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}},
@@ -45,19 +45,19 @@ func (s *site) lifecycles() {
 	staged := func(provider string) *tenancyv1alpha1.WorkspaceTypeReference {
 		return &tenancyv1alpha1.WorkspaceTypeReference{Name: "staged", Path: s.clusters[provider]}
 	}
-	s.workspace("initializing", "consumer", "Initializing", staged("provider"))
-	s.workspace("foreign", "consumer", "Initializing", staged("rival"))
-	s.workspace("terminating", "consumer", "Initializing", staged("provider"))
+	s.createWorkspace("initializing", "consumer", "Initializing", staged("provider"))
+	s.createWorkspace("foreign", "consumer", "Initializing", staged("rival"))
+	s.createWorkspace("terminating", "consumer", "Initializing", staged("provider"))
 	shardtesting.Eventually(s.T, "the initializer is done", func(context.Context) error {
 		cluster := &corev1alpha1.LogicalCluster{}
-		if err := s.masters.Get(s.in("terminating"), client.ObjectKey{Name: "cluster"}, cluster); err != nil {
+		if err := s.masters.Get(s.workspaceContext("terminating"), client.ObjectKey{Name: "cluster"}, cluster); err != nil {
 			return err
 		}
 		if cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseReady {
 			return nil
 		}
 		cluster.Status.Initializers = nil
-		if err := s.masters.Status().Update(s.in("terminating"), cluster); err != nil {
+		if err := s.masters.Status().Update(s.workspaceContext("terminating"), cluster); err != nil {
 			return err
 		}
 		return fmt.Errorf("phase %s", cluster.Status.Phase)
@@ -67,7 +67,7 @@ func (s *site) lifecycles() {
 	}
 	shardtesting.Eventually(s.T, "the workspace terminates", func(context.Context) error {
 		cluster := &corev1alpha1.LogicalCluster{}
-		if err := s.masters.Get(s.in("terminating"), client.ObjectKey{Name: "cluster"}, cluster); err != nil {
+		if err := s.masters.Get(s.workspaceContext("terminating"), client.ObjectKey{Name: "cluster"}, cluster); err != nil {
 			return err
 		}
 		if cluster.DeletionTimestamp == nil || cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseTerminating && cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseDeleting {

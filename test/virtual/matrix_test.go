@@ -12,27 +12,27 @@ import (
 	"testing"
 )
 
-func TestTheMatrix(t *testing.T) {
+func TestMatrix(t *testing.T) {
 	lines, err := readTable(matrix)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t)
-	s.exports()
-	s.cached()
-	s.lifecycles()
-	s.settled()
-	asked := 0
-	for _, v := range views {
+	s := newEnv(t)
+	s.createExports()
+	s.createCachedResources()
+	s.createLifecycleWorkspaces()
+	s.waitForFixtures()
+	count := 0
+	for _, v := range virtualWorkspaces {
 		for _, name := range slices.Sorted(maps.Keys(v.resources)) {
 			for _, state := range v.states {
 				for _, verb := range v.resources[name].verbs {
-					asked += s.ask(lines, v, name, state, verb)
+					count += s.checkRequests(lines, v, name, state, verb)
 				}
 			}
 		}
 	}
-	t.Logf("asked %d questions", asked)
+	t.Logf("asked %d questions", count)
 	for _, l := range lines {
 		if !l.used {
 			t.Errorf("matrix.txt:%d: decides about nothing", l.number)
@@ -40,51 +40,51 @@ func TestTheMatrix(t *testing.T) {
 	}
 }
 
-// ask sends one request as every caller, compares the responses with the table, and returns the number of requests.
-func (s *site) ask(lines []*line, v view, resource, state, verb string) int {
+// checkRequests sends one request as every caller, compares the responses with the table, and returns the number of requests.
+func (s *env) checkRequests(lines []*tableLine, v virtualWorkspace, resource, state, verb string) int {
 	s.Helper()
-	method, path, body, media := v.resources[resource].request(verb, state)
+	method, path, body, media := v.resources[resource].buildRequest(verb, state)
 	if verb == "update" {
-		body = s.current(state, path, body)
+		body = s.currentObject(state, path, body)
 	}
-	decides := find(lines, v.name, resource, state, verb)
-	if decides == nil {
+	match := findLine(lines, v.name, resource, state, verb)
+	if match == nil {
 		got := ""
-		for _, who := range callers {
-			answer, _ := s.answer(who, method, v.root(s, state)+path, body, media)
-			got += " " + answer
+		for _, user := range callers {
+			result, _ := s.result(user, method, v.basePath(s, state)+path, body, media)
+			got += " " + result
 		}
 		s.Errorf("no line decides about %s %s %s %s, which is now |%s", v.name, resource, state, verb, got)
 		return 0
 	}
 	count := 0
-	for i, who := range callers {
+	for i, user := range callers {
 		count++
-		answer, content := s.answer(who, method, v.root(s, state)+path, body, media)
-		if answer != decides.answers[i] {
-			s.Errorf("matrix.txt:%d: %s %s (%s) of %s as %s: %s, want %s: %.300s", decides.number, v.name, verb, resource, state, who, answer, decides.answers[i], content)
+		result, content := s.result(user, method, v.basePath(s, state)+path, body, media)
+		if result != match.want[i] {
+			s.Errorf("matrix.txt:%d: %s %s (%s) of %s as %s: %s, want %s: %.300s", match.number, v.name, verb, resource, state, user, result, match.want[i], content)
 		}
 	}
 	return count
 }
 
-// current returns the current object for an update, or otherwise: updates of most kinds need its resource version.
-func (s *site) current(state, path, otherwise string) string {
+// currentObject returns the current object for an update, or otherwise: updates of most kinds need its resource version.
+func (s *env) currentObject(state, path, fallback string) string {
 	s.Helper()
 	if s.clusters[state] == "" {
-		return otherwise
+		return fallback
 	}
 	path, _, _ = strings.Cut(path, "?")
-	if got, content := s.answer("masters", http.MethodGet, "/clusters/"+s.clusters[state]+path, "", ""); got == "200" {
+	if got, content := s.result("masters", http.MethodGet, "/clusters/"+s.clusters[state]+path, "", ""); got == "200" {
 		return content
 	}
-	return otherwise
+	return fallback
 }
 
-// answer sends a request and returns the response as the table writes it, and its text.
-func (s *site) answer(who, method, path, body, media string) (answer, content string) {
+// result sends a request and returns the response as the table writes it, and its text.
+func (s *env) result(user, method, path, body, media string) (result, content string) {
 	s.Helper()
-	c := s.callers[who]
+	c := s.callers[user]
 	req, err := http.NewRequestWithContext(s.Context(), method, c.host+path, bytes.NewBufferString(body))
 	if err != nil {
 		s.Fatal(err)

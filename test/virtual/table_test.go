@@ -14,32 +14,32 @@ var matrix string
 // callers are in the order of the columns.
 var callers = []string{"provider", "consumer", "stranger", "masters"}
 
-// line is one line of the table.
-type line struct {
+// tableLine is one line of the table.
+type tableLine struct {
 	number int
-	// chosen are the selected views, resources, states and verbs; nil selects all.
-	chosen  [4][]string
-	answers []string
-	used    bool
+	// selectors are the selected views, resources, states and verbs; nil selects all.
+	selectors [4][]string
+	want      []string
+	used      bool
 }
 
 // readTable parses the lines of a table.
-func readTable(text string) ([]*line, error) {
-	var lines []*line
+func readTable(text string) ([]*tableLine, error) {
+	var lines []*tableLine
 	for i, raw := range strings.Split(text, "\n") {
 		content, _, _ := strings.Cut(raw, "#")
 		if strings.TrimSpace(content) == "" {
 			continue
 		}
 		left, right, ok := strings.Cut(content, "|")
-		chosen, answers := strings.Fields(left), strings.Fields(right)
-		if !ok || len(chosen) != 4 || len(answers) != len(callers) {
+		selectors, want := strings.Fields(left), strings.Fields(right)
+		if !ok || len(selectors) != 4 || len(want) != len(callers) {
 			return nil, fmt.Errorf("line %d: want four columns, a bar, and %d answers", i+1, len(callers))
 		}
-		l := &line{number: i + 1, answers: answers}
-		for column, list := range chosen {
+		l := &tableLine{number: i + 1, want: want}
+		for column, list := range selectors {
 			if list != "*" {
-				l.chosen[column] = strings.Split(list, ",")
+				l.selectors[column] = strings.Split(list, ",")
 			}
 		}
 		lines = append(lines, l)
@@ -47,12 +47,12 @@ func readTable(text string) ([]*line, error) {
 	return lines, nil
 }
 
-// find returns the line that applies to a request, or nil.
-func find(lines []*line, request ...string) *line {
+// findLine returns the line that applies to a request, or nil.
+func findLine(lines []*tableLine, request ...string) *tableLine {
 	for _, l := range lines {
 		matches := true
 		for column, name := range request {
-			matches = matches && (l.chosen[column] == nil || slices.Contains(l.chosen[column], name))
+			matches = matches && (l.selectors[column] == nil || slices.Contains(l.selectors[column], name))
 		}
 		if matches {
 			l.used = true
@@ -68,7 +68,7 @@ func TestReadTable(t *testing.T) {
 		t.Fatalf("got %v, %v", lines, err)
 	}
 	for request, want := range map[string]int{"a b c get": 2, "a b d get": 2, "a b e get": 4, "a x c list": 4, "x b c get": 0} {
-		got := find(lines, strings.Fields(request)...)
+		got := findLine(lines, strings.Fields(request)...)
 		if (got == nil) != (want == 0) || got != nil && got.number != want {
 			t.Errorf("%s is decided by %+v, want line %d", request, got, want)
 		}

@@ -41,12 +41,12 @@ func Set(to Setter, condition Condition) {
 	switch {
 	case at < 0:
 		conditions = append(conditions, condition)
-	case saysTheSame(conditions[at], condition):
+	case equalConditions(conditions[at], condition):
 		return
 	default:
 		conditions[at] = condition
 	}
-	slices.SortStableFunc(conditions, readyFirst)
+	slices.SortStableFunc(conditions, compareConditions)
 	to.SetConditions(conditions)
 }
 
@@ -115,7 +115,7 @@ func SetSummary(to Setter, types ...Type) {
 		if condition.Type == Ready || (len(types) > 0 && !slices.Contains(types, condition.Type)) {
 			continue
 		}
-		if worst == nil || rank(condition) < rank(*worst) || (rank(condition) == rank(*worst) && condition.Type < worst.Type) {
+		if worst == nil || summaryRank(condition) < summaryRank(*worst) || (summaryRank(condition) == summaryRank(*worst) && condition.Type < worst.Type) {
 			worst = &condition
 		}
 	}
@@ -125,7 +125,7 @@ func SetSummary(to Setter, types ...Type) {
 	Set(to, Condition{Type: Ready, Status: worst.Status, Severity: worst.Severity, Reason: worst.Reason, Message: worst.Message})
 }
 
-func rank(condition Condition) int {
+func summaryRank(condition Condition) int {
 	switch {
 	case condition.Status == corev1.ConditionFalse && condition.Severity == SeverityError:
 		return 0
@@ -145,11 +145,11 @@ func hasStatus(from Getter, conditionType Type, status corev1.ConditionStatus) b
 	return condition != nil && condition.Status == status
 }
 
-func saysTheSame(a, b Condition) bool {
+func equalConditions(a, b Condition) bool {
 	return a.Status == b.Status && a.Severity == b.Severity && a.Reason == b.Reason && a.Message == b.Message
 }
 
-func readyFirst(a, b Condition) int {
+func compareConditions(a, b Condition) int {
 	switch {
 	case a.Type == b.Type:
 		return 0

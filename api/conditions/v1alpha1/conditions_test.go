@@ -33,11 +33,11 @@ func TestConditionsAreSortedWithReadyFirst(t *testing.T) {
 	}
 }
 
-func TestTheTimeChangesWithWhatIsSaid(t *testing.T) {
+func TestLastTransitionTime(t *testing.T) {
 	first := Condition{Type: "A", Status: corev1.ConditionFalse, Severity: SeverityInfo, Reason: "R", Message: "m", LastTransitionTime: early}
 	for name, tc := range map[string]struct {
-		change func(*Condition)
-		moved  bool
+		change  func(*Condition)
+		changed bool
 	}{
 		"not if nothing changes":     {func(*Condition) {}, false},
 		"if the status changes":      {func(c *Condition) { c.Status = corev1.ConditionUnknown }, true},
@@ -54,7 +54,7 @@ func TestTheTimeChangesWithWhatIsSaid(t *testing.T) {
 			tc.change(&second)
 			Set(&o, second)
 			want := early.Time
-			if tc.moved {
+			if tc.changed {
 				want = late.Truncate(time.Second)
 			}
 			if got := o.conditions[0].LastTransitionTime.Time; !got.Equal(want) {
@@ -64,16 +64,16 @@ func TestTheTimeChangesWithWhatIsSaid(t *testing.T) {
 	}
 }
 
-func TestSetDropsWhatDoesNotBelong(t *testing.T) {
-	said := Condition{Type: "A", Severity: SeverityError, Reason: "R", Message: "m", LastTransitionTime: early}
+func TestSetNormalizes(t *testing.T) {
+	condition := Condition{Type: "A", Severity: SeverityError, Reason: "R", Message: "m", LastTransitionTime: early}
 	for status, want := range map[corev1.ConditionStatus]Condition{
 		corev1.ConditionTrue:    {},
 		corev1.ConditionUnknown: {Reason: "R", Message: "m"},
 		corev1.ConditionFalse:   {Severity: SeverityError, Reason: "R", Message: "m"},
 	} {
 		var o object
-		said.Status = status
-		Set(&o, said)
+		condition.Status = status
+		Set(&o, condition)
 		want.Type, want.Status, want.LastTransitionTime = "A", status, early
 		if !reflect.DeepEqual(*Get(&o, "A"), want) {
 			t.Errorf("%s: %+v, want %+v", status, *Get(&o, "A"), want)
@@ -81,7 +81,7 @@ func TestSetDropsWhatDoesNotBelong(t *testing.T) {
 	}
 }
 
-func TestTheListIsNotChangedInPlace(t *testing.T) {
+func TestSetDoesNotModifyList(t *testing.T) {
 	var cached object
 	MarkFalse(&cached, "A", "R", SeverityInfo, "m")
 	copied := object{conditions: cached.conditions}

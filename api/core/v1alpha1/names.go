@@ -44,8 +44,8 @@ const (
 	ShardSchedulable conditionsv1alpha1.Type = "Schedulable"
 	// ReasonShardFull: the shard holds as much as it is to hold.
 	ReasonShardFull = "Full"
-	// ReasonShardSilent: the shard has not been heard of for a while. Its Ready is Unknown.
-	ReasonShardSilent = "Silent"
+	// ReasonShardNotReporting: the shard has not been heard of for a while. Its Ready is Unknown.
+	ReasonShardNotReporting = "Silent"
 	// ReasonShardNotHealthy: the shard says of itself that it gets no traffic.
 	ReasonShardNotHealthy = "NotHealthy"
 )

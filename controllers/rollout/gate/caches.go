@@ -7,11 +7,11 @@ import (
 	"github.com/atoll-dev/atoll/controllers/rollout"
 )
 
-// rootShardsUsing returns the names of the RootShards that use a cache server: directly, for one of their shards, or
+// listRootShardsUsingCache returns the names of the RootShards that use a cache server: directly, for one of their shards, or
 // through a cache below it. In a cycle of caches each is visited once.
-func (s *snapshot) rootShardsUsing(cache string) []string {
+func (s *snapshot) listRootShardsUsingCache(cache string) []string {
 	out := map[string]bool{}
-	s.collectRootShards(cache, out, map[string]bool{})
+	s.collectRootShardsUsingCache(cache, out, map[string]bool{})
 	var names []string
 	for i := range s.roots {
 		if out[s.roots[i].Name] {
@@ -21,7 +21,7 @@ func (s *snapshot) rootShardsUsing(cache string) []string {
 	return names
 }
 
-func (s *snapshot) collectRootShards(cache string, out, visited map[string]bool) {
+func (s *snapshot) collectRootShardsUsingCache(cache string, out, visited map[string]bool) {
 	if visited[cache] {
 		return
 	}
@@ -33,7 +33,7 @@ func (s *snapshot) collectRootShards(cache string, out, visited map[string]bool)
 	}
 	for i := range s.shards {
 		if ref := s.shards[i].Spec.Cache.Ref; ref != nil && ref.Name == cache {
-			for _, root := range referencedName(s.shards[i].Spec.RootShard.Reference) {
+			for _, root := range refNames(s.shards[i].Spec.RootShard.Reference) {
 				out[root] = true
 			}
 		}
@@ -44,12 +44,12 @@ func (s *snapshot) collectRootShards(cache string, out, visited map[string]bool)
 			continue
 		}
 		if s.caches[i].Name == cache {
-			for _, root := range referencedName(parent.RootShardRef) {
+			for _, root := range refNames(parent.RootShardRef) {
 				out[root] = true
 			}
 		}
-		if slices.Contains(referencedName(parent.CacheServerRef), cache) {
-			s.collectRootShards(s.caches[i].Name, out, visited)
+		if slices.Contains(refNames(parent.CacheServerRef), cache) {
+			s.collectRootShardsUsingCache(s.caches[i].Name, out, visited)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (s *snapshot) cacheOrder(cache *operatorv1alpha1.CacheServer) (stage rollou
 			return rollout.StageRootShard, depth + 1
 		}
 		above := slices.IndexFunc(s.caches, func(c operatorv1alpha1.CacheServer) bool {
-			return slices.Contains(referencedName(parent.CacheServerRef), c.Name)
+			return slices.Contains(refNames(parent.CacheServerRef), c.Name)
 		})
 		if above < 0 {
 			break

@@ -16,22 +16,22 @@ func TestCacheOrder(t *testing.T) {
 	cache := func(name string, parent *operatorv1alpha1.CacheParent) operatorv1alpha1.CacheServer {
 		return operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: operatorv1alpha1.CacheServerSpec{Parent: parent}}
 	}
-	below := func(name string) *operatorv1alpha1.CacheParent {
+	parentRef := func(name string) *operatorv1alpha1.CacheParent {
 		return &operatorv1alpha1.CacheParent{CacheServerRef: ref(name)}
 	}
-	embedded := operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "embedded"}}
-	served := operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "served"}}
-	served.Spec.Cache.Ref = ref("europe")
+	rootWithEmbeddedCache := operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "embedded"}}
+	rootWithCacheServer := operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "served"}}
+	rootWithCacheServer.Spec.Cache.Ref = ref("europe")
 	shard := operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "alpha"}}
 	shard.Spec.RootShard.Reference, shard.Spec.Cache.Ref = ref("embedded"), ref("asia-south")
 	all := &snapshot{
-		roots:  []operatorv1alpha1.RootShard{embedded, served},
+		roots:  []operatorv1alpha1.RootShard{rootWithEmbeddedCache, rootWithCacheServer},
 		shards: []operatorv1alpha1.Shard{shard},
 		caches: []operatorv1alpha1.CacheServer{
-			cache("world", nil), cache("europe", below("world")), cache("unused", below("world")),
-			cache("asia", &operatorv1alpha1.CacheParent{RootShardRef: ref("embedded")}), cache("asia-south", below("asia")),
+			cache("world", nil), cache("europe", parentRef("world")), cache("unused", parentRef("world")),
+			cache("asia", &operatorv1alpha1.CacheParent{RootShardRef: ref("embedded")}), cache("asia-south", parentRef("asia")),
 			cache("elsewhere", &operatorv1alpha1.CacheParent{KubeconfigSecretRef: ref("far")}),
-			cache("round", below("about")), cache("about", below("round")), cache("lost", below("nobody")),
+			cache("round", parentRef("about")), cache("about", parentRef("round")), cache("lost", parentRef("nobody")),
 		},
 	}
 	for name, want := range map[string]struct {
@@ -51,7 +51,7 @@ func TestCacheOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			at := slices.IndexFunc(all.caches, func(c operatorv1alpha1.CacheServer) bool { return c.Name == name })
 			stage, depth := all.cacheOrder(&all.caches[at])
-			if roots := all.rootShardsUsing(name); stage != want.stage || depth != want.depth || !slices.Equal(roots, want.roots) {
+			if roots := all.listRootShardsUsingCache(name); stage != want.stage || depth != want.depth || !slices.Equal(roots, want.roots) {
 				t.Errorf("stage %d, depth %d, of %v", stage, depth, roots)
 			}
 		})

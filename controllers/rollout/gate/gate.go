@@ -56,11 +56,11 @@ func (g *Gate) Admit(ctx context.Context, pods workload.Pods) (admitted bool, re
 	if !ok { // adopted from another operator, or being deleted
 		return true, status.Result{}, nil
 	}
-	changedAt := g.components.observe(recordOf(self, pods), g.now())
+	changedAt := g.components.observe(newRecord(self, pods), g.now())
 	self.Pending, self.Ready, self.Serving, self.UnknownReason = pods.Change, pods.Ready.State == status.Satisfied, pods.Serving, ""
 
-	for _, root := range all.rootShardsOf(self) {
-		in := all.input(root, self, g.now())
+	for _, root := range all.listRootShards(self) {
+		in := all.newInput(root, self, g.now())
 		in.ChangedAt = changedAt
 		if in.Slot, err = g.readSlot(ctx, root); err != nil {
 			return false, status.Result{}, err
@@ -79,7 +79,7 @@ func (g *Gate) Admit(ctx context.Context, pods workload.Pods) (admitted bool, re
 		}
 	}
 	if pods.Change {
-		g.components.admitted(recordOf(self, pods))
+		g.components.markAdmitted(newRecord(self, pods))
 		return true, status.Wait(condition, rollout.ReasonRollingOut, "%s%s", self.prefix, rollout.MessageRollingOut), nil
 	}
 	return true, status.OK(condition, rollout.ReasonCurrent, "all pods run the newest revision"), nil
@@ -111,14 +111,14 @@ func (g *Gate) completeRollout(ctx context.Context, all *snapshot, root *operato
 	if in.Self.Ready {
 		in.Problems = g.checkHealth(ctx, all, root)
 	}
-	decision := rollout.Progress(in)
+	decision := rollout.DecideProgress(in)
 	if decision.Outcome != rollout.Pass {
 		return decision, nil
 	}
 	return decision, g.updateSlot(ctx, root, in.Slot, rollout.Slot{})
 }
 
-// annotated reports whether the user set an annotation to "true".
-func annotated(object metav1.Object, annotation string) bool {
+// isAnnotated reports whether the user set an annotation to "true".
+func isAnnotated(object metav1.Object, annotation string) bool {
 	return object.GetAnnotations()[annotation] == "true"
 }

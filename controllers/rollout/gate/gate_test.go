@@ -40,14 +40,14 @@ type env struct {
 	clock   time.Time
 	health  health
 	owners  map[string]client.Object // by Deployment
-	image   map[string]string        // wanted, by Deployment
-	order   []string                 // in which new pods came
+	images  map[string]string        // wanted, by Deployment
+	updated []string                 // in which new pods came
 }
 
 // health is the result of each health check.
 type health struct {
-	shard, cache, proxy, virtualWorkspace, probe, door, heartbeats error
-	lag                                                            time.Duration
+	shard, cache, proxy, virtualWorkspace, probe, proxyProbe, heartbeats error
+	lag                                                                  time.Duration
 }
 
 func (h *health) ShardReady(context.Context, *operatorv1alpha1.RootShard, string) error {
@@ -58,9 +58,9 @@ func (h *health) ProxyReady(context.Context, desired.Proxy) error               
 func (h *health) VirtualWorkspaceReady(context.Context, desired.VirtualWorkspace) error {
 	return h.virtualWorkspace
 }
-func (h *health) Probe(_ context.Context, _ desired.Shard, doors ...desired.Proxy) error {
-	if len(doors) > 0 && h.door != nil {
-		return h.door
+func (h *health) Probe(_ context.Context, _ desired.Shard, proxies ...desired.Proxy) error {
+	if len(proxies) > 0 && h.proxyProbe != nil {
+		return h.proxyProbe
 	}
 	return h.probe
 }
@@ -69,7 +69,7 @@ func (h *health) MissingHeartbeats(context.Context, *operatorv1alpha1.RootShard)
 }
 func (h *health) Lag(context.Context, desired.Shard) (time.Duration, error) { return h.lag, nil }
 
-var all = []string{"cache-cache-server", "root-kcp", "alpha-shard-kcp", "beta-shard-kcp", "views-virtual-workspace", "door-front-proxy"}
+var workloads = []string{"cache-cache-server", "root-kcp", "alpha-shard-kcp", "beta-shard-kcp", "views-virtual-workspace", "door-front-proxy"}
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
@@ -82,31 +82,31 @@ func newEnv(t *testing.T) *env {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID(name), Generation: 1}
 	}
-	toRoot := operatorv1alpha1.RootShardReference{Reference: &corev1.LocalObjectReference{Name: "root"}}
+	rootShardRef := operatorv1alpha1.RootShardReference{Reference: &corev1.LocalObjectReference{Name: "root"}}
 	root := &operatorv1alpha1.RootShard{ObjectMeta: meta("root")}
 	root.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "cache"}
 	owners := map[string]client.Object{
 		"cache-cache-server": &operatorv1alpha1.CacheServer{ObjectMeta: meta("cache")},
 		"root-kcp":           root,
-		"alpha-shard-kcp":    &operatorv1alpha1.Shard{ObjectMeta: meta("alpha"), Spec: operatorv1alpha1.ShardSpec{RootShard: toRoot}},
-		"beta-shard-kcp":     &operatorv1alpha1.Shard{ObjectMeta: meta("beta"), Spec: operatorv1alpha1.ShardSpec{RootShard: toRoot}},
+		"alpha-shard-kcp":    &operatorv1alpha1.Shard{ObjectMeta: meta("alpha"), Spec: operatorv1alpha1.ShardSpec{RootShard: rootShardRef}},
+		"beta-shard-kcp":     &operatorv1alpha1.Shard{ObjectMeta: meta("beta"), Spec: operatorv1alpha1.ShardSpec{RootShard: rootShardRef}},
 		"views-virtual-workspace": &operatorv1alpha1.VirtualWorkspace{ObjectMeta: meta("views"), Spec: operatorv1alpha1.VirtualWorkspaceSpec{
 			Target: operatorv1alpha1.VirtualWorkspaceTarget{ShardRef: &corev1.LocalObjectReference{Name: "alpha"}},
 		}},
-		"door-front-proxy": &operatorv1alpha1.FrontProxy{ObjectMeta: meta("door"), Spec: operatorv1alpha1.FrontProxySpec{RootShard: toRoot}},
+		"door-front-proxy": &operatorv1alpha1.FrontProxy{ObjectMeta: meta("door"), Spec: operatorv1alpha1.FrontProxySpec{RootShard: rootShardRef}},
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1.Deployment{})
 	for _, owner := range owners {
 		builder = builder.WithObjects(owner)
 	}
-	s := &env{t: t, client: builder.Build(), clock: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), owners: owners, image: map[string]string{}}
+	s := &env{t: t, client: builder.Build(), clock: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), owners: owners, images: map[string]string{}}
 	s.startOperator()
-	s.want("example.com/atoll:v1")
-	for _, name := range all {
+	s.setImage("example.com/atoll:v1")
+	for _, name := range workloads {
 		s.reconcile(name)
 		s.updatePods(name, true)
 	}
-	s.order = nil
+	s.updated = nil
 	return s
 }
 
@@ -116,9 +116,9 @@ func (s *env) startOperator() {
 	s.gate = gate.New(s.cluster, &s.health, func() time.Time { return s.clock })
 }
 
-func (s *env) want(image string) {
-	for _, name := range all {
-		s.image[name] = image
+func (s *env) setImage(image string) {
+	for _, name := range workloads {
+		s.images[name] = image
 	}
 }
 
@@ -127,19 +127,19 @@ func (s *env) reconcile(name string) status.Result {
 	s.t.Helper()
 	kind := kindOf(s.owners[name])
 	labels := desired.AppLabels(kind, s.owners[name].GetName())
-	wanted := &appsv1.Deployment{
+	object := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, OwnerReferences: desired.OwnedBy(kind, s.owners[name])},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, OwnerReferences: desired.NewOwnerReferences(kind, s.owners[name])},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](2),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "server", Image: s.image[name]}}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "server", Image: s.images[name]}}},
 			},
 		},
 	}
-	before := s.running(name)
+	before := s.liveImage(name)
 	report := status.Report{}
 	deployment := workload.Deployment{
 		Cluster: s.cluster, Gate: s.gate, Report: &report, Condition: operatorv1alpha1.ConditionAvailable, Namespace: namespace, Name: name,
@@ -147,7 +147,7 @@ func (s *env) reconcile(name string) status.Result {
 	for _, step := range []func(context.Context) error{
 		deployment.Observe,
 		func(ctx context.Context) error {
-			return deployment.SetDesired(ctx, desired.Server{Deployment: wanted})
+			return deployment.SetDesired(ctx, desired.Server{Deployment: object})
 		},
 		deployment.AdmitRollout,
 		deployment.Apply,
@@ -156,8 +156,8 @@ func (s *env) reconcile(name string) status.Result {
 			s.t.Fatalf("%s: %v", name, err)
 		}
 	}
-	if after := s.running(name); after != before {
-		s.order = append(s.order, name)
+	if after := s.liveImage(name); after != before {
+		s.updated = append(s.updated, name)
 		s.updatePods(name, false)
 	}
 	return report.Get(operatorv1alpha1.ConditionRolledOut)
@@ -186,8 +186,8 @@ func (s *env) deployment(name string) *appsv1.Deployment {
 	return live
 }
 
-// running is the image of the pods of a component, "" before there are any.
-func (s *env) running(name string) string {
+// liveImage is the image of the pods of a component, "" before there are any.
+func (s *env) liveImage(name string) string {
 	if live := s.deployment(name); live != nil {
 		return live.Spec.Template.Spec.Containers[0].Image
 	}
@@ -208,15 +208,15 @@ func (s *env) updatePods(name string, ready bool) {
 }
 
 // reconcileAll reconciles every component, in reverse order of the rollout.
-func (s *env) reconcileAll(between func(name string)) {
+func (s *env) reconcileAll(afterEach func(name string)) {
 	s.clock = s.clock.Add(6 * time.Second)
-	for _, name := range slices.Backward(all) {
+	for _, name := range slices.Backward(workloads) {
 		s.reconcile(name)
-		between(name)
+		afterEach(name)
 	}
 }
 
-func (s *env) annotate(name, key, value string) {
+func (s *env) setAnnotation(name, key, value string) {
 	s.t.Helper()
 	owner := s.owners[name]
 	owner.SetAnnotations(map[string]string{key: value})
@@ -225,13 +225,13 @@ func (s *env) annotate(name, key, value string) {
 	}
 }
 
-func TestANewVersionRollsOutInOrder(t *testing.T) {
+func TestRolloutOrder(t *testing.T) {
 	s := newEnv(t)
-	s.want("example.com/atoll:v2")
-	for range 3 * len(all) {
+	s.setImage("example.com/atoll:v2")
+	for range 3 * len(workloads) {
 		rolling := 0
 		s.reconcileAll(func(string) {})
-		for _, name := range all {
+		for _, name := range workloads {
 			if live := s.deployment(name); live.Status.UpdatedReplicas < 2 {
 				rolling++
 				s.updatePods(name, true)
@@ -241,10 +241,10 @@ func TestANewVersionRollsOutInOrder(t *testing.T) {
 			t.Fatalf("%d components roll out at once", rolling)
 		}
 	}
-	if !slices.Equal(s.order, all) {
-		t.Errorf("rolled out in the order %v", s.order)
+	if !slices.Equal(s.updated, workloads) {
+		t.Errorf("rolled out in the order %v", s.updated)
 	}
-	for _, name := range all {
+	for _, name := range workloads {
 		if result := s.reconcile(name); result.State != status.Satisfied {
 			t.Errorf("%s: %+v", name, result)
 		}
@@ -254,27 +254,27 @@ func TestANewVersionRollsOutInOrder(t *testing.T) {
 	}
 }
 
-func TestARestartedOperatorContinues(t *testing.T) {
+func TestRolloutContinuesAfterOperatorRestart(t *testing.T) {
 	s := newEnv(t)
-	s.want("example.com/atoll:v2")
-	for range 4 * len(all) {
+	s.setImage("example.com/atoll:v2")
+	for range 4 * len(workloads) {
 		s.reconcileAll(func(string) { s.startOperator() }) // a new process after every step
 		// Only the gathering of changes delays the new process.
 		s.reconcileAll(func(string) {})
 		s.reconcileAll(func(string) {})
-		for _, name := range all {
+		for _, name := range workloads {
 			s.updatePods(name, true)
 		}
 	}
-	if !slices.Equal(s.order, all) {
-		t.Errorf("rolled out in the order %v", s.order)
+	if !slices.Equal(s.updated, workloads) {
+		t.Errorf("rolled out in the order %v", s.updated)
 	}
 }
 
-func TestARolloutStopsWhereNewPodsAreNotHealthy(t *testing.T) {
+func TestRolloutTimeout(t *testing.T) {
 	s := newEnv(t)
-	s.annotate("root-kcp", operatorv1alpha1.AnnotationRolloutTimeout, "3m")
-	s.want("example.com/atoll:broken")
+	s.setAnnotation("root-kcp", operatorv1alpha1.AnnotationRolloutTimeout, "3m")
+	s.setImage("example.com/atoll:broken")
 	for range 5 {
 		s.reconcileAll(func(string) {})
 	}
@@ -289,27 +289,27 @@ func TestARolloutStopsWhereNewPodsAreNotHealthy(t *testing.T) {
 		t.Errorf("behind it: %+v", result)
 	}
 	// The change is reverted, which rolls out at once.
-	s.want("example.com/atoll:v1")
+	s.setImage("example.com/atoll:v1")
 	s.reconcile("cache-cache-server")
 	s.updatePods("cache-cache-server", true)
 	for range 2 {
 		s.reconcileAll(func(string) {})
 	}
-	if want := []string{"cache-cache-server", "cache-cache-server"}; !slices.Equal(s.order, want) {
-		t.Errorf("rolled %v", s.order)
+	if want := []string{"cache-cache-server", "cache-cache-server"}; !slices.Equal(s.updated, want) {
+		t.Errorf("rolled %v", s.updated)
 	}
 	if result := s.reconcile("cache-cache-server"); result.State != status.Satisfied {
 		t.Errorf("at the end: %+v", result)
 	}
 }
 
-// TestAnOperatorWithAnotherClock: the slot was acquired by an operator whose clock was an hour ahead. The next one
+// TestRolloutTimeoutWithClockSkew: the slot was acquired by an operator whose clock was an hour ahead. The next one
 // applies the timeout to the new pods, not an hour more.
-func TestAnOperatorWithAnotherClock(t *testing.T) {
+func TestRolloutTimeoutWithClockSkew(t *testing.T) {
 	s := newEnv(t)
-	s.annotate("root-kcp", operatorv1alpha1.AnnotationRolloutTimeout, "3m")
+	s.setAnnotation("root-kcp", operatorv1alpha1.AnnotationRolloutTimeout, "3m")
 	s.clock = s.clock.Add(time.Hour)
-	s.want("example.com/atoll:broken")
+	s.setImage("example.com/atoll:broken")
 	for range 3 {
 		s.reconcileAll(func(string) {})
 	}
@@ -325,9 +325,9 @@ func TestAnOperatorWithAnotherClock(t *testing.T) {
 	}
 }
 
-func TestARolloutWaitsForHealth(t *testing.T) {
+func TestRolloutHealthChecks(t *testing.T) {
 	boom := errors.New("boom")
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		health health
 		reason string
 	}{
@@ -335,46 +335,46 @@ func TestARolloutWaitsForHealth(t *testing.T) {
 		"of shards":                             {health{shard: boom}, rollout.ReasonNotReady},
 		"of front proxies":                      {health{proxy: boom}, rollout.ReasonNotReady},
 		"of servers of virtual workspaces":      {health{virtualWorkspace: boom}, rollout.ReasonNotReady},
-		"of workspaces through the front proxy": {health{door: boom}, rollout.ReasonProbeFails},
+		"of workspaces through the front proxy": {health{proxyProbe: boom}, rollout.ReasonProbeFails},
 		"of workspaces":                         {health{probe: boom}, rollout.ReasonProbeFails},
 		"of heartbeats":                         {health{heartbeats: boom}, rollout.ReasonLag},
 		"of replication":                        {health{lag: time.Minute}, rollout.ReasonLag},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := newEnv(t)
 			s.health = tc.health
-			s.want("example.com/atoll:v2")
+			s.setImage("example.com/atoll:v2")
 			s.reconcileAll(func(string) {})
 			s.reconcileAll(func(string) {})
-			if result := s.reconcile("cache-cache-server"); result.Reason != tc.reason || len(s.order) != 0 {
-				t.Errorf("got %+v, rolled %v", result, s.order)
+			if result := s.reconcile("cache-cache-server"); result.Reason != tc.reason || len(s.updated) != 0 {
+				t.Errorf("got %+v, rolled %v", result, s.updated)
 			}
 			s.health = health{}
 			s.reconcileAll(func(string) {})
-			if len(s.order) != 1 {
-				t.Errorf("healthy again, rolled %v", s.order)
+			if len(s.updated) != 1 {
+				t.Errorf("healthy again, rolled %v", s.updated)
 			}
 		})
 	}
 }
 
-func TestAPauseDelaysOnlyPods(t *testing.T) {
+func TestPausedRollout(t *testing.T) {
 	s := newEnv(t)
-	s.annotate("root-kcp", operatorv1alpha1.AnnotationPauseRollout, "true")
-	s.want("example.com/atoll:v2")
+	s.setAnnotation("root-kcp", operatorv1alpha1.AnnotationPauseRollout, "true")
+	s.setImage("example.com/atoll:v2")
 	for range 3 {
 		s.reconcileAll(func(string) {})
 	}
-	if result := s.reconcile("alpha-shard-kcp"); result.Reason != rollout.ReasonPaused || len(s.order) != 0 {
-		t.Errorf("got %+v, rolled %v", result, s.order)
+	if result := s.reconcile("alpha-shard-kcp"); result.Reason != rollout.ReasonPaused || len(s.updated) != 0 {
+		t.Errorf("got %+v, rolled %v", result, s.updated)
 	}
 	budgets := &policyv1.PodDisruptionBudgetList{}
-	if err := s.client.List(t.Context(), budgets); err != nil || len(budgets.Items) != len(all) {
-		t.Errorf("%d components have %d disruption budgets: %v", len(all), len(budgets.Items), err)
+	if err := s.client.List(t.Context(), budgets); err != nil || len(budgets.Items) != len(workloads) {
+		t.Errorf("%d components have %d disruption budgets: %v", len(workloads), len(budgets.Items), err)
 	}
-	s.annotate("root-kcp", operatorv1alpha1.AnnotationPauseRollout, "false")
+	s.setAnnotation("root-kcp", operatorv1alpha1.AnnotationPauseRollout, "false")
 	s.reconcileAll(func(string) {})
-	if !slices.Equal(s.order, all[:1]) {
-		t.Errorf("after the pause, rolled %v", s.order)
+	if !slices.Equal(s.updated, workloads[:1]) {
+		t.Errorf("after the pause, rolled %v", s.updated)
 	}
 }

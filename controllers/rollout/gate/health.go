@@ -33,22 +33,22 @@ func (g *Gate) checkHealth(ctx context.Context, all *snapshot, root *operatorv1a
 	}
 	for i := range all.caches {
 		cache := &all.caches[i]
-		if cache.DeletionTimestamp == nil && slices.Contains(all.rootShardsUsing(cache.Name), root.Name) {
+		if cache.DeletionTimestamp == nil && slices.Contains(all.listRootShardsUsingCache(cache.Name), root.Name) {
 			add(rollout.CheckReadyz, "CacheServer "+cache.Name, func() error { return g.health.CacheReady(ctx, cache) })
 		}
 	}
-	var probed []desired.Proxy // proxies that probes go through
-	for _, proxy := range all.proxiesOf(root) {
+	var probeProxies []desired.Proxy // proxies that probes go through
+	for _, proxy := range all.listProxies(root) {
 		add(rollout.CheckReadyz, "FrontProxy "+proxy.Name(), func() error { return g.health.ProxyReady(ctx, proxy) })
 		if proxy.ReachesAllShardsAs(pki.OperatorGroup) {
-			probed = append(probed, proxy)
+			probeProxies = append(probeProxies, proxy)
 		}
 	}
-	for _, virtualWorkspace := range all.virtualWorkspacesOf(root) {
+	for _, virtualWorkspace := range all.listVirtualWorkspaces(root) {
 		add(rollout.CheckReadyz, "VirtualWorkspace "+virtualWorkspace.Name(), func() error { return g.health.VirtualWorkspaceReady(ctx, virtualWorkspace) })
 	}
 	titles := map[string]string{} // by name inside the installation
-	shards := all.shardsOf(root)
+	shards := all.listShards(root)
 	for _, shard := range shards {
 		title := "RootShard " + root.Name
 		if !shard.IsRoot() {
@@ -56,7 +56,7 @@ func (g *Gate) checkHealth(ctx context.Context, all *snapshot, root *operatorv1a
 		}
 		titles[shard.ShardName()] = title
 		add(rollout.CheckReadyz, title, func() error { return g.health.ShardReady(ctx, root, shard.BaseURL()) })
-		add(rollout.CheckProbe, title, func() error { return g.health.Probe(ctx, shard, probed...) })
+		add(rollout.CheckProbe, title, func() error { return g.health.Probe(ctx, shard, probeProxies...) })
 		if len(shards) > 1 { // one alone does not replicate
 			add(rollout.CheckLag, title, func() error { return g.checkLag(ctx, shard) })
 		}
@@ -96,42 +96,42 @@ func (g *Gate) checkHeartbeats(ctx context.Context, root *operatorv1alpha1.RootS
 
 // runChecks runs checks concurrently and returns the problems in a fixed order.
 func runChecks(checks []func() []rollout.Problem) []rollout.Problem {
-	found := make([][]rollout.Problem, len(checks))
-	var running sync.WaitGroup
-	slots := make(chan struct{}, maxConcurrentChecks)
+	problems := make([][]rollout.Problem, len(checks))
+	var wg sync.WaitGroup
+	semaphore := make(chan struct{}, maxConcurrentChecks)
 	for i, check := range checks {
-		slots <- struct{}{}
-		running.Go(func() {
-			found[i] = check()
-			<-slots
+		semaphore <- struct{}{}
+		wg.Go(func() {
+			problems[i] = check()
+			<-semaphore
 		})
 	}
-	running.Wait()
-	out := slices.Concat(found...)
+	wg.Wait()
+	out := slices.Concat(problems...)
 	slices.SortFunc(out, func(a, b rollout.Problem) int {
 		return cmp.Or(cmp.Compare(a.Check, b.Check), cmp.Compare(a.Title, b.Title), cmp.Compare(a.Message, b.Message))
 	})
 	return out
 }
 
-// proxiesOf returns the front proxies of an installation that serve. Without a ready pod the Deployment shows that.
-func (s *snapshot) proxiesOf(root *operatorv1alpha1.RootShard) []desired.Proxy {
+// listProxies returns the front proxies of an installation that serve. Without a ready pod the Deployment shows that.
+func (s *snapshot) listProxies(root *operatorv1alpha1.RootShard) []desired.Proxy {
 	var out []desired.Proxy
 	for i := range s.proxies {
 		proxy := &s.proxies[i]
-		if slices.Contains(referencedName(proxy.Spec.RootShard.Reference), root.Name) && s.serves(proxy) {
+		if slices.Contains(refNames(proxy.Spec.RootShard.Reference), root.Name) && s.isServing(proxy) {
 			out = append(out, desired.NewFrontProxy(proxy, root))
 		}
 	}
 	return out
 }
 
-// virtualWorkspacesOf returns the standard virtual workspace servers of an installation that serve.
-func (s *snapshot) virtualWorkspacesOf(root *operatorv1alpha1.RootShard) []desired.VirtualWorkspace {
+// listVirtualWorkspaces returns the standard virtual workspace servers of an installation that serve.
+func (s *snapshot) listVirtualWorkspaces(root *operatorv1alpha1.RootShard) []desired.VirtualWorkspace {
 	var out []desired.VirtualWorkspace
 	for i := range s.virtualWorkspaces {
 		virtualWorkspace := &s.virtualWorkspaces[i]
-		if !slices.Contains(s.rootOfTarget(virtualWorkspace.Spec.Target), root.Name) || !s.serves(virtualWorkspace) {
+		if !slices.Contains(s.resolveTarget(virtualWorkspace.Spec.Target), root.Name) || !s.isServing(virtualWorkspace) {
 			continue
 		}
 		target := desired.NewRootShard(root)
@@ -146,19 +146,19 @@ func (s *snapshot) virtualWorkspacesOf(root *operatorv1alpha1.RootShard) []desir
 	return out
 }
 
-// serves reports whether a pod of the server of a custom resource is ready.
-func (s *snapshot) serves(owner metav1.Object) bool {
+// isServing reports whether a pod of the server of a custom resource is ready.
+func (s *snapshot) isServing(owner metav1.Object) bool {
 	return slices.ContainsFunc(s.components, func(c component) bool {
 		return c.owner.GetUID() == owner.GetUID() && c.prefix == "" && c.Serving
 	})
 }
 
-// shardsOf returns the shards of an installation that are not being deleted, the root shard first.
-func (s *snapshot) shardsOf(root *operatorv1alpha1.RootShard) []desired.Shard {
+// listShards returns the shards of an installation that are not being deleted, the root shard first.
+func (s *snapshot) listShards(root *operatorv1alpha1.RootShard) []desired.Shard {
 	out := []desired.Shard{desired.NewRootShard(root)}
 	for i := range s.shards {
 		shard := &s.shards[i]
-		if shard.DeletionTimestamp == nil && slices.Contains(referencedName(shard.Spec.RootShard.Reference), root.Name) {
+		if shard.DeletionTimestamp == nil && slices.Contains(refNames(shard.Spec.RootShard.Reference), root.Name) {
 			out = append(out, desired.NewShard(shard, root))
 		}
 	}

@@ -73,7 +73,7 @@ func (s *snapshot) addComponents(deployments []appsv1.Deployment, stores []appsv
 		cache := &s.caches[i]
 		stage, depth := s.cacheOrder(cache)
 		first := len(s.components)
-		s.add("CacheServer", cache, s.rootShardsUsing(cache.Name), stage, stage, deployments, stores)
+		s.add("CacheServer", cache, s.listRootShardsUsingCache(cache.Name), stage, stage, deployments, stores)
 		for j := range s.components[first:] {
 			s.components[first+j].Depth = depth
 		}
@@ -84,15 +84,15 @@ func (s *snapshot) addComponents(deployments []appsv1.Deployment, stores []appsv
 	}
 	for i := range s.shards {
 		shard := &s.shards[i]
-		s.add("Shard", shard, referencedName(shard.Spec.RootShard.Reference), rollout.StageShard, rollout.StageShardStore, deployments, stores)
+		s.add("Shard", shard, refNames(shard.Spec.RootShard.Reference), rollout.StageShard, rollout.StageShardStore, deployments, stores)
 	}
 	for i := range s.virtualWorkspaces {
-		view := &s.virtualWorkspaces[i]
-		s.add("VirtualWorkspace", view, s.rootOfTarget(view.Spec.Target), rollout.StageVirtualWorkspace, rollout.StageVirtualWorkspace, deployments, stores)
+		virtualWorkspace := &s.virtualWorkspaces[i]
+		s.add("VirtualWorkspace", virtualWorkspace, s.resolveTarget(virtualWorkspace.Spec.Target), rollout.StageVirtualWorkspace, rollout.StageVirtualWorkspace, deployments, stores)
 	}
 	for i := range s.proxies {
 		proxy := &s.proxies[i]
-		s.add("FrontProxy", proxy, referencedName(proxy.Spec.RootShard.Reference), rollout.StageProxy, rollout.StageProxy, deployments, stores)
+		s.add("FrontProxy", proxy, refNames(proxy.Spec.RootShard.Reference), rollout.StageProxy, rollout.StageProxy, deployments, stores)
 	}
 }
 
@@ -110,7 +110,7 @@ func (s *snapshot) add(kind string, owner reconcile.Object, roots []string, stag
 		}
 		state := rollout.State{
 			Component: rollout.Component{Title: title, Workload: live.Name, Stage: stage},
-			Ready:     status.ForDeployment("", live.Name, live).State == status.Satisfied,
+			Ready:     status.DeploymentResult("", live.Name, live).State == status.Satisfied,
 			Serving:   live.Status.ReadyReplicas > 0,
 		}
 		if live.Spec.Selector.MatchLabels["app.kubernetes.io/component"] == desired.ComponentRootShardProxy {
@@ -144,8 +144,8 @@ func (s *snapshot) add(kind string, owner reconcile.Object, roots []string, stag
 func (g *Gate) completeState(c *component) {
 	// Annotations of a RootShard are about the whole installation and go into the Input.
 	if c.kind != "RootShard" {
-		c.Paused = annotated(c.owner, operatorv1alpha1.AnnotationPauseRollout)
-		c.Immediate = annotated(c.owner, operatorv1alpha1.AnnotationRolloutNow)
+		c.Paused = isAnnotated(c.owner, operatorv1alpha1.AnnotationPauseRollout)
+		c.Immediate = isAnnotated(c.owner, operatorv1alpha1.AnnotationRolloutNow)
 	}
 	if c.UnknownReason != "" {
 		return
@@ -175,16 +175,16 @@ func (s *snapshot) find(workload string) (component, bool) {
 	return s.components[at], true
 }
 
-// recordOf is the record of a reconcile of a component.
-func recordOf(c component, pods workload.Pods) record {
+// newRecord is the record of a reconcile of a component.
+func newRecord(c component, pods workload.Pods) record {
 	return record{
 		namespace: c.owner.GetNamespace(), workload: c.Workload, owner: c.owner.GetUID(), generation: c.owner.GetGeneration(),
 		revision: pods.Revision, pending: pods.Change,
 	}
 }
 
-// rootShardsOf returns the installations of a component. One without an installation needs no slot.
-func (s *snapshot) rootShardsOf(c component) []*operatorv1alpha1.RootShard {
+// listRootShards returns the installations of a component. One without an installation needs no slot.
+func (s *snapshot) listRootShards(c component) []*operatorv1alpha1.RootShard {
 	var out []*operatorv1alpha1.RootShard
 	for i := range s.roots {
 		if slices.Contains(c.roots, s.roots[i].Name) && s.roots[i].DeletionTimestamp == nil {
@@ -196,12 +196,12 @@ func (s *snapshot) rootShardsOf(c component) []*operatorv1alpha1.RootShard {
 
 const defaultTimeout = 10 * time.Minute
 
-// input is the input of the decision about one component in one installation.
-func (s *snapshot) input(root *operatorv1alpha1.RootShard, self component, now time.Time) rollout.Input {
+// newInput is the input of the decision about one component in one installation.
+func (s *snapshot) newInput(root *operatorv1alpha1.RootShard, self component, now time.Time) rollout.Input {
 	in := rollout.Input{
 		Time: now, Self: self.State, Timeout: defaultTimeout,
-		Paused:    annotated(root, operatorv1alpha1.AnnotationPauseRollout),
-		Immediate: annotated(root, operatorv1alpha1.AnnotationRolloutNow),
+		Paused:    isAnnotated(root, operatorv1alpha1.AnnotationPauseRollout),
+		Immediate: isAnnotated(root, operatorv1alpha1.AnnotationRolloutNow),
 	}
 	// An invalid duration is ignored; the default is safe.
 	if timeout, err := time.ParseDuration(root.Annotations[operatorv1alpha1.AnnotationRolloutTimeout]); err == nil && timeout > 0 {
@@ -215,19 +215,19 @@ func (s *snapshot) input(root *operatorv1alpha1.RootShard, self component, now t
 	return in
 }
 
-func (s *snapshot) rootOfTarget(target operatorv1alpha1.VirtualWorkspaceTarget) []string {
+func (s *snapshot) resolveTarget(target operatorv1alpha1.VirtualWorkspaceTarget) []string {
 	if target.ShardRef == nil {
-		return referencedName(target.RootShardRef)
+		return refNames(target.RootShardRef)
 	}
 	at := slices.IndexFunc(s.shards, func(shard operatorv1alpha1.Shard) bool { return shard.Name == target.ShardRef.Name })
 	if at < 0 {
 		return nil
 	}
-	return referencedName(s.shards[at].Spec.RootShard.Reference)
+	return refNames(s.shards[at].Spec.RootShard.Reference)
 }
 
-// referencedName is the name in a reference, as a list of at most one.
-func referencedName(ref *corev1.LocalObjectReference) []string {
+// refNames is the name in a reference, as a list of at most one.
+func refNames(ref *corev1.LocalObjectReference) []string {
 	if ref == nil || ref.Name == "" {
 		return nil
 	}

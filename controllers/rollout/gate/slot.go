@@ -40,7 +40,7 @@ func (g *Gate) readSlot(ctx context.Context, root *operatorv1alpha1.RootShard) (
 	out.Since, _ = time.Parse(time.RFC3339, object.Data[keySince])
 	// The clock of the operator that acquired the slot may have been ahead. The timeout must not wait for that time to
 	// come.
-	if since := g.slots.since(client.ObjectKeyFromObject(object), out, g.now()); out.Since.After(since) {
+	if since := g.slots.firstObserved(client.ObjectKeyFromObject(object), out, g.now()); out.Since.After(since) {
 		out.Since = since
 	}
 	return out, nil
@@ -62,7 +62,7 @@ func (g *Gate) updateSlot(ctx context.Context, root *operatorv1alpha1.RootShard,
 			ObjectMeta: metav1.ObjectMeta{
 				Name: slotName(root), Namespace: root.Namespace,
 				Labels:          map[string]string{operatorv1alpha1.LabelRootShard: root.Name},
-				OwnerReferences: desired.OwnedBy("RootShard", root),
+				OwnerReferences: desired.NewOwnerReferences("RootShard", root),
 			},
 			Data: data,
 		}

@@ -48,8 +48,8 @@ func (t *componentTracker) observe(r record, now time.Time) time.Time {
 	return entry.since
 }
 
-// admitted stores that the pods of a pending component may be replaced.
-func (t *componentTracker) admitted(r record) {
+// markAdmitted stores that the pods of a pending component may be replaced.
+func (t *componentTracker) markAdmitted(r record) {
 	r.pending = false
 	t.observe(r, time.Time{})
 }
@@ -74,8 +74,8 @@ type trackedSlot struct {
 	since time.Time
 }
 
-// since returns when a slot was first observed as it is.
-func (t *slotTracker) since(name types.NamespacedName, slot rollout.Slot, now time.Time) time.Time {
+// firstObserved returns when a slot was first observed as it is.
+func (t *slotTracker) firstObserved(name types.NamespacedName, slot rollout.Slot, now time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.slots == nil {

@@ -16,58 +16,58 @@ var startOrder = []string{
 // Down stops the cluster and removes everything it created on the machine. It is safe without a cluster, or with a part
 // of one. It continues after a failure and returns all errors.
 func (c *Cluster) Down(ctx context.Context) error {
-	unlock, err := lock()
+	unlock, err := acquireLock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return c.down(ctx)
+	return c.removeCluster(ctx)
 }
 
 // removeAbandoned removes what is left of a cluster with another state directory whose processes have all ended, after
 // a crash or when they were killed from outside. Mounts, bridge and iptables chains outlive processes.
 func (c *Cluster) removeAbandoned(ctx context.Context) error {
 	owner, err := os.ReadFile(ownerFile)
-	if err != nil || c.owned() {
+	if err != nil || c.isOwner() {
 		return nil
 	}
 	abandoned := *c
 	abandoned.Layout = Layout{State: string(owner)}
 	for _, name := range startOrder {
-		if _, running := abandoned.running(name); running {
+		if _, running := abandoned.runningPID(name); running {
 			return nil // in use; claim returns the error
 		}
 	}
 	c.Progress("removing what is left of a cluster whose processes have ended (state folder %s)", owner)
-	return abandoned.down(ctx)
+	return abandoned.removeCluster(ctx)
 }
 
-func (c *Cluster) down(ctx context.Context) error {
-	if owner, err := os.ReadFile(ownerFile); err == nil && !c.owned() {
+func (c *Cluster) removeCluster(ctx context.Context) error {
+	if owner, err := os.ReadFile(ownerFile); err == nil && !c.isOwner() {
 		return fmt.Errorf("this machine's cluster has its state in %s: end it with --state %s", owner, owner)
 	}
-	if !c.marked() && !c.owned() {
+	if !c.hasMarker() && !c.isOwner() {
 		c.Progress("nothing to end: no cluster in %s", c.State)
 		return nil
 	}
 	c.Progress("ending processes and containers")
-	var failed []error
+	var errs []error
 	for _, name := range slices.Backward(startOrder) {
-		failed = append(failed, c.stop(name))
+		errs = append(errs, c.stop(name))
 	}
-	failed = append(failed, c.killContainers())
+	errs = append(errs, c.killContainers())
 	c.Progress("removing mounts, network and files")
-	failed = append(failed,
-		unmountBelow(c.State), unmountBelow(runFolder),
+	errs = append(errs,
+		unmountBelow(c.State), unmountBelow(runDir),
 		removeNetwork(ctx), c.restoreSysctls(), removeCgroups())
-	if err := errors.Join(failed...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("the cluster did not end cleanly; run down again: %w", err)
 	}
-	failed = append(failed, c.removeStrays())
-	if c.marked() {
-		failed = append(failed, os.RemoveAll(c.State))
+	errs = append(errs, c.removeSharedFiles())
+	if c.hasMarker() {
+		errs = append(errs, os.RemoveAll(c.State))
 	}
-	if err := errors.Join(append(failed, os.RemoveAll(runFolder))...); err != nil {
+	if err := errors.Join(append(errs, os.RemoveAll(runDir))...); err != nil {
 		return fmt.Errorf("removing the cluster's files: %w", err)
 	}
 	c.Progress("the cluster is gone")

@@ -12,7 +12,7 @@ import (
 
 // ensureSystemImages imports the images of the cluster itself, built from the cached programs.
 func (c *Cluster) ensureSystemImages(ctx context.Context) error {
-	present, err := c.images(ctx)
+	present, err := c.listImages(ctx)
 	if err != nil {
 		return err
 	}
@@ -41,13 +41,13 @@ func (c *Cluster) ensureSystemImages(ctx context.Context) error {
 // LoadImage imports the images of a Docker-style archive. It fails when one of the expected names is missing
 // afterwards.
 func (c *Cluster) LoadImage(ctx context.Context, archive string, expected ...string) error {
-	if _, alive := c.running("containerd"); !alive {
+	if _, alive := c.runningPID("containerd"); !alive {
 		return fmt.Errorf("no cluster with state folder %s: bring it up first", c.State)
 	}
 	if err := c.importImages(ctx, archive); err != nil {
 		return err
 	}
-	present, err := c.images(ctx)
+	present, err := c.listImages(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,12 +60,12 @@ func (c *Cluster) LoadImage(ctx context.Context, archive string, expected ...str
 }
 
 func (c *Cluster) importImages(ctx context.Context, archive string) error {
-	_, err := c.ctr(ctx, "images", "import", "--snapshotter", snapshotterFor(c.State), archive)
+	_, err := c.ctr(ctx, "images", "import", "--snapshotter", selectSnapshotter(c.State), archive)
 	return err
 }
 
-// images returns the names of the images in the cluster.
-func (c *Cluster) images(ctx context.Context) ([]string, error) {
+// listImages returns the names of the images in the cluster.
+func (c *Cluster) listImages(ctx context.Context) ([]string, error) {
 	out, err := c.ctr(ctx, "images", "list", "--quiet")
 	if err != nil {
 		return nil, err

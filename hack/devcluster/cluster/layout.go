@@ -40,9 +40,9 @@ const (
 	pauseImage   = "docker.io/local/pause:1"
 	corednsImage = "docker.io/local/coredns:1"
 
-	// runFolder contains sockets and mounts. It is outside the state directory because the path of a socket is limited
+	// runDir contains sockets and mounts. It is outside the state directory because the path of a socket is limited
 	// to 107 bytes.
-	runFolder = "/run/atoll-devcluster"
+	runDir = "/run/atoll-devcluster"
 )
 
 // Layout defines the paths of one cluster.
@@ -76,15 +76,15 @@ func (l Layout) Kubeconfig() string { return l.path("kubeconfig") }
 // Logs returns the directory of the processes' output, one file each.
 func (l Layout) Logs() string { return l.path("logs") }
 
-func (l Layout) pki(name string) string          { return l.path("pki", name) }
-func (l Layout) config(name string) string       { return l.path("config", name) }
-func (l Layout) pid(process string) string       { return l.path("run", process+".pid") }
-func (l Layout) log(process string) string       { return filepath.Join(l.Logs(), process+".log") }
-func (l Layout) containerdSocket() string        { return filepath.Join(runFolder, "containerd.sock") }
-func (l Layout) kubeconfigOf(user string) string { return l.config(user + ".kubeconfig") }
+func (l Layout) pki(name string) string            { return l.path("pki", name) }
+func (l Layout) config(name string) string         { return l.path("config", name) }
+func (l Layout) pid(process string) string         { return l.path("run", process+".pid") }
+func (l Layout) log(process string) string         { return filepath.Join(l.Logs(), process+".log") }
+func (l Layout) containerdSocket() string          { return filepath.Join(runDir, "containerd.sock") }
+func (l Layout) userKubeconfig(user string) string { return l.config(user + ".kubeconfig") }
 
 // ownerFile contains the state directory of the machine's one cluster.
-var ownerFile = filepath.Join(runFolder, "owner")
+var ownerFile = filepath.Join(runDir, "owner")
 
 // marker is the file that marks a state directory. Down removes no directory without it.
 const marker = ".atoll-devcluster"
@@ -99,18 +99,18 @@ func (l Layout) claim() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := l.claimFolder(); err != nil {
+	if err := l.claimStateDir(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(runFolder, 0o711); err != nil {
+	if err := os.MkdirAll(runDir, 0o711); err != nil {
 		return err
 	}
 	return os.WriteFile(ownerFile, []byte(l.State), 0o644)
 }
 
-// claimFolder marks a new or empty directory as a state directory, and refuses one with other content.
-func (l Layout) claimFolder() error {
-	if l.marked() {
+// claimStateDir marks a new or empty directory as a state directory, and refuses one with other content.
+func (l Layout) claimStateDir() error {
+	if l.hasMarker() {
 		return nil
 	}
 	entries, err := os.ReadDir(l.State)
@@ -126,13 +126,13 @@ func (l Layout) claimFolder() error {
 	return os.WriteFile(l.path(marker), nil, 0o644)
 }
 
-func (l Layout) marked() bool {
+func (l Layout) hasMarker() bool {
 	_, err := os.Stat(l.path(marker))
 	return err == nil
 }
 
-// owned reports whether the machine's cluster is this one.
-func (l Layout) owned() bool {
+// isOwner reports whether the machine's cluster is this one.
+func (l Layout) isOwner() bool {
 	owner, err := os.ReadFile(ownerFile)
 	return err == nil && string(owner) == l.State
 }

@@ -10,8 +10,8 @@ import (
 // it.
 const lockFile = "/run/atoll-devcluster.lock"
 
-// lock waits until no other process starts or stops a cluster on this machine.
-func lock() (unlock func(), err error) {
+// acquireLock waits until no other process starts or stops a cluster on this machine.
+func acquireLock() (unlock func(), err error) {
 	for {
 		file, err := os.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
@@ -21,7 +21,7 @@ func lock() (unlock func(), err error) {
 			file.Close()
 			return nil, fmt.Errorf("waiting for another devcluster to finish: %w", err)
 		}
-		if holdsPath(file) {
+		if isCurrentLockFile(file) {
 			return func() {
 				os.Remove(lockFile)
 				file.Close()
@@ -31,11 +31,11 @@ func lock() (unlock func(), err error) {
 	}
 }
 
-func holdsPath(file *os.File) bool {
+func isCurrentLockFile(file *os.File) bool {
 	held, err := file.Stat()
 	if err != nil {
 		return false
 	}
-	now, err := os.Stat(lockFile)
-	return err == nil && os.SameFile(held, now)
+	current, err := os.Stat(lockFile)
+	return err == nil && os.SameFile(held, current)
 }

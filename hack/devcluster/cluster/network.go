@@ -34,7 +34,7 @@ func (l Layout) ensureNetwork(ctx context.Context) error {
 		return fmt.Errorf("turning IP forwarding on: %w", err)
 	}
 	if _, err := os.Stat("/sys/class/net/" + bridge); errors.Is(err, fs.ErrNotExist) {
-		if _, err := run(ctx, "", ipCommand, "link", "add", bridge, "type", "bridge"); err != nil {
+		if _, err := runCommand(ctx, "", ipCommand, "link", "add", bridge, "type", "bridge"); err != nil {
 			return err
 		}
 	}
@@ -45,7 +45,7 @@ func (l Layout) ensureNetwork(ctx context.Context) error {
 		// Services work without a default route, and packets to a Service that does not exist do not leave the machine.
 		{"route", "replace", serviceCIDR, "dev", bridge},
 	} {
-		if _, err := run(ctx, "", ipCommand, args...); err != nil {
+		if _, err := runCommand(ctx, "", ipCommand, args...); err != nil {
 			return err
 		}
 	}
@@ -54,7 +54,7 @@ func (l Layout) ensureNetwork(ctx context.Context) error {
 
 // ensureForwarding accepts packets from and to the bridge, for machines whose FORWARD policy is DROP.
 func ensureForwarding(ctx context.Context) error {
-	saved, err := run(ctx, "", "/usr/sbin/iptables-save", "-t", "filter")
+	saved, err := runCommand(ctx, "", "/usr/sbin/iptables-save", "-t", "filter")
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func ensureForwarding(ctx context.Context) error {
 	}
 	rules := fmt.Sprintf("*filter\n:%[1]s - [0:0]\n-A %[1]s -i %[2]s -j ACCEPT\n-A %[1]s -o %[2]s -j ACCEPT\n-A FORWARD -j %[1]s\nCOMMIT\n",
 		forwardChain, bridge)
-	_, err = run(ctx, rules, "/usr/sbin/iptables-restore", "--noflush")
+	_, err = runCommand(ctx, rules, "/usr/sbin/iptables-restore", "--noflush")
 	return err
 }
 
@@ -93,54 +93,54 @@ func (l Layout) restoreSysctls() error {
 	if err != nil {
 		return err
 	}
-	var failed []error
+	var errs []error
 	for line := range strings.Lines(string(saved)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if !slices.Contains(sysctls, name) {
 			continue
 		}
 		path := filepath.Join("/proc/sys", name)
-		if now, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(now)) == value {
+		if current, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(current)) == value {
 			continue
 		}
-		failed = append(failed, os.WriteFile(path, []byte(value), 0o644))
+		errs = append(errs, os.WriteFile(path, []byte(value), 0o644))
 	}
-	return errors.Join(failed...)
+	return errors.Join(errs...)
 }
 
 // removeNetwork removes the bridge (and with it its routes) and every iptables chain of the cluster.
 func removeNetwork(ctx context.Context) error {
-	var failed []error
+	var errs []error
 	if _, err := os.Stat("/sys/class/net/" + bridge); err == nil {
-		_, err := run(ctx, "", ipCommand, "link", "delete", bridge)
-		failed = append(failed, err)
+		_, err := runCommand(ctx, "", ipCommand, "link", "delete", bridge)
+		errs = append(errs, err)
 	}
 	for _, family := range []string{"iptables", "ip6tables"} {
-		saved, err := run(ctx, "", "/usr/sbin/"+family+"-save")
+		saved, err := runCommand(ctx, "", "/usr/sbin/"+family+"-save")
 		if err != nil {
 			if family == "iptables" { // a machine without IPv6 needs no cleanup there
-				failed = append(failed, err)
+				errs = append(errs, err)
 			}
 			continue
 		}
-		if script := removalScript(saved); script != "" {
-			_, err := run(ctx, script, "/usr/sbin/"+family+"-restore", "--noflush")
-			failed = append(failed, err)
+		if script := renderRemovalScript(saved); script != "" {
+			_, err := runCommand(ctx, script, "/usr/sbin/"+family+"-restore", "--noflush")
+			errs = append(errs, err)
 		}
 	}
-	return errors.Join(failed...)
+	return errors.Join(errs...)
 }
 
 var (
-	ourChain = regexp.MustCompile(`^(KUBE-|ATOLL-DEV-|CNI-HOSTPORT-|CNI-DN-)`)
-	cniChain = regexp.MustCompile(`^CNI-[0-9a-f]+$`)
+	clusterChain = regexp.MustCompile(`^(KUBE-|ATOLL-DEV-|CNI-HOSTPORT-|CNI-DN-)`)
+	cniChain     = regexp.MustCompile(`^CNI-[0-9a-f]+$`)
 )
 
-// removalScript converts the output of iptables-save to an input of iptables-restore --noflush that removes the
+// renderRemovalScript converts the output of iptables-save to an input of iptables-restore --noflush that removes the
 // cluster's chains and the rules that jump to them, and keeps all others. It is empty where there is nothing to remove.
 // A chain that the CNI plugins created for one pod belongs to the cluster if a rule that jumps to it contains the name
 // of its network.
-func removalScript(saved string) string {
+func renderRemovalScript(saved string) string {
 	var script strings.Builder
 	for _, table := range strings.Split(saved, "\nCOMMIT") {
 		start := strings.LastIndex("\n"+table, "\n*")
@@ -148,21 +148,21 @@ func removalScript(saved string) string {
 			continue
 		}
 		lines := strings.Split(strings.TrimSpace(table[start:]), "\n")
-		ours := chainsToRemove(lines[1:])
-		if len(ours) == 0 {
+		chains := listClusterChains(lines[1:])
+		if len(chains) == 0 {
 			continue
 		}
 		fmt.Fprintf(&script, "%s\n", lines[0])
 		for _, line := range lines[1:] {
-			chain, target := ruleOf(line)
-			if chain != "" && !slices.Contains(ours, chain) && slices.Contains(ours, target) {
+			chain, target := parseRule(line)
+			if chain != "" && !slices.Contains(chains, chain) && slices.Contains(chains, target) {
 				fmt.Fprintf(&script, "-D %s\n", strings.TrimPrefix(line, "-A "))
 			}
 		}
-		for _, chain := range ours {
+		for _, chain := range chains {
 			fmt.Fprintf(&script, "-F %s\n", chain)
 		}
-		for _, chain := range ours {
+		for _, chain := range chains {
 			fmt.Fprintf(&script, "-X %s\n", chain)
 		}
 		script.WriteString("COMMIT\n")
@@ -170,17 +170,17 @@ func removalScript(saved string) string {
 	return script.String()
 }
 
-// chainsToRemove returns the cluster's chains in one table, in the order of the table.
-func chainsToRemove(lines []string) []string {
+// listClusterChains returns the cluster's chains in one table, in the order of the table.
+func listClusterChains(lines []string) []string {
 	var chains []string
 	for _, line := range lines {
 		if name, ok := strings.CutPrefix(line, ":"); ok {
-			if name, _, _ = strings.Cut(name, " "); ourChain.MatchString(name) {
+			if name, _, _ = strings.Cut(name, " "); clusterChain.MatchString(name) {
 				chains = append(chains, name)
 			}
 			continue
 		}
-		_, target := ruleOf(line)
+		_, target := parseRule(line)
 		if cniChain.MatchString(target) && strings.Contains(line, networkName) && !slices.Contains(chains, target) {
 			chains = append(chains, target)
 		}
@@ -188,8 +188,8 @@ func chainsToRemove(lines []string) []string {
 	return chains
 }
 
-// ruleOf returns the chain of a rule and the chain it jumps to; both are empty where the line is no rule.
-func ruleOf(line string) (chain, target string) {
+// parseRule returns the chain of a rule and the chain it jumps to; both are empty where the line is no rule.
+func parseRule(line string) (chain, target string) {
 	rest, ok := strings.CutPrefix(line, "-A ")
 	if !ok {
 		return "", ""

@@ -61,9 +61,9 @@ func (l Layout) ensurePKI(now time.Time) error {
 	}
 	issuers := map[string]pair{}
 	for _, name := range authorities {
-		cert, key, err := l.load(name)
+		cert, key, err := l.loadCertificate(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			cert, key, err = l.issue(name, &x509.Certificate{
+			cert, key, err = l.issueCertificate(name, &x509.Certificate{
 				Subject:               pkix.Name{CommonName: "devcluster-" + name},
 				IsCA:                  true,
 				BasicConstraintsValid: true,
@@ -76,11 +76,11 @@ func (l Layout) ensurePKI(now time.Time) error {
 		issuers[name] = pair{cert, key}
 	}
 	for _, leaf := range leaves {
-		if _, _, err := l.load(leaf.file); err == nil {
+		if _, _, err := l.loadCertificate(leaf.file); err == nil {
 			continue
 		}
 		issuer := issuers[leaf.issuer]
-		if _, _, err := l.issue(leaf.file, leaf.template(), issuer.cert, issuer.key, now); err != nil {
+		if _, _, err := l.issueCertificate(leaf.file, leaf.template(), issuer.cert, issuer.key, now); err != nil {
 			return fmt.Errorf("certificate %s: %w", leaf.file, err)
 		}
 	}
@@ -106,8 +106,8 @@ func (c leaf) template() *x509.Certificate {
 	return template
 }
 
-// issue creates a key and a certificate signed by the issuer, or self-signed without one, and writes both.
-func (l Layout) issue(name string, template, issuer *x509.Certificate, issuerKey *ecdsa.PrivateKey, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+// issueCertificate creates a key and a certificate signed by the issuer, or self-signed without one, and writes both.
+func (l Layout) issueCertificate(name string, template, issuer *x509.Certificate, issuerKey *ecdsa.PrivateKey, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
@@ -141,7 +141,7 @@ func (l Layout) writeKey(name string, key *ecdsa.PrivateKey) error {
 	return os.WriteFile(l.pki(name+".key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
 }
 
-func (l Layout) load(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+func (l Layout) loadCertificate(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	var ders [2][]byte
 	for i, suffix := range []string{".crt", ".key"} {
 		content, err := os.ReadFile(l.pki(name + suffix))

@@ -26,7 +26,7 @@ type process struct {
 
 // start starts the process unless its pid file names one that runs. It reports whether it started one.
 func (l Layout) start(p process) (bool, error) {
-	if _, alive := l.running(p.name); alive {
+	if _, alive := l.runningPID(p.name); alive {
 		return false, nil
 	}
 	for _, dir := range []string{l.path("run"), l.Logs()} {
@@ -48,15 +48,15 @@ func (l Layout) start(p process) (bool, error) {
 		return false, fmt.Errorf("starting %s: %w", p.name, err)
 	}
 	go cmd.Wait() //nolint:errcheck // reaps it while we live; running() is what tells whether it lives
-	started, err := startTime(cmd.Process.Pid)
+	started, err := processStartTime(cmd.Process.Pid)
 	if err != nil {
 		return true, fmt.Errorf("starting %s: it ended at once: %s", p.name, l.logTail(p.name))
 	}
 	return true, os.WriteFile(l.pid(p.name), fmt.Appendf(nil, "%d %s\n", cmd.Process.Pid, started), 0o644)
 }
 
-// running returns the pid of a process of the cluster that runs.
-func (l Layout) running(name string) (int, bool) {
+// runningPID returns the pid of a process of the cluster that runs.
+func (l Layout) runningPID(name string) (int, bool) {
 	content, err := os.ReadFile(l.pid(name))
 	if err != nil {
 		return 0, false
@@ -66,7 +66,7 @@ func (l Layout) running(name string) (int, bool) {
 	if err != nil {
 		return 0, false
 	}
-	now, err := startTime(pid)
+	now, err := processStartTime(pid)
 	return pid, err == nil && now == started
 }
 
@@ -76,7 +76,7 @@ func (l Layout) stop(name string) error {
 		signal syscall.Signal
 		wait   time.Duration
 	}{{syscall.SIGTERM, 5 * time.Second}, {syscall.SIGKILL, 5 * time.Second}} {
-		pid, alive := l.running(name)
+		pid, alive := l.runningPID(name)
 		if !alive {
 			break
 		}
@@ -84,13 +84,13 @@ func (l Layout) stop(name string) error {
 			return fmt.Errorf("ending %s (pid %d): %w", name, pid, err)
 		}
 		poll(context.Background(), attempt.wait, 20*time.Millisecond, func() error { //nolint:errcheck // the next attempt looks
-			if _, alive := l.running(name); alive {
+			if _, alive := l.runningPID(name); alive {
 				return errors.New("still running")
 			}
 			return nil
 		})
 	}
-	if pid, alive := l.running(name); alive {
+	if pid, alive := l.runningPID(name); alive {
 		return fmt.Errorf("ending %s (pid %d): it does not end", name, pid)
 	}
 	if err := os.Remove(l.pid(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -111,8 +111,8 @@ func (l Layout) logTail(name string) string {
 	return fmt.Sprintf("%s (its output is in %s)", bytes.TrimSpace(content), l.log(name))
 }
 
-// startTime returns field 22 of /proc/<pid>/stat, in clock ticks since boot. A zombie counts as ended.
-func startTime(pid int) (string, error) {
+// processStartTime returns field 22 of /proc/<pid>/stat, in clock ticks since boot. A zombie counts as ended.
+func processStartTime(pid int) (string, error) {
 	stat, err := readStat(pid)
 	if err != nil {
 		return "", err
@@ -158,8 +158,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// shims returns the pids of the shims of the cluster's containerd, identified by the socket in their command lines.
-func (l Layout) shims() ([]int, error) {
+// listShims returns the pids of the shims of the cluster's containerd, identified by the socket in their command lines.
+func (l Layout) listShims() ([]int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func isShim(args []string, socket string) bool {
 // its shim, and its end kills the whole pid namespace.
 func (l Layout) killContainers() error {
 	return poll(context.Background(), 10*time.Second, 50*time.Millisecond, func() error {
-		shims, err := l.shims()
+		shims, err := l.listShims()
 		if err != nil {
 			return err
 		}
@@ -234,13 +234,13 @@ func descendants(parents map[int]int, roots []int) []int {
 }
 
 // poll calls done until it succeeds, and returns its last error at the timeout.
-func poll(ctx context.Context, timeout, every time.Duration, done func() error) error {
+func poll(ctx context.Context, timeout, interval time.Duration, condition func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		err := done()
+		err := condition()
 		if err == nil {
 			return nil
 		}
@@ -252,8 +252,8 @@ func poll(ctx context.Context, timeout, every time.Duration, done func() error) 
 	}
 }
 
-// run runs a program to its end and returns its output, which the error contains, too.
-func run(ctx context.Context, stdin string, name string, args ...string) (string, error) {
+// runCommand runs a program to its end and returns its output, which the error contains, too.
+func runCommand(ctx context.Context, stdin string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()

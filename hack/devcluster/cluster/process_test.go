@@ -8,22 +8,22 @@ import (
 	"testing"
 )
 
-func TestRemovalTakesOurChainsAndLeavesTheOthers(t *testing.T) {
+func TestRemovalScript(t *testing.T) {
 	saved, err := os.ReadFile(filepath.Join("testdata", "iptables-save.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "iptables-removal.txt", []byte(removalScript(string(saved))))
+	checkGolden(t, "iptables-removal.txt", []byte(renderRemovalScript(string(saved))))
 }
 
-func TestRemovalDoesNothingWhereThereIsNothingOfOurs(t *testing.T) {
+func TestRemovalScriptWithoutClusterChains(t *testing.T) {
 	const saved = "*filter\n:INPUT ACCEPT [0:0]\n:DOCKER-USER - [0:0]\n-A INPUT -j DOCKER-USER\nCOMMIT\n"
-	if script := removalScript(saved); script != "" {
+	if script := renderRemovalScript(saved); script != "" {
 		t.Errorf("got %q", script)
 	}
 }
 
-func TestAStatLineIsReadWhateverTheProgramIsCalled(t *testing.T) {
+func TestParseStat(t *testing.T) {
 	got, err := parseStat("42 (odd) name (x)) S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2\n")
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestAStatLineIsReadWhateverTheProgramIsCalled(t *testing.T) {
 	}
 }
 
-func TestAShimIsOursOnlyWithOurSocket(t *testing.T) {
+func TestIsShim(t *testing.T) {
 	const socket = "/run/atoll-devcluster/containerd.sock"
 	for name, tc := range map[string]struct {
 		command string
@@ -55,7 +55,7 @@ func TestAShimIsOursOnlyWithOurSocket(t *testing.T) {
 	}
 }
 
-func TestDescendantsAreFoundAtEveryDepthAndNobodyElse(t *testing.T) {
+func TestDescendants(t *testing.T) {
 	got := descendants(map[int]int{10: 1, 11: 10, 12: 11, 13: 10, 20: 1, 21: 20}, []int{10})
 	slices.Sort(got)
 	if !slices.Equal(got, []int{11, 12, 13}) {
@@ -63,7 +63,7 @@ func TestDescendantsAreFoundAtEveryDepthAndNobodyElse(t *testing.T) {
 	}
 }
 
-func TestAPidFileOfAnEarlierProcessNamesNobody(t *testing.T) {
+func TestStalePIDFile(t *testing.T) {
 	layout := Layout{State: t.TempDir()}
 	if err := os.MkdirAll(layout.path("run"), 0o755); err != nil {
 		t.Fatal(err)
@@ -72,12 +72,12 @@ func TestAPidFileOfAnEarlierProcessNamesNobody(t *testing.T) {
 	if err := os.WriteFile(layout.pid("etcd"), []byte("1 0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, alive := layout.running("etcd"); alive {
+	if _, alive := layout.runningPID("etcd"); alive {
 		t.Error("process 1 was taken for etcd")
 	}
 }
 
-func TestAProcessStartsOnceAndEnds(t *testing.T) {
+func TestStartStop(t *testing.T) {
 	layout := Layout{State: t.TempDir()}
 	p := process{name: "sleep", path: "/bin/sleep", args: []string{"600"}}
 	for i, want := range []bool{true, false} {
@@ -85,13 +85,13 @@ func TestAProcessStartsOnceAndEnds(t *testing.T) {
 			t.Fatalf("start %d: %v, %v", i, started, err)
 		}
 	}
-	if _, alive := layout.running("sleep"); !alive {
+	if _, alive := layout.runningPID("sleep"); !alive {
 		t.Error("it does not run")
 	}
 	if err := layout.stop("sleep"); err != nil {
 		t.Fatal(err)
 	}
-	if _, alive := layout.running("sleep"); alive {
+	if _, alive := layout.runningPID("sleep"); alive {
 		t.Error("it still runs")
 	}
 	if err := layout.stop("sleep"); err != nil {
@@ -99,14 +99,14 @@ func TestAProcessStartsOnceAndEnds(t *testing.T) {
 	}
 }
 
-func TestMountsAreFoundDeepestFirstAndOnlyBelowTheFolder(t *testing.T) {
+func TestListMountsBelow(t *testing.T) {
 	const info = `36 35 98:0 / /state/kubelet/pods/a/volumes/b rw - tmpfs tmpfs rw
 37 35 98:0 / /state rw - ext4 /dev/x rw
 38 35 98:0 / /stately rw - ext4 /dev/x rw
 39 35 98:0 / /state/with\040blank rw - ext4 /dev/x rw
 `
 	want := []string{"/state/kubelet/pods/a/volumes/b", "/state/with blank", "/state"}
-	if got := mountsBelow(info, "/state"); !slices.Equal(got, want) {
+	if got := listMountsBelow(info, "/state"); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -16,13 +16,13 @@ func (c *Cluster) processes() map[string]process {
 	add(c.Tools.Binary("kube-apiserver"), "kube-apiserver", c.apiServerArgs()...)
 	add(c.Tools.Binary("kube-controller-manager"), "kube-controller-manager", c.controllerManagerArgs()...)
 	add(c.Tools.Binary("kube-scheduler"), "kube-scheduler",
-		"--kubeconfig="+c.kubeconfigOf("kube-scheduler"), "--leader-elect=false", "--secure-port=0")
+		"--kubeconfig="+c.userKubeconfig("kube-scheduler"), "--leader-elect=false", "--secure-port=0")
 	add(c.Tools.Binary("kubelet"), "kubelet",
-		"--config="+c.config("kubelet.yaml"), "--kubeconfig="+c.kubeconfigOf("kubelet"), "--root-dir="+c.path("kubelet"),
+		"--config="+c.config("kubelet.yaml"), "--kubeconfig="+c.userKubeconfig("kubelet"), "--root-dir="+c.path("kubelet"),
 		"--hostname-override="+NodeName, "--node-ip="+nodeIP)
 	add(c.Tools.Binary("kube-proxy"), "kube-proxy", "--config="+c.config("kube-proxy.yaml"))
-	add(c.Tools.Binary("certmanager"), "certmanager", "--kubeconfig="+c.kubeconfigOf("certmanager"))
-	add(c.Tools.Binary("hostpath"), "hostpath", "--kubeconfig="+c.kubeconfigOf("hostpath"), "--folder="+c.path("volumes"))
+	add(c.Tools.Binary("certmanager"), "certmanager", "--kubeconfig="+c.userKubeconfig("certmanager"))
+	add(c.Tools.Binary("hostpath"), "hostpath", "--kubeconfig="+c.userKubeconfig("hostpath"), "--folder="+c.path("volumes"))
 	return all
 }
 
@@ -83,7 +83,7 @@ var controllers = []string{
 
 func (c *Cluster) controllerManagerArgs() []string {
 	return []string{
-		"--kubeconfig=" + c.kubeconfigOf("kube-controller-manager"), "--leader-elect=false", "--secure-port=0",
+		"--kubeconfig=" + c.userKubeconfig("kube-controller-manager"), "--leader-elect=false", "--secure-port=0",
 		"--use-service-account-credentials", // the stock RBAC rules name each controller's own account
 		"--controllers=" + strings.Join(controllers, ","),
 		"--root-ca-file=" + c.pki("ca.crt"), "--service-account-private-key-file=" + c.pki("service-accounts.key"),

@@ -30,7 +30,7 @@ type settings struct {
 
 func (l Layout) settings(snapshotter string, nameservers []string) settings {
 	return settings{
-		State: l.State, Run: runFolder, ContainerdSocket: l.containerdSocket(), Snapshotter: snapshotter,
+		State: l.State, Run: runDir, ContainerdSocket: l.containerdSocket(), Snapshotter: snapshotter,
 		NodeName: NodeName, NodeIP: nodeIP, Bridge: bridge, NetworkName: networkName,
 		PodCIDR: podCIDR, DNSIP: dnsIP,
 		PauseImage: pauseImage, CoreDNSImage: corednsImage,
@@ -60,7 +60,7 @@ func render(name string, data any) ([]byte, error) {
 
 // writeConfig writes every configuration file and kubeconfig.
 func (l Layout) writeConfig() error {
-	data := l.settings(snapshotterFor(l.State), nameservers(os.ReadFile))
+	data := l.settings(selectSnapshotter(l.State), listNameservers(os.ReadFile))
 	for name, file := range configFiles {
 		content, err := render(name, data)
 		if err != nil {
@@ -69,12 +69,12 @@ func (l Layout) writeConfig() error {
 		if err := os.MkdirAll(filepath.Dir(l.config(file)), 0o755); err != nil {
 			return err
 		}
-		if err := writeChanged(l.config(file), content, 0o644); err != nil {
+		if err := writeIfChanged(l.config(file), content, 0o644); err != nil {
 			return err
 		}
 	}
 	for _, user := range kubeconfigUsers {
-		path := l.kubeconfigOf(user)
+		path := l.userKubeconfig(user)
 		if user == "admin" {
 			path = l.Kubeconfig()
 		}
@@ -98,37 +98,37 @@ func (l Layout) writeKubeconfig(path, user string) error {
 	if err != nil {
 		return err
 	}
-	return writeChanged(path, content, 0o600)
+	return writeIfChanged(path, content, 0o600)
 }
 
-// writeChanged writes a file only if its content changes: kube-proxy exits when its configuration is written.
-func writeChanged(path string, content []byte, mode os.FileMode) error {
-	if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, content) {
+// writeIfChanged writes a file only if its content changes: kube-proxy exits when its configuration is written.
+func writeIfChanged(path string, content []byte, mode os.FileMode) error {
+	if current, err := os.ReadFile(path); err == nil && bytes.Equal(current, content) {
 		return nil
 	}
 	return os.WriteFile(path, content, mode)
 }
 
-// nameservers returns the machine's name servers that a pod can reach: one on loopback is reachable from the machine
+// listNameservers returns the machine's name servers that a pod can reach: one on loopback is reachable from the machine
 // only. Where a local resolver is configured, its upstream servers are in systemd's file.
-func nameservers(read func(path string) ([]byte, error)) []string {
+func listNameservers(read func(path string) ([]byte, error)) []string {
 	for _, path := range []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"} {
 		content, err := read(path)
 		if err != nil {
 			continue
 		}
-		var found []string
+		var servers []string
 		for line := range strings.Lines(string(content)) {
 			fields := strings.Fields(line)
 			if len(fields) < 2 || fields[0] != "nameserver" {
 				continue
 			}
 			if ip, err := netip.ParseAddr(fields[1]); err == nil && ip.Is4() && !ip.IsLoopback() {
-				found = append(found, ip.String())
+				servers = append(servers, ip.String())
 			}
 		}
-		if len(found) > 0 {
-			return found[:min(len(found), 3)] // the limit of resolvers
+		if len(servers) > 0 {
+			return servers[:min(len(servers), 3)] // the limit of resolvers
 		}
 	}
 	return nil

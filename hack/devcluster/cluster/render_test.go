@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func golden(t *testing.T, file string, got []byte) {
+func checkGolden(t *testing.T, file string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", file)
 	if *update {
@@ -31,7 +31,7 @@ func golden(t *testing.T, file string, got []byte) {
 	}
 }
 
-func TestConfigurationFilesAreAsReviewed(t *testing.T) {
+func TestConfigFiles(t *testing.T) {
 	layout, err := NewLayout("/state")
 	if err != nil {
 		t.Fatal(err)
@@ -41,11 +41,11 @@ func TestConfigurationFilesAreAsReviewed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, filepath.Base(file), content)
+		checkGolden(t, filepath.Base(file), content)
 	}
 }
 
-func TestDNSForwardsNothingWhereTheMachineHasNoResolverThatPodsReach(t *testing.T) {
+func TestCorefileWithoutNameservers(t *testing.T) {
 	content, err := render("system.yaml.tmpl", Layout{State: "/state"}.settings("overlayfs", nil))
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestDNSForwardsNothingWhereTheMachineHasNoResolverThatPodsReach(t *testing.
 	}
 }
 
-func TestNameservers(t *testing.T) {
+func TestListNameservers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		files map[string]string
 		want  []string
@@ -67,7 +67,7 @@ func TestNameservers(t *testing.T) {
 		"are at most three":                                 {map[string]string{"/etc/resolv.conf": "nameserver 192.0.2.1\nnameserver 192.0.2.2\nnameserver 192.0.2.3\nnameserver 192.0.2.4\n"}, []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := nameservers(func(path string) ([]byte, error) {
+			got := listNameservers(func(path string) ([]byte, error) {
 				if content, ok := tc.files[path]; ok {
 					return []byte(content), nil
 				}
@@ -80,42 +80,42 @@ func TestNameservers(t *testing.T) {
 	}
 }
 
-func TestAStateFolderThatCannotWorkIsRefused(t *testing.T) {
-	for _, folder := range []string{"/" + strings.Repeat("x", 90), "/with blank"} {
-		if _, err := NewLayout(folder); err == nil {
-			t.Errorf("%q was accepted", folder)
+func TestNewLayoutRejectsInvalidPaths(t *testing.T) {
+	for _, dir := range []string{"/" + strings.Repeat("x", 90), "/with blank"} {
+		if _, err := NewLayout(dir); err == nil {
+			t.Errorf("%q was accepted", dir)
 		}
 	}
 }
 
-func TestAFolderOfSomebodyElseIsNoStateFolder(t *testing.T) {
+func TestClaimStateDir(t *testing.T) {
 	layout := Layout{State: t.TempDir()}
 	if err := os.WriteFile(layout.path("thesis.txt"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := layout.claimFolder(); err == nil || layout.marked() {
+	if err := layout.claimStateDir(); err == nil || layout.hasMarker() {
 		t.Errorf("the folder was taken: %v", err)
 	}
 	fresh := Layout{State: filepath.Join(t.TempDir(), "new")}
 	for range 2 {
-		if err := fresh.claimFolder(); err != nil || !fresh.marked() {
+		if err := fresh.claimStateDir(); err != nil || !fresh.hasMarker() {
 			t.Errorf("a new folder was refused: %v", err)
 		}
 	}
 }
 
-func TestCertificatesAreTrustedAndKeptWhenMadeAgain(t *testing.T) {
+func TestEnsurePKI(t *testing.T) {
 	layout := Layout{State: t.TempDir()}
 	now := time.Now()
 	if err := layout.ensurePKI(now); err != nil {
 		t.Fatal(err)
 	}
 	for _, leaf := range leaves {
-		authority, _, err := layout.load(leaf.issuer)
+		authority, _, err := layout.loadCertificate(leaf.issuer)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cert, _, err := layout.load(leaf.file)
+		cert, _, err := layout.loadCertificate(leaf.file)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func (c *Cluster) Up(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("a development cluster needs root: it makes a bridge, cgroups and mounts (or set KUBECONFIG to a cluster you have)")
 	}
-	unlock, err := lock()
+	unlock, err := acquireLock()
 	if err != nil {
 		return err
 	}
@@ -37,10 +37,10 @@ func (c *Cluster) Up(ctx context.Context) error {
 		return err
 	}
 	// Also if the cluster is up, because the user needs its kubectl.
-	if err := c.tools(ctx); err != nil {
+	if err := c.ensureTools(ctx); err != nil {
 		return err
 	}
-	if err := c.Health(ctx); err == nil {
+	if err := c.CheckHealth(ctx); err == nil {
 		c.Progress("the cluster is already up")
 		if started, err := os.ReadFile(c.path(versionFile)); err == nil && string(started) != c.Tools.Version() {
 			c.Progress("it runs programs of another version (%s, now %s): down and up would renew them", started, c.Tools.Version())
@@ -51,14 +51,14 @@ func (c *Cluster) Up(ctx context.Context) error {
 		what string
 		do   func(context.Context) error
 	}{
-		{"writing certificates and configuration", c.files},
+		{"writing certificates and configuration", c.writeFiles},
 		{"making the network", c.ensureNetwork},
-		{"starting etcd and containerd", c.storageAndRuntime},
-		{"starting the API server", c.apiServer},
-		{"starting controllers, scheduler, proxy and kubelet", c.node},
-		{"installing DNS and cert-manager", c.addons},
-		{"waiting for the node", c.nodeReady},
-		{"waiting for DNS", func(ctx context.Context) error { return c.wait(ctx, time.Minute, "", dnsAnswers) }},
+		{"starting etcd and containerd", c.startStorageAndRuntime},
+		{"starting the API server", c.startAPIServer},
+		{"starting controllers, scheduler, proxy and kubelet", c.startNode},
+		{"installing DNS and cert-manager", c.installAddons},
+		{"waiting for the node", c.waitForNode},
+		{"waiting for DNS", func(ctx context.Context) error { return c.waitFor(ctx, time.Minute, "", checkDNS) }},
 	} {
 		c.Progress("%s", step.what)
 		if err := step.do(ctx); err != nil {
@@ -69,14 +69,14 @@ func (c *Cluster) Up(ctx context.Context) error {
 	return nil
 }
 
-func (c *Cluster) tools(ctx context.Context) error {
+func (c *Cluster) ensureTools(ctx context.Context) error {
 	if err := toolchain.InstallPackages(ctx, c.Progress); err != nil {
 		return err
 	}
 	return c.Tools.Build(ctx, c.Progress)
 }
 
-func (c *Cluster) files(context.Context) error {
+func (c *Cluster) writeFiles(context.Context) error {
 	// The directory ignores itself in git: the .gitignore of the checkout cannot list every --state.
 	if err := os.WriteFile(c.path(".gitignore"), []byte("*\n"), 0o644); err != nil {
 		return err
@@ -90,11 +90,11 @@ func (c *Cluster) files(context.Context) error {
 	return c.writeConfig()
 }
 
-func (c *Cluster) storageAndRuntime(ctx context.Context) error {
+func (c *Cluster) startStorageAndRuntime(ctx context.Context) error {
 	if err := c.startAll("etcd", "containerd"); err != nil {
 		return err
 	}
-	if err := c.wait(ctx, 30*time.Second, "containerd", func(ctx context.Context) error {
+	if err := c.waitFor(ctx, 30*time.Second, "containerd", func(ctx context.Context) error {
 		_, err := c.ctr(ctx, "version")
 		return err
 	}); err != nil {
@@ -103,23 +103,23 @@ func (c *Cluster) storageAndRuntime(ctx context.Context) error {
 	return c.ensureSystemImages(ctx)
 }
 
-func (c *Cluster) apiServer(ctx context.Context) error {
+func (c *Cluster) startAPIServer(ctx context.Context) error {
 	if err := c.startAll("kube-apiserver"); err != nil {
 		return err
 	}
-	return c.wait(ctx, 90*time.Second, "kube-apiserver", c.apiServerReady)
+	return c.waitFor(ctx, 90*time.Second, "kube-apiserver", c.checkAPIServer)
 }
 
-func (c *Cluster) node(context.Context) error {
+func (c *Cluster) startNode(context.Context) error {
 	if err := os.MkdirAll(c.path("volumes"), 0o755); err != nil {
 		return err
 	}
 	return c.startAll("kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "hostpath")
 }
 
-// addons applies the manifests of every cluster, and starts cert-manager once the API server serves its kinds.
-func (c *Cluster) addons(ctx context.Context) error {
-	sources, err := c.Tools.ModuleFolder(ctx, "github.com/cert-manager/cert-manager")
+// installAddons applies the manifests of every cluster, and starts cert-manager once the API server serves its kinds.
+func (c *Cluster) installAddons(ctx context.Context) error {
+	sources, err := c.Tools.ModuleDir(ctx, "github.com/cert-manager/cert-manager")
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (c *Cluster) addons(ctx context.Context) error {
 		return err
 	}
 	// kubectl wait fails for a definition that has no conditions yet, so it is retried.
-	if err := c.wait(ctx, time.Minute, "kube-apiserver", func(ctx context.Context) error {
+	if err := c.waitFor(ctx, time.Minute, "kube-apiserver", func(ctx context.Context) error {
 		_, err := c.kubectl(ctx, append([]string{"wait", "--for=condition=Established", "--timeout=10s"}, names...)...)
 		return err
 	}); err != nil {
@@ -142,8 +142,8 @@ func (c *Cluster) addons(ctx context.Context) error {
 	return c.startAll("certmanager")
 }
 
-func (c *Cluster) nodeReady(ctx context.Context) error {
-	return c.wait(ctx, 90*time.Second, "kubelet", func(ctx context.Context) error {
+func (c *Cluster) waitForNode(ctx context.Context) error {
+	return c.waitFor(ctx, 90*time.Second, "kubelet", func(ctx context.Context) error {
 		_, err := c.kubectl(ctx, "wait", "--for=condition=Ready", "node/"+NodeName, "--timeout=10s")
 		return err
 	})
@@ -160,13 +160,13 @@ func (c *Cluster) startAll(names ...string) error {
 	return nil
 }
 
-// wait polls until a condition holds. If the process it depends on ends, it fails at once, with the end of its log.
-func (c *Cluster) wait(ctx context.Context, timeout time.Duration, process string, ready func(context.Context) error) error {
+// waitFor polls until a condition holds. If the process it depends on ends, it fails at once, with the end of its log.
+func (c *Cluster) waitFor(ctx context.Context, timeout time.Duration, process string, ready func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	err := poll(ctx, timeout, 200*time.Millisecond, func() error {
 		if process != "" {
-			if _, alive := c.running(process); !alive {
+			if _, alive := c.runningPID(process); !alive {
 				cancel(fmt.Errorf("%s ended: %s", process, c.logTail(process)))
 			}
 		}
@@ -178,29 +178,29 @@ func (c *Cluster) wait(ctx context.Context, timeout time.Duration, process strin
 	return err
 }
 
-// Health returns nil if the whole cluster works: every process runs, the API server and DNS answer.
-func (c *Cluster) Health(ctx context.Context) error {
-	if !c.owned() {
+// CheckHealth returns nil if the whole cluster works: every process runs, the API server and DNS answer.
+func (c *Cluster) CheckHealth(ctx context.Context) error {
+	if !c.isOwner() {
 		return fmt.Errorf("no cluster with state folder %s", c.State)
 	}
 	for _, name := range startOrder {
-		if _, alive := c.running(name); !alive {
+		if _, alive := c.runningPID(name); !alive {
 			return fmt.Errorf("%s does not run", name)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := c.apiServerReady(ctx); err != nil {
+	if err := c.checkAPIServer(ctx); err != nil {
 		return err
 	}
-	return dnsAnswers(ctx)
+	return checkDNS(ctx)
 }
 
-// Processes returns the pid of each of the cluster's processes, in the order of their start; 0 for one that does not
+// ListProcesses returns the pid of each of the cluster's processes, in the order of their start; 0 for one that does not
 // run.
-func (c *Cluster) Processes() (names []string, pids []int) {
+func (c *Cluster) ListProcesses() (names []string, pids []int) {
 	for _, name := range startOrder {
-		pid, alive := c.running(name)
+		pid, alive := c.runningPID(name)
 		if !alive {
 			pid = 0
 		}
@@ -209,8 +209,8 @@ func (c *Cluster) Processes() (names []string, pids []int) {
 	return names, pids
 }
 
-// apiServerReady requests /readyz, which anonymous users may.
-func (c *Cluster) apiServerReady(ctx context.Context) error {
+// checkAPIServer requests /readyz, which anonymous users may.
+func (c *Cluster) checkAPIServer(ctx context.Context) error {
 	ca, err := os.ReadFile(c.pki("ca.crt"))
 	if err != nil {
 		return err
@@ -235,8 +235,8 @@ func (c *Cluster) apiServerReady(ctx context.Context) error {
 	return nil
 }
 
-// dnsAnswers queries the cluster's DNS Service, from the machine, for the API server's own name.
-func dnsAnswers(ctx context.Context) error {
+// checkDNS queries the cluster's DNS Service, from the machine, for the API server's own name.
+func checkDNS(ctx context.Context) error {
 	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(dnsIP, "53"))
 	}}
@@ -253,9 +253,9 @@ func dnsAnswers(ctx context.Context) error {
 }
 
 func (c *Cluster) kubectl(ctx context.Context, args ...string) (string, error) {
-	return run(ctx, "", c.Tools.Binary("kubectl"), append([]string{"--kubeconfig=" + c.Kubeconfig()}, args...)...)
+	return runCommand(ctx, "", c.Tools.Binary("kubectl"), append([]string{"--kubeconfig=" + c.Kubeconfig()}, args...)...)
 }
 
 func (c *Cluster) ctr(ctx context.Context, args ...string) (string, error) {
-	return run(ctx, "", "/usr/bin/ctr", append([]string{"--address", c.containerdSocket(), "--namespace", "k8s.io"}, args...)...)
+	return runCommand(ctx, "", "/usr/bin/ctr", append([]string{"--address", c.containerdSocket(), "--namespace", "k8s.io"}, args...)...)
 }

@@ -16,19 +16,19 @@ import (
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of the cluster")
-	folder := flag.String("folder", "", "folder on the node that holds the volumes")
+	dir := flag.String("folder", "", "folder on the node that holds the volumes")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *kubeconfig, *folder); err != nil {
+	if err := run(ctx, *kubeconfig, *dir); err != nil {
 		fmt.Fprintln(os.Stderr, "hostpath:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, kubeconfig, folder string) error {
-	if folder == "" {
+func run(ctx context.Context, kubeconfig, dir string) error {
+	if dir == "" {
 		return fmt.Errorf("--folder is required")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -39,5 +39,5 @@ func run(ctx context.Context, kubeconfig, folder string) error {
 	if err != nil {
 		return fmt.Errorf("connecting with kubeconfig %q: %w", kubeconfig, err)
 	}
-	return newProvisioner(client, folder).Run(ctx)
+	return newProvisioner(client, dir).Run(ctx)
 }

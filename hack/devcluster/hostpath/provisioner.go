@@ -22,27 +22,27 @@ import (
 const (
 	// provisionerName is the provisioner in the storage class.
 	provisionerName = "devcluster.atoll.dev/hostpath"
-	// provisionedBy marks volumes of this provisioner; the stock volume controller then leaves their deletion to it.
-	provisionedBy = "pv.kubernetes.io/provisioned-by"
-	// requestedFrom is set by the volume controller on a claim that waits for a provisioner.
-	requestedFrom = "volume.kubernetes.io/storage-provisioner"
+	// provisionedByAnnotation marks volumes of this provisioner; the stock volume controller then leaves their deletion to it.
+	provisionedByAnnotation = "pv.kubernetes.io/provisioned-by"
+	// storageProvisionerAnnotation is set by the volume controller on a claim that waits for a provisioner.
+	storageProvisionerAnnotation = "volume.kubernetes.io/storage-provisioner"
 )
 
 // provisioner has one queue, whose keys are claims ("namespace/name") and volumes ("name").
 type provisioner struct {
 	client  kubernetes.Interface
-	folder  string
+	dir     string
 	factory informers.SharedInformerFactory
 	claims  corelisters.PersistentVolumeClaimLister
 	volumes corelisters.PersistentVolumeLister
 	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
 }
 
-func newProvisioner(client kubernetes.Interface, folder string) *provisioner {
+func newProvisioner(client kubernetes.Interface, dir string) *provisioner {
 	factory := informers.NewSharedInformerFactory(client, 10*time.Minute)
 	return &provisioner{
 		client:  client,
-		folder:  folder,
+		dir:     dir,
 		factory: factory,
 		claims:  factory.Core().V1().PersistentVolumeClaims().Lister(),
 		volumes: factory.Core().V1().PersistentVolumes().Lister(),
@@ -69,7 +69,7 @@ func (p *provisioner) Run(ctx context.Context) error {
 	}
 	defer p.factory.Shutdown()
 	context.AfterFunc(ctx, p.queue.ShutDown)
-	for p.next(ctx) {
+	for p.processNextItem(ctx) {
 	}
 	return nil
 }
@@ -80,17 +80,17 @@ func (p *provisioner) enqueue(object any) {
 	}
 }
 
-func (p *provisioner) next(ctx context.Context) bool {
+func (p *provisioner) processNextItem(ctx context.Context) bool {
 	key, shutdown := p.queue.Get()
 	if shutdown {
 		return false
 	}
 	defer p.queue.Done(key)
-	work := p.ensureVolume
+	reconcile := p.ensureVolume
 	if key.Namespace == "" {
-		work = p.releaseVolume
+		reconcile = p.deleteVolume
 	}
-	if err := work(ctx, key); err != nil && !apierrors.IsNotFound(err) {
+	if err := reconcile(ctx, key); err != nil && !apierrors.IsNotFound(err) {
 		klog.ErrorS(err, "Will be tried again", "key", key)
 		p.queue.AddRateLimited(key)
 		return true
@@ -106,10 +106,10 @@ func (p *provisioner) ensureVolume(ctx context.Context, key types.NamespacedName
 	if err != nil {
 		return err
 	}
-	if claim.Annotations[requestedFrom] != provisionerName || claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil {
+	if claim.Annotations[storageProvisionerAnnotation] != provisionerName || claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil {
 		return nil
 	}
-	volume := volumeFor(claim, p.folder)
+	volume := newVolume(claim, p.dir)
 	path := volume.Spec.HostPath.Path
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return fmt.Errorf("making the folder of claim %s: %w", key, err)
@@ -124,18 +124,18 @@ func (p *provisioner) ensureVolume(ctx context.Context, key types.NamespacedName
 	return nil
 }
 
-// releaseVolume removes a volume of this provisioner whose claim is deleted, and its directory first.
-func (p *provisioner) releaseVolume(ctx context.Context, key types.NamespacedName) error {
+// deleteVolume removes a volume of this provisioner whose claim is deleted, and its directory first.
+func (p *provisioner) deleteVolume(ctx context.Context, key types.NamespacedName) error {
 	volume, err := p.volumes.Get(key.Name)
 	if err != nil {
 		return err
 	}
-	if volume.Annotations[provisionedBy] != provisionerName || volume.Status.Phase != corev1.VolumeReleased ||
+	if volume.Annotations[provisionedByAnnotation] != provisionerName || volume.Status.Phase != corev1.VolumeReleased ||
 		volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
 		return nil
 	}
-	if filepath.Dir(volume.Spec.HostPath.Path) != filepath.Clean(p.folder) {
-		return fmt.Errorf("volume %s names folder %s, which is not below %s", volume.Name, volume.Spec.HostPath.Path, p.folder)
+	if filepath.Dir(volume.Spec.HostPath.Path) != filepath.Clean(p.dir) {
+		return fmt.Errorf("volume %s names folder %s, which is not below %s", volume.Name, volume.Spec.HostPath.Path, p.dir)
 	}
 	if err := os.RemoveAll(volume.Spec.HostPath.Path); err != nil {
 		return fmt.Errorf("removing the folder of volume %s: %w", volume.Name, err)
@@ -146,19 +146,19 @@ func (p *provisioner) releaseVolume(ctx context.Context, key types.NamespacedNam
 	return nil
 }
 
-// volumeFor returns the volume of a claim, named after its UID: a claim that is created again gets a new directory.
-func volumeFor(claim *corev1.PersistentVolumeClaim, folder string) *corev1.PersistentVolume {
+// newVolume returns the volume of a claim, named after its UID: a claim that is created again gets a new directory.
+func newVolume(claim *corev1.PersistentVolumeClaim, dir string) *corev1.PersistentVolume {
 	name := "pvc-" + string(claim.UID)
 	kind := corev1.HostPathDirectoryOrCreate
 	volume := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{provisionedBy: provisionerName}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{provisionedByAnnotation: provisionerName}},
 		Spec: corev1.PersistentVolumeSpec{
 			AccessModes:                   claim.Spec.AccessModes,
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 			VolumeMode:                    claim.Spec.VolumeMode,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(folder, name), Type: &kind},
+				HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(dir, name), Type: &kind},
 			},
 			ClaimRef: &corev1.ObjectReference{
 				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,

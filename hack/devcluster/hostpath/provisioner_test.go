@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestAVolumeIsBoundToItsClaimAndHasAFolderOfItsOwn(t *testing.T) {
+func TestNewVolume(t *testing.T) {
 	class := "standard"
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "u1"},
@@ -18,7 +18,7 @@ func TestAVolumeIsBoundToItsClaimAndHasAFolderOfItsOwn(t *testing.T) {
 			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		},
 	}
-	volume := volumeFor(claim, "/volumes")
+	volume := newVolume(claim, "/volumes")
 	if got := volume.Spec.HostPath.Path; got != "/volumes/pvc-u1" {
 		t.Errorf("folder %s", got)
 	}
@@ -29,7 +29,7 @@ func TestAVolumeIsBoundToItsClaimAndHasAFolderOfItsOwn(t *testing.T) {
 	if size := volume.Spec.Capacity[corev1.ResourceStorage]; size.String() != "1Gi" || volume.Spec.StorageClassName != class {
 		t.Errorf("spec %+v", volume.Spec)
 	}
-	if volume.Annotations[provisionedBy] != provisionerName {
+	if volume.Annotations[provisionedByAnnotation] != provisionerName {
 		t.Errorf("annotations %v", volume.Annotations)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// binary writes an executable stand-in with the given modification time.
-func binary(t *testing.T, name, content string, modified time.Time) string {
+// writeBinaryFile writes an executable stand-in with the given modification time.
+func writeBinaryFile(t *testing.T, name, content string, modified time.Time) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
@@ -27,7 +27,7 @@ func binary(t *testing.T, name, content string, modified time.Time) string {
 	return path
 }
 
-func entries(t *testing.T, archive []byte) (map[string]*tar.Header, map[string][]byte) {
+func readEntries(t *testing.T, archive []byte) (map[string]*tar.Header, map[string][]byte) {
 	t.Helper()
 	headers, contents := map[string]*tar.Header{}, map[string][]byte{}
 	for tr := tar.NewReader(bytes.NewReader(archive)); ; {
@@ -45,14 +45,14 @@ func entries(t *testing.T, archive []byte) (map[string]*tar.Header, map[string][
 	}
 }
 
-func TestAnImageHoldsItsBinariesUsersAndTmp(t *testing.T) {
+func TestWrite(t *testing.T) {
 	now := time.Now()
-	image := Image{Name: "docker.io/local/two:dev", Binaries: []string{binary(t, "kcp", "KCP", now), binary(t, "etcd", "ETCD", now)}}
+	image := Image{Name: "docker.io/local/two:dev", Binaries: []string{writeBinaryFile(t, "kcp", "KCP", now), writeBinaryFile(t, "etcd", "ETCD", now)}}
 	var out bytes.Buffer
 	if err := Write(&out, image); err != nil {
 		t.Fatal(err)
 	}
-	_, outer := entries(t, out.Bytes())
+	_, outer := readEntries(t, out.Bytes())
 
 	var manifests []struct {
 		Config           string
@@ -85,7 +85,7 @@ func TestAnImageHoldsItsBinariesUsersAndTmp(t *testing.T) {
 		t.Errorf("config: %+v", config.Config)
 	}
 
-	headers, contents := entries(t, layer)
+	headers, contents := readEntries(t, layer)
 	for name, mode := range map[string]int64{"kcp": 0o755, "etcd": 0o755, "tmp/": 0o1777, "etc/passwd": 0o644} {
 		if headers[name] == nil || headers[name].Mode != mode || !headers[name].ModTime.Equal(epoch) {
 			t.Errorf("%s: %+v, want mode %o at the epoch", name, headers[name], mode)
@@ -96,9 +96,9 @@ func TestAnImageHoldsItsBinariesUsersAndTmp(t *testing.T) {
 	}
 }
 
-func TestEqualBinariesGiveEqualImagesWhateverTheirTimesAndOrder(t *testing.T) {
+func TestWriteIsReproducible(t *testing.T) {
 	write := func(modified time.Time, reverse bool) string {
-		paths := []string{binary(t, "a", "A", modified), binary(t, "b", "B", modified)}
+		paths := []string{writeBinaryFile(t, "a", "A", modified), writeBinaryFile(t, "b", "B", modified)}
 		if reverse {
 			paths[0], paths[1] = paths[1], paths[0]
 		}
@@ -117,13 +117,13 @@ func TestEqualBinariesGiveEqualImagesWhateverTheirTimesAndOrder(t *testing.T) {
 	}
 }
 
-func TestTheOnlyBinaryIsTheEntrypoint(t *testing.T) {
+func TestDefaultEntrypoint(t *testing.T) {
 	if got := (Image{Binaries: []string{"/somewhere/pause"}}).entrypoint(); len(got) != 1 || got[0] != "/pause" {
 		t.Errorf("entrypoint %v", got)
 	}
 }
 
-func TestAnImageThatNoClusterCouldUseIsRefused(t *testing.T) {
+func TestWriteRejectsInvalidImages(t *testing.T) {
 	for name, tc := range map[string]struct {
 		image Image
 		want  string

@@ -21,7 +21,7 @@ const KubernetesVersion = "v1.37.2"
 
 // program is one executable: a package, built inside a directory (relative to hack/devcluster) that contains its
 // go.mod.
-type program struct{ name, folder, pkg string }
+type program struct{ name, dir, pkg string }
 
 var programs = []program{
 	{"etcd", ".", "go.etcd.io/etcd/server/v3"},
@@ -42,13 +42,13 @@ var sources = []string{"go.mod", "go.sum", "certmanager/*.go", "hostpath/*.go", 
 
 // Toolchain is one version of the programs.
 type Toolchain struct {
-	module string // hack/devcluster of the checkout
-	folder string // cache directory of its programs
+	moduleDir string // hack/devcluster of the checkout
+	binDir    string // cache directory of its programs
 }
 
-// At returns the toolchain of the checkout's hack/devcluster; it builds nothing.
-func At(module string) (*Toolchain, error) {
-	cache, err := cacheFolder(os.Getenv)
+// New returns the toolchain of the checkout's hack/devcluster; it builds nothing.
+func New(module string) (*Toolchain, error) {
+	cache, err := cacheDir(os.Getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -56,26 +56,26 @@ func At(module string) (*Toolchain, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the pinned versions in %s: %w", module, err)
 	}
-	return &Toolchain{module: module, folder: filepath.Join(cache, "atoll", "devcluster", key)}, nil
+	return &Toolchain{moduleDir: module, binDir: filepath.Join(cache, "atoll", "devcluster", key)}, nil
 }
 
 // Version identifies the sources of the programs; it changes with every source that could change them.
-func (t *Toolchain) Version() string { return filepath.Base(t.folder) }
+func (t *Toolchain) Version() string { return filepath.Base(t.binDir) }
 
-// Folder returns the cache directory of the programs of this version.
-func (t *Toolchain) Folder() string { return t.folder }
+// BinDir returns the cache directory of the programs of this version.
+func (t *Toolchain) BinDir() string { return t.binDir }
 
 // Binary returns the path of a built program.
-func (t *Toolchain) Binary(name string) string { return filepath.Join(t.folder, name) }
+func (t *Toolchain) Binary(name string) string { return filepath.Join(t.binDir, name) }
 
-// cacheFolder returns $ATOLL_CACHE, or else the user's cache directory.
-func cacheFolder(env func(string) string) (string, error) {
+// cacheDir returns $ATOLL_CACHE, or else the user's cache directory.
+func cacheDir(getenv func(string) string) (string, error) {
 	for _, name := range []string{"ATOLL_CACHE", "XDG_CACHE_HOME"} {
-		if dir := env(name); dir != "" {
+		if dir := getenv(name); dir != "" {
 			return filepath.Abs(dir)
 		}
 	}
-	if home := env("HOME"); home != "" {
+	if home := getenv("HOME"); home != "" {
 		return filepath.Join(home, ".cache"), nil
 	}
 	return "", fmt.Errorf("no cache folder: set ATOLL_CACHE, XDG_CACHE_HOME or HOME")
@@ -105,10 +105,10 @@ func versionKey(module string) (string, error) {
 
 // Build builds the programs that are missing in the cache. Concurrent builds of one version are serialized.
 func (t *Toolchain) Build(ctx context.Context, progress func(format string, args ...any)) error {
-	if err := os.MkdirAll(t.folder, 0o755); err != nil {
+	if err := os.MkdirAll(t.binDir, 0o755); err != nil {
 		return fmt.Errorf("creating the cache folder: %w", err)
 	}
-	lock, err := os.Create(filepath.Join(t.folder, ".lock"))
+	lock, err := os.Create(filepath.Join(t.binDir, ".lock"))
 	if err != nil {
 		return fmt.Errorf("locking the cache folder: %w", err)
 	}
@@ -132,7 +132,7 @@ func (t *Toolchain) Build(ctx context.Context, progress func(format string, args
 func (t *Toolchain) build(ctx context.Context, p program) error {
 	out := t.Binary("." + p.name + ".new")
 	cmd := exec.CommandContext(ctx, "go", "build", "-p", "2", "-ldflags", ldflags(), "-o", out, p.pkg)
-	cmd.Dir = filepath.Join(t.module, p.folder)
+	cmd.Dir = filepath.Join(t.moduleDir, p.dir)
 	cmd.Env = buildEnv(os.Environ())
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build %s in %s: %w\n%s", p.pkg, cmd.Dir, err, tail(output, 4000))
@@ -155,11 +155,11 @@ func buildEnv(env []string) []string {
 	return append(env, "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -trimpath", "GOWORK=off")
 }
 
-// ModuleFolder returns the directory of a dependency's sources, as hack/devcluster pins it, and downloads them if they
+// ModuleDir returns the directory of a dependency's sources, as hack/devcluster pins it, and downloads them if they
 // are missing.
-func (t *Toolchain) ModuleFolder(ctx context.Context, path string) (string, error) {
+func (t *Toolchain) ModuleDir(ctx context.Context, path string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", path)
-	cmd.Dir, cmd.Env = t.module, buildEnv(os.Environ())
+	cmd.Dir, cmd.Env = t.moduleDir, buildEnv(os.Environ())
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("finding the sources of module %s: %w\n%s", path, err, tail(out, 1000))

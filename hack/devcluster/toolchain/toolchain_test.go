@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestMissingPackagesAreThoseWhoseFilesAreAbsent(t *testing.T) {
+func TestMissingPackages(t *testing.T) {
 	for name, tc := range map[string]struct {
 		absent []string
 		want   []string
@@ -26,7 +26,7 @@ func TestMissingPackagesAreThoseWhoseFilesAreAbsent(t *testing.T) {
 	}
 }
 
-func TestTheCacheFolderIsTheFirstOneNamed(t *testing.T) {
+func TestCacheDir(t *testing.T) {
 	for name, tc := range map[string]struct {
 		env  map[string]string
 		want string
@@ -37,7 +37,7 @@ func TestTheCacheFolderIsTheFirstOneNamed(t *testing.T) {
 		"nothing named is an error": {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := cacheFolder(func(key string) string { return tc.env[key] })
+			got, err := cacheDir(func(key string) string { return tc.env[key] })
 			if got != tc.want || (err == nil) != (tc.want != "") {
 				t.Errorf("got %q, %v, want %q", got, err, tc.want)
 			}
@@ -45,7 +45,7 @@ func TestTheCacheFolderIsTheFirstOneNamed(t *testing.T) {
 	}
 }
 
-func TestTheVersionKeyChangesWithWhatIsBuiltAndNothingElse(t *testing.T) {
+func TestVersionKey(t *testing.T) {
 	module := t.TempDir()
 	write := func(name, content string) {
 		t.Helper()
@@ -81,7 +81,7 @@ func TestTheVersionKeyChangesWithWhatIsBuiltAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestGoModPinsTheReleaseThatTheProgramsSayTheyAre(t *testing.T) {
+func TestKubernetesVersionMatchesGoMod(t *testing.T) {
 	content, err := os.ReadFile("../go.mod")
 	if err != nil {
 		t.Fatal(err)

@@ -47,11 +47,11 @@ func Start(t testing.TB) *Issuer {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		i.Discoveries.Add(1)
-		i.answer(w, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
+		i.respond(w, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
 		i.Fetches.Add(1)
-		i.answer(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "one", Algorithm: "ES256", Use: "sig"}}})
+		i.respond(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "one", Algorithm: "ES256", Use: "sig"}}})
 	})
 	server := httptest.NewTLSServer(mux)
 	t.Cleanup(server.Close)
@@ -60,7 +60,7 @@ func Start(t testing.TB) *Issuer {
 	return i
 }
 
-func (i *Issuer) answer(w http.ResponseWriter, body any) {
+func (i *Issuer) respond(w http.ResponseWriter, body any) {
 	if i.Broken.Load() {
 		http.Error(w, "broken", http.StatusInternalServerError)
 		return
@@ -85,11 +85,11 @@ func (i *Issuer) Authenticator() tenancyv1alpha1.JWTAuthenticator {
 // Token signs claims. Issuer, audience and expiry have defaults; nil removes a claim.
 func (i *Issuer) Token(t testing.TB, claims map[string]any) string {
 	t.Helper()
-	return i.SignedWith(t, i.key, claims)
+	return i.TokenSignedWith(t, i.key, claims)
 }
 
-// SignedWith is Token with another key than the issuer's, but the same key ID.
-func (i *Issuer) SignedWith(t testing.TB, key *ecdsa.PrivateKey, claims map[string]any) string {
+// TokenSignedWith is Token with another key than the issuer's, but the same key ID.
+func (i *Issuer) TokenSignedWith(t testing.TB, key *ecdsa.PrivateKey, claims map[string]any) string {
 	t.Helper()
 	all := map[string]any{"iss": i.URL, "aud": Audience, "exp": time.Now().Add(time.Hour).Unix()}
 	for name, value := range claims {

@@ -23,8 +23,8 @@ import (
 // namespaces of the consumer and the parameters of the provider, and that all other objects are subject to the policies
 // of the consumer.
 func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
-	provider, providerName := workspace(t, shard, "bound-provider")
-	consumer, consumerName := workspace(t, shard, "bound-consumer")
+	provider, providerName := createWorkspace(t, shard, "bound-provider")
+	consumer, consumerName := createWorkspace(t, shard, "bound-consumer")
 	gadgets := schema.GroupVersionResource{Group: "gadgets.io", Version: "v1", Resource: "gadgets"}
 	shard.NewExport(t, providerName, "gadgets", gadgets.GroupResource(), "Gadget")
 	shard.Bind(t, consumerName, providerName, "gadgets")
@@ -47,11 +47,11 @@ func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
 		webhook.Rules = rules
 		webhook.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"mode": "strict"}}
 	}
-	ours, theirs := newHook(t, deny("says the provider")), newHook(t, deny("says the consumer"))
-	labels := newHook(t, label("seen-by", "provider"))
+	ours, theirs := newWebhookServer(t, deny("says the provider")), newWebhookServer(t, deny("says the consumer"))
+	labels := newWebhookServer(t, addLabel("seen-by", "provider"))
 	labelNamespace(t, consumer, "strict") // the provider's namespace does not have the label
-	createValidating(t, consumer, validating("consumer", theirs.config(), always))
-	createMutating(t, provider, mutating("labels", labels.config(), selective))
+	createValidating(t, consumer, newValidatingConfiguration("consumer", theirs.clientConfig(), always))
+	createMutating(t, provider, newMutatingConfiguration("labels", labels.clientConfig(), selective))
 
 	t.Run("its webhooks see the namespaces of the consumer", func(t *testing.T) {
 		shardtesting.Eventually(t, "a gadget is labelled", func(ctx context.Context) error {
@@ -69,18 +69,18 @@ func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
 		}
 	})
 	t.Run("those of the consumer do not see it, but what is its own", func(t *testing.T) {
-		_ = eventuallyRefused(t, consumer, "own")
-		if seen := theirs.seen(); slices.Contains(seen, "labelled") || !slices.Contains(seen, "own") {
+		_ = waitDenied(t, consumer, "own")
+		if seen := theirs.requestNames(); slices.Contains(seen, "labelled") || !slices.Contains(seen, "own") {
 			t.Errorf("the consumer's webhook saw %v", seen)
 		}
 		if err := consumer.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "consumer", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventuallyCreated(t, consumer, "own")
+		waitCreated(t, consumer, "own")
 	})
 	t.Run("the provider refuses", func(t *testing.T) {
-		createValidating(t, provider, validating("provider", ours.config(), always))
-		refused(t, try, "refused", "says the provider")
+		createValidating(t, provider, newValidatingConfiguration("provider", ours.clientConfig(), always))
+		waitRefused(t, try, "refused", "says the provider")
 		if err := provider.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "provider", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -93,22 +93,22 @@ func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
 			}
 		}
 		createNamePolicy(t, provider, "names", rules, "object.metadata.name == params.data.name && namespaceObject.metadata.labels.mode == 'strict'")
-		refused(t, try, "refused-by-params", "names")
+		waitRefused(t, try, "refused-by-params", "names")
 		if _, err := try(t.Context(), "permitted"); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("policies of the consumer do not concern it", func(t *testing.T) {
 		createNamePolicy(t, consumer, "nothing", rules, "false")
-		_ = eventuallyRefused(t, consumer, "another")
+		_ = waitDenied(t, consumer, "another")
 		if _, err := try(t.Context(), "permitted"); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// refused waits until a request is refused with a text.
-func refused(t *testing.T, try func(context.Context, string) (*unstructured.Unstructured, error), name, text string) {
+// waitRefused waits until a request is refused with a text.
+func waitRefused(t *testing.T, try func(context.Context, string) (*unstructured.Unstructured, error), name, text string) {
 	t.Helper()
 	shardtesting.Eventually(t, name+" is refused", func(ctx context.Context) error {
 		if _, err := try(ctx, name); err == nil || !strings.Contains(err.Error(), text) {

@@ -27,8 +27,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// pluginsOf returns new plug-ins over the storage of a shard.
-func pluginsOf(t testing.TB, shard *shardtesting.Shard) *dynamic.Plugins {
+// newPlugins returns new plug-ins over the storage of a shard.
+func newPlugins(t testing.TB, shard *shardtesting.Shard) *dynamic.Plugins {
 	t.Helper()
 	client, err := clientgodynamic.NewForConfig(&clientgorest.Config{})
 	if err != nil {
@@ -44,49 +44,49 @@ func pluginsOf(t testing.TB, shard *shardtesting.Shard) *dynamic.Plugins {
 	return plugins
 }
 
-// store writes an object directly to storage, so that tests with many logical clusters need no workspaces.
-func store(t testing.TB, shard *shardtesting.Shard, cluster, resource string, object runtime.Object) {
+// createStored writes an object directly to storage, so that tests with many logical clusters need no workspaces.
+func createStored(t testing.TB, shard *shardtesting.Shard, cluster, resource string, object runtime.Object) {
 	t.Helper()
 	found, err := shard.Server.Registry.Get(admissionregistration.Resource(resource))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := request.WithRequestInfo(in(cluster), &request.RequestInfo{APIGroup: admissionregistration.GroupName, APIVersion: "v1", Resource: resource})
+	ctx := request.WithRequestInfo(clusterContext(cluster), &request.RequestInfo{APIGroup: admissionregistration.GroupName, APIVersion: "v1", Resource: resource})
 	if _, err := found.Store.(rest.Creater).Create(ctx, object, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
 		t.Error(err)
 	}
 }
 
-// storeMany stores a policy and its binding in each of count logical clusters.
-func storeMany(t testing.TB, shard *shardtesting.Shard, prefix string, count int, expression func(int) string) {
+// createManyStored stores a policy and its binding in each of count logical clusters.
+func createManyStored(t testing.TB, shard *shardtesting.Shard, prefix string, count int, expression func(int) string) {
 	t.Helper()
 	var group errgroup.Group
 	group.SetLimit(16)
 	for i := range count {
 		group.Go(func() error {
-			store(t, shard, fmt.Sprint(prefix, i), "validatingadmissionpolicies", storedPolicy(expression(i)))
-			store(t, shard, fmt.Sprint(prefix, i), "validatingadmissionpolicybindings", storedBinding())
+			createStored(t, shard, fmt.Sprint(prefix, i), "validatingadmissionpolicies", storedPolicy(expression(i)))
+			createStored(t, shard, fmt.Sprint(prefix, i), "validatingadmissionpolicybindings", storedBinding())
 			return nil
 		})
 	}
 	_ = group.Wait()
-	waitStored(t, shard, prefix+"0", "validatingadmissionpolicies")
-	waitStored(t, shard, prefix+"0", "validatingadmissionpolicybindings")
+	waitForCache(t, shard, prefix+"0", "validatingadmissionpolicies")
+	waitForCache(t, shard, prefix+"0", "validatingadmissionpolicybindings")
 }
 
-// waitStored waits until the watch cache has the stored objects.
-func waitStored(t testing.TB, shard *shardtesting.Shard, cluster, resource string) {
+// waitForCache waits until the watch cache has the stored objects.
+func waitForCache(t testing.TB, shard *shardtesting.Shard, cluster, resource string) {
 	t.Helper()
 	found, err := shard.Server.Registry.Get(admissionregistration.Resource(resource))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := found.Store.List(in(cluster), &internalversion.ListOptions{}); err != nil { // a consistent read waits for the cache
+	if _, err := found.Store.List(clusterContext(cluster), &internalversion.ListOptions{}); err != nil { // a consistent read waits for the cache
 		t.Fatal(err)
 	}
 }
 
-func creation(name string) admission.Attributes {
+func createAttributes(name string) admission.Attributes {
 	configMap := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ""}}
 	return admission.NewAttributesRecord(configMap, nil, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "", name,
 		schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "someone"})
@@ -119,7 +119,7 @@ func storedBinding() *admissionregistration.ValidatingAdmissionPolicyBinding {
 	}
 }
 
-func in(cluster string) context.Context {
+func clusterContext(cluster string) context.Context {
 	return request.WithNamespace(logicalcluster.With(context.Background(), logicalcluster.MustParseName(cluster)), "")
 }
 
@@ -127,27 +127,27 @@ func in(cluster string) context.Context {
 // different policies do not, and that the caches stay within their bounds in both cases. The entry of a logical cluster
 // is removed with its policies.
 func testBounds(t *testing.T, shard *shardtesting.Shard) {
-	plugin := pluginsOf(t, shard).ValidatingPolicy()
+	plugin := newPlugins(t, shard).ValidatingPolicy()
 	objects := admission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)
 	ask := func(cluster string, refused bool) {
 		t.Helper()
-		if err := plugin.Validate(in(cluster), creation("x"), objects); (err != nil) != refused {
+		if err := plugin.Validate(clusterContext(cluster), createAttributes("x"), objects); (err != nil) != refused {
 			t.Errorf("%s: got %v", cluster, err)
 		}
 	}
 	const count = 500
-	storeMany(t, shard, "equal", count, func(int) string { return "false" })
+	createManyStored(t, shard, "equal", count, func(int) string { return "false" })
 	for i := range count {
 		ask(fmt.Sprint("equal", i), true)
 	}
-	if clusters, compiled := dynamic.Kept(plugin); clusters != dynamic.MaxClusters || compiled != 1 {
+	if clusters, compiled := dynamic.CacheSizes(plugin); clusters != dynamic.MaxClusters || compiled != 1 {
 		t.Errorf("%d clusters, %d compiled", clusters, compiled)
 	}
-	storeMany(t, shard, "other", count, func(i int) string { return fmt.Sprintf(`object.metadata.name != "x" && "%d" != ""`, i) })
+	createManyStored(t, shard, "other", count, func(i int) string { return fmt.Sprintf(`object.metadata.name != "x" && "%d" != ""`, i) })
 	for i := range count {
 		ask(fmt.Sprint("other", i), true)
 	}
-	if clusters, compiled := dynamic.Kept(plugin); clusters != dynamic.MaxClusters || compiled != dynamic.MaxCompiled {
+	if clusters, compiled := dynamic.CacheSizes(plugin); clusters != dynamic.MaxClusters || compiled != dynamic.MaxCompiled {
 		t.Errorf("%d clusters, %d compiled", clusters, compiled)
 	}
 	ask("other499", true)
@@ -155,25 +155,25 @@ func testBounds(t *testing.T, shard *shardtesting.Shard) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := found.Store.(rest.GracefulDeleter).Delete(in("other499"), "bounds", rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}); err != nil {
+	if _, _, err := found.Store.(rest.GracefulDeleter).Delete(clusterContext("other499"), "bounds", rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitStored(t, shard, "other499", "validatingadmissionpolicybindings")
+	waitForCache(t, shard, "other499", "validatingadmissionpolicybindings")
 	ask("other499", false)
-	if clusters, _ := dynamic.Kept(plugin); clusters != dynamic.MaxClusters-1 {
+	if clusters, _ := dynamic.CacheSizes(plugin); clusters != dynamic.MaxClusters-1 {
 		t.Errorf("%d clusters", clusters)
 	}
 }
 
-// testNothingKept checks that the plug-ins keep no state for logical clusters without configurations.
-func testNothingKept(t *testing.T, shard *shardtesting.Shard) {
-	plugins := pluginsOf(t, shard)
+// testNoStateWithoutConfigurations checks that the plug-ins keep no state for logical clusters without configurations.
+func testNoStateWithoutConfigurations(t *testing.T, shard *shardtesting.Shard) {
+	plugins := newPlugins(t, shard)
 	objects := admission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)
 	mutatingWebhook, mutatingPolicy := plugins.MutatingWebhook(), plugins.MutatingPolicy()
 	validatingPolicy, validatingWebhook := plugins.ValidatingPolicy(), plugins.ValidatingWebhook()
 	all := []admission.Interface{mutatingWebhook, mutatingPolicy, validatingPolicy, validatingWebhook}
 	ask := func(cluster string) {
-		ctx, a := in(cluster), creation("x")
+		ctx, a := clusterContext(cluster), createAttributes("x")
 		for _, err := range []error{
 			mutatingWebhook.Admit(ctx, a, objects), mutatingPolicy.Admit(ctx, a, objects),
 			validatingPolicy.Validate(ctx, a, objects), validatingWebhook.Validate(ctx, a, objects),
@@ -187,7 +187,7 @@ func testNothingKept(t *testing.T, shard *shardtesting.Shard) {
 		ask(fmt.Sprint("none", i))
 	}
 	for _, plugin := range all {
-		if clusters, compiled := dynamic.Kept(plugin); clusters != 0 || compiled != 0 {
+		if clusters, compiled := dynamic.CacheSizes(plugin); clusters != 0 || compiled != 0 {
 			t.Errorf("%T keeps %d clusters, %d compiled", plugin, clusters, compiled)
 		}
 	}
@@ -206,24 +206,24 @@ func testNothingKept(t *testing.T, shard *shardtesting.Shard) {
 	go func() { defer close(ended); plugins.Run(ctx) }()
 	shardtesting.Eventually(t, "the plug-ins know who has configurations", func(context.Context) error {
 		for _, plugin := range all {
-			if !dynamic.Informed(plugin) {
+			if !dynamic.HasSynced(plugin) {
 				return fmt.Errorf("%T does not", plugin)
 			}
 		}
 		return nil
 	})
 	measure("informed")
-	store(t, shard, "none", "validatingadmissionpolicies", storedPolicy("false"))
-	store(t, shard, "none", "validatingadmissionpolicybindings", storedBinding())
+	createStored(t, shard, "none", "validatingadmissionpolicies", storedPolicy("false"))
+	createStored(t, shard, "none", "validatingadmissionpolicybindings", storedBinding())
 	shardtesting.Eventually(t, "a policy is noticed", func(context.Context) error {
-		if validatingPolicy.Validate(in("none"), creation("x"), objects) == nil {
+		if validatingPolicy.Validate(clusterContext("none"), createAttributes("x"), objects) == nil {
 			return fmt.Errorf("it is not")
 		}
 		return nil
 	})
 	cancel()
 	<-ended
-	if err := validatingPolicy.Validate(in("none"), creation("x"), objects); err == nil {
+	if err := validatingPolicy.Validate(clusterContext("none"), createAttributes("x"), objects); err == nil {
 		t.Error("a plug-in that is not informed must look")
 	}
 }

@@ -44,12 +44,12 @@ func signingRequest(t *testing.T, name, signer, organization string) *certificat
 
 // testCertificates checks that approval requires the permission for the signer, in the workspace of the request.
 func testCertificates(t *testing.T, shard *shardtesting.Shard) {
-	a, clusterA := workspace(t, shard, "certificates-a")
-	b, clusterB := workspace(t, shard, "certificates-b")
+	a, clusterA := createWorkspace(t, shard, "certificates-a")
+	b, clusterB := createWorkspace(t, shard, "certificates-b")
 	writes := rbacv1.PolicyRule{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests", "certificatesigningrequests/approval"}, Verbs: []string{"*"}}
 	approves := rbacv1.PolicyRule{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"signers"}, ResourceNames: []string{"example.com/signer"}, Verbs: []string{"approve"}}
-	mayApprove := restricted(t, shard, a, clusterA, writes, approves)
-	mayNot := restricted(t, shard, b, clusterB, writes)
+	mayApprove := newRestrictedClient(t, shard, a, clusterA, writes, approves)
+	mayNot := newRestrictedClient(t, shard, b, clusterB, writes)
 
 	approve := func(name string) *certificatesv1.CertificateSigningRequest {
 		request := signingRequest(t, name, "example.com/signer", "team")

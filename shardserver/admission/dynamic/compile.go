@@ -12,12 +12,12 @@ import (
 
 // compilers compile the expressions of policies. A policy with variables needs an environment of its own, which is
 // large; all others share one.
-type compilers struct{ shared func() plain }
+type compilers struct{ shared func() sharedCompiler }
 
 func newCompilers() compilers {
-	return compilers{sync.OnceValue(func() plain {
+	return compilers{sync.OnceValue(func() sharedCompiler {
 		base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
-		return plain{cel.NewConditionCompiler(base), cel.NewCompiler(base)}
+		return sharedCompiler{cel.NewConditionCompiler(base), cel.NewCompiler(base)}
 	})}
 }
 
@@ -27,19 +27,19 @@ type compiler interface {
 	CompileMutatingEvaluator(cel.ExpressionAccessor, cel.OptionalVariableDeclarations, environment.Type) cel.MutatingEvaluator
 }
 
-// plain compiles expressions without variables.
-type plain struct {
+// sharedCompiler compiles expressions without variables.
+type sharedCompiler struct {
 	cel.ConditionCompiler
 	expressions cel.Compiler
 }
 
 // CompileMutatingEvaluator implements compiler.
-func (p plain) CompileMutatingEvaluator(expression cel.ExpressionAccessor, available cel.OptionalVariableDeclarations, mode environment.Type) cel.MutatingEvaluator {
+func (p sharedCompiler) CompileMutatingEvaluator(expression cel.ExpressionAccessor, available cel.OptionalVariableDeclarations, mode environment.Type) cel.MutatingEvaluator {
 	return cel.NewMutatingEvaluator(p.expressions.CompileCELExpression(expression, available, mode))
 }
 
-// with returns the compiler for a policy that declares variables. The second result evaluates them; it may be nil.
-func (c compilers) with(declared []admissionregistrationv1.Variable, available cel.OptionalVariableDeclarations) (compiler, *cel.CompositedCompiler, error) {
+// compilerFor returns the compiler for a policy that declares variables. The second result evaluates them; it may be nil.
+func (c compilers) compilerFor(declared []admissionregistrationv1.Variable, available cel.OptionalVariableDeclarations) (compiler, *cel.CompositedCompiler, error) {
 	if len(declared) == 0 {
 		return c.shared(), nil, nil
 	}

@@ -28,8 +28,8 @@ const (
 
 var errNoCluster = errors.New("no single logical cluster in the request")
 
-// stored is an object of the watch cache.
-type stored interface {
+// storedObject is an object of the watch cache.
+type storedObject interface {
 	runtime.Object
 	metav1.Object
 }
@@ -40,7 +40,7 @@ type revision struct {
 	version string
 }
 
-func appendRevisions[T stored](revisions []revision, objects []T) []revision {
+func appendRevisions[T storedObject](revisions []revision, objects []T) []revision {
 	for _, object := range objects {
 		revisions = append(revisions, revision{object.GetUID(), object.GetResourceVersion()})
 	}
@@ -53,30 +53,30 @@ type prepared[T any] struct {
 	value     T
 }
 
-// preparations caches prepared configurations by logical cluster, until their revisions change.
-type preparations[T any] struct {
-	kept *recent[logicalcluster.Name, prepared[T]]
+// preparedCache caches prepared configurations by logical cluster, until their revisions change.
+type preparedCache[T any] struct {
+	entries *lruCache[logicalcluster.Name, prepared[T]]
 }
 
-func newPreparations[T any]() preparations[T] {
-	return preparations[T]{newRecent[logicalcluster.Name, prepared[T]](maxClusters, maxIdle)}
+func newPreparedCache[T any]() preparedCache[T] {
+	return preparedCache[T]{newLRUCache[logicalcluster.Name, prepared[T]](maxClusters, maxIdle)}
 }
 
 // get returns the prepared configurations of the revisions, and prepares them if needed. Concurrent requests right
 // after a change may each prepare them; the last result is kept.
-func (p preparations[T]) get(cluster logicalcluster.Name, revisions []revision, prepare func() (T, error)) (T, error) {
-	if known, ok := p.kept.get(cluster); ok && slices.Equal(known.revisions, revisions) {
+func (p preparedCache[T]) get(cluster logicalcluster.Name, revisions []revision, prepare func() (T, error)) (T, error) {
+	if known, ok := p.entries.get(cluster); ok && slices.Equal(known.revisions, revisions) {
 		return known.value, nil
 	}
 	value, err := prepare()
 	if err == nil {
-		p.kept.set(cluster, prepared[T]{revisions, value})
+		p.entries.set(cluster, prepared[T]{revisions, value})
 	}
 	return value, err
 }
 
-// none removes the entry of a logical cluster without configurations.
-func (p preparations[T]) none(cluster logicalcluster.Name) { p.kept.remove(cluster) }
+// remove removes the entry of a logical cluster without configurations.
+func (p preparedCache[T]) remove(cluster logicalcluster.Name) { p.entries.remove(cluster) }
 
 // clusterOf returns the logical cluster of a request. A wildcard request is an error.
 func clusterOf(ctx context.Context) (logicalcluster.Name, error) {
@@ -87,17 +87,17 @@ func clusterOf(ctx context.Context) (logicalcluster.Name, error) {
 	return cluster, nil
 }
 
-// unread returns the error for a request whose webhooks and policies cannot be read: it is not admitted without them.
+// toReadError returns the error for a request whose webhooks and policies cannot be read: it is not admitted without them.
 // ServiceUnavailable, returned while the replicas of another shard are not synced, is kept, so that clients retry.
-func unread(err error) error {
+func toReadError(err error) error {
 	if apierrors.IsServiceUnavailable(err) {
 		return apierrors.NewServiceUnavailable("the webhooks and policies of who provides this API are not known yet")
 	}
 	return apierrors.NewInternalError(err)
 }
 
-// readAll reads all configurations of a kind in the context's logical cluster, ordered by name.
-func readAll[T stored](ctx context.Context, reader *storage.Reader[T]) ([]T, error) {
+// listAll reads all configurations of a kind in the context's logical cluster, ordered by name.
+func listAll[T storedObject](ctx context.Context, reader *storage.Reader[T]) ([]T, error) {
 	found, err := reader.List(ctx, "", nil)
 	if err != nil {
 		return nil, fmt.Errorf("reading the %s of the workspace: %w", reader.Resource().Resource, err)

@@ -52,7 +52,7 @@ func widget(name string, size int64) *unstructured.Unstructured {
 // testCustomResources checks that policies and webhooks see custom resources, and read them as parameters, with
 // definitions of the same name in two workspaces.
 func testCustomResources(t *testing.T, shard *shardtesting.Shard) {
-	c, cluster := workspace(t, shard, "custom")
+	c, cluster := createWorkspace(t, shard, "custom")
 	config := shardtesting.At(shard.Admin(t), cluster)
 	definitions, err := apiextensionsclient.NewForConfig(config)
 	if err != nil {
@@ -79,15 +79,15 @@ func testCustomResources(t *testing.T, shard *shardtesting.Shard) {
 		{RuleWithOperations: rules(admissionregistrationv1.Create)},
 	}}
 	createPolicy(t, c,
-		policy("limited", `object.spec.size <= params.spec.size`, func(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
+		newPolicy("limited", `object.spec.size <= params.spec.size`, func(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
 			spec.MatchConstraints = constraints
 			spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "example.com/v1", Kind: "Widget"}
 		}),
-		binding("limited", func(spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
+		newBinding("limited", func(spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
 			deny := admissionregistrationv1.DenyAction
 			spec.ParamRef = &admissionregistrationv1.ParamRef{Name: "limits", Namespace: "default", ParameterNotFoundAction: &deny}
 		}))
-	createPolicy(t, c, policy("typo", `object.spec.sise > 1`, func(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) { spec.MatchConstraints = constraints }))
+	createPolicy(t, c, newPolicy("typo", `object.spec.sise > 1`, func(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) { spec.MatchConstraints = constraints }))
 	if _, err := c.AdmissionregistrationV1().MutatingAdmissionPolicies().Create(t.Context(), &admissionregistrationv1.MutatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "apply"},
 		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
@@ -104,7 +104,7 @@ func testCustomResources(t *testing.T, shard *shardtesting.Shard) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	createMutating(t, c, mutating("label", newHook(t, label("hooked", "yes")).config(), func(w *admissionregistrationv1.MutatingWebhook) {
+	createMutating(t, c, newMutatingConfiguration("label", newWebhookServer(t, addLabel("hooked", "yes")).clientConfig(), func(w *admissionregistrationv1.MutatingWebhook) {
 		w.Rules = []admissionregistrationv1.RuleWithOperations{rules(admissionregistrationv1.Create)}
 	}))
 

@@ -34,16 +34,16 @@ func (d definitions) get(ctx context.Context, resource schema.GroupResource) (*a
 	return definition, nil
 }
 
-// serves reports whether a resource is served in a version.
-func (d definitions) serves(ctx context.Context, resource schema.GroupResource, version string) (bool, error) {
+// isServed reports whether a resource is served in a version.
+func (d definitions) isServed(ctx context.Context, resource schema.GroupResource, version string) (bool, error) {
 	definition, err := d.get(ctx, resource)
 	if err != nil || definition == nil {
 		return false, err
 	}
-	return servedIn(definition, version), nil
+	return isVersionServed(definition, version), nil
 }
 
-func servedIn(definition *apiextensions.CustomResourceDefinition, version string) bool {
+func isVersionServed(definition *apiextensions.CustomResourceDefinition, version string) bool {
 	return slices.ContainsFunc(definition.Spec.Versions, func(one apiextensions.CustomResourceDefinitionVersion) bool {
 		return one.Name == version && one.Served
 	})

@@ -10,7 +10,7 @@ import (
 func TestDynamicAdmission(t *testing.T) {
 	shard := shardtesting.Start(t)
 	for name, test := range map[string]func(*testing.T, *shardtesting.Shard){
-		"two workspaces have webhooks that never see each other's objects":     testWebhooksAreApart,
+		"two workspaces have webhooks that never see each other's objects":     testWebhookIsolation,
 		"a mutating webhook changes the object, which a validating one sees":   testMutation,
 		"a webhook that was changed by a later one is called again":            testReinvocation,
 		"what a webhook that fails means is its configuration's to say":        testFailurePolicies,
@@ -29,7 +29,7 @@ func TestDynamicAdmission(t *testing.T) {
 		"policies and webhooks see custom resources":                           testCustomResources,
 		"who exports an API judges its objects where they are bound":           testBoundResources,
 		"equal policies compile once, and what is kept has bounds":             testBounds,
-		"a workspace without configurations costs a look":                      testNothingKept,
+		"a workspace without configurations costs a look":                      testNoStateWithoutConfigurations,
 		"a webhook that hangs holds few of the shard's own requests":           testOwnRequests,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,17 +2,17 @@ package dynamic
 
 import "k8s.io/apiserver/pkg/admission"
 
-// Kept returns the number of logical clusters with prepared configurations, and of compiled policies, of a plug-in.
-func Kept(plugin admission.Interface) (clusters, compiled int) {
+// CacheSizes returns the number of logical clusters with prepared configurations, and of compiled policies, of a plug-in.
+func CacheSizes(plugin admission.Interface) (clusters, compiled int) {
 	switch plugin := plugin.(type) {
 	case mutatingWebhooks:
-		return plugin.known.kept.len(), 0
+		return plugin.prepared.entries.len(), 0
 	case validatingWebhooks:
-		return plugin.known.kept.len(), 0
+		return plugin.prepared.entries.len(), 0
 	case mutatingPolicies:
-		return plugin.known.kept.len(), plugin.compiled.len()
+		return plugin.prepared.entries.len(), plugin.compiled.len()
 	case validatingPolicies:
-		return plugin.known.kept.len(), plugin.compiled.len()
+		return plugin.prepared.entries.len(), plugin.compiled.len()
 	}
 	panic("no plug-in of this package")
 }
@@ -23,20 +23,20 @@ const (
 	MaxCompiled = maxCompiled
 )
 
-// Informed reports whether the presence index of a plug-in is synced.
-func Informed(plugin admission.Interface) bool {
-	var of *presence
+// HasSynced reports whether the presence index of a plug-in is synced.
+func HasSynced(plugin admission.Interface) bool {
+	var index *existenceIndex
 	switch plugin := plugin.(type) {
 	case mutatingWebhooks:
-		of = plugin.present
+		index = plugin.existence
 	case validatingWebhooks:
-		of = plugin.present
+		index = plugin.existence
 	case mutatingPolicies:
-		of = plugin.present
+		index = plugin.existence
 	case validatingPolicies:
-		of = plugin.present
+		index = plugin.existence
 	}
-	of.mu.RLock()
-	defer of.mu.RUnlock()
-	return of.known
+	index.mu.RLock()
+	defer index.mu.RUnlock()
+	return index.synced
 }

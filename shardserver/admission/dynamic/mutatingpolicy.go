@@ -24,7 +24,7 @@ type mutatingPolicies struct {
 // mutate.
 func (p *Plugins) MutatingPolicy() admission.MutationInterface {
 	handler := admission.NewHandler(admission.Connect, admission.Create, admission.Update)
-	return mutatingPolicies{handler, newPolicies(p, kind[*admissionregistration.MutatingAdmissionPolicy, *admissionregistration.MutatingAdmissionPolicyBinding,
+	return mutatingPolicies{handler, newPolicies(p, policyKind[*admissionregistration.MutatingAdmissionPolicy, *admissionregistration.MutatingAdmissionPolicyBinding,
 		*mutating.Policy, *mutating.PolicyBinding, mutating.PolicyEvaluator]{
 		policies: "mutatingadmissionpolicies",
 		bindings: "mutatingadmissionpolicybindings",
@@ -52,7 +52,7 @@ func (m mutatingPolicies) Admit(ctx context.Context, a admission.Attributes, o a
 	if err != nil || len(hooks) == 0 {
 		return err
 	}
-	authorizer, types := asked{ctx, m.plugins.config.Authorizer}, typeConverters{ctx, m.plugins.schemas}
+	authorizer, types := contextAuthorizer{ctx, m.plugins.config.Authorizer}, typeConverters{ctx, m.plugins.schemas}
 	return mutating.NewDispatcher(authorizer, m.plugins.matcherFor(ctx), types).Dispatch(ctx, a, o, hooks)
 }
 
@@ -60,7 +60,7 @@ func (m mutatingPolicies) Admit(ctx context.Context, a admission.Attributes, o a
 // according to the policy's failurePolicy.
 func (c compilers) compileMutating(policy *mutating.Policy) mutating.PolicyEvaluator {
 	available := cel.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil, HasAuthorizer: true}
-	compiler, composed, err := c.with(policy.Spec.Variables, available)
+	compiler, composed, err := c.compilerFor(policy.Spec.Variables, available)
 	if err != nil {
 		return mutating.PolicyEvaluator{Error: err}
 	}

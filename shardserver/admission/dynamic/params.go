@@ -17,26 +17,26 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// errParamsElsewhere is the error for a policy of another shard that has parameters: shards publish policies, but not
+// errRemoteParams is the error for a policy of another shard that has parameters: shards publish policies, but not
 // the objects that they refer to. The policy's failurePolicy decides about the request.
-var errParamsElsewhere = errors.New("the parameters of the policy are in a workspace of another shard and cannot be read here")
+var errRemoteParams = errors.New("the parameters of the policy are in a workspace of another shard and cannot be read here")
 
-// params returns an informer for the parameters of a policy in the context's logical cluster, and their scope. It fails
+// paramInformer returns an informer for the parameters of a policy in the context's logical cluster, and their scope. It fails
 // if the logical cluster does not serve the kind in this version, or is on another shard.
-func (p *Plugins) params(ctx context.Context, kind schema.GroupVersionKind) (informers.GenericInformer, meta.RESTScope, error) {
+func (p *Plugins) paramInformer(ctx context.Context, kind schema.GroupVersionKind) (informers.GenericInformer, meta.RESTScope, error) {
 	cluster, err := clusterOf(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if here, err := p.config.Registry.Here(ctx, cluster); err != nil || !here {
-		return nil, nil, errors.Join(errParamsElsewhere, err)
+	if local, err := p.config.Registry.IsLocal(ctx, cluster); err != nil || !local {
+		return nil, nil, errors.Join(errRemoteParams, err)
 	}
-	resource, err := p.config.Registry.ForKind(ctx, kind.GroupKind())
+	resource, err := p.config.Registry.ResolveKind(ctx, kind.GroupKind())
 	if err != nil {
 		return nil, nil, fmt.Errorf("finding the resource of paramKind %v: %w", kind, err)
 	}
 	if resource == nil {
-		return nil, nil, unknownParams(kind)
+		return nil, nil, newParamKindNotFound(kind)
 	}
 	scope := meta.RESTScopeRoot
 	if resource.Namespaced {
@@ -44,30 +44,30 @@ func (p *Plugins) params(ctx context.Context, kind schema.GroupVersionKind) (inf
 	}
 	if compiled, err := p.config.Registry.Get(resource.GVR.GroupResource()); err == nil && compiled == resource {
 		if resource.Kind.Version != kind.Version {
-			return nil, nil, unknownParams(kind)
+			return nil, nil, newParamKindNotFound(kind)
 		}
 		reader := storage.NewReader[runtime.Object](p.config.Registry, resource.GVR.GroupResource())
 		return paramReader{compiledParams{ctx: ctx, reader: reader, convert: p.config.Scheme, version: kind.GroupVersion()}}, scope, nil
 	}
-	served, err := p.custom.serves(ctx, resource.GVR.GroupResource(), kind.Version)
+	served, err := p.custom.isServed(ctx, resource.GVR.GroupResource(), kind.Version)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !served {
-		return nil, nil, unknownParams(kind)
+		return nil, nil, newParamKindNotFound(kind)
 	}
 	client := p.config.Custom.Resource(resource.GVR.GroupResource().WithVersion(kind.Version))
 	return paramReader{customParams{ctx: ctx, all: client, client: client}}, scope, nil
 }
 
-func unknownParams(kind schema.GroupVersionKind) error {
+func newParamKindNotFound(kind schema.GroupVersionKind) error {
 	return fmt.Errorf("failed to find resource referenced by paramKind: '%v'", kind)
 }
 
 // paramReader adapts a lister to the informer interface of upstream. It reads on demand.
 type paramReader struct{ lister cache.GenericLister }
 
-func (paramReader) Informer() cache.SharedIndexInformer { return settled{} }
+func (paramReader) Informer() cache.SharedIndexInformer { return syncedInformer{} }
 func (r paramReader) Lister() cache.GenericLister       { return r.lister }
 
 // compiledParams reads objects of a compiled-in type from the watch cache.

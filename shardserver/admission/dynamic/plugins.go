@@ -45,13 +45,13 @@ type Plugins struct {
 	// mutating and validating call webhooks.
 	mutating, validating generic.Dispatcher
 
-	mu       sync.Mutex
-	followed []follower
+	mu      sync.Mutex
+	indexes []indexWatch
 }
 
-// follower is a presence index and the resource that it watches.
-type follower struct {
-	presence *presence
+// indexWatch is a presence index and the resource that it watches.
+type indexWatch struct {
+	presence *existenceIndex
 	resource watchable
 }
 
@@ -88,25 +88,25 @@ func (p *Plugins) Schemas() *Schemas { return p.schemas }
 // so far. Without it the plug-ins work the same, but read configurations for every request.
 func (p *Plugins) Run(ctx context.Context) {
 	p.mu.Lock()
-	followed := slices.Clone(p.followed)
+	indexes := slices.Clone(p.indexes)
 	p.mu.Unlock()
 	var group sync.WaitGroup
-	for _, f := range followed {
+	for _, f := range indexes {
 		group.Go(func() { f.presence.run(ctx, f.resource) })
 	}
 	group.Wait()
 }
 
-// presenceOf returns the index of a resource, which Run maintains.
-func (p *Plugins) presenceOf(resource watchable) *presence {
+// newExistenceIndex returns the index of a resource, which Run maintains.
+func (p *Plugins) newExistenceIndex(resource watchable) *existenceIndex {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := &presence{registry: p.config.Registry, resource: resource.Resource()}
-	p.followed = append(p.followed, follower{known, resource})
-	return known
+	index := &existenceIndex{registry: p.config.Registry, resource: resource.Resource()}
+	p.indexes = append(p.indexes, indexWatch{index, resource})
+	return index
 }
 
-// everything handles the operations that webhooks and validating policies can intercept.
-func everything() *admission.Handler {
+// newAllOperationsHandler handles the operations that webhooks and validating policies can intercept.
+func newAllOperationsHandler() *admission.Handler {
 	return admission.NewHandler(admission.Connect, admission.Create, admission.Delete, admission.Update)
 }

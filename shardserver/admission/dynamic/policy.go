@@ -21,16 +21,16 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// untouched are the resources that no policy applies to: reviews, and policies themselves, so that a broken policy can
+// exemptResources are the resources that no policy applies to: reviews, and policies themselves, so that a broken policy can
 // be repaired.
-var untouched = sets.New(append(exclusion.Excluded(),
+var exemptResources = sets.New(append(exclusion.Excluded(),
 	admissionregistration.Resource("validatingadmissionpolicies"), admissionregistration.Resource("validatingadmissionpolicybindings"),
 	admissionregistration.Resource("mutatingadmissionpolicies"), admissionregistration.Resource("mutatingadmissionpolicybindings"),
 )...)
 
-// kind are the differences between validating and mutating policies. IP and IB are policies and bindings as they are
+// policyKind are the differences between validating and mutating policies. IP and IB are policies and bindings as they are
 // stored, P and B as upstream evaluates them, E is a compiled policy.
-type kind[IP, IB stored, P, B runtime.Object, E any] struct {
+type policyKind[IP, IB storedObject, P, B runtime.Object, E any] struct {
 	policies, bindings string
 	convertPolicy      func(IP) (P, error)
 	convertBinding     func(IB) (B, error)
@@ -42,41 +42,41 @@ type kind[IP, IB stored, P, B runtime.Object, E any] struct {
 }
 
 // policies reads the policies that apply to a logical cluster (sourceOf) and prepares them for evaluation.
-type policies[IP, IB stored, P, B runtime.Object, E any] struct {
-	kind     kind[IP, IB, P, B, E]
+type policies[IP, IB storedObject, P, B runtime.Object, E any] struct {
+	kind     policyKind[IP, IB, P, B, E]
 	plugins  *Plugins
 	policies *storage.Reader[IP]
 	bindings *storage.Reader[IB]
-	// present indexes the logical clusters that have bindings: a policy without bindings has no effect.
-	present *presence
-	known   preparations[[]policy[P, B]]
+	// existence indexes the logical clusters that have bindings: a policy without bindings has no effect.
+	existence *existenceIndex
+	prepared  preparedCache[[]boundPolicy[P, B]]
 	// compiled is keyed by content and shared by all logical clusters.
-	compiled *recent[contentKey, func() E]
+	compiled *lruCache[contentKey, func() E]
 }
 
 // contentKey is a hash of the input of compilation.
 type contentKey [sha256.Size]byte
 
-// policy is a policy with its bindings.
-type policy[P, B runtime.Object] struct {
+// boundPolicy is a policy with its bindings.
+type boundPolicy[P, B runtime.Object] struct {
 	policy   P
 	bindings []B
 	content  contentKey
 	// params is the kind of the parameters, nil if there are none; wrong is set if the kind is invalid.
-	params *schema.GroupVersionKind
-	wrong  error
+	params    *schema.GroupVersionKind
+	configErr error
 }
 
-func newPolicies[IP, IB stored, P, B runtime.Object, E any](plugins *Plugins, of kind[IP, IB, P, B, E]) *policies[IP, IB, P, B, E] {
-	bindings := storage.NewReader[IB](plugins.config.Registry, admissionregistration.Resource(of.bindings)).Everywhere()
+func newPolicies[IP, IB storedObject, P, B runtime.Object, E any](plugins *Plugins, of policyKind[IP, IB, P, B, E]) *policies[IP, IB, P, B, E] {
+	bindings := storage.NewReader[IB](plugins.config.Registry, admissionregistration.Resource(of.bindings)).Global()
 	return &policies[IP, IB, P, B, E]{
-		kind:     of,
-		plugins:  plugins,
-		policies: storage.NewReader[IP](plugins.config.Registry, admissionregistration.Resource(of.policies)).Everywhere(),
-		bindings: bindings,
-		present:  plugins.presenceOf(bindings),
-		known:    newPreparations[[]policy[P, B]](),
-		compiled: newRecent[contentKey, func() E](maxCompiled, maxIdle),
+		kind:      of,
+		plugins:   plugins,
+		policies:  storage.NewReader[IP](plugins.config.Registry, admissionregistration.Resource(of.policies)).Global(),
+		bindings:  bindings,
+		existence: plugins.newExistenceIndex(bindings),
+		prepared:  newPreparedCache[[]boundPolicy[P, B]](),
+		compiled:  newLRUCache[contentKey, func() E](maxCompiled, maxIdle),
 	}
 }
 
@@ -88,7 +88,7 @@ func (p *Plugins) matcherFor(ctx context.Context) *matching.Matcher {
 
 // hooks returns the policies for a request; most logical clusters have none.
 func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) ([]generic.PolicyHook[P, B, E], error) {
-	if untouched.Has(a.GetResource().GroupResource()) || bookkeeping(a) {
+	if exemptResources.Has(a.GetResource().GroupResource()) || isInternalWrite(a) {
 		return nil, nil
 	}
 	cluster, err := clusterOf(ctx)
@@ -97,19 +97,19 @@ func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attri
 	}
 	// Policies, bindings and parameters are read in the logical cluster of the policy; namespaces and authorization are
 	// those of the request.
-	there := logicalcluster.With(ctx, s.plugins.sourceOf(ctx, cluster, a))
-	applicable, err := s.applicable(there)
+	policyCtx := logicalcluster.With(ctx, s.plugins.sourceOf(ctx, cluster, a))
+	applicable, err := s.applicable(policyCtx)
 	if err != nil {
-		return nil, unread(err)
+		return nil, toReadError(err)
 	}
 	hooks := make([]generic.PolicyHook[P, B, E], 0, len(applicable))
 	for _, of := range applicable {
-		hook := generic.PolicyHook[P, B, E]{Policy: of.policy, Bindings: of.bindings, ConfigurationError: of.wrong}
+		hook := generic.PolicyHook[P, B, E]{Policy: of.policy, Bindings: of.bindings, ConfigurationError: of.configErr}
 		if of.params != nil {
-			if !s.concerns(ctx, a, o, of.policy) {
+			if !s.mayMatch(ctx, a, o, of.policy) {
 				continue // before resolving its parameters
 			}
-			hook.ParamInformer, hook.ParamScope, hook.ConfigurationError = s.plugins.params(there, *of.params)
+			hook.ParamInformer, hook.ParamScope, hook.ConfigurationError = s.plugins.paramInformer(policyCtx, *of.params)
 		}
 		hook.Evaluator = s.evaluator(of)
 		hooks = append(hooks, hook)
@@ -117,46 +117,46 @@ func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attri
 	return hooks, nil
 }
 
-// concerns reports whether a policy may match. After an error it returns true, and the evaluation handles the error.
-func (s *policies[IP, IB, P, B, E]) concerns(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, of P) bool {
+// mayMatch reports whether a policy may match. After an error it returns true, and the evaluation handles the error.
+func (s *policies[IP, IB, P, B, E]) mayMatch(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, of P) bool {
 	matches, _, _, err := generic.NewPolicyMatcher(s.plugins.matcherFor(ctx)).DefinitionMatches(a, o, s.kind.policy(of))
 	return matches || err != nil
 }
 
 // evaluator returns the compiled policy, shared with equal policies of all logical clusters.
-func (s *policies[IP, IB, P, B, E]) evaluator(of policy[P, B]) E {
+func (s *policies[IP, IB, P, B, E]) evaluator(of boundPolicy[P, B]) E {
 	return s.compiled.getOrAdd(of.content, func() func() E {
 		return sync.OnceValue(func() E { return s.kind.compile(of.policy) })
 	})()
 }
 
 // applicable returns the policies of the context's logical cluster that have bindings.
-func (s *policies[IP, IB, P, B, E]) applicable(ctx context.Context) ([]policy[P, B], error) {
+func (s *policies[IP, IB, P, B, E]) applicable(ctx context.Context) ([]boundPolicy[P, B], error) {
 	cluster, err := clusterOf(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if s.present.absent(ctx, cluster) {
-		s.known.none(cluster)
+	if s.existence.isAbsent(ctx, cluster) {
+		s.prepared.remove(cluster)
 		return nil, nil
 	}
-	bindings, err := readAll(ctx, s.bindings)
+	bindings, err := listAll(ctx, s.bindings)
 	if err != nil {
 		return nil, err
 	}
 	if len(bindings) == 0 {
-		s.known.none(cluster)
+		s.prepared.remove(cluster)
 		return nil, nil
 	}
-	all, err := readAll(ctx, s.policies)
+	all, err := listAll(ctx, s.policies)
 	if err != nil {
 		return nil, err
 	}
 	revisions := appendRevisions(appendRevisions(nil, all), bindings)
-	return s.known.get(cluster, revisions, func() ([]policy[P, B], error) { return s.prepare(all, bindings) })
+	return s.prepared.get(cluster, revisions, func() ([]boundPolicy[P, B], error) { return s.prepare(all, bindings) })
 }
 
-func (s *policies[IP, IB, P, B, E]) prepare(all []IP, bindings []IB) ([]policy[P, B], error) {
+func (s *policies[IP, IB, P, B, E]) prepare(all []IP, bindings []IB) ([]boundPolicy[P, B], error) {
 	bound := map[string][]B{}
 	for _, one := range bindings {
 		binding, err := s.kind.convertBinding(one)
@@ -166,7 +166,7 @@ func (s *policies[IP, IB, P, B, E]) prepare(all []IP, bindings []IB) ([]policy[P
 		name := s.kind.binding(binding).GetPolicyName().Name
 		bound[name] = append(bound[name], binding)
 	}
-	var applicable []policy[P, B]
+	var applicable []boundPolicy[P, B]
 	for _, one := range all {
 		if len(bound[one.GetName()]) == 0 {
 			continue
@@ -175,14 +175,14 @@ func (s *policies[IP, IB, P, B, E]) prepare(all []IP, bindings []IB) ([]policy[P
 		if err != nil {
 			return nil, fmt.Errorf("converting policy %q: %w", one.GetName(), err)
 		}
-		of := policy[P, B]{policy: converted, bindings: slices.Clip(bound[one.GetName()])}
-		if of.content, err = s.contentOf(converted); err != nil {
+		of := boundPolicy[P, B]{policy: converted, bindings: slices.Clip(bound[one.GetName()])}
+		if of.content, err = s.contentHash(converted); err != nil {
 			return nil, fmt.Errorf("reading policy %q: %w", one.GetName(), err)
 		}
 		if params := s.kind.policy(converted).GetParamKind(); params != nil {
 			version, err := schema.ParseGroupVersion(params.APIVersion)
 			if err != nil {
-				of.wrong = fmt.Errorf("failed to parse paramKind APIVersion: %w", err)
+				of.configErr = fmt.Errorf("failed to parse paramKind APIVersion: %w", err)
 			} else {
 				of.params = new(version.WithKind(params.Kind))
 			}
@@ -192,9 +192,9 @@ func (s *policies[IP, IB, P, B, E]) prepare(all []IP, bindings []IB) ([]policy[P
 	return applicable, nil
 }
 
-// contentOf hashes the input of a policy's compilation. It includes the policy's name, which appears in metrics and
+// contentHash hashes the input of a policy's compilation. It includes the policy's name, which appears in metrics and
 // errors.
-func (s *policies[IP, IB, P, B, E]) contentOf(of P) (contentKey, error) {
+func (s *policies[IP, IB, P, B, E]) contentHash(of P) (contentKey, error) {
 	encoded, err := json.Marshal([]any{s.kind.policy(of).GetName(), s.kind.expressions(of)})
 	return sha256.Sum256(encoded), err
 }

@@ -25,7 +25,7 @@ var configMapConstraints = &admissionregistrationv1.MatchResources{ResourceRules
 	},
 }}}
 
-func policy(name, expression string, changes ...func(*admissionregistrationv1.ValidatingAdmissionPolicySpec)) *admissionregistrationv1.ValidatingAdmissionPolicy {
+func newPolicy(name, expression string, changes ...func(*admissionregistrationv1.ValidatingAdmissionPolicySpec)) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
@@ -39,7 +39,7 @@ func policy(name, expression string, changes ...func(*admissionregistrationv1.Va
 	return policy
 }
 
-func binding(name string, changes ...func(*admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec)) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+func newBinding(name string, changes ...func(*admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec)) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
@@ -65,8 +65,8 @@ func createPolicy(t *testing.T, c kubernetes.Interface, policy *admissionregistr
 }
 
 func testParameters(t *testing.T, shard *shardtesting.Shard) {
-	a, _ := workspace(t, shard, "params-a")
-	b, _ := workspace(t, shard, "params-b")
+	a, _ := createWorkspace(t, shard, "params-a")
+	b, _ := createWorkspace(t, shard, "params-b")
 	for client, prefix := range map[kubernetes.Interface]string{a: "a-", b: "b-"} {
 		params := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "limits", Labels: map[string]string{"role": "limits"}}, Data: map[string]string{"prefix": prefix}}
 		if _, err := client.CoreV1().ConfigMaps("kube-system").Create(t.Context(), params, metav1.CreateOptions{}); err != nil {
@@ -74,24 +74,24 @@ func testParameters(t *testing.T, shard *shardtesting.Shard) {
 		}
 		deny := admissionregistrationv1.DenyAction
 		createPolicy(t, client,
-			policy("named", `object.metadata.name.startsWith(params.data.prefix)`, func(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
+			newPolicy("named", `object.metadata.name.startsWith(params.data.prefix)`, func(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
 				spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
 				spec.Variables = []admissionregistrationv1.Variable{{Name: "mode", Expression: `namespaceObject.metadata.name`}}
 				spec.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "not-system", Expression: `!object.metadata.name.startsWith("kube-")`}}
 				spec.Validations[0].MessageExpression = `"in " + variables.mode + " names begin with " + params.data.prefix`
 			}),
-			binding("named", func(spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
+			newBinding("named", func(spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
 				spec.ParamRef = &admissionregistrationv1.ParamRef{
 					Namespace: "kube-system", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": "limits"}}, ParameterNotFoundAction: &deny,
 				}
 			}))
 	}
 	for client, prefix := range map[kubernetes.Interface]string{a: "a-", b: "b-"} {
-		if refusal := eventuallyRefused(t, client, "x"); !strings.Contains(refusal.Error(), "in default names begin with "+prefix) || !apierrors.IsInvalid(refusal) {
+		if refusal := waitDenied(t, client, "x"); !strings.Contains(refusal.Error(), "in default names begin with "+prefix) || !apierrors.IsInvalid(refusal) {
 			t.Errorf("got %v", refusal)
 		}
-		eventuallyCreated(t, client, prefix+"x")
-		eventuallyCreated(t, client, "kube-x")
+		waitCreated(t, client, prefix+"x")
+		waitCreated(t, client, "kube-x")
 	}
 	if err := a.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "limits", metav1.DeleteOptions{}); err != nil {
 		// The policy applies to the deletion, too, which has no object, so that the expression fails.
@@ -100,11 +100,11 @@ func testParameters(t *testing.T, shard *shardtesting.Shard) {
 		}
 	}
 	t.Run("of a kind that is not served", func(t *testing.T) {
-		c, _ := workspace(t, shard, "params-unknown")
-		createPolicy(t, c, policy("unknown", "true", func(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
+		c, _ := createWorkspace(t, shard, "params-unknown")
+		createPolicy(t, c, newPolicy("unknown", "true", func(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
 			spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "example.com/v1", Kind: "Limit"}
-		}), binding("unknown"))
-		if refusal := eventuallyRefused(t, c, "x"); !strings.Contains(refusal.Error(), "failed to find resource referenced by paramKind") {
+		}), newBinding("unknown"))
+		if refusal := waitDenied(t, c, "x"); !strings.Contains(refusal.Error(), "failed to find resource referenced by paramKind") {
 			t.Errorf("got %v", refusal)
 		}
 	})
@@ -112,15 +112,15 @@ func testParameters(t *testing.T, shard *shardtesting.Shard) {
 
 // testPolicyUpdatedUnderLoad checks that every request is decided either by the old or by the new policy.
 func testPolicyUpdatedUnderLoad(t *testing.T, shard *shardtesting.Shard) {
-	c, _ := workspace(t, shard, "updated")
-	createPolicy(t, c, policy("changing", `object.metadata.name != "v0"`), binding("changing"))
-	_ = eventuallyRefused(t, c, "v0")
+	c, _ := createWorkspace(t, shard, "updated")
+	createPolicy(t, c, newPolicy("changing", `object.metadata.name != "v0"`), newBinding("changing"))
+	_ = waitDenied(t, c, "v0")
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := try(ctx, c, "always", nil); err != nil && ctx.Err() == nil {
+				if _, err := dryRunCreate(ctx, c, "always", nil); err != nil && ctx.Err() == nil {
 					t.Errorf("got %v", err)
 				}
 			}
@@ -137,15 +137,15 @@ func testPolicyUpdatedUnderLoad(t *testing.T, shard *shardtesting.Shard) {
 			_, err = policies.Update(ctx, current, metav1.UpdateOptions{})
 			return err
 		})
-		_ = eventuallyRefused(t, c, fmt.Sprint("v", version))
-		eventuallyCreated(t, c, fmt.Sprint("v", version-1))
+		_ = waitDenied(t, c, fmt.Sprint("v", version))
+		waitCreated(t, c, fmt.Sprint("v", version-1))
 	}
 	stop()
 	group.Wait()
 }
 
 func testMutatingPolicy(t *testing.T, shard *shardtesting.Shard) {
-	c, _ := workspace(t, shard, "mutating-policy")
+	c, _ := createWorkspace(t, shard, "mutating-policy")
 	policies := &admissionregistrationv1.MutatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "mutate"},
 		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
@@ -171,7 +171,7 @@ func testMutatingPolicy(t *testing.T, shard *shardtesting.Shard) {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "both labels are set", func(ctx context.Context) error {
-		created, err := try(ctx, c, "mutated", map[string]string{"own": "label"})
+		created, err := dryRunCreate(ctx, c, "mutated", map[string]string{"own": "label"})
 		if err != nil {
 			return err
 		}
@@ -183,12 +183,12 @@ func testMutatingPolicy(t *testing.T, shard *shardtesting.Shard) {
 }
 
 func testParamAuthorization(t *testing.T, shard *shardtesting.Shard) {
-	c, cluster := workspace(t, shard, "param-authorization")
-	user := restricted(t, shard, c, cluster,
+	c, cluster := createWorkspace(t, shard, "param-authorization")
+	user := newRestrictedClient(t, shard, c, cluster,
 		rbacv1.PolicyRule{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"}})
 	of := func(name, kind string) error {
-		_, err := user.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(t.Context(), policy(name, "true", func(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
+		_, err := user.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(t.Context(), newPolicy(name, "true", func(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
 			spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: kind}
 		}), metav1.CreateOptions{})
 		return err
@@ -200,9 +200,9 @@ func testParamAuthorization(t *testing.T, shard *shardtesting.Shard) {
 }
 
 func testPolicyStatus(t *testing.T, shard *shardtesting.Shard) {
-	c, _ := workspace(t, shard, "policy-status")
-	createPolicy(t, c, policy("typo", `object.metadata.nme == "x"`))
-	createPolicy(t, c, policy("right", `object.metadata.name == "x" && object.data["key"] == "y"`))
+	c, _ := createWorkspace(t, shard, "policy-status")
+	createPolicy(t, c, newPolicy("typo", `object.metadata.nme == "x"`))
+	createPolicy(t, c, newPolicy("right", `object.metadata.name == "x" && object.data["key"] == "y"`))
 	checked := func(name string) (status admissionregistrationv1.ValidatingAdmissionPolicyStatus) {
 		shardtesting.Eventually(t, "policy "+name+" is checked", func(ctx context.Context) error {
 			policy, err := c.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
@@ -227,8 +227,8 @@ func testPolicyStatus(t *testing.T, shard *shardtesting.Shard) {
 
 // testDeletion deletes a workspace whose webhook and policy refuse every deletion.
 func testDeletion(t *testing.T, shard *shardtesting.Shard) {
-	c, _ := workspace(t, shard, "deleted")
-	gone := newHook(t, allow)
+	c, _ := createWorkspace(t, shard, "deleted")
+	gone := newWebhookServer(t, allow)
 	gone.Close()
 	everything := admissionregistrationv1.RuleWithOperations{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete, admissionregistrationv1.Update},
@@ -237,10 +237,10 @@ func testDeletion(t *testing.T, shard *shardtesting.Shard) {
 	if _, err := c.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	createPolicy(t, c, policy("never", "false", func(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
+	createPolicy(t, c, newPolicy("never", "false", func(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
 		spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: everything}}}
-	}), binding("never"))
-	createValidating(t, c, validating("gone", gone.config(), func(w *admissionregistrationv1.ValidatingWebhook) {
+	}), newBinding("never"))
+	createValidating(t, c, newValidatingConfiguration("gone", gone.clientConfig(), func(w *admissionregistrationv1.ValidatingWebhook) {
 		w.Rules = []admissionregistrationv1.RuleWithOperations{everything}
 	}))
 	shardtesting.Eventually(t, "deletions are refused", func(ctx context.Context) error {

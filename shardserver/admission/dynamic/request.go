@@ -13,34 +13,34 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// ofShard reports whether a request is one of the shard's own.
-func ofShard(who user.Info) bool {
+// isLoopback reports whether a request is one of the shard's own.
+func isLoopback(who user.Info) bool {
 	return who != nil && who.GetName() == user.APIServerUser && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
 }
 
-// bookkeeping reports whether a request maintains the LogicalCluster object on behalf of the shard. Webhooks and
+// isInternalWrite reports whether a request maintains the LogicalCluster object on behalf of the shard. Webhooks and
 // policies of tenants do not apply to it: they could block the deletion of the workspace and hide the reason from its
 // owner.
-func bookkeeping(a admission.Attributes) bool {
-	return a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") && ofShard(a.GetUserInfo())
+func isInternalWrite(a admission.Attributes) bool {
+	return a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") && isLoopback(a.GetUserInfo())
 }
 
-// asked is an authorizer for CEL expressions, which authorize without a context: it adds that of the request, with the
+// contextAuthorizer is an authorizer for CEL expressions, which authorize without a context: it adds that of the request, with the
 // logical cluster.
-type asked struct {
+type contextAuthorizer struct {
 	// ctx is that of the request, because CEL does not pass one.
 	ctx      context.Context
 	delegate authorizer.UnconditionalAuthorizer
 }
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
-func (a asked) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+func (a contextAuthorizer) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	return a.delegate.Authorize(a.ctx, attributes)
 }
 
-// showCluster sets the logical cluster annotation on an object that is being created, so that webhooks see it, and
+// addClusterAnnotation sets the logical cluster annotation on an object that is being created, so that webhooks see it, and
 // returns a function that removes it again. Existing objects have it from storage.
-func showCluster(cluster logicalcluster.Name, a admission.Attributes) (restore func()) {
+func addClusterAnnotation(cluster logicalcluster.Name, a admission.Attributes) (restore func()) {
 	if a.GetOperation() != admission.Create || a.GetObject() == nil {
 		return func() {}
 	}
@@ -49,13 +49,13 @@ func showCluster(cluster logicalcluster.Name, a admission.Attributes) (restore f
 		return func() {} // no object to annotate, for example the body of a connect request
 	}
 	before, had := object.GetAnnotations()[logicalcluster.AnnotationKey]
-	annotate(object, cluster.String(), true)
-	return func() { annotate(object, before, had) }
+	setClusterAnnotation(object, cluster.String(), true)
+	return func() { setClusterAnnotation(object, before, had) }
 }
 
-// annotate changes a copy of the annotations, since the map may be shared with the request's body, and leaves no empty
+// setClusterAnnotation changes a copy of the annotations, since the map may be shared with the request's body, and leaves no empty
 // map.
-func annotate(object interface {
+func setClusterAnnotation(object interface {
 	GetAnnotations() map[string]string
 	SetAnnotations(map[string]string)
 }, value string, set bool) {

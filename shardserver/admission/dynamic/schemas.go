@@ -37,9 +37,9 @@ type Schemas struct {
 
 	// compiled caches models of compiled-in kinds, content those of definitions by content. seen caches the content
 	// hash of a definition at one resource version.
-	compiled *recent[schema.GroupVersionKind, func() model]
-	content  *recent[contentKey, func() model]
-	seen     *recent[definitionVersion, contentKey]
+	compiled  *lruCache[schema.GroupVersionKind, func() model]
+	byContent *lruCache[contentKey, func() model]
+	hashes    *lruCache[definitionVersion, contentKey]
 }
 
 type definitionVersion struct {
@@ -58,9 +58,9 @@ type model struct {
 func NewSchemas(registry *storage.Registry, scheme *runtime.Scheme, openAPI *common.OpenAPIV3Config) *Schemas {
 	return &Schemas{
 		registry: registry, custom: newDefinitions(registry), scheme: scheme, openAPI: openAPI,
-		compiled: newRecent[schema.GroupVersionKind, func() model](maxModels, maxIdle),
-		content:  newRecent[contentKey, func() model](maxModels, maxIdle),
-		seen:     newRecent[definitionVersion, contentKey](4*maxModels, maxIdle),
+		compiled:  newLRUCache[schema.GroupVersionKind, func() model](maxModels, maxIdle),
+		byContent: newLRUCache[contentKey, func() model](maxModels, maxIdle),
+		hashes:    newLRUCache[definitionVersion, contentKey](4*maxModels, maxIdle),
 	}
 }
 
@@ -94,7 +94,7 @@ func describes(candidate *spec.Schema, kind schema.GroupVersionKind) bool {
 }
 
 func (s *Schemas) model(ctx context.Context, kind schema.GroupVersionKind) (model, error) {
-	resource, err := s.registry.ForKind(ctx, kind.GroupKind())
+	resource, err := s.registry.ResolveKind(ctx, kind.GroupKind())
 	if err != nil {
 		return model{}, err
 	}
@@ -114,14 +114,14 @@ func (s *Schemas) model(ctx context.Context, kind schema.GroupVersionKind) (mode
 	if err != nil {
 		return model{}, err
 	}
-	if definition == nil || !servedIn(definition, kind.Version) {
+	if definition == nil || !isVersionServed(definition, kind.Version) {
 		return model{}, fmt.Errorf("%v: %w", kind, resolver.ErrSchemaNotFound)
 	}
-	content, err := s.contentOf(definition, kind.Version)
+	content, err := s.contentHash(definition, kind.Version)
 	if err != nil {
 		return model{}, err
 	}
-	described := s.content.getOrAdd(content, func() func() model {
+	described := s.byContent.getOrAdd(content, func() func() model {
 		return sync.OnceValue(func() model { return newModel(describeCustom(definition, kind.Version)) })
 	})()
 	return described, described.err
@@ -153,9 +153,9 @@ func describeCustom(definition *apiextensions.CustomResourceDefinition, version 
 	return document.Components.Schemas, nil
 }
 
-func (s *Schemas) contentOf(definition *apiextensions.CustomResourceDefinition, version string) (contentKey, error) {
+func (s *Schemas) contentHash(definition *apiextensions.CustomResourceDefinition, version string) (contentKey, error) {
 	state := definitionVersion{revision{definition.UID, definition.ResourceVersion}, version}
-	if known, ok := s.seen.get(state); ok {
+	if known, ok := s.hashes.get(state); ok {
 		return known, nil
 	}
 	encoded, err := json.Marshal([]any{definition.Spec, definition.Status.AcceptedNames, version})
@@ -163,7 +163,7 @@ func (s *Schemas) contentOf(definition *apiextensions.CustomResourceDefinition, 
 		return contentKey{}, fmt.Errorf("reading the definition %q: %w", definition.Name, err)
 	}
 	content := contentKey(sha256.Sum256(encoded))
-	s.seen.set(state, content)
+	s.hashes.set(state, content)
 	return content, nil
 }
 

@@ -23,31 +23,31 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// workspace creates a workspace and returns a client for it and the name of its logical cluster.
-func workspace(t *testing.T, shard *shardtesting.Shard, name string) (kubernetes.Interface, string) {
+// createWorkspace creates a workspace and returns a client for it and the name of its logical cluster.
+func createWorkspace(t *testing.T, shard *shardtesting.Shard, name string) (kubernetes.Interface, string) {
 	t.Helper()
 	cluster := shard.NewWorkspace(t, "root", name).Spec.Cluster
 	return shard.Kubernetes(t, shardtesting.At(shard.Admin(t), cluster)), cluster
 }
 
-// hook is a webhook server that records its requests.
-type hook struct {
+// webhookServer is a webhook server that records its requests.
+type webhookServer struct {
 	*httptest.Server
 	mu      sync.Mutex
 	reviews []admissionv1.AdmissionRequest
 	headers []http.Header
-	answer  func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
+	respond func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 }
 
-func newHook(t *testing.T, answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse) *hook {
+func newWebhookServer(t *testing.T, answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse) *webhookServer {
 	t.Helper()
-	h := &hook{answer: answer}
+	h := &webhookServer{respond: answer}
 	h.Server = httptest.NewTLSServer(h)
 	t.Cleanup(h.Close)
 	return h
 }
 
-func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *webhookServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var review admissionv1.AdmissionReview
 	body, err := io.ReadAll(r.Body)
 	if err == nil {
@@ -61,15 +61,15 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.reviews = append(h.reviews, *review.Request)
 	h.headers = append(h.headers, r.Header.Clone())
 	h.mu.Unlock()
-	review.Response = h.answer(review.Request)
+	review.Response = h.respond(review.Request)
 	review.Response.UID = review.Request.UID
 	review.Request = nil
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// seen returns the names of the objects in the requests to the webhook.
-func (h *hook) seen() []string {
+// requestNames returns the names of the objects in the requests to the webhook.
+func (h *webhookServer) requestNames() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var names []string
@@ -79,7 +79,7 @@ func (h *hook) seen() []string {
 	return names
 }
 
-func (h *hook) config() admissionregistrationv1.WebhookClientConfig {
+func (h *webhookServer) clientConfig() admissionregistrationv1.WebhookClientConfig {
 	url := h.URL + "/review"
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw})
 	return admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: ca}
@@ -95,8 +95,8 @@ func deny(message string) func(*admissionv1.AdmissionRequest) *admissionv1.Admis
 	}
 }
 
-// label returns a response that patches a label onto objects.
-func label(key, value string) func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+// addLabel returns a response that patches a label onto objects.
+func addLabel(key, value string) func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	return func(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		var object metav1.PartialObjectMetadata
 		_ = json.Unmarshal(request.Object.Raw, &object)
@@ -115,7 +115,7 @@ var configMapsOnly = []admissionregistrationv1.RuleWithOperations{{
 	Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
 }}
 
-func validating(name string, client admissionregistrationv1.WebhookClientConfig, changes ...func(*admissionregistrationv1.ValidatingWebhook)) *admissionregistrationv1.ValidatingWebhookConfiguration {
+func newValidatingConfiguration(name string, client admissionregistrationv1.WebhookClientConfig, changes ...func(*admissionregistrationv1.ValidatingWebhook)) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	none := admissionregistrationv1.SideEffectClassNone
 	webhook := admissionregistrationv1.ValidatingWebhook{
 		Name: name + ".example.com", ClientConfig: client, Rules: configMapsOnly, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
@@ -126,7 +126,7 @@ func validating(name string, client admissionregistrationv1.WebhookClientConfig,
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: []admissionregistrationv1.ValidatingWebhook{webhook}}
 }
 
-func mutating(name string, client admissionregistrationv1.WebhookClientConfig, changes ...func(*admissionregistrationv1.MutatingWebhook)) *admissionregistrationv1.MutatingWebhookConfiguration {
+func newMutatingConfiguration(name string, client admissionregistrationv1.WebhookClientConfig, changes ...func(*admissionregistrationv1.MutatingWebhook)) *admissionregistrationv1.MutatingWebhookConfiguration {
 	none := admissionregistrationv1.SideEffectClassNone
 	webhook := admissionregistrationv1.MutatingWebhook{
 		Name: name + ".example.com", ClientConfig: client, Rules: configMapsOnly, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
@@ -151,18 +151,18 @@ func createMutating(t *testing.T, c kubernetes.Interface, configuration *admissi
 	}
 }
 
-// try creates a config map in a dry run.
-func try(ctx context.Context, c kubernetes.Interface, name string, labels map[string]string) (*corev1.ConfigMap, error) {
+// dryRunCreate creates a config map in a dry run.
+func dryRunCreate(ctx context.Context, c kubernetes.Interface, name string, labels map[string]string) (*corev1.ConfigMap, error) {
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Data: map[string]string{"key": "value"}}
 	return c.CoreV1().ConfigMaps("default").Create(ctx, configMap, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// eventuallyRefused waits until the creation of a config map is refused, and returns the error.
-func eventuallyRefused(t *testing.T, c kubernetes.Interface, name string) *apierrors.StatusError {
+// waitDenied waits until the creation of a config map is refused, and returns the error.
+func waitDenied(t *testing.T, c kubernetes.Interface, name string) *apierrors.StatusError {
 	t.Helper()
 	var refusal *apierrors.StatusError
 	shardtesting.Eventually(t, "config map "+name+" is refused", func(ctx context.Context) error {
-		_, err := try(ctx, c, name, nil)
+		_, err := dryRunCreate(ctx, c, name, nil)
 		if err == nil {
 			return fmt.Errorf("it was created")
 		}
@@ -175,12 +175,12 @@ func eventuallyRefused(t *testing.T, c kubernetes.Interface, name string) *apier
 	return refusal
 }
 
-// eventuallyCreated waits until a config map can be created, and returns it.
-func eventuallyCreated(t *testing.T, c kubernetes.Interface, name string) *corev1.ConfigMap {
+// waitCreated waits until a config map can be created, and returns it.
+func waitCreated(t *testing.T, c kubernetes.Interface, name string) *corev1.ConfigMap {
 	t.Helper()
 	var created *corev1.ConfigMap
 	shardtesting.Eventually(t, "config map "+name+" is created", func(ctx context.Context) (err error) {
-		created, err = try(ctx, c, name, nil)
+		created, err = dryRunCreate(ctx, c, name, nil)
 		return err
 	})
 	return created
@@ -194,8 +194,8 @@ func labelNamespace(t *testing.T, c kubernetes.Interface, mode string) {
 	}
 }
 
-// restricted returns a client of a user who may access the workspace and has the permissions of the rules only.
-func restricted(t *testing.T, shard *shardtesting.Shard, c kubernetes.Interface, cluster string, rules ...rbacv1.PolicyRule) kubernetes.Interface {
+// newRestrictedClient returns a client of a user who may access the workspace and has the permissions of the rules only.
+func newRestrictedClient(t *testing.T, shard *shardtesting.Shard, c kubernetes.Interface, cluster string, rules ...rbacv1.PolicyRule) kubernetes.Interface {
 	t.Helper()
 	rules = append(rules, rbacv1.PolicyRule{NonResourceURLs: []string{"/"}, Verbs: []string{"access"}})
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "restricted"}, Rules: rules}

@@ -21,7 +21,7 @@ type validatingPolicies struct {
 
 // ValidatingPolicy returns the plug-in KCPValidatingAdmissionPolicy.
 func (p *Plugins) ValidatingPolicy() admission.ValidationInterface {
-	return validatingPolicies{everything(), newPolicies(p, kind[*admissionregistration.ValidatingAdmissionPolicy, *admissionregistration.ValidatingAdmissionPolicyBinding,
+	return validatingPolicies{newAllOperationsHandler(), newPolicies(p, policyKind[*admissionregistration.ValidatingAdmissionPolicy, *admissionregistration.ValidatingAdmissionPolicyBinding,
 		*validating.Policy, *validating.PolicyBinding, validating.Validator]{
 		policies: "validatingadmissionpolicies",
 		bindings: "validatingadmissionpolicybindings",
@@ -50,14 +50,14 @@ func (v validatingPolicies) Validate(ctx context.Context, a admission.Attributes
 		return err
 	}
 	matcher := generic.NewPolicyMatcher(v.plugins.matcherFor(ctx))
-	return validating.NewDispatcher(asked{ctx, v.plugins.config.Authorizer}, matcher).Dispatch(ctx, a, o, hooks)
+	return validating.NewDispatcher(contextAuthorizer{ctx, v.plugins.config.Authorizer}, matcher).Dispatch(ctx, a, o, hooks)
 }
 
 // compileValidating compiles the expressions of a policy. An expression that does not compile fails at evaluation,
 // according to the policy's failurePolicy.
 func (c compilers) compileValidating(policy *validating.Policy) validating.Validator {
 	full := cel.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil, HasAuthorizer: true}
-	compiler, _, err := c.with(policy.Spec.Variables, full)
+	compiler, _, err := c.compilerFor(policy.Spec.Variables, full)
 	if err != nil {
 		return validating.NewValidator(nil, nil, nil, nil, policy.Spec.FailurePolicy, err)
 	}
@@ -72,19 +72,19 @@ func (c compilers) compileValidating(policy *validating.Policy) validating.Valid
 		matcher = matchconditions.NewMatcher(compile(matchExpressions(conditions), full), policy.Spec.FailurePolicy, "policy", "validate", policy.Name)
 	}
 	// Upstream pairs the results of the three by index: messages have a nil where a validation has no expression.
-	var validations, notes, texts []cel.ExpressionAccessor
+	var validations, auditAnnotations, messageExpressions []cel.ExpressionAccessor
 	for _, validation := range policy.Spec.Validations {
 		validations = append(validations, &validating.ValidationCondition{
 			Expression: validation.Expression, Message: validation.Message, Reason: validation.Reason,
 		})
-		var text cel.ExpressionAccessor
+		var expression cel.ExpressionAccessor
 		if validation.MessageExpression != "" {
-			text = &validating.MessageExpressionCondition{MessageExpression: validation.MessageExpression}
+			expression = &validating.MessageExpressionCondition{MessageExpression: validation.MessageExpression}
 		}
-		texts = append(texts, text)
+		messageExpressions = append(messageExpressions, expression)
 	}
-	for _, note := range policy.Spec.AuditAnnotations {
-		notes = append(notes, &validating.AuditAnnotationCondition{Key: note.Key, ValueExpression: note.ValueExpression})
+	for _, annotation := range policy.Spec.AuditAnnotations {
+		auditAnnotations = append(auditAnnotations, &validating.AuditAnnotationCondition{Key: annotation.Key, ValueExpression: annotation.ValueExpression})
 	}
-	return validating.NewValidator(compile(validations, full), matcher, compile(notes, full), compile(texts, messages), policy.Spec.FailurePolicy, nil)
+	return validating.NewValidator(compile(validations, full), matcher, compile(auditAnnotations, full), compile(messageExpressions, messages), policy.Spec.FailurePolicy, nil)
 }

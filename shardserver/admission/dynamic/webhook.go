@@ -26,23 +26,23 @@ import (
 const maxWebhooks = 1024
 
 // webhooks calls the webhooks of configurations C that apply to the request's logical cluster (sourceOf).
-type webhooks[C stored] struct {
+type webhooks[C storedObject] struct {
 	plugins    *Plugins
 	dispatcher generic.Dispatcher
 	reader     *storage.Reader[C]
-	present    *presence
-	known      preparations[*hooks]
+	existence  *existenceIndex
+	prepared   preparedCache[*hooks]
 	// shared caches webhooks by content: all logical clusters with equal ones share a client and compiled conditions.
 	// The CA bundle of a client is part of its webhook's content.
-	shared *recent[contentKey, webhook.WebhookAccessor]
-	// own limits the shard's own requests, by the logical cluster of the webhooks.
-	own *places
+	shared *lruCache[contentKey, webhook.WebhookAccessor]
+	// ownRequests limits the shard's own requests, by the logical cluster of the webhooks.
+	ownRequests *semaphores
 	// webhooksOf returns the webhooks of a configuration.
-	webhooksOf func(C) ([]declared, error)
+	webhooksOf func(C) ([]webhookDefinition, error)
 }
 
-// declared is one webhook of a configuration.
-type declared struct {
+// webhookDefinition is one webhook of a configuration.
+type webhookDefinition struct {
 	name string
 	// content is the complete definition of the webhook, which identifies it in the cache.
 	content  any
@@ -56,18 +56,18 @@ type hooks struct {
 	rules     []admissionregistrationv1.RuleWithOperations
 }
 
-func newWebhooks[C stored](plugins *Plugins, resource string, dispatcher generic.Dispatcher, webhooksOf func(C) ([]declared, error)) *webhooks[C] {
-	reader := storage.NewReader[C](plugins.config.Registry, admissionregistration.Resource(resource)).Everywhere()
+func newWebhooks[C storedObject](plugins *Plugins, resource string, dispatcher generic.Dispatcher, webhooksOf func(C) ([]webhookDefinition, error)) *webhooks[C] {
+	reader := storage.NewReader[C](plugins.config.Registry, admissionregistration.Resource(resource)).Global()
 	return &webhooks[C]{
-		plugins: plugins, dispatcher: dispatcher, reader: reader, present: plugins.presenceOf(reader),
-		known: newPreparations[*hooks](), shared: newRecent[contentKey, webhook.WebhookAccessor](maxWebhooks, maxIdle),
-		own: newPlaces(), webhooksOf: webhooksOf,
+		plugins: plugins, dispatcher: dispatcher, reader: reader, existence: plugins.newExistenceIndex(reader),
+		prepared: newPreparedCache[*hooks](), shared: newLRUCache[contentKey, webhook.WebhookAccessor](maxWebhooks, maxIdle),
+		ownRequests: newSemaphores(), webhooksOf: webhooksOf,
 	}
 }
 
 // dispatch calls the webhooks that match a request.
 func (w *webhooks[C]) dispatch(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	if rules.IsExemptAdmissionConfigurationResource(a) || bookkeeping(a) {
+	if rules.IsExemptAdmissionConfigurationResource(a) || isInternalWrite(a) {
 		return nil
 	}
 	cluster, err := clusterOf(ctx)
@@ -75,31 +75,31 @@ func (w *webhooks[C]) dispatch(ctx context.Context, a admission.Attributes, o ad
 		return err
 	}
 	source := w.plugins.sourceOf(ctx, cluster, a)
-	if w.present.absent(ctx, source) {
-		w.known.none(source)
+	if w.existence.isAbsent(ctx, source) {
+		w.prepared.remove(source)
 		return nil
 	}
-	configurations, err := readAll(logicalcluster.With(ctx, source), w.reader)
+	configurations, err := listAll(logicalcluster.With(ctx, source), w.reader)
 	if err != nil {
-		return unread(err)
+		return toReadError(err)
 	}
 	if len(configurations) == 0 {
-		w.known.none(source)
+		w.prepared.remove(source)
 		return nil
 	}
-	of, err := w.known.get(source, appendRevisions(nil, configurations), func() (*hooks, error) { return w.prepare(configurations) })
+	prepared, err := w.prepared.get(source, appendRevisions(nil, configurations), func() (*hooks, error) { return w.prepare(configurations) })
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("preparing the webhooks of the workspace: %w", err))
 	}
-	if ofShard(a.GetUserInfo()) && of.concern(a) {
-		leave, err := w.own.take(ctx, source)
+	if isLoopback(a.GetUserInfo()) && prepared.matches(a) {
+		release, err := w.ownRequests.acquire(ctx, source)
 		if err != nil {
 			return err
 		}
-		defer leave()
+		defer release()
 	}
-	defer showCluster(cluster, a)()
-	return sendable(w.dispatcher.Dispatch(ctx, a, o, w.plugins.judge(ctx, a).all(of.accessors)))
+	defer addClusterAnnotation(cluster, a)()
+	return sanitizeStatusCode(w.dispatcher.Dispatch(ctx, a, o, w.plugins.newWebhookScope(ctx, a).wrap(prepared.accessors)))
 }
 
 // prepare builds the webhooks of configurations. Configurations are ordered by name, and so are the calls, as upstream.
@@ -127,16 +127,16 @@ func (w *webhooks[C]) prepare(configurations []C) (*hooks, error) {
 	return prepared, nil
 }
 
-// concern reports whether a webhook's rules match a request. Selectors and conditions are evaluated by the dispatcher.
-func (h *hooks) concern(a admission.Attributes) bool {
+// matches reports whether a webhook's rules match a request. Selectors and conditions are evaluated by the dispatcher.
+func (h *hooks) matches(a admission.Attributes) bool {
 	return slices.ContainsFunc(h.rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
 		return (&rules.Matcher{Rule: rule, Attr: a}).Matches()
 	})
 }
 
-// sendable returns a refusal with a valid status code. Webhooks choose codes freely, and net/http panics at codes of
+// sanitizeStatusCode returns a refusal with a valid status code. Webhooks choose codes freely, and net/http panics at codes of
 // more than three digits, which would abort the response.
-func sendable(err error) error {
+func sanitizeStatusCode(err error) error {
 	var refused *apierrors.StatusError
 	if errors.As(err, &refused) && refused.ErrStatus.Code > 599 {
 		refused.ErrStatus.Code = http.StatusBadRequest

@@ -23,27 +23,27 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-func testWebhooksAreApart(t *testing.T, shard *shardtesting.Shard) {
-	a, _ := workspace(t, shard, "apart-a")
-	b, _ := workspace(t, shard, "apart-b")
-	c, _ := workspace(t, shard, "apart-c")
-	hookA, hookB := newHook(t, deny("no, says a")), newHook(t, deny("no, says b"))
-	createValidating(t, a, validating("guard", hookA.config()))
-	createValidating(t, b, validating("guard", hookB.config()))
+func testWebhookIsolation(t *testing.T, shard *shardtesting.Shard) {
+	a, _ := createWorkspace(t, shard, "apart-a")
+	b, _ := createWorkspace(t, shard, "apart-b")
+	c, _ := createWorkspace(t, shard, "apart-c")
+	hookA, hookB := newWebhookServer(t, deny("no, says a")), newWebhookServer(t, deny("no, says b"))
+	createValidating(t, a, newValidatingConfiguration("guard", hookA.clientConfig()))
+	createValidating(t, b, newValidatingConfiguration("guard", hookB.clientConfig()))
 
-	if refusal := eventuallyRefused(t, a, "in-a"); !strings.Contains(refusal.Error(), "no, says a") || refusal.ErrStatus.Code != http.StatusTeapot {
+	if refusal := waitDenied(t, a, "in-a"); !strings.Contains(refusal.Error(), "no, says a") || refusal.ErrStatus.Code != http.StatusTeapot {
 		t.Errorf("a got %v", refusal)
 	}
-	if refusal := eventuallyRefused(t, b, "in-b"); !strings.Contains(refusal.Error(), "no, says b") {
+	if refusal := waitDenied(t, b, "in-b"); !strings.Contains(refusal.Error(), "no, says b") {
 		t.Errorf("b got %v", refusal)
 	}
-	eventuallyCreated(t, c, "in-c")
-	for _, name := range hookA.seen() {
+	waitCreated(t, c, "in-c")
+	for _, name := range hookA.requestNames() {
 		if name != "in-a" {
 			t.Errorf("a's webhook saw %q", name)
 		}
 	}
-	for _, name := range hookB.seen() {
+	for _, name := range hookB.requestNames() {
 		if name != "in-b" {
 			t.Errorf("b's webhook saw %q", name)
 		}
@@ -53,27 +53,27 @@ func testWebhooksAreApart(t *testing.T, shard *shardtesting.Shard) {
 	if err := a.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "guard", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventuallyCreated(t, a, "in-a")
+	waitCreated(t, a, "in-a")
 	patch := []byte(`[{"op":"replace","path":"/webhooks/0/rules/0/resources","value":["secrets"]}]`)
 	if _, err := b.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.Context(), "guard", types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventuallyCreated(t, b, "in-b")
+	waitCreated(t, b, "in-b")
 }
 
 func testMutation(t *testing.T, shard *shardtesting.Shard) {
-	c, _ := workspace(t, shard, "mutation")
+	c, _ := createWorkspace(t, shard, "mutation")
 	var validated atomic.Pointer[string]
-	check := newHook(t, func(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	check := newWebhookServer(t, func(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		var object metav1.PartialObjectMetadata
 		_ = json.Unmarshal(request.Object.Raw, &object)
 		validated.Store(new(object.Labels["team"]))
 		return allow(request)
 	})
-	createValidating(t, c, validating("check", check.config()))
-	createMutating(t, c, mutating("label", newHook(t, label("team", "blue")).config()))
+	createValidating(t, c, newValidatingConfiguration("check", check.clientConfig()))
+	createMutating(t, c, newMutatingConfiguration("label", newWebhookServer(t, addLabel("team", "blue")).clientConfig()))
 	shardtesting.Eventually(t, "the label is set", func(ctx context.Context) error {
-		created, err := try(ctx, c, "labelled", nil)
+		created, err := dryRunCreate(ctx, c, "labelled", nil)
 		if err != nil {
 			return err
 		}
@@ -86,18 +86,18 @@ func testMutation(t *testing.T, shard *shardtesting.Shard) {
 
 // testReinvocation checks that the first webhook sees the label of the second one in its second call only.
 func testReinvocation(t *testing.T, shard *shardtesting.Shard) {
-	c, _ := workspace(t, shard, "reinvocation")
+	c, _ := createWorkspace(t, shard, "reinvocation")
 	again := admissionregistrationv1.IfNeededReinvocationPolicy
-	first := newHook(t, func(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	first := newWebhookServer(t, func(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		if strings.Contains(string(request.Object.Raw), `"second":"yes"`) {
-			return label("first", "saw-second")(request)
+			return addLabel("first", "saw-second")(request)
 		}
 		return allow(request)
 	})
-	createMutating(t, c, mutating("a-first", first.config(), func(w *admissionregistrationv1.MutatingWebhook) { w.ReinvocationPolicy = &again }))
-	createMutating(t, c, mutating("b-second", newHook(t, label("second", "yes")).config()))
+	createMutating(t, c, newMutatingConfiguration("a-first", first.clientConfig(), func(w *admissionregistrationv1.MutatingWebhook) { w.ReinvocationPolicy = &again }))
+	createMutating(t, c, newMutatingConfiguration("b-second", newWebhookServer(t, addLabel("second", "yes")).clientConfig()))
 	shardtesting.Eventually(t, "both labels are set", func(ctx context.Context) error {
-		created, err := try(ctx, c, "twice", nil)
+		created, err := dryRunCreate(ctx, c, "twice", nil)
 		if err != nil {
 			return err
 		}
@@ -109,65 +109,65 @@ func testReinvocation(t *testing.T, shard *shardtesting.Shard) {
 }
 
 func testFailurePolicies(t *testing.T, shard *shardtesting.Shard) {
-	gone := newHook(t, allow)
+	gone := newWebhookServer(t, allow)
 	gone.Close()
 	ignore, fail := admissionregistrationv1.Ignore, admissionregistrationv1.Fail
 	t.Run("ignored", func(t *testing.T) {
-		c, _ := workspace(t, shard, "failure-ignored")
-		denies := newHook(t, deny("later"))
-		createValidating(t, c, validating("a-gone", gone.config(), func(w *admissionregistrationv1.ValidatingWebhook) { w.FailurePolicy = &ignore }))
-		createValidating(t, c, validating("b-denies", denies.config()))
-		if refusal := eventuallyRefused(t, c, "x"); !strings.Contains(refusal.Error(), "later") {
+		c, _ := createWorkspace(t, shard, "failure-ignored")
+		denies := newWebhookServer(t, deny("later"))
+		createValidating(t, c, newValidatingConfiguration("a-gone", gone.clientConfig(), func(w *admissionregistrationv1.ValidatingWebhook) { w.FailurePolicy = &ignore }))
+		createValidating(t, c, newValidatingConfiguration("b-denies", denies.clientConfig()))
+		if refusal := waitDenied(t, c, "x"); !strings.Contains(refusal.Error(), "later") {
 			t.Errorf("got %v", refusal)
 		}
 		if err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "b-denies", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventuallyCreated(t, c, "x")
+		waitCreated(t, c, "x")
 	})
 	t.Run("fatal", func(t *testing.T) {
-		c, _ := workspace(t, shard, "failure-fatal")
-		createValidating(t, c, validating("gone", gone.config(), func(w *admissionregistrationv1.ValidatingWebhook) { w.FailurePolicy = &fail }))
-		if refusal := eventuallyRefused(t, c, "x"); !apierrors.IsInternalError(refusal) || !strings.Contains(refusal.Error(), "failed calling webhook") {
+		c, _ := createWorkspace(t, shard, "failure-fatal")
+		createValidating(t, c, newValidatingConfiguration("gone", gone.clientConfig(), func(w *admissionregistrationv1.ValidatingWebhook) { w.FailurePolicy = &fail }))
+		if refusal := waitDenied(t, c, "x"); !apierrors.IsInternalError(refusal) || !strings.Contains(refusal.Error(), "failed calling webhook") {
 			t.Errorf("got %v", refusal)
 		}
 	})
 	t.Run("a service", func(t *testing.T) {
-		c, _ := workspace(t, shard, "failure-service")
+		c, _ := createWorkspace(t, shard, "failure-service")
 		service := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "kubernetes", Namespace: "default"}}
-		createValidating(t, c, validating("service", service))
-		if refusal := eventuallyRefused(t, c, "x"); !strings.Contains(refusal.Error(), "no services") {
+		createValidating(t, c, newValidatingConfiguration("service", service))
+		if refusal := waitDenied(t, c, "x"); !strings.Contains(refusal.Error(), "no services") {
 			t.Errorf("got %v", refusal)
 		}
 	})
 	t.Run("a server that somebody else's CA vouches for", func(t *testing.T) {
-		c, _ := workspace(t, shard, "failure-trust")
-		other, _ := workspace(t, shard, "failure-trusted")
-		server := newHook(t, deny("reached"))
-		createValidating(t, other, validating("trusting", server.config()))
-		_ = eventuallyRefused(t, other, "x")
-		config := server.config()
+		c, _ := createWorkspace(t, shard, "failure-trust")
+		other, _ := createWorkspace(t, shard, "failure-trusted")
+		server := newWebhookServer(t, deny("reached"))
+		createValidating(t, other, newValidatingConfiguration("trusting", server.clientConfig()))
+		_ = waitDenied(t, other, "x")
+		config := server.clientConfig()
 		config.CABundle = nil
-		createValidating(t, c, validating("without", config))
-		if refusal := eventuallyRefused(t, c, "x"); strings.Contains(refusal.Error(), "reached") || !strings.Contains(refusal.Error(), "x509") {
+		createValidating(t, c, newValidatingConfiguration("without", config))
+		if refusal := waitDenied(t, c, "x"); strings.Contains(refusal.Error(), "reached") || !strings.Contains(refusal.Error(), "x509") {
 			t.Errorf("got %v", refusal)
 		}
 	})
 	t.Run("a time-out", func(t *testing.T) {
-		c, _ := workspace(t, shard, "failure-slow")
+		c, _ := createWorkspace(t, shard, "failure-slow")
 		release := make(chan struct{})
-		slow := newHook(t, func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { <-release; return allow(r) })
+		slow := newWebhookServer(t, func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { <-release; return allow(r) })
 		t.Cleanup(func() { close(release) })
 		second := int32(1)
-		createValidating(t, c, validating("slow", slow.config(), func(w *admissionregistrationv1.ValidatingWebhook) { w.TimeoutSeconds = &second }))
-		if refusal := eventuallyRefused(t, c, "x"); !strings.Contains(refusal.Error(), "deadline exceeded") {
+		createValidating(t, c, newValidatingConfiguration("slow", slow.clientConfig(), func(w *admissionregistrationv1.ValidatingWebhook) { w.TimeoutSeconds = &second }))
+		if refusal := waitDenied(t, c, "x"); !strings.Contains(refusal.Error(), "deadline exceeded") {
 			t.Errorf("got %v", refusal)
 		}
 	})
 }
 
 func testHostileWebhooks(t *testing.T, shard *shardtesting.Shard) {
-	reached := newHook(t, allow)
+	reached := newWebhookServer(t, allow)
 	for name, tc := range map[string]struct {
 		serve http.HandlerFunc
 		says  string
@@ -189,16 +189,16 @@ func testHostileWebhooks(t *testing.T, shard *shardtesting.Shard) {
 		}, "too large"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _ := workspace(t, shard, "hostile-"+name)
+			c, _ := createWorkspace(t, shard, "hostile-"+name)
 			var headers atomic.Pointer[http.Header]
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				headers.Store(&r.Header)
 				tc.serve(w, r)
 			}))
 			t.Cleanup(server.Close)
-			config := (&hook{Server: server}).config()
-			createValidating(t, c, validating("hostile", config))
-			refusal := eventuallyRefused(t, c, "x")
+			config := (&webhookServer{Server: server}).clientConfig()
+			createValidating(t, c, newValidatingConfiguration("hostile", config))
+			refusal := waitDenied(t, c, "x")
 			if !strings.Contains(refusal.Error(), tc.says) || strings.Contains(refusal.Error(), "inner secret") {
 				t.Errorf("got %v", refusal)
 			}
@@ -209,15 +209,15 @@ func testHostileWebhooks(t *testing.T, shard *shardtesting.Shard) {
 			}
 		})
 	}
-	if seen := reached.seen(); len(seen) > 0 {
+	if seen := reached.requestNames(); len(seen) > 0 {
 		t.Errorf("a redirect was followed: %v", seen)
 	}
 	t.Run("a status that cannot be sent", func(t *testing.T) {
-		c, _ := workspace(t, shard, "hostile-status")
-		createValidating(t, c, validating("odd", newHook(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		c, _ := createWorkspace(t, shard, "hostile-status")
+		createValidating(t, c, newValidatingConfiguration("odd", newWebhookServer(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 			return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: "odd", Code: 99999}}
-		}).config()))
-		if refusal := eventuallyRefused(t, c, "x"); refusal.ErrStatus.Code != http.StatusBadRequest || !strings.Contains(refusal.Error(), "odd") {
+		}).clientConfig()))
+		if refusal := waitDenied(t, c, "x"); refusal.ErrStatus.Code != http.StatusBadRequest || !strings.Contains(refusal.Error(), "odd") {
 			t.Errorf("got %v", refusal)
 		}
 	})
@@ -226,26 +226,26 @@ func testHostileWebhooks(t *testing.T, shard *shardtesting.Shard) {
 // testConfigurationsAreExempt checks that webhook configurations are not subject to webhooks, so that users can always
 // repair them.
 func testConfigurationsAreExempt(t *testing.T, shard *shardtesting.Shard) {
-	c, _ := workspace(t, shard, "exempt")
+	c, _ := createWorkspace(t, shard, "exempt")
 	all := []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
 	}}
-	createValidating(t, c, validating("everything", newHook(t, deny("no")).config(), func(w *admissionregistrationv1.ValidatingWebhook) { w.Rules = all }))
-	_ = eventuallyRefused(t, c, "x")
+	createValidating(t, c, newValidatingConfiguration("everything", newWebhookServer(t, deny("no")).clientConfig(), func(w *admissionregistrationv1.ValidatingWebhook) { w.Rules = all }))
+	_ = waitDenied(t, c, "x")
 	if err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "everything", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventuallyCreated(t, c, "x")
+	waitCreated(t, c, "x")
 }
 
 func testSelectorsAndConditions(t *testing.T, shard *shardtesting.Shard) {
-	a, clusterA := workspace(t, shard, "selectors-a")
-	b, _ := workspace(t, shard, "selectors-b")
+	a, clusterA := createWorkspace(t, shard, "selectors-a")
+	b, _ := createWorkspace(t, shard, "selectors-b")
 	// The namespaces have the same name and different labels.
 	labelNamespace(t, a, "watched")
 	labelNamespace(t, b, "free")
-	denies := newHook(t, deny("selected"))
+	denies := newWebhookServer(t, deny("selected"))
 	selecting := func(w *admissionregistrationv1.ValidatingWebhook) {
 		w.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"mode": "watched"}}
 		w.MatchConditions = []admissionregistrationv1.MatchCondition{
@@ -253,35 +253,35 @@ func testSelectorsAndConditions(t *testing.T, shard *shardtesting.Shard) {
 			{Name: "may", Expression: `authorizer.group("").resource("secrets").namespace("default").check("get").allowed()`},
 		}
 	}
-	createValidating(t, a, validating("selecting", denies.config(), selecting))
-	createValidating(t, b, validating("selecting", denies.config(), selecting))
-	_ = eventuallyRefused(t, a, "match-in-a")
-	if _, err := try(t.Context(), a, "other-in-a", nil); err != nil {
+	createValidating(t, a, newValidatingConfiguration("selecting", denies.clientConfig(), selecting))
+	createValidating(t, b, newValidatingConfiguration("selecting", denies.clientConfig(), selecting))
+	_ = waitDenied(t, a, "match-in-a")
+	if _, err := dryRunCreate(t.Context(), a, "other-in-a", nil); err != nil {
 		t.Errorf("the condition does not hold, yet: %v", err)
 	}
-	if _, err := try(t.Context(), b, "match-in-b", nil); err != nil {
+	if _, err := dryRunCreate(t.Context(), b, "match-in-b", nil); err != nil {
 		t.Errorf("the namespace is not selected in b, yet: %v", err)
 	}
 	// A condition authorizes the user of the request in the workspace of the request: a user without permission for
 	// secrets.
-	user := restricted(t, shard, a, clusterA, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}})
+	user := newRestrictedClient(t, shard, a, clusterA, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}})
 	shardtesting.Eventually(t, "the user may create config maps", func(ctx context.Context) error {
-		_, err := try(ctx, user, "match-by-user", nil)
+		_, err := dryRunCreate(ctx, user, "match-by-user", nil)
 		return err
 	})
 }
 
 func testClusterAnnotation(t *testing.T, shard *shardtesting.Shard) {
-	c, cluster := workspace(t, shard, "annotation")
-	records := newHook(t, allow)
-	createValidating(t, c, validating("records", records.config()))
+	c, cluster := createWorkspace(t, shard, "annotation")
+	records := newWebhookServer(t, allow)
+	createValidating(t, c, newValidatingConfiguration("records", records.clientConfig()))
 	shardtesting.Eventually(t, "the webhook is asked", func(ctx context.Context) error {
 		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-", Annotations: map[string]string{"kcp.io/cluster": "root"}}}
 		created, err := c.CoreV1().ConfigMaps("default").Create(ctx, configMap, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
-		if len(records.seen()) == 0 {
+		if len(records.requestNames()) == 0 {
 			return fmt.Errorf("not asked")
 		}
 		if created.Annotations["kcp.io/cluster"] != cluster {
@@ -298,12 +298,12 @@ func testClusterAnnotation(t *testing.T, shard *shardtesting.Shard) {
 }
 
 func testDryRun(t *testing.T, shard *shardtesting.Shard) {
-	c, _ := workspace(t, shard, "dry-run")
+	c, _ := createWorkspace(t, shard, "dry-run")
 	some := admissionregistrationv1.SideEffectClassNoneOnDryRun
-	records := newHook(t, allow)
-	createValidating(t, c, validating("records", records.config(), func(w *admissionregistrationv1.ValidatingWebhook) { w.SideEffects = &some }))
+	records := newWebhookServer(t, allow)
+	createValidating(t, c, newValidatingConfiguration("records", records.clientConfig(), func(w *admissionregistrationv1.ValidatingWebhook) { w.SideEffects = &some }))
 	shardtesting.Eventually(t, "a dry run is told apart", func(ctx context.Context) error {
-		if _, err := try(ctx, c, "x", nil); err != nil {
+		if _, err := dryRunCreate(ctx, c, "x", nil); err != nil {
 			return err
 		}
 		records.mu.Lock()
@@ -318,11 +318,11 @@ func testDryRun(t *testing.T, shard *shardtesting.Shard) {
 // testOwnRequests checks that service accounts of new namespaces, which a controller of the shard creates, are created
 // in one workspace while a webhook of another workspace hangs.
 func testOwnRequests(t *testing.T, shard *shardtesting.Shard) {
-	bad, _ := workspace(t, shard, "hanging")
-	good, _ := workspace(t, shard, "hanging-not")
+	bad, _ := createWorkspace(t, shard, "hanging")
+	good, _ := createWorkspace(t, shard, "hanging-not")
 	release := make(chan struct{})
 	var waiting, most atomic.Int64
-	hangs := newHook(t, func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	hangs := newWebhookServer(t, func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		now := waiting.Add(1)
 		defer waiting.Add(-1)
 		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
@@ -331,7 +331,7 @@ func testOwnRequests(t *testing.T, shard *shardtesting.Shard) {
 		return allow(r)
 	})
 	t.Cleanup(func() { close(release) })
-	createValidating(t, bad, validating("hangs", hangs.config(), func(w *admissionregistrationv1.ValidatingWebhook) {
+	createValidating(t, bad, newValidatingConfiguration("hangs", hangs.clientConfig(), func(w *admissionregistrationv1.ValidatingWebhook) {
 		w.Rules = []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"serviceaccounts"}},

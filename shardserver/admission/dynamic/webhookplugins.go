@@ -20,7 +20,7 @@ type mutatingWebhooks struct {
 
 // MutatingWebhook returns the plug-in apis.kcp.io/MutatingWebhook.
 func (p *Plugins) MutatingWebhook() admission.MutationInterface {
-	return mutatingWebhooks{everything(), newWebhooks(p, "mutatingwebhookconfigurations", p.mutating, mutatingWebhooksOf)}
+	return mutatingWebhooks{newAllOperationsHandler(), newWebhooks(p, "mutatingwebhookconfigurations", p.mutating, mutatingWebhooksOf)}
 }
 
 // Admit implements admission.MutationInterface.
@@ -28,15 +28,15 @@ func (m mutatingWebhooks) Admit(ctx context.Context, a admission.Attributes, o a
 	return m.dispatch(ctx, a, o)
 }
 
-func mutatingWebhooksOf(configuration *admissionregistration.MutatingWebhookConfiguration) ([]declared, error) {
+func mutatingWebhooksOf(configuration *admissionregistration.MutatingWebhookConfiguration) ([]webhookDefinition, error) {
 	var v1 admissionregistrationv1.MutatingWebhookConfiguration
 	if err := conversion.Convert_admissionregistration_MutatingWebhookConfiguration_To_v1_MutatingWebhookConfiguration(configuration, &v1, nil); err != nil {
 		return nil, err
 	}
-	all := make([]declared, len(v1.Webhooks))
+	all := make([]webhookDefinition, len(v1.Webhooks))
 	for i := range v1.Webhooks {
 		one := &v1.Webhooks[i]
-		all[i] = declared{one.Name, one, one.Rules, func(uid string) webhook.WebhookAccessor {
+		all[i] = webhookDefinition{one.Name, one, one.Rules, func(uid string) webhook.WebhookAccessor {
 			return webhook.NewMutatingWebhookAccessor(uid, v1.Name, one)
 		}}
 	}
@@ -50,7 +50,7 @@ type validatingWebhooks struct {
 
 // ValidatingWebhook returns the plug-in apis.kcp.io/ValidatingWebhook.
 func (p *Plugins) ValidatingWebhook() admission.ValidationInterface {
-	return validatingWebhooks{everything(), newWebhooks(p, "validatingwebhookconfigurations", p.validating, validatingWebhooksOf)}
+	return validatingWebhooks{newAllOperationsHandler(), newWebhooks(p, "validatingwebhookconfigurations", p.validating, validatingWebhooksOf)}
 }
 
 // Validate implements admission.ValidationInterface.
@@ -58,15 +58,15 @@ func (v validatingWebhooks) Validate(ctx context.Context, a admission.Attributes
 	return v.dispatch(ctx, a, o)
 }
 
-func validatingWebhooksOf(configuration *admissionregistration.ValidatingWebhookConfiguration) ([]declared, error) {
+func validatingWebhooksOf(configuration *admissionregistration.ValidatingWebhookConfiguration) ([]webhookDefinition, error) {
 	var v1 admissionregistrationv1.ValidatingWebhookConfiguration
 	if err := conversion.Convert_admissionregistration_ValidatingWebhookConfiguration_To_v1_ValidatingWebhookConfiguration(configuration, &v1, nil); err != nil {
 		return nil, err
 	}
-	all := make([]declared, len(v1.Webhooks))
+	all := make([]webhookDefinition, len(v1.Webhooks))
 	for i := range v1.Webhooks {
 		one := &v1.Webhooks[i]
-		all[i] = declared{one.Name, one, one.Rules, func(uid string) webhook.WebhookAccessor {
+		all[i] = webhookDefinition{one.Name, one, one.Rules, func(uid string) webhook.WebhookAccessor {
 			return webhook.NewValidatingWebhookAccessor(uid, v1.Name, one)
 		}}
 	}
@@ -74,7 +74,7 @@ func validatingWebhooksOf(configuration *admissionregistration.ValidatingWebhook
 }
 
 // newDispatchers returns the stock dispatchers of mutating and of validating webhooks.
-func newDispatchers() (mutatingOnes, validatingOnes generic.Dispatcher, err error) {
+func newDispatchers() (mutatingDispatcher, validatingDispatcher generic.Dispatcher, err error) {
 	mutatingPlugin, err := mutating.NewMutatingWebhook(nil)
 	if err != nil {
 		return nil, nil, err
@@ -83,9 +83,9 @@ func newDispatchers() (mutatingOnes, validatingOnes generic.Dispatcher, err erro
 	if err != nil {
 		return nil, nil, err
 	}
-	if mutatingOnes, err = dispatcherOf(mutatingPlugin.Webhook); err != nil {
+	if mutatingDispatcher, err = dispatcherOf(mutatingPlugin.Webhook); err != nil {
 		return nil, nil, err
 	}
-	validatingOnes, err = dispatcherOf(validatingPlugin.Webhook)
-	return mutatingOnes, validatingOnes, err
+	validatingDispatcher, err = dispatcherOf(validatingPlugin.Webhook)
+	return mutatingDispatcher, validatingDispatcher, err
 }

@@ -25,20 +25,20 @@ import (
 func TestBindings(t *testing.T) {
 	s := newEnv(t)
 	for name, test := range map[string]func(*testing.T, *env){
-		"publish and bind":                                      publishAndBind,
-		"a binding waits for its export":                        waitsForExport,
-		"a binding waits for the identity of its export":        waitsForIdentity,
-		"a binding waits for a schema":                          waitsForSchema,
-		"nothing can be bound outside of logical clusters":      needsLogicalCluster,
-		"who came first has the resource":                       firstComeFirstServed,
-		"a definition of the workspace has the resource":        definitionsHoldResources,
-		"names that another resource has cannot be bound":       namesConflict,
-		"a binding follows its export":                          followsExport,
-		"a binding outlives its export and meets the next":      outlivesExport,
-		"extra annotations go from the export to its bindings":  extraAnnotations,
-		"locks that are lost or broken are made anew":           locksAreMadeAnew,
-		"a definition may come until its lock runs out":         locksRunOut,
-		"an address is listed as long as the export has a user": addressesFollowBindings,
+		"publish and bind":                                      testPublishAndBind,
+		"a binding waits for its export":                        testMissingExport,
+		"a binding waits for the identity of its export":        testMissingIdentity,
+		"a binding waits for a schema":                          testMissingSchema,
+		"nothing can be bound outside of logical clusters":      testMissingLogicalCluster,
+		"who came first has the resource":                       testFirstBindingWins,
+		"a definition of the workspace has the resource":        testDefinitionReservesResource,
+		"names that another resource has cannot be bound":       testNameConflicts,
+		"a binding follows its export":                          testExportUpdates,
+		"a binding outlives its export and meets the next":      testExportRecreation,
+		"extra annotations go from the export to its bindings":  testExtraAnnotations,
+		"locks that are lost or broken are made anew":           testReservationsAreRestored,
+		"a definition may come until its lock runs out":         testReservationExpiry,
+		"an address is listed as long as the export has a user": testEndpointsFollowBindings,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -47,13 +47,13 @@ func TestBindings(t *testing.T) {
 	}
 }
 
-// resource returns a group-resource that no other test has.
-func (s *env) resource(plural string) schema.GroupResource {
-	return schema.GroupResource{Group: s.unique() + ".example.io", Resource: plural}
+// newResource returns a group-resource that no other test has.
+func (s *env) newResource(plural string) schema.GroupResource {
+	return schema.GroupResource{Group: s.uniqueName() + ".example.io", Resource: plural}
 }
 
-// unique returns a name that no other test has.
-func (s *env) unique() string {
+// uniqueName returns a name that no other test has.
+func (s *env) uniqueName() string {
 	_, test, sub := strings.Cut(s.t.Name(), "/")
 	if !sub {
 		test = s.t.Name()
@@ -62,16 +62,16 @@ func (s *env) unique() string {
 	return name[:min(30, len(name))]
 }
 
-// pair returns the logical clusters of two new workspaces.
-func (s *env) pair() (provider, consumer string) {
-	clusters := s.workspaces(s.unique()+"-p", s.unique()+"-c")
+// newProviderAndConsumer returns the logical clusters of two new workspaces.
+func (s *env) newProviderAndConsumer() (provider, consumer string) {
+	clusters := s.newWorkspaces(s.uniqueName()+"-p", s.uniqueName()+"-c")
 	return clusters[0], clusters[1]
 }
 
-// bind creates a binding and waits for nothing.
-func (s *env) bind(cluster, name, provider, export string) {
+// createBinding creates a binding and waits for nothing.
+func (s *env) createBinding(cluster, name, provider, export string) {
 	s.t.Helper()
-	if err := s.Create(in(cluster), newBinding(name, provider, export)); err != nil {
+	if err := s.Create(clusterContext(cluster), newBinding(name, provider, export)); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -85,22 +85,22 @@ func newBinding(name, provider, export string) *apisv1alpha2.APIBinding {
 	}
 }
 
-func bound(binding *apisv1alpha2.APIBinding) error {
+func isBound(binding *apisv1alpha2.APIBinding) error {
 	if binding.Status.Phase != apisv1alpha2.APIBindingPhaseBound {
 		return fmt.Errorf("phase is %q", binding.Status.Phase)
 	}
-	return says(conditionsv1alpha1.Ready, "")(binding)
+	return hasCondition(conditionsv1alpha1.Ready, "")(binding)
 }
 
-func binding(binding *apisv1alpha2.APIBinding) error {
+func isBinding(binding *apisv1alpha2.APIBinding) error {
 	if binding.Status.Phase != apisv1alpha2.APIBindingPhaseBinding {
 		return fmt.Errorf("phase is %q", binding.Status.Phase)
 	}
 	return nil
 }
 
-// binds is true of a binding that has bound these resources and no others.
-func binds(plurals ...string) func(*apisv1alpha2.APIBinding) error {
+// bindsResources is true of a binding that has bound these resources and no others.
+func bindsResources(plurals ...string) func(*apisv1alpha2.APIBinding) error {
 	return func(binding *apisv1alpha2.APIBinding) error {
 		var got []string
 		for _, bound := range binding.Status.BoundResources {
@@ -113,7 +113,7 @@ func binds(plurals ...string) func(*apisv1alpha2.APIBinding) error {
 	}
 }
 
-func mentions(condition conditionsv1alpha1.Type, parts ...string) func(*apisv1alpha2.APIBinding) error {
+func messageContains(condition conditionsv1alpha1.Type, parts ...string) func(*apisv1alpha2.APIBinding) error {
 	return func(binding *apisv1alpha2.APIBinding) error {
 		message := conditionsv1alpha1.GetMessage(binding, condition)
 		for _, part := range parts {
@@ -125,76 +125,76 @@ func mentions(condition conditionsv1alpha1.Type, parts ...string) func(*apisv1al
 	}
 }
 
-// publishAndBind is flow 12.2 of the contract, as far as controllers make it.
-func publishAndBind(t *testing.T, s *env) {
-	provider, consumer := s.pair()
-	widgets := s.resource("widgets")
+// testPublishAndBind is flow 12.2 of the contract, as far as controllers make it.
+func testPublishAndBind(t *testing.T, s *env) {
+	provider, consumer := s.newProviderAndConsumer()
+	widgets := s.newResource("widgets")
 	export := s.NewExport(t, provider, "widgets", widgets, "Widget")
 	binding := s.Bind(t, consumer, provider, "widgets")
-	offered := &apisv1alpha1.APIResourceSchema{}
-	if err := s.Get(in(provider), client.ObjectKey{Name: "v1." + widgets.String()}, offered); err != nil {
+	resourceSchema := &apisv1alpha1.APIResourceSchema{}
+	if err := s.Get(clusterContext(provider), client.ObjectKey{Name: "v1." + widgets.String()}, resourceSchema); err != nil {
 		t.Fatal(err)
 	}
 	got := binding.Status.BoundResources[0]
-	if len(binding.Status.BoundResources) != 1 || got.Schema.IdentityHash != export.Status.IdentityHash || got.Schema.UID != string(offered.UID) ||
-		got.Schema.Name != offered.Name || strings.Join(got.StorageVersions, " ") != "v1" || binding.Status.APIExportClusterName != provider {
+	if len(binding.Status.BoundResources) != 1 || got.Schema.IdentityHash != export.Status.IdentityHash || got.Schema.UID != string(resourceSchema.UID) ||
+		got.Schema.Name != resourceSchema.Name || strings.Join(got.StorageVersions, " ") != "v1" || binding.Status.APIExportClusterName != provider {
 		t.Errorf("status is %+v", binding.Status)
 	}
-	if err := all(bound, says(apisv1alpha2.APIExportValid, ""), says(apisv1alpha2.InitialBindingCompleted, ""), says(apisv1alpha2.BindingUpToDate, ""),
-		says(apisv1alpha2.PermissionClaimsValid, ""), says(apisv1alpha2.PermissionClaimsApplied, ""))(binding); err != nil {
+	if err := allOf(isBound, hasCondition(apisv1alpha2.APIExportValid, ""), hasCondition(apisv1alpha2.InitialBindingCompleted, ""), hasCondition(apisv1alpha2.BindingUpToDate, ""),
+		hasCondition(apisv1alpha2.PermissionClaimsValid, ""), hasCondition(apisv1alpha2.PermissionClaimsApplied, ""))(binding); err != nil {
 		t.Errorf("%v; conditions %+v", err, binding.Status.Conditions)
 	}
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	masters := s.Shard.Client(t, s.Masters(t))
-	if err := masters.Get(in("system:bound-crds"), client.ObjectKey{Name: string(offered.UID)}, definition); err != nil {
+	if err := masters.Get(clusterContext("system:bound-crds"), client.ObjectKey{Name: string(resourceSchema.UID)}, definition); err != nil {
 		t.Fatal(err)
 	}
-	if definition.Annotations[apisv1alpha2.SchemaClusterAnnotationKey] != provider || definition.Annotations[apisv1alpha2.SchemaNameAnnotationKey] != offered.Name {
+	if definition.Annotations[apisv1alpha2.SchemaClusterAnnotationKey] != provider || definition.Annotations[apisv1alpha2.SchemaNameAnnotationKey] != resourceSchema.Name {
 		t.Errorf("annotations of the definition are %v", definition.Annotations)
 	}
 }
 
-func waitsForExport(t *testing.T, s *env) {
+func testMissingExport(t *testing.T, s *env) {
 	// Who names a logical cluster of others must be allowed to bind there, which takes an export.
-	own := s.workspaces(s.unique())[0]
-	s.bind(own, "late", "", "late")
-	s.binding(own, "late", all(binding, says(apisv1alpha2.APIExportValid, apisv1alpha2.APIExportNotFoundReason), mentions(apisv1alpha2.APIExportValid, own+":late"),
-		says(apisv1alpha2.InitialBindingCompleted, apisv1alpha2.WaitingForEstablishedReason), says(conditionsv1alpha1.Ready, apisv1alpha2.WaitingForEstablishedReason)))
-	s.NewExport(t, own, "late", s.resource("widgets"), "Widget")
-	s.binding(own, "late", all(bound, binds("widgets"), says(apisv1alpha2.APIExportValid, "")))
+	cluster := s.newWorkspaces(s.uniqueName())[0]
+	s.createBinding(cluster, "late", "", "late")
+	s.waitForBinding(cluster, "late", allOf(isBinding, hasCondition(apisv1alpha2.APIExportValid, apisv1alpha2.APIExportNotFoundReason), messageContains(apisv1alpha2.APIExportValid, cluster+":late"),
+		hasCondition(apisv1alpha2.InitialBindingCompleted, apisv1alpha2.WaitingForEstablishedReason), hasCondition(conditionsv1alpha1.Ready, apisv1alpha2.WaitingForEstablishedReason)))
+	s.NewExport(t, cluster, "late", s.newResource("widgets"), "Widget")
+	s.waitForBinding(cluster, "late", allOf(isBound, bindsResources("widgets"), hasCondition(apisv1alpha2.APIExportValid, "")))
 }
 
-func waitsForIdentity(t *testing.T, s *env) {
-	provider, consumer := s.pair()
-	if err := s.Create(in(provider), &apisv1alpha2.APIExport{
+func testMissingIdentity(t *testing.T, s *env) {
+	provider, consumer := s.newProviderAndConsumer()
+	if err := s.Create(clusterContext(provider), &apisv1alpha2.APIExport{
 		ObjectMeta: metav1.ObjectMeta{Name: "secretive"},
 		Spec:       apisv1alpha2.APIExportSpec{Identity: &apisv1alpha2.Identity{SecretRef: &corev1.SecretReference{Namespace: "default", Name: "identity"}}},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	s.bind(consumer, "secretive", provider, "secretive")
-	s.binding(consumer, "secretive", all(binding, says(apisv1alpha2.APIExportValid, apisv1alpha2.MissingIdentityHashReason)))
+	s.createBinding(consumer, "secretive", provider, "secretive")
+	s.waitForBinding(consumer, "secretive", allOf(isBinding, hasCondition(apisv1alpha2.APIExportValid, apisv1alpha2.MissingIdentityHashReason)))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "identity"}, Data: map[string][]byte{"key": []byte("given")}}
-	if err := s.Create(in(provider), secret); err != nil {
+	if err := s.Create(clusterContext(provider), secret); err != nil {
 		t.Fatal(err)
 	}
-	s.binding(consumer, "secretive", all(bound, binds(), says(apisv1alpha2.APIExportValid, "")))
+	s.waitForBinding(consumer, "secretive", allOf(isBound, bindsResources(), hasCondition(apisv1alpha2.APIExportValid, "")))
 }
 
-func waitsForSchema(t *testing.T, s *env) {
-	provider, consumer := s.pair()
-	widgets, gadgets := s.resource("widgets"), s.resource("gadgets")
-	s.NewExport(t, provider, "both", widgets, "Widget", offering(gadgets))
-	s.bind(consumer, "both", provider, "both")
-	s.binding(consumer, "both", all(binding, binds(), says(apisv1alpha2.APIExportValid, apisv1alpha2.InternalErrorReason), mentions(apisv1alpha2.APIExportValid, "v1."+gadgets.String())))
-	if err := s.Create(in(provider), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {
+func testMissingSchema(t *testing.T, s *env) {
+	provider, consumer := s.newProviderAndConsumer()
+	widgets, gadgets := s.newResource("widgets"), s.newResource("gadgets")
+	s.NewExport(t, provider, "both", widgets, "Widget", withResource(gadgets))
+	s.createBinding(consumer, "both", provider, "both")
+	s.waitForBinding(consumer, "both", allOf(isBinding, bindsResources(), hasCondition(apisv1alpha2.APIExportValid, apisv1alpha2.InternalErrorReason), messageContains(apisv1alpha2.APIExportValid, "v1."+gadgets.String())))
+	if err := s.Create(clusterContext(provider), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {
 		t.Fatal(err)
 	}
-	s.binding(consumer, "both", all(bound, binds("gadgets", "widgets"), says(apisv1alpha2.APIExportValid, "")))
+	s.waitForBinding(consumer, "both", allOf(isBound, bindsResources("gadgets", "widgets"), hasCondition(apisv1alpha2.APIExportValid, "")))
 }
 
-// offering adds a resource to an export.
-func offering(gr schema.GroupResource, prefix ...string) func(*apisv1alpha2.APIExport) {
+// withResource adds a resource to an export.
+func withResource(gr schema.GroupResource, prefix ...string) func(*apisv1alpha2.APIExport) {
 	return func(export *apisv1alpha2.APIExport) {
 		export.Spec.Resources = append(export.Spec.Resources, apisv1alpha2.ResourceSchema{
 			Name: gr.Resource, Group: gr.Group, Schema: append(prefix, "v1")[0] + "." + gr.String(),
@@ -203,64 +203,64 @@ func offering(gr schema.GroupResource, prefix ...string) func(*apisv1alpha2.APIE
 	}
 }
 
-func needsLogicalCluster(t *testing.T, s *env) {
-	provider := s.workspaces(s.unique())[0]
-	s.NewExport(t, provider, "widgets", s.resource("widgets"), "Widget")
+func testMissingLogicalCluster(t *testing.T, s *env) {
+	provider := s.newWorkspaces(s.uniqueName())[0]
+	s.NewExport(t, provider, "widgets", s.newResource("widgets"), "Widget")
 	masters := s.Shard.Client(t, s.Masters(t))
-	nowhere := &env{Shard: s.Shard, Client: masters, t: t}
-	nowhere.bind("nowhere", "widgets", provider, "widgets")
-	nowhere.binding("nowhere", "widgets", all(binding, binds(), says(apisv1alpha2.InitialBindingCompleted, apisv1alpha2.LogicalClusterNotFoundReason)))
+	mastersEnv := &env{Shard: s.Shard, Client: masters, t: t}
+	mastersEnv.createBinding("nowhere", "widgets", provider, "widgets")
+	mastersEnv.waitForBinding("nowhere", "widgets", allOf(isBinding, bindsResources(), hasCondition(apisv1alpha2.InitialBindingCompleted, apisv1alpha2.LogicalClusterNotFoundReason)))
 }
 
-func firstComeFirstServed(t *testing.T, s *env) {
-	clusters := s.workspaces(s.unique()+"-1", s.unique()+"-2", s.unique()+"-c")
-	widgets, gadgets := s.resource("widgets"), s.resource("gadgets")
+func testFirstBindingWins(t *testing.T, s *env) {
+	clusters := s.newWorkspaces(s.uniqueName()+"-1", s.uniqueName()+"-2", s.uniqueName()+"-c")
+	widgets, gadgets := s.newResource("widgets"), s.newResource("gadgets")
 	s.NewExport(t, clusters[0], "one", widgets, "Widget")
-	if err := s.Create(in(clusters[1]), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {
+	if err := s.Create(clusterContext(clusters[1]), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {
 		t.Fatal(err)
 	}
-	s.NewExport(t, clusters[1], "two", widgets, "Widget", offering(gadgets))
+	s.NewExport(t, clusters[1], "two", widgets, "Widget", withResource(gadgets))
 	consumer := clusters[2]
 	s.Bind(t, consumer, clusters[0], "one")
-	s.bind(consumer, "two", clusters[1], "two")
-	s.binding(consumer, "two", all(binding, binds("gadgets"), says(apisv1alpha2.InitialBindingCompleted, apisv1alpha2.NamingConflictsReason),
-		says(apisv1alpha2.BindingUpToDate, apisv1alpha2.NamingConflictsReason), mentions(apisv1alpha2.BindingUpToDate, `APIBinding "one"`, widgets.String())))
-	s.locks(consumer, map[string]string{widgets.String(): "one", gadgets.String(): "two"})
-	if err := s.Delete(in(consumer), newBinding("one", "", "")); err != nil {
+	s.createBinding(consumer, "two", clusters[1], "two")
+	s.waitForBinding(consumer, "two", allOf(isBinding, bindsResources("gadgets"), hasCondition(apisv1alpha2.InitialBindingCompleted, apisv1alpha2.NamingConflictsReason),
+		hasCondition(apisv1alpha2.BindingUpToDate, apisv1alpha2.NamingConflictsReason), messageContains(apisv1alpha2.BindingUpToDate, `APIBinding "one"`, widgets.String())))
+	s.expectReservations(consumer, map[string]string{widgets.String(): "one", gadgets.String(): "two"})
+	if err := s.Delete(clusterContext(consumer), newBinding("one", "", "")); err != nil {
 		t.Fatal(err)
 	}
-	s.binding(consumer, "two", all(bound, binds("gadgets", "widgets"), says(apisv1alpha2.BindingUpToDate, "")))
-	s.locks(consumer, map[string]string{widgets.String(): "two", gadgets.String(): "two"})
+	s.waitForBinding(consumer, "two", allOf(isBound, bindsResources("gadgets", "widgets"), hasCondition(apisv1alpha2.BindingUpToDate, "")))
+	s.expectReservations(consumer, map[string]string{widgets.String(): "two", gadgets.String(): "two"})
 }
 
-// locks waits until the locks of a logical cluster among these resources are held by bindings of these names, or by
+// expectReservations waits until the locks of a logical cluster among these resources are held by bindings of these names, or by
 // definitions for "".
-func (s *env) locks(cluster string, want map[string]string) {
+func (s *env) expectReservations(cluster string, want map[string]string) {
 	s.t.Helper()
 	shardtesting.Eventually(s.t, "the locks of "+cluster, func(ctx context.Context) error {
 		logicalCluster := &corev1alpha1.LogicalCluster{}
 		if err := s.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Name: "cluster"}, logicalCluster); err != nil {
 			return err
 		}
-		annotation, there := logicalCluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]
-		if !there {
+		annotation, exists := logicalCluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]
+		if !exists {
 			return errors.New("there are none")
 		}
-		for resource, holder := range want {
-			lock := fmt.Sprintf("%q:{%q:%q}", resource, "n", holder)
-			if holder == "" {
-				lock = fmt.Sprintf("%q:{%q:true}", resource, "c")
+		for resource, owner := range want {
+			reservation := fmt.Sprintf("%q:{%q:%q}", resource, "n", owner)
+			if owner == "" {
+				reservation = fmt.Sprintf("%q:{%q:true}", resource, "c")
 			}
-			if !strings.Contains(annotation, lock) {
-				return fmt.Errorf("locks are %s, without %s", annotation, lock)
+			if !strings.Contains(annotation, reservation) {
+				return fmt.Errorf("locks are %s, without %s", annotation, reservation)
 			}
 		}
 		return nil
 	})
 }
 
-// define creates a definition of a workspace's own, and waits until it is served.
-func (s *env) define(cluster string, gr schema.GroupResource, kind string) *apiextensionsv1.CustomResourceDefinition {
+// createDefinition creates a definition of a workspace's own, and waits until it is served.
+func (s *env) createDefinition(cluster string, gr schema.GroupResource, kind string) *apiextensionsv1.CustomResourceDefinition {
 	s.t.Helper()
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: gr.String()},
@@ -273,7 +273,7 @@ func (s *env) define(cluster string, gr schema.GroupResource, kind string) *apie
 			}},
 		},
 	}
-	if err := s.Create(in(cluster), definition); err != nil {
+	if err := s.Create(clusterContext(cluster), definition); err != nil {
 		s.t.Fatal(err)
 	}
 	shardtesting.Eventually(s.t, "definition "+definition.Name, func(ctx context.Context) error {
@@ -290,73 +290,73 @@ func (s *env) define(cluster string, gr schema.GroupResource, kind string) *apie
 	return definition
 }
 
-func definitionsHoldResources(t *testing.T, s *env) {
-	provider, consumer := s.pair()
-	widgets := s.resource("widgets")
+func testDefinitionReservesResource(t *testing.T, s *env) {
+	provider, consumer := s.newProviderAndConsumer()
+	widgets := s.newResource("widgets")
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
-	definition := s.define(consumer, widgets, "Widget")
-	s.locks(consumer, map[string]string{widgets.String(): ""})
-	s.bind(consumer, "widgets", provider, "widgets")
-	s.binding(consumer, "widgets", all(binding, binds(), says(apisv1alpha2.InitialBindingCompleted, apisv1alpha2.NamingConflictsReason),
-		mentions(apisv1alpha2.InitialBindingCompleted, `CustomResourceDefinition "`+widgets.String()+`"`)))
-	if err := s.Delete(in(consumer), definition); err != nil {
+	definition := s.createDefinition(consumer, widgets, "Widget")
+	s.expectReservations(consumer, map[string]string{widgets.String(): ""})
+	s.createBinding(consumer, "widgets", provider, "widgets")
+	s.waitForBinding(consumer, "widgets", allOf(isBinding, bindsResources(), hasCondition(apisv1alpha2.InitialBindingCompleted, apisv1alpha2.NamingConflictsReason),
+		messageContains(apisv1alpha2.InitialBindingCompleted, `CustomResourceDefinition "`+widgets.String()+`"`)))
+	if err := s.Delete(clusterContext(consumer), definition); err != nil {
 		t.Fatal(err)
 	}
-	s.binding(consumer, "widgets", all(bound, binds("widgets")))
-	s.locks(consumer, map[string]string{widgets.String(): "widgets"})
+	s.waitForBinding(consumer, "widgets", allOf(isBound, bindsResources("widgets")))
+	s.expectReservations(consumer, map[string]string{widgets.String(): "widgets"})
 	// A definition that comes later stands aside.
-	s.define(consumer, widgets, "Widget")
-	s.locks(consumer, map[string]string{widgets.String(): "widgets"})
+	s.createDefinition(consumer, widgets, "Widget")
+	s.expectReservations(consumer, map[string]string{widgets.String(): "widgets"})
 }
 
-func namesConflict(t *testing.T, s *env) {
-	clusters := s.workspaces(s.unique()+"-1", s.unique()+"-2", s.unique()+"-c")
-	s.NewExport(t, clusters[0], "one", s.resource("widgets"), "Widget")
-	s.NewExport(t, clusters[1], "two", s.resource("things"), "Widget")
+func testNameConflicts(t *testing.T, s *env) {
+	clusters := s.newWorkspaces(s.uniqueName()+"-1", s.uniqueName()+"-2", s.uniqueName()+"-c")
+	s.NewExport(t, clusters[0], "one", s.newResource("widgets"), "Widget")
+	s.NewExport(t, clusters[1], "two", s.newResource("things"), "Widget")
 	consumer := clusters[2]
 	s.Bind(t, consumer, clusters[0], "one")
-	s.bind(consumer, "two", clusters[1], "two")
-	s.binding(consumer, "two", all(binding, binds(), says(apisv1alpha2.InitialBindingCompleted, apisv1alpha2.NamingConflictsReason),
-		mentions(apisv1alpha2.InitialBindingCompleted, `singular name "widget"`, `APIBinding "one"`, clusters[0]+":one")))
-	if err := s.Delete(in(consumer), newBinding("one", "", "")); err != nil {
+	s.createBinding(consumer, "two", clusters[1], "two")
+	s.waitForBinding(consumer, "two", allOf(isBinding, bindsResources(), hasCondition(apisv1alpha2.InitialBindingCompleted, apisv1alpha2.NamingConflictsReason),
+		messageContains(apisv1alpha2.InitialBindingCompleted, `singular name "widget"`, `APIBinding "one"`, clusters[0]+":one")))
+	if err := s.Delete(clusterContext(consumer), newBinding("one", "", "")); err != nil {
 		t.Fatal(err)
 	}
-	s.binding(consumer, "two", all(bound, binds("things")))
+	s.waitForBinding(consumer, "two", allOf(isBound, bindsResources("things")))
 	// The same with a definition of the workspace.
-	s.define(consumer, s.resource("gadgets"), "Gadget")
-	s.NewExport(t, clusters[0], "three", s.resource("devices"), "Gadget")
-	s.bind(consumer, "three", clusters[0], "three")
-	s.binding(consumer, "three", all(binding, says(apisv1alpha2.InitialBindingCompleted, apisv1alpha2.NamingConflictsReason),
-		mentions(apisv1alpha2.InitialBindingCompleted, `singular name "gadget"`, `CustomResourceDefinition "gadgets`)))
+	s.createDefinition(consumer, s.newResource("gadgets"), "Gadget")
+	s.NewExport(t, clusters[0], "three", s.newResource("devices"), "Gadget")
+	s.createBinding(consumer, "three", clusters[0], "three")
+	s.waitForBinding(consumer, "three", allOf(isBinding, hasCondition(apisv1alpha2.InitialBindingCompleted, apisv1alpha2.NamingConflictsReason),
+		messageContains(apisv1alpha2.InitialBindingCompleted, `singular name "gadget"`, `CustomResourceDefinition "gadgets`)))
 }
 
-// change updates an object until there is no conflict.
-func change[T client.Object](s *env, cluster, name string, object T, how func(T)) {
+// update updates an object until there is no conflict.
+func update[T client.Object](s *env, cluster, name string, object T, mutate func(T)) {
 	s.t.Helper()
 	shardtesting.Eventually(s.t, "changing "+name, func(ctx context.Context) error {
 		if err := s.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Name: name}, object); err != nil {
 			return err
 		}
-		how(object)
+		mutate(object)
 		return s.Update(shardtesting.In(ctx, cluster), object)
 	})
 }
 
-func followsExport(t *testing.T, s *env) {
-	provider, consumer := s.pair()
-	widgets, gadgets := s.resource("widgets"), s.resource("gadgets")
+func testExportUpdates(t *testing.T, s *env) {
+	provider, consumer := s.newProviderAndConsumer()
+	widgets, gadgets := s.newResource("widgets"), s.newResource("gadgets")
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
-	first := s.Bind(t, consumer, "root:"+s.unique()+"-p", "widgets")
+	first := s.Bind(t, consumer, "root:"+s.uniqueName()+"-p", "widgets")
 
 	// A resource more, whose schema comes with it, and a claim.
-	if err := s.Create(in(provider), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {
+	if err := s.Create(clusterContext(provider), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {
 		t.Fatal(err)
 	}
-	change(s, provider, "widgets", &apisv1alpha2.APIExport{}, func(export *apisv1alpha2.APIExport) {
-		offering(gadgets)(export)
+	update(s, provider, "widgets", &apisv1alpha2.APIExport{}, func(export *apisv1alpha2.APIExport) {
+		withResource(gadgets)(export)
 		export.Spec.PermissionClaims = []apisv1alpha2.PermissionClaim{{GroupResource: apisv1alpha2.GroupResource{Resource: "configmaps"}, Verbs: []string{"get"}}}
 	})
-	s.binding(consumer, "widgets", all(bound, binds("gadgets", "widgets"), says(apisv1alpha2.BindingUpToDate, ""), func(binding *apisv1alpha2.APIBinding) error {
+	s.waitForBinding(consumer, "widgets", allOf(isBound, bindsResources("gadgets", "widgets"), hasCondition(apisv1alpha2.BindingUpToDate, ""), func(binding *apisv1alpha2.APIBinding) error {
 		if claims := binding.Status.ExportPermissionClaims; len(claims) != 1 || claims[0].Resource != "configmaps" {
 			return fmt.Errorf("claims of the export are %+v", claims)
 		}
@@ -366,11 +366,11 @@ func followsExport(t *testing.T, s *env) {
 	// Another schema, which stores another version.
 	next := shardtesting.NewSchema("v2", widgets, "Widget")
 	next.Spec.Versions[0].Name = "v2"
-	if err := s.Create(in(provider), next); err != nil {
+	if err := s.Create(clusterContext(provider), next); err != nil {
 		t.Fatal(err)
 	}
-	change(s, provider, "widgets", &apisv1alpha2.APIExport{}, func(export *apisv1alpha2.APIExport) { export.Spec.Resources[0].Schema = next.Name })
-	s.binding(consumer, "widgets", all(bound, func(binding *apisv1alpha2.APIBinding) error {
+	update(s, provider, "widgets", &apisv1alpha2.APIExport{}, func(export *apisv1alpha2.APIExport) { export.Spec.Resources[0].Schema = next.Name })
+	s.waitForBinding(consumer, "widgets", allOf(isBound, func(binding *apisv1alpha2.APIBinding) error {
 		got := binding.Status.BoundResources[1]
 		if got.Schema.UID != string(next.UID) || strings.Join(got.StorageVersions, " ") != "v1 v2" || got.Schema.IdentityHash != first.Status.BoundResources[0].Schema.IdentityHash {
 			return fmt.Errorf("bound is %+v", got)
@@ -379,10 +379,10 @@ func followsExport(t *testing.T, s *env) {
 	}))
 
 	// What is taken away stays bound.
-	change(s, provider, "widgets", &apisv1alpha2.APIExport{}, func(export *apisv1alpha2.APIExport) {
+	update(s, provider, "widgets", &apisv1alpha2.APIExport{}, func(export *apisv1alpha2.APIExport) {
 		export.Spec.Resources, export.Spec.PermissionClaims = export.Spec.Resources[:1], nil
 	})
-	s.binding(consumer, "widgets", all(bound, binds("gadgets", "widgets"), says(apisv1alpha2.BindingUpToDate, ""), func(binding *apisv1alpha2.APIBinding) error {
+	s.waitForBinding(consumer, "widgets", allOf(isBound, bindsResources("gadgets", "widgets"), hasCondition(apisv1alpha2.BindingUpToDate, ""), func(binding *apisv1alpha2.APIBinding) error {
 		if len(binding.Status.ExportPermissionClaims) > 0 {
 			return errors.New("the claims of the export remain")
 		}
@@ -390,20 +390,20 @@ func followsExport(t *testing.T, s *env) {
 	}))
 }
 
-func outlivesExport(t *testing.T, s *env) {
-	provider, consumer := s.pair()
-	export := s.NewExport(t, provider, "widgets", s.resource("widgets"), "Widget")
+func testExportRecreation(t *testing.T, s *env) {
+	provider, consumer := s.newProviderAndConsumer()
+	export := s.NewExport(t, provider, "widgets", s.newResource("widgets"), "Widget")
 	s.Bind(t, consumer, provider, "widgets")
-	if err := s.Delete(in(provider), export); err != nil {
+	if err := s.Delete(clusterContext(provider), export); err != nil {
 		t.Fatal(err)
 	}
-	s.binding(consumer, "widgets", all(bound, binds("widgets"), says(apisv1alpha2.APIExportValid, apisv1alpha2.APIExportNotFoundReason)))
-	again := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}, Spec: apisv1alpha2.APIExportSpec{Resources: export.Spec.Resources}}
-	if err := s.Create(in(provider), again); err != nil {
+	s.waitForBinding(consumer, "widgets", allOf(isBound, bindsResources("widgets"), hasCondition(apisv1alpha2.APIExportValid, apisv1alpha2.APIExportNotFoundReason)))
+	recreated := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}, Spec: apisv1alpha2.APIExportSpec{Resources: export.Spec.Resources}}
+	if err := s.Create(clusterContext(provider), recreated); err != nil {
 		t.Fatal(err)
 	}
 	// Its secret has stayed, so it is the same export to everybody.
-	s.binding(consumer, "widgets", all(bound, binds("widgets"), says(apisv1alpha2.APIExportValid, ""), func(binding *apisv1alpha2.APIBinding) error {
+	s.waitForBinding(consumer, "widgets", allOf(isBound, bindsResources("widgets"), hasCondition(apisv1alpha2.APIExportValid, ""), func(binding *apisv1alpha2.APIBinding) error {
 		if got := binding.Status.BoundResources[0].Schema.IdentityHash; got != export.Status.IdentityHash {
 			return fmt.Errorf("identity is %s, was %s", got, export.Status.IdentityHash)
 		}
@@ -411,13 +411,13 @@ func outlivesExport(t *testing.T, s *env) {
 	}))
 }
 
-func extraAnnotations(t *testing.T, s *env) {
-	provider, consumer := s.pair()
+func testExtraAnnotations(t *testing.T, s *env) {
+	provider, consumer := s.newProviderAndConsumer()
 	const key = "extra.apis.kcp.io/team"
-	s.NewExport(t, provider, "widgets", s.resource("widgets"), "Widget", func(export *apisv1alpha2.APIExport) {
+	s.NewExport(t, provider, "widgets", s.newResource("widgets"), "Widget", func(export *apisv1alpha2.APIExport) {
 		export.Annotations = map[string]string{key: "red", "other": "x"}
 	})
-	s.bind(consumer, "widgets", provider, "widgets")
+	s.createBinding(consumer, "widgets", provider, "widgets")
 	annotated := func(want string) func(*apisv1alpha2.APIBinding) error {
 		return func(binding *apisv1alpha2.APIBinding) error {
 			if got := binding.Annotations[key]; got != want || binding.Annotations["other"] != "" {
@@ -426,55 +426,55 @@ func extraAnnotations(t *testing.T, s *env) {
 			return nil
 		}
 	}
-	s.binding(consumer, "widgets", all(bound, annotated("red")))
-	change(s, provider, "widgets", &apisv1alpha2.APIExport{}, func(export *apisv1alpha2.APIExport) { export.Annotations[key] = "blue" })
-	s.binding(consumer, "widgets", annotated("blue"))
-	change(s, provider, "widgets", &apisv1alpha2.APIExport{}, func(export *apisv1alpha2.APIExport) { delete(export.Annotations, key) })
-	s.binding(consumer, "widgets", annotated(""))
+	s.waitForBinding(consumer, "widgets", allOf(isBound, annotated("red")))
+	update(s, provider, "widgets", &apisv1alpha2.APIExport{}, func(export *apisv1alpha2.APIExport) { export.Annotations[key] = "blue" })
+	s.waitForBinding(consumer, "widgets", annotated("blue"))
+	update(s, provider, "widgets", &apisv1alpha2.APIExport{}, func(export *apisv1alpha2.APIExport) { delete(export.Annotations, key) })
+	s.waitForBinding(consumer, "widgets", annotated(""))
 }
 
-func locksAreMadeAnew(t *testing.T, s *env) {
-	provider, consumer := s.pair()
-	widgets, own := s.resource("widgets"), s.resource("devices")
+func testReservationsAreRestored(t *testing.T, s *env) {
+	provider, consumer := s.newProviderAndConsumer()
+	widgets, definedResource := s.newResource("widgets"), s.newResource("devices")
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
-	s.define(consumer, own, "Device")
+	s.createDefinition(consumer, definedResource, "Device")
 	s.Bind(t, consumer, provider, "widgets")
-	want := map[string]string{widgets.String(): "widgets", own.String(): ""}
-	s.locks(consumer, want)
+	want := map[string]string{widgets.String(): "widgets", definedResource.String(): ""}
+	s.expectReservations(consumer, want)
 	for _, value := range []string{"null", `"{"`} {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, corev1alpha1.ResourceBindingsAnnotationKey, value)
 		cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
-		if err := s.Patch(in(consumer), cluster, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		if err := s.Patch(clusterContext(consumer), cluster, client.RawPatch(types.MergePatchType, patch)); err != nil {
 			t.Fatal(err)
 		}
-		s.locks(consumer, want)
+		s.expectReservations(consumer, want)
 	}
 }
 
-func locksRunOut(t *testing.T, s *env) {
-	provider, consumer := s.pair()
-	widgets, gadgets := s.resource("widgets"), s.resource("gadgets")
-	if err := s.Create(in(provider), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {
+func testReservationExpiry(t *testing.T, s *env) {
+	provider, consumer := s.newProviderAndConsumer()
+	widgets, gadgets := s.newResource("widgets"), s.newResource("gadgets")
+	if err := s.Create(clusterContext(provider), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {
 		t.Fatal(err)
 	}
-	s.NewExport(t, provider, "both", widgets, "Widget", offering(gadgets))
-	locks := fmt.Sprintf(`{%q:{"c":true,"e":%q},%q:{"c":true,"e":%q}}`,
+	s.NewExport(t, provider, "both", widgets, "Widget", withResource(gadgets))
+	reservations := fmt.Sprintf(`{%q:{"c":true,"e":%q},%q:{"c":true,"e":%q}}`,
 		widgets.String(), time.Now().Add(-time.Minute).UTC().Format(time.RFC3339), gadgets.String(), time.Now().Add(3*time.Second).UTC().Format(time.RFC3339))
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, corev1alpha1.ResourceBindingsAnnotationKey, locks)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, corev1alpha1.ResourceBindingsAnnotationKey, reservations)
 	cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
-	if err := s.Patch(in(consumer), cluster, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := s.Patch(clusterContext(consumer), cluster, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		t.Fatal(err)
 	}
-	s.bind(consumer, "both", provider, "both")
-	s.binding(consumer, "both", all(binding, binds("widgets"), mentions(apisv1alpha2.InitialBindingCompleted, `CustomResourceDefinition "gadgets`)))
-	s.binding(consumer, "both", all(bound, binds("gadgets", "widgets")))
-	s.locks(consumer, map[string]string{widgets.String(): "both", gadgets.String(): "both"})
+	s.createBinding(consumer, "both", provider, "both")
+	s.waitForBinding(consumer, "both", allOf(isBinding, bindsResources("widgets"), messageContains(apisv1alpha2.InitialBindingCompleted, `CustomResourceDefinition "gadgets`)))
+	s.waitForBinding(consumer, "both", allOf(isBound, bindsResources("gadgets", "widgets")))
+	s.expectReservations(consumer, map[string]string{widgets.String(): "both", gadgets.String(): "both"})
 }
 
-func addressesFollowBindings(t *testing.T, s *env) {
-	provider, consumer := s.pair()
-	s.NewExport(t, provider, "widgets", s.resource("widgets"), "Widget")
-	addresses := func(want int) {
+func testEndpointsFollowBindings(t *testing.T, s *env) {
+	provider, consumer := s.newProviderAndConsumer()
+	s.NewExport(t, provider, "widgets", s.newResource("widgets"), "Widget")
+	expectEndpoints := func(want int) {
 		t.Helper()
 		slice := &apisv1alpha1.APIExportEndpointSlice{}
 		shardtesting.Eventually(t, "the addresses of the slice", func(ctx context.Context) error {
@@ -487,11 +487,11 @@ func addressesFollowBindings(t *testing.T, s *env) {
 			return nil
 		})
 	}
-	addresses(0)
+	expectEndpoints(0)
 	binding := s.Bind(t, consumer, provider, "widgets")
-	addresses(1)
-	if err := s.Delete(in(consumer), binding); err != nil {
+	expectEndpoints(1)
+	if err := s.Delete(clusterContext(consumer), binding); err != nil {
 		t.Fatal(err)
 	}
-	addresses(0)
+	expectEndpoints(0)
 }

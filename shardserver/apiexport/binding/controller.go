@@ -81,15 +81,15 @@ func newClusterController(cfg Config) controller.Controller {
 	}
 	return controller.Controller{
 		Name: "apibinding",
-		Inputs: []controller.Input{
-			{Resource: apibindings, Keys: c.bindingKeys},
-			{Resource: apisv1alpha2.Resource("apiexports"), Keys: c.exportKeys, Everywhere: true},
-			{Resource: apisv1alpha1.Resource("apiresourceschemas"), Keys: c.schemaKeys, Everywhere: true},
-			{Resource: ownapiextensions.Definitions, Keys: c.definitionKeys},
-			{Resource: logicalClusters, Keys: clusterKeys},
+		Sources: []controller.Source{
+			{Resource: apibindings, MapFunc: c.bindingKeys},
+			{Resource: apisv1alpha2.Resource("apiexports"), MapFunc: c.exportKeys, Global: true},
+			{Resource: apisv1alpha1.Resource("apiresourceschemas"), MapFunc: c.schemaKeys, Global: true},
+			{Resource: ownapiextensions.Definitions, MapFunc: c.definitionKeys},
+			{Resource: logicalClusters, MapFunc: clusterKeys},
 		},
-		Workers:   maxConcurrentReconciles,
-		Reconcile: c.reconcile,
+		MaxConcurrentReconciles: maxConcurrentReconciles,
+		Reconcile:               c.reconcile,
 	}
 }
 
@@ -98,70 +98,70 @@ var (
 	logicalClusters = corev1alpha1.Resource("logicalclusters")
 )
 
-func key(cluster logicalcluster.Name) controller.Key {
-	return controller.Key{Cluster: cluster, Name: requestName}
+func keyForCluster(cluster logicalcluster.Name) controller.Request {
+	return controller.Request{ClusterName: cluster, Name: requestName}
 }
 
-func (c *clusterController) bindingKeys(event watch.Event) []controller.Key {
+func (c *clusterController) bindingKeys(event watch.Event) []controller.Request {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
 	if !ok {
 		return nil
 	}
 	// The index has its own watch. Events of the export that follow must find this binding in it.
 	c.cfg.Consumers.Observe(binding, event.Type == watch.Deleted)
-	return []controller.Key{key(logicalcluster.Of(binding))}
+	return []controller.Request{keyForCluster(logicalcluster.Of(binding))}
 }
 
 // exportKeys returns the logical clusters with bindings to an export, if its fingerprint changed.
-func (c *clusterController) exportKeys(event watch.Event) []controller.Key {
+func (c *clusterController) exportKeys(event watch.Event) []controller.Request {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
-	if !ok || !c.changed(export, event.Type == watch.Deleted) {
+	if !ok || !c.updateFingerprint(export, event.Type == watch.Deleted) {
 		return nil
 	}
-	return c.consumers(export)
+	return c.consumerKeys(export)
 }
 
-func (c *clusterController) consumers(export *apisv1alpha2.APIExport) []controller.Key {
-	keys := c.cfg.Consumers.KeysFor(export)
+func (c *clusterController) consumerKeys(export *apisv1alpha2.APIExport) []controller.Request {
+	keys := c.cfg.Consumers.RequestsFor(export)
 	for i := range keys {
-		keys[i] = key(keys[i].Cluster)
+		keys[i] = keyForCluster(keys[i].ClusterName)
 	}
 	return keys
 }
 
-func (c *clusterController) changed(export *apisv1alpha2.APIExport, deleted bool) bool {
-	name, now := apiindex.ExportKeyOf(export), fingerprintOf(export)
+func (c *clusterController) updateFingerprint(export *apisv1alpha2.APIExport, deleted bool) bool {
+	name, current := apiindex.ExportKeyOf(export), computeFingerprint(export)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before, known := c.fingerprints[name]
+	previous, known := c.fingerprints[name]
 	if deleted {
 		delete(c.fingerprints, name)
 		return true
 	}
-	c.fingerprints[name] = now
-	return !known || before != now
+	c.fingerprints[name] = current
+	return !known || previous != current
 }
 
 // schemaKeys returns the logical clusters with bindings to exports that offer an added or deleted schema.
-func (c *clusterController) schemaKeys(event watch.Event) []controller.Key {
+func (c *clusterController) schemaKeys(event watch.Event) []controller.Request {
 	schema, ok := event.Object.(*apisv1alpha1.APIResourceSchema)
 	if !ok || event.Type == watch.Modified {
 		return nil // the spec of a schema is immutable
 	}
-	return c.consumersOfSchema(logicalcluster.Of(schema), schema.Name)
+	return c.schemaConsumerKeys(logicalcluster.Of(schema), schema.Name)
 }
 
 // schemaKeys returns the logical clusters with bindings to exports that offer an added or deleted schema.
-func (c *clusterController) consumersOfSchema(cluster logicalcluster.Name, schema string) []controller.Key {
+func (c *clusterController) schemaConsumerKeys(cluster logicalcluster.Name, schema string) []controller.Request {
 	exports, err := c.cfg.Exports.List(context.Background(), cluster)
 	if err != nil {
 		return nil // exports are not served yet; their events follow
 	}
-	var keys []controller.Key
+	var keys []controller.Request
 	for _, export := range exports {
-		for _, offered := range export.Spec.Resources {
-			if offered.Schema == schema {
-				keys = append(keys, c.consumers(export)...)
+		for _, resource := range export.Spec.Resources {
+			if resource.Schema == schema {
+				keys = append(keys, c.consumerKeys(export)...)
 				break
 			}
 		}
@@ -171,14 +171,14 @@ func (c *clusterController) consumersOfSchema(cluster logicalcluster.Name, schem
 
 // definitionKeys returns the logical cluster of a CustomResourceDefinition. For one made of a schema, it returns the
 // logical clusters that wait for it and, if it was deleted, those that bind the schema.
-func (c *clusterController) definitionKeys(event watch.Event) []controller.Key {
+func (c *clusterController) definitionKeys(event watch.Event) []controller.Request {
 	definition, ok := event.Object.(*apiextensions.CustomResourceDefinition)
 	if !ok {
 		return nil
 	}
 	cluster := logicalcluster.Of(definition)
 	if cluster != logicalcluster.BoundCRDs {
-		return []controller.Key{key(cluster)}
+		return []controller.Request{keyForCluster(cluster)}
 	}
 	if event.Type != watch.Deleted {
 		if !apiextensions.IsCRDConditionTrue(definition, apiextensions.Established) {
@@ -188,7 +188,7 @@ func (c *clusterController) definitionKeys(event watch.Event) []controller.Key {
 	}
 	keys := c.popWaiters(types.UID(definition.Name))
 	if provider, err := logicalcluster.ParseName(definition.Annotations[apisv1alpha2.SchemaClusterAnnotationKey]); err == nil {
-		keys = append(keys, c.consumersOfSchema(provider, definition.Annotations[apisv1alpha2.SchemaNameAnnotationKey])...)
+		keys = append(keys, c.schemaConsumerKeys(provider, definition.Annotations[apisv1alpha2.SchemaNameAnnotationKey])...)
 	}
 	return keys
 }
@@ -205,12 +205,12 @@ func (c *clusterController) addWaiter(uid types.UID, cluster logicalcluster.Name
 
 // popWaiters returns and removes the waiters of a definition.
 // popWaiters returns and removes the waiters of a definition.
-func (c *clusterController) popWaiters(uid types.UID) []controller.Key {
+func (c *clusterController) popWaiters(uid types.UID) []controller.Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var keys []controller.Key
+	var keys []controller.Request
 	for cluster := range c.waiters[uid] {
-		keys = append(keys, key(cluster))
+		keys = append(keys, keyForCluster(cluster))
 	}
 	delete(c.waiters, uid)
 	return keys
@@ -218,7 +218,7 @@ func (c *clusterController) popWaiters(uid types.UID) []controller.Key {
 
 // clusterKeys returns a logical cluster that was added, or whose reservations are missing or invalid. Most events are
 // other updates, which do not affect bindings.
-func clusterKeys(event watch.Event) []controller.Key {
+func clusterKeys(event watch.Event) []controller.Request {
 	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
 	if !ok || event.Type == watch.Deleted {
 		return nil
@@ -228,5 +228,5 @@ func clusterKeys(event watch.Event) []controller.Key {
 			return nil
 		}
 	}
-	return []controller.Key{key(logicalcluster.Of(cluster))}
+	return []controller.Request{keyForCluster(logicalcluster.Of(cluster))}
 }

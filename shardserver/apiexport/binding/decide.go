@@ -24,11 +24,11 @@ type statusInputs struct {
 	// problem is why the export cannot be bound, or nil.
 	problem *problem
 	// resources are those of the export, ordered by group and name; empty if there is a problem.
-	resources []*offeredResource
+	resources []*exportedResource
 }
 
-// offeredResource is one resource of the export of a binding.
-type offeredResource struct {
+// exportedResource is one resource of the export of a binding.
+type exportedResource struct {
 	schema.GroupResource
 	schema   *apisv1alpha1.APIResourceSchema
 	identity string
@@ -43,7 +43,7 @@ type offeredResource struct {
 	established bool
 }
 
-func (r *offeredResource) bindable() bool {
+func (r *exportedResource) isBindable() bool {
 	return r.reservedBy == "" && r.nameConflict == "" && r.invalid == nil && r.established
 }
 
@@ -116,7 +116,7 @@ func decide(binding *apisv1alpha2.APIBinding, inputs statusInputs) {
 	}
 	switch pending := inputs.pendingProblem(); {
 	case inputs.problem != nil:
-		setIncomplete(binding, waitingForExport())
+		setIncomplete(binding, newWaitingForExport())
 	case pending != nil:
 		setBoundResources(binding, inputs.resources)
 		setIncomplete(binding, pending)
@@ -130,7 +130,7 @@ func decide(binding *apisv1alpha2.APIBinding, inputs statusInputs) {
 	conditionsv1alpha1.SetSummary(binding, apisv1alpha2.InitialBindingCompleted)
 }
 
-func waitingForExport() *problem {
+func newWaitingForExport() *problem {
 	return &problem{
 		apisv1alpha2.WaitingForEstablishedReason,
 		fmt.Sprintf("Nothing can be bound before the export is valid; see the condition %s", apisv1alpha2.APIExportValid),
@@ -151,17 +151,17 @@ func setFalse(binding *apisv1alpha2.APIBinding, condition conditionsv1alpha1.Typ
 
 // pendingProblem returns why some resources cannot be bound, the most severe reason first, or nil.
 func (f statusInputs) pendingProblem() *problem {
-	var invalid, taken, waiting []string
+	var invalid, conflicts, pending []string
 	for _, resource := range f.resources {
 		switch {
 		case resource.reservedBy != "":
-			taken = append(taken, fmt.Sprintf("resource %q is in use by %s; delete that to bind the resource", resource.GroupResource, resource.reservedBy))
+			conflicts = append(conflicts, fmt.Sprintf("resource %q is in use by %s; delete that to bind the resource", resource.GroupResource, resource.reservedBy))
 		case resource.nameConflict != "":
-			taken = append(taken, resource.nameConflict)
+			conflicts = append(conflicts, resource.nameConflict)
 		case resource.invalid != nil:
 			invalid = append(invalid, resource.invalid.Error())
 		case !resource.established:
-			waiting = append(waiting, resource.String())
+			pending = append(pending, resource.String())
 		}
 	}
 	switch {
@@ -169,12 +169,12 @@ func (f statusInputs) pendingProblem() *problem {
 		return newError(apisv1alpha2.LogicalClusterNotFoundReason, "There is no LogicalCluster here; create bindings in workspaces")
 	case len(invalid) > 0:
 		return newError(apisv1alpha2.APIResourceSchemaInvalidReason, "The provider of the export has to offer another schema: %s", strings.Join(invalid, "; "))
-	case len(taken) > 0:
-		return newError(apisv1alpha2.NamingConflictsReason, "%s", strings.Join(taken, "; "))
-	case len(waiting) > 0:
+	case len(conflicts) > 0:
+		return newError(apisv1alpha2.NamingConflictsReason, "%s", strings.Join(conflicts, "; "))
+	case len(pending) > 0:
 		return &problem{
 			apisv1alpha2.WaitingForEstablishedReason,
-			fmt.Sprintf("Waiting for the shard to serve %s, which takes seconds at most", strings.Join(waiting, ", ")),
+			fmt.Sprintf("Waiting for the shard to serve %s, which takes seconds at most", strings.Join(pending, ", ")),
 			conditionsv1alpha1.SeverityInfo,
 		}
 	}
@@ -183,10 +183,10 @@ func (f statusInputs) pendingProblem() *problem {
 
 // setBoundResources adds the bindable resources to status.boundResources. Resources that the export no longer offers
 // stay bound.
-func setBoundResources(binding *apisv1alpha2.APIBinding, resources []*offeredResource) {
+func setBoundResources(binding *apisv1alpha2.APIBinding, resources []*exportedResource) {
 	bound := slices.Clone(binding.Status.BoundResources)
 	for _, resource := range resources {
-		if !resource.bindable() {
+		if !resource.isBindable() {
 			continue
 		}
 		at := slices.IndexFunc(bound, func(b apisv1alpha2.BoundAPIResource) bool {

@@ -19,9 +19,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
-// offered is a resource as an export offers it, ready to be bound.
-func offered(plural, version string, changes ...func(*offeredResource)) *offeredResource {
-	r := &offeredResource{
+// newExportedResource is a resource as an export offers it, ready to be bound.
+func newExportedResource(plural, version string, changes ...func(*exportedResource)) *exportedResource {
+	r := &exportedResource{
 		GroupResource: schema.GroupResource{Group: "example.io", Resource: plural},
 		identity:      "1d", established: true,
 		schema: &apisv1alpha1.APIResourceSchema{
@@ -38,7 +38,7 @@ func offered(plural, version string, changes ...func(*offeredResource)) *offered
 	return r
 }
 
-func widgetsExport() *apisv1alpha2.APIExport {
+func newWidgetsExport() *apisv1alpha2.APIExport {
 	return &apisv1alpha2.APIExport{
 		ObjectMeta: metav1.ObjectMeta{Name: "widgets", Annotations: map[string]string{logicalcluster.AnnotationKey: "provider"}},
 		Spec: apisv1alpha2.APIExportSpec{PermissionClaims: []apisv1alpha2.PermissionClaim{{
@@ -48,10 +48,10 @@ func widgetsExport() *apisv1alpha2.APIExport {
 }
 
 func TestDecide(t *testing.T) {
-	locked := func(r *offeredResource) { r.reservedBy = `APIBinding "other"` }
-	clashing := func(r *offeredResource) { r.nameConflict = "the kind is taken" }
-	broken := func(r *offeredResource) { r.invalid = errors.New("spec is nonsense") }
-	slow := func(r *offeredResource) { r.established = false }
+	reservedByOther := func(r *exportedResource) { r.reservedBy = `APIBinding "other"` }
+	withNameConflict := func(r *exportedResource) { r.nameConflict = "the kind is taken" }
+	withInvalidSchema := func(r *exportedResource) { r.invalid = errors.New("spec is nonsense") }
+	notEstablished := func(r *exportedResource) { r.established = false }
 	reference := apiindex.Reference{Path: logicalcluster.MustParsePath("root:org"), Name: "widgets"}
 	for name, tc := range map[string]struct {
 		facts        statusInputs
@@ -63,23 +63,23 @@ func TestDecide(t *testing.T) {
 		phase        apisv1alpha2.APIBindingPhaseType
 		messageParts []string
 	}{
-		"everything can be bound":            {facts: statusInputs{resources: []*offeredResource{offered("a", "v1"), offered("b", "v1")}}, bound: []string{"a", "b"}, phase: "Bound"},
+		"everything can be bound":            {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1")}}, bound: []string{"a", "b"}, phase: "Bound"},
 		"an export of nothing is bound":      {facts: statusInputs{}, phase: "Bound"},
-		"one is reserved for another owner":  {facts: statusInputs{resources: []*offeredResource{offered("a", "v1"), offered("b", "v1", locked)}}, bound: []string{"a"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{`"b.example.io"`, `APIBinding "other"`}},
-		"names of one are taken":             {facts: statusInputs{resources: []*offeredResource{offered("a", "v1", clashing), offered("b", "v1")}}, bound: []string{"b"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{"the kind is taken"}},
-		"a schema that is none":              {facts: statusInputs{resources: []*offeredResource{offered("a", "v1", broken)}}, lacking: "APIResourceSchemaInvalid", severity: "Error", phase: "Binding", messageParts: []string{"nonsense"}},
-		"one is not served yet":              {facts: statusInputs{resources: []*offeredResource{offered("a", "v1"), offered("b", "v1", slow)}}, bound: []string{"a"}, lacking: "WaitingForEstablished", severity: "Info", phase: "Binding", messageParts: []string{"b.example.io"}},
-		"a conflict says more than a delay":  {facts: statusInputs{resources: []*offeredResource{offered("a", "v1", slow), offered("b", "v1", locked)}}, lacking: "NamingConflicts", severity: "Error", phase: "Binding"},
-		"there is no logical cluster":        {facts: statusInputs{clusterMissing: true, resources: []*offeredResource{offered("a", "v1", slow)}}, lacking: "LogicalClusterNotFound", severity: "Error", phase: "Binding"},
+		"one is reserved for another owner":  {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1", reservedByOther)}}, bound: []string{"a"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{`"b.example.io"`, `APIBinding "other"`}},
+		"names of one are taken":             {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", withNameConflict), newExportedResource("b", "v1")}}, bound: []string{"b"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{"the kind is taken"}},
+		"a schema that is none":              {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", withInvalidSchema)}}, lacking: "APIResourceSchemaInvalid", severity: "Error", phase: "Binding", messageParts: []string{"nonsense"}},
+		"one is not served yet":              {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1", notEstablished)}}, bound: []string{"a"}, lacking: "WaitingForEstablished", severity: "Info", phase: "Binding", messageParts: []string{"b.example.io"}},
+		"a conflict says more than a delay":  {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", notEstablished), newExportedResource("b", "v1", reservedByOther)}}, lacking: "NamingConflicts", severity: "Error", phase: "Binding"},
+		"there is no logical cluster":        {facts: statusInputs{clusterMissing: true, resources: []*exportedResource{newExportedResource("a", "v1", notEstablished)}}, lacking: "LogicalClusterNotFound", severity: "Error", phase: "Binding"},
 		"there is no export":                 {facts: statusInputs{problem: exportNotFound(reference)}, valid: "APIExportNotFound", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
 		"the export has no identity":         {facts: statusInputs{problem: missingIdentity(reference)}, valid: "MissingIdentityHash", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
 		"the reference is nonsense":          {facts: statusInputs{problem: invalidReference(errors.New("no path"))}, valid: "APIExportInvalidReference", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
-		"a schema is missing":                {facts: statusInputs{problem: schemaMissing(widgetsExport(), "v1.a")}, valid: "InternalError", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
-		"what is not stored has no versions": {facts: statusInputs{resources: []*offeredResource{offered("a", "v1", func(r *offeredResource) { r.virtual = true })}}, bound: []string{"a"}, phase: "Bound"},
+		"a schema is missing":                {facts: statusInputs{problem: schemaMissing(newWidgetsExport(), "v1.a")}, valid: "InternalError", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"what is not stored has no versions": {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", func(r *exportedResource) { r.virtual = true })}}, bound: []string{"a"}, phase: "Bound"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.facts.problem == nil {
-				tc.facts.export = widgetsExport()
+				tc.facts.export = newWidgetsExport()
 			}
 			binding := &apisv1alpha2.APIBinding{}
 			decide(binding, tc.facts)
@@ -113,20 +113,20 @@ func TestDecide(t *testing.T) {
 			if tc.facts.export != nil && (binding.Status.APIExportClusterName != "provider" || len(binding.Status.ExportPermissionClaims) != 1) {
 				t.Errorf("of the export, the status says %+v", binding.Status)
 			}
-			again := binding.DeepCopy()
-			if decide(again, tc.facts); !equality.Semantic.DeepEqual(again, binding) {
-				t.Errorf("the status flaps: %+v, then %+v", binding.Status, again.Status)
+			second := binding.DeepCopy()
+			if decide(second, tc.facts); !equality.Semantic.DeepEqual(second, binding) {
+				t.Errorf("the status flaps: %+v, then %+v", binding.Status, second.Status)
 			}
 		})
 	}
 }
 
-func TestWhatWasBoundStaysBound(t *testing.T) {
+func TestBoundResourcesAreKept(t *testing.T) {
 	binding := &apisv1alpha2.APIBinding{}
-	decide(binding, statusInputs{export: widgetsExport(), resources: []*offeredResource{offered("a", "v1"), offered("b", "v1")}})
+	decide(binding, statusInputs{export: newWidgetsExport(), resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1")}})
 
 	// a goes from the export, b gets another schema that stores another version, c comes and cannot be served yet.
-	later := statusInputs{export: widgetsExport(), resources: []*offeredResource{offered("b", "v2"), offered("c", "v1", func(r *offeredResource) { r.established = false })}}
+	later := statusInputs{export: newWidgetsExport(), resources: []*exportedResource{newExportedResource("b", "v2"), newExportedResource("c", "v1", func(r *exportedResource) { r.established = false })}}
 	decide(binding, later)
 	got := binding.Status.BoundResources
 	if len(got) != 2 || got[0].Schema.UID != "v1a" || got[1].Schema.UID != "v2b" || !slices.Equal(got[1].StorageVersions, []string{"v1", "v2"}) {
@@ -146,13 +146,13 @@ func TestWhatWasBoundStaysBound(t *testing.T) {
 }
 
 func TestExtraAnnotationsPatch(t *testing.T) {
-	has := map[string]string{"extra.apis.kcp.io/old": "1", "extra.apis.kcp.io/same": "2", "extra.apis.kcp.io/other": "3", "own": "4"}
-	wants := map[string]string{"extra.apis.kcp.io/same": "2", "extra.apis.kcp.io/other": "5", "extra.apis.kcp.io/new": "", "theirs": "6"}
-	got := extraAnnotationsPatch(has, wants)
+	current := map[string]string{"extra.apis.kcp.io/old": "1", "extra.apis.kcp.io/same": "2", "extra.apis.kcp.io/other": "3", "own": "4"}
+	desired := map[string]string{"extra.apis.kcp.io/same": "2", "extra.apis.kcp.io/other": "5", "extra.apis.kcp.io/new": "", "theirs": "6"}
+	got := extraAnnotationsPatch(current, desired)
 	if value, ok := got["extra.apis.kcp.io/old"]; len(got) != 3 || !ok || value != nil || got["extra.apis.kcp.io/other"] != "5" || got["extra.apis.kcp.io/new"] != "" {
 		t.Errorf("got %v", got)
 	}
-	if len(extraAnnotationsPatch(wants, wants)) != 0 || len(extraAnnotationsPatch(nil, nil)) != 0 {
+	if len(extraAnnotationsPatch(desired, desired)) != 0 || len(extraAnnotationsPatch(nil, nil)) != 0 {
 		t.Error("something changes where nothing has to")
 	}
 }

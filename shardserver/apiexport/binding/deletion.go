@@ -30,10 +30,10 @@ import (
 
 const (
 	// Of the deletionWorkers, at most maxDeletionsPerCluster work on one logical cluster; its other bindings are requeued
-	// after gateRetryInterval.
+	// after limiterRetryInterval.
 	deletionWorkers        = 32
 	maxDeletionsPerCluster = 2
-	gateRetryInterval      = 250 * time.Millisecond
+	limiterRetryInterval   = 250 * time.Millisecond
 	// inFlightRetryInterval is the retry interval while requests that could create objects are in flight.
 	inFlightRetryInterval = 20 * time.Millisecond
 	// countsMaxAge is the maximum age of the counts in the condition.
@@ -45,48 +45,48 @@ const (
 type deletionController struct {
 	cfg      Config
 	bindings *storage.Reader[*apisv1alpha2.APIBinding]
-	gate     purge.Limiter
+	limiter  purge.Limiter
 }
 
 func newDeletionController(cfg Config) controller.Controller {
 	c := &deletionController{
 		cfg:      cfg,
 		bindings: storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apibindings),
-		gate:     purge.Limiter{PerCluster: maxDeletionsPerCluster},
+		limiter:  purge.Limiter{PerCluster: maxDeletionsPerCluster},
 	}
 	return controller.Controller{
-		Name:      "apibinding-deletion",
-		Inputs:    []controller.Input{{Resource: apibindings, Keys: deletingKeys}},
-		Workers:   deletionWorkers,
-		Reconcile: c.reconcile,
+		Name:                    "apibinding-deletion",
+		Sources:                 []controller.Source{{Resource: apibindings, MapFunc: deletingKeys}},
+		MaxConcurrentReconciles: deletionWorkers,
+		Reconcile:               c.reconcile,
 	}
 }
 
-func awaitsDeletion(binding *apisv1alpha2.APIBinding) bool {
+func isPendingDeletion(binding *apisv1alpha2.APIBinding) bool {
 	return binding.DeletionTimestamp != nil && controllerutil.ContainsFinalizer(binding, apisv1alpha2.APIBindingFinalizer)
 }
 
-func deletingKeys(event watch.Event) []controller.Key {
+func deletingKeys(event watch.Event) []controller.Request {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
-	if !ok || event.Type == watch.Deleted || !awaitsDeletion(binding) {
+	if !ok || event.Type == watch.Deleted || !isPendingDeletion(binding) {
 		return nil
 	}
-	return controller.ObjectKey(event)
+	return controller.RequestForObject(event)
 }
 
-func (c *deletionController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *deletionController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	binding, err := c.bindings.Get(ctx, "", key.Name)
-	if apierrors.IsNotFound(err) || (err == nil && !awaitsDeletion(binding)) {
+	if apierrors.IsNotFound(err) || (err == nil && !isPendingDeletion(binding)) {
 		return controller.Result{}, nil
 	}
 	if err != nil {
 		return controller.Result{}, err
 	}
-	if !c.gate.TryAcquire(key.Cluster) {
-		return controller.Result{RequeueAfter: gateRetryInterval}, nil
+	if !c.limiter.TryAcquire(key.ClusterName) {
+		return controller.Result{RequeueAfter: limiterRetryInterval}, nil
 	}
-	left, err := c.deleteObjects(ctx, binding)
-	c.gate.Release(key.Cluster)
+	state, err := c.deleteObjects(ctx, binding)
+	c.limiter.Release(key.ClusterName)
 	changed := binding.DeepCopy()
 	since := c.cfg.Clock.Since(binding.DeletionTimestamp.Time)
 	switch {
@@ -94,14 +94,14 @@ func (c *deletionController) reconcile(ctx context.Context, key controller.Key) 
 		conditionsv1alpha1.MarkFalse(changed, apisv1alpha2.BindingResourceDeleteSuccess, apisv1alpha2.ResourceDeletionFailedReason,
 			conditionsv1alpha1.SeverityError, "Not all objects could be deleted; this is tried again: %v", err)
 		return controller.Result{}, errors.Join(c.writeStatus(ctx, binding, changed), fmt.Errorf("deleting the objects of APIBinding %q: %w", binding.Name, err))
-	case left.requestsInFlight && len(left.objects) == 0:
+	case state.requestsInFlight && len(state.objects) == 0:
 		return controller.Result{RequeueAfter: inFlightRetryInterval}, nil // short: no status update
-	case len(left.objects) > 0:
-		result := controller.Result{RequeueAfter: purge.RequeueAfter(left.deleted, since)}
-		if countsAreFresh(binding, c.cfg.Clock.Now()) {
+	case len(state.objects) > 0:
+		result := controller.Result{RequeueAfter: purge.RequeueAfter(state.deleted, since)}
+		if areCountsFresh(binding, c.cfg.Clock.Now()) {
 			return result, nil
 		}
-		reason, message := left.describe()
+		reason, message := state.describe()
 		conditionsv1alpha1.MarkFalse(changed, apisv1alpha2.BindingResourceDeleteSuccess, reason, conditionsv1alpha1.SeverityInfo, "%s", message)
 		return result, c.writeStatus(ctx, binding, changed)
 	}
@@ -116,8 +116,8 @@ func (c *deletionController) reconcile(ctx context.Context, key controller.Key) 
 	return controller.Result{}, c.removeFinalizer(ctx, binding)
 }
 
-// remaining counts what a deletion waits for.
-type remaining struct {
+// deletionProgress counts what a deletion waits for.
+type deletionProgress struct {
 	objects    map[string]int
 	finalizers map[string]int
 	deleted    int
@@ -125,23 +125,23 @@ type remaining struct {
 	requestsInFlight bool
 }
 
-func (r *remaining) describe() (reason, message string) {
+func (r *deletionProgress) describe() (reason, message string) {
 	if len(r.finalizers) > 0 {
 		return apisv1alpha2.SomeFinalizersRemainReason, fmt.Sprintf("Objects remain: %s; they wait for the controllers of the finalizers %s", formatCounts(r.objects), formatCounts(r.finalizers))
 	}
 	return apisv1alpha2.SomeResourcesRemainReason, fmt.Sprintf("Objects remain: %s; they are being deleted", formatCounts(r.objects))
 }
 
-func formatCounts(of map[string]int) string {
-	texts := make([]string, 0, len(of))
-	for name, count := range of {
+func formatCounts(counts map[string]int) string {
+	texts := make([]string, 0, len(counts))
+	for name, count := range counts {
 		texts = append(texts, fmt.Sprintf("%s (%d)", name, count))
 	}
 	slices.Sort(texts)
 	return strings.Join(texts, ", ")
 }
 
-func countsAreFresh(binding *apisv1alpha2.APIBinding, now time.Time) bool {
+func areCountsFresh(binding *apisv1alpha2.APIBinding, now time.Time) bool {
 	condition := conditionsv1alpha1.Get(binding, apisv1alpha2.BindingResourceDeleteSuccess)
 	if condition == nil || condition.Reason == apisv1alpha2.ResourceDeletionFailedReason {
 		return false
@@ -151,12 +151,12 @@ func countsAreFresh(binding *apisv1alpha2.APIBinding, now time.Time) bool {
 }
 
 // deleteObjects deletes the objects of all bound resources of a binding that no other binding adopts.
-func (c *deletionController) deleteObjects(ctx context.Context, binding *apisv1alpha2.APIBinding) (*remaining, error) {
-	left := &remaining{objects: map[string]int{}, finalizers: map[string]int{}}
+func (c *deletionController) deleteObjects(ctx context.Context, binding *apisv1alpha2.APIBinding) (*deletionProgress, error) {
+	state := &deletionProgress{objects: map[string]int{}, finalizers: map[string]int{}}
 	// A consistent read, because objects of an adopting binding that the cache misses would be lost.
 	all, err := c.bindings.ListLatest(ctx, "", nil)
 	if err != nil {
-		return left, err
+		return state, err
 	}
 	others := slices.DeleteFunc(all, func(other *apisv1alpha2.APIBinding) bool {
 		return other.Name == binding.Name || other.DeletionTimestamp != nil
@@ -166,25 +166,25 @@ func (c *deletionController) deleteObjects(ctx context.Context, binding *apisv1a
 		if len(bound.StorageVersions) == 0 {
 			continue // virtual storage
 		}
-		adopted, err := c.isAdopted(ctx, others, bound)
+		adopted, err := c.isBoundByOther(ctx, others, bound)
 		if err == nil && !adopted {
-			err = c.deleteObjectsOf(ctx, binding, bound, left)
+			err = c.deleteResourceObjects(ctx, binding, bound, state)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", resourceOf(bound), err))
+			errs = append(errs, fmt.Errorf("%s: %w", boundGroupResource(bound), err))
 		}
 	}
-	return left, errors.Join(errs...)
+	return state, errors.Join(errs...)
 }
 
-func resourceOf(bound apisv1alpha2.BoundAPIResource) schema.GroupResource {
+func boundGroupResource(bound apisv1alpha2.BoundAPIResource) schema.GroupResource {
 	return schema.GroupResource{Group: bound.Group, Resource: bound.Resource}
 }
 
-// isAdopted reports whether another binding of the logical cluster binds the same objects with the same schema.
-func (c *deletionController) isAdopted(ctx context.Context, others []*apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) (bool, error) {
+// isBoundByOther reports whether another binding of the logical cluster binds the same objects with the same schema.
+func (c *deletionController) isBoundByOther(ctx context.Context, others []*apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) (bool, error) {
 	for _, other := range others {
-		same, err := c.offersSame(ctx, other, bound)
+		same, err := c.exportsSameSchema(ctx, other, bound)
 		if same || err != nil {
 			return same, err
 		}
@@ -192,8 +192,8 @@ func (c *deletionController) isAdopted(ctx context.Context, others []*apisv1alph
 	return false, nil
 }
 
-// offersSame reports whether the export of a binding offers a resource with the identity and schema of a bound resource.
-func (c *deletionController) offersSame(ctx context.Context, other *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) (bool, error) {
+// exportsSameSchema reports whether the export of a binding offers a resource with the identity and schema of a bound resource.
+func (c *deletionController) exportsSameSchema(ctx context.Context, other *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) (bool, error) {
 	reference, err := apiindex.ReferenceOf(other)
 	if err != nil {
 		return false, nil //nolint:nilerr // a binding without valid reference adopts nothing
@@ -205,11 +205,11 @@ func (c *deletionController) offersSame(ctx context.Context, other *apisv1alpha2
 	if export.Status.IdentityHash != bound.Schema.IdentityHash {
 		return false, nil
 	}
-	for _, offered := range export.Spec.Resources {
-		if offered.Group != bound.Group || offered.Name != bound.Resource {
+	for _, resource := range export.Spec.Resources {
+		if resource.Group != bound.Group || resource.Name != bound.Resource {
 			continue
 		}
-		found, err := c.cfg.Exports.GetSchema(ctx, logicalcluster.Of(export), offered.Schema)
+		found, err := c.cfg.Exports.GetSchema(ctx, logicalcluster.Of(export), resource.Schema)
 		if err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
@@ -218,9 +218,9 @@ func (c *deletionController) offersSame(ctx context.Context, other *apisv1alpha2
 	return false, nil
 }
 
-// deleteObjectsOf deletes the objects of one resource and adds the remaining ones to left.
-func (c *deletionController) deleteObjectsOf(ctx context.Context, binding *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource, left *remaining) error {
-	lister, deleter, settled, release, err := c.boundObjects(ctx, bound)
+// deleteResourceObjects deletes the objects of one resource and adds the remaining ones to left.
+func (c *deletionController) deleteResourceObjects(ctx context.Context, binding *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource, state *deletionProgress) error {
+	lister, deleter, quiesced, release, err := c.acquireBoundObjects(ctx, bound)
 	if apierrors.IsServiceUnavailable(err) {
 		return errors.Join(err, c.restoreDefinition(ctx, binding, bound))
 	}
@@ -229,32 +229,32 @@ func (c *deletionController) deleteObjectsOf(ctx context.Context, binding *apisv
 	}
 	defer release()
 	progress, err := purge.DeleteBatch(ctx, lister, deleter)
-	left.deleted += progress.Deleted
+	state.deleted += progress.Deleted
 	if progress.Remaining > 0 {
-		left.objects[resourceOf(bound).String()] = progress.Remaining
+		state.objects[boundGroupResource(bound).String()] = progress.Remaining
 	}
 	for finalizer, count := range progress.Finalizers {
-		left.finalizers[finalizer] += count
+		state.finalizers[finalizer] += count
 	}
-	left.requestsInFlight = left.requestsInFlight || !settled // settled was read before the list, which is complete if it is true
+	state.requestsInFlight = state.requestsInFlight || !quiesced // settled was read before the list, which is complete if it is true
 	return err
 }
 
-// boundObjects returns the storage of a bound resource below the API handlers.
-func (c *deletionController) boundObjects(ctx context.Context, bound apisv1alpha2.BoundAPIResource) (rest.Lister, rest.GracefulDeleter, bool, func(), error) {
-	gr := resourceOf(bound)
+// acquireBoundObjects returns the storage of a bound resource below the API handlers.
+func (c *deletionController) acquireBoundObjects(ctx context.Context, bound apisv1alpha2.BoundAPIResource) (rest.Lister, rest.GracefulDeleter, bool, func(), error) {
+	gr := boundGroupResource(bound)
 	if definitions.IsCompiledIn(c.cfg.Registry, gr, bound.Schema.IdentityHash) {
-		own, err := c.cfg.Registry.Get(gr)
+		builtIn, err := c.cfg.Registry.Get(gr)
 		if err != nil {
 			return nil, nil, false, nil, err
 		}
-		deleter, ok := own.Store.(rest.GracefulDeleter)
+		deleter, ok := builtIn.Store.(rest.GracefulDeleter)
 		if !ok {
-			return nil, nil, false, nil, fmt.Errorf("objects cannot be deleted: their registry is %T", own.Store)
+			return nil, nil, false, nil, fmt.Errorf("objects cannot be deleted: their registry is %T", builtIn.Store)
 		}
-		return own.Store, deleter, true, func() {}, nil
+		return builtIn.Store, deleter, true, func() {}, nil
 	}
-	instances, err := c.cfg.Custom.Instances(bindings.WithIdentity(ctx, bound.Schema.IdentityHash), gr)
+	instances, err := c.cfg.Custom.AcquireInstances(bindings.WithIdentity(ctx, bound.Schema.IdentityHash), gr)
 	if err != nil {
 		return nil, nil, false, nil, err
 	}

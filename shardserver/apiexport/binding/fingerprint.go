@@ -14,7 +14,7 @@ import (
 // export, so that other changes, such as conditions, must not requeue them.
 type fingerprint [sha256.Size]byte
 
-func fingerprintOf(export *apisv1alpha2.APIExport) fingerprint {
+func computeFingerprint(export *apisv1alpha2.APIExport) fingerprint {
 	text, err := json.Marshal(struct {
 		UID       string
 		Path      string
@@ -32,7 +32,7 @@ func fingerprintOf(export *apisv1alpha2.APIExport) fingerprint {
 	return sha256.Sum256(text)
 }
 
-// extraAnnotations returns the annotations that are copied from an export to its bindings.
+// testExtraAnnotations returns the annotations that are copied from an export to its bindings.
 func extraAnnotations(annotations map[string]string) map[string]string {
 	copied := maps.Clone(annotations)
 	maps.DeleteFunc(copied, func(key, _ string) bool { return !strings.HasPrefix(key, apisv1alpha2.ExtraAnnotationKeyPrefix) })

@@ -25,8 +25,8 @@ func newEnv(t testing.TB) *env {
 	return &env{Shard: shard, Client: shard.Client(t, shard.Admin(t)), t: t}
 }
 
-// workspaces creates workspaces below root, and returns their logical clusters.
-func (s *env) workspaces(names ...string) []string {
+// newWorkspaces creates workspaces below root, and returns their logical clusters.
+func (s *env) newWorkspaces(names ...string) []string {
 	s.t.Helper()
 	clusters := make([]string, len(names))
 	for i, name := range names {
@@ -35,8 +35,8 @@ func (s *env) workspaces(names ...string) []string {
 	return clusters
 }
 
-// binding waits until a binding is as the condition wants it, and returns it.
-func (s *env) binding(cluster, name string, condition func(*apisv1alpha2.APIBinding) error) *apisv1alpha2.APIBinding {
+// waitForBinding waits until a binding is as the condition wants it, and returns it.
+func (s *env) waitForBinding(cluster, name string, condition func(*apisv1alpha2.APIBinding) error) *apisv1alpha2.APIBinding {
 	s.t.Helper()
 	binding := &apisv1alpha2.APIBinding{}
 	shardtesting.Eventually(s.t, "APIBinding "+name, func(ctx context.Context) error {
@@ -51,8 +51,8 @@ func (s *env) binding(cluster, name string, condition func(*apisv1alpha2.APIBind
 	return binding
 }
 
-// says is true of a binding with a condition that is False for a reason, or True for "".
-func says(condition conditionsv1alpha1.Type, reason string) func(*apisv1alpha2.APIBinding) error {
+// hasCondition is true of a binding with a condition that is False for a reason, or True for "".
+func hasCondition(condition conditionsv1alpha1.Type, reason string) func(*apisv1alpha2.APIBinding) error {
 	return func(binding *apisv1alpha2.APIBinding) error {
 		found := conditionsv1alpha1.Get(binding, condition)
 		if found == nil || found.Reason != reason || (found.Status == "True") != (reason == "") {
@@ -62,7 +62,7 @@ func says(condition conditionsv1alpha1.Type, reason string) func(*apisv1alpha2.A
 	}
 }
 
-func all(conditions ...func(*apisv1alpha2.APIBinding) error) func(*apisv1alpha2.APIBinding) error {
+func allOf(conditions ...func(*apisv1alpha2.APIBinding) error) func(*apisv1alpha2.APIBinding) error {
 	return func(binding *apisv1alpha2.APIBinding) error {
 		for _, condition := range conditions {
 			if err := condition(binding); err != nil {
@@ -73,4 +73,6 @@ func all(conditions ...func(*apisv1alpha2.APIBinding) error) func(*apisv1alpha2.
 	}
 }
 
-func in(cluster string) context.Context { return shardtesting.In(context.Background(), cluster) }
+func clusterContext(cluster string) context.Context {
+	return shardtesting.In(context.Background(), cluster)
+}

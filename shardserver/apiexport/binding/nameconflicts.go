@@ -16,11 +16,11 @@ import (
 
 // detectNameConflicts sets nameConflict of each resource whose names are taken by another resource of the logical
 // cluster. Resources that are reserved for another owner are skipped.
-func (s *scope) detectNameConflicts(ctx context.Context) error {
-	others := nameIndex{}
-	s.addDefinitionNames(others)
+func (s *clusterState) detectNameConflicts(ctx context.Context) error {
+	known := nameIndex{}
+	s.addDefinitionNames(known)
 	for _, binding := range s.bindings {
-		if err := s.addBoundNames(ctx, binding, others); err != nil {
+		if err := s.addBoundNames(ctx, binding, known); err != nil {
 			return err
 		}
 	}
@@ -30,9 +30,9 @@ func (s *scope) detectNameConflicts(ctx context.Context) error {
 			if resource.reservedBy != "" {
 				continue
 			}
-			wanted := namedResource{resource.GroupResource, resource.schema.Spec.Names, owner}
-			if resource.nameConflict = others.findConflict(wanted); resource.nameConflict == "" {
-				others.add(wanted)
+			candidate := namedResource{resource.GroupResource, resource.schema.Spec.Names, owner}
+			if resource.nameConflict = known.findConflict(candidate); resource.nameConflict == "" {
+				known.add(candidate)
 			}
 		}
 	}
@@ -40,7 +40,7 @@ func (s *scope) detectNameConflicts(ctx context.Context) error {
 }
 
 // addDefinitionNames adds the names of the established CustomResourceDefinitions of the logical cluster.
-func (s *scope) addDefinitionNames(to nameIndex) {
+func (s *clusterState) addDefinitionNames(to nameIndex) {
 	for _, definition := range s.definitions {
 		gr := schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural}
 		if !apiextensions.IsCRDConditionTrue(definition, apiextensions.Established) || !s.reservations[gr.String()].Definition {
@@ -51,7 +51,7 @@ func (s *scope) addDefinitionNames(to nameIndex) {
 }
 
 // addBoundNames adds the names of the bound resources of a binding.
-func (s *scope) addBoundNames(ctx context.Context, binding *apisv1alpha2.APIBinding, to nameIndex) error {
+func (s *clusterState) addBoundNames(ctx context.Context, binding *apisv1alpha2.APIBinding, to nameIndex) error {
 	for _, bound := range binding.Status.BoundResources {
 		found, err := s.cfg.Definitions.Names(ctx, types.UID(bound.Schema.UID))
 		if err != nil {
@@ -70,18 +70,18 @@ func (s *scope) addBoundNames(ctx context.Context, binding *apisv1alpha2.APIBind
 
 // schemaNames returns the names of a bound resource without CustomResourceDefinition: those of its schema, or only the
 // plural if the schema does not exist.
-func (s *scope) schemaNames(ctx context.Context, binding *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) (apiextensionsv1.CustomResourceDefinitionNames, error) {
-	only := apiextensionsv1.CustomResourceDefinitionNames{Plural: bound.Resource}
+func (s *clusterState) schemaNames(ctx context.Context, binding *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) (apiextensionsv1.CustomResourceDefinitionNames, error) {
+	fallback := apiextensionsv1.CustomResourceDefinitionNames{Plural: bound.Resource}
 	cluster, err := logicalcluster.ParseName(binding.Status.APIExportClusterName)
 	if err != nil {
-		return only, nil //nolint:nilerr // without a logical cluster there is no schema
+		return fallback, nil //nolint:nilerr // without a logical cluster there is no schema
 	}
 	found, err := s.cfg.Exports.GetSchema(ctx, cluster, bound.Schema.Name)
 	if apierrors.IsNotFound(err) {
-		return only, nil
+		return fallback, nil
 	}
 	if err != nil {
-		return only, err
+		return fallback, err
 	}
 	return found.Spec.Names, nil
 }

@@ -39,12 +39,12 @@ func (n nameIndex) add(resource namedResource) {
 
 // findConflict returns a message if another resource uses a name of the wanted one, else "". Entries of the same
 // resource, from other versions of its schema, do not conflict.
-func (n nameIndex) findConflict(wanted namedResource) string {
-	for _, name := range claimedNames(wanted.names) {
-		for _, other := range n[scopedName{wanted.Group, name.value, name.kind}] {
-			if other.resource != wanted.Resource {
+func (n nameIndex) findConflict(candidate namedResource) string {
+	for _, name := range claimedNames(candidate.names) {
+		for _, other := range n[scopedName{candidate.Group, name.value, name.kind}] {
+			if other.resource != candidate.Resource {
 				return fmt.Sprintf("resource %q cannot be bound: its %s %q is in use by %s; delete that, or ask the provider of the export for another name",
-					wanted.GroupResource, name.field, name.value, other.owner)
+					candidate.GroupResource, name.field, name.value, other.owner)
 			}
 		}
 	}
@@ -58,19 +58,19 @@ type claimedName struct {
 }
 
 // claimedNames returns the names of a resource that must be unique in its group.
-func claimedNames(of apiextensionsv1.CustomResourceDefinitionNames) []claimedName {
-	all := make([]claimedName, 0, 4+len(of.ShortNames))
+func claimedNames(names apiextensionsv1.CustomResourceDefinitionNames) []claimedName {
+	all := make([]claimedName, 0, 4+len(names.ShortNames))
 	add := func(field, value string, kind bool) {
 		if value != "" {
 			all = append(all, claimedName{field, value, kind})
 		}
 	}
-	add("plural name", of.Plural, false)
-	add("singular name", of.Singular, false)
-	for _, short := range of.ShortNames {
+	add("plural name", names.Plural, false)
+	add("singular name", names.Singular, false)
+	for _, short := range names.ShortNames {
 		add("short name", short, false)
 	}
-	add("kind", of.Kind, true)
-	add("list kind", of.ListKind, true)
+	add("kind", names.Kind, true)
+	add("list kind", names.ListKind, true)
 	return all
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
-// scope holds the observed state of one logical cluster during one reconciliation, and what the steps decide.
-type scope struct {
+// clusterState holds the observed state of one logical cluster during one reconciliation, and what the steps decide.
+type clusterState struct {
 	*clusterController
 	name logicalcluster.Name
 	// bindings are ordered by age: the oldest binding is allocated its resources first.
@@ -39,8 +39,8 @@ type bindingState struct {
 }
 
 // observe reads the bindings, the LogicalCluster and the CustomResourceDefinitions of a logical cluster.
-func (c *clusterController) observe(ctx context.Context, name logicalcluster.Name) (*scope, error) {
-	s := &scope{clusterController: c, name: name}
+func (c *clusterController) observe(ctx context.Context, name logicalcluster.Name) (*clusterState, error) {
+	s := &clusterState{clusterController: c, name: name}
 	var err error
 	if s.bindings, err = c.bindings.List(ctx, "", nil); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (c *clusterController) observe(ctx context.Context, name logicalcluster.Nam
 }
 
 // resolve finds the export of a binding and the schemas of its resources.
-func (s *scope) resolve(ctx context.Context, binding *apisv1alpha2.APIBinding) (*bindingState, error) {
+func (s *clusterState) resolve(ctx context.Context, binding *apisv1alpha2.APIBinding) (*bindingState, error) {
 	state := &bindingState{binding: binding, inputs: statusInputs{clusterMissing: s.cluster == nil}}
 	reference, err := apiindex.ReferenceOf(binding)
 	if err != nil {
@@ -83,8 +83,8 @@ func (s *scope) resolve(ctx context.Context, binding *apisv1alpha2.APIBinding) (
 		state.inputs.export, state.inputs.problem = nil, exportReplaced(reference)
 		return state, nil
 	}
-	for _, offered := range export.Spec.Resources {
-		resource, problem, err := s.resolveResource(ctx, export, offered)
+	for _, resourceSchema := range export.Spec.Resources {
+		resource, problem, err := s.resolveResource(ctx, export, resourceSchema)
 		if err != nil {
 			return nil, err
 		}
@@ -94,27 +94,27 @@ func (s *scope) resolve(ctx context.Context, binding *apisv1alpha2.APIBinding) (
 		}
 		state.inputs.resources = append(state.inputs.resources, resource)
 	}
-	slices.SortFunc(state.inputs.resources, func(a, b *offeredResource) int {
+	slices.SortFunc(state.inputs.resources, func(a, b *exportedResource) int {
 		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Resource, b.Resource))
 	})
 	return state, nil
 }
 
-func (s *scope) resolveResource(ctx context.Context, export *apisv1alpha2.APIExport, offered apisv1alpha2.ResourceSchema) (*offeredResource, *problem, error) {
-	found, err := s.cfg.Exports.GetSchema(ctx, logicalcluster.Of(export), offered.Schema)
+func (s *clusterState) resolveResource(ctx context.Context, export *apisv1alpha2.APIExport, resourceSchema apisv1alpha2.ResourceSchema) (*exportedResource, *problem, error) {
+	found, err := s.cfg.Exports.GetSchema(ctx, logicalcluster.Of(export), resourceSchema.Schema)
 	if apierrors.IsNotFound(err) {
-		return nil, schemaMissing(export, offered.Schema), nil
+		return nil, schemaMissing(export, resourceSchema.Schema), nil
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(found.Spec.Versions) > 1 && found.Spec.Conversion == nil {
-		return nil, schemaUnusable(apiindex.ErrNoConversion, offered.Schema), nil
+		return nil, schemaUnusable(apiindex.ErrNoConversion, resourceSchema.Schema), nil
 	}
-	return &offeredResource{
-		GroupResource: schema.GroupResource{Group: offered.Group, Resource: offered.Name},
+	return &exportedResource{
+		GroupResource: schema.GroupResource{Group: resourceSchema.Group, Resource: resourceSchema.Name},
 		schema:        found,
 		identity:      export.Status.IdentityHash,
-		virtual:       offered.Storage.Virtual != nil,
+		virtual:       resourceSchema.Storage.Virtual != nil,
 	}, nil, nil
 }

@@ -24,7 +24,7 @@ func NewStatusPrecomputer(cfg Config) *StatusPrecomputer { return &StatusPrecomp
 // the value of the annotation of the LogicalCluster with their reservations. It returns "" and leaves the bindings
 // unchanged unless all of them can be bound at once.
 func (f *StatusPrecomputer) Precompute(ctx context.Context, cluster logicalcluster.Name, bindings []*apisv1alpha2.APIBinding) (string, error) {
-	s := &scope{clusterController: &clusterController{cfg: f.cfg}, name: cluster, bindings: bindings, cluster: &corev1alpha1.LogicalCluster{}, reservations: reservations{}}
+	s := &clusterState{clusterController: &clusterController{cfg: f.cfg}, name: cluster, bindings: bindings, cluster: &corev1alpha1.LogicalCluster{}, reservations: reservations{}}
 	for _, binding := range bindings {
 		state, err := s.resolve(ctx, binding)
 		if err != nil {
@@ -46,7 +46,7 @@ func (f *StatusPrecomputer) Precompute(ctx context.Context, cluster logicalclust
 }
 
 // allocateAll acquires the resources of all bindings and reports whether every one of them can be bound and served.
-func (s *scope) allocateAll(ctx context.Context) (bool, error) {
+func (s *clusterState) allocateAll(ctx context.Context) (bool, error) {
 	for _, state := range s.states {
 		if !s.reservations.fits(state.inputs.resources, state.binding.Name) {
 			return false, nil
@@ -83,9 +83,9 @@ func (s *scope) allocateAll(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// initialBindingsPending reports whether the initial bindings of a logical cluster may not exist yet. Their reservations
+// areInitialBindingsPending reports whether the initial bindings of a logical cluster may not exist yet. Their reservations
 // were created with the logical cluster and must not be pruned before.
-func initialBindingsPending(cluster *corev1alpha1.LogicalCluster) bool {
+func areInitialBindingsPending(cluster *corev1alpha1.LogicalCluster) bool {
 	switch cluster.Status.Phase {
 	case "", corev1alpha1.LogicalClusterPhaseScheduling:
 		return true

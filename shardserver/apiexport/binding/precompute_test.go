@@ -28,7 +28,7 @@ func TestPrecompute(t *testing.T) {
 	s.NewExport(t, provider, "likewise", schema.GroupResource{Group: "precomputed.io", Resource: "likewises"}, "Widget")
 	s.Bind(t, consumer, provider, "widgets") // creates the definition, which is established afterwards
 
-	named := func(path, export string) *apisv1alpha2.APIBinding {
+	newBinding := func(path, export string) *apisv1alpha2.APIBinding {
 		b := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", export, len(path))}}
 		b.Spec.Reference.Export = &apisv1alpha2.ExportBindingReference{Path: path, Name: export}
 		return b
@@ -42,12 +42,12 @@ func TestPrecompute(t *testing.T) {
 		reserved []string
 	}{
 		"a compiled-in API and one with a definition": {
-			[]*apisv1alpha2.APIBinding{named("root", "topology.kcp.io"), named("root:precomputed-provider", "widgets")},
+			[]*apisv1alpha2.APIBinding{newBinding("root", "topology.kcp.io"), newBinding("root:precomputed-provider", "widgets")},
 			[]string{"partitions.topology.kcp.io", "partitionsets.topology.kcp.io", "widgets.precomputed.io"},
 		},
-		"an export that does not exist":           {[]*apisv1alpha2.APIBinding{named("root", "nothing"), named("root", "topology.kcp.io")}, nil},
-		"two that want the same":                  {[]*apisv1alpha2.APIBinding{named(provider, "widgets"), named("root:precomputed-provider", "widgets")}, nil},
-		"two whose names are in each other's way": {[]*apisv1alpha2.APIBinding{named(provider, "widgets"), named(provider, "likewise")}, nil},
+		"an export that does not exist":           {[]*apisv1alpha2.APIBinding{newBinding("root", "nothing"), newBinding("root", "topology.kcp.io")}, nil},
+		"two that want the same":                  {[]*apisv1alpha2.APIBinding{newBinding(provider, "widgets"), newBinding("root:precomputed-provider", "widgets")}, nil},
+		"two whose names are in each other's way": {[]*apisv1alpha2.APIBinding{newBinding(provider, "widgets"), newBinding(provider, "likewise")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := precomputer.Precompute(t.Context(), logicalcluster.MustParseName("somewhere"), tc.bindings)
@@ -69,14 +69,14 @@ func TestPrecompute(t *testing.T) {
 				}
 			}
 			if tc.reserved != nil {
-				sameAsController(t, s, consumer, tc.bindings)
+				compareWithController(t, s, consumer, tc.bindings)
 			}
 		})
 	}
 }
 
-// sameAsController checks that bindings to the same exports in a logical cluster get the same status.
-func sameAsController(t *testing.T, s *shardtesting.Shard, consumer string, precomputed []*apisv1alpha2.APIBinding) {
+// compareWithController checks that bindings to the same exports in a logical cluster get the same status.
+func compareWithController(t *testing.T, s *shardtesting.Shard, consumer string, precomputed []*apisv1alpha2.APIBinding) {
 	t.Helper()
 	c := s.Client(t, s.Masters(t))
 	for _, want := range precomputed {

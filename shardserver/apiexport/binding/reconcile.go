@@ -18,8 +18,8 @@ import (
 
 // reconcile observes a logical cluster, resolves the exports of its bindings, allocates their resources, ensures the
 // definitions that serve them, and writes each status once.
-func (c *clusterController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
-	s, err := c.observe(ctx, key.Cluster)
+func (c *clusterController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
+	s, err := c.observe(ctx, key.ClusterName)
 	if err != nil {
 		return controller.Result{}, err
 	}
@@ -52,7 +52,7 @@ func (c *clusterController) reconcile(ctx context.Context, key controller.Key) (
 
 // allocate prunes the reservations, reserves the resources of each binding that no other owner has, and writes changed
 // reservations. It returns the time until the next reservation expires, or zero.
-func (s *scope) allocate(ctx context.Context) (time.Duration, error) {
+func (s *clusterState) allocate(ctx context.Context) (time.Duration, error) {
 	if s.cluster == nil {
 		return 0, nil
 	}
@@ -68,8 +68,8 @@ func (s *scope) allocate(ctx context.Context) (time.Duration, error) {
 	deleting := s.cluster.DeletionTimestamp != nil
 	var requeueAfter time.Duration
 	// A cluster that is being deleted needs no pruning; one that awaits its initial bindings holds reservations for them.
-	if !deleting && !initialBindingsPending(s.cluster) {
-		requeueAfter, err = s.reservations.prune(pruneInputs{definitions: established, exists: s.bindingExists(ctx), now: s.cfg.Clock.Now()})
+	if !deleting && !areInitialBindingsPending(s.cluster) {
+		requeueAfter, err = s.reservations.prune(pruneInputs{definitions: established, exists: s.newBindingExistsFunc(ctx), now: s.cfg.Clock.Now()})
 		if err != nil {
 			return 0, err
 		}
@@ -94,7 +94,7 @@ func (s *scope) allocate(ctx context.Context) (time.Duration, error) {
 }
 
 // initialReservations reserves each bound resource for its binding.
-func (s *scope) initialReservations() reservations {
+func (s *clusterState) initialReservations() reservations {
 	initial := reservations{}
 	for _, binding := range s.bindings {
 		for _, bound := range binding.Status.BoundResources {
@@ -104,9 +104,9 @@ func (s *scope) initialReservations() reservations {
 	return initial
 }
 
-// bindingExists returns a function that reports whether a binding exists. It confirms absence with a consistent read,
+// newBindingExistsFunc returns a function that reports whether a binding exists. It confirms absence with a consistent read,
 // because a pruned reservation may be acquired by another owner.
-func (s *scope) bindingExists(ctx context.Context) func(string) (bool, error) {
+func (s *clusterState) newBindingExistsFunc(ctx context.Context) func(string) (bool, error) {
 	return func(name string) (bool, error) {
 		if slices.ContainsFunc(s.bindings, func(binding *apisv1alpha2.APIBinding) bool { return binding.Name == name }) {
 			return true, nil
@@ -120,7 +120,7 @@ func (s *scope) bindingExists(ctx context.Context) func(string) (bool, error) {
 }
 
 // ensureDefinitions ensures a definition for each resource that the binding may bind.
-func (s *scope) ensureDefinitions(ctx context.Context) (errs []error) {
+func (s *clusterState) ensureDefinitions(ctx context.Context) (errs []error) {
 	if s.cluster == nil {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (s *scope) ensureDefinitions(ctx context.Context) (errs []error) {
 }
 
 // ensureDefinition sets resource.established, and registers the logical cluster as a waiter if that is false.
-func (s *scope) ensureDefinition(ctx context.Context, resource *offeredResource) error {
+func (s *clusterState) ensureDefinition(ctx context.Context, resource *exportedResource) error {
 	if definitions.IsCompiledIn(s.cfg.Registry, resource.GroupResource, resource.identity) {
 		resource.established = true
 		return nil

@@ -21,7 +21,9 @@ type reservation struct {
 	Expiry *metav1.Time `json:"e,omitempty"`
 }
 
-func (l reservation) expired(now time.Time) bool { return l.Expiry == nil || l.Expiry.Time.Before(now) }
+func (l reservation) isExpired(now time.Time) bool {
+	return l.Expiry == nil || l.Expiry.Time.Before(now)
+}
 
 // describeOwner returns the owner for messages.
 func (l reservation) describeOwner(resource string) string {
@@ -76,17 +78,17 @@ func (l reservations) acquire(resource schema.GroupResource, binding string) (ac
 // 256 KiB.
 const maxAnnotationBytes = 192 << 10
 
-// entryBytes is the maximum number of bytes that a reservation adds to the annotation: `"resource":{"n":"binding"},`.
-func entryBytes(resource, binding string) int {
+// entrySize is the maximum number of bytes that a reservation adds to the annotation: `"resource":{"n":"binding"},`.
+func entrySize(resource, binding string) int {
 	return len(resource) + len(binding) + len(`"":{"n":""},`)
 }
 
 // fits reports whether reservations for all wanted resources fit into the annotation.
-func (l reservations) fits(wanted []*offeredResource, binding string) bool {
+func (l reservations) fits(resources []*exportedResource, binding string) bool {
 	size := 0
-	for _, resource := range wanted {
+	for _, resource := range resources {
 		if _, reserved := l[resource.String()]; !reserved {
-			size += entryBytes(resource.String(), binding)
+			size += entrySize(resource.String(), binding)
 		}
 	}
 	return size == 0 || len(l.String())+size <= maxAnnotationBytes
@@ -103,11 +105,11 @@ type pruneInputs struct {
 
 // prune deletes the reservations of bindings and definitions that do not exist, and adds those of established definitions
 // without an owner. It returns the time until the next reservation expires, or zero.
-func (l reservations) prune(facts pruneInputs) (requeueAfter time.Duration, err error) {
+func (l reservations) prune(inputs pruneInputs) (requeueAfter time.Duration, err error) {
 	for resource, owner := range l {
-		switch _, defined := facts.definitions[resource]; {
+		switch _, defined := inputs.definitions[resource]; {
 		case !owner.Definition:
-			exists, err := facts.exists(owner.Binding)
+			exists, err := inputs.exists(owner.Binding)
 			if err != nil {
 				return 0, err
 			}
@@ -115,15 +117,15 @@ func (l reservations) prune(facts pruneInputs) (requeueAfter time.Duration, err 
 				delete(l, resource)
 			}
 		case defined:
-		case owner.expired(facts.now):
+		case owner.isExpired(inputs.now):
 			delete(l, resource)
 		default:
-			if remaining := owner.Expiry.Sub(facts.now) + time.Second; requeueAfter == 0 || remaining < requeueAfter {
+			if remaining := owner.Expiry.Sub(inputs.now) + time.Second; requeueAfter == 0 || remaining < requeueAfter {
 				requeueAfter = remaining
 			}
 		}
 	}
-	for resource, established := range facts.definitions {
+	for resource, established := range inputs.definitions {
 		if _, owner := l[resource]; established && !owner {
 			l[resource] = reservation{Definition: true}
 		}

@@ -36,12 +36,12 @@ func TestReservationsRoundTrip(t *testing.T) {
 
 func TestAcquire(t *testing.T) {
 	core, widgets := schema.GroupResource{Resource: "configmaps"}, schema.GroupResource{Group: "example.io", Resource: "widgets"}
-	held := reservations{"widgets.example.io": {Definition: true}}
-	if !held.acquire(core, "one") || held["configmaps"].Binding != "one" {
-		t.Errorf("what is free is not given: %v", held)
+	current := reservations{"widgets.example.io": {Definition: true}}
+	if !current.acquire(core, "one") || current["configmaps"].Binding != "one" {
+		t.Errorf("what is free is not given: %v", current)
 	}
-	if !held.acquire(core, "one") || held.acquire(core, "two") || held.acquire(widgets, "one") {
-		t.Errorf("what is taken is given: %v", held)
+	if !current.acquire(core, "one") || current.acquire(core, "two") || current.acquire(widgets, "one") {
+		t.Errorf("what is taken is given: %v", current)
 	}
 }
 
@@ -68,19 +68,19 @@ func TestPrune(t *testing.T) {
 		"a definition on its way out keeps its lock until it has gone": {has: reservation{Definition: true}, defined: true, ready: true, want: reservation{Definition: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			held := reservations{}
+			current := reservations{}
 			if tc.has != (reservation{}) {
-				held["widgets.example.io"] = tc.has
+				current["widgets.example.io"] = tc.has
 			}
-			facts := pruneInputs{definitions: map[string]bool{}, exists: func(string) (bool, error) { return !tc.gone, nil }, now: now}
+			inputs := pruneInputs{definitions: map[string]bool{}, exists: func(string) (bool, error) { return !tc.gone, nil }, now: now}
 			if tc.defined {
-				facts.definitions["widgets.example.io"] = tc.ready
+				inputs.definitions["widgets.example.io"] = tc.ready
 			}
-			again, err := held.prune(facts)
+			again, err := current.prune(inputs)
 			if err != nil || (again > 0) != tc.again {
 				t.Errorf("again after %v, %v", again, err)
 			}
-			got := held["widgets.example.io"]
+			got := current["widgets.example.io"]
 			if got.Binding != tc.want.Binding || got.Definition != tc.want.Definition || !got.Expiry.Equal(tc.want.Expiry) {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
@@ -89,36 +89,36 @@ func TestPrune(t *testing.T) {
 }
 
 func TestReservationsAreNotPrunedOnErrors(t *testing.T) {
-	held := reservations{"widgets.example.io": {Binding: "one"}}
-	_, err := held.prune(pruneInputs{exists: func(string) (bool, error) { return false, errors.New("storage is away") }})
-	if err == nil || held["widgets.example.io"].Binding != "one" {
-		t.Errorf("got %v, %v", held, err)
+	current := reservations{"widgets.example.io": {Binding: "one"}}
+	_, err := current.prune(pruneInputs{exists: func(string) (bool, error) { return false, errors.New("storage is away") }})
+	if err == nil || current["widgets.example.io"].Binding != "one" {
+		t.Errorf("got %v, %v", current, err)
 	}
 }
 
-func TestReservationsFitIntoTheAnnotation(t *testing.T) {
-	many := func(group string, count int) []*offeredResource {
-		var all []*offeredResource
+func TestReservationsFit(t *testing.T) {
+	newResources := func(group string, count int) []*exportedResource {
+		var all []*exportedResource
 		for i := range count {
-			all = append(all, &offeredResource{GroupResource: schema.GroupResource{Group: group, Resource: fmt.Sprintf("resource%05d", i)}})
+			all = append(all, &exportedResource{GroupResource: schema.GroupResource{Group: group, Resource: fmt.Sprintf("resource%05d", i)}})
 		}
 		return all
 	}
-	held := reservations{}
-	if few := many("few.example.com", 100); !held.fits(few, "few") {
+	current := reservations{}
+	if few := newResources("few.example.com", 100); !current.fits(few, "few") {
 		t.Error("a hundred have no room")
 	}
-	hundred := many("held.example.com", 100)
+	hundred := newResources("held.example.com", 100)
 	for _, resource := range hundred {
-		held.acquire(resource.GroupResource, "held")
+		current.acquire(resource.GroupResource, "held")
 	}
-	if before, one := len(held.String()), hundred[0]; before > 100*entryBytes(one.String(), "held")+2 {
+	if before, one := len(current.String()), hundred[0]; before > 100*entrySize(one.String(), "held")+2 {
 		t.Errorf("a hundred locks are %d bytes", before)
 	}
-	if held.fits(many("long-names-that-take-a-lot-of-room.example.com", 5000), "many") {
+	if current.fits(newResources("long-names-that-take-a-lot-of-room.example.com", 5000), "many") {
 		t.Error("five thousand have room")
 	}
-	if !held.fits(hundred, "held") {
+	if !current.fits(hundred, "held") {
 		t.Error("what is held already has no room")
 	}
 }

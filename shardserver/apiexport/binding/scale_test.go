@@ -21,23 +21,23 @@ import (
 func TestManyBindingsOfOneExport(t *testing.T) {
 	const workspaces = 200
 	s := newEnv(t)
-	provider := s.workspaces("provider")[0]
+	provider := s.newWorkspaces("provider")[0]
 	s.Client = s.Shard.Client(t, s.Masters(t)) // logical clusters without workspaces are quick to make, and theirs
 	consumers := make([]string, workspaces)
 	for i := range consumers {
 		consumers[i] = fmt.Sprintf("consumer-%d", i)
-		if err := s.Create(in(consumers[i]), &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}); err != nil {
+		if err := s.Create(clusterContext(consumers[i]), &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, consumer := range consumers {
-		s.locks(consumer, nil)
+		s.expectReservations(consumer, nil)
 	}
-	s.NewExport(t, provider, "widgets", s.resource("widgets"), "Widget")
+	s.NewExport(t, provider, "widgets", s.newResource("widgets"), "Widget")
 	_, others := s.Server.Consumers().Sizes()
 	s.Bind(t, consumers[0], provider, "widgets")
 	shardtesting.Eventually(t, "the indexes know the first", func(ctx context.Context) error {
-		_, inBindings := s.Server.Bindings().Get(shardtesting.In(ctx, consumers[0]), s.resource("widgets"))
+		_, inBindings := s.Server.Bindings().Get(shardtesting.In(ctx, consumers[0]), s.newResource("widgets"))
 		if _, objects := s.Server.Consumers().Sizes(); objects != others+1 || !inBindings {
 			return fmt.Errorf("%d references are known, want %d; known as bound: %t", objects, others+1, inBindings)
 		}
@@ -50,13 +50,13 @@ func TestManyBindingsOfOneExport(t *testing.T) {
 	var group errgroup.Group
 	group.SetLimit(16)
 	for _, consumer := range consumers[1:] {
-		group.Go(func() error { return s.Create(in(consumer), newBinding("widgets", provider, "widgets")) })
+		group.Go(func() error { return s.Create(clusterContext(consumer), newBinding("widgets", provider, "widgets")) })
 	}
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	for _, consumer := range consumers {
-		s.binding(consumer, "widgets", bound)
+		s.waitForBinding(consumer, "widgets", isBound)
 	}
 	t.Logf("%d bindings are bound after %v", workspaces, time.Since(started).Round(time.Millisecond))
 	shardtesting.Eventually(t, "the indexes", func(context.Context) error {
@@ -77,11 +77,11 @@ func TestManyBindingsOfOneExport(t *testing.T) {
 
 	// A change of the export reaches all of them, and what does not concern them reaches none.
 	started = time.Now()
-	change(s, provider, "widgets", &apisv1alpha2.APIExport{}, func(export *apisv1alpha2.APIExport) {
+	update(s, provider, "widgets", &apisv1alpha2.APIExport{}, func(export *apisv1alpha2.APIExport) {
 		export.Annotations = map[string]string{"extra.apis.kcp.io/team": "red"}
 	})
 	for _, consumer := range consumers {
-		s.binding(consumer, "widgets", func(binding *apisv1alpha2.APIBinding) error {
+		s.waitForBinding(consumer, "widgets", func(binding *apisv1alpha2.APIBinding) error {
 			if binding.Annotations["extra.apis.kcp.io/team"] != "red" {
 				return fmt.Errorf("annotations are %v", binding.Annotations)
 			}
@@ -90,12 +90,12 @@ func TestManyBindingsOfOneExport(t *testing.T) {
 	}
 	t.Logf("a change has reached them after %v", time.Since(started).Round(time.Millisecond))
 	for _, consumer := range consumers {
-		if err := s.Delete(in(consumer), newBinding("widgets", "", "")); err != nil {
+		if err := s.Delete(clusterContext(consumer), newBinding("widgets", "", "")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, consumer := range consumers {
-		s.gone(consumer, newBinding("widgets", "", ""))
+		s.expectDeleted(consumer, newBinding("widgets", "", ""))
 	}
 	shardtesting.Eventually(t, "nothing is kept of what is gone", func(context.Context) error {
 		if _, objects := s.Server.Consumers().Sizes(); objects != others {
@@ -108,15 +108,15 @@ func TestManyBindingsOfOneExport(t *testing.T) {
 // TestRestart stops the shard in the middle of everything: the next process must finish it.
 func TestRestart(t *testing.T) {
 	s := newEnv(t)
-	provider, consumer := s.pair()
-	widgets, gadgets := s.resource("widgets"), s.resource("gadgets")
-	s.NewExport(t, provider, "widgets", widgets, "Widget", offering(gadgets)) // whose schema is missing
-	s.NewExport(t, provider, "other", s.resource("others"), "Other")
-	s.bind(consumer, "widgets", provider, "widgets")
-	going := s.Bind(t, consumer, provider, "other")
-	s.create(consumer, s.resource("others"), "Other", "held", "example.io/wait")
-	s.binding(consumer, "widgets", all(binding, says(apisv1alpha2.APIExportValid, apisv1alpha2.InternalErrorReason)))
-	if err := s.Delete(in(consumer), going); err != nil {
+	provider, consumer := s.newProviderAndConsumer()
+	widgets, gadgets := s.newResource("widgets"), s.newResource("gadgets")
+	s.NewExport(t, provider, "widgets", widgets, "Widget", withResource(gadgets)) // whose schema is missing
+	s.NewExport(t, provider, "other", s.newResource("others"), "Other")
+	s.createBinding(consumer, "widgets", provider, "widgets")
+	deletingBinding := s.Bind(t, consumer, provider, "other")
+	s.createObject(consumer, s.newResource("others"), "Other", "held", "example.io/wait")
+	s.waitForBinding(consumer, "widgets", allOf(isBinding, hasCondition(apisv1alpha2.APIExportValid, apisv1alpha2.InternalErrorReason)))
+	if err := s.Delete(clusterContext(consumer), deletingBinding); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Stop(); err != nil {
@@ -125,23 +125,23 @@ func TestRestart(t *testing.T) {
 
 	shard := shardtesting.StartIn(t, s.Directory)
 	s = &env{Shard: shard, Client: shard.Client(t, shard.Admin(t)), t: t}
-	if err := s.Create(in(provider), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {
+	if err := s.Create(clusterContext(provider), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {
 		t.Fatal(err)
 	}
-	s.binding(consumer, "widgets", all(bound, binds("gadgets", "widgets")))
-	s.binding(consumer, "other", says(apisv1alpha2.BindingResourceDeleteSuccess, apisv1alpha2.SomeFinalizersRemainReason))
-	s.release(consumer, s.resource("others"), "held")
-	s.gone(consumer, going)
-	slice := s.addresses(provider, "widgets")
+	s.waitForBinding(consumer, "widgets", allOf(isBound, bindsResources("gadgets", "widgets")))
+	s.waitForBinding(consumer, "other", hasCondition(apisv1alpha2.BindingResourceDeleteSuccess, apisv1alpha2.SomeFinalizersRemainReason))
+	s.removeFinalizers(consumer, s.newResource("others"), "held")
+	s.expectDeleted(consumer, deletingBinding)
+	slice := s.endpointURLs(provider, "widgets")
 	if len(slice) != 1 {
 		t.Errorf("addresses are %v", slice)
 	}
 }
 
-func (s *env) addresses(cluster, name string) []string {
+func (s *env) endpointURLs(cluster, name string) []string {
 	s.t.Helper()
 	slice := &apisv1alpha1.APIExportEndpointSlice{}
-	if err := s.Get(in(cluster), client.ObjectKey{Name: name}, slice); err != nil {
+	if err := s.Get(clusterContext(cluster), client.ObjectKey{Name: name}, slice); err != nil {
 		s.t.Fatal(err)
 	}
 	var urls []string

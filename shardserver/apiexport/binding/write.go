@@ -18,7 +18,7 @@ import (
 )
 
 // writeReservations stores the reservations unless they changed since observe.
-func (s *scope) writeReservations(ctx context.Context) error {
+func (s *clusterState) writeReservations(ctx context.Context) error {
 	written, err := patchReservations(ctx, s.cfg.Clients.Typed, s.cluster, s.reservations)
 	if err != nil {
 		return err
@@ -29,14 +29,14 @@ func (s *scope) writeReservations(ctx context.Context) error {
 
 // patchReservations writes the reservations of the context's logical cluster. It fails with a Conflict if they are no
 // longer those of cluster; other changes of the LogicalCluster do not matter.
-func patchReservations(ctx context.Context, typed client.Client, cluster *corev1alpha1.LogicalCluster, wanted reservations) (*corev1alpha1.LogicalCluster, error) {
+func patchReservations(ctx context.Context, typed client.Client, cluster *corev1alpha1.LogicalCluster, desired reservations) (*corev1alpha1.LogicalCluster, error) {
 	const path = "/metadata/annotations/internal.apis.kcp.io~1resource-bindings"
-	before, exists := cluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]
+	current, exists := cluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]
 	var patch client.Patch
 	if exists {
 		operations, err := json.Marshal([]map[string]any{
-			{"op": "test", "path": path, "value": before},
-			{"op": "replace", "path": path, "value": wanted.String()},
+			{"op": "test", "path": path, "value": current},
+			{"op": "replace", "path": path, "value": desired.String()},
 		})
 		if err != nil {
 			return nil, err
@@ -45,7 +45,7 @@ func patchReservations(ctx context.Context, typed client.Client, cluster *corev1
 	} else {
 		merged, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"resourceVersion": cluster.ResourceVersion,
-			"annotations":     map[string]string{corev1alpha1.ResourceBindingsAnnotationKey: wanted.String()},
+			"annotations":     map[string]string{corev1alpha1.ResourceBindingsAnnotationKey: desired.String()},
 		}})
 		if err != nil {
 			return nil, err
@@ -65,7 +65,7 @@ func patchReservations(ctx context.Context, typed client.Client, cluster *corev1
 }
 
 // writeStatuses writes the status of every binding that changed.
-func (s *scope) writeStatuses(ctx context.Context) (errs []error) {
+func (s *clusterState) writeStatuses(ctx context.Context) (errs []error) {
 	var last string
 	for _, state := range s.states {
 		written, err := s.writeStatus(ctx, state)
@@ -84,7 +84,7 @@ func (s *scope) writeStatuses(ctx context.Context) (errs []error) {
 
 // writeStatus copies the extra annotations of the export to a binding and writes its status, each if changed. It returns
 // the resource version of the last write, or "".
-func (s *scope) writeStatus(ctx context.Context, state *bindingState) (string, error) {
+func (s *clusterState) writeStatus(ctx context.Context, state *bindingState) (string, error) {
 	binding := state.binding.DeepCopy()
 	written := ""
 	if export := state.inputs.export; export != nil {
@@ -95,16 +95,16 @@ func (s *scope) writeStatus(ctx context.Context, state *bindingState) (string, e
 			written = binding.ResourceVersion
 		}
 	}
-	before := binding.Status.DeepCopy()
+	oldStatus := binding.Status.DeepCopy()
 	decide(binding, state.inputs)
 	claims.UpdateStatus(binding)
-	if equality.Semantic.DeepEqual(*before, binding.Status) {
+	if equality.Semantic.DeepEqual(*oldStatus, binding.Status) {
 		return written, nil
 	}
 	if err := s.cfg.Clients.Typed.Status().Update(ctx, binding); err != nil {
 		return written, fmt.Errorf("writing the status of APIBinding %q of %q: %w", binding.Name, s.name, err)
 	}
-	if before.Phase != apisv1alpha2.APIBindingPhaseBound && binding.Status.Phase == apisv1alpha2.APIBindingPhaseBound {
+	if oldStatus.Phase != apisv1alpha2.APIBindingPhaseBound && binding.Status.Phase == apisv1alpha2.APIBindingPhaseBound {
 		apiindex.ObserveBindingReady(s.cfg.ShardName, binding.CreationTimestamp, s.cfg.Clock.Now())
 	}
 	return binding.ResourceVersion, nil
@@ -112,15 +112,15 @@ func (s *scope) writeStatus(ctx context.Context, state *bindingState) (string, e
 
 // extraAnnotationsPatch returns the merge patch of annotations that gives a binding the extra annotations of its export;
 // nil values remove annotations.
-func extraAnnotationsPatch(has, wants map[string]string) map[string]any {
+func extraAnnotationsPatch(current, desired map[string]string) map[string]any {
 	change := map[string]any{}
-	for key := range extraAnnotations(has) {
-		if _, wanted := wants[key]; !wanted {
+	for key := range extraAnnotations(current) {
+		if _, required := desired[key]; !required {
 			change[key] = nil
 		}
 	}
-	for key, value := range extraAnnotations(wants) {
-		if had, ok := has[key]; !ok || had != value {
+	for key, value := range extraAnnotations(desired) {
+		if previous, ok := current[key]; !ok || previous != value {
 			change[key] = value
 		}
 	}
@@ -128,7 +128,7 @@ func extraAnnotationsPatch(has, wants map[string]string) map[string]any {
 }
 
 // annotate patches annotations of a binding and updates it with the result.
-func (s *scope) annotate(ctx context.Context, binding *apisv1alpha2.APIBinding, change map[string]any) error {
+func (s *clusterState) annotate(ctx context.Context, binding *apisv1alpha2.APIBinding, change map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": binding.UID, "resourceVersion": binding.ResourceVersion, "annotations": change}})
 	if err != nil {
 		return err

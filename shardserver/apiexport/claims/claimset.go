@@ -37,21 +37,21 @@ type contentHash [sha256.Size]byte
 // effectiveClaims returns the claims that a binding accepts and that status.exportPermissionClaims contains; none once
 // the claims of the binding have ended.
 func effectiveClaims(binding *apisv1alpha2.APIBinding) []apisv1alpha2.ScopedPermissionClaim {
-	if claimsEnded(binding) || len(binding.Spec.PermissionClaims) == 0 {
+	if areClaimsEnded(binding) || len(binding.Spec.PermissionClaims) == 0 {
 		return nil
 	}
-	exported := indexByKey(binding.Status.ExportPermissionClaims, asIs)
+	exported := indexByKey(binding.Status.ExportPermissionClaims, permissionClaim)
 	var found []apisv1alpha2.ScopedPermissionClaim
 	for _, accepted := range binding.Spec.PermissionClaims {
-		if _, claimed := exported[claimKeyOf(accepted.PermissionClaim)]; claimed && accepted.State == apisv1alpha2.ClaimAccepted {
+		if _, claimed := exported[newClaimKey(accepted.PermissionClaim)]; claimed && accepted.State == apisv1alpha2.ClaimAccepted {
 			found = append(found, accepted.Scoped())
 		}
 	}
 	return found
 }
 
-// exportKeyOf returns the export that a binding is bound to, if its status names it.
-func exportKeyOf(binding *apisv1alpha2.APIBinding) (bindings.ExportKey, bool) {
+// parseExportKey returns the export that a binding is bound to, if its status names it.
+func parseExportKey(binding *apisv1alpha2.APIBinding) (bindings.ExportKey, bool) {
 	cluster, err := logicalcluster.ParseName(binding.Status.APIExportClusterName)
 	if err != nil || binding.Spec.Reference.Export == nil {
 		return bindings.ExportKey{}, false
@@ -61,7 +61,7 @@ func exportKeyOf(binding *apisv1alpha2.APIBinding) (bindings.ExportKey, bool) {
 
 // hashClaims returns the hash of the effective claims of a binding; zero if there are none.
 func hashClaims(binding *apisv1alpha2.APIBinding) (contentHash, error) {
-	export, known := exportKeyOf(binding)
+	export, known := parseExportKey(binding)
 	accepted := effectiveClaims(binding)
 	if !known || len(accepted) == 0 {
 		return contentHash{}, nil
@@ -76,26 +76,26 @@ func hashClaims(binding *apisv1alpha2.APIBinding) (contentHash, error) {
 // newClaimSet returns the claim set of a binding with effective claims.
 func newClaimSet(binding *apisv1alpha2.APIBinding, hash contentHash) *claimSet {
 	s := &claimSet{hash: hash, claims: map[schema.GroupResource][]claim{}}
-	export, _ := exportKeyOf(binding)
+	export, _ := parseExportKey(binding)
 	for _, accepted := range effectiveClaims(binding) {
-		gr := resourceOf(accepted.PermissionClaim)
+		gr := claimGroupResource(accepted.PermissionClaim)
 		key, value := apiindex.ClaimLabel(export, accepted.PermissionClaim)
-		s.claims[gr] = append(s.claims[gr], claim{key: key, value: value, identity: accepted.IdentityHash, selector: selectorOf(accepted.Selector)})
+		s.claims[gr] = append(s.claims[gr], claim{key: key, value: value, identity: accepted.IdentityHash, selector: newSelector(accepted.Selector)})
 	}
 	return s
 }
 
-func resourceOf(claim apisv1alpha2.PermissionClaim) schema.GroupResource {
+func claimGroupResource(claim apisv1alpha2.PermissionClaim) schema.GroupResource {
 	return apiindex.NormalizeResource(schema.GroupResource{Group: claim.Group, Resource: claim.Resource})
 }
 
-// selectorOf returns the selector of an accepted claim. An invalid or empty one selects nothing, so that no object is
+// newSelector returns the selector of an accepted claim. An invalid or empty one selects nothing, so that no object is
 // shown by mistake.
-func selectorOf(of apisv1alpha2.PermissionClaimSelector) labels.Selector {
-	if of.MatchAll {
+func newSelector(claimSelector apisv1alpha2.PermissionClaimSelector) labels.Selector {
+	if claimSelector.MatchAll {
 		return labels.Everything()
 	}
-	selector, err := metav1.LabelSelectorAsSelector(&of.LabelSelector)
+	selector, err := metav1.LabelSelectorAsSelector(&claimSelector.LabelSelector)
 	if err != nil || selector.Empty() {
 		return labels.Nothing()
 	}
@@ -104,20 +104,20 @@ func selectorOf(of apisv1alpha2.PermissionClaimSelector) labels.Selector {
 
 // addLabels adds the claim labels of an object to wanted, which may be nil. own are the other labels of the object,
 // identity returns the identity with which the resource is bound.
-func (s *claimSet) addLabels(wanted map[string]string, gr schema.GroupResource, identity func() (string, bool), own map[string]string) map[string]string {
+func (s *claimSet) addLabels(desired map[string]string, gr schema.GroupResource, identity func() (string, bool), objectLabels map[string]string) map[string]string {
 	for _, c := range s.claims[gr] {
 		if c.identity != "" {
 			if bound, known := identity(); known && bound != c.identity {
 				continue // another resource of the same name is bound
 			}
 		}
-		if !c.selector.Matches(labels.Set(own)) {
+		if !c.selector.Matches(labels.Set(objectLabels)) {
 			continue
 		}
-		if wanted == nil {
-			wanted = map[string]string{}
+		if desired == nil {
+			desired = map[string]string{}
 		}
-		wanted[c.key] = c.value
+		desired[c.key] = c.value
 	}
-	return wanted
+	return desired
 }

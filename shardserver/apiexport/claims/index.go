@@ -53,13 +53,13 @@ func NewIndex(registry *storage.Registry, bound *bindings.Index) *Index {
 
 // Labels returns the claim labels that an object of the context's logical cluster must have, given its labels. In
 // logical clusters without claims this is one map lookup.
-func (i *Index) Labels(ctx context.Context, gr schema.GroupResource, own map[string]string) (map[string]string, error) {
+func (i *Index) Labels(ctx context.Context, gr schema.GroupResource, objectLabels map[string]string) (map[string]string, error) {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok || cluster.IsWildcard() {
 		return nil, fmt.Errorf("finding the claims on %s: no single logical cluster in the context", gr)
 	}
-	var wanted map[string]string
-	all, err := i.claimsIn(ctx, cluster)
+	var desired map[string]string
+	all, err := i.listBindingClaims(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -71,19 +71,19 @@ func (i *Index) Labels(ctx context.Context, gr schema.GroupResource, own map[str
 			}
 			return bound.Identity, true
 		}
-		own := ReplaceClaimLabels(own, nil) // selectors do not match claim labels
-		for _, one := range all {
-			wanted = one.set.addLabels(wanted, apiindex.NormalizeResource(gr), identity, own)
+		objectLabels := ReplaceClaimLabels(objectLabels, nil) // selectors do not match claim labels
+		for _, claims := range all {
+			desired = claims.set.addLabels(desired, apiindex.NormalizeResource(gr), identity, objectLabels)
 		}
 	}
 	if gr == apiBindings {
-		wanted = addReflexiveLabel(wanted, own)
+		desired = addReflexiveLabel(desired, objectLabels)
 	}
-	return wanted, nil
+	return desired, nil
 }
 
-// claimsIn returns the bindings with claims in a logical cluster, from the watch cache while the index is not synced.
-func (i *Index) claimsIn(ctx context.Context, cluster logicalcluster.Name) ([]bindingClaims, error) {
+// listBindingClaims returns the bindings with claims in a logical cluster, from the watch cache while the index is not synced.
+func (i *Index) listBindingClaims(ctx context.Context, cluster logicalcluster.Name) ([]bindingClaims, error) {
 	i.mu.RLock()
 	all, synced := i.clusters[cluster], i.synced
 	i.mu.RUnlock()
@@ -109,11 +109,11 @@ func (i *Index) claimsIn(ctx context.Context, cluster logicalcluster.Name) ([]bi
 
 // mayNeedRelabeling reports, without a read, whether the claim labels of an object may be outdated. It returns false
 // while the index is not synced.
-func (i *Index) mayNeedRelabeling(cluster logicalcluster.Name, gr schema.GroupResource, own map[string]string) bool {
+func (i *Index) mayNeedRelabeling(cluster logicalcluster.Name, gr schema.GroupResource, objectLabels map[string]string) bool {
 	i.mu.RLock()
-	synced, any := i.synced, len(i.clusters[cluster]) > 0
+	synced, hasClaims := i.synced, len(i.clusters[cluster]) > 0
 	i.mu.RUnlock()
-	return synced && (any || gr == apiBindings || HasClaimLabels(own))
+	return synced && (hasClaims || gr == apiBindings || HasClaimLabels(objectLabels))
 }
 
 // isUpToDate reports whether the index has the current claims of a binding, so that admission applies them.
@@ -128,7 +128,7 @@ func (i *Index) isUpToDate(binding *apisv1alpha2.APIBinding) (bool, error) {
 		return true, nil // Labels reads the watch cache, as the caller did
 	}
 	all := i.clusters[logicalcluster.Of(binding)]
-	at, known := find(all, binding.Name)
+	at, known := findBinding(all, binding.Name)
 	if !known {
 		return hash == contentHash{}, nil
 	}
@@ -154,7 +154,7 @@ func (i *Index) update(object *apisv1alpha2.APIBinding) error {
 	defer i.mu.Unlock()
 	cluster := logicalcluster.Of(object)
 	all := i.clusters[cluster]
-	at, known := find(all, object.Name)
+	at, known := findBinding(all, object.Name)
 	switch {
 	case hash == contentHash{}:
 		i.deleteEntry(cluster, object.Name)
@@ -173,7 +173,7 @@ func (i *Index) update(object *apisv1alpha2.APIBinding) error {
 // deleteEntry deletes the entry of a binding. Callers must hold mu.
 func (i *Index) deleteEntry(cluster logicalcluster.Name, binding string) {
 	all := i.clusters[cluster]
-	at, known := find(all, binding)
+	at, known := findBinding(all, binding)
 	if !known {
 		return
 	}
@@ -186,13 +186,13 @@ func (i *Index) deleteEntry(cluster logicalcluster.Name, binding string) {
 }
 
 func (i *Index) acquire(object *apisv1alpha2.APIBinding, hash contentHash) *claimSet {
-	known := i.sets[hash]
-	if known == nil {
-		known = newClaimSet(object, hash)
-		i.sets[hash] = known
+	set := i.sets[hash]
+	if set == nil {
+		set = newClaimSet(object, hash)
+		i.sets[hash] = set
 	}
-	known.refs++
-	return known
+	set.refs++
+	return set
 }
 
 func (i *Index) release(s *claimSet) {
@@ -201,6 +201,6 @@ func (i *Index) release(s *claimSet) {
 	}
 }
 
-func find(all []bindingClaims, binding string) (at int, known bool) {
+func findBinding(all []bindingClaims, binding string) (at int, known bool) {
 	return slices.BinarySearchFunc(all, binding, func(a bindingClaims, name string) int { return strings.Compare(a.binding, name) })
 }

@@ -18,21 +18,21 @@ import (
 
 var configMaps = schema.GroupResource{Resource: "configmaps"}
 
-// acceptingIn returns a binding of a logical cluster that accepts one claim.
-func acceptingIn(cluster, name string, claim apisv1alpha2.ScopedPermissionClaim) *apisv1alpha2.APIBinding {
-	binding := boundTo(claim.PermissionClaim)
+// newAcceptingBinding returns a binding of a logical cluster that accepts one claim.
+func newAcceptingBinding(cluster, name string, claim apisv1alpha2.ScopedPermissionClaim) *apisv1alpha2.APIBinding {
+	binding := newBinding(claim.PermissionClaim)
 	binding.Name = name
 	binding.Annotations = map[string]string{"kcp.io/cluster": cluster}
-	binding.Spec.PermissionClaims = []apisv1alpha2.AcceptablePermissionClaim{answered(claim, apisv1alpha2.ClaimAccepted)}
+	binding.Spec.PermissionClaims = []apisv1alpha2.AcceptablePermissionClaim{newAcceptableClaim(claim, apisv1alpha2.ClaimAccepted)}
 	return binding
 }
 
-// complete returns an index that has seen some bindings.
-func complete(t testing.TB, seen ...*apisv1alpha2.APIBinding) *Index {
+// newSyncedIndex returns an index that has seen some bindings.
+func newSyncedIndex(t testing.TB, observed ...*apisv1alpha2.APIBinding) *Index {
 	t.Helper()
 	registry := storage.NewRegistry()
 	index := NewIndex(registry, bindings.NewIndex(registry))
-	for _, binding := range seen {
+	for _, binding := range observed {
 		if err := index.update(binding); err != nil {
 			t.Fatal(err)
 		}
@@ -41,17 +41,17 @@ func complete(t testing.TB, seen ...*apisv1alpha2.APIBinding) *Index {
 	return index
 }
 
-func TestLabelsOfObjects(t *testing.T) {
-	claim := exported("", "configmaps", "*")
-	index := complete(t,
-		acceptingIn("all", "binding", scoped(claim, nil)),
-		acceptingIn("some", "binding", scoped(claim, map[string]string{"a": "b"})),
-		acceptingIn("nothing", "binding", scoped(claim, map[string]string{})),
-		acceptingIn("events", "binding", scoped(exported("events.k8s.io", "events", "*"), nil)),
+func TestIndexLabels(t *testing.T) {
+	claim := newClaim("", "configmaps", "*")
+	index := newSyncedIndex(t,
+		newAcceptingBinding("all", "binding", newScopedClaim(claim, nil)),
+		newAcceptingBinding("some", "binding", newScopedClaim(claim, map[string]string{"a": "b"})),
+		newAcceptingBinding("nothing", "binding", newScopedClaim(claim, map[string]string{})),
+		newAcceptingBinding("events", "binding", newScopedClaim(newClaim("events.k8s.io", "events", "*"), nil)),
 	)
 	export := bindings.ExportKey{Cluster: logicalcluster.MustParseName("provider"), Name: "export"}
 	key, value := apiindex.ClaimLabel(export, claim)
-	eventKey, eventValue := apiindex.ClaimLabel(export, exported("", "events"))
+	eventKey, eventValue := apiindex.ClaimLabel(export, newClaim("", "events"))
 	for name, tc := range map[string]struct {
 		cluster  string
 		resource schema.GroupResource
@@ -82,10 +82,10 @@ func TestLabelsOfObjects(t *testing.T) {
 }
 
 func TestEqualBindingsShareClaimSets(t *testing.T) {
-	claim := scoped(exported("", "configmaps", "*"), nil)
-	index := complete(t)
+	claim := newScopedClaim(newClaim("", "configmaps", "*"), nil)
+	index := newSyncedIndex(t)
 	for i := range 1000 {
-		if err := index.update(acceptingIn(fmt.Sprintf("c%d", i), "binding", claim)); err != nil {
+		if err := index.update(newAcceptingBinding(fmt.Sprintf("c%d", i), "binding", claim)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestEqualBindingsShareClaimSets(t *testing.T) {
 		t.Errorf("%d clusters have %d sets", clusters, sets)
 	}
 	for i := range 1000 {
-		switch binding := acceptingIn(fmt.Sprintf("c%d", i), "binding", claim); i % 3 {
+		switch binding := newAcceptingBinding(fmt.Sprintf("c%d", i), "binding", claim); i % 3 {
 		case 0:
 			if err := index.onDelete(t.Context(), binding); err != nil {
 				t.Fatal(err)
@@ -118,17 +118,17 @@ func TestEqualBindingsShareClaimSets(t *testing.T) {
 }
 
 func TestIsUpToDate(t *testing.T) {
-	before := acceptingIn("c", "binding", scoped(exported("", "configmaps", "*"), nil))
-	after := acceptingIn("c", "binding", scoped(exported("", "configmaps", "*"), map[string]string{"a": "b"}))
-	index := complete(t, before, acceptingIn("c", "another", scoped(exported("", "secrets", "*"), nil)))
+	before := newAcceptingBinding("c", "binding", newScopedClaim(newClaim("", "configmaps", "*"), nil))
+	after := newAcceptingBinding("c", "binding", newScopedClaim(newClaim("", "configmaps", "*"), map[string]string{"a": "b"}))
+	index := newSyncedIndex(t, before, newAcceptingBinding("c", "another", newScopedClaim(newClaim("", "secrets", "*"), nil)))
 	for name, tc := range map[string]struct {
 		binding *apisv1alpha2.APIBinding
 		want    bool
 	}{
 		"what it has seen":          {before, true},
 		"not what came after":       {after, false},
-		"nor a binding that is new": {acceptingIn("c", "new", scoped(exported("", "configmaps", "*"), nil)), false},
-		"one that shows nothing":    {boundTo(), true},
+		"nor a binding that is new": {newAcceptingBinding("c", "new", newScopedClaim(newClaim("", "configmaps", "*"), nil)), false},
+		"one that shows nothing":    {newBinding(), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := index.isUpToDate(tc.binding); err != nil || got != tc.want {
@@ -140,19 +140,19 @@ func TestIsUpToDate(t *testing.T) {
 
 // What a write costs where nobody claims anything: 100,000 other clusters do.
 func BenchmarkLabelsWithoutClaims(b *testing.B) {
-	index := complete(b)
-	claim := scoped(exported("", "configmaps", "*"), nil)
+	index := newSyncedIndex(b)
+	claim := newScopedClaim(newClaim("", "configmaps", "*"), nil)
 	for i := range 100_000 {
-		if err := index.update(acceptingIn(fmt.Sprintf("c%d", i), "binding", claim)); err != nil {
+		if err := index.update(newAcceptingBinding(fmt.Sprintf("c%d", i), "binding", claim)); err != nil {
 			b.Fatal(err)
 		}
 	}
 	ctx := logicalcluster.With(b.Context(), logicalcluster.MustParseName("other"))
-	own := map[string]string{"app": "x", "tier": "y"}
+	objectLabels := map[string]string{"app": "x", "tier": "y"}
 	b.ReportAllocs()
 	for b.Loop() {
-		if wanted, err := index.Labels(ctx, configMaps, own); err != nil || !LabelsMatch(own, wanted) {
-			b.Fatal(wanted, err)
+		if desired, err := index.Labels(ctx, configMaps, objectLabels); err != nil || !LabelsMatch(objectLabels, desired) {
+			b.Fatal(desired, err)
 		}
 	}
 }

@@ -59,54 +59,54 @@ func newLabeler(cfg Config) *labeler {
 func Controller(cfg Config) controller.Controller {
 	l := newLabeler(cfg)
 	return controller.Controller{
-		Name:      "permission-claims",
-		Inputs:    []controller.Input{{Resource: apiBindings, Keys: bindingKeys}},
-		Workers:   workers,
-		Reconcile: l.reconcile,
+		Name:                    "permission-claims",
+		Sources:                 []controller.Source{{Resource: apiBindings, MapFunc: bindingKeys}},
+		MaxConcurrentReconciles: workers,
+		Reconcile:               l.reconcile,
 	}
 }
 
 // bindingKeys returns the key of a binding with claims. The status of others is complete without relabeling (see
 // UpdateStatus). Releaser handles claims that have ended.
-func bindingKeys(event watch.Event) []controller.Key {
+func bindingKeys(event watch.Event) []controller.Request {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
-	if !ok || claimsEnded(binding) || len(binding.Spec.PermissionClaims)+len(binding.Status.AppliedPermissionClaims) == 0 {
+	if !ok || areClaimsEnded(binding) || len(binding.Spec.PermissionClaims)+len(binding.Status.AppliedPermissionClaims) == 0 {
 		return nil
 	}
-	return controller.ObjectKey(event)
+	return controller.RequestForObject(event)
 }
 
-func (l *labeler) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (l *labeler) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	stored, err := l.bindings.Get(ctx, "", key.Name)
 	if err != nil {
 		return controller.Result{}, client.IgnoreNotFound(err)
 	}
 	binding := stored.DeepCopy()
-	var again controller.Result
+	var result controller.Result
 	if pending := UpdateStatus(binding); len(pending) > 0 {
-		reflected, err := l.cfg.Index.isUpToDate(stored)
+		upToDate, err := l.cfg.Index.isUpToDate(stored)
 		if err != nil {
 			return controller.Result{}, err
 		}
-		if !reflected {
+		if !upToDate {
 			return controller.Result{RequeueAfter: indexSyncDelay}, nil
 		}
 		err = l.relabel(ctx, pending)
 		switch {
 		case errors.Is(err, errUnfinished):
-			again.RequeueAfter = time.Millisecond
+			result.RequeueAfter = time.Millisecond
 		case err != nil:
 			setFailed(binding, err)
-			again.RequeueAfter = 30 * time.Second
+			result.RequeueAfter = 30 * time.Second
 		default:
 			setApplied(binding, effectiveClaims(binding))
 		}
 	}
 	if equality.Semantic.DeepEqual(stored.Status, binding.Status) {
-		return again, nil
+		return result, nil
 	}
 	if err := l.cfg.Bindings.Status().Update(ctx, binding); err != nil && !apierrors.IsNotFound(err) {
-		return controller.Result{}, fmt.Errorf("writing the applied claims of APIBinding %q of %q: %w", key.Name, key.Cluster, err)
+		return controller.Result{}, fmt.Errorf("writing the applied claims of APIBinding %q of %q: %w", key.Name, key.ClusterName, err)
 	}
-	return again, nil
+	return result, nil
 }

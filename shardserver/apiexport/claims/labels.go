@@ -12,8 +12,8 @@ import (
 var apiBindings = apisv1alpha2.Resource("apibindings")
 
 // HasClaimLabels reports whether an object has any claim label.
-func HasClaimLabels(own map[string]string) bool {
-	for key := range own {
+func HasClaimLabels(objectLabels map[string]string) bool {
+	for key := range objectLabels {
 		if isClaimLabel(key) {
 			return true
 		}
@@ -24,49 +24,49 @@ func HasClaimLabels(own map[string]string) bool {
 func isClaimLabel(key string) bool { return strings.HasPrefix(key, apisv1alpha2.ClaimedLabelKeyPrefix) }
 
 // LabelsMatch reports whether the claim labels among an object's labels are the wanted ones.
-func LabelsMatch(own, wanted map[string]string) bool {
+func LabelsMatch(objectLabels, desired map[string]string) bool {
 	found := 0
-	for key, value := range own {
+	for key, value := range objectLabels {
 		if !isClaimLabel(key) {
 			continue
 		}
-		if want, ok := wanted[key]; !ok || want != value {
+		if want, ok := desired[key]; !ok || want != value {
 			return false
 		}
 		found++
 	}
-	return found == len(wanted)
+	return found == len(desired)
 }
 
 // ReplaceClaimLabels returns an object's labels with its claim labels replaced by the wanted ones.
-func ReplaceClaimLabels(own, wanted map[string]string) map[string]string {
-	corrected := make(map[string]string, len(own)+len(wanted))
-	for key, value := range own {
+func ReplaceClaimLabels(objectLabels, desired map[string]string) map[string]string {
+	updated := make(map[string]string, len(objectLabels)+len(desired))
+	for key, value := range objectLabels {
 		if !isClaimLabel(key) {
-			corrected[key] = value
+			updated[key] = value
 		}
 	}
-	maps.Copy(corrected, wanted)
-	if len(corrected) == 0 {
+	maps.Copy(updated, desired)
+	if len(updated) == 0 {
 		return nil
 	}
-	return corrected
+	return updated
 }
 
 // addReflexiveLabel adds the label by which the provider of an export sees the bindings to this export, unless a claim
 // label has the same key. The export is taken from the binding's export label.
-func addReflexiveLabel(wanted, own map[string]string) map[string]string {
-	export := own[apisv1alpha2.ExportLabelKey]
+func addReflexiveLabel(desired, objectLabels map[string]string) map[string]string {
+	export := objectLabels[apisv1alpha2.ExportLabelKey]
 	if export == "" {
-		return wanted
+		return desired
 	}
 	key := apisv1alpha2.ClaimedLabelKeyPrefix + export
-	if _, claimed := wanted[key]; claimed {
-		return wanted
+	if _, claimed := desired[key]; claimed {
+		return desired
 	}
-	if wanted == nil {
-		wanted = map[string]string{}
+	if desired == nil {
+		desired = map[string]string{}
 	}
-	wanted[key] = apiindex.ReflexiveClaimValue
-	return wanted
+	desired[key] = apiindex.ReflexiveClaimValue
+	return desired
 }

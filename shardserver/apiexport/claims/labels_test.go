@@ -36,7 +36,7 @@ func TestReplaceClaimLabels(t *testing.T) {
 	}
 }
 
-func TestABindingIsSeenByItsOwnExport(t *testing.T) {
+func TestReflexiveLabel(t *testing.T) {
 	own := map[string]string{"internal.apis.kcp.io/export": "e"}
 	for name, tc := range map[string]struct {
 		wanted, own, want map[string]string

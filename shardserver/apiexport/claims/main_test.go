@@ -25,17 +25,17 @@ import (
 func TestClaims(t *testing.T) {
 	shard := shardtesting.Start(t)
 	for name, test := range map[string]func(*testing.T, *shardtesting.Shard){
-		"objects of all kinds are labelled while a claim is accepted":  ofAllKinds,
-		"the resource of another export is claimed by its identity":    byIdentity,
-		"a selector chooses objects, and others when it changes":       bySelector,
-		"users have no say in the labels":                              notByUsers,
-		"a binding is seen by its own export, and by who claims it":    ofBindings,
-		"events are claimed in both of their groups":                   ofEvents,
-		"objects that were written past admission are found":           writtenBelow,
-		"a workspace goes with its claims":                             withTheWorkspace,
-		"claims of a binding hold until its objects are gone":          untilObjectsAreGone,
-		"a thousand objects are labelled, and no longer when it ends":  ofManyObjects,
-		"what the export does not claim is neither valid nor labelled": notUnlessExported,
+		"objects of all kinds are labelled while a claim is accepted":  testAllKinds,
+		"the resource of another export is claimed by its identity":    testIdentityClaim,
+		"a selector chooses objects, and others when it changes":       testSelector,
+		"users have no say in the labels":                              testUsersCannotSetLabels,
+		"a binding is seen by its own export, and by who claims it":    testBindingLabels,
+		"events are claimed in both of their groups":                   testEvents,
+		"objects that were written past admission are found":           testObjectsWithoutAdmission,
+		"a workspace goes with its claims":                             testWorkspaceDeletion,
+		"claims of a binding hold until its objects are gone":          testClaimsDuringDeletion,
+		"a thousand objects are labelled, and no longer when it ends":  testManyObjects,
+		"what the export does not claim is neither valid nor labelled": testUnclaimedResource,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,8 +46,8 @@ func TestClaims(t *testing.T) {
 
 var widgets = schema.GroupResource{Group: "example.io", Resource: "widgets"}
 
-// parties are a provider who claims and a consumer.
-type parties struct {
+// env are a provider who claims and a consumer.
+type env struct {
 	*testing.T
 	shard    *shardtesting.Shard
 	client   client.Client
@@ -58,27 +58,27 @@ type parties struct {
 	providerName, consumerName string
 }
 
-// meet creates two workspaces and an export "claiming" in the provider's.
-func meet(t *testing.T, shard *shardtesting.Shard, claims ...apisv1alpha2.PermissionClaim) *parties {
+// newEnv creates two workspaces and an export "claiming" in the provider's.
+func newEnv(t *testing.T, shard *shardtesting.Shard, claims ...apisv1alpha2.PermissionClaim) *env {
 	t.Helper()
 	provider := shard.NewWorkspace(t, "root", "provider-"+rand.String(6)).Spec.Cluster
 	consumer := shard.NewWorkspace(t, "root", "consumer-"+rand.String(6)).Spec.Cluster
-	p := &parties{
+	e := &env{
 		T: t, shard: shard, client: shard.Client(t, shard.Admin(t)), providerName: provider, consumerName: consumer,
 		provider: shardtesting.In(t.Context(), provider), consumer: shardtesting.In(t.Context(), consumer),
 	}
-	p.export = shard.NewExport(t, provider, "claiming", widgets, "Widget", func(export *apisv1alpha2.APIExport) {
+	e.export = shard.NewExport(t, provider, "claiming", widgets, "Widget", func(export *apisv1alpha2.APIExport) {
 		export.Spec.PermissionClaims = claims
 	})
-	return p
+	return e
 }
 
-func claimOn(group, resource string) apisv1alpha2.PermissionClaim {
+func newClaim(group, resource string) apisv1alpha2.PermissionClaim {
 	return apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Group: group, Resource: resource}, Verbs: []string{"*"}}
 }
 
-// answer returns the acceptance of a claim for all objects, or for those with some labels.
-func answer(claim apisv1alpha2.PermissionClaim, labels map[string]string) apisv1alpha2.AcceptablePermissionClaim {
+// newAcceptedClaim returns the acceptance of a claim for all objects, or for those with some labels.
+func newAcceptedClaim(claim apisv1alpha2.PermissionClaim, labels map[string]string) apisv1alpha2.AcceptablePermissionClaim {
 	accepted := apisv1alpha2.AcceptablePermissionClaim{State: apisv1alpha2.ClaimAccepted}
 	accepted.PermissionClaim = claim
 	accepted.Selector.MatchAll, accepted.Selector.MatchLabels = labels == nil, labels
@@ -86,23 +86,23 @@ func answer(claim apisv1alpha2.PermissionClaim, labels map[string]string) apisv1
 }
 
 // bind binds the export and answers its claims.
-func (p *parties) bind(answers ...apisv1alpha2.AcceptablePermissionClaim) *apisv1alpha2.APIBinding {
+func (p *env) bind(claims ...apisv1alpha2.AcceptablePermissionClaim) *apisv1alpha2.APIBinding {
 	p.Helper()
 	return p.shard.Bind(p.T, p.consumerName, p.providerName, "claiming", func(binding *apisv1alpha2.APIBinding) {
-		binding.Spec.PermissionClaims = answers
+		binding.Spec.PermissionClaims = claims
 	})
 }
 
-// answers replaces the answers of the binding.
-func (p *parties) answers(answers ...apisv1alpha2.AcceptablePermissionClaim) {
+// claims replaces the answers of the binding.
+func (p *env) claims(claims ...apisv1alpha2.AcceptablePermissionClaim) {
 	p.Helper()
-	p.change(&apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "claiming"}}, func(obj client.Object) {
-		obj.(*apisv1alpha2.APIBinding).Spec.PermissionClaims = answers
+	p.update(&apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "claiming"}}, func(obj client.Object) {
+		obj.(*apisv1alpha2.APIBinding).Spec.PermissionClaims = claims
 	})
 }
 
-// change updates an object of the consumer as its administrator.
-func (p *parties) change(obj client.Object, change func(client.Object)) {
+// update updates an object of the consumer as its administrator.
+func (p *env) update(obj client.Object, change func(client.Object)) {
 	p.Helper()
 	shardtesting.Eventually(p.T, "updating "+obj.GetName(), func(context.Context) error {
 		if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(obj), obj); err != nil {
@@ -113,8 +113,8 @@ func (p *parties) change(obj client.Object, change func(client.Object)) {
 	})
 }
 
-// applied waits until the binding says that exactly these claims are applied.
-func (p *parties) applied(claims ...apisv1alpha2.PermissionClaim) {
+// waitApplied waits until the binding says that exactly these claims are applied.
+func (p *env) waitApplied(claims ...apisv1alpha2.PermissionClaim) {
 	p.Helper()
 	shardtesting.Eventually(p.T, "the claims are applied", func(context.Context) error {
 		binding := &apisv1alpha2.APIBinding{}
@@ -131,13 +131,13 @@ func (p *parties) applied(claims ...apisv1alpha2.PermissionClaim) {
 	})
 }
 
-// label is that of the objects of a claim of the export.
-func (p *parties) label(claim apisv1alpha2.PermissionClaim) (key, value string) {
+// claimLabel is that of the objects of a claim of the export.
+func (p *env) claimLabel(claim apisv1alpha2.PermissionClaim) (key, value string) {
 	return apiindex.ClaimLabel(apiindex.ExportKeyOf(p.export), claim)
 }
 
-// claimsOf returns the labels of claims on an object.
-func claimsOf(obj client.Object) map[string]string {
+// claimLabels returns the labels of claims on an object.
+func claimLabels(obj client.Object) map[string]string {
 	found := map[string]string{}
 	for key, value := range obj.GetLabels() {
 		if strings.HasPrefix(key, apisv1alpha2.ClaimedLabelKeyPrefix) {
@@ -147,28 +147,28 @@ func claimsOf(obj client.Object) map[string]string {
 	return found
 }
 
-// carries checks the labels of claims on an object of the consumer now.
-func (p *parties) carries(obj client.Object, want map[string]string) {
+// expectLabels checks the labels of claims on an object of the consumer now.
+func (p *env) expectLabels(obj client.Object, want map[string]string) {
 	p.Helper()
 	if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(obj), obj); err != nil {
 		p.Error(err)
-	} else if got := claimsOf(obj); !maps.Equal(got, want) {
+	} else if got := claimLabels(obj); !maps.Equal(got, want) {
 		p.Errorf("%T %s carries %v, want %v", obj, obj.GetName(), got, want)
 	}
 }
 
-func dynamicAt(t *testing.T, shard *shardtesting.Shard, cluster string) dynamic.Interface {
+func newDynamicClient(t *testing.T, shard *shardtesting.Shard, cluster string) dynamic.Interface {
 	t.Helper()
 	return dynamic.NewForConfigOrDie(shardtesting.At(shard.Admin(t), cluster))
 }
 
-func (p *parties) create(obj client.Object) {
+func (p *env) create(obj client.Object) {
 	p.Helper()
 	if err := p.client.Create(p.consumer, obj); err != nil {
 		p.Fatalf("creating %T %s: %v", obj, obj.GetName(), err)
 	}
 }
 
-func configMap(name string, labels map[string]string) *corev1.ConfigMap {
+func newConfigMap(name string, labels map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}}
 }

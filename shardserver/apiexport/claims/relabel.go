@@ -39,18 +39,18 @@ func (l *labeler) relabel(ctx context.Context, resources []schema.GroupResource)
 	if deleting || err != nil {
 		return err
 	}
-	until := time.Now().Add(maxRunTime)
+	deadline := time.Now().Add(maxRunTime)
 	var errs []error
 	for _, gr := range resources {
-		resource, err := l.cfg.Registry.For(ctx, gr)
+		resource, err := l.cfg.Registry.Resolve(ctx, gr)
 		if err != nil {
 			return err
 		}
 		if resource == nil {
 			continue // not stored (reviews) or not served: no objects
 		}
-		pass := &relabeler{labeler: l, resource: resource, until: until}
-		if err := pass.run(ctx); err != nil {
+		r := &relabeler{labeler: l, resource: resource, deadline: deadline}
+		if err := r.run(ctx); err != nil {
 			if errors.Is(err, errUnfinished) {
 				return err
 			}
@@ -64,7 +64,7 @@ func (l *labeler) relabel(ctx context.Context, resources []schema.GroupResource)
 type relabeler struct {
 	*labeler
 	resource *storage.Resource
-	until    time.Time
+	deadline time.Time
 
 	mu     sync.Mutex
 	failed map[target]error
@@ -74,7 +74,7 @@ type relabeler struct {
 func (p *relabeler) run(ctx context.Context) error {
 	next := ""
 	for {
-		if time.Now().After(p.until) {
+		if time.Now().After(p.deadline) {
 			return errUnfinished
 		}
 		page, rest, err := p.listOutdated(ctx, next)
@@ -91,12 +91,12 @@ func (p *relabeler) run(ctx context.Context) error {
 			break
 		}
 	}
-	return p.summary()
+	return p.failureSummary()
 }
 
-// summary returns an error with the number of failures and the first failed object by name. It is stable, because it is
+// failureSummary returns an error with the number of failures and the first failed object by name. It is stable, because it is
 // shown in a condition.
-func (p *relabeler) summary() error {
+func (p *relabeler) failureSummary() error {
 	if len(p.failed) == 0 {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (p *relabeler) listOutdated(ctx context.Context, from string) (outdated []t
 		if err != nil {
 			return err
 		}
-		isOutdated, err := p.labelsOutdated(ctx, gr, object)
+		isOutdated, err := p.areLabelsOutdated(ctx, gr, object)
 		if isOutdated {
 			outdated = append(outdated, target{object.GetNamespace(), object.GetName()})
 		}
@@ -140,28 +140,28 @@ type target struct{ namespace, name string }
 
 // touchAll touches objects with limited concurrency.
 func (p *relabeler) touchAll(ctx context.Context, targets []target) error {
-	work := make(chan target)
+	queue := make(chan target)
 	var workers sync.WaitGroup
 	for range min(touchConcurrency, len(targets)) {
 		workers.Go(func() {
-			for one := range work {
-				if err := p.touch(ctx, one); err != nil {
-					p.recordFailure(one, err)
+			for item := range queue {
+				if err := p.touch(ctx, item); err != nil {
+					p.recordFailure(item, err)
 				}
 			}
 		})
 	}
 	finish := func() {
-		close(work)
+		close(queue)
 		workers.Wait()
 	}
 	defer finish()
-	for _, one := range targets {
-		if time.Now().After(p.until) {
+	for _, item := range targets {
+		if time.Now().After(p.deadline) {
 			return errUnfinished
 		}
 		select {
-		case work <- one:
+		case queue <- item:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -171,11 +171,11 @@ func (p *relabeler) touchAll(ctx context.Context, targets []target) error {
 
 // touch touches one object and retries while the server is overloaded, because few internal requests at a time may call
 // the webhooks of a workspace.
-func (p *relabeler) touch(ctx context.Context, one target) error {
+func (p *relabeler) touch(ctx context.Context, item target) error {
 	for {
-		err := touch(ctx, p.cfg.Objects, p.resource.GVR, one)
-		busy := apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
-		if !busy || time.Now().After(p.until) {
+		err := touch(ctx, p.cfg.Objects, p.resource.GVR, item)
+		retryable := apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
+		if !retryable || time.Now().After(p.deadline) {
 			return err
 		}
 		select {
@@ -186,18 +186,18 @@ func (p *relabeler) touch(ctx context.Context, one target) error {
 	}
 }
 
-func (p *relabeler) recordFailure(one target, err error) {
+func (p *relabeler) recordFailure(item target, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failed == nil {
 		p.failed = map[target]error{}
 	}
-	p.failed[one] = err
+	p.failed[item] = err
 }
 
 // touch sends an empty patch, so that admission sets the labels of an object. A missing object is no error.
-func touch(ctx context.Context, objects metadata.Interface, resource schema.GroupVersionResource, one target) error {
-	_, err := objects.Resource(resource).Namespace(one.namespace).Patch(ctx, one.name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+func touch(ctx context.Context, objects metadata.Interface, resource schema.GroupVersionResource, item target) error {
+	_, err := objects.Resource(resource).Namespace(item.namespace).Patch(ctx, item.name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -38,11 +38,11 @@ func (r *Releaser) Release(ctx context.Context, binding *apisv1alpha2.APIBinding
 	if deleting, err := r.labeler.isClusterDeleting(ctx); deleting || err != nil {
 		return deleting, err
 	}
-	if !claimsEnded(binding) {
+	if !areClaimsEnded(binding) {
 		conditionsv1alpha1.MarkTrue(binding, apisv1alpha2.BindingResourceDeleteSuccess)
 		return false, nil
 	}
-	if reflected, err := r.labeler.cfg.Index.isUpToDate(binding); !reflected || err != nil {
+	if upToDate, err := r.labeler.cfg.Index.isUpToDate(binding); !upToDate || err != nil {
 		return false, err
 	}
 	err = r.labeler.relabel(ctx, outdatedResources(accepted, nil))
@@ -52,9 +52,9 @@ func (r *Releaser) Release(ctx context.Context, binding *apisv1alpha2.APIBinding
 	return err == nil, nil
 }
 
-// claimsEnded reports whether the claims of a binding are no longer effective, because it is being deleted and the
+// areClaimsEnded reports whether the claims of a binding are no longer effective, because it is being deleted and the
 // objects of its bound resources are gone.
-func claimsEnded(binding *apisv1alpha2.APIBinding) bool {
+func areClaimsEnded(binding *apisv1alpha2.APIBinding) bool {
 	return binding.DeletionTimestamp != nil && conditionsv1alpha1.IsTrue(binding, apisv1alpha2.BindingResourceDeleteSuccess)
 }
 
@@ -64,7 +64,7 @@ type claimKey struct {
 	identity string
 }
 
-func claimKeyOf(claim apisv1alpha2.PermissionClaim) claimKey {
+func newClaimKey(claim apisv1alpha2.PermissionClaim) claimKey {
 	return claimKey{schema.GroupResource{Group: claim.Group, Resource: claim.Resource}, claim.IdentityHash}
 }
 
@@ -72,13 +72,13 @@ func claimKeyOf(claim apisv1alpha2.PermissionClaim) claimKey {
 func indexByKey[T any](claims []T, claimOf func(T) apisv1alpha2.PermissionClaim) map[claimKey]T {
 	indexed := make(map[claimKey]T, len(claims))
 	for _, claim := range claims {
-		indexed[claimKeyOf(claimOf(claim))] = claim
+		indexed[newClaimKey(claimOf(claim))] = claim
 	}
 	return indexed
 }
 
-func asIs(claim apisv1alpha2.PermissionClaim) apisv1alpha2.PermissionClaim { return claim }
+func permissionClaim(claim apisv1alpha2.PermissionClaim) apisv1alpha2.PermissionClaim { return claim }
 
-func unscoped(claim apisv1alpha2.ScopedPermissionClaim) apisv1alpha2.PermissionClaim {
+func scopedPermissionClaim(claim apisv1alpha2.ScopedPermissionClaim) apisv1alpha2.PermissionClaim {
 	return claim.PermissionClaim
 }

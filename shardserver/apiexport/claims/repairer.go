@@ -52,22 +52,22 @@ func NewRepairer(cfg Config) *Repairer {
 	}
 }
 
-// Listing implements follow.Listener.
-func (w *Repairer) Listing(*storage.Resource) {}
+// OnListStart implements follow.EventHandler.
+func (w *Repairer) OnListStart(*storage.Resource) {}
 
-// Listed implements follow.Listener.
-func (w *Repairer) Listed(*storage.Resource) {}
+// OnListDone implements follow.EventHandler.
+func (w *Repairer) OnListDone(*storage.Resource) {}
 
-// Dropped implements follow.Listener.
-func (w *Repairer) Dropped(*storage.Resource) {}
+// OnStorageRemoved implements follow.EventHandler.
+func (w *Repairer) OnStorageRemoved(*storage.Resource) {}
 
-// Observe implements follow.Listener.
-func (w *Repairer) Observe(resource *storage.Resource, event watch.EventType, object metav1.Object) {
+// OnEvent implements follow.EventHandler.
+func (w *Repairer) OnEvent(resource *storage.Resource, event watch.EventType, object metav1.Object) {
 	cluster, gr := logicalcluster.Of(object), resource.GVR.GroupResource()
 	if event == watch.Deleted || !w.labeler.cfg.Index.mayNeedRelabeling(cluster, gr, object.GetLabels()) {
 		return
 	}
-	if outdated, err := w.labeler.labelsOutdated(logicalcluster.With(context.Background(), cluster), gr, object); outdated && err == nil {
+	if outdated, err := w.labeler.areLabelsOutdated(logicalcluster.With(context.Background(), cluster), gr, object); outdated && err == nil {
 		w.queue.AddAfter(queueItem{cluster, gr, target{object.GetNamespace(), object.GetName()}}, repairDelay)
 	}
 }
@@ -110,7 +110,7 @@ func (w *Repairer) repair(ctx context.Context, item queueItem) error {
 	if deleting, err := w.labeler.isClusterDeleting(ctx); deleting || err != nil {
 		return err
 	}
-	resource, err := w.labeler.cfg.Registry.For(ctx, item.resource)
+	resource, err := w.labeler.cfg.Registry.Resolve(ctx, item.resource)
 	if err != nil || resource == nil {
 		return err // an unserved resource is neither writable nor visible
 	}
@@ -126,7 +126,7 @@ func (w *Repairer) repair(ctx context.Context, item queueItem) error {
 	if err != nil {
 		return err
 	}
-	outdated, err := w.labeler.labelsOutdated(ctx, item.resource, object)
+	outdated, err := w.labeler.areLabelsOutdated(ctx, item.resource, object)
 	if !outdated || err != nil {
 		return err
 	}
@@ -136,10 +136,10 @@ func (w *Repairer) repair(ctx context.Context, item queueItem) error {
 	return nil
 }
 
-// labelsOutdated reports whether an object of the context's logical cluster has outdated claim labels.
-func (l *labeler) labelsOutdated(ctx context.Context, gr schema.GroupResource, object metav1.Object) (bool, error) {
-	wanted, err := l.cfg.Index.Labels(ctx, gr, object.GetLabels())
-	return err == nil && !LabelsMatch(object.GetLabels(), wanted), err
+// areLabelsOutdated reports whether an object of the context's logical cluster has outdated claim labels.
+func (l *labeler) areLabelsOutdated(ctx context.Context, gr schema.GroupResource, object metav1.Object) (bool, error) {
+	desired, err := l.cfg.Index.Labels(ctx, gr, object.GetLabels())
+	return err == nil && !LabelsMatch(object.GetLabels(), desired), err
 }
 
 // isClusterDeleting reports whether the context's logical cluster is being deleted, so that labels do not matter.

@@ -27,7 +27,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-func ofAllKinds(t *testing.T, shard *shardtesting.Shard) {
+func testAllKinds(t *testing.T, shard *shardtesting.Shard) {
 	objects := func(name string) map[apisv1alpha2.GroupResource]client.Object {
 		inNamespace, named := metav1.ObjectMeta{Namespace: "default", Name: name}, metav1.ObjectMeta{Name: name}
 		return map[apisv1alpha2.GroupResource]client.Object{
@@ -42,13 +42,13 @@ func ofAllKinds(t *testing.T, shard *shardtesting.Shard) {
 	var claims []apisv1alpha2.PermissionClaim
 	var accepted, rejected []apisv1alpha2.AcceptablePermissionClaim
 	for resource := range objects("") {
-		claim := claimOn(resource.Group, resource.Resource)
-		claims, accepted = append(claims, claim), append(accepted, answer(claim, nil))
-		no := answer(claim, nil)
-		no.State = apisv1alpha2.ClaimRejected
-		rejected = append(rejected, no)
+		claim := newClaim(resource.Group, resource.Resource)
+		claims, accepted = append(claims, claim), append(accepted, newAcceptedClaim(claim, nil))
+		rejectedClaim := newAcceptedClaim(claim, nil)
+		rejectedClaim.State = apisv1alpha2.ClaimRejected
+		rejected = append(rejected, rejectedClaim)
 	}
-	p := meet(t, shard, claims...)
+	p := newEnv(t, shard, claims...)
 	before, after, later := objects("before"), objects("after"), objects("later")
 	for _, obj := range before {
 		p.create(obj)
@@ -57,30 +57,30 @@ func ofAllKinds(t *testing.T, shard *shardtesting.Shard) {
 	if len(binding.Status.ExportPermissionClaims) != len(claims) {
 		t.Errorf("the binding shows the claims %v", binding.Status.ExportPermissionClaims)
 	}
-	p.applied()
+	p.waitApplied()
 	for _, obj := range before {
-		p.carries(obj, map[string]string{})
+		p.expectLabels(obj, map[string]string{})
 	}
-	p.answers(accepted...)
-	p.applied(claims...)
+	p.claims(accepted...)
+	p.waitApplied(claims...)
 	for resource, obj := range after {
 		p.create(obj)
-		key, value := p.label(claimOn(resource.Group, resource.Resource))
-		if got := claimsOf(obj); !maps.Equal(got, map[string]string{key: value}) {
+		key, value := p.claimLabel(newClaim(resource.Group, resource.Resource))
+		if got := claimLabels(obj); !maps.Equal(got, map[string]string{key: value}) {
 			t.Errorf("%v is created with %v", resource, got)
 		}
-		p.carries(before[resource], map[string]string{key: value})
+		p.expectLabels(before[resource], map[string]string{key: value})
 	}
-	p.answers(rejected...)
-	p.applied()
+	p.claims(rejected...)
+	p.waitApplied()
 	for resource, obj := range later {
 		p.create(obj)
 		for _, obj := range []client.Object{before[resource], after[resource], obj} {
-			p.carries(obj, map[string]string{})
+			p.expectLabels(obj, map[string]string{})
 		}
 	}
-	p.answers(accepted...)
-	p.applied(claims...)
+	p.claims(accepted...)
+	p.waitApplied(claims...)
 	if err := p.client.Delete(p.consumer, binding); err != nil {
 		t.Fatal(err)
 	}
@@ -91,168 +91,168 @@ func ofAllKinds(t *testing.T, shard *shardtesting.Shard) {
 		return nil
 	})
 	for _, obj := range before {
-		p.carries(obj, map[string]string{})
+		p.expectLabels(obj, map[string]string{})
 	}
 }
 
-func byIdentity(t *testing.T, shard *shardtesting.Shard) {
+func testIdentityClaim(t *testing.T, shard *shardtesting.Shard) {
 	gadgets := schema.GroupResource{Group: "other.io", Resource: "gadgets"}
 	owner := shard.NewWorkspace(t, "root", "owner-"+rand.String(6)).Spec.Cluster
 	owned := shard.NewExport(t, owner, "owned", gadgets, "Gadget")
-	claim := claimOn(gadgets.Group, gadgets.Resource)
+	claim := newClaim(gadgets.Group, gadgets.Resource)
 	claim.IdentityHash = owned.Status.IdentityHash
-	p := meet(t, shard, claim)
-	p.bind(answer(claim, nil))
-	p.applied(claim) // nothing of it is bound yet, so there is nothing to label
+	p := newEnv(t, shard, claim)
+	p.bind(newAcceptedClaim(claim, nil))
+	p.waitApplied(claim) // nothing of it is bound yet, so there is nothing to label
 
 	shard.Bind(t, p.consumerName, owner, "owned")
 	gadget := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "other.io/v1", "kind": "Gadget", "metadata": map[string]any{"name": "one", "namespace": "default"},
 	}}
-	objects := dynamicAt(t, shard, p.consumerName).Resource(gadgets.WithVersion("v1")).Namespace("default")
+	objects := newDynamicClient(t, shard, p.consumerName).Resource(gadgets.WithVersion("v1")).Namespace("default")
 	var created *unstructured.Unstructured
 	shardtesting.Eventually(t, "gadgets are served", func(ctx context.Context) (err error) {
 		created, err = objects.Create(ctx, gadget, metav1.CreateOptions{})
 		return err
 	})
-	key, value := p.label(claim)
+	key, value := p.claimLabel(claim)
 	want := map[string]string{key: value}
-	if got := claimsOf(created); !maps.Equal(got, want) {
+	if got := claimLabels(created); !maps.Equal(got, want) {
 		t.Errorf("it is created with %v, want %v", got, want)
 	}
 	created.SetLabels(nil)
 	created.Object["status"] = map[string]any{"phase": "Done"}
 	updated, err := objects.UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
-	if err != nil || !maps.Equal(claimsOf(updated), want) {
-		t.Errorf("an update of the status leaves %v, %v", claimsOf(updated), err)
+	if err != nil || !maps.Equal(claimLabels(updated), want) {
+		t.Errorf("an update of the status leaves %v, %v", claimLabels(updated), err)
 	}
-	p.answers()
-	p.applied()
-	if got, err := objects.Get(t.Context(), "one", metav1.GetOptions{}); err != nil || len(claimsOf(got)) != 0 {
+	p.claims()
+	p.waitApplied()
+	if got, err := objects.Get(t.Context(), "one", metav1.GetOptions{}); err != nil || len(claimLabels(got)) != 0 {
 		t.Errorf("it keeps %v, %v", got.GetLabels(), err)
 	}
-	p.answers(answer(claim, nil))
-	p.applied(claim)
-	if got, err := objects.Get(t.Context(), "one", metav1.GetOptions{}); err != nil || !maps.Equal(claimsOf(got), want) {
+	p.claims(newAcceptedClaim(claim, nil))
+	p.waitApplied(claim)
+	if got, err := objects.Get(t.Context(), "one", metav1.GetOptions{}); err != nil || !maps.Equal(claimLabels(got), want) {
 		t.Errorf("it gets %v, %v", got.GetLabels(), err)
 	}
 }
 
-func bySelector(t *testing.T, shard *shardtesting.Shard) {
-	claim := claimOn("", "configmaps")
-	p := meet(t, shard, claim)
-	key, value := p.label(claim)
+func testSelector(t *testing.T, shard *shardtesting.Shard) {
+	claim := newClaim("", "configmaps")
+	p := newEnv(t, shard, claim)
+	key, value := p.claimLabel(claim)
 	shown, hidden := map[string]string{key: value}, map[string]string{}
-	red, blue := configMap("red", map[string]string{"colour": "red"}), configMap("blue", map[string]string{"colour": "blue"})
+	red, blue := newConfigMap("red", map[string]string{"colour": "red"}), newConfigMap("blue", map[string]string{"colour": "blue"})
 	p.create(red)
 	p.create(blue)
-	p.bind(answer(claim, map[string]string{"colour": "red"}))
-	p.applied(claim)
-	p.carries(red, shown)
-	p.carries(blue, hidden)
+	p.bind(newAcceptedClaim(claim, map[string]string{"colour": "red"}))
+	p.waitApplied(claim)
+	p.expectLabels(red, shown)
+	p.expectLabels(blue, hidden)
 
-	p.change(blue, func(obj client.Object) { obj.SetLabels(map[string]string{"colour": "red"}) })
-	p.carries(blue, shown)
-	p.change(blue, func(obj client.Object) { obj.SetLabels(map[string]string{"colour": "blue"}) })
-	p.carries(blue, hidden)
+	p.update(blue, func(obj client.Object) { obj.SetLabels(map[string]string{"colour": "red"}) })
+	p.expectLabels(blue, shown)
+	p.update(blue, func(obj client.Object) { obj.SetLabels(map[string]string{"colour": "blue"}) })
+	p.expectLabels(blue, hidden)
 
-	p.answers(answer(claim, map[string]string{"colour": "blue"}))
+	p.claims(newAcceptedClaim(claim, map[string]string{"colour": "blue"}))
 	shardtesting.Eventually(t, "the other one is labelled", func(context.Context) error {
 		for obj, want := range map[client.Object]map[string]string{red: hidden, blue: shown} {
 			if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(obj), obj); err != nil {
 				return err
 			}
-			if got := claimsOf(obj); !maps.Equal(got, want) {
+			if got := claimLabels(obj); !maps.Equal(got, want) {
 				return fmt.Errorf("%s carries %v", obj.GetName(), got)
 			}
 		}
 		return nil
 	})
-	p.applied(claim)
+	p.waitApplied(claim)
 }
 
-func notByUsers(t *testing.T, shard *shardtesting.Shard) {
-	claim := claimOn("", "configmaps")
-	p := meet(t, shard, claim)
-	p.bind(answer(claim, map[string]string{"shown": "yes"}))
-	p.applied(claim)
-	key, value := p.label(claim)
-	right := map[string]string{key: value}
-	foreign := apisv1alpha2.ClaimedLabelKeyPrefix + "foreign"
+func testUsersCannotSetLabels(t *testing.T, shard *shardtesting.Shard) {
+	claim := newClaim("", "configmaps")
+	p := newEnv(t, shard, claim)
+	p.bind(newAcceptedClaim(claim, map[string]string{"shown": "yes"}))
+	p.waitApplied(claim)
+	key, value := p.claimLabel(claim)
+	wantLabels := map[string]string{key: value}
+	otherKey := apisv1alpha2.ClaimedLabelKeyPrefix + "foreign"
 
-	forged := configMap("forged", map[string]string{key: value, foreign: "x", "own": "stays"})
+	forged := newConfigMap("forged", map[string]string{key: value, otherKey: "x", "own": "stays"})
 	p.create(forged)
-	p.carries(forged, map[string]string{})
+	p.expectLabels(forged, map[string]string{})
 	if forged.Labels["own"] != "stays" {
 		t.Errorf("the labels are %v", forged.Labels)
 	}
-	p.change(forged, func(obj client.Object) { obj.SetLabels(map[string]string{key: value}) })
-	p.carries(forged, map[string]string{})
+	p.update(forged, func(obj client.Object) { obj.SetLabels(map[string]string{key: value}) })
+	p.expectLabels(forged, map[string]string{})
 
-	shown := configMap("shown", map[string]string{"shown": "yes", key: "another"})
+	shown := newConfigMap("shown", map[string]string{"shown": "yes", key: "another"})
 	p.create(shown)
-	p.carries(shown, right)
-	for what, patch := range map[string]client.Patch{
+	p.expectLabels(shown, wantLabels)
+	for description, patch := range map[string]client.Patch{
 		"taken off": client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+key+`":null}}}`)),
-		"changed":   client.RawPatch(types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"`+key+`":"x","`+foreign+`":"x"}}}`)),
+		"changed":   client.RawPatch(types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"`+key+`":"x","`+otherKey+`":"x"}}}`)),
 	} {
 		if err := p.client.Patch(p.consumer, shown, patch); err != nil {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", description, err)
 		}
-		p.carries(shown, right)
+		p.expectLabels(shown, wantLabels)
 	}
 	applied := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": "shown", "namespace": "default", "labels": map[string]any{"shown": "yes", key: "x", foreign: "x"}},
+		"metadata": map[string]any{"name": "shown", "namespace": "default", "labels": map[string]any{"shown": "yes", key: "x", otherKey: "x"}},
 	}}
 	if err := p.client.Apply(p.consumer, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("user"), client.ForceOwnership); err != nil {
 		t.Error(err)
 	}
-	p.carries(shown, right)
-	p.change(shown, func(obj client.Object) { obj.SetLabels(nil) })
-	p.carries(shown, map[string]string{})
+	p.expectLabels(shown, wantLabels)
+	p.update(shown, func(obj client.Object) { obj.SetLabels(nil) })
+	p.expectLabels(shown, map[string]string{})
 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "forged"}}
 	p.create(namespace)
-	namespace.Labels = map[string]string{foreign: "x"}
+	namespace.Labels = map[string]string{otherKey: "x"}
 	if err := p.client.Status().Update(p.consumer, namespace); err != nil {
 		t.Error(err)
 	}
-	p.carries(namespace, map[string]string{})
+	p.expectLabels(namespace, map[string]string{})
 }
 
-func ofBindings(t *testing.T, shard *shardtesting.Shard) {
-	claim := claimOn("apis.kcp.io", "apibindings")
-	p := meet(t, shard, claim)
-	key, value := p.label(claim)
+func testBindingLabels(t *testing.T, shard *shardtesting.Shard) {
+	claim := newClaim("apis.kcp.io", "apibindings")
+	p := newEnv(t, shard, claim)
+	key, value := p.claimLabel(claim)
 	binding := p.bind()
-	p.carries(binding, map[string]string{key: apiindex.ReflexiveClaimValue})
+	p.expectLabels(binding, map[string]string{key: apiindex.ReflexiveClaimValue})
 
 	owner := shard.NewWorkspace(t, "root", "owner-"+rand.String(6)).Spec.Cluster
 	owned := shard.NewExport(t, owner, "owned", schema.GroupResource{Group: "other.io", Resource: "gadgets"}, "Gadget")
 	other := shard.Bind(t, p.consumerName, owner, "owned")
 	otherKey := apiindex.ClaimLabelKey(apiindex.ExportKeyOf(owned))
-	p.carries(other, map[string]string{otherKey: apiindex.ReflexiveClaimValue})
+	p.expectLabels(other, map[string]string{otherKey: apiindex.ReflexiveClaimValue})
 
-	p.answers(answer(claim, nil))
-	p.applied(claim)
-	p.carries(binding, map[string]string{key: value})
-	p.carries(other, map[string]string{otherKey: apiindex.ReflexiveClaimValue, key: value})
-	p.answers()
-	p.applied()
-	p.carries(binding, map[string]string{key: apiindex.ReflexiveClaimValue})
-	p.carries(other, map[string]string{otherKey: apiindex.ReflexiveClaimValue})
+	p.claims(newAcceptedClaim(claim, nil))
+	p.waitApplied(claim)
+	p.expectLabels(binding, map[string]string{key: value})
+	p.expectLabels(other, map[string]string{otherKey: apiindex.ReflexiveClaimValue, key: value})
+	p.claims()
+	p.waitApplied()
+	p.expectLabels(binding, map[string]string{key: apiindex.ReflexiveClaimValue})
+	p.expectLabels(other, map[string]string{otherKey: apiindex.ReflexiveClaimValue})
 }
 
-// writtenBelow: what a request wrote that admission saw before a claim came or went, and what somebody put into etcd
+// testObjectsWithoutAdmission: what a request wrote that admission saw before a claim came or went, and what somebody put into etcd
 // while nothing of the shard ran, is found and put right.
-func writtenBelow(t *testing.T, shard *shardtesting.Shard) {
-	claim := claimOn("", "configmaps")
-	p := meet(t, shard, claim)
-	p.bind(answer(claim, nil))
-	p.applied(claim)
-	key, value := p.label(claim)
-	alone := shard.NewWorkspace(t, "root", "alone-"+rand.String(6)).Spec.Cluster
+func testObjectsWithoutAdmission(t *testing.T, shard *shardtesting.Shard) {
+	claim := newClaim("", "configmaps")
+	p := newEnv(t, shard, claim)
+	p.bind(newAcceptedClaim(claim, nil))
+	p.waitApplied(claim)
+	key, value := p.claimLabel(claim)
+	unbound := shard.NewWorkspace(t, "root", "alone-"+rand.String(6)).Spec.Cluster
 	write := func(cluster, name string, labels map[string]string) {
 		t.Helper()
 		resource, err := shard.Server.Registry.Get(schema.GroupResource{Resource: "configmaps"})
@@ -267,13 +267,13 @@ func writtenBelow(t *testing.T, shard *shardtesting.Shard) {
 		}
 	}
 	write(p.consumerName, "missing", nil)
-	write(alone, "stale", map[string]string{key: value, "own": "stays"})
+	write(unbound, "stale", map[string]string{key: value, "own": "stays"})
 	shardtesting.Eventually(t, "labels are put right", func(ctx context.Context) error {
-		missing, stale := configMap("missing", nil), configMap("stale", nil)
+		missing, stale := newConfigMap("missing", nil), newConfigMap("stale", nil)
 		if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(missing), missing); err != nil {
 			return err
 		}
-		if err := p.client.Get(shardtesting.In(ctx, alone), client.ObjectKeyFromObject(stale), stale); err != nil {
+		if err := p.client.Get(shardtesting.In(ctx, unbound), client.ObjectKeyFromObject(stale), stale); err != nil {
 			return err
 		}
 		if !maps.Equal(missing.Labels, map[string]string{key: value}) || !maps.Equal(stale.Labels, map[string]string{"own": "stays"}) {
@@ -283,21 +283,21 @@ func writtenBelow(t *testing.T, shard *shardtesting.Shard) {
 	})
 }
 
-// untilObjectsAreGone: a provider that has to clean up before an object of its API goes may need what it claims.
-func untilObjectsAreGone(t *testing.T, shard *shardtesting.Shard) {
-	claim := claimOn("", "configmaps")
-	p := meet(t, shard, claim)
-	key, value := p.label(claim)
+// testClaimsDuringDeletion: a provider that has to clean up before an object of its API goes may need what it claims.
+func testClaimsDuringDeletion(t *testing.T, shard *shardtesting.Shard) {
+	claim := newClaim("", "configmaps")
+	p := newEnv(t, shard, claim)
+	key, value := p.claimLabel(claim)
 	labelled, unlabelled := map[string]string{key: value}, map[string]string{}
-	before := configMap("before", nil)
+	before := newConfigMap("before", nil)
 	p.create(before)
-	binding := p.bind(answer(claim, nil))
-	p.applied(claim)
+	binding := p.bind(newAcceptedClaim(claim, nil))
+	p.waitApplied(claim)
 	widget := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.io/v1", "kind": "Widget",
 		"metadata": map[string]any{"name": "held", "namespace": "default", "finalizers": []any{"example.io/held"}},
 	}}
-	objects := dynamicAt(t, shard, p.consumerName).Resource(widgets.WithVersion("v1")).Namespace("default")
+	objects := newDynamicClient(t, shard, p.consumerName).Resource(widgets.WithVersion("v1")).Namespace("default")
 	shardtesting.Eventually(t, "widgets are served", func(ctx context.Context) error {
 		_, err := objects.Create(ctx, widget, metav1.CreateOptions{})
 		return err
@@ -314,10 +314,10 @@ func untilObjectsAreGone(t *testing.T, shard *shardtesting.Shard) {
 		}
 		return nil
 	})
-	after := configMap("after", nil)
+	after := newConfigMap("after", nil)
 	p.create(after)
-	p.carries(before, labelled)
-	p.carries(after, labelled)
+	p.expectLabels(before, labelled)
+	p.expectLabels(after, labelled)
 	if _, err := objects.Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -328,21 +328,21 @@ func untilObjectsAreGone(t *testing.T, shard *shardtesting.Shard) {
 		}
 		return nil
 	})
-	p.carries(before, unlabelled)
-	p.carries(after, unlabelled)
+	p.expectLabels(before, unlabelled)
+	p.expectLabels(after, unlabelled)
 }
 
-// withTheWorkspace: what is held in a workspace that is being deleted stays visible to the provider, and then it all goes.
-func withTheWorkspace(t *testing.T, shard *shardtesting.Shard) {
-	claim := claimOn("", "configmaps")
-	p := meet(t, shard, claim)
+// testWorkspaceDeletion: what is held in a workspace that is being deleted stays visible to the provider, and then it all goes.
+func testWorkspaceDeletion(t *testing.T, shard *shardtesting.Shard) {
+	claim := newClaim("", "configmaps")
+	p := newEnv(t, shard, claim)
 	workspace := shard.NewWorkspace(t, "root", "leaving-"+rand.String(6))
 	p.consumerName, p.consumer = workspace.Spec.Cluster, shardtesting.In(t.Context(), workspace.Spec.Cluster)
-	held := configMap("held", nil)
+	held := newConfigMap("held", nil)
 	held.Finalizers = []string{"example.io/held"}
 	p.create(held)
-	p.bind(answer(claim, nil))
-	p.applied(claim)
+	p.bind(newAcceptedClaim(claim, nil))
+	p.waitApplied(claim)
 	root := shardtesting.In(t.Context(), "root")
 	if err := p.client.Delete(root, workspace); err != nil {
 		t.Fatal(err)
@@ -353,9 +353,9 @@ func withTheWorkspace(t *testing.T, shard *shardtesting.Shard) {
 		}
 		return nil
 	})
-	key, value := p.label(claim)
-	p.carries(held, map[string]string{key: value})
-	p.change(held, func(obj client.Object) { obj.SetFinalizers(nil) })
+	key, value := p.claimLabel(claim)
+	p.expectLabels(held, map[string]string{key: value})
+	p.update(held, func(obj client.Object) { obj.SetFinalizers(nil) })
 	shardtesting.Eventually(t, "the workspace goes", func(context.Context) error {
 		if err := p.client.Get(root, client.ObjectKeyFromObject(workspace), workspace); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it is there: %v, %+v", err, workspace.Status.Conditions)
@@ -364,33 +364,33 @@ func withTheWorkspace(t *testing.T, shard *shardtesting.Shard) {
 	})
 }
 
-func ofEvents(t *testing.T, shard *shardtesting.Shard) {
-	claim := claimOn("", "events")
-	p := meet(t, shard, claim)
+func testEvents(t *testing.T, shard *shardtesting.Shard) {
+	claim := newClaim("", "events")
+	p := newEnv(t, shard, claim)
 	before := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "before"}, InvolvedObject: corev1.ObjectReference{Namespace: "default"}}
 	p.create(before)
-	p.bind(answer(claim, nil))
-	p.applied(claim)
-	key, value := p.label(claim)
-	p.carries(before, map[string]string{key: value})
+	p.bind(newAcceptedClaim(claim, nil))
+	p.waitApplied(claim)
+	key, value := p.claimLabel(claim)
+	p.expectLabels(before, map[string]string{key: value})
 	after := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "after"}, EventTime: metav1.NowMicro(), Action: "test", Reason: "test", Type: "Normal",
 		ReportingController: "example.io/test", ReportingInstance: "test", Regarding: corev1.ObjectReference{Namespace: "default"},
 	}
 	p.create(after)
-	p.carries(after, map[string]string{key: value})
+	p.expectLabels(after, map[string]string{key: value})
 }
 
-func ofManyObjects(t *testing.T, shard *shardtesting.Shard) {
+func testManyObjects(t *testing.T, shard *shardtesting.Shard) {
 	const count = 1000
-	claim := claimOn("", "configmaps")
-	p := meet(t, shard, claim)
+	claim := newClaim("", "configmaps")
+	p := newEnv(t, shard, claim)
 	for i := range count {
-		p.create(configMap(fmt.Sprintf("c%d", i), nil))
+		p.create(newConfigMap(fmt.Sprintf("c%d", i), nil))
 	}
-	p.bind(answer(claim, nil))
-	p.applied(claim)
-	key, value := p.label(claim)
+	p.bind(newAcceptedClaim(claim, nil))
+	p.waitApplied(claim)
+	key, value := p.claimLabel(claim)
 	labelled := func() int {
 		list := &corev1.ConfigMapList{}
 		if err := p.client.List(p.consumer, list, client.InNamespace("default"), client.MatchingLabels{key: value}); err != nil {
@@ -401,18 +401,18 @@ func ofManyObjects(t *testing.T, shard *shardtesting.Shard) {
 	if got := labelled(); got < count {
 		t.Errorf("%d of %d objects are labelled", got, count)
 	}
-	p.answers()
-	p.applied()
+	p.claims()
+	p.waitApplied()
 	if got := labelled(); got != 0 {
 		t.Errorf("%d objects remain labelled", got)
 	}
 }
 
-func notUnlessExported(t *testing.T, shard *shardtesting.Shard) {
-	maps, secrets := claimOn("", "configmaps"), claimOn("", "secrets")
-	p := meet(t, shard, maps)
-	p.bind(answer(maps, nil), answer(secrets, nil))
-	p.applied(maps)
+func testUnclaimedResource(t *testing.T, shard *shardtesting.Shard) {
+	maps, secrets := newClaim("", "configmaps"), newClaim("", "secrets")
+	p := newEnv(t, shard, maps)
+	p.bind(newAcceptedClaim(maps, nil), newAcceptedClaim(secrets, nil))
+	p.waitApplied(maps)
 	binding := &apisv1alpha2.APIBinding{}
 	if err := p.client.Get(p.consumer, client.ObjectKey{Name: "claiming"}, binding); err != nil {
 		t.Fatal(err)
@@ -422,7 +422,7 @@ func notUnlessExported(t *testing.T, shard *shardtesting.Shard) {
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}}
 	p.create(secret)
-	p.carries(secret, map[string]string{})
+	p.expectLabels(secret, map[string]string{})
 
 	t.Log("the export claims it later")
 	shardtesting.Eventually(t, "changing the export", func(ctx context.Context) error {
@@ -432,7 +432,7 @@ func notUnlessExported(t *testing.T, shard *shardtesting.Shard) {
 		p.export.Spec.PermissionClaims = []apisv1alpha2.PermissionClaim{secrets}
 		return p.client.Update(p.provider, p.export)
 	})
-	p.applied(secrets)
-	key, value := p.label(secrets)
-	p.carries(secret, map[string]string{key: value})
+	p.waitApplied(secrets)
+	key, value := p.claimLabel(secrets)
+	p.expectLabels(secret, map[string]string{key: value})
 }

@@ -17,15 +17,15 @@ import (
 // UpdateStatus sets the claim conditions and applied claims in the status of a binding. It returns the resources whose
 // objects have to be relabeled before the claims count as applied. It does nothing until the status names the export.
 func UpdateStatus(binding *apisv1alpha2.APIBinding) (pending []schema.GroupResource) {
-	if _, known := exportKeyOf(binding); !known {
+	if _, known := parseExportKey(binding); !known {
 		return nil
 	}
 	setClaimsValid(binding)
-	wanted := effectiveClaims(binding)
-	if pending = outdatedResources(binding.Status.AppliedPermissionClaims, wanted); len(pending) > 0 {
+	desired := effectiveClaims(binding)
+	if pending = outdatedResources(binding.Status.AppliedPermissionClaims, desired); len(pending) > 0 {
 		return pending
 	}
-	setApplied(binding, wanted)
+	setApplied(binding, desired)
 	return nil
 }
 
@@ -45,13 +45,13 @@ func setFailed(binding *apisv1alpha2.APIBinding, err error) {
 }
 
 // outdatedResources returns the resources whose labelled and wanted claims differ, in order.
-func outdatedResources(labelled, wanted []apisv1alpha2.ScopedPermissionClaim) []schema.GroupResource {
+func outdatedResources(applied, desired []apisv1alpha2.ScopedPermissionClaim) []schema.GroupResource {
 	found := sets.New[schema.GroupResource]()
-	for _, pair := range [][2][]apisv1alpha2.ScopedPermissionClaim{{labelled, wanted}, {wanted, labelled}} {
-		others := indexByKey(pair[1], unscoped)
+	for _, pair := range [][2][]apisv1alpha2.ScopedPermissionClaim{{applied, desired}, {desired, applied}} {
+		others := indexByKey(pair[1], scopedPermissionClaim)
 		for _, claim := range pair[0] {
-			if other, has := others[claimKeyOf(claim.PermissionClaim)]; !has || !equality.Semantic.DeepEqual(claim.Selector, other.Selector) {
-				found.Insert(resourceOf(claim.PermissionClaim))
+			if other, has := others[newClaimKey(claim.PermissionClaim)]; !has || !equality.Semantic.DeepEqual(claim.Selector, other.Selector) {
+				found.Insert(claimGroupResource(claim.PermissionClaim))
 			}
 		}
 	}
@@ -62,38 +62,38 @@ func outdatedResources(labelled, wanted []apisv1alpha2.ScopedPermissionClaim) []
 
 // setClaimsValid sets PermissionClaimsValid by comparing the accepted claims with those of the export.
 func setClaimsValid(binding *apisv1alpha2.APIBinding) {
-	var unknown, different []string
-	claimed := indexByKey(binding.Status.ExportPermissionClaims, asIs)
+	var unknown, mismatched []string
+	claimed := indexByKey(binding.Status.ExportPermissionClaims, permissionClaim)
 	for _, accepted := range binding.Spec.PermissionClaims {
 		if accepted.State != apisv1alpha2.ClaimAccepted {
 			continue
 		}
-		exported, has := claimed[claimKeyOf(accepted.PermissionClaim)]
+		exported, has := claimed[newClaimKey(accepted.PermissionClaim)]
 		if !has {
 			unknown = append(unknown, describeClaim(accepted.PermissionClaim))
 			continue
 		}
-		different = append(different, mismatches(accepted.Scoped(), exported)...)
+		mismatched = append(mismatched, describeMismatches(accepted.Scoped(), exported)...)
 	}
 	switch {
 	case len(unknown) > 0:
 		slices.Sort(unknown)
 		conditionsv1alpha1.MarkFalse(binding, apisv1alpha2.PermissionClaimsValid, apisv1alpha2.InvalidPermissionClaimsReason,
 			conditionsv1alpha1.SeverityError, "The APIExport does not claim %s", strings.Join(unknown, ", "))
-	case len(different) > 0:
-		slices.Sort(different)
+	case len(mismatched) > 0:
+		slices.Sort(mismatched)
 		conditionsv1alpha1.MarkFalse(binding, apisv1alpha2.PermissionClaimsValid, apisv1alpha2.PermissionClaimsMismatchReason,
-			conditionsv1alpha1.SeverityWarning, "Accepted claims differ from those of the APIExport: %s", strings.Join(different, ", "))
+			conditionsv1alpha1.SeverityWarning, "Accepted claims differ from those of the APIExport: %s", strings.Join(mismatched, ", "))
 	default:
 		conditionsv1alpha1.MarkTrue(binding, apisv1alpha2.PermissionClaimsValid)
 	}
 }
 
-// mismatches returns the differences between an accepted claim and that of the export.
-func mismatches(accepted apisv1alpha2.ScopedPermissionClaim, exported apisv1alpha2.PermissionClaim) []string {
+// describeMismatches returns the differences between an accepted claim and that of the export.
+func describeMismatches(accepted apisv1alpha2.ScopedPermissionClaim, exported apisv1alpha2.PermissionClaim) []string {
 	var found []string
-	ours, theirs := sets.New(accepted.Verbs...), sets.New(exported.Verbs...)
-	if !ours.Equal(theirs) && !ours.Has(apisv1alpha2.VerbAll) && !theirs.Has(apisv1alpha2.VerbAll) {
+	acceptedVerbs, exportedVerbs := sets.New(accepted.Verbs...), sets.New(exported.Verbs...)
+	if !acceptedVerbs.Equal(exportedVerbs) && !acceptedVerbs.Has(apisv1alpha2.VerbAll) && !exportedVerbs.Has(apisv1alpha2.VerbAll) {
 		found = append(found, "verbs of "+describeClaim(exported))
 	}
 	if exported.DefaultSelector != nil && !equality.Semantic.DeepEqual(accepted.Selector, *exported.DefaultSelector) {

@@ -12,22 +12,22 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-func exported(group, resource string, verbs ...string) apisv1alpha2.PermissionClaim {
+func newClaim(group, resource string, verbs ...string) apisv1alpha2.PermissionClaim {
 	return apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Group: group, Resource: resource}, Verbs: verbs}
 }
 
-func scoped(claim apisv1alpha2.PermissionClaim, labels map[string]string) apisv1alpha2.ScopedPermissionClaim {
+func newScopedClaim(claim apisv1alpha2.PermissionClaim, labels map[string]string) apisv1alpha2.ScopedPermissionClaim {
 	scoped := apisv1alpha2.ScopedPermissionClaim{PermissionClaim: claim}
 	scoped.Selector.MatchAll, scoped.Selector.MatchLabels = labels == nil, labels
 	return scoped
 }
 
-func answered(claim apisv1alpha2.ScopedPermissionClaim, state apisv1alpha2.AcceptablePermissionClaimState) apisv1alpha2.AcceptablePermissionClaim {
+func newAcceptableClaim(claim apisv1alpha2.ScopedPermissionClaim, state apisv1alpha2.AcceptablePermissionClaimState) apisv1alpha2.AcceptablePermissionClaim {
 	return apisv1alpha2.AcceptablePermissionClaim{PermissionClaim: claim.PermissionClaim, Selector: claim.Selector, State: state}
 }
 
-// boundTo is a binding to an export with claims.
-func boundTo(claims ...apisv1alpha2.PermissionClaim) *apisv1alpha2.APIBinding {
+// newBinding is a binding to an export with claims.
+func newBinding(claims ...apisv1alpha2.PermissionClaim) *apisv1alpha2.APIBinding {
 	return &apisv1alpha2.APIBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "binding", Annotations: map[string]string{"kcp.io/cluster": "consumer"}},
 		Spec:       apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Name: "export"}}},
@@ -36,16 +36,18 @@ func boundTo(claims ...apisv1alpha2.PermissionClaim) *apisv1alpha2.APIBinding {
 }
 
 func TestUpdateStatus(t *testing.T) {
-	maps, secrets := exported("", "configmaps", "get"), exported("", "secrets", "get")
-	owned := exported("example.io", "things", "get")
+	maps, secrets := newClaim("", "configmaps", "get"), newClaim("", "secrets", "get")
+	owned := newClaim("example.io", "things", "get")
 	owned.IdentityHash = "id"
-	all := func(claim apisv1alpha2.PermissionClaim) apisv1alpha2.ScopedPermissionClaim { return scoped(claim, nil) }
+	all := func(claim apisv1alpha2.PermissionClaim) apisv1alpha2.ScopedPermissionClaim {
+		return newScopedClaim(claim, nil)
+	}
 	accept := func(claim apisv1alpha2.ScopedPermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
-		return answered(claim, apisv1alpha2.ClaimAccepted)
+		return newAcceptableClaim(claim, apisv1alpha2.ClaimAccepted)
 	}
 	selective := maps
 	selective.DefaultSelector = &apisv1alpha2.PermissionClaimSelector{MatchAll: true}
-	some := scoped(maps, map[string]string{"a": "b"})
+	some := newScopedClaim(maps, map[string]string{"a": "b"})
 	configMaps := schema.GroupResource{Resource: "configmaps"}
 	for name, tc := range map[string]struct {
 		exported []apisv1alpha2.PermissionClaim
@@ -59,28 +61,28 @@ func TestUpdateStatus(t *testing.T) {
 		"without claims everything is applied": {},
 		"an accepted claim has to be applied":  {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps))}, pending: []schema.GroupResource{configMaps}},
 		"one that is applied has not":          {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps))}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}},
-		"a rejected claim has to go":           {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{answered(all(maps), apisv1alpha2.ClaimRejected)}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, pending: []schema.GroupResource{configMaps}},
+		"a rejected claim has to go":           {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{newAcceptableClaim(all(maps), apisv1alpha2.ClaimRejected)}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, pending: []schema.GroupResource{configMaps}},
 		"a claim without answer has to go":     {exported: []apisv1alpha2.PermissionClaim{maps}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, pending: []schema.GroupResource{configMaps}},
 		"another selector has to be applied":   {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(some)}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, pending: []schema.GroupResource{configMaps}},
 		"other verbs need no labels": {
-			exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(exported("", "configmaps", "get")))},
-			applied: []apisv1alpha2.ScopedPermissionClaim{all(exported("", "configmaps", "list"))},
+			exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("", "configmaps", "get")))},
+			applied: []apisv1alpha2.ScopedPermissionClaim{all(newClaim("", "configmaps", "list"))},
 		},
 		"a claim that the export dropped is not valid, and has to go": {
 			answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps))}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)},
 			pending: []schema.GroupResource{configMaps}, invalid: apisv1alpha2.InvalidPermissionClaimsReason,
 		},
 		"the same resource of another owner is another claim": {
-			exported: []apisv1alpha2.PermissionClaim{owned}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(exported("example.io", "things", "get")))},
+			exported: []apisv1alpha2.PermissionClaim{owned}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("example.io", "things", "get")))},
 			invalid: apisv1alpha2.InvalidPermissionClaimsReason,
 		},
 		"other verbs than claimed are a mismatch": {
-			exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(exported("", "configmaps", "list")))},
-			applied: []apisv1alpha2.ScopedPermissionClaim{all(exported("", "configmaps", "list"))}, invalid: apisv1alpha2.PermissionClaimsMismatchReason,
+			exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("", "configmaps", "list")))},
+			applied: []apisv1alpha2.ScopedPermissionClaim{all(newClaim("", "configmaps", "list"))}, invalid: apisv1alpha2.PermissionClaimsMismatchReason,
 		},
 		"all verbs on one side are none": {
-			exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(exported("", "configmaps", "*")))},
-			applied: []apisv1alpha2.ScopedPermissionClaim{all(exported("", "configmaps", "*"))},
+			exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("", "configmaps", "*")))},
+			applied: []apisv1alpha2.ScopedPermissionClaim{all(newClaim("", "configmaps", "*"))},
 		},
 		"another selector than the default is a mismatch": {
 			exported: []apisv1alpha2.PermissionClaim{selective}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(some)},
@@ -95,12 +97,12 @@ func TestUpdateStatus(t *testing.T) {
 			applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, deleting: true, empty: true, pending: []schema.GroupResource{configMaps},
 		},
 		"events are one resource": {
-			exported: []apisv1alpha2.PermissionClaim{exported("events.k8s.io", "events", "*")}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(exported("events.k8s.io", "events", "*")))},
+			exported: []apisv1alpha2.PermissionClaim{newClaim("events.k8s.io", "events", "*")}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("events.k8s.io", "events", "*")))},
 			pending: []schema.GroupResource{{Resource: "events"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			binding := boundTo(tc.exported...)
+			binding := newBinding(tc.exported...)
 			binding.Spec.PermissionClaims, binding.Status.AppliedPermissionClaims = tc.answers, tc.applied
 			if tc.deleting {
 				now := metav1.Now()
@@ -118,21 +120,21 @@ func TestUpdateStatus(t *testing.T) {
 			if got := conditionsv1alpha1.IsTrue(binding, apisv1alpha2.PermissionClaimsApplied); got != (len(tc.pending) == 0) {
 				t.Errorf("applied: %v", got)
 			}
-			again := binding.DeepCopy()
-			if UpdateStatus(again); !slices.Equal(again.Status.Conditions, binding.Status.Conditions) {
-				t.Errorf("the second look says %v, the first %v", again.Status.Conditions, binding.Status.Conditions)
+			second := binding.DeepCopy()
+			if UpdateStatus(second); !slices.Equal(second.Status.Conditions, binding.Status.Conditions) {
+				t.Errorf("the second look says %v, the first %v", second.Status.Conditions, binding.Status.Conditions)
 			}
 		})
 	}
 	t.Run("nothing is said while the export is not known", func(t *testing.T) {
-		binding := boundTo(maps)
+		binding := newBinding(maps)
 		binding.Status.APIExportClusterName = ""
 		if pending := UpdateStatus(binding); pending != nil || len(binding.Status.Conditions) != 0 {
 			t.Errorf("got %v, %v", pending, binding.Status.Conditions)
 		}
 	})
 	t.Run("a failure is told, and what was applied stays", func(t *testing.T) {
-		binding := boundTo(maps)
+		binding := newBinding(maps)
 		binding.Status.AppliedPermissionClaims = []apisv1alpha2.ScopedPermissionClaim{all(maps)}
 		setFailed(binding, errors.New("no"))
 		if !conditionsv1alpha1.IsFalse(binding, apisv1alpha2.PermissionClaimsApplied) || len(binding.Status.AppliedPermissionClaims) != 1 {

@@ -29,14 +29,14 @@ type env struct {
 	*shardtesting.Shard
 	masters client.Client
 	clock   *clocktesting.FakePassiveClock
-	made    *definitions.Manager
+	manager *definitions.Manager
 	t       *testing.T
 }
 
 func newEnv(t *testing.T) *env {
 	shard := shardtesting.Start(t)
 	s := &env{Shard: shard, masters: shard.Client(t, shard.Masters(t)), clock: clocktesting.NewFakePassiveClock(time.Now()), t: t}
-	s.made = definitions.New(definitions.Config{
+	s.manager = definitions.New(definitions.Config{
 		Registry: shard.Server.Registry, Client: s.masters, Exports: shard.Server.Exports(), Bindings: shard.Server.Bindings(), Clock: s.clock,
 	})
 	return s
@@ -45,12 +45,12 @@ func newEnv(t *testing.T) *env {
 // cleanup looks at a definition once.
 func (s *env) cleanup(uid types.UID) controller.Result {
 	s.t.Helper()
-	for _, c := range s.made.Controllers() {
+	for _, c := range s.manager.Controllers() {
 		if c.Name != "apiexport-definition-cleanup" {
 			continue
 		}
-		key := controller.Key{Cluster: logicalcluster.BoundCRDs, Name: string(uid)}
-		result, err := c.Reconcile(logicalcluster.With(context.Background(), key.Cluster), key)
+		key := controller.Request{ClusterName: logicalcluster.BoundCRDs, Name: string(uid)}
+		result, err := c.Reconcile(logicalcluster.With(context.Background(), key.ClusterName), key)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -60,34 +60,34 @@ func (s *env) cleanup(uid types.UID) controller.Result {
 	return controller.Result{}
 }
 
-func (s *env) exists(uid types.UID) error {
+func (s *env) getDefinition(uid types.UID) error {
 	return s.masters.Get(shardtesting.In(context.Background(), "system:bound-crds"), client.ObjectKey{Name: string(uid)}, &apiextensionsv1.CustomResourceDefinition{})
 }
 
-// schema waits for a schema's definition, and returns the schema.
-func (s *env) schema(cluster, name string) *apisv1alpha1.APIResourceSchema {
+// waitForSchema waits for a schema's definition, and returns the schema.
+func (s *env) waitForSchema(cluster, name string) *apisv1alpha1.APIResourceSchema {
 	s.t.Helper()
 	found := &apisv1alpha1.APIResourceSchema{}
 	if err := s.masters.Get(shardtesting.In(context.Background(), cluster), client.ObjectKey{Name: name}, found); err != nil {
 		s.t.Fatal(err)
 	}
-	shardtesting.Eventually(s.t, "the definition of "+name, func(context.Context) error { return s.exists(found.UID) })
+	shardtesting.Eventually(s.t, "the definition of "+name, func(context.Context) error { return s.getDefinition(found.UID) })
 	return found
 }
 
-func TestUnusedDefinitionsAreDeleted(t *testing.T) {
+func TestUnusedDefinitionCleanup(t *testing.T) {
 	s := newEnv(t)
 	provider, consumer := s.NewWorkspace(t, "root", "provider").Spec.Cluster, s.NewWorkspace(t, "root", "consumer").Spec.Cluster
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
 	binding := s.Bind(t, consumer, provider, "widgets")
-	schema := s.schema(provider, "v1.widgets.example.io")
+	schema := s.waitForSchema(provider, "v1.widgets.example.io")
 
 	s.clock.SetTime(time.Now().Add(time.Second))
 	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || result.RequeueAfter > definitions.UnusedGracePeriod {
 		t.Errorf("a young definition is looked at again after %v", result.RequeueAfter)
 	}
 	s.clock.SetTime(time.Now().Add(definitions.UnusedGracePeriod + time.Minute))
-	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || s.exists(schema.UID) != nil {
+	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || s.getDefinition(schema.UID) != nil {
 		t.Error("a definition goes that is bound")
 	}
 	if err := s.masters.Delete(shardtesting.In(context.Background(), consumer), binding); err != nil {
@@ -99,16 +99,16 @@ func TestUnusedDefinitionsAreDeleted(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := s.made.Ensure(context.Background(), schema); err != nil {
+	if _, err := s.manager.Ensure(context.Background(), schema); err != nil {
 		t.Fatal(err)
 	}
-	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || s.exists(schema.UID) != nil {
+	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || s.getDefinition(schema.UID) != nil {
 		t.Error("a definition goes that somebody is about to bind")
 	}
 	s.clock.SetTime(s.clock.Now().Add(definitions.UnusedGracePeriod + time.Minute))
 	s.cleanup(schema.UID)
 	shardtesting.Eventually(t, "the definition goes", func(context.Context) error {
-		if err := s.exists(schema.UID); !apierrors.IsNotFound(err) {
+		if err := s.getDefinition(schema.UID); !apierrors.IsNotFound(err) {
 			return errors.New("it is there")
 		}
 		return nil
@@ -116,29 +116,29 @@ func TestUnusedDefinitionsAreDeleted(t *testing.T) {
 	s.Bind(t, consumer, provider, "widgets") // it comes again for the next
 }
 
-func TestClaimedIdentitiesHaveDefinitions(t *testing.T) {
+func TestClaimedDefinitions(t *testing.T) {
 	s := newEnv(t)
 	provider, claimant := s.NewWorkspace(t, "root", "provider").Spec.Cluster, s.NewWorkspace(t, "root", "claimant").Spec.Cluster
 	export := s.NewExport(t, provider, "widgets", widgets, "Widget")
-	claiming := s.NewExport(t, claimant, "gadgets", schema.GroupResource{Group: "example.io", Resource: "gadgets"}, "Gadget", func(e *apisv1alpha2.APIExport) {
+	claimingExport := s.NewExport(t, claimant, "gadgets", schema.GroupResource{Group: "example.io", Resource: "gadgets"}, "Gadget", func(e *apisv1alpha2.APIExport) {
 		e.Spec.PermissionClaims = []apisv1alpha2.PermissionClaim{{
 			GroupResource: apisv1alpha2.GroupResource{Group: widgets.Group, Resource: widgets.Resource}, IdentityHash: export.Status.IdentityHash, Verbs: []string{"*"},
 		}}
 	})
-	schema := s.schema(provider, "v1.widgets.example.io") // though nobody binds it
-	s.tell(claiming)
+	schema := s.waitForSchema(provider, "v1.widgets.example.io") // though nobody binds it
+	s.sendExportEvent(claimingExport)
 	s.clock.SetTime(time.Now().Add(definitions.UnusedGracePeriod + time.Minute))
-	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || s.exists(schema.UID) != nil {
+	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || s.getDefinition(schema.UID) != nil {
 		t.Error("a definition goes that is claimed")
 	}
 }
 
-// tell lets the definitions of the test know of an export, as a watch would.
-func (s *env) tell(export *apisv1alpha2.APIExport) {
-	for _, c := range s.made.Controllers() {
-		for _, input := range c.Inputs {
+// sendExportEvent lets the definitions of the test know of an export, as a watch would.
+func (s *env) sendExportEvent(export *apisv1alpha2.APIExport) {
+	for _, c := range s.manager.Controllers() {
+		for _, input := range c.Sources {
 			if input.Resource == apisv1alpha2.Resource("apiexports") {
-				input.Keys(watch.Event{Type: watch.Added, Object: export})
+				input.MapFunc(watch.Event{Type: watch.Added, Object: export})
 			}
 		}
 	}

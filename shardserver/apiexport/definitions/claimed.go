@@ -23,17 +23,17 @@ import (
 func (d *Manager) claimedController() controller.Controller {
 	return controller.Controller{
 		Name: "apiexport-claimed-definitions",
-		Inputs: []controller.Input{
-			{Resource: apisv1alpha2.Resource("apiexports"), Keys: d.exportKeys, Everywhere: true},
-			{Resource: apisv1alpha1.Resource("apiresourceschemas"), Keys: d.schemaKeys, Everywhere: true},
+		Sources: []controller.Source{
+			{Resource: apisv1alpha2.Resource("apiexports"), MapFunc: d.exportKeys, Global: true},
+			{Resource: apisv1alpha1.Resource("apiresourceschemas"), MapFunc: d.schemaKeys, Global: true},
 		},
-		Workers:   2,
-		Reconcile: d.reconcileClaimed,
+		MaxConcurrentReconciles: 2,
+		Reconcile:               d.reconcileClaimed,
 	}
 }
 
 // exportKeys returns an export if it has claims with an identity, and the exports that claim its resources.
-func (d *Manager) exportKeys(event watch.Event) []controller.Key {
+func (d *Manager) exportKeys(event watch.Event) []controller.Request {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
 	if !ok {
 		return nil
@@ -45,7 +45,7 @@ func (d *Manager) exportKeys(event watch.Event) []controller.Key {
 	keys := d.claimantKeys(export.Status.IdentityHash)
 	d.setClaims(apiindex.ExportKeyOf(export), identities)
 	if len(identities) > 0 {
-		keys = append(keys, controller.ObjectKey(event)...)
+		keys = append(keys, controller.RequestForObject(event)...)
 	}
 	return keys
 }
@@ -62,37 +62,37 @@ func claimedIdentities(export *apisv1alpha2.APIExport) sets.Set[string] {
 }
 
 // schemaKeys returns the exports that claim resources of the exports in the logical cluster of a new schema.
-func (d *Manager) schemaKeys(event watch.Event) []controller.Key {
+func (d *Manager) schemaKeys(event watch.Event) []controller.Request {
 	schema, ok := event.Object.(*apisv1alpha1.APIResourceSchema)
 	if !ok || event.Type != watch.Added {
 		return nil
 	}
-	if d.hasNoClaims() {
+	if d.isClaimIndexEmpty() {
 		return nil
 	}
 	exports, err := d.cfg.Exports.List(context.Background(), logicalcluster.Of(schema))
 	if err != nil {
 		return nil
 	}
-	var keys []controller.Key
+	var keys []controller.Request
 	for _, export := range exports {
 		keys = append(keys, d.claimantKeys(export.Status.IdentityHash)...)
 	}
 	return keys
 }
 
-func (d *Manager) hasNoClaims() bool {
+func (d *Manager) isClaimIndexEmpty() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.exportsByIdentity) == 0
 }
 
-func (d *Manager) claimantKeys(identity string) []controller.Key {
+func (d *Manager) claimantKeys(identity string) []controller.Request {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var keys []controller.Key
+	var keys []controller.Request
 	for export := range d.exportsByIdentity[identity] {
-		keys = append(keys, controller.Key{Cluster: export.Cluster, Name: export.Name})
+		keys = append(keys, controller.Request{ClusterName: export.Cluster, Name: export.Name})
 	}
 	return keys
 }
@@ -116,32 +116,32 @@ func (d *Manager) setClaims(export bindings.ExportKey, identities sets.Set[strin
 	}
 }
 
-func (d *Manager) reconcileClaimed(ctx context.Context, key controller.Key) (controller.Result, error) {
-	export, err := d.cfg.Exports.Get(ctx, exportKeyOf(key))
+func (d *Manager) reconcileClaimed(ctx context.Context, key controller.Request) (controller.Result, error) {
+	export, err := d.cfg.Exports.Get(ctx, newExportKey(key))
 	if apierrors.IsNotFound(err) {
-		d.setClaims(exportKeyOf(key), nil)
+		d.setClaims(newExportKey(key), nil)
 		// The export may have been recreated, and its event handled before setClaims removed its claims.
-		if export, err = d.cfg.Exports.Get(ctx, exportKeyOf(key)); apierrors.IsNotFound(err) {
+		if export, err = d.cfg.Exports.Get(ctx, newExportKey(key)); apierrors.IsNotFound(err) {
 			return controller.Result{}, nil
 		}
 		if err == nil {
-			d.setClaims(exportKeyOf(key), claimedIdentities(export))
+			d.setClaims(newExportKey(key), claimedIdentities(export))
 		}
 	}
 	if err != nil {
 		return controller.Result{}, err
 	}
-	var failed []error
+	var errs []error
 	for _, claim := range export.Spec.PermissionClaims {
 		err := d.visitClaimedSchemas(ctx, claim, func(schema *apisv1alpha1.APIResourceSchema) error {
 			_, err := d.Ensure(ctx, schema)
 			return err
 		})
 		if err != nil && !IsInvalid(err) { // shown by conditions of the bindings of the schema
-			failed = append(failed, fmt.Errorf("claim of %s.%s: %w", claim.Resource, claim.Group, err))
+			errs = append(errs, fmt.Errorf("claim of %s.%s: %w", claim.Resource, claim.Group, err))
 		}
 	}
-	return controller.Result{}, errors.Join(failed...)
+	return controller.Result{}, errors.Join(errs...)
 }
 
 // visitClaimedSchemas calls visit for each schema of a resource claimed by identity.
@@ -155,11 +155,11 @@ func (d *Manager) visitClaimedSchemas(ctx context.Context, claim apisv1alpha2.Pe
 		return err
 	}
 	for _, provider := range providers {
-		for _, offered := range provider.Spec.Resources {
-			if offered.Name != claim.Resource || offered.Group != claim.Group {
+		for _, exported := range provider.Spec.Resources {
+			if exported.Name != claim.Resource || exported.Group != claim.Group {
 				continue
 			}
-			found, err := d.cfg.Exports.GetSchema(ctx, logicalcluster.Of(provider), offered.Schema)
+			found, err := d.cfg.Exports.GetSchema(ctx, logicalcluster.Of(provider), exported.Schema)
 			if apierrors.IsNotFound(err) {
 				continue
 			}
@@ -174,6 +174,6 @@ func (d *Manager) visitClaimedSchemas(ctx context.Context, claim apisv1alpha2.Pe
 	return nil
 }
 
-func exportKeyOf(key controller.Key) bindings.ExportKey {
-	return bindings.ExportKey{Cluster: key.Cluster, Name: key.Name}
+func newExportKey(key controller.Request) bindings.ExportKey {
+	return bindings.ExportKey{Cluster: key.ClusterName, Name: key.Name}
 }

@@ -33,27 +33,27 @@ func (d *Manager) Controllers() []controller.Controller {
 
 func (d *Manager) cleanupController() controller.Controller {
 	return controller.Controller{
-		Name:      "apiexport-definition-cleanup",
-		Inputs:    []controller.Input{{Resource: ownapiextensions.Definitions, Keys: definitionKeys}},
-		Workers:   1,
-		Reconcile: d.cleanup,
+		Name:                    "apiexport-definition-cleanup",
+		Sources:                 []controller.Source{{Resource: ownapiextensions.Definitions, MapFunc: definitionKeys}},
+		MaxConcurrentReconciles: 1,
+		Reconcile:               d.cleanup,
 	}
 }
 
-func definitionKeys(event watch.Event) []controller.Key {
-	keys := controller.ObjectKey(event)
-	if len(keys) == 0 || keys[0].Cluster != logicalcluster.BoundCRDs {
+func definitionKeys(event watch.Event) []controller.Request {
+	keys := controller.RequestForObject(event)
+	if len(keys) == 0 || keys[0].ClusterName != logicalcluster.BoundCRDs {
 		return nil
 	}
 	return keys
 }
 
 // cleanup deletes an unused definition after the grace period.
-func (d *Manager) cleanup(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (d *Manager) cleanup(ctx context.Context, key controller.Request) (controller.Result, error) {
 	definition, err := d.reader.Get(ctx, "", key.Name)
 	uid := types.UID(key.Name)
 	if apierrors.IsNotFound(err) {
-		d.forgetUse(uid)
+		d.clearLastUsed(uid)
 		return controller.Result{}, nil
 	}
 	if err != nil || definition.DeletionTimestamp != nil {
@@ -63,35 +63,35 @@ func (d *Manager) cleanup(ctx context.Context, key controller.Key) (controller.R
 		return controller.Result{}, err
 	}
 	now := d.cfg.Clock.Now()
-	if left := UnusedGracePeriod - now.Sub(definition.CreationTimestamp.Time); left > 0 {
-		return controller.Result{RequeueAfter: left}, nil
+	if remaining := UnusedGracePeriod - now.Sub(definition.CreationTimestamp.Time); remaining > 0 {
+		return controller.Result{RequeueAfter: remaining}, nil
 	}
-	needed, err := d.inUse(ctx, uid, definition)
+	needed, err := d.isInUse(ctx, uid, definition)
 	if err != nil || needed {
 		return controller.Result{RequeueAfter: resyncPeriod}, err
 	}
-	left := d.beginDeletion(uid, now)
-	if left > 0 {
-		return controller.Result{RequeueAfter: left}, nil
+	remaining := d.beginDeletion(uid, now)
+	if remaining > 0 {
+		return controller.Result{RequeueAfter: remaining}, nil
 	}
 	defer d.endDeletion(uid)
 	return controller.Result{}, d.delete(ctx, definition)
 }
 
-// inUse reports whether the schema of a definition is bound or claimed by an export.
-func (d *Manager) inUse(ctx context.Context, uid types.UID, definition *apiextensions.CustomResourceDefinition) (bool, error) {
+// isInUse reports whether the schema of a definition is bound or claimed by an export.
+func (d *Manager) isInUse(ctx context.Context, uid types.UID, definition *apiextensions.CustomResourceDefinition) (bool, error) {
 	if len(d.cfg.Bindings.ListBySchema(uid)) > 0 {
 		return true, nil
 	}
 	resource := schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural}
 	d.mu.Lock()
-	claims := make([]controller.Key, 0, len(d.identitiesByExport))
+	claims := make([]controller.Request, 0, len(d.identitiesByExport))
 	for export := range d.identitiesByExport {
-		claims = append(claims, controller.Key{Cluster: export.Cluster, Name: export.Name})
+		claims = append(claims, controller.Request{ClusterName: export.Cluster, Name: export.Name})
 	}
 	d.mu.Unlock()
 	for _, key := range claims {
-		claimed, err := d.claimsSchema(ctx, key, resource, uid)
+		claimed, err := d.isSchemaClaimedBy(ctx, key, resource, uid)
 		if claimed || err != nil {
 			return claimed, err
 		}
@@ -99,9 +99,9 @@ func (d *Manager) inUse(ctx context.Context, uid types.UID, definition *apiexten
 	return false, nil
 }
 
-// claimsSchema reports whether an export claims a resource with a schema.
-func (d *Manager) claimsSchema(ctx context.Context, key controller.Key, resource schema.GroupResource, uid types.UID) (claimed bool, err error) {
-	export, err := d.cfg.Exports.Get(ctx, exportKeyOf(key))
+// isSchemaClaimedBy reports whether an export claims a resource with a schema.
+func (d *Manager) isSchemaClaimedBy(ctx context.Context, key controller.Request, resource schema.GroupResource, uid types.UID) (claimed bool, err error) {
+	export, err := d.cfg.Exports.Get(ctx, newExportKey(key))
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
@@ -122,12 +122,12 @@ func (d *Manager) claimsSchema(ctx context.Context, key controller.Key, resource
 
 // beginDeletion marks a definition as being deleted, until endDeletion is called, so that markUsed fails. If the
 // definition was used within the grace period, it returns the remaining time instead.
-func (d *Manager) beginDeletion(uid types.UID, now time.Time) (left time.Duration) {
+func (d *Manager) beginDeletion(uid types.UID, now time.Time) (remaining time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if last, ok := d.lastUsed[uid]; ok {
-		if left := UnusedGracePeriod - now.Sub(last); left > 0 {
-			return left
+		if remaining := UnusedGracePeriod - now.Sub(last); remaining > 0 {
+			return remaining
 		}
 	}
 	d.deleting.Insert(uid)
@@ -140,7 +140,7 @@ func (d *Manager) endDeletion(uid types.UID) {
 	d.deleting.Delete(uid)
 }
 
-func (d *Manager) forgetUse(uid types.UID) {
+func (d *Manager) clearLastUsed(uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.lastUsed, uid)

@@ -92,7 +92,7 @@ func (d *Manager) Ensure(ctx context.Context, schema *apisv1alpha1.APIResourceSc
 	}
 	definition, err := apiindex.BoundCRD(schema)
 	if err != nil {
-		d.forgetUse(schema.UID)
+		d.clearLastUsed(schema.UID)
 		return false, InvalidError{err}
 	}
 	err = d.cfg.Client.Create(ctx, definition)
@@ -100,7 +100,7 @@ func (d *Manager) Ensure(ctx context.Context, schema *apisv1alpha1.APIResourceSc
 	case apierrors.IsAlreadyExists(err):
 		return false, nil
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-		d.forgetUse(schema.UID)
+		d.clearLastUsed(schema.UID)
 		return false, InvalidError{fmt.Errorf("APIResourceSchema %q: %w", schema.Name, err)}
 	case err != nil:
 		return false, fmt.Errorf("creating the definition of APIResourceSchema %q of %q: %w", schema.Name, logicalcluster.Of(schema), err)
@@ -122,8 +122,8 @@ func (d *Manager) Names(ctx context.Context, uid types.UID) (*apiextensions.Cust
 
 // IsCompiledIn reports whether a resource with an identity is a compiled-in type of the shard, which needs no definition.
 func IsCompiledIn(registry *storage.Registry, resource schema.GroupResource, identity string) bool {
-	own, err := registry.Get(resource)
-	return err == nil && identity != "" && strings.HasSuffix(strings.TrimSuffix(own.Prefix, "/"), "/"+identity)
+	builtIn, err := registry.Get(resource)
+	return err == nil && identity != "" && strings.HasSuffix(strings.TrimSuffix(builtIn.Prefix, "/"), "/"+identity)
 }
 
 // markUsed records a use of a definition. It returns false if the definition is being deleted.

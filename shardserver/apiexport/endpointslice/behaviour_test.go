@@ -23,15 +23,15 @@ import (
 
 type slice = apisv1alpha1.APIExportEndpointSlice
 
-// TestSlices is one story, for its shard's labels belong to all of it.
-func TestSlices(t *testing.T) {
+// TestEndpointSlices is one story, for its shard's labels belong to all of it.
+func TestEndpointSlices(t *testing.T) {
 	s := shardtesting.Start(t)
 	c := s.Client(t, s.Admin(t))
 	provider, consumer := s.NewWorkspace(t, "root", "provider").Spec.Cluster, s.NewWorkspace(t, "root", "consumer").Spec.Cluster
-	in := shardtesting.In(context.Background(), provider)
+	ctxProvider := shardtesting.In(context.Background(), provider)
 	create := func(object client.Object) {
 		t.Helper()
-		if err := c.Create(in, object); err != nil {
+		if err := c.Create(ctxProvider, object); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -52,38 +52,38 @@ func TestSlices(t *testing.T) {
 
 	// A slice of its own, in a partition that is not there.
 	create(newSlice("east", "widgets", "east"))
-	wait("east", all(says(apisv1alpha1.APIExportValid, ""), says(apisv1alpha1.PartitionValid, apisv1alpha1.PartitionInvalidReferenceReason), lists("")))
+	wait("east", allOf(hasCondition(apisv1alpha1.APIExportValid, ""), hasCondition(apisv1alpha1.PartitionValid, apisv1alpha1.PartitionInvalidReferenceReason), hasEndpoints("")))
 	create(&topologyv1alpha1.Partition{
 		ObjectMeta: metav1.ObjectMeta{Name: "east"},
 		Spec:       topologyv1alpha1.PartitionSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"region": "east"}}},
 	})
-	wait("east", all(says(apisv1alpha1.PartitionValid, ""), selects("region=east"), lists("")))
+	wait("east", allOf(hasCondition(apisv1alpha1.PartitionValid, ""), hasSelector("region=east"), hasEndpoints("")))
 	s.Bind(t, consumer, provider, "widgets")
 	address := "/services/apiexport/" + provider + "/widgets"
-	wait("widgets", all(says(apisv1alpha1.APIExportValid, ""), says(apisv1alpha1.PartitionValid, ""), selects(""), lists(address)))
-	wait("east", lists("")) // another shard's matter
+	wait("widgets", allOf(hasCondition(apisv1alpha1.APIExportValid, ""), hasCondition(apisv1alpha1.PartitionValid, ""), hasSelector(""), hasEndpoints(address)))
+	wait("east", hasEndpoints("")) // another shard's matter
 
 	// Others list their addresses, too, and this shard leaves them alone.
-	foreign := []byte(`{"apiVersion":"apis.kcp.io/v1alpha1","kind":"APIExportEndpointSlice","status":{"endpoints":[{"url":"https://other.example.io"}]}}`)
+	otherShardPatch := []byte(`{"apiVersion":"apis.kcp.io/v1alpha1","kind":"APIExportEndpointSlice","status":{"endpoints":[{"url":"https://other.example.io"}]}}`)
 	masters := s.Client(t, s.Masters(t))
-	if err := masters.Status().Patch(in, &slice{ObjectMeta: metav1.ObjectMeta{Name: "east"}}, client.RawPatch(types.ApplyPatchType, foreign), client.FieldOwner("other"), client.ForceOwnership); err != nil {
+	if err := masters.Status().Patch(ctxProvider, &slice{ObjectMeta: metav1.ObjectMeta{Name: "east"}}, client.RawPatch(types.ApplyPatchType, otherShardPatch), client.FieldOwner("other"), client.ForceOwnership); err != nil {
 		t.Fatal(err)
 	}
-	label(t, s, `"east"`)
-	wait("east", lists("https://other.example.io", address))
-	label(t, s, `"west"`)
-	wait("widgets", lists(address))
-	wait("east", lists("https://other.example.io", address)) // out of the partition, it never touches the list
-	label(t, s, `"east"`)
+	setRegion(t, s, `"east"`)
+	wait("east", hasEndpoints("https://other.example.io", address))
+	setRegion(t, s, `"west"`)
+	wait("widgets", hasEndpoints(address))
+	wait("east", hasEndpoints("https://other.example.io", address)) // out of the partition, it never touches the list
+	setRegion(t, s, `"east"`)
 
 	// The last binding goes, then the export, then there is one again.
-	deleteAndWait(t, c, consumer, "widgets")
-	wait("widgets", lists(""))
-	wait("east", lists("https://other.example.io"))
-	if err := c.Delete(in, export); err != nil {
+	deleteBinding(t, c, consumer, "widgets")
+	wait("widgets", hasEndpoints(""))
+	wait("east", hasEndpoints("https://other.example.io"))
+	if err := c.Delete(ctxProvider, export); err != nil {
 		t.Fatal(err)
 	}
-	wait("east", all(says(apisv1alpha1.APIExportValid, apisv1alpha1.APIExportNotFoundReason), lists("")))
+	wait("east", allOf(hasCondition(apisv1alpha1.APIExportValid, apisv1alpha1.APIExportNotFoundReason), hasEndpoints("")))
 }
 
 func newSlice(name, export, partition string) *slice {
@@ -93,8 +93,8 @@ func newSlice(name, export, partition string) *slice {
 	}
 }
 
-// label sets the label "region" of the shard, or takes it away with null.
-func label(t *testing.T, s *shardtesting.Shard, value string) {
+// setRegion sets the label "region" of the shard, or takes it away with null.
+func setRegion(t *testing.T, s *shardtesting.Shard, value string) {
 	t.Helper()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"region":%s}}}`, value))
 	shard := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "root"}}
@@ -103,7 +103,7 @@ func label(t *testing.T, s *shardtesting.Shard, value string) {
 	}
 }
 
-func deleteAndWait(t *testing.T, c client.Client, cluster, name string) {
+func deleteBinding(t *testing.T, c client.Client, cluster, name string) {
 	t.Helper()
 	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := c.Delete(shardtesting.In(context.Background(), cluster), binding); err != nil {
@@ -121,7 +121,7 @@ func deleteAndWait(t *testing.T, c client.Client, cluster, name string) {
 	})
 }
 
-func says(condition conditionsv1alpha1.Type, reason string) func(*slice) error {
+func hasCondition(condition conditionsv1alpha1.Type, reason string) func(*slice) error {
 	return func(s *slice) error {
 		found := conditionsv1alpha1.Get(s, condition)
 		if found == nil || found.Reason != reason || (found.Status == "True") != (reason == "") {
@@ -131,7 +131,7 @@ func says(condition conditionsv1alpha1.Type, reason string) func(*slice) error {
 	}
 }
 
-func selects(want string) func(*slice) error {
+func hasSelector(want string) func(*slice) error {
 	return func(s *slice) error {
 		if s.Status.ShardSelector != want {
 			return fmt.Errorf("selector is %q", s.Status.ShardSelector)
@@ -140,29 +140,29 @@ func selects(want string) func(*slice) error {
 	}
 }
 
-// lists is true of a slice with addresses that end in these, and no others; none for "".
-func lists(ends ...string) func(*slice) error {
+// hasEndpoints is true of a slice with addresses that end in these, and no others; none for "".
+func hasEndpoints(suffixes ...string) func(*slice) error {
 	return func(s *slice) error {
-		if ends[0] == "" {
-			ends = nil
+		if suffixes[0] == "" {
+			suffixes = nil
 		}
-		if len(s.Status.APIExportEndpoints) != len(ends) {
+		if len(s.Status.APIExportEndpoints) != len(suffixes) {
 			return errors.New("more or fewer addresses than wanted")
 		}
-		for _, end := range ends {
+		for _, suffix := range suffixes {
 			found := false
 			for _, endpoint := range s.Status.APIExportEndpoints {
-				found = found || strings.HasSuffix(endpoint.URL, end)
+				found = found || strings.HasSuffix(endpoint.URL, suffix)
 			}
 			if !found {
-				return fmt.Errorf("no address ends in %s", end)
+				return fmt.Errorf("no address ends in %s", suffix)
 			}
 		}
 		return nil
 	}
 }
 
-func all(conditions ...func(*slice) error) func(*slice) error {
+func allOf(conditions ...func(*slice) error) func(*slice) error {
 	return func(s *slice) error {
 		for _, condition := range conditions {
 			if err := condition(s); err != nil {

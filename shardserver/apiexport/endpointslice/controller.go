@@ -58,12 +58,12 @@ type Config struct {
 }
 
 type sliceController struct {
-	cfg        Config
-	slices     *storage.Reader[*apisv1alpha1.APIExportEndpointSlice]
-	partitions endpoints.Partitions
-	shards     endpoints.AllShards
-	shardNews  endpoints.ShardNews
-	consumers  endpoints.Consumers
+	cfg          Config
+	slices       *storage.Reader[*apisv1alpha1.APIExportEndpointSlice]
+	partitions   endpoints.Partitions
+	shards       endpoints.ShardLister
+	shardChanges endpoints.ShardChanges
+	consumers    endpoints.Consumers
 }
 
 // Controllers returns the controllers of this package.
@@ -72,42 +72,42 @@ func Controllers(cfg Config) []controller.Controller {
 		cfg:        cfg,
 		slices:     storage.NewReader[*apisv1alpha1.APIExportEndpointSlice](cfg.Registry, slices),
 		partitions: endpoints.NewPartitions(cfg.Registry),
-		shards:     endpoints.NewAllShards(cfg.Registry),
+		shards:     endpoints.NewShardLister(cfg.Registry),
 		consumers:  endpoints.NewConsumers(cfg.Registry, cfg.ShardName),
 	}
 	return []controller.Controller{{
 		Name: "apiexportendpointslice",
-		Inputs: []controller.Input{
-			{Resource: slices, Keys: c.sliceKeys},
-			{Resource: exports, Keys: c.exportKeys, Everywhere: true},
-			{Resource: bindings, Keys: c.bindingKeys},
-			{Resource: partitions, Keys: c.partitionKeys},
-			{Resource: shards, Keys: c.shardKeys, Everywhere: true},
-			{Resource: consumers, Keys: c.consumerKeys, Everywhere: true},
+		Sources: []controller.Source{
+			{Resource: slices, MapFunc: c.sliceKeys},
+			{Resource: exports, MapFunc: c.exportKeys, Global: true},
+			{Resource: bindings, MapFunc: c.bindingKeys},
+			{Resource: partitions, MapFunc: c.partitionKeys},
+			{Resource: shards, MapFunc: c.shardKeys, Global: true},
+			{Resource: consumers, MapFunc: c.consumerKeys, Global: true},
 		},
 		Reconcile: c.reconcile,
 	}}
 }
 
-func (c *sliceController) sliceKeys(event watch.Event) []controller.Key {
+func (c *sliceController) sliceKeys(event watch.Event) []controller.Request {
 	if slice, ok := event.Object.(*apisv1alpha1.APIExportEndpointSlice); ok {
 		// The index has its own watch. Events that follow must find this slice in it.
 		c.cfg.Slices.Observe(slice, event.Type == watch.Deleted)
 	}
-	return controller.ObjectKey(event)
+	return controller.RequestForObject(event)
 }
 
 // exportKeys returns the slices of an added or deleted export.
-func (c *sliceController) exportKeys(event watch.Event) []controller.Key {
+func (c *sliceController) exportKeys(event watch.Event) []controller.Request {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
 	if !ok || event.Type == watch.Modified {
 		return nil
 	}
-	return c.cfg.Slices.KeysFor(export)
+	return c.cfg.Slices.RequestsFor(export)
 }
 
 // bindingKeys returns the slices of the export of an added or deleted binding.
-func (c *sliceController) bindingKeys(event watch.Event) []controller.Key {
+func (c *sliceController) bindingKeys(event watch.Event) []controller.Request {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
 	if !ok || event.Type == watch.Modified {
 		return nil
@@ -120,59 +120,59 @@ func (c *sliceController) bindingKeys(event watch.Event) []controller.Key {
 	// Slices may refer to the export by another path than the binding.
 	export, err := c.cfg.Exports.Resolve(context.Background(), reference)
 	if err != nil {
-		return c.cfg.Slices.KeysForReferences(reference)
+		return c.cfg.Slices.RequestsForReferences(reference)
 	}
-	return c.cfg.Slices.KeysFor(export)
+	return c.cfg.Slices.RequestsFor(export)
 }
 
-func (c *sliceController) partitionKeys(event watch.Event) []controller.Key {
+func (c *sliceController) partitionKeys(event watch.Event) []controller.Request {
 	partition, ok := event.Object.(*topologyv1alpha1.Partition)
 	if !ok {
 		return nil
 	}
-	return c.keysIn(logicalcluster.Of(partition), func(slice *apisv1alpha1.APIExportEndpointSlice) bool {
+	return c.listKeys(logicalcluster.Of(partition), func(slice *apisv1alpha1.APIExportEndpointSlice) bool {
 		return slice.Spec.Partition == partition.Name
 	})
 }
 
 // shardKeys returns all slices when a shard is added or deleted, or its URLs or labels change.
-func (c *sliceController) shardKeys(event watch.Event) []controller.Key {
-	if _, news := c.shardNews.Of(event); !news {
+func (c *sliceController) shardKeys(event watch.Event) []controller.Request {
+	if _, changed := c.shardChanges.Observe(event); !changed {
 		return nil
 	}
-	return c.keysIn(logicalcluster.Wildcard, func(*apisv1alpha1.APIExportEndpointSlice) bool { return true })
+	return c.listKeys(logicalcluster.Wildcard, func(*apisv1alpha1.APIExportEndpointSlice) bool { return true })
 }
 
 // consumerKeys returns the slices of the export of an ExportConsumers object that another shard published or deleted.
-func (c *sliceController) consumerKeys(event watch.Event) []controller.Key {
-	said, ok := event.Object.(*shardingv1alpha1.ExportConsumers)
+func (c *sliceController) consumerKeys(event watch.Event) []controller.Request {
+	exportConsumers, ok := event.Object.(*shardingv1alpha1.ExportConsumers)
 	if !ok {
 		return nil
 	}
-	of := exportbindings.ExportKey{Cluster: logicalcluster.Of(said), Name: said.Name}
-	export, err := c.cfg.Exports.Get(context.Background(), of)
+	key := exportbindings.ExportKey{Cluster: logicalcluster.Of(exportConsumers), Name: exportConsumers.Name}
+	export, err := c.cfg.Exports.Get(context.Background(), key)
 	if err != nil {
-		return c.cfg.Slices.KeysForReferences(apiindex.Reference{Path: of.Cluster.Path(), Name: of.Name})
+		return c.cfg.Slices.RequestsForReferences(apiindex.Reference{Path: key.Cluster.Path(), Name: key.Name})
 	}
-	return c.cfg.Slices.KeysFor(export)
+	return c.cfg.Slices.RequestsFor(export)
 }
 
-func (c *sliceController) keysIn(cluster logicalcluster.Name, matches func(*apisv1alpha1.APIExportEndpointSlice) bool) []controller.Key {
+func (c *sliceController) listKeys(cluster logicalcluster.Name, matches func(*apisv1alpha1.APIExportEndpointSlice) bool) []controller.Request {
 	all, err := c.slices.List(logicalcluster.With(context.Background(), cluster), "", nil)
 	if err != nil {
 		return nil // not served yet; its own events follow
 	}
-	var keys []controller.Key
+	var keys []controller.Request
 	for _, slice := range all {
 		if matches(slice) {
-			keys = append(keys, controller.Key{Cluster: logicalcluster.Of(slice), Name: slice.Name})
+			keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(slice), Name: slice.Name})
 		}
 	}
 	return keys
 }
 
 // reconcile observes, writes the conditions, and applies the endpoints of shards.
-func (c *sliceController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *sliceController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	stored, err := c.slices.Get(ctx, "", key.Name)
 	if apierrors.IsNotFound(err) || (err == nil && stored.DeletionTimestamp != nil) {
 		return controller.Result{}, nil
@@ -180,25 +180,25 @@ func (c *sliceController) reconcile(ctx context.Context, key controller.Key) (co
 	if err != nil {
 		return controller.Result{}, err
 	}
-	observed, err := c.observe(ctx, stored)
+	state, err := c.observe(ctx, stored)
 	if err != nil {
 		return controller.Result{}, err
 	}
 	slice := stored.DeepCopy()
-	setConditions(slice, observed)
+	setConditions(slice, state)
 	if !equality.Semantic.DeepEqual(stored.Status, slice.Status) {
 		if err := c.cfg.Clients.Typed.Status().Update(ctx, slice); client.IgnoreNotFound(err) != nil {
 			return controller.Result{}, fmt.Errorf("writing the status of APIExportEndpointSlice %q: %w", slice.Name, err)
 		}
 	}
-	if err := c.applyEndpoints(ctx, slice, observed); err != nil {
+	if err := c.applyEndpoints(ctx, slice, state); err != nil {
 		return controller.Result{}, err
 	}
 	return controller.Result{RequeueAfter: resyncPeriod}, nil
 }
 
-// observed holds the inputs of the status of a slice.
-type observed struct {
+// observedState holds the inputs of the status of a slice.
+type observedState struct {
 	reference apiindex.Reference
 	// invalidReference is why the reference cannot be parsed, or nil.
 	invalidReference error
@@ -212,8 +212,8 @@ type observed struct {
 	hasConsumers func(shard string) (consumed, known bool)
 }
 
-func (c *sliceController) observe(ctx context.Context, slice *apisv1alpha1.APIExportEndpointSlice) (observed, error) {
-	o := observed{}
+func (c *sliceController) observe(ctx context.Context, slice *apisv1alpha1.APIExportEndpointSlice) (observedState, error) {
+	o := observedState{}
 	if o.reference, o.invalidReference = apiindex.ReferenceOfSlice(slice); o.invalidReference == nil {
 		export, err := c.cfg.Exports.Resolve(ctx, o.reference)
 		if client.IgnoreNotFound(err) != nil {
@@ -236,12 +236,12 @@ func (c *sliceController) observe(ctx context.Context, slice *apisv1alpha1.APIEx
 	if err := c.cfg.Consumers.WaitForSync(ctx); err != nil {
 		return o, err
 	}
-	o.hasConsumers, err = c.consumers.Of(ctx, apiindex.ExportKeyOf(o.export), c.cfg.Consumers.HasReferences(o.export))
+	o.hasConsumers, err = c.consumers.ForExport(ctx, apiindex.ExportKeyOf(o.export), c.cfg.Consumers.HasReferences(o.export))
 	return o, err
 }
 
 // setConditions sets the conditions and the shard selector of a slice.
-func setConditions(slice *apisv1alpha1.APIExportEndpointSlice, o observed) {
+func setConditions(slice *apisv1alpha1.APIExportEndpointSlice, o observedState) {
 	switch {
 	case o.invalidReference != nil:
 		markExportInvalid(slice, apisv1alpha1.InternalErrorReason, fmt.Sprintf("spec.export cannot be used: %v; create a slice with another one", o.invalidReference))

@@ -23,18 +23,18 @@ func ConsumersSource(cfg Config) publisher.Source {
 	s := &consumersSource{cfg}
 	return publisher.Source{
 		Resource: consumers,
-		Inputs: []controller.Input{
-			{Resource: bindings, Keys: s.bindingKeys},
-			{Resource: exports, Keys: s.exportKeys, Everywhere: true},
+		Inputs: []controller.Source{
+			{Resource: bindings, MapFunc: s.bindingKeys},
+			{Resource: exports, MapFunc: s.exportKeys, Global: true},
 		},
-		Desired: s.wanted,
+		Desired: s.desiredObject,
 	}
 }
 
 type consumersSource struct{ cfg Config }
 
 // bindingKeys returns the export of a binding, from its status or else by resolving its reference.
-func (s *consumersSource) bindingKeys(event watch.Event) []controller.Key {
+func (s *consumersSource) bindingKeys(event watch.Event) []controller.Request {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
 	if !ok {
 		return nil
@@ -45,30 +45,30 @@ func (s *consumersSource) bindingKeys(event watch.Event) []controller.Key {
 		return nil
 	}
 	if cluster, err := logicalcluster.ParseName(binding.Status.APIExportClusterName); err == nil {
-		return []controller.Key{{Cluster: cluster, Name: reference.Name}}
+		return []controller.Request{{ClusterName: cluster, Name: reference.Name}}
 	}
 	if export, err := s.cfg.Exports.Resolve(context.Background(), reference); err == nil {
-		return exportKey(export)
+		return newExportKeys(export)
 	}
 	return nil // the event of the export follows
 }
 
 // exportKeys returns the export of an event.
-func (s *consumersSource) exportKeys(event watch.Event) []controller.Key {
+func (s *consumersSource) exportKeys(event watch.Event) []controller.Request {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
 	if !ok {
 		return nil
 	}
-	return exportKey(export)
+	return newExportKeys(export)
 }
 
-func exportKey(export *apisv1alpha2.APIExport) []controller.Key {
-	return []controller.Key{{Cluster: logicalcluster.Of(export), Name: export.Name}}
+func newExportKeys(export *apisv1alpha2.APIExport) []controller.Request {
+	return []controller.Request{{ClusterName: logicalcluster.Of(export), Name: export.Name}}
 }
 
-// wanted returns the ExportConsumers object of an export, or nil without consumers.
-func (s *consumersSource) wanted(ctx context.Context, key controller.Key) (runtime.Object, error) {
-	export, err := s.cfg.Exports.Get(ctx, exportbindings.ExportKey{Cluster: key.Cluster, Name: key.Name})
+// desiredObject returns the ExportConsumers object of an export, or nil without consumers.
+func (s *consumersSource) desiredObject(ctx context.Context, key controller.Request) (runtime.Object, error) {
+	export, err := s.cfg.Exports.Get(ctx, exportbindings.ExportKey{Cluster: key.ClusterName, Name: key.Name})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

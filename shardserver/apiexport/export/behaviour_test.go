@@ -33,28 +33,28 @@ func TestExports(t *testing.T) {
 	shard := shardtesting.Start(t)
 	admin := shard.Client(t, shard.Admin(t))
 	for name, test := range map[string]func(*testing.T, *env){
-		"an export gets an identity and a slice":    getsIdentity,
-		"a secret that is there already is used":    usesSecret,
-		"an identity never changes":                 identityStays,
-		"a slice that went comes again":             sliceComesAgain,
-		"an export that wants no slice gets none":   wantsNoSlice,
-		"addresses in the status are behind a gate": gateIsOff,
+		"an export gets an identity and a slice":    testGeneratedIdentity,
+		"a secret that is there already is used":    testExistingSecret,
+		"an identity never changes":                 testIdentityIsImmutable,
+		"a slice that went comes again":             testEndpointSliceRecreation,
+		"an export that wants no slice gets none":   testSkipEndpointSlice,
+		"addresses in the status are behind a gate": testURLsAreDisabledByDefault,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, of, _ := strings.Cut(t.Name(), "/")
-			workspace := shard.NewWorkspace(t, "root", strings.ReplaceAll(of, "_", "-"))
+			_, subtest, _ := strings.Cut(t.Name(), "/")
+			workspace := shard.NewWorkspace(t, "root", strings.ReplaceAll(subtest, "_", "-"))
 			test(t, &env{Shard: shard, Client: admin, t: t, cluster: workspace.Spec.Cluster})
 		})
 	}
 }
 
-func (s *env) in() context.Context { return shardtesting.In(context.Background(), s.cluster) }
+func (s *env) context() context.Context { return shardtesting.In(context.Background(), s.cluster) }
 
-func (s *env) create(objects ...client.Object) {
+func (s *env) createAll(objects ...client.Object) {
 	s.t.Helper()
 	for _, object := range objects {
-		if err := s.Create(s.in(), object); err != nil {
+		if err := s.Create(s.context(), object); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -68,12 +68,12 @@ func newExport(name string, secret *corev1.SecretReference) *apisv1alpha2.APIExp
 	return export
 }
 
-func secret(namespace, name string, data map[string][]byte) *corev1.Secret {
+func newSecret(namespace, name string, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}
 }
 
-// export waits until an export is as wanted, and returns it.
-func (s *env) export(name string, condition func(*apisv1alpha2.APIExport) error) *apisv1alpha2.APIExport {
+// waitForExport waits until an export is as wanted, and returns it.
+func (s *env) waitForExport(name string, condition func(*apisv1alpha2.APIExport) error) *apisv1alpha2.APIExport {
 	s.t.Helper()
 	export := &apisv1alpha2.APIExport{}
 	shardtesting.Eventually(s.t, "APIExport "+name, func(ctx context.Context) error {
@@ -88,52 +88,52 @@ func (s *env) export(name string, condition func(*apisv1alpha2.APIExport) error)
 	return export
 }
 
-func valid(export *apisv1alpha2.APIExport) error {
+func hasValidIdentity(export *apisv1alpha2.APIExport) error {
 	if !conditionsv1alpha1.IsTrue(export, apisv1alpha2.APIExportIdentityValid) || export.Status.IdentityHash == "" {
 		return errors.New("the identity is not valid")
 	}
 	return nil
 }
 
-// invalid is true of an export whose identity could not be verified, in these words.
-func invalid(words string) func(*apisv1alpha2.APIExport) error {
+// hasInvalidIdentity is true of an export whose identity could not be verified, in these words.
+func hasInvalidIdentity(message string) func(*apisv1alpha2.APIExport) error {
 	return func(export *apisv1alpha2.APIExport) error {
 		condition := conditionsv1alpha1.Get(export, apisv1alpha2.APIExportIdentityValid)
-		if condition == nil || condition.Reason != apisv1alpha2.IdentityVerificationFailedReason || !strings.Contains(condition.Message, words) {
+		if condition == nil || condition.Reason != apisv1alpha2.IdentityVerificationFailedReason || !strings.Contains(condition.Message, message) {
 			return fmt.Errorf("condition is %+v", condition)
 		}
 		return nil
 	}
 }
 
-func hash(value string) string {
+func hashIdentity(value string) string {
 	sum := sha256.Sum256([]byte(value))
 	return hex.EncodeToString(sum[:])
 }
 
-func getsIdentity(t *testing.T, s *env) {
-	s.create(newExport("widgets", nil))
-	export := s.export("widgets", valid)
+func testGeneratedIdentity(t *testing.T, s *env) {
+	s.createAll(newExport("widgets", nil))
+	export := s.waitForExport("widgets", hasValidIdentity)
 	reference := export.Spec.Identity.SecretRef
 	if reference.Namespace != "kcp-system" || reference.Name != "widgets" {
 		t.Errorf("the export refers to %+v", reference)
 	}
-	made := &corev1.Secret{}
-	if err := s.Get(s.in(), client.ObjectKey{Namespace: "kcp-system", Name: "widgets"}, made); err != nil {
+	generated := &corev1.Secret{}
+	if err := s.Get(s.context(), client.ObjectKey{Namespace: "kcp-system", Name: "widgets"}, generated); err != nil {
 		t.Fatal(err)
 	}
-	key := string(made.Data["key"])
-	if raw, err := base64.RawURLEncoding.DecodeString(key); err != nil || len(raw) != 32 || len(key) != 43 || export.Status.IdentityHash != hash(key) {
+	key := string(generated.Data["key"])
+	if raw, err := base64.RawURLEncoding.DecodeString(key); err != nil || len(raw) != 32 || len(key) != 43 || export.Status.IdentityHash != hashIdentity(key) {
 		t.Errorf("a key of %d characters, %v; identity is %s", len(key), err, export.Status.IdentityHash)
 	}
-	slice := s.slice("widgets")
+	slice := s.waitForSlice("widgets")
 	if owner := slice.OwnerReferences; len(owner) != 1 || owner[0].UID != export.UID || owner[0].Kind != "APIExport" ||
 		slice.Spec.APIExport != (apisv1alpha1.ExportBindingReference{Path: s.cluster, Name: "widgets"}) || len(slice.Status.APIExportEndpoints) > 0 {
 		t.Errorf("the slice is %+v", slice)
 	}
 }
 
-func (s *env) slice(name string) *apisv1alpha1.APIExportEndpointSlice {
+func (s *env) waitForSlice(name string) *apisv1alpha1.APIExportEndpointSlice {
 	s.t.Helper()
 	slice := &apisv1alpha1.APIExportEndpointSlice{}
 	shardtesting.Eventually(s.t, "slice "+name, func(ctx context.Context) error {
@@ -142,84 +142,84 @@ func (s *env) slice(name string) *apisv1alpha1.APIExportEndpointSlice {
 	return slice
 }
 
-func usesSecret(t *testing.T, s *env) {
-	s.create(
+func testExistingSecret(t *testing.T, s *env) {
+	s.createAll(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kcp-system"}},
-		secret("kcp-system", "found", map[string][]byte{"key": []byte("there before")}),
-		secret("default", "given", map[string][]byte{"key": []byte("there before")}),
+		newSecret("kcp-system", "found", map[string][]byte{"key": []byte("there before")}),
+		newSecret("default", "given", map[string][]byte{"key": []byte("there before")}),
 		newExport("found", nil),
 		newExport("named", &corev1.SecretReference{Namespace: "default", Name: "given"}),
 	)
 	for _, name := range []string{"found", "named"} {
-		if export := s.export(name, valid); export.Status.IdentityHash != hash("there before") {
+		if export := s.waitForExport(name, hasValidIdentity); export.Status.IdentityHash != hashIdentity("there before") {
 			t.Errorf("identity of %s is %s", name, export.Status.IdentityHash)
 		}
 	}
 }
 
-func identityStays(t *testing.T, s *env) {
-	s.create(newExport("careful", &corev1.SecretReference{Namespace: "default", Name: "identity"}))
-	s.export("careful", invalid("default/identity was not found"))
-	held := secret("default", "identity", map[string][]byte{"other": []byte("x")})
-	s.create(held)
-	s.export("careful", invalid(`no key "key"`))
-	set := func(data map[string][]byte) {
+func testIdentityIsImmutable(t *testing.T, s *env) {
+	s.createAll(newExport("careful", &corev1.SecretReference{Namespace: "default", Name: "identity"}))
+	s.waitForExport("careful", hasInvalidIdentity("default/identity was not found"))
+	identitySecret := newSecret("default", "identity", map[string][]byte{"other": []byte("x")})
+	s.createAll(identitySecret)
+	s.waitForExport("careful", hasInvalidIdentity(`no key "key"`))
+	updateSecret := func(data map[string][]byte) {
 		t.Helper()
-		held.Data = data
-		if err := s.Update(s.in(), held); err != nil {
+		identitySecret.Data = data
+		if err := s.Update(s.context(), identitySecret); err != nil {
 			t.Fatal(err)
 		}
 	}
-	set(map[string][]byte{"key": []byte("first")})
-	s.export("careful", valid)
-	same := func(also func(*apisv1alpha2.APIExport) error) {
+	updateSecret(map[string][]byte{"key": []byte("first")})
+	s.waitForExport("careful", hasValidIdentity)
+	expectSameIdentity := func(condition func(*apisv1alpha2.APIExport) error) {
 		t.Helper()
-		if export := s.export("careful", also); export.Status.IdentityHash != hash("first") {
+		if export := s.waitForExport("careful", condition); export.Status.IdentityHash != hashIdentity("first") {
 			t.Errorf("the identity became %s", export.Status.IdentityHash)
 		}
 	}
-	set(map[string][]byte{"key": []byte("second")})
-	same(invalid("hash mismatch: "))
-	set(map[string][]byte{"key": []byte("first")})
-	same(valid)
-	if err := s.Delete(s.in(), held); err != nil {
+	updateSecret(map[string][]byte{"key": []byte("second")})
+	expectSameIdentity(hasInvalidIdentity("hash mismatch: "))
+	updateSecret(map[string][]byte{"key": []byte("first")})
+	expectSameIdentity(hasValidIdentity)
+	if err := s.Delete(s.context(), identitySecret); err != nil {
 		t.Fatal(err)
 	}
-	same(invalid("default/identity was not found"))
-	s.create(secret("default", "identity", map[string][]byte{"key": []byte("first")}))
-	same(valid)
+	expectSameIdentity(hasInvalidIdentity("default/identity was not found"))
+	s.createAll(newSecret("default", "identity", map[string][]byte{"key": []byte("first")}))
+	expectSameIdentity(hasValidIdentity)
 }
 
-func sliceComesAgain(t *testing.T, s *env) {
-	s.create(newExport("widgets", nil))
-	slice := s.slice("widgets")
-	if err := s.Delete(s.in(), slice); err != nil {
+func testEndpointSliceRecreation(t *testing.T, s *env) {
+	s.createAll(newExport("widgets", nil))
+	slice := s.waitForSlice("widgets")
+	if err := s.Delete(s.context(), slice); err != nil {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "another slice", func(context.Context) error {
-		if again := s.slice("widgets"); again.UID == slice.UID {
+		if recreated := s.waitForSlice("widgets"); recreated.UID == slice.UID {
 			return errors.New("it is the old one")
 		}
 		return nil
 	})
 }
 
-func wantsNoSlice(t *testing.T, s *env) {
+func testSkipEndpointSlice(t *testing.T, s *env) {
 	export := newExport("shy", nil)
 	export.Annotations = map[string]string{"apiexports.apis.kcp.io/skip-endpointslice": ""}
-	s.create(export)
-	s.export("shy", valid)
-	s.create(newExport("later", nil)) // what is made in the same turn as its status shows that the other's turn is over
-	s.slice("later")
+	s.createAll(export)
+	s.waitForExport("shy", hasValidIdentity)
+	s.createAll(newExport("later", nil)) // what is made in the same turn as its status shows that the other's turn is over
+	s.waitForSlice("later")
 	slices := &apisv1alpha1.APIExportEndpointSliceList{}
-	if err := s.List(s.in(), slices); err != nil || len(slices.Items) != 1 {
+	if err := s.List(s.context(), slices); err != nil || len(slices.Items) != 1 {
 		t.Errorf("slices are %+v, %v", slices.Items, err)
 	}
 }
 
-func gateIsOff(t *testing.T, s *env) {
-	s.create(newExport("plain", nil))
-	export := s.export("plain", valid)
+func testURLsAreDisabledByDefault(t *testing.T, s *env) {
+	s.createAll(newExport("plain", nil))
+	export := s.waitForExport("plain", hasValidIdentity)
 	if len(export.Status.VirtualWorkspaces) > 0 || conditionsv1alpha1.Get(export, apisv1alpha2.APIExportVirtualWorkspaceURLsReady) != nil {
 		t.Errorf("status is %+v", export.Status)
 	}
@@ -230,8 +230,8 @@ func TestDeprecatedURLs(t *testing.T) {
 		o.FeatureGates = append(o.FeatureGates, "EnableDeprecatedAPIExportVirtualWorkspacesUrls=true")
 	})
 	s := &env{Shard: shard, Client: shard.Client(t, shard.Admin(t)), t: t, cluster: shard.NewWorkspace(t, "root", "provider").Spec.Cluster}
-	s.create(newExport("widgets", nil))
-	s.export("widgets", func(export *apisv1alpha2.APIExport) error {
+	s.createAll(newExport("widgets", nil))
+	s.waitForExport("widgets", func(export *apisv1alpha2.APIExport) error {
 		urls := export.Status.VirtualWorkspaces
 		if len(urls) != 1 || !strings.HasSuffix(urls[0].URL, "/services/apiexport/"+s.cluster+"/widgets") || !conditionsv1alpha1.IsTrue(export, apisv1alpha2.APIExportVirtualWorkspaceURLsReady) {
 			return fmt.Errorf("addresses are %v", urls)

@@ -54,43 +54,43 @@ func Controllers(cfg Config) []controller.Controller {
 		exports:    storage.NewReader[*apisv1alpha2.APIExport](cfg.Registry, exports),
 		slices:     storage.NewReader[*apisv1alpha1.APIExportEndpointSlice](cfg.Registry, endpointSlices),
 		identities: identity.NewSecretStore(cfg.Registry, cfg.Clients.Typed),
-		shards:     endpoints.NewAllShards(cfg.Registry),
+		shards:     endpoints.NewShardLister(cfg.Registry),
 	}
-	inputs := []controller.Input{
-		{Resource: exports, Keys: controller.ObjectKey},
-		{Resource: endpointSlices, Keys: deletedSliceKeys},
-		{Resource: secrets, Keys: c.secretKeys},
+	inputs := []controller.Source{
+		{Resource: exports, MapFunc: controller.RequestForObject},
+		{Resource: endpointSlices, MapFunc: deletedSliceKeys},
+		{Resource: secrets, MapFunc: c.secretKeys},
 	}
 	if cfg.DeprecatedURLs {
-		inputs = append(inputs, controller.Input{Resource: shards, Keys: c.shardKeys, Everywhere: true})
+		inputs = append(inputs, controller.Source{Resource: shards, MapFunc: c.shardKeys, Global: true})
 	}
-	return []controller.Controller{{Name: "apiexport", Inputs: inputs, Reconcile: c.reconcile}}
+	return []controller.Controller{{Name: "apiexport", Sources: inputs, Reconcile: c.reconcile}}
 }
 
 type exportController struct {
-	cfg        Config
-	exports    *storage.Reader[*apisv1alpha2.APIExport]
-	slices     *storage.Reader[*apisv1alpha1.APIExportEndpointSlice]
-	identities *identity.SecretStore
-	shards     endpoints.AllShards
-	shardNews  endpoints.ShardNews
+	cfg          Config
+	exports      *storage.Reader[*apisv1alpha2.APIExport]
+	slices       *storage.Reader[*apisv1alpha1.APIExportEndpointSlice]
+	identities   *identity.SecretStore
+	shards       endpoints.ShardLister
+	shardChanges endpoints.ShardChanges
 }
 
 // deletedSliceKeys returns the export of a deleted default slice, which has the same name.
-func deletedSliceKeys(event watch.Event) []controller.Key {
+func deletedSliceKeys(event watch.Event) []controller.Request {
 	if event.Type != watch.Deleted {
 		return nil
 	}
-	return controller.ObjectKey(event)
+	return controller.RequestForObject(event)
 }
 
 // secretKeys returns the exports whose identity is stored in a Secret, and those that do not name one yet.
-func (c *exportController) secretKeys(event watch.Event) []controller.Key {
+func (c *exportController) secretKeys(event watch.Event) []controller.Request {
 	secret, ok := event.Object.(*core.Secret)
 	if !ok {
 		return nil
 	}
-	return c.keysIn(logicalcluster.Of(secret), func(export *apisv1alpha2.APIExport) bool {
+	return c.listKeys(logicalcluster.Of(secret), func(export *apisv1alpha2.APIExport) bool {
 		identity := export.Spec.Identity
 		return identity == nil || identity.SecretRef == nil ||
 			(identity.SecretRef.Name == secret.Name && identity.SecretRef.Namespace == secret.Namespace)
@@ -98,29 +98,29 @@ func (c *exportController) secretKeys(event watch.Event) []controller.Key {
 }
 
 // shardKeys returns all exports when the URLs of a shard change.
-func (c *exportController) shardKeys(event watch.Event) []controller.Key {
-	if _, news := c.shardNews.Of(event); !news {
+func (c *exportController) shardKeys(event watch.Event) []controller.Request {
+	if _, changed := c.shardChanges.Observe(event); !changed {
 		return nil
 	}
-	return c.keysIn(logicalcluster.Wildcard, func(*apisv1alpha2.APIExport) bool { return true })
+	return c.listKeys(logicalcluster.Wildcard, func(*apisv1alpha2.APIExport) bool { return true })
 }
 
-func (c *exportController) keysIn(cluster logicalcluster.Name, matches func(*apisv1alpha2.APIExport) bool) []controller.Key {
+func (c *exportController) listKeys(cluster logicalcluster.Name, matches func(*apisv1alpha2.APIExport) bool) []controller.Request {
 	all, err := c.exports.List(logicalcluster.With(context.Background(), cluster), "", nil)
 	if err != nil {
 		return nil // not served yet; its own events follow
 	}
-	var keys []controller.Key
+	var keys []controller.Request
 	for _, export := range all {
 		if matches(export) {
-			keys = append(keys, controller.Key{Cluster: logicalcluster.Of(export), Name: export.Name})
+			keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(export), Name: export.Name})
 		}
 	}
 	return keys
 }
 
 // reconcile ensures the identity, computes and writes the status, and ensures the default endpoint slice.
-func (c *exportController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *exportController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	stored, err := c.exports.Get(ctx, "", key.Name)
 	if apierrors.IsNotFound(err) || (err == nil && stored.DeletionTimestamp != nil) {
 		return controller.Result{}, nil

@@ -16,7 +16,7 @@ import (
 // ensureIdentity generates an identity for an export that names no Secret, and verifies the identity in the Secret. It
 // returns an error if a retry may help; problems that the provider has to fix are reported by a condition only.
 func (c *exportController) ensureIdentity(ctx context.Context, export *apisv1alpha2.APIExport) error {
-	reference := secretOf(export)
+	reference := identitySecretRef(export)
 	if reference == nil {
 		generated, err := c.generateIdentity(ctx, export)
 		if err != nil {
@@ -26,15 +26,15 @@ func (c *exportController) ensureIdentity(ctx context.Context, export *apisv1alp
 		}
 		reference = generated
 	}
-	value, fault, err := c.identities.Read(ctx, reference)
+	value, problem, err := c.identities.Read(ctx, reference)
 	if err != nil {
 		return err
 	}
-	setIdentity(export, reference, value, fault)
+	setIdentity(export, reference, value, problem)
 	return nil
 }
 
-func secretOf(export *apisv1alpha2.APIExport) *corev1.SecretReference {
+func identitySecretRef(export *apisv1alpha2.APIExport) *corev1.SecretReference {
 	if export.Spec.Identity == nil || export.Spec.Identity.SecretRef == nil || export.Spec.Identity.SecretRef.Name == "" {
 		return nil
 	}
@@ -42,13 +42,13 @@ func secretOf(export *apisv1alpha2.APIExport) *corev1.SecretReference {
 }
 
 // setIdentity sets status.identityHash, unless it is set, and the condition IdentityValid.
-func setIdentity(export *apisv1alpha2.APIExport, reference *corev1.SecretReference, value []byte, fault string) {
-	export.Status.IdentityHash, fault = identity.Verify(export.Status.IdentityHash, reference, value, fault, "export")
-	if fault == "" {
+func setIdentity(export *apisv1alpha2.APIExport, reference *corev1.SecretReference, value []byte, problem string) {
+	export.Status.IdentityHash, problem = identity.Verify(export.Status.IdentityHash, reference, value, problem, "export")
+	if problem == "" {
 		conditionsv1alpha1.MarkTrue(export, apisv1alpha2.APIExportIdentityValid)
 		return
 	}
-	conditionsv1alpha1.MarkFalse(export, apisv1alpha2.APIExportIdentityValid, apisv1alpha2.IdentityVerificationFailedReason, conditionsv1alpha1.SeverityError, "%s", fault)
+	conditionsv1alpha1.MarkFalse(export, apisv1alpha2.APIExportIdentityValid, apisv1alpha2.IdentityVerificationFailedReason, conditionsv1alpha1.SeverityError, "%s", problem)
 }
 
 // generateIdentity creates a Secret with a new identity, unless it exists, and sets spec.identity.secretRef.

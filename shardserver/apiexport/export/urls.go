@@ -19,25 +19,25 @@ func (c *exportController) setURLs(ctx context.Context, export *apisv1alpha2.API
 		return fmt.Errorf("listing shards: %w", err)
 	}
 	var urls []string
-	var fault string
+	var problem string
 	for _, shard := range all {
 		if shard.Spec.VirtualWorkspaceURL == "" {
 			continue // registration is not complete
 		}
 		if _, err := url.Parse(shard.Spec.VirtualWorkspaceURL); err != nil {
-			fault = fmt.Sprintf("shard %q has no usable spec.virtualWorkspaceURL; its administrator has to correct it", shard.Name)
+			problem = fmt.Sprintf("shard %q has no usable spec.virtualWorkspaceURL; its administrator has to correct it", shard.Name)
 			continue
 		}
 		urls = append(urls, apiindex.VirtualWorkspaceURL(shard, apiindex.ExportKeyOf(export)))
 	}
 	slices.SortFunc(urls, strings.Compare)
 	status.VirtualWorkspaces = nil
-	for _, address := range slices.Compact(urls) {
-		status.VirtualWorkspaces = append(status.VirtualWorkspaces, apisv1alpha2.VirtualWorkspace{URL: address})
+	for _, virtualWorkspaceURL := range slices.Compact(urls) {
+		status.VirtualWorkspaces = append(status.VirtualWorkspaces, apisv1alpha2.VirtualWorkspace{URL: virtualWorkspaceURL})
 	}
 	holder := &apisv1alpha2.APIExport{Status: *status}
-	if fault != "" {
-		conditionsv1alpha1.MarkFalse(holder, apisv1alpha2.APIExportVirtualWorkspaceURLsReady, apisv1alpha2.ErrorGeneratingURLsReason, conditionsv1alpha1.SeverityError, "%s", fault)
+	if problem != "" {
+		conditionsv1alpha1.MarkFalse(holder, apisv1alpha2.APIExportVirtualWorkspaceURLsReady, apisv1alpha2.ErrorGeneratingURLsReason, conditionsv1alpha1.SeverityError, "%s", problem)
 	} else {
 		conditionsv1alpha1.MarkTrue(holder, apisv1alpha2.APIExportVirtualWorkspaceURLsReady)
 	}

@@ -81,18 +81,18 @@ func (k *SecretStore) Ensure(ctx context.Context, reference *corev1.SecretRefere
 // Verify returns the identity hash of an object, given its known hash or "" and the result of Read. A known hash never
 // changes, because objects are stored under it. remainingProblem is a message for the owner of the Secret, or "" if the
 // Secret matches. kind names the kind of the object in the message.
-func Verify(known string, reference *corev1.SecretReference, value []byte, problem, kind string) (hash, remainingProblem string) {
+func Verify(current string, reference *corev1.SecretReference, value []byte, problem, kind string) (hash, remainingProblem string) {
 	switch {
 	case problem != "":
-		return known, problem
+		return current, problem
 	case len(value) == 0:
-		return known, fmt.Sprintf("secret %s/%s has no key %q; put the identity there", reference.Namespace, reference.Name, apisv1alpha2.SecretKeyAPIExportIdentity)
+		return current, fmt.Sprintf("secret %s/%s has no key %q; put the identity there", reference.Namespace, reference.Name, apisv1alpha2.SecretKeyAPIExportIdentity)
 	}
 	sum := sha256.Sum256(value)
-	switch hash := hex.EncodeToString(sum[:]); known {
+	switch hash := hex.EncodeToString(sum[:]); current {
 	case "", hash:
 		return hash, ""
 	}
-	return known, fmt.Sprintf("hash mismatch: secret %s/%s holds another identity than status.identityHash was made of; restore the secret, or delete the %s and create it anew",
+	return current, fmt.Sprintf("hash mismatch: secret %s/%s holds another identity than status.identityHash was made of; restore the secret, or delete the %s and create it anew",
 		reference.Namespace, reference.Name, kind)
 }

@@ -33,12 +33,12 @@ type secretStorage interface {
 	rest.Creater
 }
 
-// EnsureRoot reads the identity secrets of the exports of root, creates those that are missing, and returns the identity
+// EnsureRootIdentities reads the identity secrets of the exports of root, creates those that are missing, and returns the identity
 // hashes by resource. New secrets take their identity from the seed file, if it is given and has one for the export.
 //
 // It works on the storage of secrets because the storage of the exported resources depends on the result, so that nothing
 // is served yet. Several replicas may call it at once: the first secret that is created wins.
-func EnsureRoot(ctx context.Context, secrets rest.Storage, seedFile string) (map[schema.GroupResource]string, error) {
+func EnsureRootIdentities(ctx context.Context, secrets rest.Storage, seedFile string) (map[schema.GroupResource]string, error) {
 	storage, ok := secrets.(secretStorage)
 	if !ok {
 		return nil, fmt.Errorf("the storage of secrets is %T, which cannot hold identities", secrets)
@@ -50,7 +50,7 @@ func EnsureRoot(ctx context.Context, secrets rest.Storage, seedFile string) (map
 	ctx = request.WithNamespace(logicalcluster.With(ctx, logicalcluster.Root), rootNamespace)
 	identities := map[schema.GroupResource]string{}
 	for _, export := range rootapis.Exports() {
-		value, err := ensure(ctx, storage, export.Name, seeds[export.Name])
+		value, err := ensureSecret(ctx, storage, export.Name, seeds[export.Name])
 		if err != nil {
 			return nil, fmt.Errorf("identity of export %s in %s: %w", export.Name, logicalcluster.Root, err)
 		}
@@ -62,7 +62,7 @@ func EnsureRoot(ctx context.Context, secrets rest.Storage, seedFile string) (map
 	return identities, nil
 }
 
-func ensure(ctx context.Context, secrets secretStorage, name, seed string) ([]byte, error) {
+func ensureSecret(ctx context.Context, secrets secretStorage, name, seed string) ([]byte, error) {
 	if seed == "" {
 		seed = Generate()
 	}

@@ -156,8 +156,8 @@ func (i *Index) List(ctx context.Context) []BoundResource {
 	return slices.CompactFunc(all, func(a, b BoundResource) bool { return a.GroupResource == b.GroupResource })
 }
 
-// BoundBy returns the resources that one binding of the context's logical cluster has bound.
-func (i *Index) BoundBy(ctx context.Context, name string) []*Resource {
+// ListByBinding returns the resources that one binding of the context's logical cluster has bound.
+func (i *Index) ListByBinding(ctx context.Context, name string) []*Resource {
 	cluster, _ := logicalcluster.From(ctx)
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -193,8 +193,8 @@ func (i *Index) ListBySchema(uid types.UID) []*Resource {
 func (i *Index) Sizes() (clusters, bindings, sets, resources int) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	for _, of := range i.clusters {
-		bindings += len(of)
+	for _, entries := range i.clusters {
+		bindings += len(entries)
 	}
 	return len(i.clusters), bindings, len(i.pool.sets), len(i.pool.resources)
 }
@@ -260,6 +260,6 @@ func (i *Index) unlockAndNotify(cluster logicalcluster.Name, previous, current e
 	}
 }
 
-func find(of []entry, name string) (at int, found bool) {
-	return slices.BinarySearchFunc(of, name, func(b entry, name string) int { return strings.Compare(b.name, name) })
+func find(entries []entry, name string) (at int, found bool) {
+	return slices.BinarySearchFunc(entries, name, func(b entry, name string) int { return strings.Compare(b.name, name) })
 }

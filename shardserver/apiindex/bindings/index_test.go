@@ -28,12 +28,12 @@ func gadgets(identity string) Resource {
 	return r
 }
 
-// read is what a binding says at a version.
-func read(cluster, name string, version uint64, resources ...Resource) parsedBinding {
+// newParsedBinding is what a binding says at a version.
+func newParsedBinding(cluster, name string, version uint64, resources ...Resource) parsedBinding {
 	return parsedBinding{bindingKey: bindingKey{logicalcluster.MustParseName(cluster), name}, version: version, resources: resources}
 }
 
-func bound(t *testing.T, i *Index, cluster string, gr schema.GroupResource) string {
+func describeBound(t *testing.T, i *Index, cluster string, gr schema.GroupResource) string {
 	t.Helper()
 	b, ok := i.Get(logicalcluster.With(t.Context(), logicalcluster.MustParseName(cluster)), gr)
 	if !ok {
@@ -54,7 +54,7 @@ func sizes(i *Index) string {
 
 func TestUpdateAndRemove(t *testing.T) {
 	gr := widgets("").GroupResource
-	terminating := read("a", "one", 7, widgets("v2"))
+	terminating := newParsedBinding("a", "one", 7, widgets("v2"))
 	terminating.terminating = true
 	for name, test := range map[string]struct {
 		do    func(*Index)
@@ -65,44 +65,44 @@ func TestUpdateAndRemove(t *testing.T) {
 			do: func(*Index) {}, sizes: "0 clusters, 0 bindings, 0 sets, 0 resources, 0 identities, 0 schemas",
 		},
 		"a binding that has not bound yet shows nothing": {
-			do:    func(i *Index) { i.update(read("a", "one", 5), false) },
+			do:    func(i *Index) { i.update(newParsedBinding("a", "one", 5), false) },
 			sizes: "1 clusters, 1 bindings, 1 sets, 0 resources, 0 identities, 0 schemas",
 		},
 		"what a binding lists is bound": {
-			do:   func(i *Index) { i.update(read("a", "one", 5, gadgets("id1"), widgets("v1")), false) },
+			do:   func(i *Index) { i.update(newParsedBinding("a", "one", 5, gadgets("id1"), widgets("v1")), false) },
 			want: "one v1", sizes: "1 clusters, 1 bindings, 1 sets, 2 resources, 2 identities, 2 schemas",
 		},
 		"a newer schema replaces the old one": {
 			do: func(i *Index) {
-				i.update(read("a", "one", 5, widgets("v1")), false)
-				i.update(read("a", "one", 6, widgets("v2")), false)
+				i.update(newParsedBinding("a", "one", 5, widgets("v1")), false)
+				i.update(newParsedBinding("a", "one", 6, widgets("v2")), false)
 			},
 			want: "one v2", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
 		},
 		"an older state that comes late changes nothing": {
 			do: func(i *Index) {
-				i.update(read("a", "one", 6, widgets("v2")), true)
-				i.update(read("a", "one", 5, widgets("v1")), false)
+				i.update(newParsedBinding("a", "one", 6, widgets("v2")), true)
+				i.update(newParsedBinding("a", "one", 5, widgets("v1")), false)
 			},
 			want: "one v2", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
 		},
 		"a binding that is being deleted says so": {
 			do: func(i *Index) {
-				i.update(read("a", "one", 6, widgets("v2")), false)
+				i.update(newParsedBinding("a", "one", 6, widgets("v2")), false)
 				i.update(terminating, false)
 			},
 			want: "one v2 terminating", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
 		},
 		"a binding that went is forgotten": {
 			do: func(i *Index) {
-				i.update(read("a", "one", 6, widgets("v2")), false)
+				i.update(newParsedBinding("a", "one", 6, widgets("v2")), false)
 				i.remove(bindingKey{logicalcluster.MustParseName("a"), "one"}, 8)
 			},
 			sizes: "0 clusters, 0 bindings, 0 sets, 0 resources, 0 identities, 0 schemas",
 		},
 		"a deletion does not take a younger binding of that name": {
 			do: func(i *Index) {
-				i.update(read("a", "one", 9, widgets("v2")), true)
+				i.update(newParsedBinding("a", "one", 9, widgets("v2")), true)
 				i.remove(bindingKey{logicalcluster.MustParseName("a"), "one"}, 8)
 			},
 			want: "one v2", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
@@ -110,35 +110,35 @@ func TestUpdateAndRemove(t *testing.T) {
 		"a request does not bring back what the watch saw deleted": {
 			do: func(i *Index) {
 				i.setSyncedVersion("8")
-				i.update(read("a", "one", 6, widgets("v2")), true)
+				i.update(newParsedBinding("a", "one", 6, widgets("v2")), true)
 			},
 			sizes: "0 clusters, 0 bindings, 0 sets, 0 resources, 0 identities, 0 schemas",
 		},
 		"what a new watch does not find is forgotten": {
 			do: func(i *Index) {
-				i.update(read("a", "one", 5, widgets("v1")), false)
-				i.update(read("a", "two", 5, gadgets("id1")), false)
-				i.update(read("b", "one", 6, widgets("v1")), false)
+				i.update(newParsedBinding("a", "one", 5, widgets("v1")), false)
+				i.update(newParsedBinding("a", "two", 5, gadgets("id1")), false)
+				i.update(newParsedBinding("b", "one", 6, widgets("v1")), false)
 				i.prune(sets.New(bindingKey{logicalcluster.MustParseName("a"), "one"}), 9)
 			},
 			want: "one v1", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
 		},
 		"of two bindings to one resource, the first by name counts": {
 			do: func(i *Index) {
-				i.update(read("a", "two", 5, widgets("v2")), false)
-				i.update(read("a", "one", 6, widgets("v1")), false)
+				i.update(newParsedBinding("a", "two", 5, widgets("v2")), false)
+				i.update(newParsedBinding("a", "one", 6, widgets("v1")), false)
 			},
 			want: "one v1", sizes: "1 clusters, 2 bindings, 2 sets, 2 resources, 1 identities, 2 schemas",
 		},
 		"another cluster's bindings are not its own": {
-			do:    func(i *Index) { i.update(read("b", "one", 5, widgets("v1")), false) },
+			do:    func(i *Index) { i.update(newParsedBinding("b", "one", 5, widgets("v1")), false) },
 			sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := NewIndex(storage.NewRegistry())
 			test.do(i)
-			if got := bound(t, i, "a", gr); got != test.want {
+			if got := describeBound(t, i, "a", gr); got != test.want {
 				t.Errorf("bound is %q, want %q", got, test.want)
 			}
 			if got := sizes(i); got != test.sizes {
@@ -148,11 +148,11 @@ func TestUpdateAndRemove(t *testing.T) {
 	}
 }
 
-func TestClustersThatBindTheSameShareIt(t *testing.T) {
+func TestEqualResourceSetsAreShared(t *testing.T) {
 	i := NewIndex(storage.NewRegistry())
 	const clusters = 1000
 	for n := range clusters {
-		i.update(read(fmt.Sprintf("c%d", n), "default", uint64(n+1), gadgets("id1"), widgets("v1")), false)
+		i.update(newParsedBinding(fmt.Sprintf("c%d", n), "default", uint64(n+1), gadgets("id1"), widgets("v1")), false)
 	}
 	if got, want := sizes(i), "1000 clusters, 1000 bindings, 1 sets, 2 resources, 2 identities, 2 schemas"; got != want {
 		t.Fatalf("it holds %s, want %s", got, want)
@@ -176,8 +176,8 @@ func TestGetByIdentity(t *testing.T) {
 	if i.GetByIdentity(gr, "id1") != nil {
 		t.Error("an identity that nobody binds was found")
 	}
-	i.update(read("a", "one", 5, widgets("v1")), false)
-	i.update(read("b", "one", 6, widgets("v2")), false)
+	i.update(newParsedBinding("a", "one", 5, widgets("v1")), false)
+	i.update(newParsedBinding("b", "one", 6, widgets("v2")), false)
 	if found := i.GetByIdentity(gr, "id1"); found == nil || found.Schema != "v2" {
 		t.Errorf("found %v, want the one with the latest schema", found)
 	}
@@ -192,23 +192,23 @@ func TestGetByIdentity(t *testing.T) {
 
 func TestSubscribersGetPreviousAndCurrentResources(t *testing.T) {
 	i := NewIndex(storage.NewRegistry())
-	var heard []string
+	var changes []string
 	i.Subscribe(func(c Change) {
 		var schemas []string
 		for _, r := range c.Resources {
 			schemas = append(schemas, r.Schema)
 		}
-		heard = append(heard, c.Cluster.String()+": "+strings.Join(schemas, " "))
+		changes = append(changes, c.Cluster.String()+": "+strings.Join(schemas, " "))
 	})
-	i.update(read("a", "one", 5), false)
-	i.update(read("a", "one", 6, widgets("v1")), false)
-	i.update(read("a", "one", 7, widgets("v1")), false) // something else of it changed
-	i.update(read("a", "one", 8, widgets("v2")), false)
-	terminating := read("a", "one", 9, widgets("v2"))
+	i.update(newParsedBinding("a", "one", 5), false)
+	i.update(newParsedBinding("a", "one", 6, widgets("v1")), false)
+	i.update(newParsedBinding("a", "one", 7, widgets("v1")), false) // something else of it changed
+	i.update(newParsedBinding("a", "one", 8, widgets("v2")), false)
+	terminating := newParsedBinding("a", "one", 9, widgets("v2"))
 	terminating.terminating = true
 	i.update(terminating, false)
 	i.remove(terminating.bindingKey, 10)
-	if want := []string{"a: v1", "a: v1 v2", "a: v2", "a: v2"}; !slices.Equal(heard, want) {
-		t.Errorf("heard %q, want %q", heard, want)
+	if want := []string{"a: v1", "a: v1 v2", "a: v2", "a: v2"}; !slices.Equal(changes, want) {
+		t.Errorf("heard %q, want %q", changes, want)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// filled returns an index of logical clusters that bind what new workspaces bind.
-func filled(clusters int) *Index {
+// newFilledIndex returns an index of logical clusters that bind what new workspaces bind.
+func newFilledIndex(clusters int) *Index {
 	i := NewIndex(storage.NewRegistry())
 	tenancy := make([]Resource, 0, 3)
 	for _, name := range []string{"workspaces", "workspacetypes", "workspaceauthenticationconfigurations"} {
@@ -22,27 +22,27 @@ func filled(clusters int) *Index {
 	}
 	for n := range clusters {
 		cluster := fmt.Sprintf("cluster%09d", n)
-		i.update(read(cluster, "tenancy.kcp.io-"+cluster[:5], uint64(n+1), tenancy...), false)
-		i.update(read(cluster, "topology.kcp.io-"+cluster[:5], uint64(n+1), gadgets("id1")), false)
+		i.update(newParsedBinding(cluster, "tenancy.kcp.io-"+cluster[:5], uint64(n+1), tenancy...), false)
+		i.update(newParsedBinding(cluster, "topology.kcp.io-"+cluster[:5], uint64(n+1), gadgets("id1")), false)
 	}
 	return i
 }
 
 func TestMemoryPerLogicalClusterIsBounded(t *testing.T) {
-	const clusters, most = 50_000, 400 // bytes for each: its name, two bindings, their names
-	before := heap()
-	i := filled(clusters)
-	each := (heap() - before) / clusters
-	t.Logf("a logical cluster with two bindings costs %d bytes", each)
-	if each > most {
-		t.Errorf("a logical cluster with two bindings costs %d bytes, want at most %d", each, most)
+	const clusters, maxBytes = 50_000, 400 // bytes for each: its name, two bindings, their names
+	before := heapBytes()
+	i := newFilledIndex(clusters)
+	perCluster := (heapBytes() - before) / clusters
+	t.Logf("a logical cluster with two bindings costs %d bytes", perCluster)
+	if perCluster > maxBytes {
+		t.Errorf("a logical cluster with two bindings costs %d bytes, want at most %d", perCluster, maxBytes)
 	}
 	if _, _, sets, resources := i.Sizes(); sets != 2 || resources != 4 {
 		t.Errorf("%d sets of %d resources, want 2 of 4", sets, resources)
 	}
 }
 
-func heap() int {
+func heapBytes() int {
 	runtime.GC()
 	runtime.GC()
 	var stats runtime.MemStats
@@ -51,7 +51,7 @@ func heap() int {
 }
 
 func BenchmarkGet(b *testing.B) {
-	i := filled(100_000)
+	i := newFilledIndex(100_000)
 	gr := gadgets("").GroupResource
 	ctx := logicalcluster.With(b.Context(), logicalcluster.MustParseName("cluster000050000"))
 	b.ReportAllocs()

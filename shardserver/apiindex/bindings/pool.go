@@ -67,8 +67,8 @@ func (s *resourcePool) acquireResource(value Resource) *Resource {
 	if known == nil {
 		known = &pooledResource{resource: value}
 		s.resources[value] = known
-		of := resourceIdentity{value.GroupResource, value.Identity}
-		s.identities[of] = append(s.identities[of], &known.resource)
+		identity := resourceIdentity{value.GroupResource, value.Identity}
+		s.identities[identity] = append(s.identities[identity], &known.resource)
 		s.schemas[value.SchemaUID] = append(s.schemas[value.SchemaUID], &known.resource)
 	}
 	known.refs++
@@ -76,15 +76,15 @@ func (s *resourcePool) acquireResource(value Resource) *Resource {
 }
 
 // release decrements the reference count of a set and deletes the set and its unused resources with the last reference.
-func (s *resourcePool) release(of *resourceSet) {
-	if of == nil {
+func (s *resourcePool) release(set *resourceSet) {
+	if set == nil {
 		return
 	}
-	if of.refs--; of.refs > 0 {
+	if set.refs--; set.refs > 0 {
 		return
 	}
-	delete(s.sets, of.key)
-	for _, resource := range of.resources {
+	delete(s.sets, set.key)
+	for _, resource := range set.resources {
 		known := s.resources[*resource]
 		if known.refs--; known.refs == 0 {
 			delete(s.resources, *resource)

@@ -51,8 +51,8 @@ func (s State) Phase() apisv1alpha2.APIBindingPhaseType { return phases[s&3] }
 // Condition returns the status of Conditions[i], or "" if the condition is missing.
 func (s State) Condition(i int) corev1.ConditionStatus { return statuses[s>>(2*(i+1))&3] }
 
-// States returns the number of bindings of the shard by state.
-func (i *Index) States() map[State]int {
+// CountStates returns the number of bindings of the shard by state.
+func (i *Index) CountStates() map[State]int {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return maps.Clone(i.states)

@@ -38,12 +38,12 @@ func TestStatesAreCounted(t *testing.T) {
 	index.countState(entry{}, a)
 	index.countState(entry{}, a)
 	index.countState(a, b)
-	if states := index.States(); states[1] != 1 || states[2] != 1 {
+	if states := index.CountStates(); states[1] != 1 || states[2] != 1 {
 		t.Errorf("states are %v", states)
 	}
 	index.countState(a, entry{})
 	index.countState(b, entry{})
-	if states := index.States(); len(states) != 0 {
+	if states := index.CountStates(); len(states) != 0 {
 		t.Errorf("kept for nobody: %v", states)
 	}
 }

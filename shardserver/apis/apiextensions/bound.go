@@ -25,16 +25,16 @@ type (
 
 // Validate implements rest.RESTCreateStrategy.
 func (s boundCreateStrategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	return s.RESTCreateStrategy.Validate(ctx, forValidation(ctx, obj))
+	return s.RESTCreateStrategy.Validate(ctx, withPlaceholderGroup(ctx, obj))
 }
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s boundUpdateStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	return s.RESTUpdateStrategy.ValidateUpdate(ctx, forValidation(ctx, obj), forValidation(ctx, old))
+	return s.RESTUpdateStrategy.ValidateUpdate(ctx, withPlaceholderGroup(ctx, obj), withPlaceholderGroup(ctx, old))
 }
 
-// forValidation returns the definition to validate: in system:bound-crds a copy with the name of a tenant's definition.
-func forValidation(ctx context.Context, obj runtime.Object) runtime.Object {
+// withPlaceholderGroup returns the definition to validate: in system:bound-crds a copy with the name of a tenant's definition.
+func withPlaceholderGroup(ctx context.Context, obj runtime.Object) runtime.Object {
 	definition, ok := obj.(*apiextensions.CustomResourceDefinition)
 	if cluster, _ := logicalcluster.From(ctx); !ok || cluster != logicalcluster.BoundCRDs {
 		return obj

@@ -30,7 +30,7 @@ var errNoSpec = errors.New("no field of a specification")
 // interningOptions decodes definitions with the interning codec.
 type interningOptions struct {
 	generic.RESTOptionsGetter
-	shared *SpecInterner
+	interner *SpecInterner
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -40,7 +40,7 @@ func (s interningOptions) GetRESTOptions(resource schema.GroupResource, example 
 		return options, err
 	}
 	config := *options.StorageConfig
-	config.Codec = &codec{Codec: config.Codec, shared: s.shared}
+	config.Codec = &codec{Codec: config.Codec, interner: s.interner}
 	options.StorageConfig = &config
 	return options, nil
 }
@@ -50,17 +50,17 @@ func (s interningOptions) GetRESTOptions(resource schema.GroupResource, example 
 // like all objects of a watch cache; upstream copies or replaces specifications and does not modify them.
 type codec struct {
 	runtime.Codec
-	shared *SpecInterner
+	interner *SpecInterner
 }
 
 // Decode implements runtime.Decoder.
 func (c *codec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	definition, _ := into.(*apiextensions.CustomResourceDefinition)
-	rest, hash, err := withoutSpec(data)
+	rest, hash, err := splitSpec(data)
 	if err == nil && definition != nil {
-		if spec, ok := c.shared.spec(hash); ok && decodeRest(rest, definition) == nil {
+		if spec, ok := c.interner.get(hash); ok && decodeRest(rest, definition) == nil {
 			definition.Spec = spec
-			c.shared.metadata.Metadata(definition)
+			c.interner.metadata.InternMetadata(definition)
 			kind := apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 			return definition, &kind, nil
 		}
@@ -71,16 +71,16 @@ func (c *codec) Decode(data []byte, defaults *schema.GroupVersionKind, into runt
 	}
 	if decoded, ok := obj.(*apiextensions.CustomResourceDefinition); ok {
 		if err == nil {
-			decoded.Spec = c.shared.share(hash, decoded.Spec)
+			decoded.Spec = c.interner.intern(hash, decoded.Spec)
 		}
-		c.shared.metadata.Metadata(decoded)
+		c.interner.metadata.InternMetadata(decoded)
 	}
 	return obj, kind, nil
 }
 
 // HashOf returns the hash of a definition's specification. It is cheap for definitions of the watch cache.
 func (s *SpecInterner) HashOf(definition *apiextensions.CustomResourceDefinition) (Hash, error) {
-	if hash, ok := s.hash(&definition.Spec); ok {
+	if hash, ok := s.lookupHash(&definition.Spec); ok {
 		return hash, nil
 	}
 	external := &apiextensionsv1.CustomResourceDefinition{}
@@ -94,9 +94,9 @@ func (s *SpecInterner) HashOf(definition *apiextensions.CustomResourceDefinition
 	return sha256.Sum256(encoded), nil
 }
 
-// withoutSpec returns a stored definition without its specification, and the hash of the specification. It fails unless
+// splitSpec returns a stored definition without its specification, and the hash of the specification. It fails unless
 // the definition is stored as protobuf of version v1.
-func withoutSpec(data []byte) (rest []byte, hash Hash, err error) {
+func splitSpec(data []byte) (rest []byte, hash Hash, err error) {
 	content, ok := bytes.CutPrefix(data, protobufMagic)
 	if !ok {
 		return nil, hash, errNoSpec

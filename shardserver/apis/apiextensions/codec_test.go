@@ -18,8 +18,8 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 )
 
-// stored returns the stored encoding of a definition with a large schema.
-func stored(t *testing.T, cluster string, change ...func(*apiextensionsv1.CustomResourceDefinition)) []byte {
+// newStoredDefinition returns the stored encoding of a definition with a large schema.
+func newStoredDefinition(t *testing.T, cluster string, change ...func(*apiextensionsv1.CustomResourceDefinition)) []byte {
 	t.Helper()
 	properties := map[string]apiextensionsv1.JSONSchemaProps{}
 	for i := range 200 {
@@ -55,8 +55,8 @@ func stored(t *testing.T, cluster string, change ...func(*apiextensionsv1.Custom
 	return data.Bytes()
 }
 
-// plain returns upstream's storage codec.
-func plain() kruntime.Codec {
+// newCodec returns upstream's storage codec.
+func newCodec() kruntime.Codec {
 	internal := schema.GroupVersion{Group: apiextensions.GroupName, Version: kruntime.APIVersionInternal}
 	return legacyscheme.Codecs.CodecForVersions(protobuf.NewSerializer(legacyscheme.Scheme, legacyscheme.Scheme), legacyscheme.Codecs.UniversalDeserializer(), apiextensionsv1.SchemeGroupVersion, internal)
 }
@@ -70,34 +70,34 @@ func decode(t testing.TB, c kruntime.Codec, data []byte) *apiextensions.CustomRe
 	return definition
 }
 
-func TestWhatIsSharedIsWhatWasStored(t *testing.T) {
-	c := &codec{Codec: plain(), shared: NewSpecInterner()}
+func TestInternedSpecsAreEqual(t *testing.T) {
+	c := &codec{Codec: newCodec(), interner: NewSpecInterner()}
 	otherSchema := func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions[0].Deprecated = true }
 	noStatus := func(d *apiextensionsv1.CustomResourceDefinition) {
 		d.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
 	}
-	kept := []*apiextensions.CustomResourceDefinition{}
+	decoded := []*apiextensions.CustomResourceDefinition{}
 	for name, data := range map[string][]byte{
-		"the first":      stored(t, "a"),
-		"an equal one":   stored(t, "b"),
-		"another":        stored(t, "c", otherSchema),
-		"without status": stored(t, "d", noStatus),
+		"the first":      newStoredDefinition(t, "a"),
+		"an equal one":   newStoredDefinition(t, "b"),
+		"another":        newStoredDefinition(t, "c", otherSchema),
+		"without status": newStoredDefinition(t, "d", noStatus),
 		"as JSON":        []byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"x"},"spec":{"group":"g","scope":"Cluster","names":{"plural":"x","kind":"X"},"versions":[{"name":"v1","served":true,"storage":true}]}}`),
-		"without a spec?": stored(t, "e", func(d *apiextensionsv1.CustomResourceDefinition) {
+		"without a spec?": newStoredDefinition(t, "e", func(d *apiextensionsv1.CustomResourceDefinition) {
 			d.Spec = apiextensionsv1.CustomResourceDefinitionSpec{}
 		}),
 	} {
 		for range 2 {
-			got, want := decode(t, c, data), decode(t, plain(), data)
+			got, want := decode(t, c, data), decode(t, newCodec(), data)
 			if !equality.Semantic.DeepEqual(got, want) {
 				t.Errorf("%s: got %+v, want %+v", name, got.ObjectMeta, want.ObjectMeta)
 			}
-			kept = append(kept, got)
+			decoded = append(decoded, got)
 		}
 	}
 	hashes := map[Hash]int{}
-	for _, definition := range kept {
-		hash, err := c.shared.HashOf(definition)
+	for _, definition := range decoded {
+		hash, err := c.interner.HashOf(definition)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,12 +109,12 @@ func TestWhatIsSharedIsWhatWasStored(t *testing.T) {
 	if len(hashes) != 4 { // an absent status does not count
 		t.Errorf("hashes are %v", hashes)
 	}
-	runtime.KeepAlive(kept)
+	runtime.KeepAlive(decoded)
 }
 
-func TestBrokenDefinitionsAreRefused(t *testing.T) {
-	c := &codec{Codec: plain(), shared: NewSpecInterner()}
-	good := stored(t, "a")
+func TestCorruptDefinitionsAreRejected(t *testing.T) {
+	c := &codec{Codec: newCodec(), interner: NewSpecInterner()}
+	good := newStoredDefinition(t, "a")
 	keep := decode(t, c, good)
 	for name, data := range map[string][]byte{
 		"cut in the spec": good[:len(good)/2],
@@ -128,41 +128,41 @@ func TestBrokenDefinitionsAreRefused(t *testing.T) {
 	runtime.KeepAlive(keep)
 }
 
-// TestOneMoreEqualDefinition limits the memory of a definition that another logical cluster has, too.
-func TestOneMoreEqualDefinition(t *testing.T) {
+// TestEqualDefinitionsShareMemory limits the memory of a definition that another logical cluster has, too.
+func TestEqualDefinitionsShareMemory(t *testing.T) {
 	const count = 500
-	const most = 4 << 10 // bytes per definition; without sharing it is about 200 KB
-	c := &codec{Codec: plain(), shared: NewSpecInterner()}
+	const maxBytes = 4 << 10 // bytes per definition; without sharing it is about 200 KB
+	c := &codec{Codec: newCodec(), interner: NewSpecInterner()}
 	data := make([][]byte, count)
 	for i := range data {
-		data[i] = stored(t, fmt.Sprintf("cluster%d", i))
+		data[i] = newStoredDefinition(t, fmt.Sprintf("cluster%d", i))
 	}
 	first := decode(t, c, data[0])
-	before := heap()
+	before := heapInUse()
 	definitions := make([]*apiextensions.CustomResourceDefinition, count)
 	started := time.Now()
 	for i := range definitions {
 		definitions[i] = decode(t, c, data[i])
 	}
-	took := time.Since(started)
-	each := (heap() - before) / count
+	elapsed := time.Since(started)
+	bytesPerDefinition := (heapInUse() - before) / count
 	started = time.Now()
-	decode(t, plain(), data[0])
-	t.Logf("one more costs %d bytes and %v to decode; without sharing %v", each, took/count, time.Since(started))
-	if each > most {
-		t.Errorf("one more costs %d bytes, want at most %d", each, most)
+	decode(t, newCodec(), data[0])
+	t.Logf("one more costs %d bytes and %v to decode; without sharing %v", bytesPerDefinition, elapsed/count, time.Since(started))
+	if bytesPerDefinition > maxBytes {
+		t.Errorf("one more costs %d bytes, want at most %d", bytesPerDefinition, maxBytes)
 	}
 	runtime.KeepAlive(first)
 	runtime.KeepAlive(definitions)
 	runtime.KeepAlive(data)
 }
 
-func TestNothingIsKeptForNobody(t *testing.T) {
-	c := &codec{Codec: plain(), shared: NewSpecInterner()}
-	a, b := decode(t, c, stored(t, "a")), decode(t, c, stored(t, "b"))
+func TestUnusedSpecsAreReleased(t *testing.T) {
+	c := &codec{Codec: newCodec(), interner: NewSpecInterner()}
+	a, b := decode(t, c, newStoredDefinition(t, "a")), decode(t, c, newStoredDefinition(t, "b"))
 	sizes := func() [2]int {
-		texts, _ := c.shared.metadata.Sizes()
-		return [2]int{c.shared.size(), texts}
+		texts, _ := c.interner.metadata.Sizes()
+		return [2]int{c.interner.countSpecs(), texts}
 	}
 	if got := sizes(); got != [2]int{1, 1} {
 		t.Errorf("specifications and texts that are shared: %v", got)
@@ -177,7 +177,7 @@ func TestNothingIsKeptForNobody(t *testing.T) {
 	}
 }
 
-func heap() int64 {
+func heapInUse() int64 {
 	runtime.GC()
 	runtime.GC()
 	var stats runtime.MemStats

@@ -28,7 +28,7 @@ type SpecInterner struct {
 	// hashes are the hashes of interned specifications by the array of their versions.
 	hashes map[weak.Pointer[apiextensions.CustomResourceDefinitionVersion]]Hash
 	// metadata interns annotations and managed fields.
-	metadata *storage.Shared
+	metadata *storage.Interner
 }
 
 // sharedSpec is a specification without its versions. Every user of the specification references the array of its
@@ -44,59 +44,59 @@ func NewSpecInterner() *SpecInterner {
 	return &SpecInterner{
 		specs:    map[Hash]*sharedSpec{},
 		hashes:   map[weak.Pointer[apiextensions.CustomResourceDefinitionVersion]]Hash{},
-		metadata: storage.NewShared(),
+		metadata: storage.NewInterner(),
 	}
 }
 
-// spec returns the specification with a hash, if a definition uses it.
-func (s *SpecInterner) spec(hash Hash) (apiextensions.CustomResourceDefinitionSpec, bool) {
+// get returns the specification with a hash, if a definition uses it.
+func (s *SpecInterner) get(hash Hash) (apiextensions.CustomResourceDefinitionSpec, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lookup(hash)
+	return s.getLocked(hash)
 }
 
-func (s *SpecInterner) lookup(hash Hash) (apiextensions.CustomResourceDefinitionSpec, bool) {
-	known, ok := s.specs[hash]
+func (s *SpecInterner) getLocked(hash Hash) (apiextensions.CustomResourceDefinitionSpec, bool) {
+	entry, ok := s.specs[hash]
 	if !ok {
 		return apiextensions.CustomResourceDefinitionSpec{}, false
 	}
-	first := known.versions.Value()
+	first := entry.versions.Value()
 	if first == nil {
 		return apiextensions.CustomResourceDefinitionSpec{}, false
 	}
-	spec := known.rest
-	spec.Versions = unsafe.Slice(first, known.count)
+	spec := entry.rest
+	spec.Versions = unsafe.Slice(first, entry.count)
 	return spec, true
 }
 
-// share interns a specification: it returns the first one with this hash. A specification without versions is invalid
+// intern interns a specification: it returns the first one with this hash. A specification without versions is invalid
 // and not interned.
-func (s *SpecInterner) share(hash Hash, spec apiextensions.CustomResourceDefinitionSpec) apiextensions.CustomResourceDefinitionSpec {
+func (s *SpecInterner) intern(hash Hash, spec apiextensions.CustomResourceDefinitionSpec) apiextensions.CustomResourceDefinitionSpec {
 	if len(spec.Versions) == 0 {
 		return spec
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known, ok := s.lookup(hash); ok {
-		return known
+	if existing, ok := s.getLocked(hash); ok {
+		return existing
 	}
 	first := weak.Make(&spec.Versions[0])
 	entry := &sharedSpec{rest: spec, versions: first, count: len(spec.Versions)}
 	entry.rest.Versions = nil
 	s.specs[hash], s.hashes[first] = entry, hash
-	runtime.AddCleanup(&spec.Versions[0], func(gone *sharedSpec) {
+	runtime.AddCleanup(&spec.Versions[0], func(removed *sharedSpec) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.hashes, gone.versions)
-		if s.specs[hash] == gone { // unless an equal one was interned since
+		delete(s.hashes, removed.versions)
+		if s.specs[hash] == removed { // unless an equal one was interned since
 			delete(s.specs, hash)
 		}
 	}, entry)
 	return spec
 }
 
-// hash returns the hash of an interned specification.
-func (s *SpecInterner) hash(spec *apiextensions.CustomResourceDefinitionSpec) (Hash, bool) {
+// lookupHash returns the hash of an interned specification.
+func (s *SpecInterner) lookupHash(spec *apiextensions.CustomResourceDefinitionSpec) (Hash, bool) {
 	if len(spec.Versions) == 0 {
 		return Hash{}, false
 	}
@@ -106,8 +106,8 @@ func (s *SpecInterner) hash(spec *apiextensions.CustomResourceDefinitionSpec) (H
 	return hash, ok
 }
 
-// size returns the number of interned specifications.
-func (s *SpecInterner) size() int {
+// countSpecs returns the number of interned specifications.
+func (s *SpecInterner) countSpecs() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.specs)

@@ -54,18 +54,18 @@ func validateBindingSpec(binding *apisv1alpha2.APIBinding) field.ErrorList {
 	at := path.Child("permissionClaims")
 	for i, claim := range binding.Spec.PermissionClaims {
 		errs = append(errs, validateScopedClaim(claim.Scoped(), at.Index(i))...)
-		errs = append(errs, registry.Required(string(claim.State), at.Index(i).Child("state"))...)
-		errs = append(errs, registry.OneOf(claim.State, claimStates, at.Index(i).Child("state"))...)
+		errs = append(errs, registry.ValidateRequired(string(claim.State), at.Index(i).Child("state"))...)
+		errs = append(errs, registry.ValidateOneOf(claim.State, claimStates, at.Index(i).Child("state"))...)
 		claims = append(claims, claim.PermissionClaim)
 	}
-	return append(errs, duplicates(claims, claimKey, at)...)
+	return append(errs, validateUnique(claims, newClaimKey, at)...)
 }
 
 func validateReference(export *apisv1alpha2.ExportBindingReference, path *field.Path) field.ErrorList {
 	if export == nil {
 		return nil
 	}
-	return append(registry.Required(export.Name, path.Child("name")), registry.Pattern(export.Path, pathPattern, path.Child("path"))...)
+	return append(registry.ValidateRequired(export.Name, path.Child("name")), registry.ValidatePattern(export.Path, pathPattern, path.Child("path"))...)
 }
 
 func validateBindingTransition(binding, old *apisv1alpha2.APIBinding) field.ErrorList {
@@ -77,32 +77,32 @@ func validateBindingTransition(binding, old *apisv1alpha2.APIBinding) field.Erro
 
 func validateBindingStatus(binding *apisv1alpha2.APIBinding) field.ErrorList {
 	path := field.NewPath("status")
-	errs := registry.OneOf(binding.Status.Phase, bindingPhases, path.Child("phase"))
-	errs = append(errs, registry.Conditions(binding.Status.Conditions, path.Child("conditions"))...)
-	errs = append(errs, validateBound(binding.Status.BoundResources, path.Child("boundResources"))...)
+	errs := registry.ValidateOneOf(binding.Status.Phase, bindingPhases, path.Child("phase"))
+	errs = append(errs, registry.ValidateConditions(binding.Status.Conditions, path.Child("conditions"))...)
+	errs = append(errs, validateBoundResources(binding.Status.BoundResources, path.Child("boundResources"))...)
 	applied := make([]apisv1alpha2.PermissionClaim, 0, len(binding.Status.AppliedPermissionClaims))
 	for i, claim := range binding.Status.AppliedPermissionClaims {
 		errs = append(errs, validateScopedClaim(claim, path.Child("appliedPermissionClaims").Index(i))...)
 		applied = append(applied, claim.PermissionClaim)
 	}
-	errs = append(errs, duplicates(applied, claimKey, path.Child("appliedPermissionClaims"))...)
+	errs = append(errs, validateUnique(applied, newClaimKey, path.Child("appliedPermissionClaims"))...)
 	for i, claim := range binding.Status.ExportPermissionClaims {
 		errs = append(errs, validateClaim(claim, path.Child("exportPermissionClaims").Index(i))...)
 	}
 	return errs
 }
 
-func validateBound(resources []apisv1alpha2.BoundAPIResource, path *field.Path) field.ErrorList {
+func validateBoundResources(resources []apisv1alpha2.BoundAPIResource, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, resource := range resources {
 		at := path.Index(i)
-		errs = append(errs, registry.Required(resource.Resource, at.Child("resource"))...)
-		errs = append(errs, registry.Required(resource.Schema.Name, at.Child("schema", "name"))...)
-		errs = append(errs, registry.Required(resource.Schema.UID, at.Child("schema", "UID"))...)
-		errs = append(errs, registry.Required(resource.Schema.IdentityHash, at.Child("schema", "identityHash"))...)
-		errs = append(errs, duplicates(resource.StorageVersions, identity, at.Child("storageVersions"))...)
+		errs = append(errs, registry.ValidateRequired(resource.Resource, at.Child("resource"))...)
+		errs = append(errs, registry.ValidateRequired(resource.Schema.Name, at.Child("schema", "name"))...)
+		errs = append(errs, registry.ValidateRequired(resource.Schema.UID, at.Child("schema", "UID"))...)
+		errs = append(errs, registry.ValidateRequired(resource.Schema.IdentityHash, at.Child("schema", "identityHash"))...)
+		errs = append(errs, validateUnique(resource.StorageVersions, stringKey, at.Child("storageVersions"))...)
 	}
-	return append(errs, duplicates(resources, func(resource apisv1alpha2.BoundAPIResource) string {
+	return append(errs, validateUnique(resources, func(resource apisv1alpha2.BoundAPIResource) string {
 		return resource.Resource + "." + resource.Group
 	}, path)...)
 }

@@ -34,7 +34,7 @@ func validateConversionSpec(conversion *apisv1alpha1.APIConversion) field.ErrorL
 		errs = append(errs, validateVersion(conversion.To, at.Child("to"))...)
 		errs = append(errs, validateConversionRules(conversion.Rules, at.Child("rules"))...)
 	}
-	return append(errs, duplicates(conversion.Spec.Conversions, func(conversion apisv1alpha1.APIVersionConversion) string {
+	return append(errs, validateUnique(conversion.Spec.Conversions, func(conversion apisv1alpha1.APIVersionConversion) string {
 		return conversion.From + " to " + conversion.To
 	}, path)...)
 }
@@ -46,12 +46,12 @@ func validateConversionRules(rules []apisv1alpha1.APIConversionRule, path *field
 	var errs field.ErrorList
 	for i, rule := range rules {
 		at := path.Index(i)
-		errs = append(errs, registry.Required(rule.Field, at.Child("field"))...)
-		errs = append(errs, registry.Required(rule.Destination, at.Child("destination"))...)
+		errs = append(errs, registry.ValidateRequired(rule.Field, at.Child("field"))...)
+		errs = append(errs, registry.ValidateRequired(rule.Destination, at.Child("destination"))...)
 	}
-	return append(errs, duplicates(rules, func(rule apisv1alpha1.APIConversionRule) string { return rule.Destination }, path)...)
+	return append(errs, validateUnique(rules, func(rule apisv1alpha1.APIConversionRule) string { return rule.Destination }, path)...)
 }
 
 func validateVersion(name string, path *field.Path) field.ErrorList {
-	return append(registry.Required(name, path), registry.Pattern(name, versionPattern, path)...)
+	return append(registry.ValidateRequired(name, path), registry.ValidatePattern(name, versionPattern, path)...)
 }

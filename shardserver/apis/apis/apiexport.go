@@ -55,7 +55,7 @@ func validateExportSpec(export *apisv1alpha2.APIExport) field.ErrorList {
 	for i, resource := range export.Spec.Resources {
 		errs = append(errs, validateResource(resource, path.Child("resources").Index(i))...)
 	}
-	errs = append(errs, duplicates(export.Spec.Resources, func(resource apisv1alpha2.ResourceSchema) string {
+	errs = append(errs, validateUnique(export.Spec.Resources, func(resource apisv1alpha2.ResourceSchema) string {
 		return resource.Name + "." + resource.Group
 	}, path.Child("resources"))...)
 	if policy := export.Spec.MaximalPermissionPolicy; policy != nil && policy.Local == nil {
@@ -64,32 +64,32 @@ func validateExportSpec(export *apisv1alpha2.APIExport) field.ErrorList {
 	for i, claim := range export.Spec.PermissionClaims {
 		errs = append(errs, validateClaim(claim, path.Child("permissionClaims").Index(i))...)
 	}
-	return append(errs, duplicates(export.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) string {
+	return append(errs, validateUnique(export.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) string {
 		return claim.Resource + "." + claim.Group
 	}, path.Child("permissionClaims"))...)
 }
 
 func validateResource(resource apisv1alpha2.ResourceSchema, path *field.Path) field.ErrorList {
-	errs := registry.Required(resource.Name, path.Child("name"))
-	errs = append(errs, registry.Required(resource.Schema, path.Child("schema"))...)
+	errs := registry.ValidateRequired(resource.Name, path.Child("name"))
+	errs = append(errs, registry.ValidateRequired(resource.Schema, path.Child("schema"))...)
 	storage := path.Child("storage")
 	if (resource.Storage.CRD != nil) == (resource.Storage.Virtual != nil) {
 		errs = append(errs, field.Invalid(storage, "", "exactly one of the fields in [crd virtual] must be set"))
 	}
 	if virtual := resource.Storage.Virtual; virtual != nil {
 		at := storage.Child("virtual")
-		errs = append(errs, registry.Required(virtual.IdentityHash, at.Child("identityHash"))...)
-		errs = append(errs, registry.Required(virtual.Reference.Kind, at.Child("reference", "kind"))...)
-		errs = append(errs, registry.Required(virtual.Reference.Name, at.Child("reference", "name"))...)
+		errs = append(errs, registry.ValidateRequired(virtual.IdentityHash, at.Child("identityHash"))...)
+		errs = append(errs, registry.ValidateRequired(virtual.Reference.Kind, at.Child("reference", "kind"))...)
+		errs = append(errs, registry.ValidateRequired(virtual.Reference.Name, at.Child("reference", "name"))...)
 	}
 	return errs
 }
 
 func validateExportStatus(export *apisv1alpha2.APIExport) field.ErrorList {
 	path := field.NewPath("status")
-	errs := registry.Conditions(export.Status.Conditions, path.Child("conditions"))
+	errs := registry.ValidateConditions(export.Status.Conditions, path.Child("conditions"))
 	for i, virtual := range export.Status.VirtualWorkspaces {
-		errs = append(errs, registry.Required(virtual.URL, path.Child("virtualWorkspaces").Index(i).Child("url"))...)
+		errs = append(errs, registry.ValidateRequired(virtual.URL, path.Child("virtualWorkspaces").Index(i).Child("url"))...)
 	}
 	return errs
 }

@@ -48,16 +48,16 @@ func validateSliceTransition(slice, old *apisv1alpha1.APIExportEndpointSlice) fi
 
 func validateSliceStatus(slice *apisv1alpha1.APIExportEndpointSlice) field.ErrorList {
 	path := field.NewPath("status")
-	errs := registry.Conditions(slice.Status.Conditions, path.Child("conditions"))
+	errs := registry.ValidateConditions(slice.Status.Conditions, path.Child("conditions"))
 	for i, endpoint := range slice.Status.APIExportEndpoints {
 		at := path.Child("endpoints").Index(i)
-		errs = append(errs, registry.Required(endpoint.URL, at.Child("url"))...)
+		errs = append(errs, registry.ValidateRequired(endpoint.URL, at.Child("url"))...)
 		if shards := endpoint.Shards; shards != nil && shards.Selector != nil {
 			if shards.MatchAll {
 				errs = append(errs, field.Invalid(at.Child("shards"), "", "matchAll and selector are mutually exclusive"))
 			}
-			errs = append(errs, registry.CompleteSelector(shards.Selector, at.Child("shards", "selector"))...)
+			errs = append(errs, registry.ValidateSelector(shards.Selector, at.Child("shards", "selector"))...)
 		}
 	}
-	return append(errs, duplicates(slice.Status.APIExportEndpoints, func(endpoint apisv1alpha1.APIExportEndpoint) string { return endpoint.URL }, path.Child("endpoints"))...)
+	return append(errs, validateUnique(slice.Status.APIExportEndpoints, func(endpoint apisv1alpha1.APIExportEndpoint) string { return endpoint.URL }, path.Child("endpoints"))...)
 }

@@ -22,7 +22,7 @@ var apiResourceSchemas = &registry.Kind[*apisv1alpha1.APIResourceSchema]{
 	NewList:  func() runtime.Object { return &apisv1alpha1.APIResourceSchemaList{} },
 	Default:  install.DefaultAPIResourceSchema,
 	CopySpec: func(to, from *apisv1alpha1.APIResourceSchema) { to.Spec = from.Spec },
-	SameSpec: func(a, b *apisv1alpha1.APIResourceSchema) bool { return SameSchemaSpec(a.Spec, b.Spec) },
+	SameSpec: func(a, b *apisv1alpha1.APIResourceSchema) bool { return EqualSchemaSpec(a.Spec, b.Spec) },
 
 	ValidateName: validateName,
 	ValidateSpec: validateSchemaSpec,
@@ -34,16 +34,16 @@ var (
 	nameValidations = []apisv1alpha1.NameValidation{apisv1alpha1.NameValidationDNS1123Subdomain, apisv1alpha1.NameValidationPathSegmentName}
 )
 
-// SameSchemaSpec reports whether two specs are semantically equal: order of fields and whitespace in the JSON schemas
+// EqualSchemaSpec reports whether two specs are semantically equal: order of fields and whitespace in the JSON schemas
 // of versions do not matter.
-func SameSchemaSpec(a, b apisv1alpha1.APIResourceSchemaSpec) bool {
+func EqualSchemaSpec(a, b apisv1alpha1.APIResourceSchemaSpec) bool {
 	if len(a.Versions) != len(b.Versions) {
 		return false
 	}
 	// Copies, because the schemas are removed from them.
 	versionsA, versionsB := append([]apisv1alpha1.APIResourceVersion{}, a.Versions...), append([]apisv1alpha1.APIResourceVersion{}, b.Versions...)
 	for i := range versionsA {
-		if !sameJSON(versionsA[i].Schema.Raw, versionsB[i].Schema.Raw) {
+		if !equalJSON(versionsA[i].Schema.Raw, versionsB[i].Schema.Raw) {
 			return false
 		}
 		versionsA[i].Schema, versionsB[i].Schema = runtime.RawExtension{}, runtime.RawExtension{}
@@ -52,7 +52,7 @@ func SameSchemaSpec(a, b apisv1alpha1.APIResourceSchemaSpec) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-func sameJSON(a, b []byte) bool {
+func equalJSON(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}
@@ -67,11 +67,11 @@ func sameJSON(a, b []byte) bool {
 // CustomResourceDefinition.
 func validateSchemaSpec(schema *apisv1alpha1.APIResourceSchema) field.ErrorList {
 	path, spec := field.NewPath("spec"), schema.Spec
-	errs := registry.Required(spec.Names.Plural, path.Child("names", "plural"))
-	errs = append(errs, registry.Required(spec.Names.Kind, path.Child("names", "kind"))...)
-	errs = append(errs, registry.Required(string(spec.Scope), path.Child("scope"))...)
-	errs = append(errs, registry.OneOf(spec.Scope, scopes, path.Child("scope"))...)
-	errs = append(errs, registry.OneOf(spec.NameValidation, nameValidations, path.Child("nameValidation"))...)
+	errs := registry.ValidateRequired(spec.Names.Plural, path.Child("names", "plural"))
+	errs = append(errs, registry.ValidateRequired(spec.Names.Kind, path.Child("names", "kind"))...)
+	errs = append(errs, registry.ValidateRequired(string(spec.Scope), path.Child("scope"))...)
+	errs = append(errs, registry.ValidateOneOf(spec.Scope, scopes, path.Child("scope"))...)
+	errs = append(errs, registry.ValidateOneOf(spec.NameValidation, nameValidations, path.Child("nameValidation"))...)
 	errs = append(errs, validateSchemaVersions(spec.Versions, path.Child("versions"))...)
 	if len(spec.Versions) > 1 && spec.Conversion == nil {
 		errs = append(errs, field.Invalid(path, "", "conversion must be specified when there are several versions"))
@@ -101,30 +101,30 @@ func validateSchemaVersions(versions []apisv1alpha1.APIResourceVersion, path *fi
 		}
 		errs = append(errs, validateColumns(version.AdditionalPrinterColumns, at.Child("additionalPrinterColumns"))...)
 		for j, selectable := range version.SelectableFields {
-			errs = append(errs, registry.Required(selectable.JSONPath, at.Child("selectableFields").Index(j).Child("jsonPath"))...)
+			errs = append(errs, registry.ValidateRequired(selectable.JSONPath, at.Child("selectableFields").Index(j).Child("jsonPath"))...)
 		}
 		if scale := version.Subresources.Scale; scale != nil {
-			errs = append(errs, registry.Required(scale.SpecReplicasPath, at.Child("subresources", "scale", "specReplicasPath"))...)
-			errs = append(errs, registry.Required(scale.StatusReplicasPath, at.Child("subresources", "scale", "statusReplicasPath"))...)
+			errs = append(errs, registry.ValidateRequired(scale.SpecReplicasPath, at.Child("subresources", "scale", "specReplicasPath"))...)
+			errs = append(errs, registry.ValidateRequired(scale.StatusReplicasPath, at.Child("subresources", "scale", "statusReplicasPath"))...)
 		}
 	}
-	return append(errs, duplicates(versions, func(version apisv1alpha1.APIResourceVersion) string { return version.Name }, path)...)
+	return append(errs, validateUnique(versions, func(version apisv1alpha1.APIResourceVersion) string { return version.Name }, path)...)
 }
 
 func validateColumns(columns []apiextensionsv1.CustomResourceColumnDefinition, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, column := range columns {
 		at := path.Index(i)
-		errs = append(errs, registry.Required(column.Name, at.Child("name"))...)
-		errs = append(errs, registry.Required(column.Type, at.Child("type"))...)
-		errs = append(errs, registry.Required(column.JSONPath, at.Child("jsonPath"))...)
+		errs = append(errs, registry.ValidateRequired(column.Name, at.Child("name"))...)
+		errs = append(errs, registry.ValidateRequired(column.Type, at.Child("type"))...)
+		errs = append(errs, registry.ValidateRequired(column.JSONPath, at.Child("jsonPath"))...)
 	}
-	return append(errs, duplicates(columns, func(column apiextensionsv1.CustomResourceColumnDefinition) string { return column.Name }, path)...)
+	return append(errs, validateUnique(columns, func(column apiextensionsv1.CustomResourceColumnDefinition) string { return column.Name }, path)...)
 }
 
 func validateSchemaConversion(conversion apisv1alpha1.CustomResourceConversion, path *field.Path) field.ErrorList {
-	errs := registry.Required(string(conversion.Strategy), path.Child("strategy"))
-	errs = append(errs, registry.OneOf(conversion.Strategy, strategies, path.Child("strategy"))...)
+	errs := registry.ValidateRequired(string(conversion.Strategy), path.Child("strategy"))
+	errs = append(errs, registry.ValidateOneOf(conversion.Strategy, strategies, path.Child("strategy"))...)
 	if (conversion.Strategy == apiextensionsv1.WebhookConverter) != (conversion.Webhook != nil) {
 		errs = append(errs, field.Invalid(path, "", "webhook must be specified if strategy is Webhook, and only then"))
 	}
@@ -134,7 +134,7 @@ func validateSchemaConversion(conversion apisv1alpha1.CustomResourceConversion, 
 			errs = append(errs, field.Required(at.Child("conversionReviewVersions"), ""))
 		}
 		if client := webhook.ClientConfig; client != nil {
-			errs = append(errs, registry.URI(client.URL, at.Child("clientConfig", "url"))...)
+			errs = append(errs, registry.ValidateURI(client.URL, at.Child("clientConfig", "url"))...)
 		}
 	}
 	return errs

@@ -10,9 +10,9 @@ import (
 )
 
 func validateClaim(claim apisv1alpha2.PermissionClaim, path *field.Path) field.ErrorList {
-	errs := registry.Pattern(claim.Group, groupPattern, path.Child("group"))
-	errs = append(errs, registry.Required(claim.Resource, path.Child("resource"))...)
-	errs = append(errs, registry.Pattern(claim.Resource, resourcePattern, path.Child("resource"))...)
+	errs := registry.ValidatePattern(claim.Group, groupPattern, path.Child("group"))
+	errs = append(errs, registry.ValidateRequired(claim.Resource, path.Child("resource"))...)
+	errs = append(errs, registry.ValidatePattern(claim.Resource, resourcePattern, path.Child("resource"))...)
 	verbs := path.Child("verbs")
 	switch {
 	case claim.Verbs == nil:
@@ -20,20 +20,20 @@ func validateClaim(claim apisv1alpha2.PermissionClaim, path *field.Path) field.E
 	case len(claim.Verbs) == 0:
 		errs = append(errs, field.Invalid(verbs, 0, "should have at least 1 items"))
 	}
-	errs = append(errs, duplicates(claim.Verbs, identity, verbs)...)
+	errs = append(errs, validateUnique(claim.Verbs, stringKey, verbs)...)
 	if claim.DefaultSelector != nil {
-		errs = append(errs, registry.CompleteSelector(&claim.DefaultSelector.LabelSelector, path.Child("defaultSelector"))...)
+		errs = append(errs, registry.ValidateSelector(&claim.DefaultSelector.LabelSelector, path.Child("defaultSelector"))...)
 	}
 	return errs
 }
 
 func validateScopedClaim(claim apisv1alpha2.ScopedPermissionClaim, path *field.Path) field.ErrorList {
 	return append(validateClaim(claim.PermissionClaim, path),
-		registry.CompleteSelector(&claim.Selector.LabelSelector, path.Child("selector"))...)
+		registry.ValidateSelector(&claim.Selector.LabelSelector, path.Child("selector"))...)
 }
 
-// duplicates returns an error for each item with the key of a previous item.
-func duplicates[T any](items []T, key func(T) string, path *field.Path) field.ErrorList {
+// validateUnique returns an error for each item with the key of a previous item.
+func validateUnique[T any](items []T, key func(T) string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := make(map[string]bool, len(items))
 	for i, item := range items {
@@ -45,9 +45,9 @@ func duplicates[T any](items []T, key func(T) string, path *field.Path) field.Er
 	return errs
 }
 
-// claimKey identifies a claim within a binding.
-func claimKey(claim apisv1alpha2.PermissionClaim) string {
+// newClaimKey identifies a claim within a binding.
+func newClaimKey(claim apisv1alpha2.PermissionClaim) string {
 	return fmt.Sprintf("%s.%s:%s", claim.Resource, claim.Group, claim.IdentityHash)
 }
 
-func identity(value string) string { return value }
+func stringKey(value string) string { return value }

@@ -28,28 +28,28 @@ var (
 // Storages returns the stores of apis.kcp.io by version and resource: all in v1alpha1, "apiexports" and "apibindings"
 // and their status in v1alpha2 as well.
 func Storages(getter generic.RESTOptionsGetter) (map[string]map[string]rest.Storage, error) {
-	shared, old := map[string]rest.Storage{}, map[string]rest.Storage{}
-	if err := registry.NewStores(apiExports, legacyscheme.Scheme, getter, shared); err != nil {
+	sharedStorages, v1alpha1Storages := map[string]rest.Storage{}, map[string]rest.Storage{}
+	if err := registry.NewStores(apiExports, legacyscheme.Scheme, getter, sharedStorages); err != nil {
 		return nil, err
 	}
-	if err := registry.NewStores(apiBindings, legacyscheme.Scheme, getter, shared); err != nil {
+	if err := registry.NewStores(apiBindings, legacyscheme.Scheme, getter, sharedStorages); err != nil {
 		return nil, err
 	}
-	if err := registry.NewStores(apiResourceSchemas, legacyscheme.Scheme, getter, old); err != nil {
+	if err := registry.NewStores(apiResourceSchemas, legacyscheme.Scheme, getter, v1alpha1Storages); err != nil {
 		return nil, err
 	}
-	if err := registry.NewStores(apiConversions, legacyscheme.Scheme, getter, old); err != nil {
+	if err := registry.NewStores(apiConversions, legacyscheme.Scheme, getter, v1alpha1Storages); err != nil {
 		return nil, err
 	}
-	if err := registry.NewStores(apiExportEndpointSlices, legacyscheme.Scheme, getter, old); err != nil {
+	if err := registry.NewStores(apiExportEndpointSlices, legacyscheme.Scheme, getter, v1alpha1Storages); err != nil {
 		return nil, err
 	}
-	for name, store := range shared {
-		old[name] = store
+	for name, store := range sharedStorages {
+		v1alpha1Storages[name] = store
 	}
 	return map[string]map[string]rest.Storage{
-		apisv1alpha1.SchemeGroupVersion.Version: old,
-		apisv1alpha2.SchemeGroupVersion.Version: shared,
+		apisv1alpha1.SchemeGroupVersion.Version: v1alpha1Storages,
+		apisv1alpha2.SchemeGroupVersion.Version: sharedStorages,
 	}, nil
 }
 

@@ -25,7 +25,7 @@ func validateExportV1alpha1(converted *apisv1alpha2.APIExport) field.ErrorList {
 		return field.ErrorList{field.InternalError(field.NewPath("spec"), err)}
 	}
 	path := field.NewPath("spec")
-	errs := duplicates(export.Spec.LatestResourceSchemas, identity, path.Child("latestResourceSchemas"))
+	errs := validateUnique(export.Spec.LatestResourceSchemas, stringKey, path.Child("latestResourceSchemas"))
 	for i, claim := range export.Spec.PermissionClaims {
 		errs = append(errs, validateClaimV1alpha1(claim, path.Child("permissionClaims").Index(i))...)
 	}
@@ -58,8 +58,8 @@ func validateClaimV1alpha1(claim apisv1alpha1.PermissionClaim, path *field.Path)
 		if selector.Name == "" && selector.Namespace == "" {
 			errs = append(errs, field.Invalid(at, "", "at least one field must be set"))
 		}
-		errs = append(errs, registry.Pattern(selector.Name, selectedNamePattern, at.Child("name"))...)
-		errs = append(errs, registry.MaxLength(selector.Name, maxSelectedNameLength, at.Child("name"))...)
+		errs = append(errs, registry.ValidatePattern(selector.Name, selectedNamePattern, at.Child("name"))...)
+		errs = append(errs, registry.ValidateMaxLength(selector.Name, maxSelectedNameLength, at.Child("name"))...)
 	}
 	return errs
 }

@@ -23,9 +23,9 @@ import (
 	validatingwebhookstore "k8s.io/kubernetes/pkg/registry/admissionregistration/validatingwebhookconfiguration/storage"
 )
 
-// AdmissionRegistration returns the group of webhook configurations and admission policies. Upstream's constructor is
+// NewAdmissionRegistrationGroup returns the group of webhook configurations and admission policies. Upstream's constructor is
 // not used because it resolves the resource of a paramKind by the discovery of one server, without logical cluster.
-func AdmissionRegistration(cfg Config, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
+func NewAdmissionRegistrationGroup(cfg Config, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
 	storages := map[string]rest.Storage{}
 	for _, add := range []func(Config, generic.RESTOptionsGetter, map[string]rest.Storage) error{
 		addWebhookConfigurations, addValidatingPolicies, addMutatingPolicies,
@@ -50,7 +50,7 @@ func addWebhookConfigurations(_ Config, getter generic.RESTOptionsGetter, storag
 }
 
 func addValidatingPolicies(cfg Config, getter generic.RESTOptionsGetter, storages map[string]rest.Storage) error {
-	authorizer, kinds := paramAuthorizer{cfg.Authorizer, cfg.ResourceOf}, resolver.ResourceResolverFunc(markKind)
+	authorizer, kinds := paramAuthorizer{cfg.Authorizer, cfg.ResolveResource}, resolver.ResourceResolverFunc(resolveKindPlaceholder)
 	policies, status, err := validatingpolicystore.NewREST(getter, authorizer, kinds)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func addValidatingPolicies(cfg Config, getter generic.RESTOptionsGetter, storage
 }
 
 func addMutatingPolicies(cfg Config, getter generic.RESTOptionsGetter, storages map[string]rest.Storage) error {
-	authorizer, kinds := paramAuthorizer{cfg.Authorizer, cfg.ResourceOf}, resolver.ResourceResolverFunc(markKind)
+	authorizer, kinds := paramAuthorizer{cfg.Authorizer, cfg.ResolveResource}, resolver.ResourceResolverFunc(resolveKindPlaceholder)
 	policies, err := mutatingpolicystore.NewREST(getter, authorizer, kinds)
 	if err != nil {
 		return err
@@ -72,42 +72,42 @@ func addMutatingPolicies(cfg Config, getter generic.RESTOptionsGetter, storages 
 	return err
 }
 
-// kindMark is the prefix of a kind in the place of a resource name. No resource name has this prefix.
-const kindMark = "kind:"
+// kindPrefix is the prefix of a kind in the place of a resource name. No resource name has this prefix.
+const kindPrefix = "kind:"
 
-// markKind is the resolver that the stock registries call for the resource of a paramKind. They pass no context, and
+// resolveKindPlaceholder is the resolver that the stock registries call for the resource of a paramKind. They pass no context, and
 // thus no logical cluster, so it returns the kind itself. paramAuthorizer, which they call next with the context,
 // resolves it.
-func markKind(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
-	return kind.GroupVersion().WithResource(kindMark + kind.Kind), nil
+func resolveKindPlaceholder(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	return kind.GroupVersion().WithResource(kindPrefix + kind.Kind), nil
 }
 
 // paramAuthorizer authorizes the author of a policy or binding to read its parameters.
 type paramAuthorizer struct {
 	authorizer.UnconditionalAuthorizer
-	resourceOf func(context.Context, schema.GroupKind) (string, error)
+	resolveResource func(context.Context, schema.GroupKind) (string, error)
 }
 
 // Authorize implements authorizer.UnconditionalAuthorizer. For a kind that the logical cluster does not serve it requires permission
 // for all resources of the group, as upstream does.
 func (p paramAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	if kind, marked := strings.CutPrefix(attributes.GetResource(), kindMark); marked {
-		resource, err := p.resourceOf(ctx, schema.GroupKind{Group: attributes.GetAPIGroup(), Kind: kind})
+	if kind, isKind := strings.CutPrefix(attributes.GetResource(), kindPrefix); isKind {
+		resource, err := p.resolveResource(ctx, schema.GroupKind{Group: attributes.GetAPIGroup(), Kind: kind})
 		if err != nil {
 			return authorizer.DecisionDeny, "", fmt.Errorf("finding the resource of the paramKind %q: %w", kind, err)
 		}
 		if resource == "" {
 			resource = "*"
 		}
-		attributes = ofResource{attributes, resource}
+		attributes = attributesWithResource{attributes, resource}
 	}
 	return p.UnconditionalAuthorizer.Authorize(ctx, attributes)
 }
 
-// ofResource are attributes with another resource.
-type ofResource struct {
+// attributesWithResource are attributes with another resource.
+type attributesWithResource struct {
 	authorizer.Attributes
 	resource string
 }
 
-func (o ofResource) GetResource() string { return o.resource }
+func (o attributesWithResource) GetResource() string { return o.resource }

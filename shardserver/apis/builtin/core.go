@@ -22,9 +22,9 @@ import (
 	serviceaccountstore "k8s.io/kubernetes/pkg/registry/core/serviceaccount/storage"
 )
 
-// Core returns the legacy group. It must be installed first: others depend on the content of its secrets. Upstream's
+// NewCoreGroup returns the legacy group. It must be installed first: others depend on the content of its secrets. Upstream's
 // constructor is not used because it also opens the storage, with watch cache, of disabled resources.
-func Core(cfg Config, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
+func NewCoreGroup(cfg Config, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
 	storages := map[string]rest.Storage{}
 	for _, add := range []func(Config, generic.RESTOptionsGetter, map[string]rest.Storage) error{
 		addNamespaces, addConfigMaps, addSecretsAndServiceAccounts, addEvents, addResourceQuotas,
@@ -61,7 +61,7 @@ func addSecretsAndServiceAccounts(cfg Config, getter generic.RESTOptionsGetter, 
 	// Tokens can be bound to secrets. Pods and nodes do not exist in logical clusters, and nothing here calls a webhook
 	// with a token that is bound to its configuration.
 	accounts, err := serviceaccountstore.NewREST(getter, cfg.TokenIssuer, cfg.APIAudiences, authorizerfactory.NewAlwaysDenyAuthorizer(), cfg.TokenMaxExpiration,
-		absent{schema.GroupResource{Resource: "pods"}}, secrets.Store, absent{schema.GroupResource{Resource: "nodes"}},
+		notFoundGetter{schema.GroupResource{Resource: "pods"}}, secrets.Store, notFoundGetter{schema.GroupResource{Resource: "nodes"}},
 		absentWebhooks[*admissionregistrationv1.ValidatingWebhookConfiguration]{}, absentWebhooks[*admissionregistrationv1.MutatingWebhookConfiguration]{},
 		cfg.ExtendTokens, cfg.TokenMaxExtension)
 	if err != nil {
@@ -77,11 +77,11 @@ func addEvents(cfg Config, getter generic.RESTOptionsGetter, storages map[string
 	return err
 }
 
-// absent is the storage of a resource that does not exist in logical clusters.
-type absent struct{ resource schema.GroupResource }
+// notFoundGetter is the storage of a resource that does not exist in logical clusters.
+type notFoundGetter struct{ resource schema.GroupResource }
 
 // Get implements rest.Getter. It always returns NotFound.
-func (a absent) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+func (a notFoundGetter) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	return nil, apierrors.NewNotFound(a.resource, name)
 }
 

@@ -29,8 +29,8 @@ import (
 	"k8s.io/kubernetes/pkg/serviceaccount"
 )
 
-// served are the enabled resources. Subresources follow their resource.
-var served = map[schema.GroupVersion][]string{
+// servedResources are the enabled resources. Subresources follow their resource.
+var servedResources = map[schema.GroupVersion][]string{
 	corev1.SchemeGroupVersion:           {"namespaces", "configmaps", "secrets", "serviceaccounts", "events", "resourcequotas"},
 	eventsv1.SchemeGroupVersion:         {"events"},
 	coordinationv1.SchemeGroupVersion:   {"leases"},
@@ -45,10 +45,10 @@ var served = map[schema.GroupVersion][]string{
 	authorizationv1.SchemeGroupVersion: {"subjectaccessreviews", "selfsubjectaccessreviews", "localsubjectaccessreviews", "selfsubjectrulesreviews"},
 }
 
-// Resources returns the enabled built-in resources.
-func Resources() *serverstorage.ResourceConfig {
+// NewResourceConfig returns the enabled built-in resources.
+func NewResourceConfig() *serverstorage.ResourceConfig {
 	config := serverstorage.NewResourceConfig()
-	for version, resources := range served {
+	for version, resources := range servedResources {
 		config.EnableVersions(version)
 		for _, resource := range resources {
 			config.EnableResources(version.WithResource(resource))
@@ -66,9 +66,9 @@ type Config struct {
 	APIAudiences  authenticator.Audiences
 	Authorizer    authorizer.UnconditionalAuthorizer
 	RuleResolver  authorizer.RuleResolver
-	// ResourceOf returns the name of the resource of a kind in the context's logical cluster, or "" if it is not
+	// ResolveResource returns the name of the resource of a kind in the context's logical cluster, or "" if it is not
 	// served.
-	ResourceOf func(context.Context, schema.GroupKind) (string, error)
+	ResolveResource func(context.Context, schema.GroupKind) (string, error)
 
 	TokenIssuer        serviceaccount.TokenGenerator
 	TokenMaxExpiration time.Duration
@@ -77,8 +77,8 @@ type Config struct {
 	TokenMaxExtension time.Duration
 }
 
-// Named returns the other built-in groups except RBAC, in the order of discovery.
-func Named(cfg Config, getter generic.RESTOptionsGetter) ([]*genericapiserver.APIGroupInfo, error) {
+// NewNamedGroups returns the other built-in groups except RBAC, in the order of discovery.
+func NewNamedGroups(cfg Config, getter generic.RESTOptionsGetter) ([]*genericapiserver.APIGroupInfo, error) {
 	var infos []*genericapiserver.APIGroupInfo
 	for _, provider := range []interface {
 		GroupName() string
@@ -96,7 +96,7 @@ func Named(cfg Config, getter generic.RESTOptionsGetter) ([]*genericapiserver.AP
 		}
 		infos = append(infos, &info)
 	}
-	admissionRegistration, err := AdmissionRegistration(cfg, getter)
+	admissionRegistration, err := NewAdmissionRegistrationGroup(cfg, getter)
 	if err != nil {
 		return nil, err
 	}

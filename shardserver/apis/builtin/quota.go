@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
 
-// quotas is the storage of resource quotas with an atomic update of the status, with which admission charges requests.
-type quotas struct {
+// quotaREST is the storage of resource quotas with an atomic update of the status, with which admission charges requests.
+type quotaREST struct {
 	*quotastore.REST
 	status *quotastore.StatusREST
 }
@@ -22,7 +22,7 @@ type quotas struct {
 // ChargeStatus updates the status of a quota in the context's logical cluster and namespace. The function receives the
 // stored object, in the internal version, and returns the changed one, or an error, which ChargeStatus returns. It is
 // called again after a conflict.
-func (q quotas) ChargeStatus(ctx context.Context, name string, change func(stored runtime.Object) (runtime.Object, error)) error {
+func (q quotaREST) ChargeStatus(ctx context.Context, name string, change func(stored runtime.Object) (runtime.Object, error)) error {
 	info := rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, stored runtime.Object) (runtime.Object, error) {
 		return change(stored)
 	})
@@ -36,6 +36,6 @@ func addResourceQuotas(_ Config, getter generic.RESTOptionsGetter, storages map[
 	if err != nil {
 		return err
 	}
-	storages["resourcequotas"], storages["resourcequotas/status"] = quotas{store, status}, status
+	storages["resourcequotas"], storages["resourcequotas/status"] = quotaREST{store, status}, status
 	return nil
 }

@@ -38,20 +38,20 @@ var resources = &registry.Kind[*cachev1alpha1.ClusterCachedResource]{
 func validateResourceSpec(resource *cachev1alpha1.ClusterCachedResource) field.ErrorList {
 	path := field.NewPath("spec")
 	spec := resource.Spec
-	errs := registry.Pattern(spec.Group, groupPattern, path.Child("group"))
-	errs = append(errs, registry.Required(spec.Resource, path.Child("resource"))...)
-	errs = append(errs, registry.Pattern(spec.Resource, resourcePattern, path.Child("resource"))...)
-	return append(errs, registry.CompleteSelector(spec.LabelSelector, path.Child("labelSelector"))...)
+	errs := registry.ValidatePattern(spec.Group, groupPattern, path.Child("group"))
+	errs = append(errs, registry.ValidateRequired(spec.Resource, path.Child("resource"))...)
+	errs = append(errs, registry.ValidatePattern(spec.Resource, resourcePattern, path.Child("resource"))...)
+	return append(errs, registry.ValidateSelector(spec.LabelSelector, path.Child("labelSelector"))...)
 }
 
 func validateResourceStatus(resource *cachev1alpha1.ClusterCachedResource) field.ErrorList {
 	path := field.NewPath("status")
-	errs := registry.OneOf(resource.Status.Phase, []cachev1alpha1.ClusterCachedResourcePhaseType{
+	errs := registry.ValidateOneOf(resource.Status.Phase, []cachev1alpha1.ClusterCachedResourcePhaseType{
 		cachev1alpha1.ClusterCachedResourcePhaseScheduling,
 		cachev1alpha1.ClusterCachedResourcePhaseInitializing,
 		cachev1alpha1.ClusterCachedResourcePhaseReady,
 		cachev1alpha1.ClusterCachedResourcePhaseDeleting,
 		cachev1alpha1.ClusterCachedResourcePhaseDeleted,
 	}, path.Child("phase"))
-	return append(errs, registry.Conditions(resource.Status.Conditions, path.Child("conditions"))...)
+	return append(errs, registry.ValidateConditions(resource.Status.Conditions, path.Child("conditions"))...)
 }

@@ -47,8 +47,8 @@ func validateSliceSpec(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) 
 }
 
 func validateReference(workspace, name string, path *field.Path) field.ErrorList {
-	errs := registry.Required(name, path.Child("name"))
-	return append(errs, registry.Pattern(workspace, pathPattern, path.Child("path"))...)
+	errs := registry.ValidateRequired(name, path.Child("name"))
+	return append(errs, registry.ValidatePattern(workspace, pathPattern, path.Child("path"))...)
 }
 
 // validateSliceTransition checks that references of the slice do not change.
@@ -66,11 +66,11 @@ func validateSliceTransition(slice, old *cachev1alpha1.ClusterCachedResourceEndp
 
 func validateSliceStatus(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) field.ErrorList {
 	path := field.NewPath("status")
-	errs := registry.Conditions(slice.Status.Conditions, path.Child("conditions"))
+	errs := registry.ValidateConditions(slice.Status.Conditions, path.Child("conditions"))
 	seen := sets.New[string]()
 	for i, endpoint := range slice.Status.Endpoints {
 		at := path.Child("endpoints").Index(i)
-		errs = append(errs, registry.Required(endpoint.URL, at.Child("url"))...)
+		errs = append(errs, registry.ValidateRequired(endpoint.URL, at.Child("url"))...)
 		if seen.Has(endpoint.URL) {
 			errs = append(errs, field.Duplicate(at.Child("url"), endpoint.URL))
 		}
@@ -79,7 +79,7 @@ func validateSliceStatus(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice
 			if shards.MatchAll && shards.Selector != nil {
 				errs = append(errs, field.Invalid(at.Child("shards"), "", "either matchAll or selector must be set"))
 			}
-			errs = append(errs, registry.CompleteSelector(shards.Selector, at.Child("shards", "selector"))...)
+			errs = append(errs, registry.ValidateSelector(shards.Selector, at.Child("shards", "selector"))...)
 		}
 	}
 	return errs

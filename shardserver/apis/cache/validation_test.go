@@ -9,7 +9,7 @@ import (
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 )
 
-func TestResourceSpec(t *testing.T) {
+func TestValidateResourceSpec(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec  cachev1alpha1.ClusterCachedResourceSpec
 		wrong string
@@ -22,12 +22,12 @@ func TestResourceSpec(t *testing.T) {
 		"a requirement without operators": {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Resource: "widgets"}, LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a"}}}}, "spec.labelSelector.matchExpressions[0].operator"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			judge(t, validateResourceSpec(&cachev1alpha1.ClusterCachedResource{Spec: tc.spec}), tc.wrong)
+			checkErrors(t, validateResourceSpec(&cachev1alpha1.ClusterCachedResource{Spec: tc.spec}), tc.wrong)
 		})
 	}
 }
 
-func TestSlices(t *testing.T) {
+func TestValidateEndpointSlice(t *testing.T) {
 	slice := func(change func(*cachev1alpha1.ClusterCachedResourceEndpointSlice)) *cachev1alpha1.ClusterCachedResourceEndpointSlice {
 		s := &cachev1alpha1.ClusterCachedResourceEndpointSlice{Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
 			ClusterCachedResource: cachev1alpha1.ClusterCachedResourceReference{Name: "a"},
@@ -66,21 +66,21 @@ func TestSlices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := slice(tc.change)
 			errs := append(validateSliceSpec(s), validateSliceStatus(s)...)
-			judge(t, append(errs, validateSliceTransition(s, old)...), tc.wrong)
+			checkErrors(t, append(errs, validateSliceTransition(s, old)...), tc.wrong)
 		})
 	}
 }
 
-// judge checks that errors are for a field or its direct children only; for "", that there are none.
-func judge(t *testing.T, errs field.ErrorList, wrong string) {
+// checkErrors checks that errors are for a field or its direct children only; for "", that there are none.
+func checkErrors(t *testing.T, errs field.ErrorList, invalidField string) {
 	t.Helper()
-	if wrong == "" && len(errs) == 0 {
+	if invalidField == "" && len(errs) == 0 {
 		return
 	}
 	for _, err := range errs {
-		if err.Field == wrong {
+		if err.Field == invalidField {
 			return
 		}
 	}
-	t.Errorf("got %v, want %q", errs, wrong)
+	t.Errorf("got %v, want %q", errs, invalidField)
 }

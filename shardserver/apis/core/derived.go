@@ -54,9 +54,9 @@ func StatusLabels(labels map[string]string, status corev1alpha1.LogicalClusterSt
 	return updated
 }
 
-// begin starts the initialization of a logical cluster that is created with its shard set. For others the first update
+// initializeStatus starts the initialization of a logical cluster that is created with its shard set. For others the first update
 // of the phase does.
-func begin(cluster *corev1alpha1.LogicalCluster) {
+func initializeStatus(cluster *corev1alpha1.LogicalCluster) {
 	if cluster.Annotations[corev1alpha1.ShardAnnotationKey] == "" {
 		return
 	}
@@ -65,9 +65,9 @@ func begin(cluster *corev1alpha1.LogicalCluster) {
 	cluster.Status.Terminators = slices.Clone(cluster.Spec.Terminators)
 }
 
-// derive sets the metadata that are derived from the status, atomically with the status. These labels decide which
+// deriveMetadata sets the metadata that are derived from the status, atomically with the status. These labels decide which
 // controllers may see a logical cluster, so they must neither be stale nor writable for tenants.
-func derive(cluster *corev1alpha1.LogicalCluster) {
+func deriveMetadata(cluster *corev1alpha1.LogicalCluster) {
 	cluster.Labels = StatusLabels(cluster.Labels, cluster.Status)
 	if cluster.DeletionTimestamp == nil {
 		// When there are no terminators, the finalizer is removed by the deletion.
@@ -78,11 +78,11 @@ func derive(cluster *corev1alpha1.LogicalCluster) {
 	}
 }
 
-func withFinalizer(finalizers []string, finalizer string, wanted bool) []string {
+func withFinalizer(finalizers []string, finalizer string, present bool) []string {
 	switch has := slices.Contains(finalizers, finalizer); {
-	case has == wanted:
+	case has == present:
 		return finalizers
-	case wanted:
+	case present:
 		return append(slices.Clone(finalizers), finalizer)
 	}
 	return slices.DeleteFunc(slices.Clone(finalizers), func(other string) bool { return other == finalizer })

@@ -30,7 +30,7 @@ func TestStatusLabels(t *testing.T) {
 	}
 }
 
-func TestOwnersAreTrimmedToTheirName(t *testing.T) {
+func TestTrimmedOwner(t *testing.T) {
 	for name, tc := range map[string]struct{ in, want string }{
 		"drops groups and extra":           {`{"username":"alice","uid":"1","groups":["g"],"extra":{"a":["b"]}}`, `{"username":"alice"}`},
 		"leaves a trimmed one as it is":    {`{"username":"alice"}`, `{"username":"alice"}`},
@@ -48,7 +48,7 @@ func TestOwnersAreTrimmedToTheirName(t *testing.T) {
 	}
 }
 
-func TestWhatFollowsFromTheStatus(t *testing.T) {
+func TestDeriveMetadata(t *testing.T) {
 	const finalizer = corev1alpha1.LogicalClusterHasTerminatorsFinalizer
 	now := metav1.Now()
 	for name, tc := range map[string]struct {
@@ -65,7 +65,7 @@ func TestWhatFollowsFromTheStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := &corev1alpha1.LogicalCluster{Status: tc.status}
 			cluster.DeletionTimestamp, cluster.Finalizers = tc.deleting, tc.before
-			derive(cluster)
+			deriveMetadata(cluster)
 			if !slices.Equal(cluster.Finalizers, tc.want) {
 				t.Errorf("got %v", cluster.Finalizers)
 			}

@@ -21,8 +21,8 @@ var logicalClusters = &registry.Kind[*corev1alpha1.LogicalCluster]{
 	New:        func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
 	NewList:    func() runtime.Object { return &corev1alpha1.LogicalClusterList{} },
 	Default:    install.DefaultLogicalCluster,
-	Initialize: begin,
-	Derive:     derive,
+	Initialize: initializeStatus,
+	Derive:     deriveMetadata,
 	CopySpec:   func(to, from *corev1alpha1.LogicalCluster) { to.Spec = from.Spec },
 	CopyStatus: func(to, from *corev1alpha1.LogicalCluster) { to.Status = from.Status },
 	SameSpec: func(a, b *corev1alpha1.LogicalCluster) bool {
@@ -43,29 +43,29 @@ var logicalClusters = &registry.Kind[*corev1alpha1.LogicalCluster]{
 }
 
 func validateLogicalClusterName(name string, path *field.Path) field.ErrorList {
-	return registry.OneOf(name, []string{corev1alpha1.LogicalClusterName}, path)
+	return registry.ValidateOneOf(name, []string{corev1alpha1.LogicalClusterName}, path)
 }
 
 func validateLogicalClusterSpec(cluster *corev1alpha1.LogicalCluster) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := registry.Initializers(cluster.Spec.Initializers, path.Child("initializers"))
-	errs = append(errs, registry.Initializers(cluster.Spec.Terminators, path.Child("terminators"))...)
+	errs := registry.ValidateInitializers(cluster.Spec.Initializers, path.Child("initializers"))
+	errs = append(errs, registry.ValidateInitializers(cluster.Spec.Terminators, path.Child("terminators"))...)
 	if owner := cluster.Spec.Owner; owner != nil {
 		path := path.Child("owner")
-		errs = append(errs, registry.Required(owner.APIVersion, path.Child("apiVersion"))...)
-		errs = append(errs, registry.Pattern(owner.APIVersion, apiVersionPattern, path.Child("apiVersion"))...)
-		errs = append(errs, registry.Required(owner.Resource, path.Child("resource"))...)
-		errs = append(errs, registry.Required(owner.Name, path.Child("name"))...)
-		errs = append(errs, registry.Required(owner.Cluster, path.Child("cluster"))...)
-		errs = append(errs, registry.Required(string(owner.UID), path.Child("uid"))...)
+		errs = append(errs, registry.ValidateRequired(owner.APIVersion, path.Child("apiVersion"))...)
+		errs = append(errs, registry.ValidatePattern(owner.APIVersion, apiVersionPattern, path.Child("apiVersion"))...)
+		errs = append(errs, registry.ValidateRequired(owner.Resource, path.Child("resource"))...)
+		errs = append(errs, registry.ValidateRequired(owner.Name, path.Child("name"))...)
+		errs = append(errs, registry.ValidateRequired(owner.Cluster, path.Child("cluster"))...)
+		errs = append(errs, registry.ValidateRequired(string(owner.UID), path.Child("uid"))...)
 	}
 	return errs
 }
 
 func validateLogicalClusterStatus(cluster *corev1alpha1.LogicalCluster) field.ErrorList {
 	path := field.NewPath("status")
-	errs := registry.Phase(cluster.Status.Phase, path.Child("phase"))
-	errs = append(errs, registry.Conditions(cluster.Status.Conditions, path.Child("conditions"))...)
-	errs = append(errs, registry.Initializers(cluster.Status.Initializers, path.Child("initializers"))...)
-	return append(errs, registry.Initializers(cluster.Status.Terminators, path.Child("terminators"))...)
+	errs := registry.ValidatePhase(cluster.Status.Phase, path.Child("phase"))
+	errs = append(errs, registry.ValidateConditions(cluster.Status.Conditions, path.Child("conditions"))...)
+	errs = append(errs, registry.ValidateInitializers(cluster.Status.Initializers, path.Child("initializers"))...)
+	return append(errs, registry.ValidateInitializers(cluster.Status.Terminators, path.Child("terminators"))...)
 }

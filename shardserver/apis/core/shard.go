@@ -27,24 +27,24 @@ var shards = &registry.Kind[*corev1alpha1.Shard]{
 	ValidateStatus: validateShardStatus,
 
 	Columns: []registry.Column[*corev1alpha1.Shard]{
-		registry.LabelColumn[*corev1alpha1.Shard]("Region", corev1alpha1.RegionLabelKey),
+		registry.NewLabelColumn[*corev1alpha1.Shard]("Region", corev1alpha1.RegionLabelKey),
 		{Name: "URL", Path: ".spec.baseURL", Value: func(s *corev1alpha1.Shard) string { return s.Spec.BaseURL }},
 		{Name: "External URL", Path: ".spec.externalURL", Value: func(s *corev1alpha1.Shard) string { return s.Spec.ExternalURL }},
-		{Name: "Ready", Path: `.status.conditions[?(@.type=="Ready")].status`, Value: shardReady},
-		{Name: "Logical Clusters", Path: ".status.load.logicalclusters", Value: shardLogicalClusters},
+		{Name: "Ready", Path: `.status.conditions[?(@.type=="Ready")].status`, Value: readyStatus},
+		{Name: "Logical Clusters", Path: ".status.load.logicalclusters", Value: logicalClusterCount},
 	},
 }
 
-func shardReady(shard *corev1alpha1.Shard) string {
+func readyStatus(shard *corev1alpha1.Shard) string {
 	if ready := conditionsv1alpha1.Get(shard, conditionsv1alpha1.Ready); ready != nil {
 		return string(ready.Status)
 	}
 	return ""
 }
 
-func shardLogicalClusters(shard *corev1alpha1.Shard) string {
-	if held, ok := shard.Status.Load["logicalclusters"]; ok {
-		return held.String()
+func logicalClusterCount(shard *corev1alpha1.Shard) string {
+	if count, ok := shard.Status.Load["logicalclusters"]; ok {
+		return count.String()
 	}
 	return ""
 }
@@ -59,12 +59,12 @@ func validateShardName(name string, path *field.Path) field.ErrorList {
 
 func validateShardSpec(shard *corev1alpha1.Shard) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := registry.Required(shard.Spec.BaseURL, path.Child("baseURL"))
-	errs = append(errs, registry.URI(shard.Spec.BaseURL, path.Child("baseURL"))...)
-	errs = append(errs, registry.URI(shard.Spec.ExternalURL, path.Child("externalURL"))...)
-	return append(errs, registry.URI(shard.Spec.VirtualWorkspaceURL, path.Child("virtualWorkspaceURL"))...)
+	errs := registry.ValidateRequired(shard.Spec.BaseURL, path.Child("baseURL"))
+	errs = append(errs, registry.ValidateURI(shard.Spec.BaseURL, path.Child("baseURL"))...)
+	errs = append(errs, registry.ValidateURI(shard.Spec.ExternalURL, path.Child("externalURL"))...)
+	return append(errs, registry.ValidateURI(shard.Spec.VirtualWorkspaceURL, path.Child("virtualWorkspaceURL"))...)
 }
 
 func validateShardStatus(shard *corev1alpha1.Shard) field.ErrorList {
-	return registry.Conditions(shard.Status.Conditions, field.NewPath("status", "conditions"))
+	return registry.ValidateConditions(shard.Status.Conditions, field.NewPath("status", "conditions"))
 }

@@ -18,7 +18,7 @@ func addAPIs(scheme *runtime.Scheme) error {
 			return fmt.Errorf("registering %s: %w", apisv1alpha2.GroupName, err)
 		}
 	}
-	scheme.AddKnownTypes(internal(apisv1alpha2.GroupName),
+	scheme.AddKnownTypes(internalVersion(apisv1alpha2.GroupName),
 		&apisv1alpha2.APIExport{}, &apisv1alpha2.APIExportList{},
 		&apisv1alpha2.APIBinding{}, &apisv1alpha2.APIBindingList{},
 		&apisv1alpha1.APIResourceSchema{}, &apisv1alpha1.APIResourceSchemaList{},

@@ -30,10 +30,10 @@ func Install(scheme *runtime.Scheme) error {
 		}
 	}
 	// After the external version, so that the first kind that a scheme returns for a type is the external one.
-	scheme.AddKnownTypes(internal(corev1alpha1.GroupName),
+	scheme.AddKnownTypes(internalVersion(corev1alpha1.GroupName),
 		&corev1alpha1.LogicalCluster{}, &corev1alpha1.LogicalClusterList{},
 		&corev1alpha1.Shard{}, &corev1alpha1.ShardList{})
-	scheme.AddKnownTypes(internal(tenancyv1alpha1.GroupName),
+	scheme.AddKnownTypes(internalVersion(tenancyv1alpha1.GroupName),
 		&tenancyv1alpha1.Workspace{}, &tenancyv1alpha1.WorkspaceList{},
 		&tenancyv1alpha1.WorkspaceType{}, &tenancyv1alpha1.WorkspaceTypeList{},
 		&tenancyv1alpha1.WorkspaceAuthenticationConfiguration{}, &tenancyv1alpha1.WorkspaceAuthenticationConfigurationList{})
@@ -51,6 +51,6 @@ func Install(scheme *runtime.Scheme) error {
 	return nil
 }
 
-func internal(group string) schema.GroupVersion {
+func internalVersion(group string) schema.GroupVersion {
 	return schema.GroupVersion{Group: group, Version: runtime.APIVersionInternal}
 }

@@ -19,7 +19,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-func TestATypeIsItsOwnInternalVersion(t *testing.T) {
+func TestInternalVersion(t *testing.T) {
 	scheme := newScheme(t)
 	workspace := &tenancyv1alpha1.Workspace{}
 	kinds, _, err := scheme.ObjectKinds(workspace)
@@ -45,9 +45,9 @@ func TestDefaults(t *testing.T) {
 
 	cluster := &corev1alpha1.LogicalCluster{}
 	workspaces := &tenancyv1alpha1.WorkspaceList{Items: []tenancyv1alpha1.Workspace{{}, {Status: tenancyv1alpha1.WorkspaceStatus{Phase: corev1alpha1.LogicalClusterPhaseReady}}}}
-	chosen := &tenancyv1alpha1.WorkspaceType{Spec: tenancyv1alpha1.WorkspaceTypeSpec{DefaultChildWorkspaceType: &tenancyv1alpha1.WorkspaceTypeReference{Name: "team"}}}
-	unchosen := &tenancyv1alpha1.WorkspaceType{}
-	for _, obj := range []runtime.Object{cluster, workspaces, chosen, unchosen} {
+	withChild := &tenancyv1alpha1.WorkspaceType{Spec: tenancyv1alpha1.WorkspaceTypeSpec{DefaultChildWorkspaceType: &tenancyv1alpha1.WorkspaceTypeReference{Name: "team"}}}
+	withoutChild := &tenancyv1alpha1.WorkspaceType{}
+	for _, obj := range []runtime.Object{cluster, workspaces, withChild, withoutChild} {
 		scheme.Default(obj)
 	}
 	if cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseScheduling || workspaces.Items[0].Status.Phase != corev1alpha1.LogicalClusterPhaseScheduling {
@@ -56,10 +56,10 @@ func TestDefaults(t *testing.T) {
 	if workspaces.Items[1].Status.Phase != corev1alpha1.LogicalClusterPhaseReady {
 		t.Error("a phase that is set stays")
 	}
-	if got := chosen.Spec.DefaultChildWorkspaceType.String(); got != "team" {
+	if got := withChild.Spec.DefaultChildWorkspaceType.String(); got != "team" {
 		t.Errorf("the chosen default child became %s", got)
 	}
-	if got := unchosen.Spec.DefaultChildWorkspaceType.String(); got != "root:universal" {
+	if got := withoutChild.Spec.DefaultChildWorkspaceType.String(); got != "root:universal" {
 		t.Errorf("the default child is %s", got)
 	}
 }

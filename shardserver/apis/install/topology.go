@@ -9,10 +9,10 @@ import (
 
 // addInternalTopology registers the internal versions of topology.kcp.io and cache.kcp.io.
 func addInternalTopology(scheme *runtime.Scheme) {
-	scheme.AddKnownTypes(internal(topologyv1alpha1.GroupName),
+	scheme.AddKnownTypes(internalVersion(topologyv1alpha1.GroupName),
 		&topologyv1alpha1.Partition{}, &topologyv1alpha1.PartitionList{},
 		&topologyv1alpha1.PartitionSet{}, &topologyv1alpha1.PartitionSetList{})
-	scheme.AddKnownTypes(internal(cachev1alpha1.GroupName),
+	scheme.AddKnownTypes(internalVersion(cachev1alpha1.GroupName),
 		&cachev1alpha1.ClusterCachedResource{}, &cachev1alpha1.ClusterCachedResourceList{},
 		&cachev1alpha1.ClusterCachedResourceEndpointSlice{}, &cachev1alpha1.ClusterCachedResourceEndpointSliceList{})
 }

@@ -18,7 +18,7 @@ import (
 
 type fields = map[string]any
 
-func nested(t *testing.T, obj *unstructured.Unstructured, path ...string) any {
+func nestedField(t *testing.T, obj *unstructured.Unstructured, path ...string) any {
 	t.Helper()
 	value, _, err := unstructured.NestedFieldCopy(obj.Object, path...)
 	if err != nil {
@@ -27,14 +27,14 @@ func nested(t *testing.T, obj *unstructured.Unstructured, path ...string) any {
 	return value
 }
 
-func TestTheStatusIsDroppedOnCreationAndDefaulted(t *testing.T) {
-	created := create(t, in(t, fresh("create")).Resource(workspaces), object(workspaces, "a", fields{
+func TestStatusOnCreate(t *testing.T) {
+	created := createObject(t, newClient(t, newClusterName("create")).Resource(workspaces), newObject(workspaces, "a", fields{
 		"status": fields{"phase": "Ready", "initializers": []any{"root:universal"}},
 	}))
-	if got := nested(t, created, "status"); !reflect.DeepEqual(got, fields{"phase": "Scheduling"}) {
+	if got := nestedField(t, created, "status"); !reflect.DeepEqual(got, fields{"phase": "Scheduling"}) {
 		t.Errorf("status = %v", got)
 	}
-	if got := nested(t, created, "spec"); !reflect.DeepEqual(got, fields{}) {
+	if got := nestedField(t, created, "spec"); !reflect.DeepEqual(got, fields{}) {
 		t.Errorf("spec = %v, want the default {}", got)
 	}
 	if created.GetGeneration() != 1 {
@@ -42,9 +42,9 @@ func TestTheStatusIsDroppedOnCreationAndDefaulted(t *testing.T) {
 	}
 }
 
-func TestSpecAndStatusAreWrittenApart(t *testing.T) {
-	client := in(t, fresh("apart")).Resource(workspaces)
-	obj := create(t, client, object(workspaces, "a", fields{"spec": fields{"cluster": "x"}}))
+func TestStatusSubresource(t *testing.T) {
+	client := newClient(t, newClusterName("apart")).Resource(workspaces)
+	obj := createObject(t, client, newObject(workspaces, "a", fields{"spec": fields{"cluster": "x"}}))
 
 	change := func(obj *unstructured.Unstructured) {
 		obj.SetLabels(map[string]string{"region": "eu"})
@@ -52,47 +52,47 @@ func TestSpecAndStatusAreWrittenApart(t *testing.T) {
 		obj.Object["status"] = fields{"phase": "Ready"}
 	}
 	change(obj)
-	viaMain, err := client.Update(t.Context(), obj, metav1.UpdateOptions{})
+	updated, err := client.Update(t.Context(), obj, metav1.UpdateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if nested(t, viaMain, "status", "phase") != "Scheduling" || nested(t, viaMain, "spec", "URL") != "https://example.test" || viaMain.GetGeneration() != 2 {
-		t.Errorf("the main resource writes spec and metadata alone, and counts generations: %v", viaMain.Object)
+	if nestedField(t, updated, "status", "phase") != "Scheduling" || nestedField(t, updated, "spec", "URL") != "https://example.test" || updated.GetGeneration() != 2 {
+		t.Errorf("the main resource writes spec and metadata alone, and counts generations: %v", updated.Object)
 	}
 
-	viaMain.SetLabels(nil)
-	viaMain.Object["spec"] = fields{}
-	viaMain.Object["status"] = fields{"phase": "Ready"}
-	viaStatus, err := client.UpdateStatus(t.Context(), viaMain, metav1.UpdateOptions{})
+	updated.SetLabels(nil)
+	updated.Object["spec"] = fields{}
+	updated.Object["status"] = fields{"phase": "Ready"}
+	updatedStatus, err := client.UpdateStatus(t.Context(), updated, metav1.UpdateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if nested(t, viaStatus, "status", "phase") != "Ready" || nested(t, viaStatus, "spec", "cluster") != "x" ||
-		viaStatus.GetLabels()["region"] != "eu" || viaStatus.GetGeneration() != 2 {
-		t.Errorf("the status subresource writes the status alone: %v", viaStatus.Object)
+	if nestedField(t, updatedStatus, "status", "phase") != "Ready" || nestedField(t, updatedStatus, "spec", "cluster") != "x" ||
+		updatedStatus.GetLabels()["region"] != "eu" || updatedStatus.GetGeneration() != 2 {
+		t.Errorf("the status subresource writes the status alone: %v", updatedStatus.Object)
 	}
 }
 
-func TestApplyMergesAndTracksFieldOwners(t *testing.T) {
-	client := in(t, fresh("apply")).Resource(workspaces)
+func TestServerSideApply(t *testing.T) {
+	client := newClient(t, newClusterName("apply")).Resource(workspaces)
 	ctx := t.Context()
-	if _, err := client.Apply(ctx, "a", object(workspaces, "a", fields{"spec": fields{"type": fields{"name": "team", "path": "root"}}}),
+	if _, err := client.Apply(ctx, "a", newObject(workspaces, "a", fields{"spec": fields{"type": fields{"name": "team", "path": "root"}}}),
 		metav1.ApplyOptions{FieldManager: "user"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.ApplyStatus(ctx, "a", object(workspaces, "a", fields{"status": fields{"phase": "Ready"}}),
+	if _, err := client.ApplyStatus(ctx, "a", newObject(workspaces, "a", fields{"status": fields{"phase": "Ready"}}),
 		metav1.ApplyOptions{FieldManager: "system"}); err != nil {
 		t.Fatal(err)
 	}
 	// Another field manager adds a field and keeps those of the first one.
-	applied, err := client.Apply(ctx, "a", object(workspaces, "a", fields{"spec": fields{"URL": "https://example.test"}}), metav1.ApplyOptions{FieldManager: "scheduler"})
+	applied, err := client.Apply(ctx, "a", newObject(workspaces, "a", fields{"spec": fields{"URL": "https://example.test"}}), metav1.ApplyOptions{FieldManager: "scheduler"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if nested(t, applied, "spec", "type", "name") != "team" || nested(t, applied, "status", "phase") != "Ready" {
+	if nestedField(t, applied, "spec", "type", "name") != "team" || nestedField(t, applied, "status", "phase") != "Ready" {
 		t.Errorf("apply must merge: %v", applied.Object)
 	}
-	_, err = client.Apply(ctx, "a", object(workspaces, "a", fields{"spec": fields{"URL": "https://other.test"}}), metav1.ApplyOptions{FieldManager: "user"})
+	_, err = client.Apply(ctx, "a", newObject(workspaces, "a", fields{"spec": fields{"URL": "https://other.test"}}), metav1.ApplyOptions{FieldManager: "user"})
 	if !apierrors.IsConflict(err) {
 		t.Errorf("another owner's field must not be taken without force, got %v", err)
 	}
@@ -103,9 +103,9 @@ func TestApplyMergesAndTracksFieldOwners(t *testing.T) {
 	}
 }
 
-func TestPatchesOfEveryKindWork(t *testing.T) {
-	client := in(t, fresh("patch")).Resource(workspaceTypes)
-	create(t, client, object(workspaceTypes, "a", fields{"spec": fields{"extend": fields{"with": []any{fields{"name": "universal", "path": "root"}}}}}))
+func TestPatchTypes(t *testing.T) {
+	client := newClient(t, newClusterName("patch")).Resource(workspaceTypes)
+	createObject(t, client, newObject(workspaceTypes, "a", fields{"spec": fields{"extend": fields{"with": []any{fields{"name": "universal", "path": "root"}}}}}))
 	for patchType, patch := range map[types.PatchType]string{
 		types.MergePatchType:          `{"spec":{"initializer":true}}`,
 		types.JSONPatchType:           `[{"op":"add","path":"/spec/terminator","value":true}]`,
@@ -124,49 +124,49 @@ func TestPatchesOfEveryKindWork(t *testing.T) {
 		"extend":                    fields{"with": []any{fields{"name": "universal", "path": "root"}}},
 		"defaultChildWorkspaceType": fields{"name": "universal", "path": "root"},
 	}
-	if !reflect.DeepEqual(nested(t, got, "spec"), any(want)) || got.GetLabels()["x"] != "y" || got.GetGeneration() != 3 {
+	if !reflect.DeepEqual(nestedField(t, got, "spec"), any(want)) || got.GetLabels()["x"] != "y" || got.GetGeneration() != 3 {
 		t.Errorf("after the patches: %v", got.Object)
 	}
 }
 
-func TestEqualNamesInTwoLogicalClusters(t *testing.T) {
-	one, two := fresh("one"), fresh("two")
+func TestLogicalClusterIsolation(t *testing.T) {
+	one, two := newClusterName("one"), newClusterName("two")
 	for _, cluster := range []string{one, two} {
-		create(t, in(t, cluster).Resource(logicalClusters), object(logicalClusters, "cluster", fields{"spec": fields{"initializers": []any{"root:" + cluster}}}))
+		createObject(t, newClient(t, cluster).Resource(logicalClusters), newObject(logicalClusters, "cluster", fields{"spec": fields{"initializers": []any{"root:" + cluster}}}))
 	}
 	for _, cluster := range []string{one, two} {
-		list, err := in(t, cluster).Resource(logicalClusters).List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=cluster"})
+		list, err := newClient(t, cluster).Resource(logicalClusters).List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=cluster"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(list.Items) != 1 || !reflect.DeepEqual(nested(t, &list.Items[0], "spec", "initializers"), []any{"root:" + cluster}) {
+		if len(list.Items) != 1 || !reflect.DeepEqual(nestedField(t, &list.Items[0], "spec", "initializers"), []any{"root:" + cluster}) {
 			t.Errorf("cluster %s lists %v", cluster, list.Items)
 		}
 		if list.Items[0].GetAnnotations()["kcp.io/cluster"] != cluster {
 			t.Errorf("annotations = %v", list.Items[0].GetAnnotations())
 		}
 	}
-	if err := in(t, one).Resource(logicalClusters).Delete(t.Context(), "cluster", metav1.DeleteOptions{}); err != nil {
+	if err := newClient(t, one).Resource(logicalClusters).Delete(t.Context(), "cluster", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in(t, two).Resource(logicalClusters).Get(t.Context(), "cluster", metav1.GetOptions{}); err != nil {
+	if _, err := newClient(t, two).Resource(logicalClusters).Get(t.Context(), "cluster", metav1.GetOptions{}); err != nil {
 		t.Errorf("deleting in one logical cluster reached another: %v", err)
 	}
 }
 
-func TestWritesNeedTheResourceVersionTheyAreBasedOn(t *testing.T) {
-	client := in(t, fresh("versions")).Resource(workspaces)
-	obj := create(t, client, object(workspaces, "a", nil))
+func TestUpdateRequiresResourceVersion(t *testing.T) {
+	client := newClient(t, newClusterName("versions")).Resource(workspaces)
+	obj := createObject(t, client, newObject(workspaces, "a", nil))
 	obj.SetResourceVersion("")
 	if _, err := client.Update(t.Context(), obj, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("an update without a resource version must be refused as for a custom resource, got %v", err)
 	}
-	if _, err := client.Update(t.Context(), object(workspaces, "b", fields{}), metav1.UpdateOptions{}); !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
+	if _, err := client.Update(t.Context(), newObject(workspaces, "b", fields{}), metav1.UpdateOptions{}); !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
 		t.Errorf("an update must not create, got %v", err)
 	}
 }
 
-func get(t *testing.T, path, accept string) []byte {
+func getRaw(t *testing.T, path, accept string) []byte {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, serverURL+path, nil)
 	if err != nil {
@@ -185,14 +185,14 @@ func get(t *testing.T, path, accept string) []byte {
 	return body
 }
 
-func TestPrintedColumns(t *testing.T) {
-	cluster := fresh("table")
-	labelled := object(workspaces, "a", fields{"spec": fields{"type": fields{"name": "team", "path": "root"}, "URL": "https://example.test"}})
+func TestPrinterColumns(t *testing.T) {
+	cluster := newClusterName("table")
+	labelled := newObject(workspaces, "a", fields{"spec": fields{"type": fields{"name": "team", "path": "root"}, "URL": "https://example.test"}})
 	labelled.SetLabels(map[string]string{"region": "eu"})
-	create(t, in(t, cluster).Resource(workspaces), labelled)
-	create(t, in(t, cluster).Resource(workspaceTypes), object(workspaceTypes, "a", nil))
-	create(t, in(t, cluster).Resource(shards), object(shards, "a", fields{"spec": fields{"baseURL": "https://s.test"}}))
-	create(t, in(t, cluster).Resource(logicalClusters), object(logicalClusters, "cluster", nil))
+	createObject(t, newClient(t, cluster).Resource(workspaces), labelled)
+	createObject(t, newClient(t, cluster).Resource(workspaceTypes), newObject(workspaceTypes, "a", nil))
+	createObject(t, newClient(t, cluster).Resource(shards), newObject(shards, "a", fields{"spec": fields{"baseURL": "https://s.test"}}))
+	createObject(t, newClient(t, cluster).Resource(logicalClusters), newObject(logicalClusters, "cluster", nil))
 
 	for path, want := range map[string]string{
 		"tenancy.kcp.io/v1alpha1/workspaces":     "Name=a Type=team Region=eu Phase=Scheduling URL=https://example.test Age=",
@@ -202,7 +202,7 @@ func TestPrintedColumns(t *testing.T) {
 		"core.kcp.io/v1alpha1/logicalclusters":   "Name=cluster Phase=Scheduling URL=<nil> Age=",
 	} {
 		var table metav1.Table
-		if err := json.Unmarshal(get(t, "/clusters/"+cluster+"/apis/"+path, "application/json;as=Table;v=v1;g=meta.k8s.io"), &table); err != nil {
+		if err := json.Unmarshal(getRaw(t, "/clusters/"+cluster+"/apis/"+path, "application/json;as=Table;v=v1;g=meta.k8s.io"), &table); err != nil {
 			t.Fatal(err)
 		}
 		if len(table.Rows) != 1 || len(table.Rows[0].Cells) != len(table.ColumnDefinitions) {
@@ -223,9 +223,9 @@ func TestPrintedColumns(t *testing.T) {
 	}
 }
 
-func TestDiscoveryNamesTheKinds(t *testing.T) {
+func TestDiscovery(t *testing.T) {
 	var list metav1.APIResourceList
-	if err := json.Unmarshal(get(t, "/clusters/discovery/apis/tenancy.kcp.io/v1alpha1", "application/json"), &list); err != nil {
+	if err := json.Unmarshal(getRaw(t, "/clusters/discovery/apis/tenancy.kcp.io/v1alpha1", "application/json"), &list); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -245,7 +245,7 @@ func TestDiscoveryNamesTheKinds(t *testing.T) {
 	}
 }
 
-func TestPublishedDefinitions(t *testing.T) {
+func TestOpenAPIKinds(t *testing.T) {
 	var document struct {
 		Components struct {
 			Schemas map[string]struct {
@@ -253,7 +253,7 @@ func TestPublishedDefinitions(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(get(t, "/clusters/openapi/openapi/v3/apis/tenancy.kcp.io/v1alpha1", "application/json"), &document); err != nil {
+	if err := json.Unmarshal(getRaw(t, "/clusters/openapi/openapi/v3/apis/tenancy.kcp.io/v1alpha1", "application/json"), &document); err != nil {
 		t.Fatal(err)
 	}
 	workspace, ok := document.Components.Schemas["io.kcp.tenancy.v1alpha1.Workspace"]
@@ -262,30 +262,30 @@ func TestPublishedDefinitions(t *testing.T) {
 	}
 }
 
-func TestAClientThatPrefersProtobufGetsJSON(t *testing.T) {
-	cluster := fresh("protobuf")
-	create(t, in(t, cluster).Resource(workspaces), object(workspaces, "a", nil))
+func TestProtobufFallsBackToJSON(t *testing.T) {
+	cluster := newClusterName("protobuf")
+	createObject(t, newClient(t, cluster).Resource(workspaces), newObject(workspaces, "a", nil))
 	path := "/clusters/" + cluster + "/apis/tenancy.kcp.io/v1alpha1/workspaces/a"
-	if body := get(t, path, "application/vnd.kubernetes.protobuf,application/json"); !json.Valid(body) {
+	if body := getRaw(t, path, "application/vnd.kubernetes.protobuf,application/json"); !json.Valid(body) {
 		t.Errorf("got %q", body)
 	}
 	const metadata = ";as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-	body := get(t, path, "application/vnd.kubernetes.protobuf"+metadata+",application/json"+metadata+",application/json")
+	body := getRaw(t, path, "application/vnd.kubernetes.protobuf"+metadata+",application/json"+metadata+",application/json")
 	if !strings.Contains(string(body), "PartialObjectMetadata") {
 		t.Errorf("a client of metadata got %q", body)
 	}
 }
 
-func TestAWatchSeesItsOwnLogicalClusterAlone(t *testing.T) {
-	cluster := fresh("watched")
-	watched, other := in(t, cluster).Resource(workspaces), in(t, fresh("unwatched")).Resource(workspaces)
+func TestWatchIsolation(t *testing.T) {
+	cluster := newClusterName("watched")
+	watched, other := newClient(t, cluster).Resource(workspaces), newClient(t, newClusterName("unwatched")).Resource(workspaces)
 	stream, err := watched.Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stream.Stop()
-	create(t, other, object(workspaces, "a", nil))
-	obj := create(t, watched, object(workspaces, "a", nil))
+	createObject(t, other, newObject(workspaces, "a", nil))
+	obj := createObject(t, watched, newObject(workspaces, "a", nil))
 	obj.Object["status"] = fields{"phase": "Ready"}
 	if _, err := watched.UpdateStatus(t.Context(), obj, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -293,8 +293,8 @@ func TestAWatchSeesItsOwnLogicalClusterAlone(t *testing.T) {
 	for _, want := range []string{"ADDED Workspace " + cluster + " Scheduling", "MODIFIED Workspace " + cluster + " Ready"} {
 		select {
 		case event := <-stream.ResultChan():
-			seen := event.Object.(*unstructured.Unstructured)
-			got := fmt.Sprint(event.Type, " ", seen.GetKind(), " ", seen.GetAnnotations()["kcp.io/cluster"], " ", nested(t, seen, "status", "phase"))
+			received := event.Object.(*unstructured.Unstructured)
+			got := fmt.Sprint(event.Type, " ", received.GetKind(), " ", received.GetAnnotations()["kcp.io/cluster"], " ", nestedField(t, received, "status", "phase"))
 			if got != want {
 				t.Errorf("saw %q, want %q", got, want)
 			}

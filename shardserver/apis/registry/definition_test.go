@@ -20,14 +20,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// definition is the behaviour of Kubernetes for objects of a kind, with its generated definition.
-type definition struct {
-	structural   *structuralschema.Structural
-	main, status rest.RESTUpdateStrategy
-	create       rest.RESTCreateStrategy
+// crdStrategies is the behaviour of Kubernetes for objects of a kind, with its generated definition.
+type crdStrategies struct {
+	structural     *structuralschema.Structural
+	update, status rest.RESTUpdateStrategy
+	create         rest.RESTCreateStrategy
 }
 
-func loadDefinition(t *testing.T, resource schema.GroupVersionResource) *definition {
+func loadDefinition(t *testing.T, resource schema.GroupVersionResource) *crdStrategies {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "kcp", "crd", resource.Group+"_"+resource.Resource+".yaml"))
 	if err != nil {
@@ -57,100 +57,100 @@ func loadDefinition(t *testing.T, resource schema.GroupVersionResource) *definit
 	}
 	main := customresource.NewStrategy(scheme.Scheme, false, resource.GroupVersion().WithKind(crd.Spec.Names.Kind), validator, statusValidator,
 		structural, &apiextensions.CustomResourceSubresourceStatus{}, nil, nil)
-	return &definition{structural: structural, main: main, create: main, status: customresource.NewStatusStrategy(main)}
+	return &crdStrategies{structural: structural, update: main, create: main, status: customresource.NewStatusStrategy(main)}
 }
 
-func (d *definition) decode(obj *unstructured.Unstructured) *unstructured.Unstructured {
+func (d *crdStrategies) decode(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	obj = obj.DeepCopy()
 	defaulting.Default(obj.Object, d.structural)
 	return obj
 }
 
-func (d *definition) validateCreate(t *testing.T, obj *unstructured.Unstructured) field.ErrorList {
+func (d *crdStrategies) validateCreate(t *testing.T, obj *unstructured.Unstructured) field.ErrorList {
 	obj = d.decode(obj)
 	d.create.PrepareForCreate(t.Context(), obj)
 	return d.create.Validate(t.Context(), obj)
 }
 
-func (d *definition) validateUpdate(t *testing.T, with rest.RESTUpdateStrategy, obj, old *unstructured.Unstructured) field.ErrorList {
+func (d *crdStrategies) validateUpdate(t *testing.T, strategy rest.RESTUpdateStrategy, obj, old *unstructured.Unstructured) field.ErrorList {
 	obj, old = d.decode(obj), d.decode(old)
 	// Metadata that storage sets, so that only the fields of the test case can be refused.
 	for _, o := range []*unstructured.Unstructured{obj, old} {
 		o.SetResourceVersion("1")
 		o.SetUID("u")
 	}
-	with.PrepareForUpdate(t.Context(), obj, old)
-	return with.ValidateUpdate(t.Context(), obj, old)
+	strategy.PrepareForUpdate(t.Context(), obj, old)
+	return strategy.ValidateUpdate(t.Context(), obj, old)
 }
 
 // Every case is evaluated by the server and by Kubernetes' own code with the generated definition, which must agree.
-func TestTheServerAgreesWithTheDefinition(t *testing.T) {
+func TestValidationMatchesCRD(t *testing.T) {
 	for _, group := range []struct {
 		resource schema.GroupVersionResource
 		name     string // of the objects, unless the case has one
-		cases    []verdict
+		cases    []testCase
 	}{
-		{logicalClusters, "cluster", logicalClusterVerdicts},
-		{shards, "x", shardVerdicts},
-		{workspaces, "x", workspaceVerdicts},
-		{workspaceTypes, "x", workspaceTypeVerdicts},
-		{apiExports, "x", apiExportVerdicts},
-		{apiExportsV1, "x", apiExportV1alpha1Verdicts},
-		{apiBindings, "x", apiBindingVerdicts},
-		{apiBindingsV1, "x", apiBindingV1alpha1Verdicts},
-		{apiSchemas, "v1.widgets.example.com", apiResourceSchemaVerdicts},
-		{apiSlices, "x", apiExportEndpointSliceVerdicts},
-		{apiConversions, "x", apiConversionVerdicts},
+		{logicalClusters, "cluster", logicalClusterCases},
+		{shards, "x", shardCases},
+		{workspaces, "x", workspaceCases},
+		{workspaceTypes, "x", workspaceTypeCases},
+		{apiExports, "x", apiExportCases},
+		{apiExportsV1, "x", apiExportV1alpha1Cases},
+		{apiBindings, "x", apiBindingCases},
+		{apiBindingsV1, "x", apiBindingV1alpha1Cases},
+		{apiSchemas, "v1.widgets.example.com", apiResourceSchemaCases},
+		{apiSlices, "x", apiExportEndpointSliceCases},
+		{apiConversions, "x", apiConversionCases},
 	} {
 		defined := loadDefinition(t, group.resource)
 		for _, tc := range group.cases {
-			t.Run(group.resource.Resource+"."+group.resource.Version+"/"+tc.sentence, func(t *testing.T) {
+			t.Run(group.resource.Resource+"."+group.resource.Version+"/"+tc.description, func(t *testing.T) {
 				name := tc.name
 				if name == "" {
 					name = group.name
 				}
-				client := in(t, fresh(group.resource.Resource)).Resource(group.resource)
-				parsed := func(text string) *unstructured.Unstructured {
+				client := newClient(t, newClusterName(group.resource.Resource)).Resource(group.resource)
+				parseObject := func(text string) *unstructured.Unstructured {
 					var content fields
 					if err := yaml.Unmarshal([]byte(text), &content); err != nil {
 						t.Fatal(err)
 					}
-					return object(group.resource, name, content)
+					return newObject(group.resource, name, content)
 				}
 
-				obj := parsed(tc.object)
-				if tc.before == "" && !tc.status {
+				obj := parseObject(tc.object)
+				if tc.existing == "" && !tc.status {
 					_, err := client.Create(t.Context(), obj, createOptions)
-					compare(t, tc, err, defined.validateCreate(t, obj))
+					checkErrors(t, tc, err, defined.validateCreate(t, obj))
 					return
 				}
-				old := parsed(tc.before)
+				old := parseObject(tc.existing)
 				if errs := defined.validateCreate(t, old); len(errs) > 0 {
 					t.Fatalf("the case begins with an object that the definition refuses: %v", errs)
 				}
-				stored := create(t, client, old)
+				stored := createObject(t, client, old)
 				obj.SetResourceVersion(stored.GetResourceVersion())
 				if tc.status {
 					_, err := client.UpdateStatus(t.Context(), obj, updateOptions)
-					compare(t, tc, err, defined.validateUpdate(t, defined.status, obj, old))
+					checkErrors(t, tc, err, defined.validateUpdate(t, defined.status, obj, old))
 					return
 				}
 				_, err := client.Update(t.Context(), obj, updateOptions)
-				compare(t, tc, err, defined.validateUpdate(t, defined.main, obj, old))
+				checkErrors(t, tc, err, defined.validateUpdate(t, defined.update, obj, old))
 			})
 		}
 	}
 }
 
-func compare(t *testing.T, tc verdict, ours error, defined field.ErrorList) {
+func checkErrors(t *testing.T, tc testCase, serverErr error, definitionErrs field.ErrorList) {
 	t.Helper()
-	if (tc.refusedAt == "") != (len(defined) == 0) {
-		t.Errorf("the definition says %v", defined)
+	if (tc.invalidField == "") != (len(definitionErrs) == 0) {
+		t.Errorf("the definition says %v", definitionErrs)
 	}
 	switch {
-	case tc.refusedAt == "" && ours != nil:
-		t.Errorf("the server refuses: %v", ours)
-	case tc.refusedAt != "" && !isInvalid(ours, tc.refusedAt):
-		t.Errorf("want 422 at %s, the server says %v (the definition: %v)", tc.refusedAt, ours, defined)
+	case tc.invalidField == "" && serverErr != nil:
+		t.Errorf("the server refuses: %v", serverErr)
+	case tc.invalidField != "" && !isInvalid(serverErr, tc.invalidField):
+		t.Errorf("want 422 at %s, the server says %v (the definition: %v)", tc.invalidField, serverErr, definitionErrs)
 	}
 }

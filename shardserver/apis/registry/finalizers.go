@@ -16,11 +16,11 @@ var standardFinalizers = []string{metav1.FinalizerOrphanDependents, metav1.Final
 
 // finalizerWarnings returns a warning, as for custom resources, for every added finalizer that is not
 // "<domain>/<name>".
-func finalizerWarnings(finalizers, before []string) []string {
+func finalizerWarnings(finalizers, existing []string) []string {
 	path := field.NewPath("metadata", "finalizers")
 	var warnings []string
 	for _, finalizer := range finalizers {
-		if slices.Contains(before, finalizer) {
+		if slices.Contains(existing, finalizer) {
 			continue
 		}
 		for _, message := range validation.IsQualifiedName(finalizer) {

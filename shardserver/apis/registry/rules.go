@@ -17,7 +17,7 @@ import (
 // Validation rules of CRD schemas, for fields where absent and empty are the same.
 
 var (
-	initializer = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:[a-z0-9][a-z0-9]([-a-z0-9]*[a-z0-9])?))|(system:.+)$`)
+	initializerPattern = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:[a-z0-9][a-z0-9]([-a-z0-9]*[a-z0-9])?))|(system:.+)$`)
 
 	phases = []corev1alpha1.LogicalClusterPhaseType{
 		corev1alpha1.LogicalClusterPhaseScheduling,
@@ -30,40 +30,40 @@ var (
 	}
 )
 
-// Required rejects an empty value.
-func Required(value string, path *field.Path) field.ErrorList {
+// ValidateRequired rejects an empty value.
+func ValidateRequired(value string, path *field.Path) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
 	return nil
 }
 
-// Pattern rejects a value that does not match. Empty values are valid; see Required.
-func Pattern(value string, pattern *regexp.Regexp, path *field.Path) field.ErrorList {
+// ValidatePattern rejects a value that does not match. Empty values are valid; see Required.
+func ValidatePattern(value string, pattern *regexp.Regexp, path *field.Path) field.ErrorList {
 	if value == "" || pattern.MatchString(value) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("should match '%s'", pattern))}
 }
 
-// MaxLength rejects more than limit characters.
-func MaxLength(value string, limit int, path *field.Path) field.ErrorList {
+// ValidateMaxLength rejects more than limit characters.
+func ValidateMaxLength(value string, limit int, path *field.Path) field.ErrorList {
 	if utf8.RuneCountInString(value) > limit {
 		return field.ErrorList{field.TooLong(path, value, limit)}
 	}
 	return nil
 }
 
-// OneOf rejects a value that is not allowed. Empty values are valid; see Required.
-func OneOf[S ~string](value S, allowed []S, path *field.Path) field.ErrorList {
+// ValidateOneOf rejects a value that is not allowed. Empty values are valid; see Required.
+func ValidateOneOf[S ~string](value S, allowed []S, path *field.Path) field.ErrorList {
 	if value == "" || slices.Contains(allowed, value) {
 		return nil
 	}
 	return field.ErrorList{field.NotSupported(path, value, allowed)}
 }
 
-// URI rejects a value that is neither an absolute URL nor an absolute path. Empty values are valid; see Required.
-func URI(value string, path *field.Path) field.ErrorList {
+// ValidateURI rejects a value that is neither an absolute URL nor an absolute path. Empty values are valid; see Required.
+func ValidateURI(value string, path *field.Path) field.ErrorList {
 	if value == "" {
 		return nil
 	}
@@ -73,52 +73,52 @@ func URI(value string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// Immutable rejects a change.
-func Immutable[V comparable](value, old V, path *field.Path) field.ErrorList {
+// ValidateImmutable rejects a change.
+func ValidateImmutable[V comparable](value, old V, path *field.Path) field.ErrorList {
 	if value != old {
 		return field.ErrorList{field.Invalid(path, value, path.String()+" is immutable")}
 	}
 	return nil
 }
 
-// CompleteSelector checks that each requirement of a label selector is complete. A condition of the object reports
+// ValidateSelector checks that each requirement of a label selector is complete. A condition of the object reports
 // whether the selector is valid.
-func CompleteSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+func ValidateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return nil
 	}
 	var errs field.ErrorList
 	for i, expression := range selector.MatchExpressions {
 		at := path.Child("matchExpressions").Index(i)
-		errs = append(errs, Required(expression.Key, at.Child("key"))...)
-		errs = append(errs, Required(string(expression.Operator), at.Child("operator"))...)
+		errs = append(errs, ValidateRequired(expression.Key, at.Child("key"))...)
+		errs = append(errs, ValidateRequired(string(expression.Operator), at.Child("operator"))...)
 	}
 	return errs
 }
 
-// Initializers validates a list of initializers or terminators.
-func Initializers[S ~string](list []S, path *field.Path) field.ErrorList {
+// ValidateInitializers validates a list of initializers or terminators.
+func ValidateInitializers[S ~string](list []S, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range list {
-		if !initializer.MatchString(string(name)) { // an empty item does not match either
-			errs = append(errs, field.Invalid(path.Index(i), string(name), fmt.Sprintf("should match '%s'", initializer)))
+		if !initializerPattern.MatchString(string(name)) { // an empty item does not match either
+			errs = append(errs, field.Invalid(path.Index(i), string(name), fmt.Sprintf("should match '%s'", initializerPattern)))
 		}
 	}
 	return errs
 }
 
-// Phase validates the phase of a logical cluster or workspace.
-func Phase(phase corev1alpha1.LogicalClusterPhaseType, path *field.Path) field.ErrorList {
-	return OneOf(phase, phases, path)
+// ValidatePhase validates the phase of a logical cluster or workspace.
+func ValidatePhase(phase corev1alpha1.LogicalClusterPhaseType, path *field.Path) field.ErrorList {
+	return ValidateOneOf(phase, phases, path)
 }
 
-// Conditions checks that each condition is complete.
-func Conditions(conditions conditionsv1alpha1.Conditions, path *field.Path) field.ErrorList {
+// ValidateConditions checks that each condition is complete.
+func ValidateConditions(conditions conditionsv1alpha1.Conditions, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, condition := range conditions {
 		at := path.Index(i)
-		errs = append(errs, Required(string(condition.Type), at.Child("type"))...)
-		errs = append(errs, Required(string(condition.Status), at.Child("status"))...)
+		errs = append(errs, ValidateRequired(string(condition.Type), at.Child("type"))...)
+		errs = append(errs, ValidateRequired(string(condition.Status), at.Child("status"))...)
 		if condition.LastTransitionTime.IsZero() {
 			errs = append(errs, field.Required(at.Child("lastTransitionTime"), ""))
 		}

@@ -64,7 +64,7 @@ var (
 var serverURL string
 
 func TestMain(m *testing.M) {
-	code, err := serve(m.Run)
+	code, err := runWithServer(m.Run)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -72,7 +72,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func serve(run func() int) (int, error) {
+func runWithServer(run func() int) (int, error) {
 	dir, err := os.MkdirTemp("", "registry-test-")
 	if err != nil {
 		return 1, err
@@ -88,9 +88,9 @@ func serve(run func() int) (int, error) {
 		return 1, err
 	}
 	defer server.Destroy()
-	front := httptest.NewServer(intoCluster(server.Handler))
-	defer front.Close()
-	serverURL = front.URL
+	httpServer := httptest.NewServer(withClusterPath(server.Handler))
+	defer httpServer.Close()
+	serverURL = httpServer.URL
 	return run(), nil
 }
 
@@ -121,8 +121,8 @@ func newServer(store *embeddedetcd.Server) (*genericapiserver.GenericAPIServer, 
 		name     string
 		storages storagesFunc
 	}{
-		{corev1alpha1.GroupName, inOneVersion(core.Storages)},
-		{tenancyv1alpha1.GroupName, inOneVersion(tenancy.Storages)},
+		{corev1alpha1.GroupName, asV1alpha1(core.Storages)},
+		{tenancyv1alpha1.GroupName, asV1alpha1(tenancy.Storages)},
 		{apisv1alpha2.GroupName, apis.Storages},
 	} {
 		storages, err := group.storages(restOptions{store})
@@ -143,7 +143,7 @@ func newServer(store *embeddedetcd.Server) (*genericapiserver.GenericAPIServer, 
 // storagesFunc returns stores by version and resource.
 type storagesFunc = func(generic.RESTOptionsGetter) (map[string]map[string]rest.Storage, error)
 
-func inOneVersion(storages func(generic.RESTOptionsGetter) (map[string]rest.Storage, error)) storagesFunc {
+func asV1alpha1(storages func(generic.RESTOptionsGetter) (map[string]rest.Storage, error)) storagesFunc {
 	return func(getter generic.RESTOptionsGetter) (map[string]map[string]rest.Storage, error) {
 		stores, err := storages(getter)
 		return map[string]map[string]rest.Storage{"v1alpha1": stores}, err
@@ -169,8 +169,8 @@ func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Obj
 	}, nil
 }
 
-// intoCluster resolves /clusters/<name>/... like the shard's filter.
-func intoCluster(next http.Handler) http.Handler {
+// withClusterPath resolves /clusters/<name>/... like the shard's filter.
+func withClusterPath(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		name, path, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/clusters/"), "/")
 		cluster := logicalcluster.Wildcard
@@ -183,12 +183,12 @@ func intoCluster(next http.Handler) http.Handler {
 	})
 }
 
-var clusters atomic.Int64
+var clusterCounter atomic.Int64
 
-// fresh returns a new logical cluster, also when tests are repeated.
-func fresh(prefix string) string { return fmt.Sprintf("%s-%d", prefix, clusters.Add(1)) }
+// newClusterName returns a new logical cluster, also when tests are repeated.
+func newClusterName(prefix string) string { return fmt.Sprintf("%s-%d", prefix, clusterCounter.Add(1)) }
 
-func in(t *testing.T, cluster string) dynamic.Interface {
+func newClient(t *testing.T, cluster string) dynamic.Interface {
 	t.Helper()
 	client, err := dynamic.NewForConfig(&restclient.Config{Host: serverURL + "/clusters/" + cluster, QPS: -1})
 	if err != nil {
@@ -197,8 +197,8 @@ func in(t *testing.T, cluster string) dynamic.Interface {
 	return client
 }
 
-// object returns an object of the resource; fields has the keys "spec" and so on.
-func object(resource schema.GroupVersionResource, name string, fields map[string]any) *unstructured.Unstructured {
+// newObject returns an object of the resource; fields has the keys "spec" and so on.
+func newObject(resource schema.GroupVersionResource, name string, fields map[string]any) *unstructured.Unstructured {
 	kinds := map[string]string{"logicalclusters": "LogicalCluster", "shards": "Shard", "workspaces": "Workspace", "workspacetypes": "WorkspaceType",
 		"apiexports": "APIExport", "apibindings": "APIBinding", "apiresourceschemas": "APIResourceSchema", "apiexportendpointslices": "APIExportEndpointSlice", "apiconversions": "APIConversion"}
 	obj := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(fields)}
@@ -211,7 +211,7 @@ func object(resource schema.GroupVersionResource, name string, fields map[string
 	return obj
 }
 
-func create(t *testing.T, client dynamic.ResourceInterface, obj *unstructured.Unstructured) *unstructured.Unstructured {
+func createObject(t *testing.T, client dynamic.ResourceInterface, obj *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	created, err := client.Create(t.Context(), obj, metav1.CreateOptions{})
 	if err != nil {

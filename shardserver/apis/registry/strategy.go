@@ -79,12 +79,12 @@ func (s strategy[T]) derive(obj T) {
 
 // PrepareForUpdate keeps the stored status and increments the generation if the spec changed.
 func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
-	updated, before := s.typed(obj), s.typed(old)
+	updated, oldObj := s.typed(obj), s.typed(old)
 	if s.kind.hasStatus() && !s.keepsStatus(ctx, s.kind.KeepStatusOnUpdate) {
-		s.kind.CopyStatus(updated, before)
+		s.kind.CopyStatus(updated, oldObj)
 	}
-	if !s.kind.SameSpec(updated, before) {
-		objectMeta(updated).Generation = objectMeta(before).Generation + 1
+	if !s.kind.SameSpec(updated, oldObj) {
+		objectMeta(updated).Generation = objectMeta(oldObj).Generation + 1
 	}
 	s.derive(updated)
 }
@@ -116,17 +116,17 @@ func (s strategy[T]) validateVersion(ctx context.Context, obj T) field.ErrorList
 // ValidateUpdate checks a changed spec. An unchanged spec is always valid, so that metadata of stored objects can be
 // written after rules became stricter.
 func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	updated, before := s.typed(obj), s.typed(old)
+	updated, oldObj := s.typed(obj), s.typed(old)
 	errs := s.validateVersion(ctx, updated)
-	if s.keepsStatus(ctx, s.kind.KeepStatusOnUpdate) && !s.kind.SameStatus(updated, before) {
+	if s.keepsStatus(ctx, s.kind.KeepStatusOnUpdate) && !s.kind.SameStatus(updated, oldObj) {
 		errs = append(errs, s.kind.ValidateStatus(updated)...)
 	}
-	if s.kind.SameSpec(updated, before) {
+	if s.kind.SameSpec(updated, oldObj) {
 		return errs
 	}
 	errs = append(errs, s.kind.ValidateSpec(updated)...)
 	if s.kind.ValidateTransition != nil {
-		errs = append(errs, s.kind.ValidateTransition(updated, before)...)
+		errs = append(errs, s.kind.ValidateTransition(updated, oldObj)...)
 	}
 	return errs
 }
@@ -153,10 +153,10 @@ func (s statusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.
 
 // PrepareForUpdate keeps the stored spec and metadata, except for managed fields and derived metadata.
 func (s statusStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	updated, before := s.typed(obj), s.typed(old)
-	s.kind.CopySpec(updated, before)
+	updated, oldObj := s.typed(obj), s.typed(old)
+	s.kind.CopySpec(updated, oldObj)
 	managedFields := objectMeta(updated).ManagedFields
-	objectMeta(before).DeepCopyInto(objectMeta(updated))
+	objectMeta(oldObj).DeepCopyInto(objectMeta(updated))
 	objectMeta(updated).ManagedFields = managedFields
 	s.derive(updated)
 }

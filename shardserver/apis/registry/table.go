@@ -21,8 +21,8 @@ type Column[T Object] struct {
 	Value func(T) string
 }
 
-// LabelColumn returns a column with the value of a label.
-func LabelColumn[T Object](name, label string) Column[T] {
+// NewLabelColumn returns a column with the value of a label.
+func NewLabelColumn[T Object](name, label string) Column[T] {
 	return Column[T]{
 		Name:  name,
 		Path:  fmt.Sprintf(".metadata.labels['%s']", label),
@@ -91,11 +91,11 @@ func (t *table[T]) ConvertToTable(ctx context.Context, obj, tableOptions runtime
 		result.ResourceVersion = object.GetResourceVersion()
 	}
 	var err error
-	result.Rows, err = metatable.MetaToTableRow(obj, layout.cells)
+	result.Rows, err = metatable.MetaToTableRow(obj, layout.printRow)
 	return result, err
 }
 
-func (l layout[T]) cells(obj runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
+func (l layout[T]) printRow(obj runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
 	typed, ok := obj.(T)
 	if !ok {
 		return nil, fmt.Errorf("printing %T: it is not of the kind that this table prints", obj)

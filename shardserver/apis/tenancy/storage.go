@@ -43,11 +43,11 @@ func Storages(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error)
 }
 
 func validateName(name string, path *field.Path) field.ErrorList {
-	return append(registry.MaxLength(name, maxNameLength, path), registry.Pattern(name, namePattern, path)...)
+	return append(registry.ValidateMaxLength(name, maxNameLength, path), registry.ValidatePattern(name, namePattern, path)...)
 }
 
 func validateTypeReference(ref tenancyv1alpha1.WorkspaceTypeReference, path *field.Path) field.ErrorList {
-	errs := registry.Required(string(ref.Name), path.Child("name"))
-	errs = append(errs, registry.Pattern(string(ref.Name), typeNamePattern, path.Child("name"))...)
-	return append(errs, registry.Pattern(ref.Path, pathPattern, path.Child("path"))...)
+	errs := registry.ValidateRequired(string(ref.Name), path.Child("name"))
+	errs = append(errs, registry.ValidatePattern(string(ref.Name), typeNamePattern, path.Child("name"))...)
+	return append(errs, registry.ValidatePattern(ref.Path, pathPattern, path.Child("path"))...)
 }

@@ -22,7 +22,7 @@ var workspaces = &registry.Kind[*tenancyv1alpha1.Workspace]{
 	New:        func() *tenancyv1alpha1.Workspace { return &tenancyv1alpha1.Workspace{} },
 	NewList:    func() runtime.Object { return &tenancyv1alpha1.WorkspaceList{} },
 	Default:    install.DefaultWorkspace,
-	Derive:     derive,
+	Derive:     deriveMetadata,
 	CopySpec:   func(to, from *tenancyv1alpha1.Workspace) { to.Spec = from.Spec },
 	CopyStatus: func(to, from *tenancyv1alpha1.Workspace) { to.Status = from.Status },
 	SameSpec:   func(a, b *tenancyv1alpha1.Workspace) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
@@ -42,15 +42,15 @@ var workspaces = &registry.Kind[*tenancyv1alpha1.Workspace]{
 			}
 			return string(ws.Spec.Type.Name)
 		}},
-		registry.LabelColumn[*tenancyv1alpha1.Workspace]("Region", tenancyv1alpha1.RegionLabelKey),
+		registry.NewLabelColumn[*tenancyv1alpha1.Workspace]("Region", tenancyv1alpha1.RegionLabelKey),
 		{Name: "Phase", Path: ".status.phase", Value: func(ws *tenancyv1alpha1.Workspace) string { return string(ws.Status.Phase) }},
 		{Name: "URL", Path: ".spec.URL", Value: func(ws *tenancyv1alpha1.Workspace) string { return ws.Spec.URL }},
 	},
 }
 
-// derive sets metadata that are derived from the status: the phase label, and the owner reduced to the name when the
+// deriveMetadata sets metadata that are derived from the status: the phase label, and the owner reduced to the name when the
 // remainder is not needed.
-func derive(workspace *tenancyv1alpha1.Workspace) {
+func deriveMetadata(workspace *tenancyv1alpha1.Workspace) {
 	labels := maps.Clone(workspace.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -69,23 +69,23 @@ func validateWorkspaceSpec(workspace *tenancyv1alpha1.Workspace) field.ErrorList
 		errs = append(errs, validateTypeReference(*workspaceType, path.Child("type"))...)
 	}
 	if location := workspace.Spec.Location; location != nil {
-		errs = append(errs, registry.CompleteSelector(location.Selector, path.Child("location", "selector"))...)
+		errs = append(errs, registry.ValidateSelector(location.Selector, path.Child("location", "selector"))...)
 	}
 	if mount := workspace.Spec.Mount; mount != nil {
 		path := path.Child("mount", "ref")
-		errs = append(errs, registry.Required(mount.Reference.APIVersion, path.Child("apiVersion"))...)
-		errs = append(errs, registry.Required(mount.Reference.Kind, path.Child("kind"))...)
-		errs = append(errs, registry.Required(mount.Reference.Name, path.Child("name"))...)
+		errs = append(errs, registry.ValidateRequired(mount.Reference.APIVersion, path.Child("apiVersion"))...)
+		errs = append(errs, registry.ValidateRequired(mount.Reference.Kind, path.Child("kind"))...)
+		errs = append(errs, registry.ValidateRequired(mount.Reference.Name, path.Child("name"))...)
 	}
 	return errs
 }
 
 func validateWorkspaceStatus(workspace *tenancyv1alpha1.Workspace) field.ErrorList {
 	path := field.NewPath("status")
-	errs := registry.Phase(workspace.Status.Phase, path.Child("phase"))
-	errs = append(errs, registry.Conditions(workspace.Status.Conditions, path.Child("conditions"))...)
-	errs = append(errs, registry.Initializers(workspace.Status.Initializers, path.Child("initializers"))...)
-	return append(errs, registry.Initializers(workspace.Status.Terminators, path.Child("terminators"))...)
+	errs := registry.ValidatePhase(workspace.Status.Phase, path.Child("phase"))
+	errs = append(errs, registry.ValidateConditions(workspace.Status.Conditions, path.Child("conditions"))...)
+	errs = append(errs, registry.ValidateInitializers(workspace.Status.Initializers, path.Child("initializers"))...)
+	return append(errs, registry.ValidateInitializers(workspace.Status.Terminators, path.Child("terminators"))...)
 }
 
 // validateWorkspaceTransition checks that the destination and the type of a workspace do not change once they are set.
@@ -101,11 +101,11 @@ func validateWorkspaceTransition(workspace, old *tenancyv1alpha1.Workspace) fiel
 	case spec.Cluster == "":
 		errs = append(errs, field.Invalid(path, "", "cluster cannot be unset"))
 	default:
-		errs = append(errs, registry.Immutable(spec.Cluster, before.Cluster, path.Child("cluster"))...)
+		errs = append(errs, registry.ValidateImmutable(spec.Cluster, before.Cluster, path.Child("cluster"))...)
 	}
 	if spec.Type != nil && before.Type != nil {
-		errs = append(errs, registry.Immutable(string(spec.Type.Name), string(before.Type.Name), path.Child("type", "name"))...)
-		errs = append(errs, registry.Immutable(spec.Type.Path, before.Type.Path, path.Child("type", "path"))...)
+		errs = append(errs, registry.ValidateImmutable(string(spec.Type.Name), string(before.Type.Name), path.Child("type", "name"))...)
+		errs = append(errs, registry.ValidateImmutable(spec.Type.Path, before.Type.Path, path.Child("type", "path"))...)
 	}
 	if spec.Mount != nil && before.Mount != nil && spec.Mount.Reference != before.Mount.Reference {
 		errs = append(errs, field.Invalid(path.Child("mount", "ref"), spec.Mount.Reference, "ref is immutable"))

@@ -58,10 +58,10 @@ func validateConfigurationSpec(configuration *tenancyv1alpha1.WorkspaceAuthentic
 func validateClaimRule(rule tenancyv1alpha1.ClaimValidationRule, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if rule.Claim != "" {
-		errs = append(errs, registry.Required(rule.RequiredValue, at.Child("requiredValue"))...)
+		errs = append(errs, registry.ValidateRequired(rule.RequiredValue, at.Child("requiredValue"))...)
 	}
 	if rule.Expression != "" {
-		errs = append(errs, registry.Required(rule.Message, at.Child("message"))...)
+		errs = append(errs, registry.ValidateRequired(rule.Message, at.Child("message"))...)
 	}
 	return errs
 }

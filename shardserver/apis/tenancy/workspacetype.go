@@ -53,14 +53,14 @@ func validateWorkspaceTypeSpec(workspaceType *tenancyv1alpha1.WorkspaceType) fie
 	errs = append(errs, validateTypeSelector(spec.LimitAllowedParents, path.Child("limitAllowedParents"))...)
 	for i, binding := range spec.DefaultAPIBindings {
 		at := path.Child("defaultAPIBindings").Index(i)
-		errs = append(errs, registry.Required(binding.Export, at.Child("export"))...)
-		errs = append(errs, registry.Pattern(binding.Path, pathPattern, at.Child("path"))...)
+		errs = append(errs, registry.ValidateRequired(binding.Export, at.Child("export"))...)
+		errs = append(errs, registry.ValidatePattern(binding.Path, pathPattern, at.Child("path"))...)
 	}
 	if lifecycle := spec.DefaultAPIBindingLifecycle; lifecycle != nil {
 		errs = append(errs, validateLifecycle(*lifecycle, path.Child("defaultAPIBindingLifecycle"))...)
 	}
 	for i, configuration := range spec.AuthenticationConfigurations {
-		errs = append(errs, registry.Required(configuration.Name, path.Child("authenticationConfigurations").Index(i).Child("name"))...)
+		errs = append(errs, registry.ValidateRequired(configuration.Name, path.Child("authenticationConfigurations").Index(i).Child("name"))...)
 	}
 	return errs
 }
@@ -73,7 +73,7 @@ func validateLifecycle(mode tenancyv1alpha1.APIBindingLifecycleMode, path *field
 	if mode == "" { // present, because it is a pointer, but not a valid value
 		return field.ErrorList{field.NotSupported(path, mode, allowed)}
 	}
-	return registry.OneOf(mode, allowed, path)
+	return registry.ValidateOneOf(mode, allowed, path)
 }
 
 func validateTypeReferences(refs []tenancyv1alpha1.WorkspaceTypeReference, path *field.Path) field.ErrorList {
@@ -111,11 +111,11 @@ func validateRules(rules []rbacv1.PolicyRule, path *field.Path) field.ErrorList 
 
 func validateWorkspaceTypeStatus(workspaceType *tenancyv1alpha1.WorkspaceType) field.ErrorList {
 	path := field.NewPath("status")
-	errs := registry.Conditions(workspaceType.Status.Conditions, path.Child("conditions"))
+	errs := registry.ValidateConditions(workspaceType.Status.Conditions, path.Child("conditions"))
 	for i, virtual := range workspaceType.Status.VirtualWorkspaces {
 		at := path.Child("virtualWorkspaces").Index(i)
-		errs = append(errs, registry.Required(virtual.URL, at.Child("url"))...)
-		errs = append(errs, registry.OneOf(virtual.Type, []tenancyv1alpha1.VirtualWorkspaceType{
+		errs = append(errs, registry.ValidateRequired(virtual.URL, at.Child("url"))...)
+		errs = append(errs, registry.ValidateOneOf(virtual.Type, []tenancyv1alpha1.VirtualWorkspaceType{
 			tenancyv1alpha1.VirtualWorkspaceTypeInitializing,
 			tenancyv1alpha1.VirtualWorkspaceTypeTerminating,
 		}, at.Child("type"))...)

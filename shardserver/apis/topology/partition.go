@@ -20,15 +20,15 @@ var partitions = &registry.Kind[*topologyv1alpha1.Partition]{
 
 	ValidateName: validateName,
 	ValidateSpec: func(partition *topologyv1alpha1.Partition) field.ErrorList {
-		return registry.CompleteSelector(partition.Spec.Selector, field.NewPath("spec", "selector"))
+		return registry.ValidateSelector(partition.Spec.Selector, field.NewPath("spec", "selector"))
 	},
 
 	Columns: []registry.Column[*topologyv1alpha1.Partition]{
-		{Name: "Owner", Path: ".metadata.ownerReferences[*].name", Value: owner},
+		{Name: "Owner", Path: ".metadata.ownerReferences[*].name", Value: ownerName},
 	},
 }
 
-func owner(partition *topologyv1alpha1.Partition) string {
+func ownerName(partition *topologyv1alpha1.Partition) string {
 	if len(partition.OwnerReferences) == 0 {
 		return ""
 	}

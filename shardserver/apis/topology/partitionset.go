@@ -23,9 +23,9 @@ const (
 )
 
 var (
-	labelKey   = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-	labelValue = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-	operators  = []metav1.LabelSelectorOperator{
+	labelKeyPattern   = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+	labelValuePattern = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+	operators         = []metav1.LabelSelectorOperator{
 		metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist,
 	}
 )
@@ -50,7 +50,7 @@ var partitionSets = &registry.Kind[*topologyv1alpha1.PartitionSet]{
 		return validateShardSelector(set.Spec.ShardSelector, field.NewPath("spec", "shardSelector"))
 	},
 	ValidateStatus: func(set *topologyv1alpha1.PartitionSet) field.ErrorList {
-		return registry.Conditions(set.Status.Conditions, field.NewPath("status", "conditions"))
+		return registry.ValidateConditions(set.Status.Conditions, field.NewPath("status", "conditions"))
 	},
 
 	Columns: []registry.Column[*topologyv1alpha1.PartitionSet]{
@@ -90,8 +90,8 @@ func validateShardSelector(selector *metav1.LabelSelector, path *field.Path) fie
 
 func validateExpression(expression metav1.LabelSelectorRequirement, path *field.Path) field.ErrorList {
 	errs := validateKey(expression.Key, path.Child("key"))
-	errs = append(errs, registry.Required(string(expression.Operator), path.Child("operator"))...)
-	errs = append(errs, registry.OneOf(expression.Operator, operators, path.Child("operator"))...)
+	errs = append(errs, registry.ValidateRequired(string(expression.Operator), path.Child("operator"))...)
+	errs = append(errs, registry.ValidateOneOf(expression.Operator, operators, path.Child("operator"))...)
 	values := path.Child("values")
 	for i, value := range expression.Values {
 		errs = append(errs, validateValue(value, values.Index(i))...)
@@ -110,13 +110,13 @@ func validateExpression(expression metav1.LabelSelectorRequirement, path *field.
 }
 
 func validateKey(key string, path *field.Path) field.ErrorList {
-	errs := registry.Required(key, path)
-	errs = append(errs, registry.MaxLength(key, maxKeyLength, path)...)
-	return append(errs, registry.Pattern(key, labelKey, path)...)
+	errs := registry.ValidateRequired(key, path)
+	errs = append(errs, registry.ValidateMaxLength(key, maxKeyLength, path)...)
+	return append(errs, registry.ValidatePattern(key, labelKeyPattern, path)...)
 }
 
 func validateValue(value string, path *field.Path) field.ErrorList {
-	errs := registry.Required(value, path)
-	errs = append(errs, registry.MaxLength(value, maxValueLength, path)...)
-	return append(errs, registry.Pattern(value, labelValue, path)...)
+	errs := registry.ValidateRequired(value, path)
+	errs = append(errs, registry.ValidateMaxLength(value, maxValueLength, path)...)
+	return append(errs, registry.ValidatePattern(value, labelValuePattern, path)...)
 }

@@ -40,8 +40,8 @@ type Config struct {
 type Admin struct {
 	config                           Config
 	kcpAdmin, shardAdmin, plainToken string
-	// fresh is set if shard-admin's token is new and its digest has not been written yet.
-	fresh bool
+	// tokenIsNew is set if shard-admin's token is new and its digest has not been written yet.
+	tokenIsNew bool
 }
 
 // New creates the tokens. Only shard-admin's is read from the kubeconfig of an earlier start, if there is a file with
@@ -57,12 +57,12 @@ func New(config Config) (*Admin, error) {
 	digest, err := os.ReadFile(config.TokenHashPath)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		admin.shardAdmin, admin.fresh = uuid.NewString(), true
+		admin.shardAdmin, admin.tokenIsNew = uuid.NewString(), true
 		return admin, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the digest of the %s token: %w", ShardAdmin, err)
 	}
-	token, err := tokenFrom(config.KubeconfigPath)
+	token, err := readToken(config.KubeconfigPath)
 	if err != nil {
 		return nil, err
 	}
@@ -129,18 +129,18 @@ func (a *Admin) WriteKubeconfig(host string, ca []byte) error {
 	if err := writePrivate(a.config.KubeconfigPath, raw); err != nil {
 		return fmt.Errorf("writing the admin kubeconfig: %w", err)
 	}
-	if !a.fresh {
+	if !a.tokenIsNew {
 		return nil
 	}
 	sum := sha256.Sum256([]byte(a.shardAdmin))
 	if err := writePrivate(a.config.TokenHashPath, sum[:]); err != nil {
 		return fmt.Errorf("writing the digest of the %s token: %w", ShardAdmin, err)
 	}
-	a.fresh = false
+	a.tokenIsNew = false
 	return nil
 }
 
-func tokenFrom(kubeconfig string) (string, error) {
+func readToken(kubeconfig string) (string, error) {
 	config, err := clientcmd.LoadFromFile(kubeconfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil

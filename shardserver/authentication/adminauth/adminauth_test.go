@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// start creates the tokens of one process, and writes them if written is set.
-func start(t *testing.T, directory string, written bool) *Admin {
+// newAdmin creates the tokens of one process, and writes them if written is set.
+func newAdmin(t *testing.T, directory string, written bool) *Admin {
 	t.Helper()
 	admin, err := New(Config{KubeconfigPath: filepath.Join(directory, "admin.kubeconfig"), TokenHashPath: filepath.Join(directory, "hash")})
 	if err != nil {
@@ -23,13 +23,13 @@ func start(t *testing.T, directory string, written bool) *Admin {
 	return admin
 }
 
-func TestNothingIsWrittenBeforeTheAddressIsKnown(t *testing.T) {
+func TestWriteKubeconfig(t *testing.T) {
 	directory := t.TempDir()
-	start(t, directory, false)
+	newAdmin(t, directory, false)
 	if files, err := os.ReadDir(directory); err != nil || len(files) > 0 {
 		t.Errorf("there is %v, %v", files, err)
 	}
-	admin := start(t, directory, true)
+	admin := newAdmin(t, directory, true)
 	config, err := clientcmd.LoadFromFile(filepath.Join(directory, "admin.kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
@@ -42,17 +42,17 @@ func TestNothingIsWrittenBeforeTheAddressIsKnown(t *testing.T) {
 	}
 }
 
-func TestTheTokenOfShardAdminOutlivesTheProcess(t *testing.T) {
+func TestShardAdminTokenPersists(t *testing.T) {
 	directory := t.TempDir()
-	first := start(t, directory, true)
-	second := start(t, directory, true)
+	first := newAdmin(t, directory, true)
+	second := newAdmin(t, directory, true)
 	if first.shardAdmin != second.shardAdmin || first.kcpAdmin == second.kcpAdmin {
 		t.Error("shard-admin has a new token, or kcp-admin the old one")
 	}
 	if err := os.Remove(filepath.Join(directory, "hash")); err != nil { // as after a crash before it was written
 		t.Fatal(err)
 	}
-	if third := start(t, directory, true); third.shardAdmin == first.shardAdmin {
+	if third := newAdmin(t, directory, true); third.shardAdmin == first.shardAdmin {
 		t.Error("a token was taken over that no digest vouches for")
 	}
 	if err := os.Remove(filepath.Join(directory, "admin.kubeconfig")); err != nil {

@@ -22,8 +22,8 @@ func With(handler http.Handler) http.Handler {
 	})
 }
 
-// Recorded returns an authenticator that records the user it authenticates.
-func Recorded(delegate authenticator.Request) authenticator.Request {
+// NewAuthenticator returns an authenticator that records the user it authenticates.
+func NewAuthenticator(delegate authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := delegate.AuthenticateRequest(req)
 		// Only the first user counts: a token review calls the same authenticator for another user later on.

@@ -83,17 +83,17 @@ func (s *Shard) install(t testing.TB, version schema.GroupVersion, storages map[
 	}
 }
 
-// Cluster creates a logical cluster in phase Ready.
-func (s *Shard) Cluster(t testing.TB, name logicalcluster.Name, annotations map[string]string) {
+// CreateCluster creates a logical cluster in phase Ready.
+func (s *Shard) CreateCluster(t testing.TB, name logicalcluster.Name, annotations map[string]string) {
 	t.Helper()
 	ctx := logicalcluster.With(t.Context(), name)
 	cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName, Annotations: annotations}}
 	must(t, s.Create(ctx, Masters, cluster))
-	s.Phase(t, name, corev1alpha1.LogicalClusterPhaseReady)
+	s.SetPhase(t, name, corev1alpha1.LogicalClusterPhaseReady)
 }
 
-// Phase sets the phase of a logical cluster and waits until the watch cache shows it.
-func (s *Shard) Phase(t testing.TB, name logicalcluster.Name, phase corev1alpha1.LogicalClusterPhaseType) {
+// SetPhase sets the phase of a logical cluster and waits until the watch cache shows it.
+func (s *Shard) SetPhase(t testing.TB, name logicalcluster.Name, phase corev1alpha1.LogicalClusterPhaseType) {
 	t.Helper()
 	ctx := request.WithNamespace(request.WithUser(logicalcluster.With(t.Context(), name), Masters), "")
 	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: corev1alpha1.GroupName, APIVersion: "v1alpha1", Resource: "logicalclusters", Subresource: "status"})
@@ -160,11 +160,11 @@ func (s *Shard) Grant(t testing.TB, cluster logicalcluster.Name, name string, su
 	t.Helper()
 	ctx := logicalcluster.With(t.Context(), cluster)
 	must(t, s.Create(ctx, Masters, &rbacapi.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}))
-	must(t, s.Create(ctx, Masters, Binding(name, name, subject)))
+	must(t, s.Create(ctx, Masters, NewClusterRoleBinding(name, name, subject)))
 }
 
-// Binding returns a ClusterRoleBinding to a ClusterRole.
-func Binding(name, role string, subjects ...rbacapi.Subject) *rbacapi.ClusterRoleBinding {
+// NewClusterRoleBinding returns a ClusterRoleBinding to a ClusterRole.
+func NewClusterRoleBinding(name, role string, subjects ...rbacapi.Subject) *rbacapi.ClusterRoleBinding {
 	return &rbacapi.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacapi.RoleRef{APIGroup: rbacapi.GroupName, Kind: "ClusterRole", Name: role},
@@ -172,13 +172,13 @@ func Binding(name, role string, subjects ...rbacapi.Subject) *rbacapi.ClusterRol
 	}
 }
 
-// User returns the RBAC subject of a user.
-func User(name string) rbacapi.Subject {
+// UserSubject returns the RBAC subject of a user.
+func UserSubject(name string) rbacapi.Subject {
 	return rbacapi.Subject{APIGroup: rbacapi.GroupName, Kind: rbacapi.UserKind, Name: name}
 }
 
-// Group returns the RBAC subject of a group.
-func Group(name string) rbacapi.Subject {
+// GroupSubject returns the RBAC subject of a group.
+func GroupSubject(name string) rbacapi.Subject {
 	return rbacapi.Subject{APIGroup: rbacapi.GroupName, Kind: rbacapi.GroupKind, Name: name}
 }
 

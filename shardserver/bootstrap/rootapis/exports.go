@@ -23,9 +23,9 @@ const (
 // Export is one export of root.
 type Export struct {
 	Name string
-	// Bounded is whether RBAC in root is the maximal permission policy of the export.
-	Bounded   bool
-	Resources []Resource
+	// HasMaximalPermissionPolicy is whether RBAC in root is the maximal permission policy of the export.
+	HasMaximalPermissionPolicy bool
+	Resources                  []Resource
 }
 
 // Resource is a resource of an export.
@@ -41,7 +41,7 @@ func (r Resource) SchemaName() string { return r.Prefix + "." + r.String() }
 // Exports returns all exports of root.
 func Exports() []Export {
 	return []Export{
-		{Name: Tenancy, Bounded: true, Resources: []Resource{
+		{Name: Tenancy, HasMaximalPermissionPolicy: true, Resources: []Resource{
 			resource("tenancy.kcp.io", "workspaces", "v260522-2bf05df66"),
 			resource("tenancy.kcp.io", "workspacetypes", "v260519-96f2749"),
 			resource("tenancy.kcp.io", "workspaceauthenticationconfigurations", "v250827-717cfea84"),
@@ -79,7 +79,7 @@ func (e Export) APIExport() *apisv1alpha2.APIExport {
 			}},
 		},
 	}
-	if e.Bounded {
+	if e.HasMaximalPermissionPolicy {
 		export.Spec.MaximalPermissionPolicy = &apisv1alpha2.MaximalPermissionPolicy{Local: &apisv1alpha2.LocalAPIExportPolicy{}}
 	}
 	for _, r := range e.Resources {

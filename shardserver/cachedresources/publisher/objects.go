@@ -37,23 +37,23 @@ const (
 
 // plan compares the selected objects with those in the cache, by name. Objects that are being deleted stay as they are
 // until they have no finalizers.
-func plan(objects []crdstorage.Object, copies map[string]publishedObject) map[string]step {
+func plan(objects []crdstorage.Object, published map[string]publishedObject) map[string]step {
 	steps := make(map[string]step, len(objects))
 	for i := range objects {
 		object := &objects[i]
-		have, published := copies[object.GetName()]
+		current, exists := published[object.GetName()]
 		switch {
 		case object.GetDeletionTimestamp() != nil:
 			if len(object.GetFinalizers()) > 0 {
 				steps[object.GetName()] = leave
 			}
-		case !published || have.of != (original{string(object.GetUID()), object.GetResourceVersion()}):
+		case !exists || current.original != (original{string(object.GetUID()), object.GetResourceVersion()}):
 			steps[object.GetName()] = write
 		default:
 			steps[object.GetName()] = leave
 		}
 	}
-	for name := range copies {
+	for name := range published {
 		if _, selected := steps[name]; !selected {
 			steps[name] = remove
 		}
@@ -61,13 +61,13 @@ func plan(objects []crdstorage.Object, copies map[string]publishedObject) map[st
 	return steps
 }
 
-// bring writes and deletes objects as planned, and then publishes the completeness marker.
-func (p *Publisher) bring(ctx context.Context, at *publishedState, offer *cachev1alpha1.ClusterCachedResource, resource *storage.Resource) error {
-	objects, err := list(ctx, resource, cachedresources.Selector(offer))
+// syncObjects writes and deletes objects as planned, and then publishes the completeness marker.
+func (p *Publisher) syncObjects(ctx context.Context, state *publishedState, cachedResource *cachev1alpha1.ClusterCachedResource, resource *storage.Resource) error {
+	objects, err := list(ctx, resource, cachedresources.Selector(cachedResource))
 	if err != nil {
 		return err
 	}
-	steps := plan(objects, at.copies)
+	steps := plan(objects, state.objects)
 	var mu sync.Mutex // guards what stands in the cache, and failed
 	var failed []error
 	var writing sync.WaitGroup
@@ -79,19 +79,19 @@ func (p *Publisher) bring(ctx context.Context, at *publishedState, offer *cachev
 		}
 		slots <- struct{}{}
 		mu.Lock() // others are being written already
-		have, published := at.copies[object.GetName()]
+		current, exists := state.objects[object.GetName()]
 		mu.Unlock()
 		writing.Go(func() {
 			defer func() { <-slots }()
-			written, err := p.write(ctx, at, object, have, published)
+			written, err := p.write(ctx, state, object, current, exists)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err == nil:
-				at.note(written)
-			case isRefused(err):
+				state.record(written)
+			case isPermanentError(err):
 				// It would hold up all others for ever. The counts in the status of the offer tell that it is missing.
-				klog.FromContext(ctx).Error(err, "An object that is offered to other shards cannot be published", "resource", at.resource, "cluster", at.cluster, "name", object.GetName())
+				klog.FromContext(ctx).Error(err, "An object that is offered to other shards cannot be published", "resource", state.resource, "cluster", state.cluster, "name", object.GetName())
 			default:
 				failed = append(failed, err)
 			}
@@ -102,20 +102,20 @@ func (p *Publisher) bring(ctx context.Context, at *publishedState, offer *cachev
 		if step != remove {
 			continue
 		}
-		if err := p.delete(ctx, at, p.key(at, name), at.copies[name].uid); err != nil {
+		if err := p.delete(ctx, state, p.key(state, name), state.objects[name].uid); err != nil {
 			failed = append(failed, err)
 			continue
 		}
-		delete(at.copies, name)
+		delete(state.objects, name)
 	}
 	if err := errors.Join(append(failed, ctx.Err())...); err != nil {
 		return err
 	}
-	return p.sayComplete(ctx, at)
+	return p.ensureCompleteMarker(ctx, state)
 }
 
-// isRefused returns whether the cache will never accept an object.
-func isRefused(err error) bool {
+// isPermanentError returns whether the cache will never accept an object.
+func isPermanentError(err error) bool {
 	return apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
 		apierrors.IsInternalError(err) && strings.Contains(err.Error(), "request is too large")
 }
@@ -136,32 +136,32 @@ func list(ctx context.Context, resource *storage.Resource, selector labels.Selec
 }
 
 // write creates or replaces one object in the cache.
-func (p *Publisher) write(ctx context.Context, at *publishedState, object *crdstorage.Object, have publishedObject, published bool) (*client.Object, error) {
-	content, err := p.content(ctx, at, object)
+func (p *Publisher) write(ctx context.Context, state *publishedState, object *crdstorage.Object, current publishedObject, exists bool) (*client.Object, error) {
+	content, err := p.newPublishedObject(ctx, state, object)
 	if err != nil {
 		return nil, err
 	}
-	if published && have.of.uid == content.GetAnnotations()[client.OriginalUIDAnnotation] {
-		content.SetResourceVersion(have.resourceVersion)
-		content.SetUID(have.uid)
-		return p.cfg.Cache.Update(ctx, at.resource, at.cluster, content)
+	if exists && current.original.uid == content.GetAnnotations()[client.OriginalUIDAnnotation] {
+		content.SetResourceVersion(current.resourceVersion)
+		content.SetUID(current.uid)
+		return p.cfg.Cache.Update(ctx, state.resource, state.cluster, content)
 	}
-	if published { // the copy of one that is gone keeps its uid and its age
-		if err := p.delete(ctx, at, p.key(at, object.GetName()), have.uid); err != nil {
+	if exists { // the copy of one that is gone keeps its uid and its age
+		if err := p.delete(ctx, state, p.key(state, object.GetName()), current.uid); err != nil {
 			return nil, err
 		}
 	}
-	return p.cfg.Cache.Create(ctx, at.resource, at.cluster, content)
+	return p.cfg.Cache.Create(ctx, state.resource, state.cluster, content)
 }
 
-// content returns the object to publish, in the published version, annotated with its origin.
-func (p *Publisher) content(ctx context.Context, at *publishedState, object *crdstorage.Object) (*unstructured.Unstructured, error) {
+// newPublishedObject returns the object to publish, in the published version, annotated with its origin.
+func (p *Publisher) newPublishedObject(ctx context.Context, state *publishedState, object *crdstorage.Object) (*unstructured.Unstructured, error) {
 	content, err := object.Unstructured()
 	if err != nil {
 		return nil, fmt.Errorf("reading %q: %w", object.GetName(), err)
 	}
-	if content.GroupVersionKind().Version != at.resource.Version {
-		gvr := at.resource
+	if content.GroupVersionKind().Version != state.resource.Version {
+		gvr := state.resource
 		gvr.Resource, _, _ = strings.Cut(gvr.Resource, ":")
 		if content, err = p.cfg.Objects.Resource(gvr).Get(ctx, object.GetName(), metav1.GetOptions{}); err != nil {
 			return nil, fmt.Errorf("reading %q as %s: %w", object.GetName(), gvr.GroupVersion(), err)
@@ -171,11 +171,11 @@ func (p *Publisher) content(ctx context.Context, at *publishedState, object *crd
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	for _, mark := range []string{client.ViaAnnotation, client.DownAnnotation, client.ReachAnnotation} {
-		delete(annotations, mark) // what a tenant has no say in
+	for _, key := range []string{client.ViaAnnotation, client.DownAnnotation, client.ReachAnnotation} {
+		delete(annotations, key) // what a tenant has no say in
 	}
 	annotations[client.ShardAnnotation] = p.cfg.Shard
-	annotations[logicalcluster.AnnotationKey] = at.cluster.String()
+	annotations[logicalcluster.AnnotationKey] = state.cluster.String()
 	annotations[client.OriginalUIDAnnotation] = string(content.GetUID())
 	annotations[client.OriginalResourceVersionAnnotation] = content.GetResourceVersion()
 	content.SetAnnotations(annotations)

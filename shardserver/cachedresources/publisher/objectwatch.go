@@ -25,13 +25,13 @@ type objectWatch struct {
 	publisher *Publisher
 	// prefix is the etcd prefix of the storage.
 	prefix string
-	// offers are those of each logical cluster. The publisher's lock guards them.
-	offers map[logicalcluster.Name]map[controller.Key]bool
-	end    context.CancelFunc
+	// keys are those of each logical cluster. The publisher's lock guards them.
+	keys   map[logicalcluster.Name]map[controller.Request]bool
+	cancel context.CancelFunc
 }
 
-// watchObjects enqueues a ClusterCachedResource when objects of its resource change.
-func (p *Publisher) watchObjects(key controller.Key, resource *storage.Resource) {
+// watchOnce enqueues a ClusterCachedResource when objects of its resource change.
+func (p *Publisher) watchObjects(key controller.Request, resource *storage.Resource) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for prefix, f := range p.watches { // one of several definitions may serve it by now
@@ -41,57 +41,57 @@ func (p *Publisher) watchObjects(key controller.Key, resource *storage.Resource)
 	}
 	f := p.watches[resource.Prefix]
 	if f == nil {
-		f = &objectWatch{publisher: p, prefix: resource.Prefix, offers: map[logicalcluster.Name]map[controller.Key]bool{}, end: func() {}}
+		f = &objectWatch{publisher: p, prefix: resource.Prefix, keys: map[logicalcluster.Name]map[controller.Request]bool{}, cancel: func() {}}
 		p.watches[resource.Prefix] = f
-		p.start(f)
+		p.startWatch(f)
 	}
-	if f.offers[key.Cluster] == nil {
-		f.offers[key.Cluster] = map[controller.Key]bool{}
+	if f.keys[key.ClusterName] == nil {
+		f.keys[key.ClusterName] = map[controller.Request]bool{}
 	}
-	f.offers[key.Cluster][key] = true
+	f.keys[key.ClusterName][key] = true
 }
 
-// start starts a watch if this replica publishes. Callers must hold mu.
-func (p *Publisher) start(f *objectWatch) {
-	if p.running == nil || p.running.Err() != nil {
+// startWatch starts a watch if this replica publishes. Callers must hold mu.
+func (p *Publisher) startWatch(f *objectWatch) {
+	if p.runCtx == nil || p.runCtx.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(p.running)
-	f.end = cancel
-	p.ending.Go(func() {
+	ctx, cancel := context.WithCancel(p.runCtx)
+	f.cancel = cancel
+	p.watchGroup.Go(func() {
 		defer cancel()
 		f.run(ctx)
 	})
 }
 
 // remove removes a ClusterCachedResource, and ends the watch with the last one. Callers must hold the publisher's mu.
-func (f *objectWatch) remove(key controller.Key) (last bool) {
-	delete(f.offers[key.Cluster], key)
-	if len(f.offers[key.Cluster]) == 0 {
-		delete(f.offers, key.Cluster)
+func (f *objectWatch) remove(key controller.Request) (last bool) {
+	delete(f.keys[key.ClusterName], key)
+	if len(f.keys[key.ClusterName]) == 0 {
+		delete(f.keys, key.ClusterName)
 	}
-	if len(f.offers) > 0 {
+	if len(f.keys) > 0 {
 		return false
 	}
-	f.end()
+	f.cancel()
 	return true
 }
 
 // run watches until the context ends.
 func (f *objectWatch) run(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if err := f.watchObjects(ctx); err != nil && ctx.Err() == nil {
+		if err := f.watchOnce(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).V(2).Info("The watch of objects that are offered ended, starting it again", "prefix", f.prefix, "reason", err)
 		}
 	}, watchRetry)
 }
 
 // follow runs one watch to its end. All offers are looked at when it has begun: nobody told of changes before.
-func (f *objectWatch) watchObjects(ctx context.Context) error {
+func (f *objectWatch) watchOnce(ctx context.Context) error {
 	registry := f.publisher.cfg.Registry
 	changed := registry.Changed()
 	var resource *storage.Resource
-	for _, stored := range registry.Stored() {
+	for _, stored := range registry.AllStorages() {
 		if stored.Prefix == f.prefix {
 			resource = stored
 		}
@@ -108,31 +108,31 @@ func (f *objectWatch) watchObjects(ctx context.Context) error {
 		return err
 	}
 	defer stream.Stop()
-	begun := false
+	synced := false
 	for event := range stream.ResultChan() {
 		object, ok := event.Object.(metav1.Object)
 		switch {
-		case event.Type == watch.Bookmark && !begun:
-			begun = true
-			f.tell(logicalcluster.Wildcard)
-		case ok && begun && event.Type != watch.Bookmark:
-			f.tell(logicalcluster.Of(object))
+		case event.Type == watch.Bookmark && !synced:
+			synced = true
+			f.enqueue(logicalcluster.Wildcard)
+		case ok && synced && event.Type != watch.Bookmark:
+			f.enqueue(logicalcluster.Of(object))
 		}
 	}
 	return nil
 }
 
-// tell enqueues the ClusterCachedResources of a logical cluster, or all.
-func (f *objectWatch) tell(cluster logicalcluster.Name) {
+// enqueue enqueues the ClusterCachedResources of a logical cluster, or all.
+func (f *objectWatch) enqueue(cluster logicalcluster.Name) {
 	f.publisher.mu.Lock()
 	defer f.publisher.mu.Unlock()
 	clusters := []logicalcluster.Name{cluster}
 	if cluster.IsWildcard() {
-		clusters = slices.Collect(maps.Keys(f.offers))
+		clusters = slices.Collect(maps.Keys(f.keys))
 	}
 	for _, cluster := range clusters {
-		for key := range f.offers[cluster] {
-			f.publisher.changeQueue.tell(key)
+		for key := range f.keys[cluster] {
+			f.publisher.changeQueue.add(key)
 		}
 	}
 }

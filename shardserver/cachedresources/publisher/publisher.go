@@ -23,7 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-var offered = cachev1alpha1.Resource("clustercachedresources")
+var clusterCachedResources = cachev1alpha1.Resource("clustercachedresources")
 
 // Config configures a Publisher.
 type Config struct {
@@ -40,20 +40,20 @@ type Config struct {
 // Publisher implements cachedresources.Publisher. One replica of a shard uses it at a time.
 type Publisher struct {
 	cfg         Config
-	shards      endpoints.AllShards
+	shards      endpoints.ShardLister
 	changeQueue *changeQueue
 	// epoch is incremented whenever the cache may have lost objects.
 	epoch atomic.Uint64
 
 	mu sync.Mutex
-	// offers is what stands in the cache, by offer. An entry goes with its offer (Forget, Withdraw), and all when this
+	// states is what stands in the cache, by offer. An entry goes with its offer (Forget, Withdraw), and all when this
 	// replica does not publish any more.
-	offers map[controller.Key]*publishedState
+	states map[controller.Request]*publishedState
 	// followers see changes of objects, by the prefix of their storage. One goes with its last offer.
 	watches map[string]*objectWatch
-	// running is the context of Run; nil while this replica does not publish.
-	running context.Context //nolint:containedctx // it is that of Run
-	ending  sync.WaitGroup
+	// runCtx is the context of Run; nil while this replica does not publish.
+	runCtx     context.Context //nolint:containedctx // it is that of Run
+	watchGroup sync.WaitGroup
 }
 
 var _ cachedresources.Publisher = &Publisher{}
@@ -61,19 +61,19 @@ var _ cachedresources.Publisher = &Publisher{}
 // New returns a publisher.
 func New(cfg Config) *Publisher {
 	return &Publisher{
-		cfg: cfg, shards: endpoints.NewAllShards(cfg.Registry), changeQueue: newChangeQueue(),
-		offers: map[controller.Key]*publishedState{}, watches: map[string]*objectWatch{},
+		cfg: cfg, shards: endpoints.NewShardLister(cfg.Registry), changeQueue: newChangeQueue(),
+		states: map[controller.Request]*publishedState{}, watches: map[string]*objectWatch{},
 	}
 }
 
 // Inputs implements cachedresources.Publisher: changes of what is offered, of what stands in the cache, and of the set of
 // shards.
-func (p *Publisher) Inputs() []controller.Input {
-	return []controller.Input{
-		{Resource: schema.GroupResource{Resource: "objects of clustercachedresources"}, Keys: controller.ObjectKey, Stream: p.changeQueue.stream},
-		{Resource: schema.GroupResource{Resource: "published clustercachedresources"}, Keys: controller.ObjectKey, Stream: func(ctx context.Context) (watch.Interface, error) {
+func (p *Publisher) Inputs() []controller.Source {
+	return []controller.Source{
+		{Resource: schema.GroupResource{Resource: "objects of clustercachedresources"}, MapFunc: controller.RequestForObject, WatchFunc: p.changeQueue.stream},
+		{Resource: schema.GroupResource{Resource: "published clustercachedresources"}, MapFunc: controller.RequestForObject, WatchFunc: func(ctx context.Context) (watch.Interface, error) {
 			p.epoch.Add(1) // it is asked for again when the cache may have lost anything
-			return p.cfg.Informer.WatchPublished(ctx, offered)
+			return p.cfg.Informer.WatchPublished(ctx, clusterCachedResources)
 		}},
 	}
 }
@@ -81,47 +81,47 @@ func (p *Publisher) Inputs() []controller.Input {
 // Run watches the selected objects until the context ends.
 func (p *Publisher) Run(ctx context.Context) {
 	p.mu.Lock()
-	p.running = ctx
+	p.runCtx = ctx
 	for _, f := range p.watches {
-		p.start(f)
+		p.startWatch(f)
 	}
 	p.mu.Unlock()
 	<-ctx.Done()
 	p.mu.Lock()
-	p.running = nil
-	clear(p.offers)
+	p.runCtx = nil
+	clear(p.states)
 	clear(p.watches)
 	p.mu.Unlock()
-	p.ending.Wait()
+	p.watchGroup.Wait()
 }
 
 // Publish implements cachedresources.Publisher.
-func (p *Publisher) Publish(ctx context.Context, offer *cachev1alpha1.ClusterCachedResource, identity string, resource *storage.Resource) (cachedresources.Published, error) {
-	key := keyOf(offer)
-	needed, err := p.needed(ctx, key)
+func (p *Publisher) Publish(ctx context.Context, cachedResource *cachev1alpha1.ClusterCachedResource, identity string, resource *storage.Resource) (cachedresources.PublishResult, error) {
+	key := keyOf(cachedResource)
+	needed, err := p.shouldPublish(ctx, key)
 	if apierrors.IsServiceUnavailable(err) {
 		err = nil // another look follows when shards are known
 	}
 	if err != nil || !needed {
-		return cachedresources.Published{}, err
+		return cachedresources.PublishResult{}, err
 	}
 	p.watchObjects(key, resource)
-	at := p.publishedState(key)
-	known, err := p.look(ctx, at, p.cacheResource(offer, identity))
+	state := p.getState(key)
+	known, err := p.refreshState(ctx, state, p.cacheResourceFor(cachedResource, identity))
 	if err == nil && known {
-		err = p.bring(ctx, at, offer, resource)
+		err = p.syncObjects(ctx, state, cachedResource, resource)
 	}
-	return cachedresources.Published{Elsewhere: true, Copies: len(at.copies), Known: at.copies != nil}, p.failed(ctx, at, err)
+	return cachedresources.PublishResult{Replicated: true, Count: len(state.objects), Known: state.objects != nil}, p.handleError(ctx, state, err)
 }
 
 // Withdraw implements cachedresources.Publisher.
-func (p *Publisher) Withdraw(ctx context.Context, offer *cachev1alpha1.ClusterCachedResource) (done bool, err error) {
-	key := keyOf(offer)
-	if offer.Status.IdentityHash == "" { // nothing was published without one
+func (p *Publisher) Withdraw(ctx context.Context, cachedResource *cachev1alpha1.ClusterCachedResource) (done bool, err error) {
+	key := keyOf(cachedResource)
+	if cachedResource.Status.IdentityHash == "" { // nothing was published without one
 		p.Forget(key)
 		return true, nil
 	}
-	needed, err := p.needed(ctx, key)
+	needed, err := p.shouldPublish(ctx, key)
 	if apierrors.IsServiceUnavailable(err) {
 		return false, nil // something may have been published before this process began
 	}
@@ -129,13 +129,13 @@ func (p *Publisher) Withdraw(ctx context.Context, offer *cachev1alpha1.ClusterCa
 		return false, err
 	}
 	if needed {
-		at := p.publishedState(key)
-		known, err := p.look(ctx, at, p.cacheResource(offer, offer.Status.IdentityHash))
+		state := p.getState(key)
+		known, err := p.refreshState(ctx, state, p.cacheResourceFor(cachedResource, cachedResource.Status.IdentityHash))
 		if err == nil && known {
-			err = p.withdraw(ctx, at)
+			err = p.withdraw(ctx, state)
 		}
 		if err != nil || !known {
-			return false, p.failed(ctx, at, err)
+			return false, p.handleError(ctx, state, err)
 		}
 	}
 	p.Forget(key)
@@ -143,10 +143,10 @@ func (p *Publisher) Withdraw(ctx context.Context, offer *cachev1alpha1.ClusterCa
 }
 
 // Forget implements cachedresources.Publisher.
-func (p *Publisher) Forget(key controller.Key) {
+func (p *Publisher) Forget(key controller.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.offers, key)
+	delete(p.states, key)
 	for prefix, f := range p.watches {
 		if f.remove(key) {
 			delete(p.watches, prefix)
@@ -154,13 +154,13 @@ func (p *Publisher) Forget(key controller.Key) {
 	}
 }
 
-// needed returns whether there are other shards, or published objects. It fails with ServiceUnavailable while other
+// shouldPublish returns whether there are other shards, or published objects. It fails with ServiceUnavailable while other
 // shards are unknown.
-func (p *Publisher) needed(ctx context.Context, key controller.Key) (bool, error) {
+func (p *Publisher) shouldPublish(ctx context.Context, key controller.Request) (bool, error) {
 	p.mu.Lock()
-	at := p.offers[key]
+	state := p.states[key]
 	p.mu.Unlock()
-	if at != nil && at.read {
+	if state != nil && state.loaded {
 		return true, nil
 	}
 	all, err := p.shards.List(ctx)
@@ -172,27 +172,27 @@ func (p *Publisher) needed(ctx context.Context, key controller.Key) (bool, error
 	return false, err
 }
 
-// failed drops errors of connections, which are retried when the cache is back, and makes the next call read the cache
+// handleError drops errors of connections, which are retried when the cache is back, and makes the next call read the cache
 // again after other errors.
-func (p *Publisher) failed(ctx context.Context, at *publishedState, err error) error {
+func (p *Publisher) handleError(ctx context.Context, state *publishedState, err error) error {
 	if err == nil {
 		return nil
 	}
-	at.read = at.read && apierrors.IsServiceUnavailable(err)
+	state.loaded = state.loaded && apierrors.IsServiceUnavailable(err)
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
-		klog.FromContext(ctx).V(2).Info("Publishing cached resources failed, will retry", "resource", at.resource, "cluster", at.cluster, "reason", err)
-		at.read = false
+		klog.FromContext(ctx).V(2).Info("Publishing cached resources failed, will retry", "resource", state.resource, "cluster", state.cluster, "reason", err)
+		state.loaded = false
 		return nil
 	}
-	return fmt.Errorf("publishing %s: %w", at.resource, err)
+	return fmt.Errorf("publishing %s: %w", state.resource, err)
 }
 
 // place returns where the objects of an offer stand in the cache.
-func (p *Publisher) cacheResource(offer *cachev1alpha1.ClusterCachedResource, identity string) cacheResource {
-	gvr := schema.GroupVersionResource{Group: offer.Spec.Group, Version: offer.Spec.Version, Resource: offer.Spec.Resource}
-	return cacheResource{client.CachedResource(gvr, identity), logicalcluster.Of(offer)}
+func (p *Publisher) cacheResourceFor(cachedResource *cachev1alpha1.ClusterCachedResource, identity string) cacheResource {
+	gvr := schema.GroupVersionResource{Group: cachedResource.Spec.Group, Version: cachedResource.Spec.Version, Resource: cachedResource.Spec.Resource}
+	return cacheResource{client.CachedResource(gvr, identity), logicalcluster.Of(cachedResource)}
 }
 
-func keyOf(offer *cachev1alpha1.ClusterCachedResource) controller.Key {
-	return controller.Key{Cluster: logicalcluster.Of(offer), Name: offer.Name}
+func keyOf(cachedResource *cachev1alpha1.ClusterCachedResource) controller.Request {
+	return controller.Request{ClusterName: logicalcluster.Of(cachedResource), Name: cachedResource.Name}
 }

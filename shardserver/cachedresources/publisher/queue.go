@@ -14,86 +14,86 @@ import (
 // changeQueue queues ClusterCachedResources whose objects have changed, as a watch for controllers. A key is queued
 // once until it is read.
 type changeQueue struct {
-	mu      sync.Mutex
-	readers map[*reader]bool
+	mu       sync.Mutex
+	watchers map[*queueWatcher]bool
 }
 
-func newChangeQueue() *changeQueue { return &changeQueue{readers: map[*reader]bool{}} }
+func newChangeQueue() *changeQueue { return &changeQueue{watchers: map[*queueWatcher]bool{}} }
 
-// tell adds a key for every reader.
-func (n *changeQueue) tell(key controller.Key) {
+// add adds a key for every reader.
+func (n *changeQueue) add(key controller.Request) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for r := range n.readers {
+	for r := range n.watchers {
 		r.pending[key] = true
 		select {
-		case r.more <- struct{}{}:
+		case r.notify <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// stream returns a watch for controller.Input without initial objects.
+// stream returns a watch for controller.Source without initial objects.
 func (n *changeQueue) stream(ctx context.Context) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &reader{changeQueue: n, cancel: cancel, events: make(chan watch.Event), more: make(chan struct{}, 1), pending: map[controller.Key]bool{}}
+	r := &queueWatcher{changeQueue: n, cancel: cancel, events: make(chan watch.Event), notify: make(chan struct{}, 1), pending: map[controller.Request]bool{}}
 	n.mu.Lock()
-	n.readers[r] = true
+	n.watchers[r] = true
 	n.mu.Unlock()
 	go r.run(ctx)
 	return r, nil
 }
 
-// reader is one watch of the queue. It implements watch.Interface.
-type reader struct {
+// queueWatcher is one watch of the queue. It implements watch.Interface.
+type queueWatcher struct {
 	changeQueue *changeQueue
 	cancel      context.CancelFunc
 	events      chan watch.Event
-	// more tells that something is pending, which the lock of the news guards.
-	more    chan struct{}
-	pending map[controller.Key]bool
+	// notify tells that something is pending, which the lock of the news guards.
+	notify  chan struct{}
+	pending map[controller.Request]bool
 }
 
 // ResultChan implements watch.Interface.
-func (r *reader) ResultChan() <-chan watch.Event { return r.events }
+func (r *queueWatcher) ResultChan() <-chan watch.Event { return r.events }
 
 // Stop implements watch.Interface.
-func (r *reader) Stop() { r.cancel() }
+func (r *queueWatcher) Stop() { r.cancel() }
 
-func (r *reader) run(ctx context.Context) {
+func (r *queueWatcher) run(ctx context.Context) {
 	defer close(r.events)
 	defer r.cancel()
 	defer func() {
 		r.changeQueue.mu.Lock()
 		defer r.changeQueue.mu.Unlock()
-		delete(r.changeQueue.readers, r)
+		delete(r.changeQueue.watchers, r)
 	}()
-	begin := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
-	if !r.send(ctx, watch.Event{Type: watch.Bookmark, Object: begin}) {
+	bookmark := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
+	if !r.send(ctx, watch.Event{Type: watch.Bookmark, Object: bookmark}) {
 		return
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.more:
+		case <-r.notify:
 		}
 		r.changeQueue.mu.Lock()
 		pending := r.pending
-		r.pending = map[controller.Key]bool{}
+		r.pending = map[controller.Request]bool{}
 		r.changeQueue.mu.Unlock()
 		for key := range pending {
-			of := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-				Name: key.Name, Annotations: map[string]string{logicalcluster.AnnotationKey: key.Cluster.String()},
+			object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+				Name: key.Name, Annotations: map[string]string{logicalcluster.AnnotationKey: key.ClusterName.String()},
 			}}
-			if !r.send(ctx, watch.Event{Type: watch.Modified, Object: of}) {
+			if !r.send(ctx, watch.Event{Type: watch.Modified, Object: object}) {
 				return
 			}
 		}
 	}
 }
 
-func (r *reader) send(ctx context.Context, event watch.Event) bool {
+func (r *queueWatcher) send(ctx context.Context, event watch.Event) bool {
 	select {
 	case r.events <- event:
 		return true

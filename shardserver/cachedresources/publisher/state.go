@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
-// cacheResource is a resource "<resource>:<identity>" of a logical cluster in the cache.
+// cacheResourceFor is a resource "<resource>:<identity>" of a logical cluster in the cache.
 type cacheResource struct {
 	resource schema.GroupVersionResource
 	cluster  logicalcluster.Name
@@ -25,117 +25,117 @@ type original struct{ uid, resourceVersion string }
 
 // publishedObject is one object in the cache.
 type publishedObject struct {
-	of original
+	original original
 	// uid and resourceVersion are the cache's.
 	uid             types.UID
 	resourceVersion string
 }
 
-// publishedState is the state of one ClusterCachedResource in the cache. It is used by one worker at a time.
+// getState is the state of one ClusterCachedResource in the cache. It is used by one worker at a time.
 type publishedState struct {
 	cacheResource
-	// read says that the rest was read from the cache, in an epoch, from the store of that name.
-	read        bool
+	// loaded says that the rest was read from the cache, in an epoch, from the store of that name.
+	loaded      bool
 	epoch       uint64
 	incarnation string
-	copies      map[string]publishedObject
-	// complete is the uid of the word that all objects are there; empty without it.
-	complete types.UID
+	objects     map[string]publishedObject
+	// completeUID is the uid of the word that all objects are there; empty without it.
+	completeUID types.UID
 }
 
 // standing returns what stands in the cache of an offer.
-func (p *Publisher) publishedState(key controller.Key) *publishedState {
+func (p *Publisher) getState(key controller.Request) *publishedState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at := p.offers[key]
-	if at == nil {
-		at = &publishedState{}
-		p.offers[key] = at
+	state := p.states[key]
+	if state == nil {
+		state = &publishedState{}
+		p.states[key] = state
 	}
-	return at
+	return state
 }
 
-// look brings what is known of the cache up to date. It returns false while the cache is away.
-func (p *Publisher) look(ctx context.Context, at *publishedState, wanted cacheResource) (known bool, err error) {
-	incarnation, known := p.cfg.Informer.PublishedIncarnation(offered)
+// refreshState brings what is known of the cache up to date. It returns false while the cache is away.
+func (p *Publisher) refreshState(ctx context.Context, state *publishedState, desired cacheResource) (known bool, err error) {
+	incarnation, known := p.cfg.Informer.PublishedIncarnation(clusterCachedResources)
 	if !known {
 		return false, nil
 	}
-	if at.read && at.cacheResource != wanted { // it offers something else now
-		if err := p.withdraw(ctx, at); err != nil {
+	if state.loaded && state.cacheResource != desired { // it offers something else now
+		if err := p.withdraw(ctx, state); err != nil {
 			return true, err
 		}
-		at.read = false
+		state.loaded = false
 	}
-	at.cacheResource = wanted
+	state.cacheResource = desired
 	epoch := p.epoch.Load()
-	if at.read && at.epoch == epoch && at.incarnation == incarnation {
+	if state.loaded && state.epoch == epoch && state.incarnation == incarnation {
 		return true, nil
 	}
-	objects, position, err := p.cfg.Cache.ListOf(ctx, at.resource, p.cfg.Shard, at.cluster)
+	objects, position, err := p.cfg.Cache.ListScoped(ctx, state.resource, p.cfg.Shard, state.cluster)
 	if err != nil {
 		return true, err
 	}
-	at.epoch, at.incarnation, at.read = epoch, position.Incarnation, true
-	at.copies, at.complete = map[string]publishedObject{}, ""
+	state.epoch, state.incarnation, state.loaded = epoch, position.Incarnation, true
+	state.objects, state.completeUID = map[string]publishedObject{}, ""
 	for _, object := range objects {
-		if object.Key == client.CompleteKey(p.cfg.Shard, at.cluster) {
-			at.complete = object.Meta.UID
+		if object.Key == client.CompleteKey(p.cfg.Shard, state.cluster) {
+			state.completeUID = object.Meta.UID
 			continue
 		}
-		at.note(object)
+		state.record(object)
 	}
 	return true, nil
 }
 
-// note takes in a copy as the cache has it.
-func (s *publishedState) note(object *client.Object) {
+// record takes in a copy as the cache has it.
+func (s *publishedState) record(object *client.Object) {
 	annotations := object.Meta.Annotations
-	s.copies[object.Name] = publishedObject{
-		of:  original{annotations[client.OriginalUIDAnnotation], annotations[client.OriginalResourceVersionAnnotation]},
-		uid: object.Meta.UID, resourceVersion: object.Meta.ResourceVersion,
+	s.objects[object.Name] = publishedObject{
+		original: original{annotations[client.OriginalUIDAnnotation], annotations[client.OriginalResourceVersionAnnotation]},
+		uid:      object.Meta.UID, resourceVersion: object.Meta.ResourceVersion,
 	}
 }
 
 // withdraw removes everything from the cache: first the word that it is complete.
-func (p *Publisher) withdraw(ctx context.Context, at *publishedState) error {
-	if err := p.delete(ctx, at, client.CompleteKey(p.cfg.Shard, at.cluster), at.complete); err != nil {
+func (p *Publisher) withdraw(ctx context.Context, state *publishedState) error {
+	if err := p.delete(ctx, state, client.CompleteKey(p.cfg.Shard, state.cluster), state.completeUID); err != nil {
 		return err
 	}
-	at.complete = ""
-	for name, publishedObject := range at.copies {
-		if err := p.delete(ctx, at, p.key(at, name), publishedObject.uid); err != nil {
+	state.completeUID = ""
+	for name, publishedObject := range state.objects {
+		if err := p.delete(ctx, state, p.key(state, name), publishedObject.uid); err != nil {
 			return err
 		}
-		delete(at.copies, name)
+		delete(state.objects, name)
 	}
 	return nil
 }
 
-// sayComplete says that all objects are in the cache, unless that was said.
-func (p *Publisher) sayComplete(ctx context.Context, at *publishedState) error {
-	if at.complete != "" {
+// ensureCompleteMarker says that all objects are in the cache, unless that was said.
+func (p *Publisher) ensureCompleteMarker(ctx context.Context, state *publishedState) error {
+	if state.completeUID != "" {
 		return nil
 	}
-	key := client.CompleteKey(p.cfg.Shard, at.cluster)
-	word := &unstructured.Unstructured{}
-	word.SetAPIVersion(at.resource.GroupVersion().String())
-	word.SetKind(client.CompleteKind)
-	word.SetNamespace(key.Namespace)
-	word.SetName(key.Name)
-	written, err := p.cfg.Cache.Create(ctx, at.resource, at.cluster, word)
+	key := client.CompleteKey(p.cfg.Shard, state.cluster)
+	marker := &unstructured.Unstructured{}
+	marker.SetAPIVersion(state.resource.GroupVersion().String())
+	marker.SetKind(client.CompleteKind)
+	marker.SetNamespace(key.Namespace)
+	marker.SetName(key.Name)
+	written, err := p.cfg.Cache.Create(ctx, state.resource, state.cluster, marker)
 	if err != nil {
 		return err
 	}
-	at.complete = written.Meta.UID
+	state.completeUID = written.Meta.UID
 	return nil
 }
 
-func (p *Publisher) delete(ctx context.Context, at *publishedState, key client.Key, uid types.UID) error {
+func (p *Publisher) delete(ctx context.Context, state *publishedState, key client.Key, uid types.UID) error {
 	if uid == "" {
 		return nil
 	}
-	err := p.cfg.Cache.Delete(ctx, at.resource, key, uid)
+	err := p.cfg.Cache.Delete(ctx, state.resource, key, uid)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -145,6 +145,6 @@ func (p *Publisher) delete(ctx context.Context, at *publishedState, key client.K
 	return nil
 }
 
-func (p *Publisher) key(at *publishedState, name string) client.Key {
-	return client.Key{Shard: p.cfg.Shard, Cluster: at.cluster, Name: name}
+func (p *Publisher) key(state *publishedState, name string) client.Key {
+	return client.Key{Shard: p.cfg.Shard, Cluster: state.cluster, Name: name}
 }

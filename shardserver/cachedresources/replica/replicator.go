@@ -36,97 +36,97 @@ type ReplicatorConfig struct {
 
 // Replicator creates and deletes replicas as wanted. One server of a shard runs it at a time.
 type Replicator struct {
-	cfg  ReplicatorConfig
-	news chan struct{}
+	cfg     ReplicatorConfig
+	changed chan struct{}
 
 	mu sync.Mutex
-	// wanted is nil until Want; left counts the sources beyond maxSources.
-	wanted map[sourceKey]Source
-	left   int
+	// desired is nil until Want; left counts the sources beyond maxSources.
+	desired map[sourceKey]Source
+	dropped int
 }
 
 // NewReplicator returns a replicator that does nothing before Run and Want.
 func NewReplicator(cfg ReplicatorConfig) *Replicator {
-	return &Replicator{cfg: cfg, news: make(chan struct{}, 1)}
+	return &Replicator{cfg: cfg, changed: make(chan struct{}, 1)}
 }
 
-// Want sets the sources to replicate; all other replicas are deleted. Beyond maxSources, logical clusters with few
+// SetSources sets the sources to replicate; all other replicas are deleted. Beyond maxSources, logical clusters with few
 // sources take precedence over those with many, and replicated sources over new ones.
-func (k *Replicator) Want(ctx context.Context, sources []Source) {
+func (k *Replicator) SetSources(ctx context.Context, sources []Source) {
 	k.mu.Lock()
-	before := k.wanted
+	previous := k.desired
 	k.mu.Unlock()
-	wanted, left := choose(sources, before)
+	desired, dropped := selectSources(sources, previous)
 	k.mu.Lock()
-	same := k.wanted != nil && maps.Equal(k.wanted, wanted)
-	news := left > 0 && (!same || left != k.left)
-	k.wanted, k.left = wanted, left
+	unchanged := k.desired != nil && maps.Equal(k.desired, desired)
+	logDropped := dropped > 0 && (!unchanged || dropped != k.dropped)
+	k.desired, k.dropped = desired, dropped
 	k.mu.Unlock()
-	if news {
-		klog.FromContext(ctx).Error(nil, "More cached resources of other shards are consumed than this shard can replicate; requests for the rest fail", "followed", len(wanted), "refused", left)
+	if logDropped {
+		klog.FromContext(ctx).Error(nil, "More cached resources of other shards are consumed than this shard can replicate; requests for the rest fail", "followed", len(desired), "refused", dropped)
 	}
-	if same {
+	if unchanged {
 		return
 	}
 	select {
-	case k.news <- struct{}{}:
+	case k.changed <- struct{}{}:
 	default:
 	}
 }
 
-// choose returns the sources to replicate, and how many exceed maxSources. It allocates round robin: each logical
+// selectSources returns the sources to replicate, and how many exceed maxSources. It allocates round robin: each logical
 // cluster gets its n-th source before any gets its next.
-func choose(sources []Source, before map[sourceKey]Source) (wanted map[sourceKey]Source, left int) {
+func selectSources(sources []Source, previous map[sourceKey]Source) (selected map[sourceKey]Source, dropped int) {
 	sources = slices.Clone(sources)
 	slices.SortFunc(sources, func(a, b Source) int {
 		return cmp.Or(cmp.Compare(a.Cluster.String(), b.Cluster.String()), cmp.Compare(a.Resource.String(), b.Resource.String()), cmp.Compare(a.Identity, b.Identity))
 	})
 	sources = slices.Compact(sources)
-	turns, taken := map[sourceKey]int{}, map[logicalcluster.Name]int{}
+	rounds, counts := map[sourceKey]int{}, map[logicalcluster.Name]int{}
 	ordered := make([]Source, 0, len(sources))
-	for _, followed := range []bool{true, false} {
+	for _, replicated := range []bool{true, false} {
 		for _, source := range sources {
 			key := source.sourceKey()
-			if _, is := before[key]; is != followed {
+			if _, exists := previous[key]; exists != replicated {
 				continue
 			}
-			if _, twice := turns[key]; !twice {
-				turns[key] = taken[source.Cluster]
-				taken[source.Cluster]++
+			if _, found := rounds[key]; !found {
+				rounds[key] = counts[source.Cluster]
+				counts[source.Cluster]++
 			}
 			ordered = append(ordered, source)
 		}
 	}
-	slices.SortStableFunc(ordered, func(a, b Source) int { return cmp.Compare(turns[a.sourceKey()], turns[b.sourceKey()]) })
-	wanted = map[sourceKey]Source{}
+	slices.SortStableFunc(ordered, func(a, b Source) int { return cmp.Compare(rounds[a.sourceKey()], rounds[b.sourceKey()]) })
+	selected = map[sourceKey]Source{}
 	for _, source := range ordered {
-		if _, is := wanted[source.sourceKey()]; is || len(wanted) < maxSources {
-			wanted[source.sourceKey()] = source
+		if _, exists := selected[source.sourceKey()]; exists || len(selected) < maxSources {
+			selected[source.sourceKey()] = source
 		}
 	}
-	return wanted, len(turns) - len(wanted)
+	return selected, len(rounds) - len(selected)
 }
 
-// Wanted returns the sources of the last Want, nil before.
-func (k *Replicator) Wanted() []Source {
+// Sources returns the sources of the last Want, nil before.
+func (k *Replicator) Sources() []Source {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.wanted == nil {
+	if k.desired == nil {
 		return nil
 	}
-	return slices.AppendSeq([]Source{}, maps.Values(k.wanted))
+	return slices.AppendSeq([]Source{}, maps.Values(k.desired))
 }
 
 // activeSource is a source with a running reflector.
 type activeSource struct {
 	source Source
-	end    context.CancelFunc
-	ended  chan struct{}
+	cancel context.CancelFunc
+	done   chan struct{}
 }
 
 func (f *activeSource) stop() {
-	f.end()
-	<-f.ended
+	f.cancel()
+	<-f.done
 }
 
 // Run replicates what is wanted and deletes everything else until the context ends. Replicas then stay.
@@ -142,49 +142,49 @@ func (k *Replicator) Run(ctx context.Context) {
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		k.mu.Lock()
-		wanted := maps.Clone(k.wanted)
+		desired := maps.Clone(k.desired)
 		k.mu.Unlock()
-		if wanted != nil {
-			orphans = k.adapt(ctx, running, wanted, orphans)
+		if desired != nil {
+			orphans = k.syncReflectors(ctx, running, desired, orphans)
 		}
 		select {
 		case <-ctx.Done():
-		case <-k.news:
+		case <-k.changed:
 		case <-ticker.C:
 		}
 	}
 }
 
-// adapt starts and stops reflectors. It returns the replicas that could not be deleted.
-func (k *Replicator) adapt(ctx context.Context, running map[sourceKey]*activeSource, wanted map[sourceKey]Source, orphans map[sourceKey]bool) map[sourceKey]bool {
+// syncReflectors starts and stops reflectors. It returns the replicas that could not be deleted.
+func (k *Replicator) syncReflectors(ctx context.Context, running map[sourceKey]*activeSource, desired map[sourceKey]Source, orphans map[sourceKey]bool) map[sourceKey]bool {
 	if orphans == nil {
 		var err error
-		if orphans, err = k.stored(ctx); err != nil {
+		if orphans, err = k.listStored(ctx); err != nil {
 			if ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Listing replicas failed, will retry")
 			}
 			orphans = nil
 		}
 	}
-	gone := map[sourceKey]bool{}
-	maps.Copy(gone, orphans)
+	obsolete := map[sourceKey]bool{}
+	maps.Copy(obsolete, orphans)
 	for key, f := range running {
-		if source, ok := wanted[key]; !ok || source != f.source {
+		if source, ok := desired[key]; !ok || source != f.source {
 			f.stop()
 			delete(running, key)
-			gone[key] = true
+			obsolete[key] = true
 		}
 	}
-	for key, source := range wanted {
+	for key, source := range desired {
 		if running[key] == nil {
 			running[key] = k.start(ctx, source)
 		}
-		delete(gone, key)
+		delete(obsolete, key)
 	}
-	for key := range gone { // at last: it may take long, and nobody waits for it
-		switch err := k.remove(ctx, key); {
+	for key := range obsolete { // at last: it may take long, and nobody waits for it
+		switch err := k.deleteReplicas(ctx, key); {
 		case err == nil:
-			delete(gone, key)
+			delete(obsolete, key)
 		case !errors.Is(err, errSourcesChanged) && ctx.Err() == nil:
 			klog.FromContext(ctx).Error(err, "Deleting replicas failed, will retry", "resource", key.resource, "cluster", key.cluster)
 		}
@@ -192,25 +192,25 @@ func (k *Replicator) adapt(ctx context.Context, running map[sourceKey]*activeSou
 	if orphans == nil {
 		return nil
 	}
-	return gone
+	return obsolete
 }
 
 // start starts the reflector of a source.
 func (k *Replicator) start(ctx context.Context, source Source) *activeSource {
 	ctx, cancel := context.WithCancel(ctx)
-	f := &activeSource{source: source, end: cancel, ended: make(chan struct{})}
+	f := &activeSource{source: source, cancel: cancel, done: make(chan struct{})}
 	go func() {
-		defer close(f.ended)
+		defer close(f.done)
 		defer cancel()
-		k.follow(ctx, source)
+		k.runReflector(ctx, source)
 	}()
 	return f
 }
 
-func (k *Replicator) follow(ctx context.Context, source Source) {
+func (k *Replicator) runReflector(ctx context.Context, source Source) {
 	var openStorage *openStorage
 	done := func() {}
-	persist(ctx, "Opening the storage of replicas", source, func() (err error) {
+	retry(ctx, "Opening the storage of replicas", source, func() (err error) {
 		openStorage, done, err = k.cfg.Store.acquire(source.storageKey())
 		if err != nil {
 			done = func() {}
@@ -222,48 +222,48 @@ func (k *Replicator) follow(ctx context.Context, source Source) {
 		return
 	}
 	eventHandler := &eventHandler{ctx: ctx, source: source, openStorage: openStorage}
-	k.cfg.Cache.NewReflectorOf(client.CachedResource(source.Resource, source.Identity), source.Shard, source.Cluster, client.Position{}, eventHandler).Run(ctx)
+	k.cfg.Cache.NewScopedReflector(client.CachedResource(source.Resource, source.Identity), source.Shard, source.Cluster, client.Position{}, eventHandler).Run(ctx)
 }
 
 // errSourcesChanged is returned by remove when the wanted sources have changed.
 var errSourcesChanged = errors.New("the wanted sources have changed")
 
-// remove deletes the replicas of a source, its completeness marker first, so that the rest is not served as complete.
+// deleteReplicas deletes the replicas of a source, its completeness marker first, so that the rest is not served as complete.
 // It stops with errSourcesChanged when the wanted sources have changed.
-func (k *Replicator) remove(ctx context.Context, key sourceKey) error {
+func (k *Replicator) deleteReplicas(ctx context.Context, key sourceKey) error {
 	openStorage, done, err := k.cfg.Store.acquire(key.storageKey)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if err := openStorage.incomplete(ctx, key.cluster); err != nil {
+	if err := openStorage.deleteCompleteMarker(ctx, key.cluster); err != nil {
 		return err
 	}
-	stored, err := openStorage.list(ctx, key.cluster)
+	stored, err := openStorage.listOriginals(ctx, key.cluster)
 	if err != nil {
 		return err
 	}
 	for name := range stored {
-		if len(k.news) > 0 {
+		if len(k.changed) > 0 {
 			return errSourcesChanged
 		}
-		if err := openStorage.drop(ctx, key.cluster, name); err != nil {
+		if err := openStorage.delete(ctx, key.cluster, name); err != nil {
 			return fmt.Errorf("removing the copy of %q: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// persist retries a function until it succeeds or the context ends, and logs the first failure.
-func persist(ctx context.Context, what string, source Source, do func() error) {
+// retry retries a function until it succeeds or the context ends, and logs the first failure.
+func retry(ctx context.Context, operation string, source Source, fn func() error) {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 8, Cap: 10 * time.Second}
 	for failed := false; ctx.Err() == nil; failed = true {
-		err := do()
+		err := fn()
 		if err == nil || ctx.Err() != nil {
 			return
 		}
 		if !failed {
-			klog.FromContext(ctx).Error(err, what+" failed, will retry", "resource", source.Resource, "cluster", source.Cluster, "shard", source.Shard)
+			klog.FromContext(ctx).Error(err, operation+" failed, will retry", "resource", source.Resource, "cluster", source.Cluster, "shard", source.Shard)
 		}
 		background.Sleep(ctx, backoff.Step())
 	}

@@ -40,13 +40,13 @@ func (s Source) sourceKey() sourceKey   { return sourceKey{s.storageKey(), s.Clu
 
 // SourceOf returns the source of a ClusterCachedResource of another shard, and whether it is valid: fields of other
 // shards become part of URLs and keys.
-func SourceOf(offer *cachev1alpha1.ClusterCachedResource) (Source, bool) {
-	offered := offer.Spec.GroupVersionResource
+func SourceOf(cachedResource *cachev1alpha1.ClusterCachedResource) (Source, bool) {
+	gvr := cachedResource.Spec.GroupVersionResource
 	s := Source{
-		Resource: schema.GroupVersionResource{Group: offered.Group, Version: offered.Version, Resource: offered.Resource},
-		Identity: offer.Status.IdentityHash,
-		Shard:    offer.Annotations[client.ShardAnnotation],
-		Cluster:  logicalcluster.Of(offer),
+		Resource: schema.GroupVersionResource{Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource},
+		Identity: cachedResource.Status.IdentityHash,
+		Shard:    cachedResource.Annotations[client.ShardAnnotation],
+		Cluster:  logicalcluster.Of(cachedResource),
 	}
 	identity, err := hex.DecodeString(s.Identity)
 	valid := err == nil && len(identity) == identityBytes && s.Shard != "" && !s.Cluster.Empty() && !s.Cluster.IsSystem() &&

@@ -26,11 +26,11 @@ func originalOf(annotations map[string]string, apiVersion string) original {
 	return original{annotations[client.OriginalUIDAnnotation], annotations[client.OriginalResourceVersionAnnotation], apiVersion}
 }
 
-// certain tells whether two copies with the same original are the same.
-func (o original) certain() bool { return o.uid != "" && o.resourceVersion != "" }
+// isSet tells whether two copies with the same original are the same.
+func (o original) isSet() bool { return o.uid != "" && o.resourceVersion != "" }
 
-// list returns of which originals there are copies in a logical cluster, by name.
-func (h *openStorage) list(ctx context.Context, cluster logicalcluster.Name) (map[string]original, error) {
+// listOriginals returns of which originals there are copies in a logical cluster, by name.
+func (h *openStorage) listOriginals(ctx context.Context, cluster logicalcluster.Name) (map[string]original, error) {
 	ctx = request.WithNamespace(logicalcluster.With(ctx, cluster), "")
 	found, err := h.storage.Store().List(ctx, &internalversion.ListOptions{})
 	if err != nil {
@@ -48,16 +48,16 @@ func (h *openStorage) list(ctx context.Context, cluster logicalcluster.Name) (ma
 	return stored, nil
 }
 
-func (h *openStorage) keep(ctx context.Context, cluster logicalcluster.Name, object *crdstorage.Object) error {
+func (h *openStorage) put(ctx context.Context, cluster logicalcluster.Name, object *crdstorage.Object) error {
 	return h.storage.Put(logicalcluster.With(ctx, cluster), object)
 }
 
-func (h *openStorage) drop(ctx context.Context, cluster logicalcluster.Name, name string) error {
+func (h *openStorage) delete(ctx context.Context, cluster logicalcluster.Name, name string) error {
 	return h.storage.Delete(logicalcluster.With(ctx, cluster), name)
 }
 
-// complete says that the copies of a source are all that it offers, incomplete takes it back.
-func (h *openStorage) complete(ctx context.Context, source Source) error {
+// putCompleteMarker says that the copies of a source are all that it offers, incomplete takes it back.
+func (h *openStorage) putCompleteMarker(ctx context.Context, source Source) error {
 	data, err := json.Marshal(metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: cachev1alpha1.SchemeGroupVersion.String(), Kind: client.CompleteKind},
 		ObjectMeta: metav1.ObjectMeta{Name: source.Cluster.String(), Annotations: map[string]string{
@@ -71,16 +71,16 @@ func (h *openStorage) complete(ctx context.Context, source Source) error {
 	if err != nil {
 		return err
 	}
-	return h.keep(ctx, completeMarkers, object)
+	return h.put(ctx, completeMarkers, object)
 }
 
-// incomplete is explained at complete.
-func (h *openStorage) incomplete(ctx context.Context, cluster logicalcluster.Name) error {
-	return h.drop(ctx, completeMarkers, cluster.String())
+// deleteCompleteMarker is explained at complete.
+func (h *openStorage) deleteCompleteMarker(ctx context.Context, cluster logicalcluster.Name) error {
+	return h.delete(ctx, completeMarkers, cluster.String())
 }
 
-// stored returns of which sources there are copies. It jumps from one to the next through the keys.
-func (k *Replicator) stored(ctx context.Context) (map[sourceKey]bool, error) {
+// listStored returns of which sources there are copies. It jumps from one to the next through the keys.
+func (k *Replicator) listStored(ctx context.Context) (map[sourceKey]bool, error) {
 	root := Prefix(k.cfg.Disk.Prefix) + "/"
 	found := map[sourceKey]bool{}
 	for from, end := root, clientv3.GetPrefixRangeEnd(root); ; {
@@ -110,7 +110,7 @@ func (k *Replicator) stored(ctx context.Context) (map[sourceKey]bool, error) {
 }
 
 // parseKey reads "<group or core>/<resource>/<identity>/<cluster>/<name>", and returns the prefix of the cluster's.
-func parseKey(key string) (of sourceKey, prefix string, ok bool) {
+func parseKey(key string) (source sourceKey, prefix string, ok bool) {
 	segments := strings.Split(key, "/")
 	if len(segments) != 5 {
 		return sourceKey{}, "", false
@@ -123,6 +123,6 @@ func parseKey(key string) (of sourceKey, prefix string, ok bool) {
 	if group == "core" {
 		group = ""
 	}
-	at := storageKey{schema.GroupResource{Group: group, Resource: segments[1]}, segments[2]}
-	return sourceKey{at, cluster}, strings.Join(segments[:4], "/") + "/", true
+	storage := storageKey{schema.GroupResource{Group: group, Resource: segments[1]}, segments[2]}
+	return sourceKey{storage, cluster}, strings.Join(segments[:4], "/") + "/", true
 }

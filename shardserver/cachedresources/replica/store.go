@@ -38,16 +38,16 @@ const (
 var completeMarkers = logicalcluster.MustParseName("system:copies")
 
 // Prefix returns the key prefix of replicas for the prefix of all keys of a shard.
-func Prefix(ofShard string) string { return path.Join("/", ofShard, segment) }
+func Prefix(shardPrefix string) string { return path.Join("/", shardPrefix, segment) }
 
 // Store serves replicas. It opens storages on demand, and closes them when they are idle.
 type Store struct {
-	pool    *crdstorage.Pool
-	catalog *crdregistry.Registry
+	pool     *crdstorage.Pool
+	registry *crdregistry.Registry
 
-	mu     sync.Mutex
-	open   map[storageKey]*openStorage
-	closed bool
+	mu       sync.Mutex
+	storages map[storageKey]*openStorage
+	closed   bool
 }
 
 // openStorage is a storage with its users.
@@ -55,15 +55,15 @@ type openStorage struct {
 	storage *crdstorage.Storage
 	release func()
 	users   int
-	// left is when the last user left.
-	left time.Time
-	// contents serve it, by the schemas that consumers have bound.
-	contents map[types.UID]*crdregistry.CompiledCRD
+	// lastUsed is when the last user left.
+	lastUsed time.Time
+	// compiled serve it, by the schemas that consumers have bound.
+	compiled map[types.UID]*crdregistry.CompiledCRD
 }
 
 // NewStore returns a store over its own pool, whose keys start with Prefix.
-func NewStore(pool *crdstorage.Pool, catalog *crdregistry.Registry) *Store {
-	return &Store{pool: pool, catalog: catalog, open: map[storageKey]*openStorage{}}
+func NewStore(pool *crdstorage.Pool, registry *crdregistry.Registry) *Store {
+	return &Store{pool: pool, registry: registry, storages: map[storageKey]*openStorage{}}
 }
 
 // Run closes idle storages until the context ends.
@@ -74,18 +74,18 @@ func (s *Store) Run(ctx context.Context) {
 // Close closes all storages at the end of the process. Requests may be in flight.
 func (s *Store) Close() {
 	s.mu.Lock()
-	open := s.open
-	s.open, s.closed = map[storageKey]*openStorage{}, true
+	storages := s.storages
+	s.storages, s.closed = map[storageKey]*openStorage{}, true
 	s.mu.Unlock()
-	for _, h := range open {
+	for _, h := range storages {
 		h.close()
 	}
 }
 
 // close closes a storage that nobody can reach any more, or whose store is closed: its contents stay what they are.
 func (h *openStorage) close() {
-	for _, content := range h.contents {
-		content.Close()
+	for _, compiled := range h.compiled {
+		compiled.Close()
 	}
 	h.release()
 }
@@ -93,23 +93,23 @@ func (h *openStorage) close() {
 // closeIdle closes storages that nobody has used for a while, and contents whose definition is not what it was.
 func (s *Store) closeIdle(now time.Time) {
 	var idle []*openStorage
-	var old []*crdregistry.CompiledCRD
+	var stale []*crdregistry.CompiledCRD
 	s.mu.Lock()
-	for at, h := range s.open {
-		for uid, content := range h.contents {
-			if !s.catalog.IsCurrent(uid, content) {
-				delete(h.contents, uid)
-				old = append(old, content)
+	for key, h := range s.storages {
+		for uid, compiled := range h.compiled {
+			if !s.registry.IsCurrent(uid, compiled) {
+				delete(h.compiled, uid)
+				stale = append(stale, compiled)
 			}
 		}
-		if h.users == 0 && now.Sub(h.left) >= idleTimeout {
-			delete(s.open, at)
+		if h.users == 0 && now.Sub(h.lastUsed) >= idleTimeout {
+			delete(s.storages, key)
 			idle = append(idle, h)
 		}
 	}
 	s.mu.Unlock()
-	for _, content := range old {
-		content.Close()
+	for _, compiled := range stale {
+		compiled.Close()
 	}
 	for _, h := range idle {
 		h.close()
@@ -117,9 +117,9 @@ func (s *Store) closeIdle(now time.Time) {
 }
 
 // acquire returns an open storage. Call done when it is not used any more.
-func (s *Store) acquire(at storageKey) (h *openStorage, done func(), err error) {
+func (s *Store) acquire(key storageKey) (h *openStorage, done func(), err error) {
 	s.mu.Lock()
-	h, closed := s.open[at], s.closed
+	h, closed := s.storages[key], s.closed
 	if h != nil {
 		h.users++
 	}
@@ -129,11 +129,11 @@ func (s *Store) acquire(at storageKey) (h *openStorage, done func(), err error) 
 			return nil, nil, errClosed()
 		}
 		// Outside of the lock: this may wait for etcd.
-		storage, release, err := s.pool.Acquire(at.resource, at.identity)
+		storage, release, err := s.pool.Acquire(key.resource, key.identity)
 		if err != nil {
 			return nil, nil, err
 		}
-		if h = s.keep(at, storage, release); h == nil {
+		if h = s.addStorage(key, storage, release); h == nil {
 			release()
 			return nil, nil, errClosed()
 		}
@@ -142,22 +142,22 @@ func (s *Store) acquire(at storageKey) (h *openStorage, done func(), err error) 
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		h.users--
-		h.left = time.Now()
+		h.lastUsed = time.Now()
 	}), nil
 }
 
-// keep makes an open storage known, unless somebody was faster, with one user more. It returns nil when everything was
+// addStorage makes an open storage known, unless somebody was faster, with one user more. It returns nil when everything was
 // closed meanwhile: nobody would close this one.
-func (s *Store) keep(at storageKey, storage *crdstorage.Storage, release func()) *openStorage {
+func (s *Store) addStorage(key storageKey, storage *crdstorage.Storage, release func()) *openStorage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil
 	}
-	h := s.open[at]
+	h := s.storages[key]
 	if h == nil {
-		h = &openStorage{storage: storage, release: release, contents: map[types.UID]*crdregistry.CompiledCRD{}}
-		s.open[at] = h
+		h = &openStorage{storage: storage, release: release, compiled: map[types.UID]*crdregistry.CompiledCRD{}}
+		s.storages[key] = h
 	} else {
 		release() // not the last: the other one has acquired it, too
 	}
@@ -167,15 +167,15 @@ func (s *Store) keep(at storageKey, storage *crdstorage.Storage, release func())
 
 func errClosed() error { return apierrors.NewServiceUnavailable("the server is shutting down") }
 
-// content returns what serves a storage as a schema describes it.
-func (s *Store) content(ctx context.Context, h *openStorage, at storageKey, schema types.UID) (*crdregistry.CompiledCRD, error) {
+// getCompiled returns what serves a storage as a schema describes it.
+func (s *Store) getCompiled(ctx context.Context, h *openStorage, key storageKey, schema types.UID) (*crdregistry.CompiledCRD, error) {
 	s.mu.Lock()
-	known := h.contents[schema]
+	cached := h.compiled[schema]
 	s.mu.Unlock()
-	if known != nil && s.catalog.IsCurrent(schema, known) {
-		return known, nil
+	if cached != nil && s.registry.IsCurrent(schema, cached) {
+		return cached, nil
 	}
-	made, err := s.catalog.CompileFor(ctx, at.resource, schema, h.storage)
+	compiled, err := s.registry.CompileFor(ctx, key.resource, schema, h.storage)
 	if err != nil {
 		return nil, err
 	}
@@ -184,14 +184,14 @@ func (s *Store) content(ctx context.Context, h *openStorage, at storageKey, sche
 	if s.closed { // nobody would close it
 		return nil, errClosed()
 	}
-	if now := h.contents[schema]; now != nil && now != known { // somebody was faster
-		return now, nil
+	if current := h.compiled[schema]; current != nil && current != cached { // somebody was faster
+		return current, nil
 	}
-	if known != nil {
-		known.Close()
+	if cached != nil {
+		cached.Close()
 	}
-	h.contents[schema] = made
-	return made, nil
+	h.compiled[schema] = compiled
+	return compiled, nil
 }
 
 // Serve answers a get, list or watch of what a source has, as a schema (the name of a definition in system:bound-crds)
@@ -203,14 +203,14 @@ func (s *Store) Serve(w http.ResponseWriter, req *http.Request, source Source, s
 		return err
 	}
 	defer done()
-	if err := h.known(req.Context(), source); err != nil {
+	if err := h.waitForComplete(req.Context(), source); err != nil {
 		return err
 	}
-	content, err := s.content(req.Context(), h, source.storageKey(), schema)
+	compiled, err := s.getCompiled(req.Context(), h, source.storageKey(), schema)
 	if err != nil {
 		return err
 	}
-	return content.ServeReads(w, req)
+	return compiled.ServeReads(w, req)
 }
 
 // Labels returns the labels of one object of a source. It fails as Serve does, or with NotFound.
@@ -220,7 +220,7 @@ func (s *Store) Labels(ctx context.Context, source Source, name string) (labels.
 		return nil, err
 	}
 	defer done()
-	if err := h.known(ctx, source); err != nil {
+	if err := h.waitForComplete(ctx, source); err != nil {
 		return nil, err
 	}
 	object, err := h.get(ctx, source.Cluster, name, "")
@@ -244,18 +244,18 @@ func (h *openStorage) get(ctx context.Context, cluster logicalcluster.Name, name
 	return found, nil
 }
 
-// known returns nil when the copies of a source are complete. A while is waited for that.
-func (h *openStorage) known(ctx context.Context, source Source) error {
-	var missing error
+// waitForComplete returns nil when the copies of a source are complete. A while is waited for that.
+func (h *openStorage) waitForComplete(ctx context.Context, source Source) error {
+	var reason error
 	err := wait.PollUntilContextTimeout(ctx, completePoll, completeTimeout, true, func(ctx context.Context) (bool, error) {
-		mark, err := h.get(ctx, completeMarkers, source.Cluster.String(), "0")
+		marker, err := h.get(ctx, completeMarkers, source.Cluster.String(), "0")
 		switch {
-		case err == nil && mark.GetAnnotations()[client.ShardAnnotation] == source.Shard:
+		case err == nil && marker.GetAnnotations()[client.ShardAnnotation] == source.Shard:
 			return true, nil
 		case err == nil:
-			missing = fmt.Errorf("they were copied from shard %q", mark.GetAnnotations()[client.ShardAnnotation])
+			reason = fmt.Errorf("they were copied from shard %q", marker.GetAnnotations()[client.ShardAnnotation])
 		default:
-			missing = err
+			reason = err
 		}
 		return false, nil
 	})
@@ -264,6 +264,6 @@ func (h *openStorage) known(ctx context.Context, source Source) error {
 	}
 	status := apierrors.NewServiceUnavailable(fmt.Sprintf("the %s that shard %q offers are not known here yet", source.Resource.GroupResource(), source.Shard))
 	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
-	klog.FromContext(ctx).V(2).Info("Copies are asked for that are not complete", "resource", source.Resource, "cluster", source.Cluster, "shard", source.Shard, "reason", missing)
+	klog.FromContext(ctx).V(2).Info("Copies are asked for that are not complete", "resource", source.Resource, "cluster", source.Cluster, "shard", source.Shard, "reason", reason)
 	return status
 }

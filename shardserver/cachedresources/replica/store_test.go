@@ -6,20 +6,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestAStorageThatWasOpenedWhileEverythingWasClosedIsNotKept(t *testing.T) {
-	store, at := NewStore(nil, nil), storageKey{schema.GroupResource{Group: "example.io", Resource: "widgets"}, identity}
+func TestAddStorageAfterClose(t *testing.T) {
+	store, key := NewStore(nil, nil), storageKey{schema.GroupResource{Group: "example.io", Resource: "widgets"}, identity}
 	released := 0
-	if store.keep(at, nil, func() { released++ }) == nil {
+	if store.addStorage(key, nil, func() { released++ }) == nil {
 		t.Fatal("not kept while the store is open")
 	}
 	store.Close()
 	if released != 1 {
 		t.Errorf("released %d times", released)
 	}
-	if store.keep(at, nil, func() {}) != nil || len(store.open) != 0 {
+	if store.addStorage(key, nil, func() {}) != nil || len(store.storages) != 0 {
 		t.Error("kept although nobody would close it")
 	}
-	if _, _, err := store.acquire(at); err == nil {
+	if _, _, err := store.acquire(key); err == nil {
 		t.Error("a closed store opens storages")
 	}
 }

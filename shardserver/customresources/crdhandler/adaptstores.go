@@ -21,10 +21,10 @@ import (
 // resource without a group, and object names that are any path segment (contract 4.1). Kinds of Kubernetes are printed
 // with Kubernetes' own columns (contract 8.8). It must be called before the handler serves requests.
 func adaptStores(crd *crdregistry.CompiledCRD, handler any, uid types.UID) error {
-	printed := slices.ContainsFunc(crd.Spec.Versions, func(version apiextensionsinternal.CustomResourceDefinitionVersion) bool {
-		return hasBuiltInPrinter(kindOf(crd, version.Name))
+	hasPrinter := slices.ContainsFunc(crd.Spec.Versions, func(version apiextensionsinternal.CustomResourceDefinitionVersion) bool {
+		return hasBuiltInPrinter(newKind(crd, version.Name))
 	})
-	if crd.Spec.Group != "" && !crd.PathSegmentNames && !printed {
+	if crd.Spec.Group != "" && !crd.PathSegmentNames && !hasPrinter {
 		return nil
 	}
 	all, err := stores.Get(handler, uid)
@@ -37,7 +37,7 @@ func adaptStores(crd *crdregistry.CompiledCRD, handler any, uid types.UID) error
 				return err
 			}
 		}
-		if kind := kindOf(crd, version); hasBuiltInPrinter(kind) {
+		if kind := newKind(crd, version); hasBuiltInPrinter(kind) {
 			store.Objects.TableConvertor = builtInTableConvertor{store.Objects.TableConvertor, kind}
 		}
 		if crd.PathSegmentNames {
@@ -47,7 +47,7 @@ func adaptStores(crd *crdregistry.CompiledCRD, handler any, uid types.UID) error
 	return nil
 }
 
-func kindOf(crd *crdregistry.CompiledCRD, version string) schema.GroupVersionKind {
+func newKind(crd *crdregistry.CompiledCRD, version string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: crd.Spec.Group, Version: version, Kind: crd.Names.Kind}
 }
 

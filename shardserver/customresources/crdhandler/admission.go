@@ -57,9 +57,9 @@ func rejectCreate(ctx context.Context, a admission.Attributes) error {
 	if terminating, _ := ctx.Value(terminatingKey{}).(bool); !terminating || a.GetOperation() != admission.Create {
 		return nil
 	}
-	return createForbidden(a.GetResource().GroupResource(), a.GetName())
+	return newCreateForbiddenError(a.GetResource().GroupResource(), a.GetName())
 }
 
-func createForbidden(gr schema.GroupResource, name string) error {
+func newCreateForbiddenError(gr schema.GroupResource, name string) error {
 	return apierrors.NewForbidden(gr, name, errors.New("create not allowed while custom resource definition is terminating"))
 }

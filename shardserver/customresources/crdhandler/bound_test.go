@@ -37,25 +37,25 @@ import (
 func TestBoundResources(t *testing.T) {
 	shard := shardtesting.Start(t)
 	for name, test := range map[string]func(*testing.T, *shardtesting.Shard){
-		"a bound resource is served":                                  boundIsServed,
-		"a resource is served once its binding is bound":              foundOnceBound,
-		"a new schema applies to all bindings":                        schemaReplaced,
-		"a terminating binding rejects creations":                     terminatingBinding,
-		"a bound resource hides a defined one":                        boundHidesDefined,
-		"unavailable without a definition":                            unavailableWithoutDefinition,
-		"the same resource of two exports":                            twoExportsOfOneName,
-		"a resource of the core group":                                boundInCore,
-		"a built-in resource is not hidden":                           builtInNotHidden,
-		"names that are path segments":                                pathSegmentNames,
-		"several versions of a bound resource":                        boundVersions,
-		"virtual storage without a virtual workspace":                 virtualStorage,
-		"quota and garbage collection of bound objects":               boundObjectsAreOwned,
-		"deleting a namespace and a workspace with bound objects":     boundObjectsDeleted,
-		"a definition of a schema is not served in system:bound-crds": schemasAreNotServed,
-		"an exported identity without bindings is listed":             exportedAndNotBound,
-		"a metadata watch ends when a storage is added":               metadataWatchEnds,
-		"metadata over all workspaces has every storage":              metadataOfEveryStorage,
-		"equal bindings share a compiled CRD":                         sameBindingsShare,
+		"a bound resource is served":                                  testBoundResource,
+		"a resource is served once its binding is bound":              testServedOnceBound,
+		"a new schema applies to all bindings":                        testSchemaReplacement,
+		"a terminating binding rejects creations":                     testTerminatingBinding,
+		"a bound resource hides a defined one":                        testBoundHidesDefined,
+		"unavailable without a definition":                            testUnavailableWithoutDefinition,
+		"the same resource of two exports":                            testSameResourceOfTwoExports,
+		"a resource of the core group":                                testBoundCoreGroup,
+		"a built-in resource is not hidden":                           testBuiltInIsNotHidden,
+		"names that are path segments":                                testPathSegmentNames,
+		"several versions of a bound resource":                        testBoundVersions,
+		"virtual storage without a virtual workspace":                 testVirtualStorage,
+		"quota and garbage collection of bound objects":               testQuotaAndGarbageCollection,
+		"deleting a namespace and a workspace with bound objects":     testBoundObjectDeletion,
+		"a definition of a schema is not served in system:bound-crds": testBoundCRDsAreNotServed,
+		"an exported identity without bindings is listed":             testExportedWithoutBindings,
+		"a metadata watch ends when a storage is added":               testMetadataWatchEnds,
+		"metadata over all workspaces has every storage":              testMetadataOfAllStorages,
+		"equal bindings share a compiled CRD":                         testEqualBindingsShareCRD,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,94 +64,94 @@ func TestBoundResources(t *testing.T) {
 	}
 }
 
-// exported is a resource of an export as in the status of bindings, with its definition in system:bound-crds.
-type exported struct {
+// exportedResource is a resource of an export as in the status of bindings, with its definition in system:bound-crds.
+type exportedResource struct {
 	shard *shardtesting.Shard
 	apisv1alpha2.BoundAPIResource
 }
 
-// export creates the definition of a schema with the content of the given one, under a new identity.
-func export(t *testing.T, shard *shardtesting.Shard, definition *apiextensionsv1.CustomResourceDefinition, changes ...func(*apisv1alpha1.APIResourceSchema)) exported {
+// newExportedResource creates the definition of a schema with the content of the given one, under a new identity.
+func newExportedResource(t *testing.T, shard *shardtesting.Shard, definition *apiextensionsv1.CustomResourceDefinition, changes ...func(*apisv1alpha1.APIResourceSchema)) exportedResource {
 	t.Helper()
-	e := describe(shard, definition)
-	e.Schema.IdentityHash = identity()
-	e.define(t, definition, changes...)
+	e := describeResource(shard, definition)
+	e.Schema.IdentityHash = newIdentityHash()
+	e.createDefinition(t, definition, changes...)
 	return e
 }
 
-// describe is export without creating the definition.
-func describe(shard *shardtesting.Shard, definition *apiextensionsv1.CustomResourceDefinition) exported {
-	return exported{shard, apisv1alpha2.BoundAPIResource{
+// describeResource is export without creating the definition.
+func describeResource(shard *shardtesting.Shard, definition *apiextensionsv1.CustomResourceDefinition) exportedResource {
+	return exportedResource{shard, apisv1alpha2.BoundAPIResource{
 		Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural, StorageVersions: []string{"v1"},
 		Schema: apisv1alpha2.BoundAPIResourceSchema{Name: "v1." + definition.Name, UID: string(uuid.NewUUID())},
 	}}
 }
 
-// identity returns a new identity.
-func identity() string {
+// newIdentityHash returns a new identity.
+func newIdentityHash() string {
 	sum := sha256.Sum256([]byte(rand.String(20)))
 	return hex.EncodeToString(sum[:])
 }
 
-// replaced returns the same resource with another schema.
-func (e exported) replaced(t *testing.T, definition *apiextensionsv1.CustomResourceDefinition) exported {
+// replaceSchema returns the same resource with another schema.
+func (e exportedResource) replaceSchema(t *testing.T, definition *apiextensionsv1.CustomResourceDefinition) exportedResource {
 	t.Helper()
-	next := describe(e.shard, definition)
+	next := describeResource(e.shard, definition)
 	next.Schema.Name, next.Schema.IdentityHash = "v2."+definition.Name, e.Schema.IdentityHash
-	next.define(t, definition)
+	next.createDefinition(t, definition)
 	return next
 }
 
-// define creates the definition of the schema, and waits until it is established.
-func (e exported) define(t *testing.T, definition *apiextensionsv1.CustomResourceDefinition, changes ...func(*apisv1alpha1.APIResourceSchema)) {
+// createDefinition creates the definition of the schema, and waits until it is established.
+func (e exportedResource) createDefinition(t *testing.T, definition *apiextensionsv1.CustomResourceDefinition, changes ...func(*apisv1alpha1.APIResourceSchema)) {
 	t.Helper()
-	made, err := apiindex.BoundCRD(schemaOf(t, e, definition, changes...))
+	definitionObject, err := apiindex.BoundCRD(newSchema(t, e, definition, changes...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	masters := e.shard.Client(t, e.shard.Masters(t))
-	if err := masters.Create(shardtesting.In(t.Context(), "system:bound-crds"), made); err != nil {
+	if err := masters.Create(shardtesting.In(t.Context(), "system:bound-crds"), definitionObject); err != nil {
 		t.Fatal(err)
 	}
 	w := &workspace{T: t, config: shardtesting.At(e.shard.Masters(t), "system:bound-crds")}
-	w.established(made.Name)
+	w.waitEstablished(definitionObject.Name)
 }
 
-func schemaOf(t *testing.T, e exported, definition *apiextensionsv1.CustomResourceDefinition, changes ...func(*apisv1alpha1.APIResourceSchema)) *apisv1alpha1.APIResourceSchema {
+func newSchema(t *testing.T, e exportedResource, definition *apiextensionsv1.CustomResourceDefinition, changes ...func(*apisv1alpha1.APIResourceSchema)) *apisv1alpha1.APIResourceSchema {
 	t.Helper()
-	described := &apisv1alpha1.APIResourceSchema{
+	resourceSchema := &apisv1alpha1.APIResourceSchema{
 		ObjectMeta: metav1.ObjectMeta{Name: e.Schema.Name, UID: types.UID(e.Schema.UID), Annotations: map[string]string{"kcp.io/cluster": "provider"}},
 		Spec:       apisv1alpha1.APIResourceSchemaSpec{Group: definition.Spec.Group, Names: definition.Spec.Names, Scope: definition.Spec.Scope},
 	}
 	if len(definition.Spec.Versions) > 1 {
-		described.Spec.Conversion = &apisv1alpha1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+		resourceSchema.Spec.Conversion = &apisv1alpha1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 	}
 	for _, version := range definition.Spec.Versions {
 		raw, err := json.Marshal(version.Schema.OpenAPIV3Schema)
 		if err != nil {
 			t.Fatal(err)
 		}
-		of := apisv1alpha1.APIResourceVersion{
+		schemaVersion := apisv1alpha1.APIResourceVersion{
 			Name: version.Name, Served: version.Served, Storage: version.Storage, Schema: runtime.RawExtension{Raw: raw},
 			AdditionalPrinterColumns: version.AdditionalPrinterColumns, SelectableFields: version.SelectableFields,
 		}
 		if version.Subresources != nil {
-			of.Subresources = *version.Subresources
+			schemaVersion.Subresources = *version.Subresources
 		}
-		described.Spec.Versions = append(described.Spec.Versions, of)
+		resourceSchema.Spec.Versions = append(resourceSchema.Spec.Versions, schemaVersion)
 	}
 	for _, change := range changes {
-		change(described)
+		change(resourceSchema)
 	}
-	return described
+	return resourceSchema
 }
 
 // bind creates a binding and its status. It returns the written status.
-func (w *workspace) bind(shard *shardtesting.Shard, name string, resources ...exported) {
+func (w *workspace) bind(shard *shardtesting.Shard, name string, resources ...exportedResource) {
 	w.Helper()
 	masters := shard.Client(w, shard.Masters(w))
-	in := shardtesting.In(w.Context(), w.name)
-	err := masters.Create(in, &apisv1alpha2.APIBinding{
+	ctx := shardtesting.In(w.Context(), w.name)
+	err := masters.Create(ctx, &apisv1alpha2.APIBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/hold"}},
 		Spec: apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{
 			Export: &apisv1alpha2.ExportBindingReference{Path: "root", Name: name}, // admission lets what may be in root pass
@@ -164,13 +164,13 @@ func (w *workspace) bind(shard *shardtesting.Shard, name string, resources ...ex
 }
 
 // rebind replaces the bound resources of a binding.
-func (w *workspace) rebind(shard *shardtesting.Shard, name string, resources ...exported) {
+func (w *workspace) rebind(shard *shardtesting.Shard, name string, resources ...exportedResource) {
 	w.Helper()
 	masters := shard.Client(w, shard.Masters(w))
-	in := shardtesting.In(w.Context(), w.name)
+	ctx := shardtesting.In(w.Context(), w.name)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		binding := &apisv1alpha2.APIBinding{}
-		if err := masters.Get(in, client.ObjectKey{Name: name}, binding); err != nil {
+		if err := masters.Get(ctx, client.ObjectKey{Name: name}, binding); err != nil {
 			return err
 		}
 		binding.Status.APIExportClusterName, binding.Status.Phase = "provider", apisv1alpha2.APIBindingPhaseBound
@@ -178,7 +178,7 @@ func (w *workspace) rebind(shard *shardtesting.Shard, name string, resources ...
 		for _, resource := range resources {
 			binding.Status.BoundResources = append(binding.Status.BoundResources, resource.BoundAPIResource)
 		}
-		return masters.Status().Update(in, binding)
+		return masters.Status().Update(ctx, binding)
 	})
 	if err != nil {
 		w.Fatal(err)
@@ -189,16 +189,16 @@ func (w *workspace) rebind(shard *shardtesting.Shard, name string, resources ...
 func (w *workspace) unbind(shard *shardtesting.Shard, name string) {
 	w.Helper()
 	masters := shard.Client(w, shard.Masters(w))
-	in := shardtesting.In(w.Context(), w.name)
+	ctx := shardtesting.In(w.Context(), w.name)
 	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := masters.Delete(in, binding); err != nil {
+	if err := masters.Delete(ctx, binding); err != nil {
 		w.Fatal(err)
 	}
-	w.letGo(shard, name)
+	w.removeFinalizers(shard, name)
 }
 
-// letGo removes the finalizers of a binding.
-func (w *workspace) letGo(shard *shardtesting.Shard, name string) {
+// removeFinalizers removes the finalizers of a binding.
+func (w *workspace) removeFinalizers(shard *shardtesting.Shard, name string) {
 	w.Helper()
 	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	err := shard.Client(w, shard.Masters(w)).Patch(shardtesting.In(w.Context(), w.name), binding, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
@@ -207,15 +207,15 @@ func (w *workspace) letGo(shard *shardtesting.Shard, name string) {
 	}
 }
 
-func clientKey(object client.Object) client.ObjectKey { return client.ObjectKeyFromObject(object) }
+func objectKey(object client.Object) client.ObjectKey { return client.ObjectKeyFromObject(object) }
 
-// everywhere returns a client of a cluster administrator over all logical clusters.
-func everywhere(t *testing.T, shard *shardtesting.Shard) *workspace {
+// newWildcardWorkspace returns a client of a cluster administrator over all logical clusters.
+func newWildcardWorkspace(t *testing.T, shard *shardtesting.Shard) *workspace {
 	return &workspace{T: t, config: shardtesting.At(shard.Masters(t), "*")}
 }
 
-// namesIn returns "<cluster>/<name>" of the items of a list, sorted.
-func namesIn(t *testing.T, body string) []string {
+// parseNames returns "<cluster>/<name>" of the items of a list, sorted.
+func parseNames(t *testing.T, body string) []string {
 	t.Helper()
 	var list metav1.PartialObjectMetadataList
 	if err := json.Unmarshal([]byte(body), &list); err != nil {
@@ -230,24 +230,24 @@ func namesIn(t *testing.T, body string) []string {
 }
 
 const (
-	inTables       = "application/json;as=Table;g=meta.k8s.io;v=v1"
-	onlyMetadata   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	acceptTable    = "application/json;as=Table;g=meta.k8s.io;v=v1"
+	acceptMetadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	widgetsOverAll = "/apis/example.com/v1/widgets"
 )
 
-func boundIsServed(t *testing.T, shard *shardtesting.Shard) {
-	definition := widgets("example.com")
+func testBoundResource(t *testing.T, shard *shardtesting.Shard) {
+	definition := newDefinition("example.com")
 	definition.Spec.Versions[0].AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Size", Type: "string", JSONPath: ".spec.size"}}
 	definition.Spec.Versions[0].SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.size"}}
-	e := export(t, shard, definition)
+	e := newExportedResource(t, shard, definition)
 	w, local := newWorkspace(t, shard), newWorkspace(t, shard)
 	w.bind(shard, "widgets", e)
-	one := w.create(widget("one", map[string]any{"size": "big", "stray": "pruned"}))
+	one := w.create(newWidget("one", map[string]any{"size": "big", "stray": "pruned"}))
 	if spec := one.Object["spec"].(map[string]any); spec["stray"] != nil || spec["colour"] != "red" {
 		t.Errorf("the object was not pruned and defaulted: %v", spec)
 	}
-	w.create(widget("two", map[string]any{"size": "small"}))
-	if _, err := w.objects("v1").Create(t.Context(), widget("three", map[string]any{"size": int64(3)}), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+	w.create(newWidget("two", map[string]any{"size": "small"}))
+	if _, err := w.objects("v1").Create(t.Context(), newWidget("three", map[string]any{"size": int64(3)}), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("an object against the schema: got %v, want Invalid", err)
 	}
 	if list, err := w.objects("v1").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.size=big"}); err != nil || len(list.Items) != 1 {
@@ -259,15 +259,15 @@ func boundIsServed(t *testing.T, shard *shardtesting.Shard) {
 	if _, err := w.objects("v1").Patch(t.Context(), "one", types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{}, "scale"); err != nil {
 		t.Error(err)
 	}
-	applied := widget("four", map[string]any{"colour": "blue"})
+	applied := newWidget("four", map[string]any{"colour": "blue"})
 	if _, err := w.objects("v1").Apply(t.Context(), "four", applied, metav1.ApplyOptions{FieldManager: "test"}); err != nil {
 		t.Error(err)
 	}
-	if status, body, _ := w.raw(http.MethodGet, widgetsPath, "", inTables, ""); status != http.StatusOK || !strings.Contains(body, `"Size"`) {
+	if status, body, _ := w.doRaw(http.MethodGet, widgetsPath, "", acceptTable, ""); status != http.StatusOK || !strings.Contains(body, `"Size"`) {
 		t.Errorf("the table is %d %s", status, body)
 	}
-	local.define(widgets("example.com"))
-	local.create(widget("one", nil))
+	local.define(newDefinition("example.com"))
+	local.create(newWidget("one", nil))
 	for _, key := range []string{
 		"/registry/example.com/widgets/" + e.Schema.IdentityHash + "/" + w.name + "/default/one",
 		"/registry/example.com/widgets/customresources/" + local.name + "/default/one",
@@ -279,31 +279,31 @@ func boundIsServed(t *testing.T, shard *shardtesting.Shard) {
 	}
 }
 
-func foundOnceBound(t *testing.T, shard *shardtesting.Shard) {
-	e := export(t, shard, widgets("example.com"))
+func testServedOnceBound(t *testing.T, shard *shardtesting.Shard) {
+	e := newExportedResource(t, shard, newDefinition("example.com"))
 	for range 5 {
 		w := newWorkspace(t, shard)
-		if status, _, _ := w.raw(http.MethodGet, widgetsPath, "", inJSON, ""); status != http.StatusNotFound {
+		if status, _, _ := w.doRaw(http.MethodGet, widgetsPath, "", acceptJSON, ""); status != http.StatusNotFound {
 			t.Errorf("before it is bound: %d", status)
 		}
 		w.bind(shard, "widgets", e)
-		if status, body, _ := w.raw(http.MethodGet, widgetsPath, "", inJSON, ""); status != http.StatusOK {
+		if status, body, _ := w.doRaw(http.MethodGet, widgetsPath, "", acceptJSON, ""); status != http.StatusOK {
 			t.Errorf("right after it is bound: %d %s", status, body)
 		}
 		w.unbind(shard, "widgets")
 		w.bind(shard, "again", e)
-		if status, body, _ := w.raw(http.MethodGet, "/apis/example.com/v1", "", inJSON, ""); status != http.StatusOK || !strings.Contains(body, `"widgets"`) {
+		if status, body, _ := w.doRaw(http.MethodGet, "/apis/example.com/v1", "", acceptJSON, ""); status != http.StatusOK || !strings.Contains(body, `"widgets"`) {
 			t.Errorf("discovery right after it is bound: %d %s", status, body)
 		}
 	}
 }
 
-func schemaReplaced(t *testing.T, shard *shardtesting.Shard) {
-	e := export(t, shard, widgets("example.com"))
+func testSchemaReplacement(t *testing.T, shard *shardtesting.Shard) {
+	e := newExportedResource(t, shard, newDefinition("example.com"))
 	a, b := newWorkspace(t, shard), newWorkspace(t, shard)
 	for _, w := range []*workspace{a, b} {
 		w.bind(shard, "widgets", e)
-		w.create(widget("one", map[string]any{"weight": int64(3)}))
+		w.create(newWidget("one", map[string]any{"weight": int64(3)}))
 	}
 	watcher, err := a.objects("v1").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -311,9 +311,9 @@ func schemaReplaced(t *testing.T, shard *shardtesting.Shard) {
 	}
 	defer watcher.Stop()
 	<-watcher.ResultChan()
-	heavier := widgets("example.com")
+	heavier := newDefinition("example.com")
 	heavier.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["weight"] = apiextensionsv1.JSONSchemaProps{Type: "integer"}
-	next := e.replaced(t, heavier)
+	next := e.replaceSchema(t, heavier)
 	for _, w := range []*workspace{a, b} {
 		if spec := w.get("one").Object["spec"].(map[string]any); spec["weight"] != nil {
 			t.Errorf("a field that is not in the schema yet: %v", spec)
@@ -331,36 +331,36 @@ func schemaReplaced(t *testing.T, shard *shardtesting.Shard) {
 	}
 }
 
-func terminatingBinding(t *testing.T, shard *shardtesting.Shard) {
-	e := export(t, shard, widgets("example.com"))
+func testTerminatingBinding(t *testing.T, shard *shardtesting.Shard) {
+	e := newExportedResource(t, shard, newDefinition("example.com"))
 	w := newWorkspace(t, shard)
 	w.bind(shard, "widgets", e)
-	w.create(widget("one", nil))
+	w.create(newWidget("one", nil))
 	watcher, err := w.objects("v1").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watcher.Stop()
 	<-watcher.ResultChan()
-	masters, in := shard.Client(t, shard.Masters(t)), shardtesting.In(t.Context(), w.name)
+	masters, wsCtx := shard.Client(t, shard.Masters(t)), shardtesting.In(t.Context(), w.name)
 	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}}
-	if err := masters.Delete(in, binding); err != nil {
+	if err := masters.Delete(wsCtx, binding); err != nil {
 		t.Fatal(err)
 	}
-	if err := masters.Get(in, client.ObjectKeyFromObject(binding), binding); err != nil {
+	if err := masters.Get(wsCtx, client.ObjectKeyFromObject(binding), binding); err != nil {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "creations are rejected", func(ctx context.Context) error {
-		_, err := w.objects("v1").Create(ctx, widget("two-"+rand.String(5), nil), metav1.CreateOptions{})
+		_, err := w.objects("v1").Create(ctx, newWidget("two-"+rand.String(5), nil), metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) {
 			return fmt.Errorf("got %v, want Forbidden", err)
 		}
 		return nil
 	})
-	if status, body, _ := w.raw(http.MethodGet, "/apis/example.com/v1", "", inJSON, ""); status != http.StatusOK || strings.Contains(body, `"create"`) || !strings.Contains(body, `"deletecollection"`) {
+	if status, body, _ := w.doRaw(http.MethodGet, "/apis/example.com/v1", "", acceptJSON, ""); status != http.StatusOK || strings.Contains(body, `"create"`) || !strings.Contains(body, `"deletecollection"`) {
 		t.Errorf("discovery says %d %s", status, body)
 	}
-	if err := masters.Patch(in, binding, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil && !apierrors.IsNotFound(err) {
+	if err := masters.Patch(wsCtx, binding, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 	for event := range watcher.ResultChan() {
@@ -369,32 +369,32 @@ func terminatingBinding(t *testing.T, shard *shardtesting.Shard) {
 		}
 	}
 	shardtesting.Eventually(t, "nothing is served", func(context.Context) error {
-		if status, body, _ := w.raw(http.MethodGet, widgetsPath, "", inJSON, ""); status != http.StatusNotFound {
+		if status, body, _ := w.doRaw(http.MethodGet, widgetsPath, "", acceptJSON, ""); status != http.StatusNotFound {
 			return fmt.Errorf("got %d %s", status, body)
 		}
 		return nil
 	})
 }
 
-func boundHidesDefined(t *testing.T, shard *shardtesting.Shard) {
-	e := export(t, shard, widgets("example.com"))
+func testBoundHidesDefined(t *testing.T, shard *shardtesting.Shard) {
+	e := newExportedResource(t, shard, newDefinition("example.com"))
 	w := newWorkspace(t, shard)
-	w.define(widgets("example.com"))
-	w.create(widget("defined", nil))
+	w.define(newDefinition("example.com"))
+	w.create(newWidget("defined", nil))
 	w.bind(shard, "widgets", e)
-	names := func(want ...string) {
+	expectNames := func(want ...string) {
 		t.Helper()
 		shardtesting.Eventually(t, "the objects", func(context.Context) error {
-			status, body, _ := w.raw(http.MethodGet, widgetsPath, "", inJSON, "")
-			if got := namesIn(t, body); status != http.StatusOK || !slices.Equal(got, want) {
+			status, body, _ := w.doRaw(http.MethodGet, widgetsPath, "", acceptJSON, "")
+			if got := parseNames(t, body); status != http.StatusOK || !slices.Equal(got, want) {
 				return fmt.Errorf("got %d %v, want %v", status, got, want)
 			}
 			return nil
 		})
 	}
-	names()
-	w.create(widget("bound", nil))
-	names(w.name + "/bound")
+	expectNames()
+	w.create(newWidget("bound", nil))
+	expectNames(w.name + "/bound")
 	if err := w.definitions().Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -407,75 +407,75 @@ func boundHidesDefined(t *testing.T, shard *shardtesting.Shard) {
 	if keys := shard.Keys(t, "/customresources/"+w.name+"/default/defined"); len(keys) > 0 {
 		t.Errorf("its objects stay: %v", keys)
 	}
-	names(w.name + "/bound")
-	w.define(widgets("example.com"))
+	expectNames(w.name + "/bound")
+	w.define(newDefinition("example.com"))
 	w.unbind(shard, "widgets")
-	names()
-	w.create(widget("defined", nil))
-	names(w.name + "/defined")
+	expectNames()
+	w.create(newWidget("defined", nil))
+	expectNames(w.name + "/defined")
 }
 
-func unavailableWithoutDefinition(t *testing.T, shard *shardtesting.Shard) {
-	e := describe(shard, widgets("example.com"))
-	e.Schema.IdentityHash = identity()
+func testUnavailableWithoutDefinition(t *testing.T, shard *shardtesting.Shard) {
+	e := describeResource(shard, newDefinition("example.com"))
+	e.Schema.IdentityHash = newIdentityHash()
 	w := newWorkspace(t, shard)
 	w.bind(shard, "widgets", e)
-	status, body, _ := w.raw(http.MethodGet, widgetsPath, "", inJSON, "")
+	status, body, _ := w.doRaw(http.MethodGet, widgetsPath, "", acceptJSON, "")
 	if status != http.StatusServiceUnavailable || !strings.Contains(body, "widgets.example.com is currently unavailable") {
 		t.Errorf("without a definition: %d %s", status, body)
 	}
-	if status, body, _ := w.raw(http.MethodGet, "/apis", "", inJSON, ""); status != http.StatusOK || strings.Contains(body, "example.com") {
+	if status, body, _ := w.doRaw(http.MethodGet, "/apis", "", acceptJSON, ""); status != http.StatusOK || strings.Contains(body, "example.com") {
 		t.Errorf("discovery without a definition: %d %s", status, body)
 	}
-	e.define(t, widgets("example.com"))
-	w.create(widget("one", nil))
+	e.createDefinition(t, newDefinition("example.com"))
+	w.create(newWidget("one", nil))
 	masters := shard.Client(t, shard.Masters(t))
-	gone := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: e.Schema.UID}}
-	if err := masters.Delete(shardtesting.In(t.Context(), "system:bound-crds"), gone); err != nil {
+	deleted := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: e.Schema.UID}}
+	if err := masters.Delete(shardtesting.In(t.Context(), "system:bound-crds"), deleted); err != nil {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "it is unavailable again", func(context.Context) error {
-		if status, body, _ := w.raw(http.MethodGet, widgetsPath, "", inJSON, ""); status != http.StatusServiceUnavailable {
+		if status, body, _ := w.doRaw(http.MethodGet, widgetsPath, "", acceptJSON, ""); status != http.StatusServiceUnavailable {
 			return fmt.Errorf("got %d %s", status, body)
 		}
 		return nil
 	})
 }
 
-func twoExportsOfOneName(t *testing.T, shard *shardtesting.Shard) {
-	first, second := export(t, shard, widgets("example.com")), export(t, shard, widgets("example.com"))
+func testSameResourceOfTwoExports(t *testing.T, shard *shardtesting.Shard) {
+	first, second := newExportedResource(t, shard, newDefinition("example.com")), newExportedResource(t, shard, newDefinition("example.com"))
 	a, b, local := newWorkspace(t, shard), newWorkspace(t, shard), newWorkspace(t, shard)
 	a.bind(shard, "widgets", first)
 	b.bind(shard, "widgets", second)
-	local.define(widgets("example.com"))
+	local.define(newDefinition("example.com"))
 	for _, w := range []*workspace{a, b, local} {
-		w.create(widget("one", nil))
+		w.create(newWidget("one", nil))
 	}
-	masters := everywhere(t, shard)
-	for w, e := range map[*workspace]exported{a: first, b: second} {
+	masters := newWildcardWorkspace(t, shard)
+	for w, e := range map[*workspace]exportedResource{a: first, b: second} {
 		identified := "widgets:" + e.Schema.IdentityHash
-		for _, accept := range []string{inJSON, onlyMetadata} {
-			status, body, _ := masters.raw(http.MethodGet, "/apis/example.com/v1/"+identified, "", accept, "")
-			if got := namesIn(t, body); status != http.StatusOK || !slices.Equal(got, []string{w.name + "/one"}) {
+		for _, accept := range []string{acceptJSON, acceptMetadata} {
+			status, body, _ := masters.doRaw(http.MethodGet, "/apis/example.com/v1/"+identified, "", accept, "")
+			if got := parseNames(t, body); status != http.StatusOK || !slices.Equal(got, []string{w.name + "/one"}) {
 				t.Errorf("those of one identity, as %s, are %d %v", accept, status, got)
 			}
 		}
-		if status, body, _ := masters.raw(http.MethodGet, "/apis/example.com/v1/"+identified+"?fieldSelector=metadata.name%3Done", "", inTables, ""); status != http.StatusOK || strings.Count(body, `"cells"`) != 1 {
+		if status, body, _ := masters.doRaw(http.MethodGet, "/apis/example.com/v1/"+identified+"?fieldSelector=metadata.name%3Done", "", acceptTable, ""); status != http.StatusOK || strings.Count(body, `"cells"`) != 1 {
 			t.Errorf("a table of those of one identity by name is %d %s", status, body)
 		}
-		if status, body, _ := w.raw(http.MethodGet, "/apis/example.com/v1/namespaces/default/"+identified+"/one", "", inJSON, ""); status != http.StatusOK {
+		if status, body, _ := w.doRaw(http.MethodGet, "/apis/example.com/v1/namespaces/default/"+identified+"/one", "", acceptJSON, ""); status != http.StatusOK {
 			t.Errorf("by identity in its workspace: %d %s", status, body)
 		}
 		for _, other := range []*workspace{a, b, local} {
 			if other == w {
 				continue
 			}
-			if status, _, _ := other.raw(http.MethodGet, "/apis/example.com/v1/namespaces/default/"+identified+"/one", "", inJSON, ""); status != http.StatusNotFound {
+			if status, _, _ := other.doRaw(http.MethodGet, "/apis/example.com/v1/namespaces/default/"+identified+"/one", "", acceptJSON, ""); status != http.StatusNotFound {
 				t.Errorf("by another identity: %d", status)
 			}
 		}
 	}
-	if status, _, _ := masters.raw(http.MethodGet, "/apis/example.com/v1/widgets:"+identity(), "", inJSON, ""); status != http.StatusNotFound {
+	if status, _, _ := masters.doRaw(http.MethodGet, "/apis/example.com/v1/widgets:"+newIdentityHash(), "", acceptJSON, ""); status != http.StatusNotFound {
 		t.Errorf("an identity that nobody has: %d", status)
 	}
 	watcher, err := dynamic.NewForConfigOrDie(masters.config).Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets:" + first.Schema.IdentityHash}).Watch(t.Context(), metav1.ListOptions{})
@@ -483,8 +483,8 @@ func twoExportsOfOneName(t *testing.T, shard *shardtesting.Shard) {
 		t.Fatal(err)
 	}
 	defer watcher.Stop()
-	b.create(widget("two", nil))
-	a.create(widget("three", nil))
+	b.create(newWidget("two", nil))
+	a.create(newWidget("three", nil))
 	var got []string
 	for len(got) < 2 {
 		got = append(got, (<-watcher.ResultChan()).Object.(*unstructured.Unstructured).GetName())

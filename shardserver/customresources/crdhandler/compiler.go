@@ -72,7 +72,7 @@ func NewCompiler(cfg Config) crdregistry.Compiler {
 			views.Close()
 			return nil, err
 		}
-		reads := crdstorage.NewReads(views, definition, cfg.MinRequestTimeout)
+		reads := crdstorage.NewReadHandler(views, definition, cfg.MinRequestTimeout)
 		return &crdregistry.Handlers{Stock: handler, Instances: instances, Views: views, Reads: reads}, nil
 	}
 }

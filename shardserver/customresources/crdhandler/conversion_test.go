@@ -19,8 +19,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// converts is a conversion webhook: size in v1 is volume in v2.
-func converts(w http.ResponseWriter, req *http.Request) {
+// serveConversion is a conversion webhook: size in v1 is volume in v2.
+func serveConversion(w http.ResponseWriter, req *http.Request) {
 	var review apiextensionsv1.ConversionReview
 	if err := json.NewDecoder(req.Body).Decode(&review); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -47,9 +47,9 @@ func converts(w http.ResponseWriter, req *http.Request) {
 	_ = json.NewEncoder(w).Encode(apiextensionsv1.ConversionReview{TypeMeta: review.TypeMeta, Response: response})
 }
 
-// convertible defines widgets in v1 and v2, which a webhook converts.
-func convertible(config *apiextensionsv1.WebhookClientConfig) *apiextensionsv1.CustomResourceDefinition {
-	definition := widgets("example.com")
+// newConvertibleDefinition defines widgets in v1 and v2, which a webhook converts.
+func newConvertibleDefinition(config *apiextensionsv1.WebhookClientConfig) *apiextensionsv1.CustomResourceDefinition {
+	definition := newDefinition("example.com")
 	second := definition.Spec.Versions[0].DeepCopy()
 	second.Name, second.Storage = "v2", false
 	properties := second.Schema.OpenAPIV3Schema.Properties["spec"].Properties
@@ -63,13 +63,13 @@ func convertible(config *apiextensionsv1.WebhookClientConfig) *apiextensionsv1.C
 	return definition
 }
 
-func convertedByWebhook(t *testing.T, shard *shardtesting.Shard) {
-	server := httptest.NewTLSServer(http.HandlerFunc(converts))
+func testConversionWebhook(t *testing.T, shard *shardtesting.Shard) {
+	server := httptest.NewTLSServer(http.HandlerFunc(serveConversion))
 	defer server.Close()
 	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	w := newWorkspace(t, shard)
-	w.define(convertible(&apiextensionsv1.WebhookClientConfig{URL: &server.URL, CABundle: bundle}))
-	w.create(widget("one", map[string]any{"size": "big"}))
+	w.define(newConvertibleDefinition(&apiextensionsv1.WebhookClientConfig{URL: &server.URL, CABundle: bundle}))
+	w.create(newWidget("one", map[string]any{"size": "big"}))
 	got, err := w.objects("v2").Get(t.Context(), "one", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -90,10 +90,10 @@ func convertedByWebhook(t *testing.T, shard *shardtesting.Shard) {
 	}
 }
 
-func noWebhookByService(t *testing.T, shard *shardtesting.Shard) {
+func testConversionWebhookService(t *testing.T, shard *shardtesting.Shard) {
 	w := newWorkspace(t, shard)
-	w.define(convertible(&apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Namespace: "default", Name: "kubernetes"}}))
-	w.create(widget("one", map[string]any{"size": "big"}))
+	w.define(newConvertibleDefinition(&apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Namespace: "default", Name: "kubernetes"}}))
+	w.create(newWidget("one", map[string]any{"size": "big"}))
 	if _, err := w.objects("v2").Get(t.Context(), "one", metav1.GetOptions{}); err == nil || !strings.Contains(err.Error(), "a workspace has no services") {
 		t.Errorf("by a service: got %v", err)
 	}
@@ -109,16 +109,16 @@ func noWebhookByService(t *testing.T, shard *shardtesting.Shard) {
 	})
 }
 
-// unreadableObjectsDeleted deletes the definition of objects that cannot be converted.
-func unreadableObjectsDeleted(t *testing.T, shard *shardtesting.Shard) {
-	server := httptest.NewTLSServer(http.HandlerFunc(converts))
+// testUnreadableObjectDeletion deletes the definition of objects that cannot be converted.
+func testUnreadableObjectDeletion(t *testing.T, shard *shardtesting.Shard) {
+	server := httptest.NewTLSServer(http.HandlerFunc(serveConversion))
 	w := newWorkspace(t, shard)
 	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	definition := w.define(convertible(&apiextensionsv1.WebhookClientConfig{URL: &server.URL, CABundle: bundle}))
+	definition := w.define(newConvertibleDefinition(&apiextensionsv1.WebhookClientConfig{URL: &server.URL, CABundle: bundle}))
 	for i := range 20 {
-		w.create(widget(fmt.Sprintf("w%d", i), map[string]any{"size": "big"}))
+		w.create(newWidget(fmt.Sprintf("w%d", i), map[string]any{"size": "big"}))
 	}
-	held := widget("held", nil)
+	held := newWidget("held", nil)
 	held.SetFinalizers([]string{"example.com/held"})
 	w.create(held)
 	definition.Spec.Versions[0].Storage, definition.Spec.Versions[1].Storage = false, true

@@ -22,8 +22,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// raw sends a request for widgets and returns status, body and warnings.
-func (w *workspace) raw(method, path, contentType, accept, body string) (int, string, []string) {
+// doRaw sends a request for widgets and returns status, body and warnings.
+func (w *workspace) doRaw(method, path, contentType, accept, body string) (int, string, []string) {
 	w.Helper()
 	transport, err := rest.TransportFor(w.config)
 	if err != nil {
@@ -51,13 +51,13 @@ func (w *workspace) raw(method, path, contentType, accept, body string) (int, st
 
 const (
 	widgetsPath = "/apis/example.com/v1/namespaces/default/widgets"
-	inJSON      = "application/json"
+	acceptJSON  = "application/json"
 )
 
-func subresources(t *testing.T, shard *shardtesting.Shard) {
+func testSubresources(t *testing.T, shard *shardtesting.Shard) {
 	w := newWorkspace(t, shard)
-	w.define(widgets("example.com"))
-	w.create(widget("one", map[string]any{"replicas": int64(1)}))
+	w.define(newDefinition("example.com"))
+	w.create(newWidget("one", map[string]any{"replicas": int64(1)}))
 
 	scaled, err := w.objects("v1").Patch(t.Context(), "one", types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{}, "scale")
 	if err != nil || scaled.GetKind() != "Scale" {
@@ -84,16 +84,16 @@ func subresources(t *testing.T, shard *shardtesting.Shard) {
 	}
 }
 
-func severalVersions(t *testing.T, shard *shardtesting.Shard) {
+func testVersions(t *testing.T, shard *shardtesting.Shard) {
 	w := newWorkspace(t, shard)
-	definition := widgets("example.com")
+	definition := newDefinition("example.com")
 	old := *definition.Spec.Versions[0].DeepCopy()
 	old.Name, old.Storage, old.Deprecated = "v1beta1", false, true
 	hidden := *definition.Spec.Versions[0].DeepCopy()
 	hidden.Name, hidden.Storage, hidden.Served = "v1alpha1", false, false
 	definition.Spec.Versions = append(definition.Spec.Versions, old, hidden)
 	w.define(definition)
-	w.create(widget("one", map[string]any{"size": "big"}))
+	w.create(newWidget("one", map[string]any{"size": "big"}))
 	got, err := w.objects("v1beta1").Get(t.Context(), "one", metav1.GetOptions{})
 	if err != nil || got.GetAPIVersion() != "example.com/v1beta1" {
 		t.Errorf("in the old version: %v, %v", got, err)
@@ -101,17 +101,17 @@ func severalVersions(t *testing.T, shard *shardtesting.Shard) {
 	if _, err := w.objects("v1alpha1").Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("in a version that is not served: got %v, want NotFound", err)
 	}
-	for accept, kind := range map[string]string{inJSON: "Widget", "application/yaml": "kind: Widget", "application/json;as=Table;v=v1;g=meta.k8s.io": "Table"} {
-		status, body, warnings := w.raw(http.MethodGet, strings.Replace(widgetsPath, "v1", "v1beta1", 1)+"/one", "", accept, "")
+	for accept, kind := range map[string]string{acceptJSON: "Widget", "application/yaml": "kind: Widget", "application/json;as=Table;v=v1;g=meta.k8s.io": "Table"} {
+		status, body, warnings := w.doRaw(http.MethodGet, strings.Replace(widgetsPath, "v1", "v1beta1", 1)+"/one", "", accept, "")
 		if status != http.StatusOK || !strings.Contains(body, kind) || len(warnings) != 1 || !strings.Contains(warnings[0], "example.com/v1beta1 Widget is deprecated; use example.com/v1 Widget") {
 			t.Errorf("%s: %d %q, warnings %q", accept, status, body, warnings)
 		}
 	}
 
 	// After a change of the storage version stored objects remain readable, and the next write stores the new version.
-	got2 := w.established(definition.Name)
-	got2.Spec.Versions[0].Storage, got2.Spec.Versions[1].Storage = false, true
-	changed, err := w.definitions().Update(t.Context(), got2, metav1.UpdateOptions{})
+	established := w.waitEstablished(definition.Name)
+	established.Spec.Versions[0].Storage, established.Spec.Versions[1].Storage = false, true
+	changed, err := w.definitions().Update(t.Context(), established, metav1.UpdateOptions{})
 	if err != nil || !slices.Equal(changed.Status.StoredVersions, []string{"v1", "v1beta1"}) {
 		t.Fatalf("stored versions are %v, %v", changed.Status.StoredVersions, err)
 	}
@@ -132,30 +132,30 @@ func severalVersions(t *testing.T, shard *shardtesting.Shard) {
 	w.get("one")
 }
 
-func printedColumns(t *testing.T, shard *shardtesting.Shard) {
+func testPrinterColumns(t *testing.T, shard *shardtesting.Shard) {
 	w := newWorkspace(t, shard)
-	definition := widgets("example.com")
+	definition := newDefinition("example.com")
 	definition.Spec.Versions[0].AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Size", Type: "string", JSONPath: ".spec.size"}}
 	w.define(definition)
-	w.create(widget("one", map[string]any{"size": "big"}))
-	_, body, _ := w.raw(http.MethodGet, widgetsPath, "", "application/json;as=Table;v=v1;g=meta.k8s.io", "")
+	w.create(newWidget("one", map[string]any{"size": "big"}))
+	_, body, _ := w.doRaw(http.MethodGet, widgetsPath, "", "application/json;as=Table;v=v1;g=meta.k8s.io", "")
 	var table metav1.Table
 	if err := json.Unmarshal([]byte(body), &table); err != nil || len(table.Rows) != 1 || len(table.ColumnDefinitions) != 2 || table.ColumnDefinitions[1].Name != "Size" || table.Rows[0].Cells[1] != "big" {
 		t.Errorf("the table is %s, %v", body, err)
 	}
 }
 
-func rulesAndRatcheting(t *testing.T, shard *shardtesting.Shard) {
+func testValidationRulesAndRatcheting(t *testing.T, shard *shardtesting.Shard) {
 	w := newWorkspace(t, shard)
-	definition := widgets("example.com")
+	definition := newDefinition("example.com")
 	definition.Spec.Versions[0].Schema.OpenAPIV3Schema.XValidations = apiextensionsv1.ValidationRules{{
 		Rule: "!has(self.spec.size) || self.spec.size != 'huge'", Message: "nobody needs that",
 	}}
 	defined := w.define(definition)
-	if _, err := w.objects("v1").Create(t.Context(), widget("one", map[string]any{"size": "huge"}), metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "nobody needs that") {
+	if _, err := w.objects("v1").Create(t.Context(), newWidget("one", map[string]any{"size": "huge"}), metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "nobody needs that") {
 		t.Errorf("against a rule: got %v", err)
 	}
-	w.create(widget("one", map[string]any{"size": "big"}))
+	w.create(newWidget("one", map[string]any{"size": "big"}))
 	properties := defined.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties
 	size := properties["spec"].Properties["size"]
 	size.Enum = []apiextensionsv1.JSON{{Raw: []byte(`"small"`)}}
@@ -164,7 +164,7 @@ func rulesAndRatcheting(t *testing.T, shard *shardtesting.Shard) {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "the new schema is served", func(ctx context.Context) error {
-		_, err := w.objects("v1").Create(ctx, widget("two", map[string]any{"size": "big"}), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := w.objects("v1").Create(ctx, newWidget("two", map[string]any{"size": "big"}), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !apierrors.IsInvalid(err) {
 			return fmt.Errorf("got %v", err)
 		}
@@ -178,13 +178,13 @@ func rulesAndRatcheting(t *testing.T, shard *shardtesting.Shard) {
 	}
 }
 
-func selectedFields(t *testing.T, shard *shardtesting.Shard) {
+func testFieldSelectors(t *testing.T, shard *shardtesting.Shard) {
 	w := newWorkspace(t, shard)
-	definition := widgets("example.com")
+	definition := newDefinition("example.com")
 	definition.Spec.Versions[0].SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.size"}}
 	w.define(definition)
-	w.create(widget("one", map[string]any{"size": "big"}))
-	w.create(widget("two", map[string]any{"size": "small"}))
+	w.create(newWidget("one", map[string]any{"size": "big"}))
+	w.create(newWidget("two", map[string]any{"size": "small"}))
 	for _, version := range []string{"", "0"} {
 		shardtesting.Eventually(t, "selecting by a field", func(ctx context.Context) error {
 			list, err := w.objects("v1").List(ctx, metav1.ListOptions{FieldSelector: "spec.size=small", ResourceVersion: version})
@@ -199,19 +199,19 @@ func selectedFields(t *testing.T, shard *shardtesting.Shard) {
 	}
 }
 
-func dryRuns(t *testing.T, shard *shardtesting.Shard) {
+func testDryRun(t *testing.T, shard *shardtesting.Shard) {
 	w := newWorkspace(t, shard)
-	w.define(widgets("example.com"))
-	w.create(widget("kept", nil))
-	lie := widget("dry", nil)
-	lie.SetAnnotations(map[string]string{"kcp.io/cluster": "root"})
+	w.define(newDefinition("example.com"))
+	w.create(newWidget("kept", nil))
+	forged := newWidget("dry", nil)
+	forged.SetAnnotations(map[string]string{"kcp.io/cluster": "root"})
 	dry := []string{metav1.DryRunAll}
-	created, err := w.objects("v1").Create(t.Context(), lie, metav1.CreateOptions{DryRun: dry})
+	created, err := w.objects("v1").Create(t.Context(), forged, metav1.CreateOptions{DryRun: dry})
 	if err != nil || created.GetAnnotations()["kcp.io/cluster"] != w.name {
 		t.Errorf("a dry creation says %v, %v", created.GetAnnotations(), err)
 	}
 	kept := w.get("kept")
-	kept.SetAnnotations(lie.GetAnnotations())
+	kept.SetAnnotations(forged.GetAnnotations())
 	updated, err := w.objects("v1").Update(t.Context(), kept, metav1.UpdateOptions{DryRun: dry})
 	if err != nil || updated.GetAnnotations()["kcp.io/cluster"] != w.name {
 		t.Errorf("a dry update says %v, %v", updated.GetAnnotations(), err)
@@ -221,38 +221,38 @@ func dryRuns(t *testing.T, shard *shardtesting.Shard) {
 		t.Errorf("a dry review: %v", err)
 	}
 	maps := shard.Kubernetes(t, w.config).CoreV1().ConfigMaps("default")
-	config, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "dry", Annotations: lie.GetAnnotations()}}, metav1.CreateOptions{DryRun: dry})
+	config, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "dry", Annotations: forged.GetAnnotations()}}, metav1.CreateOptions{DryRun: dry})
 	if err != nil || config.Annotations["kcp.io/cluster"] != w.name {
 		t.Errorf("a dry creation of a config map says %v, %v", config.Annotations, err)
 	}
 }
 
-func fieldValidation(t *testing.T, shard *shardtesting.Shard) {
+func testFieldValidation(t *testing.T, shard *shardtesting.Shard) {
 	w := newWorkspace(t, shard)
-	w.define(widgets("example.com"))
+	w.define(newDefinition("example.com"))
 	body := func(name string) string {
 		return `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"` + name + `"},"spec":{"stray":1}}`
 	}
-	status, text, _ := w.raw(http.MethodPost, widgetsPath+"?fieldValidation=Strict", inJSON, inJSON, body("strict"))
+	status, text, _ := w.doRaw(http.MethodPost, widgetsPath+"?fieldValidation=Strict", acceptJSON, acceptJSON, body("strict"))
 	if status != http.StatusBadRequest || !strings.Contains(text, `unknown field \"spec.stray\"`) {
 		t.Errorf("strict: %d %s", status, text)
 	}
-	status, _, warnings := w.raw(http.MethodPost, widgetsPath+"?fieldValidation=Warn", inJSON, inJSON, body("warn"))
+	status, _, warnings := w.doRaw(http.MethodPost, widgetsPath+"?fieldValidation=Warn", acceptJSON, acceptJSON, body("warn"))
 	if status != http.StatusCreated || len(warnings) != 1 || !strings.Contains(warnings[0], `unknown field`) {
 		t.Errorf("with a warning: %d %q", status, warnings)
 	}
-	status, _, warnings = w.raw(http.MethodPost, widgetsPath+"?fieldValidation=Ignore", inJSON, inJSON, body("ignore"))
+	status, _, warnings = w.doRaw(http.MethodPost, widgetsPath+"?fieldValidation=Ignore", acceptJSON, acceptJSON, body("ignore"))
 	if status != http.StatusCreated || len(warnings) != 0 {
 		t.Errorf("ignoring: %d %q", status, warnings)
 	}
 }
 
-func applied(t *testing.T, shard *shardtesting.Shard) {
+func testServerSideApply(t *testing.T, shard *shardtesting.Shard) {
 	w := newWorkspace(t, shard)
-	w.define(widgets("example.com"))
+	w.define(newDefinition("example.com"))
 	apply := func(manager, size string, options metav1.ApplyOptions) error {
 		options.FieldManager = manager
-		_, err := w.objects("v1").Apply(t.Context(), "one", widget("one", map[string]any{"size": size}), options)
+		_, err := w.objects("v1").Apply(t.Context(), "one", newWidget("one", map[string]any{"size": size}), options)
 		return err
 	}
 	if err := apply("first", "big", metav1.ApplyOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
@@ -275,11 +275,11 @@ func applied(t *testing.T, shard *shardtesting.Shard) {
 	}
 }
 
-func deletions(t *testing.T, shard *shardtesting.Shard) {
+func testDeletion(t *testing.T, shard *shardtesting.Shard) {
 	w := newWorkspace(t, shard)
-	w.define(widgets("example.com"))
+	w.define(newDefinition("example.com"))
 	for i := range 5 {
-		obj := widget(fmt.Sprintf("w%d", i), nil)
+		obj := newWidget(fmt.Sprintf("w%d", i), nil)
 		obj.SetLabels(map[string]string{"even": fmt.Sprint(i%2 == 0)})
 		w.create(obj)
 	}

@@ -49,7 +49,7 @@ func adaptGrouplessStores(crd *crdregistry.CompiledCRD, version string, store st
 // newStrategies returns the upstream strategies of a version, for objects and for their status, with another kind.
 func newStrategies(crd *crdregistry.CompiledCRD, typer runtime.ObjectTyper, kind schema.GroupVersionKind) (objects strategy, status rest.RESTUpdateStrategy, err error) {
 	definition := &apiextensionsinternal.CustomResourceDefinition{Spec: crd.Spec}
-	described, err := apiextensionsinternal.GetSchemaForVersion(definition, kind.Version)
+	crdValidation, err := apiextensionsinternal.GetSchemaForVersion(definition, kind.Version)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,7 +60,7 @@ func newStrategies(crd *crdregistry.CompiledCRD, typer runtime.ObjectTyper, kind
 	if subresources == nil {
 		subresources = &apiextensionsinternal.CustomResourceSubresources{}
 	}
-	props := described.OpenAPIV3Schema.DeepCopy()
+	props := crdValidation.OpenAPIV3Schema.DeepCopy()
 	structural, err := structuralschema.NewStructural(props)
 	if err != nil {
 		return nil, nil, err

@@ -24,7 +24,7 @@ import (
 // included, run before it.
 type Handler struct {
 	registry   *crdregistry.Registry
-	metadata   *crdstorage.Metadata
+	metadata   *crdstorage.MetadataHandler
 	serializer runtime.NegotiatedSerializer
 	maxBody    int64
 	virtual    atomic.Pointer[http.Handler]
@@ -35,7 +35,7 @@ var writeVerbs = []string{"create", "update", "patch"}
 
 // NewHandler returns a handler over a registry, whose Compiler was created with the same config.
 func NewHandler(registry *crdregistry.Registry, cfg Config, serializer runtime.NegotiatedSerializer) *Handler {
-	return &Handler{registry: registry, metadata: crdstorage.NewMetadata(cfg.MinRequestTimeout), serializer: serializer, maxBody: cfg.MaxRequestBodyBytes}
+	return &Handler{registry: registry, metadata: crdstorage.NewMetadataHandler(cfg.MinRequestTimeout), serializer: serializer, maxBody: cfg.MaxRequestBodyBytes}
 }
 
 // SetVirtual sets the handler of bound resources whose objects are not stored on this shard. It gets the bound resource
@@ -113,7 +113,7 @@ func (h *Handler) serveLease(w http.ResponseWriter, req *http.Request, info *req
 		return
 	}
 	if kind, ok := isStrategicMergePatch(req, info, lease.CRD); ok {
-		h.serveStrategic(w, req, info, handlers.Stock, kind)
+		h.serveStrategicMergePatch(w, req, info, handlers.Stock, kind)
 		return
 	}
 	if hasProtobufBody(req, info) {
@@ -145,7 +145,7 @@ func (h *Handler) serveIdentity(w http.ResponseWriter, req *http.Request, info *
 func (h *Handler) serveBuiltIn(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, gr schema.GroupResource, next http.Handler) {
 	if info.Verb == "create" && info.Subresource == "" {
 		if b, ok := h.registry.Bindings.Get(req.Context(), gr); ok && b.Terminating && h.registry.IsBuiltIn(b.Resource) {
-			h.writeError(w, req, info, createForbidden(gr, info.Name))
+			h.writeError(w, req, info, newCreateForbiddenError(gr, info.Name))
 			return
 		}
 	}
@@ -168,7 +168,7 @@ func (h *Handler) serveMetadata(w http.ResponseWriter, req *http.Request, info *
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
 	changed := h.registry.Resources.Changed()
-	storages := storagesOf(h.registry.Resources, gr)
+	storages := listStorages(h.registry.Resources, gr)
 	if h.registry.BuiltIn.Has(gr) && len(storages) < 2 {
 		next.ServeHTTP(w, req)
 		return
@@ -176,7 +176,7 @@ func (h *Handler) serveMetadata(w http.ResponseWriter, req *http.Request, info *
 	if info.Verb == "watch" { // it must end when a storage is added or removed
 		go func() {
 			defer cancel()
-			for slices.Equal(storages, storagesOf(h.registry.Resources, gr)) {
+			for slices.Equal(storages, listStorages(h.registry.Resources, gr)) {
 				select {
 				case <-changed:
 					changed = h.registry.Resources.Changed()
@@ -195,10 +195,10 @@ func (h *Handler) serveMetadata(w http.ResponseWriter, req *http.Request, info *
 	}
 }
 
-// storagesOf returns all storages of a resource, in the order of their keys.
-func storagesOf(registry *storage.Registry, gr schema.GroupResource) []*storage.Resource {
+// listStorages returns all storages of a resource, in the order of their keys.
+func listStorages(registry *storage.Registry, gr schema.GroupResource) []*storage.Resource {
 	var storages []*storage.Resource
-	for _, resource := range registry.Stored() {
+	for _, resource := range registry.AllStorages() {
 		if resource.GVR.GroupResource() == gr {
 			storages = append(storages, resource)
 		}

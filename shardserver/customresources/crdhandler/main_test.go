@@ -21,30 +21,30 @@ import (
 func TestCustomResources(t *testing.T) {
 	shard := shardtesting.Start(t)
 	for name, test := range map[string]func(*testing.T, *shardtesting.Shard){
-		"a definition is usable once established":               usableOnceEstablished,
-		"two workspaces define one name differently":            definedDifferently,
-		"a deleted definition is deleted with its objects only": deletedWithItsObjects,
-		"status and scale":                  subresources,
-		"several versions":                  severalVersions,
-		"columns of tables":                 printedColumns,
-		"validation rules and ratcheting":   rulesAndRatcheting,
-		"field selectors":                   selectedFields,
-		"field validation":                  fieldValidation,
-		"dry runs":                          dryRuns,
-		"server-side apply":                 applied,
-		"objects are deleted":               deletions,
-		"many definitions concurrently":     manyAtOnce,
-		"names per workspace":               namesPerWorkspace,
-		"watches end with their definition": watchesEnd,
-		"metadata over all workspaces":      overAllWorkspaces,
-		"built-in resources stay":           compiledInStays,
-		"deleting a collection of definitions deletes the objects": collectionOfDefinitions,
-		"conversion webhook":                                convertedByWebhook,
-		"no conversion webhook at a service":                noWebhookByService,
-		"deleting objects that cannot be converted":         unreadableObjectsDeleted,
-		"deleting a namespace and a workspace with objects": namespaceAndWorkspaceGo,
-		"kinds of Kubernetes":                               kindsOfKubernetes,
-		"definitions of built-in resources are harmless":    builtinsSurviveDefinitions,
+		"a definition is usable once established":               testEstablishedDefinition,
+		"two workspaces define one name differently":            testSameNameInTwoWorkspaces,
+		"a deleted definition is deleted with its objects only": testDefinitionDeletion,
+		"status and scale":                  testSubresources,
+		"several versions":                  testVersions,
+		"columns of tables":                 testPrinterColumns,
+		"validation rules and ratcheting":   testValidationRulesAndRatcheting,
+		"field selectors":                   testFieldSelectors,
+		"field validation":                  testFieldValidation,
+		"dry runs":                          testDryRun,
+		"server-side apply":                 testServerSideApply,
+		"objects are deleted":               testDeletion,
+		"many definitions concurrently":     testConcurrentDefinitions,
+		"names per workspace":               testNamesPerWorkspace,
+		"watches end with their definition": testWatchEnds,
+		"metadata over all workspaces":      testMetadataOfAllWorkspaces,
+		"built-in resources stay":           testBuiltInIsKept,
+		"deleting a collection of definitions deletes the objects": testDeleteCollection,
+		"conversion webhook":                                testConversionWebhook,
+		"no conversion webhook at a service":                testConversionWebhookService,
+		"deleting objects that cannot be converted":         testUnreadableObjectDeletion,
+		"deleting a namespace and a workspace with objects": testNamespaceAndWorkspaceDeletion,
+		"kinds of Kubernetes":                               testKubernetesKinds,
+		"definitions of built-in resources are harmless":    testBuiltInsSurviveDefinitions,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,11 +79,11 @@ func (w *workspace) define(definition *apiextensionsv1.CustomResourceDefinition)
 	if err != nil {
 		w.Fatal(err)
 	}
-	return w.established(created.Name)
+	return w.waitEstablished(created.Name)
 }
 
-// established waits with a watch, without polling.
-func (w *workspace) established(name string) *apiextensionsv1.CustomResourceDefinition {
+// waitEstablished waits with a watch, without polling.
+func (w *workspace) waitEstablished(name string) *apiextensionsv1.CustomResourceDefinition {
 	w.Helper()
 	watcher, err := w.definitions().Watch(w.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	if err != nil {
@@ -134,8 +134,8 @@ func (w *workspace) get(name string) *unstructured.Unstructured {
 	return got
 }
 
-// widgets defines a namespaced kind with one version, status and scale.
-func widgets(group string) *apiextensionsv1.CustomResourceDefinition {
+// newDefinition defines a namespaced kind with one version, status and scale.
+func newDefinition(group string) *apiextensionsv1.CustomResourceDefinition {
 	red := apiextensionsv1.JSON{Raw: []byte(`"red"`)}
 	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
 	number := apiextensionsv1.JSONSchemaProps{Type: "integer"}
@@ -165,7 +165,7 @@ func widgets(group string) *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-func widget(name string, spec map[string]any) *unstructured.Unstructured {
+func newWidget(name string, spec map[string]any) *unstructured.Unstructured {
 	if spec == nil {
 		spec = map[string]any{}
 	}
@@ -175,13 +175,13 @@ func widget(name string, spec map[string]any) *unstructured.Unstructured {
 	return obj
 }
 
-func widgetIn(namespace string) *unstructured.Unstructured {
-	obj := widget("one", nil)
+func newWidgetIn(namespace string) *unstructured.Unstructured {
+	obj := newWidget("one", nil)
 	obj.SetNamespace(namespace)
 	return obj
 }
 
-func inGroup(obj *unstructured.Unstructured, group string) *unstructured.Unstructured {
+func withGroup(obj *unstructured.Unstructured, group string) *unstructured.Unstructured {
 	obj.SetAPIVersion(group + "/" + obj.GroupVersionKind().Version)
 	return obj
 }

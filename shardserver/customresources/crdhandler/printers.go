@@ -34,25 +34,25 @@ var tableConvertor = sync.OnceValue(func() rest.TableConvertor {
 
 // hasBuiltInPrinter returns whether a kind is one of Kubernetes.
 func hasBuiltInPrinter(kind schema.GroupVersionKind) bool {
-	return legacyscheme.Scheme.Recognizes(kind) && legacyscheme.Scheme.Recognizes(internal(kind, "List"))
+	return legacyscheme.Scheme.Recognizes(kind) && legacyscheme.Scheme.Recognizes(internalKind(kind, "List"))
 }
 
-func internal(kind schema.GroupVersionKind, suffix string) schema.GroupVersionKind {
+func internalKind(kind schema.GroupVersionKind, suffix string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: kind.Group, Version: runtime.APIVersionInternal, Kind: kind.Kind + suffix}
 }
 
 // ConvertToTable implements rest.TableConvertor.
 func (c builtInTableConvertor) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
-	table, err := c.print(ctx, obj, options)
+	table, err := c.printTable(ctx, obj, options)
 	if err != nil {
 		return c.TableConvertor.ConvertToTable(ctx, obj, options)
 	}
 	return table, nil
 }
 
-// print fails for everything but valid objects, and lists of objects, of the kind. Upstream's printers expect validated
+// printTable fails for everything but valid objects, and lists of objects, of the kind. Upstream's printers expect validated
 // objects and may panic on others.
-func (c builtInTableConvertor) print(ctx context.Context, obj, options runtime.Object) (table *metav1.Table, err error) {
+func (c builtInTableConvertor) printTable(ctx context.Context, obj, options runtime.Object) (table *metav1.Table, err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
 			err = fmt.Errorf("printing: %v", recovered)
@@ -63,12 +63,12 @@ func (c builtInTableConvertor) print(ctx context.Context, obj, options runtime.O
 	switch obj := obj.(type) {
 	case *unstructured.Unstructured:
 		items = []runtime.Object{obj}
-		printed, err = c.typed(obj)
+		printed, err = c.toInternal(obj)
 	case *unstructured.UnstructuredList:
 		for i := range obj.Items {
 			items = append(items, &obj.Items[i])
 		}
-		printed, err = c.typedList(obj)
+		printed, err = c.toInternalList(obj)
 	default:
 		err = fmt.Errorf("a %T is not of the kind", obj)
 	}
@@ -87,8 +87,8 @@ func (c builtInTableConvertor) print(ctx context.Context, obj, options runtime.O
 	return table, nil
 }
 
-// typed returns an object in the internal version of its kind.
-func (c builtInTableConvertor) typed(obj *unstructured.Unstructured) (runtime.Object, error) {
+// toInternal returns an object in the internal version of its kind.
+func (c builtInTableConvertor) toInternal(obj *unstructured.Unstructured) (runtime.Object, error) {
 	external, err := legacyscheme.Scheme.New(c.kind)
 	if err != nil {
 		return nil, err
@@ -96,20 +96,20 @@ func (c builtInTableConvertor) typed(obj *unstructured.Unstructured) (runtime.Ob
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, external); err != nil {
 		return nil, err
 	}
-	return legacyscheme.Scheme.ConvertToVersion(external, internal(c.kind, "").GroupVersion())
+	return legacyscheme.Scheme.ConvertToVersion(external, internalKind(c.kind, "").GroupVersion())
 }
 
-// typedList returns a list in the internal version of its kind.
-func (c builtInTableConvertor) typedList(list *unstructured.UnstructuredList) (runtime.Object, error) {
+// toInternalList returns a list in the internal version of its kind.
+func (c builtInTableConvertor) toInternalList(list *unstructured.UnstructuredList) (runtime.Object, error) {
 	items := make([]runtime.Object, 0, len(list.Items))
 	for i := range list.Items {
-		item, err := c.typed(&list.Items[i])
+		item, err := c.toInternal(&list.Items[i])
 		if err != nil {
 			return nil, err
 		}
 		items = append(items, item)
 	}
-	typed, err := legacyscheme.Scheme.New(internal(c.kind, "List"))
+	typed, err := legacyscheme.Scheme.New(internalKind(c.kind, "List"))
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ import (
 // protobufSerializer decodes the kinds of Kubernetes.
 var protobufSerializer = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 
-// hasProtobufBody returns whether the body of a request is an object in protobuf, on which the upstream handler of custom
+// testProtobufBody returns whether the body of a request is an object in protobuf, on which the upstream handler of custom
 // resources panics. It decodes protobuf of its own kinds, such as DeleteOptions and Scale.
 func hasProtobufBody(req *http.Request, info *request.RequestInfo) bool {
 	if (info.Verb != "create" && info.Verb != "update") || (info.Subresource != "" && info.Subresource != "status") {
@@ -41,7 +41,7 @@ func (h *Handler) protobufToJSON(w http.ResponseWriter, req *http.Request, info 
 	}
 	message, err := io.ReadAll(http.MaxBytesReader(w, req.Body, h.maxBody))
 	if err != nil {
-		return nil, bodyError(err)
+		return nil, newBodyError(err)
 	}
 	object, actual, err := protobufSerializer.Decode(message, &kind, nil)
 	if err != nil {

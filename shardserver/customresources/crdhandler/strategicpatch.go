@@ -40,37 +40,37 @@ func isStrategicMergePatch(req *http.Request, info *request.RequestInfo, crd *cr
 	return kind, err == nil
 }
 
-// serveStrategic gets the object from the upstream handler, applies a strategic merge patch and updates the object. The
+// serveStrategicMergePatch gets the object from the upstream handler, applies a strategic merge patch and updates the object. The
 // request was authorized as a patch; admission gets an update in both cases.
-func (h *Handler) serveStrategic(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, stock http.Handler, kind runtime.Object) {
+func (h *Handler) serveStrategicMergePatch(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, stock http.Handler, kind runtime.Object) {
 	patch, err := io.ReadAll(http.MaxBytesReader(w, req.Body, h.maxBody))
 	if err != nil {
-		h.writeError(w, req, info, bodyError(err))
+		h.writeError(w, req, info, newBodyError(err))
 		return
 	}
 	var response *responserecorder.Recorder
 	for range maxPatchRetries {
-		current := subrequest(stock, req, info, http.MethodGet, "get", nil)
+		current := doSubrequest(stock, req, info, http.MethodGet, "get", nil)
 		if current.Status != http.StatusOK {
 			current.WriteTo(w)
 			return
 		}
-		patched, pinned, err := patchStrategically(current.Body.Bytes(), patch, kind)
+		patched, hasResourceVersion, err := strategicMergePatch(current.Body.Bytes(), patch, kind)
 		if err != nil {
 			h.writeError(w, req, info, err)
 			return
 		}
-		response = subrequest(stock, req, info, http.MethodPut, "update", patched)
-		if pinned || response.Status != http.StatusConflict {
+		response = doSubrequest(stock, req, info, http.MethodPut, "update", patched)
+		if hasResourceVersion || response.Status != http.StatusConflict {
 			break
 		}
 	}
 	response.WriteTo(w)
 }
 
-// patchStrategically returns the patched object, and whether the patch has a resource version. Upstream panics on some
+// strategicMergePatch returns the patched object, and whether the patch has a resource version. Upstream panics on some
 // patches, such as an order of elements that cannot be compared.
-func patchStrategically(original, patch []byte, kind runtime.Object) (patched []byte, pinned bool, err error) {
+func strategicMergePatch(original, patch []byte, kind runtime.Object) (patched []byte, hasResourceVersion bool, err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
 			err = apierrors.NewBadRequest("the patch cannot be applied: it makes no sense for its kind")
@@ -80,20 +80,20 @@ func patchStrategically(original, patch []byte, kind runtime.Object) (patched []
 	if err := json.Unmarshal(patch, &changes); err != nil {
 		return nil, false, apierrors.NewBadRequest(fmt.Sprintf("the patch is no JSON object: %v", err))
 	}
-	_, pinned, _ = unstructured.NestedString(changes, "metadata", "resourceVersion")
+	_, hasResourceVersion, _ = unstructured.NestedString(changes, "metadata", "resourceVersion")
 	patched, err = strategicpatch.StrategicMergePatch(original, patch, kind)
 	if err != nil {
-		return nil, pinned, apierrors.NewBadRequest(fmt.Sprintf("the patch cannot be applied: %v", err))
+		return nil, hasResourceVersion, apierrors.NewBadRequest(fmt.Sprintf("the patch cannot be applied: %v", err))
 	}
-	return patched, pinned, nil
+	return patched, hasResourceVersion, nil
 }
 
-// subrequest sends another request for the same object to the upstream handler and records the response. A get returns
+// doSubrequest sends another request for the same object to the upstream handler and records the response. A get returns
 // JSON; the response of an update has the media type that the client accepts.
-func subrequest(stock http.Handler, req *http.Request, info *request.RequestInfo, method, verb string, body []byte) *responserecorder.Recorder {
-	other := *info
-	other.Verb = verb
-	sub := req.Clone(request.WithRequestInfo(req.Context(), &other))
+func doSubrequest(stock http.Handler, req *http.Request, info *request.RequestInfo, method, verb string, body []byte) *responserecorder.Recorder {
+	subInfo := *info
+	subInfo.Verb = verb
+	sub := req.Clone(request.WithRequestInfo(req.Context(), &subInfo))
 	sub.Method, sub.Body, sub.ContentLength = method, io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	sub.Header.Set("Content-Type", runtime.ContentTypeJSON)
 	if verb == "get" {
@@ -106,7 +106,7 @@ func subrequest(stock http.Handler, req *http.Request, info *request.RequestInfo
 	return response
 }
 
-func bodyError(err error) error {
+func newBodyError(err error) error {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", tooLarge.Limit))

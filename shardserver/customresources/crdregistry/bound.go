@@ -41,7 +41,7 @@ func (r *Registry) acquireBound(ctx context.Context, b bindings.BoundResource, w
 		return nil, nil
 	}
 	if !r.storesObjects(b.Resource) {
-		return nil, unavailable(b.GroupResource)
+		return nil, newUnavailableError(b.GroupResource)
 	}
 	if lease := r.findBound(ctx, b, writes); lease != nil {
 		return lease, nil
@@ -52,7 +52,7 @@ func (r *Registry) acquireBound(ctx context.Context, b bindings.BoundResource, w
 	if lease := r.findBound(ctx, b, writes); lease != nil {
 		return lease, nil
 	}
-	return nil, unavailable(b.GroupResource)
+	return nil, newUnavailableError(b.GroupResource)
 }
 
 // findBound returns a lease of a bound resource whose compiled CRD exists, or nil.
@@ -64,12 +64,12 @@ func (r *Registry) findBound(ctx context.Context, b bindings.BoundResource, writ
 		// can rely on no writer following.
 		requests := r.retainInFlight(lease.key)
 		requests.value.writers.Add(1)
-		now, ok := r.Bindings.Get(ctx, b.GroupResource)
-		if b.Terminating = b.Terminating || !ok || now.Terminating; b.Terminating {
+		current, ok := r.Bindings.Get(ctx, b.GroupResource)
+		if b.Terminating = b.Terminating || !ok || current.Terminating; b.Terminating {
 			requests.value.writers.Add(-1)
 			r.inFlight.release(lease.key, requests)
 		} else {
-			lease.writing = requests
+			lease.writeRef = requests
 		}
 	}
 	lease.Terminating = b.Terminating
@@ -90,28 +90,28 @@ func (r *Registry) findBound(ctx context.Context, b bindings.BoundResource, writ
 // resource that is bound with it or used by a wildcard request. Callers must hold updateMu. All state is read under that
 // lock, so the call after the last change acts on all changes.
 func (r *Registry) syncBound(uid types.UID) error {
-	wanted := map[bindings.Resource]bool{}
+	desired := map[bindings.Resource]bool{}
 	for _, resource := range r.Bindings.ListBySchema(uid) {
-		wanted[*resource] = true
+		desired[*resource] = true
 	}
 	r.mu.RLock()
 	for resource := range r.wildcard.entries {
-		wanted[resource] = wanted[resource] || resource.SchemaUID == uid
+		desired[resource] = desired[resource] || resource.SchemaUID == uid
 	}
 	definition, existing := r.boundDefinitions[uid], maps.Clone(r.boundCRDs[uid])
 	r.mu.RUnlock()
 	for resource, crd := range existing {
-		if !wanted[resource] || !definition.established() || crd.value.Hash != definition.hash {
+		if !desired[resource] || !definition.isEstablished() || crd.value.Hash != definition.hash {
 			r.removeBound(resource)
 			delete(existing, resource)
 		}
 	}
-	if !definition.established() {
+	if !definition.isEstablished() {
 		return nil
 	}
 	var errs []error
-	for resource, is := range wanted {
-		if is && existing[resource] == nil && resource.GroupResource == definition.resource && r.storesObjects(&resource) {
+	for resource, needed := range desired {
+		if needed && existing[resource] == nil && resource.GroupResource == definition.resource && r.storesObjects(&resource) {
 			errs = append(errs, r.addBound(resource, definition.parsedDefinition))
 		}
 	}
@@ -150,8 +150,8 @@ func (r *Registry) removeBound(resource bindings.Resource) {
 	r.releaseStorage(storageKey{resource.GroupResource, resource.Identity})
 }
 
-// onBindingChange updates the compiled CRDs after a logical cluster changed what it binds.
-func (r *Registry) onBindingChange(change bindings.Change) {
+// syncBinding updates the compiled CRDs after a logical cluster changed what it binds.
+func (r *Registry) syncBinding(change bindings.Change) {
 	change.Resources = slices.DeleteFunc(slices.Clone(change.Resources), func(resource *bindings.Resource) bool {
 		return resource.Virtual || r.IsBuiltIn(resource)
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 )
 
-// boundDefinition is a definition in system:bound-crds: the shape of the resources that are bound with one schema.
+// cachedBoundDefinition is a definition in system:bound-crds: the shape of the resources that are bound with one schema.
 type boundDefinition struct{ parsedDefinition }
 
 // BoundDefinition is a resource that a logical cluster binds, with its definition.
@@ -24,18 +24,18 @@ type BoundDefinition struct {
 	Definition *apiextensionsinternal.CustomResourceDefinition
 }
 
-// established returns whether resources that are bound with the definition can be served. The receiver may be nil.
-func (d *boundDefinition) established() bool { return d != nil && d.served }
+// isEstablished returns whether resources that are bound with the definition can be served. The receiver may be nil.
+func (d *boundDefinition) isEstablished() bool { return d != nil && d.served }
 
-// unavailable is the error for a bound resource that cannot be served, because its definition is missing or not yet
+// newUnavailableError is the error for a bound resource that cannot be served, because its definition is missing or not yet
 // established.
-func unavailable(gr schema.GroupResource) error {
+func newUnavailableError(gr schema.GroupResource) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("%s is currently unavailable", gr))
 }
 
-// BoundDefinitions returns the resources that the context's logical cluster binds and that are neither built-in nor
+// ListBoundDefinitions returns the resources that the context's logical cluster binds and that are neither built-in nor
 // unavailable. It reflects every binding whose status was written before the call.
-func (r *Registry) BoundDefinitions(ctx context.Context) ([]BoundDefinition, error) {
+func (r *Registry) ListBoundDefinitions(ctx context.Context) ([]BoundDefinition, error) {
 	if err := r.Bindings.Refresh(ctx); err != nil {
 		return nil, err
 	}
@@ -48,15 +48,15 @@ func (r *Registry) BoundDefinitions(ctx context.Context) ([]BoundDefinition, err
 		if err != nil && !apierrors.IsServiceUnavailable(err) {
 			return nil, err
 		}
-		if d.established() && d.resource == b.GroupResource {
+		if d.isEstablished() && d.resource == b.GroupResource {
 			all = append(all, BoundDefinition{b, d.object})
 		}
 	}
 	return all, nil
 }
 
-// boundDefinition returns a definition of system:bound-crds as the informer has it, or nil.
-func (r *Registry) boundDefinition(uid types.UID) *boundDefinition {
+// cachedBoundDefinition returns a definition of system:bound-crds as the informer has it, or nil.
+func (r *Registry) cachedBoundDefinition(uid types.UID) *boundDefinition {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.boundDefinitions[uid]
@@ -64,20 +64,20 @@ func (r *Registry) boundDefinition(uid types.UID) *boundDefinition {
 
 // getBoundDefinition returns a definition of system:bound-crds, reading it if the informer does not have it.
 func (r *Registry) getBoundDefinition(ctx context.Context, gr schema.GroupResource, uid types.UID) (*boundDefinition, error) {
-	if d := r.boundDefinition(uid); d != nil {
+	if d := r.cachedBoundDefinition(uid); d != nil {
 		return d, nil
 	}
 	if err := r.readBoundDefinition(ctx, gr, uid); err != nil {
 		return nil, err
 	}
-	return r.boundDefinition(uid), nil
+	return r.cachedBoundDefinition(uid), nil
 }
 
 // readBoundDefinition reads a definition of system:bound-crds that the informer may not have received yet.
 func (r *Registry) readBoundDefinition(ctx context.Context, gr schema.GroupResource, uid types.UID) error {
 	object, err := r.reader.GetLatest(logicalcluster.With(ctx, logicalcluster.BoundCRDs), "", string(uid))
 	if apierrors.IsNotFound(err) {
-		return unavailable(gr)
+		return newUnavailableError(gr)
 	}
 	if err != nil {
 		return fmt.Errorf("reading the definition of the bound resource %s: %w", gr, err)

@@ -50,7 +50,7 @@ type Handlers struct {
 	// Instances is the upstream registry of the objects.
 	Instances finalizer.ListerCollectionDeleter
 	// Reads serves those reads that need no decoding.
-	Reads *crdstorage.Reads
+	Reads *crdstorage.ReadHandler
 	// Views are the storages that the stock handler works on.
 	Views *crdstorage.Views
 }
@@ -63,7 +63,7 @@ func (r *Registry) newCRD(d parsedDefinition, store *crdstorage.Storage) *Compil
 		Names:            d.object.Status.AcceptedNames,
 		PathSegmentNames: d.pathSegmentNames,
 		Storage:          store,
-		Resource:         resourceOf(d.object, store.Store(), store.Prefix()),
+		Resource:         newResource(d.object, store.Store(), store.Prefix()),
 		compile:          r.Compile,
 	}
 }
@@ -153,8 +153,8 @@ func preferredVersion(spec *apiextensionsinternal.CustomResourceDefinitionSpec) 
 	return served[0]
 }
 
-// resourceOf describes the resource of a definition to the shard's controllers.
-func resourceOf(object *apiextensionsinternal.CustomResourceDefinition, store storage.Store, prefix string) *storage.Resource {
+// newResource describes the resource of a definition to the shard's controllers.
+func newResource(object *apiextensionsinternal.CustomResourceDefinition, store storage.Store, prefix string) *storage.Resource {
 	gv := schema.GroupVersion{Group: object.Spec.Group, Version: preferredVersion(&object.Spec)}
 	kind := object.Status.AcceptedNames.Kind
 	if kind == "" {

@@ -76,11 +76,11 @@ func parseDefinition(specs *apiextensions.SpecInterner, object *apiextensionsint
 	if err != nil {
 		return d, fmt.Errorf("definition %s of %s: encoding its names: %w", d.name, d.cluster, err)
 	}
-	hashed := append(spec[:], names...)
+	hashInput := append(spec[:], names...)
 	if d.cluster == logicalcluster.BoundCRDs && object.Annotations[apiindex.NameValidationAnnotationKey] == string(apisv1alpha1.NameValidationPathSegmentName) {
 		d.pathSegmentNames = true
-		hashed = append(hashed, apisv1alpha1.NameValidationPathSegmentName...)
+		hashInput = append(hashInput, apisv1alpha1.NameValidationPathSegmentName...)
 	}
-	d.hash = sha256.Sum256(hashed)
+	d.hash = sha256.Sum256(hashInput)
 	return d, nil
 }

@@ -1,7 +1,7 @@
 // Package crdregistry keeps what logical clusters serve besides built-in resources: resources of their own
 // CustomResourceDefinitions, and resources that they bind from exports, whose definitions are in system:bound-crds.
 //
-//	Registry     the definitions of all logical clusters, kept current by one informer; implements storage.Local
+//	Registry     the definitions of all logical clusters, kept current by one informer; implements storage.CustomResourceResolver
 //	CompiledCRD  what equal definitions over one storage share, in any number of logical clusters: names, versions, and
 //	             the handlers, which a Compiler creates on first use
 //	Lease        what one request uses: a CompiledCRD with its storage, kept open until the lease is released

@@ -23,11 +23,11 @@ func (r *Registry) AcquireIdentity(ctx context.Context, gr schema.GroupResource,
 			return lease, err
 		}
 	}
-	exported, err := r.Exported(ctx, gr, identity)
-	if exported == nil || err != nil || !r.storesObjects(exported) {
+	found, err := r.FindExported(ctx, gr, identity)
+	if found == nil || err != nil || !r.storesObjects(found) {
 		return nil, err
 	}
-	return r.acquireWildcard(ctx, exported)
+	return r.acquireWildcard(ctx, found)
 }
 
 // acquireWildcard returns a lease of a resource over all logical clusters, or nil.

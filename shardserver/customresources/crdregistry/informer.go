@@ -24,7 +24,7 @@ func (r *Registry) WaitForSync(ctx context.Context) error { return r.informer.Wa
 func (r *Registry) onReplace(ctx context.Context, objects []metav1.Object, resourceVersion string) error {
 	listed := sets.New[definitionKey]()
 	for _, object := range objects {
-		key := keyOf(object)
+		key := newDefinitionKey(object)
 		listed.Insert(key)
 		if err := r.updateFromCache(ctx, key); err != nil {
 			return err
@@ -38,7 +38,7 @@ func (r *Registry) onReplace(ctx context.Context, objects []metav1.Object, resou
 }
 
 func (r *Registry) onUpdate(ctx context.Context, object metav1.Object) error {
-	if err := r.updateFromCache(ctx, keyOf(object)); err != nil {
+	if err := r.updateFromCache(ctx, newDefinitionKey(object)); err != nil {
 		return err
 	}
 	r.onBookmark(object.GetResourceVersion())
@@ -50,12 +50,12 @@ func (r *Registry) onDelete(_ context.Context, object metav1.Object) error {
 	if err != nil {
 		return err
 	}
-	r.remove(keyOf(object), version)
+	r.remove(newDefinitionKey(object), version)
 	r.onBookmark(object.GetResourceVersion())
 	return nil
 }
 
-func keyOf(object metav1.Object) definitionKey {
+func newDefinitionKey(object metav1.Object) definitionKey {
 	return definitionKey{logicalcluster.Of(object), object.GetName()}
 }
 

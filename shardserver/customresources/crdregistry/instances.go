@@ -29,10 +29,10 @@ type Instances struct {
 // Release ends the use of the objects. Callers must call it once.
 func (i *Instances) Release() { i.lease.Release() }
 
-// Instances returns the objects of a resource that the context's logical cluster defines itself, or, if the context has an
+// AcquireInstances returns the objects of a resource that the context's logical cluster defines itself, or, if the context has an
 // identity (bindings.WithIdentity), that it binds with that identity; nil if there is no such resource. Callers must
 // release the result.
-func (r *Registry) Instances(ctx context.Context, gr schema.GroupResource) (*Instances, error) {
+func (r *Registry) AcquireInstances(ctx context.Context, gr schema.GroupResource) (*Instances, error) {
 	acquire := r.acquireOwn
 	if bindings.IdentityFrom(ctx) != "" {
 		acquire = r.Acquire
@@ -54,7 +54,7 @@ func (r *Registry) Instances(ctx context.Context, gr schema.GroupResource) (*Ins
 	return &Instances{
 		Store:    lease.CRD.Resource.Store,
 		Deleter:  &fallbackDeleter{GracefulDeleter: deleter, store: lease.CRD.Storage},
-		Quiesced: lease.Terminating && lease.writers() == 0,
+		Quiesced: lease.Terminating && lease.countWriters() == 0,
 		lease:    lease,
 	}, nil
 }

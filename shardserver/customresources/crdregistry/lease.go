@@ -24,9 +24,9 @@ type Lease struct {
 	definition *definition
 	bound      *bindings.Resource
 	key        inFlightKey
-	// writing is the tracker that counts a write to a bound resource, and countsWrite is set for a write to a resource
+	// writeRef is the tracker that counts a write to a bound resource, and countsWrite is set for a write to a resource
 	// of the logical cluster's own definition.
-	writing     *ref[*inFlight]
+	writeRef    *ref[*inFlight]
 	countsWrite bool
 	// wildcard is the reference of a request over all logical clusters.
 	wildcard *ref[struct{}]
@@ -114,9 +114,9 @@ func (l *Lease) Release() {
 	if l.countsWrite {
 		l.definition.writers.Add(-1)
 	}
-	if l.writing != nil {
-		l.writing.value.writers.Add(-1)
-		l.registry.inFlight.release(l.key, l.writing)
+	if l.writeRef != nil {
+		l.writeRef.value.writers.Add(-1)
+		l.registry.inFlight.release(l.key, l.writeRef)
 	}
 	l.registry.releaseCRD(l.crd)
 	if l.wildcard != nil {
@@ -169,8 +169,8 @@ func (l *Lease) isCurrent() bool {
 	return l.registry.boundCRDs[l.bound.SchemaUID][*l.bound] == l.crd && l.registry.isBound(l.key, l.bound)
 }
 
-// writers returns the number of writes in flight to the leased resource.
-func (l *Lease) writers() int64 {
+// countWriters returns the number of writes in flight to the leased resource.
+func (l *Lease) countWriters() int64 {
 	if l.definition != nil {
 		return l.definition.writers.Load()
 	}

@@ -48,13 +48,13 @@ type Config struct {
 	Reserved sets.Set[schema.GroupResource]
 	// Bindings is the index of what logical clusters bind.
 	Bindings *bindings.Index
-	// Exported returns a resource as an export of this shard with an identity has it now, or nil.
-	Exported func(ctx context.Context, gr schema.GroupResource, identity string) (*bindings.Resource, error)
+	// FindExported returns a resource as an export of this shard with an identity has it now, or nil.
+	FindExported func(ctx context.Context, gr schema.GroupResource, identity string) (*bindings.Resource, error)
 }
 
 // Registry has the definitions of all logical clusters, and resolves a resource in a logical cluster to the compiled CRD
 // that serves it. An informer keeps it current (Run); requests add definitions that the informer has not received yet. It
-// owns the compiled CRDs and their storages, and implements storage.Local. A definition takes a few words of memory,
+// owns the compiled CRDs and their storages, and implements storage.CustomResourceResolver. A definition takes a few words of memory,
 // everything else is per compiled CRD or per storage.
 type Registry struct {
 	Config
@@ -100,14 +100,14 @@ func New(cfg Config) *Registry {
 	r.informer = informer.NewWithHandler(apiextensions.Definitions, r.watchAll, informer.EventHandler[metav1.Object]{
 		OnReplace: r.onReplace, OnAdd: r.onUpdate, OnUpdate: r.onUpdate, OnDelete: r.onDelete, OnBookmark: r.onBookmark,
 	})
-	cfg.Bindings.Subscribe(r.onBindingChange)
+	cfg.Bindings.Subscribe(r.syncBinding)
 	return r
 }
 
 // ServesBuiltIn returns whether the context's logical cluster serves a built-in resource, whatever definition of that
 // name it has.
 func (r *Registry) ServesBuiltIn(ctx context.Context, gr schema.GroupResource) bool {
-	return r.BuiltIn.Has(gr) && r.Resources.Shows(ctx, gr)
+	return r.BuiltIn.Has(gr) && r.Resources.IsVisible(ctx, gr)
 }
 
 // OverlapsBuiltIn returns whether the objects of definitions of a resource would be stored among the objects of a
@@ -143,43 +143,43 @@ func (r *Registry) HasInstances(ctx context.Context, gr schema.GroupResource) (b
 	return meta.LenList(list) > 0, nil
 }
 
-// Served is a resource that a logical cluster serves by a definition or a binding.
-type Served struct {
+// ServedResource is a resource that a logical cluster serves by a definition or a binding.
+type ServedResource struct {
 	CRD *CompiledCRD
 	// Terminating forbids the creation of objects.
 	Terminating bool
 }
 
-// Served returns what the context's logical cluster serves by its definitions and bindings, ordered by group and name.
+// ListServed returns what the context's logical cluster serves by its definitions and bindings, ordered by group and name.
 // Discovery and OpenAPI of two logical clusters are equal if the hashes of the compiled CRDs and the flags are.
-func (r *Registry) Served(ctx context.Context) []Served {
+func (r *Registry) ListServed(ctx context.Context) []ServedResource {
 	cluster, _ := logicalcluster.From(ctx)
 	bound := r.Bindings.List(ctx)
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	served := make([]Served, 0, len(bound)+len(r.definitions[cluster]))
-	hidden := sets.New[schema.GroupResource]()
+	served := make([]ServedResource, 0, len(bound)+len(r.definitions[cluster]))
+	boundResources := sets.New[schema.GroupResource]()
 	for _, b := range bound {
-		hidden.Insert(b.GroupResource)
+		boundResources.Insert(b.GroupResource)
 		if crd := r.boundCRDs[b.SchemaUID][*b.Resource]; crd != nil && !r.ServesBuiltIn(ctx, b.GroupResource) {
-			served = append(served, Served{crd.value, b.Terminating})
+			served = append(served, ServedResource{crd.value, b.Terminating})
 		}
 	}
 	for _, d := range r.definitions[cluster] {
-		if d.crd != nil && !hidden.Has(d.resource) && !r.ServesBuiltIn(ctx, d.resource) {
-			served = append(served, Served{d.crd.value, d.terminating})
+		if d.crd != nil && !boundResources.Has(d.resource) && !r.ServesBuiltIn(ctx, d.resource) {
+			served = append(served, ServedResource{d.crd.value, d.terminating})
 		}
 	}
-	slices.SortFunc(served, func(a, b Served) int {
+	slices.SortFunc(served, func(a, b ServedResource) int {
 		x, y := a.CRD.GroupResource(), b.CRD.GroupResource()
 		return cmp.Or(cmp.Compare(x.Group, y.Group), cmp.Compare(x.Resource, y.Resource))
 	})
 	return served
 }
 
-// In implements storage.Local.
-func (r *Registry) In(ctx context.Context) ([]*storage.Resource, error) {
-	served := r.Served(ctx)
+// List implements storage.CustomResourceResolver.
+func (r *Registry) List(ctx context.Context) ([]*storage.Resource, error) {
+	served := r.ListServed(ctx)
 	resources := make([]*storage.Resource, 0, len(served))
 	for _, s := range served {
 		resources = append(resources, s.CRD.Resource)
@@ -187,7 +187,7 @@ func (r *Registry) In(ctx context.Context) ([]*storage.Resource, error) {
 	return resources, nil
 }
 
-// Get implements storage.Local.
+// Get implements storage.CustomResourceResolver.
 func (r *Registry) Get(ctx context.Context, gr schema.GroupResource) (*storage.Resource, error) {
 	cluster, _ := logicalcluster.From(ctx)
 	b, bound := r.Bindings.Get(ctx, gr)

@@ -13,9 +13,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// TestUpdatesInAnyOrder covers the informer and requests that update the same definition: in every order, the registry
+// TestUpdateOrder covers the informer and requests that update the same definition: in every order, the registry
 // removes deleted definitions and keeps existing ones.
-func TestUpdatesInAnyOrder(t *testing.T) {
+func TestUpdateOrder(t *testing.T) {
 	widgets := schema.GroupResource{Group: "example.com", Resource: "widgets"}
 	key := definitionKey{logicalcluster.MustParseName("a"), widgets.String()}
 	type step func(*testing.T, *Registry)
@@ -26,20 +26,20 @@ func TestUpdatesInAnyOrder(t *testing.T) {
 			}
 		}
 	}
-	informed := func(version uint64) step {
+	informerUpdate := func(version uint64) step {
 		return func(t *testing.T, r *Registry) {
 			put(version, false)(t, r)
 			r.onBookmark(strconv.FormatUint(version, 10))
 		}
 	}
-	requested := func(version uint64) step { return put(version, true) }
+	requestUpdate := func(version uint64) step { return put(version, true) }
 	deleted := func(version uint64) step {
 		return func(_ *testing.T, r *Registry) {
 			r.remove(key, version)
 			r.onBookmark(strconv.FormatUint(version, 10))
 		}
 	}
-	listed := func(version uint64, objects ...definitionKey) step {
+	initialList := func(version uint64, objects ...definitionKey) step {
 		return func(_ *testing.T, r *Registry) {
 			r.removeUnlisted(sets.New(objects...), version)
 			r.onBookmark(strconv.FormatUint(version, 10))
@@ -49,20 +49,20 @@ func TestUpdatesInAnyOrder(t *testing.T) {
 		steps []step
 		want  uint64 // the version in the registry, 0 for none
 	}{
-		"the informer adds it":                                  {[]step{informed(1)}, 1},
-		"the informer deletes it":                               {[]step{informed(1), deleted(2)}, 0},
-		"a request is first":                                    {[]step{requested(3), informed(3)}, 3},
-		"a request is ahead of the informer":                    {[]step{informed(1), requested(3), informed(2)}, 3},
-		"a request that read before the deletion event":         {[]step{informed(1), deleted(2), requested(1)}, 0},
-		"a request that read what was created after a deletion": {[]step{informed(1), deleted(2), requested(3)}, 3},
-		"a deletion before what a request read":                 {[]step{informed(1), requested(3), deleted(2)}, 3},
-		"a request before the informer starts":                  {[]step{requested(1)}, 1},
-		"then it is in the initial list":                        {[]step{requested(1), listed(5, key)}, 1},
-		"then it is deleted before the initial list":            {[]step{requested(1), listed(5)}, 0},
-		"then it is created after the initial list":             {[]step{requested(6), listed(5)}, 6},
-		"deleted while the informer was not watching":           {[]step{informed(1), listed(5)}, 0},
-		"then a request reads the deleted one":                  {[]step{informed(1), listed(5), requested(1)}, 0},
-		"the registry has a newer one when the informer lists":  {[]step{informed(7), listed(9, key), informed(7)}, 7},
+		"the informer adds it":                                  {[]step{informerUpdate(1)}, 1},
+		"the informer deletes it":                               {[]step{informerUpdate(1), deleted(2)}, 0},
+		"a request is first":                                    {[]step{requestUpdate(3), informerUpdate(3)}, 3},
+		"a request is ahead of the informer":                    {[]step{informerUpdate(1), requestUpdate(3), informerUpdate(2)}, 3},
+		"a request that read before the deletion event":         {[]step{informerUpdate(1), deleted(2), requestUpdate(1)}, 0},
+		"a request that read what was created after a deletion": {[]step{informerUpdate(1), deleted(2), requestUpdate(3)}, 3},
+		"a deletion before what a request read":                 {[]step{informerUpdate(1), requestUpdate(3), deleted(2)}, 3},
+		"a request before the informer starts":                  {[]step{requestUpdate(1)}, 1},
+		"then it is in the initial list":                        {[]step{requestUpdate(1), initialList(5, key)}, 1},
+		"then it is deleted before the initial list":            {[]step{requestUpdate(1), initialList(5)}, 0},
+		"then it is created after the initial list":             {[]step{requestUpdate(6), initialList(5)}, 6},
+		"deleted while the informer was not watching":           {[]step{informerUpdate(1), initialList(5)}, 0},
+		"then a request reads the deleted one":                  {[]step{informerUpdate(1), initialList(5), requestUpdate(1)}, 0},
+		"the registry has a newer one when the informer lists":  {[]step{informerUpdate(7), initialList(9, key), informerUpdate(7)}, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resources := storage.NewRegistry()

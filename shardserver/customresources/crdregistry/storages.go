@@ -68,7 +68,7 @@ func (r *Registry) acquireStorage(key storageKey, d parsedDefinition) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.storages.retain(key, func() openStorage { return openStorage{store, release} })
-	r.Resources.AddCustom(resourceOf(d.object, store.Store(), store.Prefix()))
+	r.Resources.AddCustom(newResource(d.object, store.Store(), store.Prefix()))
 	return nil
 }
 

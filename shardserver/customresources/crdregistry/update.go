@@ -36,9 +36,9 @@ func (r *Registry) update(parsed parsedDefinition, fromRequest bool) error {
 		crd = r.acquireCRD(parsed, Segment)
 	}
 	r.mu.Lock()
-	old := d.crd
+	previous := d.crd
 	d.version, d.terminating, d.crd = parsed.version, parsed.terminating, crd
-	if old != crd {
+	if previous != crd {
 		d.cancelWatches()
 	}
 	if r.definitions[parsed.cluster] == nil {
@@ -46,7 +46,7 @@ func (r *Registry) update(parsed parsedDefinition, fromRequest bool) error {
 	}
 	r.definitions[parsed.cluster][parsed.name] = d
 	r.mu.Unlock()
-	r.releaseCRD(old)
+	r.releaseCRD(previous)
 	return nil
 }
 

@@ -20,9 +20,9 @@ import (
 // benchObjects is how many objects of 160 fields the benchmarks work with.
 const benchObjects = 1000
 
-// wide is a definition with a schema of 160 fields in nested objects.
-func wide(group string) *apiextensionsv1.CustomResourceDefinition {
-	return definition(group, func(crd *apiextensionsv1.CustomResourceDefinition) {
+// newWideDefinition is a definition with a schema of 160 fields in nested objects.
+func newWideDefinition(group string) *apiextensionsv1.CustomResourceDefinition {
+	return newDefinition(group, func(crd *apiextensionsv1.CustomResourceDefinition) {
 		part := apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{}}
 		for i := range 16 {
 			part.Properties[fmt.Sprintf("field%02d", i)] = apiextensionsv1.JSONSchemaProps{Type: "string"}
@@ -36,7 +36,7 @@ func wide(group string) *apiextensionsv1.CustomResourceDefinition {
 	})
 }
 
-func wideSpec(seed int) string {
+func newWideSpec(seed int) string {
 	parts := make([]string, 0, 10)
 	for p := range 10 {
 		fields := make([]string, 0, 16)
@@ -48,63 +48,67 @@ func wideSpec(seed int) string {
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
-// fill creates the objects of a benchmark and returns the path of the list.
-func fill(b *testing.B, group string) (path string) {
+// createBenchObjects creates the objects of a benchmark and returns the path of the list.
+func createBenchObjects(b *testing.B, group string) (path string) {
 	b.Helper()
 	s := newServer(b)
-	s.handle("ours", newContent(b, acquire(b, widgets(group)), wide(group)))
+	s.handle("ours", newContentHandler(b, newStorage(b, widgetsResource(group)), newWideDefinition(group)))
 	path = "/apis/" + group + "/v1/namespaces/default/widgets"
 	for i := range benchObjects {
-		s.must(b, http.MethodPost, "/ours/clusters/one"+path, widget(group, "v1", fmt.Sprintf("w%d", i), map[string]string{"app": "bench"}, wideSpec(i)))
+		s.mustDo(b, http.MethodPost, "/ours/clusters/one"+path, newWidgetJSON(group, "v1", fmt.Sprintf("w%d", i), map[string]string{"app": "bench"}, newWideSpec(i)))
 	}
 	return path
 }
 
-// servers are what is compared.
-func servers(group string) map[string]func(b *testing.B) http.Handler {
+// handlerFactories are what is compared.
+func handlerFactories(group string) map[string]func(b *testing.B) http.Handler {
 	return map[string]func(b *testing.B) http.Handler{
-		"raw":   func(b *testing.B) http.Handler { return newContent(b, open(b, widgets(group)), wide(group)) },
-		"stock": func(b *testing.B) http.Handler { return handler(b, wide(group), stockOptions{b}) },
+		"raw": func(b *testing.B) http.Handler {
+			return newContentHandler(b, openStorage(b, widgetsResource(group)), newWideDefinition(group))
+		},
+		"stock": func(b *testing.B) http.Handler {
+			return newStockHandler(b, newWideDefinition(group), stockRESTOptions{b})
+		},
 	}
 }
 
-// discard is a response that only counts.
-type discard struct {
+// discardWriter is a response that only counts.
+type discardWriter struct {
 	header http.Header
-	code   int
+	status int
 	bytes  int
 }
 
-func (d *discard) Header() http.Header         { return d.header }
-func (d *discard) WriteHeader(code int)        { d.code = code }
-func (d *discard) Write(p []byte) (int, error) { d.bytes += len(p); return len(p), nil }
+func (d *discardWriter) Header() http.Header         { return d.header }
+func (d *discardWriter) WriteHeader(code int)        { d.status = code }
+func (d *discardWriter) Write(p []byte) (int, error) { d.bytes += len(p); return len(p), nil }
 
-// get serves one request without a network.
-func get(b *testing.B, handler http.Handler, path, accept string) *discard {
+// getOK serves one request without a network.
+func getOK(b *testing.B, handler http.Handler, path, accept string) *discardWriter {
 	b.Helper()
 	req := httptest.NewRequest(http.MethodGet, path, nil)
 	req = req.WithContext(logicalcluster.With(req.Context(), logicalcluster.MustParseName("one")))
 	req.Header.Set("Accept", accept)
-	w := &discard{header: http.Header{}}
+	w := &discardWriter{header: http.Header{}}
 	handler.ServeHTTP(w, req)
-	if w.code == http.StatusTooManyRequests { // the watch cache fills
+	if w.status == http.StatusTooManyRequests { // the watch cache fills
 		time.Sleep(time.Millisecond)
-		return get(b, handler, path, accept)
+		return getOK(b, handler, path, accept)
 	}
-	if w.code != http.StatusOK {
-		b.Fatalf("%s: %d", path, w.code)
+	if w.status != http.StatusOK {
+		b.Fatalf("%s: %d", path, w.status)
 	}
 	return w
 }
 
-func routed(handler http.Handler) http.Handler {
+func withRequestInfo(handler http.Handler) http.Handler {
 	return filters.WithRequestInfo(handler, &request.RequestInfoFactory{APIPrefixes: sets.NewString("apis"), GrouplessAPIPrefixes: sets.NewString()})
 }
 
 // BenchmarkReads compares reads with those of the stock handler: lists of 1000 objects and single objects.
 func BenchmarkReads(b *testing.B) {
 	const group = "bench-reads.example.io"
-	path := fill(b, group)
+	path := createBenchObjects(b, group)
 	for request, tc := range map[string]struct{ query, accept string }{
 		"list":            {},
 		"list from cache": {query: "?resourceVersion=0"},
@@ -116,15 +120,15 @@ func BenchmarkReads(b *testing.B) {
 		"get from cache":  {query: "/w7?resourceVersion=0"},
 		"get as table":    {query: "/w7", accept: tableJSON},
 	} {
-		for name, start := range servers(group) {
+		for name, start := range handlerFactories(group) {
 			b.Run(request+"/"+name, func(b *testing.B) {
-				h := routed(start(b))
-				size := get(b, h, path+tc.query, tc.accept).bytes
-				get(b, h, path, "")
+				h := withRequestInfo(start(b))
+				size := getOK(b, h, path+tc.query, tc.accept).bytes
+				getOK(b, h, path, "")
 				b.SetBytes(int64(size))
 				b.ReportAllocs()
 				for b.Loop() {
-					get(b, h, path+tc.query, tc.accept)
+					getOK(b, h, path+tc.query, tc.accept)
 				}
 			})
 		}
@@ -135,7 +139,7 @@ func BenchmarkReads(b *testing.B) {
 // and once it was read.
 func BenchmarkMemory(b *testing.B) {
 	const group = "bench-memory.example.io"
-	path := fill(b, group)
+	path := createBenchObjects(b, group)
 	heap := func() float64 {
 		for range 3 {
 			goruntime.GC()
@@ -144,14 +148,14 @@ func BenchmarkMemory(b *testing.B) {
 		goruntime.ReadMemStats(&stats)
 		return float64(stats.HeapAlloc)
 	}
-	for name, start := range servers(group) {
+	for name, start := range handlerFactories(group) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				before := heap()
-				h := routed(start(b))
-				size := float64(get(b, h, path+"?limit=1000", "").bytes) // at a consistent version: the cache is full
+				h := withRequestInfo(start(b))
+				size := float64(getOK(b, h, path+"?limit=1000", "").bytes) // at a consistent version: the cache is full
 				cached := heap() - before
-				get(b, h, path+"?resourceVersion=0", "")
+				getOK(b, h, path+"?resourceVersion=0", "")
 				read := heap() - before
 				b.ReportMetric(cached/benchObjects, "B/object")
 				b.ReportMetric(cached/size, "x-JSON")

@@ -37,7 +37,7 @@ func (codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object
 	default:
 		return nil, nil, fmt.Errorf("decoding a stored custom resource into %T is not possible", into)
 	}
-	s, err := parse(data)
+	s, err := parseObject(data)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,12 +14,14 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 )
 
-// oneKey encrypts every resource with one key.
-type oneKey struct{ storagevalue.Transformer }
+// fixedTransformer encrypts every resource with one key.
+type fixedTransformer struct{ storagevalue.Transformer }
 
-func (k oneKey) TransformerForResource(schema.GroupResource) storagevalue.Transformer { return k }
+func (k fixedTransformer) TransformerForResource(schema.GroupResource) storagevalue.Transformer {
+	return k
+}
 
-func TestObjectsAreEncryptedAtRest(t *testing.T) {
+func TestEncryptionAtRest(t *testing.T) {
 	const group = "secret.example.io"
 	block, err := aes.NewCipher(make([]byte, 32))
 	if err != nil {
@@ -29,24 +31,24 @@ func TestObjectsAreEncryptedAtRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	encrypting := options()
-	encrypting.Transformers = oneKey{transformer}
-	forget(t, widgets(group))
-	storage, release, err := crdstorage.NewPool(encrypting).Acquire(widgets(group), "customresources")
+	encryptedOptions := newOptions()
+	encryptedOptions.Transformers = fixedTransformer{transformer}
+	cleanupStorage(t, widgetsResource(group))
+	storage, release, err := crdstorage.NewPool(encryptedOptions).Acquire(widgetsResource(group), "customresources")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(release)
 	s := newServer(t)
-	s.handle("ours", newContent(t, storage, definition(group)))
+	s.handle("ours", newContentHandler(t, storage, newDefinition(group)))
 	path := "/ours/clusters/one/apis/" + group + "/v1/namespaces/default/widgets"
-	s.must(t, http.MethodPost, path, widget(group, "v1", "a", nil, `{"color":"hidden"}`))
-	res, err := etcdClient(t).Get(t.Context(), "/registry/"+group+"/", clientv3.WithPrefix())
+	s.mustDo(t, http.MethodPost, path, newWidgetJSON(group, "v1", "a", nil, `{"color":"hidden"}`))
+	res, err := newEtcdClient(t).Get(t.Context(), "/registry/"+group+"/", clientv3.WithPrefix())
 	if err != nil || len(res.Kvs) != 1 || bytes.Contains(res.Kvs[0].Value, []byte("hidden")) {
 		t.Errorf("stored is %v, %v", res, err)
 	}
-	for _, query := range []string{"", "?resourceVersion=" + s.must(t, http.MethodGet, path+"/a", "").GetResourceVersion()} {
-		if color, _, _ := unstructuredString(s.must(t, http.MethodGet, path+"/a"+query, "").Object, "spec", "color"); color != "hidden" {
+	for _, query := range []string{"", "?resourceVersion=" + s.mustDo(t, http.MethodGet, path+"/a", "").GetResourceVersion()} {
+		if color, _, _ := unstructuredString(s.mustDo(t, http.MethodGet, path+"/a"+query, "").Object, "spec", "color"); color != "hidden" {
 			t.Errorf("read is %q", color)
 		}
 	}

@@ -34,15 +34,15 @@ func (m mergedStores) List(ctx context.Context, options *internalversion.ListOpt
 	if options != nil && options.Continue != "" {
 		return nil, apierrors.NewBadRequest("a list of several storages has no continuation")
 	}
-	whole := internalversion.ListOptions{}
+	unpaged := internalversion.ListOptions{}
 	if options != nil {
-		whole = *options
+		unpaged = *options
 	}
-	whole.Limit = 0
+	unpaged.Limit = 0
 	all := &internalversion.List{}
 	var oldest uint64
 	for i, store := range m {
-		part, err := store.List(ctx, &whole)
+		part, err := store.List(ctx, &unpaged)
 		if err != nil {
 			return nil, err
 		}
@@ -70,14 +70,14 @@ func (m mergedStores) List(ctx context.Context, options *internalversion.ListOpt
 // Watch implements rest.Watcher. It ends when any part does.
 func (m mergedStores) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &mergedWatch{stop: cancel, result: make(chan watch.Event), parts: make([]progress, len(m))}
+	w := &mergedWatch{stop: cancel, result: make(chan watch.Event), parts: make([]watchProgress, len(m))}
 	var streams []watch.Interface
 	for _, store := range m {
 		stream, err := store.Watch(ctx, options)
 		if err != nil {
 			cancel()
-			for _, open := range streams {
-				open.Stop()
+			for _, opened := range streams {
+				opened.Stop()
 			}
 			return nil, err
 		}
@@ -93,16 +93,16 @@ type mergedWatch struct {
 	result chan watch.Event
 
 	mu    sync.Mutex
-	parts []progress
+	parts []watchProgress
 	// bookmarked is the resource version of the last bookmark; listed is set after the one that ends the initial events.
 	bookmarked uint64
-	listed     bool
+	synced     bool
 }
 
-// progress is the resource version of one part, and whether its initial events are complete.
-type progress struct {
+// watchProgress is the resource version of one part, and whether its initial events are complete.
+type watchProgress struct {
 	version uint64
-	listed  bool
+	synced  bool
 }
 
 // ResultChan implements watch.Interface.
@@ -146,11 +146,11 @@ func (w *mergedWatch) forward(ctx context.Context, part int, event watch.Event) 
 		if err != nil {
 			return false
 		}
-		at := &w.parts[part]
-		at.version = max(at.version, version)
+		state := &w.parts[part]
+		state.version = max(state.version, version)
 		if event.Type == watch.Bookmark {
-			at.listed = at.listed || accessor.GetAnnotations()[metav1.InitialEventsAnnotationKey] != ""
-			bookmark := w.bookmark()
+			state.synced = state.synced || accessor.GetAnnotations()[metav1.InitialEventsAnnotationKey] != ""
+			bookmark := w.nextBookmark()
 			if bookmark == nil {
 				return true
 			}
@@ -165,21 +165,21 @@ func (w *mergedWatch) forward(ctx context.Context, part int, event watch.Event) 
 	}
 }
 
-// bookmark returns a bookmark for all parts, or nil if it would not differ from the last one.
-func (w *mergedWatch) bookmark() *metav1.PartialObjectMetadata {
+// nextBookmark returns a bookmark for all parts, or nil if it would not differ from the last one.
+func (w *mergedWatch) nextBookmark() *metav1.PartialObjectMetadata {
 	oldest := w.parts[0].version
-	some, all := false, true
+	anySynced, allSynced := false, true
 	for _, part := range w.parts {
-		oldest, some, all = min(oldest, part.version), some || part.listed, all && part.listed
+		oldest, anySynced, allSynced = min(oldest, part.version), anySynced || part.synced, allSynced && part.synced
 	}
-	if (some && !all) || oldest == 0 || (oldest <= w.bookmarked && (w.listed || !all)) {
+	if (anySynced && !allSynced) || oldest == 0 || (oldest <= w.bookmarked && (w.synced || !allSynced)) {
 		return nil
 	}
 	bookmark := &metav1.PartialObjectMetadata{}
 	bookmark.ResourceVersion = strconv.FormatUint(oldest, 10)
-	if all && !w.listed {
+	if allSynced && !w.synced {
 		bookmark.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	}
-	w.bookmarked, w.listed = oldest, w.listed || all
+	w.bookmarked, w.synced = oldest, w.synced || allSynced
 	return bookmark
 }

@@ -13,22 +13,22 @@ import (
 	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Metadata serves LIST and WATCH of the metadata of all objects of a resource, without a definition (contract 1.5).
-type Metadata struct {
+// MetadataHandler serves LIST and WATCH of the metadata of all objects of a resource, without a definition (contract 1.5).
+type MetadataHandler struct {
 	minTimeout time.Duration
 	serializer *serializer
 }
 
-// NewMetadata returns a server of metadata. Watches end after minRequestTimeout or up to twice as long, unless the client
+// NewMetadataHandler returns a server of metadata. Watches end after minRequestTimeout or up to twice as long, unless the client
 // requests another timeout.
-func NewMetadata(minRequestTimeout time.Duration) *Metadata {
-	return &Metadata{minTimeout: minRequestTimeout, serializer: newSerializer(nil, "", "metadata")}
+func NewMetadataHandler(minRequestTimeout time.Duration) *MetadataHandler {
+	return &MetadataHandler{minTimeout: minRequestTimeout, serializer: newSerializer(nil, "", "metadata")}
 }
 
 // Serve serves a LIST or WATCH that accepts PartialObjectMetadataList (PartialObjectMetadata for a watch) from all given
 // storages of a resource, in the logical cluster of the context, which may be the wildcard. For other requests it returns
 // false and writes nothing. The version in the request is irrelevant: all versions have the same metadata.
-func (m *Metadata) Serve(w http.ResponseWriter, req *http.Request, resource schema.GroupResource, storages ...clusterstorage.Store) bool {
+func (m *MetadataHandler) Serve(w http.ResponseWriter, req *http.Request, resource schema.GroupResource, storages ...clusterstorage.Store) bool {
 	info, ok := request.RequestInfoFrom(req.Context())
 	if !ok || !info.IsResourceRequest || info.Subresource != "" || (info.Verb != "list" && info.Verb != "watch") || len(storages) == 0 {
 		return false
@@ -47,9 +47,9 @@ func (m *Metadata) Serve(w http.ResponseWriter, req *http.Request, resource sche
 	return true
 }
 
-func (m *Metadata) scope(resource schema.GroupResource, version string) *handlers.RequestScope {
+func (m *MetadataHandler) scope(resource schema.GroupResource, version string) *handlers.RequestScope {
 	gvr := resource.WithVersion(version)
-	scope := requestScope(gvr, gvr.GroupVersion().WithKind("PartialObjectMetadata"), true, nil)
+	scope := newRequestScope(gvr, gvr.GroupVersion().WithKind("PartialObjectMetadata"), true, nil)
 	scope.Serializer = m.serializer
 	return &scope
 }

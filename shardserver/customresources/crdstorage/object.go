@@ -18,7 +18,7 @@ import (
 // managed fields) parse the JSON on each call and treat malformed fields as missing. Setters encode the whole object again;
 // they are for the few places of upstream libraries that need them.
 type Object struct {
-	stored          *stored
+	stored          *storedObject
 	resourceVersion uint64
 }
 
@@ -34,7 +34,7 @@ var (
 
 // NewObject returns an object with JSON as in etcd. It retains data, which must not be modified afterwards.
 func NewObject(data []byte, resourceVersion uint64) (*Object, error) {
-	s, err := parse(data)
+	s, err := parseObject(data)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (o *Object) UnmarshalJSON(data []byte) error {
 	if err := utiljson.Unmarshal(data, &version); err != nil {
 		return err
 	}
-	s, err := parse([]byte(string(data)))
+	s, err := parseObject([]byte(string(data)))
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (o *Object) append(buffer []byte) []byte {
 		buffer = strconv.AppendUint(buffer, o.resourceVersion, 10)
 		buffer = append(buffer, `"}`...)
 		rest := scanner{text: s.json, pos: 1}
-		if rest.space(); rest.peek() != '}' {
+		if rest.skipSpace(); rest.peek() != '}' {
 			buffer = append(buffer, ',')
 		}
 		return s.append(buffer, 1, len(s.json))
@@ -151,7 +151,7 @@ func (o *Object) append(buffer []byte) []byte {
 		buffer = append(buffer, `"resourceVersion":"`...)
 		buffer = strconv.AppendUint(buffer, o.resourceVersion, 10)
 		buffer = append(buffer, '"')
-		if s.has&hasMembers != 0 {
+		if s.flags&hasMembers != 0 {
 			buffer = append(buffer, ',')
 		}
 		return s.append(buffer, int(s.metadata), len(s.json))
@@ -177,12 +177,12 @@ func (o *Object) GroupVersionKind() schema.GroupVersionKind {
 // SetGroupVersionKind implements schema.ObjectKind.
 func (o *Object) SetGroupVersionKind(kind schema.GroupVersionKind) {
 	if kind != o.GroupVersionKind() {
-		o.change(func(obj *unstructured.Unstructured) { obj.SetGroupVersionKind(kind) })
+		o.mutate(func(obj *unstructured.Unstructured) { obj.SetGroupVersionKind(kind) })
 	}
 }
 
-// change modifies the object and encodes it again.
-func (o *Object) change(change func(*unstructured.Unstructured)) {
+// mutate modifies the object and encodes it again.
+func (o *Object) mutate(change func(*unstructured.Unstructured)) {
 	obj, err := o.Unstructured()
 	if err != nil {
 		obj = &unstructured.Unstructured{Object: map[string]any{}}

@@ -16,8 +16,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// stories are objects as they may stand in etcd: as Kubernetes writes them, and as anything else might have.
-var stories = map[string]string{
+// testObjects are objects as they may stand in etcd: as Kubernetes writes them, and as anything else might have.
+var testObjects = map[string]string{
 	"as Kubernetes stores it": `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"annotations":{"kcp.io/cluster":"root","note":"a\"b"},` +
 		`"creationTimestamp":"2026-01-02T03:04:05Z","deletionGracePeriodSeconds":0,"deletionTimestamp":"2026-01-02T03:05:05Z","finalizers":["example.io/f"],` +
 		`"generateName":"w-","generation":3,"labels":{"color":"blue","size":""},"managedFields":[{"apiVersion":"example.io/v1","fieldsType":"FieldsV1",` +
@@ -40,8 +40,8 @@ var stories = map[string]string{
 	"with another object inside itself": `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"annotations":{"last":"{\"metadata\":{\"name\":\"no\"}}"},"name":"me"}}`,
 }
 
-// sameAs checks an object against what the stock libraries make of the same bytes.
-func sameAs(t *testing.T, data string) {
+// checkRoundTrip checks an object against what the stock libraries make of the same bytes.
+func checkRoundTrip(t *testing.T, data string) {
 	t.Helper()
 	want := map[string]any{}
 	if utiljson.Unmarshal([]byte(data), &want) != nil || want == nil || strings.TrimSpace(data) == "null" {
@@ -68,21 +68,21 @@ func sameAs(t *testing.T, data string) {
 	if err := utiljson.Unmarshal(out, &got); err != nil {
 		t.Fatalf("writing %q gave %q: %v", data, out, err)
 	}
-	if have, want := numbers(got), numbers(want); have != want {
+	if have, want := normalizeNumbers(got), normalizeNumbers(want); have != want {
 		t.Fatalf("writing %q gave\n%v, want\n%v", data, have, want)
 	}
-	sameMetadata(t, obj, want)
+	checkMetadata(t, obj, want)
 
-	again, err := NewObject([]byte(obj.JSON()), 7)
-	if err != nil || again.JSON() != obj.JSON() {
-		t.Fatalf("%q is written as %q, and that is read as %v, %v", data, obj.JSON(), again, err)
+	reparsed, err := NewObject([]byte(obj.JSON()), 7)
+	if err != nil || reparsed.JSON() != obj.JSON() {
+		t.Fatalf("%q is written as %q, and that is read as %v, %v", data, obj.JSON(), reparsed, err)
 	}
-	again.sharePayload(clusterstorage.NewShared(), 1)
-	sameWhenShared(t, again, obj)
+	reparsed.sharePayload(clusterstorage.NewInterner(), 1)
+	checkSharedPayload(t, reparsed, obj)
 }
 
-// sameMetadata compares getters with a typed decoding of the same metadata, if that is well-formed.
-func sameMetadata(t *testing.T, obj *Object, content map[string]any) {
+// checkMetadata compares getters with a typed decoding of the same metadata, if that is well-formed.
+func checkMetadata(t *testing.T, obj *Object, content map[string]any) {
 	t.Helper()
 	metadata, _ := content["metadata"].(map[string]any)
 	for _, number := range []string{"generation", "deletionGracePeriodSeconds"} {
@@ -127,13 +127,13 @@ func sameMetadata(t *testing.T, obj *Object, content map[string]any) {
 	}
 }
 
-// numbers is JSON in which 0e0 and -0 are 0: stock writes them so when it writes an object anew.
-func numbers(value map[string]any) string {
-	again := map[string]any{}
-	if err := utiljson.Unmarshal([]byte(mustJSON(value)), &again); err != nil {
+// normalizeNumbers is JSON in which 0e0 and -0 are 0: stock writes them so when it writes an object anew.
+func normalizeNumbers(value map[string]any) string {
+	decoded := map[string]any{}
+	if err := utiljson.Unmarshal([]byte(mustJSON(value)), &decoded); err != nil {
 		panic(err)
 	}
-	return mustJSON(again)
+	return mustJSON(decoded)
 }
 
 func mustJSON(value any) string {
@@ -144,13 +144,13 @@ func mustJSON(value any) string {
 	return string(data)
 }
 
-func TestAnObjectIsReadAndWrittenAsStock(t *testing.T) {
-	for name, data := range stories {
-		t.Run(name, func(t *testing.T) { sameAs(t, data) })
+func TestObjectRoundTrip(t *testing.T) {
+	for name, data := range testObjects {
+		t.Run(name, func(t *testing.T) { checkRoundTrip(t, data) })
 	}
 }
 
-func TestWhatIsNoObjectIsRefused(t *testing.T) {
+func TestInvalidObjectsAreRejected(t *testing.T) {
 	for _, data := range []string{
 		``, ` `, `null`, `[]`, `"x"`, `1`, `{`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{"a":01}`, `{"a":1.}`, `{"a":"\x"}`, `{"a":"\u12"}`,
 		"{\"a\":\"\n\"}", `{"a":tru}`, `{"a":1}x`, `{a:1}`, `{"a":[1,]}`, `{"a":-}`, `{"a":1e}`, `{"metadata":{"name":"x"}`, `{"a":"`,
@@ -162,15 +162,15 @@ func TestWhatIsNoObjectIsRefused(t *testing.T) {
 	}
 }
 
-func FuzzAnObjectIsReadAndWrittenAsStock(f *testing.F) {
-	for _, data := range stories {
+func FuzzObjectRoundTrip(f *testing.F) {
+	for _, data := range testObjects {
 		f.Add(data)
 	}
-	f.Fuzz(sameAs)
+	f.Fuzz(checkRoundTrip)
 }
 
-func TestCopiesShareWhatIsStored(t *testing.T) {
-	obj, err := NewObject([]byte(stories["as Kubernetes stores it"]), 7)
+func TestDeepCopySharesStoredObject(t *testing.T) {
+	obj, err := NewObject([]byte(testObjects["as Kubernetes stores it"]), 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestCopiesShareWhatIsStored(t *testing.T) {
 	}
 }
 
-func TestAnEmptyObjectCarriesABookmark(t *testing.T) {
+func TestBookmarkObject(t *testing.T) {
 	obj := &Object{}
 	if obj.GetName() != "" || obj.GetAnnotations() != nil || !obj.GroupVersionKind().Empty() || obj.GetDeletionTimestamp() != nil {
 		t.Error("an empty object has something in it")
@@ -204,8 +204,8 @@ func TestAnEmptyObjectCarriesABookmark(t *testing.T) {
 	}
 }
 
-func TestRarelySetMetadataCostsNothingWhereItIsMissing(t *testing.T) {
-	obj, err := NewObject([]byte(stories["with another object inside itself"]), 7)
+func TestMissingMetadataDoesNotAllocate(t *testing.T) {
+	obj, err := NewObject([]byte(testObjects["with another object inside itself"]), 7)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,29 +14,29 @@ import (
 const placeholder = "0"
 
 // sharePayload separates the payload of an object, if it has at least minSize bytes. The object must not be in use.
-func (o *Object) sharePayload(payloads *clusterstorage.Shared, minSize int) {
+func (o *Object) sharePayload(payloads *clusterstorage.Interner, minSize int) {
 	whole := o.stored
 	if whole == nil || whole.payload != "" {
 		return
 	}
-	from, to := whole.largest()
+	from, to := whole.findLargestField()
 	if to-from < minSize {
 		return
 	}
-	split, plain, err := scan(whole.json[:from] + placeholder + whole.json[to:])
-	if err != nil || !plain {
+	split, canonical, err := scanObject(whole.json[:from] + placeholder + whole.json[to:])
+	if err != nil || !canonical {
 		return // impossible: the object was scanned before
 	}
-	split.payload, split.payloadOffset = payloads.Copy(whole.json[from:to]), uint32(from) //nolint:gosec // parse bounds the size
+	split.payload, split.payloadOffset = payloads.InternCopy(whole.json[from:to]), uint32(from) //nolint:gosec // parse bounds the size
 	o.stored = split
 }
 
-// largest returns the position of the largest root member, other than apiVersion, kind and metadata.
-func (s *stored) largest() (from, to int) {
+// findLargestField returns the position of the largest root member, other than apiVersion, kind and metadata.
+func (s *storedObject) findLargestField() (from, to int) {
 	root := scanner{text: s.json}
-	_ = root.members(0, func(key string) error { // the object was scanned before
+	_ = root.scanMembers(0, func(key string) error { // the object was scanned before
 		start := root.pos
-		err := root.value(0)
+		err := root.skipValue(0)
 		switch key {
 		case `"apiVersion"`, `"kind"`, `"metadata"`:
 		default:
@@ -49,8 +49,8 @@ func (s *stored) largest() (from, to int) {
 	return from, to
 }
 
-// parts returns three strings whose concatenation is the JSON.
-func (s *stored) parts() (head, payload, tail string) {
+// split returns three strings whose concatenation is the JSON.
+func (s *storedObject) split() (head, payload, tail string) {
 	if s.payload == "" {
 		return s.json, "", ""
 	}
@@ -58,13 +58,13 @@ func (s *stored) parts() (head, payload, tail string) {
 }
 
 // text returns the JSON.
-func (s *stored) text() string {
+func (s *storedObject) text() string {
 	if s.payload == "" {
 		return s.json
 	}
 	var whole strings.Builder
 	whole.Grow(len(s.json) + len(s.payload))
-	head, payload, tail := s.parts()
+	head, payload, tail := s.split()
 	whole.WriteString(head)
 	whole.WriteString(payload)
 	whole.WriteString(tail)
@@ -72,7 +72,7 @@ func (s *stored) text() string {
 }
 
 // append appends the JSON between two offsets of json to a buffer, with the payload in place of the placeholder.
-func (s *stored) append(buffer []byte, from, to int) []byte {
+func (s *storedObject) append(buffer []byte, from, to int) []byte {
 	cut := int(s.payloadOffset)
 	if s.payload == "" || cut < from || cut >= to {
 		return append(buffer, s.json[from:to]...)

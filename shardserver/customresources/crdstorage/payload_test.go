@@ -17,99 +17,99 @@ import (
 	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// sameWhenShared checks that an object whose body was taken out cannot be told from the whole one.
-func sameWhenShared(t *testing.T, shared, whole *Object) {
+// checkSharedPayload checks that an object whose body was taken out cannot be told from the whole one.
+func checkSharedPayload(t *testing.T, shared, original *Object) {
 	t.Helper()
 	for _, version := range []uint64{0, 7} {
-		shared, whole := &Object{stored: shared.stored, resourceVersion: version}, &Object{stored: whole.stored, resourceVersion: version}
-		if got, want := string(shared.append(nil)), string(whole.append(nil)); got != want {
+		shared, original := &Object{stored: shared.stored, resourceVersion: version}, &Object{stored: original.stored, resourceVersion: version}
+		if got, want := string(shared.append(nil)), string(original.append(nil)); got != want {
 			t.Fatalf("shared, it is written as %q, else as %q", got, want)
 		}
-		if shared.size() < len(whole.append(nil)) {
-			t.Fatalf("%q is larger than %d", whole.JSON(), shared.size())
+		if shared.size() < len(original.append(nil)) {
+			t.Fatalf("%q is larger than %d", original.JSON(), shared.size())
 		}
 	}
-	head, payload, tail := shared.stored.parts()
-	if shared.JSON() != whole.JSON() || head+payload+tail != whole.JSON() {
-		t.Fatalf("shared, it is %q, %q, else %q", shared.JSON(), []string{head, payload, tail}, whole.JSON())
+	head, payload, tail := shared.stored.split()
+	if shared.JSON() != original.JSON() || head+payload+tail != original.JSON() {
+		t.Fatalf("shared, it is %q, %q, else %q", shared.JSON(), []string{head, payload, tail}, original.JSON())
 	}
-	got, want := meta.AsPartialObjectMetadata(shared), meta.AsPartialObjectMetadata(whole)
-	if !reflect.DeepEqual(got, want) || shared.GroupVersionKind() != whole.GroupVersionKind() || shared.LogicalCluster() != whole.LogicalCluster() {
+	got, want := meta.AsPartialObjectMetadata(shared), meta.AsPartialObjectMetadata(original)
+	if !reflect.DeepEqual(got, want) || shared.GroupVersionKind() != original.GroupVersionKind() || shared.LogicalCluster() != original.LogicalCluster() {
 		t.Fatalf("shared, its metadata is %v, else %v", got, want)
 	}
 }
 
-// large is a value of 400 bytes.
-var large = `{"text":"` + strings.Repeat("{,0}", 100) + `"}`
+// largeValue is a value of 400 bytes.
+var largeValue = `{"text":"` + strings.Repeat("{,0}", 100) + `"}`
 
-func TestABodyIsOnlyTakenOutWhereItIsLarge(t *testing.T) {
+func TestSharePayload(t *testing.T) {
 	for name, tc := range map[string]struct {
 		json  string
 		split bool
 	}{
-		"behind the metadata":           {`{"apiVersion":"v1","kind":"Widget","metadata":{"name":"w"},"spec":` + large + `,"status":{}}`, true},
-		"in front of the metadata":      {`{"data":` + large + `,"metadata":{"name":"w","labels":{"a":"b"}}}`, true},
-		"without metadata":              {`{"kind":"Widget","spec":` + large + `}`, true},
-		"with white space around":       {`{"metadata" : { "name" : "w" } , "spec" : ` + large + ` }`, true},
-		"under a key without letters":   {`{"metadata":{"name":"w"},"":` + large + `}`, true},
-		"a list":                        {`{"metadata":{"name":"w"},"items":[` + large + `]}`, true},
-		"the larger of two":             {`{"metadata":{"name":"w"},"spec":` + large + `,"status":[` + large + `]}`, true},
-		"metadata that is large itself": {`{"metadata":{"name":"w","annotations":` + large + `},"spec":{}}`, false},
-		"a kind that is large":          {`{"kind":` + large + `,"apiVersion":` + large + `,"metadata":{"name":"w"}}`, false},
+		"behind the metadata":           {`{"apiVersion":"v1","kind":"Widget","metadata":{"name":"w"},"spec":` + largeValue + `,"status":{}}`, true},
+		"in front of the metadata":      {`{"data":` + largeValue + `,"metadata":{"name":"w","labels":{"a":"b"}}}`, true},
+		"without metadata":              {`{"kind":"Widget","spec":` + largeValue + `}`, true},
+		"with white space around":       {`{"metadata" : { "name" : "w" } , "spec" : ` + largeValue + ` }`, true},
+		"under a key without letters":   {`{"metadata":{"name":"w"},"":` + largeValue + `}`, true},
+		"a list":                        {`{"metadata":{"name":"w"},"items":[` + largeValue + `]}`, true},
+		"the larger of two":             {`{"metadata":{"name":"w"},"spec":` + largeValue + `,"status":[` + largeValue + `]}`, true},
+		"metadata that is large itself": {`{"metadata":{"name":"w","annotations":` + largeValue + `},"spec":{}}`, false},
+		"a kind that is large":          {`{"kind":` + largeValue + `,"apiVersion":` + largeValue + `,"metadata":{"name":"w"}}`, false},
 		"nothing at all":                {`{}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whole, shared := object(t, tc.json), object(t, tc.json)
-			shared.sharePayload(clusterstorage.NewShared(), clusterstorage.SharedTextSize)
+			original, shared := newTestObject(t, tc.json), newTestObject(t, tc.json)
+			shared.sharePayload(clusterstorage.NewInterner(), clusterstorage.MinInternedSize)
 			if split := shared.stored.payload != ""; split != tc.split {
 				t.Errorf("the body is %q", shared.stored.payload)
 			}
-			sameWhenShared(t, shared, whole)
+			checkSharedPayload(t, shared, original)
 		})
 	}
 }
 
-func TestEqualBodiesAreHeldOnce(t *testing.T) {
-	payloads := clusterstorage.NewShared()
-	one := object(t, `{"metadata":{"name":"one"},"spec":`+large+`}`)
-	other := object(t, `{"metadata":{"name":"other"},"spec":`+large+`}`)
-	third := object(t, `{"metadata":{"name":"third"},"spec":[`+large+`]}`)
-	for _, o := range []*Object{one, other, third} {
-		o.sharePayload(payloads, clusterstorage.SharedTextSize)
-		o.sharePayload(payloads, clusterstorage.SharedTextSize) // which is nothing more
+func TestEqualPayloadsAreShared(t *testing.T) {
+	payloads := clusterstorage.NewInterner()
+	first := newTestObject(t, `{"metadata":{"name":"one"},"spec":`+largeValue+`}`)
+	second := newTestObject(t, `{"metadata":{"name":"other"},"spec":`+largeValue+`}`)
+	third := newTestObject(t, `{"metadata":{"name":"third"},"spec":[`+largeValue+`]}`)
+	for _, o := range []*Object{first, second, third} {
+		o.sharePayload(payloads, clusterstorage.MinInternedSize)
+		o.sharePayload(payloads, clusterstorage.MinInternedSize) // which is nothing more
 	}
-	if unsafe.StringData(one.stored.payload) != unsafe.StringData(other.stored.payload) {
+	if unsafe.StringData(first.stored.payload) != unsafe.StringData(second.stored.payload) {
 		t.Error("two objects have a body of their own")
 	}
-	if third.stored.payload == one.stored.payload || third.GetName() != "third" || !strings.Contains(third.JSON(), `"spec":[`+large) {
+	if third.stored.payload == first.stored.payload || third.GetName() != "third" || !strings.Contains(third.JSON(), `"spec":[`+largeValue) {
 		t.Errorf("the third is %s", third.JSON())
 	}
 }
 
-func TestAFormIsComputedOnceWhoeverAsksForIt(t *testing.T) {
+func TestVariantIsComputedOnce(t *testing.T) {
 	decodings := &countingCodec{Codec: unstructured.UnstructuredJSONScheme}
 	view := &View{
-		codec: decodings, viewID: &viewID{}, version: schema.GroupVersion{Group: "example.io", Version: "v1"},
+		codec: decodings, viewID: &viewToken{}, version: schema.GroupVersion{Group: "example.io", Version: "v1"},
 		newFunc: func() runtime.Object { return &unstructured.Unstructured{} },
 	}
 	view.identical = &variant{view: view.viewID}
 	const objects = 100
 	items := make([]Object, objects)
 	for i := range items {
-		items[i] = *object(t, fmt.Sprintf(`{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"name":"w%d"}}`, i))
+		items[i] = *newTestObject(t, fmt.Sprintf(`{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"name":"w%d"}}`, i))
 	}
 	var lists sync.WaitGroup
 	for range 8 {
 		lists.Go(func() {
 			for i := range items {
-				if variant, err := view.variant(&items[i]); err != nil || variant.GetName() != fmt.Sprint("w", i) {
+				if variant, err := view.getVariant(&items[i]); err != nil || variant.GetName() != fmt.Sprint("w", i) {
 					t.Error(variant, err)
 				}
 			}
 		})
 	}
 	lists.Wait()
-	if n := decodings.n.Load(); n != objects {
+	if n := decodings.decodes.Load(); n != objects {
 		t.Errorf("%d objects were decoded %d times", objects, n)
 	}
 }
@@ -117,15 +117,15 @@ func TestAFormIsComputedOnceWhoeverAsksForIt(t *testing.T) {
 // countingCodec counts what is decoded.
 type countingCodec struct {
 	runtime.Codec
-	n atomic.Int64
+	decodes atomic.Int64
 }
 
 func (c *countingCodec) Decode(data []byte, kind *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	c.n.Add(1)
+	c.decodes.Add(1)
 	return c.Codec.Decode(data, kind, into)
 }
 
-func object(t *testing.T, json string) *Object {
+func newTestObject(t *testing.T, json string) *Object {
 	t.Helper()
 	o, err := NewObject([]byte(json), 7)
 	if err != nil {

@@ -28,7 +28,7 @@ type Options struct {
 type Pool struct {
 	options Options
 	// shared interns the payloads of the objects of all storages.
-	shared *clusterstorage.Shared
+	shared *clusterstorage.Interner
 
 	mu      sync.Mutex
 	entries map[poolKey]*poolEntry
@@ -41,15 +41,15 @@ type poolKey struct {
 
 // poolEntry is one storage and its reference count. It is opened once, without the pool's lock, as that may wait for etcd.
 type poolEntry struct {
-	refs    int
-	open    sync.Once
-	storage *Storage
-	err     error
+	refs     int
+	openOnce sync.Once
+	storage  *Storage
+	err      error
 }
 
 // NewPool returns an empty pool.
 func NewPool(options Options) *Pool {
-	return &Pool{options: options, shared: clusterstorage.NewShared(), entries: map[poolKey]*poolEntry{}}
+	return &Pool{options: options, shared: clusterstorage.NewInterner(), entries: map[poolKey]*poolEntry{}}
 }
 
 // Acquire returns the storage of a resource under a key segment ("customresources" for those of plain definitions, the
@@ -66,7 +66,7 @@ func (p *Pool) Acquire(resource schema.GroupResource, segment string) (storage *
 	entry.refs++
 	p.mu.Unlock()
 
-	entry.open.Do(func() { entry.storage, entry.err = open(p.options, p.shared, resource, segment) })
+	entry.openOnce.Do(func() { entry.storage, entry.err = open(p.options, p.shared, resource, segment) })
 	if entry.err != nil {
 		p.release(key, entry)
 		return nil, nil, fmt.Errorf("opening the storage of %s (%s): %w", resource, segment, entry.err)

@@ -23,9 +23,9 @@ import (
 	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-func TestAStorageLivesAsLongAsItsUsers(t *testing.T) {
+func TestPoolReferenceCounting(t *testing.T) {
 	resource := schema.GroupResource{Group: "pool.example.io", Resource: "widgets"}
-	pool := crdstorage.NewPool(options())
+	pool := crdstorage.NewPool(newOptions())
 	cycle := func() {
 		first, releaseFirst, err := pool.Acquire(resource, "customresources")
 		if err != nil {
@@ -82,38 +82,38 @@ func TestAStorageLivesAsLongAsItsUsers(t *testing.T) {
 	}
 }
 
-func TestAStorageThatFailsToOpenIsTriedAgain(t *testing.T) {
-	broken := options()
+func TestPoolRetriesFailedOpen(t *testing.T) {
+	broken := newOptions()
 	broken.Storage.Type = "no such storage"
 	pool := crdstorage.NewPool(broken)
 	for range 2 {
-		if _, _, err := pool.Acquire(widgets("broken.example.io"), "customresources"); err == nil || pool.Len() != 0 {
+		if _, _, err := pool.Acquire(widgetsResource("broken.example.io"), "customresources"); err == nil || pool.Len() != 0 {
 			t.Errorf("acquiring gave %v, %d are open", err, pool.Len())
 		}
 	}
 }
 
-func TestTheStoreReadsAllClusters(t *testing.T) {
+func TestStoreWildcardReads(t *testing.T) {
 	for name, cached := range map[string]bool{"with a watch cache": true, "without one": false} {
 		t.Run(name, func(t *testing.T) {
 			const group = "store.example.io"
-			forget(t, widgets(group))
-			o := options()
+			cleanupStorage(t, widgetsResource(group))
+			o := newOptions()
 			o.WatchCache = cached
-			storage, release, err := crdstorage.NewPool(o).Acquire(widgets(group), "customresources")
+			storage, release, err := crdstorage.NewPool(o).Acquire(widgetsResource(group), "customresources")
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(release)
 			s := newServer(t)
-			s.handle("ours", newContent(t, storage, definition(group)))
+			s.handle("ours", newContentHandler(t, storage, newDefinition(group)))
 			for _, cluster := range []string{"one", "two"} {
 				for _, namespace := range []string{"east", "west"} {
-					s.must(t, http.MethodPost, "/ours/clusters/"+cluster+"/apis/"+group+"/v1/namespaces/"+namespace+"/widgets", widget(group, "v1", "a", map[string]string{"in": cluster}, `{}`))
+					s.mustDo(t, http.MethodPost, "/ours/clusters/"+cluster+"/apis/"+group+"/v1/namespaces/"+namespace+"/widgets", newWidgetJSON(group, "v1", "a", map[string]string{"in": cluster}, `{}`))
 				}
 			}
-			readAll(t, storage.Store())
-			resource := &clusterstorage.Resource{GVR: widgets(group).WithVersion("v1"), Store: storage.Store()}
+			testReads(t, storage.Store())
+			resource := &clusterstorage.Resource{GVR: widgetsResource(group).WithVersion("v1"), Store: storage.Store()}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if !cached {
@@ -142,8 +142,8 @@ func TestTheStoreReadsAllClusters(t *testing.T) {
 	}
 }
 
-// readAll reads four objects named a: in the clusters one and two, in the namespaces east and west.
-func readAll(t *testing.T, store clusterstorage.Store) {
+// testReads reads four objects named a: in the clusters one and two, in the namespaces east and west.
+func testReads(t *testing.T, store clusterstorage.Store) {
 	t.Helper()
 	if _, err := store.List(logicalcluster.With(t.Context(), logicalcluster.Wildcard), nil); err != nil { // fills the cache
 		t.Fatal(err)
@@ -194,23 +194,23 @@ func readAll(t *testing.T, store clusterstorage.Store) {
 	}
 }
 
-func TestMetadataNeedsNoDefinition(t *testing.T) {
+func TestMetadataWithoutDefinition(t *testing.T) {
 	const group = "metadata.example.io"
-	s, path := filled(t, group)
-	storage := acquire(t, widgets(group))
-	metadata := crdstorage.NewMetadata(time.Hour)
+	s, path := newFilledServer(t, group)
+	storage := newStorage(t, widgetsResource(group))
+	metadata := crdstorage.NewMetadataHandler(time.Hour)
 	s.handle("metadata", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if !metadata.Serve(w, req, widgets(group), storage.Store()) {
+		if !metadata.Serve(w, req, widgetsResource(group), storage.Store()) {
 			http.NotFound(w, req)
 		}
 	}))
 	for _, query := range []string{"", "?labelSelector=even%3Dtrue", "?limit=100", "?fieldSelector=metadata.name%21%3Dw1"} {
 		for _, cluster := range []string{"*", "one"} {
 			for _, accept := range []string{metadataListJSON, metadataListPB} {
-				ours := s.do(t, http.MethodGet, "/metadata/clusters/"+cluster+path+"/widgets"+query, accept, "")
-				theirs := s.do(t, http.MethodGet, "/stock/clusters/"+cluster+path+"/widgets"+query, accept, "")
-				if ours.code != http.StatusOK || !reflect.DeepEqual(decoded(ours.body), decoded(theirs.body)) {
-					t.Errorf("%s in %s: got %d %s, want %s", query, cluster, ours.code, ours.body, theirs.body)
+				actual := s.do(t, http.MethodGet, "/metadata/clusters/"+cluster+path+"/widgets"+query, accept, "")
+				upstream := s.do(t, http.MethodGet, "/stock/clusters/"+cluster+path+"/widgets"+query, accept, "")
+				if actual.code != http.StatusOK || !reflect.DeepEqual(normalizeJSON(actual.body), normalizeJSON(upstream.body)) {
+					t.Errorf("%s in %s: got %d %s, want %s", query, cluster, actual.code, actual.body, upstream.body)
 				}
 			}
 		}
@@ -227,13 +227,13 @@ func TestMetadataNeedsNoDefinition(t *testing.T) {
 		t.Errorf("selecting by a field of some schema: %d %s", res.code, res.body)
 	}
 	stream := s.watch(t, "/metadata/clusters/*"+path+"/widgets?watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan", metadataJSON)
-	if events := stream.next(t, 0); len(events) != 13 {
+	if events := stream.nextEvents(t, 0); len(events) != 13 {
 		t.Errorf("the watch begins with %d events: %v", len(events), events)
 	}
 	for i, cluster := range []string{"one", "two"} {
-		s.must(t, http.MethodPatch, "/ours/clusters/"+cluster+path+"/namespaces/east/widgets/w0", fmt.Sprintf(`{"spec":{"count":%d}}`, 100+i))
+		s.mustDo(t, http.MethodPatch, "/ours/clusters/"+cluster+path+"/namespaces/east/widgets/w0", fmt.Sprintf(`{"spec":{"count":%d}}`, 100+i))
 	}
-	for i, event := range stream.next(t, 2) {
+	for i, event := range stream.nextEvents(t, 2) {
 		object, _ := event["object"].(map[string]any)
 		if cluster := object["metadata"].(map[string]any)["annotations"].(map[string]any)["kcp.io/cluster"]; cluster != []string{"one", "two"}[i] || object["spec"] != nil {
 			t.Errorf("event %d is %v", i, event)

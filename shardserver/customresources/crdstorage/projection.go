@@ -76,8 +76,8 @@ func (p *projection) projectInto(out runtime.Object) error {
 	return err
 }
 
-// list replaces the objects of a list. The items may be modified, but not what they point to.
-func (p *projection) list(list runtime.Object) error {
+// projectList replaces the objects of a list. The items may be modified, but not what they point to.
+func (p *projection) projectList(list runtime.Object) error {
 	objects, ok := list.(*List)
 	if p == nil || !ok {
 		return nil
@@ -91,8 +91,8 @@ func (p *projection) list(list runtime.Object) error {
 	return nil
 }
 
-// watch projects the objects of a watch.
-func (p *projection) watch(stream watch.Interface) watch.Interface {
+// projectWatch projects the objects of a watch.
+func (p *projection) projectWatch(stream watch.Interface) watch.Interface {
 	if p == nil {
 		return stream
 	}
@@ -107,7 +107,7 @@ func (p *projection) watch(stream watch.Interface) watch.Interface {
 		}
 		projected, err := p.project(obj)
 		if err != nil {
-			return watch.Event{Type: watch.Error, Object: statusOf(err)}, true
+			return watch.Event{Type: watch.Error, Object: newErrorStatus(err)}, true
 		}
 		event.Object = projected
 		return event, true

@@ -47,7 +47,7 @@ func (s *Storage) reader(objects storage.Interface, scope scope) *reader {
 		NewListFunc:              newList,
 		DefaultQualifiedResource: s.resource,
 		KeyRootFunc: func(ctx context.Context) string {
-			if scope == clusterScope || wildcard(ctx) {
+			if scope == clusterScope || isWildcard(ctx) {
 				return prefix
 			}
 			return genericregistry.NamespaceKeyRootFunc(ctx, prefix)
@@ -59,13 +59,13 @@ func (s *Storage) reader(objects storage.Interface, scope scope) *reader {
 			return genericregistry.NamespaceKeyFunc(ctx, prefix, name)
 		},
 		PredicateFunc: func(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
-			return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: attributes}
+			return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: getAttrs}
 		},
 		Storage: genericregistry.DryRunnableStorage{Storage: objects, Codec: Codec},
 	}}
 }
 
-func wildcard(ctx context.Context) bool {
+func isWildcard(ctx context.Context) bool {
 	cluster, _ := logicalcluster.From(ctx)
 	return cluster.IsWildcard()
 }
@@ -105,15 +105,15 @@ func (r *reader) ConvertToTable(ctx context.Context, obj, options runtime.Object
 // is unknown: across logical clusters, and without a namespace if objects may have one. Across logical clusters it also
 // turns the namespace into a field selector.
 func (r *reader) withSelectors(ctx context.Context, options *internalversion.ListOptions) (context.Context, *internalversion.ListOptions) {
-	changed := internalversion.ListOptions{}
+	updated := internalversion.ListOptions{}
 	if options != nil {
-		changed = *options
+		updated = *options
 	}
-	all := wildcard(ctx)
+	all := isWildcard(ctx)
 	if r.scope != anyScope && !all {
-		return ctx, &changed
+		return ctx, &updated
 	}
-	selector := changed.FieldSelector
+	selector := updated.FieldSelector
 	if selector == nil {
 		selector = fields.Everything()
 	}
@@ -122,17 +122,17 @@ func (r *reader) withSelectors(ctx context.Context, options *internalversion.Lis
 		ctx = request.WithNamespace(ctx, "")
 	}
 	if !selector.Empty() {
-		selector = withoutExactName{selector}
+		selector = inexactNameSelector{selector}
 	}
-	changed.FieldSelector = selector
-	return ctx, &changed
+	updated.FieldSelector = selector
+	return ctx, &updated
 }
 
-// withoutExactName hides from the upstream store that a selector requires one name. It selects the same objects.
-type withoutExactName struct{ fields.Selector }
+// inexactNameSelector hides from the upstream store that a selector requires one name. It selects the same objects.
+type inexactNameSelector struct{ fields.Selector }
 
 // RequiresExactMatch implements fields.Selector.
-func (s withoutExactName) RequiresExactMatch(field string) (string, bool) {
+func (s inexactNameSelector) RequiresExactMatch(field string) (string, bool) {
 	if field == nameField {
 		return "", false
 	}
@@ -140,6 +140,6 @@ func (s withoutExactName) RequiresExactMatch(field string) (string, bool) {
 }
 
 // DeepCopySelector implements fields.Selector.
-func (s withoutExactName) DeepCopySelector() fields.Selector {
-	return withoutExactName{s.Selector.DeepCopySelector()}
+func (s inexactNameSelector) DeepCopySelector() fields.Selector {
+	return inexactNameSelector{s.Selector.DeepCopySelector()}
 }

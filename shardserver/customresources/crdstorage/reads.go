@@ -17,40 +17,40 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 )
 
-// Reads serves GET, LIST and WATCH of one compiled CRD from the stored bytes.
-type Reads struct {
+// ReadHandler serves GET, LIST and WATCH of one compiled CRD from the stored bytes.
+type ReadHandler struct {
 	views      *Views
 	namespaced bool
-	versions   map[string]*versionReads
+	versions   map[string]*versionReadHandler
 	minTimeout time.Duration
 }
 
-// versionReads are the reads of one served version.
-type versionReads struct {
+// versionReadHandler are the reads of one served version.
+type versionReadHandler struct {
 	scope      handlers.RequestScope
 	listKind   string
 	deprecated bool
 	warning    string
 	// current are the readers of the current view of the version.
-	current atomic.Pointer[viewReads]
+	current atomic.Pointer[viewReadHandler]
 }
 
-// viewReads are the readers of one view: one of whole objects, which are decoded and converted by the view, and one of
+// viewReadHandler are the readers of one view: one of whole objects, which are decoded and converted by the view, and one of
 // metadata, which is equal in all versions.
-type viewReads struct {
+type viewReadHandler struct {
 	view              *View
 	objects, metadata *reader
 	scope             *handlers.RequestScope
 }
 
-// NewReads returns the reads of a compiled CRD with its definition. Watches end after minRequestTimeout or up to twice as
+// NewReadHandler returns the reads of a compiled CRD with its definition. Watches end after minRequestTimeout or up to twice as
 // long, unless the client requests another timeout.
-func NewReads(views *Views, definition *apiextensionsv1.CustomResourceDefinition, minRequestTimeout time.Duration) *Reads {
+func NewReadHandler(views *Views, definition *apiextensionsv1.CustomResourceDefinition, minRequestTimeout time.Duration) *ReadHandler {
 	spec, names := &definition.Spec, &definition.Status.AcceptedNames
-	r := &Reads{
+	r := &ReadHandler{
 		views:      views,
 		namespaced: spec.Scope == apiextensionsv1.NamespaceScoped,
-		versions:   map[string]*versionReads{},
+		versions:   map[string]*versionReadHandler{},
 		minTimeout: minRequestTimeout,
 	}
 	for i := range spec.Versions {
@@ -63,8 +63,8 @@ func NewReads(views *Views, definition *apiextensionsv1.CustomResourceDefinition
 		for _, field := range served.SelectableFields {
 			selectable = append(selectable, strings.TrimPrefix(field.JSONPath, "."))
 		}
-		r.versions[served.Name] = &versionReads{
-			scope:      requestScope(gv.WithResource(names.Plural), gv.WithKind(names.Kind), r.namespaced, selectable),
+		r.versions[served.Name] = &versionReadHandler{
+			scope:      newRequestScope(gv.WithResource(names.Plural), gv.WithKind(names.Kind), r.namespaced, selectable),
 			listKind:   names.ListKind,
 			deprecated: served.Deprecated,
 			warning:    deprecationWarning(spec, served),
@@ -77,7 +77,7 @@ func NewReads(views *Views, definition *apiextensionsv1.CustomResourceDefinition
 // for requests that the upstream handler must serve: other verbs, subresources, versions that are not served, other output
 // than JSON or metadata, and all requests before the upstream handler has created the view of the version. Callers end the
 // watches of a logical cluster by canceling the context of the request.
-func (r *Reads) Serve(w http.ResponseWriter, req *http.Request) bool {
+func (r *ReadHandler) Serve(w http.ResponseWriter, req *http.Request) bool {
 	info, ok := request.RequestInfoFrom(req.Context())
 	if !ok || !info.IsResourceRequest || info.Subresource != "" || (info.Namespace != "" && !r.namespaced) {
 		return false
@@ -86,22 +86,22 @@ func (r *Reads) Serve(w http.ResponseWriter, req *http.Request) bool {
 	if served == nil {
 		return false
 	}
-	reads := served.forView(r.views.Version(info.APIVersion), r.namespaced)
-	if reads == nil {
+	viewHandler := served.handlerForView(r.views.Version(info.APIVersion), r.namespaced)
+	if viewHandler == nil {
 		return false
 	}
-	mediaType, _, err := negotiation.NegotiateOutputMediaType(req, reads.scope.Serializer, reads.scope)
+	mediaType, _, err := negotiation.NegotiateOutputMediaType(req, viewHandler.scope.Serializer, viewHandler.scope)
 	if err != nil {
 		return false
 	}
-	reader := reads.objects
+	reader := viewHandler.objects
 	switch {
 	case isMetadata(mediaType.Convert, info.Verb):
-		reader = reads.metadata
+		reader = viewHandler.metadata
 	case mediaType.Convert != nil || !isJSON(mediaType.Accepted):
 		return false
 	}
-	handler := readHandler(info, reader, reads.scope, r.namespaced, r.minTimeout)
+	handler := newVerbHandler(info, reader, viewHandler.scope, r.namespaced, r.minTimeout)
 	if handler == nil {
 		return false
 	}
@@ -112,8 +112,8 @@ func (r *Reads) Serve(w http.ResponseWriter, req *http.Request) bool {
 	return true
 }
 
-// forView returns the readers of a view; nil without a view.
-func (s *versionReads) forView(view *View, namespaced bool) *viewReads {
+// handlerForView returns the readers of a view; nil without a view.
+func (s *versionReadHandler) handlerForView(view *View, namespaced bool) *viewReadHandler {
 	if view == nil {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (s *versionReads) forView(view *View, namespaced bool) *viewReads {
 	}
 	scope := s.scope
 	scope.Serializer = newSerializer(view, s.listKind, view.id)
-	reads := &viewReads{
+	reads := &viewReadHandler{
 		view:     view,
 		objects:  view.storage.reader(&viewStorage{Interface: view.Interface, view: view}, nameScope),
 		metadata: view.storage.reader(&viewStorage{Interface: view.Interface, view: view, asStored: true}, nameScope),
@@ -136,8 +136,8 @@ func (s *versionReads) forView(view *View, namespaced bool) *viewReads {
 	return reads
 }
 
-// readHandler returns the upstream handler of a read, or nil for other verbs.
-func readHandler(info *request.RequestInfo, objects *reader, scope *handlers.RequestScope, namespaced bool, minTimeout time.Duration) http.HandlerFunc {
+// newVerbHandler returns the upstream handler of a read, or nil for other verbs.
+func newVerbHandler(info *request.RequestInfo, objects *reader, scope *handlers.RequestScope, namespaced bool, minTimeout time.Duration) http.HandlerFunc {
 	switch info.Verb {
 	case "get":
 		if namespaced && info.Namespace == "" {

@@ -20,31 +20,31 @@ const (
 	tableJSON        = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
 )
 
-// filled serves one definition both by the reads of this package, at /ours, and by the stock handler alone, at /stock,
+// newFilledServer serves one definition both by the reads of this package, at /ours, and by the stock handler alone, at /stock,
 // from the same keys: six widgets in each of two logical clusters, whose specs are large enough to be shared in memory.
-func filled(t *testing.T, group string) (s *server, path string) {
+func newFilledServer(t *testing.T, group string) (s *server, path string) {
 	t.Helper()
 	s = newServer(t)
-	crd := definition(group)
-	s.handle("ours", newContent(t, acquire(t, widgets(group)), crd))
-	s.handle("stock", handler(t, crd, stockOptions{t}))
+	crd := newDefinition(group)
+	s.handle("ours", newContentHandler(t, newStorage(t, widgetsResource(group)), crd))
+	s.handle("stock", newStockHandler(t, crd, stockRESTOptions{t}))
 	path = "/apis/" + group + "/v1"
 	for _, cluster := range []string{"one", "two"} {
 		for i := range 6 {
 			namespace, color := []string{"east", "west"}[i%2], []string{"blue", "red", "green"}[i%3]
-			body := widget(group, "v1", fmt.Sprintf("w%d", i), map[string]string{"even": fmt.Sprint(i%2 == 0)}, fmt.Sprintf(`{"color":%q,"count":%d,"ratio":0.5,"note":%q}`, color, i, strings.Repeat("some words. ", 30)))
-			s.must(t, http.MethodPost, "/ours/clusters/"+cluster+path+"/namespaces/"+namespace+"/widgets", body)
+			body := newWidgetJSON(group, "v1", fmt.Sprintf("w%d", i), map[string]string{"even": fmt.Sprint(i%2 == 0)}, fmt.Sprintf(`{"color":%q,"count":%d,"ratio":0.5,"note":%q}`, color, i, strings.Repeat("some words. ", 30)))
+			s.mustDo(t, http.MethodPost, "/ours/clusters/"+cluster+path+"/namespaces/"+namespace+"/widgets", body)
 		}
 	}
 	return s, path
 }
 
-// passing is what changes with time: the age of an object in a table, where the history of a watch cache begins.
-var passing = regexp.MustCompile(`(["(])\d+(s"|\))`)
+// durations is what changes with time: the age of an object in a table, where the history of a watch cache begins.
+var durations = regexp.MustCompile(`(["(])\d+(s"|\))`)
 
-// decoded is a body as data, or as it is if it is no JSON, without what passes.
-func decoded(body string) any {
-	body = passing.ReplaceAllString(body, "${1}passing$2")
+// normalizeJSON is a body as data, or as it is if it is no JSON, without what passes.
+func normalizeJSON(body string) any {
+	body = durations.ReplaceAllString(body, "${1}passing$2")
 	var value any
 	if json.Unmarshal([]byte(body), &value) != nil {
 		return body
@@ -52,36 +52,36 @@ func decoded(body string) any {
 	return value
 }
 
-func TestReadsAnswerAsStock(t *testing.T) {
+func TestReadsMatchUpstream(t *testing.T) {
 	const group = "reads.example.io"
-	s, path := filled(t, group)
-	version := s.must(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets", "").GetResourceVersion()
-	east := path + "/namespaces/east/widgets"
+	s, path := newFilledServer(t, group)
+	version := s.mustDo(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets", "").GetResourceVersion()
+	eastPath := path + "/namespaces/east/widgets"
 	// Both caches have seen everything before lists that may be served from them are compared.
-	s.must(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets", "")
+	s.mustDo(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets", "")
 	for name, tc := range map[string]struct {
 		path, accept string
 		slow         bool
 	}{
-		"one object":                                  {path: east + "/w0"},
-		"one object, from the cache":                  {path: east + "/w0?resourceVersion=0"},
-		"one object, not older than":                  {path: east + "/w0?resourceVersion=" + version},
-		"one object of a version that is no number":   {path: east + "/w0?resourceVersion=x"},
-		"an object that is not there":                 {path: east + "/none"},
-		"an object that is not there, from the cache": {path: east + "/none?resourceVersion=0"},
-		"a name that is none":                         {path: east + "/a%25b"},
-		"the parameter export":                        {path: east + "/w0?export=true"},
-		"one object, indented":                        {path: east + "/w0?pretty=true"},
-		"one object as YAML":                          {path: east + "/w0", accept: "application/yaml", slow: true},
-		"one object as a table":                       {path: east + "/w0", accept: tableJSON, slow: true},
-		"one object in an encoding that is not had":   {path: east + "/w0", accept: "text/csv", slow: true},
-		"one object, protobuf or JSON":                {path: east + "/w0", accept: "application/vnd.kubernetes.protobuf,application/json"},
-		"one object, protobuf alone":                  {path: east + "/w0", accept: "application/vnd.kubernetes.protobuf", slow: true},
-		"the metadata of one object":                  {path: east + "/w0", accept: metadataJSON},
-		"the status of one object":                    {path: east + "/w0/status", slow: true},
+		"one object":                                  {path: eastPath + "/w0"},
+		"one object, from the cache":                  {path: eastPath + "/w0?resourceVersion=0"},
+		"one object, not older than":                  {path: eastPath + "/w0?resourceVersion=" + version},
+		"one object of a version that is no number":   {path: eastPath + "/w0?resourceVersion=x"},
+		"an object that is not there":                 {path: eastPath + "/none"},
+		"an object that is not there, from the cache": {path: eastPath + "/none?resourceVersion=0"},
+		"a name that is none":                         {path: eastPath + "/a%25b"},
+		"the parameter export":                        {path: eastPath + "/w0?export=true"},
+		"one object, indented":                        {path: eastPath + "/w0?pretty=true"},
+		"one object as YAML":                          {path: eastPath + "/w0", accept: "application/yaml", slow: true},
+		"one object as a table":                       {path: eastPath + "/w0", accept: tableJSON, slow: true},
+		"one object in an encoding that is not had":   {path: eastPath + "/w0", accept: "text/csv", slow: true},
+		"one object, protobuf or JSON":                {path: eastPath + "/w0", accept: "application/vnd.kubernetes.protobuf,application/json"},
+		"one object, protobuf alone":                  {path: eastPath + "/w0", accept: "application/vnd.kubernetes.protobuf", slow: true},
+		"the metadata of one object":                  {path: eastPath + "/w0", accept: metadataJSON},
+		"the status of one object":                    {path: eastPath + "/w0/status", slow: true},
 		"all objects":                                 {path: path + "/widgets"},
 		"all objects, indented":                       {path: path + "/widgets?pretty=1"},
-		"the objects of a namespace":                  {path: east},
+		"the objects of a namespace":                  {path: eastPath},
 		"the objects of a namespace that is empty":    {path: path + "/namespaces/none/widgets"},
 		"all objects, from the cache":                 {path: path + "/widgets?resourceVersion=0"},
 		"all objects, at a version":                   {path: path + "/widgets?resourceVersionMatch=Exact&resourceVersion=" + version},
@@ -93,15 +93,15 @@ func TestReadsAnswerAsStock(t *testing.T) {
 		"a token that is none":                        {path: path + "/widgets?limit=2&continue=x"},
 		"a token with a version":                      {path: path + "/widgets?continue=x&resourceVersion=" + version},
 		"a page":                                      {path: path + "/widgets?limit=2"},
-		"a page of a namespace":                       {path: east + "?limit=2"},
+		"a page of a namespace":                       {path: eastPath + "?limit=2"},
 		"a page, at a version":                        {path: path + "/widgets?limit=2&resourceVersionMatch=Exact&resourceVersion=" + version},
 		"a page, from the cache":                      {path: path + "/widgets?limit=2&resourceVersion=0"},
 		"by label":                                    {path: path + "/widgets?labelSelector=even%3Dtrue"},
 		"by label, a page":                            {path: path + "/widgets?labelSelector=even%3Dtrue&limit=2"},
 		"by a selector that is none":                  {path: path + "/widgets?labelSelector=%21%21"},
 		"by name":                                     {path: path + "/widgets?fieldSelector=metadata.name%3Dw1"},
-		"by name in a namespace":                      {path: east + "?fieldSelector=metadata.name%3Dw2"},
-		"by name in another namespace":                {path: east + "?fieldSelector=metadata.name%3Dw1"},
+		"by name in a namespace":                      {path: eastPath + "?fieldSelector=metadata.name%3Dw2"},
+		"by name in another namespace":                {path: eastPath + "?fieldSelector=metadata.name%3Dw1"},
 		"by namespace":                                {path: path + "/widgets?fieldSelector=metadata.namespace%3Dwest"},
 		"by not a namespace":                          {path: path + "/widgets?fieldSelector=metadata.namespace%21%3Dwest"},
 		"by a field of the schema":                    {path: path + "/widgets?fieldSelector=spec.color%3Dblue"},
@@ -127,15 +127,15 @@ func TestReadsAnswerAsStock(t *testing.T) {
 				if cluster == "*" && (strings.Contains(tc.path, "/namespaces/") || strings.Contains(tc.path, "namespace%3D") || strings.Contains(tc.path, "metadata.name")) {
 					continue // the stock store cannot
 				}
-				ours := s.do(t, http.MethodGet, "/ours/clusters/"+cluster+tc.path, tc.accept, "")
-				theirs := s.do(t, http.MethodGet, "/stock/clusters/"+cluster+tc.path, tc.accept, "")
-				if ours.fast == tc.slow {
-					t.Errorf("in %s: served by our reads: %t", cluster, ours.fast)
+				actual := s.do(t, http.MethodGet, "/ours/clusters/"+cluster+tc.path, tc.accept, "")
+				upstream := s.do(t, http.MethodGet, "/stock/clusters/"+cluster+tc.path, tc.accept, "")
+				if actual.fromReads == tc.slow {
+					t.Errorf("in %s: served by our reads: %t", cluster, actual.fromReads)
 				}
-				if ours.code != theirs.code || !reflect.DeepEqual(decoded(ours.body), decoded(theirs.body)) {
-					t.Errorf("in %s: got %d\n%s\nwant %d\n%s", cluster, ours.code, ours.body, theirs.code, theirs.body)
+				if actual.code != upstream.code || !reflect.DeepEqual(normalizeJSON(actual.body), normalizeJSON(upstream.body)) {
+					t.Errorf("in %s: got %d\n%s\nwant %d\n%s", cluster, actual.code, actual.body, upstream.code, upstream.body)
 				}
-				if o, w := ours.header.Get("Content-Type"), theirs.header.Get("Content-Type"); o != w {
+				if o, w := actual.header.Get("Content-Type"), upstream.header.Get("Content-Type"); o != w {
 					t.Errorf("in %s: content type %q, want %q", cluster, o, w)
 				}
 			}
@@ -143,8 +143,8 @@ func TestReadsAnswerAsStock(t *testing.T) {
 	}
 }
 
-// pages follows continue tokens to the end and returns names and tokens.
-func pages(t *testing.T, s *server, path, accept string) (names, tokens []string) {
+// listPages follows continue tokens to the end and returns names and tokens.
+func listPages(t *testing.T, s *server, path, accept string) (names, tokens []string) {
 	t.Helper()
 	token := ""
 	for range 20 {
@@ -167,13 +167,13 @@ func pages(t *testing.T, s *server, path, accept string) (names, tokens []string
 	return names, tokens
 }
 
-func TestPagesAreThoseOfStock(t *testing.T) {
+func TestPaginationMatchesUpstream(t *testing.T) {
 	const group = "pages.example.io"
-	s, path := filled(t, group)
+	s, path := newFilledServer(t, group)
 	for _, query := range []string{"?limit=1", "?limit=2", "?limit=4", "?limit=2&labelSelector=even%3Dtrue", "?limit=1&fieldSelector=spec.color%21%3Dred"} {
-		wantNames, wantTokens := pages(t, s, "/stock/clusters/one"+path+"/widgets"+query, "")
+		wantNames, wantTokens := listPages(t, s, "/stock/clusters/one"+path+"/widgets"+query, "")
 		for _, accept := range []string{"", metadataListJSON} {
-			names, tokens := pages(t, s, "/ours/clusters/one"+path+"/widgets"+query, accept)
+			names, tokens := listPages(t, s, "/ours/clusters/one"+path+"/widgets"+query, accept)
 			if !reflect.DeepEqual(names, wantNames) || !reflect.DeepEqual(tokens, wantTokens) {
 				t.Errorf("%s as %q: got %v %v, want %v %v", query, accept, names, tokens, wantNames, wantTokens)
 			}
@@ -181,41 +181,41 @@ func TestPagesAreThoseOfStock(t *testing.T) {
 	}
 }
 
-func TestAPageStaysWhatItWasWhileObjectsChange(t *testing.T) {
+func TestPaginationIsConsistent(t *testing.T) {
 	const group = "snapshot.example.io"
-	s, path := filled(t, group)
-	first := s.must(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets?limit=3", "")
+	s, path := newFilledServer(t, group)
+	first := s.mustDo(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets?limit=3", "")
 	token, _, _ := unstructuredString(first.Object, "metadata", "continue")
-	s.must(t, http.MethodDelete, "/ours/clusters/one"+path+"/namespaces/west/widgets/w5", "")
-	rest := s.must(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets?continue="+url.QueryEscape(token), "")
+	s.mustDo(t, http.MethodDelete, "/ours/clusters/one"+path+"/namespaces/west/widgets/w5", "")
+	rest := s.mustDo(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets?continue="+url.QueryEscape(token), "")
 	items, _ := rest.Object["items"].([]any)
 	if len(items) != 3 || rest.GetResourceVersion() != first.GetResourceVersion() {
 		t.Errorf("the rest has %d items at %s, want 3 at %s", len(items), rest.GetResourceVersion(), first.GetResourceVersion())
 	}
-	if all := s.must(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets", ""); len(all.Object["items"].([]any)) != 5 {
+	if all := s.mustDo(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets", ""); len(all.Object["items"].([]any)) != 5 {
 		t.Error("a list without a version must see the deletion")
 	}
 }
 
-func TestADeprecatedVersionWarnsAsStock(t *testing.T) {
+func TestDeprecationWarning(t *testing.T) {
 	for name, tc := range map[string]struct{ text *string }{
-		"with its own words": {text: pointer("use something else")},
+		"with its own words": {text: ptrTo("use something else")},
 		"without":            {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			group := strings.ReplaceAll(name, " ", "-") + ".deprecated.example.io"
-			crd := definition(group, func(crd *apiextensionsv1.CustomResourceDefinition) {
-				v1alpha1 := version("v1alpha1", "")
+			crd := newDefinition(group, func(crd *apiextensionsv1.CustomResourceDefinition) {
+				v1alpha1 := newVersion("v1alpha1", "")
 				v1alpha1.Deprecated, v1alpha1.DeprecationWarning = true, tc.text
 				crd.Spec.Versions = append(crd.Spec.Versions, v1alpha1)
 			})
 			s := newServer(t)
-			s.handle("ours", withWarnings(newContent(t, acquire(t, widgets(group)), crd)))
-			s.handle("stock", withWarnings(handler(t, crd, stockOptions{t})))
+			s.handle("ours", withWarnings(newContentHandler(t, newStorage(t, widgetsResource(group)), crd)))
+			s.handle("stock", withWarnings(newStockHandler(t, crd, stockRESTOptions{t})))
 			path := "/clusters/one/apis/" + group + "/v1alpha1/widgets"
-			ours, theirs := s.do(t, http.MethodGet, "/ours"+path, "", ""), s.do(t, http.MethodGet, "/stock"+path, "", "")
-			if !ours.fast || len(theirs.header.Values("Warning")) != 1 || !reflect.DeepEqual(ours.header.Values("Warning"), theirs.header.Values("Warning")) {
-				t.Errorf("warnings are %q, want %q", ours.header.Values("Warning"), theirs.header.Values("Warning"))
+			actual, upstream := s.do(t, http.MethodGet, "/ours"+path, "", ""), s.do(t, http.MethodGet, "/stock"+path, "", "")
+			if !actual.fromReads || len(upstream.header.Values("Warning")) != 1 || !reflect.DeepEqual(actual.header.Values("Warning"), upstream.header.Values("Warning")) {
+				t.Errorf("warnings are %q, want %q", actual.header.Values("Warning"), upstream.header.Values("Warning"))
 			}
 		})
 	}

@@ -17,10 +17,10 @@ type scanner struct {
 	pos  int
 }
 
-func (s *scanner) fail() error { return fmt.Errorf("%w at offset %d", errJSON, s.pos) }
+func (s *scanner) newSyntaxError() error { return fmt.Errorf("%w at offset %d", errJSON, s.pos) }
 
-// space skips white space.
-func (s *scanner) space() {
+// skipSpace skips white space.
+func (s *scanner) skipSpace() {
 	for s.pos < len(s.text) {
 		switch s.text[s.pos] {
 		case ' ', '\t', '\n', '\r':
@@ -39,118 +39,118 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// end fails unless only white space is left.
-func (s *scanner) end() error {
-	if s.space(); s.pos != len(s.text) {
-		return s.fail()
+// expectEnd fails unless only white space is left.
+func (s *scanner) expectEnd() error {
+	if s.skipSpace(); s.pos != len(s.text) {
+		return s.newSyntaxError()
 	}
 	return nil
 }
 
-// members calls visit for every member of the object at pos, positioned at its value. Visit must consume exactly the
+// scanMembers calls visit for every member of the object at pos, positioned at its value. Visit must consume exactly the
 // value. The key is not unescaped, and has its quotes.
-func (s *scanner) members(depth int, visit func(key string) error) error {
+func (s *scanner) scanMembers(depth int, visit func(key string) error) error {
 	if depth > maxDepth || s.peek() != '{' {
-		return s.fail()
+		return s.newSyntaxError()
 	}
 	s.pos++
-	s.space()
+	s.skipSpace()
 	if s.peek() == '}' {
 		s.pos++
 		return nil
 	}
 	for {
-		s.space()
+		s.skipSpace()
 		start := s.pos
-		if err := s.str(); err != nil {
+		if err := s.skipString(); err != nil {
 			return err
 		}
 		key := s.text[start:s.pos]
-		s.space()
+		s.skipSpace()
 		if s.peek() != ':' {
-			return s.fail()
+			return s.newSyntaxError()
 		}
 		s.pos++
-		s.space()
+		s.skipSpace()
 		if err := visit(key); err != nil {
 			return err
 		}
-		more, err := s.more('}')
+		more, err := s.scanSeparator('}')
 		if !more {
 			return err
 		}
 	}
 }
 
-// more consumes what follows a member or element: a comma, or the end of the object or array.
-func (s *scanner) more(end byte) (bool, error) {
-	s.space()
+// scanSeparator consumes what follows a member or element: a comma, or the end of the object or array.
+func (s *scanner) scanSeparator(closing byte) (bool, error) {
+	s.skipSpace()
 	switch s.peek() {
 	case ',':
 		s.pos++
 		return true, nil
-	case end:
+	case closing:
 		s.pos++
 		return false, nil
 	}
-	return false, s.fail()
+	return false, s.newSyntaxError()
 }
 
-// value skips one value of any kind.
-func (s *scanner) value(depth int) error {
+// skipValue skips one value of any kind.
+func (s *scanner) skipValue(depth int) error {
 	switch c := s.peek(); {
 	case c == '{':
-		return s.members(depth+1, func(string) error { return s.value(depth + 1) })
+		return s.scanMembers(depth+1, func(string) error { return s.skipValue(depth + 1) })
 	case c == '[':
-		return s.elements(depth + 1)
+		return s.skipElements(depth + 1)
 	case c == '"':
-		return s.str()
+		return s.skipString()
 	case c == '-' || (c >= '0' && c <= '9'):
-		return s.number()
+		return s.skipNumber()
 	case c == 't':
-		return s.literal("true")
+		return s.skipLiteral("true")
 	case c == 'f':
-		return s.literal("false")
+		return s.skipLiteral("false")
 	case c == 'n':
-		return s.literal("null")
+		return s.skipLiteral("null")
 	}
-	return s.fail()
+	return s.newSyntaxError()
 }
 
-func (s *scanner) elements(depth int) error {
+func (s *scanner) skipElements(depth int) error {
 	if depth > maxDepth {
-		return s.fail()
+		return s.newSyntaxError()
 	}
 	s.pos++
-	s.space()
+	s.skipSpace()
 	if s.peek() == ']' {
 		s.pos++
 		return nil
 	}
 	for {
-		s.space()
-		if err := s.value(depth); err != nil {
+		s.skipSpace()
+		if err := s.skipValue(depth); err != nil {
 			return err
 		}
-		more, err := s.more(']')
+		more, err := s.scanSeparator(']')
 		if !more {
 			return err
 		}
 	}
 }
 
-func (s *scanner) literal(word string) error {
-	if len(s.text)-s.pos < len(word) || s.text[s.pos:s.pos+len(word)] != word {
-		return s.fail()
+func (s *scanner) skipLiteral(text string) error {
+	if len(s.text)-s.pos < len(text) || s.text[s.pos:s.pos+len(text)] != text {
+		return s.newSyntaxError()
 	}
-	s.pos += len(word)
+	s.pos += len(text)
 	return nil
 }
 
-// str skips a string.
-func (s *scanner) str() error {
+// skipString skips a string.
+func (s *scanner) skipString() error {
 	if s.peek() != '"' {
-		return s.fail()
+		return s.newSyntaxError()
 	}
 	for i := s.pos + 1; i < len(s.text); i++ {
 		switch c := s.text[i]; {
@@ -159,21 +159,21 @@ func (s *scanner) str() error {
 			return nil
 		case c < ' ':
 			s.pos = i
-			return s.fail()
+			return s.newSyntaxError()
 		case c == '\\':
-			width := escape(s.text[i+1:])
+			width := escapeLength(s.text[i+1:])
 			if width == 0 {
 				s.pos = i
-				return s.fail()
+				return s.newSyntaxError()
 			}
 			i += width
 		}
 	}
-	return s.fail()
+	return s.newSyntaxError()
 }
 
-// escape returns the length of the escape after a backslash, 0 if it is invalid.
-func escape(text string) int {
+// escapeLength returns the length of the escape after a backslash, 0 if it is invalid.
+func escapeLength(text string) int {
 	if text == "" {
 		return 0
 	}
@@ -194,20 +194,20 @@ func escape(text string) int {
 	return 0
 }
 
-// number skips a number.
-func (s *scanner) number() error {
+// skipNumber skips a number.
+func (s *scanner) skipNumber() error {
 	if s.peek() == '-' {
 		s.pos++
 	}
 	if s.peek() == '0' {
 		s.pos++
-	} else if !s.digits() {
-		return s.fail()
+	} else if !s.skipDigits() {
+		return s.newSyntaxError()
 	}
 	if s.peek() == '.' {
 		s.pos++
-		if !s.digits() {
-			return s.fail()
+		if !s.skipDigits() {
+			return s.newSyntaxError()
 		}
 	}
 	if c := s.peek(); c == 'e' || c == 'E' {
@@ -215,14 +215,14 @@ func (s *scanner) number() error {
 		if c := s.peek(); c == '+' || c == '-' {
 			s.pos++
 		}
-		if !s.digits() {
-			return s.fail()
+		if !s.skipDigits() {
+			return s.newSyntaxError()
 		}
 	}
 	return nil
 }
 
-func (s *scanner) digits() bool {
+func (s *scanner) skipDigits() bool {
 	start := s.pos
 	for c := s.peek(); c >= '0' && c <= '9'; c = s.peek() {
 		s.pos++

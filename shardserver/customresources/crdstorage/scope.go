@@ -13,8 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// requestScope returns the request scope of a resource for the upstream read handlers, without the serializer.
-func requestScope(resource schema.GroupVersionResource, kind schema.GroupVersionKind, namespaced bool, selectable []string) handlers.RequestScope {
+// newRequestScope returns the request scope of a resource for the upstream read handlers, without the serializer.
+func newRequestScope(resource schema.GroupVersionResource, kind schema.GroupVersionKind, namespaced bool, selectable []string) handlers.RequestScope {
 	return handlers.RequestScope{
 		Namer:               handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !namespaced},
 		ParameterCodec:      metav1.ParameterCodec,

@@ -8,12 +8,12 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// predicate returns the predicate of the shared storage for a predicate of the compiled CRD.
-func (v *View) predicate(predicate storage.SelectionPredicate) storage.SelectionPredicate {
+// adaptPredicate returns the predicate of the shared storage for a predicate of the compiled CRD.
+func (v *View) adaptPredicate(predicate storage.SelectionPredicate) storage.SelectionPredicate {
 	if needsSchema(predicate.Field) {
 		predicate.Field = schemaSelector{Selector: predicate.Field, view: v}
 	}
-	predicate.GetAttrs = attributes
+	predicate.GetAttrs = getAttrs
 	return predicate
 }
 
@@ -30,22 +30,22 @@ func needsSchema(selector fields.Selector) bool {
 	return false
 }
 
-// list lists objects of the shared storage by the selectors of the compiled CRD. Lists without pages are filtered here, with
+// listObjects lists objects of the shared storage by the selectors of the compiled CRD. Lists without pages are filtered here, with
 // the cached variants of objects; pages are filtered by the shared storage, so that they are full.
-func (v *View) list(ctx context.Context, key string, opts storage.ListOptions, list *List) error {
+func (v *View) listObjects(ctx context.Context, key string, opts storage.ListOptions, list *List) error {
 	selector := opts.Predicate.Field
 	if opts.Predicate.Limit > 0 || opts.Predicate.Continue != "" || !needsSchema(selector) {
-		opts.Predicate = v.predicate(opts.Predicate)
+		opts.Predicate = v.adaptPredicate(opts.Predicate)
 		return v.Interface.GetList(ctx, key, opts, list)
 	}
-	opts.Predicate.Field, opts.Predicate.GetAttrs = metadataFields(selector), attributes
+	opts.Predicate.Field, opts.Predicate.GetAttrs = metadataFields(selector), getAttrs
 	if err := v.Interface.GetList(ctx, key, opts, list); err != nil {
 		return err
 	}
 	selected := list.Items[:0]
 	for i := range list.Items {
 		obj := v.newFunc()
-		if err := v.decodeCaching(&list.Items[i], obj); err != nil {
+		if err := v.decodeAndCache(&list.Items[i], obj); err != nil {
 			return err
 		}
 		if _, fieldSet, err := v.getAttrs(obj); err == nil && selector.Matches(fieldSet) {

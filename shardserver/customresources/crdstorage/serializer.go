@@ -89,13 +89,13 @@ func (s *serializer) SupportedMediaTypes() []runtime.SerializerInfo { return s.i
 
 // EncoderForVersion implements runtime.NegotiatedSerializer.
 func (s *serializer) EncoderForVersion(encoder runtime.Encoder, version runtime.GroupVersioner) runtime.Encoder {
-	own, ok := encoder.(*jsonEncoder)
+	wrapped, ok := encoder.(*jsonEncoder)
 	if !ok {
 		return codecs().EncoderForVersion(encoder, version)
 	}
-	fallback := codecs().EncoderForVersion(own.Serializer, version)
+	fallback := codecs().EncoderForVersion(wrapped.Serializer, version)
 	identifier := runtime.Identifier(s.identifier + " " + string(fallback.Identifier()))
-	return &versionEncoder{jsonEncoder: own, fallback: fallback, identifier: identifier}
+	return &versionEncoder{jsonEncoder: wrapped, fallback: fallback, identifier: identifier}
 }
 
 // DecoderToVersion implements runtime.NegotiatedSerializer.
@@ -126,33 +126,33 @@ func (e *versionEncoder) Encode(obj runtime.Object, w io.Writer) error {
 	case runtime.CacheableObject:
 		return obj.CacheEncode(e.Identifier(), e.Encode, w)
 	case *Object:
-		return e.indent(w, func(w io.Writer) error { return e.object(obj, w) })
+		return e.writeIndented(w, func(w io.Writer) error { return e.encodeObject(obj, w) })
 	case *List:
-		return e.indent(w, func(w io.Writer) error { return e.list(obj, w) })
+		return e.writeIndented(w, func(w io.Writer) error { return e.encodeList(obj, w) })
 	case *metav1.WatchEvent:
 		return writeEvent(obj, w)
 	}
 	return e.fallback.Encode(obj, w)
 }
 
-// indent indents the output if the client requests that.
-func (e *versionEncoder) indent(w io.Writer, write func(io.Writer) error) error {
+// writeIndented indents the output if the client requests that.
+func (e *versionEncoder) writeIndented(w io.Writer, write func(io.Writer) error) error {
 	if !e.pretty {
 		return write(w)
 	}
-	var plain, indented bytes.Buffer
-	if err := write(&plain); err != nil {
+	var compact, indented bytes.Buffer
+	if err := write(&compact); err != nil {
 		return err
 	}
-	if err := json.Indent(&indented, bytes.TrimSpace(plain.Bytes()), "", "  "); err != nil {
+	if err := json.Indent(&indented, bytes.TrimSpace(compact.Bytes()), "", "  "); err != nil {
 		return err
 	}
 	_, err := w.Write(indented.Bytes())
 	return err
 }
 
-func (e *versionEncoder) object(obj *Object, w io.Writer) error {
-	variant, err := e.variant(obj)
+func (e *versionEncoder) encodeObject(obj *Object, w io.Writer) error {
+	variant, err := e.getVariant(obj)
 	if err != nil {
 		return err
 	}
@@ -160,9 +160,9 @@ func (e *versionEncoder) object(obj *Object, w io.Writer) error {
 	return err
 }
 
-// variant returns the variant of an object in the view. A bookmark of the watch cache, which has no content, gets the kind
+// getVariant returns the variant of an object in the view. A bookmark of the watch cache, which has no content, gets the kind
 // of the view.
-func (e *versionEncoder) variant(obj *Object) (*Object, error) {
+func (e *versionEncoder) getVariant(obj *Object) (*Object, error) {
 	view := e.serializer.view
 	if view == nil {
 		return obj, nil
@@ -172,15 +172,15 @@ func (e *versionEncoder) variant(obj *Object) (*Object, error) {
 		bookmark.SetGroupVersionKind(view.newFunc().GetObjectKind().GroupVersionKind())
 		return &bookmark, nil
 	}
-	return view.variant(obj)
+	return view.getVariant(obj)
 }
 
 // flushSize is the size of the writes of a list.
 const flushSize = 32 << 10
 
-// list writes a list item by item. The items are variants already, so conversion errors occur before the first byte. The
+// encodeList writes a list item by item. The items are variants already, so conversion errors occur before the first byte. The
 // first write is one byte, so that the response writer treats the response as a stream.
-func (e *versionEncoder) list(list *List, w io.Writer) error {
+func (e *versionEncoder) encodeList(list *List, w io.Writer) error {
 	metadata, err := json.Marshal(listMeta{
 		Continue: list.Continue, RemainingItemCount: list.RemainingItemCount, ResourceVersion: list.ResourceVersion,
 	})

@@ -45,20 +45,20 @@ import (
 	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// backend is the etcd that all tests of the package share; each uses a resource of its own. It starts for the first
+// storageConfig is the etcd that all tests of the package share; each uses a resource of its own. It starts for the first
 // test that needs it: fuzzing does not.
-var backend = sync.OnceValue(start)
+var storageConfig = sync.OnceValue(startBackend)
 
-// stop ends what start began.
-var stop = func() {}
+// stopBackend ends what start began.
+var stopBackend = func() {}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	stop()
+	stopBackend()
 	os.Exit(code)
 }
 
-func start() storagebackend.Config {
+func startBackend() storagebackend.Config {
 	directory, err := os.MkdirTemp("", "raw")
 	if err != nil {
 		panic(err)
@@ -73,7 +73,7 @@ func start() storagebackend.Config {
 	config.CompactionInterval = 0
 	// The stock libraries ask etcd once, with the first client of the process, what it supports. In a shard that client
 	// stays; here, too.
-	first, release, err := crdstorage.NewPool(crdstorage.Options{Storage: config, WatchCache: true}).Acquire(widgets("first.example.io"), "customresources")
+	first, release, err := crdstorage.NewPool(crdstorage.Options{Storage: config, WatchCache: true}).Acquire(widgetsResource("first.example.io"), "customresources")
 	if err != nil {
 		panic(err)
 	}
@@ -82,7 +82,7 @@ func start() storagebackend.Config {
 			panic(err)
 		}
 	}
-	stop = func() {
+	stopBackend = func() {
 		release()
 		server.Close()
 		_ = os.RemoveAll(directory)
@@ -90,19 +90,19 @@ func start() storagebackend.Config {
 	return config
 }
 
-func options() crdstorage.Options {
-	return crdstorage.Options{Storage: backend(), WatchCache: true, DeleteCollectionWorkers: 1}
+func newOptions() crdstorage.Options {
+	return crdstorage.Options{Storage: storageConfig(), WatchCache: true, DeleteCollectionWorkers: 1}
 }
 
-// etcdClient reads and writes what the servers keep.
-func etcdClient(t testing.TB) *clientv3.Client {
+// newEtcdClient reads and writes what the servers keep.
+func newEtcdClient(t testing.TB) *clientv3.Client {
 	t.Helper()
-	how := backend().Transport
-	tls, err := transport.TLSInfo{CertFile: how.CertFile, KeyFile: how.KeyFile, TrustedCAFile: how.TrustedCAFile}.ClientConfig()
+	transportConfig := storageConfig().Transport
+	tls, err := transport.TLSInfo{CertFile: transportConfig.CertFile, KeyFile: transportConfig.KeyFile, TrustedCAFile: transportConfig.TrustedCAFile}.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: how.ServerList, TLS: tls})
+	client, err := clientv3.New(clientv3.Config{Endpoints: transportConfig.ServerList, TLS: tls})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,15 +110,15 @@ func etcdClient(t testing.TB) *clientv3.Client {
 	return client
 }
 
-// definition is one of widgets of a group, in the version v1 unless changed.
-func definition(group string, change ...func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
+// newDefinition is one of widgets of a group, in the version v1 unless changed.
+func newDefinition(group string, change ...func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
 	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList"}
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	crd.Name, crd.UID = "widgets."+group, types.UID(group)
 	crd.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
 		Group: group, Names: names, Scope: apiextensionsv1.NamespaceScoped,
 		Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter},
-		Versions:   []apiextensionsv1.CustomResourceDefinitionVersion{version("v1", "")},
+		Versions:   []apiextensionsv1.CustomResourceDefinitionVersion{newVersion("v1", "")},
 	}
 	crd.Spec.Versions[0].Storage = true
 	crd.Status.AcceptedNames = names
@@ -131,8 +131,8 @@ func definition(group string, change ...func(*apiextensionsv1.CustomResourceDefi
 	return crd
 }
 
-// version has a schema of color, count and, if there is a default for it, size.
-func version(name, size string) apiextensionsv1.CustomResourceDefinitionVersion {
+// newVersion has a schema of color, count and, if there is a default for it, size.
+func newVersion(name, size string) apiextensionsv1.CustomResourceDefinitionVersion {
 	spec := apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
 		"color": {Type: "string"}, "count": {Type: "integer"}, "ratio": {Type: "number"}, "note": {Type: "string"},
 	}}
@@ -149,28 +149,30 @@ func version(name, size string) apiextensionsv1.CustomResourceDefinitionVersion 
 	}
 }
 
-// fixed is the informer of one definition.
-type fixed struct {
+// staticInformer is the informer of one definition.
+type staticInformer struct {
 	cache.SharedIndexInformer
 	crd *apiextensionsv1.CustomResourceDefinition
 }
 
-var _ informers.CustomResourceDefinitionInformer = fixed{}
+var _ informers.CustomResourceDefinitionInformer = staticInformer{}
 
-func (f fixed) Informer() cache.SharedIndexInformer            { return f }
-func (f fixed) Lister() listers.CustomResourceDefinitionLister { return f }
-func (f fixed) AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+func (f staticInformer) Informer() cache.SharedIndexInformer            { return f }
+func (f staticInformer) Lister() listers.CustomResourceDefinitionLister { return f }
+func (f staticInformer) AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	return nil, nil
 }
-func (f fixed) List(labels.Selector) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+func (f staticInformer) List(labels.Selector) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	return []*apiextensionsv1.CustomResourceDefinition{f.crd}, nil
 }
-func (f fixed) Get(string) (*apiextensionsv1.CustomResourceDefinition, error) { return f.crd, nil }
+func (f staticInformer) Get(string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	return f.crd, nil
+}
 
-// handler is the stock handler of custom resources for one definition.
-func handler(t testing.TB, crd *apiextensionsv1.CustomResourceDefinition, options generic.RESTOptionsGetter) http.Handler {
+// newStockHandler is the stock handler of custom resources for one definition.
+func newStockHandler(t testing.TB, crd *apiextensionsv1.CustomResourceDefinition, options generic.RESTOptionsGetter) http.Handler {
 	t.Helper()
-	h, err := stock.NewCustomResourceDefinitionHandler(nil, nil, fixed{crd: crd}, http.NotFoundHandler(), options, admission.NewChainHandler(),
+	h, err := stock.NewCustomResourceDefinitionHandler(nil, nil, staticInformer{crd: crd}, http.NotFoundHandler(), options, admission.NewChainHandler(),
 		nil, webhook.NewDefaultServiceResolver(), nil, 1, authorizerfactory.NewAlwaysAllowAuthorizer(), time.Minute, 30*time.Minute, nil, 3<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -181,11 +183,11 @@ func handler(t testing.TB, crd *apiextensionsv1.CustomResourceDefinition, option
 	return h
 }
 
-// stockOptions store unstructured objects, each version with a watch cache of its own.
-type stockOptions struct{ t testing.TB }
+// stockRESTOptions store unstructured objects, each version with a watch cache of its own.
+type stockRESTOptions struct{ t testing.TB }
 
-func (o stockOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
-	base := backend()
+func (o stockRESTOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	base := storageConfig()
 	config := base.ForResource(resource)
 	config.Codec = unstructured.UnstructuredJSONScheme
 	return generic.RESTOptions{
@@ -195,32 +197,32 @@ func (o stockOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Ob
 }
 
 // decorate closes what it made with the test, which the stock handler leaves to the end of the process.
-func (o stockOptions) decorate(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
+func (o stockRESTOptions) decorate(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
-	made, destroy, err := clusterstorage.WithCache()(config, prefix, key, newFunc, newListFunc, attrs, trigger, indexers)
+	store, destroy, err := clusterstorage.WithCache()(config, prefix, key, newFunc, newListFunc, attrs, trigger, indexers)
 	if err == nil {
 		o.t.Cleanup(destroy)
 	}
-	return made, destroy, err
+	return store, destroy, err
 }
 
-// content serves one definition above a storage.
-type content struct {
+// contentHandler serves one definition above a storage.
+type contentHandler struct {
 	views *crdstorage.Views
-	reads *crdstorage.Reads
+	reads *crdstorage.ReadHandler
 	stock http.Handler
 }
 
-func newContent(t testing.TB, storage *crdstorage.Storage, crd *apiextensionsv1.CustomResourceDefinition) *content {
+func newContentHandler(t testing.TB, storage *crdstorage.Storage, crd *apiextensionsv1.CustomResourceDefinition) *contentHandler {
 	t.Helper()
 	views := storage.Views()
 	t.Cleanup(views.Close)
-	return &content{views: views, stock: handler(t, crd, views), reads: crdstorage.NewReads(views, crd, 30*time.Minute)}
+	return &contentHandler{views: views, stock: newStockHandler(t, crd, views), reads: crdstorage.NewReadHandler(views, crd, 30*time.Minute)}
 }
 
 // ServeHTTP tells in a header whether the reads served a request.
-func (c *content) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (c *contentHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set(fastHeader, "true")
 	if !c.reads.Serve(w, req) {
 		w.Header().Set(fastHeader, "false")
@@ -273,17 +275,17 @@ func (s *server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	handler.ServeHTTP(w, req)
 }
 
-// acquire opens a storage for the time of a test.
-func acquire(t testing.TB, resource schema.GroupResource) *crdstorage.Storage {
+// newStorage opens a storage for the time of a test.
+func newStorage(t testing.TB, resource schema.GroupResource) *crdstorage.Storage {
 	t.Helper()
-	forget(t, resource)
-	return open(t, resource)
+	cleanupStorage(t, resource)
+	return openStorage(t, resource)
 }
 
-// open is acquire of what others put there, which stays.
-func open(t testing.TB, resource schema.GroupResource) *crdstorage.Storage {
+// openStorage is acquire of what others put there, which stays.
+func openStorage(t testing.TB, resource schema.GroupResource) *crdstorage.Storage {
 	t.Helper()
-	storage, release, err := crdstorage.NewPool(options()).Acquire(resource, "customresources")
+	storage, release, err := crdstorage.NewPool(newOptions()).Acquire(resource, "customresources")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,10 +293,10 @@ func open(t testing.TB, resource schema.GroupResource) *crdstorage.Storage {
 	return storage
 }
 
-// forget removes all objects of a resource when the test is over.
-func forget(t testing.TB, resource schema.GroupResource) {
+// cleanupStorage removes all objects of a resource when the test is over.
+func cleanupStorage(t testing.TB, resource schema.GroupResource) {
 	t.Helper()
-	client := etcdClient(t)
+	client := newEtcdClient(t)
 	t.Cleanup(func() {
 		if _, err := client.Delete(context.Background(), "/registry/"+resource.Group+"/", clientv3.WithPrefix()); err != nil {
 			t.Error(err)
@@ -302,16 +304,16 @@ func forget(t testing.TB, resource schema.GroupResource) {
 	})
 }
 
-func widgets(group string) schema.GroupResource {
+func widgetsResource(group string) schema.GroupResource {
 	return schema.GroupResource{Group: group, Resource: "widgets"}
 }
 
 // response is what came back.
 type response struct {
-	code   int
-	fast   bool
-	header http.Header
-	body   string
+	code      int
+	fromReads bool
+	header    http.Header
+	body      string
 }
 
 // do sends a request to /<path>, with a body if there is one.
@@ -345,11 +347,11 @@ func (s *server) do(t testing.TB, method, path, accept, body string) response {
 		time.Sleep(10 * time.Millisecond)
 		return s.do(t, method, path, accept, body)
 	}
-	return response{code: res.StatusCode, fast: res.Header.Get(fastHeader) == "true", header: res.Header, body: string(data)}
+	return response{code: res.StatusCode, fromReads: res.Header.Get(fastHeader) == "true", header: res.Header, body: string(data)}
 }
 
-// must is do, of which success is expected; it returns the object.
-func (s *server) must(t testing.TB, method, path, body string) *unstructured.Unstructured {
+// mustDo is do, of which success is expected; it returns the object.
+func (s *server) mustDo(t testing.TB, method, path, body string) *unstructured.Unstructured {
 	t.Helper()
 	res := s.do(t, method, path, "", body)
 	if res.code/100 != 2 {
@@ -362,15 +364,15 @@ func (s *server) must(t testing.TB, method, path, body string) *unstructured.Uns
 	return obj
 }
 
-// widget is the body of a create.
-func widget(group, version, name string, labels map[string]string, spec string) string {
+// newWidgetJSON is the body of a create.
+func newWidgetJSON(group, version, name string, labels map[string]string, spec string) string {
 	var buffer bytes.Buffer
 	l, _ := json.Marshal(labels)
 	fmt.Fprintf(&buffer, `{"apiVersion":"%s/%s","kind":"Widget","metadata":{"name":%q,"labels":%s},"spec":%s}`, group, version, name, l, spec)
 	return buffer.String()
 }
 
-func pointer[T any](value T) *T { return &value }
+func ptrTo[T any](value T) *T { return &value }
 
 // withWarnings lets handlers warn clients.
 func withWarnings(handler http.Handler) http.Handler { return filters.WithWarningRecorder(handler) }

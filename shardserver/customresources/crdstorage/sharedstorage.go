@@ -65,7 +65,7 @@ func (s *sharedStorage) GetList(ctx context.Context, key string, opts storage.Li
 	if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
 		return err
 	}
-	return projectionFrom(ctx).list(list)
+	return projectionFrom(ctx).projectList(list)
 }
 
 // Watch implements storage.Interface.
@@ -75,18 +75,18 @@ func (s *sharedStorage) Watch(ctx context.Context, key string, opts storage.List
 	if err != nil {
 		return nil, err
 	}
-	return projectionFrom(ctx).watch(stream), nil
+	return projectionFrom(ctx).projectWatch(stream), nil
 }
 
 // Get implements storage.Interface.
 func (s *sharedStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
-	if err := s.get(ctx, key, opts, out); err != nil {
+	if err := s.getCached(ctx, key, opts, out); err != nil {
 		return err
 	}
 	return projectionFrom(ctx).projectInto(out)
 }
 
-func (s *sharedStorage) get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+func (s *sharedStorage) getCached(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
 	if err := s.Interface.Get(ctx, key, opts, out); err != nil || opts.ResourceVersion != "" || !s.cached || s.ReadinessCheck() != nil {
 		return err
 	}

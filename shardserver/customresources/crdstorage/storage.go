@@ -26,7 +26,7 @@ type Storage struct {
 }
 
 // open creates the storage and, if enabled, its watch cache, which fills in the background.
-func open(options Options, payloads *clusterstorage.Shared, resource schema.GroupResource, segment string) (*Storage, error) {
+func open(options Options, payloads *clusterstorage.Interner, resource schema.GroupResource, segment string) (*Storage, error) {
 	s := &Storage{resource: resource, segment: segment, options: options}
 	config := options.Storage.ForResource(resource)
 	config.Codec = Codec
@@ -36,13 +36,13 @@ func open(options Options, payloads *clusterstorage.Shared, resource schema.Grou
 	}
 	decorate := clusterstorage.WithoutCache()
 	if options.WatchCache {
-		decorate = clusterstorage.WithCacheOf(func(obj runtime.Object) {
+		decorate = clusterstorage.WithCacheTransform(func(obj runtime.Object) {
 			if object, ok := obj.(*Object); ok {
-				object.sharePayload(payloads, clusterstorage.SharedTextSize)
+				object.sharePayload(payloads, clusterstorage.MinInternedSize)
 			}
 		})
 	}
-	objects, destroy, err := decorate(config, s.Prefix(), s.key, newObject, newList, attributes, nil, nil)
+	objects, destroy, err := decorate(config, s.Prefix(), s.key, newObject, newList, getAttrs, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -96,15 +96,15 @@ const (
 	tailField    = "\x00tail"
 )
 
-// attributes returns the labels and fields that the shared storage selects by.
-func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
+// getAttrs returns the labels and fields that the shared storage selects by.
+func getAttrs(obj runtime.Object) (labels.Set, fields.Set, error) {
 	object, ok := obj.(*Object)
 	if !ok {
 		return nil, nil, fmt.Errorf("a stored custom resource cannot be a %T", obj)
 	}
 	set := fields.Set{nameField: object.GetName(), namespaceField: object.GetNamespace()}
 	if object.stored != nil {
-		set[headField], set[payloadField], set[tailField] = object.stored.parts()
+		set[headField], set[payloadField], set[tailField] = object.stored.split()
 	}
 	return object.GetLabels(), set, nil
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// stored is an object as it is in etcd. It is immutable, except for variants, and all copies of an Object share it.
-type stored struct {
+// storedObject is an object as it is in etcd. It is immutable, except for variants, and all copies of an Object share it.
+type storedObject struct {
 	// json has no surrounding white space, no metadata.resourceVersion and no metadata.selfLink. If payload is not empty,
 	// the byte at payloadOffset is its placeholder.
 	json, payload string
@@ -27,7 +27,7 @@ type stored struct {
 	labels                        map[string]string
 	// metadata is the offset of the first byte after the opening brace of the metadata, 0 without metadata.
 	metadata, payloadOffset uint32
-	has                     fieldFlags
+	flags                   fieldFlags
 	// variants are the cached variants of views.
 	variants atomic.Pointer[variant]
 }
@@ -48,15 +48,15 @@ const (
 // maxSize bounds the JSON of one object: offsets have 32 bits. The limit of etcd is far lower.
 const maxSize = 1 << 30
 
-// parse parses the JSON of an object. It retains data, which must not be modified afterwards; the upstream storage complies,
+// parseObject parses the JSON of an object. It retains data, which must not be modified afterwards; the upstream storage complies,
 // as each value is a separate slice.
-func parse(data []byte) (*stored, error) {
+func parseObject(data []byte) (*storedObject, error) {
 	data = bytes.Trim(data, " \t\r\n") // JSON white space
 	if len(data) > maxSize {
 		return nil, fmt.Errorf("an object of %d bytes is too large", len(data))
 	}
-	s, plain, err := scan(unsafe.String(unsafe.SliceData(data), len(data)))
-	if err != nil || plain {
+	s, canonical, err := scanObject(unsafe.String(unsafe.SliceData(data), len(data)))
+	if err != nil || canonical {
 		return s, err
 	}
 	content := map[string]any{}
@@ -67,7 +67,7 @@ func parse(data []byte) (*stored, error) {
 }
 
 // parseMap encodes an object as Kubernetes would store it, and drops metadata that is no object.
-func parseMap(content map[string]any) (*stored, error) {
+func parseMap(content map[string]any) (*storedObject, error) {
 	if _, ok := content["metadata"].(map[string]any); !ok {
 		delete(content, "metadata")
 	}
@@ -77,83 +77,83 @@ func parseMap(content map[string]any) (*stored, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding an object: %w", err)
 	}
-	s, plain, err := scan(string(data))
-	if err == nil && !plain {
+	s, canonical, err := scanObject(string(data))
+	if err == nil && !canonical {
 		return nil, fmt.Errorf("%w: it is ambiguous after encoding", errJSON)
 	}
 	return s, err
 }
 
-// scan finds the fields of an object. The text is not plain if the fields cannot be found in a single pass; JSON that
+// scanObject finds the fields of an object. The text is not plain if the fields cannot be found in a single pass; JSON that
 // Kubernetes stores always is.
-func scan(text string) (s *stored, plain bool, err error) {
+func scanObject(text string) (s *storedObject, canonical bool, err error) {
 	if !utf8.ValidString(text) {
 		return nil, false, nil
 	}
-	o := &objectScanner{scanner: scanner{text: text}, stored: &stored{json: text}, plain: true}
-	if err := o.members(0, o.root); err != nil {
+	o := &objectScanner{scanner: scanner{text: text}, stored: &storedObject{json: text}, canonical: true}
+	if err := o.scanMembers(0, o.scanRootMember); err != nil {
 		return nil, false, err
 	}
-	if err := o.end(); err != nil {
+	if err := o.expectEnd(); err != nil {
 		return nil, false, err
 	}
 	o.stored.typeMeta = unique.Make(o.typeMeta)
-	return o.stored, o.plain, nil
+	return o.stored, o.canonical, nil
 }
 
 // objectScanner collects the fields of one object.
 type objectScanner struct {
 	scanner
-	stored   *stored
-	typeMeta typeMeta
-	seen     uint16
-	plain    bool
+	stored    *storedObject
+	typeMeta  typeMeta
+	seen      uint16
+	canonical bool
 }
 
 // markSeen records a field. A duplicate field has its last value, which a single pass does not find.
 func (o *objectScanner) markSeen(bit uint) {
 	if o.seen&(1<<bit) != 0 {
-		o.plain = false
+		o.canonical = false
 	}
 	o.seen |= 1 << bit
 }
 
-func (o *objectScanner) root(key string) error {
+func (o *objectScanner) scanRootMember(key string) error {
 	switch key {
 	case `"apiVersion"`:
 		o.markSeen(0)
-		return o.text(&o.typeMeta.apiVersion)
+		return o.scanStringInto(&o.typeMeta.apiVersion)
 	case `"kind"`:
 		o.markSeen(1)
-		return o.text(&o.typeMeta.kind)
+		return o.scanStringInto(&o.typeMeta.kind)
 	case `"metadata"`:
 		o.markSeen(2)
 		if o.peek() != '{' {
-			o.plain = false
-			return o.value(0)
+			o.canonical = false
+			return o.skipValue(0)
 		}
 		o.stored.metadata = uint32(o.pos) + 1 //nolint:gosec // parse bounds the size
-		return o.members(1, o.meta)
+		return o.scanMembers(1, o.scanMetadataMember)
 	}
 	o.checkEscapedKey(key)
-	return o.value(0)
+	return o.skipValue(0)
 }
 
-func (o *objectScanner) meta(key string) error {
-	o.stored.has |= hasMembers
+func (o *objectScanner) scanMetadataMember(key string) error {
+	o.stored.flags |= hasMembers
 	switch key {
 	case `"name"`:
 		o.markSeen(3)
-		return o.text(&o.stored.name)
+		return o.scanStringInto(&o.stored.name)
 	case `"namespace"`:
 		o.markSeen(4)
-		return o.text(&o.stored.namespace)
+		return o.scanStringInto(&o.stored.namespace)
 	case `"uid"`:
 		o.markSeen(5)
-		return o.text(&o.stored.uid)
+		return o.scanStringInto(&o.stored.uid)
 	case `"labels"`:
 		o.markSeen(6)
-		return o.stringMap(func(key, value string) {
+		return o.scanStringMap(func(key, value string) {
 			if o.stored.labels == nil {
 				o.stored.labels = map[string]string{}
 			}
@@ -161,7 +161,7 @@ func (o *objectScanner) meta(key string) error {
 		})
 	case `"annotations"`:
 		o.markSeen(7)
-		return o.stringMap(func(key, value string) {
+		return o.scanStringMap(func(key, value string) {
 			if key == logicalcluster.AnnotationKey {
 				o.stored.cluster = value
 			}
@@ -176,10 +176,10 @@ func (o *objectScanner) meta(key string) error {
 		o.markSeen(10)
 		return o.markPresent(hasDeletionTimestamp)
 	case `"resourceVersion"`, `"selfLink"`:
-		o.plain = false
+		o.canonical = false
 	}
 	o.checkEscapedKey(key)
-	return o.value(1)
+	return o.skipValue(1)
 }
 
 // checkEscapedKey checks whether a key with escapes is one of the collected fields.
@@ -190,44 +190,44 @@ func (o *objectScanner) checkEscapedKey(key string) {
 	switch unquote(key) {
 	case "apiVersion", "kind", "metadata", "name", "namespace", "uid", "labels", "annotations", "ownerReferences", "finalizers",
 		"deletionTimestamp", "resourceVersion", "selfLink":
-		o.plain = false
+		o.canonical = false
 	}
 }
 
 // markPresent skips a value and sets its flag, unless it is null or empty.
 func (o *objectScanner) markPresent(flag fieldFlags) error {
 	start := o.pos
-	if err := o.value(1); err != nil {
+	if err := o.skipValue(1); err != nil {
 		return err
 	}
 	switch o.scanner.text[start:o.pos] {
 	case "null", "[]", `""`:
 	default:
-		o.stored.has |= flag
+		o.stored.flags |= flag
 	}
 	return nil
 }
 
-// text sets a string; a value of another type counts as missing, as in the lenient decoding of stored objects.
-func (o *objectScanner) text(into *string) error {
-	value, err := o.stringValue()
+// scanStringInto sets a string; a value of another type counts as missing, as in the lenient decoding of stored objects.
+func (o *objectScanner) scanStringInto(into *string) error {
+	value, err := o.scanString()
 	*into = value
 	return err
 }
 
-// stringMap visits the members of an object whose values are strings.
-func (o *objectScanner) stringMap(visit func(key, value string)) error {
-	return o.strings(2, visit)
+// scanStringMap visits the members of an object whose values are strings.
+func (o *objectScanner) scanStringMap(visit func(key, value string)) error {
+	return o.scanStrings(2, visit)
 }
 
-// strings visits the members of the object at pos whose values are strings, unescaped, and skips everything else.
-func (s *scanner) strings(depth int, visit func(key, value string)) error {
+// scanStrings visits the members of the object at pos whose values are strings, unescaped, and skips everything else.
+func (s *scanner) scanStrings(depth int, visit func(key, value string)) error {
 	if s.peek() != '{' {
-		return s.value(depth)
+		return s.skipValue(depth)
 	}
-	return s.members(depth, func(key string) error {
+	return s.scanMembers(depth, func(key string) error {
 		isString := s.peek() == '"'
-		value, err := s.stringValue()
+		value, err := s.scanString()
 		if err == nil && isString {
 			visit(unquote(key), value)
 		}
@@ -235,10 +235,10 @@ func (s *scanner) strings(depth int, visit func(key, value string)) error {
 	})
 }
 
-// stringValue consumes a value and returns it unescaped if it is a string.
-func (s *scanner) stringValue() (string, error) {
+// scanString consumes a value and returns it unescaped if it is a string.
+func (s *scanner) scanString() (string, error) {
 	start, isString := s.pos, s.peek() == '"'
-	if err := s.value(0); err != nil || !isString {
+	if err := s.skipValue(0); err != nil || !isString {
 		return "", err
 	}
 	return unquote(s.text[start:s.pos]), nil

@@ -11,15 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// viewID identifies one view. Variants refer to it rather than to the view, so that they do not keep the view in memory.
-type viewID struct{ closed atomic.Bool }
+// viewToken identifies one view. Variants refer to it rather than to the view, so that they do not keep the view in memory.
+type viewToken struct{ closed atomic.Bool }
 
 // variant is a stored object as decoded, converted and defaulted by one view. Objects cache a few variants, so that this
 // happens once per object and view, not per read.
 type variant struct {
-	view *viewID
+	view *viewToken
 	// stored is the object as served by the view; nil if it equals the stored object.
-	stored *stored
+	stored *storedObject
 	next   *variant
 }
 
@@ -27,8 +27,8 @@ type variant struct {
 // versions; they decode it again.
 const maxVariants = 4
 
-// variant returns the cached variant of a view, or nil.
-func (s *stored) variant(view *viewID) *variant {
+// findVariant returns the cached variant of a view, or nil.
+func (s *storedObject) findVariant(view *viewToken) *variant {
 	for f := s.variants.Load(); f != nil; f = f.next {
 		if f.view == view {
 			return f
@@ -38,10 +38,10 @@ func (s *stored) variant(view *viewID) *variant {
 }
 
 // addVariant caches a variant, and removes those of closed views and the oldest ones.
-func (s *stored) addVariant(f *variant) {
+func (s *storedObject) addVariant(f *variant) {
 	for {
-		known := s.variants.Load()
-		if known == nil {
+		current := s.variants.Load()
+		if current == nil {
 			if s.variants.CompareAndSwap(nil, f) {
 				return
 			}
@@ -49,26 +49,26 @@ func (s *stored) addVariant(f *variant) {
 		}
 		chain := &variant{view: f.view, stored: f.stored}
 		last := chain
-		for old, kept := known, 1; old != nil && kept < maxVariants; old = old.next {
+		for old, count := current, 1; old != nil && count < maxVariants; old = old.next {
 			if old.view != f.view && !old.view.closed.Load() {
 				last.next = &variant{view: old.view, stored: old.stored}
-				last, kept = last.next, kept+1
+				last, count = last.next, count+1
 			}
 		}
-		if s.variants.CompareAndSwap(known, chain) {
+		if s.variants.CompareAndSwap(current, chain) {
 			return
 		}
 	}
 }
 
-// variant returns the object as served by the view, which is the object itself if decoding and encoding it changes
+// getVariant returns the object as served by the view, which is the object itself if decoding and encoding it changes
 // nothing. Errors are those of the upstream storage for objects that cannot be decoded or converted.
-func (v *View) variant(obj *Object) (*Object, error) {
+func (v *View) getVariant(obj *Object) (*Object, error) {
 	s := obj.stored
 	if s == nil {
 		return obj, nil
 	}
-	f := s.variant(v.viewID)
+	f := s.findVariant(v.viewID)
 	if f == nil {
 		var err error
 		if f, err = v.computeVariant(obj); err != nil {
@@ -86,10 +86,10 @@ func (v *View) variant(obj *Object) (*Object, error) {
 func (v *View) computeVariant(obj *Object) (*variant, error) {
 	s := obj.stored
 	if obj.GroupVersionKind().GroupVersion() == v.version {
-		lock := v.variantLocks.of(s)
+		lock := v.variantLocks.lockFor(s)
 		lock.Lock()
 		defer lock.Unlock()
-		if f := s.variant(v.viewID); f != nil {
+		if f := s.findVariant(v.viewID); f != nil {
 			return f, nil
 		}
 	}
@@ -109,14 +109,14 @@ func (v *View) computeVariant(obj *Object) (*variant, error) {
 // variantLocks serialize the computation of variants, each lock for many objects.
 type variantLocks [16]sync.Mutex
 
-func (c *variantLocks) of(s *stored) *sync.Mutex {
+func (c *variantLocks) lockFor(s *storedObject) *sync.Mutex {
 	return &c[maphash.Comparable(lockSeed, s)%uint64(len(c))]
 }
 
 var lockSeed = maphash.MakeSeed()
 
 // convert decodes an object into the version of the view and encodes it. It returns the same pointer if nothing changes.
-func (v *View) convert(s *stored) (*stored, error) {
+func (v *View) convert(s *storedObject) (*storedObject, error) {
 	into := v.newFunc()
 	text := s.text()
 	if err := v.decodeConverted(s, into); err != nil {
@@ -133,8 +133,8 @@ func (v *View) convert(s *stored) (*stored, error) {
 	if len(data) == len(text)+1 && string(data[:len(text)]) == text { // followed by a newline
 		return s, nil
 	}
-	return parse(data)
+	return parseObject(data)
 }
 
-// bytesOf returns the bytes of a string without a copy, for decoders, which do not modify them.
-func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
+// unsafeBytes returns the bytes of a string without a copy, for decoders, which do not modify them.
+func unsafeBytes(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }

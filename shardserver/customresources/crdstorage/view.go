@@ -22,7 +22,7 @@ type View struct {
 	storage           *Storage
 	// id is unique among all views of a storage, closed ones included.
 	id     string
-	viewID *viewID
+	viewID *viewToken
 	// variantLocks are held while variants are computed.
 	variantLocks variantLocks
 	// identical is the variant of all objects that the view serves as they are stored.
@@ -52,27 +52,27 @@ func (v *View) decode(obj *Object, into runtime.Object) error {
 
 // decodeStored is decode without the resource version. An object with a cached variant needs no codec and no conversion
 // webhook.
-func (v *View) decodeStored(s *stored, into runtime.Object) error {
-	f := s.variant(v.viewID)
+func (v *View) decodeStored(s *storedObject, into runtime.Object) error {
+	f := s.findVariant(v.viewID)
 	if f == nil {
 		return v.decodeConverted(s, into)
 	}
 	if f.stored != nil {
 		s = f.stored
 	}
-	_, _, err := unstructured.UnstructuredJSONScheme.Decode(bytesOf(s.text()), nil, into)
+	_, _, err := unstructured.UnstructuredJSONScheme.Decode(unsafeBytes(s.text()), nil, into)
 	return err
 }
 
 // decodeJSON decodes stored JSON.
 func (v *View) decodeJSON(json string, into runtime.Object) error {
-	_, _, err := v.codec.Decode(bytesOf(json), nil, into)
+	_, _, err := v.codec.Decode(unsafeBytes(json), nil, into)
 	return err
 }
 
 // decodeConverted decodes a stored object with the codec. It restores the annotation of the logical cluster, which a
 // tenant's conversion webhook could change.
-func (v *View) decodeConverted(s *stored, into runtime.Object) error {
+func (v *View) decodeConverted(s *storedObject, into runtime.Object) error {
 	if err := v.decodeJSON(s.text(), into); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (v *View) encode(ctx context.Context, obj runtime.Object) (*Object, error) 
 	if err != nil {
 		return nil, err
 	}
-	s, err := parse(data)
+	s, err := parseObject(data)
 	if err != nil {
 		return nil, err
 	}
@@ -150,16 +150,16 @@ func (v *View) Get(ctx context.Context, key string, opts storage.GetOptions, out
 	if err := v.Interface.Get(ctx, key, opts, obj); err != nil {
 		return err
 	}
-	return v.decodeCaching(obj, out)
+	return v.decodeAndCache(obj, out)
 }
 
-// decodeCaching decodes an object, or sets the zero value for an object that was not found. It caches the variant, which
+// decodeAndCache decodes an object, or sets the zero value for an object that was not found. It caches the variant, which
 // makes further reads of the object cheap.
-func (v *View) decodeCaching(obj *Object, out runtime.Object) error {
+func (v *View) decodeAndCache(obj *Object, out runtime.Object) error {
 	if obj.stored == nil {
 		return runtime.SetZeroValue(out)
 	}
-	if _, err := v.variant(obj); err != nil {
+	if _, err := v.getVariant(obj); err != nil {
 		return err
 	}
 	return v.decode(obj, out)
@@ -169,7 +169,7 @@ func (v *View) decodeCaching(obj *Object, out runtime.Object) error {
 // conversion may need a webhook.
 func (v *View) decodeOnce(obj *Object, out runtime.Object) error {
 	if obj.stored == nil || obj.GroupVersionKind().GroupVersion() != v.version {
-		return v.decodeCaching(obj, out)
+		return v.decodeAndCache(obj, out)
 	}
 	return v.decode(obj, out)
 }
@@ -181,13 +181,13 @@ func (v *View) GetList(ctx context.Context, key string, opts storage.ListOptions
 		return fmt.Errorf("listing custom resources into %T is not possible", out)
 	}
 	objects := &List{}
-	if err := v.list(ctx, key, opts, objects); err != nil {
+	if err := v.listObjects(ctx, key, opts, objects); err != nil {
 		return err
 	}
 	list.Items = make([]unstructured.Unstructured, len(objects.Items))
 	for i := range objects.Items {
 		item := v.newFunc()
-		if err := v.decodeCaching(&objects.Items[i], item); err != nil {
+		if err := v.decodeAndCache(&objects.Items[i], item); err != nil {
 			return err
 		}
 		into, ok := item.(*unstructured.Unstructured)

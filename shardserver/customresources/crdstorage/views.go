@@ -62,7 +62,7 @@ func (v *Views) decorate(
 	if version.Version == "" {
 		return nil, nil, fmt.Errorf("the upstream store of %s has no version", config.GroupResource)
 	}
-	id := &viewID{}
+	id := &viewToken{}
 	view := &View{
 		Interface: v.storage.objects,
 		storage:   v.storage,

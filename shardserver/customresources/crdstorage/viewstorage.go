@@ -27,7 +27,7 @@ func (s *viewStorage) Get(ctx context.Context, key string, opts storage.GetOptio
 	if !ok {
 		return fmt.Errorf("reading a stored custom resource into %T is not possible", out)
 	}
-	variant, err := s.view.variant(obj)
+	variant, err := s.view.getVariant(obj)
 	if err != nil {
 		return err
 	}
@@ -41,11 +41,11 @@ func (s *viewStorage) GetList(ctx context.Context, key string, opts storage.List
 	if !ok {
 		return fmt.Errorf("listing stored custom resources into %T is not possible", out)
 	}
-	if err := s.view.list(ctx, key, opts, list); err != nil || s.asStored {
+	if err := s.view.listObjects(ctx, key, opts, list); err != nil || s.asStored {
 		return err
 	}
 	for i := range list.Items {
-		variant, err := s.view.variant(&list.Items[i])
+		variant, err := s.view.getVariant(&list.Items[i])
 		if err != nil {
 			return err
 		}
@@ -56,5 +56,5 @@ func (s *viewStorage) GetList(ctx context.Context, key string, opts storage.List
 
 // Watch implements storage.Interface.
 func (s *viewStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	return s.view.watch(ctx, key, opts)
+	return s.view.watchObjects(ctx, key, opts)
 }

@@ -14,7 +14,7 @@ import (
 
 // Watch implements storage.Interface.
 func (v *View) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	stream, err := v.watch(ctx, key, opts)
+	stream, err := v.watchObjects(ctx, key, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -23,21 +23,21 @@ func (v *View) Watch(ctx context.Context, key string, opts storage.ListOptions) 
 		if failed { // no event follows an error, as in upstream watches
 			return event, false
 		}
-		decoded, err := v.event(event)
+		decoded, err := v.decodeEvent(event)
 		if err != nil {
 			failed = true
-			return watch.Event{Type: watch.Error, Object: statusOf(err)}, true
+			return watch.Event{Type: watch.Error, Object: newErrorStatus(err)}, true
 		}
 		return decoded, true
 	}), nil
 }
 
-// watch is Watch without decoding: objects are *Object, or envelopes of the watch cache with one. It ends when the view is
+// watchObjects is Watch without decoding: objects are *Object, or envelopes of the watch cache with one. It ends when the view is
 // closed.
-func (v *View) watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+func (v *View) watchObjects(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	detach := context.AfterFunc(v.ctx, cancel)
-	opts.Predicate = v.predicate(opts.Predicate)
+	opts.Predicate = v.adaptPredicate(opts.Predicate)
 	stream, err := v.Interface.Watch(ctx, key, opts)
 	if err != nil {
 		detach()
@@ -59,8 +59,8 @@ func (w *cancelingWatch) Stop() {
 	w.Interface.Stop()
 }
 
-// event decodes the object of an event of the shared storage.
-func (v *View) event(event watch.Event) (watch.Event, error) {
+// decodeEvent decodes the object of an event of the shared storage.
+func (v *View) decodeEvent(event watch.Event) (watch.Event, error) {
 	if envelope, ok := event.Object.(runtime.CacheableObject); ok {
 		event.Object = envelope.GetObject()
 	}
@@ -70,15 +70,15 @@ func (v *View) event(event watch.Event) (watch.Event, error) {
 	}
 	var err error
 	if event.Type == watch.Bookmark {
-		event.Object, err = v.bookmark(obj)
+		event.Object, err = v.newBookmark(obj)
 		return event, err
 	}
 	event.Object = v.newFunc()
 	return event, v.decodeOnce(obj, event.Object)
 }
 
-// bookmark returns a bookmark with the kind of the view: a resource version and annotations.
-func (v *View) bookmark(obj *Object) (runtime.Object, error) {
+// newBookmark returns a bookmark with the kind of the view: a resource version and annotations.
+func (v *View) newBookmark(obj *Object) (runtime.Object, error) {
 	bookmark := v.newFunc()
 	if err := v.Versioner().UpdateObject(bookmark, obj.resourceVersion); err != nil {
 		return nil, err
@@ -93,8 +93,8 @@ func (v *View) bookmark(obj *Object) (runtime.Object, error) {
 	return bookmark, nil
 }
 
-// statusOf returns the status that watches of the upstream storage report for an error.
-func statusOf(err error) *metav1.Status {
+// newErrorStatus returns the status that watches of the upstream storage report for an error.
+func newErrorStatus(err error) *metav1.Status {
 	if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // a wrapped status is not reported as such, as upstream
 		s := status.Status()
 		return &s

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// stream is a watch over HTTP.
-type stream struct {
+// watchStream is a watch over HTTP.
+type watchStream struct {
 	events chan map[string]any
 	header http.Header
 	code   int
 }
 
 // watch opens a watch that ends with the test.
-func (s *server) watch(t testing.TB, path, accept string) *stream {
+func (s *server) watch(t testing.TB, path, accept string) *watchStream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
@@ -33,7 +33,7 @@ func (s *server) watch(t testing.TB, path, accept string) *stream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &stream{events: make(chan map[string]any, 100), header: res.Header, code: res.StatusCode}
+	w := &watchStream{events: make(chan map[string]any, 100), header: res.Header, code: res.StatusCode}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -44,7 +44,7 @@ func (s *server) watch(t testing.TB, path, accept string) *stream {
 			if err != nil {
 				return
 			}
-			event, ok := decoded(line).(map[string]any)
+			event, ok := normalizeJSON(line).(map[string]any)
 			if !ok {
 				event = map[string]any{"type": "NOT JSON", "line": line}
 			}
@@ -59,8 +59,8 @@ func (s *server) watch(t testing.TB, path, accept string) *stream {
 	return w
 }
 
-// next returns n events that are no bookmarks, or all up to the one that ends the initial events if n is 0.
-func (w *stream) next(t testing.TB, n int) []map[string]any {
+// nextEvents returns n events that are no bookmarks, or all up to the one that ends the initial events if n is 0.
+func (w *watchStream) nextEvents(t testing.TB, n int) []map[string]any {
 	t.Helper()
 	var events []map[string]any
 	timeout := time.After(20 * time.Second)
@@ -82,8 +82,8 @@ func (w *stream) next(t testing.TB, n int) []map[string]any {
 	return events
 }
 
-// ended waits for the end of the watch.
-func (w *stream) ended(t testing.TB) {
+// expectEnd waits for the end of the watch.
+func (w *watchStream) expectEnd(t testing.TB) {
 	t.Helper()
 	timeout := time.After(20 * time.Second)
 	for {
@@ -98,11 +98,11 @@ func (w *stream) ended(t testing.TB) {
 	}
 }
 
-func TestWatchesDeliverAsStock(t *testing.T) {
+func TestWatchMatchesUpstream(t *testing.T) {
 	const group = "watches.example.io"
-	s, path := filled(t, group)
-	version := s.must(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets", "").GetResourceVersion()
-	s.must(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets", "") // its watch cache is full
+	s, path := newFilledServer(t, group)
+	version := s.mustDo(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets", "").GetResourceVersion()
+	s.mustDo(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets", "") // its watch cache is full
 	initial := "&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
 	cases := map[string]struct {
 		path, accept string
@@ -127,7 +127,7 @@ func TestWatchesDeliverAsStock(t *testing.T) {
 		"tables by a field of the schema":       {path: "/widgets?watch=1&fieldSelector=spec.color%3Dblue&resourceVersion=" + version, accept: tableJSON, slow: true, events: 4},
 		"tables of objects, then their changes": {path: "/widgets?watch=1" + initial, accept: tableJSON, slow: true, initial: true, events: 5},
 	}
-	type pair struct{ ours, theirs *stream }
+	type pair struct{ actual, upstream *watchStream }
 	open := map[string]pair{}
 	for name, tc := range cases {
 		for range 4 { // several watchers share what is encoded
@@ -136,29 +136,29 @@ func TestWatchesDeliverAsStock(t *testing.T) {
 		open[name] = pair{s.watch(t, "/ours/clusters/one"+path+tc.path, tc.accept), s.watch(t, "/stock/clusters/one"+path+tc.path, tc.accept)}
 	}
 	object := "/ours/clusters/one" + path + "/namespaces/east/widgets/w0"
-	s.must(t, http.MethodPatch, object, `{"spec":{"color":"red"}}`)
-	s.must(t, http.MethodPatch, object, `{"spec":{"color":"blue"}}`)
-	s.must(t, http.MethodPatch, "/ours/clusters/one"+path+"/namespaces/west/widgets/w3", `{"spec":{"color":"green"}}`)
-	s.must(t, http.MethodPatch, "/ours/clusters/two"+path+"/namespaces/east/widgets/w0", `{"spec":{"color":"never to be seen"}}`)
-	s.must(t, http.MethodPost, "/ours/clusters/one"+path+"/namespaces/east/widgets", widget(group, "v1", "new", map[string]string{"even": "true"}, `{"color":"pink"}`))
-	s.must(t, http.MethodDelete, object, "")
+	s.mustDo(t, http.MethodPatch, object, `{"spec":{"color":"red"}}`)
+	s.mustDo(t, http.MethodPatch, object, `{"spec":{"color":"blue"}}`)
+	s.mustDo(t, http.MethodPatch, "/ours/clusters/one"+path+"/namespaces/west/widgets/w3", `{"spec":{"color":"green"}}`)
+	s.mustDo(t, http.MethodPatch, "/ours/clusters/two"+path+"/namespaces/east/widgets/w0", `{"spec":{"color":"never to be seen"}}`)
+	s.mustDo(t, http.MethodPost, "/ours/clusters/one"+path+"/namespaces/east/widgets", newWidgetJSON(group, "v1", "new", map[string]string{"even": "true"}, `{"color":"pink"}`))
+	s.mustDo(t, http.MethodDelete, object, "")
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			ours, theirs := open[name].ours, open[name].theirs
-			if fast := ours.header.Get(fastHeader) == "true"; fast == tc.slow {
+			actual, upstream := open[name].actual, open[name].upstream
+			if fast := actual.header.Get(fastHeader) == "true"; fast == tc.slow {
 				t.Errorf("served by our reads: %t", fast)
 			}
-			if o, w := ours.header.Get("Content-Type"), theirs.header.Get("Content-Type"); o != w {
+			if o, w := actual.header.Get("Content-Type"), upstream.header.Get("Content-Type"); o != w {
 				t.Errorf("content type %q, want %q", o, w)
 			}
 			if tc.initial {
-				if got, want := ours.next(t, 0), theirs.next(t, 0); len(got) != len(want) || !reflect.DeepEqual(got[:len(got)-1], want[:len(want)-1]) {
+				if got, want := actual.nextEvents(t, 0), upstream.nextEvents(t, 0); len(got) != len(want) || !reflect.DeepEqual(got[:len(got)-1], want[:len(want)-1]) {
 					t.Errorf("first come\n%v\nwant\n%v", got, want)
 				} else {
-					sameBookmark(t, got[len(got)-1], want[len(want)-1])
+					compareBookmarks(t, got[len(got)-1], want[len(want)-1])
 				}
 			}
-			got, want := ours.next(t, tc.events), theirs.next(t, tc.events)
+			got, want := actual.nextEvents(t, tc.events), upstream.nextEvents(t, tc.events)
 			for i := range got {
 				if !reflect.DeepEqual(got[i], want[i]) {
 					t.Errorf("event %d is\n%v\nwant\n%v", i, got[i], want[i])
@@ -168,8 +168,8 @@ func TestWatchesDeliverAsStock(t *testing.T) {
 	}
 }
 
-// sameBookmark compares all but the version, which depends on when it was sent.
-func sameBookmark(t *testing.T, got, want map[string]any) {
+// compareBookmarks compares all but the version, which depends on when it was sent.
+func compareBookmarks(t *testing.T, got, want map[string]any) {
 	t.Helper()
 	for _, event := range []map[string]any{got, want} {
 		object, _ := event["object"].(map[string]any)
@@ -184,10 +184,10 @@ func sameBookmark(t *testing.T, got, want map[string]any) {
 	}
 }
 
-func TestAWatchThatCannotBeginAnswersAsStock(t *testing.T) {
+func TestWatchErrorsMatchUpstream(t *testing.T) {
 	const group = "nowatch.example.io"
-	s, path := filled(t, group)
-	s.must(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets", "") // its watch cache is full
+	s, path := newFilledServer(t, group)
+	s.mustDo(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets", "") // its watch cache is full
 	for name, query := range map[string]string{
 		"a version that is no number":       "watch=1&resourceVersion=x",
 		"a version that is too old":         "watch=1&resourceVersion=1",
@@ -199,33 +199,33 @@ func TestAWatchThatCannotBeginAnswersAsStock(t *testing.T) {
 		"a version that is far in the past": "watch=1&timeoutSeconds=1&resourceVersion=2&labelSelector=none",
 	} {
 		t.Run(name, func(t *testing.T) {
-			ours, theirs := s.do(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets?"+query, "", ""), s.do(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets?"+query, "", "")
-			if !ours.fast || ours.code != theirs.code || !reflect.DeepEqual(decoded(ours.body), decoded(theirs.body)) {
-				t.Errorf("got %d %s, want %d %s", ours.code, ours.body, theirs.code, theirs.body)
+			actual, upstream := s.do(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets?"+query, "", ""), s.do(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets?"+query, "", "")
+			if !actual.fromReads || actual.code != upstream.code || !reflect.DeepEqual(normalizeJSON(actual.body), normalizeJSON(upstream.body)) {
+				t.Errorf("got %d %s, want %d %s", actual.code, actual.body, upstream.code, upstream.body)
 			}
 		})
 	}
 }
 
-func TestWatchesEndWithTheirContent(t *testing.T) {
+func TestWatchEndsWhenViewsClose(t *testing.T) {
 	const group = "ending.example.io"
-	crd := definition(group)
-	storage := acquire(t, widgets(group))
-	ending, staying := newContent(t, storage, crd), newContent(t, storage, crd)
+	crd := newDefinition(group)
+	storage := newStorage(t, widgetsResource(group))
+	closed, remaining := newContentHandler(t, storage, crd), newContentHandler(t, storage, crd)
 	s := newServer(t)
-	s.handle("ending", ending)
-	s.handle("staying", staying)
+	s.handle("ending", closed)
+	s.handle("staying", remaining)
 	path := "/clusters/one/apis/" + group + "/v1/widgets?watch=1"
 	fast, slow, other := s.watch(t, "/ending"+path, ""), s.watch(t, "/ending"+path, tableJSON), s.watch(t, "/staying"+path, "")
-	ending.views.Close()
-	fast.ended(t)
-	slow.ended(t)
-	if ending.views.Version("v1") != nil {
+	closed.views.Close()
+	fast.expectEnd(t)
+	slow.expectEnd(t)
+	if closed.views.Version("v1") != nil {
 		t.Error("a closed view is still there")
 	}
-	s.must(t, http.MethodPost, "/staying/clusters/one/apis/"+group+"/v1/namespaces/x/widgets", widget(group, "v1", "w", nil, `{}`))
-	if events := other.next(t, 1); events[0]["type"] != "ADDED" {
+	s.mustDo(t, http.MethodPost, "/staying/clusters/one/apis/"+group+"/v1/namespaces/x/widgets", newWidgetJSON(group, "v1", "w", nil, `{}`))
+	if events := other.nextEvents(t, 1); events[0]["type"] != "ADDED" {
 		t.Errorf("got %v", events)
 	}
-	s.watch(t, "/ending"+path, tableJSON).ended(t)
+	s.watch(t, "/ending"+path, tableJSON).expectEnd(t)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// converter is a conversion webhook that changes the version and counts the objects it was sent.
-func converter(t *testing.T, changes ...func(*unstructured.Unstructured)) (config *apiextensionsv1.CustomResourceConversion, converted *atomic.Int64) {
+// newConversionWebhook is a conversion webhook that changes the version and counts the objects it was sent.
+func newConversionWebhook(t *testing.T, changes ...func(*unstructured.Unstructured)) (config *apiextensionsv1.CustomResourceConversion, converted *atomic.Int64) {
 	t.Helper()
 	converted = &atomic.Int64{}
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -58,20 +58,20 @@ func converter(t *testing.T, changes ...func(*unstructured.Unstructured)) (confi
 	}, converted
 }
 
-func TestAConversionWebhookIsAskedOncePerObject(t *testing.T) {
+func TestConversionWebhookIsCalledOncePerObject(t *testing.T) {
 	const group = "hook.example.io"
-	crd := twoVersions(group, "v1")
-	conversion, converted := converter(t)
+	crd := newTwoVersionDefinition(group, "v1")
+	conversion, converted := newConversionWebhook(t)
 	crd.Spec.Conversion = conversion
 	s := newServer(t)
-	s.handle("ours", newContent(t, acquire(t, widgets(group)), crd))
+	s.handle("ours", newContentHandler(t, newStorage(t, widgetsResource(group)), crd))
 	path := func(version string) string {
 		return "/ours/clusters/one/apis/" + group + "/" + version + "/namespaces/default/widgets"
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		s.must(t, http.MethodPost, path("v1"), widget(group, "v1", name, nil, `{"color":"blue"}`))
+		s.mustDo(t, http.MethodPost, path("v1"), newWidgetJSON(group, "v1", name, nil, `{"color":"blue"}`))
 	}
-	s.must(t, http.MethodGet, path("v1"), "")
+	s.mustDo(t, http.MethodGet, path("v1"), "")
 	if n := converted.Load(); n != 0 {
 		t.Errorf("the stored version was converted %d times", n)
 	}
@@ -81,17 +81,17 @@ func TestAConversionWebhookIsAskedOncePerObject(t *testing.T) {
 				t.Fatalf("%d %s", res.code, res.body)
 			}
 		}
-		if obj := s.must(t, http.MethodGet, path("v2")+"/a", ""); obj.GetAPIVersion() != group+"/v2" {
+		if obj := s.mustDo(t, http.MethodGet, path("v2")+"/a", ""); obj.GetAPIVersion() != group+"/v2" {
 			t.Errorf("got %v", obj)
 		}
 	}
-	s.watch(t, path("v2")+"?watch=1&resourceVersion=0", "").next(t, 3)
+	s.watch(t, path("v2")+"?watch=1&resourceVersion=0", "").nextEvents(t, 3)
 	if n := converted.Load(); n != 3 {
 		t.Errorf("three objects were converted %d times", n)
 	}
 }
 
-func TestAConversionWebhookDoesNotSayWhoseObjectsAre(t *testing.T) {
+func TestConversionWebhookCannotChangeLogicalCluster(t *testing.T) {
 	for name, change := range map[string]func(*unstructured.Unstructured){
 		"says that they are another's": func(obj *unstructured.Unstructured) {
 			obj.SetAnnotations(map[string]string{logicalcluster.AnnotationKey: "root", "seen": "true"})
@@ -100,19 +100,19 @@ func TestAConversionWebhookDoesNotSayWhoseObjectsAre(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			group := strings.Fields(name)[0] + ".hook.example.io"
-			crd := twoVersions(group, "v1")
-			crd.Spec.Conversion, _ = converter(t, change)
+			crd := newTwoVersionDefinition(group, "v1")
+			crd.Spec.Conversion, _ = newConversionWebhook(t, change)
 			s := newServer(t)
-			s.handle("ours", newContent(t, acquire(t, widgets(group)), crd))
+			s.handle("ours", newContentHandler(t, newStorage(t, widgetsResource(group)), crd))
 			path := func(version string) string {
 				return "/ours/clusters/one/apis/" + group + "/" + version + "/namespaces/default/widgets"
 			}
-			s.must(t, http.MethodPost, path("v1"), widget(group, "v1", "a", nil, `{"color":"blue"}`))
-			s.must(t, http.MethodPost, path("v2"), widget(group, "v2", "b", nil, `{"color":"blue"}`))
-			created := s.must(t, http.MethodGet, path("v2")+"/b", "")
+			s.mustDo(t, http.MethodPost, path("v1"), newWidgetJSON(group, "v1", "a", nil, `{"color":"blue"}`))
+			s.mustDo(t, http.MethodPost, path("v2"), newWidgetJSON(group, "v2", "b", nil, `{"color":"blue"}`))
+			created := s.mustDo(t, http.MethodGet, path("v2")+"/b", "")
 			for _, version := range []string{"v1", "v2"} {
 				for _, name := range []string{"a", "b"} {
-					if got := s.must(t, http.MethodGet, path(version)+"/"+name, "").GetAnnotations()[logicalcluster.AnnotationKey]; got != "one" {
+					if got := s.mustDo(t, http.MethodGet, path(version)+"/"+name, "").GetAnnotations()[logicalcluster.AnnotationKey]; got != "one" {
 						t.Errorf("%s in %s is of %q", name, version, got)
 					}
 				}
@@ -131,10 +131,10 @@ func TestAConversionWebhookDoesNotSayWhoseObjectsAre(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := s.must(t, http.MethodPut, path("v2")+"/b", string(changed)).GetAnnotations()[logicalcluster.AnnotationKey]; got != "one" {
+			if got := s.mustDo(t, http.MethodPut, path("v2")+"/b", string(changed)).GetAnnotations()[logicalcluster.AnnotationKey]; got != "one" {
 				t.Errorf("the answer to an update is of %q", got)
 			}
-			for _, event := range s.watch(t, path("v2")+"?watch=1&resourceVersion=0", "").next(t, 2) {
+			for _, event := range s.watch(t, path("v2")+"?watch=1&resourceVersion=0", "").nextEvents(t, 2) {
 				object, _ := event["object"].(map[string]any)
 				if got := (&unstructured.Unstructured{Object: object}).GetAnnotations()[logicalcluster.AnnotationKey]; got != "one" {
 					t.Errorf("a watch delivers what is of %q", got)

@@ -16,18 +16,18 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// chance is what differs between two servers that did the same: identities, and versions in messages.
-var chance = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|record \(\d+\)`)
+// randomValues is what differs between two servers that did the same: identities, and versions in messages.
+var randomValues = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|record \(\d+\)`)
 
 // settled is an answer without what differs by chance.
-func ready(body string) any {
-	value := decoded(chance.ReplaceAllString(body, "CHANCE"))
-	strip(value)
+func normalizeResponse(body string) any {
+	value := normalizeJSON(randomValues.ReplaceAllString(body, "CHANCE"))
+	removeVolatileFields(value)
 	return value
 }
 
-// strip removes times and versions, and the order of who manages what: that is by time, in seconds.
-func strip(value any) {
+// removeVolatileFields removes times and versions, and the order of who manages what: that is by time, in seconds.
+func removeVolatileFields(value any) {
 	switch value := value.(type) {
 	case map[string]any:
 		for key := range value {
@@ -35,28 +35,28 @@ func strip(value any) {
 			case "creationTimestamp", "time", "resourceVersion", "uid", "deletionTimestamp":
 				delete(value, key)
 			case "managedFields":
-				strip(value[key])
+				removeVolatileFields(value[key])
 				if entries, ok := value[key].([]any); ok {
 					slices.SortFunc(entries, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 				}
 			default:
-				strip(value[key])
+				removeVolatileFields(value[key])
 			}
 		}
 	case []any:
 		for _, item := range value {
-			strip(item)
+			removeVolatileFields(item)
 		}
 	}
 }
 
-func TestWritesAnswerAsStock(t *testing.T) {
+func TestWritesMatchUpstream(t *testing.T) {
 	// Two groups with names of one length do the same, one above the shared storage and one above stock.
 	groups := map[string]string{"ours": "writes-ours.example.io", "stock": "writes-them.example.io"}
 	s := newServer(t)
-	forget(t, widgets(groups["stock"]))
-	s.handle("ours", newContent(t, acquire(t, widgets(groups["ours"])), definition(groups["ours"])))
-	s.handle("stock", handler(t, definition(groups["stock"]), stockOptions{t}))
+	cleanupStorage(t, widgetsResource(groups["stock"]))
+	s.handle("ours", newContentHandler(t, newStorage(t, widgetsResource(groups["ours"])), newDefinition(groups["ours"])))
+	s.handle("stock", newStockHandler(t, newDefinition(groups["stock"]), stockRESTOptions{t}))
 	steps := []struct{ name, method, path, body string }{
 		{"create", http.MethodPost, "", `{"apiVersion":"GROUP/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"color":"blue","unknown":1}}`},
 		{"create what exists", http.MethodPost, "", `{"apiVersion":"GROUP/v1","kind":"Widget","metadata":{"name":"a"}}`},
@@ -93,73 +93,73 @@ func TestWritesAnswerAsStock(t *testing.T) {
 	}
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
-			answers := map[string]any{}
+			responses := map[string]any{}
 			for name, group := range groups {
 				path := "/" + name + "/clusters/one/apis/" + group + "/v1/namespaces/default/widgets" + step.path
 				res := s.do(t, step.method, path, "", strings.ReplaceAll(step.body, "GROUP", group))
 				if step.method == http.MethodDelete && res.code == http.StatusMethodNotAllowed {
 					t.Fatal("not routed")
 				}
-				answers[name] = []any{res.code, ready(strings.ReplaceAll(res.body, group, "GROUP"))}
+				responses[name] = []any{res.code, normalizeResponse(strings.ReplaceAll(res.body, group, "GROUP"))}
 			}
-			if !reflect.DeepEqual(answers["ours"], answers["stock"]) {
-				t.Errorf("got\n%v\nwant\n%v", answers["ours"], answers["stock"])
+			if !reflect.DeepEqual(responses["ours"], responses["stock"]) {
+				t.Errorf("got\n%v\nwant\n%v", responses["ours"], responses["stock"])
 			}
 		})
 	}
 }
 
-func TestAnUpdateOfNothingWritesNothing(t *testing.T) {
+func TestNoopUpdate(t *testing.T) {
 	const group = "noop.example.io"
 	s := newServer(t)
-	s.handle("ours", newContent(t, acquire(t, widgets(group)), definition(group)))
+	s.handle("ours", newContentHandler(t, newStorage(t, widgetsResource(group)), newDefinition(group)))
 	path := "/ours/clusters/one/apis/" + group + "/v1/namespaces/default/widgets"
-	created := s.must(t, http.MethodPost, path, widget(group, "v1", "a", nil, `{"color":"blue <&>","ratio":1.0}`))
+	created := s.mustDo(t, http.MethodPost, path, newWidgetJSON(group, "v1", "a", nil, `{"color":"blue <&>","ratio":1.0}`))
 	for range 3 {
-		if again := s.must(t, http.MethodPatch, path+"/a", `{"spec":{"color":"blue <&>"}}`); again.GetResourceVersion() != created.GetResourceVersion() {
-			t.Fatalf("from version %s to %s", created.GetResourceVersion(), again.GetResourceVersion())
+		if patched := s.mustDo(t, http.MethodPatch, path+"/a", `{"spec":{"color":"blue <&>"}}`); patched.GetResourceVersion() != created.GetResourceVersion() {
+			t.Fatalf("from version %s to %s", created.GetResourceVersion(), patched.GetResourceVersion())
 		}
 	}
 }
 
-func TestKeysAndValuesAreThoseOfTheContract(t *testing.T) {
+func TestStoredKeysAndValues(t *testing.T) {
 	const group = "keys.example.io"
 	s := newServer(t)
-	s.handle("ours", newContent(t, acquire(t, widgets(group)), definition(group)))
-	s.handle("stock", handler(t, definition(group), stockOptions{t}))
+	s.handle("ours", newContentHandler(t, newStorage(t, widgetsResource(group)), newDefinition(group)))
+	s.handle("stock", newStockHandler(t, newDefinition(group), stockRESTOptions{t}))
 	for _, server := range []string{"ours", "stock"} {
-		s.must(t, http.MethodPost, "/"+server+"/clusters/one/apis/"+group+"/v1/namespaces/default/widgets", widget(group, "v1", server, nil, `{"color":"<"}`))
+		s.mustDo(t, http.MethodPost, "/"+server+"/clusters/one/apis/"+group+"/v1/namespaces/default/widgets", newWidgetJSON(group, "v1", server, nil, `{"color":"<"}`))
 	}
 	prefix := "/registry/" + group + "/widgets/customresources/one/default/"
-	res, err := etcdClient(t).Get(t.Context(), "/registry/"+group, clientv3.WithPrefix())
+	res, err := newEtcdClient(t).Get(t.Context(), "/registry/"+group, clientv3.WithPrefix())
 	if err != nil || len(res.Kvs) != 2 || string(res.Kvs[0].Key) != prefix+"ours" {
 		t.Fatalf("keys are %v, %v", res, err)
 	}
-	strict := func(data []byte) string {
-		obj := decoded(string(data))
-		strip(obj)
+	normalizeStored := func(data []byte) string {
+		obj := normalizeJSON(string(data))
+		removeVolatileFields(obj)
 		metadata, _ := obj.(map[string]any)["metadata"].(map[string]any)
 		delete(metadata, "name")
 		out, _ := json.Marshal(obj)
 		return string(out) + string(data[len(data)-2:])
 	}
-	if ours, theirs := strict(res.Kvs[0].Value), strict(res.Kvs[1].Value); ours != theirs {
-		t.Errorf("stored is %s, want %s", ours, theirs)
+	if actual, upstream := normalizeStored(res.Kvs[0].Value), normalizeStored(res.Kvs[1].Value); actual != upstream {
+		t.Errorf("stored is %s, want %s", actual, upstream)
 	}
 }
 
-func TestConcurrentWritesLoseNothing(t *testing.T) {
-	const group, writers, each = "counting.example.io", 8, 10
+func TestConcurrentWrites(t *testing.T) {
+	const group, writers, writesPerWriter = "counting.example.io", 8, 10
 	s := newServer(t)
-	s.handle("ours", newContent(t, acquire(t, widgets(group)), definition(group)))
+	s.handle("ours", newContentHandler(t, newStorage(t, widgetsResource(group)), newDefinition(group)))
 	path := "/ours/clusters/one/apis/" + group + "/v1/namespaces/default/widgets"
-	s.must(t, http.MethodPost, path, widget(group, "v1", "a", nil, `{"count":0}`))
+	s.mustDo(t, http.MethodPost, path, newWidgetJSON(group, "v1", "a", nil, `{"count":0}`))
 	var wg sync.WaitGroup
 	for range writers {
 		wg.Go(func() {
-			for range each {
+			for range writesPerWriter {
 				for {
-					obj := s.must(t, http.MethodGet, path+"/a", "")
+					obj := s.mustDo(t, http.MethodGet, path+"/a", "")
 					count, _ := obj.Object["spec"].(map[string]any)["count"].(float64)
 					body := fmt.Sprintf(`{"metadata":{"resourceVersion":%q},"spec":{"count":%d}}`, obj.GetResourceVersion(), int(count)+1)
 					if res := s.do(t, http.MethodPatch, path+"/a", "", body); res.code == http.StatusOK {
@@ -173,16 +173,16 @@ func TestConcurrentWritesLoseNothing(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	obj := s.must(t, http.MethodGet, path+"/a", "")
-	if count := obj.Object["spec"].(map[string]any)["count"]; count != float64(writers*each) {
+	obj := s.mustDo(t, http.MethodGet, path+"/a", "")
+	if count := obj.Object["spec"].(map[string]any)["count"]; count != float64(writers*writesPerWriter) {
 		t.Errorf("counted to %v", count)
 	}
-	if generation := obj.GetGeneration(); generation != 0 && generation != writers*each+1 {
+	if generation := obj.GetGeneration(); generation != 0 && generation != writers*writesPerWriter+1 {
 		t.Errorf("generation %d", generation)
 	}
 }
 
-func TestACorruptObjectFailsAsStock(t *testing.T) {
+func TestCorruptObjectMatchesUpstream(t *testing.T) {
 	for name, value := range map[string]string{
 		"no kind":              `{"apiVersion":"GROUP/v1","metadata":{"name":"a","namespace":"default","annotations":{"kcp.io/cluster":"one"}}}`,
 		"a version unheard of": `{"apiVersion":"GROUP/v7","kind":"Widget","metadata":{"name":"a","namespace":"default","annotations":{"kcp.io/cluster":"one"}}}`,
@@ -192,17 +192,17 @@ func TestACorruptObjectFailsAsStock(t *testing.T) {
 			group := strings.ReplaceAll(name, " ", "-") + ".corrupt.example.io"
 			group = strings.ToLower(group)
 			value = strings.ReplaceAll(value, "GROUP", group)
-			if _, err := etcdClient(t).Put(context.Background(), "/registry/"+group+"/widgets/customresources/one/default/a", value); err != nil {
+			if _, err := newEtcdClient(t).Put(context.Background(), "/registry/"+group+"/widgets/customresources/one/default/a", value); err != nil {
 				t.Fatal(err)
 			}
 			s := newServer(t)
-			s.handle("ours", newContent(t, acquire(t, widgets(group)), definition(group)))
-			s.handle("stock", handler(t, definition(group), stockOptions{t}))
+			s.handle("ours", newContentHandler(t, newStorage(t, widgetsResource(group)), newDefinition(group)))
+			s.handle("stock", newStockHandler(t, newDefinition(group), stockRESTOptions{t}))
 			path := "/clusters/one/apis/" + group + "/v1/namespaces/default/widgets"
 			for _, accept := range []string{"", "application/yaml"} {
-				ours, theirs := s.do(t, http.MethodGet, "/ours"+path+"/a", accept, ""), s.do(t, http.MethodGet, "/stock"+path+"/a", accept, "")
-				if ours.code != theirs.code || (name != "no JSON" && ours.body != theirs.body) {
-					t.Errorf("as %q: got %d %s, want %d %s", accept, ours.code, ours.body, theirs.code, theirs.body)
+				actual, upstream := s.do(t, http.MethodGet, "/ours"+path+"/a", accept, ""), s.do(t, http.MethodGet, "/stock"+path+"/a", accept, "")
+				if actual.code != upstream.code || (name != "no JSON" && actual.body != upstream.body) {
+					t.Errorf("as %q: got %d %s, want %d %s", accept, actual.code, actual.body, upstream.code, upstream.body)
 				}
 				list := s.do(t, http.MethodGet, "/ours"+path+"?limit=5", accept, "")
 				if want := s.do(t, http.MethodGet, "/stock"+path+"?limit=5", accept, ""); list.code != want.code {
@@ -210,116 +210,116 @@ func TestACorruptObjectFailsAsStock(t *testing.T) {
 				}
 			}
 			for _, method := range []string{http.MethodDelete, http.MethodPatch} {
-				ours, theirs := s.do(t, method, "/ours"+path+"/a", "", "{}"), s.do(t, method, "/stock"+path+"/a", "", "{}")
-				if ours.code != theirs.code {
-					t.Errorf("%s: got %d %s, want %d %s", method, ours.code, ours.body, theirs.code, theirs.body)
+				actual, upstream := s.do(t, method, "/ours"+path+"/a", "", "{}"), s.do(t, method, "/stock"+path+"/a", "", "{}")
+				if actual.code != upstream.code {
+					t.Errorf("%s: got %d %s, want %d %s", method, actual.code, actual.body, upstream.code, upstream.body)
 				}
 			}
 		})
 	}
 }
 
-// twoVersions is a definition with v1 and v2, storing one of them.
-func twoVersions(group, storage string) *apiextensionsv1.CustomResourceDefinition {
-	return definition(group, func(crd *apiextensionsv1.CustomResourceDefinition) {
-		crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{version("v1", ""), version("v2", "large")}
+// newTwoVersionDefinition is a definition with v1 and v2, storing one of them.
+func newTwoVersionDefinition(group, storage string) *apiextensionsv1.CustomResourceDefinition {
+	return newDefinition(group, func(crd *apiextensionsv1.CustomResourceDefinition) {
+		crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{newVersion("v1", ""), newVersion("v2", "large")}
 		for i := range crd.Spec.Versions {
 			crd.Spec.Versions[i].Storage = crd.Spec.Versions[i].Name == storage
 		}
 	})
 }
 
-func TestVersionsAreConverted(t *testing.T) {
+func TestVersionConversion(t *testing.T) {
 	const group = "versions.example.io"
-	storage := acquire(t, widgets(group))
+	storage := newStorage(t, widgetsResource(group))
 	s := newServer(t)
-	s.handle("before", newContent(t, storage, twoVersions(group, "v1")))
-	s.handle("after", newContent(t, storage, twoVersions(group, "v2")))
-	s.handle("stock", handler(t, twoVersions(group, "v1"), stockOptions{t}))
+	s.handle("before", newContentHandler(t, storage, newTwoVersionDefinition(group, "v1")))
+	s.handle("after", newContentHandler(t, storage, newTwoVersionDefinition(group, "v2")))
+	s.handle("stock", newStockHandler(t, newTwoVersionDefinition(group, "v1"), stockRESTOptions{t}))
 	path := func(server, version string) string {
 		return "/" + server + "/clusters/one/apis/" + group + "/" + version + "/namespaces/default/widgets"
 	}
 	for i, v := range []string{"v1", "v2"} {
-		s.must(t, http.MethodPost, path("before", v), widget(group, v, fmt.Sprintf("w%d", i), nil, `{"color":"blue"}`))
+		s.mustDo(t, http.MethodPost, path("before", v), newWidgetJSON(group, v, fmt.Sprintf("w%d", i), nil, `{"color":"blue"}`))
 	}
 	for _, v := range []string{"v1", "v2"} { // caches of stock are per version
-		s.must(t, http.MethodGet, path("stock", v), "")
+		s.mustDo(t, http.MethodGet, path("stock", v), "")
 	}
 	for range 2 { // converted anew, then remembered
 		for _, v := range []string{"v1", "v2"} {
 			for _, query := range []string{"", "/w0", "/w1", "?resourceVersion=0", "?limit=1", "?fieldSelector=spec.color%3Dblue"} {
 				for _, accept := range []string{"", tableJSON, "application/yaml", metadataListJSON} {
-					ours, theirs := s.do(t, http.MethodGet, path("before", v)+query, accept, ""), s.do(t, http.MethodGet, path("stock", v)+query, accept, "")
-					if ours.code != theirs.code || !reflect.DeepEqual(decoded(ours.body), decoded(theirs.body)) {
-						t.Errorf("%s%s as %q: got %s, want %s", v, query, accept, ours.body, theirs.body)
+					actual, upstream := s.do(t, http.MethodGet, path("before", v)+query, accept, ""), s.do(t, http.MethodGet, path("stock", v)+query, accept, "")
+					if actual.code != upstream.code || !reflect.DeepEqual(normalizeJSON(actual.body), normalizeJSON(upstream.body)) {
+						t.Errorf("%s%s as %q: got %s, want %s", v, query, accept, actual.body, upstream.body)
 					}
 				}
 			}
 		}
 	}
-	before := s.must(t, http.MethodGet, path("before", "v2")+"/w0", "")
-	after := s.must(t, http.MethodPatch, path("after", "v2")+"/w0", `{}`)
+	before := s.mustDo(t, http.MethodGet, path("before", "v2")+"/w0", "")
+	after := s.mustDo(t, http.MethodPatch, path("after", "v2")+"/w0", `{}`)
 	if before.GetResourceVersion() == after.GetResourceVersion() {
 		t.Error("an update of nothing must store the object in the new version")
 	}
-	res, err := etcdClient(t).Get(t.Context(), "/registry/"+group+"/widgets/customresources/one/default/w0")
+	res, err := newEtcdClient(t).Get(t.Context(), "/registry/"+group+"/widgets/customresources/one/default/w0")
 	if err != nil || len(res.Kvs) != 1 || !strings.Contains(string(res.Kvs[0].Value), `"apiVersion":"`+group+`/v2"`) {
 		t.Errorf("stored is %v, %v", res, err)
 	}
-	if again := s.must(t, http.MethodPatch, path("after", "v2")+"/w0", `{}`); again.GetResourceVersion() != after.GetResourceVersion() || again.GetAPIVersion() != group+"/v2" {
-		t.Errorf("the second update of nothing gave %v", again)
+	if repatched := s.mustDo(t, http.MethodPatch, path("after", "v2")+"/w0", `{}`); repatched.GetResourceVersion() != after.GetResourceVersion() || repatched.GetAPIVersion() != group+"/v2" {
+		t.Errorf("the second update of nothing gave %v", repatched)
 	}
 }
 
-func TestObjectsOlderThanADefaultShowIt(t *testing.T) {
+func TestDefaultsApplyToExistingObjects(t *testing.T) {
 	const group = "defaults.example.io"
-	storage := acquire(t, widgets(group))
-	with := func(size string) *apiextensionsv1.CustomResourceDefinition {
-		return definition(group, func(crd *apiextensionsv1.CustomResourceDefinition) {
-			crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{version("v1", size)}
+	storage := newStorage(t, widgetsResource(group))
+	newSizedDefinition := func(size string) *apiextensionsv1.CustomResourceDefinition {
+		return newDefinition(group, func(crd *apiextensionsv1.CustomResourceDefinition) {
+			crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{newVersion("v1", size)}
 			crd.Spec.Versions[0].Storage = true
 		})
 	}
 	s := newServer(t)
-	s.handle("old", newContent(t, storage, with("")))
+	s.handle("old", newContentHandler(t, storage, newSizedDefinition("")))
 	path := "/clusters/one/apis/" + group + "/v1/namespaces/default/widgets"
-	created := s.must(t, http.MethodPost, "/old"+path, widget(group, "v1", "a", nil, `{"color":"blue"}`))
-	s.handle("small", newContent(t, storage, with("small")))
-	s.handle("large", newContent(t, storage, with("large")))
-	s.handle("stock", handler(t, with("small"), stockOptions{t}))
+	created := s.mustDo(t, http.MethodPost, "/old"+path, newWidgetJSON(group, "v1", "a", nil, `{"color":"blue"}`))
+	s.handle("small", newContentHandler(t, storage, newSizedDefinition("small")))
+	s.handle("large", newContentHandler(t, storage, newSizedDefinition("large")))
+	s.handle("stock", newStockHandler(t, newSizedDefinition("small"), stockRESTOptions{t}))
 	for range 3 {
 		for server, want := range map[string]any{"old": nil, "small": "small", "large": "large"} {
-			obj := s.must(t, http.MethodGet, "/"+server+path+"/a", "")
+			obj := s.mustDo(t, http.MethodGet, "/"+server+path+"/a", "")
 			if got := obj.Object["spec"].(map[string]any)["size"]; got != want || obj.GetResourceVersion() != created.GetResourceVersion() {
 				t.Errorf("%s shows %v at %s, want %v", server, got, obj.GetResourceVersion(), want)
 			}
 		}
 	}
-	s.must(t, http.MethodGet, "/stock"+path, "")
+	s.mustDo(t, http.MethodGet, "/stock"+path, "")
 	for _, query := range []string{"", "/a", "?resourceVersion=0"} {
-		if ours, theirs := s.do(t, http.MethodGet, "/small"+path+query, "", ""), s.do(t, http.MethodGet, "/stock"+path+query, "", ""); !ours.fast || !reflect.DeepEqual(decoded(ours.body), decoded(theirs.body)) {
-			t.Errorf("got %s, want %s", ours.body, theirs.body)
+		if actual, upstream := s.do(t, http.MethodGet, "/small"+path+query, "", ""), s.do(t, http.MethodGet, "/stock"+path+query, "", ""); !actual.fromReads || !reflect.DeepEqual(normalizeJSON(actual.body), normalizeJSON(upstream.body)) {
+			t.Errorf("got %s, want %s", actual.body, upstream.body)
 		}
 	}
-	events := s.watch(t, "/small"+path+"?watch=1&resourceVersion=0", "").next(t, 1)
+	events := s.watch(t, "/small"+path+"?watch=1&resourceVersion=0", "").nextEvents(t, 1)
 	if !strings.Contains(fmt.Sprint(events), "size:small") {
 		t.Errorf("the watch shows %v", events)
 	}
 }
 
-func TestDefinitionsOfOneNameDoNotMeet(t *testing.T) {
+func TestEqualNamesAreIsolated(t *testing.T) {
 	const group = "two.example.io"
-	storage := acquire(t, widgets(group))
+	storage := newStorage(t, widgetsResource(group))
 	s := newServer(t)
-	s.handle("namespaced", newContent(t, storage, definition(group)))
-	s.handle("clusterwide", newContent(t, storage, definition(group, func(crd *apiextensionsv1.CustomResourceDefinition) {
+	s.handle("namespaced", newContentHandler(t, storage, newDefinition(group)))
+	s.handle("clusterwide", newContentHandler(t, storage, newDefinition(group, func(crd *apiextensionsv1.CustomResourceDefinition) {
 		crd.Spec.Scope = apiextensionsv1.ClusterScoped
 		crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
 		crd.Spec.Versions[0].SelectableFields = nil
 	})))
 	path := "/apis/" + group + "/v1"
-	s.must(t, http.MethodPost, "/namespaced/clusters/one"+path+"/namespaces/a/widgets", widget(group, "v1", "a", nil, `{"color":"blue"}`))
-	s.must(t, http.MethodPost, "/clusterwide/clusters/two"+path+"/widgets", widget(group, "v1", "a", nil, `"text"`))
+	s.mustDo(t, http.MethodPost, "/namespaced/clusters/one"+path+"/namespaces/a/widgets", newWidgetJSON(group, "v1", "a", nil, `{"color":"blue"}`))
+	s.mustDo(t, http.MethodPost, "/clusterwide/clusters/two"+path+"/widgets", newWidgetJSON(group, "v1", "a", nil, `"text"`))
 	for request, want := range map[string]int{
 		"/namespaced/clusters/one" + path + "/namespaces/a/widgets/a":   http.StatusOK,
 		"/namespaced/clusters/two" + path + "/namespaces/a/widgets/a":   http.StatusNotFound,
@@ -337,7 +337,7 @@ func TestDefinitionsOfOneNameDoNotMeet(t *testing.T) {
 		}
 	}
 	for cluster, server := range map[string]string{"one": "namespaced", "two": "clusterwide"} {
-		list := s.must(t, http.MethodGet, "/"+server+"/clusters/"+cluster+path+"/widgets", "")
+		list := s.mustDo(t, http.MethodGet, "/"+server+"/clusters/"+cluster+path+"/widgets", "")
 		if items := list.Object["items"].([]any); len(items) != 1 {
 			t.Errorf("in %s: %v", cluster, items)
 		}

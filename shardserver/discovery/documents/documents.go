@@ -63,20 +63,20 @@ func New[K comparable, V any](limits Limits) *Cache[K, V] {
 
 // Get returns the document of a key. If it is not cached, one of the concurrent callers runs make, which returns it and its
 // size in bytes. All of them get the error of make, or of a panic in it. Errors are not cached.
-func (c *Cache[K, V]) Get(ctx context.Context, key K, make func() (V, int64, error)) (V, error) {
+func (c *Cache[K, V]) Get(ctx context.Context, key K, buildFunc func() (V, int64, error)) (V, error) {
 	for {
-		value, found, current, mine := c.lookup(key)
+		value, found, current, owner := c.lookup(key)
 		switch {
 		case found:
 			return value, nil
-		case mine:
-			c.make(ctx, key, current, make)
+		case owner:
+			c.buildFunc(ctx, key, current, buildFunc)
 		}
 		select {
 		case <-current.done:
 		case <-ctx.Done():
-			var none V
-			return none, ctx.Err()
+			var zero V
+			return zero, ctx.Err()
 		}
 		if errors.Is(current.err, errCanceled) && ctx.Err() == nil {
 			continue // the caller that had to build it was canceled
@@ -89,7 +89,7 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K, make func() (V, int64, err
 var errCanceled = errors.New("canceled while waiting to build")
 
 // lookup returns a cached document, or its build, which the caller must run if it is mine.
-func (c *Cache[K, V]) lookup(key K) (value V, found bool, current *build[V], mine bool) {
+func (c *Cache[K, V]) lookup(key K) (value V, found bool, current *build[V], owner bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if element, ok := c.entries[key]; ok {
@@ -104,7 +104,7 @@ func (c *Cache[K, V]) lookup(key K) (value V, found bool, current *build[V], min
 	return value, false, current, true
 }
 
-func (c *Cache[K, V]) make(ctx context.Context, key K, current *build[V], make func() (V, int64, error)) {
+func (c *Cache[K, V]) buildFunc(ctx context.Context, key K, current *build[V], buildFunc func() (V, int64, error)) {
 	var bytes int64
 	defer func() { c.finish(key, current, bytes) }()
 	select {
@@ -120,7 +120,7 @@ func (c *Cache[K, V]) make(ctx context.Context, key K, current *build[V], make f
 		}
 	}()
 	c.built.Add(1)
-	current.value, bytes, current.err = make()
+	current.value, bytes, current.err = buildFunc()
 }
 
 // finish caches a document, evicts others beyond the limits, and wakes up the waiting callers.
@@ -143,13 +143,13 @@ func (c *Cache[K, V]) finish(key K, current *build[V], bytes int64) {
 
 // Stats are the statistics of a cache.
 type Stats struct {
-	// Kept is the number of cached documents, Bytes their total size. Built counts the builds since the start.
-	Kept, Bytes, Built int64
+	// Cached is the number of cached documents, Bytes their total size. Built counts the builds since the start.
+	Cached, Bytes, Built int64
 }
 
 // Stats returns the current statistics.
 func (c *Cache[K, V]) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Stats{Kept: int64(len(c.entries)), Bytes: c.bytes, Built: c.built.Load()}
+	return Stats{Cached: int64(len(c.entries)), Bytes: c.bytes, Built: c.built.Load()}
 }

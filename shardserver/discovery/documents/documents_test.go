@@ -18,12 +18,12 @@ func fixed(value string, bytes int64) func() (string, int64, error) {
 	return func() (string, int64, error) { return value, bytes, nil }
 }
 
-func TestWhoAsksMeanwhileSharesOneBuild(t *testing.T) {
+func TestConcurrentCallersShareOneBuild(t *testing.T) {
 	cache := documents.New[string, *string](documents.Limits{Count: 10, Bytes: 100, Builds: 2})
-	begun, goOn := make(chan struct{}), make(chan struct{})
+	started, proceed := make(chan struct{}), make(chan struct{})
 	slow := func() (*string, int64, error) {
-		close(begun)
-		<-goOn
+		close(started)
+		<-proceed
 		value := "document"
 		return &value, 1, nil
 	}
@@ -32,8 +32,8 @@ func TestWhoAsksMeanwhileSharesOneBuild(t *testing.T) {
 	for i := range got {
 		all.Go(func() { got[i], _ = cache.Get(t.Context(), "key", slow) })
 	}
-	<-begun
-	close(goOn)
+	<-started
+	close(proceed)
 	all.Wait()
 	for i := range got {
 		if got[i] == nil || got[i] != got[0] {
@@ -45,7 +45,7 @@ func TestWhoAsksMeanwhileSharesOneBuild(t *testing.T) {
 	}
 }
 
-func TestWhatWasNotUsedForLongestGoesFirst(t *testing.T) {
+func TestLRUEviction(t *testing.T) {
 	for name, limits := range map[string]documents.Limits{
 		"bounded by count": {Count: 2, Bytes: 1000, Builds: 1},
 		"bounded by bytes": {Count: 100, Bytes: 25, Builds: 1},
@@ -57,7 +57,7 @@ func TestWhatWasNotUsedForLongestGoesFirst(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if stats := cache.Stats(); stats != (documents.Stats{Kept: 2, Bytes: 20, Built: 3}) {
+			if stats := cache.Stats(); stats != (documents.Stats{Cached: 2, Bytes: 20, Built: 3}) {
 				t.Errorf("got %+v", stats)
 			}
 			for _, key := range []string{"a", "c", "b"} {
@@ -70,17 +70,17 @@ func TestWhatWasNotUsedForLongestGoesFirst(t *testing.T) {
 	}
 }
 
-func TestADocumentLargerThanTheCacheIsServedAndNotKept(t *testing.T) {
+func TestOversizedDocumentIsNotCached(t *testing.T) {
 	cache := documents.New[string, string](documents.Limits{Count: 2, Bytes: 10, Builds: 1})
 	if got, err := cache.Get(t.Context(), "large", fixed("large", 11)); got != "large" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if stats := cache.Stats(); stats.Kept != 0 || stats.Bytes != 0 {
+	if stats := cache.Stats(); stats.Cached != 0 || stats.Bytes != 0 {
 		t.Errorf("got %+v", stats)
 	}
 }
 
-func TestAnErrorAndAPanicAreToldAndNotKept(t *testing.T) {
+func TestFailedBuildsAreNotCached(t *testing.T) {
 	cache := documents.New[string, string](documents.Limits{Count: 2, Bytes: 10, Builds: 1})
 	broken := errors.New("broken")
 	if _, err := cache.Get(t.Context(), "key", func() (string, int64, error) { return "", 0, broken }); !errors.Is(err, broken) {
@@ -94,21 +94,21 @@ func TestAnErrorAndAPanicAreToldAndNotKept(t *testing.T) {
 	}
 }
 
-func TestBuildsWaitForASlotAndForNobodyWhoLeft(t *testing.T) {
+func TestCanceledCallersDoNotBuild(t *testing.T) {
 	cache := documents.New[string, string](documents.Limits{Count: 10, Bytes: 100, Builds: 1})
-	begun, goOn := make(chan struct{}), make(chan struct{})
+	started, proceed := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
 		_, _ = cache.Get(t.Context(), "first", func() (string, int64, error) {
-			close(begun)
-			<-goOn
+			close(started)
+			<-proceed
 			return "first", 1, nil
 		})
 	})
-	<-begun
-	impatient, leave := context.WithCancel(t.Context())
+	<-started
+	waitingCtx, cancelWaiting := context.WithCancel(t.Context())
 	all.Go(func() { // may come first, and be who builds, or last, and find what the other one built
-		if _, err := cache.Get(impatient, "second", fixed("second", 1)); err != nil && !errors.Is(err, context.Canceled) {
+		if _, err := cache.Get(waitingCtx, "second", fixed("second", 1)); err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("who left got %v", err)
 		}
 	})
@@ -117,15 +117,15 @@ func TestBuildsWaitForASlotAndForNobodyWhoLeft(t *testing.T) {
 			t.Errorf("who stayed got %q, %v", got, err)
 		}
 	})
-	gone, never := context.WithCancel(t.Context())
-	never()
-	if _, err := cache.Get(gone, "third", fixed("third", 1)); !errors.Is(err, context.Canceled) {
+	canceledCtx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := cache.Get(canceledCtx, "third", fixed("third", 1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("who was gone got %v", err)
 	}
 	if built := cache.Stats().Built; built != 1 {
 		t.Errorf("%d builds at a time, want 1", built)
 	}
-	leave()
-	close(goOn)
+	cancelWaiting()
+	close(proceed)
 	all.Wait()
 }

@@ -35,9 +35,9 @@ func WithCluster(handler http.Handler) http.Handler {
 	})
 }
 
-// Refused returns a handler for requests to shard-level endpoints below a logical cluster. The response does not depend
+// NewRejectHandler returns a handler for requests to shard-level endpoints below a logical cluster. The response does not depend
 // on the user, so it precedes authentication, but the request is audited.
-func Refused(generic *genericapiserver.Config) http.Handler {
+func NewRejectHandler(generic *genericapiserver.Config) http.Handler {
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		stockaudit.AddAuditAnnotation(req.Context(), rejectedAnnotation, req.URL.Path)
 		http.Error(w, "shard-level endpoint not available at workspace scope", http.StatusNotImplemented)

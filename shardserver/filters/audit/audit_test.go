@@ -26,7 +26,7 @@ omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 `
 
-func TestTheAuditLogOfAShard(t *testing.T) {
+func TestAuditLog(t *testing.T) {
 	directory := t.TempDir()
 	log := filepath.Join(directory, "audit.log")
 	if err := os.WriteFile(filepath.Join(directory, "policy.yaml"), []byte(policy), 0o600); err != nil {
@@ -40,7 +40,7 @@ func TestTheAuditLogOfAShard(t *testing.T) {
 	expect := func(t *testing.T, what string, found func(auditv1.Event) bool) {
 		t.Helper()
 		shardtesting.Eventually(t, what, func(context.Context) error {
-			events, err := read(log)
+			events, err := readEvents(log)
 			if err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ func TestTheAuditLogOfAShard(t *testing.T) {
 			return fmt.Errorf("not among %d events", len(events))
 		})
 	}
-	names := func(event auditv1.Event, cluster string) bool {
+	hasCluster := func(event auditv1.Event, cluster string) bool {
 		a := event.Annotations
 		return a["kcp.io/cluster"] == cluster && a["kcp.io/path"] == cluster && a["tenancy.kcp.io/workspace"] == cluster
 	}
@@ -62,7 +62,7 @@ func TestTheAuditLogOfAShard(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect(t, "the request", func(event auditv1.Event) bool {
-			return names(event, "root") && event.User.Username == "kcp-admin" && event.ResponseStatus.Code == http.StatusOK &&
+			return hasCluster(event, "root") && event.User.Username == "kcp-admin" && event.ResponseStatus.Code == http.StatusOK &&
 				event.ObjectRef != nil && event.ObjectRef.Resource == "configmaps" &&
 				event.Annotations["request.auth.kcp.io/02-content-decision"] == "Allowed" && event.Annotations["request.auth.kcp.io/05-bootstrap-reason"] != ""
 		})
@@ -73,7 +73,7 @@ func TestTheAuditLogOfAShard(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect(t, "the review", func(event auditv1.Event) bool {
-			return names(event, "root") && event.Annotations["request.auth.kcp.io/05-bootstrap-decision"] == "Allowed" &&
+			return hasCluster(event, "root") && event.Annotations["request.auth.kcp.io/05-bootstrap-decision"] == "Allowed" &&
 				event.Annotations["sar.auth.kcp.io/02-content-decision"] == "NoOpinion"
 		})
 	})
@@ -84,7 +84,7 @@ func TestTheAuditLogOfAShard(t *testing.T) {
 			t.Fatal("it was accepted")
 		}
 		expect(t, "the request", func(event auditv1.Event) bool {
-			return names(event, "root") && event.ResponseStatus != nil && event.ResponseStatus.Code == http.StatusUnauthorized
+			return hasCluster(event, "root") && event.ResponseStatus != nil && event.ResponseStatus.Code == http.StatusUnauthorized
 		})
 	})
 	t.Run("a refused path of the shard is told", func(t *testing.T) {
@@ -93,18 +93,18 @@ func TestTheAuditLogOfAShard(t *testing.T) {
 			t.Fatal("it was served")
 		}
 		expect(t, "the refusal", func(event auditv1.Event) bool {
-			return names(event, "root") && event.Annotations["shardpaths.kcp.io/rejected"] == "/metrics" && event.ResponseStatus.Code == http.StatusNotImplemented
+			return hasCluster(event, "root") && event.Annotations["shardpaths.kcp.io/rejected"] == "/metrics" && event.ResponseStatus.Code == http.StatusNotImplemented
 		})
 	})
 	t.Run("the shard's own writes name theirs", func(t *testing.T) {
 		workspace := s.NewWorkspace(t, "root", "audited")
 		expect(t, "the default namespace", func(event auditv1.Event) bool {
-			return names(event, workspace.Spec.Cluster) && event.Verb == "create" && event.ObjectRef != nil && event.ObjectRef.Resource == "namespaces"
+			return hasCluster(event, workspace.Spec.Cluster) && event.Verb == "create" && event.ObjectRef != nil && event.ObjectRef.Resource == "namespaces"
 		})
 	})
 }
 
-func read(file string) ([]auditv1.Event, error) {
+func readEvents(file string) ([]auditv1.Event, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err

@@ -14,33 +14,33 @@ import (
 
 // flow identifies the owner of requests: a logical cluster, or a user for requests outside of logical clusters.
 type flow struct {
-	name       string
-	everywhere bool // wildcard requests
-	// inside is set if name is the logical cluster in the request, which every client can choose.
-	inside bool
+	name     string
+	wildcard bool // wildcard requests
+	// inCluster is set if name is the logical cluster in the request, which every client can choose.
+	inCluster bool
 }
 
 // flowOf returns the flow of a request, or that it is exempt: requests of the shard itself, and probes of the process,
 // must not wait for tenants.
-func flowOf(ctx context.Context, digest flowcontrol.RequestDigest) (of flow, exempt bool) {
+func flowOf(ctx context.Context, digest flowcontrol.RequestDigest) (owner flow, exempt bool) {
 	masters := slices.Contains(digest.User.GetGroups(), user.SystemPrivilegedGroup)
 	cluster, ok := logicalcluster.From(ctx)
 	switch {
 	case digest.User.GetName() == user.APIServerUser && masters:
 		return flow{}, true // the loopback: bootstrap, controllers
-	case !digest.RequestInfo.IsResourceRequest && tellsOfProcess(digest.RequestInfo.Path):
+	case !digest.RequestInfo.IsResourceRequest && isProbe(digest.RequestInfo.Path):
 		return flow{}, true
 	case ok && cluster.IsWildcard():
-		return flow{name: digest.User.GetName(), everywhere: true}, false
+		return flow{name: digest.User.GetName(), wildcard: true}, false
 	case masters:
 		return flow{}, true // other components of the installation
 	case ok:
-		return flow{name: cluster.String(), inside: true}, false
+		return flow{name: cluster.String(), inCluster: true}, false
 	}
 	return flow{name: "user " + digest.User.GetName()}, false // names of logical clusters contain no space
 }
 
-func tellsOfProcess(path string) bool {
+func isProbe(path string) bool {
 	for _, probe := range []string{"/healthz", "/livez", "/readyz", "/metrics"} {
 		if path == probe || strings.HasPrefix(path, probe+"/") {
 			return true
@@ -51,44 +51,44 @@ func tellsOfProcess(path string) bool {
 
 // counter counts requests by flow. A flow without requests is not in the map.
 type counter struct {
-	mu  sync.Mutex
-	of  map[flow]int
-	all int
+	mu     sync.Mutex
+	counts map[flow]int
+	total  int
 }
 
-// has returns the number of requests of the flow.
-func (c *counter) has(of flow) int {
+// get returns the number of requests of the flow.
+func (c *counter) get(owner flow) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.of[of]
+	return c.counts[owner]
 }
 
-// enter counts a request and returns the number of requests of its flow.
-func (c *counter) enter(of flow) int {
+// add counts a request and returns the number of requests of its flow.
+func (c *counter) add(owner flow) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.of[of]++
-	c.all++
-	return c.of[of]
+	c.counts[owner]++
+	c.total++
+	return c.counts[owner]
 }
 
-// enterWithin counts a request unless the total of all flows has reached the limit.
-func (c *counter) enterWithin(of flow, limit int) bool {
+// addWithin counts a request unless the total of all flows has reached the limit.
+func (c *counter) addWithin(owner flow, limit int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all >= limit {
+	if c.total >= limit {
 		return false
 	}
-	c.of[of]++
-	c.all++
+	c.counts[owner]++
+	c.total++
 	return true
 }
 
-func (c *counter) leave(of flow) {
+func (c *counter) remove(owner flow) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.all--
-	if c.of[of]--; c.of[of] == 0 {
-		delete(c.of, of)
+	c.total--
+	if c.counts[owner]--; c.counts[owner] == 0 {
+		delete(c.counts, owner)
 	}
 }

@@ -42,10 +42,10 @@ type finalizingController struct {
 func newFinalizingController(cfg Config, reader *storage.Reader[*apiextensions.CustomResourceDefinition]) controller.Controller {
 	c := &finalizingController{reader: reader, client: cfg.Clients.Metadata, registry: cfg.Definitions, limiter: purge.Limiter{PerCluster: finalizingPerCluster}}
 	return controller.Controller{
-		Name:      "definition-cleanup",
-		Workers:   finalizingWorkers,
-		Inputs:    []controller.Input{{Resource: definitions, Keys: deletingKey}},
-		Reconcile: c.reconcile,
+		Name:                    "definition-cleanup",
+		MaxConcurrentReconciles: finalizingWorkers,
+		Sources:                 []controller.Source{{Resource: definitions, MapFunc: deletingKey}},
+		Reconcile:               c.reconcile,
 	}
 }
 
@@ -54,15 +54,15 @@ func needsFinalizing(definition *apiextensions.CustomResourceDefinition) bool {
 	return definition.DeletionTimestamp != nil && apiextensions.CRDHasFinalizer(definition, apiextensions.CustomResourceCleanupFinalizer)
 }
 
-func deletingKey(event watch.Event) []controller.Key {
+func deletingKey(event watch.Event) []controller.Request {
 	definition, ok := event.Object.(*apiextensions.CustomResourceDefinition)
 	if !ok || event.Type == watch.Deleted || !needsFinalizing(definition) {
 		return nil
 	}
-	return []controller.Key{{Cluster: logicalcluster.Of(definition), Name: definition.Name}}
+	return []controller.Request{{ClusterName: logicalcluster.Of(definition), Name: definition.Name}}
 }
 
-func (c *finalizingController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *finalizingController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	definition, err := c.reader.Get(ctx, "", key.Name)
 	if apierrors.IsNotFound(err) || (err == nil && !needsFinalizing(definition)) {
 		return controller.Result{}, nil
@@ -73,16 +73,16 @@ func (c *finalizingController) reconcile(ctx context.Context, key controller.Key
 	gr := schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural}
 	done := terminating(apiextensions.ConditionFalse, "NeverEstablished", "resource was never established")
 	switch {
-	case key.Cluster == logicalcluster.BoundCRDs:
+	case key.ClusterName == logicalcluster.BoundCRDs:
 		done = terminating(apiextensions.ConditionFalse, "NeverServed", "the definition is for what bindings in other logical clusters bind")
 	case c.registry.OverlapsBuiltIn(gr):
 		done = terminating(apiextensions.ConditionFalse, "OverlappingBuiltInResource", "instances overlap with built-in resources in storage")
 	case apiextensions.IsCRDConditionTrue(definition, apiextensions.Established):
-		if !c.limiter.TryAcquire(key.Cluster) {
+		if !c.limiter.TryAcquire(key.ClusterName) {
 			return controller.Result{RequeueAfter: limitedRetry}, nil
 		}
 		empty, deleted, err := c.deleteInstances(ctx, gr)
-		c.limiter.Release(key.Cluster)
+		c.limiter.Release(key.ClusterName)
 		if err != nil {
 			_ = c.writeCondition(ctx, definition, terminating(apiextensions.ConditionTrue, "InstanceDeletionFailed", "could not issue all deletes; they are tried again"), nil)
 			return controller.Result{}, fmt.Errorf("deleting the objects of definition %s: %w", definition.Name, err)
@@ -123,7 +123,7 @@ func (c *finalizingController) writeCondition(ctx context.Context, definition *a
 // deleteInstances deletes a batch of objects. It returns whether none remains and none can be created, and how many
 // deletions it began, which may wait for finalizers.
 func (c *finalizingController) deleteInstances(ctx context.Context, gr schema.GroupResource) (empty bool, deleted int, err error) {
-	instances, err := c.registry.Instances(ctx, gr)
+	instances, err := c.registry.AcquireInstances(ctx, gr)
 	if err != nil {
 		return false, 0, err
 	}

@@ -13,10 +13,10 @@ import (
 type nameSet struct{ resources, kinds sets.Set[string] }
 
 // acceptedNamesExcept returns the accepted names of all definitions but one.
-func acceptedNamesExcept(group []*apiextensions.CustomResourceDefinition, but string) nameSet {
+func acceptedNamesExcept(group []*apiextensions.CustomResourceDefinition, excluded string) nameSet {
 	t := nameSet{sets.New[string](), sets.New[string]()}
 	for _, definition := range group {
-		if definition.Name != but {
+		if definition.Name != excluded {
 			t.add(definition.Status.AcceptedNames)
 		}
 	}

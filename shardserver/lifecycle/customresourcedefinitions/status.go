@@ -37,25 +37,25 @@ func newStatusController(cfg Config, reader *storage.Reader[*apiextensions.Custo
 	c := &statusController{reader: reader, client: cfg.Clients.Metadata}
 	return controller.Controller{
 		Name:      "definition-status",
-		Inputs:    []controller.Input{{Resource: definitions, Keys: groupKey}},
+		Sources:   []controller.Source{{Resource: definitions, MapFunc: groupKey}},
 		Reconcile: c.reconcile,
 	}
 }
 
-func groupKey(event watch.Event) []controller.Key {
+func groupKey(event watch.Event) []controller.Request {
 	definition, ok := event.Object.(*apiextensions.CustomResourceDefinition)
 	if !ok {
 		return nil
 	}
-	return []controller.Key{{Cluster: logicalcluster.Of(definition), Name: definition.Spec.Group}}
+	return []controller.Request{{ClusterName: logicalcluster.Of(definition), Name: definition.Spec.Group}}
 }
 
-func (c *statusController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *statusController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	group, err := c.group(ctx, key.Name, c.reader.List)
 	if err != nil || len(outdated(group)) == 0 {
 		return controller.Result{}, err
 	}
-	if key.Cluster != logicalcluster.BoundCRDs && slices.ContainsFunc(outdated(group), func(d *apiextensions.CustomResourceDefinition) bool { return hasContention(d, group) }) {
+	if key.ClusterName != logicalcluster.BoundCRDs && slices.ContainsFunc(outdated(group), func(d *apiextensions.CustomResourceDefinition) bool { return hasContention(d, group) }) {
 		// The cache may not have the last accepted names yet.
 		if group, err = c.group(ctx, key.Name, c.reader.ListLatest); err != nil {
 			return controller.Result{}, err
@@ -63,7 +63,7 @@ func (c *statusController) reconcile(ctx context.Context, key controller.Key) (c
 	}
 	for _, definition := range outdated(group) {
 		others := acceptedNamesExcept(group, definition.Name)
-		if key.Cluster == logicalcluster.BoundCRDs { // nothing is served there, and conflicts are reported on bindings
+		if key.ClusterName == logicalcluster.BoundCRDs { // nothing is served there, and conflicts are reported on bindings
 			others = nameSet{}
 		}
 		updated := computeStatus(definition, others)

@@ -19,18 +19,18 @@ const parallelOrphans = 8
 
 // collect deletes an object none of whose owners is left, and takes references to absent owners off one that has
 // another owner.
-func (c *Collector) collect(ctx context.Context, n view) error {
+func (c *Collector) collect(ctx context.Context, n nodeSnapshot) error {
 	refs, err := c.classify(ctx, n, n.owners)
 	switch {
 	case errors.Is(err, errOwnerScope):
 		return nil // it stays as it is, for good
 	case err != nil:
 		return err
-	case len(refs.dangling) == 0 && len(refs.waiting) == 0:
+	case len(refs.absent) == 0 && len(refs.waiting) == 0:
 		return nil
 	}
 	// Something has to be done: what is deleted is decided by what storage has.
-	object, err := c.current(ctx, n)
+	object, err := c.getLatest(ctx, n)
 	if object == nil || err != nil {
 		return err
 	}
@@ -41,16 +41,16 @@ func (c *Collector) collect(ctx context.Context, n view) error {
 		return err
 	}
 	switch {
-	case len(refs.solid) > 0:
-		return c.keepOwners(ctx, n, object, refs.solid)
+	case len(refs.existing) > 0:
+		return c.setOwnerReferences(ctx, n, object, refs.existing)
 	case len(refs.waiting) > 0 && n.dependents:
 		return c.deleteWithDependents(ctx, n, object)
 	}
-	return c.delete(ctx, n, object, propagation(object))
+	return c.delete(ctx, n, object, propagationPolicy(object))
 }
 
-// current reads an object from storage. It returns nil if it is gone.
-func (c *Collector) current(ctx context.Context, n view) (metav1.Object, error) {
+// getLatest reads an object from storage. It returns nil if it is gone.
+func (c *Collector) getLatest(ctx context.Context, n nodeSnapshot) (metav1.Object, error) {
 	object, err := read(ctx, n.resource, n.namespace, n.name, latest)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -65,7 +65,7 @@ func (c *Collector) current(ctx context.Context, n view) (metav1.Object, error) 
 
 // deleteWithDependents deletes an object whose owner waits for it and which has dependents itself: they go first. In a
 // circle of such objects nothing would ever go; its references stop blocking then.
-func (c *Collector) deleteWithDependents(ctx context.Context, n view, object metav1.Object) error {
+func (c *Collector) deleteWithDependents(ctx context.Context, n nodeSnapshot, object metav1.Object) error {
 	if n.circular {
 		unblocked := slices.Clone(object.GetOwnerReferences())
 		for i := range unblocked {
@@ -80,8 +80,8 @@ func (c *Collector) deleteWithDependents(ctx context.Context, n view, object met
 	return c.delete(ctx, n, object, metav1.DeletePropagationForeground)
 }
 
-// propagation honours the finalizers that an object already has.
-func propagation(object metav1.Object) metav1.DeletionPropagation {
+// propagationPolicy honours the finalizers that an object already has.
+func propagationPolicy(object metav1.Object) metav1.DeletionPropagation {
 	switch finalizers := object.GetFinalizers(); {
 	case slices.Contains(finalizers, metav1.FinalizerOrphanDependents):
 		return metav1.DeletePropagationOrphan
@@ -92,8 +92,8 @@ func propagation(object metav1.Object) metav1.DeletionPropagation {
 }
 
 // delete deletes the object that was read, and no other: it must not have changed meanwhile.
-func (c *Collector) delete(ctx context.Context, n view, object metav1.Object, policy metav1.DeletionPropagation) error {
-	resource, err := c.served(ctx, n.node)
+func (c *Collector) delete(ctx context.Context, n nodeSnapshot, object metav1.Object, policy metav1.DeletionPropagation) error {
+	resource, err := c.servedResource(ctx, n.node)
 	if err != nil {
 		return err
 	}
@@ -109,13 +109,13 @@ func (c *Collector) delete(ctx context.Context, n view, object metav1.Object, po
 }
 
 // deleteForeground lets an object go once no dependent blocks its deletion, and has them deleted until then.
-func (c *Collector) deleteForeground(ctx context.Context, n view) (time.Duration, error) {
+func (c *Collector) deleteForeground(ctx context.Context, n nodeSnapshot) (time.Duration, error) {
 	if !c.synced() {
 		return syncDelay, nil
 	}
-	blocking := c.blocking(n.key)
+	blocking := c.blockingDependents(n.key)
 	for _, dependent := range blocking {
-		if dependent.waits != forDependents {
+		if dependent.waitReason != waitDependents {
 			c.controller.Add(dependent.key)
 		}
 	}
@@ -125,17 +125,17 @@ func (c *Collector) deleteForeground(ctx context.Context, n view) (time.Duration
 	return 0, c.removeFinalizer(ctx, n, metav1.FinalizerDeleteDependents)
 }
 
-// orphan takes an object off the owners of its dependents and lets it go. Dependents that were created just before the
+// orphanDependents takes an object off the owners of its dependents and lets it go. Dependents that were created just before the
 // deletion may be told of after it, since every resource has its own watch: that is what the delay is for.
-func (c *Collector) orphan(ctx context.Context, n view) (time.Duration, error) {
-	object, err := c.current(ctx, n)
+func (c *Collector) orphanDependents(ctx context.Context, n nodeSnapshot) (time.Duration, error) {
+	object, err := c.getLatest(ctx, n)
 	if object == nil || err != nil {
 		return 0, err
 	}
-	if waitsFor(object) != forOrphaning {
+	if waitReasonOf(object) != waitOrphaning {
 		return 0, nil
 	}
-	if left := time.Until(n.since.Add(orphanDelay)); left > 0 {
+	if left := time.Until(n.waitingSince.Add(orphanDelay)); left > 0 {
 		return left, nil
 	}
 	if !c.synced() {
@@ -143,8 +143,8 @@ func (c *Collector) orphan(ctx context.Context, n view) (time.Duration, error) {
 	}
 	var patches errgroup.Group
 	patches.SetLimit(parallelOrphans)
-	for _, dependent := range c.all(n.key) {
-		patches.Go(func() error { return c.letGo(ctx, dependent, n.key) })
+	for _, dependent := range c.allDependents(n.key) {
+		patches.Go(func() error { return c.removeOwner(ctx, dependent, n.key) })
 	}
 	if err := patches.Wait(); err != nil {
 		return 0, fmt.Errorf("orphaning the dependents of %s %q: %w", n.resource.GVR.GroupResource(), n.name, err)
@@ -152,12 +152,12 @@ func (c *Collector) orphan(ctx context.Context, n view) (time.Duration, error) {
 	return 0, c.removeFinalizer(ctx, n, metav1.FinalizerOrphanDependents)
 }
 
-// letGo takes an owner off a dependent.
-func (c *Collector) letGo(ctx context.Context, dependent node, owner key) error {
-	object, err := c.current(ctx, view{node: dependent})
+// removeOwner takes an owner off a dependent.
+func (c *Collector) removeOwner(ctx context.Context, dependent node, owner key) error {
+	object, err := c.getLatest(ctx, nodeSnapshot{node: dependent})
 	if object == nil || err != nil {
 		return err
 	}
-	return c.keepOwners(ctx, view{node: dependent}, object, slices.DeleteFunc(slices.Clone(object.GetOwnerReferences()),
+	return c.setOwnerReferences(ctx, nodeSnapshot{node: dependent}, object, slices.DeleteFunc(slices.Clone(object.GetOwnerReferences()),
 		func(reference metav1.OwnerReference) bool { return reference.UID == owner.uid }))
 }

@@ -36,8 +36,8 @@ const (
 	// syncDelay how long a deletion that depends on knowing all dependents waits for storages that are being listed.
 	orphanDelay = 250 * time.Millisecond
 	syncDelay   = 250 * time.Millisecond
-	// reportedPairs bounds what is remembered so that nothing is reported twice.
-	reportedPairs = 4096
+	// maxReportedPairs bounds what is remembered so that nothing is reported twice.
+	maxReportedPairs = 4096
 )
 
 // Config is what a Collector needs.
@@ -48,7 +48,7 @@ type Config struct {
 	Kubernetes kubernetes.Interface
 }
 
-// Collector collects garbage. It is a follow.Listener of all storages.
+// Collector collects garbage. It is a follow.EventHandler of all storages.
 type Collector struct {
 	cfg        Config
 	controller *controller.Typed[key]
@@ -65,7 +65,7 @@ func New(cfg Config) *Collector {
 	c := &Collector{
 		cfg:      cfg,
 		synced:   func() bool { return false },
-		reported: lru.New(reportedPairs),
+		reported: lru.New(maxReportedPairs),
 	}
 	c.controller = controller.NewTyped(controller.Options[key]{
 		Name: "garbage-collector", MaxConcurrentReconciles: workers, Timeout: objectTimeout, RetryBase: retryBase, RetryMax: retryMax,
@@ -80,11 +80,11 @@ func New(cfg Config) *Collector {
 	return c
 }
 
-var _ follow.Listener = &Collector{}
+var _ follow.EventHandler = &Collector{}
 
 // Run collects until the context ends and its workers have returned. The follower tells the collector of all objects.
-func (c *Collector) Run(ctx context.Context, follower *follow.Follower) {
-	c.synced = follower.Synced
+func (c *Collector) Run(ctx context.Context, informer *follow.Informer) {
+	c.synced = informer.HasSynced
 	c.controller.Run(ctx)
 }
 
@@ -92,15 +92,15 @@ func (c *Collector) Run(ctx context.Context, follower *follow.Follower) {
 func (c *Collector) Size() (objects, owners int) { return c.size() }
 
 // process does what an object needs now. It returns after which time to look again if no event tells earlier.
-func (c *Collector) process(ctx context.Context, k key) (again time.Duration, err error) {
-	n, known := c.view(k)
+func (c *Collector) process(ctx context.Context, k key) (requeueAfter time.Duration, err error) {
+	n, known := c.snapshot(k)
 	switch {
 	case !known:
 		return 0, nil
-	case n.waits == forDependents:
+	case n.waitReason == waitDependents:
 		return c.deleteForeground(ctx, n)
-	case n.waits == forOrphaning:
-		return c.orphan(ctx, n)
+	case n.waitReason == waitOrphaning:
+		return c.orphanDependents(ctx, n)
 	case n.deleting:
 		return 0, nil // its end will be told of
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// goneOwners is how many deleted owners are remembered, over all logical clusters. One that is forgotten costs its
+// maxDeletedOwners is how many deleted owners are remembered, over all logical clusters. One that is forgotten costs its
 // dependents a read of storage.
-const goneOwners = 4096
+const maxDeletedOwners = 4096
 
 // key is an object: a UID means something within one logical cluster only.
 type key struct {
@@ -24,13 +24,13 @@ type key struct {
 	uid     types.UID
 }
 
-// waiting says what an object that is being deleted waits for.
-type waiting int
+// waitReason says what an object that is being deleted waits for.
+type waitReason int
 
 const (
-	forNothing waiting = iota
-	forDependents
-	forOrphaning
+	waitNone waitReason = iota
+	waitDependents
+	waitOrphaning
 )
 
 // node is an object that has owners, or that waits for its dependents. Other objects have none.
@@ -41,11 +41,11 @@ type node struct {
 	namespace, name string
 	owners          []metav1.OwnerReference
 	deleting        bool
-	waits           waiting
-	// since is when it began to wait.
-	since time.Time
-	// listing is the round of the storage's listing in which the object was last seen.
-	listing uint64
+	waitReason      waitReason
+	// waitingSince is when it began to wait.
+	waitingSince time.Time
+	// listGeneration is the round of the storage's listing in which the object was last seen.
+	listGeneration uint64
 }
 
 // graph knows which objects own which, in all logical clusters. Its memory follows the objects that have owners: an
@@ -58,43 +58,43 @@ type graph struct {
 	nodes map[key]*node
 	// dependents are the nodes that name an owner, whether the owner exists or not.
 	dependents map[key]map[*node]struct{}
-	// listings counts the listings of each storage.
-	listings map[*storage.Resource]uint64
-	// gone remembers owners whose deletion was seen. A UID never comes back.
-	gone *lru.Cache
+	// listGenerations counts the listings of each storage.
+	listGenerations map[*storage.Resource]uint64
+	// deletedOwners remembers owners whose deletion was seen. A UID never comes back.
+	deletedOwners *lru.Cache
 }
 
 func newGraph(enqueue func(key)) *graph {
 	return &graph{
-		enqueue:    enqueue,
-		nodes:      map[key]*node{},
-		dependents: map[key]map[*node]struct{}{},
-		listings:   map[*storage.Resource]uint64{},
-		gone:       lru.New(goneOwners),
+		enqueue:         enqueue,
+		nodes:           map[key]*node{},
+		dependents:      map[key]map[*node]struct{}{},
+		listGenerations: map[*storage.Resource]uint64{},
+		deletedOwners:   lru.New(maxDeletedOwners),
 	}
 }
 
-// Listing implements follow.Listener.
-func (g *graph) Listing(resource *storage.Resource) {
+// OnListStart implements follow.EventHandler.
+func (g *graph) OnListStart(resource *storage.Resource) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.listings[resource]++
+	g.listGenerations[resource]++
 }
 
-// Observe implements follow.Listener.
-func (g *graph) Observe(resource *storage.Resource, event watch.EventType, object metav1.Object) {
+// OnEvent implements follow.EventHandler.
+func (g *graph) OnEvent(resource *storage.Resource, event watch.EventType, object metav1.Object) {
 	k := key{logicalcluster.Of(object), object.GetUID()}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if event == watch.Deleted {
-		g.delete(k)
+		g.handleDeletion(k)
 		return
 	}
-	owners, waits := object.GetOwnerReferences(), waitsFor(object)
+	owners, reason := object.GetOwnerReferences(), waitReasonOf(object)
 	known := g.nodes[k]
-	if len(owners) == 0 && waits == forNothing {
+	if len(owners) == 0 && reason == waitNone {
 		if known != nil {
-			g.drop(known)
+			g.removeNode(known)
 		}
 		return
 	}
@@ -102,11 +102,11 @@ func (g *graph) Observe(resource *storage.Resource, event watch.EventType, objec
 		known = &node{key: k, resource: resource, namespace: object.GetNamespace(), name: object.GetName()}
 		g.nodes[k] = known
 	}
-	known.listing = g.listings[resource]
+	known.listGeneration = g.listGenerations[resource]
 	known.deleting = object.GetDeletionTimestamp() != nil
 	g.setOwners(known, owners)
-	if waits != known.waits {
-		known.waits, known.since = waits, time.Now()
+	if reason != known.waitReason {
+		known.waitReason, known.waitingSince = reason, time.Now()
 		g.enqueue(k)
 		for dependent := range g.dependents[k] {
 			g.enqueue(dependent.key)
@@ -114,17 +114,17 @@ func (g *graph) Observe(resource *storage.Resource, event watch.EventType, objec
 	}
 }
 
-// Listed implements follow.Listener. Deletions between two watches were seen by nobody: objects that were not listed
+// OnListDone implements follow.EventHandler. Deletions between two watches were seen by nobody: objects that were not listed
 // again are gone, and any owner of that storage may be.
-func (g *graph) Listed(resource *storage.Resource) {
+func (g *graph) OnListDone(resource *storage.Resource) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.listings[resource] == 1 {
+	if g.listGenerations[resource] == 1 {
 		return
 	}
 	for k, n := range g.nodes {
-		if n.resource == resource && n.listing != g.listings[resource] {
-			g.delete(k)
+		if n.resource == resource && n.listGeneration != g.listGenerations[resource] {
+			g.handleDeletion(k)
 		}
 	}
 	for _, n := range g.nodes {
@@ -132,35 +132,35 @@ func (g *graph) Listed(resource *storage.Resource) {
 	}
 }
 
-// Dropped implements follow.Listener.
-func (g *graph) Dropped(resource *storage.Resource) {
+// OnStorageRemoved implements follow.EventHandler.
+func (g *graph) OnStorageRemoved(resource *storage.Resource) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.listings, resource)
+	delete(g.listGenerations, resource)
 	for _, n := range g.nodes {
 		if n.resource == resource {
-			g.drop(n)
+			g.removeNode(n)
 		}
 	}
 }
 
-// delete forgets an object that is gone and has its dependents looked at.
-func (g *graph) delete(k key) {
+// handleDeletion forgets an object that is gone and has its dependents looked at.
+func (g *graph) handleDeletion(k key) {
 	if n := g.nodes[k]; n != nil {
-		g.drop(n)
+		g.removeNode(n)
 	}
 	dependents := g.dependents[k]
 	if len(dependents) == 0 {
 		return
 	}
-	g.gone.Add(k, nil)
+	g.deletedOwners.Add(k, nil)
 	for dependent := range dependents {
 		g.enqueue(dependent.key)
 	}
 }
 
-// drop forgets a node.
-func (g *graph) drop(n *node) {
+// removeNode forgets a node.
+func (g *graph) removeNode(n *node) {
 	g.setOwners(n, nil)
 	delete(g.nodes, n.key)
 }
@@ -172,26 +172,26 @@ func (g *graph) setOwners(n *node, owners []metav1.OwnerReference) {
 	n.owners = owners
 	changed := false
 	for _, owner := range owners {
-		at := key{n.cluster, owner.UID}
+		ownerKey := key{n.cluster, owner.UID}
 		if !slices.ContainsFunc(old, func(known metav1.OwnerReference) bool { return sameReference(known, owner) }) {
 			changed = true
 		}
-		if g.dependents[at] == nil {
-			g.dependents[at] = map[*node]struct{}{}
+		if g.dependents[ownerKey] == nil {
+			g.dependents[ownerKey] = map[*node]struct{}{}
 		}
-		g.dependents[at][n] = struct{}{}
+		g.dependents[ownerKey][n] = struct{}{}
 	}
 	for _, owner := range old {
-		at := key{n.cluster, owner.UID}
-		if waiter := g.nodes[at]; waiter != nil && waiter.waits == forDependents && blocks(old, owner.UID) && !blocks(owners, owner.UID) {
-			g.enqueue(at)
+		ownerKey := key{n.cluster, owner.UID}
+		if waiter := g.nodes[ownerKey]; waiter != nil && waiter.waitReason == waitDependents && blocksOwner(old, owner.UID) && !blocksOwner(owners, owner.UID) {
+			g.enqueue(ownerKey)
 		}
-		if names(owners, owner.UID) {
+		if hasOwner(owners, owner.UID) {
 			continue
 		}
-		delete(g.dependents[at], n)
-		if len(g.dependents[at]) == 0 {
-			delete(g.dependents, at)
+		delete(g.dependents[ownerKey], n)
+		if len(g.dependents[ownerKey]) == 0 {
+			delete(g.dependents, ownerKey)
 		}
 	}
 	if changed {
@@ -199,23 +199,23 @@ func (g *graph) setOwners(n *node, owners []metav1.OwnerReference) {
 	}
 }
 
-// view is a node as it was at one moment.
-type view struct {
+// nodeSnapshot is a node as it was at one moment.
+type nodeSnapshot struct {
 	node
 	// dependents tells whether there are any; circular whether one of them is itself waiting for its dependents.
 	dependents, circular bool
 }
 
-func (g *graph) view(k key) (view, bool) {
+func (g *graph) snapshot(k key) (nodeSnapshot, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := g.nodes[k]
 	if n == nil {
-		return view{}, false
+		return nodeSnapshot{}, false
 	}
-	v := view{node: *n, dependents: len(g.dependents[k]) > 0}
+	v := nodeSnapshot{node: *n, dependents: len(g.dependents[k]) > 0}
 	for dependent := range g.dependents[k] {
-		if dependent.waits == forDependents {
+		if dependent.waitReason == waitDependents {
 			v.circular = true
 			break
 		}
@@ -223,17 +223,17 @@ func (g *graph) view(k key) (view, bool) {
 	return v, true
 }
 
-// blocking returns the dependents that hold up the deletion of an owner that waits for them.
-func (g *graph) blocking(owner key) []node {
-	return g.dependentsOf(owner, func(n *node) bool { return blocks(n.owners, owner.uid) })
+// blockingDependents returns the dependents that hold up the deletion of an owner that waits for them.
+func (g *graph) blockingDependents(owner key) []node {
+	return g.listDependents(owner, func(n *node) bool { return blocksOwner(n.owners, owner.uid) })
 }
 
-// all returns all dependents of an owner.
-func (g *graph) all(owner key) []node {
-	return g.dependentsOf(owner, func(*node) bool { return true })
+// allDependents returns all dependents of an owner.
+func (g *graph) allDependents(owner key) []node {
+	return g.listDependents(owner, func(*node) bool { return true })
 }
 
-func (g *graph) dependentsOf(owner key, matches func(*node) bool) []node {
+func (g *graph) listDependents(owner key, matches func(*node) bool) []node {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var found []node
@@ -245,10 +245,10 @@ func (g *graph) dependentsOf(owner key, matches func(*node) bool) []node {
 	return found
 }
 
-// isGone tells whether an object's deletion was seen. False does not say that it exists.
-func (g *graph) isGone(k key) bool {
-	_, gone := g.gone.Get(k)
-	return gone
+// isDeleted tells whether an object's deletion was seen. False does not say that it exists.
+func (g *graph) isDeleted(k key) bool {
+	_, deleted := g.deletedOwners.Get(k)
+	return deleted
 }
 
 // size returns the number of nodes, and of owners that nodes name.
@@ -258,17 +258,17 @@ func (g *graph) size() (nodes, owners int) {
 	return len(g.nodes), len(g.dependents)
 }
 
-func waitsFor(object metav1.Object) waiting {
+func waitReasonOf(object metav1.Object) waitReason {
 	if object.GetDeletionTimestamp() == nil {
-		return forNothing
+		return waitNone
 	}
 	switch finalizers := object.GetFinalizers(); {
 	case slices.Contains(finalizers, metav1.FinalizerOrphanDependents):
-		return forOrphaning
+		return waitOrphaning
 	case slices.Contains(finalizers, metav1.FinalizerDeleteDependents):
-		return forDependents
+		return waitDependents
 	}
-	return forNothing
+	return waitNone
 }
 
 // sameReference tells whether two references lead to the same owner. What they say of blocking and control may differ.
@@ -276,11 +276,11 @@ func sameReference(a, b metav1.OwnerReference) bool {
 	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion
 }
 
-func names(owners []metav1.OwnerReference, uid types.UID) bool {
+func hasOwner(owners []metav1.OwnerReference, uid types.UID) bool {
 	return slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return owner.UID == uid })
 }
 
-func blocks(owners []metav1.OwnerReference, uid types.UID) bool {
+func blocksOwner(owners []metav1.OwnerReference, uid types.UID) bool {
 	return slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool {
 		return owner.UID == uid && owner.BlockOwnerDeletion != nil && *owner.BlockOwnerDeletion
 	})

@@ -16,7 +16,7 @@ func TestMemory(t *testing.T) {
 	const objects = 20_000
 	for name, tc := range map[string]struct {
 		perOwner int
-		most     int64
+		maxBytes int64
 	}{
 		"without owners":             {0, 1},
 		"with an owner of its own":   {1, 1500},
@@ -26,26 +26,26 @@ func TestMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newGraph(func(key) {})
 			resource := &storage.Resource{}
-			before := heap()
+			before := heapBytes()
 			for i := range objects {
 				uid := types.UID(fmt.Sprintf("%036d", i))
 				if tc.perOwner == 0 {
-					g.Observe(resource, watch.Added, object("a", uid))
+					g.OnEvent(resource, watch.Added, newObject("a", uid))
 				} else {
-					g.Observe(resource, watch.Added, object("a", uid, by(types.UID(fmt.Sprintf("owner-%030d", i/tc.perOwner)), true)))
+					g.OnEvent(resource, watch.Added, newObject("a", uid, ownerRef(types.UID(fmt.Sprintf("owner-%030d", i/tc.perOwner)), true)))
 				}
 			}
-			each := (heap() - before) / objects
-			t.Logf("%d bytes for each object", each)
-			if each > tc.most {
-				t.Errorf("%d bytes for each object, want at most %d", each, tc.most)
+			perObject := (heapBytes() - before) / objects
+			t.Logf("%d bytes for each object", perObject)
+			if perObject > tc.maxBytes {
+				t.Errorf("%d bytes for each object, want at most %d", perObject, tc.maxBytes)
 			}
 			runtime.KeepAlive(g)
 		})
 	}
 }
 
-func heap() int64 {
+func heapBytes() int64 {
 	runtime.GC()
 	runtime.GC()
 	var stats runtime.MemStats

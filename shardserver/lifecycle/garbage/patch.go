@@ -15,8 +15,8 @@ import (
 // component is the source of events.
 const component = "garbage-collector-controller"
 
-// keepOwners leaves only the given owners on an object.
-func (c *Collector) keepOwners(ctx context.Context, n view, object metav1.Object, owners []metav1.OwnerReference) error {
+// setOwnerReferences leaves only the given owners on an object.
+func (c *Collector) setOwnerReferences(ctx context.Context, n nodeSnapshot, object metav1.Object, owners []metav1.OwnerReference) error {
 	if len(owners) == len(object.GetOwnerReferences()) {
 		return nil
 	}
@@ -30,8 +30,8 @@ func (c *Collector) patchOwners(ctx context.Context, n node, object metav1.Objec
 }
 
 // removeFinalizer takes one of the collector's finalizers off.
-func (c *Collector) removeFinalizer(ctx context.Context, n view, finalizer string) error {
-	object, err := c.current(ctx, n)
+func (c *Collector) removeFinalizer(ctx context.Context, n nodeSnapshot, finalizer string) error {
+	object, err := c.getLatest(ctx, n)
 	if object == nil || err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (c *Collector) removeFinalizer(ctx context.Context, n view, finalizer strin
 
 // patch changes the metadata of the object that was read; it fails with a conflict if that has changed meanwhile.
 func (c *Collector) patch(ctx context.Context, n node, object metav1.Object, metadata map[string]any) (metav1.Object, error) {
-	resource, err := c.served(ctx, n)
+	resource, err := c.servedResource(ctx, n)
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +63,8 @@ func (c *Collector) patch(ctx context.Context, n node, object metav1.Object, met
 }
 
 // reportInvalidNamespace says by an event that an object names an owner which lives in another namespace.
-func (c *Collector) reportInvalidNamespace(ctx context.Context, n view, reference metav1.OwnerReference) error {
-	served, err := c.served(ctx, n.node)
+func (c *Collector) reportInvalidNamespace(ctx context.Context, n nodeSnapshot, reference metav1.OwnerReference) error {
+	served, err := c.servedResource(ctx, n.node)
 	if err != nil {
 		return err
 	}

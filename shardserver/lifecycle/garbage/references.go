@@ -33,38 +33,38 @@ const (
 
 // references are the owners of an object by what is known of them.
 type references struct {
-	// solid exist, dangling do not, waiting exist and wait for their dependents to go.
-	solid, dangling, waiting []metav1.OwnerReference
+	// existing exist, dangling do not, waiting exist and wait for their dependents to go.
+	existing, absent, waiting []metav1.OwnerReference
 }
 
 // classify looks up the owners of an object. That an owner is absent has been confirmed by storage, or its deletion
 // has been seen.
-func (c *Collector) classify(ctx context.Context, n view, owners []metav1.OwnerReference) (references, error) {
+func (c *Collector) classify(ctx context.Context, n nodeSnapshot, owners []metav1.OwnerReference) (references, error) {
 	var refs references
 	for _, reference := range owners {
-		owner, err := c.owner(ctx, n, reference)
+		owner, err := c.getOwner(ctx, n, reference)
 		switch {
 		case err != nil:
 			return references{}, err
 		case owner == nil:
-			refs.dangling = append(refs.dangling, reference)
-		case waitsFor(owner) == forDependents:
+			refs.absent = append(refs.absent, reference)
+		case waitReasonOf(owner) == waitDependents:
 			refs.waiting = append(refs.waiting, reference)
 		default:
-			refs.solid = append(refs.solid, reference)
+			refs.existing = append(refs.existing, reference)
 		}
 	}
 	return refs, nil
 }
 
-// owner returns the object that a reference names, or nil if there is none.
-func (c *Collector) owner(ctx context.Context, n view, reference metav1.OwnerReference) (metav1.Object, error) {
+// getOwner returns the object that a reference names, or nil if there is none.
+func (c *Collector) getOwner(ctx context.Context, n nodeSnapshot, reference metav1.OwnerReference) (metav1.Object, error) {
 	version, err := schema.ParseGroupVersion(reference.APIVersion)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %q", errUnknownKind, reference.APIVersion)
 	}
 	kind := version.WithKind(reference.Kind).GroupKind()
-	resource, err := c.cfg.Registry.ForKind(ctx, kind)
+	resource, err := c.cfg.Registry.ResolveKind(ctx, kind)
 	if err != nil {
 		return nil, fmt.Errorf("finding the resource of kind %s: %w", kind, err)
 	}
@@ -75,11 +75,11 @@ func (c *Collector) owner(ctx context.Context, n view, reference metav1.OwnerRef
 	if resource.Namespaced {
 		namespace = n.namespace
 		if namespace == "" {
-			c.reportElsewhere(ctx, n, reference, resource)
+			c.reportOtherNamespace(ctx, n, reference, resource)
 			return nil, errOwnerScope
 		}
 	}
-	if c.isGone(key{n.cluster, reference.UID}) {
+	if c.isDeleted(key{n.cluster, reference.UID}) {
 		return nil, nil
 	}
 	for _, version := range []string{cached, latest} {
@@ -93,14 +93,14 @@ func (c *Collector) owner(ctx context.Context, n view, reference metav1.OwnerRef
 		}
 	}
 	if resource.Namespaced {
-		c.reportElsewhere(ctx, n, reference, resource)
+		c.reportOtherNamespace(ctx, n, reference, resource)
 	}
 	return nil, nil
 }
 
-// reportElsewhere says by an event if what a reference names lives in another namespace. It is said once for as long as
+// reportOtherNamespace says by an event if what a reference names lives in another namespace. It is said once for as long as
 // the pair is remembered; that it cannot be said keeps nobody from collecting.
-func (c *Collector) reportElsewhere(ctx context.Context, n view, reference metav1.OwnerReference, resource *storage.Resource) {
+func (c *Collector) reportOtherNamespace(ctx context.Context, n nodeSnapshot, reference metav1.OwnerReference, resource *storage.Resource) {
 	pair := [2]key{n.key, {n.cluster, reference.UID}}
 	if _, known := c.reported.Get(pair); known {
 		return
@@ -134,10 +134,10 @@ func read(ctx context.Context, resource *storage.Resource, namespace, name, reso
 	return meta.Accessor(object)
 }
 
-// served returns how the context's logical cluster calls the resource of an object, for requests to its API.
-func (c *Collector) served(ctx context.Context, n node) (schema.GroupVersionResource, error) {
+// servedResource returns how the context's logical cluster calls the resource of an object, for requests to its API.
+func (c *Collector) servedResource(ctx context.Context, n node) (schema.GroupVersionResource, error) {
 	name := n.resource.GVR.GroupResource()
-	resource, err := c.cfg.Registry.For(ctx, name)
+	resource, err := c.cfg.Registry.Resolve(ctx, name)
 	if err != nil {
 		return schema.GroupVersionResource{}, fmt.Errorf("finding resource %s: %w", name, err)
 	}

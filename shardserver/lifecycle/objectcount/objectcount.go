@@ -86,7 +86,7 @@ func (c *Tracker) Limit(cluster *corev1alpha1.LogicalCluster) int64 {
 
 // Add counts one object of a logical cluster, unless the limit is reached. It returns the count before. If there is no
 // entry, it counts the keys of this logical cluster in etcd first.
-func (c *Tracker) Add(ctx context.Context, cluster logicalcluster.Name, limit int64, dryRun bool) (held int64, fits bool, err error) {
+func (c *Tracker) Add(ctx context.Context, cluster logicalcluster.Name, limit int64, dryRun bool) (current int64, fits bool, err error) {
 	for {
 		entry, first := c.getOrCreate(cluster)
 		if first {
@@ -98,8 +98,8 @@ func (c *Tracker) Add(ctx context.Context, cluster logicalcluster.Name, limit in
 			return 0, false, ctx.Err()
 		}
 		if entry.err == nil {
-			if held, fits, counted := c.add(cluster, entry, limit, dryRun); counted {
-				return held, fits, nil
+			if current, fits, counted := c.add(cluster, entry, limit, dryRun); counted {
+				return current, fits, nil
 			}
 			continue
 		}
@@ -150,20 +150,20 @@ func (c *Tracker) count(ctx context.Context, cluster logicalcluster.Name, entry 
 }
 
 // add counts one object more, if it fits. counted is false if a scan has replaced the entry.
-func (c *Tracker) add(cluster logicalcluster.Name, entry *clusterCount, limit int64, dryRun bool) (held int64, fits, counted bool) {
+func (c *Tracker) add(cluster logicalcluster.Name, entry *clusterCount, limit int64, dryRun bool) (current int64, fits, counted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counts[cluster] != entry {
 		return 0, false, false
 	}
-	held = max(entry.scanned+entry.delta, 0)
-	if held >= limit {
-		return held, false, true
+	current = max(entry.scanned+entry.delta, 0)
+	if current >= limit {
+		return current, false, true
 	}
 	if !dryRun {
 		entry.delta++
 	}
-	return held, true, true
+	return current, true, true
 }
 
 // Run scans until the context ends.

@@ -12,31 +12,31 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// etcd is a fake KeyCounter with a number of keys for each logical cluster.
-type etcd struct {
-	held  map[logicalcluster.Name]int64
-	asked atomic.Int64
-	fails atomic.Bool
-	// counted runs after one logical cluster was counted.
-	counted func()
+// fakeKeyCounter is a fake KeyCounter with a number of keys for each logical cluster.
+type fakeKeyCounter struct {
+	keys    map[logicalcluster.Name]int64
+	calls   atomic.Int64
+	failing atomic.Bool
+	// onCount runs after one logical cluster was counted.
+	onCount func()
 }
 
-func (e *etcd) CountAll(_ context.Context, count func(logicalcluster.Name, int64)) error {
-	for cluster, keys := range e.held {
+func (e *fakeKeyCounter) CountAll(_ context.Context, count func(logicalcluster.Name, int64)) error {
+	for cluster, keys := range e.keys {
 		count(cluster, keys)
 	}
 	return nil
 }
 
-func (e *etcd) Count(_ context.Context, cluster logicalcluster.Name) (int64, error) {
-	e.asked.Add(1)
-	if e.fails.Load() {
+func (e *fakeKeyCounter) Count(_ context.Context, cluster logicalcluster.Name) (int64, error) {
+	e.calls.Add(1)
+	if e.failing.Load() {
 		return 0, errors.New("no connection")
 	}
-	if e.counted != nil {
-		e.counted()
+	if e.onCount != nil {
+		e.onCount()
 	}
-	return e.held[cluster], nil
+	return e.keys[cluster], nil
 }
 
 func TestLimit(t *testing.T) {
@@ -68,7 +68,7 @@ func TestLimit(t *testing.T) {
 
 func TestCounts(t *testing.T) {
 	a, b := logicalcluster.MustParseName("a"), logicalcluster.MustParseName("b")
-	storage := &etcd{held: map[logicalcluster.Name]int64{a: 8, b: 1}}
+	storage := &fakeKeyCounter{keys: map[logicalcluster.Name]int64{a: 8, b: 1}}
 	counts := New(Config{Keys: storage, Shard: "test"})
 	add := func(cluster logicalcluster.Name, limit int64, want bool) {
 		t.Helper()
@@ -76,17 +76,17 @@ func TestCounts(t *testing.T) {
 			t.Errorf("one more in %s with limit %d: fits %t, %v", cluster, limit, fits, err)
 		}
 	}
-	storage.fails.Store(true)
+	storage.failing.Store(true)
 	if _, _, err := counts.Add(t.Context(), a, 10, false); err == nil || counts.Len() != 0 {
 		t.Errorf("an entry that could not be counted exists: %v", err)
 	}
-	storage.fails.Store(false)
-	storage.asked.Store(0)
+	storage.failing.Store(false)
+	storage.calls.Store(0)
 	add(a, 10, true)
 	add(a, 10, true)
 	add(a, 10, false)
-	if asked := storage.asked.Load(); asked != 1 {
-		t.Errorf("keys were counted %d times", asked)
+	if calls := storage.calls.Load(); calls != 1 {
+		t.Errorf("keys were counted %d times", calls)
 	}
 	counts.Remove(a)
 	add(a, 10, true)
@@ -96,11 +96,11 @@ func TestCounts(t *testing.T) {
 		t.Errorf("%d entries", counts.Len())
 	}
 
-	storage.held = map[logicalcluster.Name]int64{a: 9, b: 2}
+	storage.keys = map[logicalcluster.Name]int64{a: 9, b: 2}
 	limits := map[logicalcluster.Name]clusterLimit{a: {limit: 10}, b: {limit: 10}}
 	before := counts.deltas()
 	add(a, 20, true) // while the scan runs
-	counts.replace(limits, storage.held, before)
+	counts.replace(limits, storage.keys, before)
 	if counts.Len() != 1 {
 		t.Errorf("%d are remembered, only one is trackedPercent its limit", counts.Len())
 	}
@@ -115,13 +115,13 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-func TestAdditionsAtTheEndOfAScanAreCounted(t *testing.T) {
+func TestAddDuringScan(t *testing.T) {
 	a := logicalcluster.MustParseName("a")
-	storage := &etcd{held: map[logicalcluster.Name]int64{a: 8}}
+	storage := &fakeKeyCounter{keys: map[logicalcluster.Name]int64{a: 8}}
 	counts := New(Config{Keys: storage, Shard: "test"})
-	storage.counted = func() {
-		storage.counted = nil
-		counts.replace(map[logicalcluster.Name]clusterLimit{a: {limit: 10}}, storage.held, counts.deltas())
+	storage.onCount = func() {
+		storage.onCount = nil
+		counts.replace(map[logicalcluster.Name]clusterLimit{a: {limit: 10}}, storage.keys, counts.deltas())
 	}
 	for i, want := range []bool{true, true, false} {
 		if _, fits, err := counts.Add(t.Context(), a, 10, false); err != nil || fits != want {

@@ -101,9 +101,9 @@ func (c *Tracker) report(limits map[logicalcluster.Name]clusterLimit) {
 	objectCount.DeletePartialMatch(shard)
 	objectLimit.DeletePartialMatch(shard)
 	for cluster, entry := range c.counts {
-		held, limit := entry.scanned+entry.delta, limits[cluster].limit
-		if held*100 >= limit*reportedPercent {
-			objectCount.WithLabelValues(c.cfg.Shard, cluster.String()).Set(float64(held))
+		current, limit := entry.scanned+entry.delta, limits[cluster].limit
+		if current*100 >= limit*reportedPercent {
+			objectCount.WithLabelValues(c.cfg.Shard, cluster.String()).Set(float64(current))
 			objectLimit.WithLabelValues(c.cfg.Shard, cluster.String()).Set(float64(limit))
 		}
 	}

@@ -14,18 +14,18 @@ import (
 
 const (
 	workers = 5
-	// recount is how often a quota is counted anew whatever happens.
-	recount = 5 * time.Minute
-	// settle is how long after a deletion its quotas are counted, so that many deletions make one count.
-	settle = 100 * time.Millisecond
-	// inFlightAgain is when a quota is counted anew because requests were on their way.
-	inFlightAgain = time.Second
-	// unservedAgain is when a quota is counted anew that names what its logical cluster does not serve, as far as this
+	// resyncInterval is how often a quota is counted anew whatever happens.
+	resyncInterval = 5 * time.Minute
+	// enqueueDelay is how long after a deletion its quotas are counted, so that many deletions make one count.
+	enqueueDelay = 100 * time.Millisecond
+	// inFlightRequeueDelay is when a quota is counted anew because requests were on their way.
+	inFlightRequeueDelay = time.Second
+	// unservedRequeueDelay is when a quota is counted anew that names what its logical cluster does not serve, as far as this
 	// process has heard: what brought it may be known to others a moment earlier, and nothing tells when it is known here.
-	unservedAgain = 10 * time.Second
-	countTimeout  = time.Minute
-	retryBase     = 20 * time.Millisecond
-	retryMax      = time.Minute
+	unservedRequeueDelay = 10 * time.Second
+	countTimeout         = time.Minute
+	retryBase            = 20 * time.Millisecond
+	retryMax             = time.Minute
 )
 
 // Config is what a Controller needs.
@@ -37,16 +37,16 @@ type Config struct {
 	InFlight *InFlight
 }
 
-// Controller keeps the status of quotas. It is a follow.Listener of all storages.
+// Controller keeps the status of quotas. It is a follow.EventHandler of all storages.
 type Controller struct {
 	cfg        Config
 	quotas     *storage.Reader[*core.ResourceQuota]
-	controller *controller.Typed[controller.Key]
+	controller *controller.Typed[controller.Request]
 
 	*index
 }
 
-var _ follow.Listener = &Controller{}
+var _ follow.EventHandler = &Controller{}
 
 // New returns a controller for one run.
 func New(cfg Config) *Controller {
@@ -54,10 +54,10 @@ func New(cfg Config) *Controller {
 		cfg:    cfg,
 		quotas: storage.NewReader[*core.ResourceQuota](cfg.Registry, Quotas),
 	}
-	c.controller = controller.NewTyped(controller.Options[controller.Key]{
+	c.controller = controller.NewTyped(controller.Options[controller.Request]{
 		Name: "resource-quota", MaxConcurrentReconciles: workers, Timeout: countTimeout, RetryBase: retryBase, RetryMax: retryMax,
 		ClusterName: controller.ClusterNameOf,
-		Reconcile: func(ctx context.Context, req controller.Key) (controller.Result, error) {
+		Reconcile: func(ctx context.Context, req controller.Request) (controller.Result, error) {
 			after, err := c.reconcile(ctx, req)
 			return controller.Result{RequeueAfter: after}, err
 		},

@@ -21,31 +21,31 @@ import (
 // reconcile counts what a quota limits and stores the result. The order matters: the quota is read first, so that what
 // is charged later makes the write fail; requests in flight are read next, so that each that was charged before is
 // either among them or has stored its object; objects are counted last.
-func (c *Controller) reconcile(ctx context.Context, key controller.Key) (again time.Duration, err error) {
-	known := c.known(key) // before the look at storage, which is newer
+func (c *Controller) reconcile(ctx context.Context, key controller.Request) (requeueAfter time.Duration, err error) {
+	known := c.getLimits(key) // before the look at storage, which is newer
 	quota, err := c.quotas.GetLatest(ctx, key.Namespace, key.Name)
 	switch {
 	case apierrors.IsNotFound(err):
-		c.forget(key, known)
+		c.removeQuota(key, known)
 		return 0, nil
 	case err != nil:
 		return 0, fmt.Errorf("reading the quota: %w", err)
 	}
-	inFlight := c.cfg.InFlight.Counts(key.Cluster, quota)
-	used, err := c.used(ctx, quota, inFlight)
+	inFlight := c.cfg.InFlight.Counts(key.ClusterName, quota)
+	used, err := c.countUsed(ctx, quota, inFlight)
 	if err != nil {
 		return 0, err
 	}
-	again = recount
+	requeueAfter = resyncInterval
 	switch {
 	case len(inFlight) > 0:
-		again = inFlightAgain
-	case len(used) < countable(quota):
-		again = unservedAgain
+		requeueAfter = inFlightRequeueDelay
+	case len(used) < countLimits(quota):
+		requeueAfter = unservedRequeueDelay
 	}
 	status := core.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: used}
 	if apiequality.Semantic.DeepEqual(status, quota.Status) {
-		return again, nil
+		return requeueAfter, nil
 	}
 	quota = quota.DeepCopy()
 	quota.Status = status
@@ -57,26 +57,26 @@ func (c *Controller) reconcile(ctx context.Context, key controller.Key) (again t
 	if err != nil && !apierrors.IsNotFound(err) {
 		return 0, fmt.Errorf("storing the status: %w", err)
 	}
-	return again, nil
+	return requeueAfter, nil
 }
 
-// countable returns how many of a quota's limits are of objects.
-func countable(quota *core.ResourceQuota) int {
+// countLimits returns how many of a quota's limits are of objects.
+func countLimits(quota *core.ResourceQuota) int {
 	n := 0
 	for name := range quota.Spec.Hard {
-		if _, ok := Counted(name); ok {
+		if _, ok := CountedResource(name); ok {
 			n++
 		}
 	}
 	return n
 }
 
-// used returns the numbers of objects that exist, or may in a moment. Of what the logical cluster does not serve it
+// countUsed returns the numbers of objects that exist, or may in a moment. Of what the logical cluster does not serve it
 // keeps what was known, if anything.
-func (c *Controller) used(ctx context.Context, quota *core.ResourceQuota, inFlight map[core.ResourceName]int64) (core.ResourceList, error) {
+func (c *Controller) countUsed(ctx context.Context, quota *core.ResourceQuota, inFlight map[core.ResourceName]int64) (core.ResourceList, error) {
 	used := core.ResourceList{}
 	for name := range quota.Spec.Hard {
-		counted, ok := Counted(name)
+		counted, ok := CountedResource(name)
 		if !ok {
 			continue
 		}
@@ -95,7 +95,7 @@ func (c *Controller) used(ctx context.Context, quota *core.ResourceQuota, inFlig
 
 // count returns the number of objects that a quota covers, and whether the logical cluster serves the resource at all.
 func (c *Controller) count(ctx context.Context, quota *core.ResourceQuota, counted schema.GroupResource) (count int64, served bool, err error) {
-	known, err := c.cfg.Registry.For(ctx, counted)
+	known, err := c.cfg.Registry.Resolve(ctx, counted)
 	if err != nil || known == nil {
 		return 0, false, err
 	}

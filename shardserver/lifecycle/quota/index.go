@@ -15,8 +15,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// bringing are the objects that bring resources which a quota may have named before they were served.
-var bringing = map[schema.GroupResource]bool{
+// definingResources are the objects that bring resources which a quota may have named before they were served.
+var definingResources = map[schema.GroupResource]bool{
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: true,
 	{Group: "apis.kcp.io", Resource: "apibindings"}:                        true,
 }
@@ -24,12 +24,12 @@ var bringing = map[schema.GroupResource]bool{
 // index knows which quotas an event concerns. It holds the logical clusters that have quotas, and no others.
 type index struct {
 	// enqueue has a quota counted after some time.
-	enqueue func(controller.Key, time.Duration)
+	enqueue func(controller.Request, time.Duration)
 
 	mu       sync.Mutex
-	clusters map[logicalcluster.Name]map[controller.Key]*limits
-	// listed counts the listings of each storage.
-	listed map[*storage.Resource]int
+	clusters map[logicalcluster.Name]map[controller.Request]*limits
+	// lists counts the listings of each storage.
+	lists map[*storage.Resource]int
 }
 
 // limits is what a quota counts.
@@ -39,17 +39,17 @@ type limits struct {
 	resources    map[schema.GroupResource]bool
 }
 
-func newIndex(enqueue func(controller.Key, time.Duration)) *index {
-	return &index{enqueue: enqueue, clusters: map[logicalcluster.Name]map[controller.Key]*limits{}, listed: map[*storage.Resource]int{}}
+func newIndex(enqueue func(controller.Request, time.Duration)) *index {
+	return &index{enqueue: enqueue, clusters: map[logicalcluster.Name]map[controller.Request]*limits{}, lists: map[*storage.Resource]int{}}
 }
 
-// Listing implements follow.Listener.
-func (i *index) Listing(*storage.Resource) {}
+// OnListStart implements follow.EventHandler.
+func (i *index) OnListStart(*storage.Resource) {}
 
-// Observe implements follow.Listener.
-func (i *index) Observe(resource *storage.Resource, event watch.EventType, object metav1.Object) {
+// OnEvent implements follow.EventHandler.
+func (i *index) OnEvent(resource *storage.Resource, event watch.EventType, object metav1.Object) {
 	if quota, ok := object.(*core.ResourceQuota); ok {
-		i.observeQuota(event, quota)
+		i.updateQuota(event, quota)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -58,90 +58,90 @@ func (i *index) Observe(resource *storage.Resource, event watch.EventType, objec
 		return
 	}
 	switch name := resource.GVR.GroupResource(); {
-	case bringing[name]:
+	case definingResources[name]:
 		for key := range quotas {
-			i.enqueue(key, settle)
+			i.enqueue(key, enqueueDelay)
 		}
 	case event == watch.Deleted:
 		for key, limits := range quotas {
 			if limits.resources[name] && (limits.wholeCluster || key.Namespace == object.GetNamespace()) {
-				i.enqueue(key, settle)
+				i.enqueue(key, enqueueDelay)
 			}
 		}
 	}
 }
 
-// Listed implements follow.Listener. Deletions between two watches were seen by nobody.
-func (i *index) Listed(resource *storage.Resource) {
+// OnListDone implements follow.EventHandler. Deletions between two watches were seen by nobody.
+func (i *index) OnListDone(resource *storage.Resource) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.listed[resource]++
-	if i.listed[resource] == 1 {
+	i.lists[resource]++
+	if i.lists[resource] == 1 {
 		return
 	}
 	for _, quotas := range i.clusters {
 		for key := range quotas {
-			i.enqueue(key, settle)
+			i.enqueue(key, enqueueDelay)
 		}
 	}
 }
 
-// Dropped implements follow.Listener.
-func (i *index) Dropped(resource *storage.Resource) {
+// OnStorageRemoved implements follow.EventHandler.
+func (i *index) OnStorageRemoved(resource *storage.Resource) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.listed, resource)
+	delete(i.lists, resource)
 	if resource.GVR.GroupResource() == Quotas {
 		clear(i.clusters)
 	}
 }
 
-// observeQuota keeps the index, and has a quota counted that is new, limits something else than before, or whose status
+// updateQuota keeps the index, and has a quota counted that is new, limits something else than before, or whose status
 // somebody else has written: it does not repeat the limits. A charge of admission changes none of these.
-func (i *index) observeQuota(event watch.EventType, quota *core.ResourceQuota) {
-	key := controller.Key{Cluster: logicalcluster.Of(quota), Namespace: quota.Namespace, Name: quota.Name}
+func (i *index) updateQuota(event watch.EventType, quota *core.ResourceQuota) {
+	key := controller.Request{ClusterName: logicalcluster.Of(quota), Namespace: quota.Namespace, Name: quota.Name}
 	if event == watch.Deleted {
-		i.forget(key, i.known(key))
+		i.removeQuota(key, i.getLimits(key))
 		return
 	}
 	current := limitsOf(quota)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	known := i.clusters[key.Cluster][key]
-	if known == nil && i.clusters[key.Cluster] == nil {
-		i.clusters[key.Cluster] = map[controller.Key]*limits{}
+	known := i.clusters[key.ClusterName][key]
+	if known == nil && i.clusters[key.ClusterName] == nil {
+		i.clusters[key.ClusterName] = map[controller.Request]*limits{}
 	}
-	i.clusters[key.Cluster][key] = current
+	i.clusters[key.ClusterName][key] = current
 	changed := known == nil || known.wholeCluster != current.wholeCluster || !apiequality.Semantic.DeepEqual(known.hard, current.hard)
 	if event == watch.Added || changed || !apiequality.Semantic.DeepEqual(quota.Status.Hard, quota.Spec.Hard) {
 		i.enqueue(key, 0)
 	}
 }
 
-// known returns what a quota counts as far as events have told, or nil.
-func (i *index) known(key controller.Key) *limits {
+// getLimits returns what a quota counts as far as events have told, or nil.
+func (i *index) getLimits(key controller.Request) *limits {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.clusters[key.Cluster][key]
+	return i.clusters[key.ClusterName][key]
 }
 
-// forget drops a quota, unless an event has told of it since it was looked up: then there is one of that name again.
-func (i *index) forget(key controller.Key, known *limits) {
+// removeQuota drops a quota, unless an event has told of it since it was looked up: then there is one of that name again.
+func (i *index) removeQuota(key controller.Request, known *limits) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.clusters[key.Cluster][key] != known {
+	if i.clusters[key.ClusterName][key] != known {
 		return
 	}
-	delete(i.clusters[key.Cluster], key)
-	if len(i.clusters[key.Cluster]) == 0 {
-		delete(i.clusters, key.Cluster)
+	delete(i.clusters[key.ClusterName], key)
+	if len(i.clusters[key.ClusterName]) == 0 {
+		delete(i.clusters, key.ClusterName)
 	}
 }
 
 func limitsOf(quota *core.ResourceQuota) *limits {
 	l := &limits{wholeCluster: IsClusterScoped(quota), hard: quota.Spec.Hard, resources: map[schema.GroupResource]bool{}}
 	for name := range quota.Spec.Hard {
-		if resource, ok := Counted(name); ok {
+		if resource, ok := CountedResource(name); ok {
 			l.resources[resource] = true
 		}
 	}

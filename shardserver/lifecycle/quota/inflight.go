@@ -27,9 +27,9 @@ type quotaID struct {
 type charges struct {
 	counts map[core.ResourceName]int64
 	users  int
-	// turn holds one token. Requests of one quota write its status one after the other, which is faster than failing
+	// sem holds one token. Requests of one quota write its status one after the other, which is faster than failing
 	// on each other's writes.
-	turn chan struct{}
+	sem chan struct{}
 }
 
 // NewInFlight returns an empty set.
@@ -40,29 +40,29 @@ func NewInFlight() *InFlight { return &InFlight{quotas: map[quotaID]*charges{}} 
 func (f *InFlight) Charge(ctx context.Context, quota *core.ResourceQuota, name core.ResourceName, charge func() error) error {
 	cluster, _ := logicalcluster.From(ctx)
 	id := quotaID{cluster, quota.UID}
-	entry := f.enter(id, name)
-	charged := false
+	entry := f.acquire(id, name)
+	succeeded := false
 	defer func() { // whatever ended the charge, a panic too
-		if !charged {
-			f.leave(id, entry, name)
+		if !succeeded {
+			f.release(id, entry, name)
 		}
 	}()
-	if err := entry.alone(ctx, charge); err != nil {
+	if err := entry.runExclusive(ctx, charge); err != nil {
 		return err
 	}
-	charged = true
-	context.AfterFunc(ctx, func() { f.leave(id, entry, name) })
+	succeeded = true
+	context.AfterFunc(ctx, func() { f.release(id, entry, name) })
 	return nil
 }
 
-// alone runs a charge when it is its turn.
-func (c *charges) alone(ctx context.Context, charge func() error) error {
+// runExclusive runs a charge when it is its turn.
+func (c *charges) runExclusive(ctx context.Context, charge func() error) error {
 	select {
-	case c.turn <- struct{}{}:
+	case c.sem <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-c.turn }()
+	defer func() { <-c.sem }()
 	return charge()
 }
 
@@ -88,12 +88,12 @@ func (f *InFlight) Len() int {
 	return len(f.quotas)
 }
 
-func (f *InFlight) enter(id quotaID, name core.ResourceName) *charges {
+func (f *InFlight) acquire(id quotaID, name core.ResourceName) *charges {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	entry := f.quotas[id]
 	if entry == nil {
-		entry = &charges{counts: map[core.ResourceName]int64{}, turn: make(chan struct{}, 1)}
+		entry = &charges{counts: map[core.ResourceName]int64{}, sem: make(chan struct{}, 1)}
 		f.quotas[id] = entry
 	}
 	entry.users++
@@ -101,7 +101,7 @@ func (f *InFlight) enter(id quotaID, name core.ResourceName) *charges {
 	return entry
 }
 
-func (f *InFlight) leave(id quotaID, entry *charges, name core.ResourceName) {
+func (f *InFlight) release(id quotaID, entry *charges, name core.ResourceName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	entry.users--

@@ -17,11 +17,11 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-func TestRequestsInFlightAreForgottenWhenTheyEnd(t *testing.T) {
+func TestInFlight(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const name = core.ResourceName("count/configmaps")
 	f, quota, cluster := NewInFlight(), &core.ResourceQuota{ObjectMeta: metav1.ObjectMeta{UID: "1"}}, logicalcluster.MustParseName("a")
-	ctx, end := context.WithCancel(logicalcluster.With(t.Context(), cluster))
+	ctx, cancel := context.WithCancel(logicalcluster.With(t.Context(), cluster))
 	for range 3 {
 		if err := f.Charge(ctx, quota, name, func() error { return nil }); err != nil {
 			t.Fatal(err)
@@ -37,24 +37,24 @@ func TestRequestsInFlightAreForgottenWhenTheyEnd(t *testing.T) {
 	if counts := f.Counts(logicalcluster.MustParseName("b"), quota); len(counts) > 0 {
 		t.Errorf("a quota of the same UID elsewhere has %v", counts)
 	}
-	end()
+	cancel()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return f.Len() == 0, nil })
 	if err != nil {
 		t.Errorf("%d quotas still have requests in flight", f.Len())
 	}
-	waiting, give := context.WithCancel(logicalcluster.With(t.Context(), cluster))
-	give()
-	entry := f.enter(quotaID{cluster, "1"}, name)
-	entry.turn <- struct{}{}
-	if err := f.Charge(waiting, quota, name, func() error { return nil }); !errors.Is(err, context.Canceled) {
+	waitingCtx, cancelWaiting := context.WithCancel(logicalcluster.With(t.Context(), cluster))
+	cancelWaiting()
+	entry := f.acquire(quotaID{cluster, "1"}, name)
+	entry.sem <- struct{}{}
+	if err := f.Charge(waitingCtx, quota, name, func() error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("a request that ends while it waits: %v", err)
 	}
 }
 
-func TestAChargeThatPanicsHoldsUpNobody(t *testing.T) {
+func TestChargePanic(t *testing.T) {
 	f, quota := NewInFlight(), &core.ResourceQuota{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
-	ctx, end := context.WithTimeout(logicalcluster.With(t.Context(), logicalcluster.MustParseName("a")), 10*time.Second)
-	defer end()
+	ctx, cancel := context.WithTimeout(logicalcluster.With(t.Context(), logicalcluster.MustParseName("a")), 10*time.Second)
+	defer cancel()
 	func() {
 		defer func() { _ = recover() }()
 		_ = f.Charge(ctx, quota, "count/configmaps", func() error { panic("of a plugin") })
@@ -67,13 +67,13 @@ func TestAChargeThatPanicsHoldsUpNobody(t *testing.T) {
 	}
 }
 
-func resourceOf(name string) *storage.Resource {
+func newResource(name string) *storage.Resource {
 	return &storage.Resource{GVR: schema.GroupVersionResource{Version: "v1", Resource: name}}
 }
 
-func TestTheIndexHoldsOnlyClustersWithQuotas(t *testing.T) {
+func TestIndex(t *testing.T) {
 	var queued []string
-	i := newIndex(func(key controller.Key, _ time.Duration) { queued = append(queued, key.String()) })
+	i := newIndex(func(key controller.Request, _ time.Duration) { queued = append(queued, key.String()) })
 	quota := func(cluster, name string, hard core.ResourceList) *core.ResourceQuota {
 		return &core.ResourceQuota{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Annotations: map[string]string{logicalcluster.AnnotationKey: cluster}},
@@ -85,31 +85,31 @@ func TestTheIndexHoldsOnlyClustersWithQuotas(t *testing.T) {
 	}
 	hard := core.ResourceList{"count/configmaps": {}, "secrets": {}}
 	for _, step := range []struct {
-		says   string
-		do     func()
-		queued string
-		size   int
+		description string
+		do          func()
+		queued      string
+		size        int
 	}{
-		{"a new quota is counted", func() { i.Observe(resourceOf("resourcequotas"), "ADDED", quota("a", "q", hard)) }, "a|n/q", 1},
+		{"a new quota is counted", func() { i.OnEvent(newResource("resourcequotas"), "ADDED", quota("a", "q", hard)) }, "a|n/q", 1},
 		{"a charge changes nothing", func() {
 			charged := quota("a", "q", hard)
 			charged.Status = core.ResourceQuotaStatus{Hard: hard, Used: core.ResourceList{"count/configmaps": {}}}
-			i.Observe(resourceOf("resourcequotas"), "MODIFIED", charged)
+			i.OnEvent(newResource("resourcequotas"), "MODIFIED", charged)
 		}, "", 1},
 		{"a foreign status is counted", func() {
 			foreign := quota("a", "q", hard)
 			foreign.Status.Hard = core.ResourceList{"secrets": {}}
-			i.Observe(resourceOf("resourcequotas"), "MODIFIED", foreign)
+			i.OnEvent(newResource("resourcequotas"), "MODIFIED", foreign)
 		}, "a|n/q", 1},
-		{"a deletion makes room", func() { i.Observe(resourceOf("configmaps"), "DELETED", object("a", "n")) }, "a|n/q", 1},
-		{"a creation has been charged", func() { i.Observe(resourceOf("configmaps"), "ADDED", object("a", "n")) }, "", 1},
-		{"another namespace is none of it", func() { i.Observe(resourceOf("configmaps"), "DELETED", object("a", "m")) }, "", 1},
-		{"another logical cluster even less", func() { i.Observe(resourceOf("configmaps"), "DELETED", object("b", "n")) }, "", 1},
-		{"what is not limited by a count does not matter", func() { i.Observe(resourceOf("secrets"), "DELETED", object("a", "n")) }, "", 1},
+		{"a deletion makes room", func() { i.OnEvent(newResource("configmaps"), "DELETED", object("a", "n")) }, "a|n/q", 1},
+		{"a creation has been charged", func() { i.OnEvent(newResource("configmaps"), "ADDED", object("a", "n")) }, "", 1},
+		{"another namespace is none of it", func() { i.OnEvent(newResource("configmaps"), "DELETED", object("a", "m")) }, "", 1},
+		{"another logical cluster even less", func() { i.OnEvent(newResource("configmaps"), "DELETED", object("b", "n")) }, "", 1},
+		{"what is not limited by a count does not matter", func() { i.OnEvent(newResource("secrets"), "DELETED", object("a", "n")) }, "", 1},
 		{"another limit is counted", func() {
-			i.Observe(resourceOf("resourcequotas"), "MODIFIED", quota("a", "q", core.ResourceList{"count/secrets": {}}))
+			i.OnEvent(newResource("resourcequotas"), "MODIFIED", quota("a", "q", core.ResourceList{"count/secrets": {}}))
 		}, "a|n/q", 1},
-		{"the last quota takes its cluster along", func() { i.Observe(resourceOf("resourcequotas"), "DELETED", quota("a", "q", hard)) }, "", 0},
+		{"the last quota takes its cluster along", func() { i.OnEvent(newResource("resourcequotas"), "DELETED", quota("a", "q", hard)) }, "", 0},
 	} {
 		queued = nil
 		step.do()
@@ -118,23 +118,23 @@ func TestTheIndexHoldsOnlyClustersWithQuotas(t *testing.T) {
 			got = queued[0]
 		}
 		if got != step.queued || len(i.clusters) != step.size {
-			t.Errorf("%s: queued %v, %d clusters", step.says, queued, len(i.clusters))
+			t.Errorf("%s: queued %v, %d clusters", step.description, queued, len(i.clusters))
 		}
 	}
 }
 
-func TestAQuotaThatCameAgainWhileStorageWasAskedForItIsNotForgotten(t *testing.T) {
-	i := newIndex(func(controller.Key, time.Duration) {})
+func TestIndexRemoveStaleQuota(t *testing.T) {
+	i := newIndex(func(controller.Request, time.Duration) {})
 	quota := &core.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "q", Annotations: map[string]string{logicalcluster.AnnotationKey: "a"}}}
-	key := controller.Key{Cluster: logicalcluster.MustParseName("a"), Namespace: "n", Name: "q"}
-	i.Observe(resourceOf("resourcequotas"), "ADDED", quota)
-	before := i.known(key) // then storage answers that there is none
-	i.Observe(resourceOf("resourcequotas"), "ADDED", quota)
-	i.forget(key, before)
-	if i.known(key) == nil {
+	key := controller.Request{ClusterName: logicalcluster.MustParseName("a"), Namespace: "n", Name: "q"}
+	i.OnEvent(newResource("resourcequotas"), "ADDED", quota)
+	before := i.getLimits(key) // then storage answers that there is none
+	i.OnEvent(newResource("resourcequotas"), "ADDED", quota)
+	i.removeQuota(key, before)
+	if i.getLimits(key) == nil {
 		t.Error("the new quota was forgotten with the old one")
 	}
-	i.forget(key, i.known(key))
+	i.removeQuota(key, i.getLimits(key))
 	if len(i.clusters) != 0 {
 		t.Errorf("%d logical clusters are held", len(i.clusters))
 	}

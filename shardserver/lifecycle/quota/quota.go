@@ -23,18 +23,18 @@ var Quotas = schema.GroupResource{Resource: "resourcequotas"}
 
 const countPrefix = "count/"
 
-// Counted returns what a name of a quota limits the number of. It returns false for names that limit nothing here.
-func Counted(name core.ResourceName) (schema.GroupResource, bool) {
+// CountedResource returns what a name of a quota limits the number of. It returns false for names that limit nothing here.
+func CountedResource(name core.ResourceName) (schema.GroupResource, bool) {
 	counted, ok := strings.CutPrefix(string(name), countPrefix)
 	if !ok || counted == "" {
 		return schema.GroupResource{}, false
 	}
 	resource := schema.ParseGroupResource(counted)
-	return resource, !Ignored(resource)
+	return resource, !IsIgnored(resource)
 }
 
-// Ignored tells whether the objects of a resource are never counted, as upstream: events, and what is not stored.
-func Ignored(resource schema.GroupResource) bool {
+// IsIgnored tells whether the objects of a resource are never counted, as upstream: events, and what is not stored.
+func IsIgnored(resource schema.GroupResource) bool {
 	_, ignored := install.DefaultIgnoredResources()[resource]
 	return ignored
 }

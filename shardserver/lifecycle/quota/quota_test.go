@@ -19,7 +19,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-type world struct {
+type env struct {
 	*shardtesting.Shard
 	client client.Client
 	a, b   string
@@ -28,25 +28,25 @@ type world struct {
 // TestQuota runs everything against one shard.
 func TestQuota(t *testing.T) {
 	shard := shardtesting.Start(t)
-	w := &world{Shard: shard, client: shard.Client(t, shard.Admin(t))}
+	w := &env{Shard: shard, client: shard.Client(t, shard.Admin(t))}
 	w.a = shard.NewWorkspace(t, "root", "a").Spec.Cluster
 	w.b = shard.NewWorkspace(t, "root", "b").Spec.Cluster
-	for name, test := range map[string]func(*testing.T, *world){
-		"fifty creators at once never exceed it":                          concurrency,
-		"creators and deleters at once never exceed it":                   churn,
-		"what is deleted makes room again":                                replenish,
-		"only counts are counted":                                         onlyCounts,
-		"a cluster-scoped one counts all namespaces and what has none":    wholeCluster,
-		"another workspace's quota of the same name is another quota":     isolated,
-		"a limit that is raised, and one that is dropped, hold from then": changed,
-		"a dry run is refused like a real one, and not charged":           dryRun,
-		"a status that somebody else writes is undone at once":            foreignStatus,
+	for name, test := range map[string]func(*testing.T, *env){
+		"fifty creators at once never exceed it":                          testConcurrentCreates,
+		"creators and deleters at once never exceed it":                   testChurn,
+		"what is deleted makes room again":                                testReplenish,
+		"only counts are counted":                                         testCountLimitsOnly,
+		"a cluster-scoped one counts all namespaces and what has none":    testClusterScoped,
+		"another workspace's quota of the same name is another quota":     testIsolation,
+		"a limit that is raised, and one that is dropped, hold from then": testChangedLimits,
+		"a dry run is refused like a real one, and not charged":           testDryRun,
+		"a status that somebody else writes is undone at once":            testForeignStatus,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, w) })
 	}
 }
 
-func (w *world) namespace(t *testing.T, cluster string) string {
+func (w *env) createNamespace(t *testing.T, cluster string) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "quota-"}}
 	if err := w.client.Create(shardtesting.In(t.Context(), cluster), namespace); err != nil {
@@ -62,7 +62,7 @@ func (w *world) namespace(t *testing.T, cluster string) string {
 	return namespace.Name
 }
 
-func limits(hard map[string]int64) corev1.ResourceList {
+func newLimits(hard map[string]int64) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for name, limit := range hard {
 		list[corev1.ResourceName(name)] = *resource.NewQuantity(limit, resource.DecimalSI)
@@ -70,12 +70,12 @@ func limits(hard map[string]int64) corev1.ResourceList {
 	return list
 }
 
-// quota creates a quota and waits until its status is there.
-func (w *world) quota(t *testing.T, cluster, namespace, name string, hard map[string]int64, annotations map[string]string) *corev1.ResourceQuota {
+// createQuota creates a quota and waits until its status is there.
+func (w *env) createQuota(t *testing.T, cluster, namespace, name string, hard map[string]int64, annotations map[string]string) *corev1.ResourceQuota {
 	t.Helper()
 	object := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations},
-		Spec:       corev1.ResourceQuotaSpec{Hard: limits(hard)},
+		Spec:       corev1.ResourceQuotaSpec{Hard: newLimits(hard)},
 	}
 	if err := w.client.Create(shardtesting.In(t.Context(), cluster), object); err != nil {
 		t.Fatal(err)
@@ -93,9 +93,9 @@ func (w *world) quota(t *testing.T, cluster, namespace, name string, hard map[st
 	return object
 }
 
-func foreignStatus(t *testing.T, w *world) {
-	object := w.quota(t, w.a, w.namespace(t, w.a), "foreign", map[string]int64{"count/configmaps": 5}, nil)
-	object.Status.Hard = limits(map[string]int64{"count/configmaps": 500})
+func testForeignStatus(t *testing.T, w *env) {
+	object := w.createQuota(t, w.a, w.createNamespace(t, w.a), "foreign", map[string]int64{"count/configmaps": 5}, nil)
+	object.Status.Hard = newLimits(map[string]int64{"count/configmaps": 500})
 	if err := w.client.Status().Update(shardtesting.In(t.Context(), w.a), object); err != nil {
 		t.Fatal(err)
 	}
@@ -110,8 +110,8 @@ func foreignStatus(t *testing.T, w *world) {
 	})
 }
 
-// used waits until a quota says so.
-func (w *world) used(t *testing.T, cluster string, object *corev1.ResourceQuota, name string, want int64) {
+// eventuallyUsed waits until a quota says so.
+func (w *env) eventuallyUsed(t *testing.T, cluster string, object *corev1.ResourceQuota, name string, want int64) {
 	t.Helper()
 	shardtesting.Eventually(t, fmt.Sprintf("%s is %d", name, want), func(ctx context.Context) error {
 		if err := w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object); err != nil {
@@ -124,11 +124,11 @@ func (w *world) used(t *testing.T, cluster string, object *corev1.ResourceQuota,
 	})
 }
 
-func (w *world) createConfigMap(ctx context.Context, cluster, namespace, name string) error {
+func (w *env) createConfigMap(ctx context.Context, cluster, namespace, name string) error {
 	return w.client.Create(shardtesting.In(ctx, cluster), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
 }
 
-func (w *world) configMaps(t *testing.T, cluster, namespace string) int {
+func (w *env) countConfigMaps(t *testing.T, cluster, namespace string) int {
 	t.Helper()
 	list := &corev1.ConfigMapList{}
 	if err := w.client.List(shardtesting.In(t.Context(), cluster), list, client.InNamespace(namespace)); err != nil {
@@ -137,16 +137,16 @@ func (w *world) configMaps(t *testing.T, cluster, namespace string) int {
 	return len(list.Items)
 }
 
-func refusal(t *testing.T, err error, says string) {
+func assertForbidden(t *testing.T, err error, message string) {
 	t.Helper()
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), says) {
-		t.Errorf("got %v, want 403 with %q", err, says)
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), message) {
+		t.Errorf("got %v, want 403 with %q", err, message)
 	}
 }
 
-func concurrency(t *testing.T, w *world) {
-	namespace := w.namespace(t, w.a)
-	object := w.quota(t, w.a, namespace, "few", map[string]int64{"count/configmaps": 21}, nil)
+func testConcurrentCreates(t *testing.T, w *env) {
+	namespace := w.createNamespace(t, w.a)
+	object := w.createQuota(t, w.a, namespace, "few", map[string]int64{"count/configmaps": 21}, nil)
 	var created, refused atomic.Int64
 	var creators errgroup.Group
 	for i := range 50 {
@@ -168,17 +168,17 @@ func concurrency(t *testing.T, w *world) {
 	if created.Load() != 20 || refused.Load() != 30 {
 		t.Errorf("%d were created, %d refused", created.Load(), refused.Load())
 	}
-	if count := w.configMaps(t, w.a, namespace); count != 21 {
+	if count := w.countConfigMaps(t, w.a, namespace); count != 21 {
 		t.Errorf("there are %d", count)
 	}
-	w.used(t, w.a, object, "count/configmaps", 21)
-	refusal(t, w.createConfigMap(t.Context(), w.a, namespace, "more"), `configmaps "more" is forbidden: exceeded quota: few, requested: count/configmaps=1, used: count/configmaps=21, limited: count/configmaps=21`)
+	w.eventuallyUsed(t, w.a, object, "count/configmaps", 21)
+	assertForbidden(t, w.createConfigMap(t.Context(), w.a, namespace, "more"), `configmaps "more" is forbidden: exceeded quota: few, requested: count/configmaps=1, used: count/configmaps=21, limited: count/configmaps=21`)
 }
 
-// churn has the controller count while requests are charged.
-func churn(t *testing.T, w *world) {
-	namespace := w.namespace(t, w.a)
-	object := w.quota(t, w.a, namespace, "few", map[string]int64{"count/configmaps": 11}, nil)
+// testChurn has the controller count while requests are charged.
+func testChurn(t *testing.T, w *env) {
+	namespace := w.createNamespace(t, w.a)
+	object := w.createQuota(t, w.a, namespace, "few", map[string]int64{"count/configmaps": 11}, nil)
 	var writers errgroup.Group
 	for i := range 20 {
 		writers.Go(func() error {
@@ -200,7 +200,7 @@ func churn(t *testing.T, w *world) {
 	done := make(chan error, 1)
 	go func() { done <- writers.Wait() }()
 	for {
-		if count := w.configMaps(t, w.a, namespace); count > 11 {
+		if count := w.countConfigMaps(t, w.a, namespace); count > 11 {
 			t.Errorf("there are %d", count)
 		}
 		select {
@@ -208,33 +208,33 @@ func churn(t *testing.T, w *world) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.used(t, w.a, object, "count/configmaps", 1)
+			w.eventuallyUsed(t, w.a, object, "count/configmaps", 1)
 			return
 		default:
 		}
 	}
 }
 
-func replenish(t *testing.T, w *world) {
-	namespace := w.namespace(t, w.a)
-	object := w.quota(t, w.a, namespace, "one", map[string]int64{"count/configmaps": 2}, nil)
+func testReplenish(t *testing.T, w *env) {
+	namespace := w.createNamespace(t, w.a)
+	object := w.createQuota(t, w.a, namespace, "one", map[string]int64{"count/configmaps": 2}, nil)
 	if err := w.createConfigMap(t.Context(), w.a, namespace, "first"); err != nil {
 		t.Fatal(err)
 	}
-	refusal(t, w.createConfigMap(t.Context(), w.a, namespace, "second"), "exceeded quota")
+	assertForbidden(t, w.createConfigMap(t.Context(), w.a, namespace, "second"), "exceeded quota")
 	if err := w.client.Delete(shardtesting.In(t.Context(), w.a), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "first"}}); err != nil {
 		t.Fatal(err)
 	}
-	w.used(t, w.a, object, "count/configmaps", 1)
+	w.eventuallyUsed(t, w.a, object, "count/configmaps", 1)
 	if err := w.createConfigMap(t.Context(), w.a, namespace, "second"); err != nil {
 		t.Error(err)
 	}
 }
 
-func onlyCounts(t *testing.T, w *world) {
-	namespace := w.namespace(t, w.a)
-	object := w.quota(t, w.a, namespace, "short", map[string]int64{"configmaps": 1, "pods": 1, "count/events": 0, "count/secrets": 1}, nil)
-	w.used(t, w.a, object, "count/secrets", 0)
+func testCountLimitsOnly(t *testing.T, w *env) {
+	namespace := w.createNamespace(t, w.a)
+	object := w.createQuota(t, w.a, namespace, "short", map[string]int64{"configmaps": 1, "pods": 1, "count/events": 0, "count/secrets": 1}, nil)
+	w.eventuallyUsed(t, w.a, object, "count/secrets", 0)
 	for _, name := range []corev1.ResourceName{"configmaps", "pods", "count/events"} {
 		if used, ok := object.Status.Used[name]; ok {
 			t.Errorf("%s is counted: %s", name, used.String())
@@ -249,47 +249,47 @@ func onlyCounts(t *testing.T, w *world) {
 	}
 }
 
-func wholeCluster(t *testing.T, w *world) {
-	first, second := w.namespace(t, w.b), w.namespace(t, w.b)
+func testClusterScoped(t *testing.T, w *env) {
+	first, second := w.createNamespace(t, w.b), w.createNamespace(t, w.b)
 	roles := &rbacv1.ClusterRoleList{}
 	if err := w.client.List(shardtesting.In(t.Context(), w.b), roles); err != nil {
 		t.Fatal(err)
 	}
-	maps := w.configMaps(t, w.b, "")
-	object := w.quota(t, w.b, first, "all", map[string]int64{"count/configmaps": int64(maps + 1), "count/clusterroles.rbac.authorization.k8s.io": int64(len(roles.Items) + 1)},
+	configMaps := w.countConfigMaps(t, w.b, "")
+	object := w.createQuota(t, w.b, first, "all", map[string]int64{"count/configmaps": int64(configMaps + 1), "count/clusterroles.rbac.authorization.k8s.io": int64(len(roles.Items) + 1)},
 		map[string]string{quota.ClusterScopedAnnotation: "true"})
-	w.used(t, w.b, object, "count/configmaps", int64(maps))
+	w.eventuallyUsed(t, w.b, object, "count/configmaps", int64(configMaps))
 	if err := w.createConfigMap(t.Context(), w.b, second, "first"); err != nil {
 		t.Fatal(err)
 	}
-	refusal(t, w.createConfigMap(t.Context(), w.b, first, "second"), "exceeded quota: all")
+	assertForbidden(t, w.createConfigMap(t.Context(), w.b, first, "second"), "exceeded quota: all")
 	role := func(name string) *rbacv1.ClusterRole {
 		return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	}
 	if err := w.client.Create(shardtesting.In(t.Context(), w.b), role("one")); err != nil {
 		t.Fatal(err)
 	}
-	refusal(t, w.client.Create(shardtesting.In(t.Context(), w.b), role("two")), "exceeded quota: all")
+	assertForbidden(t, w.client.Create(shardtesting.In(t.Context(), w.b), role("two")), "exceeded quota: all")
 }
 
-func isolated(t *testing.T, w *world) {
-	inA, inB := w.namespace(t, w.a), w.namespace(t, w.b)
-	w.quota(t, w.a, inA, "same", map[string]int64{"count/configmaps": 1}, nil)
-	other := w.quota(t, w.b, inB, "same", map[string]int64{"count/configmaps": 5}, nil)
-	refusal(t, w.createConfigMap(t.Context(), w.a, inA, "x"), "exceeded quota: same")
+func testIsolation(t *testing.T, w *env) {
+	inA, inB := w.createNamespace(t, w.a), w.createNamespace(t, w.b)
+	w.createQuota(t, w.a, inA, "same", map[string]int64{"count/configmaps": 1}, nil)
+	other := w.createQuota(t, w.b, inB, "same", map[string]int64{"count/configmaps": 5}, nil)
+	assertForbidden(t, w.createConfigMap(t.Context(), w.a, inA, "x"), "exceeded quota: same")
 	for i := range 4 {
 		if err := w.createConfigMap(t.Context(), w.b, inB, fmt.Sprintf("x-%d", i)); err != nil {
 			t.Error(err)
 		}
 	}
-	w.used(t, w.b, other, "count/configmaps", 5)
+	w.eventuallyUsed(t, w.b, other, "count/configmaps", 5)
 }
 
-func changed(t *testing.T, w *world) {
-	namespace := w.namespace(t, w.a)
-	object := w.quota(t, w.a, namespace, "limit", map[string]int64{"count/configmaps": 1}, nil)
-	refusal(t, w.createConfigMap(t.Context(), w.a, namespace, "x"), "exceeded quota")
-	object.Spec.Hard = limits(map[string]int64{"count/configmaps": 2})
+func testChangedLimits(t *testing.T, w *env) {
+	namespace := w.createNamespace(t, w.a)
+	object := w.createQuota(t, w.a, namespace, "limit", map[string]int64{"count/configmaps": 1}, nil)
+	assertForbidden(t, w.createConfigMap(t.Context(), w.a, namespace, "x"), "exceeded quota")
+	object.Spec.Hard = newLimits(map[string]int64{"count/configmaps": 2})
 	if err := w.client.Update(shardtesting.In(t.Context(), w.a), object); err != nil {
 		t.Fatal(err)
 	}
@@ -300,26 +300,26 @@ func changed(t *testing.T, w *world) {
 	shardtesting.Eventually(t, "there is no limit", func(ctx context.Context) error { return w.createConfigMap(ctx, w.a, namespace, "y") })
 }
 
-func dryRun(t *testing.T, w *world) {
-	namespace := w.namespace(t, w.a)
-	object := w.quota(t, w.a, namespace, "limit", map[string]int64{"count/configmaps": 2}, nil)
-	try := func() error {
+func testDryRun(t *testing.T, w *env) {
+	namespace := w.createNamespace(t, w.a)
+	object := w.createQuota(t, w.a, namespace, "limit", map[string]int64{"count/configmaps": 2}, nil)
+	create := func() error {
 		return w.client.Create(shardtesting.In(t.Context(), w.a), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x"}}, client.DryRunAll)
 	}
-	if err := try(); err != nil {
+	if err := create(); err != nil {
 		t.Error(err)
 	}
-	w.used(t, w.a, object, "count/configmaps", 1)
+	w.eventuallyUsed(t, w.a, object, "count/configmaps", 1)
 	if err := w.createConfigMap(t.Context(), w.a, namespace, "y"); err != nil {
 		t.Fatal(err)
 	}
-	w.used(t, w.a, object, "count/configmaps", 2)
+	w.eventuallyUsed(t, w.a, object, "count/configmaps", 2)
 	// Nothing is charged for it, so it may look at the quota of a moment ago.
 	shardtesting.Eventually(t, "a dry run is refused", func(context.Context) error {
-		if err := try(); !apierrors.IsForbidden(err) {
+		if err := create(); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("got %w, want a refusal", err)
 		}
 		return nil
 	})
-	refusal(t, try(), "exceeded quota")
+	assertForbidden(t, create(), "exceeded quota")
 }

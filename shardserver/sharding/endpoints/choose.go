@@ -46,7 +46,7 @@ func Choose(endpoints []Endpoint, shardLabels map[string]string, shardURL string
 		}
 	}
 	if !selective {
-		return byAddress(endpoints, shardURL)
+		return chooseByAddress(endpoints, shardURL)
 	}
 	if chosen == "" {
 		return "", errNoEndpoint
@@ -69,7 +69,7 @@ func (s *Shards) match(shardLabels map[string]string) (terms int, matches bool, 
 	return len(s.Selector.MatchLabels) + len(s.Selector.MatchExpressions), selector.Matches(labels.Set(shardLabels)), nil
 }
 
-func byAddress(endpoints []Endpoint, shardURL string) (string, error) {
+func chooseByAddress(endpoints []Endpoint, shardURL string) (string, error) {
 	prefix := strings.TrimSuffix(shardURL, "/") + "/"
 	chosen := ""
 	for _, endpoint := range endpoints {

@@ -10,7 +10,7 @@ func forShards(labels map[string]string) *Shards {
 	return &Shards{Selector: &metav1.LabelSelector{MatchLabels: labels}}
 }
 
-func TestWhichAddressConsumersOfAShardUse(t *testing.T) {
+func TestChoose(t *testing.T) {
 	const own = "https://one.example.com"
 	labels := map[string]string{"region": "east", "tier": "gold"}
 	for name, tc := range map[string]struct {

@@ -15,34 +15,34 @@ import (
 
 // Consumers knows which shards have consumers of an export: this one by its bindings, the others by what they published.
 type Consumers struct {
-	registry *storage.Registry
-	reader   *storage.Reader[*shardingv1alpha1.ExportConsumers]
-	own      string
+	registry  *storage.Registry
+	reader    *storage.Reader[*shardingv1alpha1.ExportConsumers]
+	shardName string
 }
 
 // NewConsumers returns Consumers for the shard of that name.
-func NewConsumers(registry *storage.Registry, own string) Consumers {
-	reader := storage.NewReader[*shardingv1alpha1.ExportConsumers](registry, shardingv1alpha1.Resource("exportconsumers")).Everywhere()
-	return Consumers{registry, reader, own}
+func NewConsumers(registry *storage.Registry, shardName string) Consumers {
+	reader := storage.NewReader[*shardingv1alpha1.ExportConsumers](registry, shardingv1alpha1.Resource("exportconsumers")).Global()
+	return Consumers{registry, reader, shardName}
 }
 
-// Of returns what tells whether a shard has consumers of an export, and whether that is known; here says so of this shard.
+// ForExport returns what tells whether a shard has consumers of an export, and whether that is known; here says so of this shard.
 // A shard that has published nothing has none, once all that is published is known.
-func (c Consumers) Of(ctx context.Context, export bindings.ExportKey, here bool) (func(shard string) (consumed, known bool), error) {
+func (c Consumers) ForExport(ctx context.Context, export bindings.ExportKey, local bool) (func(shard string) (consumed, known bool), error) {
 	all, err := c.reader.List(logicalcluster.With(ctx, export.Cluster), "", nil)
 	if err != nil && !apierrors.IsServiceUnavailable(err) {
 		return nil, fmt.Errorf("listing the shards with consumers of APIExport %q of %q: %w", export.Name, export.Cluster, err)
 	}
-	complete := err == nil && c.registry.Elsewhere().Known(c.reader.Resource()) == nil
+	complete := err == nil && c.registry.RemoteStore().CheckSynced(c.reader.Resource()) == nil
 	consuming := map[string]bool{}
-	for _, said := range all {
-		if said.Name == export.Name {
-			consuming[said.Annotations[client.ShardAnnotation]] = true
+	for _, consumers := range all {
+		if consumers.Name == export.Name {
+			consuming[consumers.Annotations[client.ShardAnnotation]] = true
 		}
 	}
 	return func(shard string) (consumed, known bool) {
-		if shard == c.own {
-			return here, true
+		if shard == c.shardName {
+			return local, true
 		}
 		return consuming[shard], complete || consuming[shard]
 	}, nil

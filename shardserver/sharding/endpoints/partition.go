@@ -24,7 +24,7 @@ func NewPartitions(registry *storage.Registry) Partitions {
 
 // Selector returns the selector of the shards of a partition of the context's logical cluster, which selects all for no
 // name. It is nil if the partition is missing or cannot be understood, and the fault says what to do.
-func (p Partitions) Selector(ctx context.Context, name string) (selector labels.Selector, fault string, err error) {
+func (p Partitions) Selector(ctx context.Context, name string) (selector labels.Selector, message string, err error) {
 	if name == "" {
 		return labels.Everything(), "", nil
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-func TestWhatIsNewsOfAShard(t *testing.T) {
+func TestShardChanges(t *testing.T) {
 	shard := func(set ...func(*corev1alpha1.Shard)) *corev1alpha1.Shard {
 		s := &corev1alpha1.Shard{
 			ObjectMeta: metav1.ObjectMeta{
@@ -26,10 +26,10 @@ func TestWhatIsNewsOfAShard(t *testing.T) {
 	event := func(kind watch.EventType, s *corev1alpha1.Shard) watch.Event {
 		return watch.Event{Type: kind, Object: s}
 	}
-	closed := func(reason string) func(*corev1alpha1.Shard) {
+	unschedulable := func(reason string) func(*corev1alpha1.Shard) {
 		return func(s *corev1alpha1.Shard) { s.Annotations[corev1alpha1.UnschedulableAnnotationKey] = reason }
 	}
-	var news ShardNews
+	var changes ShardChanges
 	for _, step := range []struct {
 		name  string
 		event watch.Event
@@ -40,15 +40,15 @@ func TestWhatIsNewsOfAShard(t *testing.T) {
 		{"its heartbeat", event(watch.Modified, shard(func(s *corev1alpha1.Shard) { s.ResourceVersion = "7" })), false},
 		{"another label", event(watch.Modified, shard(func(s *corev1alpha1.Shard) { s.Labels["region"] = "west" })), true},
 		{"another address", event(watch.Modified, shard(func(s *corev1alpha1.Shard) { s.Labels["region"] = "west"; s.Spec.VirtualWorkspaceURL = "https://two" })), true},
-		{"that nothing is to be placed there", event(watch.Modified, shard(closed(""))), true},
-		{"another reason for that", event(watch.Modified, shard(closed("maintenance"))), true},
-		{"the same reason", event(watch.Modified, shard(closed("maintenance"))), false},
+		{"that nothing is to be placed there", event(watch.Modified, shard(unschedulable(""))), true},
+		{"another reason for that", event(watch.Modified, shard(unschedulable("maintenance"))), true},
+		{"the same reason", event(watch.Modified, shard(unschedulable("maintenance"))), false},
 		{"its end", event(watch.Deleted, shard()), true},
 		{"its return", event(watch.Added, shard()), true},
 		{"what is called a shard elsewhere", event(watch.Added, shard(func(s *corev1alpha1.Shard) { s.Name, s.Annotations[logicalcluster.AnnotationKey] = "two", "abc" })), false},
 		{"something else", watch.Event{Type: watch.Added, Object: &metav1.Status{}}, false},
 	} {
-		if _, got := news.Of(step.event); got != step.want {
+		if _, got := changes.Observe(step.event); got != step.want {
 			t.Errorf("%s: news %t, want %t", step.name, got, step.want)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-func TestAShardIsFull(t *testing.T) {
+func TestReporterFull(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cfg  ReporterConfig
 		load Load
@@ -35,7 +35,7 @@ func TestAShardIsFull(t *testing.T) {
 	}
 }
 
-func TestMemoryIsShortUntilThereIsClearlyEnough(t *testing.T) {
+func TestIsMemoryShort(t *testing.T) {
 	r := NewReporter(ReporterConfig{MemoryLimit: 100 << 20})
 	for i, step := range []struct {
 		needed int64
@@ -47,16 +47,16 @@ func TestMemoryIsShortUntilThereIsClearlyEnough(t *testing.T) {
 	}
 }
 
-func TestConditionsOfAReport(t *testing.T) {
-	var ill error
-	r := NewReporter(ReporterConfig{MaxLogicalClusters: 1, Healthy: func() error { return ill }})
+func TestSetConditions(t *testing.T) {
+	var healthErr error
+	r := NewReporter(ReporterConfig{MaxLogicalClusters: 1, Healthy: func() error { return healthErr }})
 	first := &conditionList{r.setConditions(Load{})}
 	if !conditionsv1alpha1.IsTrue(first, conditionsv1alpha1.Ready) || !conditionsv1alpha1.IsTrue(first, corev1alpha1.ShardSchedulable) {
 		t.Errorf("a healthy shard with room says %+v", first.conditions)
 	}
-	ill = errors.New("belongs elsewhere")
+	healthErr = errors.New("belongs elsewhere")
 	second := &conditionList{r.setConditions(Load{LogicalClusters: 1})}
-	if conditionsv1alpha1.GetMessage(second, conditionsv1alpha1.Ready) != ill.Error() || conditionsv1alpha1.GetReason(second, corev1alpha1.ShardSchedulable) != corev1alpha1.ReasonShardFull {
+	if conditionsv1alpha1.GetMessage(second, conditionsv1alpha1.Ready) != healthErr.Error() || conditionsv1alpha1.GetReason(second, corev1alpha1.ShardSchedulable) != corev1alpha1.ReasonShardFull {
 		t.Errorf("an ill and full shard says %+v", second.conditions)
 	}
 }
@@ -93,8 +93,8 @@ func TestTracker(t *testing.T) {
 	if tracker.LiveReport("alpha") == nil || tracker.LiveReport("beta") != nil {
 		t.Error("only a new beat makes a shard live")
 	}
-	if last, silent := tracker.LastReport("beta"); last == nil || silent != Timeout+time.Second {
-		t.Errorf("the last report of a silent shard is kept: %v, silent for %s", last, silent)
+	if last, age := tracker.LastReport("beta"); last == nil || age != Timeout+time.Second {
+		t.Errorf("the last report of a silent shard is kept: %v, silent for %s", last, age)
 	}
 	replace(report("alpha", 2))
 	if last, _ := tracker.LastReport("beta"); last != nil {
@@ -108,7 +108,7 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-func TestStatusOfAShard(t *testing.T) {
+func TestSetStatus(t *testing.T) {
 	spec := &shardingv1alpha1.ShardReportSpec{Capacity: NewReporter(ReporterConfig{MaxObjects: 5}).capacity()}
 	to := &conditionList{}
 	conditionsv1alpha1.MarkTrue(to, conditionsv1alpha1.Ready)
@@ -118,7 +118,7 @@ func TestStatusOfAShard(t *testing.T) {
 
 	shard := &corev1alpha1.Shard{}
 	setStatus(shard, nil, 0)
-	if conditionsv1alpha1.GetReason(shard, conditionsv1alpha1.Ready) != corev1alpha1.ReasonShardSilent {
+	if conditionsv1alpha1.GetReason(shard, conditionsv1alpha1.Ready) != corev1alpha1.ReasonShardNotReporting {
 		t.Errorf("a shard that never reported: %+v", shard.Status)
 	}
 	setStatus(shard, spec, time.Second)
@@ -126,12 +126,12 @@ func TestStatusOfAShard(t *testing.T) {
 		t.Errorf("a shard that reports: %+v", shard.Status)
 	}
 	setStatus(shard, spec, Timeout+time.Second)
-	silent := shard.Status.DeepCopy()
+	before := shard.Status.DeepCopy()
 	if !conditionsv1alpha1.IsUnknown(shard, conditionsv1alpha1.Ready) {
 		t.Errorf("a silent shard: %+v", shard.Status)
 	}
 	setStatus(shard, spec, 2*Timeout)
-	if got := conditionsv1alpha1.Get(shard, conditionsv1alpha1.Ready); *got != *conditionsv1alpha1.Get(&conditionList{silent.Conditions}, conditionsv1alpha1.Ready) {
+	if got := conditionsv1alpha1.Get(shard, conditionsv1alpha1.Ready); *got != *conditionsv1alpha1.Get(&conditionList{before.Conditions}, conditionsv1alpha1.Ready) {
 		t.Errorf("longer silence changes the condition to %+v", got)
 	}
 }

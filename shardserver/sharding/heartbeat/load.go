@@ -60,7 +60,7 @@ func (m *meter) measure(ctx context.Context) (Load, error) {
 	}
 	if time.Since(m.objects) >= objectsMaxAge {
 		var err error
-		if m.load.Objects, err = countOr(ctx, m.keys, m.load.Objects, m.registry.Stored()...); err != nil {
+		if m.load.Objects, err = countOr(ctx, m.keys, m.load.Objects, m.registry.AllStorages()...); err != nil {
 			return m.load, err
 		}
 		m.objects = time.Now()

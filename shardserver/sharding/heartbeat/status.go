@@ -20,8 +20,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// silentAdvice is the end of the messages about a silent shard.
-const silentAdvice = "see whether it runs, and whether it and the root shard reach the cache server"
+// noReportAdvice is the end of the messages about a silent shard.
+const noReportAdvice = "see whether it runs, and whether it and the root shard reach the cache server"
 
 // checkInterval is the interval at which the age of a report is checked.
 const checkInterval = 5 * time.Second
@@ -31,8 +31,8 @@ type ControllerConfig struct {
 	Registry *storage.Registry
 	// Client is a loopback client.
 	Client client.Client
-	// Own is the name of this shard.
-	Own        string
+	// ShardName is the name of this shard.
+	ShardName  string
 	Reporter   *Reporter
 	Heartbeats *Tracker
 }
@@ -50,35 +50,35 @@ func Controller(cfg ControllerConfig) controller.Controller {
 	c := &statusController{
 		ControllerConfig: cfg,
 		shards:           storage.NewReader[*corev1alpha1.Shard](cfg.Registry, shards),
-		reports:          storage.NewReader[*shardingv1alpha1.ShardReport](cfg.Registry, reports).Everywhere(),
+		reports:          storage.NewReader[*shardingv1alpha1.ShardReport](cfg.Registry, reports).Global(),
 	}
 	return controller.Controller{
 		Name: "shard-health",
-		Inputs: []controller.Input{
-			{Resource: shards, Keys: ofRoot},
-			{Resource: reports, Keys: ofShard, Everywhere: true},
+		Sources: []controller.Source{
+			{Resource: shards, MapFunc: shardKey},
+			{Resource: reports, MapFunc: reportKey, Global: true},
 		},
-		Workers:   1,
-		Reconcile: c.reconcile,
+		MaxConcurrentReconciles: 1,
+		Reconcile:               c.reconcile,
 	}
 }
 
-func ofRoot(event watch.Event) []controller.Key {
+func shardKey(event watch.Event) []controller.Request {
 	if shard, ok := event.Object.(*corev1alpha1.Shard); !ok || logicalcluster.Of(shard) != logicalcluster.Root {
 		return nil
 	}
-	return controller.ObjectKey(event)
+	return controller.RequestForObject(event)
 }
 
-func ofShard(event watch.Event) []controller.Key {
+func reportKey(event watch.Event) []controller.Request {
 	report, ok := event.Object.(*shardingv1alpha1.ShardReport)
 	if !ok {
 		return nil
 	}
-	return []controller.Key{{Cluster: logicalcluster.Root, Name: report.Name}}
+	return []controller.Request{{ClusterName: logicalcluster.Root, Name: report.Name}}
 }
 
-func (c *statusController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *statusController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	stored, err := c.shards.Get(ctx, "", key.Name)
 	if apierrors.IsNotFound(err) {
 		return controller.Result{}, nil
@@ -86,12 +86,12 @@ func (c *statusController) reconcile(ctx context.Context, key controller.Key) (c
 	if err != nil {
 		return controller.Result{}, fmt.Errorf("reading the Shard: %w", err)
 	}
-	spec, silent, err := c.lastReport(ctx, key.Name)
+	spec, age, err := c.lastReport(ctx, key.Name)
 	if err != nil {
 		return controller.Result{}, err
 	}
 	updated := stored.DeepCopy()
-	setStatus(updated, spec, silent)
+	setStatus(updated, spec, age)
 	if !equality.Semantic.DeepEqual(stored.Status, updated.Status) {
 		if err := c.Client.Status().Update(ctx, updated); err != nil {
 			return controller.Result{}, fmt.Errorf("writing the status of the Shard: %w", err)
@@ -102,7 +102,7 @@ func (c *statusController) reconcile(ctx context.Context, key controller.Key) (c
 
 // lastReport returns the last report of a shard and its age, or nil if there is none.
 func (c *statusController) lastReport(ctx context.Context, shard string) (*shardingv1alpha1.ShardReportSpec, time.Duration, error) {
-	if shard == c.Own {
+	if shard == c.ShardName {
 		spec, err := c.Reporter.Current(ctx)
 		return &spec, 0, err
 	}
@@ -113,17 +113,17 @@ func (c *statusController) lastReport(ctx context.Context, shard string) (*shard
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the report of the shard: %w", err)
 	}
-	last, silent := c.Heartbeats.LastReport(shard)
+	last, age := c.Heartbeats.LastReport(shard)
 	if last == nil || last.Spec.Beat != report.Spec.Beat {
-		silent = 0 // the tracker has not received this report yet
+		age = 0 // the tracker has not received this report yet
 	}
-	return &report.Spec, silent, nil
+	return &report.Spec, age, nil
 }
 
 // setStatus writes a report to the status of a Shard. Other status fields are kept.
-func setStatus(shard *corev1alpha1.Shard, reported *shardingv1alpha1.ShardReportSpec, silent time.Duration) {
+func setStatus(shard *corev1alpha1.Shard, reported *shardingv1alpha1.ShardReportSpec, age time.Duration) {
 	if reported == nil {
-		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardSilent, "The shard has never reported; "+silentAdvice)
+		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardNotReporting, "The shard has never reported; "+noReportAdvice)
 		return
 	}
 	shard.Status.Capacity, shard.Status.Load = reported.Capacity, roundDown(reported.Load)
@@ -131,8 +131,8 @@ func setStatus(shard *corev1alpha1.Shard, reported *shardingv1alpha1.ShardReport
 	if schedulable := conditionsv1alpha1.Get(conditions, corev1alpha1.ShardSchedulable); schedulable != nil {
 		conditionsv1alpha1.Set(shard, *schedulable)
 	}
-	if silent > Timeout {
-		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardSilent, "The shard has not reported for %s; "+silentAdvice, Timeout)
+	if age > Timeout {
+		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardNotReporting, "The shard has not reported for %s; "+noReportAdvice, Timeout)
 	} else if ready := conditionsv1alpha1.Get(conditions, conditionsv1alpha1.Ready); ready != nil {
 		conditionsv1alpha1.Set(shard, *ready)
 	}

@@ -26,15 +26,15 @@ type Tracker struct {
 }
 
 type observation struct {
-	report *shardingv1alpha1.ShardReport
-	at     time.Time
+	report     *shardingv1alpha1.ShardReport
+	receivedAt time.Time
 }
 
 // NewTracker returns a Tracker of the reports that other shards publish.
 func NewTracker(registry *storage.Registry) *Tracker {
 	t := &Tracker{now: time.Now, shards: map[string]*observation{}}
 	resource := shardingv1alpha1.Resource("shardreports")
-	t.informer = informer.NewWithHandler(resource, storage.NewReader[*shardingv1alpha1.ShardReport](registry, resource).Everywhere().WatchAll,
+	t.informer = informer.NewWithHandler(resource, storage.NewReader[*shardingv1alpha1.ShardReport](registry, resource).Global().WatchAll,
 		informer.EventHandler[*shardingv1alpha1.ShardReport]{OnReplace: t.onReplace, OnAdd: t.onUpdate, OnUpdate: t.onUpdate, OnDelete: t.onDelete})
 	return t
 }
@@ -50,13 +50,13 @@ func (t *Tracker) LastReport(shard string) (*shardingv1alpha1.ShardReport, time.
 	if last == nil {
 		return nil, 0
 	}
-	return last.report, t.now().Sub(last.at)
+	return last.report, t.now().Sub(last.receivedAt)
 }
 
 // LiveReport returns the last report of another shard, or nil if it is older than Timeout.
 func (t *Tracker) LiveReport(shard string) *shardingv1alpha1.ShardReport {
-	report, silent := t.LastReport(shard)
-	if silent > Timeout {
+	report, age := t.LastReport(shard)
+	if age > Timeout {
 		return nil
 	}
 	return report
@@ -83,11 +83,11 @@ func (t *Tracker) onReplace(ctx context.Context, reports []*shardingv1alpha1.Sha
 func (t *Tracker) onUpdate(_ context.Context, report *shardingv1alpha1.ShardReport) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at := t.now()
+	receivedAt := t.now()
 	if before := t.shards[report.Name]; before != nil && before.report.Spec.Beat == report.Spec.Beat {
-		at = before.at
+		receivedAt = before.receivedAt
 	}
-	t.shards[report.Name] = &observation{report: report, at: at}
+	t.shards[report.Name] = &observation{report: report, receivedAt: receivedAt}
 	return nil
 }
 

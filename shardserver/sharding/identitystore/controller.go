@@ -30,7 +30,7 @@ var (
 	exports    = apisv1alpha2.Resource("apiexports")
 	configMaps = schema.GroupResource{Resource: "configmaps"}
 
-	storeRequest = controller.Key{Cluster: logicalcluster.Shard, Namespace: join.Namespace, Name: join.Name}
+	storeRequest = controller.Request{ClusterName: logicalcluster.Shard, Namespace: join.Namespace, Name: join.Name}
 )
 
 // retryInterval is the delay while the exports of root are not synced.
@@ -43,8 +43,8 @@ type Config struct {
 	Client client.Client
 	// Stored are the identities under which this shard stores objects. It is nil on the root shard.
 	Stored join.Identities
-	// Refused is called with the conflict of root's identities with those of this shard, or with nil.
-	Refused func(error)
+	// OnConflict is called with the conflict of root's identities with those of this shard, or with nil.
+	OnConflict func(error)
 }
 
 // storeController keeps the one ConfigMap.
@@ -58,36 +58,36 @@ type storeController struct {
 func Controller(cfg Config) controller.Controller {
 	c := &storeController{
 		Config:     cfg,
-		exports:    storage.NewReader[*apisv1alpha2.APIExport](cfg.Registry, exports).Everywhere(),
+		exports:    storage.NewReader[*apisv1alpha2.APIExport](cfg.Registry, exports).Global(),
 		configMaps: storage.NewReader[*core.ConfigMap](cfg.Registry, configMaps),
 	}
 	return controller.Controller{
 		Name: "apiexport-identity-cache",
-		Inputs: []controller.Input{
-			{Resource: exports, Keys: ofRoot, Everywhere: true},
-			{Resource: configMaps, Keys: ofConfigMap},
+		Sources: []controller.Source{
+			{Resource: exports, MapFunc: exportKey, Global: true},
+			{Resource: configMaps, MapFunc: configMapKey},
 		},
-		Workers:   1,
-		Reconcile: c.reconcile,
+		MaxConcurrentReconciles: 1,
+		Reconcile:               c.reconcile,
 	}
 }
 
-func ofRoot(event watch.Event) []controller.Key {
+func exportKey(event watch.Event) []controller.Request {
 	if export, ok := event.Object.(*apisv1alpha2.APIExport); !ok || logicalcluster.Of(export) != logicalcluster.Root {
 		return nil
 	}
-	return []controller.Key{storeRequest}
+	return []controller.Request{storeRequest}
 }
 
-func ofConfigMap(event watch.Event) []controller.Key {
+func configMapKey(event watch.Event) []controller.Request {
 	configMap, ok := event.Object.(*core.ConfigMap)
 	if !ok || configMap.Name != join.Name || configMap.Namespace != join.Namespace || logicalcluster.Of(configMap) != logicalcluster.Shard {
 		return nil
 	}
-	return []controller.Key{storeRequest}
+	return []controller.Request{storeRequest}
 }
 
-func (c *storeController) reconcile(ctx context.Context, _ controller.Key) (controller.Result, error) {
+func (c *storeController) reconcile(ctx context.Context, _ controller.Request) (controller.Result, error) {
 	published, err := c.identities(ctx)
 	if apierrors.IsServiceUnavailable(err) {
 		return controller.Result{RequeueAfter: retryInterval}, nil
@@ -96,20 +96,20 @@ func (c *storeController) reconcile(ctx context.Context, _ controller.Key) (cont
 		return controller.Result{}, err
 	}
 	identities, err := join.Merge(c.Stored, published)
-	c.Refused(err)
+	c.OnConflict(err)
 	if err != nil {
 		identities = c.Stored // restores them if somebody has changed the ConfigMap
 	}
-	wanted := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: join.Namespace, Name: join.Name}, Data: identities}
+	desired := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: join.Namespace, Name: join.Name}, Data: identities}
 	stored, err := c.configMaps.Get(ctx, join.Namespace, join.Name)
 	switch {
 	case apierrors.IsNotFound(err):
-		err = c.Client.Create(ctx, wanted)
+		err = c.Client.Create(ctx, desired)
 	case err != nil || maps.Equal(stored.Data, identities):
 		return controller.Result{}, err
 	default:
-		wanted.Labels, wanted.Annotations, wanted.ResourceVersion = stored.Labels, stored.Annotations, stored.ResourceVersion
-		err = c.Client.Update(ctx, wanted)
+		desired.Labels, desired.Annotations, desired.ResourceVersion = stored.Labels, stored.Annotations, stored.ResourceVersion
+		err = c.Client.Update(ctx, desired)
 	}
 	if err != nil {
 		return controller.Result{}, fmt.Errorf("storing the identities of root's exports: %w", err)

@@ -9,8 +9,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/bootstrap/rootapis"
 )
 
-// whole returns identities of all exports that storage depends on, with changes.
-func whole(changes ...string) Identities {
+// newIdentities returns identities of all exports that storage depends on, with changes.
+func newIdentities(changes ...string) Identities {
 	all := Identities{}
 	for _, export := range rootapis.Exports() {
 		all[export.Name] = "hash of " + export.Name
@@ -29,14 +29,14 @@ func TestMerge(t *testing.T) {
 		stored, remote, want Identities
 		conflict             string // part of the error
 	}{
-		"a new shard takes all":                       {nil, whole(), whole(), ""},
-		"an export of a later version is added":       {whole("migration.kcp.io", ""), whole(), whole(), ""},
-		"what people export in root is added":         {whole(), whole("widgets", "x"), whole("widgets", "x"), ""},
-		"and may come back with another identity":     {whole("widgets", "x"), whole("widgets", "y"), whole("widgets", "y"), ""},
-		"what storage depends on is never replaced":   {whole(), whole("tenancy.kcp.io", "other"), nil, "export tenancy.kcp.io has identity other in root, but objects of this shard are stored by hash of tenancy.kcp.io"},
-		"also not together with a new one":            {whole("migration.kcp.io", ""), whole("tenancy.kcp.io", "other"), nil, "tenancy.kcp.io"},
-		"a missing remote identity removes nothing":   {whole(), whole("topology.kcp.io", ""), whole(), ""},
-		"all conflicts are reported in a fixed order": {whole(), whole("tenancy.kcp.io", "a", "cache.kcp.io", "b"), nil, "by hash of cache.kcp.io; export tenancy.kcp.io"},
+		"a new shard takes all":                       {nil, newIdentities(), newIdentities(), ""},
+		"an export of a later version is added":       {newIdentities("migration.kcp.io", ""), newIdentities(), newIdentities(), ""},
+		"what people export in root is added":         {newIdentities(), newIdentities("widgets", "x"), newIdentities("widgets", "x"), ""},
+		"and may come back with another identity":     {newIdentities("widgets", "x"), newIdentities("widgets", "y"), newIdentities("widgets", "y"), ""},
+		"what storage depends on is never replaced":   {newIdentities(), newIdentities("tenancy.kcp.io", "other"), nil, "export tenancy.kcp.io has identity other in root, but objects of this shard are stored by hash of tenancy.kcp.io"},
+		"also not together with a new one":            {newIdentities("migration.kcp.io", ""), newIdentities("tenancy.kcp.io", "other"), nil, "tenancy.kcp.io"},
+		"a missing remote identity removes nothing":   {newIdentities(), newIdentities("topology.kcp.io", ""), newIdentities(), ""},
+		"all conflicts are reported in a fixed order": {newIdentities(), newIdentities("tenancy.kcp.io", "a", "cache.kcp.io", "b"), nil, "by hash of cache.kcp.io; export tenancy.kcp.io"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := maps.Clone(tc.stored)
@@ -53,7 +53,7 @@ func TestMerge(t *testing.T) {
 }
 
 func TestByResource(t *testing.T) {
-	for resource, identity := range whole().ByResource() {
+	for resource, identity := range newIdentities().ByResource() {
 		if identity == "" {
 			t.Errorf("%s has no identity", resource)
 		}

@@ -26,10 +26,10 @@ type Registration struct {
 	// shard runs, to stop requests to the shard.
 	Register func(ctx context.Context, c client.Client, create bool) error
 
-	mu         sync.Mutex
-	registered bool
-	last       error
-	published  error
+	mu           sync.Mutex
+	registered   bool
+	lastErr      error
+	publishedErr error
 }
 
 // Run registers the shard and keeps its registration up to date until the context ends. It retries with backoff and logs
@@ -67,51 +67,51 @@ func (r *Registration) registerOnce(ctx context.Context) error {
 	if _, err := Merge(r.Stored, remote); err != nil {
 		return err
 	}
-	return r.Register(ctx, r.Root.Client, !r.wasRegistered())
+	return r.Register(ctx, r.Root.Client, !r.isRegistered())
 }
 
 func (r *Registration) setResult(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case err == nil && (!r.registered || r.last != nil):
+	case err == nil && (!r.registered || r.lastErr != nil):
 		klog.InfoS("The shard is registered in root")
-	case err != nil && (r.last == nil || r.last.Error() != err.Error()):
+	case err != nil && (r.lastErr == nil || r.lastErr.Error() != err.Error()):
 		klog.ErrorS(err, "Registering the shard in root failed")
 	}
-	r.registered, r.last = r.registered || err == nil, err
+	r.registered, r.lastErr = r.registered || err == nil, err
 }
 
 // SetPublishedError sets the error of the identities that the root shard has published; nil if there is none.
 func (r *Registration) SetPublishedError(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil && (r.published == nil || r.published.Error() != err.Error()) {
+	if err != nil && (r.publishedErr == nil || r.publishedErr.Error() != err.Error()) {
 		klog.ErrorS(err, "The identities that the root shard has published conflict with those of this shard")
 	}
-	r.published = err
+	r.publishedErr = err
 }
 
-func (r *Registration) wasRegistered() bool {
+func (r *Registration) isRegistered() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.registered
 }
 
-// Foreign returns an error if root is known to belong to another installation. Nothing may be published to such a root or
+// ForeignRootError returns an error if root is known to belong to another installation. Nothing may be published to such a root or
 // its cache servers, and nothing that is read from them may be used.
-func (r *Registration) Foreign() error {
+func (r *Registration) ForeignRootError() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.foreign()
+	return r.foreignRootError()
 }
 
-func (r *Registration) foreign() error {
+func (r *Registration) foreignRootError() error {
 	var conflict *ConflictError
-	if errors.As(r.last, &conflict) {
+	if errors.As(r.lastErr, &conflict) {
 		return conflict
 	}
-	return r.published
+	return r.publishedErr
 }
 
 // Healthy returns an error if the shard should get no traffic: root belongs to another installation, or the shard is new
@@ -119,11 +119,11 @@ func (r *Registration) foreign() error {
 func (r *Registration) Healthy() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch foreign := r.foreign(); {
+	switch foreign := r.foreignRootError(); {
 	case foreign != nil:
 		return foreign
-	case r.Required && !r.registered && r.last != nil:
-		return r.last
+	case r.Required && !r.registered && r.lastErr != nil:
+		return r.lastErr
 	case r.Required && !r.registered:
 		return errors.New("the shard is not registered in root yet")
 	}

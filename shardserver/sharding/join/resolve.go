@@ -42,12 +42,12 @@ type Source interface {
 // Resolve returns the stored identities. If some are missing, it reads them from root, with retries until the context ends,
 // and stores them. It calls waiting before the first request and each time the reason for waiting changes. It does not
 // retry a *ConflictError.
-func Resolve(ctx context.Context, store Store, root Source, waiting func(error)) (Identities, error) {
+func Resolve(ctx context.Context, store Store, root Source, onWait func(error)) (Identities, error) {
 	retry := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.6, Jitter: 0.2, Steps: 10, Cap: 3 * time.Second}
-	asking := sync.OnceFunc(func() { waiting(errors.New("reading the identities of the exports from the root shard")) })
+	onRequest := sync.OnceFunc(func() { onWait(errors.New("reading the identities of the exports from the root shard")) })
 	last := ""
 	for {
-		identities, err := resolve(ctx, store, root, asking)
+		identities, err := resolve(ctx, store, root, onRequest)
 		if _, conflict := err.(*ConflictError); err == nil || conflict {
 			return identities, err
 		}
@@ -57,7 +57,7 @@ func Resolve(ctx context.Context, store Store, root Source, waiting func(error))
 		if err.Error() != last {
 			last = err.Error()
 			klog.InfoS("StartupServer for the identities of the exports of root", "reason", last)
-			waiting(err)
+			onWait(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -67,7 +67,7 @@ func Resolve(ctx context.Context, store Store, root Source, waiting func(error))
 }
 
 // resolve calls asking before it sends a request to root.
-func resolve(ctx context.Context, store Store, root Source, asking func()) (Identities, error) {
+func resolve(ctx context.Context, store Store, root Source, onRequest func()) (Identities, error) {
 	inShard := request.WithNamespace(logicalcluster.With(ctx, logicalcluster.Shard), Namespace)
 	stored, err := read(inShard, store)
 	if err != nil {
@@ -80,7 +80,7 @@ func resolve(ctx context.Context, store Store, root Source, asking func()) (Iden
 	if len(identities.missing()) == 0 {
 		return identities, nil
 	}
-	asking()
+	onRequest()
 	remote, err := root.Identities(ctx)
 	if err != nil {
 		return nil, err
@@ -110,13 +110,13 @@ func write(ctx context.Context, store Store, stored *core.ConfigMap, identities 
 	resource := corev1.SchemeGroupVersion.WithResource("configmaps")
 	if stored == nil {
 		ctx = registry.WithRequestInfo(ctx, "create", resource, "")
-		wanted := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name}, Data: identities}
-		_, err = store.Create(ctx, wanted, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+		desired := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name}, Data: identities}
+		_, err = store.Create(ctx, desired, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
 	} else {
 		ctx = registry.WithRequestInfo(ctx, "update", resource, "")
-		wanted := stored.DeepCopy()
-		wanted.Data = maps.Clone(identities)
-		_, _, err = store.Update(ctx, Name, rest.DefaultUpdatedObjectInfo(wanted), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+		desired := stored.DeepCopy()
+		desired.Data = maps.Clone(identities)
+		_, _, err = store.Update(ctx, Name, rest.DefaultUpdatedObjectInfo(desired), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
 	}
 	if err != nil {
 		return fmt.Errorf("storing the identities of the exports of root: %w", err)

@@ -92,7 +92,7 @@ func Remote(cluster *corev1alpha1.LogicalCluster) (shard string, ok bool) {
 }
 
 // Publisher returns the name of the shard that published a replicated object; the cache server sets it.
-func Publisher(of metav1.Object) string { return of.GetAnnotations()[publisherAnnotation] }
+func Publisher(object metav1.Object) string { return object.GetAnnotations()[publisherAnnotation] }
 
 // mustBeReported reports whether the shard of the workspace needs a report without a request.
 func mustBeReported(report *shardingv1alpha1.LogicalClusterReport) bool {

@@ -15,8 +15,8 @@ import (
 
 // Responder is the state of a shard that another shard may have requested a logical cluster from.
 type Responder struct {
-	// Own is the name of this shard.
-	Own string
+	// ShardName is the name of this shard.
+	ShardName string
 	// Parent and Workspace identify the workspace on another shard, Cluster the logical cluster.
 	Parent    logicalcluster.Name
 	Workspace string
@@ -91,7 +91,7 @@ func (r Responder) New() *corev1alpha1.LogicalCluster {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: corev1alpha1.LogicalClusterName,
 			Annotations: map[string]string{
-				corev1alpha1.ShardAnnotationKey:      r.Own,
+				corev1alpha1.ShardAnnotationKey:      r.ShardName,
 				corev1alpha1.OwnerShardAnnotationKey: request.Annotations[publisherAnnotation],
 			},
 			Finalizers: []string{corev1alpha1.LogicalClusterDeletionFinalizer},
@@ -118,7 +118,7 @@ var requestedAnnotations = []string{
 // request returns the request if it is for this shard and its spec matches its name; else nil.
 func (r Responder) request() *shardingv1alpha1.LogicalClusterRequest {
 	request := r.Request
-	if request == nil || request.Spec.Shard != r.Own || request.Spec.Cluster != r.Cluster.String() ||
+	if request == nil || request.Spec.Shard != r.ShardName || request.Spec.Cluster != r.Cluster.String() ||
 		request.Spec.Owner.Cluster != r.Parent.String() || request.Spec.Owner.Name != r.Workspace || request.Annotations[publisherAnnotation] == "" {
 		return nil
 	}

@@ -12,8 +12,8 @@ import (
 
 // Requester is the state of the shard of a workspace that requests a logical cluster from another shard.
 type Requester struct {
-	// Own is the name of this shard.
-	Own string
+	// ShardName is the name of this shard.
+	ShardName string
 	// Parent contains the workspace, Cluster is the requested logical cluster.
 	Parent, Cluster logicalcluster.Name
 	// Workspace is the stored workspace from a consistent read; nil if there is none of that name.
@@ -57,7 +57,7 @@ func (q Requester) Request() (*shardingv1alpha1.LogicalClusterRequest, error) {
 func (q Requester) placed() bool {
 	cluster, ok := Cluster(q.Workspace)
 	shard := q.Workspace.Annotations[corev1alpha1.ShardAnnotationKey]
-	return ok && cluster == q.Cluster && shard != "" && shard != q.Own
+	return ok && cluster == q.Cluster && shard != "" && shard != q.ShardName
 }
 
 // released reports whether the finalizer of a workspace that is being deleted is removed.
@@ -87,7 +87,7 @@ func Ended(workspace *tenancyv1alpha1.Workspace) bool {
 // workspace has: because of an old request, or for a workspace that was deleted or has another name now.
 func (q Requester) deletionRequest() *shardingv1alpha1.LogicalClusterRequest {
 	report := q.Report
-	if report == nil || report.Spec.State != shardingv1alpha1.LogicalClusterExists || report.Spec.Shard != q.Own || report.Spec.Owner.Cluster != q.Parent.String() {
+	if report == nil || report.Spec.State != shardingv1alpha1.LogicalClusterExists || report.Spec.Shard != q.ShardName || report.Spec.Owner.Cluster != q.Parent.String() {
 		return nil
 	}
 	request := q.newRequest(report.Annotations[publisherAnnotation], report.Spec.Owner)
@@ -97,12 +97,12 @@ func (q Requester) deletionRequest() *shardingv1alpha1.LogicalClusterRequest {
 
 // matching returns the report if it is about the workspace's own logical cluster, by the shard that has it; else nil.
 func (q Requester) matchingReport() *shardingv1alpha1.LogicalClusterReport {
-	return MatchingReport(q.Report, q.Own, q.Parent, q.Workspace)
+	return MatchingReport(q.Report, q.ShardName, q.Parent, q.Workspace)
 }
 
 // MatchingReport returns a report if it is from the shard of a workspace, and on that workspace; else nil.
-func MatchingReport(report *shardingv1alpha1.LogicalClusterReport, own string, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) *shardingv1alpha1.LogicalClusterReport {
-	if report == nil || report.Spec.Shard != own || report.Spec.Owner != Owner(parent, workspace) ||
+func MatchingReport(report *shardingv1alpha1.LogicalClusterReport, shardName string, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) *shardingv1alpha1.LogicalClusterReport {
+	if report == nil || report.Spec.Shard != shardName || report.Spec.Owner != Owner(parent, workspace) ||
 		report.Annotations[publisherAnnotation] != workspace.Annotations[corev1alpha1.ShardAnnotationKey] {
 		return nil
 	}

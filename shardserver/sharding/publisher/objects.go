@@ -48,17 +48,17 @@ var replicated = map[schema.GroupResource]condition{
 	tenancyv1alpha1.Resource("workspacetypes"):                            always,
 	tenancyv1alpha1.Resource("workspaceauthenticationconfigurations"):     always,
 	{Group: "migration.kcp.io", Resource: "logicalclustermigrations"}:     always,
-	admission("mutatingwebhookconfigurations"):                            always,
-	admission("validatingwebhookconfigurations"):                          always,
-	admission("validatingadmissionpolicies"):                              always,
-	admission("validatingadmissionpolicybindings"):                        always,
-	admission("mutatingadmissionpolicies"):                                always,
-	admission("mutatingadmissionpolicybindings"):                          always,
+	admissionResource("mutatingwebhookconfigurations"):                    always,
+	admissionResource("validatingwebhookconfigurations"):                  always,
+	admissionResource("validatingadmissionpolicies"):                      always,
+	admissionResource("validatingadmissionpolicybindings"):                always,
+	admissionResource("mutatingadmissionpolicies"):                        always,
+	admissionResource("mutatingadmissionpolicybindings"):                  always,
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:        labelledWhereShared,
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}: labelledWhereShared,
 }
 
-func admission(resource string) schema.GroupResource {
+func admissionResource(resource string) schema.GroupResource {
 	return schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: resource}
 }
 
@@ -67,14 +67,14 @@ func admission(resource string) schema.GroupResource {
 func ReplicatedResources(registry *storage.Registry) []client.Resource {
 	var all []client.Resource
 	for gr := range replicated {
-		if resource, ok := client.Find(gr); ok && stored(registry, gr) {
+		if resource, ok := client.FindResource(gr); ok && isStored(registry, gr) {
 			all = append(all, resource)
 		}
 	}
 	return all
 }
 
-func stored(registry *storage.Registry, gr schema.GroupResource) bool {
+func isStored(registry *storage.Registry, gr schema.GroupResource) bool {
 	_, err := registry.Get(gr)
 	return err == nil
 }
@@ -91,9 +91,9 @@ func ObjectSources(registry *storage.Registry) []Source {
 		}
 		sources = append(sources, Source{
 			Resource: gr,
-			Inputs: []controller.Input{
-				{Resource: gr, Keys: tenantKeys},
-				{Resource: corev1alpha1.Resource("logicalclusters"), Keys: c.clusterKeys},
+			Inputs: []controller.Source{
+				{Resource: gr, MapFunc: tenantKeys},
+				{Resource: corev1alpha1.Resource("logicalclusters"), MapFunc: c.clusterKeys},
 			},
 			Desired: c.desired,
 			List:    c.list,
@@ -124,16 +124,16 @@ func clusterStateOf(cluster metav1.Object) clusterState {
 }
 
 // tenantKeys maps an event to its object. Objects of system logical clusters are not replicated.
-func tenantKeys(event watch.Event) []controller.Key {
-	keys := controller.ObjectKey(event)
-	if len(keys) == 0 || keys[0].Cluster.IsSystem() {
+func tenantKeys(event watch.Event) []controller.Request {
+	keys := controller.RequestForObject(event)
+	if len(keys) == 0 || keys[0].ClusterName.IsSystem() {
 		return nil
 	}
 	return keys
 }
 
 // clusterKeys maps an event of a LogicalCluster to all objects in it, if its state has changed.
-func (c *objectSource) clusterKeys(event watch.Event) []controller.Key {
+func (c *objectSource) clusterKeys(event watch.Event) []controller.Request {
 	obj, err := meta.Accessor(event.Object)
 	if err != nil {
 		return nil
@@ -151,22 +151,22 @@ func (c *objectSource) clusterKeys(event watch.Event) []controller.Key {
 	if c.clusterStates[cluster] = now; now == (clusterState{}) {
 		delete(c.clusterStates, cluster)
 	}
-	return []controller.Key{{Cluster: cluster}}
+	return []controller.Request{{ClusterName: cluster}}
 }
 
-func (c *objectSource) list(ctx context.Context) ([]controller.Key, error) {
+func (c *objectSource) list(ctx context.Context) ([]controller.Request, error) {
 	objects, err := c.objects.List(ctx, "", nil)
 	if err != nil {
 		return nil, err
 	}
-	var keys []controller.Key
+	var keys []controller.Request
 	for _, obj := range objects {
 		keys = append(keys, tenantKeys(watch.Event{Type: watch.Added, Object: obj})...)
 	}
 	return keys, nil
 }
 
-func (c *objectSource) desired(ctx context.Context, key controller.Key) (runtime.Object, error) {
+func (c *objectSource) desired(ctx context.Context, key controller.Request) (runtime.Object, error) {
 	obj, err := c.objects.Get(ctx, key.Namespace, key.Name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil

@@ -10,51 +10,51 @@ import (
 )
 
 // retryDelay returns the delay before the next attempt for an object that could not be written, 0 for others.
-func (p *Publisher) retryDelay(of item) time.Duration {
+func (p *Publisher) retryDelay(obj item) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, exists := p.pending[of]; exists {
+	if _, exists := p.pending[obj]; exists {
 		return unreachableRetry
 	}
 	return 0
 }
 
 // recordResult records the result of an attempt to publish an object.
-func (p *Publisher) recordResult(ctx context.Context, of item, err error) {
+func (p *Publisher) recordResult(ctx context.Context, obj item, err error) {
 	switch {
 	case err == nil:
-		p.recordSuccess(ctx, of)
+		p.recordSuccess(ctx, obj)
 	case !errors.Is(err, errSource) && !errors.Is(err, errCacheUnavailable):
-		p.recordFailure(ctx, of, err)
+		p.recordFailure(ctx, obj, err)
 	}
 }
 
 // recordSuccess and recordFailure track the objects that could not be written. The first failure and the last recovery
 // are logged.
-func (p *Publisher) recordSuccess(ctx context.Context, of item) {
+func (p *Publisher) recordSuccess(ctx context.Context, obj item) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, exists := p.pending[of]; !exists {
+	if _, exists := p.pending[obj]; !exists {
 		return
 	}
-	delete(p.pending, of)
+	delete(p.pending, obj)
 	if len(p.pending) == 0 {
 		klog.FromContext(ctx).Info("All objects of this shard are published again")
 	}
 }
 
 // recordFailure is described at recordSuccess.
-func (p *Publisher) recordFailure(ctx context.Context, of item, reason error) {
+func (p *Publisher) recordFailure(ctx context.Context, obj item, reason error) {
 	if apierrors.IsConflict(reason) {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.pending) == 0 {
-		klog.FromContext(ctx).Info("Publishing objects of this shard fails, will retry", "resource", of.resource, "key", of.key, "reason", reason)
+		klog.FromContext(ctx).Info("Publishing objects of this shard fails, will retry", "resource", obj.resource, "key", obj.key, "reason", reason)
 	}
-	if _, exists := p.pending[of]; !exists {
-		p.pending[of] = time.Now()
+	if _, exists := p.pending[obj]; !exists {
+		p.pending[obj] = time.Now()
 	}
 }
 

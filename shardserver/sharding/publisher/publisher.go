@@ -70,7 +70,7 @@ type Publisher struct {
 // item is an object of a source.
 type item struct {
 	resource schema.GroupResource
-	key      controller.Key
+	key      controller.Request
 }
 
 // New returns a publisher.
@@ -86,16 +86,16 @@ func New(cfg Config) *Publisher {
 func (p *Publisher) Controllers() []controller.Controller {
 	all := make([]controller.Controller, 0, len(p.cfg.Sources))
 	for _, source := range p.cfg.Sources {
-		inputs := append([]controller.Input{{
+		inputs := append([]controller.Source{{
 			Resource: source.Resource,
-			Keys:     controller.ObjectKey,
-			Stream: func(ctx context.Context) (watch.Interface, error) {
+			MapFunc:  controller.RequestForObject,
+			WatchFunc: func(ctx context.Context) (watch.Interface, error) {
 				return p.cfg.Informer.WatchPublished(ctx, source.Resource)
 			},
 		}}, source.Inputs...)
 		all = append(all, controller.Controller{
-			Name: "publish-" + source.Resource.String(), Inputs: inputs, Workers: workers,
-			Reconcile: func(ctx context.Context, key controller.Key) (controller.Result, error) {
+			Name: "publish-" + source.Resource.String(), Sources: inputs, MaxConcurrentReconciles: workers,
+			Reconcile: func(ctx context.Context, key controller.Request) (controller.Result, error) {
 				return p.reconcile(ctx, source, key)
 			},
 		})
@@ -103,14 +103,14 @@ func (p *Publisher) Controllers() []controller.Controller {
 	return all
 }
 
-func (p *Publisher) reconcile(ctx context.Context, source Source, key controller.Key) (controller.Result, error) {
-	if key.Cluster.IsSystem() {
+func (p *Publisher) reconcile(ctx context.Context, source Source, key controller.Request) (controller.Result, error) {
+	if key.ClusterName.IsSystem() {
 		return controller.Result{}, nil
 	}
 	if key.Name != "" {
 		return p.publish(ctx, source, key)
 	}
-	keys, err := p.inCluster(ctx, source, key.Cluster)
+	keys, err := p.keysInCluster(ctx, source, key.ClusterName)
 	if err != nil {
 		return controller.Result{}, err
 	}
@@ -124,8 +124,8 @@ func (p *Publisher) reconcile(ctx context.Context, source Source, key controller
 	return result, errors.Join(errs...)
 }
 
-// inCluster returns the keys of a logical cluster that are desired or published.
-func (p *Publisher) inCluster(ctx context.Context, source Source, cluster logicalcluster.Name) ([]controller.Key, error) {
+// keysInCluster returns the keys of a logical cluster that are desired or published.
+func (p *Publisher) keysInCluster(ctx context.Context, source Source, cluster logicalcluster.Name) ([]controller.Request, error) {
 	if source.List == nil {
 		return nil, nil
 	}
@@ -135,27 +135,27 @@ func (p *Publisher) inCluster(ctx context.Context, source Source, cluster logica
 	}
 	for _, key := range p.cfg.Informer.PublishedKeys(source.Resource) {
 		if key.Cluster == cluster {
-			keys = append(keys, controller.Key{Cluster: cluster, Namespace: key.Namespace, Name: key.Name})
+			keys = append(keys, controller.Request{ClusterName: cluster, Namespace: key.Namespace, Name: key.Name})
 		}
 	}
 	return keys, nil
 }
 
 // publish reconciles one object in the cache with its source.
-func (p *Publisher) publish(ctx context.Context, source Source, key controller.Key) (controller.Result, error) {
-	of := item{source.Resource, key}
+func (p *Publisher) publish(ctx context.Context, source Source, key controller.Request) (controller.Result, error) {
+	obj := item{source.Resource, key}
 	if _, _, known := p.cfg.Informer.Published(source.Resource, p.keyOf(key)); !known {
 		// The watch of published objects triggers every other object when the cache is back, but not one that is
 		// deleted by then and was never written.
-		return controller.Result{RequeueAfter: p.retryDelay(of)}, nil
+		return controller.Result{RequeueAfter: p.retryDelay(obj)}, nil
 	}
 	err := p.sync(ctx, source, key)
-	p.recordResult(ctx, of, err)
+	p.recordResult(ctx, obj, err)
 	switch status := apierrors.APIStatus(nil); {
 	case err == nil:
 		return controller.Result{}, nil
 	case errors.Is(err, errCacheUnavailable):
-		return controller.Result{RequeueAfter: p.retryDelay(of)}, nil
+		return controller.Result{RequeueAfter: p.retryDelay(obj)}, nil
 	case errors.Is(err, errSource), errors.As(err, &status):
 		return controller.Result{}, err
 	}
@@ -171,7 +171,7 @@ var (
 
 // sync brings one object in the cache to its desired state. Calls for one object are serialized, so that an older state
 // never overwrites a newer one.
-func (p *Publisher) sync(ctx context.Context, source Source, key controller.Key) error {
+func (p *Publisher) sync(ctx context.Context, source Source, key controller.Request) error {
 	id := source.Resource.String() + " " + key.String()
 	p.locks.LockKey(id)
 	defer func() { _ = p.locks.UnlockKey(id) }()
@@ -185,17 +185,17 @@ func (p *Publisher) sync(ctx context.Context, source Source, key controller.Key)
 	return p.write(ctx, source.Resource, key, desired)
 }
 
-func (p *Publisher) keyOf(key controller.Key) client.Key {
-	return client.Key{Shard: p.cfg.Shard, Cluster: key.Cluster, Namespace: key.Namespace, Name: key.Name}
+func (p *Publisher) keyOf(key controller.Request) client.Key {
+	return client.Key{Shard: p.cfg.Shard, Cluster: key.ClusterName, Namespace: key.Namespace, Name: key.Name}
 }
 
 // desired returns the object to publish, nil for none.
-func (p *Publisher) desired(ctx context.Context, source Source, key controller.Key) (*unstructured.Unstructured, error) {
+func (p *Publisher) desired(ctx context.Context, source Source, key controller.Request) (*unstructured.Unstructured, error) {
 	obj, err := source.Desired(ctx, key)
 	if err != nil || obj == nil {
 		return nil, err
 	}
-	resource, ok := client.Find(source.Resource)
+	resource, ok := client.FindResource(source.Resource)
 	if !ok {
 		return nil, fmt.Errorf("caches do not store %s", source.Resource)
 	}
@@ -219,7 +219,7 @@ func (p *Publisher) desired(ctx context.Context, source Source, key controller.K
 }
 
 // annotate sets the origin and reach of an object. Tenants cannot set the annotations of caches.
-func (p *Publisher) annotate(content *unstructured.Unstructured, key controller.Key, global bool) {
+func (p *Publisher) annotate(content *unstructured.Unstructured, key controller.Request, global bool) {
 	annotations := content.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -227,7 +227,7 @@ func (p *Publisher) annotate(content *unstructured.Unstructured, key controller.
 	delete(annotations, client.ViaAnnotation)
 	delete(annotations, client.DownAnnotation)
 	annotations[client.ShardAnnotation] = p.cfg.Shard
-	annotations[logicalcluster.AnnotationKey] = key.Cluster.String()
+	annotations[logicalcluster.AnnotationKey] = key.ClusterName.String()
 	if version := content.GetResourceVersion(); version != "" {
 		annotations[client.OriginalResourceVersionAnnotation] = version
 	}
@@ -243,8 +243,8 @@ func (p *Publisher) annotate(content *unstructured.Unstructured, key controller.
 
 // hasGlobalReach returns whether all caches of an installation need an object: kinds that shards exchange and objects
 // of the logical cluster root always do; others if they or their logical cluster are annotated so.
-func (p *Publisher) hasGlobalReach(ctx context.Context, resource schema.GroupResource, key controller.Key, content *unstructured.Unstructured) (bool, error) {
-	if storage.OnlyElsewhere(resource) || key.Cluster == logicalcluster.Root || content.GetAnnotations()[client.ReachAnnotation] == client.ReachGlobal {
+func (p *Publisher) hasGlobalReach(ctx context.Context, resource schema.GroupResource, key controller.Request, content *unstructured.Unstructured) (bool, error) {
+	if storage.IsRemoteOnly(resource) || key.ClusterName == logicalcluster.Root || content.GetAnnotations()[client.ReachAnnotation] == client.ReachGlobal {
 		return true, nil
 	}
 	cluster, err := p.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
@@ -258,7 +258,7 @@ func (p *Publisher) hasGlobalReach(ctx context.Context, resource schema.GroupRes
 }
 
 // write brings the object in the cache to the desired state.
-func (p *Publisher) write(ctx context.Context, resource schema.GroupResource, key controller.Key, desired *unstructured.Unstructured) error {
+func (p *Publisher) write(ctx context.Context, resource schema.GroupResource, key controller.Request, desired *unstructured.Unstructured) error {
 	current, exists, known := p.cfg.Informer.Published(resource, p.keyOf(key))
 	if !known {
 		return errCacheUnavailable
@@ -290,44 +290,44 @@ func nextStep(desired *replica.Digest, current replica.Version, exists bool) ste
 }
 
 // apply creates, updates or deletes an object in the cache. It returns a conflict if the informer is behind the cache.
-func (p *Publisher) apply(ctx context.Context, resource schema.GroupResource, key controller.Key, current replica.Version, exists bool, desired *unstructured.Unstructured) error {
-	found, ok := client.Find(resource)
+func (p *Publisher) apply(ctx context.Context, resource schema.GroupResource, key controller.Request, current replica.Version, exists bool, desired *unstructured.Unstructured) error {
+	cacheResource, ok := client.FindResource(resource)
 	if !ok {
 		return fmt.Errorf("caches do not store %s", resource)
 	}
-	var content *replica.Digest
+	var digest *replica.Digest
 	if desired != nil {
-		of, err := replica.DigestOf(desired.Object)
+		d, err := replica.DigestOf(desired.Object)
 		if err != nil {
 			return err
 		}
-		content = &of
+		digest = &d
 	}
-	at, gvr := p.keyOf(key), found.GroupVersionResource
+	cacheKey, gvr := p.keyOf(key), cacheResource.GroupVersionResource
 	var written *client.Object
 	var err error
-	switch nextStep(content, current, exists) {
+	switch nextStep(digest, current, exists) {
 	case leave:
 		return nil
 	case remove:
-		err = p.cfg.Cache.Delete(ctx, gvr, at, current.UID)
+		err = p.cfg.Cache.Delete(ctx, gvr, cacheKey, current.UID)
 		if err == nil || apierrors.IsNotFound(err) {
-			return p.cfg.Informer.RecordWrite(resource, at, nil)
+			return p.cfg.Informer.RecordWrite(resource, cacheKey, nil)
 		}
 		return err
 	case update:
 		desired.SetResourceVersion(current.ResourceVersion)
 		desired.SetUID(current.UID)
-		if written, err = p.cfg.Cache.Update(ctx, gvr, key.Cluster, desired); apierrors.IsNotFound(err) {
+		if written, err = p.cfg.Cache.Update(ctx, gvr, key.ClusterName, desired); apierrors.IsNotFound(err) {
 			return apierrors.NewConflict(resource, key.Name, err)
 		}
 	case create:
-		if written, err = p.cfg.Cache.Create(ctx, gvr, key.Cluster, desired); apierrors.IsAlreadyExists(err) {
+		if written, err = p.cfg.Cache.Create(ctx, gvr, key.ClusterName, desired); apierrors.IsAlreadyExists(err) {
 			return apierrors.NewConflict(resource, key.Name, err)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return p.cfg.Informer.RecordWrite(resource, at, written)
+	return p.cfg.Informer.RecordWrite(resource, cacheKey, written)
 }

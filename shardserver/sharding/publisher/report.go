@@ -73,7 +73,7 @@ func (p *Publisher) reset() {
 // publishReport publishes one report and returns whether it is complete. It never creates a complete report: one that
 // is updated is certainly in the store that everything was written to.
 func (p *Publisher) publishReport(ctx context.Context) (complete bool, err error) {
-	key := controller.Key{Cluster: logicalcluster.Root, Name: p.cfg.Shard}
+	key := controller.Request{ClusterName: logicalcluster.Root, Name: p.cfg.Shard}
 	current, exists, known := p.cfg.Informer.Published(shardReports, p.keyOf(key))
 	if !known {
 		return false, nil
@@ -100,7 +100,7 @@ func (p *Publisher) publishReport(ctx context.Context) (complete bool, err error
 }
 
 // writeReport writes a report. A complete one only replaces another one.
-func (p *Publisher) writeReport(ctx context.Context, key controller.Key, spec shardingv1alpha1.ShardReportSpec) error {
+func (p *Publisher) writeReport(ctx context.Context, key controller.Request, spec shardingv1alpha1.ShardReportSpec) error {
 	content, err := p.report(key, spec)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (p *Publisher) readReport(ctx context.Context, current replica.Version, exi
 	if !exists || p.reported.uid == current.UID {
 		return nil
 	}
-	resource, _ := client.Find(shardReports)
+	resource, _ := client.FindResource(shardReports)
 	object, err := p.cfg.Cache.Get(ctx, resource.GroupVersionResource, client.Key{Shard: p.cfg.Shard, Cluster: logicalcluster.Root, Name: p.cfg.Shard})
 	if err != nil {
 		return err
@@ -145,8 +145,8 @@ func (p *Publisher) readReport(ctx context.Context, current replica.Version, exi
 	return nil
 }
 
-func (p *Publisher) report(key controller.Key, spec shardingv1alpha1.ShardReportSpec) (*unstructured.Unstructured, error) {
-	resource, ok := client.Find(shardReports)
+func (p *Publisher) report(key controller.Request, spec shardingv1alpha1.ShardReportSpec) (*unstructured.Unstructured, error) {
+	resource, ok := client.FindResource(shardReports)
 	if !ok {
 		return nil, fmt.Errorf("caches do not store %s", shardReports)
 	}

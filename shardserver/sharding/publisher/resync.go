@@ -20,22 +20,22 @@ const resyncBudget = 2 * time.Second
 // changes again counts all the same: it causes work, but blocks nothing. The package comment says what the end of a
 // resync means to readers.
 type resync struct {
-	// store is the incarnation of the cache. Writes to another one are lost.
-	store string
-	// next is the index of the source to list next. Sources are listed when they are reached: an object that is desired
+	// incarnation is the incarnation of the cache. Writes to another one are lost.
+	incarnation string
+	// nextSource is the index of the source to list next. Sources are listed when they are reached: an object that is desired
 	// when the resync begins, but not when its source is listed, need not be there.
-	next int
-	// of is the source before next, remaining are its keys that are not published yet.
-	of        Source
-	remaining []controller.Key
+	nextSource int
+	// source is the source before next, remaining are its keys that are not published yet.
+	source    Source
+	remaining []controller.Request
 	// failed are the objects that could not be written. They are retried after all sources.
 	failed []resyncItem
 }
 
 // resyncItem is an object that could not be published.
 type resyncItem struct {
-	of  Source
-	key controller.Key
+	source Source
+	key    controller.Request
 }
 
 // result classifies an attempt to publish one object.
@@ -70,12 +70,12 @@ var (
 // continueResync starts or continues the resync within its budget. It returns nil at the end of the resync, otherwise
 // what is missing. The write in progress when the budget is exceeded is completed, so that a slow cache makes progress.
 func (p *Publisher) continueResync(ctx context.Context) error {
-	store, err := p.commonIncarnation()
+	incarnation, err := p.commonIncarnation()
 	if err != nil {
 		return err
 	}
-	if p.resync == nil || p.resync.store != store {
-		p.resync = &resync{store: store}
+	if p.resync == nil || p.resync.incarnation != incarnation {
+		p.resync = &resync{incarnation: incarnation}
 	}
 	until := time.Now().Add(resyncBudget)
 	if err := p.resyncSources(ctx, until); err != nil {
@@ -85,7 +85,7 @@ func (p *Publisher) continueResync(ctx context.Context) error {
 		return err
 	}
 	p.resync = nil
-	if now, err := p.commonIncarnation(); err != nil || now != store {
+	if now, err := p.commonIncarnation(); err != nil || now != incarnation {
 		return errCacheReplaced
 	}
 	return nil
@@ -93,16 +93,16 @@ func (p *Publisher) continueResync(ctx context.Context) error {
 
 // commonIncarnation returns the incarnation of the cache that all resources were listed from.
 func (p *Publisher) commonIncarnation() (string, error) {
-	store, known := p.cfg.Informer.PublishedIncarnation(shardReports)
+	incarnation, known := p.cfg.Informer.PublishedIncarnation(shardReports)
 	if !known {
 		return "", errCacheUnavailable
 	}
 	for _, source := range p.cfg.Sources {
-		if at, known := p.cfg.Informer.PublishedIncarnation(source.Resource); !known || at != store {
+		if at, known := p.cfg.Informer.PublishedIncarnation(source.Resource); !known || at != incarnation {
 			return "", fmt.Errorf("%s are not read from the cache yet", source.Resource)
 		}
 	}
-	return store, nil
+	return incarnation, nil
 }
 
 // resyncSources publishes the objects of all sources.
@@ -113,24 +113,24 @@ func (p *Publisher) resyncSources(ctx context.Context, until time.Time) error {
 				return errBudgetExceeded
 			}
 			key := p.resync.remaining[0]
-			switch err := p.resyncObject(ctx, p.resync.of, key); resultOf(err) {
+			switch err := p.resyncObject(ctx, p.resync.source, key); resultOf(err) {
 			case failedObject:
-				p.resync.failed = append(p.resync.failed, resyncItem{p.resync.of, key})
+				p.resync.failed = append(p.resync.failed, resyncItem{p.resync.source, key})
 			case unavailable:
 				return err
 			}
 			p.resync.remaining = p.resync.remaining[1:]
 		}
-		if p.resync.next == len(p.cfg.Sources) {
+		if p.resync.nextSource == len(p.cfg.Sources) {
 			return nil
 		}
-		of := p.cfg.Sources[p.resync.next]
-		keys, err := p.keys(ctx, of)
+		source := p.cfg.Sources[p.resync.nextSource]
+		keys, err := p.allKeys(ctx, source)
 		if err != nil {
-			return fmt.Errorf("listing %s: %w", of.Resource, err)
+			return fmt.Errorf("listing %s: %w", source.Resource, err)
 		}
-		p.resync.of, p.resync.remaining = of, keys
-		p.resync.next++
+		p.resync.source, p.resync.remaining = source, keys
+		p.resync.nextSource++
 	}
 }
 
@@ -141,10 +141,10 @@ func (p *Publisher) retryFailed(ctx context.Context, until time.Time) error {
 		if time.Now().After(until) {
 			return errBudgetExceeded
 		}
-		one := p.resync.failed[0]
-		switch err := p.resyncObject(ctx, one.of, one.key); resultOf(err) {
+		failed := p.resync.failed[0]
+		switch err := p.resyncObject(ctx, failed.source, failed.key); resultOf(err) {
 		case failedObject:
-			p.resync.failed = append(p.resync.failed, one)
+			p.resync.failed = append(p.resync.failed, failed)
 			reason = err
 		case unavailable:
 			return err
@@ -155,21 +155,21 @@ func (p *Publisher) retryFailed(ctx context.Context, until time.Time) error {
 }
 
 // resyncObject publishes one object.
-func (p *Publisher) resyncObject(ctx context.Context, of Source, key controller.Key) error {
-	if key.Name == "" || key.Cluster.IsSystem() {
+func (p *Publisher) resyncObject(ctx context.Context, source Source, key controller.Request) error {
+	if key.Name == "" || key.ClusterName.IsSystem() {
 		return nil
 	}
-	err := p.sync(logicalcluster.With(ctx, key.Cluster), of, key)
-	p.recordResult(ctx, item{of.Resource, key}, err)
+	err := p.sync(logicalcluster.With(ctx, key.ClusterName), source, key)
+	p.recordResult(ctx, item{source.Resource, key}, err)
 	if err != nil {
-		return fmt.Errorf("%s %s is not published: %w", of.Resource, key, err)
+		return fmt.Errorf("%s %s is not published: %w", source.Resource, key, err)
 	}
 	return nil
 }
 
-// keys returns all keys that may be desired or published. Keys may be duplicated.
-func (p *Publisher) keys(ctx context.Context, source Source) ([]controller.Key, error) {
-	var keys []controller.Key
+// allKeys returns all keys that may be desired or published. Keys may be duplicated.
+func (p *Publisher) allKeys(ctx context.Context, source Source) ([]controller.Request, error) {
+	var keys []controller.Request
 	if source.List != nil {
 		var err error
 		if keys, err = source.List(logicalcluster.With(ctx, logicalcluster.Wildcard)); err != nil {
@@ -177,13 +177,13 @@ func (p *Publisher) keys(ctx context.Context, source Source) ([]controller.Key, 
 		}
 	} else {
 		for _, input := range source.Inputs {
-			if err := input.EachKey(ctx, p.cfg.Registry, func(key controller.Key) { keys = append(keys, key) }); err != nil {
+			if err := input.ForEachRequest(ctx, p.cfg.Registry, func(key controller.Request) { keys = append(keys, key) }); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, at := range p.cfg.Informer.PublishedKeys(source.Resource) {
-		keys = append(keys, controller.Key{Cluster: at.Cluster, Namespace: at.Namespace, Name: at.Name})
+		keys = append(keys, controller.Request{ClusterName: at.Cluster, Namespace: at.Namespace, Name: at.Name})
 	}
 	return keys, nil
 }

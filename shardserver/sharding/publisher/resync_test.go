@@ -72,32 +72,32 @@ func TestResultOf(t *testing.T) {
 	}
 }
 
-// source desires workspace types of some names in root, in another state at every call.
-type source struct {
-	names  []string
-	states atomic.Int64
-	// fails is the name of an object for which the source fails.
-	fails atomic.Pointer[string]
+// fakeSource desires workspace types of some names in root, in another state at every call.
+type fakeSource struct {
+	names      []string
+	generation atomic.Int64
+	// failing is the name of an object for which the source fails.
+	failing atomic.Pointer[string]
 }
 
-func (s *source) source() Source {
+func (s *fakeSource) toSource() Source {
 	return Source{
 		Resource: workspaceTypes,
-		List: func(context.Context) ([]controller.Key, error) {
-			var keys []controller.Key
+		List: func(context.Context) ([]controller.Request, error) {
+			var keys []controller.Request
 			for _, name := range s.names {
-				keys = append(keys, controller.Key{Cluster: logicalcluster.Root, Name: name})
+				keys = append(keys, controller.Request{ClusterName: logicalcluster.Root, Name: name})
 			}
 			return keys, nil
 		},
-		Desired: func(_ context.Context, key controller.Key) (runtime.Object, error) {
-			if fails := s.fails.Load(); fails != nil && *fails == key.Name {
+		Desired: func(_ context.Context, key controller.Request) (runtime.Object, error) {
+			if fails := s.failing.Load(); fails != nil && *fails == key.Name {
 				return nil, errors.New("made to fail")
 			}
 			if key.Name == "unwanted" {
 				return nil, nil
 			}
-			labels := map[string]string{"state": strconv.FormatInt(s.states.Add(1), 10)}
+			labels := map[string]string{"state": strconv.FormatInt(s.generation.Add(1), 10)}
 			return &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: key.Name, Labels: labels}}, nil
 		},
 	}
@@ -109,18 +109,18 @@ type env struct {
 	cache *cachetesting.Cache
 }
 
-func newEnv(t *testing.T, of *source) *env {
+func newEnv(t *testing.T, source *fakeSource) *env {
 	t.Helper()
 	cache := cachetesting.Start(t)
 	resources := make([]client.Resource, 0, 2)
 	for _, gr := range []schema.GroupResource{workspaceTypes, shardReports} {
-		found, _ := client.Find(gr)
+		found, _ := client.FindResource(gr)
 		resources = append(resources, found)
 	}
 	known := replica.New(replica.Config{Shard: "root", Root: "root", Resources: resources})
 	writer := cache.Client(t, "root")
 	p := New(Config{
-		Registry: storage.NewRegistry(), Shard: "root", Cache: writer, Informer: known, Sources: []Source{of.source()},
+		Registry: storage.NewRegistry(), Shard: "root", Cache: writer, Informer: known, Sources: []Source{source.toSource()},
 		Report: func(context.Context) (shardingv1alpha1.ShardReportSpec, error) {
 			return shardingv1alpha1.ShardReportSpec{}, nil
 		},
@@ -134,11 +134,11 @@ func newEnv(t *testing.T, of *source) *env {
 }
 
 // publishReports publishes reports until a condition holds.
-func (p *env) publishReports(t *testing.T, until func(complete bool, err error) error) {
+func (p *env) publishReports(t *testing.T, check func(complete bool, err error) error) {
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		last = until(p.publishReport(ctx))
+		last = check(p.publishReport(ctx))
 		return last == nil, nil
 	})
 	if err != nil {
@@ -153,9 +153,9 @@ func isComplete(complete bool, err error) error {
 	return err
 }
 
-func (p *env) published(t *testing.T) map[string]bool {
+func (p *env) publishedNames(t *testing.T) map[string]bool {
 	t.Helper()
-	resource, _ := client.Find(workspaceTypes)
+	resource, _ := client.FindResource(workspaceTypes)
 	objects, _, err := p.cfg.Cache.List(t.Context(), resource.GroupVersionResource)
 	if err != nil {
 		t.Fatal(err)
@@ -169,27 +169,27 @@ func (p *env) published(t *testing.T) map[string]bool {
 
 // TestResyncEnds although objects keep changing, and only when each was published.
 func TestResyncEnds(t *testing.T) {
-	of := &source{names: []string{"a", "b", "c", "unwanted"}}
-	p := newEnv(t, of)
+	source := &fakeSource{names: []string{"a", "b", "c", "unwanted"}}
+	p := newEnv(t, source)
 
-	broken := "b"
-	of.fails.Store(&broken)
+	failing := "b"
+	source.failing.Store(&failing)
 	var tries int
 	p.publishReports(t, func(complete bool, err error) error {
 		if complete {
 			t.Fatal("complete without an object that could not be published")
 		}
-		if tries += len(p.published(t)); err != nil || tries < 10 {
+		if tries += len(p.publishedNames(t)); err != nil || tries < 10 {
 			return fmt.Errorf("%d objects, %w", tries, err)
 		}
 		return nil
 	})
-	if names := p.published(t); !names["a"] || !names["c"] || names["b"] {
+	if names := p.publishedNames(t); !names["a"] || !names["c"] || names["b"] {
 		t.Fatalf("one object that cannot be published blocks others: there are %v", names)
 	}
-	of.fails.Store(nil)
+	source.failing.Store(nil)
 	p.publishReports(t, isComplete)
-	if names := p.published(t); len(names) != 3 || names["unwanted"] {
+	if names := p.publishedNames(t); len(names) != 3 || names["unwanted"] {
 		t.Fatalf("complete with %v", names)
 	}
 
@@ -201,10 +201,10 @@ func TestResyncEnds(t *testing.T) {
 	}
 	p.cache.Restart(t)
 	p.publishReports(t, func(complete bool, err error) error {
-		if err == nil && complete && len(p.published(t)) < 3 {
-			t.Fatalf("complete again with %v", p.published(t))
+		if err == nil && complete && len(p.publishedNames(t)) < 3 {
+			t.Fatalf("complete again with %v", p.publishedNames(t))
 		}
-		if len(p.published(t)) == 0 {
+		if len(p.publishedNames(t)) == 0 {
 			return errors.New("nothing is published again")
 		}
 		return isComplete(complete, err)
@@ -213,17 +213,17 @@ func TestResyncEnds(t *testing.T) {
 
 // TestDeletedReport: the loss of a report revokes completeness, even in the same store.
 func TestDeletedReport(t *testing.T) {
-	p := newEnv(t, &source{names: []string{"a"}})
+	p := newEnv(t, &fakeSource{names: []string{"a"}})
 	p.publishReports(t, isComplete)
-	resource, _ := client.Find(workspaceTypes)
-	reports, _ := client.Find(shardReports)
+	resource, _ := client.FindResource(workspaceTypes)
+	reports, _ := client.FindResource(shardReports)
 	before := p.reported.uid
-	for _, of := range []client.Resource{resource, reports} {
+	for _, r := range []client.Resource{resource, reports} {
 		name := "a"
-		if of == reports {
+		if r == reports {
 			name = "root"
 		}
-		if err := p.cfg.Cache.Delete(t.Context(), of.GroupVersionResource, client.Key{Cluster: logicalcluster.Root, Name: name}, ""); err != nil {
+		if err := p.cfg.Cache.Delete(t.Context(), r.GroupVersionResource, client.Key{Cluster: logicalcluster.Root, Name: name}, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -231,7 +231,7 @@ func TestDeletedReport(t *testing.T) {
 		if p.reported.uid == before {
 			return errors.New("the deletion has not arrived")
 		}
-		if complete && !p.published(t)["a"] {
+		if complete && !p.publishedNames(t)["a"] {
 			t.Fatal("complete without what was deleted")
 		}
 		return isComplete(complete, err)

@@ -25,14 +25,14 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestWhatIsPublished is what its shard wants, whatever others make of it.
-func TestWhatIsPublished(t *testing.T) {
+// TestPublisher is what its shard wants, whatever others make of it.
+func TestPublisher(t *testing.T) {
 	cache := cachetesting.Start(t)
 	kubeconfig := cache.Kubeconfig(t, cache.Shard(t, "root"))
 	root := shardtesting.Start(t, func(o *options.Options) { o.Shard.CacheKubeconfig = kubeconfig })
 	atRoot := root.Client(t, root.Masters(t))
 	writer := cache.Client(t, "root")
-	resource, _ := cacheclient.Find(tenancyv1alpha1.Resource("workspacetypes"))
+	resource, _ := cacheclient.FindResource(tenancyv1alpha1.Resource("workspacetypes"))
 	gvr := resource.GroupVersionResource
 	key := func(name string) cacheclient.Key {
 		return cacheclient.Key{Shard: "root", Cluster: logicalcluster.Root, Name: name}
@@ -64,8 +64,8 @@ func TestWhatIsPublished(t *testing.T) {
 		}
 	})
 	t.Run("marks of caches, and other shards' names, are not a tenant's to write", func(t *testing.T) {
-		marks := `{"metadata":{"labels":{"marked":"true"},"annotations":{"cache.kcp.io/down":"true","cache.kcp.io/via":"elsewhere","kcp.io/shard":"other"}}}`
-		must(t, atRoot.Patch(shardtesting.In(t.Context(), "root"), created.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(marks))))
+		patch := `{"metadata":{"labels":{"marked":"true"},"annotations":{"cache.kcp.io/down":"true","cache.kcp.io/via":"elsewhere","kcp.io/shard":"other"}}}`
+		must(t, atRoot.Patch(shardtesting.In(t.Context(), "root"), created.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))))
 		shardtesting.Eventually(t, "the changed copy", func(ctx context.Context) error {
 			object, err := writer.Get(ctx, gvr, key("kept"))
 			if err != nil || object.Meta.Labels["marked"] == "" {
@@ -119,17 +119,17 @@ func TestWhatIsPublished(t *testing.T) {
 	})
 	t.Run("RBAC travels from where something is shared", func(t *testing.T) {
 		quiet, sharing := root.NewWorkspace(t, "root", "quiet").Spec.Cluster, root.NewWorkspace(t, "root", "sharing").Spec.Cluster
-		bindings, _ := cacheclient.Find(schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterrolebindings"})
+		bindings, _ := cacheclient.FindResource(schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterrolebindings"})
 		in := func(cluster string) func(context.Context) error { // of the administrator, who may bind whatever there is
 			return func(ctx context.Context) error {
 				_, err := writer.Get(ctx, bindings.GroupVersionResource, cacheclient.Key{Shard: "root", Cluster: logicalcluster.MustParseName(cluster), Name: "workspace-admin"})
 				return err
 			}
 		}
-		of := &rbacv1.ClusterRoleBinding{}
+		adminBinding := &rbacv1.ClusterRoleBinding{}
 		shardtesting.Eventually(t, "the mark of the administrator's binding", func(ctx context.Context) error {
-			err := atRoot.Get(shardtesting.In(ctx, sharing), client.ObjectKey{Name: "workspace-admin"}, of)
-			if err == nil && of.Annotations[corev1alpha1.ReplicateAnnotationKey] == "" {
+			err := atRoot.Get(shardtesting.In(ctx, sharing), client.ObjectKey{Name: "workspace-admin"}, adminBinding)
+			if err == nil && adminBinding.Annotations[corev1alpha1.ReplicateAnnotationKey] == "" {
 				err = errors.New("it has none")
 			}
 			return err
@@ -153,13 +153,13 @@ func TestWhatIsPublished(t *testing.T) {
 	})
 	t.Run("what others say about a logical cluster that is here is ignored", func(t *testing.T) {
 		here := root.NewWorkspace(t, "root", "here").Spec.Cluster
-		stranger := cache.Client(t, "beta")
+		otherShard := cache.Client(t, "beta")
 		for _, cluster := range []string{here, "elsewhere"} {
 			obj := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "of-beta"}}
-			_, err := stranger.Create(t.Context(), gvr, logicalcluster.MustParseName(cluster), obj)
+			_, err := otherShard.Create(t.Context(), gvr, logicalcluster.MustParseName(cluster), obj)
 			must(t, err)
 		}
-		reader := storage.NewReader[*tenancyv1alpha1.WorkspaceType](root.Server.Registry, tenancyv1alpha1.Resource("workspacetypes")).Everywhere()
+		reader := storage.NewReader[*tenancyv1alpha1.WorkspaceType](root.Server.Registry, tenancyv1alpha1.Resource("workspacetypes")).Global()
 		shardtesting.Eventually(t, "what beta has", func(ctx context.Context) error {
 			_, err := reader.Get(in(ctx, "elsewhere"), "", "of-beta")
 			return err
@@ -191,7 +191,7 @@ func TestWhatIsPublished(t *testing.T) {
 		}
 	})
 	t.Run("logical clusters of the shard itself, and those without a mark, do not travel", func(t *testing.T) {
-		resource, _ := cacheclient.Find(corev1alpha1.Resource("logicalclusters"))
+		resource, _ := cacheclient.FindResource(corev1alpha1.Resource("logicalclusters"))
 		root.NewWorkspace(t, "root", "plain")
 		objects, _, err := writer.List(t.Context(), resource.GroupVersionResource)
 		must(t, err)

@@ -15,17 +15,17 @@ var ErrUnchanged = errors.New("the published object stays as it is")
 
 // Source is one resource that this shard publishes.
 type Source struct {
-	// Resource is the published resource, which cacheserver/client.Find returns.
+	// Resource is the published resource, which cacheserver/client.FindResource returns.
 	Resource schema.GroupResource
 	// Inputs are the inputs of Desired. They map to keys of published objects. A key without a name stands for all
 	// objects of its logical cluster that List returns or that are published.
-	Inputs []controller.Input
+	Inputs []controller.Source
 	// Desired returns the object to publish under a key in the logical cluster of the context, or nil for none. It may
 	// be of the internal or the published version, and shared: the publisher copies it. Its name and namespace must be
 	// those of the key. After an error other than ErrUnchanged it is retried, and the published object stays until
 	// then.
-	Desired func(ctx context.Context, key controller.Key) (runtime.Object, error)
+	Desired func(ctx context.Context, key controller.Request) (runtime.Object, error)
 	// List returns the keys of possible objects in the logical cluster of the context, or in all with the wildcard.
 	// Without List, the keys of Inputs are used, and must have names.
-	List func(ctx context.Context) ([]controller.Key, error)
+	List func(ctx context.Context) ([]controller.Request, error)
 }

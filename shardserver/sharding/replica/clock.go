@@ -20,12 +20,12 @@ func reportClockSkew(ctx context.Context, skew func() time.Duration) {
 	ticker := time.NewTicker(skewCheckInterval)
 	defer ticker.Stop()
 	for logged := false; ; {
-		by := skew()
-		switch differ := by.Abs() > maxClockSkew; {
-		case differ && !logged:
-			klog.FromContext(ctx).Info("The clocks of this process and of the cache server differ: check the time synchronization of both machines", "skew", by)
+		current := skew()
+		switch exceeded := current.Abs() > maxClockSkew; {
+		case exceeded && !logged:
+			klog.FromContext(ctx).Info("The clocks of this process and of the cache server differ: check the time synchronization of both machines", "skew", current)
 			logged = true
-		case !differ && logged:
+		case !exceeded && logged:
 			klog.FromContext(ctx).Info("The clocks of this process and of the cache server agree again")
 			logged = false
 		}

@@ -49,7 +49,7 @@ func decode(resource client.Resource, raw []byte) (runtime.Object, error) {
 }
 
 func decodeAny(resource client.Resource, raw []byte) (runtime.Object, error) {
-	if !storage.OnlyElsewhere(resource.GroupResource()) {
+	if !storage.IsRemoteOnly(resource.GroupResource()) {
 		return decodeServed(resource, raw)
 	}
 	obj, err := shardingScheme.New(resource.GroupVersionKind())
@@ -65,12 +65,12 @@ func decodeAny(resource client.Resource, raw []byte) (runtime.Object, error) {
 // decodeServed returns an object of a resource that shards serve. Its kind must be that of the resource: readers cannot
 // handle another type.
 func decodeServed(resource client.Resource, raw []byte) (runtime.Object, error) {
-	obj, said, err := legacyscheme.Codecs.UniversalDecoder().Decode(raw, nil, nil)
+	obj, gvk, err := legacyscheme.Codecs.UniversalDecoder().Decode(raw, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	if said.GroupKind() != resource.GroupVersionKind().GroupKind() {
-		return nil, fmt.Errorf("decoding %s: it is a %s", resource.Kind, said)
+	if gvk.GroupKind() != resource.GroupVersionKind().GroupKind() {
+		return nil, fmt.Errorf("decoding %s: it is a %s", resource.Kind, gvk)
 	}
 	return obj, nil
 }
@@ -78,7 +78,7 @@ func decodeServed(resource client.Resource, raw []byte) (runtime.Object, error) 
 // Encode returns an object of a reader as JSON in the version of the resource in the cache.
 func Encode(resource client.Resource, obj runtime.Object) ([]byte, error) {
 	obj = obj.DeepCopyObject() // encoding sets the kind on the object, which is shared
-	if storage.OnlyElsewhere(resource.GroupResource()) {
+	if storage.IsRemoteOnly(resource.GroupResource()) {
 		obj.GetObjectKind().SetGroupVersionKind(resource.GroupVersionKind())
 		return json.Marshal(obj)
 	}

@@ -9,7 +9,7 @@ import (
 
 // Field names that differ only in case do not override the annotations that a cache sets.
 func TestDecodeMatchesFieldNamesExactly(t *testing.T) {
-	resource, ok := client.Find(logicalClusterRequests)
+	resource, ok := client.FindResource(logicalClusterRequests)
 	if !ok {
 		t.Fatal("there are no requests")
 	}
@@ -30,13 +30,13 @@ func TestDecodeMatchesFieldNamesExactly(t *testing.T) {
 }
 
 func TestDecodeRejectsAnotherKind(t *testing.T) {
-	resource, ok := client.Find(clusterRoles)
+	resource, ok := client.FindResource(clusterRoles)
 	if !ok {
 		t.Fatal("there are no roles")
 	}
-	for kind, overQuota := range map[string]bool{"ClusterRole": false, "ClusterRoleBinding": true, "ClusterRoleList": true} {
+	for kind, wantErr := range map[string]bool{"ClusterRole": false, "ClusterRoleBinding": true, "ClusterRoleList": true} {
 		raw := `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "` + kind + `", "metadata": {"name": "x"}}`
-		if _, err := decode(resource, []byte(raw)); (err != nil) != overQuota {
+		if _, err := decode(resource, []byte(raw)); (err != nil) != wantErr {
 			t.Errorf("%s among the roles: %v", kind, err)
 		}
 	}

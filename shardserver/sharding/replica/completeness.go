@@ -88,15 +88,15 @@ func (r *shardTracker) hasNoReport(shard string, at client.Position) bool {
 // complete returns whether objects of a shard which a reflector at a position has not seen do not exist: the shard is
 // complete there, or it is neither registered nor has a report.
 func (inf *Informer) complete(ctx context.Context, shard string, at client.Position) bool {
-	if inf.shardTracker.complete.At(shard, at) {
+	if inf.shardTracker.complete.IsCompleteAt(shard, at) {
 		return true
 	}
 	if !inf.shardTracker.hasNoReport(shard, at) {
 		return false
 	}
 	registered, err := inf.registered(ctx, at)
-	_, is := registered[shard]
-	return err == nil && !is
+	_, exists := registered[shard]
+	return err == nil && !exists
 }
 
 // completenessError returns why a reflector at a position may not have seen all objects of other shards; nil if it has.
@@ -105,10 +105,10 @@ func (inf *Informer) completenessError(ctx context.Context, at client.Position) 
 	if err != nil {
 		return err
 	}
-	inf.neverReported.keep(registered)
+	inf.neverReported.prune(registered)
 	var reason error
 	for shard, reported := range registered {
-		if shard != inf.cfg.Shard && !inf.shardTracker.complete.At(shard, at) && !inf.isNeverReported(ctx, shard, reported, at) {
+		if shard != inf.cfg.Shard && !inf.shardTracker.complete.IsCompleteAt(shard, at) && !inf.isNeverReported(ctx, shard, reported, at) {
 			reason = errNotComplete(shard) // no return: isNeverReported must see every shard
 		}
 	}
@@ -127,10 +127,10 @@ func (inf *Informer) registered(ctx context.Context, at client.Position) (map[st
 	r := &inf.shardTracker
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if !r.complete.At(inf.cfg.Root, latestIn(r.at)) {
+	if !r.complete.IsCompleteAt(inf.cfg.Root, latestIn(r.at)) {
 		return nil, errNotComplete(inf.cfg.Root)
 	}
-	if r.registeredAt.Incarnation != at.Incarnation || !r.complete.At(inf.cfg.Root, r.registeredAt) && at != latestIn(at) {
+	if r.registeredAt.Incarnation != at.Incarnation || !r.complete.IsCompleteAt(inf.cfg.Root, r.registeredAt) && at != latestIn(at) {
 		return nil, errors.New("the list of shards is not read from the cache yet")
 	}
 	return maps.Clone(r.registered), nil

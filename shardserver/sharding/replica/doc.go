@@ -1,5 +1,5 @@
 // Package replica is the replica informer of a shard: an informer of all objects that other shards have published in
-// the cache server. It decodes each object once and serves them as storage.Elsewhere. It runs one reflector per
+// the cache server. It decodes each object once and serves them as storage.RemoteStore. It runs one reflector per
 // resource, whatever the number of shards and logical clusters.
 //
 // It tolerates a cache that is unavailable, slow, emptied or replaced: an object is deleted only when its shard has

@@ -81,8 +81,8 @@ func (f *eventHandler) onPublishedEvent(change watch.EventType, object *client.O
 }
 
 // pruneAfter prunes the store, or all stores after a change of shards or their reports.
-func (f *eventHandler) pruneAfter(aboutShards bool) {
-	if aboutShards {
+func (f *eventHandler) pruneAfter(all bool) {
+	if all {
 		f.store.informer.pruneAll(f.ctx)
 		return
 	}

@@ -35,7 +35,7 @@ type Config struct {
 	SnapshotStore *SnapshotStore
 }
 
-// Informer implements storage.Elsewhere. It is empty until Load or Run.
+// Informer implements storage.RemoteStore. It is empty until Load or Run.
 type Informer struct {
 	cfg           Config
 	stores        map[schema.GroupResource]*store
@@ -71,7 +71,7 @@ func (inf *Informer) Run(ctx context.Context, cache *client.Client) {
 		running.Go(func() { store.run(ctx, cache) })
 	}
 	running.Go(func() { inf.catchUp(ctx) })
-	running.Go(func() { reportClockSkew(ctx, cache.ClockAhead) })
+	running.Go(func() { reportClockSkew(ctx, cache.ClockSkew) })
 	running.Wait()
 }
 
@@ -115,23 +115,23 @@ func (inf *Informer) catchUp(ctx context.Context) {
 		}
 		for _, store := range inf.stores {
 			store.prune(ctx)
-			if store.needsRelist(ctx) || store.quotaFreed() {
+			if store.needed(ctx) || store.quotaFreed() {
 				store.relist()
 			}
 		}
 	}
 }
 
-// Get implements storage.Elsewhere. Of objects that several shards publish under one name, it returns that of the first
+// Get implements storage.RemoteStore. Of objects that several shards publish under one name, it returns that of the first
 // shard by name.
-func (inf *Informer) Get(resource schema.GroupResource, cluster logicalcluster.Name, namespace, called string) (runtime.Object, bool) {
+func (inf *Informer) Get(resource schema.GroupResource, cluster logicalcluster.Name, namespace, name string) (runtime.Object, bool) {
 	if store := inf.stores[resource]; store != nil {
-		return store.get(name{cluster, namespace, called})
+		return store.get(objectKey{cluster, namespace, name})
 	}
 	return nil, false
 }
 
-// List implements storage.Elsewhere.
+// List implements storage.RemoteStore.
 func (inf *Informer) List(resource schema.GroupResource, cluster logicalcluster.Name) []runtime.Object {
 	if store := inf.stores[resource]; store != nil {
 		return store.list(cluster)
@@ -139,7 +139,7 @@ func (inf *Informer) List(resource schema.GroupResource, cluster logicalcluster.
 	return nil
 }
 
-// Watch implements storage.Elsewhere.
+// Watch implements storage.RemoteStore.
 func (inf *Informer) Watch(ctx context.Context, resource schema.GroupResource) (watch.Interface, error) {
 	store, err := inf.store(resource)
 	if err != nil {
@@ -148,8 +148,8 @@ func (inf *Informer) Watch(ctx context.Context, resource schema.GroupResource) (
 	return store.watch(ctx), nil
 }
 
-// Known implements storage.Elsewhere. A resource that is not watched is never synced.
-func (inf *Informer) Known(resource schema.GroupResource) error {
+// CheckSynced implements storage.RemoteStore. A resource that is not watched is never synced.
+func (inf *Informer) CheckSynced(resource schema.GroupResource) error {
 	store, err := inf.store(resource)
 	if err != nil {
 		return err

@@ -31,8 +31,8 @@ var (
 	clusterRoles   = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
 )
 
-// resources are the resources of the tests.
-func resources(t *testing.T) []client.Resource {
+// testResources are the resources of the tests.
+func testResources(t *testing.T) []client.Resource {
 	t.Helper()
 	var all []client.Resource
 	for _, gr := range []struct{ group, resource string }{
@@ -70,7 +70,7 @@ func (w *env) client(shard string) *client.Client {
 func newEnv(t *testing.T) *env {
 	t.Helper()
 	w := &env{t: t, cache: cachetesting.Start(t), clients: map[string]*client.Client{}}
-	w.start(New(Config{Shard: "alpha", Root: "root", Resources: resources(t)}))
+	w.start(New(Config{Shard: "alpha", Root: "root", Resources: testResources(t)}))
 	return w
 }
 
@@ -88,8 +88,8 @@ func (w *env) start(m *Informer) {
 	w.t.Cleanup(w.stop)
 }
 
-// empty deletes everything in the cache.
-func (w *env) empty() {
+// emptyCache deletes everything in the cache.
+func (w *env) emptyCache() {
 	w.t.Helper()
 	if err := w.cache.Stop(); err != nil {
 		w.t.Fatal(err)
@@ -105,13 +105,13 @@ func (w *env) publish(shard, cluster string, obj client.Publishable) {
 	var resource client.Resource
 	switch obj.(type) {
 	case *tenancyv1alpha1.WorkspaceType:
-		resource, _ = client.Find(workspaceTypes)
+		resource, _ = client.FindResource(workspaceTypes)
 	case *corev1alpha1.Shard:
-		resource, _ = client.Find(shards)
+		resource, _ = client.FindResource(shards)
 	case *shardingv1alpha1.ShardReport:
-		resource, _ = client.Find(shardReports)
+		resource, _ = client.FindResource(shardReports)
 	case *shardingv1alpha1.ExportConsumers:
-		resource, _ = client.Find(exportConsumers)
+		resource, _ = client.FindResource(exportConsumers)
 	}
 	if _, err := w.client(shard).Create(w.t.Context(), resource.GroupVersionResource, logicalcluster.MustParseName(cluster), obj); err != nil {
 		w.t.Fatal(err)
@@ -126,24 +126,24 @@ func (w *env) remove(resource client.Resource, shard, cluster, name string) {
 	}
 }
 
-func (w *env) complete(shard string) {
+func (w *env) reportComplete(shard string) {
 	w.t.Helper()
-	w.publish(shard, "root", &shardingv1alpha1.ShardReport{ObjectMeta: metaOf(shard), Spec: shardingv1alpha1.ShardReportSpec{Beat: 1, Complete: true}})
+	w.publish(shard, "root", &shardingv1alpha1.ShardReport{ObjectMeta: objectMeta(shard), Spec: shardingv1alpha1.ShardReportSpec{Beat: 1, Complete: true}})
 }
 
 func (w *env) register(shard string) {
 	w.t.Helper()
-	w.publish("root", "root", &corev1alpha1.Shard{ObjectMeta: metaOf(shard), Spec: corev1alpha1.ShardSpec{BaseURL: "https://shard"}})
+	w.publish("root", "root", &corev1alpha1.Shard{ObjectMeta: objectMeta(shard), Spec: corev1alpha1.ShardSpec{BaseURL: "https://shard"}})
 }
 
-func metaOf(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+func objectMeta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
-func workspaceType(name string) *tenancyv1alpha1.WorkspaceType {
-	return &tenancyv1alpha1.WorkspaceType{ObjectMeta: metaOf(name)}
+func newWorkspaceType(name string) *tenancyv1alpha1.WorkspaceType {
+	return &tenancyv1alpha1.WorkspaceType{ObjectMeta: objectMeta(name)}
 }
 
-// knows returns nil if exactly these types are known in a logical cluster.
-func (w *env) knows(cluster string, names ...string) func() error {
+// hasTypes returns nil if exactly these types are known in a logical cluster.
+func (w *env) hasTypes(cluster string, names ...string) func() error {
 	return func() error {
 		found := map[string]bool{}
 		for _, obj := range w.informer.List(workspaceTypes, logicalcluster.MustParseName(cluster)) {
@@ -161,7 +161,7 @@ func (w *env) knows(cluster string, names ...string) func() error {
 	}
 }
 
-func eventually(t *testing.T, what string, condition func() error) {
+func eventually(t *testing.T, description string, condition func() error) {
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
@@ -169,54 +169,54 @@ func eventually(t *testing.T, what string, condition func() error) {
 		return last == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("waiting for %s: %v", what, last)
+		t.Fatalf("waiting for %s: %v", description, last)
 	}
 }
 
 // TestEmptiedCache: objects are deleted only when their shard is complete.
 func TestEmptiedCache(t *testing.T) {
 	w := newEnv(t)
-	if err := w.informer.Known(workspaceTypes); err == nil {
+	if err := w.informer.CheckSynced(workspaceTypes); err == nil {
 		t.Error("synced before the first list")
 	}
 	w.register("root")
 	w.register("alpha")
 	w.register("beta")
-	w.publish("root", "root", workspaceType("universal"))
-	w.publish("beta", "one", workspaceType("stays"))
-	w.publish("beta", "one", workspaceType("goes"))
-	w.complete("root")
-	eventually(t, "the types", w.knows("one", "stays", "goes"))
+	w.publish("root", "root", newWorkspaceType("universal"))
+	w.publish("beta", "one", newWorkspaceType("stays"))
+	w.publish("beta", "one", newWorkspaceType("goes"))
+	w.reportComplete("root")
+	eventually(t, "the types", w.hasTypes("one", "stays", "goes"))
 	eventually(t, "beta to be the shard that is not complete", func() error {
-		if err := w.informer.Known(workspaceTypes); err == nil || !strings.Contains(err.Error(), "beta") {
+		if err := w.informer.CheckSynced(workspaceTypes); err == nil || !strings.Contains(err.Error(), "beta") {
 			return fmt.Errorf("got %w", err)
 		}
 		return nil
 	})
-	w.complete("beta")
-	eventually(t, "the informer to be synced", func() error { return w.informer.Known(workspaceTypes) })
+	w.reportComplete("beta")
+	eventually(t, "the informer to be synced", func() error { return w.informer.CheckSynced(workspaceTypes) })
 
-	w.empty()
-	eventually(t, "the watches to be open again", w.quiet)
-	if err := errors.Join(w.knows("one", "stays", "goes")(), w.knows("root", "universal")(), w.informer.Known(workspaceTypes)); err != nil {
+	w.emptyCache()
+	eventually(t, "the watches to be open again", w.checkConnected)
+	if err := errors.Join(w.hasTypes("one", "stays", "goes")(), w.hasTypes("root", "universal")(), w.informer.CheckSynced(workspaceTypes)); err != nil {
 		t.Errorf("an emptied cache has changed the informer: %v", err)
 	}
-	w.publish("beta", "one", workspaceType("stays"))
-	w.publish("beta", "one", workspaceType("new"))
-	eventually(t, "the new type", w.knows("one", "stays", "goes", "new"))
-	w.complete("beta")
-	eventually(t, "the deletion of the missing type", w.knows("one", "stays", "new"))
-	if err := w.knows("root", "universal")(); err != nil {
+	w.publish("beta", "one", newWorkspaceType("stays"))
+	w.publish("beta", "one", newWorkspaceType("new"))
+	eventually(t, "the new type", w.hasTypes("one", "stays", "goes", "new"))
+	w.reportComplete("beta")
+	eventually(t, "the deletion of the missing type", w.hasTypes("one", "stays", "new"))
+	if err := w.hasTypes("root", "universal")(); err != nil {
 		t.Errorf("objects of root were deleted because beta is complete: %v", err)
 	}
 }
 
-// quiet returns why the informer does not watch the current store of the cache.
-func (w *env) quiet() error {
-	if behind := w.informer.Lag(); behind > 0 {
-		return fmt.Errorf("closed for %s", behind)
+// checkConnected returns why the informer does not watch the current store of the cache.
+func (w *env) checkConnected() error {
+	if lag := w.informer.Lag(); lag > 0 {
+		return fmt.Errorf("closed for %s", lag)
 	}
-	_, at, err := w.client("alpha").List(w.t.Context(), resources(w.t)[0].GroupVersionResource)
+	_, at, err := w.client("alpha").List(w.t.Context(), testResources(w.t)[0].GroupVersionResource)
 	if err != nil {
 		return err
 	}
@@ -233,38 +233,38 @@ func TestRemovedShard(t *testing.T) {
 	w := newEnv(t)
 	w.register("root")
 	w.register("beta")
-	w.publish("beta", "one", workspaceType("a"))
-	w.complete("beta")
-	w.complete("root")
-	eventually(t, "the type", w.knows("one", "a"))
-	w.empty()
+	w.publish("beta", "one", newWorkspaceType("a"))
+	w.reportComplete("beta")
+	w.reportComplete("root")
+	eventually(t, "the type", w.hasTypes("one", "a"))
+	w.emptyCache()
 	w.register("root")
-	w.complete("root")
-	eventually(t, "the deletion of the type", w.knows("one"))
+	w.reportComplete("root")
+	eventually(t, "the deletion of the type", w.hasTypes("one"))
 }
 
 // TestTrustPolicy: only the root shard publishes in root.
 func TestTrustPolicy(t *testing.T) {
 	w := newEnv(t)
-	w.publish("beta", "root", workspaceType("forged"))
-	w.publish("beta", "system:admin", workspaceType("forged"))
-	w.publish("beta", "root", &corev1alpha1.Shard{ObjectMeta: metaOf("forged")})
-	w.publish("beta", "one", &corev1alpha1.Shard{ObjectMeta: metaOf("forged")})
-	w.publish("beta", "root", &shardingv1alpha1.ShardReport{ObjectMeta: metaOf("gamma")})
-	w.publish("beta", "root", &shardingv1alpha1.ExportConsumers{ObjectMeta: metaOf("tenancy.kcp.io")})
-	w.publish("root", "root", &shardingv1alpha1.ExportConsumers{ObjectMeta: metaOf("tenancy.kcp.io")})
-	w.publish("alpha", "root", &shardingv1alpha1.ExportConsumers{ObjectMeta: metaOf("tenancy.kcp.io")})
-	pretending := workspaceType("forged")
-	pretending.Annotations = map[string]string{logicalcluster.PathAnnotationKey: "root"}
-	w.publish("beta", "one", pretending)
-	w.publish("beta", "one", workspaceType("last"))
+	w.publish("beta", "root", newWorkspaceType("forged"))
+	w.publish("beta", "system:admin", newWorkspaceType("forged"))
+	w.publish("beta", "root", &corev1alpha1.Shard{ObjectMeta: objectMeta("forged")})
+	w.publish("beta", "one", &corev1alpha1.Shard{ObjectMeta: objectMeta("forged")})
+	w.publish("beta", "root", &shardingv1alpha1.ShardReport{ObjectMeta: objectMeta("gamma")})
+	w.publish("beta", "root", &shardingv1alpha1.ExportConsumers{ObjectMeta: objectMeta("tenancy.kcp.io")})
+	w.publish("root", "root", &shardingv1alpha1.ExportConsumers{ObjectMeta: objectMeta("tenancy.kcp.io")})
+	w.publish("alpha", "root", &shardingv1alpha1.ExportConsumers{ObjectMeta: objectMeta("tenancy.kcp.io")})
+	forged := newWorkspaceType("forged")
+	forged.Annotations = map[string]string{logicalcluster.PathAnnotationKey: "root"}
+	w.publish("beta", "one", forged)
+	w.publish("beta", "one", newWorkspaceType("last"))
 	eventually(t, "the trusted objects", func() error {
 		if known := w.informer.List(exportConsumers, logicalcluster.Root); len(known) != 2 {
 			return fmt.Errorf("got %d consumers, want those of root and beta", len(known))
 		}
-		return w.knows("one", "last")()
+		return w.hasTypes("one", "last")()
 	})
-	eventually(t, "all watches", w.quiet)
+	eventually(t, "all watches", w.checkConnected)
 	for gr, want := range map[string]int{"workspacetypes": 1, "shards": 0, "shardreports": 0} {
 		for known, store := range w.informer.stores {
 			if count, _ := store.size(); known.Resource == gr && count != want {
@@ -277,8 +277,8 @@ func TestTrustPolicy(t *testing.T) {
 // TestWatches sends changes to all watchers and leaks no goroutine.
 func TestWatches(t *testing.T) {
 	w := newEnv(t)
-	w.publish("beta", "one", workspaceType("a"))
-	eventually(t, "the type", w.knows("one", "a"))
+	w.publish("beta", "one", newWorkspaceType("a"))
+	eventually(t, "the type", w.hasTypes("one", "a"))
 	before := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(t.Context())
 	stream, err := w.informer.Watch(ctx, workspaceTypes)
@@ -294,9 +294,9 @@ func TestWatches(t *testing.T) {
 	}
 	expect(watch.Added, "a")
 	expect(watch.Bookmark, "")
-	w.publish("beta", "two", workspaceType("b"))
+	w.publish("beta", "two", newWorkspaceType("b"))
 	expect(watch.Added, "b")
-	resource, _ := client.Find(workspaceTypes)
+	resource, _ := client.FindResource(workspaceTypes)
 	w.remove(resource, "beta", "one", "a")
 	expect(watch.Deleted, "a")
 	if n := len(w.informer.stores[workspaceTypes].clusters); n != 1 {
@@ -315,11 +315,11 @@ func TestWatches(t *testing.T) {
 
 // TestSlowWatcher: a watcher that does not read loses its watch and blocks nobody.
 func TestSlowWatcher(t *testing.T) {
-	store := newStore(New(Config{Shard: "alpha", Root: "root"}), resources(t)[0])
+	store := newStore(New(Config{Shard: "alpha", Root: "root"}), testResources(t)[0])
 	stream := store.watch(t.Context())
 	for version := range maxPending + 2 {
 		store.mu.Lock()
-		store.put("beta", fmt.Sprint(version), workspaceType("a"))
+		store.put("beta", fmt.Sprint(version), newWorkspaceType("a"))
 		store.mu.Unlock()
 	}
 	for range stream.ResultChan() {
@@ -334,20 +334,20 @@ func TestSlowWatcher(t *testing.T) {
 	})
 }
 
-// TestSeveralShardsPublishOneName: Get returns the object of the first shard by name, in whatever order they come and
+// TestSameNameFromSeveralShards: Get returns the object of the first shard by name, in whatever order they come and
 // go.
-func TestSeveralShardsPublishOneName(t *testing.T) {
-	store := newStore(New(Config{Shard: "alpha", Root: "root"}), resources(t)[0])
+func TestSameNameFromSeveralShards(t *testing.T) {
+	store := newStore(New(Config{Shard: "alpha", Root: "root"}), testResources(t)[0])
 	cluster := logicalcluster.MustParseName("one")
 	put := func(shard string) {
-		obj := workspaceType("a")
+		obj := newWorkspaceType("a")
 		obj.Annotations = map[string]string{logicalcluster.AnnotationKey: "one", client.ShardAnnotation: shard}
 		store.put(shard, "1", obj)
 	}
 	remove := func(shard string) { store.remove(client.Key{Shard: shard, Cluster: cluster, Name: "a"}) }
 	expect := func(first string, count int) {
 		t.Helper()
-		obj, found := store.get(name{cluster, "", "a"})
+		obj, found := store.get(objectKey{cluster, "", "a"})
 		if found != (count > 0) || len(store.list(cluster)) != count || len(store.all()) != count {
 			t.Fatalf("found %t, %d of the cluster, %d in all, want %d", found, len(store.list(cluster)), len(store.all()), count)
 		}
@@ -374,11 +374,11 @@ func TestSeveralShardsPublishOneName(t *testing.T) {
 }
 
 // A shard that publishes and deletes an object of another shard's name does not delete the other object.
-func TestWatchOfOneNameOfSeveralShards(t *testing.T) {
-	resource, _ := client.Find(workspaceTypes)
+func TestWatchSameNameFromSeveralShards(t *testing.T) {
+	resource, _ := client.FindResource(workspaceTypes)
 	store := newStore(New(Config{Shard: "alpha", Root: "root"}), resource)
 	put := func(shard, version string) {
-		obj := workspaceType("a")
+		obj := newWorkspaceType("a")
 		obj.Annotations = map[string]string{logicalcluster.AnnotationKey: "one", client.ShardAnnotation: shard}
 		store.put(shard, version, obj)
 	}

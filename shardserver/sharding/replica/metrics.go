@@ -31,23 +31,23 @@ type collector struct {
 	informer *Informer
 	// publisherLag is how long the oldest unpublished change has been waiting.
 	publisherLag func() time.Duration
-	// ahead is the difference of the clocks of this process and the cache.
-	ahead        func() time.Duration
-	lag, objects *metrics.Desc
-	known, clock *metrics.Desc
+	// clockAhead is the difference of the clocks of this process and the cache.
+	clockAhead    func() time.Duration
+	lag, objects  *metrics.Desc
+	synced, clock *metrics.Desc
 }
 
 // NewCollector returns the metrics of replication in both directions.
-func NewCollector(informer *Informer, publisherLag, ahead func() time.Duration) metrics.StableCollector {
+func NewCollector(informer *Informer, publisherLag, clockAhead func() time.Duration) metrics.StableCollector {
 	describe := func(name, help string, labels ...string) *metrics.Desc {
 		return metrics.NewDesc(name, help, append([]string{"shard"}, labels...), nil, metrics.ALPHA, "")
 	}
 	return &collector{
-		informer: informer, publisherLag: publisherLag, ahead: ahead,
+		informer: informer, publisherLag: publisherLag, clockAhead: clockAhead,
 		lag:     describe("atoll_replication_lag_seconds", "Time since objects of other shards were last up to date (read), and since the oldest unpublished change of this shard (write, in the replica that runs the controllers); 0 when up to date.", "direction"),
 		objects: describe("atoll_replica_informer_objects", "Objects of other shards in the replica informer, by resource.", "resource"),
 		clock:   describe("atoll_clock_ahead_seconds", "Difference between the clocks of this process and of the cache server in whole seconds; negative if this process is behind."),
-		known:   describe("atoll_replica_informer_synced", "Whether the replica informer of a resource is synced (1), or objects may be missing (0).", "resource"),
+		synced:  describe("atoll_replica_informer_synced", "Whether the replica informer of a resource is synced (1), or objects may be missing (0).", "resource"),
 	}
 }
 
@@ -55,26 +55,26 @@ func NewCollector(informer *Informer, publisherLag, ahead func() time.Duration) 
 func (c *collector) DescribeWithStability(descriptions chan<- *metrics.Desc) {
 	descriptions <- c.lag
 	descriptions <- c.objects
-	descriptions <- c.known
+	descriptions <- c.synced
 	descriptions <- c.clock
 }
 
 // CollectWithStability implements metrics.StableCollector.
 func (c *collector) CollectWithStability(found chan<- metrics.Metric) {
-	gauge := func(of *metrics.Desc, value float64, labels ...string) {
-		found <- metrics.NewLazyConstMetric(of, metrics.GaugeValue, value, append([]string{c.informer.cfg.Shard}, labels...)...)
+	gauge := func(desc *metrics.Desc, value float64, labels ...string) {
+		found <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, value, append([]string{c.informer.cfg.Shard}, labels...)...)
 	}
-	gauge(c.clock, c.ahead().Seconds())
+	gauge(c.clock, c.clockAhead().Seconds())
 	gauge(c.lag, c.informer.Lag().Seconds(), "read")
 	gauge(c.lag, c.publisherLag().Seconds(), "write")
 	for resource, store := range c.informer.stores {
 		count, notSynced := store.size()
 		gauge(c.objects, float64(count), resource.String())
-		known := 1.0
+		synced := 1.0
 		if notSynced != nil {
-			known = 0
+			synced = 0
 		}
-		gauge(c.known, known, resource.String())
+		gauge(c.synced, synced, resource.String())
 	}
 }
 

@@ -48,10 +48,10 @@ type neverReportedTracker struct {
 
 // hasTimedOut records whether a shard meets the conditions, and returns whether it has for the timeout, and whether
 // this is the first call that returns so.
-func (b *neverReportedTracker) hasTimedOut(shard string, blank bool, neverReportedTimeout time.Duration) (timedOut, first bool) {
+func (b *neverReportedTracker) hasTimedOut(shard string, eligible bool, timeout time.Duration) (timedOut, first bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !blank {
+	if !eligible {
 		delete(b.since, shard)
 		delete(b.logged, shard)
 		return false, false
@@ -64,7 +64,7 @@ func (b *neverReportedTracker) hasTimedOut(shard string, blank bool, neverReport
 		b.since[shard] = time.Now()
 		return false, false
 	}
-	if time.Since(since) < neverReportedTimeout {
+	if time.Since(since) < timeout {
 		return false, false
 	}
 	first = !b.logged[shard]
@@ -72,12 +72,12 @@ func (b *neverReportedTracker) hasTimedOut(shard string, blank bool, neverReport
 	return true, first
 }
 
-// keep removes shards that are not registered: one that registers again starts anew.
-func (b *neverReportedTracker) keep(registered map[string]bool) {
+// prune removes shards that are not registered: one that registers again starts anew.
+func (b *neverReportedTracker) prune(registered map[string]bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for shard := range b.since {
-		if _, is := registered[shard]; !is {
+		if _, exists := registered[shard]; !exists {
 			delete(b.since, shard)
 			delete(b.logged, shard)
 		}
@@ -86,8 +86,8 @@ func (b *neverReportedTracker) keep(registered map[string]bool) {
 
 // isNeverReported returns whether a registered shard counts as complete because it has never reported.
 func (inf *Informer) isNeverReported(ctx context.Context, shard string, reported bool, at client.Position) bool {
-	blank := !reported && inf.shardTracker.hasNoReport(shard, at) && inf.quota.empty(shard) && !inf.outage.ongoing()
-	timedOut, first := inf.neverReported.hasTimedOut(shard, blank, inf.neverReportedTimeout)
+	eligible := !reported && inf.shardTracker.hasNoReport(shard, at) && inf.quota.empty(shard) && !inf.outage.ongoing()
+	timedOut, first := inf.neverReported.hasTimedOut(shard, eligible, inf.neverReportedTimeout)
 	if first {
 		klog.FromContext(ctx).Info("A registered shard has never reported: it does not keep the replica informer from being synced any more", "shard", shard, "since", inf.neverReportedTimeout)
 	}

@@ -60,11 +60,11 @@ func (inf *Informer) markDirty(resource schema.GroupResource, key client.Key) {
 }
 
 // markKeyDirty is markDirty for any key.
-func (inf *Informer) markKeyDirty(of snapshotKey) {
+func (inf *Informer) markKeyDirty(key snapshotKey) {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
 	if inf.dirty != nil {
-		inf.dirty[of] = struct{}{}
+		inf.dirty[key] = struct{}{}
 	}
 }
 
@@ -119,15 +119,15 @@ func (inf *Informer) diff(ctx context.Context, diffed *bool) error {
 		}
 		s.mu.RLock()
 		s.forEach(func(e *entry) {
-			of := snapshotKey{gr, e.key()}
-			if version, ok := stored[of]; !ok || version != e.version {
-				inf.markDirty(gr, of.Key)
+			key := snapshotKey{gr, e.key()}
+			if version, ok := stored[key]; !ok || version != e.version {
+				inf.markDirty(gr, key.Key)
 			}
-			delete(stored, of)
+			delete(stored, key)
 		})
-		if known := (snapshotKey{resource: gr}); s.notSynced == nil {
+		if marker := (snapshotKey{resource: gr}); s.notSynced == nil {
 			inf.markDirty(gr, client.Key{})
-			delete(stored, known)
+			delete(stored, marker)
 		}
 		s.mu.RUnlock()
 	}
@@ -164,31 +164,31 @@ func (inf *Informer) flush(ctx context.Context) error {
 }
 
 // operation returns the write that brings one entry up to date.
-func (inf *Informer) operation(of snapshotKey) (clientv3.Op, error) {
-	at := inf.cfg.SnapshotStore.key(of)
-	s := inf.stores[of.resource]
-	if s == nil || !hasSnapshot(of.resource) { // it is followed no more, or was kept once
-		return clientv3.OpDelete(at), nil
+func (inf *Informer) operation(key snapshotKey) (clientv3.Op, error) {
+	etcdKey := inf.cfg.SnapshotStore.key(key)
+	s := inf.stores[key.resource]
+	if s == nil || !hasSnapshot(key.resource) { // it is followed no more, or was kept once
+		return clientv3.OpDelete(etcdKey), nil
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if of.Key == (client.Key{}) {
+	if key.Key == (client.Key{}) {
 		if s.notSynced != nil {
-			return clientv3.OpDelete(at), nil
+			return clientv3.OpDelete(etcdKey), nil
 		}
-		return clientv3.OpPut(at, "{}"), nil
+		return clientv3.OpPut(etcdKey, "{}"), nil
 	}
-	e := s.find(of.Key)
+	e := s.find(key.Key)
 	if e == nil {
-		return clientv3.OpDelete(at), nil
+		return clientv3.OpDelete(etcdKey), nil
 	}
 	object, err := Encode(s.resource, e.obj)
 	if err != nil {
-		return clientv3.Op{}, fmt.Errorf("encoding %s %s: %w", of.resource, of.Key, err)
+		return clientv3.Op{}, fmt.Errorf("encoding %s %s: %w", key.resource, key.Key, err)
 	}
 	value, err := json.Marshal(snapshotEntry{CacheVersion: e.version, Object: object})
 	if err != nil {
-		return clientv3.Op{}, fmt.Errorf("encoding %s %s: %w", of.resource, of.Key, err)
+		return clientv3.Op{}, fmt.Errorf("encoding %s %s: %w", key.resource, key.Key, err)
 	}
-	return clientv3.OpPut(at, string(value)), nil
+	return clientv3.OpPut(etcdKey, string(value)), nil
 }

@@ -17,12 +17,12 @@ func (s *store) prune(ctx context.Context) {
 			if !e.unconfirmed {
 				return
 			}
-			sure, asked := confirmed[e.shard]
-			if !asked {
-				sure = s.informer.complete(ctx, e.shard, s.at)
-				confirmed[e.shard] = sure
+			complete, checked := confirmed[e.shard]
+			if !checked {
+				complete = s.informer.complete(ctx, e.shard, s.at)
+				confirmed[e.shard] = complete
 			}
-			if sure {
+			if complete {
 				gone = append(gone, e.key())
 			}
 		})
@@ -43,8 +43,8 @@ func (s *store) prune(ctx context.Context) {
 	}
 }
 
-// needsRelist returns whether the store could be pruned or synced if its watch had reached the latest reports.
-func (s *store) needsRelist(ctx context.Context) bool {
+// needed returns whether the store could be pruned or synced if its watch had reached the latest reports.
+func (s *store) needed(ctx context.Context) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if !s.hasListed() || (s.unconfirmed == 0 && s.notSynced == nil) || s.relisting {
@@ -54,15 +54,15 @@ func (s *store) needsRelist(ctx context.Context) bool {
 	if s.notSynced != nil && s.informer.completenessError(ctx, now) == nil {
 		return true
 	}
-	needsRelist := false
+	needed := false
 	confirmed := map[string]bool{}
 	s.forEach(func(e *entry) {
-		if _, asked := confirmed[e.shard]; e.unconfirmed && !asked {
+		if _, checked := confirmed[e.shard]; e.unconfirmed && !checked {
 			confirmed[e.shard] = s.informer.complete(ctx, e.shard, now)
-			needsRelist = needsRelist || confirmed[e.shard]
+			needed = needed || confirmed[e.shard]
 		}
 	})
-	return needsRelist
+	return needed
 }
 
 // syncError returns why absence of an object proves nothing; nil if it does.

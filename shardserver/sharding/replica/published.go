@@ -43,22 +43,22 @@ func VersionOf(object *client.Object) (Version, error) {
 
 // DigestOf returns the digest of an object as unstructured JSON.
 func DigestOf(object map[string]any) (Digest, error) {
-	said := make(map[string]any, len(object))
+	content := make(map[string]any, len(object))
 	for name, value := range object {
-		said[name] = value
+		content[name] = value
 	}
 	if metadata, ok := object["metadata"].(map[string]any); ok {
-		hasSnapshot := make(map[string]any, len(metadata))
+		filtered := make(map[string]any, len(metadata))
 		for name, value := range metadata {
 			switch name {
 			case "uid", "resourceVersion", "generation", "creationTimestamp":
 			default:
-				hasSnapshot[name] = value
+				filtered[name] = value
 			}
 		}
-		said["metadata"] = hasSnapshot
+		content["metadata"] = filtered
 	}
-	sorted, err := json.Marshal(said)
+	sorted, err := json.Marshal(content)
 	if err != nil {
 		return Digest{}, fmt.Errorf("encoding an object: %w", err)
 	}

@@ -54,15 +54,15 @@ func (s *quota) exceeds(shard string) (exceeded, first bool) {
 	return true, first
 }
 
-// roomFor returns whether a shard is so far below the limit again that a relist is worthwhile.
-func (s *quota) roomFor(shard string) bool {
+// hasRoom returns whether a shard is so far below the limit again that a relist is worthwhile.
+func (s *quota) hasRoom(shard string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	room := s.counts[shard] <= s.limit-s.limit/10
-	if room {
+	hasRoom := s.counts[shard] <= s.limit-s.limit/10
+	if hasRoom {
 		delete(s.exceeded, shard)
 	}
-	return room
+	return hasRoom
 }
 
 // exceedsQuota returns whether an object of another shard must be dropped. From then on the store is not synced while
@@ -99,7 +99,7 @@ func (s *store) quotaError(ctx context.Context) error {
 		return err
 	}
 	for shard := range s.overQuota {
-		if _, is := registered[shard]; is {
+		if _, exists := registered[shard]; exists {
 			return errOverQuota(shard)
 		}
 	}
@@ -118,7 +118,7 @@ func (s *store) quotaFreed() bool {
 		return false
 	}
 	for shard := range s.overQuota {
-		if s.informer.quota.roomFor(shard) {
+		if s.informer.quota.hasRoom(shard) {
 			return true
 		}
 	}

@@ -18,7 +18,7 @@ import (
 func startEnv(t *testing.T, config Config, change func(*Informer)) *env {
 	t.Helper()
 	w := &env{t: t, cache: cachetesting.Start(t), clients: map[string]*client.Client{}}
-	config.Shard, config.Root, config.Resources = "alpha", "root", resources(t)
+	config.Shard, config.Root, config.Resources = "alpha", "root", testResources(t)
 	m := New(config)
 	change(m)
 	w.start(m)
@@ -29,53 +29,53 @@ func startEnv(t *testing.T, config Config, change func(*Informer)) *env {
 func TestQuota(t *testing.T) {
 	const limit = 20
 	w := startEnv(t, Config{MaxPerShard: limit}, func(*Informer) {})
-	types, _ := client.Find(workspaceTypes)
+	types, _ := client.FindResource(workspaceTypes)
 	w.register("root")
 	w.register("beta")
-	w.complete("root")
-	w.complete("beta")
-	known := func() error { return w.informer.Known(workspaceTypes) }
+	w.reportComplete("root")
+	w.reportComplete("beta")
+	known := func() error { return w.informer.CheckSynced(workspaceTypes) }
 	eventually(t, "the informer to be synced", known)
 	var names []string
 	name := func(i int) string { return fmt.Sprintf("t%02d", i) }
 	for i := range limit - 1 { // its report counts, too
-		w.publish("beta", "abc", workspaceType(name(i)))
+		w.publish("beta", "abc", newWorkspaceType(name(i)))
 		names = append(names, name(i))
 	}
-	eventually(t, "as many as the quota", w.knows("abc", names...))
+	eventually(t, "as many as the quota", w.hasTypes("abc", names...))
 	if err := known(); err != nil {
 		t.Fatalf("with as many as the quota: %v", err)
 	}
 
-	w.publish("beta", "abc", workspaceType("toomuch"))
+	w.publish("beta", "abc", newWorkspaceType("toomuch"))
 	notSynced := func() error {
-		if w.informer.Known(workspaceTypes) == nil {
+		if w.informer.CheckSynced(workspaceTypes) == nil {
 			return errors.New("the informer is synced")
 		}
 		return nil
 	}
 	eventually(t, "the informer not to be synced", notSynced)
-	w.publish("root", "root", workspaceType("ofroot"))
-	eventually(t, "objects of other shards", w.knows("root", "ofroot"))
-	if err := w.knows("abc", names...)(); err != nil {
+	w.publish("root", "root", newWorkspaceType("ofroot"))
+	eventually(t, "objects of other shards", w.hasTypes("root", "ofroot"))
+	if err := w.hasTypes("abc", names...)(); err != nil {
 		t.Errorf("earlier objects: %v", err)
 	}
-	if err := w.informer.Known(exportConsumers); err != nil {
+	if err := w.informer.CheckSynced(exportConsumers); err != nil {
 		t.Errorf("no object of another resource was dropped: %v", err)
 	}
 
 	for i := range limit / 4 {
 		w.remove(types, "beta", "abc", name(i))
 	}
-	eventually(t, "all objects below the quota", w.knows("abc", append(names[limit/4:], "toomuch")...))
+	eventually(t, "all objects below the quota", w.hasTypes("abc", append(names[limit/4:], "toomuch")...))
 	eventually(t, "the informer to be synced again", known)
 
 	for i := range limit {
-		w.publish("beta", "def", workspaceType(name(i)))
+		w.publish("beta", "def", newWorkspaceType(name(i)))
 	}
 	eventually(t, "the informer not to be synced again", notSynced)
-	reports, _ := client.Find(shardReports)
-	registered, _ := client.Find(shards)
+	reports, _ := client.FindResource(shardReports)
+	registered, _ := client.FindResource(shards)
 	w.remove(registered, "root", "root", "beta")
 	w.remove(reports, "beta", "root", "beta")
 	eventually(t, "the informer to be synced without the removed shard", known)
@@ -85,11 +85,11 @@ func TestQuota(t *testing.T) {
 func TestNeverReportedShard(t *testing.T) {
 	// Without a timeout, the second call is enough.
 	w := startEnv(t, Config{}, func(m *Informer) { m.neverReportedTimeout = 0 })
-	types, _ := client.Find(workspaceTypes)
-	registered, _ := client.Find(shards)
-	waits := func(sentence string) {
+	types, _ := client.FindResource(workspaceTypes)
+	registered, _ := client.FindResource(shards)
+	neverSynced := func(description string) {
 		t.Helper()
-		eventually(t, sentence, func() error {
+		eventually(t, description, func() error {
 			store := w.informer.stores[workspaceTypes]
 			for range 10 {
 				store.mu.RLock()
@@ -102,29 +102,29 @@ func TestNeverReportedShard(t *testing.T) {
 			return nil
 		})
 	}
-	shard := func(name string, heard bool) {
+	shard := func(name string, reported bool) {
 		t.Helper()
-		obj := &corev1alpha1.Shard{ObjectMeta: metaOf(name), Spec: corev1alpha1.ShardSpec{BaseURL: "https://shard"}}
-		if heard {
+		obj := &corev1alpha1.Shard{ObjectMeta: objectMeta(name), Spec: corev1alpha1.ShardSpec{BaseURL: "https://shard"}}
+		if reported {
 			obj.Status.Load = corev1.ResourceList{"objects": resource.MustParse("0")}
 		}
 		w.publish("root", "root", obj)
 	}
 	w.register("root")
-	w.complete("root")
-	w.publish("ghost", "abc", workspaceType("something"))
-	eventually(t, "its object", w.knows("abc", "something"))
+	w.reportComplete("root")
+	w.publish("ghost", "abc", newWorkspaceType("something"))
+	eventually(t, "its object", w.hasTypes("abc", "something"))
 	shard("ghost", false)
-	waits("a shard that has published something")
+	neverSynced("a shard that has published something")
 
 	w.remove(types, "ghost", "abc", "something")
-	eventually(t, "the informer to be synced", func() error { return w.informer.Known(workspaceTypes) })
+	eventually(t, "the informer to be synced", func() error { return w.informer.CheckSynced(workspaceTypes) })
 
 	shard("elder", true)
-	waits("a shard with a report recorded by root, which the cache has lost")
+	neverSynced("a shard with a report recorded by root, which the cache has lost")
 	w.remove(registered, "root", "root", "elder")
 
 	shard("young", false)
-	w.publish("young", "root", &shardingv1alpha1.ShardReport{ObjectMeta: metaOf("young"), Spec: shardingv1alpha1.ShardReportSpec{Beat: 1}})
-	waits("a shard that reports, and is not complete")
+	w.publish("young", "root", &shardingv1alpha1.ShardReport{ObjectMeta: objectMeta("young"), Spec: shardingv1alpha1.ShardReportSpec{Beat: 1}})
+	neverSynced("a shard that reports, and is not complete")
 }

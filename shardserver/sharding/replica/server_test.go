@@ -45,11 +45,11 @@ func TestReplication(t *testing.T) {
 	atRoot := root.Client(t, root.Masters(t))
 	types := storage.NewReader[*tenancyv1alpha1.WorkspaceType](beta.Server.Registry, tenancyv1alpha1.Resource("workspacetypes"))
 	roles := storage.NewReader[*rbac.ClusterRole](beta.Server.Registry, rbac.Resource("clusterroles"))
-	everywhere := types.Everywhere()
+	global := types.Global()
 
 	t.Run("existing objects of root arrive in the type of local readers", func(t *testing.T) {
 		shardtesting.Eventually(t, "the type universal", func(ctx context.Context) error {
-			obj, err := everywhere.Get(in(ctx, "root"), "", "universal")
+			obj, err := global.Get(in(ctx, "root"), "", "universal")
 			if err != nil {
 				return err
 			}
@@ -64,7 +64,7 @@ func TestReplication(t *testing.T) {
 	})
 	t.Run("missing objects are NotFound once all shards are complete", func(t *testing.T) {
 		shardtesting.Eventually(t, "a NotFound", func(ctx context.Context) error {
-			if _, err := everywhere.Get(in(ctx, "root"), "", "nonsense"); !apierrors.IsNotFound(err) {
+			if _, err := global.Get(in(ctx, "root"), "", "nonsense"); !apierrors.IsNotFound(err) {
 				return fmt.Errorf("got %v", err)
 			}
 			return nil
@@ -77,14 +77,14 @@ func TestReplication(t *testing.T) {
 		}
 		must(t, atRoot.Create(shardtesting.In(t.Context(), "root"), role))
 		shardtesting.Eventually(t, "the role", func(ctx context.Context) error {
-			_, err := roles.Everywhere().Get(in(ctx, "root"), "", "binders")
+			_, err := roles.Global().Get(in(ctx, "root"), "", "binders")
 			return err
 		})
 		before := role.DeepCopy()
 		role.Rules[0].Verbs = []string{"get"}
 		must(t, atRoot.Patch(shardtesting.In(t.Context(), "root"), role, client.MergeFrom(before)))
 		shardtesting.Eventually(t, "the deletion of the role", func(ctx context.Context) error {
-			if _, err := roles.Everywhere().Get(in(ctx, "root"), "", "binders"); !apierrors.IsNotFound(err) {
+			if _, err := roles.Global().Get(in(ctx, "root"), "", "binders"); !apierrors.IsNotFound(err) {
 				return fmt.Errorf("got %v", err)
 			}
 			return nil
@@ -101,23 +101,23 @@ func TestUnavailableCache(t *testing.T) {
 	join := root.Peer(t, "beta")
 	beta := shardtesting.StartShard(t, root, "beta", withCache(t, cache, "beta"))
 	atRoot := root.Client(t, root.Masters(t))
-	eventuallyKnows(t, beta, "universal")
+	eventuallyGetType(t, beta, "universal")
 	createType(t, atRoot, "before")
-	eventuallyKnows(t, beta, "before")
-	inSnapshot(t, beta, "before")
+	eventuallyGetType(t, beta, "before")
+	eventuallyInSnapshot(t, beta, "before")
 
 	must(t, cache.Stop())
 	must(t, beta.Stop())
 	createType(t, atRoot, "meanwhile")
 	beta = shardtesting.StartIn(t, beta.Directory, join, withCache(t, cache, "beta"))
-	if err := knows(beta, "before")(t.Context()); err != nil {
+	if err := getType(beta, "before")(t.Context()); err != nil {
 		t.Errorf("after a restart without the cache: %v", err)
 	}
-	if err := knows(beta, "meanwhile")(t.Context()); !apierrors.IsNotFound(err) {
+	if err := getType(beta, "meanwhile")(t.Context()); !apierrors.IsNotFound(err) {
 		t.Errorf("the snapshot is synced; got %v", err)
 	}
 	gamma := shardtesting.StartShard(t, root, "gamma", withCache(t, cache, "gamma"))
-	if err := knows(gamma, "before")(t.Context()); !apierrors.IsServiceUnavailable(err) {
+	if err := getType(gamma, "before")(t.Context()); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("a shard without a snapshot is not synced; got %v", err)
 	}
 
@@ -126,11 +126,11 @@ func TestUnavailableCache(t *testing.T) {
 	cache.Restart(t)
 	for _, shard := range []*shardtesting.Shard{beta, gamma} {
 		for _, name := range []string{"before", "meanwhile"} {
-			eventuallyKnows(t, shard, name)
+			eventuallyGetType(t, shard, name)
 		}
 	}
 	shardtesting.Eventually(t, "gamma to be synced", func(ctx context.Context) error {
-		if err := knows(gamma, "nonsense")(ctx); !apierrors.IsNotFound(err) {
+		if err := getType(gamma, "nonsense")(ctx); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("got %w", err)
 		}
 		return nil
@@ -142,22 +142,22 @@ func createType(t *testing.T, c client.Client, name string) {
 	must(t, c.Create(shardtesting.In(t.Context(), "root"), &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
 
-// knows returns nil if a shard has a type of root.
-func knows(shard *shardtesting.Shard, name string) func(context.Context) error {
-	reader := storage.NewReader[*tenancyv1alpha1.WorkspaceType](shard.Server.Registry, tenancyv1alpha1.Resource("workspacetypes")).Everywhere()
+// getType returns nil if a shard has a type of root.
+func getType(shard *shardtesting.Shard, name string) func(context.Context) error {
+	reader := storage.NewReader[*tenancyv1alpha1.WorkspaceType](shard.Server.Registry, tenancyv1alpha1.Resource("workspacetypes")).Global()
 	return func(ctx context.Context) error {
 		_, err := reader.Get(in(ctx, "root"), "", name)
 		return err
 	}
 }
 
-func eventuallyKnows(t *testing.T, shard *shardtesting.Shard, name string) {
+func eventuallyGetType(t *testing.T, shard *shardtesting.Shard, name string) {
 	t.Helper()
-	shardtesting.Eventually(t, name, knows(shard, name))
+	shardtesting.Eventually(t, name, getType(shard, name))
 }
 
-// inSnapshot waits until the snapshot of a shard has a type of root and is synced.
-func inSnapshot(t *testing.T, shard *shardtesting.Shard, name string) {
+// eventuallyInSnapshot waits until the snapshot of a shard has a type of root and is synced.
+func eventuallyInSnapshot(t *testing.T, shard *shardtesting.Shard, name string) {
 	t.Helper()
 	etcd, err := etcdkeys.Connect(shard.Server.StorageTransport())
 	must(t, err)
@@ -177,7 +177,7 @@ func inSnapshot(t *testing.T, shard *shardtesting.Shard, name string) {
 func TestEmbeddedCache(t *testing.T) {
 	root := shardtesting.Start(t)
 	beta := shardtesting.StartShard(t, root, "beta")
-	types := storage.NewReader[*tenancyv1alpha1.WorkspaceType](beta.Server.Registry, tenancyv1alpha1.Resource("workspacetypes")).Everywhere()
+	types := storage.NewReader[*tenancyv1alpha1.WorkspaceType](beta.Server.Registry, tenancyv1alpha1.Resource("workspacetypes")).Global()
 	shardtesting.Eventually(t, "the types of root, and only these", func(ctx context.Context) error {
 		if _, err := types.Get(in(ctx, "root"), "", "nonsense"); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("got %v", err)
@@ -186,10 +186,10 @@ func TestEmbeddedCache(t *testing.T) {
 		return err
 	})
 	shardtesting.Eventually(t, "root to receive the report of beta", func(context.Context) error {
-		if err := root.Server.Registry.Elsewhere().Known(tenancyv1alpha1.Resource("workspacetypes")); err != nil {
+		if err := root.Server.Registry.RemoteStore().CheckSynced(tenancyv1alpha1.Resource("workspacetypes")); err != nil {
 			return err
 		}
-		if _, found := root.Server.Registry.Elsewhere().Get(shardingv1alpha1.Resource("shardreports"), logicalcluster.Root, "", "beta"); !found {
+		if _, found := root.Server.Registry.RemoteStore().Get(shardingv1alpha1.Resource("shardreports"), logicalcluster.Root, "", "beta"); !found {
 			return errors.New("there is no report")
 		}
 		return nil

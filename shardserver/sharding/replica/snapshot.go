@@ -57,16 +57,16 @@ type snapshotEntry struct {
 
 func (d *SnapshotStore) root() string { return path.Join("/", d.Prefix, segment) + "/" }
 
-func (d *SnapshotStore) key(of snapshotKey) string {
-	resource := d.root() + of.resource.Group + "/" + of.resource.Resource + "/"
-	if of.Key == (client.Key{}) {
+func (d *SnapshotStore) key(k snapshotKey) string {
+	resource := d.root() + k.resource.Group + "/" + k.resource.Resource + "/"
+	if k.Key == (client.Key{}) {
 		return resource + syncedKey
 	}
-	namespace := of.Namespace
+	namespace := k.Namespace
 	if namespace == "" {
 		namespace = "-"
 	}
-	return resource + strings.Join([]string{of.Shard, of.Cluster.String(), namespace, of.Name}, "/")
+	return resource + strings.Join([]string{k.Shard, k.Cluster.String(), namespace, k.Name}, "/")
 }
 
 // parse is the inverse of key.

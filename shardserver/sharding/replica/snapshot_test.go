@@ -36,11 +36,11 @@ func newSnapshotStore(t *testing.T) *SnapshotStore {
 // keep others out of the snapshot.
 func TestSnapshotOfLargeObjects(t *testing.T) {
 	snapshots := newSnapshotStore(t)
-	m := New(Config{Shard: "alpha", Root: "root", Resources: resources(t), SnapshotStore: snapshots})
+	m := New(Config{Shard: "alpha", Root: "root", Resources: testResources(t), SnapshotStore: snapshots})
 	m.dirty = map[snapshotKey]struct{}{}
 	store := m.stores[workspaceTypes]
 	put := func(name string, bytes int) {
-		object := workspaceType(name)
+		object := newWorkspaceType(name)
 		object.Annotations = map[string]string{logicalcluster.AnnotationKey: "tenant", "text": strings.Repeat("x", bytes)}
 		store.put("root", "1", object)
 	}

@@ -23,7 +23,7 @@ type store struct {
 	mu sync.RWMutex
 	// objects are the objects by name, clusters the same by logical cluster, unordered. A logical cluster is removed
 	// with its last object.
-	objects  map[name]*entry
+	objects  map[objectKey]*entry
 	clusters map[logicalcluster.Name][]*entry
 	watchers map[*watcher]struct{}
 	// at is the position of the reflector; zero before the first list.
@@ -40,8 +40,8 @@ type store struct {
 	overQuota map[string]bool
 }
 
-// name is the key of readers.
-type name struct {
+// objectKey is the key of readers.
+type objectKey struct {
 	cluster         logicalcluster.Name
 	namespace, name string
 }
@@ -74,14 +74,14 @@ var errNeverListed = errors.New("the cache server has not been listed since this
 func newStore(inf *Informer, resource client.Resource) *store {
 	return &store{
 		informer: inf, resource: resource, published: newPublishedObjects(), notSynced: errNeverListed,
-		objects: map[name]*entry{}, clusters: map[logicalcluster.Name][]*entry{}, watchers: map[*watcher]struct{}{},
+		objects: map[objectKey]*entry{}, clusters: map[logicalcluster.Name][]*entry{}, watchers: map[*watcher]struct{}{},
 	}
 }
 
-func (s *store) get(of name) (runtime.Object, bool) {
+func (s *store) get(key objectKey) (runtime.Object, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if e := s.objects[of]; e != nil {
+	if e := s.objects[key]; e != nil {
 		return e.obj, true
 	}
 	return nil, false
@@ -108,7 +108,7 @@ func (s *store) all() []runtime.Object {
 // listForWatch returns one object of each name, or the objects of all shards where readers distinguish shards. Callers
 // must hold mu.
 func (s *store) listForWatch() []runtime.Object {
-	if storage.OnlyElsewhere(s.resource.GroupResource()) {
+	if storage.IsRemoteOnly(s.resource.GroupResource()) {
 		return s.all()
 	}
 	objects := make([]runtime.Object, 0, len(s.objects))
@@ -126,24 +126,24 @@ func appendObjects(objects []runtime.Object, entries []*entry) []runtime.Object 
 }
 
 // forEach calls a function with all entries, which must not change the store. Callers must hold mu.
-func (s *store) forEach(do func(*entry)) {
+func (s *store) forEach(fn func(*entry)) {
 	for _, entries := range s.clusters {
 		for _, e := range entries {
-			do(e)
+			fn(e)
 		}
 	}
 }
 
 // find returns an entry, or nil. Callers must hold mu.
 func (s *store) find(key client.Key) *entry {
-	e := s.objects[named(key)]
+	e := s.objects[objectKeyOf(key)]
 	for e != nil && e.shard != key.Shard {
 		e = e.next
 	}
 	return e
 }
 
-func named(key client.Key) name { return name{key.Cluster, key.Namespace, key.Name} }
+func objectKeyOf(key client.Key) objectKey { return objectKey{key.Cluster, key.Namespace, key.Name} }
 
 // put stores an object and notifies the watchers. Callers must hold mu.
 func (s *store) put(shard, version string, obj runtime.Object) {
@@ -154,17 +154,17 @@ func (s *store) put(shard, version string, obj runtime.Object) {
 		if e.version != version {
 			// The map keeps the equal key strings of the previous object.
 			e.obj, e.version = obj, version
-			if !storage.OnlyElsewhere(s.resource.GroupResource()) {
-				obj = s.objects[named(key)].obj
+			if !storage.IsRemoteOnly(s.resource.GroupResource()) {
+				obj = s.objects[objectKeyOf(key)].obj
 			}
 			s.notify(key, watch.Modified, obj)
 		}
 		return
 	}
-	before := s.objects[named(key)]
+	before := s.objects[objectKeyOf(key)]
 	if before == nil || before.shard > shard {
 		added.next = before
-		s.objects[named(key)] = added
+		s.objects[objectKeyOf(key)] = added
 	} else {
 		for before.next != nil && before.next.shard < shard {
 			before = before.next
@@ -181,16 +181,16 @@ func (s *store) put(shard, version string, obj runtime.Object) {
 // distinguish shards see one object change into another.
 func (s *store) notifyAdded(key client.Key, e *entry) {
 	switch {
-	case storage.OnlyElsewhere(s.resource.GroupResource()), s.objects[named(key)] == e && e.next == nil:
+	case storage.IsRemoteOnly(s.resource.GroupResource()), s.objects[objectKeyOf(key)] == e && e.next == nil:
 		s.notify(key, watch.Added, e.obj)
 	default:
-		s.notify(key, watch.Modified, s.objects[named(key)].obj)
+		s.notify(key, watch.Modified, s.objects[objectKeyOf(key)].obj)
 	}
 }
 
 // notifyRemoved notifies the watchers of a removed entry, as notifyAdded does.
 func (s *store) notifyRemoved(key client.Key, e *entry) {
-	if left := s.objects[named(key)]; left != nil && !storage.OnlyElsewhere(s.resource.GroupResource()) {
+	if left := s.objects[objectKeyOf(key)]; left != nil && !storage.IsRemoteOnly(s.resource.GroupResource()) {
 		s.notify(key, watch.Modified, left.obj)
 		return
 	}
@@ -213,16 +213,16 @@ func (s *store) remove(key client.Key) {
 	}
 	s.confirm(e)
 	s.informer.quota.add(e.shard, -1)
-	switch first := s.objects[named(key)]; {
+	switch first := s.objects[objectKeyOf(key)]; {
 	case first != e:
 		for first.next != e {
 			first = first.next
 		}
 		first.next = e.next
 	case e.next != nil:
-		s.objects[named(key)] = e.next
+		s.objects[objectKeyOf(key)] = e.next
 	default:
-		delete(s.objects, named(key))
+		delete(s.objects, objectKeyOf(key))
 	}
 	entries := s.clusters[key.Cluster]
 	last := len(entries) - 1

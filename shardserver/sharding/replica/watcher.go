@@ -22,13 +22,13 @@ type watcher struct {
 
 	mu      sync.Mutex
 	pending []watch.Event
-	// more signals that pending is not empty.
-	more chan struct{}
+	// notify signals that pending is not empty.
+	notify chan struct{}
 }
 
 func newWatcher(ctx context.Context, onStop func(*watcher)) *watcher {
 	ctx, cancel := context.WithCancel(ctx)
-	return &watcher{ctx: ctx, cancel: cancel, results: make(chan watch.Event), onStop: onStop, more: make(chan struct{}, 1)}
+	return &watcher{ctx: ctx, cancel: cancel, results: make(chan watch.Event), onStop: onStop, notify: make(chan struct{}, 1)}
 }
 
 func (w *watcher) ResultChan() <-chan watch.Event { return w.results }
@@ -44,7 +44,7 @@ func (w *watcher) add(event watch.Event) {
 	}
 	w.pending = append(w.pending, event)
 	select {
-	case w.more <- struct{}{}:
+	case w.notify <- struct{}{}:
 	default:
 	}
 }
@@ -70,7 +70,7 @@ func (w *watcher) run(initial []runtime.Object, complete bool) {
 			select {
 			case <-w.ctx.Done():
 				return
-			case <-w.more:
+			case <-w.notify:
 			}
 			w.mu.Lock()
 			events := w.pending

@@ -24,15 +24,15 @@ const AdminBindingValue = forAPIs + "," + forTenancy
 // policySubjectPrefix is the prefix of users and groups in maximal permission policies.
 const policySubjectPrefix = "apis.kcp.io:binding:"
 
-// scope is the observed state of one logical cluster.
-type scope struct {
+// clusterState is the observed state of one logical cluster.
+type clusterState struct {
 	cluster  *corev1alpha1.LogicalCluster
 	roles    []*rbac.ClusterRole
 	bindings []*rbac.ClusterRoleBinding
-	// shared are roles of system:admin that bindings of the logical cluster reference.
-	shared []*rbac.ClusterRole
+	// adminRoles are roles of system:admin that bindings of the logical cluster reference.
+	adminRoles []*rbac.ClusterRole
 	// exports, types and offers report whether any APIExport, WorkspaceType or ClusterCachedResource exists.
-	exports, types, offers bool
+	exports, types, cachedResources bool
 }
 
 // labelChange is an annotation value to set; "" removes the annotation.
@@ -42,7 +42,7 @@ type labelChange struct {
 }
 
 // changes returns the annotations that differ from the desired ones.
-func (s *scope) changes() []labelChange {
+func (s *clusterState) changes() []labelChange {
 	var changes []labelChange
 	add := func(resource, name string, annotations map[string]string, consumers sets.Set[string]) {
 		current := annotations[corev1alpha1.ReplicateAnnotationKey]
@@ -63,7 +63,7 @@ func (s *scope) changes() []labelChange {
 	}
 	for _, binding := range s.bindings {
 		consumers := sets.New[string]()
-		if role := s.role(binding.RoleRef); role != nil {
+		if role := s.resolveRole(binding.RoleRef); role != nil {
 			consumers = consumersOfRules(role.Rules, clusterReplicated)
 		}
 		if isPolicyBinding(binding) {
@@ -75,9 +75,9 @@ func (s *scope) changes() []labelChange {
 }
 
 // consumersOfCluster returns the consumers of the LogicalCluster.
-func (s *scope) consumersOfCluster() sets.Set[string] {
+func (s *clusterState) consumersOfCluster() sets.Set[string] {
 	consumers := sets.New[string]()
-	if s.exports || s.offers {
+	if s.exports || s.cachedResources {
 		consumers.Insert(forAPIs)
 	}
 	if s.types {
@@ -86,15 +86,15 @@ func (s *scope) consumersOfCluster() sets.Set[string] {
 	return consumers
 }
 
-// role returns the role that a binding references: the logical cluster's own, else that of system:admin.
-func (s *scope) role(ref rbac.RoleRef) *rbac.ClusterRole {
-	if role := named(s.roles, ref.Name); role != nil {
+// resolveRole returns the role that a binding references: the logical cluster's own, else that of system:admin.
+func (s *clusterState) resolveRole(ref rbac.RoleRef) *rbac.ClusterRole {
+	if role := findRole(s.roles, ref.Name); role != nil {
 		return role
 	}
-	return named(s.shared, ref.Name)
+	return findRole(s.adminRoles, ref.Name)
 }
 
-func named(roles []*rbac.ClusterRole, name string) *rbac.ClusterRole {
+func findRole(roles []*rbac.ClusterRole, name string) *rbac.ClusterRole {
 	if at := slices.IndexFunc(roles, func(role *rbac.ClusterRole) bool { return role.Name == name }); at >= 0 {
 		return roles[at]
 	}
@@ -102,7 +102,7 @@ func named(roles []*rbac.ClusterRole, name string) *rbac.ClusterRole {
 }
 
 // policyRoles returns the names of the roles in maximal permission policies.
-func (s *scope) policyRoles() sets.Set[string] {
+func (s *clusterState) policyRoles() sets.Set[string] {
 	names := sets.New[string]()
 	for _, binding := range s.bindings {
 		if isPolicyBinding(binding) {
@@ -124,25 +124,25 @@ func consumersOfRules(rules []rbac.PolicyRule, clusterReplicated bool) sets.Set[
 	consumers := sets.New[string]()
 	for _, rule := range rules {
 		switch resources := rule.Resources; {
-		case slices.Contains(resources, rbac.ResourceAll) && has(rule.APIGroups, forAPIs),
-			slices.Contains(resources, "apiexports/content") && has(rule.APIGroups, forAPIs),
-			slices.Contains(resources, "apiexports") && has(rule.APIGroups, forAPIs) && has(rule.Verbs, "bind"),
-			slices.Contains(resources, "clustercachedresources") && has(rule.APIGroups, "cache.kcp.io") && has(rule.Verbs, "bind"):
+		case slices.Contains(resources, rbac.ResourceAll) && containsAny(rule.APIGroups, forAPIs),
+			slices.Contains(resources, "apiexports/content") && containsAny(rule.APIGroups, forAPIs),
+			slices.Contains(resources, "apiexports") && containsAny(rule.APIGroups, forAPIs) && containsAny(rule.Verbs, "bind"),
+			slices.Contains(resources, "clustercachedresources") && containsAny(rule.APIGroups, "cache.kcp.io") && containsAny(rule.Verbs, "bind"):
 			consumers.Insert(forAPIs)
 		}
-		if has(rule.APIGroups, forTenancy) && has(rule.Resources, "workspacetypes") && has(rule.Verbs, "use", "initialize", "terminate") {
+		if containsAny(rule.APIGroups, forTenancy) && containsAny(rule.Resources, "workspacetypes") && containsAny(rule.Verbs, "use", "initialize", "terminate") {
 			consumers.Insert(forTenancy)
 		}
-		if clusterReplicated && has(rule.NonResourceURLs, "/") && has(rule.Verbs, "access") {
+		if clusterReplicated && containsAny(rule.NonResourceURLs, "/") && containsAny(rule.Verbs, "access") {
 			consumers.Insert(forCore)
 		}
 	}
 	return consumers
 }
 
-// has reports whether named contains any of the values, or the wildcard.
-func has(named []string, any ...string) bool {
-	return slices.ContainsFunc(named, func(one string) bool { return one == rbac.ResourceAll || slices.Contains(any, one) })
+// containsAny reports whether named contains any of the values, or the wildcard.
+func containsAny(list []string, values ...string) bool {
+	return slices.ContainsFunc(list, func(value string) bool { return value == rbac.ResourceAll || slices.Contains(values, value) })
 }
 
 // mergeValue returns the annotation value with the consumers, and with those of other owners in the current value.

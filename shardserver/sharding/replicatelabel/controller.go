@@ -25,8 +25,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// everything is the request name that stands for all objects of a logical cluster.
-const everything = "*"
+// allObjects is the request name that stands for all objects of a logical cluster.
+const allObjects = "*"
 
 // Config configures the controller.
 type Config struct {
@@ -43,8 +43,8 @@ type replicationController struct {
 	bindings *storage.Reader[*rbac.ClusterRoleBinding]
 	exports  *storage.Reader[*apisv1alpha2.APIExport]
 	types    *storage.Reader[*tenancyv1alpha1.WorkspaceType]
-	// offers is nil where cached resources are not served.
-	offers *storage.Reader[*cachev1alpha1.ClusterCachedResource]
+	// cachedResources is nil where cached resources are not served.
+	cachedResources *storage.Reader[*cachev1alpha1.ClusterCachedResource]
 }
 
 // Controller returns the controller. It reconciles logical clusters. The roles of system:admin, which all bindings may
@@ -59,13 +59,13 @@ func Controller(cfg Config) controller.Controller {
 		types:    storage.NewReader[*tenancyv1alpha1.WorkspaceType](cfg.Registry, tenancyv1alpha1.Resource("workspacetypes")),
 	}
 	watched := []schema.GroupResource{c.clusters.Resource(), c.roles.Resource(), c.bindings.Resource(), c.exports.Resource(), c.types.Resource()}
-	if offers := cachev1alpha1.Resource("clustercachedresources"); isStored(cfg.Registry, offers) {
-		c.offers = storage.NewReader[*cachev1alpha1.ClusterCachedResource](cfg.Registry, offers)
-		watched = append(watched, offers)
+	if cachedResources := cachev1alpha1.Resource("clustercachedresources"); isStored(cfg.Registry, cachedResources) {
+		c.cachedResources = storage.NewReader[*cachev1alpha1.ClusterCachedResource](cfg.Registry, cachedResources)
+		watched = append(watched, cachedResources)
 	}
-	out := controller.Controller{Name: "replication-changes", Workers: 4, Reconcile: c.reconcile}
+	out := controller.Controller{Name: "replication-changes", MaxConcurrentReconciles: 4, Reconcile: c.reconcile}
 	for _, resource := range watched {
-		out.Inputs = append(out.Inputs, controller.Input{Resource: resource, Keys: clusterOf})
+		out.Sources = append(out.Sources, controller.Source{Resource: resource, MapFunc: clusterKey})
 	}
 	return out
 }
@@ -75,34 +75,34 @@ func isStored(registry *storage.Registry, gr schema.GroupResource) bool {
 	return err == nil
 }
 
-// clusterOf maps an event to its logical cluster. Objects of system logical clusters are not replicated.
-func clusterOf(event watch.Event) []controller.Key {
-	keys := controller.ObjectKey(event)
-	if len(keys) == 0 || keys[0].Cluster.IsSystem() {
+// clusterKey maps an event to its logical cluster. Objects of system logical clusters are not replicated.
+func clusterKey(event watch.Event) []controller.Request {
+	keys := controller.RequestForObject(event)
+	if len(keys) == 0 || keys[0].ClusterName.IsSystem() {
 		return nil
 	}
-	return []controller.Key{{Cluster: keys[0].Cluster, Name: everything}}
+	return []controller.Request{{ClusterName: keys[0].ClusterName, Name: allObjects}}
 }
 
-func (c *replicationController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
-	scope, err := c.observe(ctx)
+func (c *replicationController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
+	state, err := c.observe(ctx)
 	if apierrors.IsNotFound(err) {
 		return controller.Result{}, nil // it does not exist yet, or no longer
 	}
-	if err != nil || scope.cluster.DeletionTimestamp != nil {
+	if err != nil || state.cluster.DeletionTimestamp != nil {
 		return controller.Result{}, err
 	}
 	var errs []error
-	for _, change := range scope.changes() {
+	for _, change := range state.changes() {
 		if err := c.write(ctx, change); err != nil {
-			errs = append(errs, fmt.Errorf("setting the replicate annotation of %s %q in %q: %w", change.resource, change.name, key.Cluster, err))
+			errs = append(errs, fmt.Errorf("setting the replicate annotation of %s %q in %q: %w", change.resource, change.name, key.ClusterName, err))
 		}
 	}
 	return controller.Result{}, errors.Join(errs...)
 }
 
-func (c *replicationController) observe(ctx context.Context) (*scope, error) {
-	s := &scope{}
+func (c *replicationController) observe(ctx context.Context) (*clusterState, error) {
+	s := &clusterState{}
 	var err error
 	if s.cluster, err = c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName); err != nil {
 		return nil, err
@@ -113,25 +113,25 @@ func (c *replicationController) observe(ctx context.Context) (*scope, error) {
 	if s.bindings, err = c.bindings.List(ctx, "", nil); err != nil {
 		return nil, err
 	}
-	if s.shared, err = c.shared(ctx, s); err != nil {
+	if s.adminRoles, err = c.adminRoles(ctx, s); err != nil {
 		return nil, err
 	}
-	if s.exports, err = anyOf(ctx, c.exports); err != nil {
+	if s.exports, err = hasAny(ctx, c.exports); err != nil {
 		return nil, err
 	}
-	if s.types, err = anyOf(ctx, c.types); err != nil || c.offers == nil {
+	if s.types, err = hasAny(ctx, c.types); err != nil || c.cachedResources == nil {
 		return s, err
 	}
-	s.offers, err = anyOf(ctx, c.offers)
+	s.cachedResources, err = hasAny(ctx, c.cachedResources)
 	return s, err
 }
 
-// shared returns the roles of system:admin that bindings reference and that the logical cluster does not have itself.
-func (c *replicationController) shared(ctx context.Context, s *scope) ([]*rbac.ClusterRole, error) {
+// adminRoles returns the roles of system:admin that bindings reference and that the logical cluster does not have itself.
+func (c *replicationController) adminRoles(ctx context.Context, s *clusterState) ([]*rbac.ClusterRole, error) {
 	ctx = logicalcluster.With(ctx, logicalcluster.Admin)
 	var found []*rbac.ClusterRole
 	for _, binding := range s.bindings {
-		if named(s.roles, binding.RoleRef.Name) != nil || named(found, binding.RoleRef.Name) != nil {
+		if findRole(s.roles, binding.RoleRef.Name) != nil || findRole(found, binding.RoleRef.Name) != nil {
 			continue
 		}
 		role, err := c.roles.Get(ctx, "", binding.RoleRef.Name)
@@ -145,7 +145,7 @@ func (c *replicationController) shared(ctx context.Context, s *scope) ([]*rbac.C
 	return found, nil
 }
 
-func anyOf[T runtime.Object](ctx context.Context, reader *storage.Reader[T]) (bool, error) {
+func hasAny[T runtime.Object](ctx context.Context, reader *storage.Reader[T]) (bool, error) {
 	all, err := reader.List(ctx, "", nil)
 	return len(all) > 0, err
 }

@@ -15,11 +15,11 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-func TestMarksFollowWhatTheyAreAbout(t *testing.T) {
+func TestReplicateAnnotations(t *testing.T) {
 	shard := shardtesting.Start(t)
 	cluster := shard.NewWorkspace(t, "root", "marked").Spec.Cluster
 	c, in := shard.Client(t, shard.Admin(t)), shardtesting.In(t.Context(), cluster)
-	marked := func(obj client.Object, want string) {
+	eventuallyAnnotated := func(obj client.Object, want string) {
 		t.Helper()
 		shardtesting.Eventually(t, fmt.Sprintf("%T %s is marked %q", obj, obj.GetName(), want), func(context.Context) error {
 			if err := c.Get(in, client.ObjectKeyFromObject(obj), obj); err != nil {
@@ -37,47 +37,47 @@ func TestMarksFollowWhatTheyAreAbout(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+	objectMeta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
-	logicalCluster := &corev1alpha1.LogicalCluster{ObjectMeta: named(corev1alpha1.LogicalClusterName)}
-	marked(logicalCluster, "")
-	admin := &rbacv1.ClusterRoleBinding{ObjectMeta: named("workspace-admin")}
+	logicalCluster := &corev1alpha1.LogicalCluster{ObjectMeta: objectMeta(corev1alpha1.LogicalClusterName)}
+	eventuallyAnnotated(logicalCluster, "")
+	admin := &rbacv1.ClusterRoleBinding{ObjectMeta: objectMeta("workspace-admin")}
 	if err := c.Get(in, client.ObjectKeyFromObject(admin), admin); err != nil || admin.Annotations[corev1alpha1.ReplicateAnnotationKey] != replicatelabel.AdminBindingValue {
 		t.Errorf("the administrator is marked %v, %v", admin.Annotations, err)
 	}
 
 	bind := rbacv1.PolicyRule{APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports"}, Verbs: []string{"bind"}}
-	enter := rbacv1.PolicyRule{NonResourceURLs: []string{"/"}, Verbs: []string{"access"}}
-	role := &rbacv1.ClusterRole{ObjectMeta: named("binder"), Rules: []rbacv1.PolicyRule{bind, enter}}
+	access := rbacv1.PolicyRule{NonResourceURLs: []string{"/"}, Verbs: []string{"access"}}
+	role := &rbacv1.ClusterRole{ObjectMeta: objectMeta("binder"), Rules: []rbacv1.PolicyRule{bind, access}}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: named("binder"),
+		ObjectMeta: objectMeta("binder"),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "binder"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "bob"}},
 	}
 	create(binding) // before the role that it refers to
 	create(role)
-	marked(role, "apis.kcp.io")
-	marked(binding, "apis.kcp.io")
+	eventuallyAnnotated(role, "apis.kcp.io")
+	eventuallyAnnotated(binding, "apis.kcp.io")
 
 	t.Log("an export makes the logical cluster known to others, and who may enter it")
-	export := &apisv1alpha2.APIExport{ObjectMeta: named("export")}
+	export := &apisv1alpha2.APIExport{ObjectMeta: objectMeta("export")}
 	create(export)
-	marked(logicalCluster, "apis.kcp.io")
-	marked(role, "apis.kcp.io,core.kcp.io")
-	marked(binding, "apis.kcp.io,core.kcp.io")
-	marked(admin, "apis.kcp.io,core.kcp.io,tenancy.kcp.io")
+	eventuallyAnnotated(logicalCluster, "apis.kcp.io")
+	eventuallyAnnotated(role, "apis.kcp.io,core.kcp.io")
+	eventuallyAnnotated(binding, "apis.kcp.io,core.kcp.io")
+	eventuallyAnnotated(admin, "apis.kcp.io,core.kcp.io,tenancy.kcp.io")
 
 	t.Log("and all of that ends with its reason")
 	if err := c.Delete(in, export); err != nil {
 		t.Fatal(err)
 	}
-	marked(logicalCluster, "")
-	marked(role, "apis.kcp.io")
-	role.Rules = []rbacv1.PolicyRule{enter}
+	eventuallyAnnotated(logicalCluster, "")
+	eventuallyAnnotated(role, "apis.kcp.io")
+	role.Rules = []rbacv1.PolicyRule{access}
 	if err := c.Update(in, role); err != nil {
 		t.Fatal(err)
 	}
-	marked(role, "")
-	marked(binding, "")
-	marked(admin, replicatelabel.AdminBindingValue)
+	eventuallyAnnotated(role, "")
+	eventuallyAnnotated(binding, "")
+	eventuallyAnnotated(admin, replicatelabel.AdminBindingValue)
 }

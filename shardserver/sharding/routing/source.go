@@ -25,29 +25,29 @@ import (
 // Source is a sharedindex.Source of one shard.
 type Source struct {
 	registry *storage.Registry
-	// root tells whether this shard says what shards there are.
-	root bool
+	// isRoot tells whether this shard says what shards there are.
+	isRoot bool
 }
 
 var _ sharedindex.Source = &Source{}
 
 // NewSource returns the source of the shard with that name, over its storages.
 func NewSource(registry *storage.Registry, shard string) *Source {
-	return &Source{registry: registry, root: shard == sharedindex.RootShard}
+	return &Source{registry: registry, isRoot: shard == sharedindex.RootShard}
 }
 
-// read turns an object into its record: nil for one that has none (any more), no key for one that concerns no record.
-type read func(runtime.Object) (sharedindex.Key, any)
+// recordFunc turns an object into its record: nil for one that has none (any more), no key for one that concerns no record.
+type recordFunc func(runtime.Object) (sharedindex.Key, any)
 
-func (s *Source) reads() map[schema.GroupResource]read {
-	all := map[schema.GroupResource]read{
-		corev1alpha1.Resource("logicalclusters"):                          ofLogicalCluster,
-		tenancyv1alpha1.Resource("workspaces"):                            ofWorkspace,
-		tenancyv1alpha1.Resource("workspacetypes"):                        ofWorkspaceType,
-		tenancyv1alpha1.Resource("workspaceauthenticationconfigurations"): ofConfiguration,
+func (s *Source) recordFuncs() map[schema.GroupResource]recordFunc {
+	all := map[schema.GroupResource]recordFunc{
+		corev1alpha1.Resource("logicalclusters"):                          logicalClusterRecord,
+		tenancyv1alpha1.Resource("workspaces"):                            workspaceRecord,
+		tenancyv1alpha1.Resource("workspacetypes"):                        workspaceTypeRecord,
+		tenancyv1alpha1.Resource("workspaceauthenticationconfigurations"): configurationRecord,
 	}
-	if s.root {
-		all[corev1alpha1.Resource("shards")] = ofShard
+	if s.isRoot {
+		all[corev1alpha1.Resource("shards")] = shardRecord
 	}
 	return all
 }
@@ -56,17 +56,17 @@ func (s *Source) reads() map[schema.GroupResource]read {
 func (s *Source) ListAndWatch(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var emitting sync.Mutex
+	var emitMu sync.Mutex
 	var streams, listing sync.WaitGroup
-	for gr, read := range s.reads() {
+	for gr, toRecord := range s.recordFuncs() {
 		listing.Add(1)
 		listed := sync.OnceFunc(listing.Done)
 		streams.Go(func() {
 			defer listed()
-			cancel(s.follow(ctx, gr, listed, func(event watch.Event) {
-				if change, ok := changeOf(read, event); ok {
-					emitting.Lock()
-					defer emitting.Unlock()
+			cancel(s.watchResource(ctx, gr, listed, func(event watch.Event) {
+				if change, ok := newChange(toRecord, event); ok {
+					emitMu.Lock()
+					defer emitMu.Unlock()
 					emit(change)
 				}
 			}))
@@ -74,17 +74,17 @@ func (s *Source) ListAndWatch(ctx context.Context, emit func(sharedindex.Change)
 	}
 	listing.Wait()
 	if ctx.Err() == nil {
-		emitting.Lock()
+		emitMu.Lock()
 		synced()
-		emitting.Unlock()
+		emitMu.Unlock()
 	}
 	streams.Wait()
 	return context.Cause(ctx)
 }
 
-// follow hands events of one resource on until the watch ends, which is an error. listed is called when there was
+// watchResource hands events of one resource on until the watch ends, which is an error. listed is called when there was
 // everything once.
-func (s *Source) follow(ctx context.Context, gr schema.GroupResource, listed func(), each func(watch.Event)) error {
+func (s *Source) watchResource(ctx context.Context, gr schema.GroupResource, listed func(), handle func(watch.Event)) error {
 	stream, err := storage.NewReader[runtime.Object](s.registry, gr).WatchAll(ctx)
 	if err != nil {
 		return fmt.Errorf("watching %s: %w", gr, err)
@@ -97,14 +97,14 @@ func (s *Source) follow(ctx context.Context, gr schema.GroupResource, listed fun
 		case watch.Error:
 			return fmt.Errorf("watching %s: %w", gr, apierrors.FromObject(event.Object))
 		default:
-			each(event)
+			handle(event)
 		}
 	}
 	return fmt.Errorf("watching %s: the watch ended", gr)
 }
 
-// changeOf returns what an event means for the index; ok is false if that is nothing.
-func changeOf(read read, event watch.Event) (change sharedindex.Change, ok bool) {
+// newChange returns what an event means for the index; ok is false if that is nothing.
+func newChange(toRecord recordFunc, event watch.Event) (change sharedindex.Change, ok bool) {
 	object, err := meta.Accessor(event.Object)
 	if err != nil {
 		return change, false
@@ -112,7 +112,7 @@ func changeOf(read read, event watch.Event) (change sharedindex.Change, ok bool)
 	if cluster := logicalcluster.Of(object); cluster.Empty() || cluster.IsSystem() {
 		return change, false // what every shard has, and nobody reaches
 	}
-	key, record := read(event.Object)
+	key, record := toRecord(event.Object)
 	if key.Kind == "" {
 		return change, false
 	}
@@ -127,13 +127,13 @@ func changeOf(read read, event watch.Event) (change sharedindex.Change, ok bool)
 	return change, true
 }
 
-func ofLogicalCluster(object runtime.Object) (sharedindex.Key, any) {
+func logicalClusterRecord(object runtime.Object) (sharedindex.Key, any) {
 	o := object.(*corev1alpha1.LogicalCluster)
 	return sharedindex.Key{Kind: sharedindex.Clusters, Cluster: logicalcluster.Of(o)},
 		sharedindex.Cluster{Type: o.Annotations[corev1alpha1.LogicalClusterTypeAnnotationKey]}
 }
 
-func ofWorkspace(object runtime.Object) (sharedindex.Key, any) {
+func workspaceRecord(object runtime.Object) (sharedindex.Key, any) {
 	o := object.(*tenancyv1alpha1.Workspace)
 	key := sharedindex.Key{Kind: sharedindex.Workspaces, Cluster: logicalcluster.Of(o), Name: o.Name}
 	record, ok := sharedindex.WorkspaceDestination(string(o.Status.Phase), o.Spec.Cluster, o.Annotations[corev1alpha1.ShardAnnotationKey], o.Spec.URL, o.Spec.Mount != nil)
@@ -143,7 +143,7 @@ func ofWorkspace(object runtime.Object) (sharedindex.Key, any) {
 	return key, record
 }
 
-func ofWorkspaceType(object runtime.Object) (sharedindex.Key, any) {
+func workspaceTypeRecord(object runtime.Object) (sharedindex.Key, any) {
 	o := object.(*tenancyv1alpha1.WorkspaceType)
 	key := sharedindex.Key{Kind: sharedindex.Types, Cluster: logicalcluster.Of(o), Name: o.Name}
 	var names []string
@@ -156,12 +156,12 @@ func ofWorkspaceType(object runtime.Object) (sharedindex.Key, any) {
 	return key, sharedindex.Type{Configurations: names}
 }
 
-func ofConfiguration(object runtime.Object) (sharedindex.Key, any) {
+func configurationRecord(object runtime.Object) (sharedindex.Key, any) {
 	o := object.(*tenancyv1alpha1.WorkspaceAuthenticationConfiguration)
-	return sharedindex.Key{Kind: sharedindex.Issuers, Cluster: logicalcluster.Of(o), Name: o.Name}, sharedindex.IssuersOf{JWT: o.Spec.JWT}
+	return sharedindex.Key{Kind: sharedindex.Issuers, Cluster: logicalcluster.Of(o), Name: o.Name}, sharedindex.AuthenticationConfiguration{JWT: o.Spec.JWT}
 }
 
-func ofShard(object runtime.Object) (sharedindex.Key, any) {
+func shardRecord(object runtime.Object) (sharedindex.Key, any) {
 	o := object.(*corev1alpha1.Shard)
 	if logicalcluster.Of(o) != logicalcluster.Root {
 		return sharedindex.Key{}, nil // those are in root; one that is not must not take the name of one that is

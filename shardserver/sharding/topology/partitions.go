@@ -40,11 +40,11 @@ func desiredPartitions(set *topologyv1alpha1.PartitionSet, shards []*corev1alpha
 		if !selector.Matches(labels.Set(shard.Labels)) {
 			continue
 		}
-		combination, ok := valuesOf(shard, keys)
+		combination, ok := labelValues(shard, keys)
 		if !ok {
 			continue
 		}
-		partition := partitionOf(set, keys, combination)
+		partition := newPartition(set, keys, combination)
 		partition.Spec.Selector.MatchExpressions = expressions
 		found[labels.Set(combination).String()] = partition
 	}
@@ -55,8 +55,8 @@ func desiredPartitions(set *topologyv1alpha1.PartitionSet, shards []*corev1alpha
 	return partitions, nil
 }
 
-// valuesOf returns the values that a shard has in all the labels, or false if it lacks one.
-func valuesOf(shard *corev1alpha1.Shard, keys []string) (map[string]string, bool) {
+// labelValues returns the values that a shard has in all the labels, or false if it lacks one.
+func labelValues(shard *corev1alpha1.Shard, keys []string) (map[string]string, bool) {
 	values := make(map[string]string, len(keys))
 	for _, key := range keys {
 		value, ok := shard.Labels[key]
@@ -68,7 +68,7 @@ func valuesOf(shard *corev1alpha1.Shard, keys []string) (map[string]string, bool
 	return values, true
 }
 
-func partitionOf(set *topologyv1alpha1.PartitionSet, keys []string, combination map[string]string) *topologyv1alpha1.Partition {
+func newPartition(set *topologyv1alpha1.PartitionSet, keys []string, combination map[string]string) *topologyv1alpha1.Partition {
 	return &topologyv1alpha1.Partition{
 		ObjectMeta: metav1.ObjectMeta{
 			GenerateName:    generateName(set.Name, keys, combination),
@@ -104,28 +104,28 @@ type changes struct {
 	create, remove []*topologyv1alpha1.Partition
 }
 
-func (c changes) none() bool { return len(c.create) == 0 && len(c.remove) == 0 }
+func (c changes) isEmpty() bool { return len(c.create) == 0 && len(c.remove) == 0 }
 
-// compare tells partitions of a set by what they select: their names are made up. Of two that are alike, the one with the
+// diff tells partitions of a set by what they select: their names are made up. Of two that are alike, the one with the
 // lower name stays.
-func compare(desired, owned []*topologyv1alpha1.Partition) changes {
+func diff(desired, owned []*topologyv1alpha1.Partition) changes {
 	owned = slices.SortedFunc(slices.Values(owned), func(a, b *topologyv1alpha1.Partition) int { return strings.Compare(a.Name, b.Name) })
-	var todo changes
+	var result changes
 	kept := make([]bool, len(desired))
 	for _, partition := range owned {
-		at := slices.IndexFunc(desired, func(wanted *topologyv1alpha1.Partition) bool {
-			return equality.Semantic.DeepEqual(wanted.Spec, partition.Spec)
+		at := slices.IndexFunc(desired, func(candidate *topologyv1alpha1.Partition) bool {
+			return equality.Semantic.DeepEqual(candidate.Spec, partition.Spec)
 		})
 		if at < 0 || kept[at] {
-			todo.remove = append(todo.remove, partition)
+			result.remove = append(result.remove, partition)
 			continue
 		}
 		kept[at] = true
 	}
 	for i, partition := range desired {
 		if !kept[i] {
-			todo.create = append(todo.create, partition)
+			result.create = append(result.create, partition)
 		}
 	}
-	return todo
+	return result
 }

@@ -12,7 +12,7 @@ import (
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 )
 
-func shard(text string) *corev1alpha1.Shard {
+func newShard(text string) *corev1alpha1.Shard {
 	set, err := labels.ConvertSelectorToLabelsMap(text)
 	if err != nil {
 		panic(err)
@@ -20,7 +20,7 @@ func shard(text string) *corev1alpha1.Shard {
 	return &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Labels: set}}
 }
 
-func partitionSet(selector *metav1.LabelSelector, dimensions ...string) *topologyv1alpha1.PartitionSet {
+func newPartitionSet(selector *metav1.LabelSelector, dimensions ...string) *topologyv1alpha1.PartitionSet {
 	return &topologyv1alpha1.PartitionSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "set", UID: "uid"},
 		Spec:       topologyv1alpha1.PartitionSetSpec{Dimensions: dimensions, ShardSelector: selector},
@@ -28,27 +28,27 @@ func partitionSet(selector *metav1.LabelSelector, dimensions ...string) *topolog
 }
 
 func TestDesiredPartitions(t *testing.T) {
-	matching := func(text string) *metav1.LabelSelector { return metav1.SetAsLabelSelector(shard(text).Labels) }
+	selectorFor := func(text string) *metav1.LabelSelector { return metav1.SetAsLabelSelector(newShard(text).Labels) }
 	expressions := []metav1.LabelSelectorRequirement{{Key: "cloud", Operator: metav1.LabelSelectorOpExists}}
 	all := []*corev1alpha1.Shard{
-		shard("region=EU,zone=a,cloud=x"), shard("region=EU,zone=b,cloud=x"), shard("region=EU,zone=a,cloud=y"),
-		shard("region=us_east,zone=a"), shard("region=ap"), shard(""),
+		newShard("region=EU,zone=a,cloud=x"), newShard("region=EU,zone=b,cloud=x"), newShard("region=EU,zone=a,cloud=y"),
+		newShard("region=us_east,zone=a"), newShard("region=ap"), newShard(""),
 	}
 	for name, tc := range map[string]struct {
 		set *topologyv1alpha1.PartitionSet
 		// want are the selected labels by the beginning of the name.
 		want map[string]string
 	}{
-		"one for each value":                           {partitionSet(nil, "region"), map[string]string{"set-eu-": "region=EU", "set-us-east-": "region=us_east", "set-ap-": "region=ap"}},
-		"one for each combination that a shard has":    {partitionSet(nil, "zone", "region"), map[string]string{"set-eu-a-": "region=EU,zone=a", "set-eu-b-": "region=EU,zone=b", "set-us-east-a-": "region=us_east,zone=a"}},
-		"a label named twice counts once":              {partitionSet(nil, "zone", "zone"), map[string]string{"set-a-": "zone=a", "set-b-": "zone=b"}},
-		"labels of the selector are part of it":        {partitionSet(matching("cloud=x"), "zone"), map[string]string{"set-x-a-": "cloud=x,zone=a", "set-x-b-": "cloud=x,zone=b"}},
-		"labels of the selector are enough":            {partitionSet(matching("cloud=y")), map[string]string{"set-y-": "cloud=y"}},
-		"no label to divide by, no partition":          {partitionSet(nil), nil},
-		"expressions alone divide nothing":             {partitionSet(&metav1.LabelSelector{MatchExpressions: expressions}), nil},
-		"expressions choose shards":                    {partitionSet(&metav1.LabelSelector{MatchExpressions: expressions}, "region"), map[string]string{"set-eu-": "region=EU"}},
-		"a label that no shard has divides nothing":    {partitionSet(nil, "planet"), nil},
-		"a selector that no shard matches is no error": {partitionSet(matching("cloud=z"), "zone"), nil},
+		"one for each value":                           {newPartitionSet(nil, "region"), map[string]string{"set-eu-": "region=EU", "set-us-east-": "region=us_east", "set-ap-": "region=ap"}},
+		"one for each combination that a shard has":    {newPartitionSet(nil, "zone", "region"), map[string]string{"set-eu-a-": "region=EU,zone=a", "set-eu-b-": "region=EU,zone=b", "set-us-east-a-": "region=us_east,zone=a"}},
+		"a label named twice counts once":              {newPartitionSet(nil, "zone", "zone"), map[string]string{"set-a-": "zone=a", "set-b-": "zone=b"}},
+		"labels of the selector are part of it":        {newPartitionSet(selectorFor("cloud=x"), "zone"), map[string]string{"set-x-a-": "cloud=x,zone=a", "set-x-b-": "cloud=x,zone=b"}},
+		"labels of the selector are enough":            {newPartitionSet(selectorFor("cloud=y")), map[string]string{"set-y-": "cloud=y"}},
+		"no label to divide by, no partition":          {newPartitionSet(nil), nil},
+		"expressions alone divide nothing":             {newPartitionSet(&metav1.LabelSelector{MatchExpressions: expressions}), nil},
+		"expressions choose shards":                    {newPartitionSet(&metav1.LabelSelector{MatchExpressions: expressions}, "region"), map[string]string{"set-eu-": "region=EU"}},
+		"a label that no shard has divides nothing":    {newPartitionSet(nil, "planet"), nil},
+		"a selector that no shard matches is no error": {newPartitionSet(selectorFor("cloud=z"), "zone"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			partitions, err := desiredPartitions(tc.set, all)
@@ -72,22 +72,22 @@ func TestDesiredPartitions(t *testing.T) {
 	}
 	t.Run("a selector that is none is an error", func(t *testing.T) {
 		invalid := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
-		if _, err := desiredPartitions(partitionSet(invalid, "region"), all); err == nil {
+		if _, err := desiredPartitions(newPartitionSet(invalid, "region"), all); err == nil {
 			t.Error("no error")
 		}
 	})
 }
 
-func TestCompare(t *testing.T) {
-	wanted := func(text string) *topologyv1alpha1.Partition {
-		return &topologyv1alpha1.Partition{Spec: topologyv1alpha1.PartitionSpec{Selector: metav1.SetAsLabelSelector(shard(text).Labels)}}
+func TestDiff(t *testing.T) {
+	newTestPartition := func(text string) *topologyv1alpha1.Partition {
+		return &topologyv1alpha1.Partition{Spec: topologyv1alpha1.PartitionSpec{Selector: metav1.SetAsLabelSelector(newShard(text).Labels)}}
 	}
 	owned := func(name, text string) *topologyv1alpha1.Partition {
-		partition := wanted(text)
+		partition := newTestPartition(text)
 		partition.Name = name
 		return partition
 	}
-	desired := []*topologyv1alpha1.Partition{wanted("zone=a"), wanted("zone=b")}
+	desired := []*topologyv1alpha1.Partition{newTestPartition("zone=a"), newTestPartition("zone=b")}
 	for name, tc := range map[string]struct {
 		owned  []*topologyv1alpha1.Partition
 		create int
@@ -100,13 +100,13 @@ func TestCompare(t *testing.T) {
 		"a changed one is replaced":       {[]*topologyv1alpha1.Partition{owned("x", "zone=b"), owned("y", "zone=a,more=yes")}, 1, []string{"y"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			todo := compare(desired, tc.owned)
+			result := diff(desired, tc.owned)
 			var removed []string
-			for _, partition := range todo.remove {
+			for _, partition := range result.remove {
 				removed = append(removed, partition.Name)
 			}
-			if len(todo.create) != tc.create || !slices.Equal(removed, tc.remove) {
-				t.Errorf("creates %d, removes %v", len(todo.create), removed)
+			if len(result.create) != tc.create || !slices.Equal(removed, tc.remove) {
+				t.Errorf("creates %d, removes %v", len(result.create), removed)
 			}
 		})
 	}

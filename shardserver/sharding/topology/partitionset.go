@@ -37,11 +37,11 @@ type Config struct {
 
 // partitionSetController makes the partitions that sets ask for, and removes those that they no longer ask for.
 type partitionSetController struct {
-	clients    *loopback.Clients
-	sets       *storage.Reader[*topologyv1alpha1.PartitionSet]
-	partitions *storage.Reader[*topologyv1alpha1.Partition]
-	shards     endpoints.AllShards
-	shardNews  endpoints.ShardNews
+	clients      *loopback.Clients
+	sets         *storage.Reader[*topologyv1alpha1.PartitionSet]
+	partitions   *storage.Reader[*topologyv1alpha1.Partition]
+	shards       endpoints.ShardLister
+	shardChanges endpoints.ShardChanges
 }
 
 // Controller returns the controller of this package.
@@ -50,22 +50,22 @@ func Controller(cfg Config) controller.Controller {
 		clients:    cfg.Clients,
 		sets:       storage.NewReader[*topologyv1alpha1.PartitionSet](cfg.Registry, partitionSets),
 		partitions: storage.NewReader[*topologyv1alpha1.Partition](cfg.Registry, partitions),
-		shards:     endpoints.NewAllShards(cfg.Registry),
+		shards:     endpoints.NewShardLister(cfg.Registry),
 	}
 	return controller.Controller{
 		Name: "partitionset",
-		Inputs: []controller.Input{
-			{Resource: partitionSets, Keys: controller.ObjectKey},
-			{Resource: partitions, Keys: owningSet},
-			{Resource: shards, Keys: c.allSets, Everywhere: true},
+		Sources: []controller.Source{
+			{Resource: partitionSets, MapFunc: controller.RequestForObject},
+			{Resource: partitions, MapFunc: ownerKey},
+			{Resource: shards, MapFunc: c.allKeys, Global: true},
 		},
-		Workers:   2,
-		Reconcile: c.reconcile,
+		MaxConcurrentReconciles: 2,
+		Reconcile:               c.reconcile,
 	}
 }
 
-// owningSet returns the set that a partition belongs to.
-func owningSet(event watch.Event) []controller.Key {
+// ownerKey returns the set that a partition belongs to.
+func ownerKey(event watch.Event) []controller.Request {
 	partition, ok := event.Object.(*topologyv1alpha1.Partition)
 	if !ok {
 		return nil
@@ -74,12 +74,12 @@ func owningSet(event watch.Event) []controller.Key {
 	if owner == nil || owner.Kind != "PartitionSet" {
 		return nil
 	}
-	return []controller.Key{{Cluster: logicalcluster.Of(partition), Name: owner.Name}}
+	return []controller.Request{{ClusterName: logicalcluster.Of(partition), Name: owner.Name}}
 }
 
-// allSets returns all sets of all logical clusters: each may divide the shard that changed. Labels change rarely.
-func (c *partitionSetController) allSets(event watch.Event) []controller.Key {
-	if _, news := c.shardNews.Of(event); !news {
+// allKeys returns all sets of all logical clusters: each may divide the shard that changed. Labels change rarely.
+func (c *partitionSetController) allKeys(event watch.Event) []controller.Request {
+	if _, changed := c.shardChanges.Observe(event); !changed {
 		return nil
 	}
 	all, err := c.sets.List(logicalcluster.With(context.Background(), logicalcluster.Wildcard), "", nil)
@@ -87,14 +87,14 @@ func (c *partitionSetController) allSets(event watch.Event) []controller.Key {
 		klog.ErrorS(err, "Listing the partition sets that a shard concerns")
 		return nil
 	}
-	keys := make([]controller.Key, 0, len(all))
+	keys := make([]controller.Request, 0, len(all))
 	for _, set := range all {
-		keys = append(keys, controller.Key{Cluster: logicalcluster.Of(set), Name: set.Name})
+		keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(set), Name: set.Name})
 	}
 	return keys
 }
 
-func (c *partitionSetController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *partitionSetController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	stored, err := c.sets.Get(ctx, "", key.Name)
 	if err != nil {
 		return controller.Result{}, client.IgnoreNotFound(err)
@@ -103,7 +103,7 @@ func (c *partitionSetController) reconcile(ctx context.Context, key controller.K
 		return controller.Result{}, nil // what it owns goes with it
 	}
 	set := stored.DeepCopy()
-	failed := c.divide(ctx, set)
+	failed := c.reconcilePartitions(ctx, set)
 	if equality.Semantic.DeepEqual(stored.Status, set.Status) {
 		return controller.Result{}, failed
 	}
@@ -113,8 +113,8 @@ func (c *partitionSetController) reconcile(ctx context.Context, key controller.K
 	return controller.Result{}, failed
 }
 
-// divide brings the partitions of a set up to date and says so in its status.
-func (c *partitionSetController) divide(ctx context.Context, set *topologyv1alpha1.PartitionSet) error {
+// reconcilePartitions brings the partitions of a set up to date and says so in its status.
+func (c *partitionSetController) reconcilePartitions(ctx context.Context, set *topologyv1alpha1.PartitionSet) error {
 	all, err := c.shards.List(ctx)
 	if err != nil {
 		return fmt.Errorf("listing shards: %w", err)
@@ -126,7 +126,7 @@ func (c *partitionSetController) divide(ctx context.Context, set *topologyv1alph
 	}
 	conditionsv1alpha1.MarkTrue(set, topologyv1alpha1.PartitionSetValid)
 	set.Status.Count = uint16(min(len(desired), 1<<16-1))
-	if err := c.write(ctx, set, desired); err != nil {
+	if err := c.syncPartitions(ctx, set, desired); err != nil {
 		conditionsv1alpha1.MarkFalse(set, topologyv1alpha1.PartitionsReady, topologyv1alpha1.ReasonErrorGeneratingPartitions, conditionsv1alpha1.SeverityError, "%v", err)
 		return err
 	}
@@ -134,23 +134,23 @@ func (c *partitionSetController) divide(ctx context.Context, set *topologyv1alph
 	return nil
 }
 
-// write removes and creates what differs. Names are generated: what the last pass created must be seen before more is,
+// syncPartitions removes and creates what differs. Names are generated: what the last pass created must be seen before more is,
 // hence the second look.
-func (c *partitionSetController) write(ctx context.Context, set *topologyv1alpha1.PartitionSet, desired []*topologyv1alpha1.Partition) error {
+func (c *partitionSetController) syncPartitions(ctx context.Context, set *topologyv1alpha1.PartitionSet, desired []*topologyv1alpha1.Partition) error {
 	owned, err := c.partitions.List(ctx, "", nil)
-	if err == nil && !compare(desired, controlledBy(set, owned)).none() {
+	if err == nil && !diff(desired, controlledBy(set, owned)).isEmpty() {
 		owned, err = c.partitions.ListLatest(ctx, "", nil)
 	}
 	if err != nil {
 		return fmt.Errorf("listing partitions: %w", err)
 	}
-	todo := compare(desired, controlledBy(set, owned))
-	for _, partition := range todo.remove {
+	pending := diff(desired, controlledBy(set, owned))
+	for _, partition := range pending.remove {
 		if err := c.clients.Typed.Delete(ctx, partition, client.Preconditions{UID: &partition.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting partition %q: %w", partition.Name, err)
 		}
 	}
-	for _, partition := range todo.create {
+	for _, partition := range pending.create {
 		if err := c.clients.Typed.Create(ctx, partition); err != nil {
 			return fmt.Errorf("creating partition %q: %w", partition.GenerateName, err)
 		}

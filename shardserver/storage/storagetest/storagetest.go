@@ -29,7 +29,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-const deadline = 20 * time.Second
+const pollTimeout = 20 * time.Second
 
 // ConfigMaps is the resource of the registry.
 var ConfigMaps = schema.GroupResource{Resource: "configmaps"}
@@ -102,12 +102,12 @@ func Delete(t *testing.T, store *configmapstorage.REST, cluster, name string) {
 }
 
 // Eventually polls until a condition is true.
-func Eventually(t *testing.T, what string, reached func() bool) {
+func Eventually(t *testing.T, description string, condition func() bool) {
 	t.Helper()
-	end := time.Now().Add(deadline)
-	for !reached() {
+	end := time.Now().Add(pollTimeout)
+	for !condition() {
 		if time.Now().After(end) {
-			t.Fatalf("waited %s for %s", deadline, what)
+			t.Fatalf("waited %s for %s", pollTimeout, description)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -141,9 +141,9 @@ func (s *CountingStore) Watch(ctx context.Context, opts *internalversion.ListOpt
 	return stream, err
 }
 
-// EndAll ends all watches, as the watch cache does with slow ones. With expired, the next one is refused because its
+// StopAll ends all watches, as the watch cache does with slow ones. With expired, the next one is refused because its
 // resource version is too old.
-func (s *CountingStore) EndAll(expired bool) {
+func (s *CountingStore) StopAll(expired bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expired = expired

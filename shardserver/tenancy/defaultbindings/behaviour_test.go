@@ -23,27 +23,27 @@ import (
 
 const maintain = tenancyv1alpha1.APIBindingLifecycleModeMaintain
 
-// fixture is a shard with a provider's workspace, where types and exports are.
-type fixture struct {
+// env is a shard with a provider's workspace, where types and exports are.
+type env struct {
 	*shardtesting.Shard
 	c        client.Client
 	provider string // cluster name
 	numbered int
 }
 
-func newFixture(t *testing.T) *fixture {
-	f := &fixture{Shard: shardtesting.Start(t)}
+func newEnv(t *testing.T) *env {
+	f := &env{Shard: shardtesting.Start(t)}
 	f.c = f.Client(t, f.Masters(t))
 	f.provider = f.NewWorkspace(t, "root", "provider").Spec.Cluster
 	return f
 }
 
-func (f *fixture) in(cluster string) context.Context {
+func (f *env) clusterContext(cluster string) context.Context {
 	return shardtesting.In(context.Background(), cluster)
 }
 
-// export offers a kind of its own, and claims what is given.
-func (f *fixture) export(t *testing.T, name string, claims ...apisv1alpha2.PermissionClaim) {
+// createExport offers a kind of its own, and claims what is given.
+func (f *env) createExport(t *testing.T, name string, claims ...apisv1alpha2.PermissionClaim) {
 	t.Helper()
 	gr := schema.GroupResource{Group: name + ".example.io", Resource: name}
 	f.NewExport(t, f.provider, name, gr, "Kind"+name, func(export *apisv1alpha2.APIExport) { export.Spec.PermissionClaims = claims })
@@ -53,15 +53,15 @@ func claim(resource string) apisv1alpha2.PermissionClaim {
 	return apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Resource: resource}, Verbs: []string{"get"}}
 }
 
-// workspaceType makes a type that binds "<path>/<export>", or exports of its own cluster.
-func (f *fixture) workspaceType(t *testing.T, name string, mode tenancyv1alpha1.APIBindingLifecycleMode, exports ...string) *tenancyv1alpha1.WorkspaceType {
+// createType makes a type that binds "<path>/<export>", or exports of its own cluster.
+func (f *env) createType(t *testing.T, name string, mode tenancyv1alpha1.APIBindingLifecycleMode, exports ...string) *tenancyv1alpha1.WorkspaceType {
 	t.Helper()
 	of := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if mode != "" {
 		of.Spec.DefaultAPIBindingLifecycle = ptr.To(mode)
 	}
 	of.Spec.DefaultAPIBindings = entries(exports...)
-	must(t, f.c.Create(f.in(f.provider), of))
+	must(t, f.c.Create(f.clusterContext(f.provider), of))
 	return of
 }
 
@@ -77,48 +77,48 @@ func entries(exports ...string) []tenancyv1alpha1.APIExportReference {
 	return all
 }
 
-func (f *fixture) setExports(t *testing.T, of *tenancyv1alpha1.WorkspaceType, exports ...string) {
+func (f *env) setExports(t *testing.T, of *tenancyv1alpha1.WorkspaceType, exports ...string) {
 	t.Helper()
-	f.change(t, f.provider, of, func() { of.Spec.DefaultAPIBindings = entries(exports...) })
+	f.update(t, f.provider, of, func() { of.Spec.DefaultAPIBindings = entries(exports...) })
 }
 
-func (f *fixture) change(t *testing.T, cluster string, obj client.Object, mutate func()) {
+func (f *env) update(t *testing.T, cluster string, obj client.Object, mutate func()) {
 	t.Helper()
 	shardtesting.Eventually(t, "a change of "+obj.GetName(), func(context.Context) error {
-		if err := f.c.Get(f.in(cluster), client.ObjectKeyFromObject(obj), obj); err != nil {
+		if err := f.c.Get(f.clusterContext(cluster), client.ObjectKeyFromObject(obj), obj); err != nil {
 			return err
 		}
 		mutate()
-		return f.c.Update(f.in(cluster), obj)
+		return f.c.Update(f.clusterContext(cluster), obj)
 	})
 }
 
-// create makes a workspace of a type without waiting, and workspace waits until it is ready and returns its cluster.
-func (f *fixture) create(t *testing.T, of string) string {
+// createWorkspace makes a workspace of a type without waiting, and workspace waits until it is ready and returns its cluster.
+func (f *env) createWorkspace(t *testing.T, of string) string {
 	t.Helper()
 	f.numbered++
 	name := fmt.Sprintf("consumer-%d", f.numbered)
-	must(t, f.c.Create(f.in("root"), &tenancyv1alpha1.Workspace{
+	must(t, f.c.Create(f.clusterContext("root"), &tenancyv1alpha1.Workspace{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Path: "root:provider", Name: tenancyv1alpha1.WorkspaceTypeName(of)}},
 	}))
 	return name
 }
 
-func (f *fixture) workspace(t *testing.T, of string) string {
+func (f *env) createReadyWorkspace(t *testing.T, of string) string {
 	t.Helper()
-	return f.WaitReady(t, "root", f.create(t, of)).Spec.Cluster
+	return f.WaitReady(t, "root", f.createWorkspace(t, of)).Spec.Cluster
 }
 
-func (f *fixture) bindings(t *testing.T, cluster string) []apisv1alpha2.APIBinding {
+func (f *env) bindings(t *testing.T, cluster string) []apisv1alpha2.APIBinding {
 	t.Helper()
 	var list apisv1alpha2.APIBindingList
-	must(t, f.c.List(f.in(cluster), &list))
+	must(t, f.c.List(f.clusterContext(cluster), &list))
 	return list.Items
 }
 
-// bound lists "<export>:<phase>" of all bindings.
-func (f *fixture) bound(t *testing.T, cluster string) string {
+// boundExports lists "<export>:<phase>" of all bindings.
+func (f *env) boundExports(t *testing.T, cluster string) string {
 	t.Helper()
 	var all []string
 	for _, binding := range f.bindings(t, cluster) {
@@ -128,17 +128,17 @@ func (f *fixture) bound(t *testing.T, cluster string) string {
 	return strings.Join(all, " ")
 }
 
-func (f *fixture) becomes(t *testing.T, cluster, want string) {
+func (f *env) waitBound(t *testing.T, cluster, want string) {
 	t.Helper()
 	shardtesting.Eventually(t, "bindings "+want, func(context.Context) error {
-		if got := f.bound(t, cluster); got != want {
+		if got := f.boundExports(t, cluster); got != want {
 			return fmt.Errorf("there are %s", got)
 		}
 		return nil
 	})
 }
 
-func (f *fixture) binding(t *testing.T, cluster, export string) *apisv1alpha2.APIBinding {
+func (f *env) binding(t *testing.T, cluster, export string) *apisv1alpha2.APIBinding {
 	t.Helper()
 	for _, binding := range f.bindings(t, cluster) {
 		if binding.Spec.Reference.Export.Name == export {
@@ -149,71 +149,71 @@ func (f *fixture) binding(t *testing.T, cluster, export string) *apisv1alpha2.AP
 	return nil
 }
 
-func (f *fixture) logicalCluster(t *testing.T, cluster string) *corev1alpha1.LogicalCluster {
+func (f *env) logicalCluster(t *testing.T, cluster string) *corev1alpha1.LogicalCluster {
 	t.Helper()
 	lc := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
-	must(t, f.c.Get(f.in(cluster), client.ObjectKeyFromObject(lc), lc))
+	must(t, f.c.Get(f.clusterContext(cluster), client.ObjectKeyFromObject(lc), lc))
 	return lc
 }
 
 func TestDefaultBindings(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	for _, name := range []string{"widgets", "gadgets", "gizmos"} {
-		f.export(t, name)
+		f.createExport(t, name)
 	}
 	for _, row := range []struct {
 		name string
-		run  func(*testing.T, *fixture)
+		run  func(*testing.T, *env)
 	}{
-		{"a universal workspace is bound to what universal says", universal},
-		{"a maintained type that gains an export brings it to existing workspaces, others do not", typeGainsExport},
-		{"a maintained binding that is deleted comes back", deletedComesBack},
-		{"a maintained binding that is changed is written over", changedIsRestored},
-		{"a new claim is accepted where it is maintained, and shown elsewhere", newClaim},
-		{"an export that a type drops stays bound", typeDropsExport},
-		{"a missing export keeps the workspace initializing until it is there", missingExport},
-		{"a missing export in a maintained type is waited for, and no condition says so", missingMaintained},
-		{"success leaves no word of waiting", success},
-		{"a default selector is that of the answer, and repeated by the initializer alone", defaultSelector},
-		{"two aliases that name an export alike make one binding", aliasesAlike},
-		{"two spellings make two bindings, and the workspace is ready with the first", spellings},
-		{"workspaces of the organization are bound, through what their type extends", throughExtends},
+		{"a universal workspace is bound to what universal says", testUniversal},
+		{"a maintained type that gains an export brings it to existing workspaces, others do not", testTypeGainsExport},
+		{"a maintained binding that is deleted comes back", testDeletedBindingIsRecreated},
+		{"a maintained binding that is changed is written over", testChangedBindingIsRestored},
+		{"a new claim is accepted where it is maintained, and shown elsewhere", testNewClaim},
+		{"an export that a type drops stays bound", testTypeDropsExport},
+		{"a missing export keeps the workspace initializing until it is there", testMissingExport},
+		{"a missing export in a maintained type is waited for, and no condition says so", testMissingMaintainedExport},
+		{"success leaves no word of waiting", testSuccess},
+		{"a default selector is that of the answer, and repeated by the initializer alone", testDefaultSelector},
+		{"two aliases that name an export alike make one binding", testDuplicateAliases},
+		{"two spellings make two bindings, and the workspace is ready with the first", testDuplicateReferences},
+		{"workspaces of the organization are bound, through what their type extends", testExtendedType},
 	} {
 		t.Run(row.name, func(t *testing.T) { row.run(t, f) })
 	}
 }
 
-func universal(t *testing.T, f *fixture) {
+func testUniversal(t *testing.T, f *env) {
 	cluster := f.NewWorkspace(t, "root", "plain").Spec.Cluster
-	f.becomes(t, cluster, "tenancy.kcp.io:Bound topology.kcp.io:Bound")
+	f.waitBound(t, cluster, "tenancy.kcp.io:Bound topology.kcp.io:Bound")
 	for _, binding := range f.bindings(t, cluster) {
 		if export := binding.Spec.Reference.Export; export.Path != "root" || !strings.HasPrefix(binding.Name, export.Name+"-") || len(binding.Name) != len(export.Name)+6 {
 			t.Errorf("%s refers to %v", binding.Name, export)
 		}
 	}
-	must(t, f.c.Create(f.in(cluster), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "child"}}))
+	must(t, f.c.Create(f.clusterContext(cluster), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "child"}}))
 	f.WaitReady(t, cluster, "child")
 }
 
-func typeGainsExport(t *testing.T, f *fixture) {
-	kept, once := f.workspaceType(t, "gain-kept", maintain, "widgets"), f.workspaceType(t, "gain-once", "", "widgets")
-	maintained, initialized := f.workspace(t, "gain-kept"), f.workspace(t, "gain-once")
+func testTypeGainsExport(t *testing.T, f *env) {
+	kept, once := f.createType(t, "gain-kept", maintain, "widgets"), f.createType(t, "gain-once", "", "widgets")
+	maintained, initialized := f.createReadyWorkspace(t, "gain-kept"), f.createReadyWorkspace(t, "gain-once")
 	f.setExports(t, once, "widgets", "gadgets")
 	f.setExports(t, kept, "widgets", "gadgets")
-	f.becomes(t, maintained, "gadgets:Bound widgets:Bound")
-	if got := f.bound(t, initialized); got != "widgets:Bound" {
+	f.waitBound(t, maintained, "gadgets:Bound widgets:Bound")
+	if got := f.boundExports(t, initialized); got != "widgets:Bound" {
 		t.Errorf("the other has %s", got)
 	}
 }
 
-func deletedComesBack(t *testing.T, f *fixture) {
-	f.workspaceType(t, "deleted", maintain, "widgets")
-	cluster := f.workspace(t, "deleted")
+func testDeletedBindingIsRecreated(t *testing.T, f *env) {
+	f.createType(t, "deleted", maintain, "widgets")
+	cluster := f.createReadyWorkspace(t, "deleted")
 	before := f.binding(t, cluster, "widgets")
-	must(t, f.c.Delete(f.in(cluster), before))
+	must(t, f.c.Delete(f.clusterContext(cluster), before))
 	shardtesting.Eventually(t, "the binding, made anew", func(context.Context) error {
 		now := &apisv1alpha2.APIBinding{}
-		if err := f.c.Get(f.in(cluster), client.ObjectKeyFromObject(before), now); err != nil {
+		if err := f.c.Get(f.clusterContext(cluster), client.ObjectKeyFromObject(before), now); err != nil {
 			return err
 		}
 		if now.UID == before.UID || now.Status.Phase != apisv1alpha2.APIBindingPhaseBound {
@@ -223,15 +223,15 @@ func deletedComesBack(t *testing.T, f *fixture) {
 	})
 }
 
-func changedIsRestored(t *testing.T, f *fixture) {
-	f.export(t, "claiming", claim("configmaps"))
-	f.workspaceType(t, "changed", maintain, "claiming")
-	cluster := f.workspace(t, "changed")
+func testChangedBindingIsRestored(t *testing.T, f *env) {
+	f.createExport(t, "claiming", claim("configmaps"))
+	f.createType(t, "changed", maintain, "claiming")
+	cluster := f.createReadyWorkspace(t, "changed")
 	binding := f.binding(t, cluster, "claiming")
 	if claims := binding.Spec.PermissionClaims; len(claims) != 1 || claims[0].State != apisv1alpha2.ClaimAccepted || !claims[0].Selector.MatchAll {
 		t.Fatalf("it accepts %+v", claims)
 	}
-	f.change(t, cluster, binding, func() { binding.Spec.PermissionClaims[0].State = apisv1alpha2.ClaimRejected })
+	f.update(t, cluster, binding, func() { binding.Spec.PermissionClaims[0].State = apisv1alpha2.ClaimRejected })
 	generation := binding.Generation
 	shardtesting.Eventually(t, "the claim to be accepted again", func(context.Context) error {
 		if now := f.binding(t, cluster, "claiming"); now.Generation == generation || now.Spec.PermissionClaims[0].State != apisv1alpha2.ClaimAccepted {
@@ -241,13 +241,13 @@ func changedIsRestored(t *testing.T, f *fixture) {
 	})
 }
 
-func newClaim(t *testing.T, f *fixture) {
-	f.export(t, "asking", claim("configmaps"))
-	f.workspaceType(t, "asked-kept", maintain, "asking")
-	f.workspaceType(t, "asked-once", tenancyv1alpha1.APIBindingLifecycleModeInitializeOnly, "asking")
-	maintained, initialized := f.workspace(t, "asked-kept"), f.workspace(t, "asked-once")
+func testNewClaim(t *testing.T, f *env) {
+	f.createExport(t, "asking", claim("configmaps"))
+	f.createType(t, "asked-kept", maintain, "asking")
+	f.createType(t, "asked-once", tenancyv1alpha1.APIBindingLifecycleModeInitializeOnly, "asking")
+	maintained, initialized := f.createReadyWorkspace(t, "asked-kept"), f.createReadyWorkspace(t, "asked-once")
 	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "asking"}}
-	f.change(t, f.provider, export, func() { export.Spec.PermissionClaims = append(export.Spec.PermissionClaims, claim("secrets")) })
+	f.update(t, f.provider, export, func() { export.Spec.PermissionClaims = append(export.Spec.PermissionClaims, claim("secrets")) })
 	shardtesting.Eventually(t, "the claim in both", func(context.Context) error {
 		if accepted := len(f.binding(t, maintained, "asking").Spec.PermissionClaims); accepted != 2 {
 			return fmt.Errorf("the maintained one accepts %d", accepted)
@@ -262,20 +262,20 @@ func newClaim(t *testing.T, f *fixture) {
 	}
 }
 
-func typeDropsExport(t *testing.T, f *fixture) {
-	kept := f.workspaceType(t, "drop", maintain, "widgets", "gadgets")
-	cluster := f.workspace(t, "drop")
+func testTypeDropsExport(t *testing.T, f *env) {
+	kept := f.createType(t, "drop", maintain, "widgets", "gadgets")
+	cluster := f.createReadyWorkspace(t, "drop")
 	f.setExports(t, kept, "widgets", "gizmos")
-	f.becomes(t, cluster, "gadgets:Bound gizmos:Bound widgets:Bound")
+	f.waitBound(t, cluster, "gadgets:Bound gizmos:Bound widgets:Bound")
 }
 
-func missingExport(t *testing.T, f *fixture) {
-	f.workspaceType(t, "missing", "", "late", "widgets")
-	name := f.create(t, "missing")
+func testMissingExport(t *testing.T, f *env) {
+	f.createType(t, "missing", "", "late", "widgets")
+	name := f.createWorkspace(t, "missing")
 	var cluster string
 	shardtesting.Eventually(t, "the workspace to say what it lacks", func(context.Context) error {
 		workspace := &tenancyv1alpha1.Workspace{}
-		if err := f.c.Get(f.in("root"), client.ObjectKey{Name: name}, workspace); err != nil {
+		if err := f.c.Get(f.clusterContext("root"), client.ObjectKey{Name: name}, workspace); err != nil {
 			return err
 		}
 		cluster = workspace.Spec.Cluster
@@ -288,43 +288,43 @@ func missingExport(t *testing.T, f *fixture) {
 		}
 		return nil
 	})
-	f.becomes(t, cluster, "widgets:Bound")
-	f.export(t, "late")
+	f.waitBound(t, cluster, "widgets:Bound")
+	f.createExport(t, "late")
 	f.WaitReady(t, "root", name)
-	f.becomes(t, cluster, "late:Bound widgets:Bound")
+	f.waitBound(t, cluster, "late:Bound widgets:Bound")
 }
 
-func missingMaintained(t *testing.T, f *fixture) {
-	kept := f.workspaceType(t, "missing-kept", maintain, "widgets")
-	cluster := f.workspace(t, "missing-kept")
+func testMissingMaintainedExport(t *testing.T, f *env) {
+	kept := f.createType(t, "missing-kept", maintain, "widgets")
+	cluster := f.createReadyWorkspace(t, "missing-kept")
 	f.setExports(t, kept, "widgets", "later", "gadgets")
-	f.becomes(t, cluster, "gadgets:Bound widgets:Bound")
+	f.waitBound(t, cluster, "gadgets:Bound widgets:Bound")
 	if !conditionsv1alpha1.IsTrue(f.logicalCluster(t, cluster), corev1alpha1.APIBindingsReconciled) {
 		t.Errorf("it says %+v", f.logicalCluster(t, cluster).Status.Conditions)
 	}
-	f.export(t, "later")
-	f.becomes(t, cluster, "gadgets:Bound later:Bound widgets:Bound")
+	f.createExport(t, "later")
+	f.waitBound(t, cluster, "gadgets:Bound later:Bound widgets:Bound")
 }
 
-func success(t *testing.T, f *fixture) {
-	f.workspaceType(t, "success-kept", maintain, "widgets")
-	f.workspaceType(t, "success-once", "", "widgets")
+func testSuccess(t *testing.T, f *env) {
+	f.createType(t, "success-kept", maintain, "widgets")
+	f.createType(t, "success-once", "", "widgets")
 	for of, reconciled := range map[string]bool{"success-kept": true, "success-once": false} {
-		lc := f.logicalCluster(t, f.workspace(t, of))
+		lc := f.logicalCluster(t, f.createReadyWorkspace(t, of))
 		if conditionsv1alpha1.Get(lc, corev1alpha1.APIBindingsInitialized) != nil || conditionsv1alpha1.IsTrue(lc, corev1alpha1.APIBindingsReconciled) != reconciled || len(lc.Status.Initializers) != 0 {
 			t.Errorf("%s: %+v", of, lc.Status)
 		}
 	}
 }
 
-func defaultSelector(t *testing.T, f *fixture) {
+func testDefaultSelector(t *testing.T, f *env) {
 	selecting := claim("configmaps")
 	selecting.DefaultSelector = &apisv1alpha2.PermissionClaimSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"for": "provider"}}}
-	f.export(t, "selecting", selecting)
-	f.workspaceType(t, "selector-kept", maintain, "selecting")
-	f.workspaceType(t, "selector-once", "", "selecting")
+	f.createExport(t, "selecting", selecting)
+	f.createType(t, "selector-kept", maintain, "selecting")
+	f.createType(t, "selector-once", "", "selecting")
 	for of, repeated := range map[string]bool{"selector-kept": false, "selector-once": true} {
-		cluster := f.workspace(t, of)
+		cluster := f.createReadyWorkspace(t, of)
 		shardtesting.Eventually(t, "the claim of "+of, func(context.Context) error {
 			accepted := f.binding(t, cluster, "selecting").Spec.PermissionClaims[0]
 			if accepted.Selector.MatchAll || accepted.Selector.MatchLabels["for"] != "provider" || (accepted.DefaultSelector != nil) != repeated {
@@ -335,20 +335,20 @@ func defaultSelector(t *testing.T, f *fixture) {
 	}
 }
 
-func aliasesAlike(t *testing.T, f *fixture) {
-	f.workspaceType(t, "alike-base", "", "root:provider/widgets")
+func testDuplicateAliases(t *testing.T, f *env) {
+	f.createType(t, "alike-base", "", "root:provider/widgets")
 	leaf := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "alike"}}
 	leaf.Spec.Extend.With = []tenancyv1alpha1.WorkspaceTypeReference{{Path: "root:provider", Name: "alike-base"}}
 	leaf.Spec.DefaultAPIBindings = entries("root:provider/widgets")
-	must(t, f.c.Create(f.in(f.provider), leaf))
-	if got := f.bound(t, f.workspace(t, "alike")); got != "widgets:Bound" {
+	must(t, f.c.Create(f.clusterContext(f.provider), leaf))
+	if got := f.boundExports(t, f.createReadyWorkspace(t, "alike")); got != "widgets:Bound" {
 		t.Errorf("it has %s", got)
 	}
 }
 
-func spellings(t *testing.T, f *fixture) {
-	f.workspaceType(t, "spellings", "", "root:provider/widgets", f.provider+"/widgets")
-	cluster := f.workspace(t, "spellings")
+func testDuplicateReferences(t *testing.T, f *env) {
+	f.createType(t, "spellings", "", "root:provider/widgets", f.provider+"/widgets")
+	cluster := f.createReadyWorkspace(t, "spellings")
 	var complete, refused int
 	for _, binding := range f.bindings(t, cluster) {
 		switch {
@@ -359,15 +359,15 @@ func spellings(t *testing.T, f *fixture) {
 		}
 	}
 	if complete != 1 || refused != 1 {
-		t.Errorf("it has %s", f.bound(t, cluster))
+		t.Errorf("it has %s", f.boundExports(t, cluster))
 	}
 }
 
-func throughExtends(t *testing.T, f *fixture) {
-	must(t, f.c.Create(f.in("root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "org"}, Spec: tenancyv1alpha1.WorkspaceSpec{
+func testExtendedType(t *testing.T, f *env) {
+	must(t, f.c.Create(f.clusterContext("root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "org"}, Spec: tenancyv1alpha1.WorkspaceSpec{
 		Type: &tenancyv1alpha1.WorkspaceTypeReference{Path: "root", Name: "organization"},
 	}}))
-	f.becomes(t, f.WaitReady(t, "root", "org").Spec.Cluster, "tenancy.kcp.io:Bound topology.kcp.io:Bound")
+	f.waitBound(t, f.WaitReady(t, "root", "org").Spec.Cluster, "tenancy.kcp.io:Bound topology.kcp.io:Bound")
 }
 
 // TestPlainUsers binds as somebody who administers a workspace and has no right elsewhere but those of everybody.

@@ -80,7 +80,7 @@ func (b *Binder) Maintain(ctx context.Context, aliases []workspacetype.Resolved)
 		if !w.maintained {
 			continue
 		}
-		if err := outcome.record(w, existing, b.restore(ctx, w, w.in(existing))); err != nil {
+		if err := outcome.record(w, existing, b.restore(ctx, w, w.find(existing))); err != nil {
 			return outcome, err
 		}
 	}
@@ -122,7 +122,7 @@ func (b *Binder) restore(ctx context.Context, w defaultBinding, found *apisv1alp
 	if err != nil {
 		return err
 	}
-	spec := specOf(w.reference, export, false)
+	spec := newSpec(w.reference, export, false)
 	if found == nil {
 		return b.create(ctx, newBinding(w, spec))
 	}

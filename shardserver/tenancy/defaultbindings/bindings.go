@@ -42,8 +42,8 @@ func defaultBindings(cluster logicalcluster.Name, aliases []workspacetype.Resolv
 	return all, nil
 }
 
-// Maintained reports whether any of the types maintains bindings.
-func Maintained(aliases []workspacetype.Resolved) bool {
+// HasMaintained reports whether any of the types maintains bindings.
+func HasMaintained(aliases []workspacetype.Resolved) bool {
 	return slices.ContainsFunc(aliases, maintains)
 }
 
@@ -52,9 +52,9 @@ func maintains(alias workspacetype.Resolved) bool {
 	return len(alias.Spec.DefaultAPIBindings) > 0 && mode != nil && *mode == tenancyv1alpha1.APIBindingLifecycleModeMaintain
 }
 
-// specOf returns the spec of a binding to an export: all claims of the export are accepted, with their default selectors.
+// newSpec returns the spec of a binding to an export: all claims of the export are accepted, with their default selectors.
 // keepDefault also copies the default selector to the claim.
-func specOf(reference apiindex.Reference, export *apisv1alpha2.APIExport, keepDefault bool) apisv1alpha2.APIBindingSpec {
+func newSpec(reference apiindex.Reference, export *apisv1alpha2.APIExport, keepDefault bool) apisv1alpha2.APIBindingSpec {
 	spec := apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{
 		Export: &apisv1alpha2.ExportBindingReference{Path: reference.Path.String(), Name: reference.Name},
 	}}
@@ -74,8 +74,8 @@ func specOf(reference apiindex.Reference, export *apisv1alpha2.APIExport, keepDe
 	return spec
 }
 
-// in returns the APIBinding of that name, or nil.
-func (w defaultBinding) in(bindings []*apisv1alpha2.APIBinding) *apisv1alpha2.APIBinding {
+// find returns the APIBinding of that name, or nil.
+func (w defaultBinding) find(bindings []*apisv1alpha2.APIBinding) *apisv1alpha2.APIBinding {
 	for _, binding := range bindings {
 		if binding.Name == w.name {
 			return binding
@@ -86,13 +86,13 @@ func (w defaultBinding) in(bindings []*apisv1alpha2.APIBinding) *apisv1alpha2.AP
 
 // isCompleteIn reports whether one of the bindings binds the export. Bindings of users with another name or path count, too.
 func (w defaultBinding) isCompleteIn(bindings []*apisv1alpha2.APIBinding) bool {
-	own := w.in(bindings)
+	own := w.find(bindings)
 	return slices.ContainsFunc(bindings, func(binding *apisv1alpha2.APIBinding) bool {
-		return (w.namedBy(binding) || sameExport(own, binding)) && complete(binding)
+		return (w.matchesReference(binding) || sameExport(own, binding)) && complete(binding)
 	})
 }
 
-func (w defaultBinding) namedBy(binding *apisv1alpha2.APIBinding) bool {
+func (w defaultBinding) matchesReference(binding *apisv1alpha2.APIBinding) bool {
 	reference, err := apiindex.ReferenceOf(binding)
 	return err == nil && reference == w.reference
 }

@@ -17,18 +17,18 @@ import (
 
 const maintain, once = tenancyv1alpha1.APIBindingLifecycleModeMaintain, tenancyv1alpha1.APIBindingLifecycleModeInitializeOnly
 
-// typed is a type in a logical cluster that binds "<path>:<export>" or "<export>" by default.
-func typed(cluster string, mode tenancyv1alpha1.APIBindingLifecycleMode, exports ...string) workspacetype.Resolved {
-	of := workspacetype.Resolved{WorkspaceType: &tenancyv1alpha1.WorkspaceType{}, Cluster: logicalcluster.MustParseName(cluster)}
-	of.Spec.DefaultAPIBindingLifecycle = ptr.To(mode)
+// newType is a type in a logical cluster that binds "<path>:<export>" or "<export>" by default.
+func newType(cluster string, mode tenancyv1alpha1.APIBindingLifecycleMode, exports ...string) workspacetype.Resolved {
+	resolved := workspacetype.Resolved{WorkspaceType: &tenancyv1alpha1.WorkspaceType{}, Cluster: logicalcluster.MustParseName(cluster)}
+	resolved.Spec.DefaultAPIBindingLifecycle = ptr.To(mode)
 	for _, export := range exports {
 		path, name, ok := strings.Cut(export, "/")
 		if !ok {
 			path, name = "", export
 		}
-		of.Spec.DefaultAPIBindings = append(of.Spec.DefaultAPIBindings, tenancyv1alpha1.APIExportReference{Path: path, Export: name})
+		resolved.Spec.DefaultAPIBindings = append(resolved.Spec.DefaultAPIBindings, tenancyv1alpha1.APIExportReference{Path: path, Export: name})
 	}
-	return of
+	return resolved
 }
 
 func TestDefaultBindings(t *testing.T) {
@@ -36,13 +36,13 @@ func TestDefaultBindings(t *testing.T) {
 		aliases []workspacetype.Resolved
 		want    string
 	}{
-		"no path is the type's own cluster":                     {[]workspacetype.Resolved{typed("abc", once, "x")}, "abc:x"},
-		"the order is that of the aliases":                      {[]workspacetype.Resolved{typed("abc", once, "root/y", "root/x"), typed("root", once, "z")}, "root:y root:x root:z"},
-		"two aliases that name an export alike ask for one":     {[]workspacetype.Resolved{typed("root", once, "x"), typed("abc", once, "root/x")}, "root:x"},
-		"path and cluster name are two":                         {[]workspacetype.Resolved{typed("abc", once, "root:org/x"), typed("abc", once, "x")}, "root:org:x abc:x"},
-		"a lifecycle is that of its alias":                      {[]workspacetype.Resolved{typed("abc", once, "x"), typed("abc", maintain, "y")}, "abc:x abc:y!"},
-		"one alias that maintains is enough":                    {[]workspacetype.Resolved{typed("abc", maintain, "x"), typed("abc", once, "x")}, "abc:x!"},
-		"an alias that binds nothing has no say in the others'": {[]workspacetype.Resolved{typed("abc", maintain), typed("abc", once, "x")}, "abc:x"},
+		"no path is the type's own cluster":                     {[]workspacetype.Resolved{newType("abc", once, "x")}, "abc:x"},
+		"the order is that of the aliases":                      {[]workspacetype.Resolved{newType("abc", once, "root/y", "root/x"), newType("root", once, "z")}, "root:y root:x root:z"},
+		"two aliases that name an export alike ask for one":     {[]workspacetype.Resolved{newType("root", once, "x"), newType("abc", once, "root/x")}, "root:x"},
+		"path and cluster name are two":                         {[]workspacetype.Resolved{newType("abc", once, "root:org/x"), newType("abc", once, "x")}, "root:org:x abc:x"},
+		"a lifecycle is that of its alias":                      {[]workspacetype.Resolved{newType("abc", once, "x"), newType("abc", maintain, "y")}, "abc:x abc:y!"},
+		"one alias that maintains is enough":                    {[]workspacetype.Resolved{newType("abc", maintain, "x"), newType("abc", once, "x")}, "abc:x!"},
+		"an alias that binds nothing has no say in the others'": {[]workspacetype.Resolved{newType("abc", maintain), newType("abc", once, "x")}, "abc:x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all, err := defaultBindings(logicalcluster.MustParseName("consumer"), tc.aliases)
@@ -76,7 +76,7 @@ func TestSpecOf(t *testing.T) {
 	}}}
 	for name, keep := range map[string]bool{"initialized": true, "maintained": false} {
 		t.Run(name, func(t *testing.T) {
-			spec := specOf(reference, export, keep)
+			spec := newSpec(reference, export, keep)
 			if ref := spec.Reference.Export; ref.Path != "root" || ref.Name != "x" {
 				t.Errorf("refers to %v", ref)
 			}

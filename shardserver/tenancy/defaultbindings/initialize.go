@@ -29,7 +29,7 @@ func (b *Binder) Reservations(ctx context.Context, cluster logicalcluster.Name, 
 		if err != nil {
 			return noReservations
 		}
-		created = append(created, newBinding(w, specOf(w.reference, export, true)))
+		created = append(created, newBinding(w, newSpec(w.reference, export, true)))
 	}
 	reservations, err := b.cfg.Precompute(ctx, cluster, created)
 	if err != nil {
@@ -56,9 +56,9 @@ func (b *Binder) Initialize(ctx context.Context, cluster *corev1alpha1.LogicalCl
 	}
 	var outcome Outcome
 	var created []*apisv1alpha2.APIBinding
-	of := map[string]defaultBinding{}
+	byName := map[string]defaultBinding{}
 	for _, w := range all {
-		if w.in(existing) != nil {
+		if w.find(existing) != nil {
 			_ = outcome.record(w, existing, nil)
 			continue
 		}
@@ -69,7 +69,7 @@ func (b *Binder) Initialize(ctx context.Context, cluster *corev1alpha1.LogicalCl
 		case err != nil:
 			return outcome, err
 		default:
-			created, of[w.name] = append(created, newBinding(w, specOf(w.reference, export, true))), w
+			created, byName[w.name] = append(created, newBinding(w, newSpec(w.reference, export, true))), w
 		}
 	}
 	if len(created) == len(all) {
@@ -78,7 +78,7 @@ func (b *Binder) Initialize(ctx context.Context, cluster *corev1alpha1.LogicalCl
 		}
 	}
 	for _, binding := range created {
-		w := of[binding.Name]
+		w := byName[binding.Name]
 		err := b.create(ctx, binding)
 		if err := outcome.record(w, append(existing, binding), err); err != nil {
 			return outcome, err

@@ -32,19 +32,19 @@ type TypeIndex struct {
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
 
 	mu sync.Mutex
-	// leaves are the types that logical clusters have, by the text of the reference in them.
-	leaves map[string]*leaf
+	// typesInUse are the types that logical clusters have, by the text of the reference in them.
+	typesInUse map[string]*typeEntry
 	// typeOf is the leaf of each logical cluster.
 	typeOf map[logicalcluster.Name]string
-	// seen are the last observed states of types and exports, by "<resource>/<name>".
-	seen map[logicalcluster.Name]map[string]string
+	// observed are the last observed states of types and exports, by "<resource>/<name>".
+	observed map[logicalcluster.Name]map[string]string
 }
 
-// leaf is a type of logical clusters.
-type leaf struct {
+// typeEntry is a type of logical clusters.
+type typeEntry struct {
 	members sets.Set[logicalcluster.Name]
-	// broken is set if the extended types cannot be resolved; an event of any type may change that.
-	broken bool
+	// unresolved is set if the extended types cannot be resolved; an event of any type may change that.
+	unresolved bool
 	// aliases are the type and all types it extends.
 	aliases sets.Set[typeKey]
 	// exports are the names, without path, of the bound exports.
@@ -58,19 +58,19 @@ type typeKey struct {
 	name    string
 }
 
-// NewTypeIndex returns an empty index. LogicalCluster must be called with all events of LogicalClusters.
+// NewTypeIndex returns an empty index. MapLogicalCluster must be called with all events of LogicalClusters.
 func NewTypeIndex(registry *storage.Registry, types *workspacetype.Resolver) *TypeIndex {
 	return &TypeIndex{
-		types:    types,
-		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
-		leaves:   map[string]*leaf{},
-		typeOf:   map[logicalcluster.Name]string{},
-		seen:     map[logicalcluster.Name]map[string]string{},
+		types:      types,
+		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
+		typesInUse: map[string]*typeEntry{},
+		typeOf:     map[logicalcluster.Name]string{},
+		observed:   map[logicalcluster.Name]map[string]string{},
 	}
 }
 
-// LogicalCluster indexes a logical cluster, and returns it.
-func (c *TypeIndex) LogicalCluster(event watch.Event) []controller.Key {
+// MapLogicalCluster indexes a logical cluster, and returns it.
+func (c *TypeIndex) MapLogicalCluster(event watch.Event) []controller.Request {
 	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
 	if !ok {
 		return nil
@@ -82,39 +82,39 @@ func (c *TypeIndex) LogicalCluster(event watch.Event) []controller.Key {
 	switch {
 	case event.Type == watch.Deleted:
 		c.remove(name)
-		delete(c.seen, name)
+		delete(c.observed, name)
 	case reference == "":
 		c.remove(name)
 	default:
 		c.add(name, reference)
 	}
-	return []controller.Key{key(name)}
+	return []controller.Request{clusterKey(name)}
 }
 
-// WorkspaceType returns the logical clusters of a type, if its state has changed.
-func (c *TypeIndex) WorkspaceType(event watch.Event) []controller.Key {
+// MapWorkspaceType returns the logical clusters of a type, if its state has changed.
+func (c *TypeIndex) MapWorkspaceType(event watch.Event) []controller.Request {
 	changed, ok := event.Object.(*tenancyv1alpha1.WorkspaceType)
 	if !ok {
 		return nil
 	}
-	of := typeKey{logicalcluster.Of(changed), changed.Name}
+	typeRef := typeKey{logicalcluster.Of(changed), changed.Name}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.changed(of.cluster, "type/"+of.name, stateOf(changed), event.Type) {
+	if !c.changed(typeRef.cluster, "type/"+typeRef.name, stateOf(changed), event.Type) {
 		return nil
 	}
 	var affected []logicalcluster.Name
-	for reference, leaf := range c.leaves {
-		if leaf.broken || leaf.aliases.Has(of) {
+	for reference, leaf := range c.typesInUse {
+		if leaf.unresolved || leaf.aliases.Has(typeRef) {
 			c.resolve(reference, leaf)
 			affected = append(affected, leaf.members.UnsortedList()...)
 		}
 	}
-	return c.unfinished(affected)
+	return c.filterPending(affected)
 }
 
-// Export returns the logical clusters whose types bind an export, if its state has changed.
-func (c *TypeIndex) Export(event watch.Event) []controller.Key {
+// MapExport returns the logical clusters whose types bind an export, if its state has changed.
+func (c *TypeIndex) MapExport(event watch.Event) []controller.Request {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
 	if !ok {
 		return nil
@@ -125,23 +125,23 @@ func (c *TypeIndex) Export(event watch.Event) []controller.Key {
 		return nil
 	}
 	var affected []logicalcluster.Name
-	for _, leaf := range c.leaves {
+	for _, leaf := range c.typesInUse {
 		if leaf.exports.Has(export.Name) {
 			affected = append(affected, leaf.members.UnsortedList()...)
 		}
 	}
-	return c.unfinished(affected)
+	return c.filterPending(affected)
 }
 
-// Binding returns the logical cluster of a binding, if it waits for bindings or maintains any.
-func (c *TypeIndex) Binding(event watch.Event) []controller.Key {
+// MapBinding returns the logical cluster of a binding, if it waits for bindings or maintains any.
+func (c *TypeIndex) MapBinding(event watch.Event) []controller.Request {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
 	if !ok {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.unfinished([]logicalcluster.Name{logicalcluster.Of(binding)})
+	return c.filterPending([]logicalcluster.Name{logicalcluster.Of(binding)})
 }
 
 // stateOf returns the generation of an object, or the resource version of a replica, whose generation is not meaningful.
@@ -155,22 +155,22 @@ func stateOf(object metav1.Object) string {
 // changed reports whether the state of an object differs from that of the previous event.
 func (c *TypeIndex) changed(cluster logicalcluster.Name, object, state string, event watch.EventType) bool {
 	if event == watch.Deleted {
-		if delete(c.seen[cluster], object); len(c.seen[cluster]) == 0 {
-			delete(c.seen, cluster)
+		if delete(c.observed[cluster], object); len(c.observed[cluster]) == 0 {
+			delete(c.observed, cluster)
 		}
 		return true
 	}
-	if c.seen[cluster] == nil {
-		c.seen[cluster] = map[string]string{}
+	if c.observed[cluster] == nil {
+		c.observed[cluster] = map[string]string{}
 	}
-	before, known := c.seen[cluster][object]
-	c.seen[cluster][object] = state
+	before, known := c.observed[cluster][object]
+	c.observed[cluster][object] = state
 	return !known || before != state
 }
 
-// unfinished returns those of the logical clusters that wait for their first bindings, or that maintain any.
-func (c *TypeIndex) unfinished(names []logicalcluster.Name) []controller.Key {
-	var keys []controller.Key
+// filterPending returns those of the logical clusters that wait for their first bindings, or that maintain any.
+func (c *TypeIndex) filterPending(names []logicalcluster.Name) []controller.Request {
+	var keys []controller.Request
 	for _, name := range names {
 		cluster, err := c.clusters.Get(logicalcluster.With(context.Background(), name), "", corev1alpha1.LogicalClusterName)
 		if apierrors.IsNotFound(err) {
@@ -181,16 +181,16 @@ func (c *TypeIndex) unfinished(names []logicalcluster.Name) []controller.Key {
 			klog.ErrorS(err, "Reading the logical cluster of an event failed", "cluster", name)
 			continue
 		}
-		of := c.leaves[c.typeOf[name]]
-		if Awaited(cluster) || (of != nil && (of.maintained || of.broken)) {
-			keys = append(keys, key(name))
+		entry := c.typesInUse[c.typeOf[name]]
+		if IsWaiting(cluster) || (entry != nil && (entry.maintained || entry.unresolved)) {
+			keys = append(keys, clusterKey(name))
 		}
 	}
 	return keys
 }
 
-// Awaited reports whether a logical cluster is being initialized and waits for its default bindings.
-func Awaited(cluster *corev1alpha1.LogicalCluster) bool {
+// IsWaiting reports whether a logical cluster is being initialized and waits for its default bindings.
+func IsWaiting(cluster *corev1alpha1.LogicalCluster) bool {
 	return cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseInitializing &&
 		slices.Contains(cluster.Status.Initializers, corev1alpha1.SystemAPIBindingsInitializer)
 }
@@ -200,13 +200,13 @@ func (c *TypeIndex) add(name logicalcluster.Name, reference string) {
 		return
 	}
 	c.remove(name)
-	of := c.leaves[reference]
-	if of == nil {
-		of = &leaf{members: sets.New[logicalcluster.Name]()}
-		c.resolve(reference, of)
-		c.leaves[reference] = of
+	entry := c.typesInUse[reference]
+	if entry == nil {
+		entry = &typeEntry{members: sets.New[logicalcluster.Name]()}
+		c.resolve(reference, entry)
+		c.typesInUse[reference] = entry
 	}
-	of.members.Insert(name)
+	entry.members.Insert(name)
 	c.typeOf[name] = reference
 }
 
@@ -216,26 +216,26 @@ func (c *TypeIndex) remove(name logicalcluster.Name) {
 		return
 	}
 	delete(c.typeOf, name)
-	of := c.leaves[reference]
-	if of.members.Delete(name); len(of.members) == 0 {
-		delete(c.leaves, reference)
+	entry := c.typesInUse[reference]
+	if entry.members.Delete(name); len(entry.members) == 0 {
+		delete(c.typesInUse, reference)
 	}
 }
 
 // resolve resolves the extended types and the bound exports of a type in use.
-func (c *TypeIndex) resolve(reference string, of *leaf) {
-	of.broken, of.maintained = false, false
-	of.aliases, of.exports = sets.New[typeKey](), sets.New[string]()
+func (c *TypeIndex) resolve(reference string, target *typeEntry) {
+	target.unresolved, target.maintained = false, false
+	target.aliases, target.exports = sets.New[typeKey](), sets.New[string]()
 	aliases, err := c.aliases(reference)
 	if err != nil {
-		of.broken = true
+		target.unresolved = true
 		return
 	}
-	of.maintained = Maintained(aliases)
+	target.maintained = HasMaintained(aliases)
 	for _, alias := range aliases {
-		of.aliases.Insert(typeKey{alias.Cluster, alias.Name})
+		target.aliases.Insert(typeKey{alias.Cluster, alias.Name})
 		for _, entry := range alias.Spec.DefaultAPIBindings {
-			of.exports.Insert(entry.Export)
+			target.exports.Insert(entry.Export)
 		}
 	}
 }
@@ -256,9 +256,9 @@ func (c *TypeIndex) aliases(text string) ([]workspacetype.Resolved, error) {
 func (c *TypeIndex) Sizes() (clusters, types, providers int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.typeOf), len(c.leaves), len(c.seen)
+	return len(c.typeOf), len(c.typesInUse), len(c.observed)
 }
 
-func key(name logicalcluster.Name) controller.Key {
-	return controller.Key{Cluster: name, Name: corev1alpha1.LogicalClusterName}
+func clusterKey(name logicalcluster.Name) controller.Request {
+	return controller.Request{ClusterName: name, Name: corev1alpha1.LogicalClusterName}
 }

@@ -18,7 +18,7 @@ import (
 // TestTypeIndexRemovesDeletedObjects checks that entries are removed with their logical clusters, types and exports.
 func TestTypeIndexRemovesDeletedObjects(t *testing.T) {
 	registry := storage.NewRegistry()
-	c := NewTypeIndex(registry, workspacetype.NewResolver(workspacetype.Stored(registry, workspacetype.NewIndex(registry))))
+	c := NewTypeIndex(registry, workspacetype.NewResolver(workspacetype.NewConsistentReader(registry, workspacetype.NewIndex(registry))))
 	event := func(eventType watch.EventType, i int) {
 		in := map[string]string{logicalcluster.AnnotationKey: fmt.Sprintf("cluster%d", i)}
 		cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster", Annotations: map[string]string{
@@ -27,11 +27,11 @@ func TestTypeIndexRemovesDeletedObjects(t *testing.T) {
 		}}}
 		export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "export", Annotations: in}}
 		of := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "type", Annotations: in}}
-		if keys := c.LogicalCluster(watch.Event{Type: eventType, Object: cluster}); len(keys) != 1 || keys[0].Name != "cluster" {
+		if keys := c.MapLogicalCluster(watch.Event{Type: eventType, Object: cluster}); len(keys) != 1 || keys[0].Name != "cluster" {
 			t.Fatalf("a logical cluster is mapped to %v", keys)
 		}
-		c.Export(watch.Event{Type: eventType, Object: export})
-		c.WorkspaceType(watch.Event{Type: eventType, Object: of})
+		c.MapExport(watch.Event{Type: eventType, Object: export})
+		c.MapWorkspaceType(watch.Event{Type: eventType, Object: of})
 	}
 	for i := range 100 {
 		event(watch.Added, i)

@@ -45,47 +45,47 @@ type candidate struct {
 func (s *Scheduler) Choose(all []*corev1alpha1.Shard, selector labels.Selector, own shardingv1alpha1.ShardReportSpec, excluded string) (*corev1alpha1.Shard, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var open []candidate
-	none := &NoShardError{}
+	var candidates []candidate
+	noShard := &NoShardError{}
 	for _, shard := range all {
 		if shard.Name == excluded || !selector.Matches(labels.Set(shard.Labels)) {
 			continue
 		}
-		candidate, closed := s.candidate(shard, own)
-		if _, kept := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]; kept {
-			closed = "is closed by its annotation " + corev1alpha1.UnschedulableAnnotationKey
+		candidate, reason := s.candidate(shard, own)
+		if _, unschedulable := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]; unschedulable {
+			reason = "is closed by its annotation " + corev1alpha1.UnschedulableAnnotationKey
 		}
-		if closed != "" {
+		if reason != "" {
 			s.entry(shard.Name).refused = true
-			none.Reasons = append(none.Reasons, fmt.Sprintf("shard %q %s", shard.Name, closed))
+			noShard.Reasons = append(noShard.Reasons, fmt.Sprintf("shard %q %s", shard.Name, reason))
 			continue
 		}
-		open = append(open, candidate)
+		candidates = append(candidates, candidate)
 	}
-	if len(open) == 0 {
-		slices.Sort(none.Reasons)
-		return nil, none
+	if len(candidates) == 0 {
+		slices.Sort(noShard.Reasons)
+		return nil, noShard
 	}
-	chosen := s.pickLessLoaded(open)
+	chosen := s.pickLessLoaded(candidates)
 	s.entry(chosen.shard.Name).pending++
 	return chosen.shard, nil
 }
 
 // candidate returns a shard with its load, or the reason why it accepts none.
-func (s *Scheduler) candidate(shard *corev1alpha1.Shard, own shardingv1alpha1.ShardReportSpec) (c candidate, closed string) {
+func (s *Scheduler) candidate(shard *corev1alpha1.Shard, own shardingv1alpha1.ShardReportSpec) (c candidate, reason string) {
 	report := own
 	if shard.Name != s.own {
-		alive := s.heartbeats.LiveReport(shard.Name)
-		if alive == nil {
+		live := s.heartbeats.LiveReport(shard.Name)
+		if live == nil {
 			return candidate{}, "has not reported lately"
 		}
-		report = alive.Spec
+		report = live.Spec
 	}
 	c = candidate{shard: shard, load: logicalClusters(report.Load) + s.pending(shard.Name, report), capacity: logicalClusters(report.Capacity)}
-	if closed = UnschedulableReason(report); closed == "" && c.capacity > 0 && c.load >= c.capacity {
-		closed = fmt.Sprintf("is full: it has %d of %d logical clusters", c.load, c.capacity)
+	if reason = UnschedulableReason(report); reason == "" && c.capacity > 0 && c.load >= c.capacity {
+		reason = fmt.Sprintf("is full: it has %d of %d logical clusters", c.load, c.capacity)
 	}
-	return c, closed
+	return c, reason
 }
 
 // UnschedulableReason returns the reason why a shard with this report accepts no new logical clusters, or "".
@@ -117,16 +117,16 @@ func logicalClusters(of corev1.ResourceList) int64 {
 }
 
 // pickLessLoaded returns the less loaded one of two random candidates, or the only one.
-func (s *Scheduler) pickLessLoaded(open []candidate) candidate {
-	if len(open) == 1 {
-		return open[0]
+func (s *Scheduler) pickLessLoaded(candidates []candidate) candidate {
+	if len(candidates) == 1 {
+		return candidates[0]
 	}
-	first := s.pick(len(open))
-	second := s.pick(len(open) - 1)
+	first := s.pick(len(candidates))
+	second := s.pick(len(candidates) - 1)
 	if second >= first {
 		second++
 	}
-	a, b := open[first], open[second]
+	a, b := candidates[first], candidates[second]
 	if b.lessLoadedThan(a) {
 		return b
 	}

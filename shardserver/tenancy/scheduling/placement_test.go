@@ -20,7 +20,7 @@ import (
 // beats are what others have reported; those that are silent have a report without being alive.
 type fakeHeartbeats struct {
 	reports map[string]shardingv1alpha1.ShardReportSpec
-	silent  map[string]bool
+	stale   map[string]bool
 }
 
 func (b fakeHeartbeats) LastReport(shard string) (*shardingv1alpha1.ShardReport, time.Duration) {
@@ -32,7 +32,7 @@ func (b fakeHeartbeats) LastReport(shard string) (*shardingv1alpha1.ShardReport,
 }
 
 func (b fakeHeartbeats) LiveReport(shard string) *shardingv1alpha1.ShardReport {
-	if b.silent[shard] {
+	if b.stale[shard] {
 		return nil
 	}
 	report, _ := b.LastReport(shard)
@@ -53,7 +53,7 @@ func reportWithCondition(condition conditionsv1alpha1.Type, message string) shar
 	return spec
 }
 
-func shardNamed(name string, annotations ...string) *corev1alpha1.Shard {
+func newShard(name string, annotations ...string) *corev1alpha1.Shard {
 	shard := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}}}
 	for _, annotation := range annotations {
 		shard.Annotations = map[string]string{annotation: ""}
@@ -62,7 +62,7 @@ func shardNamed(name string, annotations ...string) *corev1alpha1.Shard {
 }
 
 func TestChoose(t *testing.T) {
-	three := []*corev1alpha1.Shard{shardNamed("own"), shardNamed("alpha"), shardNamed("beta")}
+	three := []*corev1alpha1.Shard{newShard("own"), newShard("alpha"), newShard("beta")}
 	for name, tc := range map[string]struct {
 		shards   []*corev1alpha1.Shard
 		selector string
@@ -82,10 +82,10 @@ func TestChoose(t *testing.T) {
 		"takes no shard that is full":               {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(10, 10)}, want: "own"},
 		"takes no shard that is not healthy":        {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithCondition(conditionsv1alpha1.Ready, "ill")}, want: "own"},
 		"takes no shard that says so":               {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithCondition(corev1alpha1.ShardSchedulable, "no memory")}, want: "own"},
-		"takes no shard that was closed":            {shards: []*corev1alpha1.Shard{shardNamed("own", corev1alpha1.UnschedulableAnnotationKey), three[1]}, others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(100, 0)}, want: "alpha"},
+		"takes no shard that was closed":            {shards: []*corev1alpha1.Shard{newShard("own", corev1alpha1.UnschedulableAnnotationKey), three[1]}, others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(100, 0)}, want: "alpha"},
 		"takes no shard that is excluded":           {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0)}, excluded: "alpha", want: "own"},
 		"says nothing more where no shard matches":  {shards: three, selector: "name=x", closed: "No available shards to schedule the workspace"},
-		"says which was closed":                     {shards: []*corev1alpha1.Shard{shardNamed("own", corev1alpha1.UnschedulableAnnotationKey)}, closed: `No available shards to schedule the workspace: shard "own" is closed by its annotation experimental.core.kcp.io/unschedulable`},
+		"says which was closed":                     {shards: []*corev1alpha1.Shard{newShard("own", corev1alpha1.UnschedulableAnnotationKey)}, closed: `No available shards to schedule the workspace: shard "own" is closed by its annotation experimental.core.kcp.io/unschedulable`},
 		"says why those that match take none, in order": {
 			shards: three, own: reportWithCondition(corev1alpha1.ShardSchedulable, "no memory"), others: map[string]shardingv1alpha1.ShardReportSpec{"beta": reportWithLoad(3, 3)},
 			closed: `No available shards to schedule the workspace: shard "alpha" has not reported lately; shard "beta" is full: it has 3 of 3 logical clusters; shard "own" takes no new workspaces: no memory`,
@@ -112,10 +112,10 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestWhatWasSentCountsUntilTheNextReport(t *testing.T) {
+func TestPendingClusters(t *testing.T) {
 	reports := fakeHeartbeats{reports: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0), "beta": reportWithLoad(0, 0)}}
 	s := New("own", reports)
-	all := []*corev1alpha1.Shard{shardNamed("own"), shardNamed("alpha"), shardNamed("beta")}
+	all := []*corev1alpha1.Shard{newShard("own"), newShard("alpha"), newShard("beta")}
 	on := map[string]int{}
 	for range 300 {
 		shard, err := s.Choose(all, labels.Everything(), reportWithLoad(0, 0), "")
@@ -138,14 +138,14 @@ func TestWhatWasSentCountsUntilTheNextReport(t *testing.T) {
 	}
 }
 
-func TestAShardOpens(t *testing.T) {
+func TestObserveReport(t *testing.T) {
 	s := New("own", fakeHeartbeats{})
-	hear := func(spec shardingv1alpha1.ShardReportSpec) bool {
+	observe := func(spec shardingv1alpha1.ShardReportSpec) bool {
 		return s.ObserveReport(&shardingv1alpha1.ShardReport{ObjectMeta: metav1.ObjectMeta{Name: "alpha"}, Spec: spec})
 	}
 	var got []string
 	for _, spec := range []shardingv1alpha1.ShardReportSpec{reportWithLoad(0, 1), reportWithLoad(0, 1), reportWithLoad(1, 1), reportWithLoad(0, 1)} {
-		if hear(spec) {
+		if observe(spec) {
 			got = append(got, "opens")
 		} else {
 			got = append(got, "-")
@@ -155,11 +155,11 @@ func TestAShardOpens(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	s = New("own", fakeHeartbeats{map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0)}, map[string]bool{"alpha": true}})
-	hear(reportWithLoad(0, 0))
-	if _, err := s.Choose([]*corev1alpha1.Shard{shardNamed("alpha")}, labels.Everything(), reportWithLoad(0, 0), ""); err == nil {
+	observe(reportWithLoad(0, 0))
+	if _, err := s.Choose([]*corev1alpha1.Shard{newShard("alpha")}, labels.Everything(), reportWithLoad(0, 0), ""); err == nil {
 		t.Error("a shard that is silent was chosen")
 	}
-	if !hear(reportWithLoad(0, 0)) || hear(reportWithLoad(0, 0)) {
+	if !observe(reportWithLoad(0, 0)) || observe(reportWithLoad(0, 0)) {
 		t.Error("a shard that was refused as it was silent opens with its next report, once")
 	}
 	s.Remove("alpha")
@@ -168,7 +168,7 @@ func TestAShardOpens(t *testing.T) {
 	}
 }
 
-func TestAShardIsLostWhenItWasHeardOfAndIsSilent(t *testing.T) {
+func TestIsLost(t *testing.T) {
 	s := New("own", fakeHeartbeats{map[string]shardingv1alpha1.ShardReportSpec{"alive": reportWithLoad(0, 0), "silent": reportWithLoad(0, 0)}, map[string]bool{"silent": true}})
 	for name, want := range map[string]bool{"own": false, "alive": false, "silent": true, "never heard of": false} {
 		if got := s.IsLost(name); got != want {

@@ -35,9 +35,9 @@ type entry struct {
 	// load is the load of the last report; pending is the number of logical clusters assigned since.
 	load, pending int64
 	beat          int64
-	// open reports whether the shard accepts logical clusters by its last report, refused whether a workspace was
+	// schedulable reports whether the shard accepts logical clusters by its last report, refused whether a workspace was
 	// refused since then.
-	open, refused bool
+	schedulable, refused bool
 }
 
 // New returns a Scheduler for the shard called own.
@@ -50,13 +50,13 @@ func New(own string, heartbeats HeartbeatTracker) *Scheduler {
 func (s *Scheduler) ObserveReport(report *shardingv1alpha1.ShardReport) (opened bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	to := s.entry(report.Name)
-	closed := !to.open || to.refused
-	to.open = hasRoom(report.Spec)
-	if to.open {
-		to.refused = false
+	state := s.entry(report.Name)
+	closed := !state.schedulable || state.refused
+	state.schedulable = isSchedulable(report.Spec)
+	if state.schedulable {
+		state.refused = false
 	}
-	return to.open && closed
+	return state.schedulable && closed
 }
 
 // Remove removes a shard.
@@ -75,7 +75,7 @@ func (s *Scheduler) IsLost(name string) bool {
 	return last != nil || time.Since(s.since) > initialReportTimeout
 }
 
-func hasRoom(report shardingv1alpha1.ShardReportSpec) bool {
+func isSchedulable(report shardingv1alpha1.ShardReportSpec) bool {
 	capacity := logicalClusters(report.Capacity)
 	return UnschedulableReason(report) == "" && (capacity == 0 || logicalClusters(report.Load) < capacity)
 }
@@ -90,9 +90,9 @@ func (s *Scheduler) entry(name string) *entry {
 // pending returns the number of logical clusters assigned to a shard that its report does not include yet. Reports of
 // this shard have no beat; they are new if the load differs.
 func (s *Scheduler) pending(name string, report shardingv1alpha1.ShardReportSpec) int64 {
-	to := s.entry(name)
-	if load := logicalClusters(report.Load); to.beat != report.Beat || to.load != load {
-		to.beat, to.load, to.pending = report.Beat, load, 0
+	state := s.entry(name)
+	if load := logicalClusters(report.Load); state.beat != report.Beat || state.load != load {
+		state.beat, state.load, state.pending = report.Beat, load, 0
 	}
-	return to.pending
+	return state.pending
 }

@@ -18,7 +18,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-func TestWatchesEndWhenTheirWorkspaceBecomesInactiveOrIsDeleted(t *testing.T) {
+func TestWatchTermination(t *testing.T) {
 	shard := shardtesting.Start(t)
 	masters := shard.Client(t, shard.Masters(t))
 	open := func(cluster string) <-chan watch.Event {
@@ -47,8 +47,8 @@ func TestWatchesEndWhenTheirWorkspaceBecomesInactiveOrIsDeleted(t *testing.T) {
 		})
 	}
 	annotate("true")
-	ends(t, own, "a watch in a workspace that became inactive")
-	ends(t, wildcard, "a watch over all workspaces when one became inactive")
+	waitClosed(t, own, "a watch in a workspace that became inactive")
+	waitClosed(t, wildcard, "a watch over all workspaces when one became inactive")
 	shardtesting.Eventually(t, "the phase", func(context.Context) error {
 		if err := masters.Get(in, client.ObjectKey{Name: "cluster"}, cluster); err != nil || cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseInactive {
 			return errors.Join(err, fmt.Errorf("phase %s", cluster.Status.Phase))
@@ -68,7 +68,7 @@ func TestWatchesEndWhenTheirWorkspaceBecomesInactiveOrIsDeleted(t *testing.T) {
 	if err := masters.Delete(shardtesting.In(t.Context(), "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "second"}}); err != nil {
 		t.Fatal(err)
 	}
-	ends(t, leaving, "a watch in a workspace that is being deleted")
+	waitClosed(t, leaving, "a watch in a workspace that is being deleted")
 	for {
 		select {
 		case _, ok := <-other:
@@ -82,7 +82,7 @@ func TestWatchesEndWhenTheirWorkspaceBecomesInactiveOrIsDeleted(t *testing.T) {
 	}
 }
 
-func ends(t *testing.T, events <-chan watch.Event, what string) {
+func waitClosed(t *testing.T, events <-chan watch.Event, what string) {
 	t.Helper()
 	timeout := time.After(30 * time.Second)
 	for {

@@ -50,7 +50,7 @@ type openRequest struct {
 	isVisible func(*corev1alpha1.LogicalCluster) bool
 }
 
-func (r *openRequest) sees(cluster *corev1alpha1.LogicalCluster) bool {
+func (r *openRequest) canSee(cluster *corev1alpha1.LogicalCluster) bool {
 	return r.isVisible == nil || r.isVisible(cluster)
 }
 
@@ -89,7 +89,7 @@ func (t *Terminator) WithTermination(handler http.Handler, registry *storage.Reg
 		defer cancel()
 		tracked := &openRequest{
 			cancel: cancel, started: time.Now(),
-			allowedWhileInactive: authorization.OpenWhileInactive(req.URL.Path), isVisible: t.visibility(ctx),
+			allowedWhileInactive: authorization.AllowedWhileInactive(req.URL.Path), isVisible: t.visibility(ctx),
 		}
 		defer t.track(cluster, tracked)()
 		if !cluster.IsWildcard() && !cluster.IsSystem() {
@@ -103,7 +103,7 @@ func (t *Terminator) WithTermination(handler http.Handler, registry *storage.Reg
 
 // allowed reports whether the request may start in the current state of its logical cluster.
 func (r *openRequest) allowed(cluster *corev1alpha1.LogicalCluster) bool {
-	return r.allowedWhileInactive || (!authorization.Inactive(cluster) && r.sees(cluster))
+	return r.allowedWhileInactive || (!authorization.IsInactive(cluster) && r.canSee(cluster))
 }
 
 // track adds a request and returns a function that removes it.
@@ -196,7 +196,7 @@ func (t *Terminator) handle(event watch.Event) (wildcard bool) {
 		return false
 	}
 	name := logicalcluster.Of(cluster)
-	t.terminate(name, func(r *openRequest) bool { return !r.allowedWhileInactive && !r.sees(cluster) })
+	t.terminate(name, func(r *openRequest) bool { return !r.allowedWhileInactive && !r.canSee(cluster) })
 	switch {
 	case event.Type == watch.Deleted:
 		t.terminate(name, all)
@@ -205,7 +205,7 @@ func (t *Terminator) handle(event watch.Event) (wildcard bool) {
 		t.terminate(name, func(r *openRequest) bool {
 			return r.started.Before(cluster.DeletionTimestamp.Add(timestampPrecision))
 		})
-	case !authorization.Inactive(cluster):
+	case !authorization.IsInactive(cluster):
 	case cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseReady:
 		t.terminate(name, all) // it has just become inactive: the phase is updated after the annotation
 		return true

@@ -22,7 +22,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-const theCluster = "abc"
+const testCluster = "abc"
 
 func noVirtualWorkspace(context.Context) func(*corev1alpha1.LogicalCluster) bool { return nil }
 
@@ -36,9 +36,9 @@ func newTerminator(t *testing.T, started time.Time) (*Terminator, func() map[str
 		cluster logicalcluster.Name
 		*openRequest
 	}{
-		"content":   {logicalcluster.MustParseName(theCluster), &openRequest{started: started}},
-		"itself":    {logicalcluster.MustParseName(theCluster), &openRequest{started: started, allowedWhileInactive: true}},
-		"later":     {logicalcluster.MustParseName(theCluster), &openRequest{started: started.Add(time.Minute)}},
+		"content":   {logicalcluster.MustParseName(testCluster), &openRequest{started: started}},
+		"itself":    {logicalcluster.MustParseName(testCluster), &openRequest{started: started, allowedWhileInactive: true}},
+		"later":     {logicalcluster.MustParseName(testCluster), &openRequest{started: started.Add(time.Minute)}},
 		"neighbour": {logicalcluster.MustParseName("def"), &openRequest{started: started}},
 		"all":       {logicalcluster.Wildcard, &openRequest{started: started}},
 	} {
@@ -52,7 +52,7 @@ func TestEventsTerminateRequests(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	cluster := func(phase corev1alpha1.LogicalClusterPhaseType, inactive bool, deleted *metav1.Time) *corev1alpha1.LogicalCluster {
 		out := &corev1alpha1.LogicalCluster{Status: corev1alpha1.LogicalClusterStatus{Phase: phase}}
-		out.Annotations = map[string]string{logicalcluster.AnnotationKey: theCluster}
+		out.Annotations = map[string]string{logicalcluster.AnnotationKey: testCluster}
 		if inactive {
 			out.Annotations[corev1alpha1.InactiveAnnotationKey] = "true"
 		}
@@ -102,7 +102,7 @@ func TestEndedRequestsAreUntracked(t *testing.T) {
 		during = len(c.open)
 	}), storage.NewRegistry())
 	for verb, want := range map[string]int{"watch": 1, "get": 0} {
-		ctx := request.WithRequestInfo(logicalcluster.With(context.Background(), logicalcluster.MustParseName(theCluster)), &request.RequestInfo{Verb: verb})
+		ctx := request.WithRequestInfo(logicalcluster.With(context.Background(), logicalcluster.MustParseName(testCluster)), &request.RequestInfo{Verb: verb})
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
 		if during != want || len(c.open) != 0 {
 			t.Errorf("%s: %d open while it is served, %d afterwards", verb, during, len(c.open))
@@ -120,7 +120,7 @@ func (s singleClusterStore) Get(context.Context, string, *metav1.GetOptions) (ru
 	return s.cluster, nil
 }
 
-func TestRequestIsCancelledIfItsLogicalClusterBecameInactiveBeforeItStarted(t *testing.T) {
+func TestRequestToInactiveClusterIsCancelled(t *testing.T) {
 	c := New(func(*http.Request, *request.RequestInfo) bool { return true }, noVirtualWorkspace)
 	for name, tc := range map[string]struct {
 		path     string
@@ -137,7 +137,7 @@ func TestRequestIsCancelledIfItsLogicalClusterBecameInactiveBeforeItStarted(t *t
 			registry.Add(&storage.Resource{GVR: logicalClusters.WithVersion("v1alpha1"), Prefix: "/x", Store: singleClusterStore{cluster: cluster}})
 			ended := false
 			handler := c.WithTermination(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { ended = req.Context().Err() != nil }), registry)
-			ctx := request.WithRequestInfo(logicalcluster.With(t.Context(), logicalcluster.MustParseName(theCluster)), &request.RequestInfo{Verb: "watch"})
+			ctx := request.WithRequestInfo(logicalcluster.With(t.Context(), logicalcluster.MustParseName(testCluster)), &request.RequestInfo{Verb: "watch"})
 			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, tc.path, nil).WithContext(ctx))
 			if ended != tc.ends {
 				t.Errorf("ended: %v", ended)
@@ -175,7 +175,7 @@ func (s *brokenOnce) Watch(ctx context.Context, _ *internalversion.ListOptions) 
 	return watcher, nil
 }
 
-func TestWildcardRequestsAreTerminatedAfterEventsWereMissed(t *testing.T) {
+func TestWildcardRequestsAfterMissedEvents(t *testing.T) {
 	c, ended := newTerminator(t, time.Now())
 	broken := make(chan struct{})
 	registry, store := storage.NewRegistry(), &brokenOnce{broken: broken}

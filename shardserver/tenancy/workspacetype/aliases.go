@@ -16,28 +16,28 @@ import (
 //
 // A missing base and a cycle are errors that wrap ErrUnresolvable and name the type.
 func (r *Resolver) Aliases(ctx context.Context, leaf Resolved) ([]Resolved, error) {
-	walk := &descent{resolver: r, seen: map[key]bool{leaf.key(): true}}
-	if err := walk.bases(ctx, leaf, []Resolved{leaf}); err != nil {
+	visitor := &aliasWalk{resolver: r, seen: map[key]bool{leaf.key(): true}}
+	if err := visitor.visitBases(ctx, leaf, []Resolved{leaf}); err != nil {
 		return nil, err
 	}
-	return append(walk.found, leaf), nil
+	return append(visitor.found, leaf), nil
 }
 
-// descent is one walk over the bases of a type.
-type descent struct {
+// aliasWalk is one walk over the bases of a type.
+type aliasWalk struct {
 	resolver *Resolver
 	seen     map[key]bool
 	found    []Resolved
 }
 
-// bases visits what the last type of trail extends. The trail leads there from the leaf.
-func (d *descent) bases(ctx context.Context, of Resolved, trail []Resolved) error {
+// visitBases visits what the last type of trail extends. The trail leads there from the leaf.
+func (d *aliasWalk) visitBases(ctx context.Context, of Resolved, trail []Resolved) error {
 	for _, with := range of.Spec.Extend.With {
-		base, err := d.base(ctx, of, with)
+		base, err := d.resolveBase(ctx, of, with)
 		if err != nil {
 			return err
 		}
-		if cycle := cycleOf(trail, base); cycle != "" {
+		if cycle := findCycle(trail, base); cycle != "" {
 			return fmt.Errorf("%w: workspace type %q extends itself: %s", ErrUnresolvable, base.Reference, cycle)
 		}
 		if d.seen[base.key()] {
@@ -45,15 +45,15 @@ func (d *descent) bases(ctx context.Context, of Resolved, trail []Resolved) erro
 		}
 		d.seen[base.key()] = true
 		d.found = append(d.found, base)
-		if err := d.bases(ctx, base, append(trail, base)); err != nil {
+		if err := d.visitBases(ctx, base, append(trail, base)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *descent) base(ctx context.Context, of Resolved, with tenancyv1alpha1.WorkspaceTypeReference) (Resolved, error) {
-	ref, err := refOf(with)
+func (d *aliasWalk) resolveBase(ctx context.Context, of Resolved, with tenancyv1alpha1.WorkspaceTypeReference) (Resolved, error) {
+	ref, err := toReference(with)
 	if err != nil {
 		return Resolved{}, fmt.Errorf("workspace type %q: %w", of.Reference, err)
 	}
@@ -67,17 +67,17 @@ func (d *descent) base(ctx context.Context, of Resolved, with tenancyv1alpha1.Wo
 	return base, err
 }
 
-// cycleOf returns the way "a -> b -> a" if base already is on the trail, else nothing.
-func cycleOf(trail []Resolved, base Resolved) string {
+// findCycle returns the way "a -> b -> a" if base already is on the trail, else nothing.
+func findCycle(trail []Resolved, base Resolved) string {
 	for i, t := range trail {
 		if t.key() != base.key() {
 			continue
 		}
-		var way strings.Builder
+		var cycle strings.Builder
 		for _, step := range trail[i:] {
-			way.WriteString(step.Reference.String() + " -> ")
+			cycle.WriteString(step.Reference.String() + " -> ")
 		}
-		return way.String() + base.Reference.String()
+		return cycle.String() + base.Reference.String()
 	}
 	return ""
 }

@@ -12,25 +12,25 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// failing is a catalog behind which storage is down.
-type failing struct{ *tree }
+// failingReader is a catalog behind which storage is down.
+type failingReader struct{ *fakeReader }
 
 var errDown = errors.New("storage is down")
 
-func (failing) LogicalCluster(context.Context, logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+func (failingReader) LogicalCluster(context.Context, logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
 	return nil, errDown
 }
 
-func (failing) Workspace(context.Context, logicalcluster.Name, string) (*tenancyv1alpha1.Workspace, error) {
+func (failingReader) Workspace(context.Context, logicalcluster.Name, string) (*tenancyv1alpha1.Workspace, error) {
 	return nil, errDown
 }
 
-func (failing) WorkspaceType(context.Context, logicalcluster.Name, string) (*tenancyv1alpha1.WorkspaceType, error) {
+func (failingReader) WorkspaceType(context.Context, logicalcluster.Name, string) (*tenancyv1alpha1.WorkspaceType, error) {
 	return nil, errDown
 }
 
 func TestAliases(t *testing.T) {
-	r := NewResolver(newTree().
+	r := NewResolver(newFakeReader().
 		cluster("root", "root", "").
 		cluster("c1", "root:org", "").
 		add("root", "alone").
@@ -109,7 +109,7 @@ func TestAliases(t *testing.T) {
 }
 
 func TestLifecycle(t *testing.T) {
-	r := NewResolver(newTree().
+	r := NewResolver(newFakeReader().
 		cluster("root", "root", "").
 		cluster("c1", "root:org", "").
 		add("root", "universal", initializer, binds("tenancy.kcp.io"), binds("topology.kcp.io")).

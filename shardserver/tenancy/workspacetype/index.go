@@ -19,15 +19,15 @@ import (
 type Index struct {
 	informer *informer.Informer[*tenancyv1alpha1.WorkspaceType]
 
-	mu    sync.RWMutex
-	paths map[Reference]sets.Set[logicalcluster.Name]
-	known map[key]logicalcluster.Path
+	mu     sync.RWMutex
+	paths  map[Reference]sets.Set[logicalcluster.Name]
+	pathOf map[key]logicalcluster.Path
 }
 
 // NewIndex returns an index that knows nothing until Run has begun.
 func NewIndex(registry *storage.Registry) *Index {
 	i := newIndex()
-	reader := storage.NewReader[*tenancyv1alpha1.WorkspaceType](registry, workspaceTypes).Everywhere()
+	reader := storage.NewReader[*tenancyv1alpha1.WorkspaceType](registry, workspaceTypes).Global()
 	update := func(_ context.Context, object *tenancyv1alpha1.WorkspaceType) error { i.update(object); return nil }
 	i.informer = informer.NewWithHandler(workspaceTypes, reader.WatchAll, informer.EventHandler[*tenancyv1alpha1.WorkspaceType]{
 		OnReplace: func(_ context.Context, objects []*tenancyv1alpha1.WorkspaceType, _ string) error {
@@ -42,7 +42,7 @@ func NewIndex(registry *storage.Registry) *Index {
 }
 
 func newIndex() *Index {
-	return &Index{paths: map[Reference]sets.Set[logicalcluster.Name]{}, known: map[key]logicalcluster.Path{}}
+	return &Index{paths: map[Reference]sets.Set[logicalcluster.Name]{}, pathOf: map[key]logicalcluster.Path{}}
 }
 
 // Run follows all types until the context ends. It is called once.
@@ -51,8 +51,8 @@ func (i *Index) Run(ctx context.Context) { i.informer.Run(ctx) }
 // WaitForSync returns when every type that was known at the start is known here.
 func (i *Index) WaitForSync(ctx context.Context) error { return i.informer.WaitForSync(ctx) }
 
-// ByPath returns the logical clusters that say that a reference leads to a type of theirs, in a fixed order.
-func (i *Index) ByPath(reference Reference) []logicalcluster.Name {
+// ListByPath returns the logical clusters that say that a reference leads to a type of theirs, in a fixed order.
+func (i *Index) ListByPath(reference Reference) []logicalcluster.Name {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	found := i.paths[reference].UnsortedList()
@@ -64,7 +64,7 @@ func (i *Index) ByPath(reference Reference) []logicalcluster.Name {
 func (i *Index) Size() int {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	return len(i.known)
+	return len(i.pathOf)
 }
 
 // replace indexes all types and removes those that no longer exist.
@@ -76,9 +76,9 @@ func (i *Index) replace(objects []*tenancyv1alpha1.WorkspaceType) {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for of := range i.known {
-		if !existing.Has(of) {
-			i.forget(of)
+	for typeKey := range i.pathOf {
+		if !existing.Has(typeKey) {
+			i.remove(typeKey)
 		}
 	}
 }
@@ -86,17 +86,17 @@ func (i *Index) replace(objects []*tenancyv1alpha1.WorkspaceType) {
 func (i *Index) delete(object *tenancyv1alpha1.WorkspaceType) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.forget(key{logicalcluster.Of(object), object.Name})
+	i.remove(key{logicalcluster.Of(object), object.Name})
 }
 
 func (i *Index) update(object *tenancyv1alpha1.WorkspaceType) {
 	cluster := logicalcluster.Of(object)
-	of := key{cluster, object.Name}
+	typeKey := key{cluster, object.Name}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.forget(of)
+	i.remove(typeKey)
 	path := canonicalPath(object, cluster)
-	i.known[of] = path
+	i.pathOf[typeKey] = path
 	reference := Reference{Path: path, Name: object.Name}
 	if i.paths[reference] == nil {
 		i.paths[reference] = sets.New[logicalcluster.Name]()
@@ -104,14 +104,14 @@ func (i *Index) update(object *tenancyv1alpha1.WorkspaceType) {
 	i.paths[reference].Insert(cluster)
 }
 
-func (i *Index) forget(of key) {
-	path, known := i.known[of]
-	if !known {
+func (i *Index) remove(typeKey key) {
+	path, ok := i.pathOf[typeKey]
+	if !ok {
 		return
 	}
-	delete(i.known, of)
-	reference := Reference{Path: path, Name: of.name}
-	if i.paths[reference].Delete(of.cluster); len(i.paths[reference]) == 0 {
+	delete(i.pathOf, typeKey)
+	reference := Reference{Path: path, Name: typeKey.name}
+	if i.paths[reference].Delete(typeKey.cluster); len(i.paths[reference]) == 0 {
 		delete(i.paths, reference)
 	}
 }

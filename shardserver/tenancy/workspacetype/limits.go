@@ -50,7 +50,7 @@ func (r *Resolver) admits(ctx context.Context, limit *tenancyv1alpha1.WorkspaceT
 		return false, nil
 	}
 	for _, listed := range limit.Types {
-		ref, err := refOf(listed)
+		ref, err := toReference(listed)
 		if err != nil || ref.Path.Empty() {
 			continue // cannot name anything; admission refuses it when the type is written
 		}

@@ -10,18 +10,18 @@ import (
 )
 
 func TestCheckLimits(t *testing.T) {
-	r := NewResolver(newTree().
+	r := NewResolver(newFakeReader().
 		cluster("root", "root", "").
 		cluster("c1", "root:org", "").
-		add("root", "root", extends("root:universal"), onlyBelow()).
+		add("root", "root", extends("root:universal"), limitParents()).
 		add("root", "universal").
-		add("root", "organization", extends("root:universal"), onlyBelow("root:root"), onlyHolds("root:universal")).
-		add("root", "team", extends("root:universal"), onlyBelow("root:organization", "root:team")).
+		add("root", "organization", extends("root:universal"), limitParents("root:root"), limitChildren("root:universal")).
+		add("root", "team", extends("root:universal"), limitParents("root:organization", "root:team")).
 		add("root", "plain").
-		add("root", "childless", onlyHolds()).
+		add("root", "childless", limitChildren()).
 		add("root", "childless-too", extends("root:childless")).
-		add("root", "by-cluster", extends("root:universal"), onlyBelow("c1:own")).
-		add("root", "unreadable", extends("root:universal"), onlyBelow("root:gone:own", "root:org:own")).
+		add("root", "by-cluster", extends("root:universal"), limitParents("c1:own")).
+		add("root", "unreadable", extends("root:universal"), limitParents("root:gone:own", "root:org:own")).
 		add("c1", "own", extends("root:organization")).
 		add("c1", "organization", func(t *tenancyv1alpha1.WorkspaceType) {
 			t.Annotations[logicalcluster.PathAnnotationKey] = "root" // as an admin who edits his own path could have it

@@ -15,11 +15,11 @@ var ErrUnavailable = errors.New("workspace is not available")
 
 // Resolver finds logical clusters and workspace types by path. It holds nothing but its catalog.
 type Resolver struct {
-	catalog Catalog
+	reader Reader
 }
 
 // NewResolver returns a resolver over a catalog.
-func NewResolver(catalog Catalog) *Resolver { return &Resolver{catalog: catalog} }
+func NewResolver(reader Reader) *Resolver { return &Resolver{reader: reader} }
 
 // ClusterOf returns the logical cluster that a path leads to: its first segment is the name of a cluster
 // ("user:<name>" that of a home cluster), each further one a workspace in the cluster before it. A path of one
@@ -30,7 +30,7 @@ func NewResolver(catalog Catalog) *Resolver { return &Resolver{catalog: catalog}
 // workspace.
 func (r *Resolver) ClusterOf(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
 	return r.walk(ctx, path, func(workspace *tenancyv1alpha1.Workspace) error {
-		if workspacepath.Unavailable(workspace) {
+		if workspacepath.IsUnavailable(workspace) {
 			return fmt.Errorf("resolving %q: workspace %q: %w", path, workspace.Name, ErrUnavailable)
 		}
 		return nil
@@ -45,9 +45,9 @@ func (r *Resolver) Locate(ctx context.Context, path logicalcluster.Path) (logica
 // walk follows a path from workspace to workspace and calls visit for each.
 func (r *Resolver) walk(ctx context.Context, path logicalcluster.Path, visit func(*tenancyv1alpha1.Workspace) error) (logicalcluster.Name, error) {
 	walker := workspacepath.Walker{
-		Workspace: r.catalog.Workspace,
-		Here:      r.catalog.Here,
-		Visit:     func(step workspacepath.Step) error { return visit(step.Workspace) },
+		GetWorkspace: r.reader.Workspace,
+		IsLocal:      r.reader.IsLocal,
+		Visit:        func(step workspacepath.Step) error { return visit(step.Workspace) },
 	}
 	return walker.Walk(ctx, path)
 }
@@ -55,7 +55,7 @@ func (r *Resolver) walk(ctx context.Context, path logicalcluster.Path, visit fun
 // CanonicalPath returns the path under which a logical cluster stands in the tree, which is its own name for one
 // that stands in none. It fails with a NotFound error for a cluster that does not exist.
 func (r *Resolver) CanonicalPath(ctx context.Context, cluster logicalcluster.Name) (logicalcluster.Path, error) {
-	logicalCluster, err := r.catalog.LogicalCluster(ctx, cluster)
+	logicalCluster, err := r.reader.LogicalCluster(ctx, cluster)
 	if err != nil {
 		return logicalcluster.Path{}, err
 	}

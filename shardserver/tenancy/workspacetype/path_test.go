@@ -13,7 +13,7 @@ import (
 
 func TestClusterOf(t *testing.T) {
 	alice := logicalcluster.HomeName("alice").String()
-	r := NewResolver(newTree().
+	r := NewResolver(newFakeReader().
 		cluster("root", "root", "").
 		cluster("c1", "root:org", "").
 		cluster("c2", "root:org:team", "").

@@ -57,18 +57,18 @@ func (r *Resolver) Resolve(ctx context.Context, parent logicalcluster.Name, ref 
 // other way through the tree to the same cluster does not count.
 func (r *Resolver) Get(ctx context.Context, ref Reference) (Resolved, error) {
 	cluster, err := r.Locate(ctx, ref.Path)
-	if errors.Is(err, workspacepath.ErrElsewhere) {
-		return r.byPathLatest(ctx, ref)
+	if errors.Is(err, workspacepath.ErrRemote) {
+		return r.getByPathLatest(ctx, ref)
 	}
 	if err != nil {
-		return Resolved{}, unresolvable(err, "workspace type %q not found", ref)
+		return Resolved{}, wrapUnresolvable(err, "workspace type %q not found", ref)
 	}
-	found, err := r.catalog.WorkspaceType(ctx, cluster, ref.Name)
+	found, err := r.reader.WorkspaceType(ctx, cluster, ref.Name)
 	if err != nil {
-		return Resolved{}, unresolvable(err, "workspace type %q not found", ref)
+		return Resolved{}, wrapUnresolvable(err, "workspace type %q not found", ref)
 	}
 	if ref.Path == cluster.Path() {
-		return r.at(ctx, found, cluster), nil
+		return r.withCanonicalPath(ctx, found, cluster), nil
 	}
 	if canonicalPath(found, cluster) != ref.Path {
 		return Resolved{}, fmt.Errorf("%w: workspace type %q not found", ErrUnresolvable, ref)
@@ -76,28 +76,28 @@ func (r *Resolver) Get(ctx context.Context, ref Reference) (Resolved, error) {
 	return Resolved{WorkspaceType: found, Cluster: cluster, Reference: ref}, nil
 }
 
-// byPath returns the type that says that a path leads to it, where nobody here can follow the path. Admission writes
+// getByPath returns the type that says that a path leads to it, where nobody here can follow the path. Admission writes
 // what a type says of its path.
-func (r *Resolver) byPath(ctx context.Context, ref Reference) (Resolved, error) {
-	return r.among(ctx, ref, r.catalog.ByPath(ref))
+func (r *Resolver) getByPath(ctx context.Context, ref Reference) (Resolved, error) {
+	return r.getFromClusters(ctx, ref, r.reader.ListByPath(ref))
 }
 
-// byPathLatest is byPath, and finds a type of this shard that was created a moment ago.
-func (r *Resolver) byPathLatest(ctx context.Context, ref Reference) (Resolved, error) {
-	found, err := r.byPath(ctx, ref)
+// getByPathLatest is getByPath, and finds a type of this shard that was created a moment ago.
+func (r *Resolver) getByPathLatest(ctx context.Context, ref Reference) (Resolved, error) {
+	found, err := r.getByPath(ctx, ref)
 	if !errors.Is(err, ErrUnresolvable) {
 		return found, err
 	}
-	young, err := r.catalog.ByPathLatest(ctx, ref)
+	latest, err := r.reader.ListByPathLatest(ctx, ref)
 	if err != nil {
 		return Resolved{}, err
 	}
-	return r.among(ctx, ref, young)
+	return r.getFromClusters(ctx, ref, latest)
 }
 
-func (r *Resolver) among(ctx context.Context, ref Reference, clusters []logicalcluster.Name) (Resolved, error) {
+func (r *Resolver) getFromClusters(ctx context.Context, ref Reference, clusters []logicalcluster.Name) (Resolved, error) {
 	for _, cluster := range clusters {
-		found, err := r.catalog.WorkspaceType(ctx, cluster, ref.Name)
+		found, err := r.reader.WorkspaceType(ctx, cluster, ref.Name)
 		if apierrors.IsNotFound(err) {
 			continue // the event that says so is on its way
 		}
@@ -108,27 +108,27 @@ func (r *Resolver) among(ctx context.Context, ref Reference, clusters []logicalc
 			return Resolved{WorkspaceType: found, Cluster: cluster, Reference: ref}, nil
 		}
 	}
-	if err := r.catalog.Complete(); err != nil {
+	if err := r.reader.CheckSynced(); err != nil {
 		return Resolved{}, fmt.Errorf("finding workspace type %q: %w", ref, err)
 	}
 	return Resolved{}, fmt.Errorf("%w: workspace type %q not found", ErrUnresolvable, ref)
 }
 
-// at completes a type that was found by its cluster. What it says of its path is only believed if it leads back, or
+// withCanonicalPath completes a type that was found by its cluster. What it says of its path is only believed if it leads back, or
 // cannot be followed from here.
-func (r *Resolver) at(ctx context.Context, found *tenancyv1alpha1.WorkspaceType, cluster logicalcluster.Name) Resolved {
+func (r *Resolver) withCanonicalPath(ctx context.Context, found *tenancyv1alpha1.WorkspaceType, cluster logicalcluster.Name) Resolved {
 	path := canonicalPath(found, cluster)
-	if back, err := r.Locate(ctx, path); !errors.Is(err, workspacepath.ErrElsewhere) && (err != nil || back != cluster) {
+	if resolved, err := r.Locate(ctx, path); !errors.Is(err, workspacepath.ErrRemote) && (err != nil || resolved != cluster) {
 		path = cluster.Path()
 	}
 	return Resolved{WorkspaceType: found, Cluster: cluster, Reference: Reference{Path: path, Name: found.Name}}
 }
 
-// OfCluster returns the type that a logical cluster was created with.
-func (r *Resolver) OfCluster(ctx context.Context, cluster logicalcluster.Name) (Resolved, error) {
-	logicalCluster, err := r.catalog.LogicalCluster(ctx, cluster)
+// GetByCluster returns the type that a logical cluster was created with.
+func (r *Resolver) GetByCluster(ctx context.Context, cluster logicalcluster.Name) (Resolved, error) {
+	logicalCluster, err := r.reader.LogicalCluster(ctx, cluster)
 	if err != nil {
-		return Resolved{}, unresolvable(err, "logical cluster %q not found", cluster)
+		return Resolved{}, wrapUnresolvable(err, "logical cluster %q not found", cluster)
 	}
 	text, ok := logicalCluster.Annotations[corev1alpha1.LogicalClusterTypeAnnotationKey]
 	if !ok {
@@ -142,7 +142,7 @@ func (r *Resolver) OfCluster(ctx context.Context, cluster logicalcluster.Name) (
 }
 
 func (r *Resolver) defaultChild(ctx context.Context, parent logicalcluster.Name) (Reference, error) {
-	parentType, err := r.OfCluster(ctx, parent)
+	parentType, err := r.GetByCluster(ctx, parent)
 	if err != nil {
 		return Reference{}, fmt.Errorf("finding the default type of new workspaces: %w", err)
 	}
@@ -150,27 +150,27 @@ func (r *Resolver) defaultChild(ctx context.Context, parent logicalcluster.Name)
 	if child == nil || child.Name == "" {
 		return Reference{}, fmt.Errorf("%w: spec.defaultChildWorkspaceType of workspace type %q is not set, so a type must be given", ErrUnresolvable, parentType.Reference)
 	}
-	return refOf(*child)
+	return toReference(*child)
 }
 
 // search looks for a type by name in the parent, in each of its ancestors, and at last in root.
 func (r *Resolver) search(ctx context.Context, parent logicalcluster.Name, name string) (Resolved, error) {
-	logicalCluster, err := r.catalog.LogicalCluster(ctx, parent)
+	logicalCluster, err := r.reader.LogicalCluster(ctx, parent)
 	if err != nil {
-		return Resolved{}, unresolvable(err, "logical cluster %q not found", parent)
+		return Resolved{}, wrapUnresolvable(err, "logical cluster %q not found", parent)
 	}
 	from := canonicalPath(logicalCluster, parent)
-	reach, elsewhere, err := r.reach(ctx, from)
+	reach, remote, err := r.resolvableSegments(ctx, from)
 	if err != nil {
 		return Resolved{}, err
 	}
 	root := logicalcluster.Root.Path()
-	for _, path := range append([]logicalcluster.Path{parent.Path()}, above(from)...) {
+	for _, path := range append([]logicalcluster.Path{parent.Path()}, ancestorPaths(from)...) {
 		if path != parent.Path() && path != root && len(path.Segments()) > reach {
-			if !elsewhere {
+			if !remote {
 				continue
 			}
-			found, err := r.byPath(ctx, Reference{Path: path, Name: name})
+			found, err := r.getByPath(ctx, Reference{Path: path, Name: name})
 			if err == nil || !errors.Is(err, ErrUnresolvable) {
 				return found, err
 			}
@@ -184,11 +184,11 @@ func (r *Resolver) search(ctx context.Context, parent logicalcluster.Name, name 
 	return Resolved{}, fmt.Errorf("%w: workspace type %q not found in %q, nor above it, nor in %q", ErrUnresolvable, name, from, logicalcluster.Root)
 }
 
-// reach returns how many segments of a path lead somewhere, and whether it is because the rest is on other shards that
+// resolvableSegments returns how many segments of a path lead somewhere, and whether it is because the rest is on other shards that
 // it is not all of them. Each look-up of something that does not exist asks storage, so the search must not make one
 // for each segment of a path that leads nowhere.
-func (r *Resolver) reach(ctx context.Context, path logicalcluster.Path) (reached int, elsewhere bool, err error) {
-	_, rest, err := workspacepath.Start(path)
+func (r *Resolver) resolvableSegments(ctx context.Context, path logicalcluster.Path) (reached int, remote bool, err error) {
+	_, rest, err := workspacepath.Split(path)
 	if err != nil {
 		return 0, false, nil //nolint:nilerr // a path that begins nowhere leads nowhere
 	}
@@ -200,11 +200,11 @@ func (r *Resolver) reach(ctx context.Context, path logicalcluster.Path) (reached
 	if err != nil && !apierrors.IsNotFound(err) {
 		return 0, false, err
 	}
-	return reached, errors.Is(err, workspacepath.ErrElsewhere), nil
+	return reached, errors.Is(err, workspacepath.ErrRemote), nil
 }
 
-// above returns all paths over a path that may hold types, the nearest first, and root at the end.
-func above(path logicalcluster.Path) []logicalcluster.Path {
+// ancestorPaths returns all paths over a path that may hold types, the nearest first, and root at the end.
+func ancestorPaths(path logicalcluster.Path) []logicalcluster.Path {
 	var ancestors []logicalcluster.Path
 	for path, ok := path.Parent(); ok && !workspacepath.IsHome(path); path, ok = path.Parent() {
 		ancestors = append(ancestors, path)
@@ -216,7 +216,7 @@ func above(path logicalcluster.Path) []logicalcluster.Path {
 	return ancestors
 }
 
-func refOf(ref tenancyv1alpha1.WorkspaceTypeReference) (Reference, error) {
+func toReference(ref tenancyv1alpha1.WorkspaceTypeReference) (Reference, error) {
 	parsed, err := NewReference(ref.Path, string(ref.Name))
 	if err != nil {
 		return Reference{}, fmt.Errorf("%w: %w", ErrUnresolvable, err)
@@ -224,9 +224,9 @@ func refOf(ref tenancyv1alpha1.WorkspaceTypeReference) (Reference, error) {
 	return parsed, nil
 }
 
-// unresolvable tells what does not exist from what could not be read. Registries answer a name that nothing can have
+// wrapUnresolvable tells what does not exist from what could not be read. Registries answer a name that nothing can have
 // ("a/b", which the pattern of type names lets through) with BadRequest.
-func unresolvable(err error, format string, args ...any) error {
+func wrapUnresolvable(err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) {
 		return fmt.Errorf("%w: %s", ErrUnresolvable, what)

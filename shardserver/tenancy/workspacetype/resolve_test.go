@@ -14,7 +14,7 @@ func TestResolve(t *testing.T) {
 	forged := func(path string) func(*tenancyv1alpha1.WorkspaceType) {
 		return func(t *tenancyv1alpha1.WorkspaceType) { t.Annotations[logicalcluster.PathAnnotationKey] = path }
 	}
-	r := NewResolver(newTree().
+	r := NewResolver(newFakeReader().
 		cluster("root", "root", "root:root").
 		cluster("c1", "root:org", "root:organization").
 		cluster("c2", "root:org:team", "root:org:own").
@@ -62,7 +62,7 @@ func TestResolve(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ref := references([]string{tc.ref})[0]
-			wanted, err := refOf(ref)
+			wanted, err := toReference(ref)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,8 +89,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-func TestErrorsOfReadingAreNotTheUsers(t *testing.T) {
-	r := NewResolver(failing{})
+func TestResolveReadErrors(t *testing.T) {
+	r := NewResolver(failingReader{})
 	_, err := r.Resolve(context.Background(), logicalcluster.Root, Reference{Name: "universal"})
 	if err == nil || errors.Is(err, ErrUnresolvable) {
 		t.Fatalf("got %v, want an error that is not ErrUnresolvable", err)

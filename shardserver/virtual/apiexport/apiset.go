@@ -18,10 +18,10 @@ import (
 )
 
 var (
-	// offeredVerbs are the verbs of the resources that the export offers or claims, readVerbs those of bindings.
-	offeredVerbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
-	readVerbs    = metav1.Verbs{"get", "list", "watch"}
-	statusVerbs  = metav1.Verbs{"get", "patch", "update"}
+	// allVerbs are the verbs of the resources that the export offers or claims, readVerbs those of bindings.
+	allVerbs    = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+	readVerbs   = metav1.Verbs{"get", "list", "watch"}
+	statusVerbs = metav1.Verbs{"get", "patch", "update"}
 
 	apiBindings = apisv1alpha2.Resource("apibindings")
 )
@@ -42,8 +42,8 @@ type apiSet struct {
 	export *apisv1alpha2.APIExport
 }
 
-// offer is one resource of an API set.
-type offer struct {
+// apiResource is one resource of an API set.
+type apiResource struct {
 	schema.GroupResource
 	// identity is the identity hash under which objects are stored; empty for built-in resources.
 	identity string
@@ -55,8 +55,8 @@ type offer struct {
 	verbs, status metav1.Verbs
 }
 
-// own reports whether the resource is one of the export itself.
-func (o *offer) own() bool { return o.identity != "" && o.claim == nil }
+// isOwn reports whether the resource is one of the export itself.
+func (o *apiResource) isOwn() bool { return o.identity != "" && o.claim == nil }
 
 // apiSetFrom returns the API set of the export of the context's request.
 func apiSetFrom(ctx context.Context, exports Exports) (*apiSet, error) {
@@ -85,38 +85,38 @@ func apiSetFor(ctx context.Context, exports Exports, request virtual.Request) (*
 }
 
 // find returns the offer of a resource, or nil. Resources of the export take precedence over claims.
-func (s *apiSet) find(ctx context.Context, gr schema.GroupResource) (*offer, error) {
+func (s *apiSet) find(ctx context.Context, gr schema.GroupResource) (*apiResource, error) {
 	if s.export == nil {
 		return nil, nil
 	}
-	own := slices.IndexFunc(s.export.Spec.Resources, func(entry apisv1alpha2.ResourceSchema) bool { return resourceOf(&entry) == gr })
-	claim := slices.IndexFunc(s.export.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) bool { return covers(&claim, gr) })
-	return s.offer(ctx, gr, own, claim)
+	resourceIndex := slices.IndexFunc(s.export.Spec.Resources, func(entry apisv1alpha2.ResourceSchema) bool { return exportedResource(&entry) == gr })
+	claim := slices.IndexFunc(s.export.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) bool { return claimMatches(&claim, gr) })
+	return s.resolveResource(ctx, gr, resourceIndex, claim)
 }
 
-// offer returns the offer of a resource, given the indexes of its entries in spec.resources and spec.permissionClaims of
+// resolveResource returns the offer of a resource, given the indexes of its entries in spec.resources and spec.permissionClaims of
 // the export, which are -1 if there is none.
-func (s *apiSet) offer(ctx context.Context, gr schema.GroupResource, own, claim int) (*offer, error) {
+func (s *apiSet) resolveResource(ctx context.Context, gr schema.GroupResource, resourceIndex, claim int) (*apiResource, error) {
 	switch {
-	case own >= 0:
-		described, err := s.schema(ctx, s.name.Cluster, s.export.Spec.Resources[own].Schema)
-		if described == nil || err != nil {
+	case resourceIndex >= 0:
+		resourceSchema, err := s.getSchema(ctx, s.name.Cluster, s.export.Spec.Resources[resourceIndex].Schema)
+		if resourceSchema == nil || err != nil {
 			return nil, err
 		}
-		return &offer{GroupResource: gr, identity: s.export.Status.IdentityHash, schema: described, verbs: offeredVerbs, status: statusVerbs}, nil
+		return &apiResource{GroupResource: gr, identity: s.export.Status.IdentityHash, schema: resourceSchema, verbs: allVerbs, status: statusVerbs}, nil
 	case claim >= 0:
-		return s.claimed(ctx, gr, &s.export.Spec.PermissionClaims[claim])
+		return s.resolveClaimed(ctx, gr, &s.export.Spec.PermissionClaims[claim])
 	case gr == apiBindings:
-		return &offer{GroupResource: gr, verbs: readVerbs}, nil
+		return &apiResource{GroupResource: gr, verbs: readVerbs}, nil
 	}
 	return nil, nil
 }
 
-// claimed returns the offer of a claimed resource, or nil if no export or built-in API defines it.
-func (s *apiSet) claimed(ctx context.Context, gr schema.GroupResource, claim *apisv1alpha2.PermissionClaim) (*offer, error) {
-	found := &offer{GroupResource: gr, identity: claim.IdentityHash, claim: claim, verbs: offeredVerbs, status: statusVerbs}
+// resolveClaimed returns the offer of a claimed resource, or nil if no export or built-in API defines it.
+func (s *apiSet) resolveClaimed(ctx context.Context, gr schema.GroupResource, claim *apisv1alpha2.PermissionClaim) (*apiResource, error) {
+	found := &apiResource{GroupResource: gr, identity: claim.IdentityHash, claim: claim, verbs: allVerbs, status: statusVerbs}
 	if claim.IdentityHash == "" {
-		if !claimable(gr) {
+		if !isClaimable(gr) {
 			return nil, nil
 		}
 		return found, nil
@@ -126,66 +126,66 @@ func (s *apiSet) claimed(ctx context.Context, gr schema.GroupResource, claim *ap
 		return nil, fmt.Errorf("finding the exports of %s: %w", gr, err)
 	}
 	for _, export := range exports { // in a fixed order
-		entry := entryOf(export, gr)
+		entry := findExportedResource(export, gr)
 		if entry == nil {
 			continue
 		}
-		if found.schema, err = s.schema(ctx, logicalcluster.Of(export), entry.Schema); found.schema != nil || err != nil {
+		if found.schema, err = s.getSchema(ctx, logicalcluster.Of(export), entry.Schema); found.schema != nil || err != nil {
 			return found, err
 		}
 	}
 	return nil, nil
 }
 
-// all returns all offers.
-func (s *apiSet) all(ctx context.Context) ([]*offer, error) {
+// list returns all offers.
+func (s *apiSet) list(ctx context.Context) ([]*apiResource, error) {
 	if s.export == nil {
 		return nil, nil
 	}
 	// Indexes by resource avoid a quadratic search: there may be thousands.
-	own, claimed := map[schema.GroupResource]int{}, map[schema.GroupResource]int{}
+	resourceIndexes, claimed := map[schema.GroupResource]int{}, map[schema.GroupResource]int{}
 	names := []schema.GroupResource{}
-	add := func(to map[schema.GroupResource]int, gr schema.GroupResource, at int) {
-		if _, known := to[gr]; !known {
-			to[gr] = at
+	add := func(indexes map[schema.GroupResource]int, gr schema.GroupResource, at int) {
+		if _, known := indexes[gr]; !known {
+			indexes[gr] = at
 			names = append(names, gr)
 		}
 	}
 	for i := range s.export.Spec.Resources {
-		add(own, resourceOf(&s.export.Spec.Resources[i]), i)
+		add(resourceIndexes, exportedResource(&s.export.Spec.Resources[i]), i)
 	}
 	for i := range s.export.Spec.PermissionClaims {
-		for _, gr := range resourcesOf(&s.export.Spec.PermissionClaims[i]) {
+		for _, gr := range claimedResources(&s.export.Spec.PermissionClaims[i]) {
 			add(claimed, gr, i)
 		}
 	}
 	names = append(names, apiBindings)
-	position := func(of map[schema.GroupResource]int, gr schema.GroupResource) int {
-		if at, ok := of[gr]; ok {
+	position := func(positions map[schema.GroupResource]int, gr schema.GroupResource) int {
+		if at, ok := positions[gr]; ok {
 			return at
 		}
 		return -1
 	}
-	var offers []*offer
+	var resources []*apiResource
 	seen := map[schema.GroupResource]bool{}
 	for _, gr := range names {
 		if seen[gr] {
 			continue
 		}
 		seen[gr] = true
-		found, err := s.offer(ctx, gr, position(own, gr), position(claimed, gr))
+		found, err := s.resolveResource(ctx, gr, position(resourceIndexes, gr), position(claimed, gr))
 		if err != nil {
 			return nil, err
 		}
 		if found != nil {
-			offers = append(offers, found)
+			resources = append(resources, found)
 		}
 	}
-	return offers, nil
+	return resources, nil
 }
 
-// schema returns a schema, or nil if it does not exist.
-func (s *apiSet) schema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
+// getSchema returns a schema, or nil if it does not exist.
+func (s *apiSet) getSchema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
 	found, err := s.exports.GetSchema(ctx, cluster, name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -196,13 +196,13 @@ func (s *apiSet) schema(ctx context.Context, cluster logicalcluster.Name, name s
 	return found, nil
 }
 
-func resourceOf(entry *apisv1alpha2.ResourceSchema) schema.GroupResource {
+func exportedResource(entry *apisv1alpha2.ResourceSchema) schema.GroupResource {
 	return schema.GroupResource{Group: entry.Group, Resource: entry.Name}
 }
 
-func entryOf(export *apisv1alpha2.APIExport, gr schema.GroupResource) *apisv1alpha2.ResourceSchema {
+func findExportedResource(export *apisv1alpha2.APIExport, gr schema.GroupResource) *apisv1alpha2.ResourceSchema {
 	at := slices.IndexFunc(export.Spec.Resources, func(entry apisv1alpha2.ResourceSchema) bool {
-		return resourceOf(&entry) == gr
+		return exportedResource(&entry) == gr
 	})
 	if at < 0 {
 		return nil
@@ -210,13 +210,13 @@ func entryOf(export *apisv1alpha2.APIExport, gr schema.GroupResource) *apisv1alp
 	return &export.Spec.Resources[at]
 }
 
-// covers reports whether a claim is for a resource. The two groups of events count as one resource.
-func covers(claim *apisv1alpha2.PermissionClaim, gr schema.GroupResource) bool {
+// claimMatches reports whether a claim is for a resource. The two groups of events count as one resource.
+func claimMatches(claim *apisv1alpha2.PermissionClaim, gr schema.GroupResource) bool {
 	return apiindex.NormalizeResource(schema.GroupResource{Group: claim.Group, Resource: claim.Resource}) == apiindex.NormalizeResource(gr)
 }
 
-// resourcesOf returns the resources that a claim is for.
-func resourcesOf(claim *apisv1alpha2.PermissionClaim) []schema.GroupResource {
+// claimedResources returns the resources that a claim is for.
+func claimedResources(claim *apisv1alpha2.PermissionClaim) []schema.GroupResource {
 	named := schema.GroupResource{Group: claim.Group, Resource: claim.Resource}
 	if apiindex.NormalizeResource(named) == coreEvents {
 		return []schema.GroupResource{coreEvents, newEvents}
@@ -225,13 +225,13 @@ func resourcesOf(claim *apisv1alpha2.PermissionClaim) []schema.GroupResource {
 }
 
 // visibilityLabel returns the label key and values of the objects that the export may see; no key if it may see all.
-func (s *apiSet) visibilityLabel(of *offer) (key string, values []string) {
+func (s *apiSet) visibilityLabel(resource *apiResource) (key string, values []string) {
 	switch {
-	case of.own():
+	case resource.isOwn():
 		return "", nil
-	case of.claim != nil:
-		key, value := apiindex.ClaimLabel(s.name, *of.claim)
-		if of.GroupResource == apiBindings {
+	case resource.claim != nil:
+		key, value := apiindex.ClaimLabel(s.name, *resource.claim)
+		if resource.GroupResource == apiBindings {
 			return key, []string{value, apiindex.ReflexiveClaimValue}
 		}
 		return key, []string{value}

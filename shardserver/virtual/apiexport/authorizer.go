@@ -31,7 +31,7 @@ type PolicyAuthorizer func(ctx context.Context, home logicalcluster.Name, attrib
 // stepsAuthorizer allows a request if all steps allow it.
 type stepsAuthorizer struct {
 	exports   Exports
-	consumers consumers
+	consumers bindingLister
 	// rbac is the authorizer of the shard.
 	rbac   authorizer.UnconditionalAuthorizer
 	policy PolicyAuthorizer
@@ -52,15 +52,15 @@ type stepResult struct {
 	err     error
 }
 
-func allow(format string, args ...any) stepResult {
+func newAllowed(format string, args ...any) stepResult {
 	return stepResult{allowed: true, reason: fmt.Sprintf(format, args...)}
 }
 
-func deny(format string, args ...any) stepResult {
+func newDenied(format string, args ...any) stepResult {
 	return stepResult{reason: fmt.Sprintf(format, args...)}
 }
 
-func failed(err error) stepResult { return stepResult{reason: "failed", err: err} }
+func newFailed(err error) stepResult { return stepResult{reason: "failed", err: err} }
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
 func (a stepsAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -110,7 +110,7 @@ func (a stepsAuthorizer) internalError(ctx context.Context, attributes authorize
 // requests concern the export alone.
 func (a stepsAuthorizer) checkBoundAPI(ctx context.Context, request accessRequest) stepResult {
 	if request.cluster.IsWildcard() || !request.IsResourceRequest() {
-		return allow("not about one consumer")
+		return newAllowed("not about one consumer")
 	}
 	result := a.checkBindings(ctx, request, a.consumers.listCached)
 	if result.allowed || result.err != nil {
@@ -118,30 +118,30 @@ func (a stepsAuthorizer) checkBoundAPI(ctx context.Context, request accessReques
 	}
 	// The watch cache may lag behind a binding that the client has seen. A consistent read follows only for callers that
 	// may access the content of the export.
-	if able := a.checkContent(ctx, request); !able.allowed {
+	if contentResult := a.checkContent(ctx, request); !contentResult.allowed {
 		return result
 	}
 	return a.checkBindings(ctx, request, a.consumers.listLatest)
 }
 
 func (a stepsAuthorizer) checkBindings(ctx context.Context, request accessRequest, list lister) stepResult {
-	bound, err := a.consumers.bindingsTo(ctx, request.set, request.cluster, list)
+	bound, err := a.consumers.listByExport(ctx, request.set, request.cluster, list)
 	if err != nil {
-		return failed(err)
+		return newFailed(err)
 	}
 	if len(bound) == 0 {
-		return deny("the export is not bound in %q", request.cluster)
+		return newDenied("the export is not bound in %q", request.cluster)
 	}
 	found, err := request.set.find(ctx, groupResource(request))
 	if err != nil {
-		return failed(err)
+		return newFailed(err)
 	}
 	if found == nil {
-		return deny("the export neither has nor claims %s", groupResource(request))
+		return newDenied("the export neither has nor claims %s", groupResource(request))
 	}
-	last := deny("no binding")
+	last := newDenied("no binding")
 	for _, binding := range bound {
-		if last = permits(binding, found, request.GetVerb()); last.allowed {
+		if last = checkBinding(binding, found, request.GetVerb()); last.allowed {
 			break
 		}
 	}
@@ -150,7 +150,7 @@ func (a stepsAuthorizer) checkBindings(ctx context.Context, request accessReques
 
 // checkContent checks that the caller has the same verb on apiexports/content in the logical cluster of the export.
 func (a stepsAuthorizer) checkContent(ctx context.Context, request accessRequest) stepResult {
-	decision, reason, err := a.rbac.Authorize(authorization.WithElsewhere(logicalcluster.With(ctx, request.set.name.Cluster)), authorizer.AttributesRecord{
+	decision, reason, err := a.rbac.Authorize(authorization.WithRemote(logicalcluster.With(ctx, request.set.name.Cluster)), authorizer.AttributesRecord{
 		User:            request.GetUser(),
 		Verb:            request.GetVerb(),
 		APIGroup:        apisv1alpha2.SchemeGroupVersion.Group,
@@ -162,31 +162,31 @@ func (a stepsAuthorizer) checkContent(ctx context.Context, request accessRequest
 	})
 	switch {
 	case err != nil:
-		return failed(err)
+		return newFailed(err)
 	case decision != authorizer.DecisionAllow:
-		return deny("apiexports/content of %q in %q: %s", request.set.name.Name, request.set.name.Cluster, reason)
+		return newDenied("apiexports/content of %q in %q: %s", request.set.name.Name, request.set.name.Cluster, reason)
 	}
-	return allow("apiexports/content: %s", reason)
+	return newAllowed("apiexports/content: %s", reason)
 }
 
 // checkMaximalPermissionPolicy checks the maximal permission policies of the exports that own a claimed resource.
 func (a stepsAuthorizer) checkMaximalPermissionPolicy(ctx context.Context, request accessRequest) stepResult {
 	if !request.IsResourceRequest() {
-		return allow("not a resource")
+		return newAllowed("not a resource")
 	}
 	found, err := request.set.find(ctx, groupResource(request))
 	switch {
 	case err != nil:
-		return failed(err)
+		return newFailed(err)
 	case found == nil || found.claim == nil || found.identity == "":
-		return allow("not a resource of another export")
+		return newAllowed("not a resource of another export")
 	}
 	decision, reason, err := a.policy(ctx, request.set.name.Cluster, request, found.identity)
 	switch {
 	case err != nil:
-		return failed(err)
+		return newFailed(err)
 	case decision != authorizer.DecisionAllow:
-		return deny("an owner of the claimed resource does not permit it: %s", reason)
+		return newDenied("an owner of the claimed resource does not permit it: %s", reason)
 	}
-	return allow("the owners of the claimed resource permit it: %s", reason)
+	return newAllowed("the owners of the claimed resource permit it: %s", reason)
 }

@@ -15,10 +15,10 @@ var (
 	newEvents  = schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
 )
 
-// claimableAPIs are the resources of apis.kcp.io that can be claimed.
-var claimableAPIs = []schema.GroupResource{apiBindings, apisv1alpha2.Resource("apiexports"), apisv1alpha1.Resource("apiresourceschemas")}
+// claimableKCPResources are the resources of apis.kcp.io that can be claimed.
+var claimableKCPResources = []schema.GroupResource{apiBindings, apisv1alpha2.Resource("apiexports"), apisv1alpha1.Resource("apiresourceschemas")}
 
-// claimable reports whether a resource is built in and can be claimed without an identity.
-func claimable(gr schema.GroupResource) bool {
-	return !apiindex.NeedsIdentity(gr) && (gr.Group != apiBindings.Group || slices.Contains(claimableAPIs, gr))
+// isClaimable reports whether a resource is built in and can be claimed without an identity.
+func isClaimable(gr schema.GroupResource) bool {
+	return !apiindex.NeedsIdentity(gr) && (gr.Group != apiBindings.Group || slices.Contains(claimableKCPResources, gr))
 }

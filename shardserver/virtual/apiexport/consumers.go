@@ -15,8 +15,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// consumers reads the bindings of consumers.
-type consumers struct {
+// bindingLister reads the bindings of consumers.
+type bindingLister struct {
 	reader *storage.Reader[*apisv1alpha2.APIBinding]
 }
 
@@ -24,26 +24,26 @@ type consumers struct {
 type lister func(context.Context) ([]*apisv1alpha2.APIBinding, error)
 
 // listCached lists from the watch cache, listLatest with a consistent read.
-func (c consumers) listCached(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
+func (c bindingLister) listCached(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
 	return c.reader.List(ctx, "", nil)
 }
 
-func (c consumers) listLatest(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
+func (c bindingLister) listLatest(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
 	return c.reader.ListLatest(ctx, "", nil)
 }
 
-// bindingsTo returns the bindings of a logical cluster to the export of a set.
-func (c consumers) bindingsTo(ctx context.Context, set *apiSet, cluster logicalcluster.Name, list lister) ([]*apisv1alpha2.APIBinding, error) {
+// listByExport returns the bindings of a logical cluster to the export of a set.
+func (c bindingLister) listByExport(ctx context.Context, set *apiSet, cluster logicalcluster.Name, list lister) ([]*apisv1alpha2.APIBinding, error) {
 	all, err := list(logicalcluster.With(ctx, cluster))
 	if err != nil {
 		return nil, fmt.Errorf("listing the bindings of %q: %w", cluster, err)
 	}
-	return slices.DeleteFunc(all, func(binding *apisv1alpha2.APIBinding) bool { return !binds(binding, set.name) }), nil
+	return slices.DeleteFunc(all, func(binding *apisv1alpha2.APIBinding) bool { return !bindsExport(binding, set.name) }), nil
 }
 
-// binds reports whether a binding binds the export. Until its status names the export's logical cluster, only a reference
+// bindsExport reports whether a binding binds the export. Until its status names the export's logical cluster, only a reference
 // by the name of that cluster counts.
-func binds(binding *apisv1alpha2.APIBinding, export bindings.ExportKey) bool {
+func bindsExport(binding *apisv1alpha2.APIBinding, export bindings.ExportKey) bool {
 	reference := binding.Spec.Reference.Export
 	if reference == nil || reference.Name != export.Name {
 		return false
@@ -54,44 +54,44 @@ func binds(binding *apisv1alpha2.APIBinding, export bindings.ExportKey) bool {
 	return reference.Path == export.Cluster.String()
 }
 
-// permits returns whether a binding allows the provider a verb on an offered resource.
-func permits(binding *apisv1alpha2.APIBinding, found *offer, verb string) stepResult {
+// checkBinding returns whether a binding allows the provider a verb on an offered resource.
+func checkBinding(binding *apisv1alpha2.APIBinding, found *apiResource, verb string) stepResult {
 	switch {
-	case found.own():
+	case found.isOwn():
 		if !bindsResource(binding, found) {
-			return deny("binding %q has not bound %s with the identity of the export", binding.Name, found.GroupResource)
+			return newDenied("binding %q has not bound %s with the identity of the export", binding.Name, found.GroupResource)
 		}
-		return allow("bound by %q", binding.Name)
+		return newAllowed("bound by %q", binding.Name)
 	case found.GroupResource == apiBindings && slices.Contains(readVerbs, verb):
-		return allow("binding %q itself", binding.Name)
+		return newAllowed("binding %q itself", binding.Name)
 	case found.claim == nil:
-		return deny("bindings can only be read without a claim")
+		return newDenied("bindings can only be read without a claim")
 	}
-	accepted := effectiveClaim(binding, found)
+	accepted := findEffectiveClaim(binding, found)
 	switch {
 	case accepted == nil:
-		return deny("binding %q does not accept the claim on %s", binding.Name, found.GroupResource)
+		return newDenied("binding %q does not accept the claim on %s", binding.Name, found.GroupResource)
 	case !accepted.Allows(verb):
-		return deny("binding %q accepts the claim on %s without %s", binding.Name, found.GroupResource, verb)
+		return newDenied("binding %q accepts the claim on %s without %s", binding.Name, found.GroupResource, verb)
 	}
-	return allow("binding %q accepts the claim on %s", binding.Name, found.GroupResource)
+	return newAllowed("binding %q accepts the claim on %s", binding.Name, found.GroupResource)
 }
 
 // bindsResource reports whether a binding has bound a resource with the current identity of the export.
-func bindsResource(binding *apisv1alpha2.APIBinding, found *offer) bool {
+func bindsResource(binding *apisv1alpha2.APIBinding, found *apiResource) bool {
 	return slices.ContainsFunc(binding.Status.BoundResources, func(bound apisv1alpha2.BoundAPIResource) bool {
 		return bound.Group == found.Group && bound.Resource == found.Resource && bound.Schema.IdentityHash == found.identity
 	})
 }
 
-// effectiveClaim returns the effective claim on a resource, or nil if the binding does not accept it.
-func effectiveClaim(binding *apisv1alpha2.APIBinding, found *offer) *apiindex.EffectiveClaim {
+// findEffectiveClaim returns the effective claim on a resource, or nil if the binding does not accept it.
+func findEffectiveClaim(binding *apisv1alpha2.APIBinding, found *apiResource) *apiindex.EffectiveClaim {
 	if found.claim == nil {
 		return nil
 	}
 	// Only this claim matters; an export may have thousands.
-	asking := &apisv1alpha2.APIExport{Spec: apisv1alpha2.APIExportSpec{PermissionClaims: []apisv1alpha2.PermissionClaim{*found.claim}}}
-	effective := apiindex.EffectiveClaims(binding, asking)
+	claimingExport := &apisv1alpha2.APIExport{Spec: apisv1alpha2.APIExportSpec{PermissionClaims: []apisv1alpha2.PermissionClaim{*found.claim}}}
+	effective := apiindex.EffectiveClaims(binding, claimingExport)
 	if len(effective) == 0 {
 		return nil
 	}

@@ -29,106 +29,106 @@ var errNoExport = errors.New("no export in the request")
 // limits bounds the cache of definitions by count and by the size of their schemas.
 var limits = discoverydocuments.Limits{Count: 1024, Bytes: 16 << 20, Builds: 2}
 
-// apiSetFinder builds the API sets of exports for discovery and OpenAPI documents.
-type apiSetFinder struct {
+// apiSetResolver builds the API sets of exports for discovery and OpenAPI documents.
+type apiSetResolver struct {
 	exports Exports
 	source  *discovery.Source
 	// definitions are cached by the UID of the immutable schema.
 	definitions *discoverydocuments.Cache[types.UID, *discovery.Definition]
 }
 
-func newAPISetFinder(exports Exports, source *discovery.Source) *apiSetFinder {
-	return &apiSetFinder{exports: exports, source: source, definitions: discoverydocuments.New[types.UID, *discovery.Definition](limits)}
+func newAPISetResolver(exports Exports, source *discovery.Source) *apiSetResolver {
+	return &apiSetResolver{exports: exports, source: source, definitions: discoverydocuments.New[types.UID, *discovery.Definition](limits)}
 }
 
 // Resolve implements discovery.APISetResolver.
-func (f *apiSetFinder) Resolve(ctx context.Context) (*discovery.APISet, error) {
+func (f *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error) {
 	set, err := apiSetFrom(ctx, f.exports)
 	if err != nil {
 		return nil, err
 	}
-	offers, err := set.all(ctx)
+	resources, err := set.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := f.source.Read(ctx)
+	compiled, err := f.source.Load(ctx)
 	if err != nil {
 		return nil, err
 	}
-	shown, selected := &discovery.APISet{}, discovery.Verbs{}
-	for _, o := range offers {
+	result, selected := &discovery.APISet{}, discovery.Verbs{}
+	for _, o := range resources {
 		if o.schema == nil {
 			selected[o.GroupResource] = o.verbs
 			selected[schema.GroupResource{Group: o.Group, Resource: o.Resource + "/status"}] = o.status
 			continue
 		}
-		definition, err := f.definition(ctx, o.schema)
+		definition, err := f.getDefinition(ctx, o.schema)
 		if err != nil {
 			// Conditions report the invalid schema; the rest of the API is served.
 			klog.FromContext(ctx).V(2).Info("Leaving an invalid schema out of discovery", "schema", o.schema.Name, "export", set.name.Name, "reason", err)
 			continue
 		}
-		shown.Definitions = append(shown.Definitions, *definition)
+		result.Definitions = append(result.Definitions, *definition)
 	}
-	shown.Compiled = compiled.Restrict(selected)
-	slices.SortFunc(shown.Definitions, func(a, b discovery.Definition) int { return strings.Compare(a.Object.Name, b.Object.Name) })
-	return shown, nil
+	result.Compiled = compiled.Restrict(selected)
+	slices.SortFunc(result.Definitions, func(a, b discovery.Definition) int { return strings.Compare(a.Object.Name, b.Object.Name) })
+	return result, nil
 }
 
-// definition returns the definition of a schema for documents.
-func (f *apiSetFinder) definition(ctx context.Context, described *apisv1alpha1.APIResourceSchema) (*discovery.Definition, error) {
-	return f.definitions.Get(ctx, described.UID, func() (*discovery.Definition, int64, error) {
-		object, err := apiindex.DiscoveryDefinition(described)
+// getDefinition returns the definition of a schema for documents.
+func (f *apiSetResolver) getDefinition(ctx context.Context, resourceSchema *apisv1alpha1.APIResourceSchema) (*discovery.Definition, error) {
+	return f.definitions.Get(ctx, resourceSchema.UID, func() (*discovery.Definition, int64, error) {
+		object, err := apiindex.DiscoveryDefinition(resourceSchema)
 		if err != nil {
 			return nil, 0, err
 		}
 		encoded, err := json.Marshal([]any{object.Spec, object.Status.AcceptedNames})
 		if err != nil {
-			return nil, 0, fmt.Errorf("hashing APIResourceSchema %q: %w", described.Name, err)
+			return nil, 0, fmt.Errorf("hashing APIResourceSchema %q: %w", resourceSchema.Name, err)
 		}
 		return &discovery.Definition{Content: sha256.Sum256(encoded), Object: object}, int64(5 * len(encoded)), nil // estimate of the decoded size
 	})
 }
 
-// documents returns the handler of discovery and OpenAPI of exports. Documents that do not depend on the export come from
+// newDocumentHandler returns the handler of discovery and OpenAPI of exports. Documents that do not depend on the export come from
 // content.
-func (w *workspace) documents(content http.Handler) http.Handler {
-	wholeDiscovery, wholeOpenAPI := w.config.Documents()
-	sets := newAPISetFinder(w.config.Exports, wholeOpenAPI.Source())
+func (w *workspace) newDocumentHandler(content http.Handler) http.Handler {
+	shardDiscovery, shardOpenAPI := w.config.Documents()
+	resolver := newAPISetResolver(w.config.Exports, shardOpenAPI.Source())
 	stock := http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		path := strings.TrimSuffix(req.URL.Path, "/")
 		switch {
 		case path == "/api":
-			if set, err := sets.Resolve(req.Context()); err != nil || !set.Serves(schema.GroupVersion{Version: "v1"}) {
-				w.fail(rw, req, firstError(err, notFound(req)))
+			if set, err := resolver.Resolve(req.Context()); err != nil || !set.Serves(schema.GroupVersion{Version: "v1"}) {
+				w.writeError(rw, req, firstError(err, newNotFoundError(req)))
 				return
 			}
 		case path == "/version", strings.HasPrefix(path, "/openapi/v3/"):
 		default:
-			w.fail(rw, req, notFound(req))
+			w.writeError(rw, req, newNotFoundError(req))
 			return
 		}
 		// The wildcard leaves out the other APIs of the consumer.
 		wildcard := logicalcluster.With(req.Context(), logicalcluster.Wildcard)
 		content.ServeHTTP(rw, virtual.InCluster(req.WithContext(wildcard)))
 	})
-	served := wholeOpenAPI.View(sets, wholeDiscovery.View(sets, stock))
+	served := shardOpenAPI.View(resolver, shardDiscovery.View(resolver, stock))
 	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		if strings.TrimSuffix(req.URL.Path, "/") == "/openapi/v2" {
-			w.fail(rw, req, notFound(req)) // clients fall back to version 3
+			w.writeError(rw, req, newNotFoundError(req)) // clients fall back to version 3
 			return
 		}
 		served.ServeHTTP(rw, req)
 	})
 }
 
-func firstError(err, otherwise error) error {
+func firstError(err, fallback error) error {
 	if err != nil {
 		return err
 	}
-	return otherwise
+	return fallback
 }
 
-func notFound(req *http.Request) error {
+func newNotFoundError(req *http.Request) error {
 	return apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(req.Method), schema.GroupResource{}, "", "", 0, true)
 }

@@ -36,10 +36,10 @@ func (w *workspace) serveOrEmpty(rw http.ResponseWriter, req *http.Request, c *r
 		content.ServeHTTP(rw, req)
 		return
 	}
-	answer := &notFoundInterceptor{ResponseWriter: rw}
-	content.ServeHTTP(responsewriter.WrapForHTTP1Or2(answer), req)
+	interceptor := &notFoundInterceptor{ResponseWriter: rw}
+	content.ServeHTTP(responsewriter.WrapForHTTP1Or2(interceptor), req)
 	switch {
-	case !answer.notFound:
+	case !interceptor.notFound:
 	case c.info.Verb == "watch":
 		w.serveEmptyWatch(rw, req, c)
 	default:
@@ -50,7 +50,7 @@ func (w *workspace) serveOrEmpty(rw http.ResponseWriter, req *http.Request, c *r
 // notFoundInterceptor discards a response with status 404.
 type notFoundInterceptor struct {
 	http.ResponseWriter
-	notFound, started bool
+	notFound, wroteHeader bool
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
@@ -58,14 +58,14 @@ func (u *notFoundInterceptor) Unwrap() http.ResponseWriter { return u.ResponseWr
 
 // WriteHeader implements http.ResponseWriter.
 func (u *notFoundInterceptor) WriteHeader(status int) {
-	if u.started || u.notFound {
+	if u.wroteHeader || u.notFound {
 		return
 	}
 	if status == http.StatusNotFound {
 		u.notFound = true
 		return
 	}
-	u.started = true
+	u.wroteHeader = true
 	u.ResponseWriter.WriteHeader(status)
 }
 
@@ -74,7 +74,7 @@ func (u *notFoundInterceptor) Write(part []byte) (int, error) {
 	if u.notFound {
 		return len(part), nil
 	}
-	u.started = true
+	u.wroteHeader = true
 	return u.ResponseWriter.Write(part)
 }
 
@@ -118,9 +118,9 @@ func (w *workspace) serveEmptyWatch(rw http.ResponseWriter, req *http.Request, c
 
 // isStored reports whether the shard stores objects of the resource with its identity.
 func (w *workspace) isStored(c *resourceRequest) bool {
-	suffix := "/" + c.offered.identity
-	return slices.ContainsFunc(w.config.Registry.Stored(), func(r *storage.Resource) bool {
-		return r.GVR.GroupResource() == c.offered.GroupResource && strings.HasSuffix(strings.TrimSuffix(r.Prefix, "/"), suffix)
+	suffix := "/" + c.resource.identity
+	return slices.ContainsFunc(w.config.Registry.AllStorages(), func(r *storage.Resource) bool {
+		return r.GVR.GroupResource() == c.resource.GroupResource && strings.HasSuffix(strings.TrimSuffix(r.Prefix, "/"), suffix)
 	})
 }
 
@@ -128,12 +128,12 @@ func (w *workspace) isStored(c *resourceRequest) bool {
 func (w *workspace) serveEmptyList(rw http.ResponseWriter, req *http.Request, c *resourceRequest) {
 	version, err := w.currentResourceVersion(req.Context())
 	if err != nil {
-		w.fail(rw, req, err)
+		w.writeError(rw, req, err)
 		return
 	}
-	encoded, err := json.Marshal(emptyList(w.requestedTransform(req), c, metav1.ListMeta{ResourceVersion: version}))
+	encoded, err := json.Marshal(newEmptyList(w.requestedTransform(req), c, metav1.ListMeta{ResourceVersion: version}))
 	if err != nil {
-		w.fail(rw, req, err)
+		w.writeError(rw, req, err)
 		return
 	}
 	removeContentHeaders(rw.Header())
@@ -161,9 +161,9 @@ func (allTransforms) AllowsMediaTypeTransform(_, _ string, target *schema.GroupV
 func (allTransforms) AllowsServerVersion(string) bool  { return false }
 func (allTransforms) AllowsStreamSchema(s string) bool { return s == "watch" }
 
-func emptyList(form schema.GroupVersionKind, c *resourceRequest, meta metav1.ListMeta) any {
-	kind := metav1.TypeMeta{Kind: form.Kind, APIVersion: form.GroupVersion().String()}
-	switch form.Kind {
+func newEmptyList(transform schema.GroupVersionKind, c *resourceRequest, meta metav1.ListMeta) any {
+	kind := metav1.TypeMeta{Kind: transform.Kind, APIVersion: transform.GroupVersion().String()}
+	switch transform.Kind {
 	case "Table":
 		return &metav1.Table{TypeMeta: kind, ListMeta: meta, ColumnDefinitions: []metav1.TableColumnDefinition{}, Rows: []metav1.TableRow{}}
 	case "PartialObjectMetadataList":
@@ -171,8 +171,8 @@ func emptyList(form schema.GroupVersionKind, c *resourceRequest, meta metav1.Lis
 	}
 	kind.APIVersion = schema.GroupVersion{Group: c.info.APIGroup, Version: c.info.APIVersion}.String()
 	kind.Kind = "List"
-	if c.offered.schema != nil {
-		names := c.offered.schema.Spec.Names
+	if c.resource.schema != nil {
+		names := c.resource.schema.Spec.Names
 		if kind.Kind = names.ListKind; kind.Kind == "" {
 			kind.Kind = names.Kind + "List"
 		}
@@ -195,9 +195,9 @@ func (w *workspace) currentResourceVersion(ctx context.Context) (string, error) 
 	if err != nil {
 		return "", fmt.Errorf("reading the resource version of the shard: %w", err)
 	}
-	of, err := meta.ListAccessor(list)
+	accessor, err := meta.ListAccessor(list)
 	if err != nil {
 		return "", err
 	}
-	return of.GetResourceVersion(), nil
+	return accessor.GetResourceVersion(), nil
 }

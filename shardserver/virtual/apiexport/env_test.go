@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	group   = "example.com"
-	widgets = "/apis/" + group + "/v1/namespaces/default/widgets"
-	all     = "/apis/" + group + "/v1/widgets"
+	group          = "example.com"
+	widgetsPath    = "/apis/" + group + "/v1/namespaces/default/widgets"
+	allWidgetsPath = "/apis/" + group + "/v1/widgets"
 )
 
 // env is a shard with the workspaces of a provider and of its consumers.
@@ -43,11 +43,11 @@ type env struct {
 // masters, "provider" with the permission on the export's content, and "stranger" without.
 func newEnv(t *testing.T, claims ...apisv1alpha2.PermissionClaim) *env {
 	t.Helper()
-	return newSiteWith(t, func(*options.Options) {}, claims...)
+	return newEnvWith(t, func(*options.Options) {}, claims...)
 }
 
-// newSiteWith is newEnv with options.
-func newSiteWith(t *testing.T, configure func(*options.Options), claims ...apisv1alpha2.PermissionClaim) *env {
+// newEnvWith is newEnv with options.
+func newEnvWith(t *testing.T, configure func(*options.Options), claims ...apisv1alpha2.PermissionClaim) *env {
 	t.Helper()
 	shard := shardtesting.Start(t, configure)
 	s := &env{T: t, shard: shard, masters: shard.Client(t, shard.Masters(t)), users: map[string]*rest.Config{"masters": shard.Masters(t)}, export: "widgets"}
@@ -57,27 +57,27 @@ func newSiteWith(t *testing.T, configure func(*options.Options), claims ...apisv
 		s.users[name] = config
 	}
 	s.provider = shard.NewWorkspace(t, "root", "provider").Spec.Cluster
-	s.mayActFor(s.provider, "provider")
-	s.offer(s.provider, s.export, claims...)
+	s.grantContentAccess(s.provider, "provider")
+	s.createExport(s.provider, s.export, claims...)
 	return s
 }
 
-// on returns the env for a subtest.
-func (s *env) on(t *testing.T) *env {
+// withT returns the env for a subtest.
+func (s *env) withT(t *testing.T) *env {
 	copied := *s
 	copied.T = t
 	return &copied
 }
 
-// mayActFor lets a user do everything to the content of the exports of a logical cluster.
-func (s *env) mayActFor(cluster, name string) {
+// grantContentAccess lets a user do everything to the content of the exports of a logical cluster.
+func (s *env) grantContentAccess(cluster, name string) {
 	s.Helper()
-	in := shardtesting.In(s.Context(), cluster)
-	s.create(in, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "content-" + name}, Rules: []rbacv1.PolicyRule{
+	ctx := shardtesting.In(s.Context(), cluster)
+	s.create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "content-" + name}, Rules: []rbacv1.PolicyRule{
 		{Verbs: []string{"*"}, APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports/content"}},
 		{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}},
 	}})
-	s.create(in, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "content-" + name},
+	s.create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "content-" + name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "content-" + name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}}})
 }
@@ -89,8 +89,8 @@ func (s *env) create(ctx context.Context, obj client.Object) {
 	}
 }
 
-// schemaOf describes a namespaced resource of a group, with a status and scale.
-func schemaOf(prefix, plural, group string) *apisv1alpha1.APIResourceSchema {
+// newSchema describes a namespaced resource of a group, with a status and scale.
+func newSchema(prefix, plural, group string) *apisv1alpha1.APIResourceSchema {
 	text := `{"type":"object","properties":{"spec":{"type":"object","properties":{"size":{"type":"integer"},"replicas":{"type":"integer"}}},
 		"status":{"type":"object","properties":{"phase":{"type":"string"},"replicas":{"type":"integer"}}}}}`
 	singular := strings.TrimSuffix(plural, "s")
@@ -114,19 +114,19 @@ func schemaOf(prefix, plural, group string) *apisv1alpha1.APIResourceSchema {
 	}
 }
 
-// offer makes an export of the resource of its name, and waits until it has an identity, which it returns.
-func (s *env) offer(cluster, name string, claims ...apisv1alpha2.PermissionClaim) string {
+// createExport makes an export of the resource of its name, and waits until it has an identity, which it returns.
+func (s *env) createExport(cluster, name string, claims ...apisv1alpha2.PermissionClaim) string {
 	s.Helper()
-	in := shardtesting.In(s.Context(), cluster)
-	described := schemaOf("v1", name, group)
-	s.create(in, described)
+	clusterCtx := shardtesting.In(s.Context(), cluster)
+	resourceSchema := newSchema("v1", name, group)
+	s.create(clusterCtx, resourceSchema)
 	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apisv1alpha2.APIExportSpec{
-		Resources:        []apisv1alpha2.ResourceSchema{{Name: name, Group: group, Schema: described.Name, Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}}}},
+		Resources:        []apisv1alpha2.ResourceSchema{{Name: name, Group: group, Schema: resourceSchema.Name, Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}}}},
 		PermissionClaims: claims,
 	}}
-	s.create(in, export)
+	s.create(clusterCtx, export)
 	shardtesting.Eventually(s.T, "export "+name+" has an identity", func(ctx context.Context) error {
-		if err := s.masters.Get(in, client.ObjectKeyFromObject(export), export); err != nil {
+		if err := s.masters.Get(clusterCtx, client.ObjectKeyFromObject(export), export); err != nil {
 			return err
 		}
 		if export.Status.IdentityHash == "" {
@@ -137,8 +137,8 @@ func (s *env) offer(cluster, name string, claims ...apisv1alpha2.PermissionClaim
 	return export.Status.IdentityHash
 }
 
-// accepted is a claim as a consumer accepts it, for all objects.
-func accepted(claim apisv1alpha2.PermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
+// acceptClaim is a claim as a consumer accepts it, for all objects.
+func acceptClaim(claim apisv1alpha2.PermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
 	return apisv1alpha2.AcceptablePermissionClaim{
 		PermissionClaim: claim, Selector: apisv1alpha2.PermissionClaimSelector{MatchAll: true},
 		State: apisv1alpha2.ClaimAccepted,
@@ -148,14 +148,14 @@ func accepted(claim apisv1alpha2.PermissionClaim) apisv1alpha2.AcceptablePermiss
 // bind binds an export in a logical cluster and waits until it is bound.
 func (s *env) bind(cluster, provider, name string, claims ...apisv1alpha2.AcceptablePermissionClaim) {
 	s.Helper()
-	in := shardtesting.In(s.Context(), cluster)
+	clusterCtx := shardtesting.In(s.Context(), cluster)
 	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apisv1alpha2.APIBindingSpec{
 		Reference:        apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: provider, Name: name}},
 		PermissionClaims: claims,
 	}}
-	s.create(in, binding)
+	s.create(clusterCtx, binding)
 	shardtesting.Eventually(s.T, "binding "+name+" is bound", func(ctx context.Context) error {
-		if err := s.masters.Get(in, client.ObjectKeyFromObject(binding), binding); err != nil {
+		if err := s.masters.Get(clusterCtx, client.ObjectKeyFromObject(binding), binding); err != nil {
 			return err
 		}
 		if binding.Status.Phase != apisv1alpha2.APIBindingPhaseBound {
@@ -165,27 +165,27 @@ func (s *env) bind(cluster, provider, name string, claims ...apisv1alpha2.Accept
 	})
 }
 
-// consumer makes a workspace that binds the export of the env.
-func (s *env) consumer(name string, claims ...apisv1alpha2.AcceptablePermissionClaim) string {
+// newConsumer makes a workspace that binds the export of the env.
+func (s *env) newConsumer(name string, claims ...apisv1alpha2.AcceptablePermissionClaim) string {
 	s.Helper()
 	cluster := s.shard.NewWorkspace(s.T, "root", name).Spec.Cluster
 	s.bind(cluster, s.provider, s.export, claims...)
 	return cluster
 }
 
-// view is a path of the virtual workspace of the env's export.
-func (s *env) view(cluster, path string) string {
+// virtualPath is a path of the virtual workspace of the env's export.
+func (s *env) virtualPath(cluster, path string) string {
 	return "/services/apiexport/" + s.provider + "/" + s.export + "/clusters/" + cluster + path
 }
 
 // do sends one request and returns status and body.
-func (s *env) do(who, method, path, body string, headers ...string) (int, string) {
+func (s *env) do(userName, method, path, body string, headers ...string) (int, string) {
 	s.Helper()
-	httpClient, err := rest.HTTPClientFor(s.users[who])
+	httpClient, err := rest.HTTPClientFor(s.users[userName])
 	if err != nil {
 		s.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(s.Context(), method, s.users[who].Host+path, bytes.NewBufferString(body))
+	req, err := http.NewRequestWithContext(s.Context(), method, s.users[userName].Host+path, bytes.NewBufferString(body))
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -211,23 +211,23 @@ func (s *env) do(who, method, path, body string, headers ...string) (int, string
 	return resp.StatusCode, string(content)
 }
 
-// want sends one request, checks the status and returns the body.
-func (s *env) want(code int, who, method, path, body string, headers ...string) string {
+// expectStatus sends one request, checks the status and returns the body.
+func (s *env) expectStatus(code int, userName, method, path, body string, headers ...string) string {
 	s.Helper()
-	got, content := s.do(who, method, path, body, headers...)
+	got, content := s.do(userName, method, path, body, headers...)
 	if got != code {
-		s.Errorf("%s %s as %s: %d, want %d: %.500s", method, path, who, got, code, content)
+		s.Errorf("%s %s as %s: %d, want %d: %.500s", method, path, userName, got, code, content)
 	}
 	return content
 }
 
-// eventually is want for what follows from something that controllers or caches still have to do.
-func (s *env) eventually(code int, who, method, path, body string) string {
+// eventuallyStatus is want for what follows from something that controllers or caches still have to do.
+func (s *env) eventuallyStatus(code int, userName, method, path, body string) string {
 	s.Helper()
 	content := ""
-	shardtesting.Eventually(s.T, fmt.Sprintf("%s %s as %s is %d", method, path, who, code), func(context.Context) error {
+	shardtesting.Eventually(s.T, fmt.Sprintf("%s %s as %s is %d", method, path, userName, code), func(context.Context) error {
 		var got int
-		if got, content = s.do(who, method, path, body); got != code {
+		if got, content = s.do(userName, method, path, body); got != code {
 			return fmt.Errorf("%d: %.500s", got, content)
 		}
 		return nil
@@ -235,16 +235,16 @@ func (s *env) eventually(code int, who, method, path, body string) string {
 	return content
 }
 
-func (s *env) widget(name, more string) string {
+func (s *env) newWidgetJSON(name, more string) string {
 	return `{"apiVersion":"` + group + `/v1","kind":"Widget","metadata":{"name":"` + name + `"` + more + `},"spec":{"size":1}}`
 }
 
-func configMap(name, more string) string {
+func newConfigMapJSON(name, more string) string {
 	return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"` + more + `},"data":{"a":"b"}}`
 }
 
-// listed returns "<cluster>/<name>" of the items of a list.
-func (s *env) listed(content string) map[string]bool {
+// parseList returns "<cluster>/<name>" of the items of a list.
+func (s *env) parseList(content string) map[string]bool {
 	s.Helper()
 	var list metav1.PartialObjectMetadataList
 	if err := json.Unmarshal([]byte(content), &list); err != nil {
@@ -257,21 +257,21 @@ func (s *env) listed(content string) map[string]bool {
 	return found
 }
 
-// openWatch is an open watch.
-type openWatch struct {
+// watchStream is an open watch.
+type watchStream struct {
 	decoder *json.Decoder
 	close   func()
 }
 
 // watch opens a watch.
-func (s *env) watch(who, path string) *openWatch {
+func (s *env) watch(userName, path string) *watchStream {
 	s.Helper()
-	httpClient, err := rest.HTTPClientFor(s.users[who])
+	httpClient, err := rest.HTTPClientFor(s.users[userName])
 	if err != nil {
 		s.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(s.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.users[who].Host+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.users[userName].Host+path, nil)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -284,11 +284,11 @@ func (s *env) watch(who, path string) *openWatch {
 		s.Fatalf("watching %s: %d: %s", path, resp.StatusCode, body)
 	}
 	s.Cleanup(func() { cancel(); _ = resp.Body.Close() })
-	return &openWatch{decoder: json.NewDecoder(resp.Body), close: cancel}
+	return &watchStream{decoder: json.NewDecoder(resp.Body), close: cancel}
 }
 
-// next returns the type and name of the next event, or an error when the stream has ended.
-func (s *openWatch) next() (string, error) {
+// nextEvent returns the type and name of the next event, or an error when the stream has ended.
+func (s *watchStream) nextEvent() (string, error) {
 	var event struct {
 		Type   string
 		Object metav1.PartialObjectMetadata
@@ -299,11 +299,11 @@ func (s *openWatch) next() (string, error) {
 	return event.Type + " " + event.Object.Name, nil
 }
 
-// until reads events until one is as wanted.
-func (s *openWatch) until(t *testing.T, wanted string) {
+// waitForEvent reads events until one is as wanted.
+func (s *watchStream) waitForEvent(t *testing.T, wanted string) {
 	t.Helper()
 	for {
-		got, err := s.next()
+		got, err := s.nextEvent()
 		if err != nil {
 			t.Fatalf("waiting for %q: %v", wanted, err)
 		}
@@ -313,10 +313,10 @@ func (s *openWatch) until(t *testing.T, wanted string) {
 	}
 }
 
-// ends reads events until the stream ends.
-func (s *openWatch) ends() {
+// waitForEnd reads events until the stream ends.
+func (s *watchStream) waitForEnd() {
 	for {
-		if _, err := s.next(); err != nil {
+		if _, err := s.nextEvent(); err != nil {
 			return
 		}
 	}

@@ -18,12 +18,12 @@ import (
 func (c *resourceRequest) forward(req *http.Request) (*http.Request, error) {
 	forwarded := req
 	var err error
-	if c.offered.identity != "" {
-		if forwarded, err = withResource(req, c.info, c.offered.Resource+":"+c.offered.identity); err != nil {
+	if c.resource.identity != "" {
+		if forwarded, err = withResource(req, c.info, c.resource.Resource+":"+c.resource.identity); err != nil {
 			return nil, err
 		}
 	}
-	key, values := c.set.visibilityLabel(c.offered)
+	key, values := c.set.visibilityLabel(c.resource)
 	if key == "" || !slices.Contains([]string{"list", "watch", "deletecollection"}, c.info.Verb) {
 		return forwarded, nil
 	}

@@ -21,18 +21,18 @@ import (
 
 // resourceRequest is a parsed request for a resource.
 type resourceRequest struct {
-	target  virtual.Request
-	info    *request.RequestInfo
-	set     *apiSet
-	offered *offer
+	target   virtual.Request
+	info     *request.RequestInfo
+	set      *apiSet
+	resource *apiResource
 }
 
-// resources returns the handler of resource requests.
-func (w *workspace) resources(content http.Handler) http.Handler {
+// newResourceHandler returns the handler of resource requests.
+func (w *workspace) newResourceHandler(content http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		c, err := w.parseRequest(req)
 		if err != nil {
-			w.fail(rw, req, err)
+			w.writeError(rw, req, err)
 			return
 		}
 		req, done := w.watches.track(req, c)
@@ -61,19 +61,19 @@ func (w *workspace) parseRequest(req *http.Request) (*resourceRequest, error) {
 		return nil, err
 	}
 	gr := schema.GroupResource{Group: c.info.APIGroup, Resource: c.info.Resource}
-	if c.offered, err = c.set.find(ctx, gr); err != nil {
+	if c.resource, err = c.set.find(ctx, gr); err != nil {
 		return nil, err
 	}
-	missing := apierrors.NewGenericServerResponse(http.StatusNotFound, c.info.Verb, gr, c.info.Name, "", 0, true)
-	if c.offered == nil {
-		return nil, missing
+	notFoundErr := apierrors.NewGenericServerResponse(http.StatusNotFound, c.info.Verb, gr, c.info.Name, "", 0, true)
+	if c.resource == nil {
+		return nil, notFoundErr
 	}
-	verbs, err := w.verbs(ctx, c)
+	verbs, err := w.allowedVerbs(ctx, c)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(verbs) == 0:
-		return nil, missing
+		return nil, notFoundErr
 	case !slices.Contains(verbs, c.info.Verb):
 		return nil, apierrors.NewMethodNotSupported(gr, c.info.Verb)
 	case c.target.Cluster.IsWildcard() && c.info.Verb != "list" && c.info.Verb != "watch":
@@ -84,18 +84,18 @@ func (w *workspace) parseRequest(req *http.Request) (*resourceRequest, error) {
 	return c, nil
 }
 
-// verbs returns the verbs of the requested resource or subresource in the requested version; none if it does not exist.
-func (w *workspace) verbs(ctx context.Context, c *resourceRequest) ([]string, error) {
+// allowedVerbs returns the verbs of the requested resource or subresource in the requested version; none if it does not exist.
+func (w *workspace) allowedVerbs(ctx context.Context, c *resourceRequest) ([]string, error) {
 	if c.info.Subresource != "" && c.info.Subresource != "status" || len(c.info.Parts) > 3 {
 		return nil, nil
 	}
-	offered := []string(c.offered.verbs)
+	candidates := []string(c.resource.verbs)
 	if c.info.Subresource != "" {
-		offered = c.offered.status
+		candidates = c.resource.status
 	}
-	if c.offered.schema == nil {
+	if c.resource.schema == nil {
 		_, documents := w.config.Documents()
-		compiled, err := documents.Source().Read(ctx)
+		compiled, err := documents.Source().Load(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -103,13 +103,13 @@ func (w *workspace) verbs(ctx context.Context, c *resourceRequest) ([]string, er
 		if c.info.Subresource != "" {
 			name += "/" + c.info.Subresource
 		}
-		listed, _ := compiled.Listed(schema.GroupVersion{Group: c.info.APIGroup, Version: c.info.APIVersion}, name)
-		return intersection(offered, listed.Verbs), nil
+		compiledResource, _ := compiled.GetResource(schema.GroupVersion{Group: c.info.APIGroup, Version: c.info.APIVersion}, name)
+		return intersection(candidates, compiledResource.Verbs), nil
 	}
-	for i := range c.offered.schema.Spec.Versions {
-		version := &c.offered.schema.Spec.Versions[i]
+	for i := range c.resource.schema.Spec.Versions {
+		version := &c.resource.schema.Spec.Versions[i]
 		if version.Name == c.info.APIVersion && version.Served && (c.info.Subresource == "" || version.Subresources.Status != nil) {
-			return offered, nil
+			return candidates, nil
 		}
 	}
 	return nil, nil
@@ -129,7 +129,7 @@ func intersection(a, b []string) []string {
 func (w *workspace) serveWildcard(rw http.ResponseWriter, req *http.Request, c *resourceRequest, content http.Handler) {
 	forwarded, err := c.forward(virtual.InCluster(req))
 	if err != nil {
-		w.fail(rw, req, err)
+		w.writeError(rw, req, err)
 		return
 	}
 	w.serveOrEmpty(rw, forwarded, c, content)
@@ -139,44 +139,44 @@ func (w *workspace) serveWildcard(rw http.ResponseWriter, req *http.Request, c *
 func (w *workspace) serveInCluster(rw http.ResponseWriter, req *http.Request, c *resourceRequest, content http.Handler) {
 	caller, ok := request.UserFrom(req.Context())
 	if !ok {
-		w.fail(rw, req, apierrors.NewInternalError(errors.New("no user in the request")))
+		w.writeError(rw, req, apierrors.NewInternalError(errors.New("no user in the request")))
 		return
 	}
-	acting, err := withWarrant(caller, c.target.Cluster)
+	warrantedUser, err := withWarrant(caller, c.target.Cluster)
 	if err != nil {
-		w.fail(rw, req, err)
+		w.writeError(rw, req, err)
 		return
 	}
-	inside := virtual.InClusterAs(req, acting, w.nestedAuthorizer(c.target, caller))
-	if refused := w.refuseInCluster(rw, inside, c); refused {
+	inClusterReq := virtual.InClusterAs(req, warrantedUser, w.nestedAuthorizer(c.target, caller))
+	if rejected := w.rejectUnauthorized(rw, inClusterReq, c); rejected {
 		return
 	}
-	if inside, err = w.restrictToClaim(inside, c); err == nil {
-		inside, err = c.forward(inside)
+	if inClusterReq, err = w.restrictToClaim(inClusterReq, c); err == nil {
+		inClusterReq, err = c.forward(inClusterReq)
 	}
 	if err != nil {
-		w.fail(rw, req, err)
+		w.writeError(rw, req, err)
 		return
 	}
-	w.serveOrEmpty(rw, inside, c, content)
+	w.serveOrEmpty(rw, inClusterReq, c, content)
 }
 
-// refuseInCluster authorizes the request with the authorizer of the shard as one to the consumer's logical cluster, where
+// rejectUnauthorized authorizes the request with the authorizer of the shard as one to the consumer's logical cluster, where
 // the warrant allows everything but what is forbidden to all users. It responds and returns true if access is denied.
-func (w *workspace) refuseInCluster(rw http.ResponseWriter, inside *http.Request, c *resourceRequest) (refused bool) {
-	attributes, err := endpointfilters.GetAuthorizerAttributes(inside.Context())
+func (w *workspace) rejectUnauthorized(rw http.ResponseWriter, inClusterReq *http.Request, c *resourceRequest) (rejected bool) {
+	attributes, err := endpointfilters.GetAuthorizerAttributes(inClusterReq.Context())
 	if err != nil {
-		w.fail(rw, inside, err)
+		w.writeError(rw, inClusterReq, err)
 		return true
 	}
-	decision, reason, err := w.config.Authorizer.Authorize(inside.Context(), attributes)
+	decision, reason, err := w.config.Authorizer.Authorize(inClusterReq.Context(), attributes)
 	switch {
 	case decision == authorizer.DecisionAllow:
 		return false
 	case err != nil:
-		w.fail(rw, inside, err)
+		w.writeError(rw, inClusterReq, err)
 	default:
-		responsewriters.Forbidden(attributes, rw, inside, reason, w.config.Serializer)
+		responsewriters.Forbidden(attributes, rw, inClusterReq, reason, w.config.Serializer)
 	}
 	return true
 }
@@ -186,7 +186,7 @@ func (w *workspace) refuseInCluster(rw http.ResponseWriter, inside *http.Request
 func (w *workspace) nestedAuthorizer(target virtual.Request, caller user.Info) authorizer.UnconditionalAuthorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 		if !slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) {
-			decision, reason, err := w.authorizer.authorize(ctx, target, attributesAs{attributes, caller})
+			decision, reason, err := w.authorizer.authorize(ctx, target, attributesWithUser{attributes, caller})
 			if decision != authorizer.DecisionAllow {
 				return authorizer.DecisionDeny, reason, err
 			}
@@ -195,37 +195,37 @@ func (w *workspace) nestedAuthorizer(target virtual.Request, caller user.Info) a
 	})
 }
 
-// attributesAs are attributes with the original caller as user.
-type attributesAs struct {
+// attributesWithUser are attributes with the original caller as user.
+type attributesWithUser struct {
 	authorizer.Attributes
 	caller user.Info
 }
 
-func (a attributesAs) GetUser() user.Info { return a.caller }
+func (a attributesWithUser) GetUser() user.Info { return a.caller }
 
 // restrictToClaim restricts a request for a claimed resource to the objects that the claim selects.
-func (w *workspace) restrictToClaim(inside *http.Request, c *resourceRequest) (*http.Request, error) {
-	if c.offered.own() {
-		return inside, nil
+func (w *workspace) restrictToClaim(inClusterReq *http.Request, c *resourceRequest) (*http.Request, error) {
+	if c.resource.isOwn() {
+		return inClusterReq, nil
 	}
 	if named := c.info.Verb == "get" || c.info.Subresource != ""; named {
-		seen, err := w.isVisible(inside.Context(), c)
+		visible, err := w.isVisible(inClusterReq.Context(), c)
 		if err != nil {
 			return nil, err
 		}
-		if !seen {
-			return nil, apierrors.NewNotFound(c.offered.GroupResource, c.info.Name)
+		if !visible {
+			return nil, apierrors.NewNotFound(c.resource.GroupResource, c.info.Name)
 		}
 	}
-	rules, err := w.selectorRules(inside.Context(), c)
+	rules, err := w.getSelectorRules(inClusterReq.Context(), c)
 	if err != nil {
-		return nil, fmt.Errorf("reading the selector of the claim on %s: %w", c.offered.GroupResource, err)
+		return nil, fmt.Errorf("reading the selector of the claim on %s: %w", c.resource.GroupResource, err)
 	}
 	if rules == nil {
-		return inside, nil
+		return inClusterReq, nil
 	}
-	if err := w.checkReachable(inside.Context(), c, rules); err != nil {
+	if err := w.checkReachable(inClusterReq.Context(), c, rules); err != nil {
 		return nil, err
 	}
-	return inside.WithContext(virtual.WithAdmission(inside.Context(), rules)), nil
+	return inClusterReq.WithContext(virtual.WithAdmission(inClusterReq.Context(), rules)), nil
 }

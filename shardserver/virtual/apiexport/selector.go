@@ -21,15 +21,15 @@ import (
 
 // isVisible reports whether the named object of a request exists and has the visibility label.
 func (w *workspace) isVisible(ctx context.Context, c *resourceRequest) (bool, error) {
-	served, err := w.config.Registry.For(ctx, c.offered.GroupResource)
+	served, err := w.config.Registry.Resolve(ctx, c.resource.GroupResource)
 	if served == nil || err != nil {
 		return false, err
 	}
-	key, values := c.set.visibilityLabel(c.offered)
-	look := request.WithNamespace(ctx, c.info.Namespace)
+	key, values := c.set.visibilityLabel(c.resource)
+	namespacedCtx := request.WithNamespace(ctx, c.info.Namespace)
 	// A consistent read follows, because the watch cache may lag behind a new object or label.
 	for _, version := range []string{"0", ""} {
-		found, err := served.Store.Get(look, c.info.Name, &metav1.GetOptions{ResourceVersion: version})
+		found, err := served.Store.Get(namespacedCtx, c.info.Name, &metav1.GetOptions{ResourceVersion: version})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -50,20 +50,20 @@ func (w *workspace) isVisible(ctx context.Context, c *resourceRequest) (bool, er
 // reviewGroups are the groups of review resources, which are not stored and have no labels.
 var reviewGroups = []string{"authorization.k8s.io", "authentication.k8s.io"}
 
-// selectorRules returns the admission rules for writes of claimed objects, from the selector of the accepted claim; nil
+// getSelectorRules returns the admission rules for writes of claimed objects, from the selector of the accepted claim; nil
 // if there are none.
-func (w *workspace) selectorRules(ctx context.Context, c *resourceRequest) (*selectorRules, error) {
-	if c.offered.claim == nil || slices.Contains(readVerbs, c.info.Verb) || slices.Contains(reviewGroups, c.offered.Group) {
+func (w *workspace) getSelectorRules(ctx context.Context, c *resourceRequest) (*selectorRules, error) {
+	if c.resource.claim == nil || slices.Contains(readVerbs, c.info.Verb) || slices.Contains(reviewGroups, c.resource.Group) {
 		return nil, nil
 	}
 	for _, list := range []lister{w.consumers.listCached, w.consumers.listLatest} { // like checkBoundAPI
-		bound, err := w.consumers.bindingsTo(ctx, c.set, c.target.Cluster, list)
+		bound, err := w.consumers.listByExport(ctx, c.set, c.target.Cluster, list)
 		if err != nil {
 			return nil, err
 		}
 		for _, binding := range bound {
-			if accepted := effectiveClaim(binding, c.offered); accepted != nil {
-				return newSelectorRules(accepted.Selector, c.offered.GroupResource)
+			if accepted := findEffectiveClaim(binding, c.resource); accepted != nil {
+				return newSelectorRules(accepted.Selector, c.resource.GroupResource)
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func newSelectorRules(selector apisv1alpha2.PermissionClaimSelector, resource sc
 	return &selectorRules{resource: resource, selector: labelSelector, protected: selector.MatchLabels}, nil
 }
 
-// selectorRules is admission that restricts a provider to the objects that the consumer's selector matches, before and
+// getSelectorRules is admission that restricts a provider to the objects that the consumer's selector matches, before and
 // after a write.
 type selectorRules struct {
 	resource schema.GroupResource
@@ -150,7 +150,7 @@ func (w *workspace) checkReachable(ctx context.Context, c *resourceRequest, rule
 	if c.info.Name == "" || c.info.Verb == "create" || c.info.Verb == "deletecollection" {
 		return nil
 	}
-	served, err := w.config.Registry.For(ctx, c.offered.GroupResource)
+	served, err := w.config.Registry.Resolve(ctx, c.resource.GroupResource)
 	if served == nil || err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (w *workspace) checkReachable(ctx context.Context, c *resourceRequest, rule
 		return err
 	}
 	if !rules.selector.Matches(labels.Set(object.GetLabels())) {
-		return apierrors.NewForbidden(c.offered.GroupResource, c.info.Name, errNotSelected)
+		return apierrors.NewForbidden(c.resource.GroupResource, c.info.Name, errNotSelected)
 	}
 	return nil
 }

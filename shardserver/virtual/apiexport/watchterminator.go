@@ -31,16 +31,16 @@ const recheckInterval = 500 * time.Millisecond
 type WatchTerminator struct {
 	authorizer stepsAuthorizer
 	bindings   *storage.Reader[*apisv1alpha2.APIBinding]
-	// exports has an element while a change of an export is pending.
-	exports chan struct{}
+	// exportChanges has an element while a change of an export is pending.
+	exportChanges chan struct{}
 
 	mu      sync.Mutex
 	watches map[logicalcluster.Name]map[*openWatch]struct{}
 }
 
-// openWatch is an open watch request.
+// watchStream is an open watch request.
 type openWatch struct {
-	call       *resourceRequest
+	request    *resourceRequest
 	attributes authorizer.Attributes
 	// privileged callers (system:masters) do not depend on bindings.
 	privileged bool
@@ -48,7 +48,7 @@ type openWatch struct {
 }
 
 func newWatchTerminator(authorizer stepsAuthorizer, reader *storage.Reader[*apisv1alpha2.APIBinding]) *WatchTerminator {
-	return &WatchTerminator{authorizer: authorizer, bindings: reader, exports: make(chan struct{}, 1), watches: map[logicalcluster.Name]map[*openWatch]struct{}{}}
+	return &WatchTerminator{authorizer: authorizer, bindings: reader, exportChanges: make(chan struct{}, 1), watches: map[logicalcluster.Name]map[*openWatch]struct{}{}}
 }
 
 // Len returns the number of open watches.
@@ -56,14 +56,14 @@ func (s *WatchTerminator) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	count := 0
-	for _, of := range s.watches {
-		count += len(of)
+	for _, watches := range s.watches {
+		count += len(watches)
 	}
 	return count
 }
 
 // track adds a watch request. Other requests are returned unchanged. Callers must call done at the end of the request.
-func (s *WatchTerminator) track(req *http.Request, c *resourceRequest) (followed *http.Request, done func()) {
+func (s *WatchTerminator) track(req *http.Request, c *resourceRequest) (tracked *http.Request, done func()) {
 	if c.info.Verb != "watch" {
 		return req, func() {}
 	}
@@ -73,7 +73,7 @@ func (s *WatchTerminator) track(req *http.Request, c *resourceRequest) (followed
 	}
 	ctx, cancel := context.WithCancel(req.Context())
 	added := &openWatch{
-		call: c, attributes: attributes, cancel: cancel,
+		request: c, attributes: attributes, cancel: cancel,
 		privileged: slices.Contains(attributes.GetUser().GetGroups(), user.SystemPrivilegedGroup),
 	}
 	s.add(added)
@@ -81,36 +81,36 @@ func (s *WatchTerminator) track(req *http.Request, c *resourceRequest) (followed
 	return req.WithContext(ctx), func() { s.remove(added); cancel() }
 }
 
-func (s *WatchTerminator) add(added *openWatch) {
+func (s *WatchTerminator) add(w *openWatch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	cluster := added.call.target.Cluster
+	cluster := w.request.target.Cluster
 	if s.watches[cluster] == nil {
 		s.watches[cluster] = map[*openWatch]struct{}{}
 	}
-	s.watches[cluster][added] = struct{}{}
+	s.watches[cluster][w] = struct{}{}
 }
 
-func (s *WatchTerminator) remove(gone *openWatch) {
+func (s *WatchTerminator) remove(w *openWatch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	cluster := gone.call.target.Cluster
-	delete(s.watches[cluster], gone)
+	cluster := w.request.target.Cluster
+	delete(s.watches[cluster], w)
 	if len(s.watches[cluster]) == 0 {
 		delete(s.watches, cluster)
 	}
 }
 
-// watchesIn returns the watches on matching logical clusters.
-func (s *WatchTerminator) watchesIn(matches func(logicalcluster.Name) bool) []*openWatch {
+// listWatches returns the watches on matching logical clusters.
+func (s *WatchTerminator) listWatches(matches func(logicalcluster.Name) bool) []*openWatch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found []*openWatch
-	for cluster, of := range s.watches {
+	for cluster, watches := range s.watches {
 		if !matches(cluster) {
 			continue
 		}
-		for w := range of {
+		for w := range watches {
 			found = append(found, w)
 		}
 	}
@@ -120,7 +120,7 @@ func (s *WatchTerminator) watchesIn(matches func(logicalcluster.Name) bool) []*o
 // recheck ends a watch that is no longer allowed.
 func (s *WatchTerminator) recheck(ctx context.Context, w *openWatch) {
 	if err := s.check(ctx, w); err != nil {
-		klog.FromContext(ctx).V(4).Info("Terminating a watch in the virtual workspace of an export", "cluster", w.call.target.Cluster, "resource", w.call.offered.GroupResource, "reason", err)
+		klog.FromContext(ctx).V(4).Info("Terminating a watch in the virtual workspace of an export", "cluster", w.request.target.Cluster, "resource", w.request.resource.GroupResource, "reason", err)
 		w.cancel()
 	}
 }
@@ -128,42 +128,42 @@ func (s *WatchTerminator) recheck(ctx context.Context, w *openWatch) {
 var errChanged = errors.New("the export offers something else")
 
 func (s *WatchTerminator) check(ctx context.Context, w *openWatch) error {
-	set, err := apiSetFor(ctx, s.authorizer.exports, w.call.target)
+	set, err := apiSetFor(ctx, s.authorizer.exports, w.request.target)
 	if err != nil {
 		return err
 	}
-	found, err := set.find(ctx, w.call.offered.GroupResource)
+	found, err := set.find(ctx, w.request.resource.GroupResource)
 	if err != nil {
 		return err
 	}
-	if !sameOffer(found, w.call.offered) {
+	if !isSameResource(found, w.request.resource) {
 		return errChanged
 	}
 	if w.privileged {
 		return nil
 	}
-	access := accessRequest{Attributes: w.attributes, set: set, cluster: w.call.target.Cluster}
+	access := accessRequest{Attributes: w.attributes, set: set, cluster: w.request.target.Cluster}
 	if result := s.authorizer.checkBoundAPI(ctx, access); !result.allowed {
 		return fmt.Errorf("%s: %w", result.reason, errors.Join(errChanged, result.err))
 	}
 	return nil
 }
 
-// sameOffer reports whether the current offer equals the previous one for a client.
-func sameOffer(now, before *offer) bool {
-	schemaOf := func(o *offer) types.UID {
+// isSameResource reports whether the current offer equals the previous one for a client.
+func isSameResource(current, previous *apiResource) bool {
+	schemaOf := func(o *apiResource) types.UID {
 		if o.schema == nil {
 			return ""
 		}
 		return o.schema.UID
 	}
-	return now != nil && now.identity == before.identity && schemaOf(now) == schemaOf(before) && (now.claim == nil) == (before.claim == nil)
+	return current != nil && current.identity == previous.identity && schemaOf(current) == schemaOf(previous) && (current.claim == nil) == (previous.claim == nil)
 }
 
-// exportChanged schedules a check of all watches.
-func (s *WatchTerminator) exportChanged(bindings.ExportKey) {
+// onExportChange schedules a check of all watches.
+func (s *WatchTerminator) onExportChange(bindings.ExportKey) {
 	select {
-	case s.exports <- struct{}{}:
+	case s.exportChanges <- struct{}{}:
 	default: // a check is pending
 	}
 }
@@ -175,19 +175,19 @@ func (s *WatchTerminator) Run(ctx context.Context) {
 	all.Go(func() { s.recheckOnExportChanges(ctx) })
 	informer.NewWithHandler(s.bindings.Resource(), s.bindings.WatchAll, informer.EventHandler[*apisv1alpha2.APIBinding]{
 		OnReplace: func(context.Context, []*apisv1alpha2.APIBinding, string) error {
-			s.exportChanged(bindings.ExportKey{}) // checks all watches: bindings may have been deleted
+			s.onExportChange(bindings.ExportKey{}) // checks all watches: bindings may have been deleted
 			return nil
 		},
-		OnAdd:    s.bindingChanged,
-		OnUpdate: s.bindingChanged,
-		OnDelete: s.bindingChanged,
+		OnAdd:    s.onBindingChange,
+		OnUpdate: s.onBindingChange,
+		OnDelete: s.onBindingChange,
 	}).Run(ctx)
 }
 
-func wait(ctx context.Context, pause time.Duration) {
+func sleep(ctx context.Context, duration time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(pause):
+	case <-time.After(duration):
 	}
 }
 
@@ -196,19 +196,19 @@ func (s *WatchTerminator) recheckOnExportChanges(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.exports:
+		case <-s.exportChanges:
 		}
-		for _, w := range s.watchesIn(func(logicalcluster.Name) bool { return true }) {
+		for _, w := range s.listWatches(func(logicalcluster.Name) bool { return true }) {
 			s.recheck(ctx, w)
 		}
-		wait(ctx, recheckInterval)
+		sleep(ctx, recheckInterval)
 	}
 }
 
-// bindingChanged checks the watches on the logical cluster of a binding.
-func (s *WatchTerminator) bindingChanged(ctx context.Context, binding *apisv1alpha2.APIBinding) error {
+// onBindingChange checks the watches on the logical cluster of a binding.
+func (s *WatchTerminator) onBindingChange(ctx context.Context, binding *apisv1alpha2.APIBinding) error {
 	cluster := logicalcluster.Of(binding)
-	for _, w := range s.watchesIn(func(name logicalcluster.Name) bool { return name == cluster }) {
+	for _, w := range s.listWatches(func(name logicalcluster.Name) bool { return name == cluster }) {
 		s.recheck(ctx, w)
 	}
 	return nil

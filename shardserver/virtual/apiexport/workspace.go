@@ -51,30 +51,30 @@ type ExportSource interface {
 // workspace serves the virtual workspace of all exports.
 type workspace struct {
 	config     Config
-	consumers  consumers
+	consumers  bindingLister
 	authorizer stepsAuthorizer
 	watches    *WatchTerminator
 }
 
 // New returns the virtual workspace and its watch terminator, which has to run as long as the server.
 func New(cfg Config) (*virtual.Workspace, *WatchTerminator) {
-	w := &workspace{config: cfg, consumers: consumers{storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apiBindings)}}
+	w := &workspace{config: cfg, consumers: bindingLister{storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apiBindings)}}
 	w.authorizer = stepsAuthorizer{exports: cfg.Exports, consumers: w.consumers, rbac: cfg.Authorizer, policy: cfg.Policy}
 	w.watches = newWatchTerminator(w.authorizer, w.consumers.reader)
-	cfg.Exports.Subscribe(w.watches.exportChanged)
+	cfg.Exports.Subscribe(w.watches.onExportChange)
 	return &virtual.Workspace{
 		Name:       name,
 		Resolve:    resolve,
 		Authorizer: w.authorizer,
-		Handler:    w.handler,
+		Handler:    w.newHandler,
 		IsOpen:     func(virtual.Request, *corev1alpha1.LogicalCluster) bool { return true },
-		Checks:     []healthz.HealthChecker{healthz.NamedCheck(name, w.check)},
+		Checks:     []healthz.HealthChecker{healthz.NamedCheck(name, w.checkReady)},
 	}, w.watches
 }
 
 // resolve parses "<cluster of the export>/<its name>/clusters/<*|name>/<path>".
 func resolve(path string) (virtual.Request, bool) {
-	resolved, ok := virtual.OwnerAndCluster(2)(path)
+	resolved, ok := virtual.NewPathResolver(2)(path)
 	if !ok || resolved.Owner[1] == "" {
 		return virtual.Request{}, false
 	}
@@ -82,7 +82,7 @@ func resolve(path string) (virtual.Request, bool) {
 	return resolved, err == nil
 }
 
-func (w *workspace) check(*http.Request) error {
+func (w *workspace) checkReady(*http.Request) error {
 	resource, err := w.config.Registry.Get(apisv1alpha2.Resource("apiexports"))
 	if err != nil {
 		return err
@@ -93,9 +93,9 @@ func (w *workspace) check(*http.Request) error {
 	return nil
 }
 
-// handler returns the handler of authorized requests.
-func (w *workspace) handler(content http.Handler) http.Handler {
-	documents, resources := w.documents(content), w.resources(content)
+// newHandler returns the handler of authorized requests.
+func (w *workspace) newHandler(content http.Handler) http.Handler {
+	documents, resources := w.newDocumentHandler(content), w.newResourceHandler(content)
 	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
 			resources.ServeHTTP(rw, req)
@@ -105,8 +105,8 @@ func (w *workspace) handler(content http.Handler) http.Handler {
 	})
 }
 
-// fail responds with an error. Errors other than Kubernetes statuses are internal and only logged.
-func (w *workspace) fail(rw http.ResponseWriter, req *http.Request, err error) {
+// writeError responds with an error. Errors other than Kubernetes statuses are internal and only logged.
+func (w *workspace) writeError(rw http.ResponseWriter, req *http.Request, err error) {
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
 		if req.Context().Err() == nil {
 			klog.FromContext(req.Context()).Error(err, "Serving the virtual workspace of an export failed", "path", req.URL.Path)

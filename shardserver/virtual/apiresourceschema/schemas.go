@@ -50,14 +50,14 @@ func (v *schemaStorage) GetSingularName() string { return "apiresourceschema" }
 // Get implements rest.Getter. If several providers have a schema of the name, it returns that of the first logical cluster
 // by name.
 func (v *schemaStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	all, err := v.schemas(ctx)
+	all, err := v.listSchemas(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, found := range all {
 		if found.Name == name {
-			shown := *found // the encoder sets its kind
-			return &shown, nil
+			copied := *found // the encoder sets its kind
+			return &copied, nil
 		}
 	}
 	return nil, apierrors.NewNotFound(schemas, name)
@@ -69,7 +69,7 @@ func (v *schemaStorage) List(ctx context.Context, options *internalversion.ListO
 	if err != nil {
 		return nil, err
 	}
-	all, err := v.schemas(ctx)
+	all, err := v.listSchemas(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +108,8 @@ func (v *schemaStorage) ConvertToTable(ctx context.Context, object, options runt
 	return rest.NewDefaultTableConvertor(schemas).ConvertToTable(ctx, object, options)
 }
 
-// boundBindings returns the bindings of the context's logical cluster in phase Bound.
-func (v *schemaStorage) boundBindings(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
+// listBoundBindings returns the bindings of the context's logical cluster in phase Bound.
+func (v *schemaStorage) listBoundBindings(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
 	all, err := v.bindings.ListLatest(ctx, "", nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing the bindings of the logical cluster: %w", err)
@@ -119,19 +119,19 @@ func (v *schemaStorage) boundBindings(ctx context.Context) ([]*apisv1alpha2.APIB
 	}), nil
 }
 
-// schemas returns the existing schemas, ordered by name and logical cluster.
-func (v *schemaStorage) schemas(ctx context.Context) ([]*apisv1alpha1.APIResourceSchema, error) {
-	bound, err := v.boundBindings(ctx)
+// listSchemas returns the existing schemas, ordered by name and logical cluster.
+func (v *schemaStorage) listSchemas(ctx context.Context) ([]*apisv1alpha1.APIResourceSchema, error) {
+	bound, err := v.listBoundBindings(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var found []*apisv1alpha1.APIResourceSchema
 	for _, binding := range bound {
-		of, err := v.schemasOf(ctx, binding)
+		bindingSchemas, err := v.listBindingSchemas(ctx, binding)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, of...)
+		found = append(found, bindingSchemas...)
 	}
 	slices.SortFunc(found, func(a, b *apisv1alpha1.APIResourceSchema) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(logicalcluster.Of(a).String(), logicalcluster.Of(b).String()))
@@ -139,8 +139,8 @@ func (v *schemaStorage) schemas(ctx context.Context) ([]*apisv1alpha1.APIResourc
 	return slices.CompactFunc(found, func(a, b *apisv1alpha1.APIResourceSchema) bool { return a.UID == b.UID }), nil
 }
 
-// schemasOf returns the schemas of the export of a binding.
-func (v *schemaStorage) schemasOf(ctx context.Context, binding *apisv1alpha2.APIBinding) ([]*apisv1alpha1.APIResourceSchema, error) {
+// listBindingSchemas returns the schemas of the export of a binding.
+func (v *schemaStorage) listBindingSchemas(ctx context.Context, binding *apisv1alpha2.APIBinding) ([]*apisv1alpha1.APIResourceSchema, error) {
 	cluster, err := logicalcluster.ParseName(binding.Status.APIExportClusterName)
 	if err != nil || binding.Spec.Reference.Export == nil {
 		return nil, nil
@@ -154,14 +154,14 @@ func (v *schemaStorage) schemasOf(ctx context.Context, binding *apisv1alpha2.API
 	}
 	var found []*apisv1alpha1.APIResourceSchema
 	for _, resource := range export.Spec.Resources {
-		described, err := v.exports.GetSchema(ctx, cluster, resource.Schema)
+		resourceSchema, err := v.exports.GetSchema(ctx, cluster, resource.Schema)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading APIResourceSchema %q of %q: %w", resource.Schema, cluster, err)
 		}
-		found = append(found, described)
+		found = append(found, resourceSchema)
 	}
 	return found, nil
 }
@@ -176,9 +176,9 @@ func (v *schemaStorage) currentResourceVersion(ctx context.Context) (string, err
 	if err != nil {
 		return "", fmt.Errorf("listing the bindings of the logical cluster: %w", err)
 	}
-	of, err := meta.ListAccessor(list)
+	accessor, err := meta.ListAccessor(list)
 	if err != nil {
 		return "", err
 	}
-	return of.GetResourceVersion(), nil
+	return accessor.GetResourceVersion(), nil
 }

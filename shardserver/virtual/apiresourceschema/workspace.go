@@ -68,7 +68,7 @@ type Exports interface {
 
 // New returns the virtual workspace.
 func New(cfg Config) (*virtual.Workspace, error) {
-	shown := &schemaStorage{
+	store := &schemaStorage{
 		registry: cfg.Registry,
 		exports:  cfg.Exports,
 		bindings: storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apisv1alpha2.Resource("apibindings")),
@@ -76,7 +76,7 @@ func New(cfg Config) (*virtual.Workspace, error) {
 	group := genericapiserver.NewDefaultAPIGroupInfo(apisv1alpha1.SchemeGroupVersion.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
 	group.PrioritizedVersions = []schema.GroupVersion{apisv1alpha1.SchemeGroupVersion}
 	group.NegotiatedSerializer = registry.WithoutProtobuf(group.NegotiatedSerializer)
-	group.VersionedResourcesStorageMap[apisv1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{schemas.Resource: shown}
+	group.VersionedResourcesStorageMap[apisv1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{schemas.Resource: store}
 	api, err := virtual.NewAPI(cfg.Base, name, &group)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func New(cfg Config) (*virtual.Workspace, error) {
 		Name:       name,
 		Resolve:    resolve,
 		Authorizer: bindingReaderAuthorizer{cfg.Authorizer},
-		Handler:    func(http.Handler) http.Handler { return withBindings(api, shown, cfg.Serializer) },
+		Handler:    func(http.Handler) http.Handler { return requireBindings(api, store, cfg.Serializer) },
 		Checks: []healthz.HealthChecker{healthz.NamedCheck(name, func(*http.Request) error {
 			_, err := cfg.Registry.Get(schemas)
 			return err
@@ -100,20 +100,20 @@ func resolve(path string) (virtual.Request, bool) {
 	if err != nil || cluster.IsWildcard() {
 		return virtual.Request{}, false
 	}
-	if within, ok := strings.CutPrefix(rest, "clusters/"); ok {
-		again, behind, _ := strings.Cut(within, "/")
-		if again != consumer && again != logicalcluster.Wildcard.String() {
+	if clusterPath, ok := strings.CutPrefix(rest, "clusters/"); ok {
+		clusterName, remainder, _ := strings.Cut(clusterPath, "/")
+		if clusterName != consumer && clusterName != logicalcluster.Wildcard.String() {
 			return virtual.Request{}, false
 		}
-		rest = behind
+		rest = remainder
 	}
 	return virtual.Request{Owner: []string{consumer}, Cluster: cluster, Path: "/" + rest}, true
 }
 
-// withBindings responds with 404 to all requests if the logical cluster has no bound bindings.
-func withBindings(api http.Handler, shown *schemaStorage, serializer runtime.NegotiatedSerializer) http.Handler {
+// requireBindings responds with 404 to all requests if the logical cluster has no bound bindings.
+func requireBindings(api http.Handler, store *schemaStorage, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		bound, err := shown.boundBindings(req.Context())
+		bound, err := store.listBoundBindings(req.Context())
 		if err == nil && len(bound) == 0 {
 			err = apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(req.Method), schemas, "", "", 0, true)
 		}
@@ -133,7 +133,7 @@ type bindingReaderAuthorizer struct {
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
 func (r bindingReaderAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	allowed, reason, err := r.allowed(ctx, attributes)
+	allowed, reason, err := r.authorizeRead(ctx, attributes)
 	decision, publicReason := authorizer.DecisionDeny, reasonDenied
 	auditDecision := "Denied"
 	if allowed {
@@ -147,7 +147,7 @@ func (r bindingReaderAuthorizer) Authorize(ctx context.Context, attributes autho
 	return decision, publicReason, nil
 }
 
-func (r bindingReaderAuthorizer) allowed(ctx context.Context, attributes authorizer.Attributes) (allowed bool, reason string, err error) {
+func (r bindingReaderAuthorizer) authorizeRead(ctx context.Context, attributes authorizer.Attributes) (allowed bool, reason string, err error) {
 	if !slices.Contains([]string{"get", "list", "watch"}, attributes.GetVerb()) {
 		return false, fmt.Sprintf("%s is not reading", attributes.GetVerb()), nil
 	}

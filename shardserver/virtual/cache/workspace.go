@@ -45,11 +45,11 @@ type Config struct {
 	MaxObjects int64
 }
 
-// New creates the embedded cache server of a shard.
-type New func(ctx context.Context, config Config) (Server, error)
+// NewServerFunc creates the embedded cache server of a shard.
+type NewServerFunc func(ctx context.Context, config Config) (Server, error)
 
-// Workspace returns the virtual workspace that serves the cache server.
-func Workspace(server Server) *virtual.Workspace {
+// NewWorkspace returns the virtual workspace that serves the cache server.
+func NewWorkspace(server Server) *virtual.Workspace {
 	return &virtual.Workspace{
 		Name:             strings.TrimPrefix(cacheclient.Prefix, virtual.Prefix),
 		AllowsIdentities: true,
@@ -61,9 +61,9 @@ func Workspace(server Server) *virtual.Workspace {
 		Authorizer: scopeAuthorizer{server},
 		Handler: func(http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				full := req.Clone(req.Context())
-				full.URL.Path, full.URL.RawPath = cacheclient.Prefix+scopeFrom(req.Context())+req.URL.Path, ""
-				server.ServeHTTP(w, full)
+				cloned := req.Clone(req.Context())
+				cloned.URL.Path, cloned.URL.RawPath = cacheclient.Prefix+scopeFrom(req.Context())+req.URL.Path, ""
+				server.ServeHTTP(w, cloned)
 			})
 		},
 	}

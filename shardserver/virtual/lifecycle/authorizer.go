@@ -20,15 +20,15 @@ type typeAuthorizer struct {
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
 func (a typeAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	owner, err := ownerOf(ctx)
+	owner, err := ownerFrom(ctx)
 	if err != nil {
 		return authorizer.DecisionNoOpinion, "", err
 	}
-	cluster, name, ok := typeOf(owner)
+	cluster, name, ok := parseWorkspaceType(owner)
 	if !ok {
 		return authorizer.DecisionDeny, fmt.Sprintf("%q is no %s of a workspace type", owner, a.kind.noun), nil
 	}
-	decision, reason, err := a.delegate.Authorize(authorization.WithElsewhere(logicalcluster.With(ctx, cluster)), authorizer.AttributesRecord{
+	decision, reason, err := a.delegate.Authorize(authorization.WithRemote(logicalcluster.With(ctx, cluster)), authorizer.AttributesRecord{
 		User:            attributes.GetUser(),
 		Verb:            a.kind.verb,
 		APIGroup:        tenancyv1alpha1.SchemeGroupVersion.Group,

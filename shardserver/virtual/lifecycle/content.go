@@ -37,33 +37,33 @@ type contentHandler struct {
 	serializer runtime.NegotiatedSerializer
 }
 
-// handler returns the handler of authorized requests. The caller acts with the permissions that the workspace type gives
+// newHandler returns the handler of authorized requests. The caller acts with the permissions that the workspace type gives
 // its owner or, if it gives none, as the creator of the workspace.
-func (c *contentHandler) handler(cluster http.Handler) http.Handler {
+func (c *contentHandler) newHandler(cluster http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx := req.Context()
-		owner, err := ownerOf(ctx)
+		owner, err := ownerFrom(ctx)
 		if err != nil {
-			c.fail(w, req, err)
+			c.writeError(w, req, err)
 			return
 		}
-		target, err := c.logicalCluster(ctx)
+		target, err := c.getLogicalCluster(ctx)
 		if err != nil {
-			c.fail(w, req, err)
+			c.writeError(w, req, err)
 			return
 		}
-		if !c.kind.waitsFor(target, owner) {
+		if !c.kind.isPending(target, owner) {
 			http.Error(w, fmt.Sprintf("%s %q cannot access this workspace", c.kind.noun, owner), http.StatusForbidden)
 			return
 		}
-		rules, err := c.rules(ctx, owner)
+		rules, err := c.getRules(ctx, owner)
 		if err != nil {
-			c.fail(w, req, err)
+			c.writeError(w, req, err)
 			return
 		}
 		attributes, err := endpointfilters.GetAuthorizerAttributes(ctx)
 		if err != nil {
-			c.fail(w, req, apierrors.NewInternalError(err))
+			c.writeError(w, req, apierrors.NewInternalError(err))
 			return
 		}
 		if len(rules) > 0 {
@@ -74,8 +74,8 @@ func (c *contentHandler) handler(cluster http.Handler) http.Handler {
 	})
 }
 
-// logicalCluster reads the logical cluster, with a consistent read if the watch cache does not have it.
-func (c *contentHandler) logicalCluster(ctx context.Context) (*corev1alpha1.LogicalCluster, error) {
+// getLogicalCluster reads the logical cluster, with a consistent read if the watch cache does not have it.
+func (c *contentHandler) getLogicalCluster(ctx context.Context) (*corev1alpha1.LogicalCluster, error) {
 	cluster, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if apierrors.IsNotFound(err) {
 		cluster, err = c.clusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
@@ -86,9 +86,9 @@ func (c *contentHandler) logicalCluster(ctx context.Context) (*corev1alpha1.Logi
 	return cluster, err
 }
 
-// rules returns the policy rules that the owner's workspace type gives it. Base types do not count.
-func (c *contentHandler) rules(ctx context.Context, owner string) ([]rbacv1.PolicyRule, error) {
-	cluster, name, ok := typeOf(owner)
+// getRules returns the policy rules that the owner's workspace type gives it. Base types do not count.
+func (c *contentHandler) getRules(ctx context.Context, owner string) ([]rbacv1.PolicyRule, error) {
+	cluster, name, ok := parseWorkspaceType(owner)
 	if !ok {
 		return nil, nil // a system initializer or terminator
 	}
@@ -106,31 +106,31 @@ func (c *contentHandler) rules(ctx context.Context, owner string) ([]rbacv1.Poli
 func (c *contentHandler) serveByRules(w http.ResponseWriter, req *http.Request, cluster http.Handler, owner string, attributes authorizer.Attributes, rules []rbacv1.PolicyRule) {
 	allowed := ruleAuthorizer(rules)
 	if decision, _, _ := allowed.Authorize(req.Context(), attributes); decision != authorizer.DecisionAllow {
-		http.Error(w, fmt.Sprintf("%s %q denied by %sPermissions: no rule allows %s on %s", c.kind.noun, owner, c.kind.noun, attributes.GetVerb(), describe(attributes)), http.StatusForbidden)
+		http.Error(w, fmt.Sprintf("%s %q denied by %sPermissions: no rule allows %s on %s", c.kind.noun, owner, c.kind.noun, attributes.GetVerb(), describeResource(attributes)), http.StatusForbidden)
 		return
 	}
-	if authorization.Reserved(attributes) { // tenants write workspace types, which must not allow this
-		http.Error(w, fmt.Sprintf("%s %q cannot write %s: it is maintained by the server", c.kind.noun, owner, describe(attributes)), http.StatusForbidden)
+	if authorization.IsReserved(attributes) { // tenants write workspace types, which must not allow this
+		http.Error(w, fmt.Sprintf("%s %q cannot write %s: it is maintained by the server", c.kind.noun, owner, describeResource(attributes)), http.StatusForbidden)
 		return
 	}
 	caller := attributes.GetUser()
-	member := &user.DefaultInfo{
+	scopedUser := &user.DefaultInfo{
 		Name: caller.GetName(), UID: caller.GetUID(), Extra: caller.GetExtra(),
 		Groups: append(slices.Clone(caller.GetGroups()), c.kind.groupPrefix+owner),
 	}
-	cluster.ServeHTTP(w, virtual.InClusterAs(req, member, allowed))
+	cluster.ServeHTTP(w, virtual.InClusterAs(req, scopedUser, allowed))
 }
 
 // serveAsCreator serves the request as the creator of the workspace.
 func (c *contentHandler) serveAsCreator(w http.ResponseWriter, req *http.Request, cluster http.Handler, target *corev1alpha1.LogicalCluster) {
 	if target.Spec.CreatedBy == nil || target.Spec.CreatedBy.Username == "" {
-		c.fail(w, req, apierrors.NewInternalError(errors.New("the logical cluster has no spec.createdBy")))
+		c.writeError(w, req, apierrors.NewInternalError(errors.New("the logical cluster has no spec.createdBy")))
 		return
 	}
-	scoped := virtual.InClusterAs(req, creator(target.Spec.CreatedBy), nil)
+	scoped := virtual.InClusterAs(req, newCreator(target.Spec.CreatedBy), nil)
 	attributes, err := endpointfilters.GetAuthorizerAttributes(scoped.Context())
 	if err != nil {
-		c.fail(w, req, apierrors.NewInternalError(err))
+		c.writeError(w, req, apierrors.NewInternalError(err))
 		return
 	}
 	decision, reason, err := c.authorizer.Authorize(scoped.Context(), attributes)
@@ -138,15 +138,15 @@ func (c *contentHandler) serveAsCreator(w http.ResponseWriter, req *http.Request
 	case decision == authorizer.DecisionAllow:
 		cluster.ServeHTTP(w, scoped)
 	case err != nil:
-		c.fail(w, req, apierrors.NewInternalError(err))
+		c.writeError(w, req, apierrors.NewInternalError(err))
 	default:
 		responsewriters.Forbidden(attributes, w, scoped, reason, c.serializer)
 	}
 }
 
-// creator returns the creator of a workspace without the groups that must not be passed on: system:masters, and those of
+// newCreator returns the creator of a workspace without the groups that must not be passed on: system:masters, and those of
 // initializers and terminators.
-func creator(createdBy *authenticationv1.UserInfo) user.Info {
+func newCreator(createdBy *authenticationv1.UserInfo) user.Info {
 	extra := map[string][]string{}
 	for key, values := range createdBy.Extra {
 		extra[key] = values
@@ -170,8 +170,8 @@ func (r ruleAuthorizer) Authorize(_ context.Context, attributes authorizer.Attri
 	return authorizer.DecisionDeny, "no rule allows it", nil
 }
 
-// describe returns "<group or core>/<resource>[/<subresource>]", or the path of a non-resource request.
-func describe(attributes authorizer.Attributes) string {
+// describeResource returns "<group or core>/<resource>[/<subresource>]", or the path of a non-resource request.
+func describeResource(attributes authorizer.Attributes) string {
 	if !attributes.IsResourceRequest() {
 		return attributes.GetPath()
 	}
@@ -186,7 +186,7 @@ func describe(attributes authorizer.Attributes) string {
 	return text
 }
 
-func (c *contentHandler) fail(w http.ResponseWriter, req *http.Request, err error) {
+func (c *contentHandler) writeError(w http.ResponseWriter, req *http.Request, err error) {
 	if !apierrors.IsServiceUnavailable(err) {
 		klog.FromContext(req.Context()).V(2).Info("Serving the content of a logical cluster failed", "virtualWorkspace", c.kind.name, "err", err)
 	}

@@ -35,10 +35,10 @@ type ownerKind struct {
 	phase corev1alpha1.LogicalClusterPhaseType
 	// label returns the label of logical clusters that wait for the owner.
 	label func(owner string) (key, value string)
-	// waitsFor reports whether a logical cluster waits for the owner.
-	waitsFor func(cluster *corev1alpha1.LogicalCluster, owner string) bool
-	// list returns the remaining owners of this kind.
-	list func(status *corev1alpha1.LogicalClusterStatus) []string
+	// isPending reports whether a logical cluster waits for the owner.
+	isPending func(cluster *corev1alpha1.LogicalCluster, owner string) bool
+	// listOwners returns the remaining owners of this kind.
+	listOwners func(status *corev1alpha1.LogicalClusterStatus) []string
 	// permissions returns the policy rules that the type gives its owner; none means those of the creator.
 	permissions func(spec *tenancyv1alpha1.WorkspaceTypeSpec) []rbacv1.PolicyRule
 	// ownDiscovery means that discovery of one logical cluster shows this API only, not the content.
@@ -52,11 +52,11 @@ var initializing = &ownerKind{
 	label: func(owner string) (string, string) {
 		return kcpcore.InitializerLabel(corev1alpha1.LogicalClusterInitializer(owner))
 	},
-	waitsFor: func(cluster *corev1alpha1.LogicalCluster, owner string) bool {
+	isPending: func(cluster *corev1alpha1.LogicalCluster, owner string) bool {
 		return cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseInitializing &&
 			slices.Contains(cluster.Status.Initializers, corev1alpha1.LogicalClusterInitializer(owner))
 	},
-	list:        func(status *corev1alpha1.LogicalClusterStatus) []string { return toStrings(status.Initializers) },
+	listOwners:  func(status *corev1alpha1.LogicalClusterStatus) []string { return toStrings(status.Initializers) },
 	permissions: func(spec *tenancyv1alpha1.WorkspaceTypeSpec) []rbacv1.PolicyRule { return spec.InitializerPermissions },
 }
 
@@ -67,10 +67,10 @@ var terminating = &ownerKind{
 	label: func(owner string) (string, string) {
 		return kcpcore.TerminatorLabel(corev1alpha1.LogicalClusterTerminator(owner))
 	},
-	waitsFor: func(cluster *corev1alpha1.LogicalCluster, owner string) bool {
+	isPending: func(cluster *corev1alpha1.LogicalCluster, owner string) bool {
 		return cluster.DeletionTimestamp != nil && slices.Contains(cluster.Status.Terminators, corev1alpha1.LogicalClusterTerminator(owner))
 	},
-	list:         func(status *corev1alpha1.LogicalClusterStatus) []string { return toStrings(status.Terminators) },
+	listOwners:   func(status *corev1alpha1.LogicalClusterStatus) []string { return toStrings(status.Terminators) },
 	permissions:  func(spec *tenancyv1alpha1.WorkspaceTypeSpec) []rbacv1.PolicyRule { return spec.TerminatorPermissions },
 	ownDiscovery: true,
 }
@@ -83,10 +83,10 @@ func toStrings[S ~string](list []S) []string {
 	return out
 }
 
-// selector restricts a selector to the logical clusters that wait for the owner.
-func (k *ownerKind) selector(owner string, wanted labels.Selector) (labels.Selector, error) {
-	if wanted == nil {
-		wanted = labels.Everything()
+// restrictSelector restricts a selector to the logical clusters that wait for the owner.
+func (k *ownerKind) restrictSelector(owner string, base labels.Selector) (labels.Selector, error) {
+	if base == nil {
+		base = labels.Everything()
 	}
 	key, value := k.label(owner)
 	for key, value := range map[string]string{key: value, corev1alpha1.PhaseLabelKey: string(k.phase)} {
@@ -94,14 +94,14 @@ func (k *ownerKind) selector(owner string, wanted labels.Selector) (labels.Selec
 		if err != nil {
 			return nil, fmt.Errorf("selecting the logical clusters of %s %q: %w", k.noun, owner, err)
 		}
-		wanted = wanted.Add(*requirement)
+		base = base.Add(*requirement)
 	}
-	return wanted, nil
+	return base, nil
 }
 
-// typeOf returns the workspace type of an initializer or terminator "<cluster name>:<type name>". System ones
+// parseWorkspaceType returns the workspace type of an initializer or terminator "<cluster name>:<type name>". System ones
 // ("system:...") have none.
-func typeOf(owner string) (cluster logicalcluster.Name, name string, ok bool) {
+func parseWorkspaceType(owner string) (cluster logicalcluster.Name, name string, ok bool) {
 	colon := strings.LastIndex(owner, ":")
 	if colon <= 0 || colon == len(owner)-1 || isSystem(owner) {
 		return logicalcluster.Name{}, "", false

@@ -46,7 +46,7 @@ func (v *clusterStorage) GetSingularName() string { return "logicalcluster" }
 
 // Get implements rest.Getter.
 func (v *clusterStorage) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	owner, err := ownerOf(ctx)
+	owner, err := ownerFrom(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (v *clusterStorage) Get(ctx context.Context, name string, options *metav1.G
 	if err != nil {
 		return nil, err
 	}
-	if cluster, ok := obj.(*corev1alpha1.LogicalCluster); !ok || !v.kind.waitsFor(cluster, owner) {
+	if cluster, ok := obj.(*corev1alpha1.LogicalCluster); !ok || !v.kind.isPending(cluster, owner) {
 		return nil, apierrors.NewNotFound(logicalClusters, name)
 	}
 	return obj, nil
@@ -65,7 +65,7 @@ func (v *clusterStorage) Get(ctx context.Context, name string, options *metav1.G
 
 // List implements rest.Lister.
 func (v *clusterStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	restricted, err := v.restricted(ctx, options)
+	restricted, err := v.restrictOptions(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (v *clusterStorage) List(ctx context.Context, options *internalversion.List
 
 // Watch implements rest.Watcher.
 func (v *clusterStorage) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
-	restricted, err := v.restricted(ctx, options)
+	restricted, err := v.restrictOptions(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +83,8 @@ func (v *clusterStorage) Watch(ctx context.Context, options *internalversion.Lis
 
 // restrictToOwner adds the labels of the owner to the selector, in every request: continue tokens and resource versions
 // carry no authorization.
-func (v *clusterStorage) restricted(ctx context.Context, options *internalversion.ListOptions) (*internalversion.ListOptions, error) {
-	owner, err := ownerOf(ctx)
+func (v *clusterStorage) restrictOptions(ctx context.Context, options *internalversion.ListOptions) (*internalversion.ListOptions, error) {
+	owner, err := ownerFrom(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (v *clusterStorage) restricted(ctx context.Context, options *internalversio
 	if options != nil {
 		restricted = *options
 	}
-	restricted.LabelSelector, err = v.kind.selector(owner, restricted.LabelSelector)
+	restricted.LabelSelector, err = v.kind.restrictSelector(owner, restricted.LabelSelector)
 	return &restricted, err
 }
 
@@ -130,7 +130,7 @@ func (s *statusStorage) Get(ctx context.Context, name string, options *metav1.Ge
 // to admission.
 func (s *statusStorage) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	owner, err := ownerOf(ctx)
+	owner, err := ownerFrom(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -140,7 +140,7 @@ func (s *statusStorage) Update(ctx context.Context, name string, objInfo rest.Up
 	}
 	validate := func(ctx context.Context, obj, old runtime.Object) error {
 		after, before := obj.(*corev1alpha1.LogicalCluster), old.(*corev1alpha1.LogicalCluster)
-		if !s.clusters.kind.waitsFor(before, owner) {
+		if !s.clusters.kind.isPending(before, owner) {
 			return apierrors.NewNotFound(logicalClusters, name)
 		}
 		if errs := s.clusters.kind.validateStatus(owner, &before.Status, &after.Status); len(errs) > 0 {
@@ -164,8 +164,8 @@ func (s *statusStorage) ConvertToTable(ctx context.Context, object, options runt
 	return s.clusters.ConvertToTable(ctx, object, options)
 }
 
-// ownerOf returns the initializer or terminator of the request.
-func ownerOf(ctx context.Context) (string, error) {
+// ownerFrom returns the initializer or terminator of the request.
+func ownerFrom(ctx context.Context) (string, error) {
 	request, ok := virtual.From(ctx)
 	if !ok {
 		return "", apierrors.NewInternalError(errNoOwner)

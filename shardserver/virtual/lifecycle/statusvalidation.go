@@ -14,12 +14,12 @@ import (
 func (k *ownerKind) validateStatus(owner string, before, after *corev1alpha1.LogicalClusterStatus) field.ErrorList {
 	path := field.NewPath("status")
 	var errs field.ErrorList
-	for _, of := range []*ownerKind{initializing, terminating} {
-		was, is := of.list(before), of.list(after)
-		if slices.Equal(was, is) || of == k && slices.Equal(without(was, owner), is) {
+	for _, kind := range []*ownerKind{initializing, terminating} {
+		oldOwners, newOwners := kind.listOwners(before), kind.listOwners(after)
+		if slices.Equal(oldOwners, newOwners) || kind == k && slices.Equal(removeItem(oldOwners, owner), newOwners) {
 			continue
 		}
-		errs = append(errs, field.Invalid(path.Child(of.field), is, fmt.Sprintf("only removing the %q %s is supported", owner, k.noun)))
+		errs = append(errs, field.Invalid(path.Child(kind.field), newOwners, fmt.Sprintf("only removing the %q %s is supported", owner, k.noun)))
 	}
 	if before.Phase != after.Phase {
 		errs = append(errs, field.Invalid(path.Child("phase"), after.Phase, "follows from the rest of the status and cannot be set"))
@@ -30,6 +30,6 @@ func (k *ownerKind) validateStatus(owner string, before, after *corev1alpha1.Log
 	return errs
 }
 
-func without(list []string, item string) []string {
+func removeItem(list []string, item string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(other string) bool { return other == item })
 }

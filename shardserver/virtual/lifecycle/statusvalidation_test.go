@@ -41,18 +41,18 @@ func TestValidateStatus(t *testing.T) {
 		"who is not on the list takes nothing away": {terminating, terminators("root:other"), terminators(), "status.terminators"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var wrong []string
+			var invalidFields []string
 			for _, err := range tc.kind.validateStatus("root:own", &tc.before, &tc.after) {
-				wrong = append(wrong, err.Field)
+				invalidFields = append(invalidFields, err.Field)
 			}
-			if got := strings.Join(wrong, ","); got != tc.want {
+			if got := strings.Join(invalidFields, ","); got != tc.want {
 				t.Errorf("found wrong %q, want %q", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestTypeOf(t *testing.T) {
+func TestParseWorkspaceType(t *testing.T) {
 	for name, tc := range map[string]struct{ in, cluster, typeName string }{
 		"a type of root":               {"root:universal", "root", "universal"},
 		"a type of a workspace":        {"2cynbfy2m0wtjqcs:prep", "2cynbfy2m0wtjqcs", "prep"},
@@ -66,7 +66,7 @@ func TestTypeOf(t *testing.T) {
 		"nor the wildcard":             {"*:x", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster, typeName, ok := typeOf(tc.in)
+			cluster, typeName, ok := parseWorkspaceType(tc.in)
 			if !ok {
 				cluster, typeName = logicalcluster.Name{}, ""
 			}

@@ -19,19 +19,19 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// stream is an open watch.
-type stream struct{ events chan string }
+// watchStream is an open watch.
+type watchStream struct{ events chan string }
 
 // watch opens a watch that lives as long as the test.
-func (s *env) watch(who, path string) *stream {
+func (s *env) watch(userName, path string) *watchStream {
 	s.Helper()
-	httpClient, err := rest.HTTPClientFor(s.users[who])
+	httpClient, err := rest.HTTPClientFor(s.users[userName])
 	if err != nil {
 		s.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(s.Context())
 	s.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.users[who].Host+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.users[userName].Host+path, nil)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func (s *env) watch(who, path string) *stream {
 	if resp.StatusCode != http.StatusOK {
 		s.Fatalf("watching %s: %s", path, resp.Status)
 	}
-	opened := &stream{events: make(chan string, 1000)}
+	opened := &watchStream{events: make(chan string, 1000)}
 	go func() {
 		defer close(opened.events)
 		defer func() { _ = resp.Body.Close() }()
@@ -61,8 +61,8 @@ func (s *env) watch(who, path string) *stream {
 	return opened
 }
 
-// until waits for an event of a logical cluster.
-func (s *stream) until(t *testing.T, kind, cluster string) {
+// waitForEvent waits for an event of a logical cluster.
+func (s *watchStream) waitForEvent(t *testing.T, kind, cluster string) {
 	t.Helper()
 	timeout := time.After(30 * time.Second)
 	var seen []string
@@ -81,7 +81,7 @@ func (s *stream) until(t *testing.T, kind, cluster string) {
 	}
 }
 
-func namespace(name string) *corev1.Namespace {
+func newNamespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
@@ -90,10 +90,10 @@ func deleteWorkspace(s *env, name string) {
 	if err := s.masters.Delete(shardtesting.In(s.Context(), "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		s.Fatal(err)
 	}
-	waitGone(s, name)
+	waitForDeletion(s, name)
 }
 
-func waitGone(s *env, name string) {
+func waitForDeletion(s *env, name string) {
 	s.Helper()
 	shardtesting.Eventually(s.T, "the end of "+name, func(context.Context) error {
 		left := &tenancyv1alpha1.Workspace{}

@@ -71,33 +71,33 @@ func newWorkspace(cfg Config, k *ownerKind) (*virtual.Workspace, error) {
 	content := &contentHandler{
 		kind:       k,
 		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
-		types:      storage.NewReader[*tenancyv1alpha1.WorkspaceType](cfg.Registry, tenancyv1alpha1.Resource("workspacetypes")).Everywhere(),
+		types:      storage.NewReader[*tenancyv1alpha1.WorkspaceType](cfg.Registry, tenancyv1alpha1.Resource("workspacetypes")).Global(),
 		authorizer: cfg.Authorizer,
 		serializer: cfg.Serializer,
 	}
 	return &virtual.Workspace{
 		Name:       k.name,
-		Resolve:    virtual.OwnerAndCluster(1),
+		Resolve:    virtual.NewPathResolver(1),
 		Authorizer: typeAuthorizer{kind: k, delegate: cfg.Authorizer},
 		Handler: func(cluster http.Handler) http.Handler {
-			return k.route(api, content.handler(cluster))
+			return k.route(api, content.newHandler(cluster))
 		},
 		IsOpen: func(request virtual.Request, cluster *corev1alpha1.LogicalCluster) bool {
-			return k.waitsFor(cluster, request.Owner[0])
+			return k.isPending(cluster, request.Owner[0])
 		},
-		Checks: k.checks(cfg.LogicalClusters),
+		Checks: k.newHealthChecks(cfg.LogicalClusters),
 	}, nil
 }
 
 // route sends requests for LogicalCluster objects to api and requests for the content of a logical cluster to content.
 func (k *ownerKind) route(api, content http.Handler) http.Handler {
-	own := "/apis/" + corev1alpha1.SchemeGroupVersion.String() + "/" + logicalClusters.Resource
+	resourcePath := "/apis/" + corev1alpha1.SchemeGroupVersion.String() + "/" + logicalClusters.Resource
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		cluster, _ := logicalcluster.From(req.Context())
 		path := req.URL.Path
 		info, ok := request.RequestInfoFrom(req.Context())
 		switch {
-		case cluster.IsWildcard(), path == own, strings.HasPrefix(path, own+"/"):
+		case cluster.IsWildcard(), path == resourcePath, strings.HasPrefix(path, resourcePath+"/"):
 			api.ServeHTTP(w, req)
 		case k.ownDiscovery && ok && !info.IsResourceRequest && path != "/" && path != "/healthz":
 			api.ServeHTTP(w, req)
@@ -107,8 +107,8 @@ func (k *ownerKind) route(api, content http.Handler) http.Handler {
 	})
 }
 
-// checks returns the readiness checks of kcp's names, which all check the same storage.
-func (k *ownerKind) checks(store rest.Storage) []healthz.HealthChecker {
+// newHealthChecks returns the readiness checks of kcp's names, which all check the same storage.
+func (k *ownerKind) newHealthChecks(store rest.Storage) []healthz.HealthChecker {
 	check := func(*http.Request) error {
 		if storage, ok := store.(interface{ ReadinessCheck() error }); ok {
 			return storage.ReadinessCheck()

@@ -55,23 +55,23 @@ func (a contentAuthorizer) denialReason(ctx context.Context, attributes authoriz
 	if exposed == nil {
 		return "the slice does not exist, or exposes no resource", nil
 	}
-	allowed, why, err := a.mayAccessContent(ctx, attributes, exposed)
+	allowed, reason, err := a.authorizeContent(ctx, attributes, exposed)
 	if err != nil || !allowed {
-		return "apiexports/content: " + why, err
+		return "apiexports/content: " + reason, err
 	}
 	if target.Cluster.IsWildcard() || !attributes.IsResourceRequest() {
 		return "", nil // the handler rejects wildcard requests; non-resource requests concern no consumer
 	}
-	_, bound, err := a.binds(ctx, target.Cluster, exposed)
+	_, bound, err := a.getBinding(ctx, target.Cluster, exposed)
 	if err == nil && !bound {
 		return "the resource is not bound in " + target.Cluster.String(), nil
 	}
 	return "", err
 }
 
-// mayAccessContent checks that the caller has the same verb on apiexports/content of the export.
-func (a contentAuthorizer) mayAccessContent(ctx context.Context, attributes authorizer.Attributes, exposed *exposedResource) (bool, string, error) {
-	decision, reason, err := a.config.Authorizer.Authorize(authorization.WithElsewhere(logicalcluster.With(ctx, logicalcluster.Of(exposed.Export))), authorizer.AttributesRecord{
+// authorizeContent checks that the caller has the same verb on apiexports/content of the export.
+func (a contentAuthorizer) authorizeContent(ctx context.Context, attributes authorizer.Attributes, exposed *exposedResource) (bool, string, error) {
+	decision, reason, err := a.config.Authorizer.Authorize(authorization.WithRemote(logicalcluster.With(ctx, logicalcluster.Of(exposed.Export))), authorizer.AttributesRecord{
 		User:            attributes.GetUser(),
 		Verb:            attributes.GetVerb(),
 		APIGroup:        apisv1alpha2.SchemeGroupVersion.Group,

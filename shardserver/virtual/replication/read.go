@@ -21,33 +21,33 @@ var hiddenAnnotations = []string{"kcp.io/shard", "cache.kcp.io/original-resource
 // serveRead serves a read of objects in another logical cluster as if they were in that of the consumer.
 func (w *Workspace) serveRead(rw http.ResponseWriter, req *http.Request, info *request.RequestInfo, consumer logicalcluster.Name, exposed *exposedResource) {
 	if info.APIGroup != exposed.resource.Group || info.Resource != exposed.resource.Resource || info.Subresource != "" || info.Namespace != "" {
-		w.fail(rw, req, notFound(req))
+		w.writeError(rw, req, newNotFoundError(req))
 		return
 	}
 	if !isRead(info.Verb) {
-		w.fail(rw, req, apierrors.NewMethodNotSupported(exposed.resource, info.Verb))
+		w.writeError(rw, req, apierrors.NewMethodNotSupported(exposed.resource, info.Verb))
 		return
 	}
-	bound, ok, err := w.binds(req.Context(), consumer, exposed)
+	bound, ok, err := w.getBinding(req.Context(), consumer, exposed)
 	if err == nil && !ok {
 		err = apierrors.NewForbidden(exposed.resource, info.Name, fmt.Errorf("it is not bound in %q", consumer))
 	}
 	if err != nil {
-		w.fail(rw, req, err)
+		w.writeError(rw, req, err)
 		return
 	}
 	req, done := w.terminateWhenRevoked(req, info, consumer, exposed)
 	defer done()
-	source, err := w.sourceFor(req.Context(), exposed, bound.SchemaUID)
+	source, err := w.newObjectSource(req.Context(), exposed, bound.SchemaUID)
 	if err != nil {
-		w.fail(rw, req, err)
+		w.writeError(rw, req, err)
 		return
 	}
 	ctx := logicalcluster.With(req.Context(), logicalcluster.Of(exposed.Resource))
 	selector := cachedresources.Selector(exposed.Resource)
 	if info.Verb == "get" && !selector.Empty() {
 		if err := checkSelected(ctx, source, exposed, info.Name, selector); err != nil {
-			w.fail(rw, req, err)
+			w.writeError(rw, req, err)
 			return
 		}
 	}
@@ -56,13 +56,13 @@ func (w *Workspace) serveRead(rw http.ResponseWriter, req *http.Request, info *r
 		err = source.serve(rw, forwarded)
 	}
 	if err != nil {
-		w.fail(rw, req, err)
+		w.writeError(rw, req, err)
 	}
 }
 
 // checkSelected fails with NotFound for an object that the selector does not match.
 func checkSelected(ctx context.Context, source objectSource, exposed *exposedResource, name string, selector labels.Selector) error {
-	found, err := source.labels(ctx, name)
+	found, err := source.getLabels(ctx, name)
 	if err == nil && !selector.Matches(found) {
 		err = apierrors.NewNotFound(exposed.resource, name)
 	}

@@ -20,18 +20,18 @@ import (
 type objectSource interface {
 	// serve serves a read in the logical cluster of the objects. If it returns an error, it has not responded.
 	serve(w http.ResponseWriter, req *http.Request) error
-	// labels returns the labels of one object.
-	labels(ctx context.Context, name string) (labels.Set, error)
+	// getLabels returns the labels of one object.
+	getLabels(ctx context.Context, name string) (labels.Set, error)
 }
 
-// sourceFor returns the source of the objects for a consumer that has bound a schema. Objects of another shard come only
+// newObjectSource returns the source of the objects for a consumer that has bound a schema. Objects of another shard come only
 // from the shard that published the ClusterCachedResource.
-func (w *Workspace) sourceFor(ctx context.Context, exposed *exposedResource, schema types.UID) (objectSource, error) {
-	here, err := w.config.Registry.Here(ctx, logicalcluster.Of(exposed.Resource))
+func (w *Workspace) newObjectSource(ctx context.Context, exposed *exposedResource, schema types.UID) (objectSource, error) {
+	local, err := w.config.Registry.IsLocal(ctx, logicalcluster.Of(exposed.Resource))
 	if err != nil {
 		return nil, err
 	}
-	if here {
+	if local {
 		return localSource{w, exposed}, nil
 	}
 	source, ok := replica.SourceOf(exposed.Resource)
@@ -53,9 +53,9 @@ func (l localSource) serve(w http.ResponseWriter, req *http.Request) error {
 	return nil
 }
 
-func (l localSource) labels(ctx context.Context, name string) (labels.Set, error) {
+func (l localSource) getLabels(ctx context.Context, name string) (labels.Set, error) {
 	gr := l.exposed.resource
-	resource, err := l.workspace.config.Registry.For(ctx, gr)
+	resource, err := l.workspace.config.Registry.Resolve(ctx, gr)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +85,6 @@ func (e remoteSource) serve(w http.ResponseWriter, req *http.Request) error {
 	return e.store.Serve(w, req, e.source, e.schema)
 }
 
-func (e remoteSource) labels(ctx context.Context, name string) (labels.Set, error) {
+func (e remoteSource) getLabels(ctx context.Context, name string) (labels.Set, error) {
 	return e.store.Labels(ctx, e.source, name)
 }

@@ -25,7 +25,7 @@ func (w *Workspace) terminateWhenRevoked(req *http.Request, info *request.Reques
 		defer cancel()
 		tick := time.NewTicker(recheckInterval)
 		defer tick.Stop()
-		for w.stillExposed(ctx, consumer, exposed) {
+		for w.isStillExposed(ctx, consumer, exposed) {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -36,15 +36,15 @@ func (w *Workspace) terminateWhenRevoked(req *http.Request, info *request.Reques
 	return req.WithContext(ctx), cancel
 }
 
-// stillExposed reports whether a consumer may still read the resource. It returns true on errors.
-func (w *Workspace) stillExposed(ctx context.Context, consumer logicalcluster.Name, exposed *exposedResource) bool {
-	current, err := w.find(ctx, exposed.cluster, exposed.slice)
+// isStillExposed reports whether a consumer may still read the resource. It returns true on errors.
+func (w *Workspace) isStillExposed(ctx context.Context, consumer logicalcluster.Name, exposed *exposedResource) bool {
+	current, err := w.findExposed(ctx, exposed.cluster, exposed.slice)
 	if err != nil {
 		return true
 	}
 	if current == nil || current.Resource.UID != exposed.Resource.UID || current.Export.UID != exposed.Export.UID || current.Resource.Generation != exposed.Resource.Generation {
 		return false
 	}
-	_, bound, err := w.binds(ctx, consumer, exposed)
+	_, bound, err := w.getBinding(ctx, consumer, exposed)
 	return bound || err != nil
 }

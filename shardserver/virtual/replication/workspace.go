@@ -62,7 +62,7 @@ type Config struct {
 type Workspace struct {
 	config Config
 	slices *storage.Reader[*cachev1alpha1.ClusterCachedResourceEndpointSlice]
-	lookup cachedresources.Lookup
+	lookup cachedresources.SliceResolver
 	// content serves logical clusters. It is set before the first request.
 	content http.Handler
 }
@@ -71,28 +71,28 @@ type Workspace struct {
 func New(cfg Config) *Workspace {
 	return &Workspace{
 		config: cfg,
-		slices: storage.NewReader[*cachev1alpha1.ClusterCachedResourceEndpointSlice](cfg.Registry, endpointSlices).Everywhere(),
-		lookup: cachedresources.NewLookup(cfg.Registry, cfg.References),
+		slices: storage.NewReader[*cachev1alpha1.ClusterCachedResourceEndpointSlice](cfg.Registry, endpointSlices).Global(),
+		lookup: cachedresources.NewSliceResolver(cfg.Registry, cfg.References),
 	}
 }
 
 var endpointSlices = cachev1alpha1.Resource("clustercachedresourceendpointslices")
 
-// Virtual returns the virtual workspace for registration.
-func (w *Workspace) Virtual() *virtual.Workspace {
+// VirtualWorkspace returns the virtual workspace for registration.
+func (w *Workspace) VirtualWorkspace() *virtual.Workspace {
 	return &virtual.Workspace{
 		Name:       Name,
 		Resolve:    resolve,
 		Authorizer: contentAuthorizer{w},
-		Handler:    w.handler,
+		Handler:    w.newHandler,
 		IsOpen:     func(virtual.Request, *corev1alpha1.LogicalCluster) bool { return true },
-		Checks:     []healthz.HealthChecker{healthz.NamedCheck(Name, w.check)},
+		Checks:     []healthz.HealthChecker{healthz.NamedCheck(Name, w.checkReady)},
 	}
 }
 
 // resolve parses "<cluster of the slice>/<its name>/clusters/<*|name>/<path>".
 func resolve(path string) (virtual.Request, bool) {
-	resolved, ok := virtual.OwnerAndCluster(2)(path)
+	resolved, ok := virtual.NewPathResolver(2)(path)
 	if !ok || resolved.Owner[1] == "" {
 		return virtual.Request{}, false
 	}
@@ -100,22 +100,22 @@ func resolve(path string) (virtual.Request, bool) {
 	return resolved, err == nil
 }
 
-func (w *Workspace) check(*http.Request) error {
+func (w *Workspace) checkReady(*http.Request) error {
 	_, err := w.config.Registry.Get(endpointSlices)
 	return err
 }
 
 // exposedResource is the resource that a slice exposes.
 type exposedResource struct {
-	cachedresources.Sight
+	cachedresources.ResolvedSlice
 	resource schema.GroupResource
 	// cluster and slice identify the slice.
 	cluster logicalcluster.Name
 	slice   string
 }
 
-// find returns the resource that a slice exposes, or nil.
-func (w *Workspace) find(ctx context.Context, cluster logicalcluster.Name, name string) (*exposedResource, error) {
+// findExposed returns the resource that a slice exposes, or nil.
+func (w *Workspace) findExposed(ctx context.Context, cluster logicalcluster.Name, name string) (*exposedResource, error) {
 	slice, err := w.slices.Get(logicalcluster.With(ctx, cluster), "", name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -123,11 +123,11 @@ func (w *Workspace) find(ctx context.Context, cluster logicalcluster.Name, name 
 	if err != nil {
 		return nil, err
 	}
-	sight, err := w.lookup.Of(ctx, slice)
-	if err != nil || !sight.Complete() {
+	result, err := w.lookup.Resolve(ctx, slice)
+	if err != nil || !result.Complete() {
 		return nil, err
 	}
-	return &exposedResource{sight, schema.GroupResource{Group: sight.Entry.Group, Resource: sight.Entry.Name}, cluster, name}, nil
+	return &exposedResource{result, schema.GroupResource{Group: result.Entry.Group, Resource: result.Entry.Name}, cluster, name}, nil
 }
 
 // findForRequest is find for the slice of a request.
@@ -140,34 +140,34 @@ func (w *Workspace) findForRequest(ctx context.Context) (virtual.Request, *expos
 	if err != nil {
 		return target, nil, err // resolve lets nothing else pass
 	}
-	found, err := w.find(ctx, cluster, target.Owner[1])
+	found, err := w.findExposed(ctx, cluster, target.Owner[1])
 	return target, found, err
 }
 
-// binds returns what a logical cluster has bound, if it is what is shown, so that it is shown it.
-func (w *Workspace) binds(ctx context.Context, cluster logicalcluster.Name, what *exposedResource) (bound bindings.BoundResource, is bool, err error) {
+// getBinding returns what a logical cluster has bound, if it is what is shown, so that it is shown it.
+func (w *Workspace) getBinding(ctx context.Context, cluster logicalcluster.Name, exposed *exposedResource) (bound bindings.BoundResource, isBound bool, err error) {
 	ctx = logicalcluster.With(ctx, cluster)
-	bound, ok := w.config.Bindings.Get(ctx, what.resource)
+	bound, ok := w.config.Bindings.Get(ctx, exposed.resource)
 	if !ok {
-		bound, ok, err = w.config.Bindings.GetLatest(ctx, what.resource)
+		bound, ok, err = w.config.Bindings.GetLatest(ctx, exposed.resource)
 	}
-	return bound, ok && bound.Virtual && bound.Export == apiindex.ExportKeyOf(what.Export), err
+	return bound, ok && bound.Virtual && bound.Export == apiindex.ExportKeyOf(exposed.Export), err
 }
 
-// handler serves what was authorized.
-func (w *Workspace) handler(content http.Handler) http.Handler {
+// newHandler serves what was authorized.
+func (w *Workspace) newHandler(content http.Handler) http.Handler {
 	w.content = content
-	documents := w.documents(content)
+	documents := w.newDocumentHandler(content)
 	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		target, exposed, err := w.findForRequest(req.Context())
 		switch {
 		case err != nil:
-			w.fail(rw, req, err)
+			w.writeError(rw, req, err)
 		case target.Cluster.IsWildcard():
-			w.fail(rw, req, apierrors.NewBadRequest("Wildcard request not supported"))
+			w.writeError(rw, req, apierrors.NewBadRequest("Wildcard request not supported"))
 		case exposed == nil:
-			w.fail(rw, req, notFound(req))
+			w.writeError(rw, req, newNotFoundError(req))
 		case !ok || !info.IsResourceRequest:
 			documents.ServeHTTP(rw, req)
 		default:
@@ -182,10 +182,10 @@ func (w *Workspace) ServeConsumer(rw http.ResponseWriter, req *http.Request, clu
 	ctx := req.Context()
 	info, ok := request.RequestInfoFrom(ctx)
 	consumer, inCluster := logicalcluster.From(ctx)
-	exposed, err := w.find(ctx, cluster, slice)
+	exposed, err := w.findExposed(ctx, cluster, slice)
 	switch {
 	case err != nil:
-		w.fail(rw, req, err)
+		w.writeError(rw, req, err)
 	case exposed == nil || !ok || !inCluster || w.content == nil:
 		return false
 	default:
@@ -194,8 +194,8 @@ func (w *Workspace) ServeConsumer(rw http.ResponseWriter, req *http.Request, clu
 	return true
 }
 
-// fail responds with an error. Errors other than Kubernetes statuses are internal and only logged.
-func (w *Workspace) fail(rw http.ResponseWriter, req *http.Request, err error) {
+// writeError responds with an error. Errors other than Kubernetes statuses are internal and only logged.
+func (w *Workspace) writeError(rw http.ResponseWriter, req *http.Request, err error) {
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
 		if req.Context().Err() == nil {
 			klog.FromContext(req.Context()).Error(err, "Serving cached resources failed", "path", req.URL.Path)

@@ -52,8 +52,8 @@ const (
 	maxHops    = 4
 )
 
-// tooManyHops reports whether a request was forwarded too often. An invalid header counts as too often.
-func tooManyHops(req *http.Request) bool {
+// hasTooManyHops reports whether a request was forwarded too often. An invalid header counts as too often.
+func hasTooManyHops(req *http.Request) bool {
 	text := req.Header.Get(hopsHeader)
 	if text == "" {
 		return false
@@ -64,33 +64,33 @@ func tooManyHops(req *http.Request) bool {
 
 type handler struct {
 	Config
-	shards endpoints.AllShards
+	shards endpoints.ShardLister
 }
 
 // New returns the handler of bound resources with virtual storage. Requests carry the bound resource in their context
 // (bindings.BoundResourceFrom).
 func New(cfg Config) http.Handler {
-	return &handler{cfg, endpoints.NewAllShards(cfg.Registry)}
+	return &handler{cfg, endpoints.NewShardLister(cfg.Registry)}
 }
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	bound, ok := bindings.BoundResourceFrom(req.Context())
 	if !ok {
-		h.fail(w, req, errors.New("no bound resource in the request"))
+		h.writeError(w, req, errors.New("no bound resource in the request"))
 		return
 	}
-	if tooManyHops(req) {
-		h.fail(w, req, fmt.Errorf("%s: header %s is %q", bound.GroupResource, hopsHeader, req.Header.Get(hopsHeader)))
+	if hasTooManyHops(req) {
+		h.writeError(w, req, fmt.Errorf("%s: header %s is %q", bound.GroupResource, hopsHeader, req.Header.Get(hopsHeader)))
 		return
 	}
 	cluster, slice, err := h.findSlice(req.Context(), bound)
 	if err != nil {
-		h.fail(w, req, fmt.Errorf("%s: %w", bound.GroupResource, err))
+		h.writeError(w, req, fmt.Errorf("%s: %w", bound.GroupResource, err))
 		return
 	}
 	if !h.Replication(w, req, cluster, slice) {
-		h.fail(w, req, fmt.Errorf("%s: endpoint slice %q of %q exposes no resource", bound.GroupResource, slice, cluster))
+		h.writeError(w, req, fmt.Errorf("%s: endpoint slice %q of %q exposes no resource", bound.GroupResource, slice, cluster))
 	}
 }
 
@@ -107,7 +107,7 @@ func (h *handler) findSlice(ctx context.Context, bound bindings.BoundResource) (
 	if at < 0 {
 		return none, "", errors.New("the export has no virtual storage for the resource")
 	}
-	listed, err := h.endpoints(ctx, bound.Export.Cluster, export.Spec.Resources[at].Storage.Virtual)
+	candidates, err := h.listEndpoints(ctx, bound.Export.Cluster, export.Spec.Resources[at].Storage.Virtual)
 	if err != nil {
 		return none, "", err
 	}
@@ -115,30 +115,30 @@ func (h *handler) findSlice(ctx context.Context, bound bindings.BoundResource) (
 	if err != nil {
 		return none, "", fmt.Errorf("reading the Shard: %w", err)
 	}
-	address, err := endpoints.Choose(listed, shard.Labels, shard.Spec.VirtualWorkspaceURL)
+	address, err := endpoints.Choose(candidates, shard.Labels, shard.Spec.VirtualWorkspaceURL)
 	if err != nil {
 		return none, "", err
 	}
-	own := strings.TrimSuffix(shard.Spec.VirtualWorkspaceURL, "/") + "/services/replication/"
-	path, ok := strings.CutPrefix(address, own)
-	cluster, slice, both := strings.Cut(path, "/")
+	prefix := strings.TrimSuffix(shard.Spec.VirtualWorkspaceURL, "/") + "/services/replication/"
+	path, ok := strings.CutPrefix(address, prefix)
+	cluster, slice, hasSlice := strings.Cut(path, "/")
 	name, err := logicalcluster.ParseName(cluster)
-	if !ok || !both || err != nil {
+	if !ok || !hasSlice || err != nil {
 		return none, "", fmt.Errorf("endpoint %q is not below this shard's virtual workspace of cached resources; others are not supported", address)
 	}
 	return name, slice, nil
 }
 
-// endpoints returns status.endpoints of an endpoint slice of any kind in the logical cluster of the export. For exports
+// listEndpoints returns status.endpoints of an endpoint slice of any kind in the logical cluster of the export. For exports
 // on other shards, the kind has to be one that shards publish.
-func (h *handler) endpoints(ctx context.Context, cluster logicalcluster.Name, virtual *apisv1alpha2.ResourceSchemaStorageVirtual) ([]endpoints.Endpoint, error) {
+func (h *handler) listEndpoints(ctx context.Context, cluster logicalcluster.Name, virtual *apisv1alpha2.ResourceSchemaStorageVirtual) ([]endpoints.Endpoint, error) {
 	reference := virtual.Reference
 	kind := schema.GroupKind{Kind: reference.Kind}
 	if reference.APIGroup != nil {
 		kind.Group = *reference.APIGroup
 	}
 	ctx = logicalcluster.With(ctx, cluster)
-	resource, err := h.Registry.ForKind(ctx, kind)
+	resource, err := h.Registry.ResolveKind(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -167,19 +167,19 @@ func (h *handler) endpoints(ctx context.Context, cluster logicalcluster.Name, vi
 func (h *handler) readSlice(ctx context.Context, resource *storage.Resource, name string) (runtime.Object, error) {
 	gr := resource.GVR.GroupResource()
 	if compiled, err := h.Registry.Get(gr); err == nil && compiled == resource {
-		return storage.NewReader[runtime.Object](h.Registry, gr).Everywhere().GetLatest(ctx, "", name)
+		return storage.NewReader[runtime.Object](h.Registry, gr).Global().GetLatest(ctx, "", name)
 	}
 	ctx = request.WithRequestInfo(request.WithNamespace(ctx, ""), &request.RequestInfo{APIGroup: gr.Group, Resource: gr.Resource})
 	return resource.Store.Get(ctx, name, &metav1.GetOptions{})
 }
 
-// fail responds with 500, or with 503 while the objects of other shards are not synced. Details concern the provider and
+// writeError responds with 500, or with 503 while the objects of other shards are not synced. Details concern the provider and
 // are only logged.
-func (h *handler) fail(w http.ResponseWriter, req *http.Request, err error) {
+func (h *handler) writeError(w http.ResponseWriter, req *http.Request, err error) {
 	if req.Context().Err() == nil {
 		klog.FromContext(req.Context()).V(2).Info("A resource with virtual storage cannot be served", "path", req.URL.Path, "reason", err)
 	}
-	if storage.IsUndecided(err) {
+	if storage.IsNotSynced(err) {
 		err = apierrors.NewServiceUnavailable("the location of the objects of this resource is not synced yet")
 	} else {
 		err = apierrors.NewInternalError(errors.New("the objects of this resource cannot be read; its provider has to fix the virtual storage of the export"))

@@ -66,7 +66,7 @@ func TestSpecs(t *testing.T) {
 	if *kubeconfigs == "" && !*list {
 		t.Skip("package conformance runs this, with workspaces")
 	}
-	specs := all()
+	specs := listSpecs()
 	if err := plan.Stale(specs); err != nil {
 		t.Fatal(err)
 	}
@@ -80,12 +80,12 @@ func TestSpecs(t *testing.T) {
 	gomega.RegisterFailHandler(framework.Fail)
 	suite, reporter := ginkgo.GinkgoConfiguration()
 	suite.RandomizeAllSpecs = true
-	suite.FocusStrings = []string{chosen(t, specs)}
+	suite.FocusStrings = []string{focusExpression(t, specs)}
 	ginkgo.RunSpecs(t, "Kubernetes in a workspace", suite, reporter)
 }
 
-// all lists every imported spec.
-func all() []conformance.Spec {
+// listSpecs lists every imported spec.
+func listSpecs() []conformance.Spec {
 	var specs []conformance.Spec
 	for _, report := range ginkgo.PreviewSpecs("").SpecReports {
 		if report.LeafNodeType == types.NodeTypeIt {
@@ -95,9 +95,9 @@ func all() []conformance.Spec {
 	return specs
 }
 
-// chosen returns an expression for the specs to run. It cannot be anchored at its start, where ginkgo puts the name of
+// focusExpression returns an expression for the specs to run. It cannot be anchored at its start, where ginkgo puts the name of
 // the suite.
-func chosen(t *testing.T, specs []conformance.Spec) string {
+func focusExpression(t *testing.T, specs []conformance.Spec) string {
 	limit, err := regexp.Compile(*only)
 	if err != nil {
 		t.Fatalf("-only: %v", err)

@@ -47,29 +47,29 @@ type statusController struct {
 func Controller(config Config) controller.Controller {
 	c := &statusController{config, storage.NewReader[*admissionregistration.ValidatingAdmissionPolicy](config.Registry, policies)}
 	return controller.Controller{
-		Name:      name,
-		Inputs:    []controller.Input{{Resource: policies, Keys: unchecked}},
-		Workers:   2, // checking is CPU-bound and not urgent
-		Reconcile: c.reconcile,
+		Name:                    name,
+		Sources:                 []controller.Source{{Resource: policies, MapFunc: mapUnchecked}},
+		MaxConcurrentReconciles: 2, // checking is CPU-bound and not urgent
+		Reconcile:               c.reconcile,
 	}
 }
 
-// unchecked returns the key of a policy whose current generation has not been checked.
-func unchecked(event watch.Event) []controller.Key {
+// mapUnchecked returns the key of a policy whose current generation has not been checked.
+func mapUnchecked(event watch.Event) []controller.Request {
 	policy, ok := event.Object.(*admissionregistration.ValidatingAdmissionPolicy)
-	if !ok || event.Type == watch.Deleted || checked(policy) {
+	if !ok || event.Type == watch.Deleted || isChecked(policy) {
 		return nil
 	}
-	return controller.ObjectKey(event)
+	return controller.RequestForObject(event)
 }
 
-func checked(policy *admissionregistration.ValidatingAdmissionPolicy) bool {
+func isChecked(policy *admissionregistration.ValidatingAdmissionPolicy) bool {
 	return policy.Generation <= policy.Status.ObservedGeneration
 }
 
-func (c *statusController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (c *statusController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	stored, err := c.policies.Get(ctx, "", key.Name)
-	if apierrors.IsNotFound(err) || (err == nil && checked(stored)) {
+	if apierrors.IsNotFound(err) || (err == nil && isChecked(stored)) {
 		return controller.Result{}, nil
 	}
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *statusController) reconcile(ctx context.Context, key controller.Key) (c
 	if err := conversion.Convert_admissionregistration_ValidatingAdmissionPolicy_To_v1_ValidatingAdmissionPolicy(stored.DeepCopy(), policy, nil); err != nil {
 		return controller.Result{}, fmt.Errorf("converting policy %q: %w", key.Name, err)
 	}
-	types := typesOf{ctx: ctx, config: c.Config}
+	types := clusterTypes{ctx: ctx, config: c.Config}
 	checker := validating.TypeChecker{SchemaResolver: types, RestMapper: types}
 	var warnings []*v1.ExpressionWarningApplyConfiguration
 	for _, warning := range checker.Check(policy) {
@@ -99,8 +99,8 @@ func (c *statusController) reconcile(ctx context.Context, key controller.Key) (c
 	return controller.Result{}, nil
 }
 
-// typesOf provides the types of one logical cluster, that of its context, to the type checker.
-type typesOf struct {
+// clusterTypes provides the types of one logical cluster, that of its context, to the type checker.
+type clusterTypes struct {
 	meta.RESTMapper
 	// ctx is that of a reconciliation, because upstream's interfaces have no context parameter.
 	ctx    context.Context
@@ -108,13 +108,13 @@ type typesOf struct {
 }
 
 // ResolveSchema implements resolver.SchemaResolver.
-func (t typesOf) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) {
+func (t clusterTypes) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) {
 	return t.config.Schemas.Resolve(t.ctx, kind)
 }
 
 // KindsFor implements what the type checker uses of meta.RESTMapper.
-func (t typesOf) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	served, err := t.config.Registry.For(t.ctx, resource.GroupResource())
+func (t clusterTypes) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
+	served, err := t.config.Registry.Resolve(t.ctx, resource.GroupResource())
 	if err != nil {
 		return nil, err
 	}

@@ -6,25 +6,25 @@ import (
 	"maps"
 )
 
-// annotations are the annotations of an object during conversion. They are copied on the first write, because the map
+// annotationEditor are the annotations of an object during conversion. They are copied on the first write, because the map
 // is shared with the original object.
-type annotations struct {
+type annotationEditor struct {
 	annotations map[string]string
-	owned       bool
+	copied      bool
 }
 
-func (c *annotations) ensureOwned() {
-	if c.owned {
+func (c *annotationEditor) ensureCopied() {
+	if c.copied {
 		return
 	}
-	c.annotations, c.owned = maps.Clone(c.annotations), true
+	c.annotations, c.copied = maps.Clone(c.annotations), true
 	if c.annotations == nil {
 		c.annotations = map[string]string{}
 	}
 }
 
 // putAnnotation sets an annotation to a list as JSON, unless the list is empty.
-func putAnnotation[T any](c *annotations, key string, list []T) error {
+func putAnnotation[T any](c *annotationEditor, key string, list []T) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -32,22 +32,22 @@ func putAnnotation[T any](c *annotations, key string, list []T) error {
 	if err != nil {
 		return fmt.Errorf("encoding annotation %s: %w", key, err)
 	}
-	c.ensureOwned()
+	c.ensureCopied()
 	c.annotations[key] = string(text)
 	return nil
 }
 
-func (c *annotations) remove(key string) {
+func (c *annotationEditor) remove(key string) {
 	if _, ok := c.annotations[key]; ok {
-		c.ensureOwned()
+		c.ensureCopied()
 		delete(c.annotations, key)
 	}
 }
 
 // popAnnotation returns the list in an annotation and removes the annotation. An annotation that is not a list, or that
 // usable rejects, stays and returns nil: validation reports it, and stored objects still convert.
-func popAnnotation[T any](c *annotations, key string, usable func([]T) error) []T {
-	list, err := decodeAnnotation(c.annotations, key, usable)
+func popAnnotation[T any](c *annotationEditor, key string, validate func([]T) error) []T {
+	list, err := decodeAnnotation(c.annotations, key, validate)
 	if err != nil {
 		return nil
 	}
@@ -56,7 +56,7 @@ func popAnnotation[T any](c *annotations, key string, usable func([]T) error) []
 }
 
 // decodeAnnotation returns the list in an annotation; nil if it is absent.
-func decodeAnnotation[T any](annotations map[string]string, key string, usable func([]T) error) ([]T, error) {
+func decodeAnnotation[T any](annotations map[string]string, key string, validate func([]T) error) ([]T, error) {
 	text, ok := annotations[key]
 	if !ok {
 		return nil, nil
@@ -65,7 +65,7 @@ func decodeAnnotation[T any](annotations map[string]string, key string, usable f
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
 		return nil, fmt.Errorf("it is no such list: %w", err)
 	}
-	if err := usable(list); err != nil {
+	if err := validate(list); err != nil {
 		return nil, err
 	}
 	return list, nil

@@ -7,42 +7,42 @@ import (
 
 // BindingToV1alpha2 never fails. The objects share memory afterwards.
 func BindingToV1alpha2(in *apisv1alpha1.APIBinding, out *apisv1alpha2.APIBinding) error {
-	kept := &annotations{annotations: in.Annotations}
-	spec := bindingSpecToV1alpha2(kept, in.Spec)
+	preserved := &annotationEditor{annotations: in.Annotations}
+	spec := bindingSpecToV1alpha2(preserved, in.Spec)
 	status := apisv1alpha2.APIBindingStatus{
 		APIExportClusterName: in.Status.APIExportClusterName,
 		BoundResources:       mapItems(in.Status.BoundResources, boundToV1alpha2),
 		Phase:                apisv1alpha2.APIBindingPhaseType(in.Status.Phase),
 		Conditions:           in.Status.Conditions,
 	}
-	exported := indexByKey(popAnnotation(kept, apisv1alpha2.StatusExportPermissionClaimsAnnotationKey, acceptAll[apisv1alpha2.PermissionClaim]), keyV1alpha2)
+	exported := indexByKey(popAnnotation(preserved, apisv1alpha2.StatusExportPermissionClaimsAnnotationKey, acceptAll[apisv1alpha2.PermissionClaim]), keyV1alpha2)
 	status.ExportPermissionClaims = mapItems(in.Status.ExportPermissionClaims, func(claim apisv1alpha1.PermissionClaim) apisv1alpha2.PermissionClaim {
 		return claimToV1alpha2(claim, exported)
 	})
-	applied := indexByKey(popAnnotation(kept, apisv1alpha2.StatusAppliedPermissionClaimsAnnotationKey, acceptAll[apisv1alpha2.ScopedPermissionClaim]), keyScoped)
+	applied := indexByKey(popAnnotation(preserved, apisv1alpha2.StatusAppliedPermissionClaimsAnnotationKey, acceptAll[apisv1alpha2.ScopedPermissionClaim]), keyScoped)
 	status.AppliedPermissionClaims = mapItems(in.Status.AppliedPermissionClaims, func(claim apisv1alpha1.PermissionClaim) apisv1alpha2.ScopedPermissionClaim {
 		return scopedToV1alpha2(claim, applied)
 	})
 	for key, claims := range map[string][]apisv1alpha1.PermissionClaim{
-		apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey: filterItems(claimsOf(in.Spec.PermissionClaims), func(claim apisv1alpha1.PermissionClaim) bool {
+		apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey: filterItems(permissionClaims(in.Spec.PermissionClaims), func(claim apisv1alpha1.PermissionClaim) bool {
 			return !claim.All || len(claim.ResourceSelector) > 0
 		}),
 		apisv1alpha2.V1alpha1StatusExportPermissionClaimsAnnotationKey:  in.Status.ExportPermissionClaims,
 		apisv1alpha2.V1alpha1StatusAppliedPermissionClaimsAnnotationKey: in.Status.AppliedPermissionClaims,
 	} {
-		kept.remove(key) // a client may have set it
-		if err := putAnnotation(kept, key, claims); err != nil {
+		preserved.remove(key) // a client may have set it
+		if err := putAnnotation(preserved, key, claims); err != nil {
 			return err
 		}
 	}
 	out.ObjectMeta, out.Spec, out.Status = in.ObjectMeta, spec, status
-	out.Annotations = kept.annotations
+	out.Annotations = preserved.annotations
 	return nil
 }
 
-func bindingSpecToV1alpha2(kept *annotations, in apisv1alpha1.APIBindingSpec) apisv1alpha2.APIBindingSpec {
-	accepted := popAnnotation(kept, apisv1alpha2.AcceptablePermissionClaimsAnnotationKey,
-		matchesClaims(keyAcceptable, claimsOf(in.PermissionClaims)))
+func bindingSpecToV1alpha2(preserved *annotationEditor, in apisv1alpha1.APIBindingSpec) apisv1alpha2.APIBindingSpec {
+	accepted := popAnnotation(preserved, apisv1alpha2.AcceptablePermissionClaimsAnnotationKey,
+		newClaimsValidator(keyAcceptable, permissionClaims(in.PermissionClaims)))
 	scoped := indexByKey(mapItems(accepted, apisv1alpha2.AcceptablePermissionClaim.Scoped), keyScoped)
 	return apisv1alpha2.APIBindingSpec{
 		Reference: apisv1alpha2.BindingReference{Export: (*apisv1alpha2.ExportBindingReference)(in.Reference.Export)},
@@ -57,7 +57,7 @@ func bindingSpecToV1alpha2(kept *annotations, in apisv1alpha1.APIBindingSpec) ap
 	}
 }
 
-func claimsOf(claims []apisv1alpha1.AcceptablePermissionClaim) []apisv1alpha1.PermissionClaim {
+func permissionClaims(claims []apisv1alpha1.AcceptablePermissionClaim) []apisv1alpha1.PermissionClaim {
 	return mapItems(claims, func(claim apisv1alpha1.AcceptablePermissionClaim) apisv1alpha1.PermissionClaim {
 		return claim.PermissionClaim
 	})
@@ -77,30 +77,30 @@ func boundToV1alpha2(in apisv1alpha1.BoundAPIResource) apisv1alpha2.BoundAPIReso
 
 // BindingToV1alpha1 never fails. The objects share memory afterwards.
 func BindingToV1alpha1(in *apisv1alpha2.APIBinding, out *apisv1alpha1.APIBinding) error {
-	kept := &annotations{annotations: in.Annotations}
-	err := putAnnotation(kept, apisv1alpha2.AcceptablePermissionClaimsAnnotationKey,
+	preserved := &annotationEditor{annotations: in.Annotations}
+	err := putAnnotation(preserved, apisv1alpha2.AcceptablePermissionClaimsAnnotationKey,
 		filterItems(in.Spec.PermissionClaims, func(claim apisv1alpha2.AcceptablePermissionClaim) bool {
 			return !hasDefaultScope(claim.Scoped())
 		}))
 	if err != nil {
 		return err
 	}
-	err = putAnnotation(kept, apisv1alpha2.StatusExportPermissionClaimsAnnotationKey,
+	err = putAnnotation(preserved, apisv1alpha2.StatusExportPermissionClaimsAnnotationKey,
 		filterItems(in.Status.ExportPermissionClaims, func(claim apisv1alpha2.PermissionClaim) bool { return !hasDefaultVerbs(claim) }))
 	if err != nil {
 		return err
 	}
-	err = putAnnotation(kept, apisv1alpha2.StatusAppliedPermissionClaimsAnnotationKey,
+	err = putAnnotation(preserved, apisv1alpha2.StatusAppliedPermissionClaimsAnnotationKey,
 		filterItems(in.Status.AppliedPermissionClaims, func(claim apisv1alpha2.ScopedPermissionClaim) bool { return !hasDefaultScope(claim) }))
 	if err != nil {
 		return err
 	}
-	claims := indexByKey(popAnnotation(kept, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, acceptAll[apisv1alpha1.PermissionClaim]), keyV1alpha1)
-	exported := indexByKey(popAnnotation(kept, apisv1alpha2.V1alpha1StatusExportPermissionClaimsAnnotationKey, acceptAll[apisv1alpha1.PermissionClaim]), keyV1alpha1)
-	applied := indexByKey(popAnnotation(kept, apisv1alpha2.V1alpha1StatusAppliedPermissionClaimsAnnotationKey, acceptAll[apisv1alpha1.PermissionClaim]), keyV1alpha1)
+	claims := indexByKey(popAnnotation(preserved, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, acceptAll[apisv1alpha1.PermissionClaim]), keyV1alpha1)
+	exported := indexByKey(popAnnotation(preserved, apisv1alpha2.V1alpha1StatusExportPermissionClaimsAnnotationKey, acceptAll[apisv1alpha1.PermissionClaim]), keyV1alpha1)
+	applied := indexByKey(popAnnotation(preserved, apisv1alpha2.V1alpha1StatusAppliedPermissionClaimsAnnotationKey, acceptAll[apisv1alpha1.PermissionClaim]), keyV1alpha1)
 
 	out.ObjectMeta = in.ObjectMeta
-	out.Annotations = kept.annotations
+	out.Annotations = preserved.annotations
 	out.Spec = apisv1alpha1.APIBindingSpec{
 		Reference: apisv1alpha1.BindingReference{Export: (*apisv1alpha1.ExportBindingReference)(in.Spec.Reference.Export)},
 		PermissionClaims: mapItems(in.Spec.PermissionClaims, func(claim apisv1alpha2.AcceptablePermissionClaim) apisv1alpha1.AcceptablePermissionClaim {

@@ -27,26 +27,26 @@ func keyV1alpha2(claim apisv1alpha2.PermissionClaim) claimKey {
 // acceptAll accepts every list.
 func acceptAll[T any]([]T) error { return nil }
 
-// matchesClaims returns a check that every claim of a list is unique and one of the given claims.
-func matchesClaims[T any](id func(T) claimKey, claims []apisv1alpha1.PermissionClaim) func([]T) error {
+// newClaimsValidator returns a check that every claim of a list is unique and one of the given claims.
+func newClaimsValidator[T any](id func(T) claimKey, claims []apisv1alpha1.PermissionClaim) func([]T) error {
 	return func(list []T) error {
-		held := indexByKey(claims, keyV1alpha1)
+		claimsByKey := indexByKey(claims, keyV1alpha1)
 		seen := map[claimKey]bool{}
 		for _, item := range list {
 			claim := id(item)
 			if seen[claim] {
-				return fmt.Errorf("it holds the claim of %s twice", describe(claim))
+				return fmt.Errorf("it holds the claim of %s twice", describeClaim(claim))
 			}
 			seen[claim] = true
-			if _, ok := held[claim]; !ok {
-				return fmt.Errorf("it holds a claim of %s, which the object does not", describe(claim))
+			if _, ok := claimsByKey[claim]; !ok {
+				return fmt.Errorf("it holds a claim of %s, which the object does not", describeClaim(claim))
 			}
 		}
 		return nil
 	}
 }
 
-func describe(claim claimKey) string {
+func describeClaim(claim claimKey) string {
 	text := claim.resource
 	if claim.group != "" {
 		text += "." + claim.group
@@ -88,8 +88,8 @@ func claimToV1alpha1(claim apisv1alpha2.PermissionClaim, preserved map[claimKey]
 		IdentityHash:  claim.IdentityHash,
 		All:           true,
 	}
-	if before, ok := preserved[keyV1alpha2(claim)]; ok {
-		converted.All, converted.ResourceSelector = before.All, before.ResourceSelector
+	if original, ok := preserved[keyV1alpha2(claim)]; ok {
+		converted.All, converted.ResourceSelector = original.All, original.ResourceSelector
 	}
 	return converted
 }
@@ -102,8 +102,8 @@ func claimToV1alpha2(claim apisv1alpha1.PermissionClaim, preserved map[claimKey]
 		IdentityHash:  claim.IdentityHash,
 		Verbs:         []string{apisv1alpha2.VerbAll},
 	}
-	if before, ok := preserved[keyV1alpha1(claim)]; ok {
-		converted.Verbs, converted.DefaultSelector = before.Verbs, before.DefaultSelector
+	if original, ok := preserved[keyV1alpha1(claim)]; ok {
+		converted.Verbs, converted.DefaultSelector = original.Verbs, original.DefaultSelector
 	}
 	return converted
 }
@@ -114,8 +114,8 @@ func scopedToV1alpha2(claim apisv1alpha1.PermissionClaim, preserved map[claimKey
 		PermissionClaim: claimToV1alpha2(claim, nil),
 		Selector:        apisv1alpha2.PermissionClaimSelector{MatchAll: true},
 	}
-	if before, ok := preserved[keyV1alpha1(claim)]; ok {
-		converted.Verbs, converted.DefaultSelector, converted.Selector = before.Verbs, before.DefaultSelector, before.Selector
+	if original, ok := preserved[keyV1alpha1(claim)]; ok {
+		converted.Verbs, converted.DefaultSelector, converted.Selector = original.Verbs, original.DefaultSelector, original.Selector
 	}
 	return converted
 }

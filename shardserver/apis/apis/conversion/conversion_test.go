@@ -11,7 +11,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 )
 
-func parse[T any](t *testing.T, text string) *T {
+func mustParse[T any](t *testing.T, text string) *T {
 	t.Helper()
 	var obj T
 	if err := yaml.UnmarshalStrict([]byte(text), &obj); err != nil {
@@ -20,7 +20,7 @@ func parse[T any](t *testing.T, text string) *T {
 	return &obj
 }
 
-func same(t *testing.T, got, want any) {
+func expectEqual(t *testing.T, got, want any) {
 	t.Helper()
 	if equality.Semantic.DeepEqual(got, want) {
 		return
@@ -57,17 +57,17 @@ func TestExportsToV1alpha2(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := parse[apisv1alpha1.APIExport](t, tc.in)
+			in := mustParse[apisv1alpha1.APIExport](t, tc.in)
 			before, got := in.DeepCopy(), &apisv1alpha2.APIExport{}
 			if err := ExportToV1alpha2(in, got); err != nil {
 				t.Fatal(err)
 			}
-			same(t, got, parse[apisv1alpha2.APIExport](t, tc.want))
-			same(t, in, before)
+			expectEqual(t, got, mustParse[apisv1alpha2.APIExport](t, tc.want))
+			expectEqual(t, in, before)
 		})
 	}
 
-	if err := ExportToV1alpha2(parse[apisv1alpha1.APIExport](t, `{spec: {latestResourceSchemas: [v1.widgets]}}`), &apisv1alpha2.APIExport{}); err == nil {
+	if err := ExportToV1alpha2(mustParse[apisv1alpha1.APIExport](t, `{spec: {latestResourceSchemas: [v1.widgets]}}`), &apisv1alpha2.APIExport{}); err == nil {
 		t.Error("a name of a schema without a group converts")
 	}
 }
@@ -98,24 +98,24 @@ func TestExportsToV1alpha1(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := parse[apisv1alpha2.APIExport](t, tc.in)
+			in := mustParse[apisv1alpha2.APIExport](t, tc.in)
 			before, got := in.DeepCopy(), &apisv1alpha1.APIExport{}
 			if err := ExportToV1alpha1(in, got); err != nil {
 				t.Fatal(err)
 			}
-			same(t, got, parse[apisv1alpha1.APIExport](t, tc.want))
-			same(t, in, before)
+			expectEqual(t, got, mustParse[apisv1alpha1.APIExport](t, tc.want))
+			expectEqual(t, in, before)
 		})
 	}
 }
 
 func TestBindingsToV1alpha2(t *testing.T) {
-	in := parse[apisv1alpha1.APIBinding](t, `{metadata: {annotations: {
+	in := mustParse[apisv1alpha1.APIBinding](t, `{metadata: {annotations: {
 			apis.v1alpha2.kcp.io/acceptable-permission-claims: '[{"group":"","resource":"pods","verbs":["get"],"identityHash":"","selector":{"matchLabels":{"a":"b"}},"state":"Rejected"}]'}},
 		spec: {reference: {export: {path: root, name: e}}, permissionClaims: [{resource: pods, all: true, state: Accepted}, {resource: secrets, resourceSelector: [{name: a}], state: Rejected}]},
 		status: {phase: Bound, apiExportClusterName: c, exportPermissionClaims: [{resource: pods, all: true}], appliedPermissionClaims: [{resource: pods, all: true}],
 			boundResources: [{group: g, resource: r, schema: {name: s, UID: u, identityHash: i}, storageVersions: [v1]}]}}`)
-	want := parse[apisv1alpha2.APIBinding](t, `{metadata: {annotations: {
+	want := mustParse[apisv1alpha2.APIBinding](t, `{metadata: {annotations: {
 			apis.v1alpha2.kcp.io/v1alpha1-permission-claims: '[{"resource":"secrets","resourceSelector":[{"name":"a"}]}]',
 			apis.v1alpha2.kcp.io/v1alpha1-status-export-permission-claims: '[{"resource":"pods","all":true}]',
 			apis.v1alpha2.kcp.io/v1alpha1-status-applied-permission-claims: '[{"resource":"pods","all":true}]'}},
@@ -129,21 +129,21 @@ func TestBindingsToV1alpha2(t *testing.T) {
 	if err := BindingToV1alpha2(in, got); err != nil {
 		t.Fatal(err)
 	}
-	same(t, got, want)
+	expectEqual(t, got, want)
 }
 
 func TestBindingsToV1alpha1(t *testing.T) {
-	in := parse[apisv1alpha2.APIBinding](t, `{spec: {reference: {export: {path: root, name: e}}, permissionClaims: [
+	in := mustParse[apisv1alpha2.APIBinding](t, `{spec: {reference: {export: {path: root, name: e}}, permissionClaims: [
 			{group: "", resource: pods, verbs: [get], identityHash: "", selector: {matchAll: true}, state: Accepted},
 			{group: "", resource: secrets, verbs: ["*"], identityHash: "", selector: {matchAll: true}, state: Rejected}]}}`)
-	want := parse[apisv1alpha1.APIBinding](t, `{metadata: {annotations: {
+	want := mustParse[apisv1alpha1.APIBinding](t, `{metadata: {annotations: {
 			apis.v1alpha2.kcp.io/acceptable-permission-claims: '[{"group":"","resource":"pods","verbs":["get"],"identityHash":"","selector":{"matchAll":true},"state":"Accepted"}]'}},
 		spec: {reference: {export: {path: root, name: e}}, permissionClaims: [{resource: pods, all: true, state: Accepted}, {resource: secrets, all: true, state: Rejected}]}}`)
 	got := &apisv1alpha1.APIBinding{}
 	if err := BindingToV1alpha1(in, got); err != nil {
 		t.Fatal(err)
 	}
-	same(t, got, want)
+	expectEqual(t, got, want)
 }
 
 func TestListConversionsPreserveNil(t *testing.T) {
@@ -151,9 +151,9 @@ func TestListConversionsPreserveNil(t *testing.T) {
 		t.Error("nothing became an empty list")
 	}
 	meta := metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}
-	kept := &annotations{annotations: meta.Annotations}
-	kept.remove("other")
-	if kept.owned {
+	tracked := &annotationEditor{annotations: meta.Annotations}
+	tracked.remove("other")
+	if tracked.copied {
 		t.Error("annotations are copied though nothing changes")
 	}
 }

@@ -13,63 +13,63 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 )
 
-// reserved are the annotations that conversions write.
-var reserved = []string{
+// reservedAnnotations are the annotations that conversions write.
+var reservedAnnotations = []string{
 	apisv1alpha2.ResourceSchemasAnnotationKey, apisv1alpha2.PermissionClaimsAnnotationKey, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey,
 	apisv1alpha2.AcceptablePermissionClaimsAnnotationKey, apisv1alpha2.StatusExportPermissionClaimsAnnotationKey, apisv1alpha2.StatusAppliedPermissionClaimsAnnotationKey,
 	apisv1alpha2.V1alpha1StatusExportPermissionClaimsAnnotationKey, apisv1alpha2.V1alpha1StatusAppliedPermissionClaimsAnnotationKey,
 }
 
-// FuzzNothingIsLost converts random objects to the other version and back.
-func FuzzNothingIsLost(f *testing.F) {
+// FuzzRoundTrip converts random objects to the other version and back.
+func FuzzRoundTrip(f *testing.F) {
 	for seed := range uint64(200) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		random := rand.New(rand.NewPCG(seed, seed))
-		filler := randfill.NewWithSeed(int64(seed)).NilChance(.3).NumElements(0, 4).Funcs(fillers(random)...)
-		thereAndBack(t, filler, ExportToV1alpha2, ExportToV1alpha1, func(export *apisv1alpha1.APIExport) *apisv1alpha1.APIExport { return export })
-		thereAndBack(t, filler, ExportToV1alpha1, ExportToV1alpha2, func(export *apisv1alpha2.APIExport) *apisv1alpha2.APIExport {
-			clean(&export.ObjectMeta)
+		filler := randfill.NewWithSeed(int64(seed)).NilChance(.3).NumElements(0, 4).Funcs(newFillers(random)...)
+		checkRoundTrip(t, filler, ExportToV1alpha2, ExportToV1alpha1, func(export *apisv1alpha1.APIExport) *apisv1alpha1.APIExport { return export })
+		checkRoundTrip(t, filler, ExportToV1alpha1, ExportToV1alpha2, func(export *apisv1alpha2.APIExport) *apisv1alpha2.APIExport {
+			removeReservedAnnotations(&export.ObjectMeta)
 			// v1alpha1 has resources in two fields, so the order of the list, which has no meaning, is lost.
 			slices.SortFunc(export.Spec.Resources, func(a, b apisv1alpha2.ResourceSchema) int {
 				return slices.Compare([]string{a.Group, a.Name}, []string{b.Group, b.Name})
 			})
 			return export
 		})
-		thereAndBack(t, filler, BindingToV1alpha2, BindingToV1alpha1, func(binding *apisv1alpha1.APIBinding) *apisv1alpha1.APIBinding { return binding })
-		thereAndBack(t, filler, BindingToV1alpha1, BindingToV1alpha2, func(binding *apisv1alpha2.APIBinding) *apisv1alpha2.APIBinding {
-			clean(&binding.ObjectMeta)
+		checkRoundTrip(t, filler, BindingToV1alpha2, BindingToV1alpha1, func(binding *apisv1alpha1.APIBinding) *apisv1alpha1.APIBinding { return binding })
+		checkRoundTrip(t, filler, BindingToV1alpha1, BindingToV1alpha2, func(binding *apisv1alpha2.APIBinding) *apisv1alpha2.APIBinding {
+			removeReservedAnnotations(&binding.ObjectMeta)
 			return binding
 		})
 	})
 }
 
-// thereAndBack compares an object with the result of its round trip, both normalized.
-func thereAndBack[A, B any](t *testing.T, filler *randfill.Filler, there func(*A, *B) error, back func(*B, *A) error, normal func(*A) *A) {
+// checkRoundTrip compares an object with the result of its round trip, both normalized.
+func checkRoundTrip[A, B any](t *testing.T, filler *randfill.Filler, convert func(*A, *B) error, convertBack func(*B, *A) error, normalize func(*A) *A) {
 	t.Helper()
 	start, other, end := new(A), new(B), new(A)
 	filler.Fill(start)
-	if err := there(start, other); err != nil {
+	if err := convert(start, other); err != nil {
 		t.Fatal(err)
 	}
-	if err := back(other, end); err != nil {
+	if err := convertBack(other, end); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := normal(end), normal(start); !equality.Semantic.DeepEqual(got, want) {
-		same(t, got, want)
+	if got, want := normalize(end), normalize(start); !equality.Semantic.DeepEqual(got, want) {
+		expectEqual(t, got, want)
 	}
 }
 
-// clean removes the annotations in v1alpha2 that preserve fields of v1alpha1.
-func clean(meta *metav1.ObjectMeta) {
-	for _, key := range reserved {
+// removeReservedAnnotations removes the annotations in v1alpha2 that preserve fields of v1alpha1.
+func removeReservedAnnotations(meta *metav1.ObjectMeta) {
+	for _, key := range reservedAnnotations {
 		delete(meta.Annotations, key)
 	}
 }
 
-// fillers return functions that create valid objects: names of schemas contain resources, claims are unique.
-func fillers(random *rand.Rand) []any {
+// newFillers return functions that create valid objects: names of schemas contain resources, claims are unique.
+func newFillers(random *rand.Rand) []any {
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
 	name := func() string { return pick("alpha", "beta", "gamma", "delta") }
 	group := func() string { return pick("", "example.com", "apps", "a.b.c.d") }
@@ -97,7 +97,7 @@ func fillers(random *rand.Rand) []any {
 		},
 		func(spec *apisv1alpha2.APIExportSpec, c randfill.Continue) {
 			c.FillNoCustom(spec)
-			spec.Resources = distinct(spec.Resources, func(r apisv1alpha2.ResourceSchema) claimKey { return claimKey{r.Group, r.Name, ""} })
+			spec.Resources = removeDuplicates(spec.Resources, func(r apisv1alpha2.ResourceSchema) claimKey { return claimKey{r.Group, r.Name, ""} })
 		},
 		func(spec *apisv1alpha1.APIExportSpec, c randfill.Continue) {
 			c.FillNoCustom(spec)
@@ -109,25 +109,25 @@ func fillers(random *rand.Rand) []any {
 		},
 		func(claims *[]apisv1alpha1.PermissionClaim, c randfill.Continue) {
 			c.FillNoCustom(claims)
-			*claims = distinct(*claims, keyV1alpha1)
+			*claims = removeDuplicates(*claims, keyV1alpha1)
 		},
 		func(claims *[]apisv1alpha1.AcceptablePermissionClaim, c randfill.Continue) {
 			c.FillNoCustom(claims)
-			*claims = distinct(*claims, func(claim apisv1alpha1.AcceptablePermissionClaim) claimKey {
+			*claims = removeDuplicates(*claims, func(claim apisv1alpha1.AcceptablePermissionClaim) claimKey {
 				return keyV1alpha1(claim.PermissionClaim)
 			})
 		},
 		func(claims *[]apisv1alpha2.PermissionClaim, c randfill.Continue) {
 			c.FillNoCustom(claims)
-			*claims = distinct(*claims, keyV1alpha2)
+			*claims = removeDuplicates(*claims, keyV1alpha2)
 		},
 		func(claims *[]apisv1alpha2.ScopedPermissionClaim, c randfill.Continue) {
 			c.FillNoCustom(claims)
-			*claims = distinct(*claims, func(claim apisv1alpha2.ScopedPermissionClaim) claimKey { return keyV1alpha2(claim.PermissionClaim) })
+			*claims = removeDuplicates(*claims, func(claim apisv1alpha2.ScopedPermissionClaim) claimKey { return keyV1alpha2(claim.PermissionClaim) })
 		},
 		func(claims *[]apisv1alpha2.AcceptablePermissionClaim, c randfill.Continue) {
 			c.FillNoCustom(claims)
-			*claims = distinct(*claims, keyAcceptable)
+			*claims = removeDuplicates(*claims, keyAcceptable)
 		},
 		func(gr *apisv1alpha1.GroupResource, _ randfill.Continue) { gr.Group, gr.Resource = group(), name() },
 		func(gr *apisv1alpha2.GroupResource, _ randfill.Continue) { gr.Group, gr.Resource = group(), name() },
@@ -148,8 +148,8 @@ func fillers(random *rand.Rand) []any {
 	}
 }
 
-// distinct returns the items without those whose key occurs before.
-func distinct[T any](items []T, id func(T) claimKey) []T {
+// removeDuplicates returns the items without those whose key occurs before.
+func removeDuplicates[T any](items []T, id func(T) claimKey) []T {
 	seen := map[claimKey]bool{}
 	return filterItems(items, func(item T) bool {
 		first := !seen[id(item)]

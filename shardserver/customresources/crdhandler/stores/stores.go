@@ -26,7 +26,7 @@ type Stores struct {
 // Get returns the stores of a definition that the handler, a *apiserver.crdHandler of apiextensions-apiserver, has compiled,
 // by version.
 func Get(handler any, definition types.UID) (map[string]Stores, error) {
-	storages, err := storagesOf(handler, definition)
+	storages, err := getStorages(handler, definition)
 	if err != nil {
 		return nil, fmt.Errorf("the stock handler of custom resources has unexpected internals: %w", err)
 	}
@@ -34,7 +34,7 @@ func Get(handler any, definition types.UID) (map[string]Stores, error) {
 	for version, storage := range storages {
 		stores := Stores{Objects: storage.CustomResource.Store}
 		if storage.Status != nil {
-			status, err := field[*genericregistry.Store](reflect.ValueOf(storage.Status), "store")
+			status, err := getFieldPointer[*genericregistry.Store](reflect.ValueOf(storage.Status), "store")
 			if err != nil {
 				return nil, fmt.Errorf("the stock storage of a status has unexpected internals: %w", err)
 			}
@@ -45,9 +45,9 @@ func Get(handler any, definition types.UID) (map[string]Stores, error) {
 	return all, nil
 }
 
-// storagesOf returns the storages of a definition by version.
-func storagesOf(handler any, definition types.UID) (map[string]customresource.CustomResourceStorage, error) {
-	all, err := field[atomic.Value](reflect.ValueOf(handler), "customStorage")
+// getStorages returns the storages of a definition by version.
+func getStorages(handler any, definition types.UID) (map[string]customresource.CustomResourceStorage, error) {
+	all, err := getFieldPointer[atomic.Value](reflect.ValueOf(handler), "customStorage")
 	if err != nil {
 		return nil, err
 	}
@@ -59,15 +59,15 @@ func storagesOf(handler any, definition types.UID) (map[string]customresource.Cu
 	if !info.IsValid() {
 		return nil, fmt.Errorf("definition %q is not compiled", definition)
 	}
-	storages, err := field[map[string]customresource.CustomResourceStorage](info, "storages")
+	storages, err := getFieldPointer[map[string]customresource.CustomResourceStorage](info, "storages")
 	if err != nil {
 		return nil, err
 	}
 	return *storages, nil
 }
 
-// field returns a field of the struct that a pointer points to.
-func field[T any](pointer reflect.Value, name string) (*T, error) {
+// getFieldPointer returns a field of the struct that a pointer points to.
+func getFieldPointer[T any](pointer reflect.Value, name string) (*T, error) {
 	if pointer.Kind() != reflect.Pointer || pointer.Elem().Kind() != reflect.Struct {
 		return nil, fmt.Errorf("%s is no pointer to a struct", pointer.Type())
 	}

@@ -1,0 +1,78 @@
+package etcd
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Rejection is why a change cannot be made to an etcd that runs, and what the user can do.
+type Rejection struct{ Reason, Message string }
+
+// ValidateUpdate rejects a change of the number of members or of their storage. Both are fixed at the first start:
+// changing either by replacing pods would lose data.
+func ValidateUpdate(live, desired *appsv1.StatefulSet) *Rejection {
+	if have, want := replicas(live), replicas(desired); have != want {
+		return &Rejection{"EtcdReplicasImmutable", fmt.Sprintf(
+			"etcd.managed.replicas is %d and etcd runs with %d: the number of members is fixed once etcd has started. Set it back to %d", want, have, have)}
+	}
+	have, want := describeStorage(live), describeStorage(desired)
+	if have != want {
+		return &Rejection{"EtcdStorageImmutable", fmt.Sprintf(
+			"etcd.managed.storage asks for %s and etcd runs on %s: storage is fixed once etcd has started, because its data would be lost. Set it back", want, have)}
+	}
+	return nil
+}
+
+// ValidateRemoval rejects the change to another etcd while the one that the operator runs exists. live may be nil.
+func ValidateRemoval(live *appsv1.StatefulSet) *Rejection {
+	if live == nil {
+		return nil
+	}
+	return &Rejection{"EtcdHoldsData", fmt.Sprintf(
+		"etcd.endpoints is set and StatefulSet %s still holds this shard's data. Copy the data to the new etcd, then delete the StatefulSet; or remove etcd.endpoints", live.Name)}
+}
+
+// versionAnnotation, on the StatefulSet, is the version of etcd in the default image when the image was chosen.
+const versionAnnotation = "operator.kcp.io/etcd-version"
+
+// KeepImage keeps the image that members run while the desired one has the same version of etcd: a restart of a single
+// member is an outage, and most versions of the image do not change etcd. The version in an image of the user is
+// unknown, and only another repository changes it.
+func KeepImage(live, desired *appsv1.StatefulSet) {
+	if live.Annotations[versionAnnotation] != desired.Annotations[versionAnnotation] {
+		return
+	}
+	have, want := &live.Spec.Template.Spec.Containers[0], &desired.Spec.Template.Spec.Containers[0]
+	if repository(have.Image) == repository(want.Image) {
+		want.Image = have.Image
+	}
+}
+
+func repository(image string) string { return image[:max(strings.LastIndex(image, ":"), 0)] }
+
+func replicas(set *appsv1.StatefulSet) int32 {
+	if set.Spec.Replicas == nil {
+		return 1
+	}
+	return *set.Spec.Replicas
+}
+
+// describeStorage describes the storage of a member; descriptions are equal if the storage is. An omitted storage class is
+// omitted in the StatefulSet, too: the default of the cluster is set on the claims only.
+func describeStorage(set *appsv1.StatefulSet) string {
+	for _, claim := range set.Spec.VolumeClaimTemplates {
+		if claim.Name != dataVolume {
+			continue
+		}
+		size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+		class := ""
+		if claim.Spec.StorageClassName != nil {
+			class = " of storage class " + *claim.Spec.StorageClassName
+		}
+		return "a persistent volume claim of " + size.String() + class
+	}
+	return "an emptyDir volume"
+}

@@ -1,0 +1,87 @@
+package dynamic
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/namespace"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// scopedWebhook is a webhook in the scope of one request. The webhook itself is shared; the conditions that depend on the
+// logical cluster are evaluated for the request: labels of its namespace, and decisions of the authorizer.
+type scopedWebhook struct {
+	webhook.WebhookAccessor
+	scope *webhookScope
+}
+
+// webhookScope is the scope of one request for its webhooks.
+type webhookScope struct {
+	attributes admission.Attributes
+	namespaces *namespace.Matcher
+	authorizer authorizer.UnconditionalAuthorizer
+}
+
+func (p *Plugins) newWebhookScope(ctx context.Context, a admission.Attributes) *webhookScope {
+	reader := namespaceReader{ctx: ctx, reader: p.namespaces}
+	return &webhookScope{
+		attributes: a,
+		namespaces: &namespace.Matcher{NamespaceLister: reader, Client: reader.client()},
+		authorizer: contextAuthorizer{ctx, p.config.Authorizer},
+	}
+}
+
+// wrap returns the webhooks in the scope of the request.
+func (j *webhookScope) wrap(webhooks []webhook.WebhookAccessor) []webhook.WebhookAccessor {
+	scoped := make([]webhook.WebhookAccessor, len(webhooks))
+	for i, one := range webhooks {
+		scoped[i] = scopedWebhook{one, j}
+	}
+	return scoped
+}
+
+// GetParsedNamespaceSelector implements webhook.WebhookAccessor. Upstream would evaluate the selector with its own
+// namespace lister, so the selector is evaluated here, and the returned one selects everything or nothing. No selector
+// matches a namespace that does not exist: the request fails for that reason anyway.
+func (w scopedWebhook) GetParsedNamespaceSelector() (labels.Selector, error) {
+	if isNamespaceWrite(w.scope.attributes) {
+		return w.WebhookAccessor.GetParsedNamespaceSelector()
+	}
+	matches, err := w.scope.namespaces.MatchNamespaceSelector(w.WebhookAccessor, w.scope.attributes)
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return nil, err
+	case matches:
+		return labels.Everything(), nil
+	}
+	return labels.Nothing(), nil
+}
+
+// isNamespaceWrite reports whether selectors apply to the labels of the request's object, which an earlier webhook may have
+// changed. Upstream evaluates them without a namespace lister.
+func isNamespaceWrite(a admission.Attributes) bool {
+	return a.GetResource().Resource == "namespaces" && a.GetSubresource() == "" &&
+		(a.GetOperation() == admission.Create || a.GetOperation() == admission.Update)
+}
+
+// GetCompiledMatcher implements webhook.WebhookAccessor.
+func (w scopedWebhook) GetCompiledMatcher(compiler cel.ConditionCompiler) matchconditions.Matcher {
+	return conditions{w.WebhookAccessor.GetCompiledMatcher(compiler), w.scope.authorizer}
+}
+
+// conditions are match conditions that authorize in the request's logical cluster.
+type conditions struct {
+	matchconditions.Matcher
+	authorizer authorizer.UnconditionalAuthorizer
+}
+
+// Match implements matchconditions.Matcher.
+func (c conditions) Match(ctx context.Context, a *admission.VersionedAttributes, params runtime.Object, _ authorizer.UnconditionalAuthorizer) matchconditions.MatchResult {
+	return c.Matcher.Match(ctx, a, params, c.authorizer)
+}

@@ -1,0 +1,142 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/cachedresources"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// compareAgain is how often it is looked again who consumes what: bindings are counted by an index that may be a moment
+// behind the event of one.
+const resyncDelay = 2 * time.Second
+
+var (
+	endpointSlices         = cachev1alpha1.Resource("clustercachedresourceendpointslices")
+	clusterCachedResources = cachev1alpha1.Resource("clustercachedresources")
+	// reconcileKey is the one key: the sources are found in one pass over all slices, which are few.
+	reconcileKey = controller.Request{ClusterName: logicalcluster.Shard, Name: "*"}
+)
+
+// ControllerConfig is what the controller works with.
+type ControllerConfig struct {
+	Registry   *storage.Registry
+	Exports    cachedresources.Exports
+	Replicator *Replicator
+}
+
+type sourceController struct {
+	ControllerConfig
+	slices   *storage.Reader[*cachev1alpha1.ClusterCachedResourceEndpointSlice]
+	resolver cachedresources.SliceResolver
+}
+
+// Controller returns the controller that tells the Keeper what to follow: the objects that a slice of whatever shard shows by
+// an export which is bound on this one, if they are on another.
+func Controller(cfg ControllerConfig) controller.Controller {
+	w := &sourceController{
+		ControllerConfig: cfg,
+		slices:           storage.NewReader[*cachev1alpha1.ClusterCachedResourceEndpointSlice](cfg.Registry, endpointSlices).Global(),
+		resolver:         cachedresources.NewSliceResolver(cfg.Registry, cfg.Exports),
+	}
+	mapToReconcileKey := func(watch.Event) []controller.Request { return []controller.Request{reconcileKey} }
+	return controller.Controller{
+		Name: "copies-of-cached-resources",
+		Sources: []controller.Source{
+			{Resource: endpointSlices, MapFunc: mapToReconcileKey, Global: true},
+			{Resource: clusterCachedResources, MapFunc: mapToReconcileKey, Global: true},
+			{Resource: apisv1alpha2.Resource("apiexports"), MapFunc: w.exportKeys, Global: true},
+			{Resource: apisv1alpha2.Resource("apibindings"), MapFunc: w.bindingKeys},
+		},
+		MaxConcurrentReconciles: 1, Reconcile: w.reconcile,
+	}
+}
+
+// exportKeys returns the key for an export that has, or may have had, something by a slice.
+func (w *sourceController) exportKeys(event watch.Event) []controller.Request {
+	export, ok := event.Object.(*apisv1alpha2.APIExport)
+	if !ok {
+		return nil
+	}
+	return w.keysForExport(export.Name)
+}
+
+// bindingKeys returns the key for a binding that came or went, of such an export.
+func (w *sourceController) bindingKeys(event watch.Event) []controller.Request {
+	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
+	if !ok || event.Type == watch.Modified || binding.Spec.Reference.Export == nil {
+		return nil
+	}
+	return w.keysForExport(binding.Spec.Reference.Export.Name)
+}
+
+func (w *sourceController) keysForExport(export string) []controller.Request {
+	known, err := w.slices.List(logicalcluster.With(context.Background(), logicalcluster.Wildcard), "", nil)
+	if err != nil {
+		return nil // not installed yet: its own events will come
+	}
+	if !slices.ContainsFunc(known, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+		return slice.Spec.APIExport.Name == export
+	}) {
+		return nil
+	}
+	return []controller.Request{reconcileKey}
+}
+
+// reconcile finds all sources. What cannot be decided now stays as it is.
+func (w *sourceController) reconcile(ctx context.Context, _ controller.Request) (controller.Result, error) {
+	known, err := w.slices.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+	if err != nil {
+		return controller.Result{}, err
+	}
+	var sources []Source
+	var failed []error
+	for _, slice := range known {
+		source, needed, err := w.resolveSource(ctx, slice)
+		switch {
+		case err != nil:
+			failed = append(failed, fmt.Errorf("endpoint slice %q of %q: %w", slice.Name, logicalcluster.Of(slice), err))
+		case needed:
+			sources = append(sources, source)
+		}
+	}
+	// Slices that other shards have not told of yet do not end what they ask for.
+	if err := w.Registry.RemoteStore().CheckSynced(endpointSlices); err != nil || len(failed) > 0 {
+		sources = append(w.Replicator.Sources(), sources...)
+		if w.Replicator.Sources() == nil { // what was copied before the start is not to be removed yet
+			return controller.Result{RequeueAfter: resyncDelay}, errors.Join(append(failed, err)...)
+		}
+	}
+	w.Replicator.SetSources(ctx, sources)
+	result := controller.Result{}
+	if len(known) > 0 {
+		result.RequeueAfter = resyncDelay
+	}
+	return result, errors.Join(failed...)
+}
+
+// resolveSource returns what a slice has to be followed for, if anything.
+func (w *sourceController) resolveSource(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) (Source, bool, error) {
+	resolved, err := w.resolver.Resolve(ctx, slice)
+	if err != nil || !resolved.Complete() {
+		return Source{}, false, err
+	}
+	if isLocal, err := w.Registry.IsLocal(ctx, logicalcluster.Of(resolved.Resource)); err != nil || isLocal {
+		return Source{}, false, err
+	}
+	if consumed, err := w.Exports.Consumed(ctx, resolved.Export); err != nil || !consumed {
+		return Source{}, false, err
+	}
+	source, ok := SourceOf(resolved.Resource)
+	return source, ok, nil
+}

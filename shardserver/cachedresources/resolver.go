@@ -1,0 +1,218 @@
+package cachedresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/workspacepath"
+)
+
+// Paths finds logical clusters.
+type Paths interface {
+	// Locate returns the logical cluster of a path or name. It fails with paths.ErrElsewhere where only another shard knows.
+	Locate(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error)
+}
+
+// Exports finds exports, and tells whether a logical cluster of this shard binds one.
+type Exports interface {
+	Paths
+	Resolve(ctx context.Context, reference apiindex.Reference) (*apisv1alpha2.APIExport, error)
+	// Consumed is asked after all bindings that existed at the start are known.
+	Consumed(ctx context.Context, export *apisv1alpha2.APIExport) (bool, error)
+}
+
+// ResolvedSlice is what a slice shows, and to whom.
+type ResolvedSlice struct {
+	// Resource is the ClusterCachedResource, nil if it is not there, which ResourceMessage says.
+	Resource        *cachev1alpha1.ClusterCachedResource
+	ResourceMessage string
+	// Export is the export whose consumers see it, nil if it is not there. ExportMessage says so, or that it does not refer
+	// to the slice.
+	Export        *apisv1alpha2.APIExport
+	ExportMessage string
+	// Entry is what the export says of the resource.
+	Entry *apisv1alpha2.ResourceSchema
+}
+
+// Complete tells whether consumers can be shown anything.
+func (s ResolvedSlice) Complete() bool {
+	return s.Resource != nil && s.Export != nil && s.Entry != nil && s.ExportMessage == ""
+}
+
+// ResourceResolver finds ClusterCachedResources, on whatever shard they are.
+type ResourceResolver struct {
+	paths    Paths
+	registry *storage.Registry
+	// global are those of all shards, here those of this one.
+	global, local *storage.Reader[*cachev1alpha1.ClusterCachedResource]
+}
+
+// NewResourceResolver returns a Finder.
+func NewResourceResolver(registry *storage.Registry, paths Paths) ResourceResolver {
+	local := storage.NewReader[*cachev1alpha1.ClusterCachedResource](registry, cachedResources)
+	return ResourceResolver{paths, registry, local.Global(), local}
+}
+
+// SliceResolver follows the references of slices.
+type SliceResolver struct {
+	ResourceResolver
+	exports Exports
+}
+
+// NewSliceResolver returns a Lookup.
+func NewSliceResolver(registry *storage.Registry, exports Exports) SliceResolver {
+	return SliceResolver{NewResourceResolver(registry, exports), exports}
+}
+
+// Resolve follows the references of a slice. What whoever made the slice has to mend is in the answer, errors are for another
+// try.
+func (l SliceResolver) Resolve(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) (ResolvedSlice, error) {
+	var resolved ResolvedSlice
+	if err := l.resolveResource(ctx, slice, &resolved); err != nil {
+		return resolved, err
+	}
+	return resolved, l.resolveExport(ctx, slice, &resolved)
+}
+
+func (l SliceResolver) resolveResource(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, resolved *ResolvedSlice) error {
+	ref := slice.Spec.ClusterCachedResource
+	resolved.ResourceMessage = fmt.Sprintf("ClusterCachedResource %q was not found in %s; create it, or delete the slice", ref.Name, describePath(ref.Path))
+	cluster := logicalcluster.Of(slice)
+	if ref.Path != "" {
+		var err error
+		if cluster, err = l.Locate(ctx, ref.Path, ref.Name); err != nil || cluster.Empty() {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	found, err := l.global.Get(logicalcluster.With(ctx, cluster), "", ref.Name)
+	if err == nil {
+		resolved.Resource, resolved.ResourceMessage = found, ""
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// Locate returns the logical cluster that a reference to a ClusterCachedResource means, empty for what makes no sense or
+// is nowhere. Where the path leads to another shard, it is that of the one ClusterCachedResource of this name which says
+// that it is there; where several do, nobody can tell which to believe.
+func (f ResourceResolver) Locate(ctx context.Context, path, name string) (logicalcluster.Name, error) {
+	none := logicalcluster.Name{}
+	parsed, err := logicalcluster.ParsePath(path)
+	if err != nil {
+		return none, nil //nolint:nilerr // it is nowhere
+	}
+	cluster, err := f.paths.Locate(ctx, parsed)
+	if !errors.Is(err, workspacepath.ErrRemote) {
+		return cluster, client.IgnoreNotFound(err)
+	}
+	all, err := f.listByPath(ctx, path, name)
+	if err != nil {
+		return none, err
+	}
+	found := none
+	for _, cachedResource := range all {
+		if !found.Empty() && found != logicalcluster.Of(cachedResource) {
+			return none, nil
+		}
+		found = logicalcluster.Of(cachedResource)
+	}
+	if found.Empty() {
+		return none, f.global.CheckSynced()
+	}
+	return found, nil
+}
+
+// listByPath returns what says of itself that it is the ClusterCachedResource of that name at a path. Of logical clusters that are
+// here, this shard knows better than others.
+func (f ResourceResolver) listByPath(ctx context.Context, path, name string) ([]*cachev1alpha1.ClusterCachedResource, error) {
+	matches := func(cachedResource *cachev1alpha1.ClusterCachedResource) bool {
+		return cachedResource.Name == name && cachedResource.Annotations[logicalcluster.PathAnnotationKey] == path
+	}
+	found, err := f.local.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+	if err != nil {
+		return nil, err
+	}
+	found = slices.DeleteFunc(found, func(cachedResource *cachev1alpha1.ClusterCachedResource) bool { return !matches(cachedResource) })
+	for _, object := range f.registry.RemoteStore().List(cachedResources, logicalcluster.Wildcard) {
+		cachedResource, ok := object.(*cachev1alpha1.ClusterCachedResource)
+		if !ok || !matches(cachedResource) {
+			continue
+		}
+		isLocal, err := f.registry.IsLocal(ctx, logicalcluster.Of(cachedResource))
+		if err != nil {
+			return nil, err
+		}
+		if !isLocal {
+			found = append(found, cachedResource)
+		}
+	}
+	return found, nil
+}
+
+func (l SliceResolver) resolveExport(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, resolved *ResolvedSlice) error {
+	ref := slice.Spec.APIExport
+	resolved.ExportMessage = fmt.Sprintf("APIExport %q was not found in %s; create it, or delete the slice", ref.Name, describePath(ref.Path))
+	reference, err := apiindex.NewReference(logicalcluster.Of(slice), ref.Path, ref.Name)
+	if err != nil {
+		return nil //nolint:nilerr // it is the fault that is reported
+	}
+	export, err := l.exports.Resolve(ctx, reference)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	resolved.Export = export
+	if resolved.Entry = EntryFor(export, slice); resolved.Entry == nil {
+		resolved.ExportMessage = fmt.Sprintf("no resource of APIExport %q refers to this slice by storage.virtual.reference; refer to it there", ref.Name)
+		return nil
+	}
+	resolved.ExportMessage = ""
+	if resource := resolved.Resource; resource != nil {
+		resolved.ExportMessage = describeMismatch(resolved.Entry, resource)
+	}
+	return nil
+}
+
+// describeMismatch says what is wrong with what an export says of a ClusterCachedResource.
+func describeMismatch(entry *apisv1alpha2.ResourceSchema, resource *cachev1alpha1.ClusterCachedResource) string {
+	if entry.Group != resource.Spec.Group || entry.Name != resource.Spec.Resource {
+		return fmt.Sprintf("the export shows %s by this slice, which is about %s", schema.GroupResource{Group: entry.Group, Resource: entry.Name}, groupResource(resource))
+	}
+	if resource.Status.IdentityHash == "" || entry.Storage.Virtual.IdentityHash != resource.Status.IdentityHash {
+		return fmt.Sprintf("storage.virtual.identityHash of the export is not status.identityHash of ClusterCachedResource %q; copy it from there", resource.Name)
+	}
+	return ""
+}
+
+// EntryFor returns the resource of an export that a slice, which lies beside the export, is the virtual storage of.
+func EntryFor(export *apisv1alpha2.APIExport, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) *apisv1alpha2.ResourceSchema {
+	if logicalcluster.Of(export) != logicalcluster.Of(slice) {
+		return nil
+	}
+	at := slices.IndexFunc(export.Spec.Resources, func(entry apisv1alpha2.ResourceSchema) bool {
+		virtual := entry.Storage.Virtual
+		return virtual != nil && virtual.Reference.Name == slice.Name && virtual.Reference.Kind == "ClusterCachedResourceEndpointSlice" &&
+			virtual.Reference.APIGroup != nil && *virtual.Reference.APIGroup == cachev1alpha1.GroupName
+	})
+	if at < 0 {
+		return nil
+	}
+	return &export.Spec.Resources[at]
+}
+
+// place says where an object at a path is, which is beside the slice if there is none.
+func describePath(path string) string {
+	if path == "" {
+		return "the workspace of the slice"
+	}
+	return strconv.Quote(path)
+}

@@ -1,0 +1,66 @@
+package cachedresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// ResolveResource returns what a ClusterCachedResource offers, as its logical cluster, which is that of the context, serves it.
+// It is nil if it cannot be offered, and reason and fault say why and what to do.
+func ResolveResource(ctx context.Context, registry *storage.Registry, cachedResource *cachev1alpha1.ClusterCachedResource) (resource *storage.Resource, reason, message string, err error) {
+	gr := groupResource(cachedResource)
+	if _, err := registry.Get(gr); err == nil {
+		return nil, cachev1alpha1.ReasonResourceNotSupported, fmt.Sprintf("%s is built in; only resources that a definition or a binding brings can be cached", gr), nil
+	}
+	resource, err = registry.Resolve(ctx, gr)
+	switch {
+	case err != nil:
+		return nil, "", "", err
+	case resource == nil:
+		return nil, cachev1alpha1.ReasonResourceNotFound, fmt.Sprintf("the workspace does not serve %s; define or bind it", gr), nil
+	case resource.Namespaced:
+		return nil, cachev1alpha1.ReasonResourceNotClusterScoped, fmt.Sprintf("%s is namespaced; only cluster-scoped resources can be cached", gr), nil
+	}
+	return resource, "", "", nil
+}
+
+// Selector returns which of the objects are offered. Only matchLabels counts (contract 4.13).
+func Selector(cachedResource *cachev1alpha1.ClusterCachedResource) labels.Selector {
+	if cachedResource.Spec.LabelSelector == nil {
+		return labels.Everything()
+	}
+	return labels.SelectorFromSet(cachedResource.Spec.LabelSelector.MatchLabels)
+}
+
+func groupResource(cachedResource *cachev1alpha1.ClusterCachedResource) schema.GroupResource {
+	return schema.GroupResource{Group: cachedResource.Spec.Group, Resource: cachedResource.Spec.Resource}
+}
+
+// countObjects returns how many objects a ClusterCachedResource offers.
+func countObjects(ctx context.Context, resource *storage.Resource, cachedResource *cachev1alpha1.ClusterCachedResource) (int, error) {
+	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: resource.GVR.Group, Resource: resource.GVR.Resource})
+	lister, ok := resource.Store.(rest.Lister)
+	if !ok {
+		return 0, errors.New("the storage cannot list")
+	}
+	list, err := lister.List(ctx, &internalversion.ListOptions{LabelSelector: Selector(cachedResource), ResourceVersion: "0"})
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("counting %s: %w", resource.GVR.GroupResource(), err)
+	}
+	return meta.LenList(list), nil
+}

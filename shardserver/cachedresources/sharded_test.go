@@ -1,0 +1,406 @@
+package cachedresources_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
+	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
+	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// shardedEnv is a site with root, the provider and the consumers on three shards: root, alpha and beta.
+type shardedEnv struct {
+	*env
+	cache    *cachetesting.Cache
+	identity string
+	// joinOptions is what makes a shard beta.
+	joinOptions []func(*options.Options)
+	// parent is the test that servers end with.
+	parent *testing.T
+}
+
+func newShardedEnv(t *testing.T) *shardedEnv {
+	t.Helper()
+	cache := cachetesting.Start(t)
+	withCache := func(shard string) func(*options.Options) {
+		kubeconfig := cache.Kubeconfig(t, cache.Shard(t, shard))
+		return func(o *options.Options) { o.Shard.CacheKubeconfig = kubeconfig }
+	}
+	root := shardtesting.Start(t, cacheAPIs, withCache("root"))
+	s := &shardedEnv{env: &env{root: root}, cache: cache, parent: t, joinOptions: []func(*options.Options){root.Peer(t, "beta"), cacheAPIs, withCache("beta")}}
+	s.shard = shardtesting.StartShard(t, root, "alpha", cacheAPIs, withCache("alpha"))
+	s.consumers = shardtesting.StartIn(t, t.TempDir(), s.joinOptions...)
+	s.c = s.shard.Client(t, s.shard.Admin(t))
+	root.WaitShards(t, "alpha", "beta")
+	s.provider, s.consumer = s.createWorkspace(t, "provider", s.shard), s.createWorkspace(t, "consumer", s.consumers)
+	return s
+}
+
+// createWorkspace makes a workspace on a shard, and returns its logical cluster.
+func (s *env) createWorkspace(t *testing.T, name string, shard *shardtesting.Shard) string {
+	t.Helper()
+	shardName := "beta"
+	switch shard {
+	case s.root:
+		shardName = "root"
+	case s.shard:
+		shardName = "alpha"
+	}
+	return shardtesting.NewWorkspace(t, s.root.Client(t, s.root.Admin(t)), "root", name, shardtesting.OnShard(shardName)).Spec.Cluster
+}
+
+// TestCachedResourcesAcrossShards is the story of TestCachedResources with provider and consumers on different shards, and
+// what may happen between these.
+func TestCachedResourcesAcrossShards(t *testing.T) {
+	s := newShardedEnv(t)
+	s.createCRD(t)
+	s.identity = s.cachedResource(t)
+	s.createExport(t, s.identity)
+	bind(t, s.consumers, s.consumer, s.provider, "flavors")
+	view := "/services/replication/" + s.provider + "/flavors"
+	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+		return len(slice.Status.Endpoints) == 1 && strings.HasSuffix(slice.Status.Endpoints[0].URL, view)
+	})
+	for _, step := range []struct {
+		name string
+		run  func(t *testing.T)
+	}{
+		{"a consumer reads what is offered as if it were its own", s.testConsumerReads},
+		{"in all forms", s.testMediaTypes},
+		{"a consumer watches", s.testConsumerWatches},
+		{"the virtual workspace on the consumer's shard", func(t *testing.T) { s.basePath(t, view) }},
+		{"copies in the cache say where they are from", s.testCacheContent},
+		{"what is no longer selected is withdrawn, what is changed or made anew follows", s.testSelection},
+		{"a slice refers to an offer of another shard by its path, by consent", s.testReferenceByPath},
+		{"without the cache consumers go on", s.testCacheUnavailable},
+		{"a cache that was emptied is filled again, and nobody misses anything", s.testCacheEmptied},
+		{"a shard that starts without the cache has what it knew", s.testRestart},
+		{"all replicas of a consumer's shard have the same", s.testReplicas},
+		{"a watch ends with the binding", s.testWatchEnds},
+		{"copies that no consumer reads are removed", s.testReplicasDeleted},
+		{"the offer goes, and with it all that was published", s.testDeletion},
+		{"nothing is left in the cache", s.testCacheIsEmpty},
+	} {
+		if !t.Run(step.name, step.run) {
+			return
+		}
+	}
+}
+
+// bind binds an export as soon as the shard of the consumer knows of it.
+func bind(t *testing.T, shard *shardtesting.Shard, cluster, provider, export string) {
+	t.Helper()
+	c := shard.Client(t, shard.Admin(t))
+	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: export}, Spec: apisv1alpha2.APIBindingSpec{
+		Reference: apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: provider, Name: export}},
+	}}
+	shardtesting.Eventually(t, "binding "+export, func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(c.Create(shardtesting.In(ctx, cluster), binding))
+	})
+}
+
+// listNames returns the names of what a consumer sees, and fails unless all of it has been presented as its own.
+func (s *shardedEnv) listNames(ctx context.Context, t *testing.T, cluster string) ([]string, error) {
+	t.Helper()
+	list, err := s.flavorsIn(t, cluster).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, item := range list.Items {
+		annotations := item.GetAnnotations()
+		if annotations["kcp.io/cluster"] != cluster || annotations["kcp.io/shard"] != "" || annotations[cacheclient.OriginalUIDAnnotation] != "" || annotations[cacheclient.OriginalResourceVersionAnnotation] != "" {
+			t.Errorf("%s has annotations %v", item.GetName(), annotations)
+		}
+		names = append(names, item.GetName())
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// eventuallyLists waits until a consumer sees exactly these.
+func (s *shardedEnv) eventuallyLists(t *testing.T, cluster string, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	shardtesting.Eventually(t, fmt.Sprintf("seeing %v", want), func(ctx context.Context) error {
+		got, err := s.listNames(ctx, t, cluster)
+		if err == nil && !slices.Equal(got, want) {
+			err = fmt.Errorf("got %v", got)
+		}
+		return err
+	})
+}
+
+func (s *shardedEnv) testMediaTypes(t *testing.T) {
+	path := s.consumers.Admin(t).Host + "/clusters/" + s.consumer + "/apis/example.com/v1/flavors"
+	for name, tc := range map[string]struct{ query, accept, want string }{
+		"a table":            {"", "application/json;as=Table;g=meta.k8s.io;v=v1", `"columnDefinitions"`},
+		"metadata":           {"", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", `"PartialObjectMetadataList"`},
+		"YAML":               {"/sweet", "application/yaml", "taste: sweet"},
+		"a page":             {"?limit=1", "application/json", `"continue":"`},
+		"by name":            {"?fieldSelector=metadata.name=sour", "application/json", `"sour"`},
+		"by label":           {"?labelSelector=shown=yes", "application/json", `"sour"`},
+		"a watch as a list":  {"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1", "application/json", "k8s.io/initial-events-end"},
+		"a version too high": {"?resourceVersion=99999999&resourceVersionMatch=Exact", "application/json", `"Timeout"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if body := getAs(t, s.consumers.Admin(t), path+tc.query, tc.accept); !strings.Contains(body, tc.want) {
+				t.Errorf("got %s, want %s", body, tc.want)
+			}
+		})
+	}
+}
+
+func (s *shardedEnv) listCached(ctx context.Context, t *testing.T) (map[string]*cacheclient.Object, error) {
+	t.Helper()
+	objects, _, err := s.cache.Client(t, "root").List(ctx, cacheclient.CachedResource(flavors, s.identity))
+	byName := map[string]*cacheclient.Object{}
+	for _, object := range objects {
+		byName[object.Name] = object
+	}
+	return byName, err
+}
+
+func (s *shardedEnv) testCacheContent(t *testing.T) {
+	found, err := s.listCached(t.Context(), t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	original, err := s.flavorsIn(t, s.provider).Get(t.Context(), "sweet", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sweet := found["sweet"]
+	if sweet == nil || found["secret"] != nil || found["complete"] == nil {
+		t.Fatalf("in the cache: %v", found)
+	}
+	annotations := sweet.Meta.Annotations
+	if sweet.Meta.UID != original.GetUID() || annotations["kcp.io/shard"] != "alpha" || annotations["kcp.io/cluster"] != s.provider ||
+		annotations["cache.kcp.io/original-resource-UID"] != string(original.GetUID()) || annotations["cache.kcp.io/original-resource-version"] != original.GetResourceVersion() {
+		t.Errorf("got %s", sweet.Raw)
+	}
+	before := sweet.Meta.ResourceVersion
+	if found, err = s.listCached(t.Context(), t); err != nil || found["sweet"].Meta.ResourceVersion != before {
+		t.Errorf("it is written again and again: %v", err)
+	}
+}
+
+func (s *shardedEnv) setLabel(t *testing.T, name, shown string) {
+	t.Helper()
+	patch := `{"metadata":{"labels":{"shown":"` + shown + `"}}}`
+	if _, err := s.flavorsIn(t, s.provider).Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *shardedEnv) testSelection(t *testing.T) {
+	s.eventuallyLists(t, s.consumer, "bitter", "sour", "sweet")
+	events, err := s.flavorsIn(t, s.consumer).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	for range 3 {
+		<-events.ResultChan()
+	}
+	s.setLabel(t, "sour", "no")
+	if event := <-events.ResultChan(); event.Type != watch.Deleted || objectName(event) != "sour" {
+		t.Errorf("got %+v", event)
+	}
+	s.eventuallyLists(t, s.consumer, "bitter", "sweet")
+	s.setLabel(t, "sour", "yes")
+	if event := <-events.ResultChan(); event.Type != watch.Added || objectName(event) != "sour" {
+		t.Errorf("got %+v", event)
+	}
+	before, err := s.flavorsIn(t, s.consumer).Get(t.Context(), "bitter", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.flavorsIn(t, s.provider).Delete(t.Context(), "bitter", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	created, err := s.flavorsIn(t, s.provider).Create(t.Context(), newFlavor("bitter", "yes"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the new one", func(ctx context.Context) error {
+		got, err := s.flavorsIn(t, s.consumer).Get(ctx, "bitter", metav1.GetOptions{})
+		if err == nil && (got.GetUID() != created.GetUID() || got.GetUID() == before.GetUID()) {
+			err = fmt.Errorf("it is %s", got.GetUID())
+		}
+		return err
+	})
+	s.patchCachedResource(t, `{"spec":{"labelSelector":{"matchLabels":{"shown":"no"}}}}`)
+	s.eventuallyLists(t, s.consumer, "hidden", "secret")
+	s.patchCachedResource(t, `{"spec":{"labelSelector":{"matchLabels":{"shown":"yes"}}}}`)
+	s.eventuallyLists(t, s.consumer, "bitter", "sour", "sweet")
+}
+
+func (s *shardedEnv) patchCachedResource(t *testing.T, patch string) {
+	t.Helper()
+	cachedResource := &cachev1alpha1.ClusterCachedResource{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}
+	if err := s.c.Patch(shardtesting.In(t.Context(), s.provider), cachedResource, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func objectName(event watch.Event) string {
+	object, ok := event.Object.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Sprintf("%T", event.Object)
+	}
+	return object.GetName()
+}
+
+// testReferenceByPath: a workspace of the consumer's shard shows the offer by an export of its own, to one of root's shard.
+func (s *shardedEnv) testReferenceByPath(t *testing.T) {
+	reseller, customer := s.createWorkspace(t, "reseller", s.consumers), s.createWorkspace(t, "customer", s.root)
+	in := shardtesting.In(t.Context(), reseller)
+	admin, user := s.consumers.Client(t, s.consumers.Admin(t)), s.consumers.Client(t, s.consumers.User(t))
+	grant := func(c client.Client, cluster string, rules ...rbacv1.PolicyRule) {
+		t.Helper()
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "of-user"}, Rules: rules}
+		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta,
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "system:authenticated"}}}
+		for _, object := range []client.Object{role, binding} {
+			if err := c.Create(shardtesting.In(t.Context(), cluster), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	grant(admin, reseller, rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
+		rbacv1.PolicyRule{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}})
+	slice := func() *cachev1alpha1.ClusterCachedResourceEndpointSlice {
+		return &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "tastes"}, Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
+			ClusterCachedResource: cachev1alpha1.ClusterCachedResourceReference{Path: "root:provider", Name: "flavors"},
+			APIExport:             cachev1alpha1.ExportBindingReference{Name: "tastes"},
+		}}
+	}
+	shardtesting.Eventually(t, "being refused for want of consent", func(ctx context.Context) error {
+		if err := user.Create(shardtesting.In(ctx, reseller), slice()); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no permission to bind") {
+			return fmt.Errorf("got %w", errors.Join(err, errors.New("want Forbidden")))
+		}
+		return nil
+	})
+	grant(s.c, s.provider, rbacv1.PolicyRule{Verbs: []string{"bind"}, APIGroups: []string{"cache.kcp.io"}, Resources: []string{"clustercachedresources"}, ResourceNames: []string{"flavors"}},
+		rbacv1.PolicyRule{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}})
+	shardtesting.Eventually(t, "being allowed", func(ctx context.Context) error {
+		return user.Create(shardtesting.In(ctx, reseller), slice())
+	})
+	resourceSchema, export := newExport("tastes", s.identity)
+	for _, object := range []client.Object{resourceSchema, export} {
+		if err := admin.Create(in, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bind(t, s.root, customer, reseller, "tastes")
+	customers := s.flavorsClient(t, s.root.Admin(t), "/clusters/"+customer)
+	shardtesting.Eventually(t, "the customer sees flavors", func(ctx context.Context) error {
+		list, err := customers.List(ctx, metav1.ListOptions{})
+		if err == nil && len(list.Items) != 3 {
+			err = fmt.Errorf("%d objects", len(list.Items))
+		}
+		return err
+	})
+	if err := s.root.Client(t, s.root.Admin(t)).Delete(shardtesting.In(t.Context(), customer), &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "tastes"}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *shardedEnv) testCacheUnavailable(t *testing.T) {
+	if err := s.cache.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.flavorsIn(t, s.provider).Create(t.Context(), newFlavor("salty", "yes"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.flavorsIn(t, s.provider).Delete(t.Context(), "sour", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.listNames(t.Context(), t, s.consumer); err != nil || len(got) != 3 {
+		t.Errorf("without the cache: %v, %v", got, err)
+	}
+}
+
+func (s *shardedEnv) testCacheEmptied(t *testing.T) {
+	if err := os.RemoveAll(filepath.Join(s.cache.Directory, "root")); err != nil {
+		t.Fatal(err)
+	}
+	s.cache.Restart(s.parent)
+	shardtesting.Eventually(t, "what happened meanwhile", func(ctx context.Context) error {
+		got, err := s.listNames(ctx, t, s.consumer)
+		if err != nil {
+			t.Errorf("while the cache is filled: %v", err)
+			return err
+		}
+		if !slices.Contains(got, "sweet") || !slices.Contains(got, "bitter") {
+			t.Errorf("while the cache is filled: %v", got)
+		}
+		if !slices.Equal(got, []string{"bitter", "salty", "sweet"}) {
+			return fmt.Errorf("got %v", got)
+		}
+		return nil
+	})
+}
+
+func (s *shardedEnv) testRestart(t *testing.T) {
+	if err := s.cache.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.consumers.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	s.consumers = shardtesting.StartIn(s.parent, s.consumers.Directory, s.joinOptions...)
+	s.eventuallyLists(t, s.consumer, "bitter", "salty", "sweet")
+	s.cache.Restart(s.parent)
+	if _, err := s.flavorsIn(t, s.provider).Create(t.Context(), newFlavor("smoky", "yes"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventuallyLists(t, s.consumer, "bitter", "salty", "smoky", "sweet") // when the slice has the shard's new address, too
+}
+
+func (s *shardedEnv) testReplicasDeleted(t *testing.T) {
+	for name, shard := range map[string]*shardtesting.Shard{"beta": s.consumers, "root": s.root} {
+		etcd, err := etcdkeys.Connect(shard.Server.StorageTransport())
+		if err != nil {
+			t.Fatal(err)
+		}
+		shardtesting.Eventually(t, "the end of the copies of "+name, func(ctx context.Context) error {
+			found, err := etcd.Get(ctx, "/registry/~copies/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+			if err == nil && len(found.Kvs) > 0 {
+				err = fmt.Errorf("%d keys, such as %s", len(found.Kvs), found.Kvs[0].Key)
+			}
+			return err
+		})
+		if err := etcd.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (s *shardedEnv) testCacheIsEmpty(t *testing.T) {
+	if found, err := s.listCached(t.Context(), t); err != nil || len(found) > 0 {
+		t.Errorf("in the cache: %v, %v", found, err)
+	}
+}

@@ -1,0 +1,293 @@
+package placement
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+var (
+	parent  = logicalcluster.MustParseName("parent")
+	cluster = logicalcluster.MustParseName("cluster-1")
+)
+
+func newTestWorkspace(changes ...func(*tenancyv1alpha1.Workspace)) *tenancyv1alpha1.Workspace {
+	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{
+		Name: "ws", UID: "w", Finalizers: []string{corev1alpha1.LogicalClusterFinalizer},
+		Annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "there", tenancyv1alpha1.WorkspaceClusterAnnotationKey: cluster.String()},
+	}}
+	for _, change := range changes {
+		change(workspace)
+	}
+	return workspace
+}
+
+func withSpecCluster(w *tenancyv1alpha1.Workspace) { w.Spec.Cluster = cluster.String() }
+func withPhaseReady(w *tenancyv1alpha1.Workspace) {
+	w.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
+}
+func withDeletionTimestamp(w *tenancyv1alpha1.Workspace) {
+	now := metav1.Now()
+	w.DeletionTimestamp = &now
+}
+func withOtherFinalizer(w *tenancyv1alpha1.Workspace) {
+	w.Finalizers = append(w.Finalizers, "example.com/other")
+}
+func withoutFinalizer(w *tenancyv1alpha1.Workspace) { w.Finalizers = []string{"example.com/other"} }
+func withEndedCondition(w *tenancyv1alpha1.Workspace) {
+	conditionsv1alpha1.MarkTrue(w, tenancyv1alpha1.LogicalClusterEnded)
+}
+
+func withShard(shard string) func(*tenancyv1alpha1.Workspace) {
+	return func(w *tenancyv1alpha1.Workspace) { w.Annotations[corev1alpha1.ShardAnnotationKey] = shard }
+}
+
+func withReservedCluster(name string) func(*tenancyv1alpha1.Workspace) {
+	return func(w *tenancyv1alpha1.Workspace) {
+		w.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey] = name
+	}
+}
+
+func newTestReport(phase corev1alpha1.LogicalClusterPhaseType, changes ...func(*shardingv1alpha1.LogicalClusterReport)) *shardingv1alpha1.LogicalClusterReport {
+	report := &shardingv1alpha1.LogicalClusterReport{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{publisherAnnotation: "there"}},
+		Spec: shardingv1alpha1.LogicalClusterReportSpec{
+			Owner: Owner(parent, newTestWorkspace()), Shard: "here", State: shardingv1alpha1.LogicalClusterExists, UID: "lc", Phase: phase,
+		},
+	}
+	for _, change := range changes {
+		change(report)
+	}
+	return report
+}
+
+func reportDeleting(r *shardingv1alpha1.LogicalClusterReport) { r.Spec.Deleting = true }
+func reportGone(r *shardingv1alpha1.LogicalClusterReport) {
+	r.Spec.State = shardingv1alpha1.LogicalClusterGone
+}
+func reportFromOtherShard(r *shardingv1alpha1.LogicalClusterReport) {
+	r.Annotations[publisherAnnotation] = "liar"
+}
+func reportToOtherShard(r *shardingv1alpha1.LogicalClusterReport)    { r.Spec.Shard = "elsewhere" }
+func reportForOldWorkspace(r *shardingv1alpha1.LogicalClusterReport) { r.Spec.Owner.UID = "older" }
+
+func TestRequester(t *testing.T) {
+	const initializing, ready = corev1alpha1.LogicalClusterPhaseInitializing, corev1alpha1.LogicalClusterPhaseReady
+	for name, tc := range map[string]struct {
+		workspace *tenancyv1alpha1.Workspace
+		report    *shardingv1alpha1.LogicalClusterReport
+		// want is "", "create", "follow", "confirm" or "delete".
+		want string
+	}{
+		"for a logical cluster, when it was placed":                       {workspace: newTestWorkspace(), want: "create"},
+		"nothing, when it was placed here":                                {workspace: newTestWorkspace(withShard("here"))},
+		"nothing, when it was not placed":                                 {workspace: newTestWorkspace(withShard(""))},
+		"for the same until the workspace leads there":                    {workspace: newTestWorkspace(), report: newTestReport(initializing), want: "create"},
+		"for a report, when the workspace leads there":                    {workspace: newTestWorkspace(withSpecCluster), want: "follow"},
+		"and confirms what it leads to":                                   {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing), want: "confirm"},
+		"nothing, when it is ready":                                       {workspace: newTestWorkspace(withSpecCluster, withPhaseReady), report: newTestReport(ready)},
+		"nothing, when it is ready and there is no report":                {workspace: newTestWorkspace(withSpecCluster, withPhaseReady)},
+		"and confirms when it is ready and the logical cluster is not":    {workspace: newTestWorkspace(withSpecCluster, withPhaseReady), report: newTestReport(initializing), want: "confirm"},
+		"but confirms nothing that is being deleted":                      {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing, reportDeleting), want: "follow"},
+		"nor what another shard reports":                                  {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing, reportFromOtherShard), want: "follow"},
+		"nor what was made for an older workspace":                        {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing, reportForOldWorkspace), want: "follow"},
+		"nor what is reported to another shard":                           {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing, reportToOtherShard), want: "follow"},
+		"for the end, when the workspace is deleted":                      {workspace: newTestWorkspace(withSpecCluster, withPhaseReady, withDeletionTimestamp), want: "delete"},
+		"for the end, when it is deleted before it led there":             {workspace: newTestWorkspace(withDeletionTimestamp), want: "delete"},
+		"not for the end while somebody else holds the workspace":         {workspace: newTestWorkspace(withSpecCluster, withDeletionTimestamp, withOtherFinalizer), want: "follow"},
+		"nothing, when a workspace that others hold was let go":           {workspace: newTestWorkspace(withSpecCluster, withDeletionTimestamp, withoutFinalizer), report: newTestReport(ready, reportGone)},
+		"for the end, when the workspace says that it has ended":          {workspace: newTestWorkspace(withSpecCluster, withEndedCondition), report: newTestReport(initializing), want: "delete"},
+		"not for the end before it says so":                               {workspace: newTestWorkspace(withSpecCluster, withPhaseReady), report: newTestReport(ready, reportDeleting), want: "follow"},
+		"back what was made for a workspace that is gone":                 {report: newTestReport(initializing), want: "delete"},
+		"back what was made for a workspace that has gone on":             {workspace: newTestWorkspace(withReservedCluster("cluster-2")), report: newTestReport(initializing), want: "delete"},
+		"nothing back that another shard's workspace has":                 {report: newTestReport(initializing, reportToOtherShard)},
+		"nothing back that does not exist":                                {report: newTestReport("", reportGone)},
+		"nothing for a workspace that is gone and of which nobody speaks": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request, err := Requester{
+				ShardName: "here", Parent: parent, Cluster: cluster, Workspace: tc.workspace, Report: tc.report,
+				Template: func() (*corev1alpha1.LogicalCluster, error) { return &corev1alpha1.LogicalCluster{}, nil },
+			}.Request()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := requestKind(request); got != tc.want {
+				t.Fatalf("asks %q, want %q", got, tc.want)
+			}
+			if request != nil && (request.Spec.Shard != "there" || request.Name != "ws.cluster-1" || request.Spec.Owner.Cluster != "parent") {
+				t.Errorf("got %+v", request)
+			}
+		})
+	}
+}
+
+func requestKind(request *shardingv1alpha1.LogicalClusterRequest) string {
+	switch {
+	case request == nil:
+		return ""
+	case request.Spec.Delete:
+		return "delete"
+	case request.Spec.Template != nil:
+		return "create"
+	case request.Spec.Confirmed != "":
+		return "confirm"
+	}
+	return "follow"
+}
+
+func newTestRequest(kind string, changes ...func(*shardingv1alpha1.LogicalClusterRequest)) *shardingv1alpha1.LogicalClusterRequest {
+	request := &shardingv1alpha1.LogicalClusterRequest{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{publisherAnnotation: "here"}},
+		Spec:       shardingv1alpha1.LogicalClusterRequestSpec{Shard: "there", Cluster: cluster.String(), Owner: Owner(parent, newTestWorkspace())},
+	}
+	switch kind {
+	case "create":
+		request.Spec.Template = &corev1alpha1.LogicalClusterSpec{DirectlyDeletable: true}
+		request.Spec.Annotations = map[string]string{
+			corev1alpha1.LogicalClusterPathAnnotationKey: "root:ws", corev1alpha1.MaxTotalObjectsAnnotationKey: "0", corev1alpha1.ShardAnnotationKey: "x",
+		}
+	case "confirm":
+		request.Spec.Confirmed = "lc"
+	case "delete":
+		request.Spec.Delete = true
+	}
+	for _, change := range changes {
+		change(request)
+	}
+	return request
+}
+
+func requestFromOtherShard(r *shardingv1alpha1.LogicalClusterRequest) {
+	r.Annotations[publisherAnnotation] = "thief"
+}
+func requestForOtherWorkspace(r *shardingv1alpha1.LogicalClusterRequest) { r.Spec.Owner.UID = "other" }
+func requestToOtherShard(r *shardingv1alpha1.LogicalClusterRequest)      { r.Spec.Shard = "third" }
+func requestWithWrongParent(r *shardingv1alpha1.LogicalClusterRequest) {
+	r.Spec.Owner.Cluster = "another-parent"
+}
+
+func newTestCluster(phase corev1alpha1.LogicalClusterPhaseType, changes ...func(*corev1alpha1.LogicalCluster)) *corev1alpha1.LogicalCluster {
+	owner := Owner(parent, newTestWorkspace())
+	out := &corev1alpha1.LogicalCluster{
+		ObjectMeta: metav1.ObjectMeta{UID: "lc", Annotations: map[string]string{corev1alpha1.OwnerShardAnnotationKey: "here"}},
+		Spec:       corev1alpha1.LogicalClusterSpec{Owner: &owner},
+		Status:     corev1alpha1.LogicalClusterStatus{Phase: phase},
+	}
+	for _, change := range changes {
+		change(out)
+	}
+	return out
+}
+
+func clusterDeleting(c *corev1alpha1.LogicalCluster)          { now := metav1.Now(); c.DeletionTimestamp = &now }
+func clusterWithoutOwnerShard(c *corev1alpha1.LogicalCluster) { c.Annotations = nil }
+func clusterOfOtherWorkspace(c *corev1alpha1.LogicalCluster)  { c.Spec.Owner.Name = "another" }
+func clusterRecreated(c *corev1alpha1.LogicalCluster)         { c.UID = types.UID("lc-2") }
+
+func TestResponder(t *testing.T) {
+	const initializing, ready = corev1alpha1.LogicalClusterPhaseInitializing, corev1alpha1.LogicalClusterPhaseReady
+	for name, tc := range map[string]struct {
+		request             *shardingv1alpha1.LogicalClusterRequest
+		cluster             *corev1alpha1.LogicalCluster
+		full                string
+		step                Step
+		state               shardingv1alpha1.LogicalClusterState
+		reason              string
+		confirmed, released bool
+	}{
+		"nothing that nobody asks for":                       {},
+		"makes what it is asked for":                         {request: newTestRequest("create"), step: Create},
+		"and reports it":                                     {request: newTestRequest("create"), cluster: newTestCluster(initializing), state: "Exists"},
+		"not where another shard is asked":                   {request: newTestRequest("create", requestToOtherShard)},
+		"not where the request lies about its place":         {request: newTestRequest("create", requestWithWrongParent)},
+		"not when it is full":                                {request: newTestRequest("create"), full: "no room", state: "Refused", reason: "ShardFull"},
+		"keeps what it has although it is full":              {request: newTestRequest("create"), cluster: newTestCluster(initializing), full: "no room", state: "Exists"},
+		"not where the name is taken here":                   {request: newTestRequest("create"), cluster: newTestCluster(ready, clusterWithoutOwnerShard), state: "Refused", reason: "NameTaken"},
+		"nor by another workspace":                           {request: newTestRequest("create", requestForOtherWorkspace), cluster: newTestCluster(ready), state: "Refused", reason: "NameTaken"},
+		"nor by a workspace of another shard":                {request: newTestRequest("create", requestFromOtherShard), cluster: newTestCluster(ready), state: "Refused", reason: "NameTaken"},
+		"reports what is not ready although nobody asks":     {cluster: newTestCluster(initializing), state: "Exists"},
+		"reports what is deleted although nobody asks":       {cluster: newTestCluster(ready, clusterDeleting), state: "Exists"},
+		"not what is settled":                                {cluster: newTestCluster(ready)},
+		"nor what belongs to this shard":                     {cluster: newTestCluster(initializing, clusterWithoutOwnerShard)},
+		"nor, to one, what belongs to another":               {cluster: newTestCluster(initializing, clusterOfOtherWorkspace)},
+		"reports what it is asked about":                     {request: newTestRequest("follow"), cluster: newTestCluster(ready), state: "Exists"},
+		"or that there is nothing":                           {request: newTestRequest("follow"), state: "Gone"},
+		"has confirmed what is confirmed":                    {request: newTestRequest("confirm"), cluster: newTestCluster(initializing), state: "Exists", confirmed: true},
+		"but not what was made anew":                         {request: newTestRequest("confirm"), cluster: newTestCluster(initializing, clusterRecreated), state: "Exists"},
+		"nor by another shard":                               {request: newTestRequest("confirm", requestFromOtherShard), cluster: newTestCluster(initializing), state: "Exists"},
+		"deletes what it is asked to delete, and lets it go": {request: newTestRequest("delete"), cluster: newTestCluster(ready), step: Delete, state: "Exists", released: true},
+		"once":                     {request: newTestRequest("delete"), cluster: newTestCluster(ready, clusterDeleting), state: "Exists", released: true},
+		"and says that it is gone": {request: newTestRequest("delete"), state: "Gone"},
+		"not for another shard":    {request: newTestRequest("delete", requestFromOtherShard), cluster: newTestCluster(ready), state: "Gone"},
+		"not for another workspace of the same name":       {request: newTestRequest("delete", requestForOtherWorkspace), cluster: newTestCluster(ready), state: "Gone"},
+		"not what belongs to this shard":                   {request: newTestRequest("delete"), cluster: newTestCluster(ready, clusterWithoutOwnerShard), state: "Gone"},
+		"does not let go what nobody has asked the end of": {request: newTestRequest("follow"), cluster: newTestCluster(ready, clusterDeleting), state: "Exists"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := Responder{ShardName: "there", Parent: parent, Workspace: "ws", Cluster: cluster, Request: tc.request, LogicalCluster: tc.cluster, Full: tc.full}
+			if got := i.Step(); got != tc.step {
+				t.Errorf("step %q, want %q", got, tc.step)
+			}
+			report := i.Report()
+			if (report == nil) != (tc.state == "") || (report != nil && (report.Spec.State != tc.state || report.Spec.Reason != tc.reason || report.Name != "parent.ws" || report.Spec.Shard == "")) {
+				t.Errorf("reports %+v, want %q %q", report, tc.state, tc.reason)
+			}
+			if i.Confirmed() != tc.confirmed || i.Released() != tc.released {
+				t.Errorf("confirmed %t, released %t", i.Confirmed(), i.Released())
+			}
+		})
+	}
+}
+
+func TestResponderReservedNames(t *testing.T) {
+	for _, reserved := range []logicalcluster.Name{logicalcluster.Root, logicalcluster.Admin} {
+		request := newTestRequest("create")
+		request.Spec.Cluster = reserved.String()
+		i := Responder{ShardName: "there", Parent: parent, Workspace: "ws", Cluster: reserved, Request: request}
+		if i.Step() != Nothing || i.Report().Spec.Reason != shardingv1alpha1.ReasonNameTaken {
+			t.Errorf("%s: %q, %+v", reserved, i.Step(), i.Report())
+		}
+	}
+}
+
+func TestResponderNew(t *testing.T) {
+	got := Responder{ShardName: "there", Parent: parent, Workspace: "ws", Cluster: cluster, Request: newTestRequest("create")}.New()
+	want := map[string]string{
+		corev1alpha1.LogicalClusterPathAnnotationKey: "root:ws",
+		corev1alpha1.ShardAnnotationKey:              "there",
+		corev1alpha1.OwnerShardAnnotationKey:         "here",
+	}
+	if len(got.Annotations) != len(want) {
+		t.Errorf("annotations %v", got.Annotations)
+	}
+	for key, value := range want {
+		if got.Annotations[key] != value {
+			t.Errorf("annotation %s is %q", key, got.Annotations[key])
+		}
+	}
+	if !got.Spec.DirectlyDeletable || got.Spec.Owner.UID != "w" || len(got.Finalizers) != 1 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestParseNames(t *testing.T) {
+	if workspace, name, ok := ParseRequestName(RequestName("ws", cluster)); !ok || workspace != "ws" || name != cluster {
+		t.Error(workspace, name, ok)
+	}
+	if from, workspace, ok := ParseReportName(ReportName(parent, "ws")); !ok || workspace != "ws" || from != parent {
+		t.Error(from, workspace, ok)
+	}
+	for _, none := range []string{"", "x", ".x", "x.", "x.Y", "a.b/c"} {
+		if _, _, ok := ParseRequestName(none); ok {
+			t.Errorf("%q is no name of a request", none)
+		}
+	}
+}

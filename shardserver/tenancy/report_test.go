@@ -1,0 +1,70 @@
+package tenancy
+
+import (
+	"context"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
+)
+
+// fakeReports are the reports of one logical cluster, in the order in which the mirror knows them.
+type fakeReports []*shardingv1alpha1.LogicalClusterReport
+
+func (p fakeReports) Get(_ context.Context, _, name string) (*shardingv1alpha1.LogicalClusterReport, error) {
+	for _, report := range p {
+		if report.Name == name {
+			return report, nil
+		}
+	}
+	return nil, apierrors.NewNotFound(reports, name)
+}
+
+func (p fakeReports) List(context.Context, string, labels.Selector) ([]*shardingv1alpha1.LogicalClusterReport, error) {
+	return p, nil
+}
+
+func TestReadReportPrefersAssignedShard(t *testing.T) {
+	parent, cluster := logicalcluster.MustParseName("parent"), logicalcluster.MustParseName("one")
+	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "ws", UID: "w", Annotations: map[string]string{
+		corev1alpha1.ShardAnnotationKey: "there", tenancyv1alpha1.WorkspaceClusterAnnotationKey: "one",
+	}}}
+	by := func(shard, workspaceUID string) *shardingv1alpha1.LogicalClusterReport {
+		owner := placement.Owner(parent, workspace)
+		owner.UID = types.UID(workspaceUID)
+		return &shardingv1alpha1.LogicalClusterReport{
+			ObjectMeta: metav1.ObjectMeta{Name: placement.ReportName(parent, "ws"), Annotations: map[string]string{"kcp.io/shard": shard}},
+			Spec:       shardingv1alpha1.LogicalClusterReportSpec{Owner: owner, Shard: "here", State: shardingv1alpha1.LogicalClusterExists, UID: "lc"},
+		}
+	}
+	for name, tc := range map[string]struct {
+		published fakeReports
+		want      remoteState
+	}{
+		"nobody says anything":                      {nil, remoteWaiting},
+		"the shard says that it is there":           {fakeReports{by("there", "w")}, remoteAccepted},
+		"a liar says so first":                      {fakeReports{by("a-liar", "older"), by("there", "w")}, remoteAccepted},
+		"a liar says so alone":                      {fakeReports{by("a-liar", "w")}, remoteWaiting},
+		"a liar says that the name is taken":        {fakeReports{by("a-liar", "older")}, remoteWaiting},
+		"the shard itself says that it is taken":    {fakeReports{by("there", "older")}, remoteNeedsName},
+		"the shard says so, and a liar that it not": {fakeReports{by("a-liar", "w"), by("there", "older")}, remoteNeedsName},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report, err := readReport(t.Context(), tc.published, "there", parent, "ws", cluster)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := remoteStateOf(workspace, parent, "here", report); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,151 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/installation"
+	"github.com/atoll-dev/atoll/test/sharded"
+)
+
+// widgets are the resource that the provider on shard alpha exports.
+var widgets = schema.GroupResource{Group: "faults.example.com", Resource: "widgets"}
+
+// env is an installation with a consumer of the provider's API on each shard, and a writer for each consumer.
+type env struct {
+	*installation.Installation
+	*testing.T
+	// parentT is the test whose end stops the servers, whichever subtest T is.
+	parentT    *testing.T
+	admin      client.Client
+	restClient rest.Interface
+	provider   string
+	// consumers and writers are by shard.
+	consumers map[string]string
+	writers   map[string]*writer
+}
+
+func newEnv(t *testing.T, options sharded.Options) *env {
+	t.Helper()
+	if options.Shards == nil {
+		options.Shards = []string{installation.Root, installation.Alpha, installation.Beta}
+	}
+	i := installation.StartWith(t, binaries, options)
+	config := i.Admin(t, "root")
+	config.Host = i.URL // requests carry the logical cluster in their context
+	admin, err := loopback.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &env{Installation: i, T: t, parentT: t, admin: admin, restClient: clients.CoreV1().RESTClient(), consumers: map[string]string{}, writers: map[string]*writer{}}
+	s.provider = s.createWorkspace("provider", installation.Alpha)
+	shardtesting.NewExport(t, admin, s.provider, "widgets", widgets, "Widget")
+	for _, shard := range i.Shards() {
+		cluster := s.createWorkspace("consumer-"+shard, shard)
+		s.bind(cluster)
+		s.consumers[shard] = cluster
+		s.writers[shard] = s.startWriter(cluster)
+	}
+	return s
+}
+
+// createWorkspace creates a workspace below root on a shard, and returns its logical cluster.
+func (s *env) createWorkspace(name, shard string) string {
+	s.Helper()
+	return shardtesting.NewWorkspace(s.T, s.admin, "root", name, shardtesting.OnShard(shard)).Spec.Cluster
+}
+
+func (s *env) bind(cluster string) {
+	s.Helper()
+	shardtesting.Bind(s.T, s.admin, cluster, s.provider, "widgets")
+}
+
+// restart starts a server that has ended.
+func (s *env) restart(server string) { s.Restart(s.parentT, server) }
+
+// requestWorkspace creates a workspace and does not wait.
+func (s *env) requestWorkspace(name, shard string) *tenancyv1alpha1.Workspace {
+	s.Helper()
+	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	shardtesting.OnShard(shard)(workspace)
+	if err := s.admin.Create(shardtesting.In(s.Context(), "root"), workspace); err != nil {
+		s.Fatal(err)
+	}
+	return workspace
+}
+
+// waitReady waits until a workspace below root is Ready.
+func (s *env) waitReady(name string) {
+	s.Helper()
+	shardtesting.WaitReady(s.T, s.admin, "root", name)
+}
+
+// createWidget creates a bound object in a logical cluster.
+func (s *env) createWidget(ctx context.Context, cluster, name string) error {
+	body := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":%q}}`, widgets.Group, name)
+	return s.restClient.Post().AbsPath("/clusters/"+cluster+"/apis/"+widgets.Group+"/v1/namespaces/default/"+widgets.Resource).
+		SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(ctx).Error()
+}
+
+// expectServing checks that a fault of another server fails no request: it waits until writes have continued for a while, and
+// fails if one has failed since the mark, or a bound object cannot be written.
+func (s *env) expectServing(since failureCounts, shards ...string) {
+	s.Helper()
+	const enough = 20
+	for _, shard := range shards {
+		w := s.writers[shard]
+		from := w.acknowledgedCount()
+		shardtesting.Eventually(s.T, "writes go on on "+shard, func(context.Context) error {
+			if got := w.acknowledgedCount() - from; got < enough {
+				return fmt.Errorf("%d of %d; last failure: %v", got, enough, w.lastFailure())
+			}
+			return nil
+		})
+		if failures := w.failureCount() - since[shard]; failures > 0 {
+			s.Errorf("%d requests failed on %s, the last with: %v", failures, shard, w.lastFailure())
+		}
+		if err := s.createWidget(s.Context(), s.consumers[shard], fmt.Sprint("w", w.acknowledgedCount())); err != nil {
+			s.Errorf("writing a bound object on %s: %v", shard, err)
+		}
+	}
+}
+
+// waitForRecovery waits until writes on shards succeed again, however many have failed.
+func (s *env) waitForRecovery(shards ...string) {
+	s.Helper()
+	for _, shard := range shards {
+		from := s.writers[shard].acknowledgedCount()
+		shardtesting.Eventually(s.T, "writes on "+shard+" succeed again", func(context.Context) error {
+			if s.writers[shard].acknowledgedCount() < from+5 {
+				return s.writers[shard].lastFailure()
+			}
+			return nil
+		})
+	}
+}
+
+// checkStatus returns the status of a request for a logical cluster through the front proxy, as an error.
+func (s *env) checkStatus(path string) error {
+	err := s.admin.List(shardtesting.In(s.Context(), path), &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}})
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return fmt.Errorf("%d: %w", status.Status().Code, err)
+	}
+	return err
+}

@@ -1,0 +1,293 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/installation"
+)
+
+const group = "example.com"
+
+// env is an installation with the workspaces of the matrix.
+type env struct {
+	*testing.T
+	masters client.Client
+	// callers are the users of the matrix, with their clients.
+	callers map[string]caller
+	// clusters are the logical clusters of workspaces, by name.
+	clusters map[string]string
+}
+
+type caller struct {
+	host   string
+	client *http.Client
+}
+
+// binaries are built once.
+var binaries string
+
+func TestMain(m *testing.M) {
+	directory, err := os.MkdirTemp("", "virtual-")
+	if err == nil {
+		err = installation.Build(context.Background(), "../..", directory)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binaries = directory
+	code := m.Run()
+	os.RemoveAll(directory)
+	os.Exit(code)
+}
+
+func newEnv(t *testing.T) *env {
+	i := installation.Start(t, binaries, "--feature-gates=CacheAPIs=true")
+	s := &env{T: t, callers: map[string]caller{}, clusters: map[string]string{}}
+	masters := i.User(t, "root", "somebody", "system:masters")
+	masters.Host = i.URL
+	masters = i.Direct(t, masters)
+	var err error
+	if s.masters, err = loopback.NewClient(masters); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range callers {
+		config := masters
+		if name != "masters" {
+			config = i.User(t, "root", name)
+			config.Host = i.URL
+		}
+		transport, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(transport.CloseIdleConnections)
+		s.callers[name] = caller{config.Host, transport}
+	}
+	return s
+}
+
+func (s *env) workspaceContext(workspace string) context.Context {
+	return shardtesting.In(s.Context(), s.clusters[workspace])
+}
+
+func (s *env) createObjects(workspace string, objects ...client.Object) {
+	s.Helper()
+	for _, object := range objects {
+		shardtesting.Eventually(s.T, fmt.Sprintf("creating %T %s in %s", object, object.GetName(), workspace), func(context.Context) error {
+			return client.IgnoreAlreadyExists(s.masters.Create(s.workspaceContext(workspace), object))
+		})
+	}
+}
+
+// workspaceShard returns the shard of a workspace. Virtual workspaces are served by the shards of consumers, and the front
+// proxy routes to that of root; providers are on the two others.
+func workspaceShard(workspace string) string {
+	switch workspace {
+	case "provider", "pretender":
+		return installation.Alpha
+	case "owner", "rival":
+		return installation.Beta
+	}
+	return installation.Root
+}
+
+// createWorkspace creates a workspace with an owner below root, and waits until it is in a phase.
+func (s *env) createWorkspace(name, owner, phase string, workspaceType *tenancyv1alpha1.WorkspaceTypeReference) {
+	s.Helper()
+	root := shardtesting.In(s.Context(), "root")
+	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+		tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: `{"username":"` + owner + `","groups":["system:authenticated"]}`,
+	}}, Spec: tenancyv1alpha1.WorkspaceSpec{Type: workspaceType}}
+	shardtesting.OnShard(workspaceShard(name))(workspace)
+	shardtesting.Eventually(s.T, "creating "+name+", whose type may be of another shard", func(context.Context) error {
+		return client.IgnoreAlreadyExists(s.masters.Create(root, workspace))
+	})
+	shardtesting.Eventually(s.T, name+" is "+phase, func(ctx context.Context) error {
+		if err := s.masters.Get(root, client.ObjectKeyFromObject(workspace), workspace); err != nil {
+			return err
+		}
+		if string(workspace.Status.Phase) != phase {
+			return fmt.Errorf("phase %q, conditions %+v", workspace.Status.Phase, workspace.Status.Conditions)
+		}
+		return nil
+	})
+	s.clusters[name] = workspace.Spec.Cluster
+}
+
+// createUniversalWorkspace creates a workspace of type universal.
+func (s *env) createUniversalWorkspace(name string) {
+	s.Helper()
+	s.createWorkspace(name, "nobody", "Ready", &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"})
+}
+
+// grantRole binds a role of its own to a user in a workspace.
+func (s *env) grantRole(workspace, user string, rules ...rbacv1.PolicyRule) {
+	s.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "of-" + user}, Rules: rules}
+	s.createObjects(workspace, role, &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta,
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}})
+}
+
+var allRules = []rbacv1.PolicyRule{
+	{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
+	{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
+}
+
+// export exports a resource from a workspace, and returns its identity hash.
+func (s *env) export(workspace, resource, kind string, claims ...apisv1alpha2.PermissionClaim) string {
+	s.Helper()
+	apiSchema := shardtesting.NewSchema("v1", schema.GroupResource{Group: group, Resource: resource}, kind)
+	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: resource}, Spec: apisv1alpha2.APIExportSpec{
+		Resources: []apisv1alpha2.ResourceSchema{{Name: resource, Group: group, Schema: apiSchema.Name,
+			Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}}}},
+		PermissionClaims: claims,
+	}}
+	s.createObjects(workspace, apiSchema, export)
+	shardtesting.Eventually(s.T, "the identity of "+resource, func(context.Context) error {
+		if err := s.masters.Get(s.workspaceContext(workspace), client.ObjectKeyFromObject(export), export); err != nil {
+			return err
+		}
+		if export.Status.IdentityHash == "" {
+			return fmt.Errorf("conditions %+v", export.Status.Conditions)
+		}
+		return nil
+	})
+	return export.Status.IdentityHash
+}
+
+// bind binds an export of another workspace, and accepts or rejects its claims.
+func (s *env) bind(workspace, provider, name string, state apisv1alpha2.AcceptablePermissionClaimState, claims ...apisv1alpha2.PermissionClaim) {
+	s.Helper()
+	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apisv1alpha2.APIBindingSpec{
+		Reference: apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: s.clusters[provider], Name: name}},
+	}}
+	for _, claim := range claims {
+		binding.Spec.PermissionClaims = append(binding.Spec.PermissionClaims, apisv1alpha2.AcceptablePermissionClaim{
+			PermissionClaim: claim,
+			Selector:        apisv1alpha2.PermissionClaimSelector{MatchAll: true},
+			State:           state,
+		})
+	}
+	s.createObjects(workspace, binding)
+	shardtesting.Eventually(s.T, "binding "+name+" in "+workspace, func(context.Context) error {
+		if err := s.masters.Get(s.workspaceContext(workspace), client.ObjectKeyFromObject(binding), binding); err != nil {
+			return err
+		}
+		if binding.Status.Phase != apisv1alpha2.APIBindingPhaseBound {
+			return fmt.Errorf("conditions %+v", binding.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// createObject creates an object of a resource of the group, with more metadata as JSON.
+func (s *env) createObject(workspace, kind, resource, name, more string) {
+	s.Helper()
+	path := "/clusters/" + s.clusters[workspace] + "/apis/" + group + "/v1/namespaces/default/" + resource
+	body := `{"apiVersion":"` + group + `/v1","kind":"` + kind + `","metadata":{"name":"` + name + `"` + more + `}}`
+	shardtesting.Eventually(s.T, "creating "+name+" of "+resource+" in "+workspace, func(context.Context) error {
+		if got, content := s.result("masters", http.MethodPost, path, body, "application/json"); got != "201" {
+			return fmt.Errorf("%s: %s", got, content)
+		}
+		return nil
+	})
+}
+
+// exportClaims returns the claims of the export of the matrix.
+func exportClaims(identity string) []apisv1alpha2.PermissionClaim {
+	return []apisv1alpha2.PermissionClaim{
+		{GroupResource: apisv1alpha2.GroupResource{Resource: "configmaps"}, Verbs: []string{"get", "list", "watch", "create"}},
+		{GroupResource: apisv1alpha2.GroupResource{Group: group, Resource: "gizmos"}, IdentityHash: identity, Verbs: []string{"*"}},
+	}
+}
+
+// createExports creates the workspaces for the views of exports and schemas.
+func (s *env) createExports() {
+	s.Helper()
+	for _, name := range []string{"provider", "owner", "pretender", "rival"} {
+		s.createUniversalWorkspace(name)
+	}
+	identity := s.export("owner", "gizmos", "Gizmo")
+	s.export("pretender", "gizmos", "Gizmo")
+	s.export("rival", "widgets", "Widget")
+	claims := exportClaims(identity)
+	s.export("provider", "widgets", "Widget", claims...)
+	s.grantRole("provider", "provider", rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{apisv1alpha1.SchemeGroupVersion.Group}, Resources: []string{"apiexports/content"}},
+		rbacv1.PolicyRule{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}},
+		rbacv1.PolicyRule{Verbs: []string{"initialize", "terminate"}, APIGroups: []string{"tenancy.kcp.io"}, Resources: []string{"workspacetypes"}})
+	for _, name := range exportStates {
+		s.createUniversalWorkspace(name)
+		s.grantRole(name, "consumer", allRules...)
+		state := apisv1alpha2.ClaimAccepted
+		if name == "rejected" {
+			state = apisv1alpha2.ClaimRejected
+		}
+		s.createObjects(name,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "existing"}},
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "existing"}})
+		switch name {
+		case "unbound":
+			continue
+		case "other":
+			s.bind(name, "rival", "widgets", state)
+			s.createObject(name, "Widget", "widgets", "existing", "")
+			continue
+		case "mismatch":
+			s.bind(name, "pretender", "gizmos", state)
+		default:
+			s.bind(name, "owner", "gizmos", state)
+		}
+		s.bind(name, "provider", "widgets", state, claims...)
+		s.createObject(name, "Widget", "widgets", "existing", "")
+		s.createObject(name, "Gizmo", "gizmos", "existing", "")
+	}
+	s.createObject("deleting", "Widget", "widgets", "held", `,"finalizers":["example.com/hold"]`)
+	if err := s.masters.Delete(s.workspaceContext("deleting"), &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// waitForFixtures waits until all fixtures have reached their final state.
+func (s *env) waitForFixtures() {
+	s.Helper()
+	wait := func(workspace, path, want string) {
+		s.Helper()
+		basePath := virtualWorkspaces[0].basePath(s, workspace)
+		shardtesting.Eventually(s.T, path+" of "+workspace+" is "+want, func(context.Context) error {
+			if got, content := s.result("provider", http.MethodGet, basePath+path, "", ""); got != want {
+				return fmt.Errorf("%s: %.300s", got, content)
+			}
+			return nil
+		})
+	}
+	for _, workspace := range []string{"bound", "mismatch"} {
+		wait(workspace, "/api/v1/namespaces/default/configmaps/existing", "200")
+	}
+	wait("bound", "/apis/example.com/v1/namespaces/default/gizmos/existing", "200")
+	held := "/clusters/" + s.clusters["deleting"] + "/apis/" + group + "/v1/namespaces/default/widgets/held"
+	shardtesting.Eventually(s.T, "the binding goes", func(context.Context) error {
+		if got, content := s.result("masters", http.MethodGet, held, "", ""); got != "200" || !strings.Contains(content, "deletionTimestamp") {
+			return fmt.Errorf("%s: %s", got, content)
+		}
+		return nil
+	})
+}
