@@ -25,13 +25,13 @@ const (
 // cacheUser is a client identity of a cache server.
 type cacheUser struct {
 	*testUser
-	// canRead reports whether the identity may read everything. writes names the shards whose objects it may write: none,
-	// one, or all ("*").
+	// canRead reports whether the identity may read everything. writes names the shards whose objects it may write:
+	// none, one, or all ("*").
 	canRead       bool
 	writableShard string
 	header        http.Header
-	// unauthenticated marks identities without a certificate that the server accepts. The server closes their connections, so
-	// each request pays for a new one.
+	// unauthenticated marks identities without a certificate that the server accepts. The server closes their
+	// connections, so each request pays for a new one.
 	unauthenticated bool
 }
 
@@ -68,7 +68,7 @@ func (s *env) cacheUsers(t *testing.T) []cacheUser {
 		{testUser: s.anonymous, unauthenticated: true}, {testUser: s.unrelatedUser}, {testUser: s.adminA}, {testUser: s.serviceAccount, unauthenticated: true},
 		{testUser: s.anonymous, header: remote, unauthenticated: true}, {testUser: s.adminA, header: remote},
 		{testUser: proxy, header: remote, unauthenticated: true}, {testUser: proxy, unauthenticated: true},
-		{testUser: s.newUser(t, "a shard of another authority", &wrong), unauthenticated: true},
+		{testUser: s.newUser(t, "a shard of another certificate authority", &wrong), unauthenticated: true},
 		{testUser: alpha, header: impersonate(shardGroup+":beta", shardGroup)},
 		{testUser: alpha, header: impersonate(shardGroup+":alpha", shardGroup, "system:masters")},
 		{testUser: named(cacheGroup+":asia", cacheGroup), header: impersonate("x", "system:masters")},
@@ -151,8 +151,8 @@ func (s *env) testCacheRoute(t *testing.T, c cache, caller cacheUser, scope, sha
 	}
 }
 
-// testCachePaths attempts, as a shard and as an identity with read access only, to exceed their permissions by the form of
-// the URL.
+// testCachePaths attempts, as a shard and as an identity with read access only, to exceed their permissions by the form
+// of the URL.
 func (s *env) testCachePaths(t *testing.T, c cache) {
 	const exports = "/apis/apis.kcp.io/v1alpha2/apiexports"
 	victim := cacheclient.Prefix + "/shards/root/clusters/root" + exports
@@ -169,10 +169,10 @@ func (s *env) testCachePaths(t *testing.T, c cache) {
 	}
 	suffixes := []string{exports, exports + "/tenancy.kcp.io", exports + "/tenancy.kcp.io/status", "/apis/apis.kcp.io/v1alpha2/namespaces/root/apiexports/tenancy.kcp.io", exports + "/..%2f..%2froot%2ftenancy.kcp.io", exports + ":customresources/tenancy.kcp.io", exports + "%3acustomresources/tenancy.kcp.io"}
 	body := `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"tenancy.kcp.io","annotations":{"kcp.io/shard":"root","kcp.io/cluster":"root"}},"status":{"identityHash":"evil"}}`
-	servants := s.cacheUsers(t)
+	users := s.cacheUsers(t)
 	var all errgroup.Group
 	all.SetLimit(16)
-	for _, caller := range servants[1:] { // without system:masters
+	for _, caller := range users[1:] { // without system:masters
 		if caller.writableShard == "*" || caller.unauthenticated {
 			continue // a downstream cache writes for all its shards
 		}
@@ -199,7 +199,7 @@ func (s *env) testCachePaths(t *testing.T, c cache) {
 	}
 	must(t, all.Wait())
 	if after := s.send(t, s.masters, c.base, request{path: victim}); withoutVersion(after.body) != withoutVersion(before.body) {
-		t.Errorf("what root has published is %.1000s\nwas %.1000s", after.body, before.body)
+		t.Errorf("the exports of root changed: %.1000s\nbefore: %.1000s", after.body, before.body)
 	}
 }
 
@@ -208,20 +208,20 @@ var resourceVersionPattern = regexp.MustCompile(`"resourceVersion":"\d+"`)
 // withoutVersion returns a list without its resourceVersion.
 func withoutVersion(list string) string { return resourceVersionPattern.ReplaceAllString(list, "") }
 
-// testCacheMetadata publishes, as a shard and under its own name, objects whose metadata claims another shard. The cache
-// server must overwrite these claims.
+// testCacheMetadata publishes, as a shard and under its own name, objects whose metadata claims another shard. The
+// cache server must overwrite these claims.
 func (s *env) testCacheMetadata(t *testing.T, c cache) {
 	// gamma does not run: a running shard prunes what it has not published.
 	gamma := s.newCertificateUser(t, shardGroup+":gamma", shardGroup)
 	const forged = `"annotations":{"kcp.io/shard":"root","kcp.io/cluster":"root","kcp.io/path":"root","cache.kcp.io/via":"x","cache.kcp.io/down":"x"},"labels":{"kcp.io/shard":"root"}`
 	at := cacheclient.Prefix + "/shards/gamma/clusters/" + c.a + "/apis/apis.kcp.io/v1alpha2/apiexports"
-	whole := `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"lying",` + forged + `},"spec":{}}`
-	defer s.send(t, s.masters, c.base, request{method: http.MethodDelete, path: at + "/lying"})
+	whole := `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"forged",` + forged + `},"spec":{}}`
+	defer s.send(t, s.masters, c.base, request{method: http.MethodDelete, path: at + "/forged"})
 	for _, r := range []request{
 		{method: http.MethodPost, path: at, body: whole},
-		{method: http.MethodPatch, path: at + "/lying", body: `{"metadata":{` + forged + `}}`, contentType: mergePatchType},
-		{method: http.MethodPatch, path: at + "/lying", body: `{"metadata":{"annotations":{"kcp.io/shard":null,"kcp.io/cluster":null}}}`, contentType: mergePatchType},
-		{method: http.MethodPatch, path: at + "/lying", body: `[{"op":"replace","path":"/metadata/annotations","value":{"kcp.io/shard":"root"}}]`, contentType: "application/json-patch+json"},
+		{method: http.MethodPatch, path: at + "/forged", body: `{"metadata":{` + forged + `}}`, contentType: mergePatchType},
+		{method: http.MethodPatch, path: at + "/forged", body: `{"metadata":{"annotations":{"kcp.io/shard":null,"kcp.io/cluster":null}}}`, contentType: mergePatchType},
+		{method: http.MethodPatch, path: at + "/forged", body: `[{"op":"replace","path":"/metadata/annotations","value":{"kcp.io/shard":"root"}}]`, contentType: "application/json-patch+json"},
 	} {
 		got := s.send(t, gamma, c.base, r)
 		if got.status >= 300 {
@@ -232,7 +232,7 @@ func (s *env) testCacheMetadata(t *testing.T, c cache) {
 			for _, item := range list {
 				metadata := item.(map[string]any)["metadata"].(map[string]any)
 				annotations, _ := metadata["annotations"].(map[string]any)
-				if metadata["name"] == "lying" && (annotations["kcp.io/shard"] != "gamma" || annotations["kcp.io/cluster"] != c.a) {
+				if metadata["name"] == "forged" && (annotations["kcp.io/shard"] != "gamma" || annotations["kcp.io/cluster"] != c.a) {
 					t.Errorf("after %s %s: %v", r.method, r.body, metadata)
 				}
 			}
@@ -245,12 +245,11 @@ func testCaches(t *testing.T, s *env) { s.testCache(t, cache{base: s.cacheURL, a
 
 func (s *env) testCache(t *testing.T, c cache) {
 	t.Run("identities and routes", func(t *testing.T) { s.testCacheRoutes(t, c) })
-	t.Run("odd paths", func(t *testing.T) { s.testCachePaths(t, c) })
-	t.Run("whose an object is", func(t *testing.T) { s.testCacheMetadata(t, c) })
+	t.Run("ambiguous paths", func(t *testing.T) { s.testCachePaths(t, c) })
+	t.Run("forged shard annotations", func(t *testing.T) { s.testCacheMetadata(t, c) })
 }
 
-// TestEmbeddedCache attacks the cache server embedded in a root shard that runs without an external
-// one.
+// TestEmbeddedCache attacks the cache server embedded in a root shard that runs without an external one.
 func TestEmbeddedCache(t *testing.T) {
 	s := newEnvWith(t, placement{installation.Root, installation.Root}, sharded.Options{Shards: []string{installation.Root}, NoCache: true})
 	s.testCache(t, cache{base: s.shardURL, a: s.a, b: s.b})

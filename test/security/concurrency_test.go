@@ -53,8 +53,8 @@ func (s *env) startVirtualWorkspaces(t *testing.T) string {
 	return "https://" + listener.Addr().String()
 }
 
-// testConcurrentUsers has many users send requests concurrently over backend connections that the servers share: each response
-// belongs to the user who sent the request, while watches of others are open.
+// testConcurrentUsers has many users send requests concurrently over backend connections that the servers share: each
+// response belongs to the user who sent the request, while watches of others are open.
 func (s *sharingEnv) testConcurrentUsers(t *testing.T) {
 	const rounds = 25
 	views := s.startVirtualWorkspaces(t)
@@ -69,7 +69,7 @@ func (s *sharingEnv) testConcurrentUsers(t *testing.T) {
 		{s.adminB, "bob", s.b, s.a, http.StatusForbidden},
 		{s.paula, "paula", s.p, s.b, http.StatusOK},
 		{s.carol, "carol", s.c, s.p, http.StatusForbidden},
-		{s.serviceAccount, "system:serviceaccount:default:robot", s.a, s.b, http.StatusForbidden},
+		{s.serviceAccount, "system:serviceaccount:default:builder", s.a, s.b, http.StatusForbidden},
 		{s.unrelatedUser, "mallory", "", s.b, http.StatusForbidden},
 	}
 	var all sync.WaitGroup
@@ -94,8 +94,8 @@ func (s *sharingEnv) testConcurrentUsers(t *testing.T) {
 						}
 					}
 					for _, base := range []string{s.resolveShardURL(t, s.b), views} {
-						if got := s.send(t, caller, base, request{path: s.virtualWorkspace("widgets", s.b) + widgets + "/treasure"}); got.status != one.view {
-							t.Errorf("%s in the view at %s: %d %.300s", one.name, base, got.status, got.body)
+						if got := s.send(t, caller, base, request{path: s.virtualWorkspace("widgets", s.b) + widgets + "/confidential"}); got.status != one.view {
+							t.Errorf("%s in the virtual workspace at %s: %d %.300s", one.name, base, got.status, got.body)
 						}
 					}
 				}
@@ -126,7 +126,7 @@ func (s *sharingEnv) testConcurrentUsers(t *testing.T) {
 			lines.Buffer(nil, 1<<20)
 			for lines.Scan() {
 				if strings.Contains(lines.Text(), watch.none) {
-					t.Errorf("%s is shown %.300s", watch.caller.name, lines.Text())
+					t.Errorf("%s receives %.300s", watch.caller.name, lines.Text())
 				}
 			}
 		})
@@ -134,8 +134,8 @@ func (s *sharingEnv) testConcurrentUsers(t *testing.T) {
 	all.Wait()
 }
 
-// testRoutes requests, anonymously and as an unauthorized user, all paths that servers mount beside logical clusters, in
-// odd spellings too. They may return nothing but the health of the process.
+// testRoutes requests, anonymously and as an unauthorized user, all paths that servers mount beside logical clusters,
+// in odd spellings too. They may return nothing but the health of the process.
 func (s *sharingEnv) testRoutes(t *testing.T) {
 	views := s.startVirtualWorkspaces(t)
 	paths := []string{

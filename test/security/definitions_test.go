@@ -55,7 +55,7 @@ func testBuiltinDefinitions(t *testing.T, s *env) {
 			if got.status != http.StatusCreated {
 				return // a refusal is fine, too
 			}
-			shardtesting.Eventually(t, "the controller has looked at "+name, func(context.Context) error {
+			shardtesting.Eventually(t, name+" is reconciled", func(context.Context) error {
 				if got := s.do(t, s.adminA, s.a, request{path: definitionsPath + "/" + name}); !strings.Contains(got.body, `"type":"Established"`) {
 					return fmt.Errorf("%d %s", got.status, got.body)
 				}

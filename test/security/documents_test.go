@@ -14,8 +14,8 @@ func testDocuments(t *testing.T, s *env) {
 		return strings.Replace(definitionJSON("documents.example.com", "papers", "Paper", "Namespaced", "v1", ""),
 			`"type":"object","x-kubernetes-preserve-unknown-fields":true`, `"type":"object","description":"about `+field+`","properties":{"`+field+`":{"type":"string"}}`, 1)
 	}
-	secret := strings.ReplaceAll(of("treasuremap"), "documents.example.com", "secret.example.com")
-	for _, body := range []string{of("treasuremap"), secret} {
+	secret := strings.ReplaceAll(of("hiddenfield"), "documents.example.com", "secret.example.com")
+	for _, body := range []string{of("hiddenfield"), secret} {
 		if got := s.do(t, s.masters, s.b, request{method: http.MethodPost, path: definitionsPath, body: body}); got.status != http.StatusCreated {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
@@ -50,12 +50,12 @@ func testDocuments(t *testing.T, s *env) {
 				{"Accept": {accept}, "Accept-Encoding": {"gzip"}},
 			} {
 				got := s.do(t, s.adminA, s.a, request{path: path, header: header})
-				if strings.Contains(got.body, "treasuremap") || strings.Contains(got.body, "secret.example.com/") || strings.Contains(got.body, "io.secret.example") {
+				if strings.Contains(got.body, "hiddenfield") || strings.Contains(got.body, "secret.example.com/") || strings.Contains(got.body, "io.secret.example") {
 					t.Errorf("%s with %v: %d %.300s", path, header, got.status, got.body)
 				}
 				about := strings.Contains(path, "documents.example.com") || path == "/openapi/v2" || strings.HasPrefix(path, "/openapi/v3/apis/documents")
 				if got.status == http.StatusNotModified && about && strings.HasPrefix(path, "/openapi") && header.Get("If-None-Match") == documentB.header.Get("Etag") && documentB.status == http.StatusOK {
-					t.Errorf("%s with %v: b's document is said to be a's", path, header)
+					t.Errorf("%s with %v: Not Modified for the document of b", path, header)
 				}
 				if got.status >= 500 {
 					t.Errorf("%s with %v: %d %.300s", path, header, got.status, got.body)
@@ -64,13 +64,13 @@ func testDocuments(t *testing.T, s *env) {
 		}
 	}
 	if got := s.do(t, s.adminA, s.a, request{path: "/openapi/v3/apis/documents.example.com/v1"}); !strings.Contains(got.body, "lunch") {
-		t.Errorf("the own definition is not told of: %d %.300s", got.status, got.body)
+		t.Errorf("the document lacks the definition of a: %d %.300s", got.status, got.body)
 	}
 	s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: definitionsPath + "/papers.documents.example.com"})
 	s.waitForStatus(t, s.adminA, s.a, definitionsPath+"/papers.documents.example.com", http.StatusNotFound)
 	for _, path := range []string{"/openapi/v3/apis/documents.example.com/v1", "/apis/documents.example.com/v1", "/apis/documents.example.com/v1/papers"} {
 		if got := s.do(t, s.adminA, s.a, request{path: path}); got.status != http.StatusNotFound {
-			t.Errorf("after the own definition is gone, %s: %d %.300s", path, got.status, got.body)
+			t.Errorf("after the deletion of the definition of a, %s: %d %.300s", path, got.status, got.body)
 		}
 	}
 }

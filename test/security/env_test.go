@@ -29,12 +29,12 @@ import (
 )
 
 // confidentialData is data that only users of workspace b may see.
-const confidentialData = "the-treasure-of-b"
+const confidentialData = "confidential-data-of-b"
 
 const (
 	proxyName        = "kcp-front-proxy"
 	configMapsPath   = "/api/v1/namespaces/default/configmaps"
-	confidentialPath = configMapsPath + "/treasure"
+	confidentialPath = configMapsPath + "/confidential"
 	jsonType         = "application/json"
 	mergePatchType   = "application/merge-patch+json"
 	applyPatchType   = "application/apply-patch+yaml"
@@ -50,7 +50,8 @@ const (
 type placement struct{ a, b string }
 
 var (
-	// In together, a and b share memory, storage and queues. In apart, shards depend on data of each other.
+	// sameShard lets a and b share memory, storage and queues. In differentShards, the shards depend on each other's
+	// data.
 	sameShard       = placement{installation.Alpha, installation.Alpha}
 	differentShards = placement{installation.Alpha, installation.Beta}
 )
@@ -75,14 +76,14 @@ type env struct {
 	anonymous, unrelatedUser, adminA, serviceAccount, adminB, masters *testUser
 }
 
-// newEnv starts the installation. alice is administrator of a, bob of b, mallory has no permissions, robot is a service
-// account of a.
+// newEnv starts the installation. alice is administrator of a, bob of b, mallory has no permissions, builder is a
+// service account of a.
 func newEnv(t *testing.T, where placement) *env {
 	t.Helper()
 	return newEnvWith(t, where, sharded.Options{Shards: []string{installation.Root, installation.Alpha, installation.Beta}})
 }
 
-// newEnvWith is start for an installation of another shape.
+// newEnvWith is newEnv for an installation with other options.
 func newEnvWith(t *testing.T, where placement, layoutOptions sharded.Options) *env {
 	t.Helper()
 	s := &env{placement: where}
@@ -95,7 +96,7 @@ func newEnvWith(t *testing.T, where placement, layoutOptions sharded.Options) *e
 	s.unrelatedUser, s.adminA, s.adminB = s.newCertificateUser(t, "mallory"), s.newCertificateUser(t, "alice"), s.newCertificateUser(t, "bob")
 	s.serviceAccount = s.newServiceAccountUser(t)
 	s.createPrivateType(t)
-	shardtesting.Eventually(t, "the proxy leads to a and b", func(context.Context) error {
+	shardtesting.Eventually(t, "the proxy routes to a and b", func(context.Context) error {
 		for _, cluster := range []string{s.a, s.b} {
 			if got := s.send(t, s.masters, s.proxyURL, request{path: "/clusters/" + cluster + "/version"}); strings.Contains(got.body, "workspace access not permitted") || got.status == 0 {
 				return fmt.Errorf("%s: %d %s", cluster, got.status, got.body)
@@ -226,11 +227,11 @@ func (s *env) createTenantWorkspace(t *testing.T, name, administrator, shard str
 	if name == "b" {
 		content["content"] = confidentialData
 	}
-	_, err = c.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "treasure"}, Data: content}, metav1.CreateOptions{})
+	_, err = c.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "confidential"}, Data: content}, metav1.CreateOptions{})
 	must(t, err)
-	_, err = c.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "treasure"}, StringData: content}, metav1.CreateOptions{})
+	_, err = c.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "confidential"}, StringData: content}, metav1.CreateOptions{})
 	must(t, err)
-	_, err = c.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{})
+	_, err = c.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "builder"}}, metav1.CreateOptions{})
 	must(t, err)
 	return cluster
 }
@@ -255,12 +256,12 @@ func (s *env) newServiceAccountUser(t *testing.T) *testUser {
 	t.Helper()
 	c := s.clientset(t, s.a)
 	_, err := c.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "robot"},
+		ObjectMeta: metav1.ObjectMeta{Name: "builder"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "robot"}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "builder"}},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	request, err := c.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	request, err := c.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "builder", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	must(t, err)
 	p := s.newUser(t, "service account of a", nil)
 	p.token = request.Status.Token
@@ -283,13 +284,13 @@ func (p *testUser) withHTTP1(t *testing.T) *testUser {
 // workspaces have a binding with lifecycle Maintain to an API of b that no other user may bind.
 func (s *env) createPrivateType(t *testing.T) {
 	t.Helper()
-	s.NewExport(t, s.b, "inner", schema.GroupResource{Group: "inner.example.com", Resource: "thoughts"}, "Thought")
+	s.NewExport(t, s.b, "inner", schema.GroupResource{Group: "inner.example.com", Resource: "notes"}, "Note")
 	for path, body := range map[string]string{
 		typesPath:    `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"private"},"spec":{"defaultAPIBindings":[{"path":"root:b","export":"inner"}],"defaultAPIBindingLifecycle":"Maintain"}}`,
 		clusterRoles: `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"use-private"},"rules":[{"apiGroups":["tenancy.kcp.io"],"resources":["workspacetypes"],"resourceNames":["private"],"verbs":["use"]}]}`,
 		clusterBindings: `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"use-private"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"use-private"},"subjects":[
 			{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"bob"},
-			{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"system:kcp:serviceaccount:partner:default:robot"},
+			{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"system:kcp:serviceaccount:partner:default:builder"},
 			{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"system:cluster:partner"}]}`,
 	} {
 		if got := s.do(t, s.masters, s.b, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {

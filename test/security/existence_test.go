@@ -12,10 +12,10 @@ import (
 // unknownCluster is the name of a logical cluster that does not exist.
 const unknownCluster = "0123456789abcdef"
 
-// testExistence compares, as users without permissions, the responses for names that exist, on this or on another shard,
-// and names that do not. The front proxy itself answers requests for what it does not find, with another message than a
-// shard: there only the status, and only for authenticated users, reveals nothing (the threat model describes the
-// rest).
+// testExistence compares, as users without permissions, the responses for names that exist, on this or on another
+// shard, and names that do not. The front proxy itself answers requests for what it does not find, with another message
+// than a shard: there only the status, and only for authenticated users, reveals nothing (the threat model describes
+// the rest).
 func testExistence(t *testing.T, s *env) {
 	for _, base := range s.serverURLs() {
 		for _, caller := range []*testUser{s.unrelatedUser, s.anonymous, s.serviceAccount, s.adminA} {
@@ -35,10 +35,10 @@ func testExistence(t *testing.T, s *env) {
 	// At the proxy responses for unknown logical clusters are identical, whatever the form of the name.
 	for _, caller := range []*testUser{s.unrelatedUser, s.anonymous} {
 		want := s.send(t, caller, s.proxyURL, request{path: "/clusters/" + unknownCluster + "/api/v1/configmaps"})
-		for _, cluster := range []string{"*", "root:nobody", "root:b:nobody", s.b + ":nobody", "system:admin", "system:shard", "user:bob", "UPPER", "a b", "%2e%2e"} {
+		for _, cluster := range []string{"*", "root:missing", "root:b:missing", s.b + ":missing", "system:admin", "system:shard", "user:bob", "UPPER", "a b", "%2e%2e"} {
 			got := s.send(t, caller, s.proxyURL, request{path: "/clusters/" + cluster + "/api/v1/configmaps"})
 			if got.status != http.StatusForbidden || len(got.body) == 0 || !strings.Contains(got.body, "workspace access not permitted") || want.status != got.status {
-				t.Errorf("%s asks the proxy for %s: %d %s", caller.name, cluster, got.status, got.body)
+				t.Errorf("%s requests %s at the proxy: %d %s", caller.name, cluster, got.status, got.body)
 			}
 		}
 	}
@@ -57,11 +57,11 @@ func (s *env) expectSameResponse(t *testing.T, base, what string, existing, miss
 	}
 }
 
-// testRemoteClusters requests, directly at every shard, logical clusters and paths of all shards with all verbs. Logical
-// clusters that the shard does not have, and those that the user may not see, are refused without a hint about their
-// shard.
+// testRemoteClusters requests, directly at every shard, logical clusters and paths of all shards with all verbs.
+// Logical clusters that the shard does not have, and those that the user may not see, are refused without a hint about
+// their shard.
 func testRemoteClusters(t *testing.T, s *env) {
-	paths := []string{s.a, s.b, unknownCluster, "root:a", "root:b", "root:nobody", "root:b:x", "root:a:x", s.b + ":x", unknownCluster + ":x", s.a + ":x", "root:a:root:b"}
+	paths := []string{s.a, s.b, unknownCluster, "root:a", "root:b", "root:missing", "root:b:x", "root:a:x", s.b + ":x", unknownCluster + ":x", s.a + ":x", "root:a:root:b"}
 	body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"evil"}}`
 	for _, name := range s.layout.Shards() {
 		base := s.layout.URL(name)
@@ -85,7 +85,7 @@ func testRemoteClusters(t *testing.T, s *env) {
 					response := fmt.Sprint(got.body, got.header)
 					for _, secret := range append(s.serverURLs(), s.a, s.b, confidentialData, "alpha", "beta") {
 						if strings.Contains(response, secret) && !strings.Contains(r.path, secret) {
-							t.Errorf("%s is told %q: %s %s at %s: %d %.300s", caller.name, secret, r.method, r.path, name, got.status, response)
+							t.Errorf("the response for %s contains %q: %s %s at %s: %d %.300s", caller.name, secret, r.method, r.path, name, got.status, response)
 						}
 					}
 				}
@@ -94,8 +94,8 @@ func testRemoteClusters(t *testing.T, s *env) {
 	}
 }
 
-// testTiming compares how long shards take to refuse requests for logical clusters that are on another shard, on this one,
-// and on none.
+// testTiming compares how long shards take to refuse requests for logical clusters that are on another shard, on this
+// one, and on none.
 func testTiming(t *testing.T, s *env) {
 	const rounds = 101
 	for _, caller := range []*testUser{s.unrelatedUser, s.adminA} {
@@ -134,16 +134,16 @@ func testProxyHeaders(t *testing.T, s *env) {
 		t.Fatalf("%d %s", want.status, want.body)
 	}
 	for name, h := range map[string]http.Header{
-		"plain":              {"X-Remote-User": {"bob"}, "X-Remote-Group": {"system:masters"}, "X-Remote-Uid": {"1"}, "X-Remote-Extra-Scopes": {"x"}},
-		"odd case":           {"x-rEmOtE-uSeR": {"bob"}, "x-remote-group": {"system:masters"}},
-		"underscores":        {"X_Remote_User": {"bob"}, "X-Remote_Group": {"system:masters"}},
-		"hop by hop":         {"Connection": {"X-Remote-User, X-Remote-Group, Authorization"}},
-		"hop by hop and set": {"Connection": {"close, X-Remote-User"}, "X-Remote-User": {"bob"}},
-		"a scope":            {"X-Remote-Extra-Authentication.kcp.io%2fscopes": {"cluster:" + s.b}},
-		"a warrant":          {"X-Remote-Extra-Authorization.kcp.io%2fwarrant": {`{"user":"bob","groups":["system:masters"]}`}},
-		"a trailer":          {"Trailer": {"X-Remote-User"}, "X-Remote-User": {"bob"}},
-		"no proxy":           {"X-Kubernetes-Sharded-Request": {"true"}, "X-Remote-User": {"bob"}},
-		"a token beside":     {"Authorization": {"Bearer " + s.serviceAccount.token}},
+		"plain":                   {"X-Remote-User": {"bob"}, "X-Remote-Group": {"system:masters"}, "X-Remote-Uid": {"1"}, "X-Remote-Extra-Scopes": {"x"}},
+		"mixed case":              {"x-rEmOtE-uSeR": {"bob"}, "x-remote-group": {"system:masters"}},
+		"underscores":             {"X_Remote_User": {"bob"}, "X-Remote_Group": {"system:masters"}},
+		"hop by hop":              {"Connection": {"X-Remote-User, X-Remote-Group, Authorization"}},
+		"hop by hop and present":  {"Connection": {"close, X-Remote-User"}, "X-Remote-User": {"bob"}},
+		"scope extra":             {"X-Remote-Extra-Authentication.kcp.io%2fscopes": {"cluster:" + s.b}},
+		"warrant extra":           {"X-Remote-Extra-Authorization.kcp.io%2fwarrant": {`{"user":"bob","groups":["system:masters"]}`}},
+		"trailer":                 {"Trailer": {"X-Remote-User"}, "X-Remote-User": {"bob"}},
+		"sharded request":         {"X-Kubernetes-Sharded-Request": {"true"}, "X-Remote-User": {"bob"}},
+		"additional bearer token": {"Authorization": {"Bearer " + s.serviceAccount.token}},
 	} {
 		caller := s.adminA
 		if h.Get("Connection") != "" { // HTTP/2 has no such header
@@ -154,19 +154,19 @@ func testProxyHeaders(t *testing.T, s *env) {
 			t.Errorf("%s: %d %s, want %s", name, got.status, userInfo(got.body), userInfo(want.body))
 		}
 	}
-	// User names and groups that would change on the way.
+	// User names and groups that header parsing could change.
 	for name, caller := range map[string]*testUser{
-		"masters":                   s.newCertificateUser(t, "eve", "system:masters", "system:kcp:logical-cluster-admin", "system:kcp:initializer:root:universal"),
-		"masters with a space":      s.newCertificateUser(t, "eve", "system:masters ", " system:masters", "\tsystem:masters"),
-		"bob with a space":          s.newCertificateUser(t, "bob "),
-		"bob behind a space":        s.newCertificateUser(t, " bob"),
-		"bob and a line":            s.newCertificateUser(t, "eve\r\nX-Remote-Group: system:masters"),
-		"masters behind a line":     s.newCertificateUser(t, "eve", "x\r\nX-Remote-Group: system:masters"),
-		"bob with a tab":            s.newCertificateUser(t, "bob\t"),
-		"a service account of b":    s.newCertificateUser(t, "eve", "system:serviceaccounts"),
-		"the loopback user":         s.newCertificateUser(t, "system:apiserver"),
-		"the proxy":                 s.newCertificateUser(t, proxyName),
-		"the proxy, naming another": s.newCertificateUser(t, proxyName, "system:masters"),
+		"system:masters":              s.newCertificateUser(t, "eve", "system:masters", "system:kcp:logical-cluster-admin", "system:kcp:initializer:root:universal"),
+		"system:masters with spaces":  s.newCertificateUser(t, "eve", "system:masters ", " system:masters", "\tsystem:masters"),
+		"bob with a trailing space":   s.newCertificateUser(t, "bob "),
+		"bob with a leading space":    s.newCertificateUser(t, " bob"),
+		"user name with a line break": s.newCertificateUser(t, "eve\r\nX-Remote-Group: system:masters"),
+		"group with a line break":     s.newCertificateUser(t, "eve", "x\r\nX-Remote-Group: system:masters"),
+		"bob with a trailing tab":     s.newCertificateUser(t, "bob\t"),
+		"group of service accounts":   s.newCertificateUser(t, "eve", "system:serviceaccounts"),
+		"the loopback user":           s.newCertificateUser(t, "system:apiserver"),
+		"the proxy":                   s.newCertificateUser(t, proxyName),
+		"the proxy in system:masters": s.newCertificateUser(t, proxyName, "system:masters"),
 	} {
 		for _, h := range []http.Header{nil, {"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}, "Sec-Websocket-Version": {"13"}}, {"X-Remote-User": {"bob"}}} {
 			sender := caller

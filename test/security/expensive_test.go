@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// testExpensiveDefinitions creates definitions in a that are expensive to compile, and requests everything derived from them.
-// That may slow down a; b must be unaffected.
+// testExpensiveDefinitions creates definitions in a that are expensive to compile, and requests everything derived from
+// them. That may slow down a; b must be unaffected.
 func testExpensiveDefinitions(t *testing.T, s *env) {
 	wide := func(n int, one string) string {
 		var all strings.Builder
@@ -59,7 +59,8 @@ func testExpensiveDefinitions(t *testing.T, s *env) {
 	}
 }
 
-// maxRequestDuration is how long a request may take on a machine that is busy with other tests; a blocked request takes longer.
+// maxRequestDuration is how long a request may take on a machine that is busy with other tests; a blocked request takes
+// longer.
 const maxRequestDuration = 10 * time.Second
 
 // measureSlowestRead reads in b until the context ends, and returns the duration of the slowest read.

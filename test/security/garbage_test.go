@@ -25,15 +25,15 @@ func ownerReferenceJSON(apiVersion, kind, name, uid string) string {
 	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"name":%q,"uid":%q,"blockOwnerDeletion":true,"controller":false}`, apiVersion, kind, name, uid)
 }
 
-// testGarbageCollection gives objects of workspace a owner references to objects of b and to objects that do not exist, in large
-// numbers. No object of b may be deleted because of them, and garbage in b must still be collected in time.
+// testGarbageCollection gives objects of workspace a owner references to objects of b and to objects that do not exist,
+// in large numbers. No object of b may be deleted because of them, and garbage in b must still be collected in time.
 func testGarbageCollection(t *testing.T, s *env) {
 	confidentialUID := s.objectUID(t, s.adminB, s.b, confidentialPath)
 	typeUID := s.objectUID(t, s.masters, s.b, typesPath+"/private")
 	clusterUID := s.objectUID(t, s.masters, s.b, ownClusterPath)
 	for i, of := range []string{
-		ownerReferenceJSON("v1", "ConfigMap", "treasure", confidentialUID), ownerReferenceJSON("tenancy.kcp.io/v1alpha1", "WorkspaceType", "private", typeUID), ownerReferenceJSON("core.kcp.io/v1alpha1", "LogicalCluster", "cluster", clusterUID),
-		ownerReferenceJSON("core.kcp.io/v1alpha1", "Shard", "root", "x"), ownerReferenceJSON("v9", "Nothing", "x", "x"), ownerReferenceJSON("a/b/c", "ConfigMap", "x", "x"), ownerReferenceJSON("v1", "ConfigMap", "../../"+s.b+"/default/treasure", confidentialUID), ownerReferenceJSON("v1", "ConfigMap", "", ""),
+		ownerReferenceJSON("v1", "ConfigMap", "confidential", confidentialUID), ownerReferenceJSON("tenancy.kcp.io/v1alpha1", "WorkspaceType", "private", typeUID), ownerReferenceJSON("core.kcp.io/v1alpha1", "LogicalCluster", "cluster", clusterUID),
+		ownerReferenceJSON("core.kcp.io/v1alpha1", "Shard", "root", "x"), ownerReferenceJSON("v9", "Nothing", "x", "x"), ownerReferenceJSON("a/b/c", "ConfigMap", "x", "x"), ownerReferenceJSON("v1", "ConfigMap", "../../"+s.b+"/default/confidential", confidentialUID), ownerReferenceJSON("v1", "ConfigMap", "", ""),
 	} {
 		name := fmt.Sprintf("owned-%d", i)
 		s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: configMapsPath, body: ownedConfigMapJSON(name, of)})
@@ -47,7 +47,7 @@ func testGarbageCollection(t *testing.T, s *env) {
 	writes.SetLimit(16)
 	for i := range many {
 		writes.Go(func() error {
-			body := ownedConfigMapJSON(fmt.Sprintf("bogus-%d", i), ownerReferenceJSON("v1", "ConfigMap", "nobody", fmt.Sprintf("00000000-0000-4000-8000-%012d", i)))
+			body := ownedConfigMapJSON(fmt.Sprintf("bogus-%d", i), ownerReferenceJSON("v1", "ConfigMap", "missing", fmt.Sprintf("00000000-0000-4000-8000-%012d", i)))
 			if got := s.sendToShard(t, s.adminA, request{method: http.MethodPost, path: "/clusters/" + s.a + configMapsPath, body: body}); got.status != http.StatusCreated {
 				return fmt.Errorf("%d %s", got.status, got.body)
 			}
@@ -64,12 +64,12 @@ func testGarbageCollection(t *testing.T, s *env) {
 		s.waitForStatus(t, s.masters, s.b, configMapsPath+"/"+second, http.StatusNotFound)
 	}
 	took := time.Since(began)
-	t.Logf("garbage of b took %s", took)
+	t.Logf("garbage collection in b took %s", took)
 	if took > 15*time.Second {
-		t.Errorf("garbage of b lay for %s", took)
+		t.Errorf("garbage collection in b took %s", took)
 	}
 	if got := s.do(t, s.adminB, s.b, request{path: confidentialPath}); got.status != http.StatusOK || strings.Contains(got.body, "deletionTimestamp") {
-		t.Errorf("the treasure: %d %.300s", got.status, got.body)
+		t.Errorf("the ConfigMap of b: %d %.300s", got.status, got.body)
 	}
 	for _, path := range []string{typesPath + "/private", ownClusterPath} {
 		if got := s.do(t, s.masters, s.b, request{path: path}); got.status != http.StatusOK || strings.Contains(got.body, "deletionTimestamp") {

@@ -56,7 +56,7 @@ func testHangingConversions(t *testing.T, s *env) {
 	s.do(t, s.masters, s.b, request{method: http.MethodDelete, path: definitionsPath + "/quicks.quick.example.com"})
 	s.waitForStatus(t, s.masters, s.b, definitionsPath+"/quicks.quick.example.com", http.StatusNotFound)
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("a definition of b took %s to come and go", took)
+		t.Errorf("a definition of b took %s to be created and deleted", took)
 	}
 	// Without the webhook the remaining definitions are deleted.
 	for i := range definitions {
@@ -89,7 +89,7 @@ func (s *env) removeConversionWebhook(t *testing.T, caller *testUser, cluster, d
 	}
 }
 
-// expectDuration fails the test if an operation in workspace b takes too long while webhooks of a hang.
+// expectDuration fails the test if an operation in workspace b takes longer than limit while webhooks of a hang.
 func expectDuration(t *testing.T, limit time.Duration, what string, do func()) {
 	t.Helper()
 	began := time.Now()

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// testHomeWorkspaces requests home workspaces by names that resemble those of other users, and the home workspaces of other users.
+// testHomeWorkspaces requests home workspaces by names that resemble those of other users, and the home workspaces of
+// other users.
 func testHomeWorkspaces(t *testing.T, s *env) {
 	const own = "/clusters/root" + workspacesPath + "/~"
 	get := func(caller *testUser, h http.Header) httpResponse {
@@ -21,31 +22,31 @@ func testHomeWorkspaces(t *testing.T, s *env) {
 	}
 	homeB := clusterOf(s.waitForHome(t, s.adminB, own))
 	if homeB == "" {
-		t.Skip("bob has no home here")
+		t.Skip("bob has no home workspace")
 	}
-	for _, name := range []string{"Bob", "BOB", "bob ", " bob", "bob:", "user:bob", "bob%2f", "b%6fb", "ｂob", "bob\u200b", "root", "system:admin", "~", "*", s.b, homeB, "system:apiserver", "system:kcp:serviceaccount:" + s.b + ":default:robot"} {
+	for _, name := range []string{"Bob", "BOB", "bob ", " bob", "bob:", "user:bob", "bob%2f", "b%6fb", "ｂob", "bob\u200b", "root", "system:admin", "~", "*", s.b, homeB, "system:apiserver", "system:kcp:serviceaccount:" + s.b + ":default:builder"} {
 		caller := s.newCertificateUser(t, name)
 		got := s.waitForHome(t, caller, own)
 		if cluster := clusterOf(got); cluster == homeB || cluster == s.b || cluster == "root" {
-			t.Errorf("%q is at home in %s", name, cluster)
+			t.Errorf("%q gets home workspace %s", name, cluster)
 		}
 		for _, path := range []string{"/clusters/" + homeB + "/api", "/clusters/user:bob/api", "/clusters/user:bob" + configMapsPath} {
 			for _, base := range s.serverURLs() {
 				if got := s.send(t, caller, base, request{path: path}); got.status < 400 {
-					t.Errorf("%q enters bob's home by %s: %d %.200s", name, path, got.status, got.body)
+					t.Errorf("%q gets %s of bob's home workspace: %d %.200s", name, path, got.status, got.body)
 				}
 			}
 		}
 	}
 	for _, caller := range []*testUser{s.anonymous, s.serviceAccount} {
 		if got := get(caller, nil); got.status != http.StatusForbidden && got.status != http.StatusUnauthorized {
-			t.Errorf("%s has a home: %d %.300s", caller.name, got.status, got.body)
+			t.Errorf("%s gets a home workspace: %d %.300s", caller.name, got.status, got.body)
 		}
 	}
 	for _, h := range []http.Header{{"Impersonate-User": {"bob"}}, {"X-Remote-User": {"bob"}}, {"Impersonate-Uid": {"bob"}}, {"Impersonate-Extra-Authorization.kcp.io%2fwarrant": {`{"user":"bob"}`}, "Impersonate-User": {"mallory"}}} {
 		for _, caller := range []*testUser{s.adminA, s.unrelatedUser, s.serviceAccount} {
 			if got := get(caller, h); clusterOf(got) == homeB {
-				t.Errorf("%s with %v is at home in bob's: %.300s", caller.name, h, got.body)
+				t.Errorf("%s with %v gets the home workspace of bob: %.300s", caller.name, h, got.body)
 			}
 		}
 	}

@@ -19,10 +19,10 @@ func testIdentitySuffixes(t *testing.T, s *env) {
 	const forged = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	tenancy := s.exportIdentity(t, "tenancy.kcp.io")
 	for name, r := range map[string]struct{ path, with, status string }{
-		"an export takes the identity of another":      {exportsPath + "/stolen", "customresources", `{"identityHash":"` + forged + `"}`},
-		"a binding says that it has bound what it has": {bindingsPath + "/tenancy.kcp.io", "customresources", `{"boundResources":[{"group":"tenancy.kcp.io","resource":"workspaces","schema":{"name":"x","UID":"x","identityHash":"` + forged + `"}}]}`},
-		"a workspace type is ready":                    {typesPath + "/forged", tenancy, `{"virtualWorkspaces":[{"url":"https://evil.example/` + forged + `","type":"initializing"}]}`},
-		"a workspace is elsewhere":                     {workspacesPath + "/forged", tenancy, `{"phase":"` + forged + `"}`},
+		"identityHash of an APIExport":         {exportsPath + "/stolen", "customresources", `{"identityHash":"` + forged + `"}`},
+		"boundResources of an APIBinding":      {bindingsPath + "/tenancy.kcp.io", "customresources", `{"boundResources":[{"group":"tenancy.kcp.io","resource":"workspaces","schema":{"name":"x","UID":"x","identityHash":"` + forged + `"}}]}`},
+		"virtualWorkspaces of a WorkspaceType": {typesPath + "/forged", tenancy, `{"virtualWorkspaces":[{"url":"https://evil.example/` + forged + `","type":"initializing"}]}`},
+		"phase of a Workspace":                 {workspacesPath + "/forged", tenancy, `{"phase":"` + forged + `"}`},
 	} {
 		if strings.HasPrefix(r.path, typesPath) {
 			s.createObject(t, typesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"forged"},"spec":{}}`)
@@ -49,8 +49,8 @@ func testIdentitySuffixes(t *testing.T, s *env) {
 // permissions, fields that only the server may set.
 func testTenantInitializers(t *testing.T, s *env) {
 	const forged = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	cluster := s.createInitializingWorkspace(t, "mighty", `,"initializerPermissions":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`)
-	in := s.lifecycleViewPath("initializingworkspaces", "mighty", cluster)
+	cluster := s.createInitializingWorkspace(t, "permissive", `,"initializerPermissions":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`)
+	in := s.lifecycleVirtualWorkspacePath("initializingworkspaces", "permissive", cluster)
 	export := `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"stolen"},"spec":{}}`
 	if got := s.sendToShard(t, s.adminA, request{method: http.MethodPost, path: in + exportsPath, body: export}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)

@@ -46,8 +46,8 @@ func testListsAndWatches(t *testing.T, s *env) {
 		"?continue=" + continueB, "?continue=" + continueAll, "?limit=500&continue=" + start(s.b+`/default/`), "?limit=500&continue=" + start(`../`+s.b+`/default/`), "?limit=500&continue=" + start(`/`),
 		"?limit=500&continue=" + start(``), "?limit=500&continue=" + start(`../../`), "?limit=500&continue=" + start(`a/../../`+s.b), "?limit=500&continue=" + start(`\u0000`),
 		"?fieldSelector=kcp.io/cluster=" + s.b, "?fieldSelector=kcp.io/cluster!=" + s.a, "?labelSelector=kcp.io/cluster=" + s.b, "?fieldSelector=metadata.namespace=../" + s.b,
-		"?fieldSelector=metadata.name=treasure", "?fieldSelector=metadata.name=treasure,metadata.namespace=default", "?fieldSelector=metadata.annotations=x",
-		"?watch=1&timeoutSeconds=1", "?watch=1&timeoutSeconds=1&resourceVersion=0", "?watch=1&timeoutSeconds=1&resourceVersion=1", "?watch=1&timeoutSeconds=1&fieldSelector=metadata.name=treasure",
+		"?fieldSelector=metadata.name=confidential", "?fieldSelector=metadata.name=confidential,metadata.namespace=default", "?fieldSelector=metadata.annotations=x",
+		"?watch=1&timeoutSeconds=1", "?watch=1&timeoutSeconds=1&resourceVersion=0", "?watch=1&timeoutSeconds=1&resourceVersion=1", "?watch=1&timeoutSeconds=1&fieldSelector=metadata.name=confidential",
 		"?watch=1&timeoutSeconds=1&fieldSelector=kcp.io/cluster=" + s.b,
 		"?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan", "?watch=1&timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion=" + version,
 	}
@@ -138,7 +138,7 @@ func testForeignWrites(t *testing.T, s *env) {
 			{method: http.MethodPatch, path: leases, body: `{"spec":{"holderIdentity":"evil"}}`, contentType: mergePatchType},
 			{path: "/api/v1/namespaces/kcp-system/secrets"},
 			{path: "/api/v1/namespaces/kcp-system/secrets/tenancy.kcp.io"},
-			{method: http.MethodPost, path: "/api/v1/namespaces/default/serviceaccounts/robot/token", body: `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}`},
+			{method: http.MethodPost, path: "/api/v1/namespaces/default/serviceaccounts/builder/token", body: `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}`},
 			{method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/subjectaccessreviews", body: `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"bob","nonResourceAttributes":{"path":"/","verb":"access"}}}`, header: http.Header{"X-Kcp-Internal-Deep-Subjectaccessreview": {"true"}}},
 		} {
 			for _, caller := range []*testUser{s.adminA, s.serviceAccount, s.unrelatedUser, s.anonymous} {

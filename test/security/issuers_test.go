@@ -14,9 +14,9 @@ import (
 
 const configurationsPath = "/apis/tenancy.kcp.io/v1alpha1/workspaceauthenticationconfigurations"
 
-// testWorkspaceIssuers has the administrator of workspace a run a token issuer that issues any claim of use to an attacker. The
-// tokens must authenticate in the workspaces of one workspace type of a, through the proxy and at the shard, and in no
-// other logical cluster.
+// testWorkspaceIssuers has the administrator of workspace a run a token issuer that issues any claim of use to an
+// attacker. The tokens must authenticate in the workspaces of one workspace type of a, through the proxy and at the
+// shard, and in no other logical cluster.
 func testWorkspaceIssuers(t *testing.T, s *env) {
 	issuer := issuertest.Start(t)
 	authenticator := issuer.Authenticator()
@@ -48,7 +48,7 @@ func testWorkspaceIssuers(t *testing.T, s *env) {
 	bob := s.newUser(t, "bob of the issuer", nil)
 	bob.token = issuer.Token(t, map[string]any{"sub": "bob", "groups": []string{"system:masters", "system:kcp:admin", "system:kcp:logical-cluster-admin"}})
 	for name, base := range map[string]string{"shard": s.resolveShardURL(t, child), "proxy": s.proxyURL} {
-		shardtesting.Eventually(t, "the token is good in the workspace, at the "+name, func(context.Context) error {
+		shardtesting.Eventually(t, "the token authenticates in the workspace at the "+name, func(context.Context) error {
 			if got := s.send(t, bob, base, request{path: "/clusters/" + child + configMapsPath}); got.status != http.StatusOK {
 				return fmt.Errorf("%d %s", got.status, got.body)
 			}
@@ -61,17 +61,17 @@ func testWorkspaceIssuers(t *testing.T, s *env) {
 				}
 			}
 		}
-		for _, claimed := range []string{"system:admin", "system:serviceaccount:default:robot", "system:kcp:bootstrapper", ""} {
+		for _, claimed := range []string{"system:admin", "system:serviceaccount:default:builder", "system:kcp:bootstrapper", ""} {
 			user := s.newUser(t, claimed, nil)
 			user.token = issuer.Token(t, map[string]any{"sub": claimed})
 			if got := s.send(t, user, base, request{path: "/clusters/" + child + configMapsPath}); got.status != http.StatusUnauthorized {
-				t.Errorf("a token in the name of %q at the %s: %d %.200s", claimed, name, got.status, got.body)
+				t.Errorf("a token for %q at the %s: %d %.200s", claimed, name, got.status, got.body)
 			}
 		}
 		review := `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 		got := s.send(t, bob, base, request{method: http.MethodPost, path: "/clusters/" + child + "/apis/authentication.k8s.io/v1/selfsubjectreviews", body: review})
 		if got.status != http.StatusCreated || strings.Contains(got.body, "system:masters") || strings.Contains(got.body, "system:kcp") || !strings.Contains(got.body, `["cluster:`+child+`"]`) {
-			t.Errorf("who it is at the %s: %d %s", name, got.status, got.body)
+			t.Errorf("SelfSubjectReview at the %s: %d %s", name, got.status, got.body)
 		}
 	}
 }

@@ -16,49 +16,49 @@ import (
 
 const oddsPath = "/apis/odd.example.com/v1/namespaces/default/odds"
 
-// testAmbiguousJSON stores custom resources whose JSON is ambiguous, and reads them in every encoding and through every endpoint.
-// All readers must see the same object, and the logical cluster is never the one that the client wrote.
+// testAmbiguousJSON stores custom resources whose JSON is ambiguous, and reads them in every encoding and through every
+// endpoint. All readers must see the same object, and the logical cluster is never the one that the client wrote.
 func testAmbiguousJSON(t *testing.T, s *env) {
 	s.createDefinition(t, definitionJSON("odd.example.com", "odds", "Odd", "Namespaced", "v1", ""), "odds.odd.example.com")
 	const head = `{"apiVersion":"odd.example.com/v1","kind":"Odd",`
 	claim := `"annotations":{"kcp.io/cluster":"` + s.b + `"}`
 	kinds := map[string]string{
-		"plain":                         head + `"metadata":{"name":"%s",` + claim + `}}`,
-		"metadata twice":                head + `"metadata":{"name":"x"},"metadata":{"name":"%s",` + claim + `}}`,
-		"metadata twice, escaped":       head + `"metadata":{"name":"%s"},"\u006detadata":{"name":"%[1]s",` + claim + `}}`,
-		"metadata escaped":              head + `"\u006detadata":{"name":"%s",` + claim + `}}`,
-		"metadata in odd case":          head + `"metadata":{"name":"%s"},"Metadata":{"name":"other",` + claim + `},"METADATA":{"resourceVersion":"7"}}`,
-		"metadata in a string":          head + `"metadata":{"name":"%s"},"a":"\"metadata\":{\"annotations\":{\"kcp.io/cluster\":\"` + s.b + `\"}}"}`,
-		"metadata below":                head + `"spec":{"metadata":{"resourceVersion":"7",` + claim + `}},"metadata":{"name":"%s"}}`,
-		"annotations twice":             head + `"metadata":{"name":"%s","annotations":{"a":"b"},` + claim + `}}`,
-		"annotations escaped":           head + `"metadata":{"name":"%s","\u0061nnotations":{"kcp.io\/cluster":"` + s.b + `"}}}`,
-		"the cluster twice":             head + `"metadata":{"name":"%s","annotations":{"kcp.io/cluster":"` + s.b + `","kcp.io\u002fcluster":"` + s.b + `"}}}`,
-		"a cluster of another type":     head + `"metadata":{"name":"%s","annotations":{"kcp.io/cluster":["` + s.b + `"]}}}`,
-		"annotations of nothing":        head + `"metadata":{"name":"%s","annotations":null,"labels":null,"finalizers":null,"ownerReferences":null}}`,
-		"a resource version":            head + `"metadata":{"name":"%s","resourceVersion":""}}`,
-		"a resource version twice":      head + `"metadata":{"name":"%s","resourceVersion":"","resourceVersion":""}}`,
-		"a resource version, escaped":   head + `"metadata":{"name":"%s","\u0072esourceVersion":""}}`,
-		"a resource version, odd case":  head + `"metadata":{"name":"%s","ResourceVersion":"7","selfLink":"/x","SelfLink":"/y"}}`,
-		"null metadata":                 head + `"metadata":null}`,
-		"metadata of text":              head + `"metadata":"x"}`,
-		"names of more than one kind":   head + `"metadata":{"name":"%s","name":7}}`,
-		"a name behind an escape":       head + `"metadata":{"n\u0061me":"%s","uid":"7","namespace":"default"}}`,
-		"another namespace":             head + `"metadata":{"name":"%s","namespace":"../x"}}`,
-		"huge numbers":                  head + `"metadata":{"name":"%s","generation":99999999999999999999},"spec":{"a":1e999,"b":123456789012345678901234567890,"c":-0,"d":1.0,"e":1e2,"f":0.1e-400}}`,
-		"numbers":                       head + `"metadata":{"name":"%s"},"spec":{"b":12345678901234567890123,"c":-0,"d":1.0,"e":1e2,"f":1e-400,"g":9007199254740993}}`,
-		"text that is no UTF-8":         head + `"metadata":{"name":"%s"},"spec":{"a":"` + "\xff\xfe\xc0\xaf" + `","` + "\xff" + `":"b"}}`,
-		"half of a pair":                head + `"metadata":{"name":"%s"},"spec":{"a":"\ud800","b":"\udc00\ud800","\ud800":1}}`,
-		"zeros and lines":               head + `"metadata":{"name":"%s"},"spec":{"a":"\u0000\u2028\u2029\u007f","\u0000":1,"<&>":"<script>&"}}`,
-		"labels of other types":         head + `"metadata":{"name":"%s","labels":{"a":1}}}`,
-		"labels behind escapes":         head + `"metadata":{"name":"%s","labels":{"\u0061":"b"}},"metadat\u0061":{"name":"%[1]s","labels":{"a":"c"}}}`,
-		"an empty key":                  head + `"metadata":{"name":"%s"},"":{"":""}}`,
-		"kinds twice":                   `{"apiVersion":"odd.example.com/v1","kind":"Odd","kind":"Odd","\u006bind":"Odd","apiVersion":"odd.example.com/v1","metadata":{"name":"%s"}}`,
-		"the status of another":         head + `"metadata":{"name":"%s","deletionTimestamp":"2020-01-01T00:00:00Z","deletionGracePeriodSeconds":0,"creationTimestamp":null,"managedFields":[{"manager":"x"}]},"status":{"a":1}}`,
-		"a list":                        head + `"metadata":{"name":"%s","continue":"x"},"items":[{"metadata":{"name":"y"}}]}`,
-		"deep":                          head + `"metadata":{"name":"%s"},"spec":` + strings.Repeat(`{"a":`, 3000) + "1" + strings.Repeat("}", 3000) + `}`,
-		"deeper than decoders go":       head + `"metadata":{"name":"%s"},"spec":` + strings.Repeat(`[`, 20000) + strings.Repeat("]", 20000) + `}`,
-		"words that begin and end JSON": head + `"metadata":{"name":"%s"},"spec":"]}\n{\"type\":\"ADDED\",\"object\":{}}"}`,
-		"what follows":                  head + `"metadata":{"name":"%s"}} {"metadata":{"name":"x"}}`,
+		"plain":                                  head + `"metadata":{"name":"%s",` + claim + `}}`,
+		"duplicate metadata":                     head + `"metadata":{"name":"x"},"metadata":{"name":"%s",` + claim + `}}`,
+		"duplicate metadata, escaped":            head + `"metadata":{"name":"%s"},"\u006detadata":{"name":"%[1]s",` + claim + `}}`,
+		"escaped metadata":                       head + `"\u006detadata":{"name":"%s",` + claim + `}}`,
+		"metadata in mixed case":                 head + `"metadata":{"name":"%s"},"Metadata":{"name":"other",` + claim + `},"METADATA":{"resourceVersion":"7"}}`,
+		"metadata in a string":                   head + `"metadata":{"name":"%s"},"a":"\"metadata\":{\"annotations\":{\"kcp.io/cluster\":\"` + s.b + `\"}}"}`,
+		"nested metadata":                        head + `"spec":{"metadata":{"resourceVersion":"7",` + claim + `}},"metadata":{"name":"%s"}}`,
+		"duplicate annotations":                  head + `"metadata":{"name":"%s","annotations":{"a":"b"},` + claim + `}}`,
+		"escaped annotations":                    head + `"metadata":{"name":"%s","\u0061nnotations":{"kcp.io\/cluster":"` + s.b + `"}}}`,
+		"duplicate cluster annotation":           head + `"metadata":{"name":"%s","annotations":{"kcp.io/cluster":"` + s.b + `","kcp.io\u002fcluster":"` + s.b + `"}}}`,
+		"cluster annotation is a list":           head + `"metadata":{"name":"%s","annotations":{"kcp.io/cluster":["` + s.b + `"]}}}`,
+		"null annotations":                       head + `"metadata":{"name":"%s","annotations":null,"labels":null,"finalizers":null,"ownerReferences":null}}`,
+		"empty resourceVersion":                  head + `"metadata":{"name":"%s","resourceVersion":""}}`,
+		"duplicate resourceVersion":              head + `"metadata":{"name":"%s","resourceVersion":"","resourceVersion":""}}`,
+		"escaped resourceVersion":                head + `"metadata":{"name":"%s","\u0072esourceVersion":""}}`,
+		"resourceVersion in mixed case":          head + `"metadata":{"name":"%s","ResourceVersion":"7","selfLink":"/x","SelfLink":"/y"}}`,
+		"null metadata":                          head + `"metadata":null}`,
+		"metadata is a string":                   head + `"metadata":"x"}`,
+		"duplicate name, second is a number":     head + `"metadata":{"name":"%s","name":7}}`,
+		"escaped name":                           head + `"metadata":{"n\u0061me":"%s","uid":"7","namespace":"default"}}`,
+		"invalid namespace":                      head + `"metadata":{"name":"%s","namespace":"../x"}}`,
+		"huge numbers":                           head + `"metadata":{"name":"%s","generation":99999999999999999999},"spec":{"a":1e999,"b":123456789012345678901234567890,"c":-0,"d":1.0,"e":1e2,"f":0.1e-400}}`,
+		"numbers beyond float64 precision":       head + `"metadata":{"name":"%s"},"spec":{"b":12345678901234567890123,"c":-0,"d":1.0,"e":1e2,"f":1e-400,"g":9007199254740993}}`,
+		"invalid UTF-8":                          head + `"metadata":{"name":"%s"},"spec":{"a":"` + "\xff\xfe\xc0\xaf" + `","` + "\xff" + `":"b"}}`,
+		"unpaired surrogates":                    head + `"metadata":{"name":"%s"},"spec":{"a":"\ud800","b":"\udc00\ud800","\ud800":1}}`,
+		"control characters and line separators": head + `"metadata":{"name":"%s"},"spec":{"a":"\u0000\u2028\u2029\u007f","\u0000":1,"<&>":"<script>&"}}`,
+		"label value is a number":                head + `"metadata":{"name":"%s","labels":{"a":1}}}`,
+		"escaped labels":                         head + `"metadata":{"name":"%s","labels":{"\u0061":"b"}},"metadat\u0061":{"name":"%[1]s","labels":{"a":"c"}}}`,
+		"empty key":                              head + `"metadata":{"name":"%s"},"":{"":""}}`,
+		"duplicate kind and apiVersion":          `{"apiVersion":"odd.example.com/v1","kind":"Odd","kind":"Odd","\u006bind":"Odd","apiVersion":"odd.example.com/v1","metadata":{"name":"%s"}}`,
+		"fields set by the server":               head + `"metadata":{"name":"%s","deletionTimestamp":"2020-01-01T00:00:00Z","deletionGracePeriodSeconds":0,"creationTimestamp":null,"managedFields":[{"manager":"x"}]},"status":{"a":1}}`,
+		"fields of a list":                       head + `"metadata":{"name":"%s","continue":"x"},"items":[{"metadata":{"name":"y"}}]}`,
+		"deep nesting":                           head + `"metadata":{"name":"%s"},"spec":` + strings.Repeat(`{"a":`, 3000) + "1" + strings.Repeat("}", 3000) + `}`,
+		"nesting beyond decoder limits":          head + `"metadata":{"name":"%s"},"spec":` + strings.Repeat(`[`, 20000) + strings.Repeat("]", 20000) + `}`,
+		"JSON delimiters in a string":            head + `"metadata":{"name":"%s"},"spec":"]}\n{\"type\":\"ADDED\",\"object\":{}}"}`,
+		"trailing data":                          head + `"metadata":{"name":"%s"}} {"metadata":{"name":"x"}}`,
 	}
 	for number, name := range slices.Sorted(maps.Keys(kinds)) {
 		body := kinds[name]
@@ -208,7 +208,7 @@ func (s *env) checkReadersAgree(t *testing.T) {
 	items("a list", request{path: oddsPath})
 	items("a page", request{path: oddsPath + "?limit=500"})
 	items("a cached list", request{path: oddsPath + "?resourceVersion=0"})
-	items("a list that is chosen from", request{path: oddsPath + "?fieldSelector=metadata.namespace=default"})
+	items("a list with a field selector", request{path: oddsPath + "?fieldSelector=metadata.namespace=default"})
 	items("YAML", request{path: oddsPath, header: accept(yamlType)})
 	watch := s.do(t, s.adminA, s.a, request{path: oddsPath + "?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"})
 	events := json.NewDecoder(strings.NewReader(watch.body))
@@ -278,7 +278,7 @@ func (s *env) checkReadersAgree(t *testing.T) {
 	}
 	wildcardList := s.do(t, s.masters, "*", request{path: "/apis/odd.example.com/v1/odds", header: accept(partial)})
 	if strings.Contains(wildcardList.body, s.b) && strings.Contains(wildcardList.body, `"kcp.io/cluster":"`+s.b+`"`) {
-		t.Errorf("over all clusters an object is said to be b's: %.800s", wildcardList.body)
+		t.Errorf("the list of all clusters assigns an object to b: %.800s", wildcardList.body)
 	}
 	if got := s.do(t, s.adminA, s.a, request{path: oddsPath, header: accept("application/json;as=Table;g=meta.k8s.io;v=v1")}); got.status != http.StatusOK || strings.Count(got.body, `"cells"`) != len(want) {
 		t.Errorf("a table: %d %.500s", got.status, got.body)

@@ -15,7 +15,7 @@ func testObjectLimit(t *testing.T, s *env) {
 		return request{method: http.MethodPost, path: configMapsPath, body: fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q%s}}`, name, more)}
 	}
 	held := configMapsPath + "/held"
-	s.do(t, s.adminA, s.a, configMap("held", `,"finalizers":["example.com/hold"]`))
+	s.do(t, s.adminA, s.a, configMap("finalized", `,"finalizers":["example.com/hold"]`))
 	if got := limit(`"1"`); got.status != http.StatusOK {
 		t.Fatalf("%d %s", got.status, got.body)
 	}

@@ -36,59 +36,59 @@ type attack struct {
 
 // commonAttacks lists attacks that must fail whichever shard b is on.
 var commonAttacks = []attack{
-	{"odd paths lead nowhere else", testPathTraversal},
-	{"lists and watches show one workspace", testListsAndWatches},
-	{"objects cannot claim another workspace", testForgedClusterMetadata},
-	{"writes below system clusters, root and b are refused", testForeignWrites},
-	{"roles of one workspace give nothing elsewhere", testRoles},
-	{"impersonation stays inside", testImpersonation},
-	{"workspaces keep their owner and place", testWorkspaceObjects},
-	{"who creates a workspace is its administrator", testCreatorPermissions},
-	{"a logical cluster belongs to its workspace", testLogicalClusterObject},
-	{"a logical cluster is of the type that it was made with", testWorkspaceType},
-	{"issuers of a workspace are believed inside alone", testWorkspaceIssuers},
-	{"a deleted workspace leaves no way in", testDeletion},
-	{"strangers cannot tell what exists", testExistence},
-	{"views of initializers show what waits and nothing of the shard", testVirtualWorkspaces},
-	{"views of others stay closed", testForeignVirtualWorkspaces},
-	{"issuers of a workspace make nobody else", testForeignIssuers},
-	{"initializers of tenants are tenants", testTenantInitializers},
+	{"path traversal", testPathTraversal},
+	{"lists and watches", testListsAndWatches},
+	{"forged cluster annotations", testForgedClusterMetadata},
+	{"writes in system clusters, root and b", testForeignWrites},
+	{"roles are limited to their workspace", testRoles},
+	{"impersonation is limited to its workspace", testImpersonation},
+	{"owner and cluster of workspaces are immutable", testWorkspaceObjects},
+	{"the creator of a workspace is its administrator", testCreatorPermissions},
+	{"server fields of the LogicalCluster are immutable", testLogicalClusterObject},
+	{"the type of a logical cluster is immutable", testWorkspaceType},
+	{"workspace issuers authenticate in their workspaces only", testWorkspaceIssuers},
+	{"deletion of a workspace deletes its logical cluster", testDeletion},
+	{"responses do not reveal existence", testExistence},
+	{"initializing virtual workspaces do not expose the shard", testVirtualWorkspaces},
+	{"virtual workspaces of other tenants are Forbidden", testForeignVirtualWorkspaces},
+	{"workspace issuers cannot issue privileged identities", testForeignIssuers},
+	{"tenant initializers cannot write server fields", testTenantInitializers},
 }
 
 // sameShardAttacks lists attacks on what a shard shares among its workspaces.
 var sameShardAttacks = []attack{
-	{"odd objects stop nobody else", testMalformedObjects},
-	{"heavy definitions are a burden to their own workspace", testExpensiveDefinitions},
-	{"webhooks that hang delay their own workspace", testHangingConversions},
-	{"webhooks that hang keep no other namespaces", testHangingNamespaces},
-	{"webhooks that hang keep no other workspaces", testHangingWorkspaces},
-	{"the status of definitions hides nothing", testDefinitionStatus},
-	{"garbage of one workspace is no burden to another", testGarbageCollection},
-	{"patches of many kinds do no harm", testStrategicPatches},
-	{"definitions take nothing that is compiled in", testBuiltinDefinitions},
-	{"odd JSON reads the same everywhere", testAmbiguousJSON},
-	{"a limit of objects cannot be lifted", testObjectLimit},
-	{"documents about the API tell nothing of another's definitions", testDocuments},
-	{"another name of a resource gives no more rights", testIdentitySuffixes},
+	{"malformed objects", testMalformedObjects},
+	{"expensive definitions delay only their workspace", testExpensiveDefinitions},
+	{"hanging conversion webhooks delay only their workspace", testHangingConversions},
+	{"hanging webhooks do not block deletion of other namespaces", testHangingNamespaces},
+	{"hanging webhooks do not block deletion of other workspaces", testHangingWorkspaces},
+	{"forged status of definitions", testDefinitionStatus},
+	{"garbage collection of other workspaces is not delayed", testGarbageCollection},
+	{"malformed strategic merge patches", testStrategicPatches},
+	{"definitions with names of built-in resources", testBuiltinDefinitions},
+	{"all readers agree on ambiguous JSON", testAmbiguousJSON},
+	{"object limits are enforced", testObjectLimit},
+	{"discovery and OpenAPI describe one workspace only", testDocuments},
+	{"identity suffixes grant no permissions", testIdentitySuffixes},
 }
 
 // crossShardAttacks lists attacks on servers and on the data that they exchange.
 var crossShardAttacks = []attack{
-	{"logical clusters elsewhere are refused without a word", testRemoteClusters},
-	{"refusals take as long for what does not exist", testTiming},
-	{"marks of servers are none of a tenant's", testForgedMetadata},
-	{"workspaces that another shard is asked for say nothing of themselves", testRemotePlacement},
-	{"a shard holds its own registration and nothing else", testShardCertificate},
-	{"headers make nobody anybody", testIdentityHeaders},
-	{"caches are for shards", testCaches},
-	{"endpoints of the whole shard are closed", testShardEndpoints},
-	{"odd requests do no harm", testMalformedRequests},
-	{"the front proxy names the user", testProxyHeaders},
-	{"views end with the wait", testVirtualWorkspaceEnd},
-	{"mounts lead no further than their tenant", testMounts},
-	{"homes are their users'", testHomeWorkspaces},
-	{"webhooks show nothing that the shard can reach", testWorkspaceWebhooks},
-	{"a shard in wrong hands does not speak for root, nor for what is on others", testRogueShard},
+	{"refusals for remote logical clusters reveal nothing", testRemoteClusters},
+	{"timing of refusals does not reveal existence", testTiming},
+	{"forged internal annotations and labels", testForgedMetadata},
+	{"remote placement drops tenant metadata", testRemotePlacement},
+	{"permissions of a shard certificate", testShardCertificate},
+	{"identity headers of clients are ignored", testIdentityHeaders},
+	{"cache access", testCaches},
+	{"shard-wide endpoints are Forbidden", testShardEndpoints},
+	{"malformed requests", testMalformedRequests},
+	{"the front proxy sets the user", testProxyHeaders},
+	{"watches end with the initialization", testVirtualWorkspaceEnd},
+	{"mounts", testMounts},
+	{"home workspaces", testHomeWorkspaces},
+	{"webhook errors reveal no responses", testWorkspaceWebhooks},
+	{"a compromised shard cannot publish for root or other shards", testRogueShard},
 }
 
 // TestTenantIsolationOnOneShard has a and b on one shard of three.
@@ -101,8 +101,8 @@ func TestTenantIsolationAcrossShards(t *testing.T) {
 	runAttacks(t, differentShards, slices.Concat(commonAttacks, crossShardAttacks))
 }
 
-// runAttacks runs attacks on one installation. None relies on the result of another, and after all of them nothing outside
-// of workspace a has changed.
+// runAttacks runs attacks on one installation. None relies on the result of another, and after all of them nothing
+// outside of workspace a has changed.
 func runAttacks(t *testing.T, where placement, all []attack) {
 	s := newEnv(t, where)
 	before := s.foreignState(t)
@@ -122,9 +122,9 @@ func runAttacks(t *testing.T, where placement, all []attack) {
 	}
 }
 
-// volatileKeys matches keys that the shard itself writes all the time, replicas for other shards among them, which follow
-// their originals with a delay. A namespace of b that is deleted right after its creation may leave behind its default
-// objects when the machine is busy, as in Kubernetes.
+// volatileKeys matches keys that the shard itself writes all the time, replicas for other shards among them, which
+// follow their originals with a delay. A namespace of b that is deleted right after its creation may leave behind its
+// default objects when the machine is busy, as in Kubernetes.
 var volatileKeys = regexp.MustCompile(`/quick/(default|kube-root-ca.crt)$|/leases/|/events/|:/cache/|/~elsewhere/|compact_rev_key`)
 
 // etcdContent returns the content of the etcds of all shards, by "<shard>:<key>".
@@ -163,8 +163,8 @@ func (s *env) foreignState(t *testing.T) map[string][]byte {
 	return stored
 }
 
-// withoutServerState returns an object as JSON without what the shard itself writes: which names definitions and bindings of a
-// logical cluster reserve, the status of a Shard, and managed fields. Everything else is unchanged.
+// withoutServerState returns an object as JSON without what the shard itself writes: which names definitions and
+// bindings of a logical cluster reserve, the status of a Shard, and managed fields. Everything else is unchanged.
 func withoutServerState(object []byte) []byte {
 	var cluster struct {
 		Kind         string

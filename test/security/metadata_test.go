@@ -14,8 +14,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// internalMetadata returns all annotations and labels by which servers store or exchange state, with values that would be of use
-// to a tenant.
+// internalMetadata returns all annotations and labels by which servers store or exchange state, with values that would
+// be of use to a tenant.
 func (s *env) internalMetadata(t *testing.T) (annotations, labels map[string]string) {
 	t.Helper()
 	return map[string]string{
@@ -36,9 +36,9 @@ var requiredFields = map[string]string{
 	"clusterroles":                          `"rules":[{"apiGroups":["apis.kcp.io"],"resources":["apiexports"],"verbs":["bind"]}]`,
 	"clusterrolebindings":                   `"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"}`,
 	"validatingadmissionpolicies":           `"spec":{"matchConstraints":` + matchNothing + `,"validations":[{"expression":"true"}]}`,
-	"validatingadmissionpolicybindings":     `"spec":{"policyName":"nobody","validationActions":["Deny"]}`,
+	"validatingadmissionpolicybindings":     `"spec":{"policyName":"missing","validationActions":["Deny"]}`,
 	"mutatingadmissionpolicies":             `"spec":{"matchConstraints":` + matchNothing + `,"reinvocationPolicy":"Never","failurePolicy":"Ignore","mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{}"}}]}`,
-	"mutatingadmissionpolicybindings":       `"spec":{"policyName":"nobody"}`,
+	"mutatingadmissionpolicybindings":       `"spec":{"policyName":"missing"}`,
 	"apiexportendpointslices":               `"spec":{"export":{"path":"root","name":"tenancy.kcp.io"}}`,
 	"apiconversions":                        `"spec":{"conversions":[{"from":"v1","to":"v2","rules":[{"field":".spec.a","destination":".spec.b"}]}]}`,
 	"workspaceauthenticationconfigurations": `"spec":{"jwt":[{"issuer":{"url":"https://issuer.example.com","audiences":["x"]},"claimMappings":{"username":{"claim":"sub","prefix":""}}}]}`,
@@ -47,10 +47,10 @@ var requiredFields = map[string]string{
 		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"type":"object"}}]}`,
 }
 
-const matchNothing = `{"resourceRules":[{"apiGroups":["nowhere.example.com"],"apiVersions":["*"],"resources":["*"],"operations":["CREATE"]}]}`
+const matchNothing = `{"resourceRules":[{"apiGroups":["unused.example.com"],"apiVersions":["*"],"resources":["*"],"operations":["CREATE"]}]}`
 
-// testForgedMetadata writes all of these annotations and labels to an object of every kind that a tenant can create, with
-// every kind of write, and reads what is published to other shards: published objects carry their true origin, and
+// testForgedMetadata writes all of these annotations and labels to an object of every kind that a tenant can create,
+// with every kind of write, and reads what is published to other shards: published objects carry their true origin, and
 // nothing that others published has changed.
 func testForgedMetadata(t *testing.T, s *env) {
 	// A workspace of its own, on the shard of b: some of the values harm the workspace that sets them.
@@ -64,7 +64,7 @@ func testForgedMetadata(t *testing.T, s *env) {
 	}
 	s.createObject(t, exportsPath, exportJSON("of-a", ""))
 	var after map[string]map[string]any
-	shardtesting.Eventually(t, "everything marked is published", func(context.Context) error {
+	shardtesting.Eventually(t, "all labelled objects are published", func(context.Context) error {
 		after = s.publishedObjects(t)
 		for resource := range requiredFields {
 			if !slices.ContainsFunc(slices.Collect(maps.Keys(after)), func(key string) bool { return strings.HasPrefix(key, resource+" "+home+" "+cluster+" ") }) {
@@ -77,18 +77,18 @@ func testForgedMetadata(t *testing.T, s *env) {
 		s.checkOrigin(t, key, object, map[string]string{"root": "root", s.a: "root:a", s.b: "root:b", cluster: "root:a:marks"})
 		fields := strings.Fields(key)
 		if previous, known := before[key]; fields[2] != cluster && fields[2] != s.a && !strings.HasPrefix(key, "logicalclusterre") && (!known || stableContent(previous) != stableContent(object)) {
-			t.Errorf("%s has become %s\nand was %s", key, stableContent(object), stableContent(previous))
+			t.Errorf("%s changed to %s\nbefore: %s", key, stableContent(object), stableContent(previous))
 		}
 		if fields[2] == cluster && fields[1] != home {
-			t.Errorf("%s is in the part of another shard than %s", key, home)
+			t.Errorf("%s is published for another shard than %s", key, home)
 		}
 	}
 	for key := range before {
 		if _, still := after[key]; !still && !strings.HasPrefix(key, "logicalclusterre") {
-			t.Errorf("%s is gone", key)
+			t.Errorf("%s was deleted", key)
 		}
 	}
-	// All logical clusters still resolve to the same place.
+	// All logical clusters still resolve to the same cluster.
 	for path, want := range map[string]string{"root:a:marks": cluster, "root:a": s.a, "root:b": s.b, cluster: cluster, s.b: s.b} {
 		for _, caller := range []*testUser{s.adminA, s.adminB} {
 			got := s.send(t, caller, s.proxyURL, request{path: "/clusters/" + path + ownClusterPath})
@@ -105,7 +105,7 @@ func testForgedMetadata(t *testing.T, s *env) {
 	}
 }
 
-// writeMetadata writes all annotations and labels to one object of a resource of logical cluster m.
+// writeMetadata writes all annotations and labels to one object of a resource of a logical cluster.
 func (s *env) writeMetadata(t *testing.T, cluster string, resource servedResource) {
 	t.Helper()
 	annotations, labels := s.internalMetadata(t)
@@ -129,7 +129,7 @@ func (s *env) writeMetadata(t *testing.T, cluster string, resource servedResourc
 	current := s.do(t, s.adminA, cluster, request{path: object})
 	if current.status != http.StatusOK {
 		if _, published := requiredFields[resource.name]; published {
-			t.Errorf("no %s can be made: %d %.300s", resource.name, made.status, made.body)
+			t.Errorf("cannot create %s: %d %.300s", resource.name, made.status, made.body)
 		}
 		return
 	}

@@ -13,8 +13,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// testWorkspaceObjects attempts, with every kind of write, to point a workspace of a to another logical cluster or to give
-// it another owner.
+// testWorkspaceObjects attempts, with every kind of write, to point a workspace of a to another logical cluster or to
+// set another owner.
 func testWorkspaceObjects(t *testing.T, s *env) {
 	s.createReadyWorkspace(t, "honest")
 	honest := workspacesPath + "/honest"
@@ -45,34 +45,34 @@ func testWorkspaceObjects(t *testing.T, s *env) {
 				{method: http.MethodPut, path: honest + "/status", body: whole(`"name":"honest"`, "", status)},
 			} {
 				if got := s.do(t, caller, s.a, r); got.status != http.StatusForbidden {
-					t.Errorf("%s: %s %s: only the server says what a workspace's status is, got %d %.300s", caller.name, r.method, r.path, got.status, got.body)
+					t.Errorf("%s: %s %s: a tenant writes the status of a workspace: %d %.300s", caller.name, r.method, r.path, got.status, got.body)
 				}
 			}
 		}
 	}
-	forged := fmt.Sprintf(`"annotations":{"internal.tenancy.kcp.io/cluster":%q,"core.kcp.io/shard":"evil","internal.tenancy.kcp.io/shard":"evil","experimental.tenancy.kcp.io/owner":"{\"username\":\"bob\"}","authorization.kcp.io/required-groups":"nobody","kcp.io/cluster":%q}`, s.b, s.b)
+	forged := fmt.Sprintf(`"annotations":{"internal.tenancy.kcp.io/cluster":%q,"core.kcp.io/shard":"evil","internal.tenancy.kcp.io/shard":"evil","experimental.tenancy.kcp.io/owner":"{\"username\":\"bob\"}","authorization.kcp.io/required-groups":"forged-group","kcp.io/cluster":%q}`, s.b, s.b)
 	for _, r := range []request{
-		{method: http.MethodPost, path: workspacesPath, body: whole(`"name":"liar",`+forged, universal, `"phase":"Ready"`)},
+		{method: http.MethodPost, path: workspacesPath, body: whole(`"name":"forged",`+forged, universal, `"phase":"Ready"`)},
 		{method: http.MethodPatch, path: honest, contentType: mergePatchType, body: `{"metadata":{` + forged + `}}`},
-		{method: http.MethodPatch, path: workspacesPath + "/applied-liar?fieldManager=me&force=true", contentType: applyPatchType, body: whole(`"name":"applied-liar",`+forged, universal, "")},
+		{method: http.MethodPatch, path: workspacesPath + "/applied-forged?fieldManager=me&force=true", contentType: applyPatchType, body: whole(`"name":"applied-forged",`+forged, universal, "")},
 	} {
-		if got := s.do(t, s.adminA, s.a, r); got.status < 300 && (strings.Contains(got.body, "bob") || strings.Contains(got.body, "evil") || strings.Contains(got.body, "nobody") || strings.Contains(got.body, s.b)) {
+		if got := s.do(t, s.adminA, s.a, r); got.status < 300 && (strings.Contains(got.body, "bob") || strings.Contains(got.body, "evil") || strings.Contains(got.body, "forged-group") || strings.Contains(got.body, s.b)) {
 			if !strings.Contains(r.path, "honest") { // a refusal is fine, too
-				t.Errorf("%s %s kept a lie: %s", r.method, r.path, withoutManagedFields(got.body))
+				t.Errorf("%s %s keeps forged values: %s", r.method, r.path, withoutManagedFields(got.body))
 			}
 		}
 	}
-	for _, name := range []string{"honest", "liar", "applied-liar"} {
+	for _, name := range []string{"honest", "forged", "applied-forged"} {
 		s.waitReady(t, s.a, name)
 		got := s.do(t, s.adminA, s.a, request{path: workspacesPath + "/" + name})
-		if text := withoutManagedFields(got.body); strings.Contains(text, "bob") || strings.Contains(text, "evil") || strings.Contains(text, "nobody") || strings.Contains(text, s.b) {
-			t.Errorf("%s believes a lie: %s", name, text)
+		if text := withoutManagedFields(got.body); strings.Contains(text, "bob") || strings.Contains(text, "evil") || strings.Contains(text, "forged-group") || strings.Contains(text, s.b) {
+			t.Errorf("%s has forged values: %s", name, text)
 		}
 	}
 }
 
-// testWorkspaceType has the administrator of a workspace below a claim that it is of the private type of b, which would make the
-// server bind in it what that type binds.
+// testWorkspaceType has the administrator of a workspace below a claim that it is of the private type of b, which would
+// make the server bind in it what that type binds.
 func testWorkspaceType(t *testing.T, s *env) {
 	s.createWorkspace(t, s.a, "typed")
 	s.waitReady(t, s.a, "typed")
@@ -96,20 +96,20 @@ func testWorkspaceType(t *testing.T, s *env) {
 	}
 }
 
-// testRemotePlacement creates workspaces that are placed on another shard, with all internal annotations and labels and those that
-// claim a parent, and checks the resulting logical clusters.
+// testRemotePlacement creates workspaces that are placed on another shard, with all internal annotations and labels and
+// those that claim a parent, and checks the resulting logical clusters.
 func testRemotePlacement(t *testing.T, s *env) {
 	annotations, labels := s.internalMetadata(t)
-	metadata, err := json.Marshal(map[string]any{"name": "asked", "annotations": annotations, "labels": labels, "finalizers": []string{"example.com/x"}, "ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "treasure", "uid": "x"}}})
+	metadata, err := json.Marshal(map[string]any{"name": "remote", "annotations": annotations, "labels": labels, "finalizers": []string{"example.com/x"}, "ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "confidential", "uid": "x"}}})
 	must(t, err)
 	body := `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":` + string(metadata) + `,"spec":{` + s.remoteLocation() + `,"type":{"name":"universal","path":"root"}},"status":{"phase":"Ready","initializers":["root:universal"]}}`
 	s.createObject(t, workspacesPath, body)
-	s.waitReady(t, s.a, "asked")
-	cluster := s.workspaceCluster(t, s.a, "asked")
+	s.waitReady(t, s.a, "remote")
+	cluster := s.workspaceCluster(t, s.a, "remote")
 	object := s.do(t, s.masters, cluster, request{path: ownClusterPath}).object(t)
 	made := object["metadata"].(map[string]any)
 	got, _ := made["annotations"].(map[string]any)
-	for key, want := range map[string]any{"core.kcp.io/shard": s.placement.b, "internal.core.kcp.io/owner-shard": s.placement.a, "kcp.io/path": "root:a:asked", "kcp.io/cluster": cluster, "internal.tenancy.kcp.io/type": "root:universal"} {
+	for key, want := range map[string]any{"core.kcp.io/shard": s.placement.b, "internal.core.kcp.io/owner-shard": s.placement.a, "kcp.io/path": "root:a:remote", "kcp.io/cluster": cluster, "internal.tenancy.kcp.io/type": "root:universal"} {
 		if got[key] != want {
 			t.Errorf("annotation %s is %v, want %v", key, got[key], want)
 		}
@@ -122,46 +122,46 @@ func testRemotePlacement(t *testing.T, s *env) {
 	if text := fmt.Sprint(made["labels"], made["ownerReferences"], made["finalizers"], object["spec"]); strings.Contains(text, "example.com") || strings.Contains(text, "name:"+s.placement.a) || strings.Contains(text, "bob") || strings.Contains(text, "claimed") {
 		t.Errorf("the logical cluster has %s", text)
 	}
-	s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: workspacesPath + "/asked", body: `{"metadata":{"finalizers":null}}`, contentType: mergePatchType})
+	s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: workspacesPath + "/remote", body: `{"metadata":{"finalizers":null}}`, contentType: mergePatchType})
 }
 
-// testCreatorPermissions has a service account of a create a workspace: that account must be its administrator, and not an account of
-// the new workspace with the same name.
+// testCreatorPermissions has a service account of a create a workspace: that account must be its administrator, and not
+// an account of the new workspace with the same name.
 func testCreatorPermissions(t *testing.T, s *env) {
-	if got := s.do(t, s.serviceAccount, s.a, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"robots"},"spec":{` + s.remoteLocation() + `,"type":{"name":"universal","path":"root"}}}`}); got.status != http.StatusCreated {
+	if got := s.do(t, s.serviceAccount, s.a, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"created"},"spec":{` + s.remoteLocation() + `,"type":{"name":"universal","path":"root"}}}`}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	s.waitReady(t, s.a, "robots")
-	child := s.workspaceCluster(t, s.a, "robots")
+	s.waitReady(t, s.a, "created")
+	child := s.workspaceCluster(t, s.a, "created")
 	review := func(user string) httpResponse {
 		return s.do(t, s.masters, child, request{method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/subjectaccessreviews",
 			body: fmt.Sprintf(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":%q,"groups":["system:serviceaccounts","system:authenticated"],"extra":{"authentication.kcp.io/cluster-name":[%q]},"resourceAttributes":{"resource":"secrets","verb":"list"}}}`, user, child)})
 	}
-	if got := review("system:serviceaccount:default:robot"); strings.Contains(got.body, `"allowed":true`) {
-		t.Errorf("the account of the same name inside of the new workspace is its administrator: %s", got.body)
+	if got := review("system:serviceaccount:default:builder"); strings.Contains(got.body, `"allowed":true`) {
+		t.Errorf("the service account of the same name in the new workspace is its administrator: %s", got.body)
 	}
 	if got := s.do(t, s.serviceAccount, child, request{path: "/api/v1/secrets"}); got.status != http.StatusOK {
-		t.Errorf("the account that made the workspace is not its administrator: %d %s", got.status, got.body)
+		t.Errorf("the service account that created the workspace is not its administrator: %d %s", got.status, got.body)
 	}
 }
 
 // testLogicalClusterObject edits the LogicalCluster of a, which its administrator may do.
 func testLogicalClusterObject(t *testing.T, s *env) {
 	for name, patch := range map[string]string{
-		"its creator":         `{"spec":{"createdBy":{"username":"bob"}}}`,
-		"its initializers":    `{"spec":{"initializers":["root:evil"]}}`,
-		"its owner":           `{"spec":{"owner":{"name":"b"}}}`,
-		"its owner's uid":     `{"spec":{"owner":{"uid":"0"}}}`,
-		"its owner's cluster": `{"spec":{"owner":{"cluster":"` + s.b + `"}}}`,
-		"its owner's kind":    `{"spec":{"owner":{"resource":"x"}}}`,
-		"having an owner":     `{"spec":{"owner":null}}`,
+		"createdBy":      `{"spec":{"createdBy":{"username":"bob"}}}`,
+		"initializers":   `{"spec":{"initializers":["root:evil"]}}`,
+		"owner name":     `{"spec":{"owner":{"name":"b"}}}`,
+		"owner UID":      `{"spec":{"owner":{"uid":"0"}}}`,
+		"owner cluster":  `{"spec":{"owner":{"cluster":"` + s.b + `"}}}`,
+		"owner resource": `{"spec":{"owner":{"resource":"x"}}}`,
+		"no owner":       `{"spec":{"owner":null}}`,
 	} {
 		if got := s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: ownClusterPath, body: patch, contentType: mergePatchType}); got.status != http.StatusForbidden {
-			t.Errorf("%s is not the tenant's to change: %d %.300s", name, got.status, got.body)
+			t.Errorf("%s can be changed: %d %.300s", name, got.status, got.body)
 		}
 	}
 	for name, patch := range map[string]string{
-		"back to Scheduling": `{"status":{"phase":"Scheduling"}}`, "Unavailable": `{"status":{"phase":"Unavailable"}}`, "with initializers": `{"status":{"initializers":["root:universal"]}}`,
+		"phase Scheduling": `{"status":{"phase":"Scheduling"}}`, "phase Unavailable": `{"status":{"phase":"Unavailable"}}`, "initializers": `{"status":{"initializers":["root:universal"]}}`,
 	} {
 		if got := s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: ownClusterPath + "/status", body: patch, contentType: mergePatchType}); got.status != http.StatusForbidden {
 			t.Errorf("%s: %d %.300s", name, got.status, got.body)
@@ -179,13 +179,13 @@ func testLogicalClusterObject(t *testing.T, s *env) {
 	for i := range 20 { // the server copies this to the workspace, which is in root
 		s.annotate(t, fmt.Sprintf(`"core.kcp.io/shard":"evil-%d"`, i))
 		if got := s.do(t, s.masters, "root", request{path: workspacesPath + "/a"}); strings.Contains(withoutManagedFields(got.body), "evil") {
-			t.Errorf("a's workspace in root says what its tenant wrote: %s", withoutManagedFields(got.body))
+			t.Errorf("the Workspace of a in root has a value of the tenant: %s", withoutManagedFields(got.body))
 			break
 		}
 	}
 	s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: ownClusterPath, body: `{"metadata":{"finalizers":null}}`, contentType: mergePatchType})
 	if got := s.do(t, s.adminA, s.a, request{path: ownClusterPath}); !strings.Contains(got.body, `"core.kcp.io/logicalcluster-deletion"`) {
-		t.Errorf("the finalizer is gone: %s", got.body)
+		t.Errorf("the finalizer was removed: %s", got.body)
 	}
 }
 
@@ -194,13 +194,13 @@ func testDeletion(t *testing.T, s *env) {
 	s.createReadyWorkspace(t, "org")
 	org := s.workspaceCluster(t, s.a, "org")
 	for name, keepAlive := range map[string]func(cluster string) httpResponse{
-		"by letting go of the workspace's finalizer": func(string) httpResponse {
+		"remove the finalizers of the Workspace": func(string) httpResponse {
 			return s.do(t, s.adminA, org, request{method: http.MethodPatch, path: workspacesPath + "/child", body: `{"metadata":{"finalizers":null}}`, contentType: mergePatchType})
 		},
-		"by giving the logical cluster another owner": func(cluster string) httpResponse {
+		"change the owner UID of the LogicalCluster": func(cluster string) httpResponse {
 			return s.do(t, s.adminA, cluster, request{method: http.MethodPatch, path: ownClusterPath, body: `{"spec":{"owner":{"uid":"0"}}}`, contentType: mergePatchType})
 		},
-		"by a change of the name of its owner": func(cluster string) httpResponse {
+		"change the owner name of the LogicalCluster": func(cluster string) httpResponse {
 			return s.do(t, s.adminA, cluster, request{method: http.MethodPatch, path: ownClusterPath, body: `{"spec":{"owner":{"name":"x"}}}`, contentType: mergePatchType})
 		},
 	} {
@@ -211,14 +211,14 @@ func testDeletion(t *testing.T, s *env) {
 			s.waitForStatus(t, s.adminA, cluster, ownClusterPath, http.StatusOK)
 			keepAlive(cluster)
 			s.do(t, s.masters, org, request{method: http.MethodDelete, path: workspacesPath + "/child"})
-			shardtesting.Eventually(t, "the workspace goes", func(context.Context) error {
+			shardtesting.Eventually(t, "the workspace is deleted", func(context.Context) error {
 				if got := s.do(t, s.masters, org, request{path: workspacesPath + "/child"}); got.status != http.StatusNotFound {
 					return errors.New(got.body)
 				}
 				return nil
 			})
 			if left := s.keys(t, "/"+cluster+"/"); len(left) > 0 {
-				t.Errorf("the workspace is gone, its logical cluster %s is not: %d keys, the first is %s", cluster, len(left), left[0])
+				t.Errorf("the workspace is deleted, but its logical cluster %s has %d keys, the first is %s", cluster, len(left), left[0])
 			}
 		})
 	}

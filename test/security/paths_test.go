@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// testPathTraversal attempts to reach b, the whole shard or a system cluster by the form of the URL, with reads and deletes.
+// testPathTraversal attempts to reach b, the whole shard or a system cluster by the form of the URL, with reads and
+// deletes.
 func testPathTraversal(t *testing.T, s *env) {
 	prefixes := []string{
 		"/clusters/{a}", "/clusters/{b}", "/clusters/root:b", "/clusters/root%3ab", "/clusters/root%3Ab", "/clusters/*", "/clusters/%2a", "/clusters/*:b",
@@ -25,14 +26,14 @@ func testPathTraversal(t *testing.T, s *env) {
 	suffixes := []string{
 		confidentialPath, "/api/v1/configmaps", "/api/v1/secrets", "/api/v1/watch/configmaps?timeoutSeconds=1",
 		// Within the permissions in a: namespaces and names that traverse out of the storage key.
-		"/api/v1/namespaces/..%2f..%2f{b}%2fdefault/configmaps/treasure", "/api/v1/namespaces/../configmaps", "/api/v1/namespaces/%2e%2e/configmaps?resourceVersion=0",
-		configMapsPath + "/..%2f..%2f..%2f{b}%2fdefault%2ftreasure", configMapsPath + "/%2e%2e", "/api/v1/namespaces/default%2f..%2f..%2f{b}/configmaps",
-		"/api/v1/namespaces//configmaps/treasure", "/api/v1/namespaces/{b}/configmaps/treasure", "/api/v1/configmaps?fieldSelector=kcp.io/cluster={b}",
+		"/api/v1/namespaces/..%2f..%2f{b}%2fdefault/configmaps/confidential", "/api/v1/namespaces/../configmaps", "/api/v1/namespaces/%2e%2e/configmaps?resourceVersion=0",
+		configMapsPath + "/..%2f..%2f..%2f{b}%2fdefault%2fconfidential", configMapsPath + "/%2e%2e", "/api/v1/namespaces/default%2f..%2f..%2f{b}/configmaps",
+		"/api/v1/namespaces//configmaps/confidential", "/api/v1/namespaces/{b}/configmaps/confidential", "/api/v1/configmaps?fieldSelector=kcp.io/cluster={b}",
 	}
 	names := strings.NewReplacer("{a}", s.a, "{b}", s.b, "{B}", strings.ToUpper(s.b))
 	forged := forgedToken(s.b)
 	wrong := s.proxyCertificate(t, "not-the-proxy")
-	wrongProxy := s.newUser(t, "holder of a wrong proxy certificate", &wrong)
+	wrongProxy := s.newUser(t, "wrong proxy certificate", &wrong)
 	remote := http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"system:masters", "system:kcp:admin", "system:authenticated"}}
 	callers := []struct {
 		*testUser
@@ -44,7 +45,7 @@ func testPathTraversal(t *testing.T, s *env) {
 		{s.adminA, remote}, {wrongProxy, remote},
 	}
 	if s.placement.a != s.placement.b {
-		callers = callers[2:5] // alice and the robot: the other users have sent these paths on one shard
+		callers = callers[2:5] // alice and the service account: the other users have sent these paths on one shard
 	}
 	for _, caller := range callers {
 		for _, base := range s.workspaceServerURLs() {
@@ -61,7 +62,7 @@ func testPathTraversal(t *testing.T, s *env) {
 									t.Errorf("%s %s: %d %s", method, path, got.status, got.body)
 								}
 								if got.status >= 500 && got.status != http.StatusNotImplemented && !strings.Contains(got.body, "invalid key") {
-									t.Errorf("%s %s makes the server fail: %d %s", method, path, got.status, got.body)
+									t.Errorf("%s %s causes a server error: %d %s", method, path, got.status, got.body)
 								}
 							}
 						}
@@ -79,5 +80,5 @@ func forgedPayload(text string) string { return base64.RawURLEncoding.EncodeToSt
 // forgedToken returns a service account token of a logical cluster with an invalid signature.
 func forgedToken(cluster string) string {
 	encode := base64.RawURLEncoding.EncodeToString
-	return encode([]byte(`{"alg":"none"}`)) + "." + encode([]byte(`{"iss":"https://kcp.default.svc","sub":"system:serviceaccount:default:robot","kubernetes.io":{"clusterName":"`+cluster+`","namespace":"default","serviceaccount":{"name":"robot"}}}`)) + "."
+	return encode([]byte(`{"alg":"none"}`)) + "." + encode([]byte(`{"iss":"https://kcp.default.svc","sub":"system:serviceaccount:default:builder","kubernetes.io":{"clusterName":"`+cluster+`","namespace":"default","serviceaccount":{"name":"builder"}}}`)) + "."
 }

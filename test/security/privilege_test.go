@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// testRoles creates roles and bindings in a that would grant access to other logical clusters, as its administrator and as
-// a user with fewer permissions.
+// testRoles creates roles and bindings in a that would grant access to other logical clusters, as its administrator and
+// as a user with fewer permissions.
 func testRoles(t *testing.T, s *env) {
 	role := func(name, extra string) string {
 		return fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":%q,"labels":{"rbac.authorization.k8s.io/aggregate-to-admin":"true","rbac.authorization.k8s.io/aggregate-to-view":"true"}},"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]},{"nonResourceURLs":["*"],"verbs":["*"]}]%s}`, name, extra)
@@ -18,12 +18,12 @@ func testRoles(t *testing.T, s *env) {
 	bind := func(name, role, kind, subject string) string {
 		return fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":%q},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":%q},"subjects":[{"kind":%q,"apiGroup":"rbac.authorization.k8s.io","name":%q}]}`, name, role, kind, subject)
 	}
-	for _, name := range []string{"system:kcp:workspace:access", "view", "everything"} {
+	for _, name := range []string{"system:kcp:workspace:access", "view", "all-permissions"} {
 		s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: clusterRoles, body: role(name, "")})
 	}
 	s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: clusterRoles, body: role("sum", `,"aggregationRule":{"clusterRoleSelectors":[{}]}`)})
 	for i, subject := range []string{"system:authenticated", "system:unauthenticated", "system:masters", "system:serviceaccounts"} {
-		if got := s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: clusterBindings, body: bind(fmt.Sprintf("all-%d", i), "everything", "Group", subject)}); got.status != http.StatusCreated {
+		if got := s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: clusterBindings, body: bind(fmt.Sprintf("all-%d", i), "all-permissions", "Group", subject)}); got.status != http.StatusCreated {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
 	}
@@ -48,7 +48,7 @@ func testRoles(t *testing.T, s *env) {
 	for i := range 4 {
 		s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: fmt.Sprintf("%s/all-%d", clusterBindings, i)})
 	}
-	for _, name := range []string{"system:kcp:workspace:access", "view", "everything", "sum"} {
+	for _, name := range []string{"system:kcp:workspace:access", "view", "all-permissions", "sum"} {
 		s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: clusterRoles + "/" + name})
 	}
 	s.waitForStatus(t, s.unrelatedUser, s.a, "/api/v1/namespaces/default", http.StatusForbidden)
@@ -67,28 +67,28 @@ func testImpersonation(t *testing.T, s *env) {
 		text, _ := json.Marshal(map[string]any{"user": user, "groups": groups})
 		return string(text)
 	}
-	warrantB := `{"user":"system:serviceaccount:default:robot","groups":["system:serviceaccounts"],"extra":{"authentication.kcp.io/cluster-name":["` + s.b + `"]}}`
+	warrantB := `{"user":"system:serviceaccount:default:builder","groups":["system:serviceaccounts"],"extra":{"authentication.kcp.io/cluster-name":["` + s.b + `"]}}`
 	for name, h := range map[string]http.Header{
-		"system:masters":                   impersonate("x", "system:masters"),
-		"system:kcp:admin":                 impersonate("x", "system:kcp:admin"),
-		"the bootstrapper":                 impersonate("x", "system:kcp:tenancy:workspace-bootstrapper"),
-		"a manager of clusters":            impersonate("x", "system:kcp:logical-cluster-admin"),
-		"an external manager of clusters":  impersonate("x", "system:kcp:external-logical-cluster-admin"),
-		"an initializer":                   impersonate("x", "system:kcp:initializer:root:universal"),
-		"bob":                              impersonate("bob"),
-		"the loopback user":                impersonate("system:apiserver"),
-		"bob with the scope of b":          extra(impersonate("bob"), "authentication.kcp.io/scopes", "cluster:"+s.b),
-		"bob from b":                       extra(impersonate("bob"), "authentication.kcp.io/cluster-name", s.b),
-		"bob's warrant":                    extra(impersonate("x"), "authorization.kcp.io/warrant", warrant("bob")),
-		"a warrant of masters":             extra(impersonate("x"), "authorization.kcp.io/warrant", warrant("bob", "system:masters")),
-		"a warrant of admins":              extra(impersonate("x"), "authorization.kcp.io/warrant", warrant("bob", "system:kcp:admin")),
-		"the account of b":                 extra(impersonate("system:serviceaccount:default:robot"), "authentication.kcp.io/cluster-name", s.b),
-		"the account of b, by its name":    impersonate("system:kcp:serviceaccount:" + s.b + ":default:robot"),
-		"a warrant for the account of b":   extra(impersonate("x"), "authorization.kcp.io/warrant", warrantB),
-		"an unsaid account":                impersonate("system:serviceaccount:default:robot"),
-		"the people of b":                  impersonate("x", "system:cluster:"+s.b),
-		"system:masters in odd case":       {"impersonate-user": {"x"}, "IMPERSONATE-GROUP": {"system:masters"}},
-		"system:masters through the proxy": {"Impersonate-User": {"x"}, "Impersonate-Group": {"system:masters"}, "X-Remote-Group": {"system:masters"}},
+		"system:masters":                          impersonate("x", "system:masters"),
+		"system:kcp:admin":                        impersonate("x", "system:kcp:admin"),
+		"the bootstrapper":                        impersonate("x", "system:kcp:tenancy:workspace-bootstrapper"),
+		"logical cluster administrator":           impersonate("x", "system:kcp:logical-cluster-admin"),
+		"external logical cluster administrator":  impersonate("x", "system:kcp:external-logical-cluster-admin"),
+		"an initializer":                          impersonate("x", "system:kcp:initializer:root:universal"),
+		"bob":                                     impersonate("bob"),
+		"the loopback user":                       impersonate("system:apiserver"),
+		"bob with the scope of b":                 extra(impersonate("bob"), "authentication.kcp.io/scopes", "cluster:"+s.b),
+		"bob from b":                              extra(impersonate("bob"), "authentication.kcp.io/cluster-name", s.b),
+		"bob's warrant":                           extra(impersonate("x"), "authorization.kcp.io/warrant", warrant("bob")),
+		"a warrant for system:masters":            extra(impersonate("x"), "authorization.kcp.io/warrant", warrant("bob", "system:masters")),
+		"a warrant for system:kcp:admin":          extra(impersonate("x"), "authorization.kcp.io/warrant", warrant("bob", "system:kcp:admin")),
+		"service account of b":                    extra(impersonate("system:serviceaccount:default:builder"), "authentication.kcp.io/cluster-name", s.b),
+		"global name of the service account of b": impersonate("system:kcp:serviceaccount:" + s.b + ":default:builder"),
+		"a warrant for the service account of b":  extra(impersonate("x"), "authorization.kcp.io/warrant", warrantB),
+		"service account without a cluster":       impersonate("system:serviceaccount:default:builder"),
+		"group of the users of b":                 impersonate("x", "system:cluster:"+s.b),
+		"system:masters in mixed case":            {"impersonate-user": {"x"}, "IMPERSONATE-GROUP": {"system:masters"}},
+		"system:masters through the proxy":        {"Impersonate-User": {"x"}, "Impersonate-Group": {"system:masters"}, "X-Remote-Group": {"system:masters"}},
 	} {
 		for _, cluster := range []string{s.b, "system:admin", "*"} {
 			for _, base := range s.workspaceServerURLs() {
@@ -108,16 +108,16 @@ func testImpersonation(t *testing.T, s *env) {
 			body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"generateName":"stolen-"},"spec":{"type":{"name":"private","path":"root:b"}}}`})
 	}
 	for name, h := range map[string]http.Header{
-		"alice herself":                 nil,
-		"bob":                           impersonate("bob", "system:authenticated"),
-		"bob's warrant":                 extra(impersonate("alice", "system:authenticated"), "authorization.kcp.io/warrant", warrant("bob")),
-		"a warrant inside of a warrant": extra(impersonate("alice", "system:authenticated"), "authorization.kcp.io/warrant", `{"user":"x","extra":{"authorization.kcp.io/warrant":["{\"user\":\"bob\"}"]}}`),
-		"the partner's people":          impersonate("alice", "system:authenticated", "system:cluster:partner"),
-		"one of the partner's people":   extra(impersonate("alice", "system:authenticated"), "authentication.kcp.io/cluster-name", "partner"),
-		"the partner's account":         extra(impersonate("system:serviceaccount:default:robot"), "authentication.kcp.io/cluster-name", "partner"),
-		"its name":                      impersonate("system:kcp:serviceaccount:partner:default:robot", "system:authenticated"),
-		"a warrant for it":              extra(impersonate("alice", "system:authenticated"), "authorization.kcp.io/warrant", strings.ReplaceAll(warrantB, s.b, "partner")),
-		"a warrant of its people":       extra(impersonate("alice", "system:authenticated"), "authorization.kcp.io/warrant", `{"user":"alice","groups":["system:cluster:partner"]}`),
+		"alice herself":                  nil,
+		"bob":                            impersonate("bob", "system:authenticated"),
+		"bob's warrant":                  extra(impersonate("alice", "system:authenticated"), "authorization.kcp.io/warrant", warrant("bob")),
+		"nested warrant":                 extra(impersonate("alice", "system:authenticated"), "authorization.kcp.io/warrant", `{"user":"x","extra":{"authorization.kcp.io/warrant":["{\"user\":\"bob\"}"]}}`),
+		"group of the partner's users":   impersonate("alice", "system:authenticated", "system:cluster:partner"),
+		"user of the partner":            extra(impersonate("alice", "system:authenticated"), "authentication.kcp.io/cluster-name", "partner"),
+		"service account of the partner": extra(impersonate("system:serviceaccount:default:builder"), "authentication.kcp.io/cluster-name", "partner"),
+		"global name of the partner's service account": impersonate("system:kcp:serviceaccount:partner:default:builder", "system:authenticated"),
+		"a warrant for the partner's service account":  extra(impersonate("alice", "system:authenticated"), "authorization.kcp.io/warrant", strings.ReplaceAll(warrantB, s.b, "partner")),
+		"a warrant for the partner's group":            extra(impersonate("alice", "system:authenticated"), "authorization.kcp.io/warrant", `{"user":"alice","groups":["system:cluster:partner"]}`),
 	} {
 		if got := create(h); got.status != http.StatusForbidden {
 			t.Errorf("as %s a workspace of b's private type: %d %.400s", name, got.status, got.body)

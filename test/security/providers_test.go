@@ -36,11 +36,11 @@ func apiSchemaJSON(prefix, group, plural, kind string) string {
 // testExportIdentities attempts to create an export in a with the identity of an export of p.
 func (s *sharingEnv) testExportIdentities(t *testing.T) {
 	for name, spec := range map[string]string{
-		"named":     `"identity":{"secretRef":{"namespace":"kcp-system","name":"widgets"}}`,
-		"elsewhere": `"identity":{"secretRef":{"namespace":"` + s.p + `","name":"widgets"}}`,
-		"odd":       `"identity":{"secretRef":{"namespace":"../` + s.p + `/kcp-system","name":"widgets"}}`,
-		"odder":     `"identity":{"secretRef":{"namespace":"kcp-system","name":"../../` + s.p + `/kcp-system/widgets"}}`,
-		"plain":     ``,
+		"name":                `"identity":{"secretRef":{"namespace":"kcp-system","name":"widgets"}}`,
+		"other-namespace":     `"identity":{"secretRef":{"namespace":"` + s.p + `","name":"widgets"}}`,
+		"traversal-namespace": `"identity":{"secretRef":{"namespace":"../` + s.p + `/kcp-system","name":"widgets"}}`,
+		"traversal-name":      `"identity":{"secretRef":{"namespace":"kcp-system","name":"../../` + s.p + `/kcp-system/widgets"}}`,
+		"plain":               ``,
 	} {
 		s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: exportsPath, body: exportJSON(name, spec)})
 		for _, version := range []string{"v1alpha1", "v1alpha2"} {
@@ -58,14 +58,14 @@ func (s *sharingEnv) testExportIdentities(t *testing.T) {
 		}
 	}
 	s.createObject(t, exportsPath, exportJSON("last", ""))
-	shardtesting.Eventually(t, "the controller has looked at all", func(context.Context) error {
+	shardtesting.Eventually(t, "all exports are reconciled", func(context.Context) error {
 		if got := s.do(t, s.adminA, s.a, request{path: exportsPath + "/last"}); !strings.Contains(got.body, `"identityHash":"`) {
 			return fmt.Errorf("%s", got.body)
 		}
 		return nil
 	})
 	if got := s.do(t, s.adminA, s.a, request{path: exportsPath}); strings.Contains(got.body, `"status":{"identityHash":"`+s.identity) {
-		t.Errorf("an export of a has the identity of p's: %s", got.body)
+		t.Errorf("an export of a has the identity of an export of p: %s", got.body)
 	}
 	bound := s.do(t, s.adminA, s.a, request{path: bindingsPath + "/widgets"}).object(t)["status"]
 	for _, path := range []string{bindingsPath + "/widgets", bindingsPath + "/widgets/status", bindingsPath + ":customresources/widgets/status", "/apis/apis.kcp.io/v1alpha1/apibindings/widgets/status"} {
@@ -110,8 +110,8 @@ func (s *sharingEnv) testPathReuse(t *testing.T) {
 	createExport := func(caller *testUser, cluster string) {
 		t.Helper()
 		for path, body := range map[string]string{
-			schemasPath: apiSchemaJSON("v1", "heirs.example.com", "things", "Thing"),
-			exportsPath: exportJSON("things", `"resources":[{"group":"heirs.example.com","name":"things","schema":"v1.things.heirs.example.com","storage":{"crd":{}}}],`+claims),
+			schemasPath: apiSchemaJSON("v1", "reused.example.com", "things", "Thing"),
+			exportsPath: exportJSON("things", `"resources":[{"group":"reused.example.com","name":"things","schema":"v1.things.reused.example.com","storage":{"crd":{}}}],`+claims),
 		} {
 			if got := s.do(t, caller, cluster, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
 				t.Fatalf("%d %s", got.status, got.body)
@@ -124,36 +124,36 @@ func (s *sharingEnv) testPathReuse(t *testing.T) {
 			return nil
 		})
 	}
-	const things = "/apis/heirs.example.com/v1/namespaces/default/things"
-	first := s.createTenantWorkspace(t, "estate", "paula", s.placement.a)
+	const things = "/apis/reused.example.com/v1/namespaces/default/things"
+	first := s.createTenantWorkspace(t, "provider", "paula", s.placement.a)
 	createExport(s.paula, first)
-	s.Bind(t, s.c, "root:estate", "things", func(binding *apisv1alpha2.APIBinding) {
+	s.Bind(t, s.c, "root:provider", "things", func(binding *apisv1alpha2.APIBinding) {
 		binding.Spec.PermissionClaims = []apisv1alpha2.AcceptablePermissionClaim{{PermissionClaim: allVerbsClaim("configmaps"), Selector: apisv1alpha2.PermissionClaimSelector{MatchAll: true}, State: apisv1alpha2.ClaimAccepted}}
 	})
-	if got := s.do(t, s.carol, s.c, request{method: http.MethodPost, path: things, body: `{"apiVersion":"heirs.example.com/v1","kind":"Thing","metadata":{"name":"kept"}}`}); got.status != http.StatusCreated {
+	if got := s.do(t, s.carol, s.c, request{method: http.MethodPost, path: things, body: `{"apiVersion":"reused.example.com/v1","kind":"Thing","metadata":{"name":"kept"}}`}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	shardtesting.Eventually(t, "paula sees what she claims", func(context.Context) error {
-		if got := s.sendToShard(t, s.paula, request{path: exportViewPath(first, "things", s.c) + confidentialPath}); got.status != http.StatusOK {
+	shardtesting.Eventually(t, "the claimed objects are served", func(context.Context) error {
+		if got := s.sendToShard(t, s.paula, request{path: exportVirtualWorkspacePath(first, "things", s.c) + confidentialPath}); got.status != http.StatusOK {
 			return fmt.Errorf("%d %s", got.status, got.body)
 		}
 		return nil
 	})
-	s.do(t, s.masters, "root", request{method: http.MethodDelete, path: workspacesPath + "/estate"})
-	s.waitForStatus(t, s.masters, "root", workspacesPath+"/estate", http.StatusNotFound)
-	newOwner := s.newCertificateUser(t, "heir")
-	second := s.createTenantWorkspace(t, "estate", "heir", s.placement.b)
+	s.do(t, s.masters, "root", request{method: http.MethodDelete, path: workspacesPath + "/provider"})
+	s.waitForStatus(t, s.masters, "root", workspacesPath+"/provider", http.StatusNotFound)
+	newOwner := s.newCertificateUser(t, "newowner")
+	second := s.createTenantWorkspace(t, "provider", "newowner", s.placement.b)
 	createExport(newOwner, second)
-	shardtesting.Eventually(t, "carol is told", func(context.Context) error {
+	shardtesting.Eventually(t, "the binding reports the other identity", func(context.Context) error {
 		if got := s.do(t, s.carol, s.c, request{path: bindingsPath + "/things"}); !strings.Contains(got.body, "another identity") {
 			return fmt.Errorf("%s", got.body)
 		}
 		return nil
 	})
 	for _, cluster := range []string{s.c, "*"} {
-		for _, path := range []string{confidentialPath, "/api/v1/configmaps", things, things + "/kept", "/apis/heirs.example.com/v1/things", bindingsPath} {
-			if got := s.send(t, newOwner, s.resolveShardURL(t, s.c), request{path: exportViewPath(second, "things", cluster) + path}); strings.Contains(got.body, s.c) && got.status < 400 || strings.Contains(got.body, `"treasure"`) && got.status < 400 || got.status >= 500 {
-				t.Errorf("the heir sees %s of %s: %d %.400s", path, cluster, got.status, got.body)
+		for _, path := range []string{confidentialPath, "/api/v1/configmaps", things, things + "/kept", "/apis/reused.example.com/v1/things", bindingsPath} {
+			if got := s.send(t, newOwner, s.resolveShardURL(t, s.c), request{path: exportVirtualWorkspacePath(second, "things", cluster) + path}); strings.Contains(got.body, s.c) && got.status < 400 || strings.Contains(got.body, `"confidential"`) && got.status < 400 || got.status >= 500 {
+				t.Errorf("the new owner gets %s of %s: %d %.400s", path, cluster, got.status, got.body)
 			}
 		}
 	}
@@ -162,8 +162,8 @@ func (s *sharingEnv) testPathReuse(t *testing.T) {
 	}
 }
 
-// testMaximalPermissionPolicy attempts, by all names and verbs, what the maximal permission policy of an API denies: a may read gadgets, and
-// no more.
+// testMaximalPermissionPolicy attempts, by all names and verbs, what the maximal permission policy of an API denies: a
+// may only read gadgets.
 func (s *sharingEnv) testMaximalPermissionPolicy(t *testing.T) {
 	const gadgets = "/apis/bounded.example.com/v1/namespaces/default/gadgets"
 	for path, body := range map[string]string{
@@ -196,7 +196,7 @@ func (s *sharingEnv) testMaximalPermissionPolicy(t *testing.T) {
 	impersonate := func(user string, groups ...string) http.Header {
 		return http.Header{"Impersonate-User": {user}, "Impersonate-Group": groups}
 	}
-	headers := []http.Header{nil, impersonate("paula", "system:authenticated"), impersonate("x", "system:kcp:admin"), impersonate("x", "system:masters"), impersonate("apis.kcp.io:binding:paula"), impersonate("system:serviceaccount:default:robot", "system:serviceaccounts"),
+	headers := []http.Header{nil, impersonate("paula", "system:authenticated"), impersonate("x", "system:kcp:admin"), impersonate("x", "system:masters"), impersonate("apis.kcp.io:binding:paula"), impersonate("system:serviceaccount:default:builder", "system:serviceaccounts"),
 		{"Impersonate-User": {"x"}, "Impersonate-Extra-Authorization.kcp.io%2fwarrant": {`{"user":"paula","groups":["system:kcp:admin"]}`}}, {"X-Kcp-Internal-Deep-Subjectaccessreview": {"true"}}}
 	for _, name := range []string{gadgets, gadgets + ":" + identity, gadgets + "%3a" + identity} {
 		for _, caller := range []*testUser{s.adminA, s.serviceAccount} {
@@ -214,14 +214,15 @@ func (s *sharingEnv) testMaximalPermissionPolicy(t *testing.T) {
 		}
 	}
 	if after := s.do(t, s.masters, s.a, request{path: gadgets + "/kept"}).body; after != before {
-		t.Errorf("%s\nwas %s", after, before)
+		t.Errorf("%s\nbefore: %s", after, before)
 	}
 }
 
-// testUnpermittedBindings binds exports without permission, and compares the responses with those for exports that do not exist.
+// testUnpermittedBindings binds exports without permission, and compares the responses with those for exports that do
+// not exist.
 func (s *sharingEnv) testUnpermittedBindings(t *testing.T) {
 	answers := map[string]string{}
-	for i, reference := range []struct{ path, name string }{{"root:p", "private"}, {s.p, "private"}, {"root:p", "none"}, {s.p, "none"}, {"root:nobody", "private"}, {"0123456789abcdef", "private"}, {"root:b", "none"}, {s.b, "none"}, {"system:admin", "none"}, {"system:shard", "none"}, {"system:bound-crds", "none"}, {"root", "none"}, {"root", "shards.core.kcp.io"}} {
+	for i, reference := range []struct{ path, name string }{{"root:p", "private"}, {s.p, "private"}, {"root:p", "none"}, {s.p, "none"}, {"root:missing", "private"}, {"0123456789abcdef", "private"}, {"root:b", "none"}, {s.b, "none"}, {"system:admin", "none"}, {"system:shard", "none"}, {"system:bound-crds", "none"}, {"root", "none"}, {"root", "shards.core.kcp.io"}} {
 		name := fmt.Sprint("guess-", i)
 		got := s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: bindingsPath, body: bindingJSON(name, reference.path, reference.name)})
 		text := strings.NewReplacer(name, "NAME", reference.path+":"+reference.name, "REFERENCE").Replace(got.body)
@@ -258,8 +259,8 @@ func (s *sharingEnv) testUnpermittedBindings(t *testing.T) {
 	}
 }
 
-// testBoundDefinitions attempts to change the definitions that serve bound resources, and to create definitions with names that
-// are in use.
+// testBoundDefinitions attempts to change the definitions that serve bound resources, and to create definitions with
+// names that are in use.
 func (s *sharingEnv) testBoundDefinitions(t *testing.T) {
 	for _, caller := range []*testUser{s.adminA, s.serviceAccount, s.paula, s.unrelatedUser, s.anonymous} {
 		for _, cluster := range []string{"system:bound-crds", "system:admin", "system:shard", "system:system-crds"} {
@@ -287,7 +288,7 @@ func (s *sharingEnv) testBoundDefinitions(t *testing.T) {
 			}
 			s.allowBinding(t, "evil-"+taken.plural)
 			before := read()
-			shardtesting.Eventually(t, "it is bound, or refused", func(context.Context) error {
+			shardtesting.Eventually(t, "the binding is bound or refused", func(context.Context) error {
 				got := s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: bindingsPath, body: bindingJSON("evil-"+taken.plural, s.p, "evil-"+taken.plural)})
 				if got.status != http.StatusCreated && got.status != http.StatusConflict {
 					return fmt.Errorf("%d %s", got.status, got.body)
@@ -298,22 +299,22 @@ func (s *sharingEnv) testBoundDefinitions(t *testing.T) {
 				return nil
 			})
 			if after := read(); taken.path != bindingsPath && after != before {
-				t.Errorf("with the binding %s\nwas %s", after, before)
+				t.Errorf("with the binding %s\nbefore: %s", after, before)
 			}
-			if got := s.do(t, s.adminA, s.a, request{path: configMapsPath + "/treasure"}); got.status != http.StatusOK {
+			if got := s.do(t, s.adminA, s.a, request{path: configMapsPath + "/confidential"}); got.status != http.StatusOK {
 				t.Errorf("%d %s", got.status, got.body)
 			}
 			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: bindingsPath + "/evil-" + taken.plural})
 			s.waitForStatus(t, s.adminA, s.a, bindingsPath+"/evil-"+taken.plural, http.StatusNotFound)
 			if after := read(); after != before {
-				t.Errorf("after the binding %s\nwas %s", after, before)
+				t.Errorf("after the deletion of the binding %s\nbefore: %s", after, before)
 			}
 		})
 	}
 }
 
-// testProviderWebhooks has p register a webhook for every resource, and a policy that denies everything: they apply only to the
-// resources that p exports.
+// testProviderWebhooks has p register a webhook for every resource, and a policy that denies everything: they apply
+// only to the resources that p exports.
 func (s *sharingEnv) testProviderWebhooks(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
@@ -341,7 +342,7 @@ func (s *sharingEnv) testProviderWebhooks(t *testing.T) {
 			t.Fatalf("%s: %d %s", one[0], got.status, got.body)
 		}
 	}
-	shardtesting.Eventually(t, "b's widgets are held to what p says", func(context.Context) error {
+	shardtesting.Eventually(t, "the webhooks and policies of p apply to widgets of b", func(context.Context) error {
 		got := s.do(t, s.adminB, s.b, request{method: http.MethodPost, path: widgets + "?dryRun=All", body: `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"hooked"}}`})
 		if got.status < 400 {
 			return fmt.Errorf("%d %s", got.status, got.body)
@@ -365,10 +366,10 @@ func (s *sharingEnv) testProviderWebhooks(t *testing.T) {
 	defer mu.Unlock()
 	for _, review := range seen {
 		if strings.Contains(review, s.b) && !strings.Contains(review, `"kind":"Widget"`) || strings.Contains(review, `"hooked-`) {
-			t.Errorf("the webhook of p was told of %.600s", review)
+			t.Errorf("the webhook of p received %.600s", review)
 		}
 	}
 	if !slices.ContainsFunc(seen, func(review string) bool { return strings.Contains(review, `"kind":"Widget"`) }) {
-		t.Error("the webhook of p was told of no widget")
+		t.Error("the webhook of p received no widget")
 	}
 }

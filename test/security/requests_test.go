@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// request is one request. The path is sent byte by byte as it is.
+// request is one request. The path is sent byte by byte as given.
 type request struct {
 	method, path, body, contentType string
 	header                          http.Header
@@ -70,8 +70,8 @@ func (s *env) send(t *testing.T, caller *testUser, base string, r request) httpR
 	return httpResponse{res.StatusCode, res.Header, body.String()}
 }
 
-// sendToShard sends a request with try to the shard of the logical cluster in the path, or to the shard of b if the path covers
-// all.
+// sendToShard sends a request with send to the shard of the logical cluster in the path, or to the shard of b if the
+// path covers all.
 func (s *env) sendToShard(t *testing.T, caller *testUser, r request) httpResponse {
 	t.Helper()
 	_, below, _ := cutLast(r.path, "/clusters/")
@@ -90,7 +90,7 @@ func cutLast(text, separator string) (before, after string, found bool) {
 	return text[:at], text[at+len(separator):], true
 }
 
-// do sends a request with try to the shard of the logical cluster, and fails the test if there is no response.
+// do sends a request with send to the shard of the logical cluster, and fails the test if there is no response.
 func (s *env) do(t *testing.T, caller *testUser, cluster string, r request) httpResponse {
 	t.Helper()
 	r.path = "/clusters/" + cluster + r.path

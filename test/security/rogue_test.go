@@ -14,9 +14,9 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// testRogueShard publishes, with the certificate of a shard named gamma, any object of use to an attacker. Objects that are in
-// root, have its path, or are on another shard must stay unchanged. That gamma can publish for logical clusters of
-// other shards to third ones is a gap of the threat model, and not tested here.
+// testRogueShard publishes, with the certificate of a shard named gamma, any object of use to an attacker. Objects that
+// are in root, have its path, or are on another shard must stay unchanged. That gamma can publish for logical clusters
+// of other shards to third ones is a gap of the threat model, and not tested here.
 func testRogueShard(t *testing.T, s *env) {
 	gamma := s.newCertificateUser(t, shardGroup+":gamma", shardGroup)
 	admins := map[string]*testUser{s.a: s.adminA, s.b: s.adminB} // gamma grants them everything in every logical cluster
@@ -58,12 +58,12 @@ func testRogueShard(t *testing.T, s *env) {
 	publish(far, sharding, "logicalclusterreports", "LogicalClusterReport", s.a+".far", "", `,"spec":{"owner":`+string(ownerOfFar)+`,"shard":"`+s.placement.a+`","state":"Gone"}`)
 	// A valid object, of a logical cluster that no other shard has: once it is visible, the objects published before it
 	// have been read as well.
-	publish("gammaspace", apis, "apiexports", "APIExport", "believed", "", `,"spec":{},"status":{"identityHash":"x"}`)
+	publish("gammaspace", apis, "apiexports", "APIExport", "valid", "", `,"spec":{},"status":{"identityHash":"x"}`)
 	publish("gammaspace", core, "logicalclusters", "LogicalCluster", "cluster", `,"annotations":{"kcp.io/path":"root:gamma"}`, `,"spec":{},"status":{"phase":"Ready"}`)
 	publish("gammaspace", rbac, "clusterrolebindings", "ClusterRoleBinding", "evil", "", all)
 	for cluster, caller := range admins {
-		shardtesting.Eventually(t, "gamma is heard on the shard of "+cluster, func(context.Context) error {
-			if got := s.do(t, caller, cluster, request{method: http.MethodPost, path: bindingsPath + "?dryRun=All", body: bindingJSON("x", "gammaspace", "believed")}); got.status != http.StatusCreated {
+		shardtesting.Eventually(t, "objects of gamma are replicated to the shard of "+cluster, func(context.Context) error {
+			if got := s.do(t, caller, cluster, request{method: http.MethodPost, path: bindingsPath + "?dryRun=All", body: bindingJSON("x", "gammaspace", "valid")}); got.status != http.StatusCreated {
 				return fmt.Errorf("%d %s", got.status, got.body)
 			}
 			return nil
@@ -77,13 +77,13 @@ func testRogueShard(t *testing.T, s *env) {
 				{method: http.MethodPost, path: workspacesPath + "?dryRun=All", body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"x"},"spec":{"type":{"name":"stolen","path":"root"}}}`},
 			} {
 				if got := s.do(t, caller, cluster, r); got.status < 400 {
-					t.Fatalf("in %s something of gamma counts as root's: %s %s", cluster, r.body, got.body)
+					t.Fatalf("in %s an object of gamma is resolved as an object of root: %s %s", cluster, r.body, got.body)
 				}
 			}
 		}
 		for _, base := range s.serverURLs() {
 			if got := s.send(t, s.adminA, base, request{path: "/clusters/" + s.b + confidentialPath}); got.status != http.StatusForbidden {
-				t.Fatalf("by a role that gamma has given at the %s: %d %.300s", s.serverName(base), got.status, got.body)
+				t.Fatalf("permitted by a role of gamma at the %s: %d %.300s", s.serverName(base), got.status, got.body)
 			}
 		}
 		for cluster, name := range map[string]string{"root": "b", s.a: "far"} {
@@ -107,8 +107,8 @@ func testRogueShard(t *testing.T, s *env) {
 	}
 }
 
-// testCacheFromOutside requests the cache server embedded in the root shard through the front proxy, and by other paths of
-// the same server: it is served to no user there.
+// testCacheFromOutside requests the cache server embedded in the root shard through the front proxy, and by other paths
+// of the same server: it is served to no user there.
 func (s *env) testCacheFromOutside(t *testing.T) {
 	const exports = "/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports"
 	for _, caller := range s.cacheUsers(t) {

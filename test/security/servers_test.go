@@ -44,7 +44,7 @@ func (s *env) startServers(t *testing.T, layoutOptions sharded.Options) {
 	s.roots = x509.NewCertPool()
 	s.roots.AppendCertsFromPEM(s.ca)
 	s.shards = map[string]*shardtesting.Shard{}
-	ports := map[string]net.Listener{} // reserved, before another process takes them
+	ports := map[string]net.Listener{} // reserved, so that no other process binds them
 	for _, server := range s.layout.Servers {
 		ports[server.Name], err = net.Listen("tcp", strings.TrimPrefix(server.URL, "https://"))
 		must(t, err)

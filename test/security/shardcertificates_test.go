@@ -13,8 +13,8 @@ import (
 
 const shardsPath = "/apis/core.kcp.io/v1alpha1/shards"
 
-// testShardCertificate checks what a shard may do at other shards with its certificate: read its own Shard object, and get exports
-// of root one by one. All other requests are answered as for any user without permissions, at every shard.
+// testShardCertificate checks what a shard may do at other shards with its certificate: read its own Shard object, and
+// get exports of root one by one. All other requests are answered as for any user without permissions, at every shard.
 func testShardCertificate(t *testing.T, s *env) {
 	beta := s.newCertificateUser(t, shardGroup+":beta", shardGroup)
 	wrongName := s.newCertificateUser(t, "beta", shardGroup)
@@ -50,15 +50,15 @@ func testShardCertificate(t *testing.T, s *env) {
 					got := s.send(t, caller, base, whole)
 					if caller == beta && allowed(base, cluster, r) {
 						if got.status == http.StatusForbidden {
-							t.Errorf("a shard is refused its own: %s %s: %d %.300s", r.method, r.path, got.status, got.body)
+							t.Errorf("a shard is refused its own object: %s %s: %d %.300s", r.method, r.path, got.status, got.body)
 						}
 						continue
 					}
 					if caller == wrongName && allowed(base, cluster, r) && !strings.HasPrefix(r.path, shardsPath) {
-						continue // the group alone may read exports
+						continue // the group is sufficient to read exports
 					}
 					if got.status != want.status {
-						t.Errorf("%s gets %d %.200s for %s %s of %s at the %s, somebody without rights %d", caller.name, got.status, got.body, r.method, r.path, cluster, s.serverName(base), want.status)
+						t.Errorf("%s gets %d %.200s for %s %s of %s at the %s, a user without permissions %d", caller.name, got.status, got.body, r.method, r.path, cluster, s.serverName(base), want.status)
 					}
 				}
 				return nil
@@ -69,8 +69,8 @@ func testShardCertificate(t *testing.T, s *env) {
 	s.testShardImpersonation(t, beta)
 }
 
-// resourceRequests returns requests for every resource of a logical cluster: with all objects of well-known names and their
-// subresources, or with one. None that is permitted changes anything.
+// resourceRequests returns requests for every resource of a logical cluster: with all objects of well-known names and
+// their subresources, or with one. None that is permitted changes anything.
 func (s *env) resourceRequests(t *testing.T, cluster string, all bool) []request {
 	t.Helper()
 	names, subresources := []string{"beta"}, []string{""}
@@ -107,7 +107,8 @@ func (s *env) resourceRequests(t *testing.T, cluster string, all bool) []request
 	return routes
 }
 
-// testShardImpersonation has a shard impersonate others, and request more than its permissions through variant spellings.
+// testShardImpersonation has a shard impersonate others, and request more than its permissions through variant
+// spellings.
 func (s *env) testShardImpersonation(t *testing.T, beta *testUser) {
 	root := s.layout.URL(installation.Root)
 	impersonate := func(user string, groups ...string) http.Header {
@@ -139,17 +140,17 @@ func (s *env) testShardImpersonation(t *testing.T, beta *testUser) {
 	}
 	for _, path := range []string{shardsPath + "/beta", exportsPath + "/tenancy.kcp.io"} {
 		if got := s.send(t, beta, s.proxyURL, request{path: "/clusters/root" + path}); got.status != http.StatusForbidden && got.status != http.StatusNotFound {
-			t.Errorf("through the proxy a shard gets %s: %d %.300s", path, got.status, got.body)
+			t.Errorf("a shard gets %s through the proxy: %d %.300s", path, got.status, got.body)
 		}
 	}
 }
 
-// testIdentityHeaders sends identity headers to every server: they count only on connections of the front proxy, and never
-// give access to endpoints that only the server itself offers.
+// testIdentityHeaders sends identity headers to every server: they count only on connections of the front proxy, and
+// never give access to endpoints that only the server itself offers.
 func testIdentityHeaders(t *testing.T, s *env) {
 	const review = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 	own, foreign := s.proxyCertificate(t, proxyName), s.proxyCertificate(t, "x")
-	trusted, other := s.newUser(t, "the front proxy", &own), s.newUser(t, "a holder of another certificate of its authority", &foreign)
+	trusted, other := s.newUser(t, "the front proxy", &own), s.newUser(t, "another certificate of its authority", &foreign)
 	privilegedGroups := []string{"system:masters", shardGroup, cacheGroup, "system:kcp:logical-cluster-admin", "system:kcp:initializer:root:universal", "system:kcp:terminator:x", "people"}
 	headers := http.Header{"X-Remote-User": {shardGroup + ":beta"}, "X-Remote-Group": privilegedGroups, "X-Remote-Uid": {"1"}, "X-Remote-Extra-Authentication.kcp.io%2fscopes": {"cluster:" + s.b}, "X-Kcp-Internal-Deep-Subjectaccessreview": {"true"}, "X-Kcp-Virtual-Resource-Hops": {"-5"}}
 	for _, name := range s.layout.Shards() {
@@ -168,18 +169,18 @@ func testIdentityHeaders(t *testing.T, s *env) {
 		// Identity headers of the front proxy are trusted, without the privileged groups that the proxy never forwards.
 		for cluster, path := range map[string]string{"root": shardsPath + "/beta", s.b: confidentialPath, "system:admin": "/api/v1/secrets"} {
 			if got := s.send(t, trusted, base, request{path: "/clusters/" + cluster + path, header: headers}); got.status != http.StatusForbidden {
-				t.Errorf("the proxy, for somebody powerful, gets %s of %s at %s: %d %.300s", path, cluster, name, got.status, got.body)
+				t.Errorf("the proxy with privileged groups gets %s of %s at %s: %d %.300s", path, cluster, name, got.status, got.body)
 			}
 		}
 		if got := s.send(t, trusted, base, request{path: "/metrics", header: headers}); got.status != http.StatusForbidden {
-			t.Errorf("the proxy, for somebody powerful, gets metrics at %s: %d", name, got.status)
+			t.Errorf("the proxy with privileged groups gets metrics at %s: %d", name, got.status)
 		}
 	}
 	aliceHeaders := http.Header{"X-Remote-User": {"alice"}, "X-Remote-Group": append([]string{"system:authenticated"}, privilegedGroups...), "X-Kcp-Internal-Deep-Subjectaccessreview": {"true"}}
 	got := s.send(t, trusted, s.shardURL, request{method: http.MethodPost, path: "/clusters/" + s.a + "/apis/authentication.k8s.io/v1/selfsubjectreviews", body: review, header: aliceHeaders})
 	for _, group := range privilegedGroups[:6] {
 		if got.status != http.StatusCreated || strings.Contains(got.body, fmt.Sprintf("%q", group)) {
-			t.Errorf("behind the proxy somebody is in %s: %d %.600s", group, got.status, got.body)
+			t.Errorf("the proxy forwards group %s: %d %.600s", group, got.status, got.body)
 		}
 	}
 	if !strings.Contains(got.body, `"people"`) {

@@ -25,9 +25,9 @@ const (
 	secrets    = "/api/v1/namespaces/default/secrets"
 )
 
-// sharingEnv is an installation where b and a have bound what workspace p of paula exports. b has accepted the claim of
-// the export on secrets with the label share=yes, and rejected that on config maps. c, a workspace of carol, has bound
-// nothing.
+// sharingEnv is an installation where b and a have bound the export of workspace p of paula. b has accepted the claim
+// of the export on secrets with the label share=yes, and rejected that on config maps. c, a workspace of carol, has no
+// binding.
 type sharingEnv struct {
 	*env
 	p, c     string
@@ -36,31 +36,31 @@ type sharingEnv struct {
 	carol    *testUser
 }
 
-// TestAPISharing attacks an exported API from all sides, with the provider on one shard and the
-// consumers on two others, one of which is root.
+// TestAPISharing attacks an exported API with the provider on one shard and the consumers on two others, one of which
+// is root.
 func TestAPISharing(t *testing.T) {
 	s := newSharingEnv(t, placement{installation.Alpha, installation.Root}, installation.Beta)
 	for _, attack := range []struct {
 		name string
 		run  func(*sharingEnv, *testing.T)
 	}{
-		{"the view of an export is closed where it is not bound", (*sharingEnv).testUnboundWorkspaces},
-		{"the view of an export shows nothing but what was agreed on", (*sharingEnv).testUnclaimedResources},
-		{"a claim with a selector ends at the selector", (*sharingEnv).testClaimSelector},
-		{"a consumer sees its own objects by every name of the resource", (*sharingEnv).testConsumerIsolation},
-		{"the view of an export is for its provider", (*sharingEnv).testForeignExports},
-		{"nobody takes the identity of an export", (*sharingEnv).testExportIdentities},
-		{"nobody takes the place of an export", (*sharingEnv).testExportPaths},
-		{"who takes a path does not inherit", (*sharingEnv).testPathReuse},
-		{"what an owner does not leave to its consumers stays closed by every name", (*sharingEnv).testMaximalPermissionPolicy},
-		{"binding needs a permission, and a refusal tells nothing", (*sharingEnv).testUnpermittedBindings},
-		{"the definitions behind bindings are the shard's", (*sharingEnv).testBoundDefinitions},
-		{"people who ask at once are not mixed up", (*sharingEnv).testConcurrentUsers},
-		{"no route leads past the chain", (*sharingEnv).testRoutes},
-		{"who may do everything a consumer can agree to is still none of the server", (*sharingEnv).testPrivilegedClaims},
-		{"the view of an export shows what is on the shard that is asked", (*sharingEnv).testVirtualWorkspacesPerShard},
-		{"what is cached for others is what is offered", (*sharingEnv).testCachedResources},
-		{"hooks of a provider see what the provider shares", (*sharingEnv).testProviderWebhooks},
+		{"workspaces without a binding are not accessible", (*sharingEnv).testUnboundWorkspaces},
+		{"unclaimed resources are not accessible", (*sharingEnv).testUnclaimedResources},
+		{"claim selectors are enforced", (*sharingEnv).testClaimSelector},
+		{"consumers access their own objects only", (*sharingEnv).testConsumerIsolation},
+		{"virtual workspaces of other exports are Forbidden", (*sharingEnv).testForeignExports},
+		{"export identities cannot be forged", (*sharingEnv).testExportIdentities},
+		{"export paths cannot be forged", (*sharingEnv).testExportPaths},
+		{"reuse of a path does not inherit bindings", (*sharingEnv).testPathReuse},
+		{"maximal permission policy", (*sharingEnv).testMaximalPermissionPolicy},
+		{"unpermitted bindings are refused uniformly", (*sharingEnv).testUnpermittedBindings},
+		{"definitions of bound resources are immutable", (*sharingEnv).testBoundDefinitions},
+		{"concurrent users", (*sharingEnv).testConcurrentUsers},
+		{"routes outside of logical clusters", (*sharingEnv).testRoutes},
+		{"privileged claims", (*sharingEnv).testPrivilegedClaims},
+		{"virtual workspaces serve local consumers only", (*sharingEnv).testVirtualWorkspacesPerShard},
+		{"cached resources", (*sharingEnv).testCachedResources},
+		{"provider webhooks apply to exported resources only", (*sharingEnv).testProviderWebhooks},
 	} {
 		t.Run(attack.name, func(t *testing.T) { attack.run(s, t) })
 	}
@@ -74,11 +74,11 @@ func TestAPISharingOnOneShard(t *testing.T) {
 		name string
 		run  func(*sharingEnv, *testing.T)
 	}{
-		{"the view of an export is closed where it is not bound", (*sharingEnv).testUnboundWorkspaces},
-		{"a consumer sees its own objects by every name of the resource", (*sharingEnv).testConsumerIsolation},
-		{"the view of an export is for its provider", (*sharingEnv).testForeignExports},
-		{"who takes a path does not inherit", (*sharingEnv).testPathReuse},
-		{"people who ask at once are not mixed up", (*sharingEnv).testConcurrentUsers},
+		{"workspaces without a binding are not accessible", (*sharingEnv).testUnboundWorkspaces},
+		{"consumers access their own objects only", (*sharingEnv).testConsumerIsolation},
+		{"virtual workspaces of other exports are Forbidden", (*sharingEnv).testForeignExports},
+		{"reuse of a path does not inherit bindings", (*sharingEnv).testPathReuse},
+		{"concurrent users", (*sharingEnv).testConcurrentUsers},
 	} {
 		t.Run(attack.name, func(t *testing.T) { attack.run(s, t) })
 	}
@@ -109,13 +109,13 @@ func newSharingEnv(t *testing.T, where placement, provider string) *sharingEnv {
 		if cluster == s.b {
 			content = confidentialData
 		}
-		body := `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"treasure","labels":{"of":"` + content + `"}},"spec":{"content":"` + content + `"}}`
+		body := `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"confidential","labels":{"of":"` + content + `"}},"spec":{"content":"` + content + `"}}`
 		if got := s.do(t, s.masters, cluster, request{method: http.MethodPost, path: widgets, body: body}); got.status != http.StatusCreated {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
 	}
-	shardtesting.Eventually(t, "paula sees what is shared", func(context.Context) error {
-		for _, path := range []string{widgets + "/treasure", secrets + "/shared"} {
+	shardtesting.Eventually(t, "the shared objects are served", func(context.Context) error {
+		for _, path := range []string{widgets + "/confidential", secrets + "/shared"} {
 			if got := s.sendToShard(t, s.paula, request{path: s.virtualWorkspace("widgets", s.b) + path}); got.status != http.StatusOK {
 				return fmt.Errorf("%s: %d %s", path, got.status, got.body)
 			}
@@ -131,10 +131,10 @@ func allVerbsClaim(resource string) apisv1alpha2.PermissionClaim {
 
 // virtualWorkspace returns the path of the virtual workspace of an export of p.
 func (s *sharingEnv) virtualWorkspace(export, cluster string) string {
-	return exportViewPath(s.p, export, cluster)
+	return exportVirtualWorkspacePath(s.p, export, cluster)
 }
 
-func exportViewPath(provider, export, cluster string) string {
+func exportVirtualWorkspacePath(provider, export, cluster string) string {
 	return "/services/apiexport/" + provider + "/" + export + "/clusters/" + cluster
 }
 
@@ -202,31 +202,31 @@ func withPrefix(prefix string, requests []request) []request {
 func (s *sharingEnv) testUnboundWorkspaces(t *testing.T) {
 	for _, cluster := range []string{s.c, s.p, "root", "system:admin", "system:shard", "system:bound-crds", "0123456789abcdef"} {
 		in := s.virtualWorkspace("widgets", cluster)
-		s.expectRefused(t, s.paula, withPrefix(in, writeRequests(widgets, "treasure", "Widget", "example.com/v1"))...)
-		s.expectRefused(t, s.paula, withPrefix(in, writeRequests(secrets, "treasure", "Secret", "v1"))...)
+		s.expectRefused(t, s.paula, withPrefix(in, writeRequests(widgets, "confidential", "Widget", "example.com/v1"))...)
+		s.expectRefused(t, s.paula, withPrefix(in, writeRequests(secrets, "confidential", "Secret", "v1"))...)
 		s.expectRefused(t, s.paula, withPrefix(in, []request{
-			{path: widgets}, {path: allWidgets}, {path: allWidgets + "?watch=1&timeoutSeconds=1"}, {path: widgets + "/treasure"}, {path: secrets}, {path: secrets + "/treasure"}, {path: "/api/v1/secrets"},
+			{path: widgets}, {path: allWidgets}, {path: allWidgets + "?watch=1&timeoutSeconds=1"}, {path: widgets + "/confidential"}, {path: secrets}, {path: secrets + "/confidential"}, {path: "/api/v1/secrets"},
 			{path: bindingsPath}, {method: http.MethodDelete, path: widgets}, {method: http.MethodDelete, path: secrets},
 		})...)
 	}
 }
 
-// testUnclaimedResources requests, in the virtual workspace of a consumer that has bound the export, all resources that it has not
-// shared.
+// testUnclaimedResources requests, in the virtual workspace of a consumer that has bound the export, all resources that
+// it has not shared.
 func (s *sharingEnv) testUnclaimedResources(t *testing.T) {
 	in := s.virtualWorkspace("widgets", s.b)
-	s.expectRefused(t, s.paula, withPrefix(in, writeRequests(configMapsPath, "treasure", "ConfigMap", "v1"))...)
-	s.expectRefused(t, s.paula, withPrefix(in, writeRequests(widgets+":"+s.identity, "treasure", "Widget", "example.com/v1"))...)
-	s.expectRefused(t, s.paula, withPrefix(in, writeRequests("/api/v1/namespaces/default/serviceaccounts", "robot", "ServiceAccount", "v1"))...)
+	s.expectRefused(t, s.paula, withPrefix(in, writeRequests(configMapsPath, "confidential", "ConfigMap", "v1"))...)
+	s.expectRefused(t, s.paula, withPrefix(in, writeRequests(widgets+":"+s.identity, "confidential", "Widget", "example.com/v1"))...)
+	s.expectRefused(t, s.paula, withPrefix(in, writeRequests("/api/v1/namespaces/default/serviceaccounts", "builder", "ServiceAccount", "v1"))...)
 	token := `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest"}`
 	requests := []request{
 		{path: configMapsPath}, {path: confidentialPath}, {path: "/api/v1/configmaps"}, {path: "/api/v1/namespaces"}, {path: clusterRoles}, {path: ownClusterPath}, {path: workspacesPath}, {path: exportsPath},
 		{path: "/metrics"}, {path: "/logs"}, {path: "/debug/pprof/"}, {path: "/readyz"}, {path: "/services/apiexport/" + s.p + "/widgets/clusters/" + s.b + widgets}, {path: "/clusters/" + s.b + confidentialPath},
-		{path: "/apis/example.com/v1/namespaces/default/secrets/treasure"}, {path: "/api/v1/namespaces/default/widgets/treasure"}, {path: "/apis/example.com/v2" + strings.TrimPrefix(widgets, "/apis/example.com/v1")},
-		{path: widgets + "/treasure/scale"}, {path: widgets + "/treasure/nothing"}, {path: widgets + "/treasure/status/more"}, {path: "/api/v1/namespaces/default/finalize"},
-		{path: "/api/v1/proxy/namespaces/default/secrets/treasure"}, {path: "/api/v1/watch/namespaces/default/configmaps/treasure"}, {path: "/api/v1/watch/configmaps"},
-		{path: secrets + "%2ftreasure"}, {path: widgets + "/../secrets/treasure"}, {path: widgets + "/..%2f..%2fconfigmaps%2ftreasure"}, {path: "/apis/example.com/v1/namespaces/default/widgets:" + s.identity + "/treasure"},
-		{method: http.MethodPost, path: "/api/v1/namespaces/default/serviceaccounts/robot/token", body: token},
+		{path: "/apis/example.com/v1/namespaces/default/secrets/confidential"}, {path: "/api/v1/namespaces/default/widgets/confidential"}, {path: "/apis/example.com/v2" + strings.TrimPrefix(widgets, "/apis/example.com/v1")},
+		{path: widgets + "/confidential/scale"}, {path: widgets + "/confidential/nothing"}, {path: widgets + "/confidential/status/more"}, {path: "/api/v1/namespaces/default/finalize"},
+		{path: "/api/v1/proxy/namespaces/default/secrets/confidential"}, {path: "/api/v1/watch/namespaces/default/configmaps/confidential"}, {path: "/api/v1/watch/configmaps"},
+		{path: secrets + "%2fconfidential"}, {path: widgets + "/../secrets/confidential"}, {path: widgets + "/..%2f..%2fconfigmaps%2fconfidential"}, {path: "/apis/example.com/v1/namespaces/default/widgets:" + s.identity + "/confidential"},
+		{method: http.MethodPost, path: "/api/v1/namespaces/default/serviceaccounts/builder/token", body: token},
 		{method: http.MethodPut, path: "/api/v1/namespaces/default/finalize", body: `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"default"}}`},
 		{method: http.MethodPatch, path: bindingsPath + "/widgets", body: `{"spec":{"permissionClaims":[]}}`, contentType: mergePatchType},
 		{method: http.MethodPatch, path: bindingsPath + "/widgets/status", body: `{"status":{"phase":""}}`, contentType: mergePatchType},
@@ -242,8 +242,8 @@ func (s *sharingEnv) testUnclaimedResources(t *testing.T) {
 		s.expectRefused(t, s.unrelatedUser, r)
 	}
 	all := s.virtualWorkspace("widgets", "*")
-	s.expectRefused(t, s.paula, withPrefix(all, writeRequests(widgets, "treasure", "Widget", "example.com/v1"))...)
-	s.expectRefused(t, s.paula, withPrefix(all, writeRequests(allWidgets, "treasure", "Widget", "example.com/v1"))...)
+	s.expectRefused(t, s.paula, withPrefix(all, writeRequests(widgets, "confidential", "Widget", "example.com/v1"))...)
+	s.expectRefused(t, s.paula, withPrefix(all, writeRequests(allWidgets, "confidential", "Widget", "example.com/v1"))...)
 	// Other bindings of b are not visible, whatever the selector.
 	for _, at := range []string{in, all} {
 		for _, query := range []string{"", "?resourceVersion=0", "?labelSelector=a!=b", "?labelSelector=internal.apis.kcp.io/export", "?labelSelector=&labelSelector=x", "?fieldSelector=metadata.name=tenancy.kcp.io", "?limit=1"} {
@@ -257,19 +257,19 @@ func (s *sharingEnv) testUnclaimedResources(t *testing.T) {
 // testClaimSelector attempts to reach the secret of b that is not labelled, by the claim on those that are.
 func (s *sharingEnv) testClaimSelector(t *testing.T) {
 	raw := func() string {
-		return s.do(t, s.masters, s.b, request{path: secrets + "/treasure"}).body
+		return s.do(t, s.masters, s.b, request{path: secrets + "/confidential"}).body
 	}
 	before := raw()
 	var value struct{ Data map[string]string }
 	must(t, json.Unmarshal([]byte(before), &value))
 	in, all := s.virtualWorkspace("widgets", s.b), s.virtualWorkspace("widgets", "*")
-	for _, r := range writeRequests(secrets, "treasure", "Secret", "v1") {
-		if strings.Contains(r.path, "/treasure") {
+	for _, r := range writeRequests(secrets, "confidential", "Secret", "v1") {
+		if strings.Contains(r.path, "/confidential") {
 			s.expectRefused(t, s.paula, withPrefix(in, []request{r})...)
 		}
 	}
 	s.expectRefused(t, s.paula, withPrefix(in, []request{
-		{path: secrets + "/treasure"},
+		{path: secrets + "/confidential"},
 		{method: http.MethodPatch, path: secrets + "/shared", body: `{"metadata":{"labels":{"share":"no"}}}`, contentType: mergePatchType},
 		{method: http.MethodPatch, path: secrets + "/shared", body: `{"metadata":{"labels":null}}`, contentType: "application/x"},
 		{method: http.MethodPost, path: secrets, body: `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"other","labels":{"share":"no"}}}`},
@@ -278,20 +278,20 @@ func (s *sharingEnv) testClaimSelector(t *testing.T) {
 	answers := map[string]bool{}
 	for _, guess := range []string{value.Data["content"], "d3Jvbmc="} {
 		patch := `[{"op":"test","path":"/data/content","value":"` + guess + `"},{"op":"add","path":"/metadata/labels","value":{"share":"yes"}}]`
-		got := s.sendToShard(t, s.paula, request{method: http.MethodPatch, path: in + secrets + "/treasure", body: patch, contentType: "application/json-patch+json"})
+		got := s.sendToShard(t, s.paula, request{method: http.MethodPatch, path: in + secrets + "/confidential", body: patch, contentType: "application/json-patch+json"})
 		answers[fmt.Sprintf("%d %s", got.status, got.body)] = true
 	}
 	if len(answers) != 1 {
-		t.Errorf("guesses of the content of a secret are answered by %v", answers)
+		t.Errorf("responses to guesses of the content of a secret differ: %v", answers)
 	}
 	var reads errgroup.Group
 	reads.SetLimit(16)
 	for _, at := range []string{in, all} {
 		for _, query := range []string{
-			"", "?resourceVersion=0", "?limit=500", "?labelSelector=share!=yes", "?labelSelector=&labelSelector=!share", "?labelSelector=%21share", "?fieldSelector=metadata.name=treasure", "?LabelSelector=share", "?labelSelector=share&LABELSELECTOR=", "?labelSelector=share;labelSelector=",
-			"?watch=1&timeoutSeconds=1&resourceVersion=1", "?watch=1&timeoutSeconds=1", "?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan", "?watch=true&timeoutSeconds=1&fieldSelector=metadata.name=treasure",
+			"", "?resourceVersion=0", "?limit=500", "?labelSelector=share!=yes", "?labelSelector=&labelSelector=!share", "?labelSelector=%21share", "?fieldSelector=metadata.name=confidential", "?LabelSelector=share", "?labelSelector=share&LABELSELECTOR=", "?labelSelector=share;labelSelector=",
+			"?watch=1&timeoutSeconds=1&resourceVersion=1", "?watch=1&timeoutSeconds=1", "?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan", "?watch=true&timeoutSeconds=1&fieldSelector=metadata.name=confidential",
 		} {
-			for _, path := range []string{"/api/v1/secrets", secrets, "/api/v1/watch/secrets", "/api/v1/watch/namespaces/default/secrets/treasure"} {
+			for _, path := range []string{"/api/v1/secrets", secrets, "/api/v1/watch/secrets", "/api/v1/watch/namespaces/default/secrets/confidential"} {
 				if strings.Contains(path, "/watch/") && query != "" {
 					continue
 				}
@@ -299,7 +299,7 @@ func (s *sharingEnv) testClaimSelector(t *testing.T) {
 					query = "?timeoutSeconds=1"
 				}
 				reads.Go(func() error { // each watch takes a second
-					if got := s.sendToShard(t, s.paula, request{path: at + path + query}); got.status >= 500 || strings.Contains(got.body, `"name":"treasure"`) || strings.Contains(got.body, value.Data["content"]) {
+					if got := s.sendToShard(t, s.paula, request{path: at + path + query}); got.status >= 500 || strings.Contains(got.body, `"name":"confidential"`) || strings.Contains(got.body, value.Data["content"]) {
 						t.Errorf("%s%s%s: %d %.300s", at, path, query, got.status, got.body)
 					}
 					return nil
@@ -308,7 +308,7 @@ func (s *sharingEnv) testClaimSelector(t *testing.T) {
 		}
 	}
 	must(t, reads.Wait())
-	// A delete of the collection deletes the shared secrets, and nothing else.
+	// Deleting the collection deletes the shared secrets only.
 	if got := s.sendToShard(t, s.paula, request{method: http.MethodDelete, path: in + secrets + "?labelSelector=%21share"}); got.status >= 500 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
@@ -316,10 +316,10 @@ func (s *sharingEnv) testClaimSelector(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	if after := raw(); after != before {
-		t.Errorf("the secret was %s\nand is %s", before, after)
+		t.Errorf("the secret changed from %s\nto %s", before, after)
 	}
 	if got := s.do(t, s.masters, s.b, request{path: secrets + "/shared"}); got.status != http.StatusNotFound {
-		t.Errorf("what is shared was not deleted: %d", got.status)
+		t.Errorf("the shared secret was not deleted: %d", got.status)
 	}
 }
 
@@ -333,8 +333,8 @@ func (s *sharingEnv) testConsumerIsolation(t *testing.T) {
 	var reads errgroup.Group
 	reads.SetLimit(16)
 	tokens := []string{token("/clusters/*" + allWidgets + ":" + s.identity), token(s.virtualWorkspace("widgets", "*") + allWidgets)}
-	for _, path := range []string{allWidgets, allWidgets + ":" + s.identity, allWidgets + "%3a" + s.identity, widgets, widgets + ":" + s.identity, widgets + "/treasure", widgets + ":" + s.identity + "/treasure"} {
-		queries := []string{"", "?resourceVersion=0", "?fieldSelector=metadata.name=treasure", "?labelSelector=of=" + confidentialData, "?watch=1&timeoutSeconds=1&resourceVersion=1", "?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"}
+	for _, path := range []string{allWidgets, allWidgets + ":" + s.identity, allWidgets + "%3a" + s.identity, widgets, widgets + ":" + s.identity, widgets + "/confidential", widgets + ":" + s.identity + "/confidential"} {
+		queries := []string{"", "?resourceVersion=0", "?fieldSelector=metadata.name=confidential", "?labelSelector=of=" + confidentialData, "?watch=1&timeoutSeconds=1&resourceVersion=1", "?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"}
 		for _, one := range tokens {
 			queries = append(queries, "?limit=5&continue="+one)
 		}
@@ -360,7 +360,7 @@ func (s *sharingEnv) testConsumerIsolation(t *testing.T) {
 			s.expectRefused(t, caller, request{path: "/clusters/" + s.b + path})
 		}
 	}
-	// c has no binding: nothing is served there, by whatever name.
+	// c has no binding: the resource is not served there by any name.
 	s.expectRefused(t, s.carol, request{path: "/clusters/" + s.c + allWidgets}, request{path: "/clusters/" + s.c + allWidgets + ":" + s.identity}, request{method: http.MethodPost, path: "/clusters/" + s.c + widgets + ":" + s.identity, body: `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"x"}}`})
 }
 
@@ -369,28 +369,28 @@ func (s *sharingEnv) testForeignExports(t *testing.T) {
 	for _, caller := range []*testUser{s.adminA, s.serviceAccount, s.adminB, s.carol, s.unrelatedUser, s.anonymous} {
 		for _, cluster := range []string{"*", s.a, s.b, s.c, s.p} {
 			in := s.virtualWorkspace("widgets", cluster)
-			s.expectRefused(t, caller, withPrefix(in, []request{{path: "/api"}, {path: "/apis"}, {path: "/openapi/v3"}, {path: "/version"}, {path: allWidgets}, {path: widgets + "/treasure"}, {path: bindingsPath}, {path: "/api/v1/secrets"}, {method: http.MethodDelete, path: widgets}})...)
+			s.expectRefused(t, caller, withPrefix(in, []request{{path: "/api"}, {path: "/apis"}, {path: "/openapi/v3"}, {path: "/version"}, {path: allWidgets}, {path: widgets + "/confidential"}, {path: bindingsPath}, {path: "/api/v1/secrets"}, {method: http.MethodDelete, path: widgets}})...)
 		}
 	}
-	s.expectRefused(t, s.paula, request{path: exportViewPath("root", "tenancy.kcp.io", "*") + workspacesPath}, request{path: exportViewPath("root", "tenancy.kcp.io", s.b) + workspacesPath}, request{path: exportViewPath(s.b, "widgets", "*") + allWidgets},
+	s.expectRefused(t, s.paula, request{path: exportVirtualWorkspacePath("root", "tenancy.kcp.io", "*") + workspacesPath}, request{path: exportVirtualWorkspacePath("root", "tenancy.kcp.io", s.b) + workspacesPath}, request{path: exportVirtualWorkspacePath(s.b, "widgets", "*") + allWidgets},
 		request{path: "/services/apiresourceschema/" + s.b + "/apis/apis.kcp.io/v1alpha1/apiresourceschemas"}, request{path: "/services/replication/" + s.b + "/x/clusters/" + s.b + "/apis"},
 		request{path: "/services/apiexport/" + s.p + "/widgets/clusters/" + s.b + "/../" + s.c + secrets}, request{path: "/services/apiexport/root:p/widgets/clusters/*" + allWidgets}, request{path: "/services/cache/shards/*/clusters/*/api/v1/secrets"}, request{path: "/services/" + s.p})
-	// Any exporter may claim what p exports, but no consumer has accepted the claim.
-	s.createObject(t, exportsPath, `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"curious"},"spec":{"permissionClaims":[
+	// Any exporter may claim the resources of p, but no consumer has accepted the claim.
+	s.createObject(t, exportsPath, `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"claiming"},"spec":{"permissionClaims":[
 		{"group":"example.com","resource":"widgets","identityHash":"`+s.identity+`","verbs":["*"]},{"resource":"secrets","verbs":["*"]},{"resource":"configmaps","verbs":["*"]},{"group":"apis.kcp.io","resource":"apibindings","verbs":["*"]}]}}`)
-	s.waitForStatus(t, s.adminA, s.a, exportsPath+"/curious", http.StatusOK)
-	shardtesting.Eventually(t, "the view of the new export is served", func(context.Context) error {
-		if got := s.sendToShard(t, s.adminA, request{path: exportViewPath(s.a, "curious", "*") + "/api/v1/secrets"}); got.status != http.StatusOK {
+	s.waitForStatus(t, s.adminA, s.a, exportsPath+"/claiming", http.StatusOK)
+	shardtesting.Eventually(t, "the virtual workspace of the new export is served", func(context.Context) error {
+		if got := s.sendToShard(t, s.adminA, request{path: exportVirtualWorkspacePath(s.a, "claiming", "*") + "/api/v1/secrets"}); got.status != http.StatusOK {
 			return fmt.Errorf("%d %s", got.status, got.body)
 		}
 		return nil
 	})
 	for _, path := range []string{"/api/v1/secrets", "/api/v1/configmaps", allWidgets, bindingsPath} {
 		for _, query := range []string{"", "?resourceVersion=0", "?watch=1&timeoutSeconds=1&resourceVersion=1", "?labelSelector=share"} {
-			if got := s.sendToShard(t, s.adminA, request{path: exportViewPath(s.a, "curious", "*") + path + query}); got.status >= 500 || strings.Contains(got.body, confidentialData) || strings.Contains(got.body, s.b) || strings.Contains(got.body, `"treasure"`) {
+			if got := s.sendToShard(t, s.adminA, request{path: exportVirtualWorkspacePath(s.a, "claiming", "*") + path + query}); got.status >= 500 || strings.Contains(got.body, confidentialData) || strings.Contains(got.body, s.b) || strings.Contains(got.body, `"confidential"`) {
 				t.Errorf("%s%s: %d %.400s", path, query, got.status, got.body)
 			}
-			s.expectRefused(t, s.adminA, request{path: exportViewPath(s.a, "curious", s.b) + path + query})
+			s.expectRefused(t, s.adminA, request{path: exportVirtualWorkspacePath(s.a, "claiming", s.b) + path + query})
 		}
 	}
 }

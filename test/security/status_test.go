@@ -24,17 +24,17 @@ func testDefinitionStatus(t *testing.T, s *env) {
 		return `{"status":{"conditions":[{"type":"` + kind + `","status":"` + status + `","lastTransitionTime":"2020-01-01T00:00:00Z","reason":"x","message":"x"}]}}`
 	}
 	for what, patch := range map[string]string{
-		"another resource":         names("workspaces", "Thing"),
-		"no names":                 `{"status":{"acceptedNames":{"plural":"","kind":"","listKind":"","singular":""}}}`,
-		"an odd kind":              names("things", "Th/i\\u0000ng <>"),
-		"a kind of Kubernetes":     names("things", "ConfigMap"),
-		"a long kind":              names("things", strings.Repeat("K", 100000)),
-		"not established":          condition("Established", "False"),
-		"terminating":              condition("Terminating", "True"),
-		"no conditions":            `{"status":{"conditions":[]}}`,
-		"names that are not taken": condition("NamesAccepted", "False"),
-		"a schema of none":         condition("NonStructuralSchema", "True"),
-		"nothing stored":           `{"status":{"storedVersions":["v9"]}}`,
+		"another resource":       names("workspaces", "Thing"),
+		"no names":               `{"status":{"acceptedNames":{"plural":"","kind":"","listKind":"","singular":""}}}`,
+		"an invalid kind":        names("things", "Th/i\\u0000ng <>"),
+		"a built-in kind":        names("things", "ConfigMap"),
+		"a long kind":            names("things", strings.Repeat("K", 100000)),
+		"not established":        condition("Established", "False"),
+		"terminating":            condition("Terminating", "True"),
+		"no conditions":          `{"status":{"conditions":[]}}`,
+		"names not accepted":     condition("NamesAccepted", "False"),
+		"non-structural schema":  condition("NonStructuralSchema", "True"),
+		"unknown stored version": `{"status":{"storedVersions":["v9"]}}`,
 	} {
 		t.Run(what, func(t *testing.T) {
 			s.createDefinition(t, definitionJSON("status.example.com", "things", "Thing", "Namespaced", "v1", ""), name)
@@ -57,7 +57,7 @@ func testDefinitionStatus(t *testing.T, s *env) {
 			}
 			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: definitionsPath + "/" + name})
 			s.waitForStatus(t, s.adminA, s.a, definitionsPath+"/"+name, http.StatusNotFound)
-			shardtesting.Eventually(t, "no object is left behind", func(context.Context) error {
+			shardtesting.Eventually(t, "no object remains in etcd", func(context.Context) error {
 				for _, prefix := range []string{"/status.example.com/things/customresources/" + s.a + "/"} {
 					if left := s.keys(t, prefix); len(left) > 0 {
 						return fmt.Errorf("%d keys, the first is %s", len(left), left[0])

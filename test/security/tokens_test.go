@@ -30,26 +30,26 @@ func testForeignIssuers(t *testing.T, s *env) {
 	s.createObject(t, workspacesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"sso"},"spec":{`+s.remoteLocation()+`,"type":{"name":"sso","path":"root:a"}}}`)
 	s.waitReady(t, s.a, "sso")
 	child := s.workspaceCluster(t, s.a, "sso")
-	allUsers := `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"everybody"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"system:authenticated"}]}`
+	allUsers := `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"all-users"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"system:authenticated"}]}`
 	if got := s.do(t, s.masters, child, request{method: http.MethodPost, path: clusterBindings, body: allUsers}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	groups := []string{"system:masters", "system:kcp:admin", "system:kcp:logical-cluster-admin", "system:cluster:" + s.b, "system:cluster:partner", "system:kcp:initializer:root:universal", "system:serviceaccounts", "people"}
 	// The values of all extra keys: a scope of b, and a warrant of a privileged user.
 	extra := []string{"cluster:" + s.b, `{"user":"bob","groups":["system:masters"]}`}
-	for _, name := range []string{"bob", "kcp-admin", "system:apiserver", "system:serviceaccount:default:robot", "system:kcp:serviceaccount:partner:default:robot", " system:masters", "bob\n", "", proxyName} {
+	for _, name := range []string{"bob", "kcp-admin", "system:apiserver", "system:serviceaccount:default:builder", "system:kcp:serviceaccount:partner:default:builder", " system:masters", "bob\n", "", proxyName} {
 		token := issuer.Token(t, map[string]any{"sub": name, "groups": groups, "extra": extra})
-		caller := s.newUser(t, fmt.Sprintf("%q of the own issuer", name), nil)
+		caller := s.newUser(t, fmt.Sprintf("%q of the issuer of a", name), nil)
 		caller.token = token
 		t.Run(caller.name, func(t *testing.T) { s.testIssuerToken(t, caller, child) })
 	}
 	forgedAs := map[string]map[string]any{
-		"for others":              {"aud": "others"},
-		"of service accounts":     {"iss": "https://kcp.default.svc", "kubernetes.io": map[string]any{"namespace": "default", "clusterName": child, "serviceaccount": map[string]any{"name": "default", "uid": "x"}}},
-		"that is over":            {"exp": 1},
-		"with claims elsewhere":   {"_claim_names": map[string]any{"groups": "x"}, "_claim_sources": map[string]any{"x": map[string]any{"endpoint": s.shardURL}}},
-		"of two issuers":          {"iss": []string{issuer.URL, "x"}},
-		"with a name that is odd": {"sub": map[string]any{"a": "b"}},
+		"for another audience":             {"aud": "others"},
+		"of service accounts":              {"iss": "https://kcp.default.svc", "kubernetes.io": map[string]any{"namespace": "default", "clusterName": child, "serviceaccount": map[string]any{"name": "default", "uid": "x"}}},
+		"that has expired":                 {"exp": 1},
+		"with distributed claims":          {"_claim_names": map[string]any{"groups": "x"}, "_claim_sources": map[string]any{"x": map[string]any{"endpoint": s.shardURL}}},
+		"of two issuers":                   {"iss": []string{issuer.URL, "x"}},
+		"with a subject that is an object": {"sub": map[string]any{"a": "b"}},
 	}
 	for name, claims := range forgedAs {
 		all := map[string]any{"sub": "bob", "groups": groups, "extra": extra}
@@ -110,7 +110,7 @@ func (s *env) testIssuerToken(t *testing.T, caller *testUser, child string) {
 	for _, base := range s.serverURLs() {
 		for _, path := range []string{
 			"/clusters/" + s.b + confidentialPath, "/clusters/root:b" + confidentialPath, "/clusters/" + s.a + confidentialPath, "/clusters/root/api/v1/namespaces", home, "/clusters/system:admin/api", "/clusters/*/api/v1/configmaps",
-			"/clusters/user:bob/api", "/metrics", s.lifecycleViewPath("initializingworkspaces", "sso", child) + "/api", "/services/initializingworkspaces/" + s.b + ":private/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters", "/services/initializingworkspaces/root:universal/clusters/" + child + "/api",
+			"/clusters/user:bob/api", "/metrics", s.lifecycleVirtualWorkspacePath("initializingworkspaces", "sso", child) + "/api", "/services/initializingworkspaces/" + s.b + ":private/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters", "/services/initializingworkspaces/root:universal/clusters/" + child + "/api",
 		} {
 			if got := s.send(t, caller, base, request{path: path}); got.status < 400 || got.status >= 500 || strings.Contains(got.body, confidentialData) {
 				t.Errorf("%s: %d %.300s", path, got.status, got.body)
@@ -120,7 +120,7 @@ func (s *env) testIssuerToken(t *testing.T, caller *testUser, child string) {
 	if !accepted {
 		return
 	}
-	// From inside, as the user and impersonating others: b stays inaccessible.
+	// Inside of child, as the user and impersonating others: b stays inaccessible.
 	for _, h := range []http.Header{
 		nil, {"Impersonate-User": {"bob"}}, {"Impersonate-User": {"bob"}, "Impersonate-Group": {"system:authenticated", "system:cluster:partner"}},
 		{"Impersonate-User": {"bob"}, "Impersonate-Extra-Authentication.kcp.io%2fscopes": {"cluster:" + s.b}},

@@ -11,16 +11,16 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// testVirtualWorkspacesPerShard requests the virtual workspace of the export of p at every shard: it serves consumers on that shard,
-// by name and with the wildcard. Consumers on other shards look like logical clusters that do not exist.
+// testVirtualWorkspacesPerShard requests the virtual workspace of the export of p at every shard: it serves consumers
+// on that shard, by name and with the wildcard. Consumers on other shards look like logical clusters that do not exist.
 func (s *sharingEnv) testVirtualWorkspacesPerShard(t *testing.T) {
 	for _, name := range s.layout.Shards() {
 		base := s.layout.URL(name)
-		for _, path := range []string{widgets, allWidgets, widgets + "/treasure", secrets + "/shared", "/api/v1/secrets", bindingsPath, "/api", "/apis", "/openapi/v3", allWidgets + "?watch=1&timeoutSeconds=1", "/api/v1/configmaps"} {
+		for _, path := range []string{widgets, allWidgets, widgets + "/confidential", secrets + "/shared", "/api/v1/secrets", bindingsPath, "/api", "/apis", "/openapi/v3", allWidgets + "?watch=1&timeoutSeconds=1", "/api/v1/configmaps"} {
 			for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 				none := s.send(t, s.paula, base, request{method: method, path: s.virtualWorkspace("widgets", unknownCluster) + path, body: "{}"})
 				if documents := path == "/apis" || path == "/api" || path == "/openapi/v3"; !documents && none.status < 400 || none.status >= 500 {
-					t.Errorf("%s %s of nobody at %s: %d %.300s", method, path, name, none.status, none.body)
+					t.Errorf("%s %s of an unknown cluster at %s: %d %.300s", method, path, name, none.status, none.body)
 				}
 				for _, cluster := range []string{s.a, s.b, s.c, s.p} {
 					if s.resolveShardURL(t, cluster) == base && cluster != s.c && cluster != s.p {
@@ -28,7 +28,7 @@ func (s *sharingEnv) testVirtualWorkspacesPerShard(t *testing.T) {
 					}
 					got := s.send(t, s.paula, base, request{method: method, path: s.virtualWorkspace("widgets", cluster) + path, body: "{}"})
 					if got.status != none.status || strings.ReplaceAll(got.body, cluster, unknownCluster) != none.body {
-						t.Errorf("%s %s of %s at %s: %d %.300s\nof nobody: %d %.300s", method, path, cluster, name, got.status, got.body, none.status, none.body)
+						t.Errorf("%s %s of %s at %s: %d %.300s\nof an unknown cluster: %d %.300s", method, path, cluster, name, got.status, got.body, none.status, none.body)
 					}
 				}
 				for _, caller := range []*testUser{s.unrelatedUser, s.anonymous, s.adminA, s.adminB} {
@@ -55,8 +55,8 @@ func (s *sharingEnv) testVirtualWorkspacesPerShard(t *testing.T) {
 	}
 }
 
-// testCachedResources has p offer one of its flavors to consumers through a ClusterCachedResource, and requests all other
-// objects through the replication virtual workspace, at every shard and as every user.
+// testCachedResources has p publish one of its flavors to consumers through a ClusterCachedResource, and requests all
+// other objects through the replication virtual workspace, at every shard and as every user.
 func (s *sharingEnv) testCachedResources(t *testing.T) {
 	const cachedResourcesPath, slices = "/apis/cache.kcp.io/v1alpha1/clustercachedresources", "/apis/cache.kcp.io/v1alpha1/clustercachedresourceendpointslices"
 	const flavors = "/apis/flavors.example.com/v1/flavors"
@@ -68,12 +68,12 @@ func (s *sharingEnv) testCachedResources(t *testing.T) {
 	}
 	must(definitionsPath, definitionJSON("flavors.example.com", "flavors", "Flavor", "Cluster", "v1", ""))
 	s.waitForStatus(t, s.paula, s.p, flavors, http.StatusOK)
-	must(flavors, `{"apiVersion":"flavors.example.com/v1","kind":"Flavor","metadata":{"name":"offered","labels":{"offered":"yes"}}}`)
+	must(flavors, `{"apiVersion":"flavors.example.com/v1","kind":"Flavor","metadata":{"name":"published","labels":{"published":"yes"}}}`)
 	must(flavors, `{"apiVersion":"flavors.example.com/v1","kind":"Flavor","metadata":{"name":"withheld"},"spec":{"content":"`+confidentialData+`"}}`)
-	must(cachedResourcesPath, `{"apiVersion":"cache.kcp.io/v1alpha1","kind":"ClusterCachedResource","metadata":{"name":"flavors"},"spec":{"group":"flavors.example.com","version":"v1","resource":"flavors","labelSelector":{"matchLabels":{"offered":"yes"}}}}`)
+	must(cachedResourcesPath, `{"apiVersion":"cache.kcp.io/v1alpha1","kind":"ClusterCachedResource","metadata":{"name":"flavors"},"spec":{"group":"flavors.example.com","version":"v1","resource":"flavors","labelSelector":{"matchLabels":{"published":"yes"}}}}`)
 	must(slices, `{"apiVersion":"cache.kcp.io/v1alpha1","kind":"ClusterCachedResourceEndpointSlice","metadata":{"name":"flavors"},"spec":{"clusterCachedResource":{"name":"flavors"},"export":{"name":"flavors"}}}`)
 	var identity string
-	shardtesting.Eventually(t, "the offer has an identity", func(context.Context) error {
+	shardtesting.Eventually(t, "the ClusterCachedResource has an identity", func(context.Context) error {
 		status, _ := s.do(t, s.paula, s.p, request{path: cachedResourcesPath + "/flavors"}).object(t)["status"].(map[string]any)
 		if identity, _ = status["identityHash"].(string); identity == "" || status["phase"] != string(cachev1alpha1.ClusterCachedResourcePhaseReady) {
 			return fmt.Errorf("%v", status)
@@ -87,7 +87,7 @@ func (s *sharingEnv) testCachedResources(t *testing.T) {
 	for _, base := range s.workspaceServerURLs() {
 		for _, owner := range []string{s.p + "/flavors", s.p + "/none", s.b + "/flavors", "*/flavors", unknownCluster + "/flavors", s.p + "/..", s.p} {
 			for _, cluster := range []string{s.a, s.b, s.p, "*", unknownCluster, "system:admin"} {
-				for _, path := range []string{flavors, flavors + "/offered", flavors + "/withheld", flavors + ":" + identity, confidentialPath, "/api/v1/secrets", "/metrics"} {
+				for _, path := range []string{flavors, flavors + "/published", flavors + "/withheld", flavors + ":" + identity, confidentialPath, "/api/v1/secrets", "/metrics"} {
 					in := "/services/replication/" + owner + "/clusters/" + cluster + path
 					for _, r := range verbs {
 						r.path = in
@@ -104,13 +104,13 @@ func (s *sharingEnv) testCachedResources(t *testing.T) {
 		}
 	}
 	for _, cluster := range []string{s.a, s.c} {
-		for _, path := range []string{flavors, flavors + "/offered", flavors + ":" + identity, flavors + ":" + identity + "/offered"} {
-			if got := s.do(t, s.masters, cluster, request{path: path}); strings.Contains(got.body, "offered") && got.status < 400 || strings.Contains(got.body, confidentialData) {
+		for _, path := range []string{flavors, flavors + "/published", flavors + ":" + identity, flavors + ":" + identity + "/published"} {
+			if got := s.do(t, s.masters, cluster, request{path: path}); strings.Contains(got.body, "published") && got.status < 400 || strings.Contains(got.body, confidentialData) {
 				t.Errorf("%s of %s: %d %.300s", path, cluster, got.status, got.body)
 			}
 		}
 	}
 	if got := s.do(t, s.adminB, s.b, request{path: flavors}); strings.Contains(got.body, "withheld") || strings.Contains(got.body, confidentialData) {
-		t.Errorf("b sees %d %.300s", got.status, got.body)
+		t.Errorf("b gets %d %.300s", got.status, got.body)
 	}
 }

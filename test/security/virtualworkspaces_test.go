@@ -11,12 +11,12 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// lifecycleViewPath returns the path of a virtual workspace of a workspace type in a.
-func (s *env) lifecycleViewPath(kind, workspaceType, cluster string) string {
+// lifecycleVirtualWorkspacePath returns the path of a virtual workspace of a workspace type in a.
+func (s *env) lifecycleVirtualWorkspacePath(kind, workspaceType, cluster string) string {
 	return "/services/" + kind + "/" + s.a + ":" + workspaceType + "/clusters/" + cluster
 }
 
-// createInitializingWorkspace creates a workspace in a whose type has an initializer, and returns the name of its logical cluster.
+// createInitializingWorkspace creates a workspace in a whose type has an initializer, and returns its logical cluster.
 func (s *env) createInitializingWorkspace(t *testing.T, name, spec string) string {
 	t.Helper()
 	s.createObject(t, typesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"`+name+`"},"spec":{"initializer":true`+spec+`}}`)
@@ -29,7 +29,7 @@ func (s *env) createInitializingWorkspace(t *testing.T, name, spec string) strin
 		if status["phase"] != "Initializing" {
 			return fmt.Errorf("status %v", status)
 		}
-		if answer := s.sendToShard(t, s.adminA, request{path: s.lifecycleViewPath("initializingworkspaces", name, cluster) + "/api/v1/namespaces"}); answer.status != http.StatusOK {
+		if answer := s.sendToShard(t, s.adminA, request{path: s.lifecycleVirtualWorkspacePath("initializingworkspaces", name, cluster) + "/api/v1/namespaces"}); answer.status != http.StatusOK {
 			return fmt.Errorf("%d %s", answer.status, answer.body)
 		}
 		return nil
@@ -37,13 +37,13 @@ func (s *env) createInitializingWorkspace(t *testing.T, name, spec string) strin
 	return cluster
 }
 
-// testVirtualWorkspaces sends requests to the virtual workspaces of types of a, with the permissions of the type and with those of the
-// creator.
+// testVirtualWorkspaces sends requests to the virtual workspaces of types of a, with the permissions of the type and
+// with those of the creator.
 func testVirtualWorkspaces(t *testing.T, s *env) {
 	everything := `[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]},{"nonResourceURLs":["*"],"verbs":["*"]}]`
-	for name, spec := range map[string]string{"prepared": `,"initializerPermissions":` + everything, "handed": ""} {
+	for name, spec := range map[string]string{"type-permissions": `,"initializerPermissions":` + everything, "creator-permissions": ""} {
 		cluster := s.createInitializingWorkspace(t, name, spec)
-		in := s.lifecycleViewPath("initializingworkspaces", name, cluster)
+		in := s.lifecycleVirtualWorkspacePath("initializingworkspaces", name, cluster)
 		for _, path := range []string{
 			"/metrics", "/metrics/", "/metrics/slis", "//metrics", "/./metrics", "/debug/pprof/", "/debug/pprof/heap", "/debug/flags/v", "/logs/", "/configz", "/statusz", "/flagz",
 			"/clusters/" + s.b + confidentialPath, "/../../clusters/" + s.b + confidentialPath, "/services/initializingworkspaces/root:universal/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters",
@@ -58,13 +58,13 @@ func testVirtualWorkspaces(t *testing.T, s *env) {
 	}
 }
 
-// testVirtualWorkspaceEnd opens watches of the content of a workspace while it waits for an initializer of a, and lets it become
-// ready.
+// testVirtualWorkspaceEnd opens watches in a workspace that is initialized by an initializer of a, and completes the
+// initialization.
 func testVirtualWorkspaceEnd(t *testing.T, s *env) {
-	for name, spec := range map[string]string{"lasting": `,"initializerPermissions":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`, "handing": ""} {
+	for name, spec := range map[string]string{"ending-type": `,"initializerPermissions":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`, "ending-creator": ""} {
 		t.Run(name, func(t *testing.T) {
 			cluster := s.createInitializingWorkspace(t, name, spec)
-			in := s.lifecycleViewPath("initializingworkspaces", name, cluster)
+			in := s.lifecycleVirtualWorkspacePath("initializingworkspaces", name, cluster)
 			watch := make(chan httpResponse, 1)
 			go func() {
 				watch <- s.sendToShard(t, s.adminA, request{path: in + "/api/v1/configmaps?watch=1&timeoutSeconds=5&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"})
@@ -88,7 +88,7 @@ func testVirtualWorkspaceEnd(t *testing.T, s *env) {
 				t.Fatalf("%d %s", got.status, got.body)
 			}
 			if got := <-watch; strings.Contains(got.body, confidentialData) {
-				t.Errorf("a watch goes on after the initialization: %.600s", got.body)
+				t.Errorf("a watch continues after the initialization: %.600s", got.body)
 			}
 			for _, path := range []string{configMapsPath, "/api/v1/secrets", "/api", "/apis", "/openapi/v3", "/version", "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster"} {
 				if got := s.sendToShard(t, s.adminA, request{path: in + path}); got.status < 400 || got.status >= 500 {
@@ -99,20 +99,20 @@ func testVirtualWorkspaceEnd(t *testing.T, s *env) {
 	}
 }
 
-// testForeignVirtualWorkspaces sends requests to virtual workspaces of other workspaces, and writes through those of a what their users
-// may not write.
+// testForeignVirtualWorkspaces sends requests to virtual workspaces of other tenants, and writes, through those of a,
+// fields that their users may not write.
 func testForeignVirtualWorkspaces(t *testing.T, s *env) {
-	cluster := s.createInitializingWorkspace(t, "looking", "")
+	cluster := s.createInitializingWorkspace(t, "initializing", "")
 	const clusters = "/apis/core.kcp.io/v1alpha1/logicalclusters"
-	own := s.lifecycleViewPath("initializingworkspaces", "looking", cluster)
+	own := s.lifecycleVirtualWorkspacePath("initializingworkspaces", "initializing", cluster)
 	for _, path := range []string{
 		"/services/initializingworkspaces/" + s.b + ":private/clusters/*" + clusters, "/services/initializingworkspaces/root:universal/clusters/*" + clusters, "/services/initializingworkspaces/root:universal/clusters/" + cluster + clusters + "/cluster",
 		"/services/initializingworkspaces/system:apibindings/clusters/*" + clusters, "/services/initializingworkspaces/system:apibindings/clusters/" + cluster + "/api", "/services/terminatingworkspaces/" + s.b + ":private/clusters/*" + clusters,
-		"/services/initializingworkspaces/" + s.a + ":looking/clusters/" + s.b + confidentialPath, "/services/initializingworkspaces/" + s.a + ":looking/clusters/" + s.b + clusters + "/cluster", "/services/initializingworkspaces/" + s.a + ":looking/clusters/" + s.a + "/api/v1/secrets",
-		"/services/initializingworkspaces/" + s.a + ":looking/clusters/root/api/v1/secrets", "/services/initializingworkspaces/" + s.a + ":looking/clusters/*/api/v1/secrets", "/services/initializingworkspaces/" + s.a + ":looking/clusters/*" + confidentialPath, "/services/initializingworkspaces/" + s.a + ":looking/clusters/system:admin/api",
-		"/services/initializingworkspaces/" + s.a + ":looking%2fclusters%2f" + s.b + "/clusters/" + cluster + "/api", "/services/initializingworkspaces/" + s.a + ":looking/clusters/" + cluster + "/../" + s.b + confidentialPath, "/services/initializingworkspaces/" + s.a + ":looking/clusters/" + cluster + "%2f..%2f" + s.b + confidentialPath,
-		"/services/initializingworkspaces/" + s.a + ":looking/clusters/root:b" + confidentialPath, "/services/initializingworkspaces//clusters/*" + clusters, "/services/initializingworkspaces/*/clusters/*" + clusters, "/services/initializingworkspaces/:/clusters/*" + clusters, "/services/", "/services/initializingworkspaces", "/services/apiexport/" + s.b + "/x/clusters/*" + clusters,
-		"/services/terminatingworkspaces/" + s.a + ":looking/clusters/" + cluster + "/api/v1/namespaces", "/services/terminatingworkspaces/" + s.a + ":looking/clusters/" + cluster + clusters + "/cluster", "/clusters/" + s.a + own + "/api",
+		"/services/initializingworkspaces/" + s.a + ":initializing/clusters/" + s.b + confidentialPath, "/services/initializingworkspaces/" + s.a + ":initializing/clusters/" + s.b + clusters + "/cluster", "/services/initializingworkspaces/" + s.a + ":initializing/clusters/" + s.a + "/api/v1/secrets",
+		"/services/initializingworkspaces/" + s.a + ":initializing/clusters/root/api/v1/secrets", "/services/initializingworkspaces/" + s.a + ":initializing/clusters/*/api/v1/secrets", "/services/initializingworkspaces/" + s.a + ":initializing/clusters/*" + confidentialPath, "/services/initializingworkspaces/" + s.a + ":initializing/clusters/system:admin/api",
+		"/services/initializingworkspaces/" + s.a + ":initializing%2fclusters%2f" + s.b + "/clusters/" + cluster + "/api", "/services/initializingworkspaces/" + s.a + ":initializing/clusters/" + cluster + "/../" + s.b + confidentialPath, "/services/initializingworkspaces/" + s.a + ":initializing/clusters/" + cluster + "%2f..%2f" + s.b + confidentialPath,
+		"/services/initializingworkspaces/" + s.a + ":initializing/clusters/root:b" + confidentialPath, "/services/initializingworkspaces//clusters/*" + clusters, "/services/initializingworkspaces/*/clusters/*" + clusters, "/services/initializingworkspaces/:/clusters/*" + clusters, "/services/", "/services/initializingworkspaces", "/services/apiexport/" + s.b + "/x/clusters/*" + clusters,
+		"/services/terminatingworkspaces/" + s.a + ":initializing/clusters/" + cluster + "/api/v1/namespaces", "/services/terminatingworkspaces/" + s.a + ":initializing/clusters/" + cluster + clusters + "/cluster", "/clusters/" + s.a + own + "/api",
 	} {
 		for _, caller := range []*testUser{s.adminA, s.serviceAccount, s.unrelatedUser, s.anonymous} {
 			for _, base := range s.serverURLs() {
@@ -125,7 +125,7 @@ func testForeignVirtualWorkspaces(t *testing.T, s *env) {
 	}
 	for _, query := range []string{"", "?limit=500", "?resourceVersion=0", "?labelSelector=tenancy.kcp.io/phase=Ready", "?labelSelector=a!=b", "?fieldSelector=metadata.name=cluster", "?watch=1&timeoutSeconds=1&resourceVersion=1", "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"} {
 		for _, at := range []string{"*", cluster, s.b, s.a} {
-			got := s.sendToShard(t, s.adminA, request{path: s.lifecycleViewPath("initializingworkspaces", "looking", at) + clusters + query})
+			got := s.sendToShard(t, s.adminA, request{path: s.lifecycleVirtualWorkspacePath("initializingworkspaces", "initializing", at) + clusters + query})
 			for _, other := range []string{s.b, s.a, "root"} {
 				if strings.Contains(got.body, `"kcp.io/cluster":"`+other+`"`) {
 					t.Errorf("%s%s shows the logical cluster %s: %.300s", at, query, other, got.body)
@@ -134,7 +134,7 @@ func testForeignVirtualWorkspaces(t *testing.T, s *env) {
 		}
 	}
 	for _, caller := range []*testUser{s.unrelatedUser, s.anonymous, s.adminB} {
-		for _, path := range []string{own + clusters, own + "/api", s.lifecycleViewPath("initializingworkspaces", "looking", "*") + clusters} {
+		for _, path := range []string{own + clusters, own + "/api", s.lifecycleVirtualWorkspacePath("initializingworkspaces", "initializing", "*") + clusters} {
 			if got := s.sendToShard(t, caller, request{path: path}); got.status != http.StatusForbidden && got.status != http.StatusUnauthorized {
 				t.Errorf("%s, %s: %d %.300s", caller.name, path, got.status, got.body)
 			}
@@ -150,7 +150,7 @@ func testForeignVirtualWorkspaces(t *testing.T, s *env) {
 	object := own + clusters + "/cluster"
 	before := s.sendToShard(t, s.adminA, request{path: object})
 	for _, patch := range []string{
-		`{"status":{"phase":"Ready"}}`, `{"status":{"phase":"Ready","initializers":[]}}`, `{"status":{"initializers":["` + s.b + `:private"]}}`, `{"status":{"initializers":["` + s.a + `:looking","root:universal"]}}`, `{"status":{"URL":"https://evil.example"}}`, `{"status":{"terminators":["x:y"]}}`,
+		`{"status":{"phase":"Ready"}}`, `{"status":{"phase":"Ready","initializers":[]}}`, `{"status":{"initializers":["` + s.b + `:private"]}}`, `{"status":{"initializers":["` + s.a + `:initializing","root:universal"]}}`, `{"status":{"URL":"https://evil.example"}}`, `{"status":{"terminators":["x:y"]}}`,
 		`{"metadata":{"labels":{"tenancy.kcp.io/phase":"Ready"}},"spec":{"createdBy":{"username":"x","groups":["system:masters"]}}}`, `{"metadata":{"annotations":{"kcp.io/cluster":"` + s.b + `","kcp.io/path":"root:b"},"finalizers":[],"deletionTimestamp":"2020-01-01T00:00:00Z"}}`, `{"spec":{"directlyDeletable":true,"owner":null}}`,
 	} {
 		for _, path := range []string{object, object + "/status"} {

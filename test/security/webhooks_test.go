@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// testWorkspaceWebhooks has the shard call, for a, addresses that only the shard should reach, and checks what the responses
-// reveal.
+// testWorkspaceWebhooks has the shard call, for a, addresses that only the shard should reach, and checks what the
+// responses reveal.
 func testWorkspaceWebhooks(t *testing.T, s *env) {
 	bundle := base64.StdEncoding.EncodeToString(s.ca)
 	configuration := func(url string) string {
