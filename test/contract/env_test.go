@@ -35,8 +35,8 @@ const (
 // env is an installation with two workspaces and an inactive one.
 type env struct {
 	*installation.Installation
-	// proxyClients are clients of the front proxy by user, direct are clients of the same users for the shards that have the
-	// requested logical clusters.
+	// proxyClients are clients of the front proxy by user, direct are clients of the same users for the shards that
+	// have the requested logical clusters.
 	proxyClients, directClients map[string]*http.Client
 	// names replaces placeholders in paths and bodies by values of the running installation: {a} is the logical cluster
 	// of root:a.
@@ -56,7 +56,7 @@ plugins:
 `
 
 // newEnv runs the installation. alice is administrator of root:a, bob of root:b and of the inactive root:idle, mallory
-// is a user without permissions, nobody has no credential, liar an invalid one.
+// is a user without permissions, unauthenticated has no credentials, invalid has an invalid token.
 func newEnv(t *testing.T) *env {
 	t.Helper()
 	admission := filepath.Join(t.TempDir(), "admission.yaml")
@@ -71,10 +71,10 @@ func newEnv(t *testing.T) *env {
 	} {
 		s.addUser(t, name, s.User(t, "", name, groups...))
 	}
-	config := rest.AnonymousClientConfig(s.User(t, "", "stranger"))
-	s.addUser(t, "nobody", config)
+	config := rest.AnonymousClientConfig(s.User(t, "", "anonymous"))
+	s.addUser(t, "unauthenticated", config)
 	config.BearerToken = "wrong"
-	s.addUser(t, "liar", config)
+	s.addUser(t, "invalid", config)
 
 	// Provider and consumer are on different shards. Virtual workspaces are requested at the root shard, as through the
 	// front proxy, so the consumer is there.

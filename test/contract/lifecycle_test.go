@@ -46,7 +46,7 @@ func TestLifecycle(t *testing.T) {
 		return slices.Equal(w.Status.Initializers, []string{s.names.Replace("{a}:procedure")})
 	})
 	if got.Status.Phase != "Initializing" || got.Metadata.Labels["made"] != "by-procedure" || got.Spec.URL != s.URL+"/clusters/root:a:team" || !slices.Equal(got.Metadata.Finalizers, []string{"core.kcp.io/logicalcluster"}) {
-		t.Errorf("while it initializes, the workspace is %+v", got)
+		t.Errorf("the initializing workspace is %+v", got)
 	}
 	team := "/clusters/" + got.Spec.Cluster
 	var cluster workspace
@@ -60,8 +60,8 @@ func TestLifecycle(t *testing.T) {
 	s.testLostCluster(t)
 }
 
-// createLifecycleType creates the type and returns the paths of its two virtual workspaces, as its status publishes them: they
-// are the same on every shard.
+// createLifecycleType creates the type and returns the paths of its two virtual workspaces, as its status publishes
+// them: they are the same on every shard.
 func (s *env) createLifecycleType(t *testing.T) (initializing, terminating string) {
 	t.Helper()
 	s.must(t, request{user: "alice", method: http.MethodPost, path: "/clusters/root:a" + types, body: lifecycleType, proxy: true})
@@ -106,19 +106,19 @@ func (s *env) testInitialize(t *testing.T, view, team string) {
 	t.Helper()
 	events := s.watch(t, view+"/clusters/*"+clusters+"?watch=true")
 	if event := <-events; event != "ADDED" {
-		t.Errorf("the watch begins with %s", event)
+		t.Errorf("the first event of the watch is %s", event)
 	}
 	at := view + team
 	for _, row := range []row{
-		{"5.4", "the set is not everybody's", "mallory", view + "/clusters/*" + clusters, "", 0, 403, ""},
-		{"5.4", "the workspace is in the set", "alice", at + ownClusterPath, "", 0, 200, ""},
-		{"5.4", "others are not", "alice", view + "/clusters/{b}" + ownClusterPath, "", 0, 404, ""},
-		{"5.4", "its content as permitted", "alice", "POST " + at + configMaps, `{"metadata":{"name":"made"}}`, 0, 201, ""},
-		{"5.4", "its content as not permitted", "alice", at + secrets, "", 0, 403, ""},
-		{"5.4", "the content of others", "alice", view + "/clusters/{b}" + configMaps, "", 0, 403, ""},
-		{"5.4", "only the status is written", "alice", "PATCH " + at + ownClusterPath, `{"spec":{"directlyDeletable":true}}`, 0, 405, ""},
-		{"5.4", "no initializer is added", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"initializers":["{a}:procedure","root:other"]}}`, 0, 422, ""},
-		{"12.3", "one's own is removed", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"initializers":[]}}`, 0, 200, ""},
+		{"5.4", "watch by another user is Forbidden", "mallory", view + "/clusters/*" + clusters, "", 0, 403, ""},
+		{"5.4", "get of an initializing workspace", "alice", at + ownClusterPath, "", 0, 200, ""},
+		{"5.4", "get of another workspace", "alice", view + "/clusters/{b}" + ownClusterPath, "", 0, 404, ""},
+		{"5.4", "content with permission", "alice", "POST " + at + configMaps, `{"metadata":{"name":"made"}}`, 0, 201, ""},
+		{"5.4", "content without permission is Forbidden", "alice", at + secrets, "", 0, 403, ""},
+		{"5.4", "content of another workspace is Forbidden", "alice", view + "/clusters/{b}" + configMaps, "", 0, 403, ""},
+		{"5.4", "write of the spec is not allowed", "alice", "PATCH " + at + ownClusterPath, `{"spec":{"directlyDeletable":true}}`, 0, 405, ""},
+		{"5.4", "added initializer", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"initializers":["{a}:procedure","root:other"]}}`, 0, 422, ""},
+		{"12.3", "remove the initializer", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"initializers":[]}}`, 0, 200, ""},
 	} {
 		s.checkRow(t, row)
 	}
@@ -130,39 +130,39 @@ func (s *env) testInitialize(t *testing.T, view, team string) {
 			}
 			event = next
 		case <-timeout:
-			t.Fatal("the watch does not say that the workspace left the set")
+			t.Fatal("the watch does not deliver the deletion of the initialized workspace")
 		}
 	}
-	s.checkRow(t, row{"12.3", "then the content is closed", "alice", at + configMaps, "", 0, 403, ""})
-	s.checkRow(t, row{"12.3", "and the set is empty", "alice", at + ownClusterPath, "", 0, 404, ""})
+	s.checkRow(t, row{"12.3", "content after the initialization is Forbidden", "alice", at + configMaps, "", 0, 403, ""})
+	s.checkRow(t, row{"12.3", "get after the initialization", "alice", at + ownClusterPath, "", 0, 404, ""})
 }
 
 func (s *env) testTerminate(t *testing.T, view, team string) {
 	t.Helper()
-	s.checkRow(t, row{"5.5", "nothing terminates yet", "alice", view + team + ownClusterPath, "", 0, 404, ""})
+	s.checkRow(t, row{"5.5", "get before the deletion", "alice", view + team + ownClusterPath, "", 0, 404, ""})
 	s.must(t, request{user: "alice", method: http.MethodPost, path: team + configMaps, body: `{"metadata":{"name":"kept","finalizers":["example.com/keep"]}}`})
 	s.must(t, request{user: "alice", method: http.MethodDelete, path: "/clusters/root:a" + workspaces + "/team", proxy: true})
 	s.waitForStatus(t, request{user: "alice", path: view + team + ownClusterPath, proxy: true}, http.StatusOK)
 	s.waitForWorkspace(t, func(w workspace) bool { return w.Status.Phase == "Terminating" })
 	at := view + team
 	for _, row := range []row{
-		{"2.7", "its people still see it", "alice", team + namespaces, "", 0, 200, ""},
-		{"5.5", "the terminator sees the content", "alice", at + configMaps, "", 0, 200, ""},
-		{"7.4", "nobody takes its finalizer", "admin", "PATCH " + team + ownClusterPath, `{"metadata":{"finalizers":["kcp.io/has-terminators"]}}`, 403, 403, "core.kcp.io/logicalcluster-deletion"},
-		{"5.5", "no terminator is added", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"terminators":["{a}:procedure","root:other"]}}`, 0, 422, ""},
-		{"5.5", "one's own is removed", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"terminators":[]}}`, 0, 200, ""},
+		{"2.7", "tenants access a terminating workspace", "alice", team + namespaces, "", 0, 200, ""},
+		{"5.5", "the terminator lists the content", "alice", at + configMaps, "", 0, 200, ""},
+		{"7.4", "removal of the deletion finalizer is reverted", "admin", "PATCH " + team + ownClusterPath, `{"metadata":{"finalizers":["kcp.io/has-terminators"]}}`, 403, 403, "core.kcp.io/logicalcluster-deletion"},
+		{"5.5", "added terminator", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"terminators":["{a}:procedure","root:other"]}}`, 0, 422, ""},
+		{"5.5", "remove the terminator", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"terminators":[]}}`, 0, 200, ""},
 	} {
 		s.checkRow(t, row)
 	}
 	s.waitForWorkspace(t, func(w workspace) bool { return w.Status.Phase == "Deleting" })
 	s.must(t, request{user: "alice", method: http.MethodPatch, path: team + configMaps + "/kept", body: `{"metadata":{"finalizers":null}}`})
 	s.waitForStatus(t, request{user: "alice", path: "/clusters/root:a" + workspaces + "/team", proxy: true}, http.StatusNotFound)
-	s.checkRow(t, row{"11", "a cluster that is gone", "alice", team + namespaces, "", 403, 0, ""})
+	s.checkRow(t, row{"11", "deleted cluster is Forbidden", "alice", team + namespaces, "", 403, 0, ""})
 	s.waitForStatus(t, request{user: "alice", path: team + namespaces, proxy: true}, http.StatusForbidden)
 }
 
-// testLostCluster deletes the logical cluster of a workspace on the same shard. The workspace of a logical cluster on another shard
-// would record the loss and become Unavailable.
+// testLostCluster deletes the logical cluster of a workspace on the same shard. The workspace of a logical cluster on
+// another shard would record the loss and become Unavailable.
 func (s *env) testLostCluster(t *testing.T) {
 	t.Helper()
 	const path = "/clusters/root:a:lost"
