@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	workspaces = flag.Int("workspaces", 4, "How many workspaces run specs at once.")
+	workspaces = flag.Int("workspaces", 4, "How many workspaces run specs concurrently.")
 	only       = flag.String("only", "", "Regular expression; run only specs whose text matches.")
 	outputFlag = flag.String("output", "", "Directory for the full output of the specs. Empty: a temporary one.")
 )
@@ -48,9 +48,9 @@ func TestConformance(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v (ginkgo: %v)", err, runErr)
 	}
-	t.Logf("%d workspaces at once, %s\n%s", *workspaces, time.Since(started).Round(time.Second), summary)
+	t.Logf("%d concurrent workspaces, %s\n%s", *workspaces, time.Since(started).Round(time.Second), summary)
 	if runErr != nil || summary.failed() {
-		t.Errorf("not conformant: %v; the whole output is in %s", runErr, outputDir)
+		t.Errorf("not conformant: %v; the full output is in %s", runErr, outputDir)
 	}
 }
 

@@ -18,7 +18,7 @@ var planFile []byte
 
 // Plan is the content of specs.yaml.
 type Plan struct {
-	// Packages are those whose specs all must run or have a reason not to.
+	// Packages are those whose specs must all run or be skipped with a reason.
 	Packages []string `json:"packages"`
 	// Partial are packages of which only the named specs run.
 	Partial []Part `json:"partial"`
@@ -45,7 +45,7 @@ type Spec struct {
 	File string // source file, as recorded by the compiler
 }
 
-// NotInPlan is the reason of specs that are imported with another package but belong to none that the plan names.
+// NotInPlan is the reason of specs that are imported with another package and belong to no package of the plan.
 const NotInPlan = "no package of this plan"
 
 // LoadPlan parses the embedded file.

@@ -12,14 +12,14 @@ func TestPlanReason(t *testing.T) {
 		Skipped:  []Skip{{Reason: "pods", Specs: []string{"Garbage collector should delete pods", "Webhooks *"}}},
 	}
 	for name, tc := range map[string]struct{ text, file, reason string }{
-		"a spec of a whole package runs":           {"[sig-a] Watchers should see [Conformance]", "e2e/apimachinery/watch.go", ""},
-		"one that is named does not, tags or not":  {"[sig-a] Garbage collector [Serial] should delete pods [Conformance]", "e2e/apimachinery/gc.go", "pods"},
-		"a longer text is another spec":            {"[sig-a] Garbage collector should delete pods of others", "e2e/apimachinery/gc.go", ""},
-		"a prefix stands for all that begin so":    {"[sig-a] Webhooks [Slow] should deny", "e2e/apimachinery/webhook.go", "pods"},
-		"of a partial package the named specs run": {"[sig-node] Secrets should be patched [Conformance]", "e2e/node/secrets.go", ""},
-		"the others of a partial package do not":   {"[sig-node] Pods should run", "e2e/node/pods.go", "containers"},
-		"what came along with imports is outside":  {"[sig-apps] Jobs should end", "e2e/apps/job.go", NotInPlan},
-		"a package whose name only ends alike":     {"[sig-a] X", "other-e2e/apimachinery/x.go", NotInPlan},
+		"a spec of a complete package runs":                      {"[sig-a] Watchers should see [Conformance]", "e2e/apimachinery/watch.go", ""},
+		"a skipped spec is matched without tags":                 {"[sig-a] Garbage collector [Serial] should delete pods [Conformance]", "e2e/apimachinery/gc.go", "pods"},
+		"a longer text is another spec":                          {"[sig-a] Garbage collector should delete pods of others", "e2e/apimachinery/gc.go", ""},
+		"an asterisk matches a prefix":                           {"[sig-a] Webhooks [Slow] should deny", "e2e/apimachinery/webhook.go", "pods"},
+		"a named spec of a partial package runs":                 {"[sig-node] Secrets should be patched [Conformance]", "e2e/node/secrets.go", ""},
+		"other specs of a partial package are skipped":           {"[sig-node] Pods should run", "e2e/node/pods.go", "containers"},
+		"specs of other packages are not in the plan":            {"[sig-apps] Jobs should end", "e2e/apps/job.go", NotInPlan},
+		"a package name with the same suffix is not in the plan": {"[sig-a] X", "other-e2e/apimachinery/x.go", NotInPlan},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := plan.Reason(Spec{Text: tc.text, File: "k8s.io/" + tc.file}); got != tc.reason {

@@ -26,12 +26,12 @@ func (s *summary) String() string {
 	for _, count := range s.skipped {
 		skippedCount += count
 	}
-	fmt.Fprintf(&out, "passed %d, failed %d, declined by themselves %d, left out %d\n", s.passed, len(s.failures), len(s.selfSkipped), skippedCount)
+	fmt.Fprintf(&out, "passed %d, failed %d, skipped themselves %d, skipped by the plan %d\n", s.passed, len(s.failures), len(s.selfSkipped), skippedCount)
 	for _, failure := range s.failures {
 		fmt.Fprintf(&out, "  FAILED   %s\n", failure)
 	}
 	for _, spec := range s.selfSkipped {
-		fmt.Fprintf(&out, "  declined %s\n", spec)
+		fmt.Fprintf(&out, "  SKIPPED  %s\n", spec)
 	}
 	reasons := make([]string, 0, len(s.skipped))
 	for reason := range s.skipped {
@@ -39,7 +39,7 @@ func (s *summary) String() string {
 	}
 	slices.SortFunc(reasons, func(a, b string) int { return s.skipped[b] - s.skipped[a] })
 	for _, reason := range reasons {
-		fmt.Fprintf(&out, "  left out %3d: %s\n", s.skipped[reason], reason)
+		fmt.Fprintf(&out, "  by the plan %3d: %s\n", s.skipped[reason], reason)
 	}
 	return out.String()
 }
@@ -48,7 +48,7 @@ func (s *summary) String() string {
 func summarize(plan *Plan, file string) (*summary, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("the specs left no report: %w", err)
+		return nil, fmt.Errorf("the specs wrote no report: %w", err)
 	}
 	var reports []types.Report
 	if err := json.Unmarshal(raw, &reports); err != nil {

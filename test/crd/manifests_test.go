@@ -42,32 +42,32 @@ func TestManifests(t *testing.T) {
 		{"accepts a RootShard without spec", rootShard(""), ""},
 		{"accepts a FrontProxy without spec", frontProxy(""), ""},
 		{"accepts a Kubeconfig without spec", kubeconfig(""), ""},
-		{"accepts a RootShard with nothing but its external address", rootShard(external), ""},
+		{"accepts a RootShard with only an external address", rootShard(external), ""},
 		{"refuses a RootShard without external address", rootShard("replicas: 1"), "spec.external"},
 		{"refuses an external address without port", rootShard("external: {hostname: kcp.example.com}"), "spec.external.port"},
-		{"accepts a FrontProxy whose rootShard is empty, as the reference does", frontProxy("rootShard: {}"), ""},
+		{"accepts a FrontProxy whose rootShard is empty, for compatibility", frontProxy("rootShard: {}"), ""},
 		{"refuses a FrontProxy without rootShard", frontProxy("replicas: 1"), "spec.rootShard"},
 
 		// etcd: an existing one, or one that the operator runs.
 		{"accepts an etcd by its endpoints", rootShard(external + "etcd: {endpoints: ['https://etcd:2379'], tlsConfig: {secretRef: {name: etcd}}}"), ""},
-		{"accepts an empty list of endpoints, as the reference does", rootShard(external + "etcd: {endpoints: []}"), ""},
+		{"accepts an empty list of endpoints, for compatibility", rootShard(external + "etcd: {endpoints: []}"), ""},
 		{"accepts a managed etcd without further settings", rootShard(external + "etcd: {managed: {}}"), ""},
 		{"accepts a managed etcd with prefix, three members and a storage class", rootShard(external + "etcd: {prefix: /a, managed: {replicas: 3, storage: {size: 20Gi, storageClassName: fast}}}"), ""},
 		{"accepts a managed etcd on an empty directory", rootShard(external + "etcd: {managed: {storage: {emptyDir: {medium: Memory, sizeLimit: 1Gi}}}}"), ""},
-		{"refuses an etcd that is neither there nor managed", rootShard(external + "etcd: {prefix: /a}"), "exactly one of endpoints and managed"},
-		{"refuses an etcd that is both there and managed", rootShard(external + "etcd: {endpoints: [a], managed: {}}"), "exactly one of endpoints and managed"},
+		{"refuses an etcd without endpoints and managed", rootShard(external + "etcd: {prefix: /a}"), "exactly one of endpoints and managed"},
+		{"refuses an etcd with endpoints and managed", rootShard(external + "etcd: {endpoints: [a], managed: {}}"), "exactly one of endpoints and managed"},
 		{"refuses client credentials for a managed etcd", rootShard(external + "etcd: {managed: {}, tlsConfig: {secretRef: {name: a}}}"), "tlsConfig goes with endpoints"},
 		{"refuses a managed etcd of two members", rootShard(external + "etcd: {managed: {replicas: 2}}"), "spec.etcd.managed.replicas"},
-		{"refuses an empty directory of a storage class", rootShard(external + "etcd: {managed: {storage: {emptyDir: {}, storageClassName: fast}}}"), "emptyDir excludes"},
-		{"refuses an empty directory with the size of a claim", rootShard(external + "etcd: {managed: {storage: {emptyDir: {}, size: 1Gi}}}"), "emptyDir excludes"},
+		{"refuses an empty directory with a storage class", rootShard(external + "etcd: {managed: {storage: {emptyDir: {}, storageClassName: fast}}}"), "emptyDir excludes"},
+		{"refuses an empty directory with a size", rootShard(external + "etcd: {managed: {storage: {emptyDir: {}, size: 1Gi}}}"), "emptyDir excludes"},
 
 		// Values with bounds.
 		{"accepts logging level 10", rootShard(external + "logging: {level: 10}"), ""},
 		{"refuses logging level 11", rootShard(external + "logging: {level: 11}"), "spec.logging.level"},
-		{"accepts an audit webhook of no mode", rootShard(external + "audit: {webhook: {mode: ''}}"), ""},
+		{"accepts an audit webhook with an empty mode", rootShard(external + "audit: {webhook: {mode: ''}}"), ""},
 		{"refuses an audit webhook of an unknown mode", rootShard(external + "audit: {webhook: {mode: loose}}"), "spec.audit.webhook.mode"},
 		{"refuses an unknown key algorithm", rootShard(external + "certificateTemplates: {server: {spec: {privateKey: {algorithm: DSA}}}}"), "algorithm"},
-		{"accepts unknown names of certificates", rootShard(external + "certificateTemplates: {nonsense: {}}"), ""},
+		{"accepts unknown names of certificate templates", rootShard(external + "certificateTemplates: {nonsense: {}}"), ""},
 		{"refuses one volume mounted twice", rootShard(external + "extraVolumeMounts: [{name: a, mountPath: /a}, {name: a, mountPath: /b}]"), "Duplicate value"},
 
 		// Durations: an invalid one would prevent the operator from decoding any object of the kind.
@@ -79,7 +79,7 @@ func TestManifests(t *testing.T) {
 		{"accepts the deprecated external name alone", frontProxy("rootShard: {ref: {name: root}}\nexternalHostname: kcp.example.com:443"), ""},
 		{"accepts an external address alone", frontProxy("rootShard: {ref: {name: root}}\n" + external), ""},
 		{"refuses external address and deprecated name together", frontProxy("rootShard: {ref: {name: root}}\nexternalHostname: a\n" + external), "exclude each other"},
-		{"accepts OIDC beside service accounts", frontProxy("rootShard: {}\nauth: {oidc: {issuerURL: a, clientID: b}, serviceAccount: {enabled: true}}"), ""},
+		{"accepts OIDC with service accounts", frontProxy("rootShard: {}\nauth: {oidc: {issuerURL: a, clientID: b}, serviceAccount: {enabled: true}}"), ""},
 		{"refuses OIDC without service accounts", frontProxy("rootShard: {}\nauth: {oidc: {issuerURL: a, clientID: b}}"), "oidc needs serviceAccount.enabled"},
 		{"refuses OIDC with service accounts switched off", frontProxy("rootShard: {}\nauth: {oidc: {issuerURL: a, clientID: b}, serviceAccount: {enabled: false}}"), "oidc needs serviceAccount.enabled"},
 		{"accepts OIDC alone on a shard", rootShard(external + "auth: {oidc: {issuerURL: a, clientID: b}}"), ""},
@@ -88,7 +88,7 @@ func TestManifests(t *testing.T) {
 
 		// Shards, cache servers, virtual workspace servers.
 		{"accepts a Shard without spec", shard(""), ""},
-		{"accepts a Shard whose rootShard is empty, as the reference does", shard("rootShard: {}\netcd: {endpoints: [a]}"), ""},
+		{"accepts a Shard whose rootShard is empty, for compatibility", shard("rootShard: {}\netcd: {endpoints: [a]}"), ""},
 		{"accepts a Shard without etcd", shard("rootShard: {ref: {name: root}}"), ""},
 		{"refuses a Shard without rootShard", shard("etcd: {endpoints: [a]}"), "spec.rootShard"},
 		{"accepts a Shard with a cache of its own", shard("rootShard: {ref: {name: root}}\ncache: {ref: {name: europe}}"), ""},
@@ -111,7 +111,7 @@ func TestManifests(t *testing.T) {
 		{"accepts roles in the deprecated cluster", kubeconfig(kubeconfigBasics + "authorization: {clusterRoleBindings: {cluster: root:a, clusterRoles: [cluster-admin]}}"), ""},
 		{"refuses target workspace and deprecated cluster together", kubeconfig(kubeconfigBasics + "targetWorkspace: root:a\nauthorization: {clusterRoleBindings: {cluster: root:a, clusterRoles: [a]}}"), "exclude each other"},
 		{"refuses authorization without roles", kubeconfig(kubeconfigBasics + "authorization: {clusterRoleBindings: {}}"), "clusterRoles"},
-		{"accepts two targets, as the reference does", kubeconfig(strings.Replace(kubeconfigBasics, "target: {", "target: {rootShardRef: {name: root}, ", 1)), ""},
+		{"accepts two targets, for compatibility", kubeconfig(strings.Replace(kubeconfigBasics, "target: {", "target: {rootShardRef: {name: root}, ", 1)), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, errs := definitions[manifestKind(t, tc.manifest)].admit(t.Context(), tc.manifest)

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// TestSamples admits the samples of this repository and those that users of the reference start from.
+// TestSamples admits the samples of this repository and those of kcp-operator.
 func TestSamples(t *testing.T) {
 	definitions := load(t)
 	files, err := filepath.Glob("testdata/*.yaml")
@@ -59,7 +59,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestDevelopmentOverlay admits what kustomize renders of the samples for a small cluster.
+// TestDevelopmentOverlay admits the objects that kustomize renders from the samples for a small cluster.
 func TestDevelopmentOverlay(t *testing.T) {
 	definitions := load(t)
 	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/development")

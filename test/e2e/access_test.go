@@ -59,7 +59,7 @@ func (in *installation) testAccess(t *testing.T) {
 	}
 	for _, path := range []string{"/clusters/" + a.path + secrets, "/clusters/" + b.path + configMaps, "/clusters/" + b.path + "/api", "/clusters/" + in.data.org.path + "/api"} {
 		if err := get(t.Context(), jane, path); !apierrors.IsForbidden(err) {
-			t.Errorf("GET %s with a role elsewhere: want 403, got %v", path, err)
+			t.Errorf("GET %s with a role in another workspace: want 403, got %v", path, err)
 		}
 	}
 

@@ -46,7 +46,7 @@ func (in *installation) testWorkspaceDeletion(t *testing.T) {
 	clusters := []string{in.data.org.cluster, in.data.a.cluster, in.data.b.cluster}
 	for _, cluster := range clusters {
 		if keys := keysContaining(t, store, cluster); len(keys) == 0 {
-			t.Fatalf("logical cluster %s has no keys before it is deleted: this test looks in the wrong place", cluster)
+			t.Fatalf("logical cluster %s has no keys before it is deleted: the key pattern of this test is wrong", cluster)
 		}
 	}
 	root := newClient(t, workspaceConfig(in.admin, "root"))
@@ -54,7 +54,7 @@ func (in *installation) testWorkspaceDeletion(t *testing.T) {
 	if err := root.Delete(t.Context(), ws); err != nil {
 		t.Fatalf("delete workspace: %v", err)
 	}
-	eventually(t, 2*time.Minute, "the end of workspace root:e2e", func(ctx context.Context) error {
+	eventually(t, 2*time.Minute, "deletion of workspace root:e2e", func(ctx context.Context) error {
 		err := root.Get(ctx, client.ObjectKeyFromObject(ws), ws)
 		if err == nil {
 			return fmt.Errorf("phase %s, finalizers %v, conditions %v", ws.Status.Phase, ws.Finalizers, ws.Status.Conditions)
@@ -63,7 +63,7 @@ func (in *installation) testWorkspaceDeletion(t *testing.T) {
 	})
 	for _, cluster := range clusters {
 		if keys := keysContaining(t, store, cluster); len(keys) > 0 {
-			t.Errorf("logical cluster %s is deleted and has left %d keys: %v", cluster, len(keys), keys)
+			t.Errorf("logical cluster %s is deleted, but %d keys remain: %v", cluster, len(keys), keys)
 		}
 	}
 	for _, w := range []workspace{in.data.org, in.data.a} {
@@ -152,8 +152,8 @@ func keysContaining(t *testing.T, store *clientv3.Client, cluster string) []stri
 	return out
 }
 
-// testInstallationDeletion deletes the custom resources, root shard first, which is the hardest order, and
-// waits until the namespace is as empty as a new one.
+// testInstallationDeletion deletes the custom resources, root shard first, which is the hardest order, and waits until
+// the namespace is empty.
 func (in *installation) testInstallationDeletion(t *testing.T) {
 	for _, kind := range []client.Object{
 		&operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.Shard{}, &operatorv1alpha1.VirtualWorkspace{},
@@ -165,7 +165,7 @@ func (in *installation) testInstallationDeletion(t *testing.T) {
 	}
 	eventually(t, 2*time.Minute, "an empty namespace", func(ctx context.Context) error {
 		if left := in.listCustomResources(t); len(left) > 0 {
-			return fmt.Errorf("%s %s is still there, finalizers %v", left[0].GetKind(), left[0].GetName(), left[0].GetFinalizers())
+			return fmt.Errorf("%s %s exists, finalizers %v", left[0].GetKind(), left[0].GetName(), left[0].GetFinalizers())
 		}
 		var left []string
 		for _, kind := range childKinds {
@@ -181,7 +181,7 @@ func (in *installation) testInstallationDeletion(t *testing.T) {
 			}
 		}
 		if len(left) > 0 {
-			return fmt.Errorf("%d objects are left: %s", len(left), strings.Join(left, " "))
+			return fmt.Errorf("%d objects remain: %s", len(left), strings.Join(left, " "))
 		}
 		return nil
 	})

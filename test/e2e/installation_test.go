@@ -47,7 +47,7 @@ type installation struct {
 	consumers map[string]workspace
 }
 
-// newInstallation removes what an interrupted run has left, and registers the cleanup of this one.
+// newInstallation removes the remains of an interrupted run, and registers the cleanup of this one.
 func newInstallation(t *testing.T, folder string) *installation {
 	t.Helper()
 	in := &installation{config: hostConfig(t), folder: folder}
@@ -59,7 +59,7 @@ func newInstallation(t *testing.T, folder string) *installation {
 			in.dump(t)
 		}
 		if t.Failed() && os.Getenv("E2E_KEEP") != "" {
-			t.Logf("E2E_KEEP is set: namespace %s stays as it is", namespace)
+			t.Logf("E2E_KEEP is set: namespace %s is kept", namespace)
 			return
 		}
 		in.remove(t)
@@ -72,7 +72,7 @@ func newInstallation(t *testing.T, folder string) *installation {
 	return in
 }
 
-// remove deletes the namespace and waits for its end. It must work after t's context has ended.
+// remove deletes the namespace and waits for its deletion. It must work after t's context has ended.
 func (in *installation) remove(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -92,7 +92,7 @@ func (in *installation) remove(t *testing.T) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			t.Errorf("namespace %s is not gone after 3 minutes: %v", namespace, ns.Status.Conditions)
+			t.Errorf("namespace %s is not deleted after 3 minutes: %v", namespace, ns.Status.Conditions)
 			return
 		}
 	}
@@ -173,7 +173,7 @@ func (in *installation) testInstall(t *testing.T) {
 	in.openFrontProxy(t)
 	in.admin = in.kubeconfig(t, adminSecret)
 	// The kubeconfig may exist before the last pod of the front proxy is an endpoint of its Service.
-	eventually(t, time.Minute, "an answer of the front proxy", func(ctx context.Context) error {
+	eventually(t, time.Minute, "a response of the front proxy", func(ctx context.Context) error {
 		return get(ctx, in.admin, "/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces")
 	})
 	t.Logf("%.1fs from apply to a working kubeconfig", time.Since(started).Seconds())

@@ -1,6 +1,6 @@
 //go:build e2e
 
-// Package e2e proves the main function on a real cluster, through what a user works with: manifests, the Secret with
+// Package e2e tests the main function on a real cluster, through the interfaces of a user: manifests, the Secret with
 // the administrator's kubeconfig, the front proxy, the kubectl plug-ins. It imports no package of this module but the
 // API types.
 //
@@ -64,24 +64,24 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestInstallation covers one installation from its manifests to its deletion. The steps share it and stand in the
-// order in which a user meets them; the last one deletes it.
+// TestInstallation covers one installation from its manifests to its deletion. The steps share it and run in the order
+// of a user's tasks; the last one deletes it.
 func TestInstallation(t *testing.T) {
 	in := newInstallation(t, "development")
-	if !t.Run("the manifests become an installation that can be used", in.testInstall) {
+	if !t.Run("install", in.testInstall) {
 		t.FailNow()
 	}
-	t.Run("status tells in the words of kstatus how each object does", in.testStatus)
-	if !t.Run("workspaces nest", in.testWorkspaceCreation) {
+	t.Run("status conditions follow kstatus", in.testStatus)
+	if !t.Run("workspaces can be nested", in.testWorkspaceCreation) {
 		t.FailNow()
 	}
-	t.Run("workspaces with equal names in them do not see each other", in.testWorkspaceIsolation)
-	t.Run("a user gets in with access only, and does what RBAC says there", in.testAccess)
-	t.Run("the kubectl plug-ins work", in.testPlugins)
-	t.Run("applying the manifests again changes nothing", in.testReapply)
-	t.Run("a killed shard comes back with all data", in.testShardKill)
-	t.Run("a deleted workspace leaves no key", in.testWorkspaceDeletion)
-	t.Run("a deleted installation leaves no object", in.testInstallationDeletion)
+	t.Run("workspaces are isolated", in.testWorkspaceIsolation)
+	t.Run("access and RBAC", in.testAccess)
+	t.Run("kubectl plug-ins", in.testPlugins)
+	t.Run("reapplied manifests change no object", in.testReapply)
+	t.Run("a killed shard recovers with all data", in.testShardKill)
+	t.Run("workspace deletion removes all keys", in.testWorkspaceDeletion)
+	t.Run("installation deletion removes all objects", in.testInstallationDeletion)
 }
 
 // hostConfig is the client configuration of the host cluster.

@@ -21,15 +21,15 @@ import (
 func TestRegions(t *testing.T) {
 	in := newInstallation(t, "development/regions")
 	in.mutate = withSharedIndex
-	if !t.Run("the manifests become an installation that can be used", in.testInstall) {
+	if !t.Run("install", in.testInstall) {
 		t.FailNow()
 	}
-	if !t.Run("what is marked for the wider world is used in the other region", in.testRegionBinding) {
+	if !t.Run("global exports can be bound in the other region", in.testRegionBinding) {
 		t.FailNow()
 	}
-	t.Run("applying the manifests again changes nothing", in.testReapply)
-	t.Run("a change of a front proxy rolls out, with all servers asked how they are", in.testFrontProxyRollout)
-	t.Run("a deleted installation leaves no object", in.testInstallationDeletion)
+	t.Run("reapplied manifests change no object", in.testReapply)
+	t.Run("rollout of a front proxy", in.testFrontProxyRollout)
+	t.Run("installation deletion removes all objects", in.testInstallationDeletion)
 }
 
 // withSharedIndex has shards write into the etcd of the root shard, under a prefix of its own, and proxies read from
@@ -49,7 +49,7 @@ func withSharedIndex(t *testing.T, u *unstructured.Unstructured) {
 // testRegionBinding binds, in a workspace on alpha, an export of the root shard, which uses another cache.
 func (in *installation) testRegionBinding(t *testing.T) {
 	provider := in.createWorkspaceOn(t, "root", "provider", "root")
-	eventually(t, 30*time.Second, "the mark on the provider", func(ctx context.Context) error {
+	eventually(t, 30*time.Second, "the reach annotation of the provider", func(ctx context.Context) error {
 		cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName}}
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"cache.kcp.io/reach":"global"}}}`))
 		return newClient(t, provider.config).Patch(ctx, cluster, patch)
@@ -73,7 +73,7 @@ spec: {reference: {export: {path: "`+provider.path+`", name: widgets}}}`)
 // testFrontProxyRollout changes the pods of the front proxy alone.
 func (in *installation) testFrontProxyRollout(t *testing.T) {
 	in.patch(t, "FrontProxy", "frontproxy", `{"spec":{"logging":{"level":3}}}`)
-	eventually(t, 4*time.Minute, "the rollout's end", func(ctx context.Context) error {
+	eventually(t, 4*time.Minute, "completion of the rollout", func(ctx context.Context) error {
 		if err := in.allReady(ctx); err != nil {
 			return err
 		}
@@ -90,6 +90,6 @@ func (in *installation) testFrontProxyRollout(t *testing.T) {
 		return nil
 	})
 	if probes := in.remainingProbes(t); len(probes) > 0 {
-		t.Errorf("the rollout has left workspaces: %v", probes)
+		t.Errorf("probe workspaces remain after the rollout: %v", probes)
 	}
 }

@@ -52,7 +52,7 @@ func (in *installation) generations(t *testing.T) map[string]int64 {
 		}
 	}
 	if len(out) == 0 {
-		t.Error("the operator has made nothing with a generation")
+		t.Error("no object of the operator has a generation")
 	}
 	return out
 }
@@ -78,10 +78,10 @@ func (in *installation) testShardKill(t *testing.T) {
 		}
 		return fmt.Errorf("none of %d pods is new and ready", len(pods.Items))
 	})
-	eventually(t, time.Minute, "an answer through the front proxy", func(ctx context.Context) error {
+	eventually(t, time.Minute, "a response through the front proxy", func(ctx context.Context) error {
 		return get(ctx, in.admin, "/clusters/"+a.path+"/api/v1/namespaces")
 	})
-	t.Logf("%.1fs from the kill to an answer through the front proxy", time.Since(killed).Seconds())
+	t.Logf("%.1fs from the kill to a response through the front proxy", time.Since(killed).Seconds())
 	for _, w := range []workspace{a, b} {
 		if after := w.inventory(t); !slices.Equal(after, before[w.path]) {
 			t.Errorf("%s had %v before its shard was killed, and has %v", w.path, before[w.path], after)

@@ -45,7 +45,7 @@ func (in *installation) testRolloutUnderLoad(t *testing.T) {
 		running.Go(func() { loads[shard].run(ctx) })
 	}
 	started := time.Now()
-	// The last of the order first: the order of the rollout is not that of the changes.
+	// Changes are made in reverse: the order of the rollout does not depend on the order of changes.
 	in.setImage(t, "FrontProxy", "frontproxy", repository, tag)
 	in.patch(t, "RootShard", "root", fmt.Sprintf(`{"spec":{"proxy":{"image":{"repository":%q,"tag":%q}}}}`, repository, tag))
 	for _, shard := range []string{"beta", "alpha"} {
@@ -55,13 +55,13 @@ func (in *installation) testRolloutUnderLoad(t *testing.T) {
 	in.setImage(t, "CacheServer", "cache", repository, tag)
 
 	order, killed := []string{}, false
-	eventually(t, 12*time.Minute, "the rollout's end", func(ctx context.Context) error {
+	eventually(t, 12*time.Minute, "completion of the rollout", func(ctx context.Context) error {
 		rolling, err := in.trackRollout(ctx, next, &order)
 		if err != nil {
 			return err
 		}
 		if len(rolling) > 1 {
-			t.Errorf("%v are rolled out at once", rolling)
+			t.Errorf("%v are rolled out concurrently", rolling)
 		}
 		if !killed && slices.Contains(order, "alpha-shard-kcp") {
 			killed = true
@@ -76,7 +76,7 @@ func (in *installation) testRolloutUnderLoad(t *testing.T) {
 		}
 		return in.allReady(ctx)
 	})
-	t.Logf("%.0fs for all of it", time.Since(started).Seconds())
+	t.Logf("%.0fs in total", time.Since(started).Seconds())
 	stop()
 	running.Wait()
 	if !slices.Equal(order, rolloutOrder) {
@@ -86,11 +86,12 @@ func (in *installation) testRolloutUnderLoad(t *testing.T) {
 		loads[shard].report(t, shard)
 	}
 	if probes := in.remainingProbes(t); len(probes) > 0 {
-		t.Errorf("the rollout has left workspaces: %v", probes)
+		t.Errorf("probe workspaces remain after the rollout: %v", probes)
 	}
 }
 
-// trackRollout appends to order the Deployments that have the next image, and returns those whose pods do not all run it.
+// trackRollout appends to order the Deployments that have the next image, and returns those whose pods do not all run
+// it.
 func (in *installation) trackRollout(ctx context.Context, next string, order *[]string) (rolling []string, err error) {
 	deployments := &appsv1.DeploymentList{}
 	if err := in.host.List(ctx, deployments, client.InNamespace(namespace)); err != nil {

@@ -33,7 +33,7 @@ func (in *installation) testCertificateRenewal(t *testing.T) {
 	eventually(t, 5*time.Minute, "the renewed certificate to be served", func(ctx context.Context) error {
 		after, err := servedCertificateSerial(ctx, address)
 		if err == nil && after == before {
-			err = errors.New("the old one is served")
+			err = errors.New("the old certificate is served")
 		}
 		return err
 	})
@@ -62,7 +62,7 @@ func (in *installation) renew(t *testing.T, name string) {
 		}
 		conditions, _, _ := unstructured.NestedSlice(certificate.Object, "status", "conditions")
 		conditions = append(conditions, map[string]any{
-			"type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "asked for by a test",
+			"type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "triggered by a test",
 			"lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
 		})
 		if err := unstructured.SetNestedSlice(certificate.Object, conditions, "status", "conditions"); err != nil {

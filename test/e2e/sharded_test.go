@@ -24,25 +24,26 @@ import (
 func TestShardedInstallation(t *testing.T) {
 	in := newInstallation(t, "development/sharded")
 	in.mutate = setTwoReplicas
-	if !t.Run("the manifests become an installation that can be used", in.testInstall) {
+	if !t.Run("install", in.testInstall) {
 		t.FailNow()
 	}
-	t.Run("status tells in the words of kstatus how each object does", in.testStatus)
-	if !t.Run("a provider on one shard has consumers on others", in.testRemoteConsumers) {
+	t.Run("status conditions follow kstatus", in.testStatus)
+	if !t.Run("consumers on other shards than the provider", in.testRemoteConsumers) {
 		t.FailNow()
 	}
-	t.Run("the provider learns the addresses of all shards with consumers", in.testEndpointSlice)
-	t.Run("applying the manifests again changes nothing", in.testReapply)
-	if !t.Run("a new version rolls out in order, without a failed request, over the death of the operator", in.testRolloutUnderLoad) {
+	t.Run("endpoint slice has the URLs of all shards with consumers", in.testEndpointSlice)
+	t.Run("reapplied manifests change no object", in.testReapply)
+	if !t.Run("ordered rollout under load without failed requests", in.testRolloutUnderLoad) {
 		t.FailNow()
 	}
-	t.Run("a renewed certificate is served and restarts nothing", in.testCertificateRenewal)
-	t.Run("a version that does not start stops the rollout", in.testBrokenRollout)
-	t.Run("a shard with workspaces is not deleted", in.testShardDeletionProtection)
-	t.Run("a deleted installation leaves no object", in.testInstallationDeletion)
+	t.Run("certificate renewal without restart", in.testCertificateRenewal)
+	t.Run("rollout stops at an image that does not start", in.testBrokenRollout)
+	t.Run("shards with workspaces are protected from deletion", in.testShardDeletionProtection)
+	t.Run("installation deletion removes all objects", in.testInstallationDeletion)
 }
 
-// setTwoReplicas gives the servers in the path of tenants' requests two pods each, so that one can be replaced at a time.
+// setTwoReplicas gives the servers in the path of tenants' requests two pods each, so that one can be replaced at a
+// time.
 func setTwoReplicas(t *testing.T, u *unstructured.Unstructured) {
 	switch u.GetKind() {
 	case "RootShard", "Shard", "FrontProxy":
@@ -50,7 +51,7 @@ func setTwoReplicas(t *testing.T, u *unstructured.Unstructured) {
 	}
 }
 
-// forceDeleteShards deletes Shards that an interrupted run has left, with the workspaces on them.
+// forceDeleteShards deletes Shards that remain from an interrupted run, with their workspaces.
 func (in *installation) forceDeleteShards(ctx context.Context, t *testing.T) {
 	t.Helper()
 	shards := &operatorv1alpha1.ShardList{}
@@ -155,7 +156,7 @@ func (in *installation) testBrokenRollout(t *testing.T) {
 	good := in.deploymentImage(t, "beta-shard-kcp")
 	repository, tag, _ := cutImageTag(good)
 	in.setImage(t, "Shard", "beta", repository, "there-is-no-such-tag")
-	eventually(t, 4*time.Minute, "the rollout's stop", func(ctx context.Context) error {
+	eventually(t, 4*time.Minute, "the stop of the rollout", func(ctx context.Context) error {
 		return in.hasCondition(ctx, "Shard", "beta", operatorv1alpha1.ConditionRolledOut, metav1.ConditionFalse, "RolloutStopped")
 	})
 	if err := get(t.Context(), in.admin, "/clusters/"+in.consumers["beta"].path+"/api/v1/namespaces"); err != nil {
@@ -190,10 +191,10 @@ func (in *installation) testShardDeletionProtection(t *testing.T) {
 	if err := root.Delete(t.Context(), ws); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 3*time.Minute, "the end of Shard beta", func(ctx context.Context) error {
+	eventually(t, 3*time.Minute, "deletion of Shard beta", func(ctx context.Context) error {
 		err := in.host.Get(ctx, client.ObjectKeyFromObject(beta), beta)
 		if err == nil {
-			return fmt.Errorf("it is there: %+v", beta.Status.Conditions)
+			return fmt.Errorf("it exists: %+v", beta.Status.Conditions)
 		}
 		if !apierrors.IsNotFound(err) {
 			return err

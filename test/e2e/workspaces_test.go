@@ -52,7 +52,7 @@ func (in *installation) testWorkspaceCreation(t *testing.T) {
 		t.Fatalf("get by the logical cluster's name: %v", err)
 	}
 	if found.Data["workspace"] != in.data.a.path {
-		t.Errorf("under the name of %s are the objects of %s", in.data.a.path, found.Data["workspace"])
+		t.Errorf("the name of %s returns the objects of %s", in.data.a.path, found.Data["workspace"])
 	}
 }
 
@@ -92,15 +92,15 @@ func (in *installation) createWorkspaceOn(t *testing.T, parent, name, shard stri
 	if !strings.HasPrefix(ws.Spec.URL, in.admin.Host) {
 		t.Errorf("workspace %s has the URL %s, which is not below %s", out.path, ws.Spec.URL, in.admin.Host)
 	}
-	eventually(t, 10*time.Second, "the front proxy's way into "+out.path, func(ctx context.Context) error {
+	eventually(t, 10*time.Second, "the front proxy's route to "+out.path, func(ctx context.Context) error {
 		return get(ctx, in.admin, "/clusters/"+out.path+"/api")
 	})
 	out.client = newClient(t, out.config)
 	return out
 }
 
-// createObjects creates the shared namespace and the config maps in it. The data of each names its workspace; odd ones have a
-// label.
+// createObjects creates the shared namespace and the config maps in it. The data of each names its workspace; odd ones
+// have a label.
 func (w workspace) createObjects(t *testing.T) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sharedNamespace}}
@@ -131,12 +131,12 @@ func (w workspace) expectObjects(t *testing.T, operation string, items []corev1.
 	var have []string
 	for _, item := range items {
 		if item.Data["workspace"] != w.path {
-			t.Errorf("%s in %s shows %s/%s of %q", operation, w.path, item.Namespace, item.Name, item.Data["workspace"])
+			t.Errorf("%s in %s returns %s/%s of %q", operation, w.path, item.Namespace, item.Name, item.Data["workspace"])
 		}
 		have = append(have, item.Name)
 	}
 	if strings.Join(have, " ") != strings.Join(names, " ") {
-		t.Errorf("%s in %s shows %v, want %v", operation, w.path, have, names)
+		t.Errorf("%s in %s returns %v, want %v", operation, w.path, have, names)
 	}
 }
 
@@ -154,10 +154,10 @@ func (in *installation) testWorkspaceIsolation(t *testing.T) {
 	}
 	t.Run("watch", in.testWatchIsolation)
 	t.Run("paging", in.testPagingIsolation)
-	t.Run("a change in one leaves the other alone", in.testWriteIsolation)
-	t.Run("the annotation of the logical cluster cannot be chosen by a client", in.testClusterAnnotation)
-	t.Run("the wildcard is refused", in.testWildcard)
-	t.Run("what does not exist is refused like what is not permitted", in.testUnknownWorkspace)
+	t.Run("a write in one workspace does not change the other", in.testWriteIsolation)
+	t.Run("the cluster annotation cannot be set by a client", in.testClusterAnnotation)
+	t.Run("wildcard requests are Forbidden", in.testWildcard)
+	t.Run("unknown workspaces are Forbidden", in.testUnknownWorkspace)
 }
 
 func (w workspace) testReads(t *testing.T) {
@@ -220,11 +220,11 @@ func (in *installation) testWatchIsolation(t *testing.T) {
 		for _, want := range []string{"ADDED", "DELETED"} {
 			event, ok := <-watcher.ResultChan()
 			if !ok {
-				t.Fatalf("the watch ended before it showed %s: %v", want, ctx.Err())
+				t.Fatalf("the watch ended before event %s: %v", want, ctx.Err())
 			}
 			object, ok := event.Object.(*corev1.ConfigMap)
 			if !ok || string(event.Type) != want || object.Name != "watched-0" || object.Data["workspace"] != a.path {
-				t.Fatalf("the watch in %s (namespace %q) shows %s %+v, want %s of watched-0 of %s", a.path, scope.Namespace, event.Type, event.Object, want, a.path)
+				t.Fatalf("the watch in %s (namespace %q) returns %s %+v, want %s of watched-0 of %s", a.path, scope.Namespace, event.Type, event.Object, want, a.path)
 			}
 		}
 		// The next watch starts after the last event of this one.
@@ -272,7 +272,7 @@ func (in *installation) testPagingIsolation(t *testing.T) {
 	}
 	for _, item := range list.Items {
 		if item.Name != "kube-root-ca.crt" && item.Data["workspace"] != b.path {
-			t.Errorf("a token of %s in %s shows %s of %s", a.path, b.path, item.Name, item.Data["workspace"])
+			t.Errorf("a token of %s in %s returns %s of %s", a.path, b.path, item.Name, item.Data["workspace"])
 		}
 	}
 }
@@ -300,7 +300,7 @@ func (in *installation) testWriteIsolation(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after.ResourceVersion != before.ResourceVersion || after.Data["changed"] != "" {
-		t.Errorf("a change in %s has reached %s: %v", a.path, b.path, after)
+		t.Errorf("a change in %s changes %s: %v", a.path, b.path, after)
 	}
 }
 
@@ -318,7 +318,7 @@ func (in *installation) testClusterAnnotation(t *testing.T) {
 		}
 	}()
 	if got := forged.Annotations["kcp.io/cluster"]; got != b.cluster {
-		t.Errorf("an object created in %s says it is in %q", b.path, got)
+		t.Errorf("an object created in %s has cluster annotation %q", b.path, got)
 	}
 	if err := a.client.Get(t.Context(), client.ObjectKeyFromObject(forged), &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
 		t.Errorf("an object created in %s with a forged annotation is seen in %s: %v", b.path, a.path, err)
@@ -334,7 +334,7 @@ func (in *installation) testWildcard(t *testing.T) {
 }
 
 func (in *installation) testUnknownWorkspace(t *testing.T) {
-	for _, path := range []string{"root:e2e:nobody", "nobody", "root:nobody:a", "root:e2e:a:..:b"} {
+	for _, path := range []string{"root:e2e:missing", "missing", "root:missing:a", "root:e2e:a:..:b"} {
 		if err := get(t.Context(), in.admin, "/clusters/"+path+"/api/v1/namespaces"); !apierrors.IsForbidden(err) {
 			t.Errorf("GET in %s: want 403, got %v", path, err)
 		}

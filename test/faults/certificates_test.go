@@ -7,11 +7,11 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// TestExpiredCertificates: a server whose certificate has expired is unavailable, and recovers with a new
-// certificate, without a restart.
+// TestExpiredCertificates checks that a server whose certificate has expired is unavailable, and recovers with a new
+// certificate without a restart.
 func TestExpiredCertificates(t *testing.T) {
 	s := newEnv(t, sharded.Options{})
-	s.step(t, "of the cache server", func(s *env) {
+	s.step(t, "cache server", func(s *env) {
 		before := s.countFailures()
 		s.expireCertificate(sharded.CacheServer)
 		s.requestWorkspace("by-an-expired-cache", beta)
@@ -19,7 +19,7 @@ func TestExpiredCertificates(t *testing.T) {
 		s.renewCertificate(sharded.CacheServer)
 		s.waitReady("by-an-expired-cache")
 	})
-	s.step(t, "of a shard", func(s *env) {
+	s.step(t, "shard", func(s *env) {
 		before := s.countFailures()
 		s.expireCertificate(beta)
 		s.expectServing(before, root, alpha)

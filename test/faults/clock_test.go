@@ -29,7 +29,7 @@ import (
 // Clocks of servers, relative to that of the test, the root shard and the front proxy.
 const ahead, behind = 10 * time.Minute, -10 * time.Minute
 
-// shiftedClock returns a place with a shifted clock. It skips the test where that is not supported.
+// shiftedClock returns a host with a shifted clock. It skips the test where that is not supported.
 func shiftedClock(t *testing.T, shift time.Duration) sharded.Host {
 	t.Helper()
 	if err := programs.Build(t.Context(), "../..", binaries, "./test/skew"); err != nil {
@@ -37,14 +37,14 @@ func shiftedClock(t *testing.T, shift time.Duration) sharded.Host {
 	}
 	command := []string{filepath.Join(binaries, "skew"), shift.String()}
 	if output, err := exec.Command(command[0], command[1], filepath.Join(binaries, "kcp"), "--version").CombinedOutput(); err != nil {
-		t.Skipf("a clock of its own needs a tracer, and Linux on amd64: %s", output)
+		t.Skipf("a shifted clock needs ptrace, and Linux on amd64: %s", output)
 	}
 	return sharded.Host{Command: command}
 }
 
-// TestClockSkew has 20 minutes between two shards, and the third in the middle. Shards measure the age of data
-// from others by their own clock only, so that tenants are affected only where another server evaluates timestamps:
-// tokens and certificates.
+// TestClockSkew has 20 minutes between two shards, and the third in the middle. Shards measure the age of remote data
+// by their own clock only, so that tenants are affected only where another server evaluates timestamps: tokens and
+// certificates.
 func TestClockSkew(t *testing.T) {
 	s := newEnv(t, sharded.Options{Hosts: map[string]sharded.Host{
 		alpha: shiftedClock(t, ahead), beta: shiftedClock(t, behind), sharded.CacheServer: shiftedClock(t, behind),
@@ -56,11 +56,11 @@ func TestClockSkew(t *testing.T) {
 		s.expectClock(beta, behind)
 		s.expectClock(sharded.CacheServer, behind)
 	})
-	s.step(t, "shards are alive, and get workspaces", func(s *env) { s.expectHealthyShards("one") })
-	s.step(t, "what is deleted goes, and nothing else", func(s *env) { s.testDeletion("by-differing-clocks") })
+	s.step(t, "shards are healthy and schedulable", func(s *env) { s.expectHealthyShards("one") })
+	s.step(t, "deletion and garbage collection", func(s *env) { s.testDeletion("by-differing-clocks") })
 	s.step(t, "tokens", s.testTokens)
 	s.step(t, "certificates", s.testCertificates)
-	s.step(t, "clocks that are set right", func(s *env) {
+	s.step(t, "clocks are corrected", func(s *env) {
 		for _, server := range []string{alpha, beta, sharded.CacheServer} {
 			s.Process(s.T, server).Signal(s.T, syscall.SIGUSR1)
 		}
@@ -93,7 +93,7 @@ func (s *env) expectClock(server string, by time.Duration) {
 		response.Body.Close()
 		date, err := http.ParseTime(response.Header.Get("Date"))
 		if differs := time.Since(date) + by; err == nil && differs.Abs() > 5*time.Second {
-			return fmt.Errorf("says %s, which is wrong by %s", date, differs)
+			return fmt.Errorf("returns %s, which differs by %s", date, differs)
 		}
 		return err
 	})
@@ -121,8 +121,8 @@ func (s *env) expectHealthyShards(prefix string) {
 	}
 }
 
-// testDeletion checks on each shard that deleted objects disappear with their dependants and content while others stay, and
-// that a workspace tree that spans all shards is deleted.
+// testDeletion checks on each shard that deleted objects disappear with their dependants and content while others are
+// kept, and that a workspace tree that spans all shards is deleted.
 func (s *env) testDeletion(name string) {
 	s.Helper()
 	for _, shard := range s.Shards() {
@@ -165,10 +165,10 @@ func (s *env) testOwnerDeletion(cluster, name string) {
 		}
 		return object
 	}
-	keptOwner, deletedOwner := configMap(name+"-stays", nil), configMap(name+"-goes", nil)
+	keptOwner, deletedOwner := configMap(name+"-kept", nil), configMap(name+"-deleted", nil)
 	create(keptOwner)
 	create(deletedOwner)
-	keptDependant, deletedDependant := configMap(name+"-stays-too", keptOwner), configMap(name+"-goes-too", deletedOwner)
+	keptDependant, deletedDependant := configMap(name+"-kept-dependant", keptOwner), configMap(name+"-deleted-dependant", deletedOwner)
 	create(keptDependant)
 	create(deletedDependant)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -187,7 +187,7 @@ func (s *env) testOwnerDeletion(cluster, name string) {
 	}
 }
 
-// deleteAndWait deletes an object and waits for its end.
+// deleteAndWait deletes an object and waits for its deletion.
 func (s *env) deleteAndWait(cluster string, object client.Object) {
 	s.Helper()
 	if err := s.admin.Delete(shardtesting.In(s.Context(), cluster), object); err != nil {
@@ -198,17 +198,17 @@ func (s *env) deleteAndWait(cluster string, object client.Object) {
 
 func (s *env) waitForDeletion(cluster string, object client.Object) {
 	s.Helper()
-	shardtesting.Eventually(s.T, object.GetName()+" goes", func(ctx context.Context) error {
+	shardtesting.Eventually(s.T, object.GetName()+" is deleted", func(ctx context.Context) error {
 		err := s.admin.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object)
 		if err == nil {
-			return fmt.Errorf("it is there: %+v", object)
+			return fmt.Errorf("it exists: %+v", object)
 		}
 		return client.IgnoreNotFound(err)
 	})
 }
 
-// testTokens: the validity period of a token follows the clock of the shard that signs it. All other servers
-// tolerate a minute of difference. Behind the front proxy only the proxy's clock counts besides.
+// testTokens checks that the validity period of a token follows the clock of the shard that signs it. All other servers
+// tolerate a minute of difference. Behind the front proxy only the clock of the proxy matters in addition.
 func (*env) testTokens(s *env) {
 	at := s.ServerURL
 	for _, shard := range s.Shards() {
@@ -246,7 +246,7 @@ func (s *env) createSecretToken(shard string) string {
 	s.Helper()
 	ctx := shardtesting.In(s.Context(), s.consumers[shard])
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "lasting", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 	}
 	if err := s.admin.Create(ctx, secret); err != nil {
@@ -261,8 +261,8 @@ func (s *env) createSecretToken(shard string) string {
 	return string(secret.Data[corev1.ServiceAccountTokenKey])
 }
 
-// expectTokenStatus checks the status of a request that any account of a logical cluster may send there: 401 for a token that is
-// not accepted, 403 for one of another logical cluster.
+// expectTokenStatus checks the status of a request that any account of a logical cluster may send there: 401 for a
+// token that is not accepted, 403 for one of another logical cluster.
 func (s *env) expectTokenStatus(token, url, cluster string, want int) {
 	s.Helper()
 	config := rest.AnonymousClientConfig(s.Masters(s.T, root))
@@ -283,23 +283,23 @@ func (s *env) expectStatus(config *rest.Config, url string, want int) {
 	}
 	response.Body.Close()
 	if response.StatusCode != want {
-		s.Errorf("%s answers %d, want %d", url, response.StatusCode, want)
+		s.Errorf("%s returns %d, want %d", url, response.StatusCode, want)
 	}
 }
 
-// waitForLog waits until the log of a server contains a message, which may be written after the response that it belongs to.
+// waitForLog waits until the log of a server contains a message, which may be written after the response.
 func (s *env) waitForLog(server, want string) {
 	s.Helper()
-	shardtesting.Eventually(s.T, server+" tells its administrator", func(context.Context) error {
+	shardtesting.Eventually(s.T, server+" logs the message", func(context.Context) error {
 		if !strings.Contains(s.Process(s.T, server).Output(), want) {
-			return fmt.Errorf("%s does not say %q", server, want)
+			return fmt.Errorf("%s does not log %q", server, want)
 		}
 		return nil
 	})
 }
 
-// testCertificates: a certificate that was just issued is not valid yet where the clock is behind. The front proxy,
-// and other clients of that shard with a certificate that is some minutes old, are unaffected.
+// testCertificates checks that a certificate that was just issued is not valid yet where the clock is behind. The front
+// proxy, and other clients of that shard with a certificate that is some minutes old, are unaffected.
 func (*env) testCertificates(s *env) {
 	for shard, want := range map[string]int{root: http.StatusOK, alpha: http.StatusOK, beta: http.StatusUnauthorized} {
 		config, err := s.Layout().NewClient(s.ServerURL(shard), "just-now", "system:masters")

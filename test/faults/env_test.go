@@ -103,15 +103,15 @@ func (s *env) createWidget(ctx context.Context, cluster, name string) error {
 		SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(ctx).Error()
 }
 
-// expectServing checks that a fault of another server fails no request: it waits until writes have continued for a while, and
-// fails if one has failed since the mark, or a bound object cannot be written.
+// expectServing checks that a fault of another server fails no request: it waits until writes have continued for a
+// while, and fails if one has failed since the mark, or a bound object cannot be written.
 func (s *env) expectServing(since failureCounts, shards ...string) {
 	s.Helper()
 	const enough = 20
 	for _, shard := range shards {
 		w := s.writers[shard]
 		from := w.acknowledgedCount()
-		shardtesting.Eventually(s.T, "writes go on on "+shard, func(context.Context) error {
+		shardtesting.Eventually(s.T, "writes continue on "+shard, func(context.Context) error {
 			if got := w.acknowledgedCount() - from; got < enough {
 				return fmt.Errorf("%d of %d; last failure: %v", got, enough, w.lastFailure())
 			}

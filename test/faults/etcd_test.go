@@ -66,8 +66,8 @@ func (m *etcdMember) run(t *testing.T, directory string) {
 	m.Process = programs.StartAs(t, m.name, directory, filepath.Join(binaries, "etcd"), m.args...)
 }
 
-// TestEtcdMemberKilled: the shard works with two of three members. A request in flight at that moment may fail;
-// acknowledged writes stay, and other shards are unaffected.
+// TestEtcdMemberKilled checks that the shard works with two of three members. A request in flight at that moment may
+// fail; acknowledged writes persist, and other shards are unaffected.
 func TestEtcdMemberKilled(t *testing.T) {
 	members, urls := startEtcdCluster(t)
 	s := newEnv(t, sharded.Options{Flags: map[string][]string{alpha: {"--etcd-servers=" + urls}}})

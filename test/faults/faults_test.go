@@ -25,11 +25,11 @@ const (
 func TestServersKilled(t *testing.T) {
 	s := newEnv(t, sharded.Options{})
 	s.step(t, "the cache server", s.testCacheKilled)
-	s.step(t, "the cache server, with all it held", s.testCacheEmptied)
+	s.step(t, "the cache server with its data", s.testCacheEmptied)
 	s.step(t, "the root shard", s.testRootKilled)
 	s.step(t, "the shard of the provider", s.testProviderShardKilled)
 	s.step(t, "the front proxy", s.testProxyKilled)
-	s.step(t, "everything at once", s.testAllKilled)
+	s.step(t, "all servers", s.testAllKilled)
 	s.finish()
 }
 
@@ -46,8 +46,8 @@ func (s *env) step(t *testing.T, name string, part func(*env)) {
 	}
 }
 
-// testCacheKilled: no request of a tenant fails, shards start without the cache, and pending operations complete when it is
-// back.
+// testCacheKilled checks that no request of a tenant fails, shards start without the cache, and pending operations
+// complete when it is available again.
 func (*env) testCacheKilled(s *env) {
 	before := s.countFailures()
 	s.Kill(s.T, sharded.CacheServer)
@@ -65,7 +65,7 @@ func (*env) testCacheKilled(s *env) {
 	s.waitReady("remote-without-cache")
 }
 
-// testCacheEmptied: shards refill a cache that lost its data, and do not treat missing objects as deleted.
+// testCacheEmptied checks that shards refill a cache without data, and do not treat missing objects as deleted.
 func (*env) testCacheEmptied(s *env) {
 	before := s.countFailures()
 	s.Kill(s.T, sharded.CacheServer)
@@ -79,7 +79,7 @@ func (*env) testCacheEmptied(s *env) {
 	s.expectServing(before, root, alpha, beta)
 }
 
-// testRootKilled: the other shards serve, also through the proxy, and one that starts meanwhile serves, too.
+// testRootKilled checks that the other shards serve, also through the proxy, and that a shard can start meanwhile.
 func (*env) testRootKilled(s *env) {
 	before := s.countFailures()
 	s.Kill(s.T, root)
@@ -96,13 +96,13 @@ func (*env) testRootKilled(s *env) {
 	s.createWorkspace("after-root", beta)
 }
 
-// testProviderShardKilled: bound APIs keep working on the other shards, paths of the killed shard return 503, and it comes
-// back with all data.
+// testProviderShardKilled checks that bound APIs keep working on the other shards, paths of the killed shard return
+// 503, and that it recovers with all data.
 func (*env) testProviderShardKilled(s *env) {
 	before := s.countFailures()
 	s.Kill(s.T, alpha)
 	s.expectServing(before, root, beta)
-	shardtesting.Eventually(s.T, "paths of the shard answer 503", func(context.Context) error {
+	shardtesting.Eventually(s.T, "paths of the shard return 503", func(context.Context) error {
 		if err := s.checkStatus(s.consumers[alpha]); err == nil || !strings.HasPrefix(err.Error(), "503") {
 			return fmt.Errorf("got %v", err)
 		}
@@ -118,7 +118,7 @@ func (*env) testProviderShardKilled(s *env) {
 	s.waitReady("while-alpha-is-away")
 }
 
-// testProxyKilled: clients of shards are unaffected; the proxy comes back with its whole index.
+// testProxyKilled checks that clients of shards are unaffected, and that the proxy recovers with a complete index.
 func (*env) testProxyKilled(s *env) {
 	s.Kill(s.T, sharded.FrontProxy)
 	for shard, cluster := range s.consumers {
@@ -127,7 +127,7 @@ func (*env) testProxyKilled(s *env) {
 			s.Fatal(err)
 		}
 		if _, err := shardClient.CoreV1().Namespaces().List(s.Context(), metav1.ListOptions{}); err != nil {
-			s.Errorf("asking %s directly: %v", shard, err)
+			s.Errorf("request to %s: %v", shard, err)
 		}
 	}
 	s.restart(sharded.FrontProxy)
@@ -135,7 +135,7 @@ func (*env) testProxyKilled(s *env) {
 	s.waitForRecovery(root, alpha, beta)
 }
 
-// testAllKilled: a power failure. All servers start at once, in no order.
+// testAllKilled simulates a power failure: all servers start concurrently, in any order.
 func (*env) testAllKilled(s *env) {
 	all := []string{sharded.FrontProxy, beta, alpha, root, sharded.CacheServer}
 	for _, name := range all {

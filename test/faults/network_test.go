@@ -37,7 +37,7 @@ func runIP(arguments string) error {
 func newNetworkNamespace(t *testing.T) sharded.Host {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("making a network namespace needs root")
+		t.Skip("creating a network namespace needs root")
 	}
 	_ = runIP("netns del " + namespace) // left by a run that was killed
 	t.Cleanup(func() { _ = runIP("netns del " + namespace) })
@@ -57,8 +57,8 @@ func newNetworkNamespace(t *testing.T) sharded.Host {
 	return sharded.Host{Address: namespaceAddress, Command: []string{"ip", "netns", "exec", namespace}}
 }
 
-// TestCacheNetworkPartition: packets are dropped, and no connection is refused or closed. Tenants are
-// unaffected; pending operations complete when the network is back.
+// TestCacheNetworkPartition drops packets: no connection is refused or closed. Tenants are unaffected; pending
+// operations complete when the network recovers.
 func TestCacheNetworkPartition(t *testing.T) {
 	s := newEnv(t, sharded.Options{Hosts: map[string]sharded.Host{sharded.CacheServer: newNetworkNamespace(t)}})
 	before := s.countFailures()
@@ -137,8 +137,8 @@ func (s delayedConn) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// TestSlowCache: every packet to and from the cache is delayed. Tenants are unaffected, and operations that need the
-// cache complete, later.
+// TestSlowCache delays every packet to and from the cache. Tenants are unaffected; operations that need the cache
+// complete later.
 func TestSlowCache(t *testing.T) {
 	var layout atomic.Pointer[sharded.Layout]
 	target := programs.FreeAddress(t) // refuses connections until the address of the cache is set

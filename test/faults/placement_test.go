@@ -33,17 +33,17 @@ import (
 // workspacesPerRound is the number of workspaces created in a round, concurrency how many concurrently.
 const workspacesPerRound, concurrency = 30, 5
 
-// TestShardsKilledDuringPlacement: workspaces below one on alpha are created, and later deleted, while alpha,
-// another shard or both are killed at any moment. Every acknowledged workspace becomes ready with one logical cluster,
-// no logical cluster is orphaned, and after the deletion nothing is left.
+// TestShardsKilledDuringPlacement creates and deletes workspaces below one on alpha, while alpha, another shard or both
+// are killed at any moment. Every acknowledged workspace becomes ready with one logical cluster, no logical cluster is
+// orphaned, and after the deletion no object remains.
 func TestShardsKilledDuringPlacement(t *testing.T) {
 	s := newEnv(t, sharded.Options{})
 	for n, round := range []struct {
 		name               string
 		creating, deleting []string
 	}{
-		{"that of the parent", []string{alpha}, []string{beta}},
-		{"one that was chosen", []string{beta}, []string{alpha}},
+		{"the shard of the parent", []string{alpha}, []string{beta}},
+		{"a selected shard", []string{beta}, []string{alpha}},
 		{"the root shard", []string{root}, nil},
 		{"both", []string{beta, alpha}, []string{alpha, beta}},
 	} {
@@ -78,7 +78,7 @@ func (s *env) killDuring(work func(done func()), shards ...string) {
 	time.Sleep(wait) // not a wait for a state: any moment serves
 	for _, shard := range shards {
 		s.Kill(s.T, shard)
-		s.Logf("killed %s when %d of %d were acknowledged", shard, count.Load(), workspacesPerRound)
+		s.Logf("killed %s after %d of %d were acknowledged", shard, count.Load(), workspacesPerRound)
 	}
 	for _, shard := range shards {
 		s.restart(shard)
@@ -201,7 +201,7 @@ func (p *placements) waitUntilReady() {
 	p.Logf("%d workspaces are ready: %v", workspacesPerRound, on)
 	for i := range workspaces.Items { // through the front proxy
 		if err := p.checkStatus(workspaces.Items[i].Spec.Cluster); err != nil {
-			p.Errorf("entering workspace %s: %v", workspaces.Items[i].Name, err)
+			p.Errorf("request to workspace %s: %v", workspaces.Items[i].Name, err)
 		}
 	}
 }
@@ -250,11 +250,11 @@ func (p *placements) waitForEmptyCache() {
 				} `json:"items"`
 			}
 			if err := json.NewDecoder(response.Body).Decode(&published); err != nil || response.StatusCode != http.StatusOK {
-				return fmt.Errorf("%s answers %s: %w", url, response.Status, err)
+				return fmt.Errorf("%s returns %s: %w", url, response.Status, err)
 			}
 			for _, item := range published.Items {
 				if item.Spec.Owner.Cluster == p.parent {
-					return fmt.Errorf("there is one of workspace %s", item.Spec.Owner.Name)
+					return fmt.Errorf("one of workspace %s exists", item.Spec.Owner.Name)
 				}
 			}
 			return nil
@@ -265,26 +265,26 @@ func (p *placements) waitForEmptyCache() {
 // waitUntilDeleted waits until the workspaces and all their content are deleted.
 func (p *placements) waitUntilDeleted() {
 	p.Helper()
-	shardtesting.Eventually(p.T, "all workspaces go", func(ctx context.Context) error {
+	shardtesting.Eventually(p.T, "all workspaces are deleted", func(ctx context.Context) error {
 		var workspaces tenancyv1alpha1.WorkspaceList
 		if err := p.admin.List(shardtesting.In(ctx, p.parent), &workspaces); err != nil {
 			return err
 		}
 		if len(workspaces.Items) > 0 {
-			return fmt.Errorf("%d are left, %s with %+v", len(workspaces.Items), workspaces.Items[0].Name, workspaces.Items[0].Status.Conditions)
+			return fmt.Errorf("%d remain, %s with %+v", len(workspaces.Items), workspaces.Items[0].Name, workspaces.Items[0].Status.Conditions)
 		}
 		return nil
 	})
-	shardtesting.Eventually(p.T, "all logical clusters go", func(ctx context.Context) error {
+	shardtesting.Eventually(p.T, "all logical clusters are deleted", func(ctx context.Context) error {
 		found, err := p.clusters(ctx)
 		if err == nil && len(found) > 0 {
-			return fmt.Errorf("some are left: %q", found)
+			return fmt.Errorf("some remain: %q", found)
 		}
 		return err
 	})
 	p.waitForEmptyCache()
 	for shard, direct := range p.shards {
-		shardtesting.Eventually(p.T, "nothing is left on "+shard, func(ctx context.Context) error { return checkOrphans(ctx, direct) })
+		shardtesting.Eventually(p.T, "no orphans on "+shard, func(ctx context.Context) error { return checkOrphans(ctx, direct) })
 	}
 }
 
@@ -313,7 +313,7 @@ func checkOrphans(ctx context.Context, shard client.Client) error {
 				return err
 			}
 			if of := logicalcluster.Of(object); !of.IsSystem() && !exists[of] {
-				return fmt.Errorf("%T %s is left in %s", item, object.GetName(), of)
+				return fmt.Errorf("%T %s remains in %s", item, object.GetName(), of)
 			}
 			return nil
 		}))

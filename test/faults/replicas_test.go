@@ -25,10 +25,9 @@ const (
 	takeoverTimeout = 30 * time.Second
 )
 
-// TestReplicaClockSkew: the clock of one of two replicas of a shard is ten minutes ahead. Each measures the
-// age of the lease from when it observed its last change: neither takes it from a running leader, nor waits ten minutes
-// after the end of one. The controllers of the other process without delay what one has written, with times from the
-// future in it.
+// TestReplicaClockSkew sets the clock of one of two replicas of a shard ten minutes ahead. Each measures the age of the
+// lease from when it observed its last change: neither takes it from a running leader, nor waits ten minutes after the
+// end of one. Controllers of one process handle objects that the other wrote with timestamps in the future.
 func TestReplicaClockSkew(t *testing.T) {
 	future := shiftedClock(t, ahead)
 	_, urls := startEtcdCluster(t)
@@ -36,9 +35,9 @@ func TestReplicaClockSkew(t *testing.T) {
 	other := s.startReplica(alpha, future)
 	s.testControllers(other, "led-from-the-present")
 	if strings.Contains(other.Output(), leadingMessage) {
-		t.Error("the replica from the future leads while the other holds the lease")
+		t.Error("the replica with the fast clock leads while the other holds the lease")
 	}
-	s.step(t, "the leader hands over to the future", func(s *env) {
+	s.step(t, "the leader stops", func(s *env) {
 		s.Process(s.T, alpha).Signal(s.T, syscall.SIGTERM)
 		s.Process(s.T, alpha).Exit(s.T)
 		s.waitForLeadership(other.Process)
@@ -46,9 +45,9 @@ func TestReplicaClockSkew(t *testing.T) {
 		s.WaitReady(s.T, alpha)
 		s.testControllers(other, "led-from-the-future")
 	})
-	s.step(t, "the leader from the future dies", func(s *env) {
+	s.step(t, "the leader with the fast clock is killed", func(s *env) {
 		if strings.Contains(s.Process(s.T, alpha).Output(), leadingMessage) {
-			s.Error("a replica leads while the one from the future holds the lease")
+			s.Error("a replica leads while the one with the fast clock holds the lease")
 		}
 		other.Signal(s.T, syscall.SIGKILL)
 		other.Exit(s.T)
@@ -65,13 +64,13 @@ type replica struct {
 	admin client.Client
 }
 
-// startReplica starts another replica of a shard in a place.
+// startReplica starts another replica of a shard on a host.
 func (s *env) startReplica(shard string, host sharded.Host) *replica {
 	s.Helper()
 	servers := s.Layout().Servers
 	server := servers[slices.IndexFunc(servers, func(server sharded.Server) bool { return server.Name == shard })]
 	address := programs.FreeAddress(s.T)
-	server.Name, server.URL = shard+"-too", "https://"+address
+	server.Name, server.URL = shard+"-replica", "https://"+address
 	_, port, _ := strings.Cut(address, ":")
 	command := slices.Concat(host.Command, []string{filepath.Join(binaries, server.Program)}, server.Args,
 		[]string{"--secure-port=" + port, "--root-directory=" + filepath.Join(s.Directory(), server.Name)})
@@ -96,7 +95,7 @@ func (s *env) waitForLeadership(process *programs.Process) {
 	began := time.Now()
 	shardtesting.Eventually(s.T, process.Name+" leads", func(context.Context) error {
 		if !strings.Contains(process.Output(), leadingMessage) {
-			return errors.New("it does not")
+			return errors.New("not leading")
 		}
 		return nil
 	})
@@ -118,6 +117,6 @@ func (s *env) testControllers(other *replica, name string) {
 		replicaEnv.deleteAndWait(parent, workspace)
 	}
 	if took := time.Since(began); took > takeoverTimeout {
-		s.Errorf("it took %s to make some workspaces and delete them", took)
+		s.Errorf("creating and deleting workspaces took %s", took)
 	}
 }

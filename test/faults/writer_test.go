@@ -14,7 +14,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// writeInterval is the pause between two writes of a writer: the tests look for faults, not for limits.
+// writeInterval is the pause between two writes of a writer: the tests check for faults, not for throughput.
 const writeInterval = 20 * time.Millisecond
 
 // writer writes into one logical cluster until it is stopped, and records which writes were acknowledged.
@@ -74,7 +74,7 @@ func (w *writer) run(ctx context.Context, c client.Client) {
 func (w *writer) record(name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err == nil || apierrors.IsAlreadyExists(err) { // an automatic retry of the client may meet its own write
+	if err == nil || apierrors.IsAlreadyExists(err) { // an automatic retry of the client may conflict with its own write
 		w.acknowledgedNames = append(w.acknowledgedNames, name)
 		return
 	}
@@ -100,14 +100,14 @@ func (w *writer) lastFailure() error {
 	return w.last
 }
 
-// finish stops all writers and checks that every acknowledged write is there. Tests call it while all servers run.
+// finish stops all writers and checks that every acknowledged write is stored. Tests call it while all servers run.
 func (s *env) finish() {
 	s.Helper()
 	for shard, w := range s.writers {
 		w.stop()
 		var stored corev1.ConfigMapList
 		if err := s.admin.List(shardtesting.In(context.Background(), w.cluster), &stored, client.InNamespace(metav1.NamespaceDefault)); err != nil {
-			s.Errorf("listing what was written on %s: %v", shard, err)
+			s.Errorf("listing the written objects on %s: %v", shard, err)
 			continue
 		}
 		exists := map[string]bool{}
@@ -117,7 +117,7 @@ func (s *env) finish() {
 		w.mu.Lock()
 		for _, name := range w.acknowledgedNames {
 			if !exists[name] {
-				s.Errorf("%s was acknowledged on %s and is lost", name, shard)
+				s.Errorf("acknowledged write %s on %s is lost", name, shard)
 			}
 		}
 		s.Logf("%s: %d writes acknowledged, %d failed", shard, len(w.acknowledgedNames), w.failed)

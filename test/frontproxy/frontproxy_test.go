@@ -134,7 +134,7 @@ func TestFrontProxies(t *testing.T) {
 	s.expectPath("a proxy started without a shard", "root:a", 503)
 	s.expectPath("a proxy started without a shard", "root:unknown", 403)
 	s.Restart(t, alpha)
-	s.expect("the shard is back", allAvailable)
+	s.expect("the shard was restarted", allAvailable)
 
 	s.restartProxy("--shards=beta,alpha")
 	s.expectPath("a proxy with --shards", "root:a:b", 200)
@@ -148,7 +148,7 @@ func TestFrontProxies(t *testing.T) {
 	s.expect("a proxy started without the root shard", availableExcept(root))
 	s.expectPath("a proxy started without the root shard", "root:unknown", 403)
 	s.Restart(t, root)
-	s.expect("the root shard is back", allAvailable)
+	s.expect("the root shard was restarted", allAvailable)
 
 	s.restartProxy(append([]string{"--shards=root"}, s.index...)...)
 	s.expectPath("a proxy with --shards and the shared index", "root:a:b:r", 200)
@@ -159,7 +159,7 @@ func TestFrontProxies(t *testing.T) {
 	s.expect("the etcd of the shared index is down", allAvailable)
 	etcd.DeleteData()
 	etcd.Restart()
-	s.expect("it is back without data", allAvailable)
+	s.expect("the etcd was restarted without data", allAvailable)
 	s.restartProxy(s.index...)
-	s.expect("it is filled again", allAvailable)
+	s.expect("the index was published again", allAvailable)
 }

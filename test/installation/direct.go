@@ -56,7 +56,7 @@ func (r *router) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(request)
 }
 
-// locate returns the place of a logical cluster, unless every shard can serve it.
+// locate returns the location of a logical cluster, unless every shard can serve it.
 func (r *router) locate(path string) location {
 	if path == "" || path == Root || strings.ContainsAny(path, "*%") || strings.HasPrefix(path, "system:") {
 		return location{}

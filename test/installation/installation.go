@@ -103,14 +103,14 @@ func (i *Installation) ShardOf(t testing.TB, path string) string {
 	lookup, shard := i.newLookup(t), ""
 	shardtesting.Eventually(t, "finding the shard of "+path, func(context.Context) error {
 		if shard = lookup(path).shard; shard == "" {
-			return errors.New("nobody has it")
+			return errors.New("no shard has it")
 		}
 		return nil
 	})
 	return shard
 }
 
-// newLookup returns a function that looks up the place of a logical cluster; it returns an empty place if no shard has it.
+// newLookup returns a function that looks up the location of a logical cluster, empty if no shard has it.
 func (i *Installation) newLookup(t testing.TB) func(path string) location {
 	t.Helper()
 	admin, err := rest.HTTPClientFor(i.client(t, i.URL, adminName, admins))

@@ -14,8 +14,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// NewWorkspace creates a universal workspace below root for a tenant who is no kcp administrator but its administrator,
-// and returns that tenant's client configuration, through the front proxy.
+// NewWorkspace creates a universal workspace below root for a tenant who is its administrator, but no kcp
+// administrator, and returns that tenant's client configuration, through the front proxy.
 func (i *Installation) NewWorkspace(t testing.TB, name, tenant string, changes ...func(*tenancyv1alpha1.Workspace)) *rest.Config {
 	t.Helper()
 	c, err := loopback.NewClient(i.client(t, i.URL, adminName, admins))
@@ -26,7 +26,7 @@ func (i *Installation) NewWorkspace(t testing.TB, name, tenant string, changes .
 	path := "root:" + name
 	i.grantAdmin(t, path, tenant)
 	config := i.User(t, path, tenant)
-	shardtesting.Eventually(t, tenant+" reaches workspace "+name, func(ctx context.Context) error {
+	shardtesting.Eventually(t, tenant+" has access to workspace "+name, func(ctx context.Context) error {
 		clientset, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			return err
@@ -46,7 +46,7 @@ func (i *Installation) grantAdmin(t testing.TB, path, tenant string) {
 // Open lets all authenticated users access the workspace at a path. It grants no permissions in it.
 func (i *Installation) Open(t testing.TB, path string) {
 	t.Helper()
-	i.bind(t, path, "everybody", "system:kcp:workspace:access", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"})
+	i.bind(t, path, "all-users", "system:kcp:workspace:access", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"})
 }
 
 func (i *Installation) bind(t testing.TB, path, name, role string, subject rbacv1.Subject) {

@@ -18,12 +18,12 @@ func TestSideEffectIsolation(t *testing.T) {
 	s := newEnv(t)
 	createDefinitions(t, s)
 	for name, effect := range map[string]func(*testing.T, *env){
-		"discovery and OpenAPI tell nothing of another's definitions":         testDocuments,
-		"a quota counts its own workspace alone":                              testQuota,
-		"an owner of another workspace is no owner":                           testOwners,
-		"a namespace goes though another's of the same name is held":          testNamespaces,
-		"a webhook that fails, and a policy that denies, harm only their own": testAdmission,
-		"a definition goes with its objects, another's of the same name stay": testDefinitions,
+		"discovery and OpenAPI":                                     testDocuments,
+		"quota counts only its workspace":                           testQuota,
+		"owner references do not cross workspaces":                  testOwners,
+		"namespace deletion does not wait for another workspace":    testNamespaces,
+		"webhooks and policies apply only in their workspace":       testAdmission,
+		"definition deletion keeps definitions of other workspaces": testDefinitions,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,13 +42,13 @@ func testDocuments(t *testing.T, s *env) {
 		s.expectStatus(t, document.path, got, http.StatusOK)
 		for _, ofB := range []string{"secretthing", "SecretThing", `"weight"`} {
 			if strings.Contains(got.body, ofB) {
-				t.Errorf("%s of a tells of %s, which is b's", document.path, ofB)
+				t.Errorf("%s of a contains %s of b", document.path, ofB)
 			}
 		}
 	}
 	definitionB := s.b.must(t, http.MethodGet, "/apis/isolation.example.com/v1", "")
 	if !strings.Contains(definitionB.body, "secretthings") {
-		t.Errorf("b does not see its own definition: %s", definitionB.body)
+		t.Errorf("the document of b lacks its definition: %s", definitionB.body)
 	}
 	s.expectStatus(t, "b's resource", s.a.do(t, http.MethodGet, "/apis/isolation.example.com/v1/secretthings", ""), http.StatusNotFound)
 }
@@ -66,7 +66,7 @@ func testQuota(t *testing.T, s *env) {
 		s.b.must(t, http.MethodPost, in+"secrets", fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s%d"}}`, i))
 	}
 	s.a.must(t, http.MethodPost, in+"resourcequotas", `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"few"},"spec":{"hard":{"count/secrets":"2"}}}`)
-	shardtesting.Eventually(t, "the quota of a counts nothing", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the quota of a counts no secret", func(ctx context.Context) error {
 		status := s.a.do(t, http.MethodGet, in+"resourcequotas/few", "").object(t)["status"]
 		if text := fmt.Sprint(status); !strings.Contains(text, "used:map[count/secrets:0]") {
 			return fmt.Errorf("status is %s", text)
@@ -84,8 +84,8 @@ func testQuota(t *testing.T, s *env) {
 	s.b.must(t, http.MethodPost, in+"secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"one-more"}}`)
 }
 
-// testOwners gives each workspace an object whose owner, by name and UID, is in the other. That owner does not exist in its
-// own workspace, so the object is collected; the named object stays, and so does a dependant of the same name.
+// testOwners gives each workspace an object whose owner, by name and UID, is in the other. That owner does not exist in
+// its own workspace, so the object is collected; the named object stays, and so does a dependant of the same name.
 func testOwners(t *testing.T, s *env) {
 	uids := map[*workspaceClient]string{}
 	for _, ws := range []*workspaceClient{s.a, s.b} {
@@ -100,11 +100,11 @@ func testOwners(t *testing.T, s *env) {
 	s.a.must(t, http.MethodPost, configMaps, owned(s.a, "orphan", uids[s.b]))
 	s.b.must(t, http.MethodPost, configMaps, owned(s.b, "orphan", uids[s.a]))
 	for _, ws := range []*workspaceClient{s.a, s.b} {
-		shardtesting.Eventually(t, "the object whose owner is elsewhere goes", ws.deletedCondition(t, configMaps+"/orphan"))
+		shardtesting.Eventually(t, "the object with an owner in another workspace is deleted", ws.deletedCondition(t, configMaps+"/orphan"))
 		ws.must(t, http.MethodGet, configMaps+"/owner", "")
 	}
 	s.a.must(t, http.MethodDelete, configMaps+"/owner", "")
-	shardtesting.Eventually(t, "the child goes with its owner", s.a.deletedCondition(t, configMaps+"/own-child"))
+	shardtesting.Eventually(t, "the child is deleted with its owner", s.a.deletedCondition(t, configMaps+"/own-child"))
 	s.b.must(t, http.MethodGet, configMaps+"/own-child", "")
 }
 
@@ -126,14 +126,14 @@ func testNamespaces(t *testing.T, s *env) {
 	}
 	s.b.must(t, http.MethodDelete, "/api/v1/namespaces/ending", "")
 	s.a.must(t, http.MethodDelete, "/api/v1/namespaces/ending", "")
-	shardtesting.Eventually(t, "the namespace of a goes", s.a.deletedCondition(t, "/api/v1/namespaces/ending"))
+	shardtesting.Eventually(t, "the namespace of a is deleted", s.a.deletedCondition(t, "/api/v1/namespaces/ending"))
 	s.b.must(t, http.MethodGet, "/api/v1/namespaces/ending", "")
 	s.b.must(t, http.MethodPatch, "/api/v1/namespaces/ending/configmaps/held", `{"metadata":{"finalizers":null}}`)
-	shardtesting.Eventually(t, "the namespace of b goes", s.b.deletedCondition(t, "/api/v1/namespaces/ending"))
+	shardtesting.Eventually(t, "the namespace of b is deleted", s.b.deletedCondition(t, "/api/v1/namespaces/ending"))
 }
 
-// testAdmission registers, in a third workspace, a webhook without a server and a policy that denies everything: that workspace
-// then cannot write, while a and b can.
+// testAdmission registers, in a third workspace, a webhook without a server and a policy that denies everything: that
+// workspace then cannot write, while a and b can.
 func testAdmission(t *testing.T, s *env) {
 	c := s.newWorkspaceClient(t, "c")
 	c.must(t, http.MethodPost, "/api/v1/namespaces", fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, namespace))
@@ -149,7 +149,7 @@ func testAdmission(t *testing.T, s *env) {
 	for resource, kind := range map[string]string{"configmaps": "ConfigMap", "secrets": "Secret"} {
 		shardtesting.Eventually(t, "c cannot write "+resource, func(context.Context) error {
 			if got := write(c, resource, kind); got.status < 400 {
-				return fmt.Errorf("it can: %d", got.status)
+				return fmt.Errorf("create succeeds: %d", got.status)
 			}
 			return nil
 		})
@@ -162,25 +162,25 @@ func testAdmission(t *testing.T, s *env) {
 }
 
 func testDefinitions(t *testing.T, s *env) {
-	const name, objects = "doomed.isolation.example.com", "/apis/isolation.example.com/v1/namespaces/" + namespace + "/doomed"
+	const name, objects = "temporary.isolation.example.com", "/apis/isolation.example.com/v1/namespaces/" + namespace + "/temporary"
 	for _, ws := range []*workspaceClient{s.a, s.b} {
-		define(t, ws, name, definitionJSON("doomed", "Doomed", `{"size":{"type":"integer"}}`))
-		ws.must(t, http.MethodPost, objects, fmt.Sprintf(`{"apiVersion":"isolation.example.com/v1","kind":"Doomed","metadata":{"name":"x","annotations":{%q:%q}},"spec":{"size":1}}`, markerKey, ws.marker))
+		define(t, ws, name, definitionJSON("temporary", "Temporary", `{"size":{"type":"integer"}}`))
+		ws.must(t, http.MethodPost, objects, fmt.Sprintf(`{"apiVersion":"isolation.example.com/v1","kind":"Temporary","metadata":{"name":"x","annotations":{%q:%q}},"spec":{"size":1}}`, markerKey, ws.marker))
 	}
 	s.a.must(t, http.MethodDelete, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+name, "")
-	shardtesting.Eventually(t, "the definition goes", s.a.deletedCondition(t, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+name))
-	s.expectStatus(t, "LIST of what is defined no more", s.a.do(t, http.MethodGet, objects, ""), http.StatusNotFound)
-	if keys := s.shard.Keys(t, "/doomed/customresources/"+s.a.cluster+"/"); len(keys) > 0 {
-		t.Errorf("keys are left: %v", keys)
+	shardtesting.Eventually(t, "the definition is deleted", s.a.deletedCondition(t, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+name))
+	s.expectStatus(t, "LIST of a deleted definition", s.a.do(t, http.MethodGet, objects, ""), http.StatusNotFound)
+	if keys := s.shard.Keys(t, "/temporary/customresources/"+s.a.cluster+"/"); len(keys) > 0 {
+		t.Errorf("keys remain: %v", keys)
 	}
 	objectB := s.b.must(t, http.MethodGet, objects+"/x", "")
 	if !strings.Contains(objectB.body, s.b.marker) {
 		t.Errorf("b's object changed: %s", objectB.body)
 	}
-	define(t, s.a, name, definitionJSON("doomed", "Doomed", `{"size":{"type":"integer"}}`))
+	define(t, s.a, name, definitionJSON("temporary", "Temporary", `{"size":{"type":"integer"}}`))
 	list := s.a.must(t, http.MethodGet, objects, "")
 	var found struct{ Items []json.RawMessage }
 	if err := json.Unmarshal([]byte(list.body), &found); err != nil || len(found.Items) > 0 {
-		t.Errorf("the new definition of a begins with %d objects: %v %s", len(found.Items), err, list.body)
+		t.Errorf("the new definition of a has %d objects: %v %s", len(found.Items), err, list.body)
 	}
 }

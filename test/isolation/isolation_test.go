@@ -40,7 +40,7 @@ func TestResourceVerbIsolation(t *testing.T) {
 	createBindings(t, s)
 	resources := discoverResources(t, s.shard.Admin(t), s.a)
 	if len(resources) < 20 {
-		t.Fatalf("discovery names %d resources only", len(resources))
+		t.Fatalf("discovery lists only %d resources", len(resources))
 	}
 	covered := map[string]bool{}
 	for _, r := range resources {
@@ -53,7 +53,7 @@ func TestResourceVerbIsolation(t *testing.T) {
 				}) bool {
 					return v.verb == verb
 				}) {
-					t.Errorf("verb %q of %s: the test does not know how to try it", verb, r.key())
+					t.Errorf("verb %q of %s: the test has no probe for it", verb, r.key())
 				}
 			}
 			if !r.supportsVerb("list") || !r.supportsVerb("get") {
@@ -78,7 +78,7 @@ func TestResourceVerbIsolation(t *testing.T) {
 	}
 	for _, kind := range []string{"sharedthings.shared.example.com", "widgets.isolation.example.com", "workspaces.tenancy.kcp.io", "secrets"} {
 		if !covered[kind] {
-			t.Errorf("discovery does not name %s", kind)
+			t.Errorf("discovery does not list %s", kind)
 		}
 	}
 }
@@ -158,14 +158,14 @@ func (s *workspaceClient) servedCondition(path string) func(context.Context) err
 func (s *env) expectNoLeak(t *testing.T, what string, got httpResponse) {
 	t.Helper()
 	if strings.Contains(got.body, s.b.marker) || strings.Contains(got.body, s.b.cluster) {
-		t.Errorf("%s in a tells of b: %d %.500s", what, got.status, got.body)
+		t.Errorf("%s in a reveals b: %d %.500s", what, got.status, got.body)
 	}
 	if got.status >= http.StatusInternalServerError {
 		t.Errorf("%s in a: %d %.500s", what, got.status, got.body)
 	}
 }
 
-// expectStatus is sees for a response whose status is given.
+// expectStatus is expectNoLeak for a response with an expected status.
 func (s *env) expectStatus(t *testing.T, what string, got httpResponse, status ...int) {
 	t.Helper()
 	s.expectNoLeak(t, what, got)
@@ -190,14 +190,14 @@ func createDefinitions(t *testing.T, s *env) {
 func createBindings(t *testing.T, s *env) {
 	t.Helper()
 	shared := schema.GroupResource{Group: "shared.example.com", Resource: "sharedthings"}
-	for name, consumers := range map[string][]*workspaceClient{"provider": {s.a, s.b}, "rival": {s.newWorkspaceClient(t, "c")}} {
+	for name, consumers := range map[string][]*workspaceClient{"provider": {s.a, s.b}, "other-provider": {s.newWorkspaceClient(t, "c")}} {
 		provider := s.newWorkspaceClientOn(t, "beta", s.providerShard, name)
 		s.providerShard.NewExport(t, provider.cluster, "shared", shared, "SharedThing")
 		for _, consumer := range consumers {
 			s.shard.Bind(t, consumer.cluster, provider.cluster, "shared")
-			shardtesting.Eventually(t, "what is bound is served", consumer.servedCondition("/apis/shared.example.com/v1/sharedthings"))
+			shardtesting.Eventually(t, "the bound resource is served", consumer.servedCondition("/apis/shared.example.com/v1/sharedthings"))
 		}
-		if third := consumers[0]; name == "rival" {
+		if third := consumers[0]; name == "other-provider" {
 			third.must(t, http.MethodPost, "/api/v1/namespaces", fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, namespace))
 			for _, object := range []string{nameInBoth, onlyB} {
 				third.must(t, http.MethodPost, "/apis/shared.example.com/v1/namespaces/"+namespace+"/sharedthings", fmt.Sprintf(

@@ -14,14 +14,14 @@ import (
 	"testing"
 )
 
-// sample returns a valid object of the resource. Most kinds need nothing but a name; the minimal content of the others
-// is here.
+// sample returns a valid object of the resource. Most kinds need only a name; the minimal content of the others is
+// here.
 func (r resource) sample(t *testing.T, ws *workspaceClient, name string) string {
 	t.Helper()
 	metadata := map[string]any{
 		"name":   name,
 		"labels": map[string]string{testLabel: "yes"},
-		// The cluster annotation is false and must have no effect.
+		// The cluster annotation is forged and must have no effect.
 		"annotations": map[string]string{markerKey: ws.marker, "kcp.io/cluster": "root"},
 	}
 	if r.Namespaced {
@@ -50,7 +50,7 @@ func (r resource) sample(t *testing.T, ws *workspaceClient, name string) string 
 type fields = map[string]any
 
 // matchNothing matches no existing resource.
-var matchNothing = fields{"resourceRules": []fields{{"apiGroups": []string{"nowhere.example.com"}, "apiVersions": []string{"*"}, "resources": []string{"*"}, "operations": []string{"CREATE"}}}}
+var matchNothing = fields{"resourceRules": []fields{{"apiGroups": []string{"unused.example.com"}, "apiVersions": []string{"*"}, "resources": []string{"*"}, "operations": []string{"CREATE"}}}}
 
 var minimalContent = map[string]fields{
 	"events": {"involvedObject": fields{"namespace": namespace, "name": "x"}, "reason": "Test"},
@@ -72,7 +72,7 @@ var minimalContent = map[string]fields{
 		"spec": fields{"matchConstraints": matchNothing, "validations": []fields{{"expression": "true"}}},
 	},
 	"validatingadmissionpolicybindings.admissionregistration.k8s.io": {
-		"spec": fields{"policyName": "nobody", "validationActions": []string{"Deny"}},
+		"spec": fields{"policyName": "missing", "validationActions": []string{"Deny"}},
 	},
 	"mutatingadmissionpolicies.admissionregistration.k8s.io": {
 		"spec": fields{
@@ -80,7 +80,7 @@ var minimalContent = map[string]fields{
 			"mutations": []fields{{"patchType": "ApplyConfiguration", "applyConfiguration": fields{"expression": "Object{}"}}},
 		},
 	},
-	"mutatingadmissionpolicybindings.admissionregistration.k8s.io": {"spec": fields{"policyName": "nobody"}},
+	"mutatingadmissionpolicybindings.admissionregistration.k8s.io": {"spec": fields{"policyName": "missing"}},
 	"workspaces.tenancy.kcp.io":                                    {"spec": fields{"type": fields{"name": "universal", "path": "root"}}},
 	"workspaceauthenticationconfigurations.tenancy.kcp.io": {
 		"spec": fields{"jwt": []fields{{
@@ -94,10 +94,10 @@ var minimalContent = map[string]fields{
 			"versions": []fields{{"name": "v1", "served": true, "storage": true, "schema": fields{"type": "object"}}},
 		},
 	},
-	"apibindings.apis.kcp.io":             {"spec": fields{"reference": fields{"export": fields{"path": "root", "name": "nobody"}}}},
+	"apibindings.apis.kcp.io":             {"spec": fields{"reference": fields{"export": fields{"path": "root", "name": "missing"}}}},
 	"apiexportendpointslices.apis.kcp.io": {"spec": fields{"export": fields{"path": "root", "name": "tenancy.kcp.io"}}},
 	"apiconversions.apis.kcp.io":          {"spec": fields{"conversions": []fields{{"from": "v1", "to": "v2", "rules": []fields{{"field": ".spec.a", "destination": ".spec.b"}}}}}},
-	"partitionsets.topology.kcp.io":       {"spec": fields{"dimensions": []string{"region"}, "shardSelector": fields{"matchLabels": fields{"region": "nowhere"}}}},
+	"partitionsets.topology.kcp.io":       {"spec": fields{"dimensions": []string{"region"}, "shardSelector": fields{"matchLabels": fields{"region": "unused"}}}},
 	"widgets.isolation.example.com":       {"spec": fields{"size": 1}},
 	"gadgets.isolation.example.com":       {"spec": fields{}},
 }

@@ -18,14 +18,14 @@ func testGet(t *testing.T, s *env, r resource) {
 	got := s.a.do(t, http.MethodGet, r.objectPath(r.objectName(nameInBoth)), "")
 	s.expectStatus(t, "GET of the twin", got, http.StatusOK)
 	if !strings.Contains(got.body, s.a.cluster) {
-		t.Errorf("the twin of a is not of a: %.300s", got.body)
+		t.Errorf("the twin in a has no marker of a: %.300s", got.body)
 	}
 	if fixedNames[r.key()] != "" {
 		return
 	}
 	for _, accept := range []string{jsonType, tableType, protobufType} {
 		for _, query := range []string{"", "?resourceVersion=0"} {
-			s.expectStatus(t, "GET of what only b has", s.a.do(t, http.MethodGet, r.objectPath(r.objectName(onlyB))+query, "", accept), http.StatusNotFound)
+			s.expectStatus(t, "GET of an object that exists only in b", s.a.do(t, http.MethodGet, r.objectPath(r.objectName(onlyB))+query, "", accept), http.StatusNotFound)
 		}
 	}
 }
@@ -39,7 +39,7 @@ func testList(t *testing.T, s *env, r resource) {
 	for _, path := range []string{r.allNamespacesPath(), r.collectionPath()} {
 		for _, query := range []string{
 			"", "?resourceVersion=0", "?resourceVersion=" + version + "&resourceVersionMatch=NotOlderThan", "?resourceVersion=" + version + "&resourceVersionMatch=Exact",
-			"?labelSelector=" + testLabel, "?fieldSelector=metadata.name%3D" + r.objectName(onlyB), "?fieldSelector=metadata.name!%3Dnobody", "?limit=1000",
+			"?labelSelector=" + testLabel, "?fieldSelector=metadata.name%3D" + r.objectName(onlyB), "?fieldSelector=metadata.name!%3Dmissing", "?limit=1000",
 			"?fieldSelector=kcp.io/cluster%3D" + s.b.cluster,
 		} {
 			for _, accept := range []string{jsonType, tableType, partialListType, protobufType} {
@@ -52,22 +52,22 @@ func testList(t *testing.T, s *env, r resource) {
 	}
 	first := s.a.must(t, http.MethodGet, r.allNamespacesPath()+"?limit=1&labelSelector="+testLabel, "").object(t)
 	if metadata := first["metadata"].(map[string]any); metadata["continue"] == nil {
-		t.Errorf("a has %d objects, but the first page of one has no second", expectedCount)
+		t.Errorf("a has %d objects, but the first page has no continue token", expectedCount)
 	}
 	if rest, counted := first["metadata"].(map[string]any)["remainingItemCount"].(float64); counted && int(rest) != expectedCount-1 {
-		t.Errorf("after one of %d objects %v are said to remain", expectedCount, rest)
+		t.Errorf("after one of %d objects remainingItemCount is %v", expectedCount, rest)
 	}
 	for _, limit := range []string{"1", "500"} {
 		token := s.b.must(t, http.MethodGet, r.allNamespacesPath()+"?limit=1", "").metadata(t, "continue")
 		if token == "" {
-			t.Errorf("a list of two objects in b, one by one, has no second page")
+			t.Errorf("the first page of two objects in b has no continue token")
 		}
 		got := s.a.do(t, http.MethodGet, r.allNamespacesPath()+"?limit="+limit+"&continue="+url.QueryEscape(token), "")
 		s.expectNoLeak(t, "LIST with the continue token of b", got)
 	}
 }
 
-// testWatch changes b, then a: a watch in a must see the second alone.
+// testWatch changes b, then a: a watch in a must deliver only the second change.
 func testWatch(t *testing.T, s *env, r resource) {
 	if !r.supportsVerb("patch") {
 		t.Skip("its objects never change")
@@ -99,14 +99,14 @@ func testWatch(t *testing.T, s *env, r resource) {
 			arrived = strings.Contains(lines.Text(), value)
 		}
 		if !arrived {
-			t.Errorf("WATCH %s as %s: the change in a never arrived: %v", query, accept, lines.Err())
+			t.Errorf("WATCH %s as %s: the change in a was not delivered: %v", query, accept, lines.Err())
 		}
 		_ = response.Body.Close()
 		cancel()
 	}
 }
 
-// testCreate creates in a what exists in b, which must succeed, and leave b unchanged.
+// testCreate creates, in a, names that exist in b, which must succeed and leave b unchanged.
 func testCreate(t *testing.T, s *env, r resource) {
 	if fixedNames[r.key()] != "" {
 		return
@@ -143,7 +143,7 @@ func testPatch(t *testing.T, s *env, r resource) {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"kcp.io/cluster":%q,"touched":"by-a"}}}`, s.b.cluster)
 	s.expectStatus(t, "PATCH at a name of b", s.a.do(t, http.MethodPatch, r.objectPath(r.objectName(onlyB)), patch), http.StatusNotFound)
 	patched := s.a.do(t, http.MethodPatch, r.objectPath(r.objectName(onlyA)), patch)
-	s.expectStatus(t, "PATCH that says it is of b", patched, http.StatusOK)
+	s.expectStatus(t, "PATCH with the cluster annotation of b", patched, http.StatusOK)
 	got := s.a.do(t, http.MethodPatch, r.objectPath(r.objectName(onlyB))+"?dryRun=All&force=true&fieldManager=test", r.sample(t, s.a, r.objectName(onlyB)))
 	s.expectStatus(t, "dry-run apply at a name of b", got, http.StatusCreated)
 }
@@ -188,7 +188,7 @@ func testSubresource(t *testing.T, s *env, r resource, sub metav1.APIResource) {
 		case "patch":
 			method, body = http.MethodPatch, `{"metadata":{"labels":{"touched":"by-a"}}}`
 		default:
-			t.Errorf("verb %q of %s: the test does not know how to try it", verb, sub.Name)
+			t.Errorf("verb %q of %s: the test has no probe for it", verb, sub.Name)
 			continue
 		}
 		want := http.StatusNotFound
@@ -199,13 +199,13 @@ func testSubresource(t *testing.T, s *env, r resource, sub metav1.APIResource) {
 	}
 }
 
-// testReview tries resources that are answered and never stored.
+// testReview tests resources that are answered and never stored.
 func testReview(t *testing.T, s *env, r resource) {
 	if len(r.Verbs) != 1 || r.Verbs[0] != "create" {
 		t.Errorf("%s has verbs %v: neither stored nor a review", r.key(), r.Verbs)
 		return
 	}
-	body := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"spec":{"namespace":%q,"user":"somebody","token":"x","resourceAttributes":{"namespace":%q,"verb":"get","resource":"secrets"}}}`, r.version(), r.Kind, namespace, namespace)
+	body := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"spec":{"namespace":%q,"user":"alice","token":"x","resourceAttributes":{"namespace":%q,"verb":"get","resource":"secrets"}}}`, r.version(), r.Kind, namespace, namespace)
 	s.expectNoLeak(t, "POST of "+r.Kind, s.a.do(t, http.MethodPost, r.collectionPath(), body))
 }
 

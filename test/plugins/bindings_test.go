@@ -146,10 +146,10 @@ func testBindings(t *testing.T, i *installation.Installation) {
 		"horses       configmaps       *       Accepted\n" +
 		"horses       secrets          get     Accepted\n"})
 
-	unrelatedUser := newUser(t, i, i.NewWorkspace(t, "hill", "stranger"))
+	unrelatedUser := newUser(t, i, i.NewWorkspace(t, "hill", "mallory"))
 	refused := unrelatedUser.kcp("bind apiexport root:stable:horses")
 	if !strings.Contains(refused.err, "root:stable:horses") || refused.out != "" {
-		t.Errorf("a stranger binds: %+v", refused)
+		t.Errorf("binding without permission: %+v", refused)
 	}
 	testFailedBinding(t, i, u)
 	u.expect(u.kcp("bind apiexport horses"), commandOutput{
@@ -177,7 +177,7 @@ spec: {resources: [{name: ghosts, group: stable.example.org, schema: v1.ghosts.s
 	got := u.kcp("bind apiexport root:ranch:ghosts --timeout 2s")
 	if got.out != "apibinding ghosts created. Waiting to successfully bind ...\n" || !strings.HasPrefix(got.err, "could not bind ghosts: not bound after 2s: phase Binding, ") ||
 		!strings.Contains(got.err, "v1.ghosts.stable.example.org") {
-		t.Errorf("binding what has no schema: %+v", got)
+		t.Errorf("binding an export without its schema: %+v", got)
 	}
 }
 

@@ -43,16 +43,16 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// TestPlugins shares one installation; every part works below a workspace of its own.
+// TestPlugins shares one installation; each subtest has a workspace of its own.
 func TestPlugins(t *testing.T) {
 	i := installation.Start(t, bin)
 	for name, test := range map[string]func(*testing.T, *installation.Installation){
-		"workspaces":            testWorkspaces,
-		"bindings and claims":   testBindings,
-		"completion":            testCompletion,
-		"quickstart of an API":  testAPIQuickstart,
-		"quickstart of a tree":  testTreeQuickstart,
-		"servers that are none": testNoServer,
+		"workspaces":           testWorkspaces,
+		"bindings and claims":  testBindings,
+		"completion":           testCompletion,
+		"quickstart of an API": testAPIQuickstart,
+		"quickstart of a tree": testTreeQuickstart,
+		"no server":            testNoServer,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, i) })
 	}

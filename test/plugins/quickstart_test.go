@@ -32,11 +32,11 @@ Quickstart complete!
 `
 	first := u.kcp("quickstart --name-prefix west --with-samples --enter")
 	if !strings.HasPrefix(first.out, steps) || !strings.HasSuffix(first.out, "Current workspace is 'root:west-org:west-consumer' (type root:universal).\n") || first.err != "" {
-		t.Fatalf("it says %s\n%s%s", first.err, first.out, first.errOut)
+		t.Fatalf("error %s, output:\n%s%s", first.err, first.out, first.errOut)
 	}
 	repeated := u.kcp("quickstart --name-prefix west --with-samples")
 	if got := strings.Count(repeated.out, "already exists"); got != 7 || strings.Contains(repeated.out, "created") {
-		t.Errorf("repeated it says %s", repeated.out)
+		t.Errorf("output of the repeated quickstart: %s", repeated.out)
 	}
 	cleanUpQuickstart(t, i, u, "west")
 }
@@ -54,7 +54,7 @@ Step 2/2: Creating 12 workspaces (seed 4)...
 Quickstart complete!
 `
 	if !strings.HasPrefix(output, want) || got.err != "" {
-		t.Fatalf("it says %s\n%s", got.err, got.out)
+		t.Fatalf("error %s, output:\n%s", got.err, got.out)
 	}
 	tree := u.kcp("ws tree -w wood-org")
 	if got := strings.Count(tree.out, "wood-ws-"); got != 12 {
@@ -81,6 +81,6 @@ func cleanUpQuickstart(t *testing.T, i *installation.Installation, u *user, pref
 		t.Fatal(err)
 	}
 	if len(list.Items) > 0 {
-		t.Errorf("%d workspaces stay", len(list.Items))
+		t.Errorf("%d workspaces remain", len(list.Items))
 	}
 }

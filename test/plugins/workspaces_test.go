@@ -34,7 +34,7 @@ func testWorkspaces(t *testing.T, i *installation.Installation) {
 	u.expect(u.kcp("ws use ../b"), commandOutput{out: "Current workspace is 'root:moves:b' (type root:universal).\n"})
 	u.expect(u.kcp("ws -"), commandOutput{out: "Current workspace is 'root:moves:a'.\n"})
 	u.expect(u.kcp("ws cd :"), commandOutput{out: "Current workspace is 'root'.\n"})
-	u.expect(u.kcp("ws nowhere"), commandOutput{err: `workspace "root:nowhere" not found`})
+	u.expect(u.kcp("ws missing"), commandOutput{err: `workspace "root:missing" not found`})
 	u.expect(u.kcp("ws :root:moves:a"), commandOutput{out: "Current workspace is 'root:moves:a' (type root:universal).\n"})
 	u.expect(u.kcp("ws create-context mine"), commandOutput{out: "Created context \"mine\" and switched to it.\n"})
 	u.expect(u.kcp("ws create-context mine"), commandOutput{err: `context "mine" already exists in kubeconfig, use --overwrite to update it`})
@@ -49,15 +49,15 @@ func testWorkspaces(t *testing.T, i *installation.Installation) {
 		"workspace.kcp.io/previous": "SERVER/clusters/root", "mine": "SERVER/clusters/root:moves:a",
 	} {
 		if got := u.maskURL(config.Clusters[config.Contexts[context].Cluster].Server); got != want {
-			t.Errorf("context %s leads to %s, want %s", context, got, want)
+			t.Errorf("context %s has server %s, want %s", context, got, want)
 		}
 	}
 
-	unrelatedUser := newUser(t, i, i.User(t, "root:moves:a", "stranger"))
+	unrelatedUser := newUser(t, i, i.User(t, "root:moves:a", "mallory"))
 	unrelatedUser.expect(unrelatedUser.kcp("ws :root:moves:b"), commandOutput{err: `access to workspace "root:moves:b" denied`})
 	homeOutput := unrelatedUser.kcp("ws ~")
 	if homeOutput.err != "" || !strings.HasPrefix(homeOutput.out, "Current workspace is '") {
-		t.Errorf("the way home: %+v", homeOutput)
+		t.Errorf("ws ~: %+v", homeOutput)
 	}
 }
 
@@ -68,7 +68,7 @@ func testNoServer(t *testing.T, i *installation.Installation) {
 	got := u.kcp("quickstart")
 	for _, want := range []string{"https://127.0.0.1:1/clusters/root", `Start one with "kcp start"`} {
 		if !strings.Contains(got.err, want) {
-			t.Errorf("quickstart without a server says %q and not %q", got.err, want)
+			t.Errorf("quickstart without a server returns %q without %q", got.err, want)
 		}
 	}
 	config.Host = "https://127.0.0.1:1"

@@ -41,7 +41,7 @@ type endpoint struct {
 	url    string
 }
 
-var errUnknown = errors.New("nobody answered")
+var errUnknown = errors.New("no response")
 
 // statusError is a response with an error status.
 type statusError struct {
@@ -151,8 +151,8 @@ type writeRecord struct {
 	version int64 // 0 when the response does not contain it
 }
 
-// writer writes one key, one operation after the other. No other writer does, so the state that it must find is known
-// except for writes without a response.
+// writer writes one key, one operation after the other. It is the only writer of the key, so that the expected state is
+// known except for writes without a response.
 type writer struct {
 	*endpoint
 	kind
@@ -235,7 +235,7 @@ func (w *writer) recordOutcome(value int, got object, err error) error {
 		w.pendingValues = append(w.pendingValues, value)
 	default: // an error changes nothing, but shows that a write without a response was executed late
 		if len(w.pendingValues) == 0 {
-			w.problems = append(w.problems, fmt.Sprintf("after %+v a write of %d was refused though no other writes the key: %v", w.last, value, err))
+			w.problems = append(w.problems, fmt.Sprintf("after %+v a write of %d was refused, although the key has one writer: %v", w.last, value, err))
 		}
 	}
 	return err
@@ -259,7 +259,7 @@ func (w *writer) read(ctx context.Context) error {
 		possible = possible || found.value == value
 	}
 	if !possible {
-		w.problems = append(w.problems, fmt.Sprintf("found %+v; acknowledged was %+v, unanswered were %v", found, w.last, w.pendingValues))
+		w.problems = append(w.problems, fmt.Sprintf("found %+v; acknowledged %+v, without a response %v", found, w.last, w.pendingValues))
 	}
 	// Writes without a response stay possible: one may be executed after this read. The next acknowledged write rules
 	// them out, because it has a resourceVersion as precondition.
@@ -348,7 +348,7 @@ func (f *watchRecorder) watch(ctx context.Context) error {
 			if bytes.Contains(line.Object, []byte(`"code":410`)) {
 				return errTooOld
 			}
-			return fmt.Errorf("the watch says %s", line.Object)
+			return fmt.Errorf("the watch returned %s", line.Object)
 		}
 		var seen object
 		if err := json.Unmarshal(line.Object, &seen); err != nil {
@@ -372,7 +372,7 @@ func (f *watchRecorder) inGap(version int64) bool {
 	return false
 }
 
-// check returns what is wrong with the sequence of events itself.
+// check returns the problems in the sequence of events.
 func (f *watchRecorder) check() (problems []string) {
 	var last int64
 	kinds := map[string]event{}
@@ -416,7 +416,7 @@ func (f *watchRecorder) checkWrites(w *writer) (problems []string) {
 			continue
 		}
 		if delivered[done.version] != 1 {
-			problems = append(problems, fmt.Sprintf("told %d times of %+v", delivered[done.version], done))
+			problems = append(problems, fmt.Sprintf("delivered %d times: %+v", delivered[done.version], done))
 		}
 	}
 	return problems

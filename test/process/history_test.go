@@ -53,7 +53,7 @@ func TestHistoryUnderFaults(t *testing.T) {
 		}
 	}
 	h.startLoad(t)
-	expectProgressAfter("nothing at all", func() {})
+	expectProgressAfter("no fault", func() {})
 	expectProgressAfter("a compaction", func() { etcd.compact(t) })
 	expectProgressAfter("a kill of etcd", restartEtcd(syscall.SIGKILL))
 	expectProgressAfter("a stop of the shard", restartShard(syscall.SIGTERM))
@@ -148,7 +148,7 @@ func (h *history) stopLoad(t *testing.T) {
 	for _, f := range h.watchers {
 		sentinel := &writer{endpoint: f.endpoint, kind: f.kind, name: "the-end", acknowledged: &h.acknowledged}
 		shardtesting.Eventually(t, "the last write", func(ctx context.Context) error { return sentinel.create(ctx) })
-		shardtesting.Eventually(t, "the watch tells of it", func(context.Context) error {
+		shardtesting.Eventually(t, "the watch delivers it", func(context.Context) error {
 			if seen := f.version(); seen < sentinel.last.version {
 				return fmt.Errorf("it is at %d, the write at %d", seen, sentinel.last.version)
 			}
@@ -181,7 +181,7 @@ func (h *history) check(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d acknowledged writes by %d writers, %d events at %d watches, %d times the history was too old and a list began anew",
+	t.Logf("%d acknowledged writes by %d writers, %d events at %d watches, %d relists because the history was too old",
 		operations, len(h.writers), events, len(h.watchers), gaps)
 }
 

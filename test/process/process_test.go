@@ -39,8 +39,8 @@ var loopbackFlags = []string{
 	"--embedded-etcd-client-port=0", "--embedded-etcd-peer-port=0", "--embedded-etcd-wal-size-bytes=1000000",
 }
 
-// newRootDirectory returns a new root directory with a key for service accounts: a shard would generate one of 4096 bits,
-// which takes seconds.
+// newRootDirectory returns a new root directory with a key for service accounts: a shard would generate one of 4096
+// bits, which takes seconds.
 func newRootDirectory(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "kcp")
@@ -73,7 +73,7 @@ func (s *shard) waitReady(t *testing.T) {
 			t.Fatalf("the shard ended before it was ready:\n%s", s.Tail())
 		default:
 		}
-		config, err := s.loadConfig("shard-base") // may be that of an earlier run, at first
+		config, err := s.loadConfig("shard-base") // may be the file of an earlier run at first
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// leading is the log message of a replica that starts the controllers, stopped of one that has stopped them.
+// leadingMessage is the log message of a replica that starts the controllers, stoppedMessage of one that stopped them.
 const (
 	leadingMessage = "Leading: controllers start"
 	stoppedMessage = "Controllers stopped"
@@ -64,7 +64,7 @@ func TestReplicas(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)
 	// etcd refuses a client without a certificate, which the client observes as a missing response. The shard fails
-	// only after the timeout of its etcd client, so it runs beside the rest.
+	// only after the timeout of its etcd client, so it runs concurrently with the rest.
 	unauthenticated := launchShard(t, newRootDirectory(t), "--etcd-servers="+etcd.url, "--etcd-cafile="+strings.TrimPrefix(etcd.flags[1], "--etcd-cafile="))
 
 	roots := []string{newRootDirectory(t), newRootDirectory(t)}
@@ -79,19 +79,19 @@ func TestReplicas(t *testing.T) {
 
 	leader, follower := waitForLeader(t, a, b)
 	cluster := newWorkspace(t, follower, "ours") // made Ready by the controllers of the other replica
-	t.Run("what one acknowledges the other reads at once", func(t *testing.T) { testReadsAcrossReplicas(t, a, b, cluster) })
-	t.Run("a watch at one sees writes at the other", func(t *testing.T) { testWatchAcrossReplicas(t, a, b, cluster) })
-	t.Run("both accept a token that one signed", func(t *testing.T) { testTokenAcrossReplicas(t, a, b, cluster) })
+	t.Run("writes through one replica are read through the other", func(t *testing.T) { testReadsAcrossReplicas(t, a, b, cluster) })
+	t.Run("a watch at one replica delivers writes at the other", func(t *testing.T) { testWatchAcrossReplicas(t, a, b, cluster) })
+	t.Run("replicas accept each other's tokens", func(t *testing.T) { testTokenAcrossReplicas(t, a, b, cluster) })
 
-	t.Run("a leader that stops hands over", func(t *testing.T) {
+	t.Run("a stopped leader releases its lease", func(t *testing.T) {
 		leader.stop(t)
 		if !strings.Contains(leader.Output(), stoppedMessage) {
-			t.Error("the controllers did not end before the lease was given back")
+			t.Error("the controllers did not end before the lease was released")
 		}
 		waitForLeadership(t, follower)
 		newWorkspace(t, follower, "after-stop")
 	})
-	t.Run("a leader that dies is replaced when its lease has run out", func(t *testing.T) {
+	t.Run("a killed leader is replaced after its lease expires", func(t *testing.T) {
 		restarted := start(t, leader.directory, flags...)
 		if strings.Contains(restarted.Output(), leadingMessage) {
 			t.Fatal("a second replica leads while the first holds the lease")
@@ -101,16 +101,16 @@ func TestReplicas(t *testing.T) {
 		waitForLeadership(t, restarted)
 		newWorkspace(t, restarted, "after-kill")
 		if got := getConfigMap(t, restarted, cluster, "from-a"); got != "0" {
-			t.Errorf("the config map holds %q", got)
+			t.Errorf("the config map has value %q", got)
 		}
 		restarted.stop(t)
 	})
-	t.Run("an etcd that does not let it in ends the start", func(t *testing.T) {
+	t.Run("etcd that refuses the credentials ends the start", func(t *testing.T) {
 		if code := unauthenticated.Exit(t); code != 1 {
 			t.Errorf("exit code %d, want 1", code)
 		}
 		if want := "etcd at " + etcd.url + " does not answer"; !strings.Contains(unauthenticated.Output(), want) {
-			t.Errorf("the output does not say %q:\n%s", want, unauthenticated.Tail())
+			t.Errorf("the output does not contain %q:\n%s", want, unauthenticated.Tail())
 		}
 	})
 }
@@ -125,7 +125,7 @@ func waitForLeader(t *testing.T, a, b *shard) (leader, follower *shard) {
 				return nil
 			}
 		}
-		return fmt.Errorf("none does")
+		return fmt.Errorf("no replica leads")
 	})
 	newWorkspace(t, leader, "first") // gives the other replica time to start its controllers by mistake
 	if strings.Contains(follower.Output(), leadingMessage) {
@@ -139,7 +139,7 @@ func waitForLeadership(t *testing.T, s *shard) {
 	began := time.Now()
 	shardtesting.Eventually(t, "the other replica leads", func(context.Context) error {
 		if !strings.Contains(s.Output(), leadingMessage) {
-			return fmt.Errorf("it does not, after %s", time.Since(began))
+			return fmt.Errorf("not leading after %s", time.Since(began))
 		}
 		return nil
 	})
@@ -157,7 +157,7 @@ func shortenLease(t *testing.T, s *shard) {
 		t.Fatal(err)
 	}
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-		t.Error("nobody held the lease")
+		t.Error("the lease has no holder")
 	}
 }
 
@@ -170,7 +170,7 @@ func testReadsAcrossReplicas(t *testing.T, a, b *shard, cluster string) {
 		}
 		createConfigMap(t, writer, cluster, name, name)
 		if got := getConfigMap(t, reader, cluster, name); got != name {
-			t.Fatalf("%s holds %q", name, got)
+			t.Fatalf("%s has value %q", name, got)
 		}
 		var list corev1.ConfigMapList
 		if err := reader.client(t, "base").List(shardtesting.In(t.Context(), cluster), &list, client.InNamespace("default")); err != nil {
@@ -214,8 +214,7 @@ func testTokenAcrossReplicas(t *testing.T, a, b *shard, cluster string) {
 	}
 }
 
-// TestEtcdOutage: a shard without its etcd reports that it is not ready, keeps running, and works again
-// afterwards.
+// TestEtcdOutage checks that a shard without its etcd is not ready, keeps running, and recovers.
 func TestEtcdOutage(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)
@@ -224,9 +223,9 @@ func TestEtcdOutage(t *testing.T) {
 	anonymous := rest.AnonymousClientConfig(s.config(t, "base"))
 	etcd.Signal(t, syscall.SIGKILL)
 	etcd.Exit(t)
-	shardtesting.Eventually(t, "the shard notices", func(context.Context) error {
+	shardtesting.Eventually(t, "the shard is not ready", func(context.Context) error {
 		if got := status(t, anonymous, "/readyz"); got == http.StatusOK {
-			return fmt.Errorf("/readyz says %d", got)
+			return fmt.Errorf("/readyz returns %d", got)
 		}
 		return nil
 	})

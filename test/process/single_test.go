@@ -28,7 +28,7 @@ import (
 // readyTimeout is "ready in seconds" on a busy machine, the generation of a 4096 bit key included.
 const readyTimeout = 30 * time.Second
 
-// TestSingleShard covers the life of one shard: first start, clean stop, second start.
+// TestSingleShard covers first start, clean stop and second start of one shard.
 func TestSingleShard(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "kcp")
@@ -42,7 +42,7 @@ func TestSingleShard(t *testing.T) {
 	t.Run("files", func(t *testing.T) { testFiles(t, root) })
 	t.Run("contexts", func(t *testing.T) { testContexts(t, s) })
 	t.Run("readiness", func(t *testing.T) { testReadiness(t, s) })
-	t.Run("its key signs what it verifies", func(t *testing.T) { testTokenAcrossReplicas(t, s, s, "root") })
+	t.Run("tokens are signed and verified with the same key", func(t *testing.T) { testTokenAcrossReplicas(t, s, s, "root") })
 
 	first := map[string]*rest.Config{}
 	for _, name := range []string{"root", "shard-base", "user"} {
@@ -54,22 +54,22 @@ func TestSingleShard(t *testing.T) {
 	began = time.Now()
 	s.stop(t)
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("it took %s to end with an open watch", took)
+		t.Errorf("shutdown with an open watch took %s", took)
 	}
 	select { // an open watch does not delay the stop, and is closed
 	case <-watcher:
 	case <-time.After(10 * time.Second):
-		t.Error("the watch outlived the server")
+		t.Error("the watch did not end with the server")
 	}
 
 	s = start(t, root, "--batteries-included=+user")
-	t.Run("data survives", func(t *testing.T) {
+	t.Run("data persists", func(t *testing.T) {
 		if got := getConfigMap(t, s, cluster, "kept"); got != "1" {
-			t.Errorf("the config map holds %q", got)
+			t.Errorf("the config map has value %q", got)
 		}
 		expectStatus(t, clusterConfig(s.config(t, "base"), "root:kept"), "/api/v1/namespaces", http.StatusOK)
 	})
-	t.Run("of the tokens only shard-admin's survives", func(t *testing.T) {
+	t.Run("only the token of shard-admin persists", func(t *testing.T) {
 		for name, want := range map[string]int{"shard-base": http.StatusOK, "root": http.StatusUnauthorized, "user": http.StatusUnauthorized} {
 			old := rest.CopyConfig(s.config(t, "shard-base"))
 			old.BearerToken = first[name].BearerToken
@@ -77,7 +77,7 @@ func TestSingleShard(t *testing.T) {
 		}
 	})
 	s.stop(t)
-	t.Run("a lost kubeconfig or another token ends the start", func(t *testing.T) { testLostToken(t, root) })
+	t.Run("a missing or changed admin token ends the start", func(t *testing.T) { testLostToken(t, root) })
 }
 
 func clusterConfig(config *rest.Config, path string) *rest.Config {
@@ -102,7 +102,8 @@ func testFiles(t *testing.T, root string) {
 	}
 }
 
-// testContexts checks the kubeconfig against contract kcp-topology 1.8, and that each context reaches the right endpoint.
+// testContexts checks the kubeconfig against contract kcp-topology 1.8, and that each context reaches the right
+// endpoint.
 func testContexts(t *testing.T, s *shard) {
 	kubeconfig, err := clientcmd.LoadFromFile(filepath.Join(s.directory, "admin.kubeconfig"))
 	if err != nil {
@@ -153,7 +154,7 @@ func testReadiness(t *testing.T, s *shard) {
 	expectStatus(t, s.config(t, "shard-base"), "/metrics", http.StatusOK)
 }
 
-// testLostToken: the digest of shard-admin's token exists, and the token is missing or another one.
+// testLostToken covers a missing or changed token of shard-admin whose digest exists.
 func testLostToken(t *testing.T, root string) {
 	kubeconfig := filepath.Join(root, "admin.kubeconfig")
 	content, err := os.ReadFile(kubeconfig)
@@ -186,7 +187,7 @@ func testLostToken(t *testing.T, root string) {
 		}
 		for _, want := range tc.want {
 			if !strings.Contains(failed.Output(), want) {
-				t.Errorf("%s: the output does not say %q:\n%s", name, want, failed.Tail())
+				t.Errorf("%s: the output does not contain %q:\n%s", name, want, failed.Tail())
 			}
 		}
 		if tc.kubeconfig == nil {
@@ -210,7 +211,7 @@ func newWorkspace(t *testing.T, s *shard, name string) string {
 			return err
 		}
 		if workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseReady {
-			return diffError("its phase", workspace.Status.Phase, corev1alpha1.LogicalClusterPhaseReady)
+			return diffError("phase", workspace.Status.Phase, corev1alpha1.LogicalClusterPhaseReady)
 		}
 		return nil
 	})
@@ -246,14 +247,14 @@ func openWatch(t *testing.T, s *shard) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for range watcher.ResultChan() { //nolint:revive // only its end matters
+		for range watcher.ResultChan() { //nolint:revive // only the end of the watch matters
 		}
 	}()
 	t.Cleanup(watcher.Stop)
 	return ended
 }
 
-// TestKillDuringWrites: acknowledged writes survive a kill -9.
+// TestKillDuringWrites checks that acknowledged writes survive a kill -9.
 func TestKillDuringWrites(t *testing.T) {
 	t.Parallel()
 	root := newRootDirectory(t)

@@ -126,7 +126,7 @@ func (p *Process) Exit(t testing.TB) int {
 	}
 }
 
-// Stop terminates the program as an init system does, unless it has ended already. The test fails if it takes too long.
+// Stop terminates the program as an init system does, unless it has ended already. The test fails on a timeout.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -137,7 +137,8 @@ func (p *Process) Stop(t testing.TB) {
 	}
 }
 
-// usedAddresses holds the returned addresses: an address stays free until its program listens, and must not be returned twice.
+// usedAddresses holds the returned addresses: an address stays free until its program listens, and must not be returned
+// twice.
 var usedAddresses sync.Map
 
 // FreeAddress returns a free "host:port" of the loopback interface, for programs that need their address as a flag.

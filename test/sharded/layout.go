@@ -26,12 +26,12 @@ const (
 	masters    = "system:masters"
 	proxyName  = "kcp-front-proxy"
 	shardGroup = "system:kcp:shard"
-	// externalAdmins may read, through the front proxy, what a shard needs of logical clusters on other shards.
+	// externalAdmins may read, through the front proxy, data of logical clusters on other shards that a shard needs.
 	externalAdmins = "system:kcp:external-logical-cluster-admin"
 
 	// RootShard is the name of the first shard.
 	RootShard = "root"
-	// CacheServer and FrontProxy are the names of the servers that are no shards.
+	// CacheServer and FrontProxy are the names of the servers that are not shards.
 	CacheServer, FrontProxy = "cache", "proxy"
 )
 
@@ -56,8 +56,8 @@ type Options struct {
 	Validity time.Duration
 	// Hosts are the networks of servers that do not run on the loopback interface.
 	Hosts map[string]Host
-	// Relays are the addresses, "host:port", at which the others reach a server, if not directly: those of relays that run
-	// on the loopback interface.
+	// Relays are the addresses, "host:port", at which the others reach a server, if not directly: those of relays that
+	// run on the loopback interface.
 	Relays map[string]string
 	// OnPrepared is called with the layout before any process starts, if it is set: for relays.
 	OnPrepared func(*Layout)
@@ -153,8 +153,8 @@ func (l *Layout) client(url string, pair testpki.Pair) *rest.Config {
 	}}
 }
 
-// ProxyCertificate returns a certificate of the authority that signs the one with which the front proxy authenticates
-// to shards. Shards trust it only with the name of the proxy.
+// ProxyCertificate returns a certificate of the authority that signs the front proxy's client certificate for shards.
+// Shards trust it only with the name of the proxy.
 func (l *Layout) ProxyCertificate(name string) (testpki.Pair, error) { return l.proxies.Issue(name) }
 
 // CAFiles returns the certificates of the authorities for servers, for clients, and for front proxies that connect to

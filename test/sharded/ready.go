@@ -52,5 +52,5 @@ func checkReady(ctx context.Context, client *http.Client, url string) error {
 	}
 	const enough = 2000
 	body, _ := io.ReadAll(io.LimitReader(response.Body, enough)) // the status suffices if the body cannot be read
-	return fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body)))
+	return fmt.Errorf("%s returns %s: %s", url, response.Status, strings.TrimSpace(string(body)))
 }

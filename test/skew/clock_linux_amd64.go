@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// vdsoFunction is the vDSO function that the Go runtime calls for the time: its arguments are a clock, and the address for
-// seconds and nanoseconds.
+// vdsoFunction is the vDSO function that the Go runtime calls for the time: its arguments are a clock, and the address
+// for seconds and nanoseconds.
 const vdsoFunction = "__vdso_clock_gettime"
 
 // instructions replace it. They call the kernel, and add the shift, which follows them, to the seconds of
@@ -60,10 +60,10 @@ func start(name string, args []string, shift time.Duration) (*exec.Cmd, *clock, 
 func installClock(pid int, shift time.Duration) (*clock, error) {
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil {
-		return nil, fmt.Errorf("waiting for it to begin: %w", err)
+		return nil, fmt.Errorf("waiting for the program to start: %w", err)
 	}
 	if !status.Stopped() {
-		return nil, fmt.Errorf("it does not stop before it begins: wait status %#x", status)
+		return nil, fmt.Errorf("the program does not stop at its start: wait status %#x", status)
 	}
 	at, err := findFunction(pid)
 	if err != nil {
@@ -77,7 +77,7 @@ func installClock(pid int, shift time.Duration) (*clock, error) {
 		return nil, err
 	}
 	if err := syscall.PtraceDetach(pid); err != nil {
-		return nil, fmt.Errorf("letting it go: %w", err)
+		return nil, fmt.Errorf("detaching: %w", err)
 	}
 	return c, nil
 }
@@ -91,15 +91,15 @@ func (c *clock) set(shift time.Duration) error {
 func findFunction(pid int) (int64, error) {
 	begin, image, err := readVDSO(pid)
 	if err != nil {
-		return 0, fmt.Errorf("reading its vDSO: %w", err)
+		return 0, fmt.Errorf("reading the vDSO: %w", err)
 	}
 	file, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {
-		return 0, fmt.Errorf("reading its vDSO: %w", err)
+		return 0, fmt.Errorf("reading the vDSO: %w", err)
 	}
 	symbols, err := file.DynamicSymbols()
 	if err != nil {
-		return 0, fmt.Errorf("reading the symbols of its vDSO: %w", err)
+		return 0, fmt.Errorf("reading the symbols of the vDSO: %w", err)
 	}
 	const needed, alignment = 40, 8
 	for _, symbol := range symbols {
@@ -137,7 +137,7 @@ func readVDSO(pid int) (int64, []byte, error) {
 		_, err = memory.ReadAt(image, begin)
 		return begin, image, err
 	}
-	return 0, nil, errors.New("it has none")
+	return 0, nil, errors.New("the process has no vDSO")
 }
 
 func writeMemory(pid int, at int64, content []byte) error {
@@ -147,7 +147,7 @@ func writeMemory(pid int, at int64, content []byte) error {
 	}
 	defer memory.Close()
 	if _, err := memory.WriteAt(content, at); err != nil {
-		return fmt.Errorf("writing into its memory: %w", err)
+		return fmt.Errorf("writing process memory: %w", err)
 	}
 	return nil
 }

@@ -11,8 +11,10 @@ import (
 
 type clock struct{}
 
-func (*clock) set(time.Duration) error { return unknown }
+func (*clock) set(time.Duration) error { return errUnsupported }
 
-func start(string, []string, time.Duration) (*exec.Cmd, *clock, error) { return nil, nil, unknown }
+func start(string, []string, time.Duration) (*exec.Cmd, *clock, error) {
+	return nil, nil, errUnsupported
+}
 
-var unknown = fmt.Errorf("how to is not known for %s/%s", runtime.GOOS, runtime.GOARCH)
+var errUnsupported = fmt.Errorf("a shifted clock is not supported on %s/%s", runtime.GOOS, runtime.GOARCH)

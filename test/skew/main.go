@@ -2,14 +2,14 @@
 //
 //	skew SHIFT PROGRAM [ARGUMENT...]
 //
-// SHIFT is a duration in whole seconds, as 10m or -10m. The program is killed when skew is, receives the signals TERM and
-// INT that skew receives, and skew exits with its code. The signal USR1 removes the shift while the program runs.
+// SHIFT is a duration in whole seconds, as 10m or -10m. The program is killed when skew is, receives the signals TERM
+// and INT that skew receives, and skew exits with its code. The signal USR1 removes the shift while the program runs.
 //
 // Kernels have no wall clock per process; time namespaces shift only the other clocks. Programs read it with a few
-// instructions that the kernel maps into every process, its vDSO, which a tracer may overwrite. So skew traces the program
-// until it has started, replaces these instructions, and detaches, so that it runs at full speed. This works for programs
-// in Go, which read the wall clock in no other way; C libraries use more functions. Timestamps of the kernel, such as those
-// of files, are not shifted, nor are monotonic clocks: timers keep their durations.
+// instructions that the kernel maps into every process, its vDSO, which a tracer may overwrite. So skew traces the
+// program until it has started, replaces these instructions, and detaches, so that it runs at full speed. This works
+// for programs in Go, which read the wall clock in no other way; C libraries use more functions. Timestamps of the
+// kernel, such as those of files, are not shifted, nor are monotonic clocks: timers keep their durations.
 package main
 
 import (
@@ -48,7 +48,7 @@ func run(args []string) (int, error) {
 	runtime.LockOSThread()
 	program, clock, err := start(args[1], args[2:], shift)
 	if err != nil {
-		return exitCodeFailed, fmt.Errorf("running %s by another clock: %w", args[1], err)
+		return exitCodeFailed, fmt.Errorf("running %s with a shifted clock: %w", args[1], err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- program.Wait() }()

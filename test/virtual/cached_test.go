@@ -17,7 +17,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// createCachedResources has the provider offer flavors of its own workspace, read-only, to consumers: the workspace "bound".
+// createCachedResources has the provider publish flavors of its own workspace, read-only, to the workspace "bound".
 func (s *env) createCachedResources() {
 	s.Helper()
 	s.createObjects("provider", &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "flavors." + group}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -26,8 +26,8 @@ func (s *env) createCachedResources() {
 		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
 			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}}},
 	}})
-	for name, label := range map[string]string{"existing": "yes", "withheld": "no"} {
-		body := `{"apiVersion":"` + group + `/v1","kind":"Flavor","metadata":{"name":"` + name + `","labels":{"offered":"` + label + `"}}}`
+	for name, label := range map[string]string{"existing": "yes", "unselected": "no"} {
+		body := `{"apiVersion":"` + group + `/v1","kind":"Flavor","metadata":{"name":"` + name + `","labels":{"selected":"` + label + `"}}}`
 		shardtesting.Eventually(s.T, "creating "+name, func(context.Context) error {
 			if got, content := s.result("masters", http.MethodPost, "/clusters/"+s.clusters["provider"]+"/apis/"+group+"/v1/flavors", body, "application/json"); got != "201" {
 				return fmt.Errorf("%s: %s", got, content)
@@ -37,12 +37,12 @@ func (s *env) createCachedResources() {
 	}
 	cachedResource := &cachev1alpha1.ClusterCachedResource{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceSpec{
 		GroupVersionResource: cachev1alpha1.GroupVersionResource{Group: group, Version: "v1", Resource: "flavors"},
-		LabelSelector:        &metav1.LabelSelector{MatchLabels: map[string]string{"offered": "yes"}},
+		LabelSelector:        &metav1.LabelSelector{MatchLabels: map[string]string{"selected": "yes"}},
 	}}
 	s.createObjects("provider", cachedResource, &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
 		ClusterCachedResource: cachev1alpha1.ClusterCachedResourceReference{Name: "flavors"}, APIExport: cachev1alpha1.ExportBindingReference{Name: "flavors"},
 	}})
-	shardtesting.Eventually(s.T, "the offer has an identity", func(context.Context) error {
+	shardtesting.Eventually(s.T, "the ClusterCachedResource has an identity", func(context.Context) error {
 		if err := s.masters.Get(s.workspaceContext("provider"), client.ObjectKeyFromObject(cachedResource), cachedResource); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (s *env) createCachedResources() {
 	}}}})
 	s.bind("bound", "provider", "flavors", apisv1alpha2.ClaimAccepted)
 	path := "/services/replication/" + s.clusters["provider"] + "/flavors/clusters/" + s.clusters["bound"] + "/apis/" + group + "/v1/flavors/existing"
-	shardtesting.Eventually(s.T, "what is offered is seen", func(context.Context) error {
+	shardtesting.Eventually(s.T, "the published object is served", func(context.Context) error {
 		if got, content := s.result("provider", http.MethodGet, path, "", ""); got != "200" {
 			return fmt.Errorf("%s: %s", got, content)
 		}

@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 func newEnv(t *testing.T) *env {
 	i := installation.Start(t, binaries, "--feature-gates=CacheAPIs=true")
 	s := &env{T: t, callers: map[string]caller{}, clusters: map[string]string{}}
-	masters := i.User(t, "root", "somebody", "system:masters")
+	masters := i.User(t, "root", "masters", "system:masters")
 	masters.Host = i.URL
 	masters = i.Direct(t, masters)
 	var err error
@@ -97,13 +97,13 @@ func (s *env) createObjects(workspace string, objects ...client.Object) {
 	}
 }
 
-// workspaceShard returns the shard of a workspace. Virtual workspaces are served by the shards of consumers, and the front
-// proxy routes to that of root; providers are on the two others.
+// workspaceShard returns the shard of a workspace. Virtual workspaces are served by the shards of consumers, and the
+// front proxy routes to that of root; providers are on the two others.
 func workspaceShard(workspace string) string {
 	switch workspace {
-	case "provider", "pretender":
+	case "provider", "other-owner":
 		return installation.Alpha
-	case "owner", "rival":
+	case "owner", "other-provider":
 		return installation.Beta
 	}
 	return installation.Root
@@ -117,7 +117,7 @@ func (s *env) createWorkspace(name, owner, phase string, workspaceType *tenancyv
 		tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: `{"username":"` + owner + `","groups":["system:authenticated"]}`,
 	}}, Spec: tenancyv1alpha1.WorkspaceSpec{Type: workspaceType}}
 	shardtesting.OnShard(workspaceShard(name))(workspace)
-	shardtesting.Eventually(s.T, "creating "+name+", whose type may be of another shard", func(context.Context) error {
+	shardtesting.Eventually(s.T, "creating "+name+", whose type may be on another shard", func(context.Context) error {
 		return client.IgnoreAlreadyExists(s.masters.Create(root, workspace))
 	})
 	shardtesting.Eventually(s.T, name+" is "+phase, func(ctx context.Context) error {
@@ -135,10 +135,10 @@ func (s *env) createWorkspace(name, owner, phase string, workspaceType *tenancyv
 // createUniversalWorkspace creates a workspace of type universal.
 func (s *env) createUniversalWorkspace(name string) {
 	s.Helper()
-	s.createWorkspace(name, "nobody", "Ready", &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"})
+	s.createWorkspace(name, "owner", "Ready", &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"})
 }
 
-// grantRole binds a role of its own to a user in a workspace.
+// grantRole creates a role and binds it to a user in a workspace.
 func (s *env) grantRole(workspace, user string, rules ...rbacv1.PolicyRule) {
 	s.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "of-" + user}, Rules: rules}
@@ -220,15 +220,15 @@ func exportClaims(identity string) []apisv1alpha2.PermissionClaim {
 	}
 }
 
-// createExports creates the workspaces for the views of exports and schemas.
+// createExports creates the workspaces for the virtual workspaces of exports and schemas.
 func (s *env) createExports() {
 	s.Helper()
-	for _, name := range []string{"provider", "owner", "pretender", "rival"} {
+	for _, name := range []string{"provider", "owner", "other-owner", "other-provider"} {
 		s.createUniversalWorkspace(name)
 	}
 	identity := s.export("owner", "gizmos", "Gizmo")
-	s.export("pretender", "gizmos", "Gizmo")
-	s.export("rival", "widgets", "Widget")
+	s.export("other-owner", "gizmos", "Gizmo")
+	s.export("other-provider", "widgets", "Widget")
 	claims := exportClaims(identity)
 	s.export("provider", "widgets", "Widget", claims...)
 	s.grantRole("provider", "provider", rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{apisv1alpha1.SchemeGroupVersion.Group}, Resources: []string{"apiexports/content"}},
@@ -248,11 +248,11 @@ func (s *env) createExports() {
 		case "unbound":
 			continue
 		case "other":
-			s.bind(name, "rival", "widgets", state)
+			s.bind(name, "other-provider", "widgets", state)
 			s.createObject(name, "Widget", "widgets", "existing", "")
 			continue
 		case "mismatch":
-			s.bind(name, "pretender", "gizmos", state)
+			s.bind(name, "other-owner", "gizmos", state)
 		default:
 			s.bind(name, "owner", "gizmos", state)
 		}
@@ -284,7 +284,7 @@ func (s *env) waitForFixtures() {
 	}
 	wait("bound", "/apis/example.com/v1/namespaces/default/gizmos/existing", "200")
 	held := "/clusters/" + s.clusters["deleting"] + "/apis/" + group + "/v1/namespaces/default/widgets/held"
-	shardtesting.Eventually(s.T, "the binding goes", func(context.Context) error {
+	shardtesting.Eventually(s.T, "the binding is being deleted", func(context.Context) error {
 		if got, content := s.result("masters", http.MethodGet, held, "", ""); got != "200" || !strings.Contains(content, "deletionTimestamp") {
 			return fmt.Errorf("%s: %s", got, content)
 		}

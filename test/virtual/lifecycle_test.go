@@ -32,10 +32,11 @@ func lifecycleVirtualWorkspace(name, service string) virtualWorkspace {
 	}
 }
 
-// createLifecycleWorkspaces creates workspaces in each phase: their types belong to the provider, except for that of "foreign".
+// createLifecycleWorkspaces creates workspaces in each phase: their types belong to the provider, except for that of
+// "foreign".
 func (s *env) createLifecycleWorkspaces() {
 	s.Helper()
-	for _, name := range []string{"provider", "rival"} {
+	for _, name := range []string{"provider", "other-provider"} {
 		s.createObjects(name, &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "staged"}, Spec: tenancyv1alpha1.WorkspaceTypeSpec{
 			Initializer: true, Terminator: true,
 			// The permissions of the creator are deleted with the content of the workspace, which happens at once.
@@ -46,7 +47,7 @@ func (s *env) createLifecycleWorkspaces() {
 		return &tenancyv1alpha1.WorkspaceTypeReference{Name: "staged", Path: s.clusters[provider]}
 	}
 	s.createWorkspace("initializing", "consumer", "Initializing", staged("provider"))
-	s.createWorkspace("foreign", "consumer", "Initializing", staged("rival"))
+	s.createWorkspace("foreign", "consumer", "Initializing", staged("other-provider"))
 	s.createWorkspace("terminating", "consumer", "Initializing", staged("provider"))
 	shardtesting.Eventually(s.T, "the initializer is done", func(context.Context) error {
 		cluster := &corev1alpha1.LogicalCluster{}

@@ -32,15 +32,16 @@ func TestMatrix(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("asked %d questions", count)
+	t.Logf("sent %d requests", count)
 	for _, l := range lines {
 		if !l.used {
-			t.Errorf("matrix.txt:%d: decides about nothing", l.number)
+			t.Errorf("matrix.txt:%d: matches no request", l.number)
 		}
 	}
 }
 
-// checkRequests sends one request as every caller, compares the responses with the table, and returns the number of requests.
+// checkRequests sends one request as every caller, compares the responses with the table, and returns the request
+// count.
 func (s *env) checkRequests(lines []*tableLine, v virtualWorkspace, resource, state, verb string) int {
 	s.Helper()
 	method, path, body, media := v.resources[resource].buildRequest(verb, state)
@@ -54,7 +55,7 @@ func (s *env) checkRequests(lines []*tableLine, v virtualWorkspace, resource, st
 			result, _ := s.result(user, method, v.basePath(s, state)+path, body, media)
 			got += " " + result
 		}
-		s.Errorf("no line decides about %s %s %s %s, which is now |%s", v.name, resource, state, verb, got)
+		s.Errorf("no line matches %s %s %s %s, which returns |%s", v.name, resource, state, verb, got)
 		return 0
 	}
 	count := 0
@@ -68,7 +69,7 @@ func (s *env) checkRequests(lines []*tableLine, v virtualWorkspace, resource, st
 	return count
 }
 
-// currentObject returns the current object for an update, or otherwise: updates of most kinds need its resource version.
+// currentObject returns the current object for an update, or fallback: updates of most kinds need its resource version.
 func (s *env) currentObject(state, path, fallback string) string {
 	s.Helper()
 	if s.clusters[state] == "" {

@@ -12,12 +12,12 @@ import (
 var matrix string
 
 // callers are in the order of the columns.
-var callers = []string{"provider", "consumer", "stranger", "masters"}
+var callers = []string{"provider", "consumer", "user", "masters"}
 
 // tableLine is one line of the table.
 type tableLine struct {
 	number int
-	// selectors are the selected views, resources, states and verbs; nil selects all.
+	// selectors are the selected virtual workspaces, resources, states and verbs; nil selects all.
 	selectors [4][]string
 	want      []string
 	used      bool
@@ -34,7 +34,7 @@ func readTable(text string) ([]*tableLine, error) {
 		left, right, ok := strings.Cut(content, "|")
 		selectors, want := strings.Fields(left), strings.Fields(right)
 		if !ok || len(selectors) != 4 || len(want) != len(callers) {
-			return nil, fmt.Errorf("line %d: want four columns, a bar, and %d answers", i+1, len(callers))
+			return nil, fmt.Errorf("line %d: want four columns, a bar, and %d results", i+1, len(callers))
 		}
 		l := &tableLine{number: i + 1, want: want}
 		for column, list := range selectors {
@@ -70,12 +70,12 @@ func TestReadTable(t *testing.T) {
 	for request, want := range map[string]int{"a b c get": 2, "a b d get": 2, "a b e get": 4, "a x c list": 4, "x b c get": 0} {
 		got := findLine(lines, strings.Fields(request)...)
 		if (got == nil) != (want == 0) || got != nil && got.number != want {
-			t.Errorf("%s is decided by %+v, want line %d", request, got, want)
+			t.Errorf("%s matches %+v, want line %d", request, got, want)
 		}
 	}
 	for _, wrong := range []string{"a b c get 1 2 3 4", "a b get | 1 2 3 4", "a b c get | 1 2"} {
 		if _, err := readTable(wrong); err == nil {
-			t.Errorf("%q is taken", wrong)
+			t.Errorf("%q is accepted", wrong)
 		}
 	}
 }

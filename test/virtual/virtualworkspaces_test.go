@@ -13,11 +13,11 @@ type virtualWorkspace struct {
 	name      string
 	states    []string
 	resources map[string]resource
-	// basePath returns the base path of the view for a logical cluster.
+	// basePath returns the base path for a logical cluster.
 	basePath func(s *env, state string) string
 }
 
-// resource is one kind of resource in a view.
+// resource is one kind of resource in a virtual workspace.
 type resource struct {
 	verbs []string
 	// path is that of the collection; subresources follow the name of an object.
@@ -31,8 +31,8 @@ type resource struct {
 // existingName returns the name of the object that exists in every state.
 func existingName(string) string { return "existing" }
 
-// widgetName is existing for a resource whose objects are deleted with the binding: while a binding is being deleted, one
-// object with a finalizer remains.
+// widgetName is existing for a resource whose objects are deleted with the binding: while a binding is being deleted,
+// one object with a finalizer remains.
 func widgetName(state string) string {
 	if state == "deleting" {
 		return "held"
@@ -56,7 +56,7 @@ var virtualWorkspaces = []virtualWorkspace{
 		resources: exportResources("/namespaces/default"),
 	},
 	{
-		name: "everywhere", states: []string{"any"},
+		name: "wildcard", states: []string{"any"},
 		basePath: func(s *env, _ string) string {
 			return "/services/apiexport/" + s.clusters["provider"] + "/widgets/clusters/*"
 		},
@@ -82,17 +82,17 @@ var virtualWorkspaces = []virtualWorkspace{
 		},
 		resources: map[string]resource{
 			"documents": documentRequests,
-			"offered": {verbs: allVerbs, path: "/apis/" + group + "/v1/flavors", name: existingName,
+			"selected": {verbs: allVerbs, path: "/apis/" + group + "/v1/flavors", name: existingName,
 				body: `{"apiVersion":"` + group + `/v1","kind":"Flavor","metadata":{"name":"NAME"}}`},
-			"withheld":  {verbs: []string{"get"}, path: "/apis/" + group + "/v1/flavors", name: func(string) string { return "withheld" }},
-			"unclaimed": {verbs: []string{"get", "list"}, path: "/api/v1/namespaces/default/secrets", name: existingName},
+			"unselected": {verbs: []string{"get"}, path: "/apis/" + group + "/v1/flavors", name: func(string) string { return "unselected" }},
+			"unclaimed":  {verbs: []string{"get", "list"}, path: "/api/v1/namespaces/default/secrets", name: existingName},
 		},
 	},
 	lifecycleVirtualWorkspace("initializing", "initializingworkspaces"),
 	lifecycleVirtualWorkspace("terminating", "terminatingworkspaces"),
 }
 
-// exportResources returns the resources of the view of an export, in a namespace or over all of them.
+// exportResources returns the resources of the virtual workspace of an export, in a namespace or over all of them.
 func exportResources(namespace string) map[string]resource {
 	exported := func(kind, plural string, name func(string) string) resource {
 		return resource{verbs: allVerbs, path: "/apis/" + group + "/v1" + namespace + "/" + plural, name: name,
@@ -104,7 +104,7 @@ func exportResources(namespace string) map[string]resource {
 	}
 	return map[string]resource{
 		"documents": documentRequests,
-		"plain":     exported("Widget", "widgets", widgetName),
+		"exported":  exported("Widget", "widgets", widgetName),
 		"shared":    exported("Gizmo", "gizmos", existingName),
 		"claimed":   core("ConfigMap", "configmaps"),
 		"unclaimed": core("Secret", "secrets"),
