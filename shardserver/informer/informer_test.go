@@ -108,7 +108,7 @@ func startInformer(t *testing.T, existing ...string) *env {
 		cancel()
 		running.Wait()
 		goleak.VerifyNone(t, before,
-			goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2")) // a timer of each list
+			goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2")) // a timer of each list
 	})
 	t.Cleanup(e.stop)
 	if err := i.WaitForSync(t.Context()); err != nil || !i.HasSynced() {

@@ -80,7 +80,7 @@ func TestServeDirectlyPassesOnlyWritesUntilContextEnds(t *testing.T) {
 			t.Error("a read took the shortcut")
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{}`))
+		_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Namespace"}`))
 	})
 	deleteNamespace := func() int64 {
 		if err := clients.Typed.Delete(clusterContext(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}}); err != nil {

@@ -29,7 +29,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.requests.Add(1)
 	r.path.Store(req.URL.Path)
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write([]byte(`{}`))
+	_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Namespace"}`))
 }
 
 func TestClientsUseClusterOfContext(t *testing.T) {

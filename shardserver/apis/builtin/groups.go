@@ -45,11 +45,11 @@ var servedResources = map[schema.GroupVersion][]string{
 	authorizationv1.SchemeGroupVersion: {"subjectaccessreviews", "selfsubjectaccessreviews", "localsubjectaccessreviews", "selfsubjectrulesreviews"},
 }
 
-// NewResourceConfig returns the enabled built-in resources.
+// NewResourceConfig returns the enabled built-in resources. No version as a whole is enabled, so that resources which
+// upstream adds to one are not served.
 func NewResourceConfig() *serverstorage.ResourceConfig {
 	config := serverstorage.NewResourceConfig()
 	for version, resources := range servedResources {
-		config.EnableVersions(version)
 		for _, resource := range resources {
 			config.EnableResources(version.WithResource(resource))
 		}

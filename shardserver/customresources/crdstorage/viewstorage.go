@@ -29,10 +29,15 @@ func (s *viewStorage) Get(ctx context.Context, key string, opts storage.GetOptio
 	}
 	variant, err := s.view.getVariant(obj)
 	if err != nil {
-		return err
+		return newCorruptObjectError(key, obj, err)
 	}
 	*obj = *variant
 	return nil
+}
+
+// newCorruptObjectError returns the error of the upstream storage for an object that cannot be decoded.
+func newCorruptObjectError(key string, obj *Object, err error) error {
+	return storage.NewCorruptObjError(key, fmt.Errorf("object not decodable revision=%d: %w", obj.resourceVersion, err))
 }
 
 // GetList implements storage.Interface.
