@@ -209,7 +209,7 @@ func (d *dependencies) createCachedResources() {
 	store := cachedreplica.NewStore(pool, d.definitions)
 	d.cachedResources = &cachedResources{
 		store:      store,
-		replicator: cachedreplica.NewReplicator(cachedreplica.ReplicatorConfig{Store: store, Cache: d.replication.cache, Disk: d.replication.snapshots}),
+		replicator: cachedreplica.NewReplicator(cachedreplica.ReplicatorConfig{Store: store, Cache: d.replication.cache, SnapshotStore: d.replication.snapshots}),
 		publisher: cachedpublisher.New(cachedpublisher.Config{
 			Registry: d.registry, Shard: d.options.Shard.Name, Cache: d.replication.cache, Informer: d.replication.replica, Objects: d.clients.Dynamic,
 		}),

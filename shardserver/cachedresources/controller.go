@@ -28,11 +28,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// resyncInterval is how often the objects that are offered are counted. A number that is a few seconds old does no harm, and
-// nothing is written while it stays.
+// resyncInterval is how often the selected objects are counted. The status is written only if the count has changed.
 const resyncInterval = 5 * time.Second
 
-// withdrawRetryInterval is how often it is tried again to remove copies from a cache that is away.
+// withdrawRetryInterval is how often the removal of published objects from an unavailable cache is retried.
 const withdrawRetryInterval = 2 * time.Second
 
 var (
@@ -40,15 +39,15 @@ var (
 	secrets         = schema.GroupResource{Resource: "secrets"}
 )
 
-// Config is what the controllers need.
+// Config configures the controllers.
 type Config struct {
 	Registry *storage.Registry
-	// Clients write through the shard's own API.
+	// Clients are loopback clients.
 	Clients *loopback.Clients
 	Exports Exports
 	// ShardName is the name of this shard's Shard object in root.
 	ShardName string
-	// Publisher shows objects to other shards; nil without a cache.
+	// Publisher publishes objects to other shards; nil without a cache.
 	Publisher Publisher
 }
 
@@ -70,7 +69,7 @@ func Controllers(cfg Config) []controller.Controller {
 		Sources: append(cfg.publisherInputs(), []controller.Source{
 			{Resource: cachedResources, MapFunc: controller.RequestForObject},
 			{Resource: secrets, MapFunc: c.keysInCluster},
-			// What brings the resource that is offered, or takes it away.
+			// Definitions that add or remove the cached resource.
 			{Resource: apiextensions.Definitions, MapFunc: c.keysInCluster},
 			{Resource: apisv1alpha2.Resource("apibindings"), MapFunc: c.keysInCluster},
 		}...),
@@ -86,7 +85,7 @@ func (c *resourceController) keysInCluster(event watch.Event) []controller.Reque
 	}
 	all, err := c.reader.List(logicalcluster.With(context.Background(), logicalcluster.Of(object)), "", nil)
 	if err != nil {
-		return nil // not installed yet: its own events will come
+		return nil // not installed yet: its own events trigger the reconcile
 	}
 	keys := make([]controller.Request, 0, len(all))
 	for _, cachedResource := range all {
@@ -95,8 +94,8 @@ func (c *resourceController) keysInCluster(event watch.Event) []controller.Reque
 	return keys
 }
 
-// reconcile is a ladder: what stands in the object itself (finalizer, secret, annotations), then its status, then, if it
-// is being deleted, its end.
+// reconcile writes the object (finalizer, secret, annotations) first, then its status and, if it is being deleted,
+// finalizes it.
 func (c *resourceController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	stored, err := c.reader.Get(ctx, "", key.Name)
 	if apierrors.IsNotFound(err) {
@@ -129,7 +128,7 @@ func (c *resourceController) reconcile(ctx context.Context, key controller.Reque
 	return controller.Result{RequeueAfter: resyncInterval}, failed
 }
 
-// ensureDefaults gives an object its finalizer, the secret of its identity and the annotations that describe what it offers.
+// ensureDefaults adds the finalizer, the identity secret and the annotations that describe the cached resource.
 func (c *resourceController) ensureDefaults(ctx context.Context, cachedResource *cachev1alpha1.ClusterCachedResource, resource *storage.Resource) error {
 	metadata, patch := map[string]any{}, map[string]any{}
 	if !slices.Contains(cachedResource.Finalizers, cachev1alpha1.ClusterCachedResourceFinalizer) {
@@ -172,7 +171,7 @@ func missingAnnotations(cachedResource *cachev1alpha1.ClusterCachedResource, res
 	missing := map[string]string{}
 	for key, value := range map[string]string{
 		cachev1alpha1.ResourceKindAnnotationKey:  resource.Kind.Kind,
-		cachev1alpha1.ResourceScopeAnnotationKey: "Cluster", // nothing else can be offered
+		cachev1alpha1.ResourceScopeAnnotationKey: "Cluster", // other scopes are not supported
 	} {
 		if cachedResource.Annotations[key] != value {
 			missing[key] = value
@@ -188,11 +187,11 @@ func identitySecretRef(cachedResource *cachev1alpha1.ClusterCachedResource) *cor
 	return cachedResource.Spec.Identity.SecretRef
 }
 
-// updateIdentityStatus says in the status whether the secret holds the identity.
+// updateIdentityStatus sets the condition that the secret contains the identity.
 func (c *resourceController) updateIdentityStatus(ctx context.Context, cachedResource, status *cachev1alpha1.ClusterCachedResource) error {
 	reference := identitySecretRef(cachedResource)
 	if reference == nil {
-		return nil // it is being written
+		return nil // the secret is being written
 	}
 	value, message, err := c.identities.Read(ctx, reference)
 	if err != nil {
@@ -203,10 +202,10 @@ func (c *resourceController) updateIdentityStatus(ctx context.Context, cachedRes
 	return nil
 }
 
-// updateReplicationStatus counts what is offered, and says how far it is.
+// updateReplicationStatus publishes and counts the selected objects, and sets the counts and the condition.
 func (c *resourceController) updateReplicationStatus(ctx context.Context, cachedResource *cachev1alpha1.ClusterCachedResource, resource *storage.Resource, status *cachev1alpha1.ClusterCachedResource) error {
 	ready := resource != nil && conditionsv1alpha1.IsTrue(status, cachev1alpha1.IdentityValid)
-	setCondition(status, cachev1alpha1.ReplicationStarted, ready, cachev1alpha1.ReasonNotReady, "the conditions ResourceValid and IdentityValid have to be true before; see there")
+	setCondition(status, cachev1alpha1.ReplicationStarted, ready, cachev1alpha1.ReasonNotReady, "waiting for the conditions ResourceValid and IdentityValid to be true")
 	status.Status.Phase = cachev1alpha1.ClusterCachedResourcePhaseInitializing
 	if !ready {
 		return nil
@@ -221,7 +220,7 @@ func (c *resourceController) updateReplicationStatus(ctx context.Context, cached
 	return err
 }
 
-// finalize lets an object go, when its copies are gone from the cache.
+// finalize removes the finalizer when the published objects are deleted from the cache.
 func (c *resourceController) finalize(ctx context.Context, stored, cachedResource *cachev1alpha1.ClusterCachedResource) (controller.Result, error) {
 	index := slices.Index(cachedResource.Finalizers, cachev1alpha1.ClusterCachedResourceFinalizer)
 	if index < 0 {
@@ -229,7 +228,7 @@ func (c *resourceController) finalize(ctx context.Context, stored, cachedResourc
 	}
 	status := cachev1alpha1.ClusterCachedResource{Status: *stored.Status.DeepCopy()}
 	status.Status.Phase, status.Status.ResourceCounts = cachev1alpha1.ClusterCachedResourcePhaseDeleting, nil
-	setCondition(&status, cachev1alpha1.ReplicationStarted, false, cachev1alpha1.ReasonDeleting, "it is being deleted")
+	setCondition(&status, cachev1alpha1.ReplicationStarted, false, cachev1alpha1.ReasonDeleting, "the object is being deleted")
 	if c.cfg.Publisher != nil {
 		if err := c.updateStatus(ctx, stored, cachedResource, status.Status); err != nil {
 			return controller.Result{}, client.IgnoreNotFound(err)
@@ -248,7 +247,7 @@ func (c *resourceController) finalize(ctx context.Context, stored, cachedResourc
 	}))
 }
 
-// updateStatus stores a status if it is another one.
+// updateStatus writes a status if it differs.
 func (c *resourceController) updateStatus(ctx context.Context, stored, cachedResource *cachev1alpha1.ClusterCachedResource, status cachev1alpha1.ClusterCachedResourceStatus) error {
 	if equality.Semantic.DeepEqual(stored.Status, status) {
 		return nil
@@ -260,7 +259,7 @@ func (c *resourceController) updateStatus(ctx context.Context, stored, cachedRes
 	return nil
 }
 
-// setCondition sets a condition to true, or to false for a reason.
+// setCondition sets a condition to true, or to false with a reason.
 func setCondition(object conditionsv1alpha1.Setter, condition conditionsv1alpha1.Type, isTrue bool, reason, message string) {
 	if isTrue {
 		conditionsv1alpha1.MarkTrue(object, condition)

@@ -1,8 +1,8 @@
-// Package cachedresources holds the controllers of cache.kcp.io: ClusterCachedResources, by which a workspace offers the
-// objects of one of its resources for reading elsewhere, and ClusterCachedResourceEndpointSlices, which say where an
-// export shows them to its consumers.
+// Package cachedresources contains the controllers of cache.kcp.io: of ClusterCachedResources, with which a workspace
+// publishes the objects of one of its resources read-only to other logical clusters, and of
+// ClusterCachedResourceEndpointSlices, whose status has the URLs at which an export serves them to its consumers.
 //
-// On the shard that has them, objects are not copied: the replication virtual workspace (virtual/replication) reads them
-// where they are. Other shards read copies (package replication/copies), which are published from here (Publisher, package
-// replication/offers). What consumers see is read through the virtual storage of an export (package virtualstorage).
+// On their own shard, the objects are not replicated: the replication virtual workspace (virtual/replication) reads the
+// originals. Other shards read replicas (package replica), which this shard publishes (package publisher). Consumers
+// read them through the virtual storage of an export (package virtualstorage).
 package cachedresources

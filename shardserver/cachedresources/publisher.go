@@ -8,24 +8,25 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Publisher has what is offered in the cache, for other shards to read. Its methods are not called at once for one offer.
+// Publisher publishes the selected objects in the cache. Its methods are not called concurrently for one
+// ClusterCachedResource.
 type Publisher interface {
-	// Inputs tell of offers (by their name and logical cluster) whose objects, or whose copies, may not be what they were.
+	// Inputs map events to the ClusterCachedResources whose selected or published objects may have changed.
 	Inputs() []controller.Source
-	// Publish makes the copies of an offer in the context's logical cluster those of the objects that it selects. What
-	// cannot be reached is no error: the offer is looked at again.
-	Publish(ctx context.Context, offer *cachev1alpha1.ClusterCachedResource, identity string, resource *storage.Resource) (PublishResult, error)
-	// Withdraw removes all copies. It returns false while they cannot be reached.
-	Withdraw(ctx context.Context, offer *cachev1alpha1.ClusterCachedResource) (done bool, err error)
-	// Forget gives up what is kept for an offer that is no more.
+	// Publish publishes the selected objects of a ClusterCachedResource in the context's logical cluster. An unavailable
+	// cache is not an error: the ClusterCachedResource is enqueued again when it is back.
+	Publish(ctx context.Context, cachedResource *cachev1alpha1.ClusterCachedResource, identity string, resource *storage.Resource) (PublishResult, error)
+	// Withdraw deletes all published objects. It returns false while the cache is unavailable.
+	Withdraw(ctx context.Context, cachedResource *cachev1alpha1.ClusterCachedResource) (done bool, err error)
+	// Forget drops the state of a deleted ClusterCachedResource.
 	Forget(key controller.Request)
 }
 
-// PublishResult tells what became of copies.
+// PublishResult is the result of Publish.
 type PublishResult struct {
-	// Replicated tells whether there is any other shard to publish for.
+	// Replicated reports whether there is any other shard to publish for.
 	Replicated bool
-	// Count is how many there are, if that is Known: it is not before the cache was heard of.
+	// Count is the number of published objects, if Known: it is unknown until the cache was read.
 	Count int
 	Known bool
 }
@@ -44,8 +45,8 @@ func (c Config) forget(key controller.Request) {
 	}
 }
 
-// publish returns how many copies there are of a number of objects: those themselves, if all shards that there are can
-// read them where they are; what was said before, if that is not known.
+// publish returns the number of published objects: objects itself if no other shard exists, as all shards then read the
+// originals, and the previous number if the current one is unknown.
 func (c Config) publish(ctx context.Context, cachedResource *cachev1alpha1.ClusterCachedResource, identity string, resource *storage.Resource, objects int) (int, error) {
 	if c.Publisher == nil {
 		return objects, nil

@@ -17,8 +17,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// replicas: a third shard has two replicas on one etcd, of which one writes the copies. Both show them, in the same
-// versions; when the first ends, the other one goes on.
+// testReplicas: a third shard has two servers on one etcd, one of which writes the replicas. Both serve them in the
+// same versions; when the first server ends, the second takes over.
 func (s *shardedEnv) testReplicas(t *testing.T) {
 	etcd, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), WALSizeBytes: 5000, UnsafeNoFsync: true})
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *shardedEnv) testReplicas(t *testing.T) {
 	eventuallyLists := func(replica string, want ...string) string {
 		t.Helper()
 		version := ""
-		shardtesting.Eventually(t, replica+" replica has all", func(ctx context.Context) error {
+		shardtesting.Eventually(t, replica+" server to list all", func(ctx context.Context) error {
 			list, err := clients[replica].List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return err

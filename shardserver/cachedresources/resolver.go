@@ -18,65 +18,66 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/workspacepath"
 )
 
-// Paths finds logical clusters.
+// Paths resolves paths to logical clusters.
 type Paths interface {
-	// Locate returns the logical cluster of a path or name. It fails with paths.ErrElsewhere where only another shard knows.
+	// Locate returns the logical cluster of a path or name. It returns workspacepath.ErrRemote if the path leads to
+	// another shard.
 	Locate(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error)
 }
 
-// Exports finds exports, and tells whether a logical cluster of this shard binds one.
+// Exports finds exports, and reports whether a logical cluster of this shard binds one.
 type Exports interface {
 	Paths
 	Resolve(ctx context.Context, reference apiindex.Reference) (*apisv1alpha2.APIExport, error)
-	// Consumed is asked after all bindings that existed at the start are known.
+	// Consumed is called only once all bindings that existed at the start are in the index.
 	Consumed(ctx context.Context, export *apisv1alpha2.APIExport) (bool, error)
 }
 
-// ResolvedSlice is what a slice shows, and to whom.
+// ResolvedSlice has the objects that a slice references.
 type ResolvedSlice struct {
-	// Resource is the ClusterCachedResource, nil if it is not there, which ResourceMessage says.
+	// Resource is the ClusterCachedResource. It is nil if it does not exist, which ResourceMessage reports.
 	Resource        *cachev1alpha1.ClusterCachedResource
 	ResourceMessage string
-	// Export is the export whose consumers see it, nil if it is not there. ExportMessage says so, or that it does not refer
-	// to the slice.
+	// Export is the export whose consumers read the objects. It is nil if it does not exist. ExportMessage reports that,
+	// or that the export does not reference the slice.
 	Export        *apisv1alpha2.APIExport
 	ExportMessage string
-	// Entry is what the export says of the resource.
+	// Entry is the resource of the export that references the slice.
 	Entry *apisv1alpha2.ResourceSchema
 }
 
-// Complete tells whether consumers can be shown anything.
+// Complete reports whether consumers can be served.
 func (s ResolvedSlice) Complete() bool {
 	return s.Resource != nil && s.Export != nil && s.Entry != nil && s.ExportMessage == ""
 }
 
-// ResourceResolver finds ClusterCachedResources, on whatever shard they are.
+// ResourceResolver finds ClusterCachedResources of all shards.
 type ResourceResolver struct {
 	paths    Paths
 	registry *storage.Registry
-	// global are those of all shards, here those of this one.
+	// global are those of all shards, local those of this shard.
 	global, local *storage.Reader[*cachev1alpha1.ClusterCachedResource]
 }
 
-// NewResourceResolver returns a Finder.
+// NewResourceResolver returns a ResourceResolver.
 func NewResourceResolver(registry *storage.Registry, paths Paths) ResourceResolver {
 	local := storage.NewReader[*cachev1alpha1.ClusterCachedResource](registry, cachedResources)
 	return ResourceResolver{paths, registry, local.Global(), local}
 }
 
-// SliceResolver follows the references of slices.
+// SliceResolver resolves the references of slices.
 type SliceResolver struct {
 	ResourceResolver
 	exports Exports
 }
 
-// NewSliceResolver returns a Lookup.
+// NewSliceResolver returns a SliceResolver.
 func NewSliceResolver(registry *storage.Registry, exports Exports) SliceResolver {
 	return SliceResolver{NewResourceResolver(registry, exports), exports}
 }
 
-// Resolve follows the references of a slice. What whoever made the slice has to mend is in the answer, errors are for another
-// try.
+// Resolve resolves the references of a slice. Faults that the owner of the slice must correct are in the result; errors
+// are to be retried.
 func (l SliceResolver) Resolve(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) (ResolvedSlice, error) {
 	var resolved ResolvedSlice
 	if err := l.resolveResource(ctx, slice, &resolved); err != nil {
@@ -102,14 +103,14 @@ func (l SliceResolver) resolveResource(ctx context.Context, slice *cachev1alpha1
 	return client.IgnoreNotFound(err)
 }
 
-// Locate returns the logical cluster that a reference to a ClusterCachedResource means, empty for what makes no sense or
-// is nowhere. Where the path leads to another shard, it is that of the one ClusterCachedResource of this name which says
-// that it is there; where several do, nobody can tell which to believe.
+// Locate returns the logical cluster of a referenced ClusterCachedResource; empty if the path is invalid or does not
+// exist. If the path leads to another shard, it is the logical cluster of the ClusterCachedResource of this name that
+// is annotated with the path; empty if several are, as none of them is more trustworthy.
 func (f ResourceResolver) Locate(ctx context.Context, path, name string) (logicalcluster.Name, error) {
 	none := logicalcluster.Name{}
 	parsed, err := logicalcluster.ParsePath(path)
 	if err != nil {
-		return none, nil //nolint:nilerr // it is nowhere
+		return none, nil //nolint:nilerr // an invalid path does not exist
 	}
 	cluster, err := f.paths.Locate(ctx, parsed)
 	if !errors.Is(err, workspacepath.ErrRemote) {
@@ -132,8 +133,8 @@ func (f ResourceResolver) Locate(ctx context.Context, path, name string) (logica
 	return found, nil
 }
 
-// listByPath returns what says of itself that it is the ClusterCachedResource of that name at a path. Of logical clusters that are
-// here, this shard knows better than others.
+// listByPath returns the ClusterCachedResources of that name that are annotated with a path. For logical clusters of
+// this shard, its own objects take precedence over published ones.
 func (f ResourceResolver) listByPath(ctx context.Context, path, name string) ([]*cachev1alpha1.ClusterCachedResource, error) {
 	matches := func(cachedResource *cachev1alpha1.ClusterCachedResource) bool {
 		return cachedResource.Name == name && cachedResource.Annotations[logicalcluster.PathAnnotationKey] == path
@@ -164,7 +165,7 @@ func (l SliceResolver) resolveExport(ctx context.Context, slice *cachev1alpha1.C
 	resolved.ExportMessage = fmt.Sprintf("APIExport %q was not found in %s; create it, or delete the slice", ref.Name, describePath(ref.Path))
 	reference, err := apiindex.NewReference(logicalcluster.Of(slice), ref.Path, ref.Name)
 	if err != nil {
-		return nil //nolint:nilerr // it is the fault that is reported
+		return nil //nolint:nilerr // the message reports it
 	}
 	export, err := l.exports.Resolve(ctx, reference)
 	if err != nil {
@@ -172,7 +173,7 @@ func (l SliceResolver) resolveExport(ctx context.Context, slice *cachev1alpha1.C
 	}
 	resolved.Export = export
 	if resolved.Entry = EntryFor(export, slice); resolved.Entry == nil {
-		resolved.ExportMessage = fmt.Sprintf("no resource of APIExport %q refers to this slice by storage.virtual.reference; refer to it there", ref.Name)
+		resolved.ExportMessage = fmt.Sprintf("no resource of APIExport %q references this slice in storage.virtual.reference; add the reference", ref.Name)
 		return nil
 	}
 	resolved.ExportMessage = ""
@@ -182,10 +183,10 @@ func (l SliceResolver) resolveExport(ctx context.Context, slice *cachev1alpha1.C
 	return nil
 }
 
-// describeMismatch says what is wrong with what an export says of a ClusterCachedResource.
+// describeMismatch returns the message about an export whose resource does not match the ClusterCachedResource, or "".
 func describeMismatch(entry *apisv1alpha2.ResourceSchema, resource *cachev1alpha1.ClusterCachedResource) string {
 	if entry.Group != resource.Spec.Group || entry.Name != resource.Spec.Resource {
-		return fmt.Sprintf("the export shows %s by this slice, which is about %s", schema.GroupResource{Group: entry.Group, Resource: entry.Name}, groupResource(resource))
+		return fmt.Sprintf("the export serves %s by this slice, whose cached resource is %s", schema.GroupResource{Group: entry.Group, Resource: entry.Name}, groupResource(resource))
 	}
 	if resource.Status.IdentityHash == "" || entry.Storage.Virtual.IdentityHash != resource.Status.IdentityHash {
 		return fmt.Sprintf("storage.virtual.identityHash of the export is not status.identityHash of ClusterCachedResource %q; copy it from there", resource.Name)
@@ -193,7 +194,7 @@ func describeMismatch(entry *apisv1alpha2.ResourceSchema, resource *cachev1alpha
 	return ""
 }
 
-// EntryFor returns the resource of an export that a slice, which lies beside the export, is the virtual storage of.
+// EntryFor returns the resource of an export whose virtual storage is a slice in the same logical cluster.
 func EntryFor(export *apisv1alpha2.APIExport, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) *apisv1alpha2.ResourceSchema {
 	if logicalcluster.Of(export) != logicalcluster.Of(slice) {
 		return nil
@@ -209,7 +210,7 @@ func EntryFor(export *apisv1alpha2.APIExport, slice *cachev1alpha1.ClusterCached
 	return &export.Spec.Resources[at]
 }
 
-// place says where an object at a path is, which is beside the slice if there is none.
+// describePath describes a path in messages; an empty path is the workspace of the slice.
 func describePath(path string) string {
 	if path == "" {
 		return "the workspace of the slice"

@@ -17,12 +17,12 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// ResolveResource returns what a ClusterCachedResource offers, as its logical cluster, which is that of the context, serves it.
-// It is nil if it cannot be offered, and reason and fault say why and what to do.
+// ResolveResource returns what a ClusterCachedResource offers, as its logical cluster, which is that of the context,
+// serves it. It is nil if it cannot be offered, and reason and fault say why and what to do.
 func ResolveResource(ctx context.Context, registry *storage.Registry, cachedResource *cachev1alpha1.ClusterCachedResource) (resource *storage.Resource, reason, message string, err error) {
 	gr := groupResource(cachedResource)
 	if _, err := registry.Get(gr); err == nil {
-		return nil, cachev1alpha1.ReasonResourceNotSupported, fmt.Sprintf("%s is built in; only resources that a definition or a binding brings can be cached", gr), nil
+		return nil, cachev1alpha1.ReasonResourceNotSupported, fmt.Sprintf("%s is built in; only resources of a definition or a binding can be cached", gr), nil
 	}
 	resource, err = registry.Resolve(ctx, gr)
 	switch {
@@ -36,7 +36,7 @@ func ResolveResource(ctx context.Context, registry *storage.Registry, cachedReso
 	return resource, "", "", nil
 }
 
-// Selector returns which of the objects are offered. Only matchLabels counts (contract 4.13).
+// Selector returns the selector of the published objects. Only matchLabels is used (contract 4.13).
 func Selector(cachedResource *cachev1alpha1.ClusterCachedResource) labels.Selector {
 	if cachedResource.Spec.LabelSelector == nil {
 		return labels.Everything()
@@ -48,7 +48,7 @@ func groupResource(cachedResource *cachev1alpha1.ClusterCachedResource) schema.G
 	return schema.GroupResource{Group: cachedResource.Spec.Group, Resource: cachedResource.Spec.Resource}
 }
 
-// countObjects returns how many objects a ClusterCachedResource offers.
+// countObjects returns the number of objects that a ClusterCachedResource selects.
 func countObjects(ctx context.Context, resource *storage.Resource, cachedResource *cachev1alpha1.ClusterCachedResource) (int, error) {
 	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: resource.GVR.Group, Resource: resource.GVR.Resource})
 	lister, ok := resource.Store.(rest.Lister)

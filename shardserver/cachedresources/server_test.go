@@ -31,7 +31,7 @@ import (
 
 var flavors = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "flavors"}
 
-// env is a provider that offers flavors on one shard, and consumers on the same or another one.
+// env is a provider that publishes flavors on one shard, and consumers on the same or another shard.
 type env struct {
 	root, shard, consumers *shardtesting.Shard
 	c                      client.Client
@@ -95,14 +95,14 @@ func (s *env) createCRD(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, object := range []*unstructured.Unstructured{newFlavor("sweet", "yes"), newFlavor("sour", "yes"), newFlavor("secret", "no")} {
-		shardtesting.Eventually(t, "flavors can be created", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "flavors to be served", func(ctx context.Context) error {
 			_, err := s.flavorsIn(t, s.provider).Create(ctx, object, metav1.CreateOptions{})
 			return err
 		})
 	}
 }
 
-// cachedResource offers the flavors that are shown, and returns the identity.
+// cachedResource publishes the flavors with the label shown=yes, and returns the identity.
 func (s *env) cachedResource(t *testing.T) string {
 	t.Helper()
 	cachedResource := &cachev1alpha1.ClusterCachedResource{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceSpec{
@@ -112,7 +112,7 @@ func (s *env) cachedResource(t *testing.T) string {
 	if err := s.c.Create(shardtesting.In(t.Context(), s.provider), cachedResource); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the offer is ready", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the cached resource to be ready", func(ctx context.Context) error {
 		if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKeyFromObject(cachedResource), cachedResource); err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func (s *env) cachedResource(t *testing.T) string {
 	return cachedResource.Status.IdentityHash
 }
 
-// createExport shows the offer to consumers, by a slice.
+// createExport serves the cached resource to consumers, by a slice.
 func (s *env) createExport(t *testing.T, identityHash string) {
 	t.Helper()
 	in := shardtesting.In(t.Context(), s.provider)
@@ -164,7 +164,7 @@ func (s *env) createExport(t *testing.T, identityHash string) {
 	})
 }
 
-// newExport returns an export that shows flavors by a slice of its own name, and its schema.
+// newExport returns an export that serves flavors by a slice of its own name, and its schema.
 func newExport(name, identityHash string) (*apisv1alpha1.APIResourceSchema, *apisv1alpha2.APIExport) {
 	resourceSchema := shardtesting.NewSchema("v1", flavors.GroupResource(), "Flavor")
 	resourceSchema.Spec.Scope = apiextensionsv1.ClusterScoped
@@ -220,7 +220,7 @@ func doRequest(t *testing.T, config *rest.Config, method, path string) (int, str
 	return resp.StatusCode, string(body)
 }
 
-// getAs returns the answer to a GET of a URL in a media type.
+// getAs returns the response to a GET of a URL in a media type.
 func getAs(t *testing.T, config *rest.Config, url, mediaType string) string {
 	t.Helper()
 	httpClient, err := rest.HTTPClientFor(config)
@@ -244,7 +244,7 @@ func getAs(t *testing.T, config *rest.Config, url, mediaType string) string {
 	return string(body)
 }
 
-// TestCachedResources is one story: offer, export, bind, read, change, unbind, end.
+// TestCachedResources tests in sequence: publish, export, bind, read, change, unbind, delete.
 func TestCachedResources(t *testing.T) {
 	s := newEnv(t)
 	s.createCRD(t)
@@ -254,16 +254,16 @@ func TestCachedResources(t *testing.T) {
 	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
 		return len(slice.Status.Endpoints) == 1 && strings.HasSuffix(slice.Status.Endpoints[0].URL, view)
 	})
-	t.Run("a consumer reads what is offered as if it were its own", s.testConsumerReads)
-	t.Run("a consumer watches", s.testConsumerWatches)
-	t.Run("the virtual workspace", func(t *testing.T) { s.basePath(t, view) })
-	t.Run("a watch ends with the binding", s.testWatchEnds)
-	t.Run("the offer goes", s.testDeletion)
+	t.Run("consumer reads the published objects as its own", s.testConsumerReads)
+	t.Run("consumer watches", s.testConsumerWatches)
+	t.Run("virtual workspace", func(t *testing.T) { s.basePath(t, view) })
+	t.Run("watch ends with the binding", s.testWatchEnds)
+	t.Run("cached resource is deleted", s.testDeletion)
 }
 
 func (s *env) testConsumerReads(t *testing.T) {
 	consumerFlavors := s.flavorsIn(t, s.consumer)
-	shardtesting.Eventually(t, "the consumer lists", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the consumer to list the objects", func(ctx context.Context) error {
 		list, err := consumerFlavors.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -282,10 +282,10 @@ func (s *env) testConsumerReads(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	if list, err := consumerFlavors.List(t.Context(), metav1.ListOptions{LabelSelector: "shown=no"}); err != nil || len(list.Items) != 0 {
-		t.Errorf("what is not offered: %v, %v", list, err)
+		t.Errorf("objects that are not published: %v, %v", list, err)
 	}
 	if _, err := consumerFlavors.Get(t.Context(), "secret", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("what is not offered: got %v, want NotFound", err)
+		t.Errorf("object that is not published: got %v, want NotFound", err)
 	}
 	if original, err := s.flavorsIn(t, s.provider).Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil || original.GetAnnotations()["kcp.io/cluster"] != s.provider {
 		t.Errorf("in the provider: %v, %v", original, err)
@@ -333,23 +333,23 @@ func (s *env) basePath(t *testing.T, basePath string) {
 		method, path string
 		want         int
 	}{
-		"the provider lists for a consumer":     {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + path, http.StatusOK},
-		"and gets":                              {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + path + "/sweet", http.StatusOK},
-		"but not what is not offered":           {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + path + "/secret", http.StatusNotFound},
-		"nor for who has not bound it":          {admin, http.MethodGet, basePath + "/clusters/" + neighbour + path, http.StatusForbidden},
-		"nor as masters":                        {masters, http.MethodGet, basePath + "/clusters/" + neighbour + path, http.StatusForbidden},
-		"nor for all":                           {admin, http.MethodGet, basePath + "/clusters/*" + path, http.StatusBadRequest},
-		"nor other resources":                   {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/api/v1/secrets", http.StatusNotFound},
-		"nobody writes":                         {admin, http.MethodPost, basePath + "/clusters/" + s.consumer + path, http.StatusForbidden},
-		"nobody deletes":                        {admin, http.MethodDelete, basePath + "/clusters/" + s.consumer + path + "/sweet", http.StatusForbidden},
-		"not even masters":                      {masters, http.MethodDelete, basePath + "/clusters/" + s.consumer + path + "/sweet", http.StatusMethodNotAllowed},
-		"a stranger":                            {user, http.MethodGet, basePath + "/clusters/" + s.consumer + path, http.StatusForbidden},
-		"a stranger's discovery":                {user, http.MethodGet, basePath + "/clusters/" + s.consumer + "/apis", http.StatusForbidden},
-		"discovery":                             {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/apis/example.com/v1", http.StatusOK},
-		"OpenAPI":                               {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/openapi/v3/apis/example.com/v1", http.StatusOK},
-		"discovery of what is not there":        {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/apis/apis.kcp.io/v1alpha2", http.StatusNotFound},
-		"a slice that does not exist":           {admin, http.MethodGet, "/services/replication/" + s.provider + "/other/clusters/" + s.consumer + path, http.StatusForbidden},
-		"a slice that does not exist, masters'": {masters, http.MethodGet, "/services/replication/" + s.provider + "/other/clusters/" + s.consumer + path, http.StatusNotFound},
+		"provider lists for a consumer":                 {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + path, http.StatusOK},
+		"provider gets for a consumer":                  {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + path + "/sweet", http.StatusOK},
+		"object that is not published":                  {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + path + "/secret", http.StatusNotFound},
+		"logical cluster without a binding":             {admin, http.MethodGet, basePath + "/clusters/" + neighbour + path, http.StatusForbidden},
+		"logical cluster without a binding, as masters": {masters, http.MethodGet, basePath + "/clusters/" + neighbour + path, http.StatusForbidden},
+		"wildcard":                               {admin, http.MethodGet, basePath + "/clusters/*" + path, http.StatusBadRequest},
+		"other resource":                         {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/api/v1/secrets", http.StatusNotFound},
+		"create":                                 {admin, http.MethodPost, basePath + "/clusters/" + s.consumer + path, http.StatusForbidden},
+		"delete":                                 {admin, http.MethodDelete, basePath + "/clusters/" + s.consumer + path + "/sweet", http.StatusForbidden},
+		"delete as masters":                      {masters, http.MethodDelete, basePath + "/clusters/" + s.consumer + path + "/sweet", http.StatusMethodNotAllowed},
+		"user without permission":                {user, http.MethodGet, basePath + "/clusters/" + s.consumer + path, http.StatusForbidden},
+		"discovery by a user without permission": {user, http.MethodGet, basePath + "/clusters/" + s.consumer + "/apis", http.StatusForbidden},
+		"discovery":                              {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/apis/example.com/v1", http.StatusOK},
+		"OpenAPI":                                {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/openapi/v3/apis/example.com/v1", http.StatusOK},
+		"discovery of a group that is not served": {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/apis/apis.kcp.io/v1alpha2", http.StatusNotFound},
+		"slice that does not exist":               {admin, http.MethodGet, "/services/replication/" + s.provider + "/other/clusters/" + s.consumer + path, http.StatusForbidden},
+		"slice that does not exist, as masters":   {masters, http.MethodGet, "/services/replication/" + s.provider + "/other/clusters/" + s.consumer + path, http.StatusNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if code, body := doRequest(t, tc.config, tc.method, tc.path); code != tc.want {
@@ -370,7 +370,7 @@ func (s *env) testWatchEnds(t *testing.T) {
 	}
 	for range events.ResultChan() { //nolint:revive // until it is closed
 	}
-	shardtesting.Eventually(t, "the resource goes", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the resource not to be served", func(ctx context.Context) error {
 		_, err := s.flavorsIn(t, s.consumer).List(ctx, metav1.ListOptions{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("got %w", errors.Join(err, errors.New("want NotFound")))
@@ -378,7 +378,7 @@ func (s *env) testWatchEnds(t *testing.T) {
 		return nil
 	})
 	if _, err := s.flavorsIn(t, s.provider).Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil {
-		t.Errorf("the binding took the provider's object along: %v", err)
+		t.Errorf("the provider's object was deleted with the binding: %v", err)
 	}
 	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
 		return len(slice.Status.Endpoints) == 0
@@ -391,9 +391,9 @@ func (s *env) testDeletion(t *testing.T) {
 	if err := s.c.Delete(in, cachedResource); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the offer goes", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the deletion of the cached resource", func(ctx context.Context) error {
 		if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKeyFromObject(cachedResource), cachedResource); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %w", errors.Join(err, errors.New("still")))
+			return fmt.Errorf("it exists: %w", errors.Join(err, errors.New("want NotFound")))
 		}
 		return nil
 	})

@@ -28,14 +28,14 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// shardedEnv is a site with root, the provider and the consumers on three shards: root, alpha and beta.
+// shardedEnv is an installation with root, the provider and the consumers on three shards: root, alpha and beta.
 type shardedEnv struct {
 	*env
 	cache    *cachetesting.Cache
 	identity string
-	// joinOptions is what makes a shard beta.
+	// joinOptions are the options of shard beta.
 	joinOptions []func(*options.Options)
-	// parent is the test that servers end with.
+	// parent is the test that the servers end with.
 	parent *testing.T
 }
 
@@ -56,7 +56,7 @@ func newShardedEnv(t *testing.T) *shardedEnv {
 	return s
 }
 
-// createWorkspace makes a workspace on a shard, and returns its logical cluster.
+// createWorkspace creates a workspace on a shard, and returns its logical cluster.
 func (s *env) createWorkspace(t *testing.T, name string, shard *shardtesting.Shard) string {
 	t.Helper()
 	shardName := "beta"
@@ -69,8 +69,8 @@ func (s *env) createWorkspace(t *testing.T, name string, shard *shardtesting.Sha
 	return shardtesting.NewWorkspace(t, s.root.Client(t, s.root.Admin(t)), "root", name, shardtesting.OnShard(shardName)).Spec.Cluster
 }
 
-// TestCachedResourcesAcrossShards is the story of TestCachedResources with provider and consumers on different shards, and
-// what may happen between these.
+// TestCachedResourcesAcrossShards is TestCachedResources with provider and consumers on different shards, and with
+// outages of the cache.
 func TestCachedResourcesAcrossShards(t *testing.T) {
 	s := newShardedEnv(t)
 	s.createCRD(t)
@@ -85,21 +85,21 @@ func TestCachedResourcesAcrossShards(t *testing.T) {
 		name string
 		run  func(t *testing.T)
 	}{
-		{"a consumer reads what is offered as if it were its own", s.testConsumerReads},
-		{"in all forms", s.testMediaTypes},
-		{"a consumer watches", s.testConsumerWatches},
-		{"the virtual workspace on the consumer's shard", func(t *testing.T) { s.basePath(t, view) }},
-		{"copies in the cache say where they are from", s.testCacheContent},
-		{"what is no longer selected is withdrawn, what is changed or made anew follows", s.testSelection},
-		{"a slice refers to an offer of another shard by its path, by consent", s.testReferenceByPath},
-		{"without the cache consumers go on", s.testCacheUnavailable},
-		{"a cache that was emptied is filled again, and nobody misses anything", s.testCacheEmptied},
-		{"a shard that starts without the cache has what it knew", s.testRestart},
-		{"all replicas of a consumer's shard have the same", s.testReplicas},
-		{"a watch ends with the binding", s.testWatchEnds},
-		{"copies that no consumer reads are removed", s.testReplicasDeleted},
-		{"the offer goes, and with it all that was published", s.testDeletion},
-		{"nothing is left in the cache", s.testCacheIsEmpty},
+		{"consumer reads the published objects as its own", s.testConsumerReads},
+		{"media types and list options", s.testMediaTypes},
+		{"consumer watches", s.testConsumerWatches},
+		{"virtual workspace on the consumer's shard", func(t *testing.T) { s.basePath(t, view) }},
+		{"published objects are annotated with their origin", s.testCacheContent},
+		{"published objects follow the selected ones", s.testSelection},
+		{"slice references a cached resource of another shard by path, with permission", s.testReferenceByPath},
+		{"consumers read without the cache", s.testCacheUnavailable},
+		{"emptied cache is refilled without interruption for consumers", s.testCacheEmptied},
+		{"shard restarts without the cache", s.testRestart},
+		{"all servers of a consumer's shard serve the same", s.testReplicas},
+		{"watch ends with the binding", s.testWatchEnds},
+		{"replicas without consumers are deleted", s.testReplicasDeleted},
+		{"cached resource and published objects are deleted", s.testDeletion},
+		{"cache is empty", s.testCacheIsEmpty},
 	} {
 		if !t.Run(step.name, step.run) {
 			return
@@ -107,7 +107,7 @@ func TestCachedResourcesAcrossShards(t *testing.T) {
 	}
 }
 
-// bind binds an export as soon as the shard of the consumer knows of it.
+// bind binds an export as soon as the shard of the consumer has the export.
 func bind(t *testing.T, shard *shardtesting.Shard, cluster, provider, export string) {
 	t.Helper()
 	c := shard.Client(t, shard.Admin(t))
@@ -119,7 +119,7 @@ func bind(t *testing.T, shard *shardtesting.Shard, cluster, provider, export str
 	})
 }
 
-// listNames returns the names of what a consumer sees, and fails unless all of it has been presented as its own.
+// listNames returns the names of the objects that a consumer reads, and fails unless all are presented as its own.
 func (s *shardedEnv) listNames(ctx context.Context, t *testing.T, cluster string) ([]string, error) {
 	t.Helper()
 	list, err := s.flavorsIn(t, cluster).List(ctx, metav1.ListOptions{})
@@ -138,11 +138,11 @@ func (s *shardedEnv) listNames(ctx context.Context, t *testing.T, cluster string
 	return names, nil
 }
 
-// eventuallyLists waits until a consumer sees exactly these.
+// eventuallyLists waits until a consumer reads exactly these.
 func (s *shardedEnv) eventuallyLists(t *testing.T, cluster string, want ...string) {
 	t.Helper()
 	slices.Sort(want)
-	shardtesting.Eventually(t, fmt.Sprintf("seeing %v", want), func(ctx context.Context) error {
+	shardtesting.Eventually(t, fmt.Sprintf("the consumer to list %v", want), func(ctx context.Context) error {
 		got, err := s.listNames(ctx, t, cluster)
 		if err == nil && !slices.Equal(got, want) {
 			err = fmt.Errorf("got %v", got)
@@ -154,14 +154,14 @@ func (s *shardedEnv) eventuallyLists(t *testing.T, cluster string, want ...strin
 func (s *shardedEnv) testMediaTypes(t *testing.T) {
 	path := s.consumers.Admin(t).Host + "/clusters/" + s.consumer + "/apis/example.com/v1/flavors"
 	for name, tc := range map[string]struct{ query, accept, want string }{
-		"a table":            {"", "application/json;as=Table;g=meta.k8s.io;v=v1", `"columnDefinitions"`},
-		"metadata":           {"", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", `"PartialObjectMetadataList"`},
-		"YAML":               {"/sweet", "application/yaml", "taste: sweet"},
-		"a page":             {"?limit=1", "application/json", `"continue":"`},
-		"by name":            {"?fieldSelector=metadata.name=sour", "application/json", `"sour"`},
-		"by label":           {"?labelSelector=shown=yes", "application/json", `"sour"`},
-		"a watch as a list":  {"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1", "application/json", "k8s.io/initial-events-end"},
-		"a version too high": {"?resourceVersion=99999999&resourceVersionMatch=Exact", "application/json", `"Timeout"`},
+		"table":                     {"", "application/json;as=Table;g=meta.k8s.io;v=v1", `"columnDefinitions"`},
+		"metadata":                  {"", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", `"PartialObjectMetadataList"`},
+		"YAML":                      {"/sweet", "application/yaml", "taste: sweet"},
+		"page":                      {"?limit=1", "application/json", `"continue":"`},
+		"by name":                   {"?fieldSelector=metadata.name=sour", "application/json", `"sour"`},
+		"by label":                  {"?labelSelector=shown=yes", "application/json", `"sour"`},
+		"watch list":                {"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1", "application/json", "k8s.io/initial-events-end"},
+		"resource version too high": {"?resourceVersion=99999999&resourceVersionMatch=Exact", "application/json", `"Timeout"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if body := getAs(t, s.consumers.Admin(t), path+tc.query, tc.accept); !strings.Contains(body, tc.want) {
@@ -201,7 +201,7 @@ func (s *shardedEnv) testCacheContent(t *testing.T) {
 	}
 	before := sweet.Meta.ResourceVersion
 	if found, err = s.listCached(t.Context(), t); err != nil || found["sweet"].Meta.ResourceVersion != before {
-		t.Errorf("it is written again and again: %v", err)
+		t.Errorf("an unchanged object was written again: %v", err)
 	}
 }
 
@@ -243,10 +243,10 @@ func (s *shardedEnv) testSelection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the new one", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the recreated object", func(ctx context.Context) error {
 		got, err := s.flavorsIn(t, s.consumer).Get(ctx, "bitter", metav1.GetOptions{})
 		if err == nil && (got.GetUID() != created.GetUID() || got.GetUID() == before.GetUID()) {
-			err = fmt.Errorf("it is %s", got.GetUID())
+			err = fmt.Errorf("its UID is %s", got.GetUID())
 		}
 		return err
 	})
@@ -272,7 +272,8 @@ func objectName(event watch.Event) string {
 	return object.GetName()
 }
 
-// testReferenceByPath: a workspace of the consumer's shard shows the offer by an export of its own, to one of root's shard.
+// testReferenceByPath: a workspace on the consumer's shard serves the cached resource by its own export, to a consumer
+// on root's shard.
 func (s *shardedEnv) testReferenceByPath(t *testing.T) {
 	reseller, customer := s.createWorkspace(t, "reseller", s.consumers), s.createWorkspace(t, "customer", s.root)
 	in := shardtesting.In(t.Context(), reseller)
@@ -297,7 +298,7 @@ func (s *shardedEnv) testReferenceByPath(t *testing.T) {
 			APIExport:             cachev1alpha1.ExportBindingReference{Name: "tastes"},
 		}}
 	}
-	shardtesting.Eventually(t, "being refused for want of consent", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the refusal without permission", func(ctx context.Context) error {
 		if err := user.Create(shardtesting.In(ctx, reseller), slice()); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no permission to bind") {
 			return fmt.Errorf("got %w", errors.Join(err, errors.New("want Forbidden")))
 		}
@@ -305,7 +306,7 @@ func (s *shardedEnv) testReferenceByPath(t *testing.T) {
 	})
 	grant(s.c, s.provider, rbacv1.PolicyRule{Verbs: []string{"bind"}, APIGroups: []string{"cache.kcp.io"}, Resources: []string{"clustercachedresources"}, ResourceNames: []string{"flavors"}},
 		rbacv1.PolicyRule{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}})
-	shardtesting.Eventually(t, "being allowed", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the creation with permission", func(ctx context.Context) error {
 		return user.Create(shardtesting.In(ctx, reseller), slice())
 	})
 	resourceSchema, export := newExport("tastes", s.identity)
@@ -316,7 +317,7 @@ func (s *shardedEnv) testReferenceByPath(t *testing.T) {
 	}
 	bind(t, s.root, customer, reseller, "tastes")
 	customers := s.flavorsClient(t, s.root.Admin(t), "/clusters/"+customer)
-	shardtesting.Eventually(t, "the customer sees flavors", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the customer to list flavors", func(ctx context.Context) error {
 		list, err := customers.List(ctx, metav1.ListOptions{})
 		if err == nil && len(list.Items) != 3 {
 			err = fmt.Errorf("%d objects", len(list.Items))
@@ -348,14 +349,14 @@ func (s *shardedEnv) testCacheEmptied(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.cache.Restart(s.parent)
-	shardtesting.Eventually(t, "what happened meanwhile", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the objects that changed in the meantime", func(ctx context.Context) error {
 		got, err := s.listNames(ctx, t, s.consumer)
 		if err != nil {
-			t.Errorf("while the cache is filled: %v", err)
+			t.Errorf("while the cache is refilled: %v", err)
 			return err
 		}
 		if !slices.Contains(got, "sweet") || !slices.Contains(got, "bitter") {
-			t.Errorf("while the cache is filled: %v", got)
+			t.Errorf("while the cache is refilled: %v", got)
 		}
 		if !slices.Equal(got, []string{"bitter", "salty", "sweet"}) {
 			return fmt.Errorf("got %v", got)
@@ -377,7 +378,7 @@ func (s *shardedEnv) testRestart(t *testing.T) {
 	if _, err := s.flavorsIn(t, s.provider).Create(t.Context(), newFlavor("smoky", "yes"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.eventuallyLists(t, s.consumer, "bitter", "salty", "smoky", "sweet") // when the slice has the shard's new address, too
+	s.eventuallyLists(t, s.consumer, "bitter", "salty", "smoky", "sweet") // also after the slice has the shard's new address
 }
 
 func (s *shardedEnv) testReplicasDeleted(t *testing.T) {
@@ -386,7 +387,7 @@ func (s *shardedEnv) testReplicasDeleted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shardtesting.Eventually(t, "the end of the copies of "+name, func(ctx context.Context) error {
+		shardtesting.Eventually(t, "the deletion of the replicas of "+name, func(ctx context.Context) error {
 			found, err := etcd.Get(ctx, "/registry/~copies/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 			if err == nil && len(found.Kvs) > 0 {
 				err = fmt.Errorf("%d keys, such as %s", len(found.Kvs), found.Kvs[0].Key)

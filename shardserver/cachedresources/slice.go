@@ -59,12 +59,12 @@ func newSliceController(cfg Config) controller.Controller {
 	}
 }
 
-// allKeys returns all slices: they are few, and so are events of what they are about.
+// allKeys returns all slices: they are few, and so are events of the objects that they reference.
 func (c *sliceController) allKeys(watch.Event) []controller.Request {
 	return c.keysMatching(func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) bool { return true })
 }
 
-// shardKeys returns all slices when a shard comes, goes, or has another address or other labels.
+// shardKeys returns all slices when a shard is created or deleted, or its addresses or labels change.
 func (c *sliceController) shardKeys(event watch.Event) []controller.Request {
 	if _, changed := c.shardChanges.Observe(event); !changed {
 		return nil
@@ -72,7 +72,7 @@ func (c *sliceController) shardKeys(event watch.Event) []controller.Request {
 	return c.allKeys(event)
 }
 
-// consumerKeys returns the slices for an export of which another shard says that it has consumers, or none any more.
+// consumerKeys returns the slices of an export when another shard publishes or deletes an ExportConsumers object of it.
 func (c *sliceController) consumerKeys(event watch.Event) []controller.Request {
 	consumers, ok := event.Object.(*shardingv1alpha1.ExportConsumers)
 	if !ok {
@@ -83,8 +83,8 @@ func (c *sliceController) consumerKeys(event watch.Event) []controller.Request {
 	})
 }
 
-// bindingKeys returns the slices for an export that a binding, which came or went, names. They may name it otherwise, so
-// its name is what counts.
+// bindingKeys returns the slices of an export when a binding of it is created or deleted. They may reference the export
+// by another path, so only the name is compared.
 func (c *sliceController) bindingKeys(event watch.Event) []controller.Request {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
 	if !ok || event.Type == watch.Modified || binding.Spec.Reference.Export == nil {
@@ -98,7 +98,7 @@ func (c *sliceController) bindingKeys(event watch.Event) []controller.Request {
 func (c *sliceController) keysMatching(matches func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) bool) []controller.Request {
 	all, err := c.slices.List(logicalcluster.With(context.Background(), logicalcluster.Wildcard), "", nil)
 	if err != nil {
-		return nil // not installed yet: its own events will come
+		return nil // not installed yet: its own events trigger the reconcile
 	}
 	var keys []controller.Request
 	for _, slice := range all {
@@ -109,18 +109,18 @@ func (c *sliceController) keysMatching(matches func(*cachev1alpha1.ClusterCached
 	return keys
 }
 
-// observed are what the status of a slice follows from.
+// observed is the input of the status of a slice.
 type observed struct {
 	resolved ResolvedSlice
-	// selector is that of the partition, nil if that is missing or cannot be understood, which fault says.
+	// selector is that of the partition. It is nil if the partition is missing or invalid, which message reports.
 	selector         labels.Selector
 	partitionMessage string
 	shards           []*corev1alpha1.Shard
-	// consumed tells whether a shard has consumers, and whether that is known.
+	// consumed reports whether a shard has consumers, and whether that is known.
 	consumed func(shard string) (consumed, known bool)
 }
 
-// reconcile is a ladder: observe, say what is wrong, add or remove the addresses of shards.
+// reconcile observes, writes the conditions, and adds or removes the addresses of shards.
 func (c *sliceController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	stored, err := c.slices.Get(ctx, "", key.Name)
 	if apierrors.IsNotFound(err) || (err == nil && stored.DeletionTimestamp != nil) {
@@ -172,7 +172,7 @@ func (c *sliceController) observe(ctx context.Context, slice *cachev1alpha1.Clus
 	return o, err
 }
 
-// computeStatus brings conditions and selector of a slice in line with what was observed.
+// computeStatus sets the conditions and the selector of a slice by the observed state.
 func computeStatus(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, o observed) {
 	resolved := o.resolved
 	setCondition(slice, cachev1alpha1.ResourceValid, resolved.Resource != nil, cachev1alpha1.ReasonClusterCachedResourceNotFound, resolved.ResourceMessage)

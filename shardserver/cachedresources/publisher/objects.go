@@ -68,7 +68,7 @@ func (p *Publisher) syncObjects(ctx context.Context, state *publishedState, cach
 		return err
 	}
 	steps := plan(objects, state.objects)
-	var mu sync.Mutex // guards what stands in the cache, and failed
+	var mu sync.Mutex // guards state.objects and failed
 	var failed []error
 	var writing sync.WaitGroup
 	slots := make(chan struct{}, writers)
@@ -78,7 +78,7 @@ func (p *Publisher) syncObjects(ctx context.Context, state *publishedState, cach
 			continue
 		}
 		slots <- struct{}{}
-		mu.Lock() // others are being written already
+		mu.Lock() // other writes are in progress
 		current, exists := state.objects[object.GetName()]
 		mu.Unlock()
 		writing.Go(func() {
@@ -90,8 +90,9 @@ func (p *Publisher) syncObjects(ctx context.Context, state *publishedState, cach
 			case err == nil:
 				state.record(written)
 			case isPermanentError(err):
-				// It would hold up all others for ever. The counts in the status of the offer tell that it is missing.
-				klog.FromContext(ctx).Error(err, "An object that is offered to other shards cannot be published", "resource", state.resource, "cluster", state.cluster, "name", object.GetName())
+				// Retrying would block all others forever. The counts in the status of the ClusterCachedResource show that it is
+				// missing.
+				klog.FromContext(ctx).Error(err, "An object of a cached resource cannot be published", "resource", state.resource, "cluster", state.cluster, "name", object.GetName())
 			default:
 				failed = append(failed, err)
 			}
@@ -146,7 +147,7 @@ func (p *Publisher) write(ctx context.Context, state *publishedState, object *cr
 		content.SetUID(current.uid)
 		return p.cfg.Cache.Update(ctx, state.resource, state.cluster, content)
 	}
-	if exists { // the copy of one that is gone keeps its uid and its age
+	if exists { // a recreated object must not keep the UID and age of the previous one
 		if err := p.delete(ctx, state, p.key(state, object.GetName()), current.uid); err != nil {
 			return nil, err
 		}
@@ -172,7 +173,7 @@ func (p *Publisher) newPublishedObject(ctx context.Context, state *publishedStat
 		annotations = map[string]string{}
 	}
 	for _, key := range []string{client.ViaAnnotation, client.DownAnnotation, client.ReachAnnotation} {
-		delete(annotations, key) // what a tenant has no say in
+		delete(annotations, key) // tenants cannot set it
 	}
 	annotations[client.ShardAnnotation] = p.cfg.Shard
 	annotations[logicalcluster.AnnotationKey] = state.cluster.String()

@@ -25,16 +25,16 @@ type objectWatch struct {
 	publisher *Publisher
 	// prefix is the etcd prefix of the storage.
 	prefix string
-	// keys are those of each logical cluster. The publisher's lock guards them.
+	// keys are the ClusterCachedResources of each logical cluster. The publisher's mu guards them.
 	keys   map[logicalcluster.Name]map[controller.Request]bool
 	cancel context.CancelFunc
 }
 
-// watchOnce enqueues a ClusterCachedResource when objects of its resource change.
+// watchObjects enqueues a ClusterCachedResource when objects of its resource change.
 func (p *Publisher) watchObjects(key controller.Request, resource *storage.Resource) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for prefix, f := range p.watches { // one of several definitions may serve it by now
+	for prefix, f := range p.watches { // another storage may serve the resource now
 		if prefix != resource.Prefix && f.remove(key) {
 			delete(p.watches, prefix)
 		}
@@ -81,12 +81,13 @@ func (f *objectWatch) remove(key controller.Request) (last bool) {
 func (f *objectWatch) run(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := f.watchOnce(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("The watch of objects that are offered ended, starting it again", "prefix", f.prefix, "reason", err)
+			klog.FromContext(ctx).V(2).Info("The watch of objects of cached resources ended, restarting it", "prefix", f.prefix, "reason", err)
 		}
 	}, watchRetry)
 }
 
-// follow runs one watch to its end. All offers are looked at when it has begun: nobody told of changes before.
+// watchOnce runs one watch to its end. It first enqueues all ClusterCachedResources, as earlier changes were not
+// observed.
 func (f *objectWatch) watchOnce(ctx context.Context) error {
 	registry := f.publisher.cfg.Registry
 	changed := registry.Changed()
@@ -96,7 +97,7 @@ func (f *objectWatch) watchOnce(ctx context.Context) error {
 			resource = stored
 		}
 	}
-	if resource == nil { // its last definition is gone, but may come back
+	if resource == nil { // its last definition was deleted, and may be recreated
 		select {
 		case <-changed:
 		case <-ctx.Done():

@@ -8,7 +8,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 )
 
-// newObject returns one as the watch cache has it.
+// newObject returns an object in the form of the watch cache.
 func newObject(t *testing.T, name, uid string, version uint64, extraMetadata string) crdstorage.Object {
 	t.Helper()
 	created, err := crdstorage.NewObject(fmt.Appendf(nil, `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"name":%q,"uid":%q%s}}`, name, uid, extraMetadata), version)
@@ -28,14 +28,14 @@ func TestPlan(t *testing.T) {
 		published map[string]publishedObject
 		want      step
 	}{
-		"what is new is written":                          {[]crdstorage.Object{newObject(t, "a", "u", 7, "")}, nil, write},
-		"what was published is left alone":                {[]crdstorage.Object{newObject(t, "a", "u", 7, "")}, publishedAs("u", "7"), leave},
-		"what has changed is written":                     {[]crdstorage.Object{newObject(t, "a", "u", 8, "")}, publishedAs("u", "7"), write},
-		"what was made anew is written":                   {[]crdstorage.Object{newObject(t, "a", "v", 7, "")}, publishedAs("u", "7"), write},
-		"what is gone, or not selected, is removed":       {nil, publishedAs("u", "7"), remove},
-		"what waits for a finalizer stays as it was":      {[]crdstorage.Object{newObject(t, "a", "u", 8, deleting+`,"finalizers":["x/y"]`)}, publishedAs("u", "7"), leave},
-		"and is not published if it was not":              {[]crdstorage.Object{newObject(t, "a", "u", 8, deleting+`,"finalizers":["x/y"]`)}, nil, leave},
-		"what is deleted and waits for nobody is removed": {[]crdstorage.Object{newObject(t, "a", "u", 8, deleting)}, publishedAs("u", "7"), remove},
+		"new object":                   {[]crdstorage.Object{newObject(t, "a", "u", 7, "")}, nil, write},
+		"published object":             {[]crdstorage.Object{newObject(t, "a", "u", 7, "")}, publishedAs("u", "7"), leave},
+		"changed object":               {[]crdstorage.Object{newObject(t, "a", "u", 8, "")}, publishedAs("u", "7"), write},
+		"recreated object":             {[]crdstorage.Object{newObject(t, "a", "v", 7, "")}, publishedAs("u", "7"), write},
+		"deleted or unselected object": {nil, publishedAs("u", "7"), remove},
+		"published object with a finalizer that is being deleted":   {[]crdstorage.Object{newObject(t, "a", "u", 8, deleting+`,"finalizers":["x/y"]`)}, publishedAs("u", "7"), leave},
+		"unpublished object with a finalizer that is being deleted": {[]crdstorage.Object{newObject(t, "a", "u", 8, deleting+`,"finalizers":["x/y"]`)}, nil, leave},
+		"deleted object without finalizers":                         {[]crdstorage.Object{newObject(t, "a", "u", 8, deleting)}, publishedAs("u", "7"), remove},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := plan(tc.objects, tc.published); !maps.Equal(got, map[string]step{"a": tc.want}) {

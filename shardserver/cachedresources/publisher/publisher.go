@@ -46,13 +46,13 @@ type Publisher struct {
 	epoch atomic.Uint64
 
 	mu sync.Mutex
-	// states is what stands in the cache, by offer. An entry goes with its offer (Forget, Withdraw), and all when this
-	// replica does not publish any more.
+	// states are the published states by ClusterCachedResource. An entry is removed with its ClusterCachedResource
+	// (Forget, Withdraw), and all are when this replica stops publishing.
 	states map[controller.Request]*publishedState
-	// followers see changes of objects, by the prefix of their storage. One goes with its last offer.
+	// watches are by the prefix of their storage. One ends with its last ClusterCachedResource.
 	watches map[string]*objectWatch
 	// runCtx is the context of Run; nil while this replica does not publish.
-	runCtx     context.Context //nolint:containedctx // it is that of Run
+	runCtx     context.Context //nolint:containedctx // the context of Run, for watches that start later
 	watchGroup sync.WaitGroup
 }
 
@@ -66,13 +66,13 @@ func New(cfg Config) *Publisher {
 	}
 }
 
-// Inputs implements cachedresources.Publisher: changes of what is offered, of what stands in the cache, and of the set of
+// Inputs implements cachedresources.Publisher: changes of selected objects, of published objects, and of the set of
 // shards.
 func (p *Publisher) Inputs() []controller.Source {
 	return []controller.Source{
 		{Resource: schema.GroupResource{Resource: "objects of clustercachedresources"}, MapFunc: controller.RequestForObject, WatchFunc: p.changeQueue.stream},
 		{Resource: schema.GroupResource{Resource: "published clustercachedresources"}, MapFunc: controller.RequestForObject, WatchFunc: func(ctx context.Context) (watch.Interface, error) {
-			p.epoch.Add(1) // it is asked for again when the cache may have lost anything
+			p.epoch.Add(1) // the watch is restarted when the cache may have lost objects
 			return p.cfg.Informer.WatchPublished(ctx, clusterCachedResources)
 		}},
 	}
@@ -100,7 +100,7 @@ func (p *Publisher) Publish(ctx context.Context, cachedResource *cachev1alpha1.C
 	key := keyOf(cachedResource)
 	needed, err := p.shouldPublish(ctx, key)
 	if apierrors.IsServiceUnavailable(err) {
-		err = nil // another look follows when shards are known
+		err = nil // events of shards trigger the next reconcile
 	}
 	if err != nil || !needed {
 		return cachedresources.PublishResult{}, err
@@ -117,13 +117,13 @@ func (p *Publisher) Publish(ctx context.Context, cachedResource *cachev1alpha1.C
 // Withdraw implements cachedresources.Publisher.
 func (p *Publisher) Withdraw(ctx context.Context, cachedResource *cachev1alpha1.ClusterCachedResource) (done bool, err error) {
 	key := keyOf(cachedResource)
-	if cachedResource.Status.IdentityHash == "" { // nothing was published without one
+	if cachedResource.Status.IdentityHash == "" { // nothing is published without an identity
 		p.Forget(key)
 		return true, nil
 	}
 	needed, err := p.shouldPublish(ctx, key)
 	if apierrors.IsServiceUnavailable(err) {
-		return false, nil // something may have been published before this process began
+		return false, nil // objects may have been published before this process started
 	}
 	if err != nil {
 		return false, err
@@ -154,8 +154,8 @@ func (p *Publisher) Forget(key controller.Request) {
 	}
 }
 
-// shouldPublish returns whether there are other shards, or published objects. It fails with ServiceUnavailable while other
-// shards are unknown.
+// shouldPublish reports whether there are other shards or published objects. It returns ServiceUnavailable while the
+// other shards are not synced.
 func (p *Publisher) shouldPublish(ctx context.Context, key controller.Request) (bool, error) {
 	p.mu.Lock()
 	state := p.states[key]
@@ -172,8 +172,8 @@ func (p *Publisher) shouldPublish(ctx context.Context, key controller.Request) (
 	return false, err
 }
 
-// handleError drops errors of connections, which are retried when the cache is back, and makes the next call read the cache
-// again after other errors.
+// handleError drops errors of connections, which are retried when the cache is back, and makes the next call read the
+// cache again after other errors.
 func (p *Publisher) handleError(ctx context.Context, state *publishedState, err error) error {
 	if err == nil {
 		return nil
@@ -187,7 +187,7 @@ func (p *Publisher) handleError(ctx context.Context, state *publishedState, err 
 	return fmt.Errorf("publishing %s: %w", state.resource, err)
 }
 
-// place returns where the objects of an offer stand in the cache.
+// cacheResourceFor returns the resource under which the objects of a ClusterCachedResource are published.
 func (p *Publisher) cacheResourceFor(cachedResource *cachev1alpha1.ClusterCachedResource, identity string) cacheResource {
 	gvr := schema.GroupVersionResource{Group: cachedResource.Spec.Group, Version: cachedResource.Spec.Version, Resource: cachedResource.Spec.Resource}
 	return cacheResource{client.CachedResource(gvr, identity), logicalcluster.Of(cachedResource)}

@@ -49,7 +49,7 @@ type queueWatcher struct {
 	changeQueue *changeQueue
 	cancel      context.CancelFunc
 	events      chan watch.Event
-	// notify tells that something is pending, which the lock of the news guards.
+	// notify signals that pending is not empty. The lock of the queue guards pending.
 	notify  chan struct{}
 	pending map[controller.Request]bool
 }

@@ -23,7 +23,7 @@ func TestChangeQueue(t *testing.T) {
 	n.add(key)
 	n.add(key)
 	if event := <-stream.ResultChan(); event.Type != watch.Bookmark {
-		t.Errorf("got %+v, want the end of what there was", event)
+		t.Errorf("got %+v, want the bookmark after the initial list", event)
 	}
 	if event := <-stream.ResultChan(); event.Type != watch.Modified || controller.RequestForObject(event)[0] != key {
 		t.Errorf("got %+v", event)
@@ -31,13 +31,13 @@ func TestChangeQueue(t *testing.T) {
 	other := controller.Request{ClusterName: logicalcluster.Root, Name: "gadgets"}
 	n.add(other)
 	if event := <-stream.ResultChan(); controller.RequestForObject(event)[0] != other {
-		t.Errorf("got %+v, though the first was told", event)
+		t.Errorf("got %+v, want the second key", event)
 	}
 	cancel()
 	for range stream.ResultChan() { //nolint:revive // until it is closed
 	}
 	n.add(key)
 	if len(n.watchers) > 0 {
-		t.Errorf("%d readers are left", len(n.watchers))
+		t.Errorf("%d watchers remain", len(n.watchers))
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
-// cacheResourceFor is a resource "<resource>:<identity>" of a logical cluster in the cache.
+// cacheResource is a resource "<resource>:<identity>" of a logical cluster in the cache.
 type cacheResource struct {
 	resource schema.GroupVersionResource
 	cluster  logicalcluster.Name
@@ -31,19 +31,19 @@ type publishedObject struct {
 	resourceVersion string
 }
 
-// getState is the state of one ClusterCachedResource in the cache. It is used by one worker at a time.
+// publishedState is the state of one ClusterCachedResource in the cache. It is used by one worker at a time.
 type publishedState struct {
 	cacheResource
-	// loaded says that the rest was read from the cache, in an epoch, from the store of that name.
+	// loaded is set when the rest was read from the cache, in an epoch, from the store of that incarnation.
 	loaded      bool
 	epoch       uint64
 	incarnation string
 	objects     map[string]publishedObject
-	// completeUID is the uid of the word that all objects are there; empty without it.
+	// completeUID is the UID of the completeness marker; empty without one.
 	completeUID types.UID
 }
 
-// standing returns what stands in the cache of an offer.
+// getState returns the published state of a ClusterCachedResource.
 func (p *Publisher) getState(key controller.Request) *publishedState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,13 +55,13 @@ func (p *Publisher) getState(key controller.Request) *publishedState {
 	return state
 }
 
-// refreshState brings what is known of the cache up to date. It returns false while the cache is away.
+// refreshState brings the state up to date with the cache. It returns false while the cache is unavailable.
 func (p *Publisher) refreshState(ctx context.Context, state *publishedState, desired cacheResource) (known bool, err error) {
 	incarnation, known := p.cfg.Informer.PublishedIncarnation(clusterCachedResources)
 	if !known {
 		return false, nil
 	}
-	if state.loaded && state.cacheResource != desired { // it offers something else now
+	if state.loaded && state.cacheResource != desired { // the resource or the identity has changed
 		if err := p.withdraw(ctx, state); err != nil {
 			return true, err
 		}
@@ -88,7 +88,7 @@ func (p *Publisher) refreshState(ctx context.Context, state *publishedState, des
 	return true, nil
 }
 
-// record takes in a copy as the cache has it.
+// record stores the state of an object in the cache.
 func (s *publishedState) record(object *client.Object) {
 	annotations := object.Meta.Annotations
 	s.objects[object.Name] = publishedObject{
@@ -97,7 +97,7 @@ func (s *publishedState) record(object *client.Object) {
 	}
 }
 
-// withdraw removes everything from the cache: first the word that it is complete.
+// withdraw deletes everything in the cache, the completeness marker first.
 func (p *Publisher) withdraw(ctx context.Context, state *publishedState) error {
 	if err := p.delete(ctx, state, client.CompleteKey(p.cfg.Shard, state.cluster), state.completeUID); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (p *Publisher) withdraw(ctx context.Context, state *publishedState) error {
 	return nil
 }
 
-// ensureCompleteMarker says that all objects are in the cache, unless that was said.
+// ensureCompleteMarker publishes the completeness marker, unless it is published.
 func (p *Publisher) ensureCompleteMarker(ctx context.Context, state *publishedState) error {
 	if state.completeUID != "" {
 		return nil

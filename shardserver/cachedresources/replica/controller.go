@@ -17,18 +17,18 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// compareAgain is how often it is looked again who consumes what: bindings are counted by an index that may be a moment
-// behind the event of one.
+// resyncDelay is how often consumers are computed again: the index that counts bindings may be a moment behind an event
+// of a binding.
 const resyncDelay = 2 * time.Second
 
 var (
 	endpointSlices         = cachev1alpha1.Resource("clustercachedresourceendpointslices")
 	clusterCachedResources = cachev1alpha1.Resource("clustercachedresources")
-	// reconcileKey is the one key: the sources are found in one pass over all slices, which are few.
+	// reconcileKey is the only key: all sources are computed in one pass over the few slices.
 	reconcileKey = controller.Request{ClusterName: logicalcluster.Shard, Name: "*"}
 )
 
-// ControllerConfig is what the controller works with.
+// ControllerConfig configures the controller.
 type ControllerConfig struct {
 	Registry   *storage.Registry
 	Exports    cachedresources.Exports
@@ -41,8 +41,8 @@ type sourceController struct {
 	resolver cachedresources.SliceResolver
 }
 
-// Controller returns the controller that tells the Keeper what to follow: the objects that a slice of whatever shard shows by
-// an export which is bound on this one, if they are on another.
+// Controller returns the controller that sets the sources of the Replicator: the objects on other shards that a slice
+// of any shard serves by an export that is bound on this shard.
 func Controller(cfg ControllerConfig) controller.Controller {
 	w := &sourceController{
 		ControllerConfig: cfg,
@@ -62,7 +62,7 @@ func Controller(cfg ControllerConfig) controller.Controller {
 	}
 }
 
-// exportKeys returns the key for an export that has, or may have had, something by a slice.
+// exportKeys returns the key for an export with resources of a slice, at present or before.
 func (w *sourceController) exportKeys(event watch.Event) []controller.Request {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
 	if !ok {
@@ -71,7 +71,7 @@ func (w *sourceController) exportKeys(event watch.Event) []controller.Request {
 	return w.keysForExport(export.Name)
 }
 
-// bindingKeys returns the key for a binding that came or went, of such an export.
+// bindingKeys returns the key for a binding of such an export that was created or deleted.
 func (w *sourceController) bindingKeys(event watch.Event) []controller.Request {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
 	if !ok || event.Type == watch.Modified || binding.Spec.Reference.Export == nil {
@@ -83,7 +83,7 @@ func (w *sourceController) bindingKeys(event watch.Event) []controller.Request {
 func (w *sourceController) keysForExport(export string) []controller.Request {
 	known, err := w.slices.List(logicalcluster.With(context.Background(), logicalcluster.Wildcard), "", nil)
 	if err != nil {
-		return nil // not installed yet: its own events will come
+		return nil // not installed yet: its own events trigger the reconcile
 	}
 	if !slices.ContainsFunc(known, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
 		return slice.Spec.APIExport.Name == export
@@ -93,7 +93,7 @@ func (w *sourceController) keysForExport(export string) []controller.Request {
 	return []controller.Request{reconcileKey}
 }
 
-// reconcile finds all sources. What cannot be decided now stays as it is.
+// reconcile computes all sources. Those that cannot be resolved now stay as they are.
 func (w *sourceController) reconcile(ctx context.Context, _ controller.Request) (controller.Result, error) {
 	known, err := w.slices.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
 	if err != nil {
@@ -110,10 +110,10 @@ func (w *sourceController) reconcile(ctx context.Context, _ controller.Request) 
 			sources = append(sources, source)
 		}
 	}
-	// Slices that other shards have not told of yet do not end what they ask for.
+	// Sources of slices that are not synced yet are kept.
 	if err := w.Registry.RemoteStore().CheckSynced(endpointSlices); err != nil || len(failed) > 0 {
 		sources = append(w.Replicator.Sources(), sources...)
-		if w.Replicator.Sources() == nil { // what was copied before the start is not to be removed yet
+		if w.Replicator.Sources() == nil { // replicas from before the start must not be deleted yet
 			return controller.Result{RequeueAfter: resyncDelay}, errors.Join(append(failed, err)...)
 		}
 	}
@@ -125,7 +125,7 @@ func (w *sourceController) reconcile(ctx context.Context, _ controller.Request) 
 	return result, errors.Join(failed...)
 }
 
-// resolveSource returns what a slice has to be followed for, if anything.
+// resolveSource returns the source of a slice, if it has one.
 func (w *sourceController) resolveSource(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) (Source, bool, error) {
 	resolved, err := w.resolver.Resolve(ctx, slice)
 	if err != nil || !resolved.Complete() {

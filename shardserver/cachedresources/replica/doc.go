@@ -1,8 +1,8 @@
-// Package replica keeps, on the shards of consumers, replicas of the objects that ClusterCachedResources of other
-// shards publish: only of those that an export bound on this shard shows, for as long as it is bound.
+// Package replica maintains, on the shards of consumers, replicas of the objects that ClusterCachedResources of other
+// shards publish: only of those that an export bound on this shard serves, for as long as it is bound.
 //
 //	Source      the objects of one resource, under an identity, of one logical cluster of one shard
-//	Wanted      the controller that computes the required sources
+//	Controller  computes the required sources
 //	Replicator  runs a reflector per source and writes the replicas; in one server of a shard
 //	Store       serves the replicas to consumers; in all servers
 //

@@ -23,7 +23,7 @@ const writers = 8
 // eventHandler writes what the reflector of a source receives. It implements client.EventHandler. It blocks the
 // reflector while it writes to etcd.
 type eventHandler struct {
-	ctx         context.Context //nolint:containedctx // it is the lifetime of the stream
+	ctx         context.Context //nolint:containedctx // the lifetime of the reflector
 	source      Source
 	openStorage *openStorage
 	// missing are replicas that are not in the cache. They are deleted when the shard reports that the source is
@@ -136,7 +136,7 @@ func (f *eventHandler) write(object *client.Object) {
 	klog.FromContext(f.ctx).Error(err, "Replicating a cached resource of another shard failed", "object", object.Key)
 }
 
-// newReplica returns an object as it is stored here, without managed fields: replicas are read-only.
+// newReplica returns an object as this shard stores it, without managed fields: replicas are read-only.
 func newReplica(object *client.Object) (*crdstorage.Object, error) {
 	u, err := object.Unstructured()
 	if err != nil {

@@ -30,28 +30,28 @@ const (
 type ReplicatorConfig struct {
 	Store *Store
 	Cache *client.Client
-	// Disk is where the keys of the shard are.
-	Disk *replica.SnapshotStore
+	// SnapshotStore has the etcd client and the key prefix of the shard.
+	SnapshotStore *replica.SnapshotStore
 }
 
-// Replicator creates and deletes replicas as wanted. One server of a shard runs it at a time.
+// Replicator creates and deletes the replicas of its sources. One server of a shard runs it at a time.
 type Replicator struct {
 	cfg     ReplicatorConfig
 	changed chan struct{}
 
 	mu sync.Mutex
-	// desired is nil until Want; left counts the sources beyond maxSources.
+	// desired is nil until SetSources; dropped counts the sources beyond maxSources.
 	desired map[sourceKey]Source
 	dropped int
 }
 
-// NewReplicator returns a replicator that does nothing before Run and Want.
+// NewReplicator returns a replicator that does nothing before Run and SetSources.
 func NewReplicator(cfg ReplicatorConfig) *Replicator {
 	return &Replicator{cfg: cfg, changed: make(chan struct{}, 1)}
 }
 
-// SetSources sets the sources to replicate; all other replicas are deleted. Beyond maxSources, logical clusters with few
-// sources take precedence over those with many, and replicated sources over new ones.
+// SetSources sets the sources to replicate; all other replicas are deleted. Beyond maxSources, logical clusters with
+// few sources take precedence over those with many, and replicated sources over new ones.
 func (k *Replicator) SetSources(ctx context.Context, sources []Source) {
 	k.mu.Lock()
 	previous := k.desired
@@ -74,8 +74,8 @@ func (k *Replicator) SetSources(ctx context.Context, sources []Source) {
 	}
 }
 
-// selectSources returns the sources to replicate, and how many exceed maxSources. It allocates round robin: each logical
-// cluster gets its n-th source before any gets its next.
+// selectSources returns the sources to replicate, and how many exceed maxSources. It allocates round robin: each
+// logical cluster gets its n-th source before any gets its next.
 func selectSources(sources []Source, previous map[sourceKey]Source) (selected map[sourceKey]Source, dropped int) {
 	sources = slices.Clone(sources)
 	slices.SortFunc(sources, func(a, b Source) int {
@@ -107,7 +107,7 @@ func selectSources(sources []Source, previous map[sourceKey]Source) (selected ma
 	return selected, len(rounds) - len(selected)
 }
 
-// Sources returns the sources of the last Want, nil before.
+// Sources returns the sources of the last SetSources, or nil before.
 func (k *Replicator) Sources() []Source {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -129,7 +129,7 @@ func (f *activeSource) stop() {
 	<-f.done
 }
 
-// Run replicates what is wanted and deletes everything else until the context ends. Replicas then stay.
+// Run replicates the sources and deletes all other replicas until the context ends. Replicas then stay.
 func (k *Replicator) Run(ctx context.Context) {
 	running := map[sourceKey]*activeSource{}
 	defer func() {
@@ -181,7 +181,7 @@ func (k *Replicator) syncReflectors(ctx context.Context, running map[sourceKey]*
 		}
 		delete(obsolete, key)
 	}
-	for key := range obsolete { // at last: it may take long, and nobody waits for it
+	for key := range obsolete { // last, because it may take long and is not urgent
 		switch err := k.deleteReplicas(ctx, key); {
 		case err == nil:
 			delete(obsolete, key)
@@ -225,11 +225,11 @@ func (k *Replicator) runReflector(ctx context.Context, source Source) {
 	k.cfg.Cache.NewScopedReflector(client.CachedResource(source.Resource, source.Identity), source.Shard, source.Cluster, client.Position{}, eventHandler).Run(ctx)
 }
 
-// errSourcesChanged is returned by remove when the wanted sources have changed.
-var errSourcesChanged = errors.New("the wanted sources have changed")
+// errSourcesChanged is returned by deleteReplicas when the sources have changed.
+var errSourcesChanged = errors.New("the sources have changed")
 
-// deleteReplicas deletes the replicas of a source, its completeness marker first, so that the rest is not served as complete.
-// It stops with errSourcesChanged when the wanted sources have changed.
+// deleteReplicas deletes the replicas of a source, its completeness marker first, so that the rest is not served as
+// complete. It stops with errSourcesChanged when the sources have changed.
 func (k *Replicator) deleteReplicas(ctx context.Context, key sourceKey) error {
 	openStorage, done, err := k.cfg.Store.acquire(key.storageKey)
 	if err != nil {
@@ -248,7 +248,7 @@ func (k *Replicator) deleteReplicas(ctx context.Context, key sourceKey) error {
 			return errSourcesChanged
 		}
 		if err := openStorage.delete(ctx, key.cluster, name); err != nil {
-			return fmt.Errorf("removing the copy of %q: %w", name, err)
+			return fmt.Errorf("deleting the replica of %q: %w", name, err)
 		}
 	}
 	return nil

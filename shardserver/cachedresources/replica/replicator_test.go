@@ -34,20 +34,20 @@ func TestSourceOf(t *testing.T) {
 		change change
 		want   bool
 	}{
-		"an offer of another shard":   {func(*cachev1alpha1.ClusterCachedResource) {}, true},
-		"also of the legacy group":    {func(o *cachev1alpha1.ClusterCachedResource) { o.Spec.Group = "" }, true},
-		"not one without an identity": {func(o *cachev1alpha1.ClusterCachedResource) { o.Status.IdentityHash = "" }, false},
-		"nor with half of one":        {func(o *cachev1alpha1.ClusterCachedResource) { o.Status.IdentityHash = identity[2:] }, false},
-		"nor with a word for one":     {func(o *cachev1alpha1.ClusterCachedResource) { o.Status.IdentityHash = "customresources" }, false},
-		"nor without a shard":         {func(o *cachev1alpha1.ClusterCachedResource) { delete(o.Annotations, client.ShardAnnotation) }, false},
-		"nor of a shard's own clusters": {func(o *cachev1alpha1.ClusterCachedResource) {
+		"cached resource of another shard": {func(*cachev1alpha1.ClusterCachedResource) {}, true},
+		"core group":                       {func(o *cachev1alpha1.ClusterCachedResource) { o.Spec.Group = "" }, true},
+		"no identity":                      {func(o *cachev1alpha1.ClusterCachedResource) { o.Status.IdentityHash = "" }, false},
+		"short identity":                   {func(o *cachev1alpha1.ClusterCachedResource) { o.Status.IdentityHash = identity[2:] }, false},
+		"identity that is not a hash":      {func(o *cachev1alpha1.ClusterCachedResource) { o.Status.IdentityHash = "customresources" }, false},
+		"no shard":                         {func(o *cachev1alpha1.ClusterCachedResource) { delete(o.Annotations, client.ShardAnnotation) }, false},
+		"system logical cluster": {func(o *cachev1alpha1.ClusterCachedResource) {
 			o.Annotations[logicalcluster.AnnotationKey] = "system:admin"
 		}, false},
-		"nor a resource that is a path":   {func(o *cachev1alpha1.ClusterCachedResource) { o.Spec.Resource = "../secrets" }, false},
-		"nor a resource with an identity": {func(o *cachev1alpha1.ClusterCachedResource) { o.Spec.Resource = "widgets:" + identity }, false},
-		"nor a subresource":               {func(o *cachev1alpha1.ClusterCachedResource) { o.Spec.Resource = "widgets/status" }, false},
-		"nor a group that is a path":      {func(o *cachev1alpha1.ClusterCachedResource) { o.Spec.Group = "a/b" }, false},
-		"nor no version":                  {func(o *cachev1alpha1.ClusterCachedResource) { o.Spec.Version = "" }, false},
+		"resource with a path":      {func(o *cachev1alpha1.ClusterCachedResource) { o.Spec.Resource = "../secrets" }, false},
+		"resource with an identity": {func(o *cachev1alpha1.ClusterCachedResource) { o.Spec.Resource = "widgets:" + identity }, false},
+		"subresource":               {func(o *cachev1alpha1.ClusterCachedResource) { o.Spec.Resource = "widgets/status" }, false},
+		"group with a path":         {func(o *cachev1alpha1.ClusterCachedResource) { o.Spec.Group = "a/b" }, false},
+		"no version":                {func(o *cachev1alpha1.ClusterCachedResource) { o.Spec.Version = "" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, ok := SourceOf(newCachedResource(tc.change)); ok != tc.want {
@@ -70,13 +70,13 @@ func TestTrusts(t *testing.T) {
 		object *client.Object
 		want   bool
 	}{
-		"an object of its shard":           {newObject(func(*client.Object) {}), true},
-		"not one of another shard":         {newObject(func(o *client.Object) { o.Shard = "beta" }), false},
-		"nor of another logical cluster":   {newObject(func(o *client.Object) { o.Cluster = logicalcluster.Root }), false},
-		"nor one in a namespace":           {newObject(func(o *client.Object) { o.Namespace = "default" }), false},
-		"nor of another group":             {newObject(func(o *client.Object) { o.APIVersion = "v1" }), false},
-		"nor one whose name is a path":     {newObject(func(o *client.Object) { o.Name = "../a" }), false},
-		"nor the word that it is complete": {newObject(func(o *client.Object) { o.Key = client.CompleteKey("alpha", source.Cluster) }), false},
+		"object of its shard":               {newObject(func(*client.Object) {}), true},
+		"object of another shard":           {newObject(func(o *client.Object) { o.Shard = "beta" }), false},
+		"object of another logical cluster": {newObject(func(o *client.Object) { o.Cluster = logicalcluster.Root }), false},
+		"namespaced object":                 {newObject(func(o *client.Object) { o.Namespace = "default" }), false},
+		"object of another group":           {newObject(func(o *client.Object) { o.APIVersion = "v1" }), false},
+		"name with a path":                  {newObject(func(o *client.Object) { o.Name = "../a" }), false},
+		"completeness marker":               {newObject(func(o *client.Object) { o.Key = client.CompleteKey("alpha", source.Cluster) }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := f.trusts(tc.object); got != tc.want {
@@ -86,7 +86,7 @@ func TestTrusts(t *testing.T) {
 	}
 	if !f.isComplete(newObject(func(o *client.Object) { o.Key = client.CompleteKey("alpha", source.Cluster) })) ||
 		f.isComplete(newObject(func(o *client.Object) { o.Key = client.CompleteKey("beta", source.Cluster) })) {
-		t.Error("the word that a source is complete is its own shard's")
+		t.Error("the completeness marker of the source was not recognized, or that of another shard was")
 	}
 }
 
@@ -112,7 +112,7 @@ func TestParseKey(t *testing.T) {
 func TestSetSourcesLimit(t *testing.T) {
 	k := NewReplicator(ReplicatorConfig{})
 	if k.Sources() != nil {
-		t.Error("something is wanted before anybody said so")
+		t.Error("there are sources before SetSources")
 	}
 	var sources []Source
 	for i := range maxSources + 10 {
@@ -125,16 +125,16 @@ func TestSetSourcesLimit(t *testing.T) {
 	k.SetSources(t.Context(), sources)
 	selected := k.Sources()
 	if len(selected) != maxSources {
-		t.Fatalf("%d are wanted", len(selected))
+		t.Fatalf("%d sources are selected", len(selected))
 	}
 	for _, source := range selected {
 		if source.Cluster.String() >= fmt.Sprintf("provider%04d", maxSources) {
-			t.Errorf("%s is wanted, which is not of the first", source.Cluster)
+			t.Errorf("%s is selected and not one of the first", source.Cluster)
 		}
 	}
 	k.SetSources(t.Context(), nil)
 	if got := k.Sources(); got == nil || len(got) > 0 {
-		t.Errorf("nothing is wanted any more; got %v", got)
+		t.Errorf("got %v, want no sources", got)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestSetSourcesFairness(t *testing.T) {
 	k.SetSources(t.Context(), append([]Source{modest, newSource("z-modest", 2)}, greedy...))
 	now := k.Sources()
 	if len(now) != maxSources || !slices.Contains(now, modest) {
-		t.Errorf("%d are followed, and of those that offer little: %v", len(now), slices.Contains(now, modest))
+		t.Errorf("%d sources are selected, the one of the small logical cluster: %v", len(now), slices.Contains(now, modest))
 	}
 	kept := 0
 	for _, source := range now {
@@ -169,6 +169,6 @@ func TestSetSourcesFairness(t *testing.T) {
 		}
 	}
 	if kept != maxSources-2 {
-		t.Errorf("%d of those that were followed still are, want all but the two that made room", kept)
+		t.Errorf("%d previous sources are still selected, want all but two", kept)
 	}
 }

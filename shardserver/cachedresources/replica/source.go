@@ -16,7 +16,7 @@ const identityBytes = 32
 
 // Source identifies the objects to replicate: one resource, under an identity, of one logical cluster of another shard.
 type Source struct {
-	// Resource has the plain name of the resource, in the version in which it is offered.
+	// Resource has the plain name of the resource, in the published version.
 	Resource schema.GroupVersionResource
 	Identity string
 	Shard    string

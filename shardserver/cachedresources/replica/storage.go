@@ -18,27 +18,26 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 )
 
-// original tells in which state its shard had an object that was copied, and in which version it was offered. The zero
-// original is nobody's.
+// original is the state of the original of a replica on its shard, with its API version. The zero original is unknown.
 type original struct{ uid, resourceVersion, apiVersion string }
 
 func originalOf(annotations map[string]string, apiVersion string) original {
 	return original{annotations[client.OriginalUIDAnnotation], annotations[client.OriginalResourceVersionAnnotation], apiVersion}
 }
 
-// isSet tells whether two copies with the same original are the same.
+// isSet reports whether the original is known, so that replicas with equal originals are equal.
 func (o original) isSet() bool { return o.uid != "" && o.resourceVersion != "" }
 
-// listOriginals returns of which originals there are copies in a logical cluster, by name.
+// listOriginals returns the originals of the replicas in a logical cluster, by name.
 func (h *openStorage) listOriginals(ctx context.Context, cluster logicalcluster.Name) (map[string]original, error) {
 	ctx = request.WithNamespace(logicalcluster.With(ctx, cluster), "")
 	found, err := h.storage.Store().List(ctx, &internalversion.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("listing the copies of %q: %w", cluster, err)
+		return nil, fmt.Errorf("listing the replicas of %q: %w", cluster, err)
 	}
 	list, ok := found.(*crdstorage.List)
 	if !ok {
-		return nil, fmt.Errorf("copies are listed as %T", found)
+		return nil, fmt.Errorf("listing replicas: got %T", found)
 	}
 	stored := make(map[string]original, len(list.Items))
 	for i := range list.Items {
@@ -56,7 +55,7 @@ func (h *openStorage) delete(ctx context.Context, cluster logicalcluster.Name, n
 	return h.storage.Delete(logicalcluster.With(ctx, cluster), name)
 }
 
-// putCompleteMarker says that the copies of a source are all that it offers, incomplete takes it back.
+// putCompleteMarker marks the replicas of a source as complete; deleteCompleteMarker revokes it.
 func (h *openStorage) putCompleteMarker(ctx context.Context, source Source) error {
 	data, err := json.Marshal(metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: cachev1alpha1.SchemeGroupVersion.String(), Kind: client.CompleteKind},
@@ -74,19 +73,19 @@ func (h *openStorage) putCompleteMarker(ctx context.Context, source Source) erro
 	return h.put(ctx, completeMarkers, object)
 }
 
-// deleteCompleteMarker is explained at complete.
+// deleteCompleteMarker is described at putCompleteMarker.
 func (h *openStorage) deleteCompleteMarker(ctx context.Context, cluster logicalcluster.Name) error {
 	return h.delete(ctx, completeMarkers, cluster.String())
 }
 
-// listStored returns of which sources there are copies. It jumps from one to the next through the keys.
+// listStored returns the sources with replicas in etcd. It skips from one source to the next with range requests.
 func (k *Replicator) listStored(ctx context.Context) (map[sourceKey]bool, error) {
-	root := Prefix(k.cfg.Disk.Prefix) + "/"
+	root := Prefix(k.cfg.SnapshotStore.Prefix) + "/"
 	found := map[sourceKey]bool{}
 	for from, end := root, clientv3.GetPrefixRangeEnd(root); ; {
-		page, err := k.cfg.Disk.Etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
+		page, err := k.cfg.SnapshotStore.Etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
 		if err != nil {
-			return nil, fmt.Errorf("reading the keys of copies: %w", err)
+			return nil, fmt.Errorf("reading the keys of replicas: %w", err)
 		}
 		if len(page.Kvs) == 0 {
 			return found, nil
@@ -96,7 +95,7 @@ func (k *Replicator) listStored(ctx context.Context) (map[sourceKey]bool, error)
 			from = string(page.Kvs[0].Key) + "\x00"
 			continue
 		}
-		if key.cluster == completeMarkers { // one for each source, also for those that offer nothing
+		if key.cluster == completeMarkers { // one for each source, also for those without objects
 			name := strings.TrimPrefix(string(page.Kvs[0].Key), root+prefix)
 			if cluster, err := logicalcluster.ParseName(name); err == nil {
 				found[sourceKey{key.storageKey, cluster}] = true
@@ -109,7 +108,7 @@ func (k *Replicator) listStored(ctx context.Context) (map[sourceKey]bool, error)
 	}
 }
 
-// parseKey reads "<group or core>/<resource>/<identity>/<cluster>/<name>", and returns the prefix of the cluster's.
+// parseKey parses "<group or core>/<resource>/<identity>/<cluster>/<name>", and returns the prefix of the cluster.
 func parseKey(key string) (source sourceKey, prefix string, ok bool) {
 	segments := strings.Split(key, "/")
 	if len(segments) != 5 {

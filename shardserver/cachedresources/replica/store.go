@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// segment takes the place of the API group in the keys of replicas. No API group can have this name.
+	// segment is the first part of the keys of replicas, where other keys have the API group. No API group can have this
+	// name.
 	segment = "~copies"
 	// idleTimeout is how long an unused storage stays open.
 	idleTimeout = 5 * time.Minute
@@ -57,7 +58,7 @@ type openStorage struct {
 	users   int
 	// lastUsed is when the last user left.
 	lastUsed time.Time
-	// compiled serve it, by the schemas that consumers have bound.
+	// compiled are the definitions that serve it, by the schemas that consumers have bound.
 	compiled map[types.UID]*crdregistry.CompiledCRD
 }
 
@@ -82,7 +83,7 @@ func (s *Store) Close() {
 	}
 }
 
-// close closes a storage that nobody can reach any more, or whose store is closed: its contents stay what they are.
+// close closes a storage that is not reachable any more, or whose store is closed. Its objects stay in etcd.
 func (h *openStorage) close() {
 	for _, compiled := range h.compiled {
 		compiled.Close()
@@ -90,7 +91,7 @@ func (h *openStorage) close() {
 	h.release()
 }
 
-// closeIdle closes storages that nobody has used for a while, and contents whose definition is not what it was.
+// closeIdle closes storages that have not been used for idleTimeout, and compiled definitions that are outdated.
 func (s *Store) closeIdle(now time.Time) {
 	var idle []*openStorage
 	var stale []*crdregistry.CompiledCRD
@@ -146,8 +147,8 @@ func (s *Store) acquire(key storageKey) (h *openStorage, done func(), err error)
 	}), nil
 }
 
-// addStorage makes an open storage known, unless somebody was faster, with one user more. It returns nil when everything was
-// closed meanwhile: nobody would close this one.
+// addStorage registers an open storage with one more user, unless another request has registered one. It returns nil if
+// the store was closed meanwhile, as the storage would never be closed.
 func (s *Store) addStorage(key storageKey, storage *crdstorage.Storage, release func()) *openStorage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +168,7 @@ func (s *Store) addStorage(key storageKey, storage *crdstorage.Storage, release 
 
 func errClosed() error { return apierrors.NewServiceUnavailable("the server is shutting down") }
 
-// getCompiled returns what serves a storage as a schema describes it.
+// getCompiled returns the compiled definition that serves a storage with a schema.
 func (s *Store) getCompiled(ctx context.Context, h *openStorage, key storageKey, schema types.UID) (*crdregistry.CompiledCRD, error) {
 	s.mu.Lock()
 	cached := h.compiled[schema]
@@ -181,10 +182,10 @@ func (s *Store) getCompiled(ctx context.Context, h *openStorage, key storageKey,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed { // nobody would close it
+	if s.closed { // it would never be closed
 		return nil, errClosed()
 	}
-	if current := h.compiled[schema]; current != nil && current != cached { // somebody was faster
+	if current := h.compiled[schema]; current != nil && current != cached { // another request has added one
 		return current, nil
 	}
 	if cached != nil {
@@ -194,9 +195,10 @@ func (s *Store) getCompiled(ctx context.Context, h *openStorage, key storageKey,
 	return compiled, nil
 }
 
-// Serve answers a get, list or watch of what a source has, as a schema (the name of a definition in system:bound-crds)
-// describes it. The logical cluster of the request is that of the source; how objects are shown, crdstorage.WithProjection says. On
-// an error nothing was written; it is a ServiceUnavailable while the copies are not complete.
+// Serve serves a get, list or watch of the objects of a source with a schema (the name of a definition in
+// system:bound-crds). The logical cluster of the request is that of the source; crdstorage.WithProjection determines
+// how objects are presented. If it returns an error, nothing was written; it is a ServiceUnavailable while the replicas
+// are not complete.
 func (s *Store) Serve(w http.ResponseWriter, req *http.Request, source Source, schema types.UID) error {
 	h, done, err := s.acquire(source.storageKey())
 	if err != nil {
@@ -213,7 +215,7 @@ func (s *Store) Serve(w http.ResponseWriter, req *http.Request, source Source, s
 	return compiled.ServeReads(w, req)
 }
 
-// Labels returns the labels of one object of a source. It fails as Serve does, or with NotFound.
+// Labels returns the labels of one object of a source. Its errors are those of Serve, and NotFound.
 func (s *Store) Labels(ctx context.Context, source Source, name string) (labels.Set, error) {
 	h, done, err := s.acquire(source.storageKey())
 	if err != nil {
@@ -230,7 +232,7 @@ func (s *Store) Labels(ctx context.Context, source Source, name string) (labels.
 	return object.GetLabels(), nil
 }
 
-// get reads an object, at the resource version "0" from memory.
+// get reads an object, at the resource version "0" from the watch cache.
 func (h *openStorage) get(ctx context.Context, cluster logicalcluster.Name, name, version string) (*crdstorage.Object, error) {
 	ctx = request.WithNamespace(logicalcluster.With(crdstorage.WithoutProjection(ctx), cluster), "")
 	object, err := h.storage.Store().Get(ctx, name, &metav1.GetOptions{ResourceVersion: version})
@@ -239,12 +241,12 @@ func (h *openStorage) get(ctx context.Context, cluster logicalcluster.Name, name
 	}
 	found, ok := object.(*crdstorage.Object)
 	if !ok {
-		return nil, fmt.Errorf("a copy is a %T", object)
+		return nil, fmt.Errorf("reading a replica: got %T", object)
 	}
 	return found, nil
 }
 
-// waitForComplete returns nil when the copies of a source are complete. A while is waited for that.
+// waitForComplete returns nil when the replicas of a source are complete. It waits up to completeTimeout.
 func (h *openStorage) waitForComplete(ctx context.Context, source Source) error {
 	var reason error
 	err := wait.PollUntilContextTimeout(ctx, completePoll, completeTimeout, true, func(ctx context.Context) (bool, error) {
@@ -253,7 +255,7 @@ func (h *openStorage) waitForComplete(ctx context.Context, source Source) error 
 		case err == nil && marker.GetAnnotations()[client.ShardAnnotation] == source.Shard:
 			return true, nil
 		case err == nil:
-			reason = fmt.Errorf("they were copied from shard %q", marker.GetAnnotations()[client.ShardAnnotation])
+			reason = fmt.Errorf("they are replicas of shard %q", marker.GetAnnotations()[client.ShardAnnotation])
 		default:
 			reason = err
 		}
@@ -262,8 +264,8 @@ func (h *openStorage) waitForComplete(ctx context.Context, source Source) error 
 	if err == nil {
 		return nil
 	}
-	status := apierrors.NewServiceUnavailable(fmt.Sprintf("the %s that shard %q offers are not known here yet", source.Resource.GroupResource(), source.Shard))
+	status := apierrors.NewServiceUnavailable(fmt.Sprintf("the %s of shard %q are not replicated yet", source.Resource.GroupResource(), source.Shard))
 	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
-	klog.FromContext(ctx).V(2).Info("Copies are asked for that are not complete", "resource", source.Resource, "cluster", source.Cluster, "shard", source.Shard, "reason", reason)
+	klog.FromContext(ctx).V(2).Info("A request for replicas that are not complete failed", "resource", source.Resource, "cluster", source.Cluster, "shard", source.Shard, "reason", reason)
 	return status
 }

@@ -1,6 +1,7 @@
-// Package endpoints is what all endpoint slices have in common: their status has one address for each shard with
-// consumers, which the shard of the slice lists as a field manager named like the other shard, as if that had done it; a
-// partition says which shards a slice is for; and consumers choose the address for their shard (Choose).
+// Package endpoints contains what all endpoint slices have in common. The status of a slice has one address for each
+// shard with consumers. The shard of the slice applies each address with the name of the consuming shard as the field
+// manager. A partition selects the shards that a slice is for, and consumers choose the address for their shard
+// (Choose).
 package endpoints
 
 import (
@@ -23,17 +24,16 @@ import (
 type EndpointSlice struct {
 	// Slice has its type set.
 	Slice client.Object
-	// Addresses are those that it has now.
+	// Addresses are its current addresses.
 	Addresses []string
 }
 
-// DesiredAddresses says which address a shard shall have in a slice, "" for none. Shards that it does not speak of are left alone.
+// DesiredAddresses maps shards to their addresses in a slice, "" for none. Other shards keep theirs.
 type DesiredAddresses map[string]string
 
-// DesiredAddresses returns what a slice shall list for all the shards there are. A shard that the selector leaves out has nothing
-// to say about the slice: what is listed for it stays. So it does while it is not known whether a shard has consumers. The
-// address of a shard is that of its virtual workspaces with the suffix; one that is listed for a shard that is no more
-// goes.
+// DesiredAddresses returns the desired addresses of all existing shards in a slice. A shard that the selector does not
+// match keeps its address, and so does a shard of which it is unknown whether it has consumers. The address of a shard
+// is the URL of its virtual workspaces with the suffix. The address of a deleted shard is removed.
 func (l EndpointSlice) DesiredAddresses(shards []*corev1alpha1.Shard, selector labels.Selector, consumed func(shard string) (consumed, known bool), suffix string) DesiredAddresses {
 	desired, known := DesiredAddresses{}, map[string]bool{}
 	for _, shard := range shards {
@@ -51,13 +51,13 @@ func (l EndpointSlice) DesiredAddresses(shards []*corev1alpha1.Shard, selector l
 	for _, entry := range l.Slice.GetManagedFields() {
 		managed := ownedAddresses(l.Slice, l.Addresses, entry.Manager)
 		if !known[entry.Manager] && len(managed) > 0 && !slices.ContainsFunc(managed, func(address string) bool { return !strings.HasSuffix(address, suffix) }) {
-			desired[entry.Manager] = "" // the shard is no more
+			desired[entry.Manager] = "" // the shard was deleted
 		}
 	}
 	return desired
 }
 
-// Apply has a slice list what is wanted.
+// Apply writes the desired addresses to the status of a slice.
 func (l EndpointSlice) Apply(ctx context.Context, writer client.Client, desired DesiredAddresses) error {
 	for _, manager := range slices.Sorted(maps.Keys(desired)) {
 		if err := ApplyAddress(ctx, writer, l.Slice, l.Addresses, desired[manager], manager); err != nil {
@@ -67,9 +67,9 @@ func (l EndpointSlice) Apply(ctx context.Context, writer client.Client, desired 
 	return nil
 }
 
-// ApplyAddress has the status of a slice list one address of a shard, or none for "", by server-side apply: what others have
-// listed stays. listed are the addresses that the slice has now, manager is the name of the shard. The slice has its
-// type set.
+// ApplyAddress sets the address of one shard in the status of a slice, or removes it for "", by server-side apply:
+// addresses of other field managers stay. addresses are the current addresses of the slice, manager is the name of the
+// shard. The type of the slice must be set.
 func ApplyAddress(ctx context.Context, writer client.Client, slice client.Object, addresses []string, address, manager string) error {
 	if isUpToDate(addresses, address, ownedAddresses(slice, addresses, manager)) {
 		return nil
@@ -90,11 +90,11 @@ func ApplyAddress(ctx context.Context, writer client.Client, slice client.Object
 	}
 	target, ok := slice.DeepCopyObject().(client.Object)
 	if !ok {
-		return fmt.Errorf("a copy of a %T is no object", slice)
+		return fmt.Errorf("the copy of a %T is not an object", slice)
 	}
 	err = writer.Status().Patch(ctx, target, client.RawPatch(types.ApplyPatchType, text), client.FieldOwner(manager), client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("listing the address of shard %q in %s %q: %w", manager, kind, slice.GetName(), err)
+		return fmt.Errorf("applying the address of shard %q to %s %q: %w", manager, kind, slice.GetName(), err)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func ownedAddresses(slice metav1.Object, addresses []string, manager string) []s
 	return owned
 }
 
-// isUpToDate tells whether a slice has the address of this shard, none for "", and no other of its own.
+// isUpToDate reports whether a slice has the address of this shard, none for "", and no other address of this shard.
 func isUpToDate(addresses []string, address string, owned []string) bool {
 	if address == "" {
 		return len(owned) == 0

@@ -9,24 +9,24 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Endpoint is one address in the status of a slice. Slices of all kinds have it.
+// Endpoint is one address in the status of a slice of any kind.
 type Endpoint struct {
 	URL string `json:"url"`
-	// Shards are those whose consumers shall use the address. It is nil where that follows from the address.
+	// Shards selects the shards whose consumers use the address. If it is nil, the address determines them.
 	Shards *Shards `json:"shards,omitempty"`
 }
 
-// Shards are all, or those that a selector selects.
+// Shards are all shards, or those that a selector matches.
 type Shards struct {
 	MatchAll bool                  `json:"matchAll,omitempty"`
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
-var errNoEndpoint = errors.New("no endpoint is for this shard")
+var errNoEndpoint = errors.New("no endpoint matches this shard")
 
-// Choose returns the address that consumers on a shard use: of those for certain shards the one that names this shard
-// by the most terms; if none is for certain shards, the one that begins with the shard's own address of virtual
-// workspaces. It fails if there is none, or more than one.
+// Choose returns the address that consumers on a shard use. Of the addresses with a selector it returns the one that
+// matches the labels of the shard with the most terms. If none has a selector, it returns the one that begins with the
+// shard's own address of virtual workspaces. It returns an error if there is none, or more than one.
 func Choose(endpoints []Endpoint, shardLabels map[string]string, shardURL string) (string, error) {
 	chosen, most, ties, selective := "", -1, 0, false
 	for _, endpoint := range endpoints {
@@ -52,12 +52,12 @@ func Choose(endpoints []Endpoint, shardLabels map[string]string, shardURL string
 		return "", errNoEndpoint
 	}
 	if ties > 0 {
-		return "", fmt.Errorf("%d endpoints are for this shard by equally many terms", ties+1)
+		return "", fmt.Errorf("%d endpoints match this shard with the same number of terms", ties+1)
 	}
 	return chosen, nil
 }
 
-// match tells whether a shard is meant, and by how many terms.
+// match reports whether the shard matches, and by how many terms.
 func (s *Shards) match(shardLabels map[string]string) (terms int, matches bool, err error) {
 	if s.MatchAll || s.Selector == nil {
 		return 0, s.MatchAll, nil

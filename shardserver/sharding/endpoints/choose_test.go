@@ -17,23 +17,23 @@ func TestChoose(t *testing.T) {
 		endpoints []Endpoint
 		want      string
 	}{
-		"none":                                    {nil, ""},
-		"the one with the shard's address":        {[]Endpoint{{URL: "https://two.example.com/services/a"}, {URL: own + "/services/a"}}, own + "/services/a"},
-		"not one whose name begins alike":         {[]Endpoint{{URL: own + ".evil.example.com/services/a"}}, ""},
-		"not one of two with the shard's address": {[]Endpoint{{URL: own + "/services/a"}, {URL: own + "/services/b"}}, ""},
-		"the one that is for all shards":          {[]Endpoint{{URL: "https://any", Shards: &Shards{MatchAll: true}}}, "https://any"},
-		"the one that names most of its labels": {[]Endpoint{
+		"none":                              {nil, ""},
+		"endpoint with the shard's address": {[]Endpoint{{URL: "https://two.example.com/services/a"}, {URL: own + "/services/a"}}, own + "/services/a"},
+		"no endpoint whose host has the shard's as prefix": {[]Endpoint{{URL: own + ".evil.example.com/services/a"}}, ""},
+		"two endpoints with the shard's address":           {[]Endpoint{{URL: own + "/services/a"}, {URL: own + "/services/b"}}, ""},
+		"endpoint for all shards":                          {[]Endpoint{{URL: "https://any", Shards: &Shards{MatchAll: true}}}, "https://any"},
+		"endpoint that matches most labels": {[]Endpoint{
 			{URL: "https://any", Shards: &Shards{MatchAll: true}}, {URL: "https://gold", Shards: forShards(labels)}, {URL: "https://east", Shards: forShards(map[string]string{"region": "east"})},
 		}, "https://gold"},
-		"not one of two that name as many": {[]Endpoint{
+		"two endpoints that match as many labels": {[]Endpoint{
 			{URL: "https://east", Shards: forShards(map[string]string{"region": "east"})}, {URL: "https://gold", Shards: forShards(map[string]string{"tier": "gold"})},
 		}, ""},
-		"a later one with more terms ends a tie": {[]Endpoint{
+		"later endpoint with more terms": {[]Endpoint{
 			{URL: "https://a", Shards: forShards(map[string]string{"region": "east"})}, {URL: "https://b", Shards: forShards(map[string]string{"tier": "gold"})}, {URL: "https://c", Shards: forShards(labels)},
 		}, "https://c"},
-		"the address does not count beside selectors": {[]Endpoint{{URL: own + "/services/a"}, {URL: "https://west", Shards: forShards(map[string]string{"region": "west"})}}, ""},
-		"neither all nor a selector is nobody":        {[]Endpoint{{URL: "https://any", Shards: &Shards{}}}, ""},
-		"a selector that makes no sense": {[]Endpoint{{URL: "https://any", Shards: &Shards{Selector: &metav1.LabelSelector{
+		"address is ignored if there are selectors": {[]Endpoint{{URL: own + "/services/a"}, {URL: "https://west", Shards: forShards(map[string]string{"region": "west"})}}, ""},
+		"neither all shards nor a selector":         {[]Endpoint{{URL: "https://any", Shards: &Shards{}}}, ""},
+		"invalid selector": {[]Endpoint{{URL: "https://any", Shards: &Shards{Selector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}},
 		}}}}, ""},
 	} {

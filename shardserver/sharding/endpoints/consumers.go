@@ -13,7 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Consumers knows which shards have consumers of an export: this one by its bindings, the others by what they published.
+// Consumers reports which shards have consumers of an export: this shard by its bindings, others by their
+// ExportConsumers.
 type Consumers struct {
 	registry  *storage.Registry
 	reader    *storage.Reader[*shardingv1alpha1.ExportConsumers]
@@ -26,8 +27,9 @@ func NewConsumers(registry *storage.Registry, shardName string) Consumers {
 	return Consumers{registry, reader, shardName}
 }
 
-// ForExport returns what tells whether a shard has consumers of an export, and whether that is known; here says so of this shard.
-// A shard that has published nothing has none, once all that is published is known.
+// ForExport returns a function that reports whether a shard has consumers of an export, and whether that is known.
+// local is the result for this shard. Another shard that has published nothing has none, once the published objects are
+// synced.
 func (c Consumers) ForExport(ctx context.Context, export bindings.ExportKey, local bool) (func(shard string) (consumed, known bool), error) {
 	all, err := c.reader.List(logicalcluster.With(ctx, export.Cluster), "", nil)
 	if err != nil && !apierrors.IsServiceUnavailable(err) {

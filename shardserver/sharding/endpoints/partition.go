@@ -12,7 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Partitions finds out which shards slices are for.
+// Partitions resolves the shards that slices are for.
 type Partitions struct {
 	reader *storage.Reader[*topologyv1alpha1.Partition]
 }
@@ -22,8 +22,8 @@ func NewPartitions(registry *storage.Registry) Partitions {
 	return Partitions{storage.NewReader[*topologyv1alpha1.Partition](registry, topologyv1alpha1.Resource("partitions"))}
 }
 
-// Selector returns the selector of the shards of a partition of the context's logical cluster, which selects all for no
-// name. It is nil if the partition is missing or cannot be understood, and the fault says what to do.
+// Selector returns the selector of the shards of a partition in the context's logical cluster; without a name, it
+// matches all. If the partition is missing or invalid the selector is nil, and the message says how to correct it.
 func (p Partitions) Selector(ctx context.Context, name string) (selector labels.Selector, message string, err error) {
 	if name == "" {
 		return labels.Everything(), "", nil

@@ -13,17 +13,17 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// ShardLister reads the Shard objects, which live in root, wherever that is.
+// ShardLister reads the Shard objects in root, from any shard.
 type ShardLister struct {
 	reader *storage.Reader[*corev1alpha1.Shard]
 }
 
-// NewShardLister returns ShardLister that read from a registry.
+// NewShardLister returns a ShardLister that reads from a registry.
 func NewShardLister(registry *storage.Registry) ShardLister {
 	return ShardLister{storage.NewReader[*corev1alpha1.Shard](registry, corev1alpha1.Resource("shards")).Global()}
 }
 
-// List returns all shards of the installation, or a ServiceUnavailable error while they are not known.
+// List returns all shards of the installation, or a ServiceUnavailable error while they are not synced.
 func (s ShardLister) List(ctx context.Context) ([]*corev1alpha1.Shard, error) {
 	return s.reader.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)
 }
@@ -33,24 +33,24 @@ func (s ShardLister) Get(ctx context.Context, name string) (*corev1alpha1.Shard,
 	return s.reader.Get(logicalcluster.With(ctx, logicalcluster.Root), "", name)
 }
 
-// ShardChanges tells which events of Shard objects are news to those who lead to shards or place on them: the heartbeat of
-// every shard is in its status, and none. It keeps a few words per shard. The zero value is ready; it is safe for
-// concurrent use.
+// ShardChanges reports which events of Shard objects change what routing and scheduling read. Heartbeats change only
+// the status of a Shard, and must not trigger them. It keeps a small state per shard. The zero value is ready to use
+// and safe for concurrent use.
 type ShardChanges struct {
 	mu    sync.Mutex
 	known map[string]shardState
 }
 
-// shardState is what addresses and places follow from.
+// shardState is the part of a Shard that routing and scheduling read.
 type shardState struct {
 	labels map[string]string
 	spec   corev1alpha1.ShardSpec
-	// unschedulable is the annotation that keeps workspaces away, if there is one.
+	// unschedulable is the annotation that excludes the shard from scheduling, or nil.
 	unschedulable *string
 }
 
-// Observe returns the name of the shard that an event is about, and whether the event says something new of its labels, its
-// addresses or what may be placed there. What is no shard of the installation, lying elsewhere than in root, is none.
+// Observe returns the name of the shard of an event, and whether the event changes its labels, its addresses or whether
+// it is schedulable. Objects outside root are not shards of the installation.
 func (n *ShardChanges) Observe(event watch.Event) (name string, changed bool) {
 	shard, ok := event.Object.(*corev1alpha1.Shard)
 	if !ok || logicalcluster.Of(shard) != logicalcluster.Root {
@@ -74,7 +74,7 @@ func (n *ShardChanges) Observe(event watch.Event) (name string, changed bool) {
 	return shard.Name, !known || !maps.Equal(now.labels, before.labels) || now.spec != before.spec || !ptr.Equal(now.unschedulable, before.unschedulable)
 }
 
-// Changed is Of without the name.
+// Changed is Observe without the name.
 func (n *ShardChanges) Changed(event watch.Event) bool {
 	_, changed := n.Observe(event)
 	return changed

@@ -35,21 +35,21 @@ func TestShardChanges(t *testing.T) {
 		event watch.Event
 		want  bool
 	}{
-		{"a shard that comes", event(watch.Added, shard()), true},
-		{"the same again", event(watch.Added, shard()), false},
-		{"its heartbeat", event(watch.Modified, shard(func(s *corev1alpha1.Shard) { s.ResourceVersion = "7" })), false},
-		{"another label", event(watch.Modified, shard(func(s *corev1alpha1.Shard) { s.Labels["region"] = "west" })), true},
-		{"another address", event(watch.Modified, shard(func(s *corev1alpha1.Shard) { s.Labels["region"] = "west"; s.Spec.VirtualWorkspaceURL = "https://two" })), true},
-		{"that nothing is to be placed there", event(watch.Modified, shard(unschedulable(""))), true},
-		{"another reason for that", event(watch.Modified, shard(unschedulable("maintenance"))), true},
-		{"the same reason", event(watch.Modified, shard(unschedulable("maintenance"))), false},
-		{"its end", event(watch.Deleted, shard()), true},
-		{"its return", event(watch.Added, shard()), true},
-		{"what is called a shard elsewhere", event(watch.Added, shard(func(s *corev1alpha1.Shard) { s.Name, s.Annotations[logicalcluster.AnnotationKey] = "two", "abc" })), false},
-		{"something else", watch.Event{Type: watch.Added, Object: &metav1.Status{}}, false},
+		{"new shard", event(watch.Added, shard()), true},
+		{"same state again", event(watch.Added, shard()), false},
+		{"heartbeat", event(watch.Modified, shard(func(s *corev1alpha1.Shard) { s.ResourceVersion = "7" })), false},
+		{"changed label", event(watch.Modified, shard(func(s *corev1alpha1.Shard) { s.Labels["region"] = "west" })), true},
+		{"changed address", event(watch.Modified, shard(func(s *corev1alpha1.Shard) { s.Labels["region"] = "west"; s.Spec.VirtualWorkspaceURL = "https://two" })), true},
+		{"marked unschedulable", event(watch.Modified, shard(unschedulable(""))), true},
+		{"changed reason", event(watch.Modified, shard(unschedulable("maintenance"))), true},
+		{"same reason", event(watch.Modified, shard(unschedulable("maintenance"))), false},
+		{"deleted shard", event(watch.Deleted, shard()), true},
+		{"recreated shard", event(watch.Added, shard()), true},
+		{"Shard object outside root", event(watch.Added, shard(func(s *corev1alpha1.Shard) { s.Name, s.Annotations[logicalcluster.AnnotationKey] = "two", "abc" })), false},
+		{"object of another type", watch.Event{Type: watch.Added, Object: &metav1.Status{}}, false},
 	} {
 		if _, got := changes.Observe(step.event); got != step.want {
-			t.Errorf("%s: news %t, want %t", step.name, got, step.want)
+			t.Errorf("%s: changed %t, want %t", step.name, got, step.want)
 		}
 	}
 }

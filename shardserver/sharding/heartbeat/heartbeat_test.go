@@ -17,14 +17,14 @@ func TestReporterFull(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cfg  ReporterConfig
 		load Load
-		want string // part of the reason; empty for a shard that takes more
+		want string // part of the reason; empty if the shard accepts more
 	}{
-		"never without bounds":                     {ReporterConfig{MemoryLimit: math.MaxInt64}, Load{1 << 40, 1 << 40, 1 << 40}, ""},
-		"not one below its logical clusters":       {ReporterConfig{MaxLogicalClusters: 10}, Load{LogicalClusters: 9}, ""},
-		"with its last logical cluster":            {ReporterConfig{MaxLogicalClusters: 10}, Load{LogicalClusters: 10}, "10 logical clusters"},
-		"with its last object":                     {ReporterConfig{MaxObjects: 7, MaxLogicalClusters: 10}, Load{Objects: 7}, "7 objects"},
-		"when most of its memory is needed":        {ReporterConfig{MemoryLimit: 1 << 30}, Load{Memory: 800 << 20}, "1Gi"},
-		"not while there is memory for its growth": {ReporterConfig{MemoryLimit: 1 << 30}, Load{Memory: 700 << 20}, ""},
+		"no limits": {ReporterConfig{MemoryLimit: math.MaxInt64}, Load{1 << 40, 1 << 40, 1 << 40}, ""},
+		"one below the limit of logical clusters": {ReporterConfig{MaxLogicalClusters: 10}, Load{LogicalClusters: 9}, ""},
+		"at the limit of logical clusters":        {ReporterConfig{MaxLogicalClusters: 10}, Load{LogicalClusters: 10}, "10 logical clusters"},
+		"at the limit of objects":                 {ReporterConfig{MaxObjects: 7, MaxLogicalClusters: 10}, Load{Objects: 7}, "7 objects"},
+		"live memory above the threshold":         {ReporterConfig{MemoryLimit: 1 << 30}, Load{Memory: 800 << 20}, "1Gi"},
+		"live memory below the threshold":         {ReporterConfig{MemoryLimit: 1 << 30}, Load{Memory: 700 << 20}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := NewReporter(tc.cfg).full(tc.load)
@@ -52,12 +52,12 @@ func TestSetConditions(t *testing.T) {
 	r := NewReporter(ReporterConfig{MaxLogicalClusters: 1, Healthy: func() error { return healthErr }})
 	first := &conditionList{r.setConditions(Load{})}
 	if !conditionsv1alpha1.IsTrue(first, conditionsv1alpha1.Ready) || !conditionsv1alpha1.IsTrue(first, corev1alpha1.ShardSchedulable) {
-		t.Errorf("a healthy shard with room says %+v", first.conditions)
+		t.Errorf("healthy shard with capacity: conditions %+v", first.conditions)
 	}
-	healthErr = errors.New("belongs elsewhere")
+	healthErr = errors.New("registered in another installation")
 	second := &conditionList{r.setConditions(Load{LogicalClusters: 1})}
 	if conditionsv1alpha1.GetMessage(second, conditionsv1alpha1.Ready) != healthErr.Error() || conditionsv1alpha1.GetReason(second, corev1alpha1.ShardSchedulable) != corev1alpha1.ReasonShardFull {
-		t.Errorf("an ill and full shard says %+v", second.conditions)
+		t.Errorf("unhealthy and full shard: conditions %+v", second.conditions)
 	}
 }
 
@@ -84,27 +84,27 @@ func TestTracker(t *testing.T) {
 	}
 	replace(report("alpha", 1), report("beta", 1))
 	now = now.Add(Timeout)
-	if tracker.LiveReport("alpha") == nil || tracker.LiveReport("nobody") != nil {
+	if tracker.LiveReport("alpha") == nil || tracker.LiveReport("missing") != nil {
 		t.Error("a shard is live until the timeout, and one that never reported is not")
 	}
 	now = now.Add(time.Second)
 	update(report("alpha", 2))
-	update(report("beta", 1)) // the same beat again does not count
+	update(report("beta", 1)) // an unchanged beat does not count
 	if tracker.LiveReport("alpha") == nil || tracker.LiveReport("beta") != nil {
-		t.Error("only a new beat makes a shard live")
+		t.Error("a shard is live without a new beat")
 	}
 	if last, age := tracker.LastReport("beta"); last == nil || age != Timeout+time.Second {
-		t.Errorf("the last report of a silent shard is kept: %v, silent for %s", last, age)
+		t.Errorf("last report of a shard that stopped reporting: %v, age %s", last, age)
 	}
 	replace(report("alpha", 2))
 	if last, _ := tracker.LastReport("beta"); last != nil {
-		t.Error("a report that is missing after a relist is kept")
+		t.Error("a report that is missing after a relist was kept")
 	}
 	if err := tracker.onDelete(t.Context(), report("alpha", 3)); err != nil {
 		t.Fatal(err)
 	}
 	if len(tracker.shards) != 0 {
-		t.Errorf("a deleted report is kept: %v", tracker.shards)
+		t.Errorf("a deleted report was kept: %v", tracker.shards)
 	}
 }
 
@@ -128,10 +128,10 @@ func TestSetStatus(t *testing.T) {
 	setStatus(shard, spec, Timeout+time.Second)
 	before := shard.Status.DeepCopy()
 	if !conditionsv1alpha1.IsUnknown(shard, conditionsv1alpha1.Ready) {
-		t.Errorf("a silent shard: %+v", shard.Status)
+		t.Errorf("a shard that stopped reporting: %+v", shard.Status)
 	}
 	setStatus(shard, spec, 2*Timeout)
 	if got := conditionsv1alpha1.Get(shard, conditionsv1alpha1.Ready); *got != *conditionsv1alpha1.Get(&conditionList{before.Conditions}, conditionsv1alpha1.Ready) {
-		t.Errorf("longer silence changes the condition to %+v", got)
+		t.Errorf("a higher age of the report changes the condition to %+v", got)
 	}
 }

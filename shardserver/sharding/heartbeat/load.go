@@ -1,6 +1,6 @@
-// Package heartbeat has the health reports of shards: Reporter creates the report of this shard with its load, its capacity
-// and its conditions; Tracker tracks the reports of the other shards; and on the root shard, Controller copies reports to
-// the status of Shard objects.
+// Package heartbeat contains the health reports of shards: Reporter creates the report of this shard with its load, its
+// capacity and its conditions; Tracker tracks the reports of the other shards; and on the root shard, Controller copies
+// reports to the status of Shard objects.
 //
 // Scheduling, routing and the publication of reports do not belong here.
 package heartbeat

@@ -25,8 +25,8 @@ const (
 )
 
 const (
-	// memoryHighPercent is the percentage of its memory limit above which a shard accepts no more logical clusters: the rest
-	// is for garbage and for the growth of existing ones. Below memoryLowPercent it accepts them again.
+	// memoryHighPercent is the percentage of its memory limit above which a shard accepts no more logical clusters: the
+	// rest is for garbage and for the growth of existing ones. Below memoryLowPercent it accepts them again.
 	memoryHighPercent = 75
 	memoryLowPercent  = 70
 	// measureTimeout bounds the etcd requests of callers without a context.
@@ -120,9 +120,9 @@ func (r *Reporter) setConditions(load Load) conditionsv1alpha1.Conditions {
 func (r *Reporter) full(load Load) string {
 	switch {
 	case r.cfg.MaxLogicalClusters > 0 && load.LogicalClusters >= r.cfg.MaxLogicalClusters:
-		return fmt.Sprintf("The shard holds the %d logical clusters of its capacity", r.cfg.MaxLogicalClusters)
+		return fmt.Sprintf("The shard has reached its capacity of %d logical clusters", r.cfg.MaxLogicalClusters)
 	case r.cfg.MaxObjects > 0 && load.Objects >= r.cfg.MaxObjects:
-		return fmt.Sprintf("The shard holds the %d objects of its capacity", r.cfg.MaxObjects)
+		return fmt.Sprintf("The shard has reached its capacity of %d objects", r.cfg.MaxObjects)
 	case r.isMemoryShort(load.Memory):
 		limit := bytes(r.cfg.MemoryLimit)
 		return fmt.Sprintf("The shard needs more than %d percent of its memory limit of %s", memoryLowPercent, limit.String())
@@ -130,7 +130,8 @@ func (r *Reporter) full(load Load) string {
 	return ""
 }
 
-// isMemoryShort reports whether memory is short, with a hysteresis, so that the result does not change with every collection.
+// isMemoryShort reports whether memory is short, with a hysteresis, so that the result does not change with every
+// collection.
 func (r *Reporter) isMemoryShort(needed int64) bool {
 	if r.cfg.MemoryLimit <= 0 || r.cfg.MemoryLimit == math.MaxInt64 {
 		return false
@@ -169,7 +170,7 @@ func quantities(load Load) corev1.ResourceList {
 
 func bytes(count int64) resource.Quantity { return *resource.NewQuantity(count, resource.BinarySI) }
 
-// conditionList is a conditions setter.
+// conditionList implements conditionsv1alpha1.Setter for a list of conditions.
 type conditionList struct{ conditions conditionsv1alpha1.Conditions }
 
 func (c *conditionList) GetConditions() conditionsv1alpha1.Conditions   { return c.conditions }

@@ -20,7 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// noReportAdvice is the end of the messages about a silent shard.
+// noReportAdvice is the end of the messages about a shard that does not report.
 const noReportAdvice = "see whether it runs, and whether it and the root shard reach the cache server"
 
 // checkInterval is the interval at which the age of a report is checked.
@@ -138,7 +138,8 @@ func setStatus(shard *corev1alpha1.Shard, reported *shardingv1alpha1.ShardReport
 	}
 }
 
-// roundDown rounds quantities down to two significant digits. This limits writes of Shard objects, which all shards watch.
+// roundDown rounds quantities down to two significant digits. This limits writes of Shard objects, which all shards
+// watch.
 func roundDown(load corev1.ResourceList) corev1.ResourceList {
 	rounded := make(corev1.ResourceList, len(load))
 	for name, quantity := range load {

@@ -1,8 +1,8 @@
-// Package identitystore stores the identity hashes of root's APIExports in a ConfigMap in the logical cluster system:shard.
-// Wildcard requests for kcp's own exported APIs need them and must not depend on root.
+// Package identitystore stores the identity hashes of root's APIExports in a ConfigMap in the logical cluster
+// system:shard. Wildcard requests for kcp's own exported APIs need them and must not depend on root.
 //
-// Shards other than root store the identities that their storage depends on before they serve requests (package join). The
-// controller adds others that root has published, and never replaces the former.
+// Shards other than root store the identities that their storage depends on before they serve requests (package join).
+// The controller adds others that root has published, and never replaces the former.
 package identitystore
 
 import (
@@ -47,7 +47,7 @@ type Config struct {
 	OnConflict func(error)
 }
 
-// storeController keeps the one ConfigMap.
+// storeController reconciles the ConfigMap.
 type storeController struct {
 	Config
 	exports    *storage.Reader[*apisv1alpha2.APIExport]
@@ -98,7 +98,7 @@ func (c *storeController) reconcile(ctx context.Context, _ controller.Request) (
 	identities, err := join.Merge(c.Stored, published)
 	c.OnConflict(err)
 	if err != nil {
-		identities = c.Stored // restores them if somebody has changed the ConfigMap
+		identities = c.Stored // restores them if the ConfigMap was changed
 	}
 	desired := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: join.Namespace, Name: join.Name}, Data: identities}
 	stored, err := c.configMaps.Get(ctx, join.Namespace, join.Name)
@@ -117,7 +117,8 @@ func (c *storeController) reconcile(ctx context.Context, _ controller.Request) (
 	return controller.Result{}, nil
 }
 
-// identities returns the hashes by name of the export, or nil if one is missing, because the stored set must be complete.
+// identities returns the hashes by name of the export, or nil if one is missing, because the stored set must be
+// complete.
 func (c *storeController) identities(ctx context.Context) (join.Identities, error) {
 	all, err := c.exports.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)
 	if err != nil {

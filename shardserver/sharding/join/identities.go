@@ -1,9 +1,10 @@
-// Package join joins a shard to an installation: it resolves the identity hashes under which objects of kcp's own APIs are
-// stored, and registers the shard in root. The identity secrets are in root. A shard reads their hashes from the root shard
-// at its first start and stores them in a ConfigMap in system:shard; later starts do not need the root shard.
+// Package join joins a shard to an installation: it resolves the identity hashes under which objects of kcp's own APIs
+// are stored, and registers the shard in root. The identity secrets are in root. A shard reads their hashes from the
+// root shard at its first start and stores them in a ConfigMap in system:shard; later starts do not need the root
+// shard.
 //
-// A stored identity is never replaced. A root shard with another identity belongs to another installation or has lost its
-// secrets; objects of this shard would not be accessible with it.
+// A stored identity is never replaced. A root shard with another identity belongs to another installation or has lost
+// its secrets; objects of this shard would not be accessible with it.
 package join
 
 import (
@@ -51,8 +52,9 @@ func (i Identities) ByResource() map[schema.GroupResource]string {
 	return identities
 }
 
-// Merge returns the stored identities with the remote ones added. If a remote identity differs from a stored one under which
-// objects are stored, it returns a *ConflictError. Identities of other exports in root may change and are replaced.
+// Merge returns the stored identities with the remote ones added. If a remote identity differs from a stored one under
+// which objects are stored, it returns a *ConflictError. Identities of other exports in root may change and are
+// replaced.
 func Merge(stored, remote Identities) (Identities, error) {
 	var conflicts []Conflict
 	merged := maps.Clone(stored)
@@ -82,7 +84,7 @@ type ConflictError struct{ Conflicts []Conflict }
 func (e *ConflictError) Error() string {
 	var texts []string
 	for _, c := range e.Conflicts {
-		texts = append(texts, fmt.Sprintf("export %s has identity %s in root, but objects of this shard are stored by %s", c.Export, c.Remote, c.Stored))
+		texts = append(texts, fmt.Sprintf("export %s has identity %s in root, but objects of this shard are stored under %s", c.Export, c.Remote, c.Stored))
 	}
 	return "this shard belongs to another installation, or the identity secrets of root were lost (restore them from a backup): " + strings.Join(texts, "; ")
 }

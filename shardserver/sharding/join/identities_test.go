@@ -9,7 +9,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/bootstrap/rootapis"
 )
 
-// newIdentities returns identities of all exports that storage depends on, with changes.
+// newIdentities returns identities of all exports that the storage depends on, with changes.
 func newIdentities(changes ...string) Identities {
 	all := Identities{}
 	for _, export := range rootapis.Exports() {
@@ -29,14 +29,14 @@ func TestMerge(t *testing.T) {
 		stored, remote, want Identities
 		conflict             string // part of the error
 	}{
-		"a new shard takes all":                       {nil, newIdentities(), newIdentities(), ""},
-		"an export of a later version is added":       {newIdentities("migration.kcp.io", ""), newIdentities(), newIdentities(), ""},
-		"what people export in root is added":         {newIdentities(), newIdentities("widgets", "x"), newIdentities("widgets", "x"), ""},
-		"and may come back with another identity":     {newIdentities("widgets", "x"), newIdentities("widgets", "y"), newIdentities("widgets", "y"), ""},
-		"what storage depends on is never replaced":   {newIdentities(), newIdentities("tenancy.kcp.io", "other"), nil, "export tenancy.kcp.io has identity other in root, but objects of this shard are stored by hash of tenancy.kcp.io"},
-		"also not together with a new one":            {newIdentities("migration.kcp.io", ""), newIdentities("tenancy.kcp.io", "other"), nil, "tenancy.kcp.io"},
-		"a missing remote identity removes nothing":   {newIdentities(), newIdentities("topology.kcp.io", ""), newIdentities(), ""},
-		"all conflicts are reported in a fixed order": {newIdentities(), newIdentities("tenancy.kcp.io", "a", "cache.kcp.io", "b"), nil, "by hash of cache.kcp.io; export tenancy.kcp.io"},
+		"new shard stores all":                                    {nil, newIdentities(), newIdentities(), ""},
+		"export of a later version is added":                      {newIdentities("migration.kcp.io", ""), newIdentities(), newIdentities(), ""},
+		"user-defined export of root is added":                    {newIdentities(), newIdentities("widgets", "x"), newIdentities("widgets", "x"), ""},
+		"user-defined export with a changed identity is replaced": {newIdentities("widgets", "x"), newIdentities("widgets", "y"), newIdentities("widgets", "y"), ""},
+		"identity that the storage depends on is a conflict":      {newIdentities(), newIdentities("tenancy.kcp.io", "other"), nil, "export tenancy.kcp.io has identity other in root, but objects of this shard are stored under hash of tenancy.kcp.io"},
+		"conflict together with a new export":                     {newIdentities("migration.kcp.io", ""), newIdentities("tenancy.kcp.io", "other"), nil, "tenancy.kcp.io"},
+		"missing remote identity removes nothing":                 {newIdentities(), newIdentities("topology.kcp.io", ""), newIdentities(), ""},
+		"conflicts are reported in a fixed order":                 {newIdentities(), newIdentities("tenancy.kcp.io", "a", "cache.kcp.io", "b"), nil, "under hash of cache.kcp.io; export tenancy.kcp.io"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := maps.Clone(tc.stored)
@@ -46,7 +46,7 @@ func TestMerge(t *testing.T) {
 				t.Errorf("got error %v, want %q", err, tc.conflict)
 			}
 			if !maps.Equal(got, tc.want) || !maps.Equal(tc.stored, before) {
-				t.Errorf("got %v, want %v; what is stored became %v", got, tc.want, tc.stored)
+				t.Errorf("got %v, want %v; stored identities changed to %v", got, tc.want, tc.stored)
 			}
 		})
 	}

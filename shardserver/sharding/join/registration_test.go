@@ -6,24 +6,24 @@ import (
 )
 
 func TestHealthy(t *testing.T) {
-	unavailable, foreign := errors.New("root is away"), &ConflictError{Conflicts: []Conflict{{Export: "x"}}}
+	unavailable, foreign := errors.New("root is unavailable"), &ConflictError{Conflicts: []Conflict{{Export: "x"}}}
 	for name, tc := range map[string]struct {
 		required bool
-		results  []error // of registration, one after the other
-		remote   error   // of what root has published
+		results  []error // of successive registrations
+		remote   error   // of the identities that root published
 		healthy  bool
 		foreign  bool
 	}{
-		"a new shard is not before it is registered":   {required: true},
-		"nor while root is away":                       {required: true, results: []error{unavailable}},
-		"it is once it is registered":                  {required: true, results: []error{unavailable, nil}, healthy: true},
-		"and when root goes away later":                {required: true, results: []error{nil, unavailable}, healthy: true},
-		"one that was there before is without root":    {results: []error{unavailable}, healthy: true},
-		"it is not at the root of another":             {results: []error{foreign}, foreign: true},
-		"even if it was registered before":             {results: []error{nil, foreign}, foreign: true},
-		"nor when another root has published":          {results: []error{nil}, remote: foreign, foreign: true},
-		"it is again when the right root is back":      {results: []error{foreign, nil}, healthy: true},
-		"a root that goes away was not foreign for it": {results: []error{nil, unavailable}, healthy: true},
+		"new shard, not registered":                     {required: true},
+		"new shard, root unavailable":                   {required: true, results: []error{unavailable}},
+		"new shard, registered after a retry":           {required: true, results: []error{unavailable, nil}, healthy: true},
+		"registered, then root unavailable":             {required: true, results: []error{nil, unavailable}, healthy: true},
+		"existing shard, root unavailable":              {results: []error{unavailable}, healthy: true},
+		"root of another installation":                  {results: []error{foreign}, foreign: true},
+		"registered, then root of another installation": {results: []error{nil, foreign}, foreign: true},
+		"conflicting published identities":              {results: []error{nil}, remote: foreign, foreign: true},
+		"registered after root of another installation": {results: []error{foreign, nil}, healthy: true},
+		"unavailable root is not foreign":               {results: []error{nil, unavailable}, healthy: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Registration{Required: tc.required}

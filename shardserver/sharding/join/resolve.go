@@ -39,9 +39,9 @@ type Source interface {
 	Identities(ctx context.Context) (Identities, error)
 }
 
-// Resolve returns the stored identities. If some are missing, it reads them from root, with retries until the context ends,
-// and stores them. It calls waiting before the first request and each time the reason for waiting changes. It does not
-// retry a *ConflictError.
+// Resolve returns the stored identities. If some are missing, it reads them from root, with retries until the context
+// ends, and stores them. It calls onWait before the first request and each time the reason for waiting changes. It does
+// not retry a *ConflictError.
 func Resolve(ctx context.Context, store Store, root Source, onWait func(error)) (Identities, error) {
 	retry := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.6, Jitter: 0.2, Steps: 10, Cap: 3 * time.Second}
 	onRequest := sync.OnceFunc(func() { onWait(errors.New("reading the identities of the exports from the root shard")) })
@@ -56,7 +56,7 @@ func Resolve(ctx context.Context, store Store, root Source, onWait func(error)) 
 		}
 		if err.Error() != last {
 			last = err.Error()
-			klog.InfoS("StartupServer for the identities of the exports of root", "reason", last)
+			klog.InfoS("Waiting for the identities of the exports of root", "reason", last)
 			onWait(err)
 		}
 		select {
@@ -66,7 +66,7 @@ func Resolve(ctx context.Context, store Store, root Source, onWait func(error)) 
 	}
 }
 
-// resolve calls asking before it sends a request to root.
+// resolve calls onRequest before it sends a request to root.
 func resolve(ctx context.Context, store Store, root Source, onRequest func()) (Identities, error) {
 	inShard := request.WithNamespace(logicalcluster.With(ctx, logicalcluster.Shard), Namespace)
 	stored, err := read(inShard, store)
@@ -103,8 +103,8 @@ func read(ctx context.Context, store Store) (*core.ConfigMap, error) {
 	return obj.(*core.ConfigMap), nil
 }
 
-// write stores the identities. If another replica has stored them concurrently it returns a conflict, and the retry reads
-// those.
+// write stores the identities. If another replica has stored them concurrently it returns a conflict, and the retry
+// reads those.
 func write(ctx context.Context, store Store, stored *core.ConfigMap, identities Identities) error {
 	var err error
 	resource := corev1.SchemeGroupVersion.WithResource("configmaps")

@@ -56,11 +56,11 @@ func TestStartupServerLeavesThePortOpen(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- next.Serve(listener) }()
 	if code, _ := get(t, "http://"+listener.Addr().String()+"/livez"); code != http.StatusNotFound {
-		t.Errorf("the next server of the port answers %d", code)
+		t.Errorf("the next server of the port returned %d", code)
 	}
 	_ = next.Close()
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-		t.Errorf("the next server ended with %v", err)
+		t.Errorf("the next server returned %v", err)
 	}
 }
 

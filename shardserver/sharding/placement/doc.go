@@ -1,9 +1,9 @@
-// Package placement implements the protocol by which a workspace gets, tracks and deletes a logical cluster on another shard
-// (ADR 0033). The shard of the workspace (Requester) publishes a request, the requested shard (Responder) acts on it and
-// publishes a report; neither writes to the other.
+// Package placement implements the protocol by which a workspace gets, tracks and deletes a logical cluster on another
+// shard (ADR 0033). The shard of the workspace (Requester) publishes a request, the requested shard (Responder) acts on
+// it and publishes a report; neither writes to the other.
 //
-// Both are pure functions of the stored objects of a shard and of the published objects of the other, so that they can be
-// computed again after a crash or a loss of the cache. Published objects may be stale, hence these rules:
+// Both are pure functions of the stored objects of a shard and of the published objects of the other, so that they can
+// be computed again after a crash or a loss of the cache. Published objects may be stale, hence these rules:
 //
 //   - A requested name is used once. Delete is final, and a workspace that is rescheduled gets another name.
 //   - The requested shard creates a logical cluster for any request, however old. The logical cluster becomes Ready only
@@ -31,7 +31,7 @@ import (
 // publisherAnnotation is the name of the shard that published a replicated object.
 const publisherAnnotation = "kcp.io/shard"
 
-// separator stands between the parts of names. Neither workspaces nor logical clusters have one in theirs.
+// separator separates the parts of names. Names of workspaces and logical clusters do not contain it.
 const separator = "."
 
 // RequestName returns the name of the request for a logical cluster, in the logical cluster of the workspace.

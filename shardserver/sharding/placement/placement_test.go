@@ -75,7 +75,7 @@ func reportGone(r *shardingv1alpha1.LogicalClusterReport) {
 func reportFromOtherShard(r *shardingv1alpha1.LogicalClusterReport) {
 	r.Annotations[publisherAnnotation] = "liar"
 }
-func reportToOtherShard(r *shardingv1alpha1.LogicalClusterReport)    { r.Spec.Shard = "elsewhere" }
+func reportToOtherShard(r *shardingv1alpha1.LogicalClusterReport)    { r.Spec.Shard = "third" }
 func reportForOldWorkspace(r *shardingv1alpha1.LogicalClusterReport) { r.Spec.Owner.UID = "older" }
 
 func TestRequester(t *testing.T) {
@@ -86,30 +86,30 @@ func TestRequester(t *testing.T) {
 		// want is "", "create", "follow", "confirm" or "delete".
 		want string
 	}{
-		"for a logical cluster, when it was placed":                       {workspace: newTestWorkspace(), want: "create"},
-		"nothing, when it was placed here":                                {workspace: newTestWorkspace(withShard("here"))},
-		"nothing, when it was not placed":                                 {workspace: newTestWorkspace(withShard(""))},
-		"for the same until the workspace leads there":                    {workspace: newTestWorkspace(), report: newTestReport(initializing), want: "create"},
-		"for a report, when the workspace leads there":                    {workspace: newTestWorkspace(withSpecCluster), want: "follow"},
-		"and confirms what it leads to":                                   {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing), want: "confirm"},
-		"nothing, when it is ready":                                       {workspace: newTestWorkspace(withSpecCluster, withPhaseReady), report: newTestReport(ready)},
-		"nothing, when it is ready and there is no report":                {workspace: newTestWorkspace(withSpecCluster, withPhaseReady)},
-		"and confirms when it is ready and the logical cluster is not":    {workspace: newTestWorkspace(withSpecCluster, withPhaseReady), report: newTestReport(initializing), want: "confirm"},
-		"but confirms nothing that is being deleted":                      {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing, reportDeleting), want: "follow"},
-		"nor what another shard reports":                                  {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing, reportFromOtherShard), want: "follow"},
-		"nor what was made for an older workspace":                        {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing, reportForOldWorkspace), want: "follow"},
-		"nor what is reported to another shard":                           {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing, reportToOtherShard), want: "follow"},
-		"for the end, when the workspace is deleted":                      {workspace: newTestWorkspace(withSpecCluster, withPhaseReady, withDeletionTimestamp), want: "delete"},
-		"for the end, when it is deleted before it led there":             {workspace: newTestWorkspace(withDeletionTimestamp), want: "delete"},
-		"not for the end while somebody else holds the workspace":         {workspace: newTestWorkspace(withSpecCluster, withDeletionTimestamp, withOtherFinalizer), want: "follow"},
-		"nothing, when a workspace that others hold was let go":           {workspace: newTestWorkspace(withSpecCluster, withDeletionTimestamp, withoutFinalizer), report: newTestReport(ready, reportGone)},
-		"for the end, when the workspace says that it has ended":          {workspace: newTestWorkspace(withSpecCluster, withEndedCondition), report: newTestReport(initializing), want: "delete"},
-		"not for the end before it says so":                               {workspace: newTestWorkspace(withSpecCluster, withPhaseReady), report: newTestReport(ready, reportDeleting), want: "follow"},
-		"back what was made for a workspace that is gone":                 {report: newTestReport(initializing), want: "delete"},
-		"back what was made for a workspace that has gone on":             {workspace: newTestWorkspace(withReservedCluster("cluster-2")), report: newTestReport(initializing), want: "delete"},
-		"nothing back that another shard's workspace has":                 {report: newTestReport(initializing, reportToOtherShard)},
-		"nothing back that does not exist":                                {report: newTestReport("", reportGone)},
-		"nothing for a workspace that is gone and of which nobody speaks": {},
+		"create: scheduled to another shard":                          {workspace: newTestWorkspace(), want: "create"},
+		"none: scheduled to this shard":                               {workspace: newTestWorkspace(withShard("here"))},
+		"none: not scheduled":                                         {workspace: newTestWorkspace(withShard(""))},
+		"create: until spec.cluster is set":                           {workspace: newTestWorkspace(), report: newTestReport(initializing), want: "create"},
+		"follow: spec.cluster is set":                                 {workspace: newTestWorkspace(withSpecCluster), want: "follow"},
+		"confirm: reported logical cluster":                           {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing), want: "confirm"},
+		"none: ready":                                                 {workspace: newTestWorkspace(withSpecCluster, withPhaseReady), report: newTestReport(ready)},
+		"none: ready without a report":                                {workspace: newTestWorkspace(withSpecCluster, withPhaseReady)},
+		"confirm: workspace ready, logical cluster not":               {workspace: newTestWorkspace(withSpecCluster, withPhaseReady), report: newTestReport(initializing), want: "confirm"},
+		"follow: logical cluster is being deleted":                    {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing, reportDeleting), want: "follow"},
+		"follow: report of another shard":                             {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing, reportFromOtherShard), want: "follow"},
+		"follow: report for an older workspace":                       {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing, reportForOldWorkspace), want: "follow"},
+		"follow: report to another shard":                             {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing, reportToOtherShard), want: "follow"},
+		"delete: workspace is being deleted":                          {workspace: newTestWorkspace(withSpecCluster, withPhaseReady, withDeletionTimestamp), want: "delete"},
+		"delete: workspace is deleted before spec.cluster is set":     {workspace: newTestWorkspace(withDeletionTimestamp), want: "delete"},
+		"follow: deleted workspace with other finalizers":             {workspace: newTestWorkspace(withSpecCluster, withDeletionTimestamp, withOtherFinalizer), want: "follow"},
+		"none: own finalizer is removed, others remain":               {workspace: newTestWorkspace(withSpecCluster, withDeletionTimestamp, withoutFinalizer), report: newTestReport(ready, reportGone)},
+		"delete: workspace has the condition that it ended":           {workspace: newTestWorkspace(withSpecCluster, withEndedCondition), report: newTestReport(initializing), want: "delete"},
+		"follow: logical cluster is being deleted, condition not set": {workspace: newTestWorkspace(withSpecCluster, withPhaseReady), report: newTestReport(ready, reportDeleting), want: "follow"},
+		"delete: report for a deleted workspace":                      {report: newTestReport(initializing), want: "delete"},
+		"delete: report for a rescheduled workspace":                  {workspace: newTestWorkspace(withReservedCluster("cluster-2")), report: newTestReport(initializing), want: "delete"},
+		"none: report to another shard, no workspace":                 {report: newTestReport(initializing, reportToOtherShard)},
+		"none: report that the logical cluster is gone":               {report: newTestReport("", reportGone)},
+		"none: no workspace and no report":                            {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request, err := Requester{
@@ -120,7 +120,7 @@ func TestRequester(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := requestKind(request); got != tc.want {
-				t.Fatalf("asks %q, want %q", got, tc.want)
+				t.Fatalf("request %q, want %q", got, tc.want)
 			}
 			if request != nil && (request.Spec.Shard != "there" || request.Name != "ws.cluster-1" || request.Spec.Owner.Cluster != "parent") {
 				t.Errorf("got %+v", request)
@@ -203,33 +203,33 @@ func TestResponder(t *testing.T) {
 		reason              string
 		confirmed, released bool
 	}{
-		"nothing that nobody asks for":                       {},
-		"makes what it is asked for":                         {request: newTestRequest("create"), step: Create},
-		"and reports it":                                     {request: newTestRequest("create"), cluster: newTestCluster(initializing), state: "Exists"},
-		"not where another shard is asked":                   {request: newTestRequest("create", requestToOtherShard)},
-		"not where the request lies about its place":         {request: newTestRequest("create", requestWithWrongParent)},
-		"not when it is full":                                {request: newTestRequest("create"), full: "no room", state: "Refused", reason: "ShardFull"},
-		"keeps what it has although it is full":              {request: newTestRequest("create"), cluster: newTestCluster(initializing), full: "no room", state: "Exists"},
-		"not where the name is taken here":                   {request: newTestRequest("create"), cluster: newTestCluster(ready, clusterWithoutOwnerShard), state: "Refused", reason: "NameTaken"},
-		"nor by another workspace":                           {request: newTestRequest("create", requestForOtherWorkspace), cluster: newTestCluster(ready), state: "Refused", reason: "NameTaken"},
-		"nor by a workspace of another shard":                {request: newTestRequest("create", requestFromOtherShard), cluster: newTestCluster(ready), state: "Refused", reason: "NameTaken"},
-		"reports what is not ready although nobody asks":     {cluster: newTestCluster(initializing), state: "Exists"},
-		"reports what is deleted although nobody asks":       {cluster: newTestCluster(ready, clusterDeleting), state: "Exists"},
-		"not what is settled":                                {cluster: newTestCluster(ready)},
-		"nor what belongs to this shard":                     {cluster: newTestCluster(initializing, clusterWithoutOwnerShard)},
-		"nor, to one, what belongs to another":               {cluster: newTestCluster(initializing, clusterOfOtherWorkspace)},
-		"reports what it is asked about":                     {request: newTestRequest("follow"), cluster: newTestCluster(ready), state: "Exists"},
-		"or that there is nothing":                           {request: newTestRequest("follow"), state: "Gone"},
-		"has confirmed what is confirmed":                    {request: newTestRequest("confirm"), cluster: newTestCluster(initializing), state: "Exists", confirmed: true},
-		"but not what was made anew":                         {request: newTestRequest("confirm"), cluster: newTestCluster(initializing, clusterRecreated), state: "Exists"},
-		"nor by another shard":                               {request: newTestRequest("confirm", requestFromOtherShard), cluster: newTestCluster(initializing), state: "Exists"},
-		"deletes what it is asked to delete, and lets it go": {request: newTestRequest("delete"), cluster: newTestCluster(ready), step: Delete, state: "Exists", released: true},
-		"once":                     {request: newTestRequest("delete"), cluster: newTestCluster(ready, clusterDeleting), state: "Exists", released: true},
-		"and says that it is gone": {request: newTestRequest("delete"), state: "Gone"},
-		"not for another shard":    {request: newTestRequest("delete", requestFromOtherShard), cluster: newTestCluster(ready), state: "Gone"},
-		"not for another workspace of the same name":       {request: newTestRequest("delete", requestForOtherWorkspace), cluster: newTestCluster(ready), state: "Gone"},
-		"not what belongs to this shard":                   {request: newTestRequest("delete"), cluster: newTestCluster(ready, clusterWithoutOwnerShard), state: "Gone"},
-		"does not let go what nobody has asked the end of": {request: newTestRequest("follow"), cluster: newTestCluster(ready, clusterDeleting), state: "Exists"},
+		"no request":                                             {},
+		"create: not created yet":                                {request: newTestRequest("create"), step: Create},
+		"create: exists":                                         {request: newTestRequest("create"), cluster: newTestCluster(initializing), state: "Exists"},
+		"create: request to another shard":                       {request: newTestRequest("create", requestToOtherShard)},
+		"create: spec does not match the name":                   {request: newTestRequest("create", requestWithWrongParent)},
+		"create: shard is full":                                  {request: newTestRequest("create"), full: "no room", state: "Refused", reason: "ShardFull"},
+		"create: exists on a full shard":                         {request: newTestRequest("create"), cluster: newTestCluster(initializing), full: "no room", state: "Exists"},
+		"create: name is used on this shard":                     {request: newTestRequest("create"), cluster: newTestCluster(ready, clusterWithoutOwnerShard), state: "Refused", reason: "NameTaken"},
+		"create: name is used by another workspace":              {request: newTestRequest("create", requestForOtherWorkspace), cluster: newTestCluster(ready), state: "Refused", reason: "NameTaken"},
+		"create: name is used by a workspace of another shard":   {request: newTestRequest("create", requestFromOtherShard), cluster: newTestCluster(ready), state: "Refused", reason: "NameTaken"},
+		"no request: not ready is reported":                      {cluster: newTestCluster(initializing), state: "Exists"},
+		"no request: deleting is reported":                       {cluster: newTestCluster(ready, clusterDeleting), state: "Exists"},
+		"no request: ready is not reported":                      {cluster: newTestCluster(ready)},
+		"no request: owned by this shard is not reported":        {cluster: newTestCluster(initializing, clusterWithoutOwnerShard)},
+		"no request: owned by another workspace is not reported": {cluster: newTestCluster(initializing, clusterOfOtherWorkspace)},
+		"follow: exists":                                         {request: newTestRequest("follow"), cluster: newTestCluster(ready), state: "Exists"},
+		"follow: does not exist":                                 {request: newTestRequest("follow"), state: "Gone"},
+		"confirm: same UID":                                      {request: newTestRequest("confirm"), cluster: newTestCluster(initializing), state: "Exists", confirmed: true},
+		"confirm: recreated with another UID":                    {request: newTestRequest("confirm"), cluster: newTestCluster(initializing, clusterRecreated), state: "Exists"},
+		"confirm: request of another shard":                      {request: newTestRequest("confirm", requestFromOtherShard), cluster: newTestCluster(initializing), state: "Exists"},
+		"delete: exists":                                         {request: newTestRequest("delete"), cluster: newTestCluster(ready), step: Delete, state: "Exists", released: true},
+		"once":                                                   {request: newTestRequest("delete"), cluster: newTestCluster(ready, clusterDeleting), state: "Exists", released: true},
+		"delete: does not exist":                                 {request: newTestRequest("delete"), state: "Gone"},
+		"delete: request of another shard":                       {request: newTestRequest("delete", requestFromOtherShard), cluster: newTestCluster(ready), state: "Gone"},
+		"delete: another workspace of the same name":             {request: newTestRequest("delete", requestForOtherWorkspace), cluster: newTestCluster(ready), state: "Gone"},
+		"delete: owned by this shard":                            {request: newTestRequest("delete"), cluster: newTestCluster(ready, clusterWithoutOwnerShard), state: "Gone"},
+		"follow: deleting is not released":                       {request: newTestRequest("follow"), cluster: newTestCluster(ready, clusterDeleting), state: "Exists"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := Responder{ShardName: "there", Parent: parent, Workspace: "ws", Cluster: cluster, Request: tc.request, LogicalCluster: tc.cluster, Full: tc.full}
@@ -238,7 +238,7 @@ func TestResponder(t *testing.T) {
 			}
 			report := i.Report()
 			if (report == nil) != (tc.state == "") || (report != nil && (report.Spec.State != tc.state || report.Spec.Reason != tc.reason || report.Name != "parent.ws" || report.Spec.Shard == "")) {
-				t.Errorf("reports %+v, want %q %q", report, tc.state, tc.reason)
+				t.Errorf("report %+v, want %q %q", report, tc.state, tc.reason)
 			}
 			if i.Confirmed() != tc.confirmed || i.Released() != tc.released {
 				t.Errorf("confirmed %t, released %t", i.Confirmed(), i.Released())
@@ -287,7 +287,7 @@ func TestParseNames(t *testing.T) {
 	}
 	for _, none := range []string{"", "x", ".x", "x.", "x.Y", "a.b/c"} {
 		if _, _, ok := ParseRequestName(none); ok {
-			t.Errorf("%q is no name of a request", none)
+			t.Errorf("%q was parsed as the name of a request", none)
 		}
 	}
 }

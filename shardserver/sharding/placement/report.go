@@ -67,7 +67,7 @@ func (r Responder) Report() *shardingv1alpha1.LogicalClusterReport {
 	if refusal := r.refusal(); refusal != nil {
 		return r.reply(*refusal)
 	}
-	return nil // it is about to be made
+	return nil // Step is Create
 }
 
 // Confirmed reports whether the shard of the workspace has confirmed the logical cluster. It becomes Ready only then.
@@ -155,7 +155,7 @@ func (r Responder) refusal() *shardingv1alpha1.LogicalClusterReportSpec {
 	case r.Cluster == logicalcluster.Root || r.Cluster.IsSystem():
 		return refuse(shardingv1alpha1.ReasonNameTaken, fmt.Sprintf("the name %q is reserved", r.Cluster))
 	case r.LogicalCluster != nil && !r.owned():
-		return refuse(shardingv1alpha1.ReasonNameTaken, fmt.Sprintf("the name %q is taken", r.Cluster))
+		return refuse(shardingv1alpha1.ReasonNameTaken, fmt.Sprintf("the name %q is already used", r.Cluster))
 	case r.LogicalCluster == nil && r.Full != "":
 		return refuse(shardingv1alpha1.ReasonShardFull, r.Full)
 	}

@@ -33,7 +33,7 @@ func (q Requester) Request() (*shardingv1alpha1.LogicalClusterRequest, error) {
 	request := q.newRequest(workspace.Annotations[corev1alpha1.ShardAnnotationKey], Owner(q.Parent, workspace))
 	switch {
 	case workspace.DeletionTimestamp != nil && len(workspace.Finalizers) > 1:
-		// Everybody else's finalizers come first.
+		// The finalizers of others are removed first.
 	case workspace.DeletionTimestamp != nil, Ended(workspace):
 		request.Spec.Delete = true
 		return request, nil
@@ -95,7 +95,8 @@ func (q Requester) deletionRequest() *shardingv1alpha1.LogicalClusterRequest {
 	return request
 }
 
-// matching returns the report if it is about the workspace's own logical cluster, by the shard that has it; else nil.
+// matchingReport returns the report if it is about the workspace's own logical cluster, by the shard that has it; else
+// nil.
 func (q Requester) matchingReport() *shardingv1alpha1.LogicalClusterReport {
 	return MatchingReport(q.Report, q.ShardName, q.Parent, q.Workspace)
 }

@@ -1,23 +1,24 @@
-// Package publisher publishes into the cache server what other shards need of this one, under the name of this shard.
+// Package publisher publishes into the cache server the objects of this shard that other shards need, under its name.
 // Sources compute the published objects: each is a pure function of the shard's own objects. A crash at any moment is
-// therefore harmless, and everything is published again after the cache lost it. Nobody else writes there.
+// therefore harmless, and everything is published again after the cache lost it. Only the publisher writes there.
 //
 // Sources of objects that are published unchanged are in this package; sources of derived objects are with their
 // owners. Objects of other shards are in package replica.
 //
-// # What a complete report promises
+// # The guarantee of a complete report
 //
 // The report of a shard is complete from some resource version of the cache's store on, for as long as that report
 // exists. A reader that has read the watches of this store up to that version has seen every object that the shard
-// wanted published when the resync before the report began (resync.go), in a state of that moment or later. An object
-// that is not in the watches by then did not exist, or was deleted since. Nothing more is promised: later objects and
+// desired when the resync before the report began (resync.go), in a state of that moment or later. An object
+// that is not in the watches by then did not exist, or was deleted since. Nothing more is guaranteed: later objects and
 // later states arrive eventually; an object that is being deleted but has finalizers is not published again where it
 // was lost; and objects that are published but not desired are deleted by then.
 //
 // An object therefore counts once it was published after the resync began, whether or not it has changed again. A
-// resync ends after as many writes as there are objects, whatever tenants do in the meantime. One object that cannot be
-// written blocks it: readers would take its absence for its deletion.
+// resync ends after as many writes as there are objects, whatever tenants write in the meantime. One object that cannot
+// be written blocks it: readers would treat its absence as its deletion.
 //
-// The promise is about one store. The complete report is an update of a report that was in that store before the resync
-// ended, so it never lands in another store. The loss of a report revokes the promise and restarts a running resync.
+// The guarantee is per store. The complete report is an update of a report that was in that store before the resync
+// ended, so it is never written to another store. The loss of a report revokes the guarantee and restarts a running
+// resync.
 package publisher

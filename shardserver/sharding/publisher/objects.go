@@ -29,9 +29,9 @@ const (
 	always condition = iota
 	// labelled selects the objects with the replicate label, which package replicatelabel sets.
 	labelled
-	// labelledWhereShared selects the labelled objects of logical clusters that have the label themselves, because they have
-	// something that others can use. The binding of an administrator has the label in every workspace, as it allows to bind
-	// exports; without an export no other shard needs it, and it must cost nothing.
+	// labelledWhereShared selects the labelled objects of logical clusters that have the label themselves, because they
+	// contain exports, types or cached resources. The binding of an administrator has the label in every workspace, as it
+	// allows to bind exports; without an export no other shard needs it, and it must not be replicated.
 	labelledWhereShared
 )
 
@@ -114,8 +114,8 @@ type objectSource struct {
 	clusterStates map[logicalcluster.Name]clusterState
 }
 
-// clusterState is derived from the annotations of a logical cluster: its objects have global reach; it has something to
-// share.
+// clusterState is derived from the annotations of a logical cluster: whether its objects have global reach, and whether
+// it contains shared objects.
 type clusterState struct{ global, sharing bool }
 
 func clusterStateOf(cluster metav1.Object) clusterState {

@@ -28,12 +28,12 @@ var shardReports = shardingv1alpha1.Resource("shardreports")
 
 // reported is the report of this shard in the cache.
 type reported struct {
-	// uid is that of the report with this complete.
+	// uid is the UID of the report that complete refers to.
 	uid      types.UID
 	complete bool
 }
 
-// Run publishes the heartbeat of the shard until the context ends, with whether everything is published.
+// Run publishes the heartbeat of the shard, with whether everything is published, until the context ends.
 func (p *Publisher) Run(ctx context.Context) {
 	p.reset()
 	defer p.running.Store(false)
@@ -70,8 +70,8 @@ func (p *Publisher) reset() {
 	p.running.Store(true)
 }
 
-// publishReport publishes one report and returns whether it is complete. It never creates a complete report: one that
-// is updated is certainly in the store that everything was written to.
+// publishReport publishes one report and returns whether it is complete. It never creates a complete report: a report
+// that is updated is certainly in the store that everything was written to.
 func (p *Publisher) publishReport(ctx context.Context) (complete bool, err error) {
 	key := controller.Request{ClusterName: logicalcluster.Root, Name: p.cfg.Shard}
 	current, exists, known := p.cfg.Informer.Published(shardReports, p.keyOf(key))
@@ -99,7 +99,7 @@ func (p *Publisher) publishReport(ctx context.Context) (complete bool, err error
 	return err == nil, err
 }
 
-// writeReport writes a report. A complete one only replaces another one.
+// writeReport writes a report. A complete report is written only as an update.
 func (p *Publisher) writeReport(ctx context.Context, key controller.Request, spec shardingv1alpha1.ShardReportSpec) error {
 	content, err := p.report(key, spec)
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *Publisher) writeReport(ctx context.Context, key controller.Request, spe
 	return nil
 }
 
-// readReport reads the report in the cache. If it is missing, or another one, the cache has lost everything.
+// readReport reads the report in the cache. If it is missing or another one, the cache has lost all objects.
 func (p *Publisher) readReport(ctx context.Context, current replica.Version, exists bool) error {
 	if !exists || p.reported.uid != "" && p.reported.uid != current.UID {
 		p.reported, p.resync = reported{}, nil

@@ -17,13 +17,13 @@ import (
 const resyncBudget = 2 * time.Second
 
 // resync publishes every object of this shard once, in the state that its source desires at that moment. An object that
-// changes again counts all the same: it causes work, but blocks nothing. The package comment says what the end of a
-// resync means to readers.
+// changes again counts all the same: it causes writes, but does not block the resync. The package comment defines what
+// the end of a resync means to readers.
 type resync struct {
 	// incarnation is the incarnation of the cache. Writes to another one are lost.
 	incarnation string
-	// nextSource is the index of the source to list next. Sources are listed when they are reached: an object that is desired
-	// when the resync begins, but not when its source is listed, need not be there.
+	// nextSource is the index of the source to list next. Sources are listed when they are reached: an object that is
+	// desired when the resync begins, but not when its source is listed, need not be there.
 	nextSource int
 	// source is the source before next, remaining are its keys that are not published yet.
 	source    Source

@@ -40,11 +40,11 @@ func TestNextStep(t *testing.T) {
 		exists  bool
 		want    step
 	}{
-		"a desired object that is there is left":              {&one, one, true, leave},
-		"a desired object that is missing is created":         {&one, replica.Digest{}, false, create},
-		"an object of another state is updated":               {&one, other, true, update},
-		"an object that is not desired is deleted":            {nil, one, true, remove},
-		"an object that is neither there nor desired is left": {nil, replica.Digest{}, false, leave},
+		"desired object that is published":     {&one, one, true, leave},
+		"desired object that is missing":       {&one, replica.Digest{}, false, create},
+		"desired object in another state":      {&one, other, true, update},
+		"published object that is not desired": {nil, one, true, remove},
+		"neither desired nor published":        {nil, replica.Digest{}, false, leave},
 	} {
 		if got := nextStep(tc.desired, replica.Version{Digest: tc.current}, tc.exists); got != tc.want {
 			t.Errorf("%s: got %d, want %d", name, got, tc.want)
@@ -92,7 +92,7 @@ func (s *fakeSource) toSource() Source {
 		},
 		Desired: func(_ context.Context, key controller.Request) (runtime.Object, error) {
 			if fails := s.failing.Load(); fails != nil && *fails == key.Name {
-				return nil, errors.New("made to fail")
+				return nil, errors.New("injected failure")
 			}
 			if key.Name == "unwanted" {
 				return nil, nil

@@ -25,7 +25,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestPublisher is what its shard wants, whatever others make of it.
+// TestPublisher tests that the published objects match the objects of the shard, whatever else is written to the cache.
 func TestPublisher(t *testing.T) {
 	cache := cachetesting.Start(t)
 	kubeconfig := cache.Kubeconfig(t, cache.Shard(t, "root"))
@@ -52,9 +52,9 @@ func TestPublisher(t *testing.T) {
 		}
 	}
 	created := createType(t, atRoot, "kept")
-	shardtesting.Eventually(t, "the copy", published("kept"))
+	shardtesting.Eventually(t, "the published object", published("kept"))
 
-	t.Run("a copy is complete and says where it comes from", func(t *testing.T) {
+	t.Run("published object has content and origin", func(t *testing.T) {
 		object, err := writer.Get(t.Context(), gvr, key("kept"))
 		must(t, err)
 		annotations := object.Meta.Annotations
@@ -63,13 +63,13 @@ func TestPublisher(t *testing.T) {
 			t.Errorf("got %s, original UID %s", object.Raw, created.UID)
 		}
 	})
-	t.Run("marks of caches, and other shards' names, are not a tenant's to write", func(t *testing.T) {
-		patch := `{"metadata":{"labels":{"marked":"true"},"annotations":{"cache.kcp.io/down":"true","cache.kcp.io/via":"elsewhere","kcp.io/shard":"other"}}}`
+	t.Run("tenants cannot set annotations of caches or names of shards", func(t *testing.T) {
+		patch := `{"metadata":{"labels":{"marked":"true"},"annotations":{"cache.kcp.io/down":"true","cache.kcp.io/via":"remote","kcp.io/shard":"other"}}}`
 		must(t, atRoot.Patch(shardtesting.In(t.Context(), "root"), created.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))))
-		shardtesting.Eventually(t, "the changed copy", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "the changed published object", func(ctx context.Context) error {
 			object, err := writer.Get(ctx, gvr, key("kept"))
 			if err != nil || object.Meta.Labels["marked"] == "" {
-				return fmt.Errorf("it is not there: %w", err)
+				return fmt.Errorf("it is not published: %w", err)
 			}
 			annotations := object.Meta.Annotations
 			if _, down := annotations["cache.kcp.io/down"]; down || annotations["cache.kcp.io/via"] != "" || annotations["kcp.io/shard"] != "root" {
@@ -78,8 +78,8 @@ func TestPublisher(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("what somebody changed in the cache is changed back", func(t *testing.T) {
-		shardtesting.Eventually(t, "the forgery", func(ctx context.Context) error {
+	t.Run("change in the cache is reverted", func(t *testing.T) {
+		shardtesting.Eventually(t, "the change in the cache", func(ctx context.Context) error {
 			object, err := writer.Get(ctx, gvr, key("kept"))
 			if err != nil {
 				return err
@@ -92,7 +92,7 @@ func TestPublisher(t *testing.T) {
 			_, err = writer.Update(ctx, gvr, logicalcluster.Root, changed)
 			return err
 		})
-		shardtesting.Eventually(t, "the original", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "the reverted object", func(ctx context.Context) error {
 			object, err := writer.Get(ctx, gvr, key("kept"))
 			if err == nil && object.Meta.Labels["forged"] != "" {
 				err = errors.New("it is still changed")
@@ -100,68 +100,68 @@ func TestPublisher(t *testing.T) {
 			return err
 		})
 	})
-	t.Run("what stands for nothing is removed, and what was removed comes back", func(t *testing.T) {
-		_, err := writer.Create(t.Context(), gvr, logicalcluster.Root, &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "leftover"}})
+	t.Run("unknown object is deleted and deleted object is recreated", func(t *testing.T) {
+		_, err := writer.Create(t.Context(), gvr, logicalcluster.Root, &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "unknown"}})
 		must(t, err)
-		shardtesting.Eventually(t, "the end of what stands for nothing", gone("leftover"))
+		shardtesting.Eventually(t, "the deletion of the unknown object", gone("unknown"))
 		must(t, writer.Delete(t.Context(), gvr, key("kept"), ""))
-		shardtesting.Eventually(t, "the copy again", published("kept"))
+		shardtesting.Eventually(t, "the recreated object", published("kept"))
 	})
-	t.Run("what is being deleted stays while finalizers hold it, and goes with it", func(t *testing.T) {
+	t.Run("object with a finalizer stays published until it is deleted", func(t *testing.T) {
 		held := createType(t, atRoot, "held", "example.com/hold")
-		shardtesting.Eventually(t, "the copy", published("held"))
+		shardtesting.Eventually(t, "the published object", published("held"))
 		must(t, atRoot.Delete(shardtesting.In(t.Context(), "root"), held))
 		createType(t, atRoot, "later")
-		shardtesting.Eventually(t, "a later copy", published("later"))
+		shardtesting.Eventually(t, "a later object", published("later"))
 		must(t, published("held")(t.Context()))
 		must(t, atRoot.Patch(shardtesting.In(t.Context(), "root"), held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
-		shardtesting.Eventually(t, "the end of the copy", gone("held"))
+		shardtesting.Eventually(t, "the deletion of the published object", gone("held"))
 	})
-	t.Run("RBAC travels from where something is shared", func(t *testing.T) {
+	t.Run("RBAC is published from logical clusters with exports", func(t *testing.T) {
 		quiet, sharing := root.NewWorkspace(t, "root", "quiet").Spec.Cluster, root.NewWorkspace(t, "root", "sharing").Spec.Cluster
 		bindings, _ := cacheclient.FindResource(schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterrolebindings"})
-		in := func(cluster string) func(context.Context) error { // of the administrator, who may bind whatever there is
+		in := func(cluster string) func(context.Context) error { // the administrator's binding, which allows to bind all exports
 			return func(ctx context.Context) error {
 				_, err := writer.Get(ctx, bindings.GroupVersionResource, cacheclient.Key{Shard: "root", Cluster: logicalcluster.MustParseName(cluster), Name: "workspace-admin"})
 				return err
 			}
 		}
 		adminBinding := &rbacv1.ClusterRoleBinding{}
-		shardtesting.Eventually(t, "the mark of the administrator's binding", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "the replicate annotation of the administrator's binding", func(ctx context.Context) error {
 			err := atRoot.Get(shardtesting.In(ctx, sharing), client.ObjectKey{Name: "workspace-admin"}, adminBinding)
 			if err == nil && adminBinding.Annotations[corev1alpha1.ReplicateAnnotationKey] == "" {
-				err = errors.New("it has none")
+				err = errors.New("the annotation is missing")
 			}
 			return err
 		})
 		if err := in(sharing)(t.Context()); !apierrors.IsNotFound(err) {
-			t.Errorf("before there is anything to share: %v", err)
+			t.Errorf("published without an export: %v", err)
 		}
 		kind := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "shared"}}
 		must(t, atRoot.Create(shardtesting.In(t.Context(), sharing), kind))
 		shardtesting.Eventually(t, "the administrator's binding", in(sharing))
 		if err := in(quiet)(t.Context()); !apierrors.IsNotFound(err) {
-			t.Errorf("where nothing is shared: %v", err)
+			t.Errorf("published in a logical cluster without an export: %v", err)
 		}
 		must(t, atRoot.Delete(shardtesting.In(t.Context(), sharing), kind))
-		shardtesting.Eventually(t, "the end of its copy", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "its deletion in the cache", func(ctx context.Context) error {
 			if err := in(sharing)(ctx); !apierrors.IsNotFound(err) {
 				return fmt.Errorf("got %w", err)
 			}
 			return nil
 		})
 	})
-	t.Run("what others say about a logical cluster that is here is ignored", func(t *testing.T) {
+	t.Run("objects of others in a logical cluster of this shard are ignored", func(t *testing.T) {
 		here := root.NewWorkspace(t, "root", "here").Spec.Cluster
 		otherShard := cache.Client(t, "beta")
-		for _, cluster := range []string{here, "elsewhere"} {
+		for _, cluster := range []string{here, "remote"} {
 			obj := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "of-beta"}}
 			_, err := otherShard.Create(t.Context(), gvr, logicalcluster.MustParseName(cluster), obj)
 			must(t, err)
 		}
 		reader := storage.NewReader[*tenancyv1alpha1.WorkspaceType](root.Server.Registry, tenancyv1alpha1.Resource("workspacetypes")).Global()
-		shardtesting.Eventually(t, "what beta has", func(ctx context.Context) error {
-			_, err := reader.Get(in(ctx, "elsewhere"), "", "of-beta")
+		shardtesting.Eventually(t, "the object of beta", func(ctx context.Context) error {
+			_, err := reader.Get(in(ctx, "remote"), "", "of-beta")
 			return err
 		})
 		if _, err := reader.Get(in(t.Context(), here), "", "of-beta"); !apierrors.IsNotFound(err) {
@@ -183,14 +183,14 @@ func TestPublisher(t *testing.T) {
 			}
 			seen = append(seen, event.Object.(*tenancyv1alpha1.WorkspaceType))
 		}
-		if watched := clustersOf(seen, "of-beta"); !slices.Equal(listed, []string{"elsewhere"}) || !slices.Equal(watched, listed) {
+		if watched := clustersOf(seen, "of-beta"); !slices.Equal(listed, []string{"remote"}) || !slices.Equal(watched, listed) {
 			t.Errorf("listed in %v, watched in %v", listed, watched)
 		}
 		if len(seen) != len(all) {
 			t.Errorf("watched %d, listed %d", len(seen), len(all))
 		}
 	})
-	t.Run("logical clusters of the shard itself, and those without a mark, do not travel", func(t *testing.T) {
+	t.Run("system logical clusters and unlabelled ones are not published", func(t *testing.T) {
 		resource, _ := cacheclient.FindResource(corev1alpha1.Resource("logicalclusters"))
 		root.NewWorkspace(t, "root", "plain")
 		objects, _, err := writer.List(t.Context(), resource.GroupVersionResource)

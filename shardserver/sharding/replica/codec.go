@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// shardingScheme has the kinds that shards exchange only through the cache; no API of a shard serves them.
+// shardingScheme has the kinds that shards exchange only through the cache; shards do not serve them.
 var shardingScheme = runtime.NewScheme()
 
 func init() {

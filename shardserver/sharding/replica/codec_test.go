@@ -11,7 +11,7 @@ import (
 func TestDecodeMatchesFieldNamesExactly(t *testing.T) {
 	resource, ok := client.FindResource(logicalClusterRequests)
 	if !ok {
-		t.Fatal("there are no requests")
+		t.Fatal("there is no resource of requests")
 	}
 	obj, err := decode(resource, []byte(`{
 		"apiVersion": "sharding.kcp.io/v1alpha1", "kind": "LogicalClusterRequest",
@@ -32,7 +32,7 @@ func TestDecodeMatchesFieldNamesExactly(t *testing.T) {
 func TestDecodeRejectsAnotherKind(t *testing.T) {
 	resource, ok := client.FindResource(clusterRoles)
 	if !ok {
-		t.Fatal("there are no roles")
+		t.Fatal("there is no resource of roles")
 	}
 	for kind, wantErr := range map[string]bool{"ClusterRole": false, "ClusterRoleBinding": true, "ClusterRoleList": true} {
 		raw := `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "` + kind + `", "metadata": {"name": "x"}}`

@@ -131,7 +131,7 @@ func (inf *Informer) registered(ctx context.Context, at client.Position) (map[st
 		return nil, errNotComplete(inf.cfg.Root)
 	}
 	if r.registeredAt.Incarnation != at.Incarnation || !r.complete.IsCompleteAt(inf.cfg.Root, r.registeredAt) && at != latestIn(at) {
-		return nil, errors.New("the list of shards is not read from the cache yet")
+		return nil, errors.New("the shards have not been listed from the cache yet")
 	}
 	return maps.Clone(r.registered), nil
 }

@@ -4,7 +4,7 @@
 //
 // It tolerates a cache that is unavailable, slow, emptied or replaced: an object is deleted only when its shard has
 // reported that its part of the cache is complete, and the object is not in it. Until all shards have reported so, the
-// absence of an object proves nothing (Known).
+// absence of an object proves nothing (CheckSynced).
 //
 // The informer also tracks the published state of this shard's own objects for package publisher, which writes them. It
 // writes nothing to the cache. It keeps a snapshot of its objects in the shard's own etcd, so that a shard starts

@@ -27,7 +27,7 @@ type Config struct {
 	// Resources are the resources to list and watch.
 	Resources []client.Resource
 	// Shards returns the names of all registered shards, and whether each has ever Reported. It is nil except on the
-	// root shard: other shards learn them from the cache.
+	// root shard: other shards read them from the cache.
 	Shards func(context.Context) (map[string]bool, error)
 	// MaxPerShard limits the objects kept of one other shard; 0: no limit.
 	MaxPerShard int
@@ -75,7 +75,7 @@ func (inf *Informer) Run(ctx context.Context, cache *client.Client) {
 	running.Wait()
 }
 
-// WaitForSync returns when all objects of other shards are known, the cache is unavailable, or the context ends.
+// WaitForSync returns when all stores are synced, the cache is unavailable, or the context ends.
 func (inf *Informer) WaitForSync(ctx context.Context) {
 	ticker := time.NewTicker(syncPollInterval)
 	defer ticker.Stop()
@@ -122,8 +122,8 @@ func (inf *Informer) catchUp(ctx context.Context) {
 	}
 }
 
-// Get implements storage.RemoteStore. Of objects that several shards publish under one name, it returns that of the first
-// shard by name.
+// Get implements storage.RemoteStore. Of objects that several shards publish under one name, it returns that of the
+// first shard by name.
 func (inf *Informer) Get(resource schema.GroupResource, cluster logicalcluster.Name, namespace, name string) (runtime.Object, bool) {
 	if store := inf.stores[resource]; store != nil {
 		return store.get(objectKey{cluster, namespace, name})

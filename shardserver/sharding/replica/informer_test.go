@@ -142,7 +142,7 @@ func newWorkspaceType(name string) *tenancyv1alpha1.WorkspaceType {
 	return &tenancyv1alpha1.WorkspaceType{ObjectMeta: objectMeta(name)}
 }
 
-// hasTypes returns nil if exactly these types are known in a logical cluster.
+// hasTypes returns nil if a logical cluster has exactly these types.
 func (w *env) hasTypes(cluster string, names ...string) func() error {
 	return func() error {
 		found := map[string]bool{}
@@ -151,7 +151,7 @@ func (w *env) hasTypes(cluster string, names ...string) func() error {
 		}
 		for _, name := range names {
 			if _, ok := w.informer.Get(workspaceTypes, logicalcluster.MustParseName(cluster), "", name); !ok || !found[name] {
-				return fmt.Errorf("%q is not known, only %v", name, found)
+				return fmt.Errorf("%q is missing; found %v", name, found)
 			}
 		}
 		if len(found) != len(names) {
@@ -304,7 +304,7 @@ func TestWatches(t *testing.T) {
 	}
 	cancel()
 	for range stream.ResultChan() {
-		t.Error("an event after the end")
+		t.Error("an event after the watch ended")
 	}
 	w.stop()
 	// Goroutines of the cache server and its connections remain; none of the informer may.
@@ -313,7 +313,7 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// TestSlowWatcher: a watcher that does not read loses its watch and blocks nobody.
+// TestSlowWatcher: a watcher that does not read loses its watch and does not block others.
 func TestSlowWatcher(t *testing.T) {
 	store := newStore(New(Config{Shard: "alpha", Root: "root"}), testResources(t)[0])
 	stream := store.watch(t.Context())
@@ -328,7 +328,7 @@ func TestSlowWatcher(t *testing.T) {
 		store.mu.RLock()
 		defer store.mu.RUnlock()
 		if len(store.watchers) > 0 {
-			return errors.New("it is still there")
+			return errors.New("it is still registered")
 		}
 		return nil
 	})
@@ -363,7 +363,7 @@ func TestSameNameFromSeveralShards(t *testing.T) {
 	remove("a")
 	expect("b", 3)
 	remove("c")
-	remove("nobody")
+	remove("missing")
 	expect("b", 2)
 	remove("d")
 	remove("b")

@@ -131,14 +131,14 @@ func (inf *Informer) diff(ctx context.Context, diffed *bool) error {
 		}
 		s.mu.RUnlock()
 	}
-	for key := range stored { // what is on the disk and nowhere else, or of a resource that is kept no more
+	for key := range stored { // deleted objects, and those of resources that are no longer in the snapshot
 		inf.markKeyDirty(key)
 	}
 	*diffed = true
 	return nil
 }
 
-// flush writes what is dirty. What cannot be written stays dirty.
+// flush writes the dirty objects. Those that cannot be written stay dirty.
 func (inf *Informer) flush(ctx context.Context) error {
 	inf.mu.Lock()
 	dirty := inf.dirty
@@ -167,7 +167,7 @@ func (inf *Informer) flush(ctx context.Context) error {
 func (inf *Informer) operation(key snapshotKey) (clientv3.Op, error) {
 	etcdKey := inf.cfg.SnapshotStore.key(key)
 	s := inf.stores[key.resource]
-	if s == nil || !hasSnapshot(key.resource) { // it is followed no more, or was kept once
+	if s == nil || !hasSnapshot(key.resource) { // the resource is no longer in the snapshot
 		return clientv3.OpDelete(etcdKey), nil
 	}
 	s.mu.RLock()

@@ -37,7 +37,7 @@ func (s *store) prune(ctx context.Context) {
 		if s.notSynced == nil {
 			s.informer.markDirty(s.resource.GroupResource(), client.Key{})
 			for w := range s.watchers {
-				w.Stop() // watchers that could not decide on absence start over
+				w.Stop() // watchers must list again now that absence is decisive
 			}
 		}
 	}

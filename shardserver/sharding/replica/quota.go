@@ -74,7 +74,7 @@ func (s *store) exceedsQuota(ctx context.Context, key client.Key) bool {
 	}
 	gr := s.resource.GroupResource()
 	if first {
-		klog.FromContext(ctx).Error(errOverQuota(key.Shard), "A shard has published more objects than its quota: absent objects count as unknown from now on. Raise --shard-max-objects-of-another on all shards, or delete its Shard object",
+		klog.FromContext(ctx).Error(errOverQuota(key.Shard), "A shard has published more objects than its quota: its absent objects are treated as unknown. Raise --shard-max-objects-of-another on all shards, or delete its Shard object",
 			"shard", key.Shard, "limit", s.informer.quota.limit, "resource", gr, "object", key)
 	}
 	overQuotaObjects.WithLabelValues(key.Shard).Inc()

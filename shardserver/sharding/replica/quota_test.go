@@ -42,9 +42,9 @@ func TestQuota(t *testing.T) {
 		w.publish("beta", "abc", newWorkspaceType(name(i)))
 		names = append(names, name(i))
 	}
-	eventually(t, "as many as the quota", w.hasTypes("abc", names...))
+	eventually(t, "the objects up to the quota", w.hasTypes("abc", names...))
 	if err := known(); err != nil {
-		t.Fatalf("with as many as the quota: %v", err)
+		t.Fatalf("at the quota: %v", err)
 	}
 
 	w.publish("beta", "abc", newWorkspaceType("toomuch"))

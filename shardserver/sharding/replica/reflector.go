@@ -6,7 +6,7 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 )
 
-// run keeps the table up to date until the context ends.
+// run keeps the store up to date until the context ends.
 func (s *store) run(ctx context.Context, cache *client.Client) {
 	defer s.published.suspend()
 	s.mu.Lock()
@@ -30,7 +30,7 @@ func (s *store) retryNow() {
 	}
 }
 
-// relist makes the reflector list anew.
+// relist makes the reflector list again.
 func (s *store) relist() {
 	s.mu.Lock()
 	s.relisting = true

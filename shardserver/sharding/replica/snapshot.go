@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	// segment takes the place of the API group in the keys of a snapshot. No API group can have this name.
+	// segment is the first part of the keys of a snapshot, where other keys have the API group. No API group can have this
+	// name.
 	segment = "~elsewhere"
-	// syncedKey takes the place of an object if the store of the resource is synced.
+	// syncedKey is stored in place of an object if the store of the resource is synced.
 	syncedKey = "known"
 	// snapshotInterval is the time between two writes of changes.
 	snapshotInterval = time.Second

@@ -30,7 +30,7 @@ type store struct {
 	at client.Position
 	// unconfirmed counts the entries that the reflector has not seen in the cache.
 	unconfirmed int
-	// notSynced is why absence proves nothing; nil when it does.
+	// notSynced is the reason why absence of an object proves nothing, or nil.
 	notSynced error
 	// reflector is nil before run.
 	reflector *reflector.Reflector

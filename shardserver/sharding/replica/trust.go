@@ -19,8 +19,8 @@ var (
 
 // trusts is the trust policy: it returns whether a shard may publish an object. Only the root shard may publish in the
 // logical cluster root, including the list of shards; other shards publish only their own report and ExportConsumers
-// there. No object outside root may have the path of root, by which the exports and workspace types that everybody uses
-// are resolved.
+// there. No object outside root may have the path of root, by which all users resolve exports and workspace types of
+// root.
 func (inf *Informer) trusts(resource schema.GroupResource, object *client.Object) bool {
 	key, inRoot := object.Key, object.Cluster == logicalcluster.Root
 	switch {

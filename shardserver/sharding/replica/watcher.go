@@ -12,7 +12,7 @@ import (
 // maxPending is how many events a watcher may fall behind before its watch ends.
 const maxPending = 10_000
 
-// watcher is one watch of a table. It implements watch.Interface.
+// watcher is one watch of a store. It implements watch.Interface.
 type watcher struct {
 	ctx     context.Context
 	cancel  context.CancelFunc

@@ -17,8 +17,8 @@ const (
 	forCore    = "core.kcp.io"
 )
 
-// AdminBindingValue is the annotation value of bindings to cluster-admin. Clients that create one may set it, to save a second
-// write.
+// AdminBindingValue is the annotation value of bindings to cluster-admin. Clients that create one may set it, to save a
+// second write.
 const AdminBindingValue = forAPIs + "," + forTenancy
 
 // policySubjectPrefix is the prefix of users and groups in maximal permission policies.
@@ -31,7 +31,7 @@ type clusterState struct {
 	bindings []*rbac.ClusterRoleBinding
 	// adminRoles are roles of system:admin that bindings of the logical cluster reference.
 	adminRoles []*rbac.ClusterRole
-	// exports, types and offers report whether any APIExport, WorkspaceType or ClusterCachedResource exists.
+	// exports, types and cachedResources report whether any APIExport, WorkspaceType or ClusterCachedResource exists.
 	exports, types, cachedResources bool
 }
 
@@ -118,8 +118,8 @@ func isPolicyBinding(binding *rbac.ClusterRoleBinding) bool {
 	})
 }
 
-// consumersOfRules returns the consumers of roles with these rules. Other shards need access rules only for logical clusters
-// that are replicated.
+// consumersOfRules returns the consumers of roles with these rules. Other shards need access rules only for logical
+// clusters that are replicated.
 func consumersOfRules(rules []rbac.PolicyRule, clusterReplicated bool) sets.Set[string] {
 	consumers := sets.New[string]()
 	for _, rule := range rules {
@@ -140,7 +140,7 @@ func consumersOfRules(rules []rbac.PolicyRule, clusterReplicated bool) sets.Set[
 	return consumers
 }
 
-// containsAny reports whether named contains any of the values, or the wildcard.
+// containsAny reports whether list contains any of the values, or the wildcard.
 func containsAny(list []string, values ...string) bool {
 	return slices.ContainsFunc(list, func(value string) bool { return value == rbac.ResourceAll || slices.Contains(values, value) })
 }

@@ -10,7 +10,8 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// newClusterState is a logical cluster with one rule, that of a ClusterRole "role" that a binding "binding" refers to.
+// newClusterState returns a logical cluster with one rule: that of ClusterRole "role", which ClusterRoleBinding
+// "binding" references.
 func newClusterState(exports bool, rule rbac.PolicyRule) *clusterState {
 	return &clusterState{
 		cluster:  &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}},
@@ -45,32 +46,32 @@ func TestChanges(t *testing.T) {
 		state *clusterState
 		want  map[string]string
 	}{
-		"who may bind":                          {newClusterState(false, resources("apis.kcp.io", "apiexports", "bind")), wantBoth("apis.kcp.io")},
-		"who may show cached resources":         {newClusterState(false, resources("cache.kcp.io", "clustercachedresources", "bind")), wantBoth("apis.kcp.io")},
-		"a cluster with cached resources":       {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) { s.cachedResources = true }), map[string]string{"cluster": "apis.kcp.io"}},
-		"not who may read exports":              {newClusterState(false, resources("apis.kcp.io", "apiexports", "get")), nil},
-		"nor who may bind something else":       {newClusterState(false, resources("example.io", "apiexports", "bind")), nil},
-		"who may do anything to content":        {newClusterState(false, resources("apis.kcp.io", "apiexports/content", "get")), wantBoth("apis.kcp.io")},
-		"who may use a type":                    {newClusterState(false, resources("tenancy.kcp.io", "workspacetypes", "use")), wantBoth("tenancy.kcp.io")},
-		"who may initialize":                    {newClusterState(false, resources("tenancy.kcp.io", "workspacetypes", "initialize")), wantBoth("tenancy.kcp.io")},
-		"not who may list types":                {newClusterState(false, resources("tenancy.kcp.io", "workspacetypes", "list")), nil},
-		"who may do everything":                 {newClusterState(false, resources("*", "*", "*")), wantBoth(AdminBindingValue)},
-		"not who may enter what nobody knows":   {newClusterState(false, access), nil},
-		"who may enter what others know":        {newClusterState(true, access), map[string]string{"role": "core.kcp.io", "binding": "core.kcp.io", "cluster": "apis.kcp.io"}},
-		"a cluster with a type":                 {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) { s.types = true }), map[string]string{"cluster": "tenancy.kcp.io"}},
-		"a cluster with exports and types":      {modified(newClusterState(true, rbac.PolicyRule{}), func(s *clusterState) { s.types = true }), map[string]string{"cluster": "apis.kcp.io,tenancy.kcp.io"}},
-		"a mark that is right stays":            {modified(newClusterState(false, resources("apis.kcp.io", "apiexports", "bind")), func(s *clusterState) { s.roles[0].ObjectMeta = annotated("apis.kcp.io") }), map[string]string{"binding": "apis.kcp.io"}},
-		"a mark that is wrong goes":             {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) { s.roles[0].ObjectMeta = annotated("apis.kcp.io") }), map[string]string{"role": ""}},
-		"what others want stays":                {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) { s.roles[0].ObjectMeta = annotated("other.io,apis.kcp.io") }), map[string]string{"role": "other.io"}},
-		"a binding to a role of system:admin":   {modified(newClusterState(false, resources("apis.kcp.io", "apiexports", "bind")), func(s *clusterState) { s.adminRoles, s.roles = s.roles, nil }), map[string]string{"binding": "apis.kcp.io"}},
-		"a binding to a role that there is not": {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) { s.roles = nil }), nil},
-		"a policy for users of bound APIs": {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) {
+		"bind exports":                               {newClusterState(false, resources("apis.kcp.io", "apiexports", "bind")), wantBoth("apis.kcp.io")},
+		"bind cached resources":                      {newClusterState(false, resources("cache.kcp.io", "clustercachedresources", "bind")), wantBoth("apis.kcp.io")},
+		"cluster with cached resources":              {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) { s.cachedResources = true }), map[string]string{"cluster": "apis.kcp.io"}},
+		"get exports":                                {newClusterState(false, resources("apis.kcp.io", "apiexports", "get")), nil},
+		"bind exports of another group":              {newClusterState(false, resources("example.io", "apiexports", "bind")), nil},
+		"content of exports":                         {newClusterState(false, resources("apis.kcp.io", "apiexports/content", "get")), wantBoth("apis.kcp.io")},
+		"use types":                                  {newClusterState(false, resources("tenancy.kcp.io", "workspacetypes", "use")), wantBoth("tenancy.kcp.io")},
+		"initialize types":                           {newClusterState(false, resources("tenancy.kcp.io", "workspacetypes", "initialize")), wantBoth("tenancy.kcp.io")},
+		"list types":                                 {newClusterState(false, resources("tenancy.kcp.io", "workspacetypes", "list")), nil},
+		"all verbs on all resources":                 {newClusterState(false, resources("*", "*", "*")), wantBoth(AdminBindingValue)},
+		"access to a cluster that is not replicated": {newClusterState(false, access), nil},
+		"access to a replicated cluster":             {newClusterState(true, access), map[string]string{"role": "core.kcp.io", "binding": "core.kcp.io", "cluster": "apis.kcp.io"}},
+		"cluster with a type":                        {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) { s.types = true }), map[string]string{"cluster": "tenancy.kcp.io"}},
+		"cluster with exports and types":             {modified(newClusterState(true, rbac.PolicyRule{}), func(s *clusterState) { s.types = true }), map[string]string{"cluster": "apis.kcp.io,tenancy.kcp.io"}},
+		"correct annotation stays":                   {modified(newClusterState(false, resources("apis.kcp.io", "apiexports", "bind")), func(s *clusterState) { s.roles[0].ObjectMeta = annotated("apis.kcp.io") }), map[string]string{"binding": "apis.kcp.io"}},
+		"incorrect annotation is removed":            {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) { s.roles[0].ObjectMeta = annotated("apis.kcp.io") }), map[string]string{"role": ""}},
+		"annotation values of other owners stay":     {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) { s.roles[0].ObjectMeta = annotated("other.io,apis.kcp.io") }), map[string]string{"role": "other.io"}},
+		"binding to a role of system:admin":          {modified(newClusterState(false, resources("apis.kcp.io", "apiexports", "bind")), func(s *clusterState) { s.adminRoles, s.roles = s.roles, nil }), map[string]string{"binding": "apis.kcp.io"}},
+		"binding to a missing role":                  {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) { s.roles = nil }), nil},
+		"maximal permission policy": {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) {
 			s.bindings[0] = bindingTo("role", rbac.Subject{Kind: rbac.GroupKind, Name: "apis.kcp.io:binding:x"})
 		}), wantBoth("apis.kcp.io")},
-		"not for service accounts of such a name": {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) {
+		"service account with a policy prefix": {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) {
 			s.bindings[0] = bindingTo("role", rbac.Subject{Kind: rbac.ServiceAccountKind, Name: "apis.kcp.io:binding:x"})
 		}), nil},
-		"its own role, not that of the same name": {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) {
+		"own role precedes one of system:admin": {modified(newClusterState(false, rbac.PolicyRule{}), func(s *clusterState) {
 			s.adminRoles = []*rbac.ClusterRole{{ObjectMeta: metav1.ObjectMeta{Name: "role"}, Rules: []rbac.PolicyRule{resources("*", "*", "*")}}}
 		}), nil},
 	} {

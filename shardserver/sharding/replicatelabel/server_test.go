@@ -21,12 +21,12 @@ func TestReplicateAnnotations(t *testing.T) {
 	c, in := shard.Client(t, shard.Admin(t)), shardtesting.In(t.Context(), cluster)
 	eventuallyAnnotated := func(obj client.Object, want string) {
 		t.Helper()
-		shardtesting.Eventually(t, fmt.Sprintf("%T %s is marked %q", obj, obj.GetName(), want), func(context.Context) error {
+		shardtesting.Eventually(t, fmt.Sprintf("%T %s has annotation %q", obj, obj.GetName(), want), func(context.Context) error {
 			if err := c.Get(in, client.ObjectKeyFromObject(obj), obj); err != nil {
 				return err
 			}
 			if got := obj.GetAnnotations()[corev1alpha1.ReplicateAnnotationKey]; got != want {
-				return fmt.Errorf("it is marked %q", got)
+				return fmt.Errorf("it has annotation %q", got)
 			}
 			return nil
 		})
@@ -43,7 +43,7 @@ func TestReplicateAnnotations(t *testing.T) {
 	eventuallyAnnotated(logicalCluster, "")
 	admin := &rbacv1.ClusterRoleBinding{ObjectMeta: objectMeta("workspace-admin")}
 	if err := c.Get(in, client.ObjectKeyFromObject(admin), admin); err != nil || admin.Annotations[corev1alpha1.ReplicateAnnotationKey] != replicatelabel.AdminBindingValue {
-		t.Errorf("the administrator is marked %v, %v", admin.Annotations, err)
+		t.Errorf("the administrator has annotations %v, %v", admin.Annotations, err)
 	}
 
 	bind := rbacv1.PolicyRule{APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports"}, Verbs: []string{"bind"}}
@@ -54,12 +54,12 @@ func TestReplicateAnnotations(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "binder"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "bob"}},
 	}
-	create(binding) // before the role that it refers to
+	create(binding) // before the role that it references
 	create(role)
 	eventuallyAnnotated(role, "apis.kcp.io")
 	eventuallyAnnotated(binding, "apis.kcp.io")
 
-	t.Log("an export makes the logical cluster known to others, and who may enter it")
+	t.Log("an export causes the replication of the logical cluster and of its access rules")
 	export := &apisv1alpha2.APIExport{ObjectMeta: objectMeta("export")}
 	create(export)
 	eventuallyAnnotated(logicalCluster, "apis.kcp.io")
@@ -67,7 +67,7 @@ func TestReplicateAnnotations(t *testing.T) {
 	eventuallyAnnotated(binding, "apis.kcp.io,core.kcp.io")
 	eventuallyAnnotated(admin, "apis.kcp.io,core.kcp.io,tenancy.kcp.io")
 
-	t.Log("and all of that ends with its reason")
+	t.Log("both end with the export")
 	if err := c.Delete(in, export); err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,9 @@ import (
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 )
 
-// desiredPartitions returns the partitions that a set asks for, ordered by name: one for each combination of values that
-// some shard has, if it matches the set's selector and has all labels that the set divides by. It fails for a selector
-// that is none.
+// desiredPartitions returns the desired partitions of a set, ordered by name: one for each combination of label values
+// of the shards that match the set's selector and have all labels that the set divides by. It returns an error for an
+// invalid selector.
 func desiredPartitions(set *topologyv1alpha1.PartitionSet, shards []*corev1alpha1.Shard) ([]*topologyv1alpha1.Partition, error) {
 	selector := labels.Everything()
 	var fixed map[string]string
@@ -55,7 +55,7 @@ func desiredPartitions(set *topologyv1alpha1.PartitionSet, shards []*corev1alpha
 	return partitions, nil
 }
 
-// labelValues returns the values that a shard has in all the labels, or false if it lacks one.
+// labelValues returns the values of all the labels of a shard, or false if it lacks one.
 func labelValues(shard *corev1alpha1.Shard, keys []string) (map[string]string, bool) {
 	values := make(map[string]string, len(keys))
 	for _, key := range keys {
@@ -78,8 +78,8 @@ func newPartition(set *topologyv1alpha1.PartitionSet, keys []string, combination
 	}
 }
 
-// generateName returns "<set>-<values>-", the values in lower case and in the order of their keys. What a value may hold
-// and a name may not becomes a dash.
+// generateName returns "<set>-<values>-", the values in lower case and in the order of their keys. Characters that a
+// name cannot have become dashes.
 func generateName(set string, keys []string, combination map[string]string) string {
 	parts := []string{set}
 	for _, key := range keys {
@@ -99,15 +99,15 @@ func generateName(set string, keys []string, combination map[string]string) stri
 	return name + "-"
 }
 
-// changes says what to do with the partitions that a set owns, so that those are left which it asks for.
+// changes are the partitions to create and to remove.
 type changes struct {
 	create, remove []*topologyv1alpha1.Partition
 }
 
 func (c changes) isEmpty() bool { return len(c.create) == 0 && len(c.remove) == 0 }
 
-// diff tells partitions of a set by what they select: their names are made up. Of two that are alike, the one with the
-// lower name stays.
+// diff compares partitions by their selectors, as their names are generated. Of two with the same selector, it keeps
+// the one with the lower name.
 func diff(desired, owned []*topologyv1alpha1.Partition) changes {
 	owned = slices.SortedFunc(slices.Values(owned), func(a, b *topologyv1alpha1.Partition) int { return strings.Compare(a.Name, b.Name) })
 	var result changes

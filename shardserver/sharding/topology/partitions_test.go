@@ -39,16 +39,16 @@ func TestDesiredPartitions(t *testing.T) {
 		// want are the selected labels by the beginning of the name.
 		want map[string]string
 	}{
-		"one for each value":                           {newPartitionSet(nil, "region"), map[string]string{"set-eu-": "region=EU", "set-us-east-": "region=us_east", "set-ap-": "region=ap"}},
-		"one for each combination that a shard has":    {newPartitionSet(nil, "zone", "region"), map[string]string{"set-eu-a-": "region=EU,zone=a", "set-eu-b-": "region=EU,zone=b", "set-us-east-a-": "region=us_east,zone=a"}},
-		"a label named twice counts once":              {newPartitionSet(nil, "zone", "zone"), map[string]string{"set-a-": "zone=a", "set-b-": "zone=b"}},
-		"labels of the selector are part of it":        {newPartitionSet(selectorFor("cloud=x"), "zone"), map[string]string{"set-x-a-": "cloud=x,zone=a", "set-x-b-": "cloud=x,zone=b"}},
-		"labels of the selector are enough":            {newPartitionSet(selectorFor("cloud=y")), map[string]string{"set-y-": "cloud=y"}},
-		"no label to divide by, no partition":          {newPartitionSet(nil), nil},
-		"expressions alone divide nothing":             {newPartitionSet(&metav1.LabelSelector{MatchExpressions: expressions}), nil},
-		"expressions choose shards":                    {newPartitionSet(&metav1.LabelSelector{MatchExpressions: expressions}, "region"), map[string]string{"set-eu-": "region=EU"}},
-		"a label that no shard has divides nothing":    {newPartitionSet(nil, "planet"), nil},
-		"a selector that no shard matches is no error": {newPartitionSet(selectorFor("cloud=z"), "zone"), nil},
+		"one per value":                        {newPartitionSet(nil, "region"), map[string]string{"set-eu-": "region=EU", "set-us-east-": "region=us_east", "set-ap-": "region=ap"}},
+		"one per combination that a shard has": {newPartitionSet(nil, "zone", "region"), map[string]string{"set-eu-a-": "region=EU,zone=a", "set-eu-b-": "region=EU,zone=b", "set-us-east-a-": "region=us_east,zone=a"}},
+		"duplicate dimension":                  {newPartitionSet(nil, "zone", "zone"), map[string]string{"set-a-": "zone=a", "set-b-": "zone=b"}},
+		"selector labels are included":         {newPartitionSet(selectorFor("cloud=x"), "zone"), map[string]string{"set-x-a-": "cloud=x,zone=a", "set-x-b-": "cloud=x,zone=b"}},
+		"selector labels without dimensions":   {newPartitionSet(selectorFor("cloud=y")), map[string]string{"set-y-": "cloud=y"}},
+		"neither selector nor dimensions":      {newPartitionSet(nil), nil},
+		"expressions without dimensions":       {newPartitionSet(&metav1.LabelSelector{MatchExpressions: expressions}), nil},
+		"expressions select shards":            {newPartitionSet(&metav1.LabelSelector{MatchExpressions: expressions}, "region"), map[string]string{"set-eu-": "region=EU"}},
+		"dimension that no shard has":          {newPartitionSet(nil, "planet"), nil},
+		"selector that no shard matches":       {newPartitionSet(selectorFor("cloud=z"), "zone"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			partitions, err := desiredPartitions(tc.set, all)
@@ -70,7 +70,7 @@ func TestDesiredPartitions(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a selector that is none is an error", func(t *testing.T) {
+	t.Run("invalid selector is an error", func(t *testing.T) {
 		invalid := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 		if _, err := desiredPartitions(newPartitionSet(invalid, "region"), all); err == nil {
 			t.Error("no error")
@@ -93,11 +93,11 @@ func TestDiff(t *testing.T) {
 		create int
 		remove []string
 	}{
-		"what is missing is created":      {nil, 2, nil},
-		"what is there stays":             {[]*topologyv1alpha1.Partition{owned("x", "zone=b"), owned("y", "zone=a")}, 0, nil},
-		"what nobody asks for goes":       {[]*topologyv1alpha1.Partition{owned("x", "zone=b"), owned("y", "zone=c")}, 1, []string{"y"}},
-		"of two alike the later one goes": {[]*topologyv1alpha1.Partition{owned("y", "zone=b"), owned("x", "zone=b")}, 1, []string{"y"}},
-		"a changed one is replaced":       {[]*topologyv1alpha1.Partition{owned("x", "zone=b"), owned("y", "zone=a,more=yes")}, 1, []string{"y"}},
+		"missing partition is created":              {nil, 2, nil},
+		"existing partitions stay":                  {[]*topologyv1alpha1.Partition{owned("x", "zone=b"), owned("y", "zone=a")}, 0, nil},
+		"undesired partition is removed":            {[]*topologyv1alpha1.Partition{owned("x", "zone=b"), owned("y", "zone=c")}, 1, []string{"y"}},
+		"duplicate with the higher name is removed": {[]*topologyv1alpha1.Partition{owned("y", "zone=b"), owned("x", "zone=b")}, 1, []string{"y"}},
+		"changed partition is replaced":             {[]*topologyv1alpha1.Partition{owned("x", "zone=b"), owned("y", "zone=a,more=yes")}, 1, []string{"y"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			result := diff(desired, tc.owned)

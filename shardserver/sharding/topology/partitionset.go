@@ -1,5 +1,5 @@
-// Package topology divides the shards of an installation: its controller keeps the Partitions of every PartitionSet in
-// step with the labels that shards have. What partitions are used for is known to who makes endpoint slices.
+// Package topology divides the shards of an installation: its controller keeps the Partitions of every PartitionSet up
+// to date with the labels of the shards. Endpoint slices use partitions; package endpoints resolves them.
 package topology
 
 import (
@@ -28,14 +28,14 @@ var (
 	partitionSets = topologyv1alpha1.Resource("partitionsets")
 )
 
-// Config is what the controller needs.
+// Config configures the controller.
 type Config struct {
 	Registry *storage.Registry
-	// Clients write through the shard's own API.
+	// Clients are loopback clients.
 	Clients *loopback.Clients
 }
 
-// partitionSetController makes the partitions that sets ask for, and removes those that they no longer ask for.
+// partitionSetController creates the desired partitions of sets and removes the others.
 type partitionSetController struct {
 	clients      *loopback.Clients
 	sets         *storage.Reader[*topologyv1alpha1.PartitionSet]
@@ -64,7 +64,7 @@ func Controller(cfg Config) controller.Controller {
 	}
 }
 
-// ownerKey returns the set that a partition belongs to.
+// ownerKey returns the set that owns a partition.
 func ownerKey(event watch.Event) []controller.Request {
 	partition, ok := event.Object.(*topologyv1alpha1.Partition)
 	if !ok {
@@ -77,14 +77,14 @@ func ownerKey(event watch.Event) []controller.Request {
 	return []controller.Request{{ClusterName: logicalcluster.Of(partition), Name: owner.Name}}
 }
 
-// allKeys returns all sets of all logical clusters: each may divide the shard that changed. Labels change rarely.
+// allKeys returns the sets of all logical clusters: each may select the shard that changed. Labels change rarely.
 func (c *partitionSetController) allKeys(event watch.Event) []controller.Request {
 	if _, changed := c.shardChanges.Observe(event); !changed {
 		return nil
 	}
 	all, err := c.sets.List(logicalcluster.With(context.Background(), logicalcluster.Wildcard), "", nil)
 	if err != nil {
-		klog.ErrorS(err, "Listing the partition sets that a shard concerns")
+		klog.ErrorS(err, "Listing the partition sets after a change of a shard failed")
 		return nil
 	}
 	keys := make([]controller.Request, 0, len(all))
@@ -100,7 +100,7 @@ func (c *partitionSetController) reconcile(ctx context.Context, key controller.R
 		return controller.Result{}, client.IgnoreNotFound(err)
 	}
 	if stored.DeletionTimestamp != nil {
-		return controller.Result{}, nil // what it owns goes with it
+		return controller.Result{}, nil // garbage collection deletes its partitions
 	}
 	set := stored.DeepCopy()
 	failed := c.reconcilePartitions(ctx, set)
@@ -113,7 +113,7 @@ func (c *partitionSetController) reconcile(ctx context.Context, key controller.R
 	return controller.Result{}, failed
 }
 
-// reconcilePartitions brings the partitions of a set up to date and says so in its status.
+// reconcilePartitions creates and deletes the partitions of a set, and updates its status.
 func (c *partitionSetController) reconcilePartitions(ctx context.Context, set *topologyv1alpha1.PartitionSet) error {
 	all, err := c.shards.List(ctx)
 	if err != nil {
@@ -134,8 +134,8 @@ func (c *partitionSetController) reconcilePartitions(ctx context.Context, set *t
 	return nil
 }
 
-// syncPartitions removes and creates what differs. Names are generated: what the last pass created must be seen before more is,
-// hence the second look.
+// syncPartitions deletes and creates partitions. It decides by a consistent list, because their names are generated: a
+// cache that does not have the partitions of the last reconcile yet would yield duplicates.
 func (c *partitionSetController) syncPartitions(ctx context.Context, set *topologyv1alpha1.PartitionSet, desired []*topologyv1alpha1.Partition) error {
 	owned, err := c.partitions.List(ctx, "", nil)
 	if err == nil && !diff(desired, controlledBy(set, owned)).isEmpty() {
@@ -158,7 +158,7 @@ func (c *partitionSetController) syncPartitions(ctx context.Context, set *topolo
 	return nil
 }
 
-// controlledBy returns the partitions of a set. Those that are on their way out do not count.
+// controlledBy returns the partitions of a set, without those that are being deleted.
 func controlledBy(set *topologyv1alpha1.PartitionSet, all []*topologyv1alpha1.Partition) []*topologyv1alpha1.Partition {
 	var owned []*topologyv1alpha1.Partition
 	for _, partition := range all {

@@ -55,7 +55,7 @@ func TestPartitionSets(t *testing.T) {
 		return list.Items
 	}
 
-	t.Run("a set gets a partition for each region", func(t *testing.T) {
+	t.Run("set has a partition for each region", func(t *testing.T) {
 		for _, partition := range partitions(t, "regions-eu-", "regions-us-") {
 			if owner := metav1.GetControllerOf(&partition); owner == nil || owner.UID != set.UID {
 				t.Errorf("%s belongs to %v", partition.Name, owner)
@@ -72,21 +72,21 @@ func TestPartitionSets(t *testing.T) {
 		})
 	})
 
-	t.Run("it follows the shards", func(t *testing.T) {
+	t.Run("partitions follow the shards", func(t *testing.T) {
 		shard := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "three"}}
 		must(t, c.Patch(root, shard, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"region":"ap"}}}`))))
 		partitions(t, "regions-ap-", "regions-eu-")
 	})
 
-	t.Run("what a user deletes or changes comes back", func(t *testing.T) {
+	t.Run("deleted and changed partitions are recreated", func(t *testing.T) {
 		found := partitions(t, "regions-ap-", "regions-eu-")
 		must(t, c.Delete(workspace, &found[0]))
 		found[1].Spec.Selector.MatchLabels["more"] = "yes"
 		must(t, c.Update(workspace, &found[1]))
-		shardtesting.Eventually(t, "both, made anew", func(context.Context) error {
+		shardtesting.Eventually(t, "both partitions to be recreated", func(context.Context) error {
 			for _, partition := range partitions(t, "regions-ap-", "regions-eu-") {
 				if partition.UID == found[0].UID || partition.UID == found[1].UID {
-					return fmt.Errorf("%s is the old one", partition.Name)
+					return fmt.Errorf("%s was not recreated", partition.Name)
 				}
 			}
 			return nil
@@ -95,7 +95,7 @@ func TestPartitionSets(t *testing.T) {
 
 	t.Run("partitions of others stay", func(t *testing.T) {
 		must(t, c.Create(workspace, &topologyv1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}))
-		shardtesting.Eventually(t, "the set with nothing to divide by", func(context.Context) error {
+		shardtesting.Eventually(t, "the set without dimensions", func(context.Context) error {
 			if err := c.Get(workspace, client.ObjectKeyFromObject(set), set); err != nil {
 				return err
 			}
@@ -105,13 +105,13 @@ func TestPartitionSets(t *testing.T) {
 		partitions(t, "")
 	})
 
-	t.Run("selectors are checked", func(t *testing.T) {
+	t.Run("selectors are validated", func(t *testing.T) {
 		for name, selector := range map[string]metav1.LabelSelector{
-			"an operator that is none": {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}},
-			"no values":                {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}},
-			"values too many":          {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpExists, Values: []string{"b"}}}},
-			"a key that is none":       {MatchLabels: map[string]string{"a/b/c": "d"}},
-			"a value that is none":     {MatchLabels: map[string]string{"a": "-"}},
+			"unknown operator":  {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}},
+			"no values":         {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}},
+			"unexpected values": {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpExists, Values: []string{"b"}}}},
+			"invalid key":       {MatchLabels: map[string]string{"a/b/c": "d"}},
+			"invalid value":     {MatchLabels: map[string]string{"a": "-"}},
 		} {
 			invalid := &topologyv1alpha1.PartitionSet{ObjectMeta: metav1.ObjectMeta{Name: "invalid"}, Spec: topologyv1alpha1.PartitionSetSpec{ShardSelector: &selector}}
 			if err := c.Create(workspace, invalid); !apierrors.IsInvalid(err) {
@@ -120,7 +120,7 @@ func TestPartitionSets(t *testing.T) {
 		}
 	})
 
-	t.Run("columns are those of the reference", func(t *testing.T) {
+	t.Run("printed columns match kcp", func(t *testing.T) {
 		for resource, want := range map[string]string{"partitions": "Name Owner Age", "partitionsets": "Name Count Age"} {
 			if got := columns(t, s.Masters(t), set.Annotations["kcp.io/cluster"], resource); got != want {
 				t.Errorf("%s have %q", resource, got)
