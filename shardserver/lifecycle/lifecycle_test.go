@@ -47,10 +47,10 @@ func TestNamespaceEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.emptied, terminatingKey(tc.event), cmp.Comparer(sameKey)); diff != "" {
-				t.Errorf("emptied: %s", diff)
+				t.Errorf("terminating: %s", diff)
 			}
 			if diff := cmp.Diff(tc.created, perNamespace("default")(tc.event), cmp.Comparer(sameKey)); diff != "" {
-				t.Errorf("given: %s", diff)
+				t.Errorf("defaults: %s", diff)
 			}
 		})
 	}

@@ -8,7 +8,7 @@ import (
 
 func TestRemainingSettlePeriod(t *testing.T) {
 	for name, test := range map[string]struct {
-		age, blocked, remaining time.Duration // now is waited at once, later is what the caller is told to wait
+		age, blocked, remaining time.Duration // blocked is the wait within the call, remaining the returned delay
 	}{
 		"deleted recently": {age: 500 * time.Millisecond, remaining: 1500 * time.Millisecond},
 		"deleted long ago": {age: time.Hour, remaining: 2*time.Second - time.Hour},
@@ -19,10 +19,10 @@ func TestRemainingSettlePeriod(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
 				if remaining := remainingSettlePeriod(t.Context(), test.age); remaining != test.remaining {
-					t.Errorf("it settleDelay for %s more, want %s", remaining, test.remaining)
+					t.Errorf("remaining period is %s, want %s", remaining, test.remaining)
 				}
 				if blocked := time.Since(start); blocked != test.blocked {
-					t.Errorf("it took %s to tell, want %s", blocked, test.blocked)
+					t.Errorf("the call took %s, want %s", blocked, test.blocked)
 				}
 			})
 		})

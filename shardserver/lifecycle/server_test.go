@@ -40,13 +40,13 @@ func TestLifecycle(t *testing.T) {
 	shard := shardtesting.Start(t, func(o *options.Options) { o.Objects.ScanInterval = 500 * time.Millisecond })
 	w := &env{Shard: shard, client: shard.Client(t, shard.Masters(t))}
 	for name, test := range map[string]func(*testing.T, *env){
-		"roles are aggregated within one logical cluster":                      testAggregation,
-		"a namespace is emptied of custom resources, whose finalizers hold it": testNamespaceDeletion,
-		"custom resources own, and are owned":                                  testCustomOwners,
-		"a quota counts custom resources":                                      testCustomQuota,
-		"a logical cluster goes with its definitions and their objects":        testClusterDeletion,
-		"what a definition left behind goes with the logical cluster":          testOrphans,
-		"a logical cluster holds no more objects than it may":                  testObjectLimit,
+		"roles are aggregated within one logical cluster":              testAggregation,
+		"custom resources are deleted with their namespace":            testNamespaceDeletion,
+		"custom resources as owners and dependents":                    testCustomOwners,
+		"quota counts custom resources":                                testCustomQuota,
+		"definitions and objects are deleted with the logical cluster": testClusterDeletion,
+		"orphaned objects are deleted with the logical cluster":        testOrphans,
+		"object limit of a logical cluster":                            testObjectLimit,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, w) })
 	}
@@ -75,7 +75,7 @@ func (w *env) createCRD(t *testing.T, cluster string, resource schema.GroupVersi
 	if _, err := w.dynamicClient(t, cluster).Resource(crds).Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
 		t.Fatalf("defining %s: %v", resource, err)
 	}
-	shardtesting.Eventually(t, "the resource is served", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the resource to be served", func(ctx context.Context) error {
 		_, err := w.dynamicClient(t, cluster).Resource(resource).List(ctx, metav1.ListOptions{})
 		return err
 	})
@@ -103,12 +103,12 @@ func (w *env) create(t *testing.T, cluster string, obj client.Object) {
 
 func (w *env) eventuallyDeleted(t *testing.T, cluster string, obj client.Object) {
 	t.Helper()
-	shardtesting.Eventually(t, obj.GetName()+" goes", func(ctx context.Context) error {
+	shardtesting.Eventually(t, obj.GetName()+" to be deleted", func(ctx context.Context) error {
 		err := w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(obj), obj)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("still there: %v", err)
+		return fmt.Errorf("it exists: %v", err)
 	})
 }
 
@@ -117,7 +117,7 @@ func (w *env) deleteWorkspace(t *testing.T, name, cluster string) {
 	if err := w.client.Delete(shardtesting.In(t.Context(), "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "no key of the logical cluster is left", func(context.Context) error {
+	shardtesting.Eventually(t, "all keys of the logical cluster to be deleted", func(context.Context) error {
 		if left := w.Keys(t, "/"+cluster+"/"); len(left) > 0 {
 			return fmt.Errorf("%d keys: %v", len(left), left[:min(len(left), 5)])
 		}
@@ -144,7 +144,7 @@ func testAggregation(t *testing.T, w *env) {
 	w.create(t, a, first)
 	eventuallyAllows := func(resources ...string) {
 		t.Helper()
-		shardtesting.Eventually(t, fmt.Sprintf("the role allows %v", resources), func(ctx context.Context) error {
+		shardtesting.Eventually(t, fmt.Sprintf("the role to allow %v", resources), func(ctx context.Context) error {
 			if err := w.client.Get(shardtesting.In(ctx, a), client.ObjectKeyFromObject(aggregated), aggregated); err != nil {
 				return err
 			}
@@ -169,9 +169,9 @@ func testAggregation(t *testing.T, w *env) {
 	if !managers {
 		t.Errorf("managed fields are %v", aggregated.ManagedFields)
 	}
-	t.Run("the bootstrap roles of system:admin too", func(t *testing.T) {
+	t.Run("bootstrap roles of system:admin", func(t *testing.T) {
 		view := &rbacv1.ClusterRole{}
-		shardtesting.Eventually(t, "view allows something", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "rules of view", func(ctx context.Context) error {
 			if err := w.client.Get(shardtesting.In(ctx, "system:admin"), client.ObjectKey{Name: "view"}, view); err != nil {
 				return err
 			}
@@ -197,7 +197,7 @@ func testNamespaceDeletion(t *testing.T, w *env) {
 		t.Fatal(err)
 	}
 	namespaceThings := w.dynamicClient(t, cluster).Resource(things).Namespace("going")
-	shardtesting.Eventually(t, "only what is held is left, and the namespace says so", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "only the object with a finalizer to remain, and the condition", func(ctx context.Context) error {
 		list, err := namespaceThings.List(ctx, metav1.ListOptions{})
 		if err != nil || len(list.Items) != 1 {
 			return fmt.Errorf("%d are left: %v", len(list.Items), err)
@@ -247,9 +247,9 @@ func testCustomOwners(t *testing.T, w *env) {
 	inCluster := w.dynamicClient(t, cluster).Resource(things).Namespace("default")
 	eventuallyDeleted := func(name string) {
 		t.Helper()
-		shardtesting.Eventually(t, name+" goes", func(ctx context.Context) error {
+		shardtesting.Eventually(t, name+" to be deleted", func(ctx context.Context) error {
 			if _, err := inCluster.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("still there: %v", err)
+				return fmt.Errorf("it exists: %v", err)
 			}
 			return nil
 		})
@@ -288,7 +288,7 @@ func testCustomQuota(t *testing.T, w *env) {
 	}
 	w.create(t, cluster, quota) // before the resource exists
 	w.createCRD(t, cluster, things, "Thing", "Namespaced")
-	shardtesting.Eventually(t, "the resource is counted", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the count of the resource", func(ctx context.Context) error {
 		if err := w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(quota), quota); err != nil {
 			return err
 		}
@@ -307,7 +307,7 @@ func testCustomQuota(t *testing.T, w *env) {
 	if err := client.Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "there is room again", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the deletion to be credited", func(ctx context.Context) error {
 		_, err := client.Create(ctx, third, metav1.CreateOptions{})
 		return err
 	})
@@ -330,7 +330,7 @@ func testClusterDeletion(t *testing.T, w *env) {
 	for _, resource := range []schema.GroupVersionResource{things, plots} {
 		list, err := w.dynamicClient(t, other).Resource(resource).List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(list.Items) != 30 {
-			t.Errorf("of the other workspace's %s %d are left: %v", resource.Resource, len(list.Items), err)
+			t.Errorf("%s of the other workspace: %d remain: %v", resource.Resource, len(list.Items), err)
 		}
 	}
 }
@@ -351,12 +351,12 @@ func testOrphans(t *testing.T, w *env) {
 		if err := definitions.Delete(t.Context(), definition, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		shardtesting.Eventually(t, "the definition goes", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "the definition to be deleted", func(ctx context.Context) error {
 			_, err := definitions.Patch(ctx, definition, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
-			return fmt.Errorf("still there: %v", err)
+			return fmt.Errorf("it exists: %v", err)
 		})
 		if keys := w.Keys(t, "/torn.example.com/things/customresources/"+cluster+"/"); len(keys) != 1 {
 			t.Fatalf("orphaned keys are %v", keys)
@@ -364,7 +364,7 @@ func testOrphans(t *testing.T, w *env) {
 	}
 	w.deleteWorkspace(t, "torn", clusters[0])
 	if keys := w.Keys(t, "/torn.example.com/things/customresources/"+clusters[1]+"/"); len(keys) != 1 {
-		t.Errorf("of the other workspace's there are %v", keys)
+		t.Errorf("the other workspace has %v", keys)
 	}
 	w.deleteWorkspace(t, "whole", clusters[1])
 }
@@ -384,7 +384,7 @@ func testObjectLimit(t *testing.T, w *env) {
 		return w.client.Create(shardtesting.In(ctx, cluster), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
 	}
 	setLimit(fmt.Sprint(initial + 5))
-	shardtesting.Eventually(t, "the limit is reached", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the limit to be enforced", func(ctx context.Context) error {
 		for i := range 10 {
 			err := createConfigMap(ctx, fmt.Sprintf("c-%d-%d", time.Now().UnixNano(), i))
 			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), cluster) && strings.Contains(err.Error(), fmt.Sprintf("/%d objects)", initial+5)) {
@@ -397,14 +397,14 @@ func testObjectLimit(t *testing.T, w *env) {
 		return fmt.Errorf("the limit is not enforced")
 	})
 	if now := len(w.Keys(t, "/"+cluster+"/")); now > initial+5 {
-		t.Errorf("%d objects, %d may be", now, initial+5)
+		t.Errorf("%d objects, want at most %d", now, initial+5)
 	}
 	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e"}, InvolvedObject: corev1.ObjectReference{Namespace: "default"}}
 	if err := w.client.Create(shardtesting.In(t.Context(), cluster), event); err != nil {
 		t.Errorf("an event: %v", err)
 	}
 	config := w.Kubernetes(t, w.Masters(t)).Discovery().RESTClient()
-	shardtesting.Eventually(t, "metrics tell", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the metric", func(ctx context.Context) error {
 		body, err := config.Get().AbsPath("/metrics").DoRaw(ctx)
 		if err != nil || !strings.Contains(string(body), fmt.Sprintf(`kcp_logicalcluster_object_limit{cluster=%q,shard="root"} %d`, cluster, initial+5)) {
 			return fmt.Errorf("no metric: %v", err)
@@ -412,9 +412,9 @@ func testObjectLimit(t *testing.T, w *env) {
 		return nil
 	})
 	setLimit("0")
-	shardtesting.Eventually(t, "the limit is not enforced any more", func(ctx context.Context) error { return createConfigMap(ctx, "free") })
+	shardtesting.Eventually(t, "the removal of the limit", func(ctx context.Context) error { return createConfigMap(ctx, "free") })
 	setLimit(fmt.Sprint(initial))
-	shardtesting.Eventually(t, "the limit is back", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the restored limit", func(ctx context.Context) error {
 		if err := createConfigMap(ctx, fmt.Sprintf("d-%d", time.Now().UnixNano())); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("got %w", err)
 		}
@@ -424,5 +424,5 @@ func testObjectLimit(t *testing.T, w *env) {
 		t.Fatal(err)
 	}
 	setLimit(fmt.Sprint(initial + 5))
-	shardtesting.Eventually(t, "deleting made room", func(ctx context.Context) error { return createConfigMap(ctx, "roomy") })
+	shardtesting.Eventually(t, "the deletion to be credited", func(ctx context.Context) error { return createConfigMap(ctx, "roomy") })
 }

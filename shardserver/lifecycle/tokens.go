@@ -19,8 +19,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// tokenController fills Secrets of type kubernetes.io/service-account-token and deletes them with their service account.
-// It reconciles service accounts with all their Secrets.
+// tokenController fills Secrets of type kubernetes.io/service-account-token and deletes them with their service
+// account. It reconciles service accounts with all their Secrets.
 type tokenController struct {
 	cfg      Config
 	accounts *storage.Reader[*core.ServiceAccount]
@@ -43,8 +43,8 @@ func newTokenController(cfg Config) controller.Controller {
 	}
 }
 
-// deletedAccountKey maps the deletion of a service account to it. New accounts have no Secrets: a Secret that was created
-// before its account has been deleted.
+// deletedAccountKey maps the deletion of a service account to it. New accounts have no Secrets: a Secret that was
+// created before its account has been deleted.
 func deletedAccountKey(event watch.Event) []controller.Request {
 	if event.Type != watch.Deleted {
 		return nil
@@ -141,7 +141,7 @@ func findMissing(secret *core.Secret, account types.UID, rootCA []byte) missingD
 	}
 }
 
-// externalSecret returns a copy of a Secret as clients see it.
+// externalSecret returns a copy of a Secret in the API version of clients.
 func externalSecret(secret *core.Secret) *corev1.Secret {
 	secret = secret.DeepCopy()
 	external := &corev1.Secret{ObjectMeta: secret.ObjectMeta, Immutable: secret.Immutable, Data: secret.Data, Type: corev1.SecretType(secret.Type)}

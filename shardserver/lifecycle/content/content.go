@@ -108,7 +108,7 @@ func Delete(ctx context.Context, client metadata.Interface, resources []*storage
 	var running errgroup.Group
 	running.SetLimit(parallelLists)
 	for _, resource := range resources {
-		if resourceVersion == Cached { // fast, and nearly all are empty: no goroutine for the list
+		if resourceVersion == Cached { // fast, and nearly all are empty: a goroutine would cost more
 			objects, err := list(ctx, resource, namespace, resourceVersion)
 			if err != nil || len(objects) > 0 {
 				running.Go(func() error { return deleteListed(ctx, client, resource, objects, err, left) })
@@ -131,8 +131,8 @@ func deleteListed(ctx context.Context, client metadata.Interface, resource *stor
 	return deleteObjects(ctx, client, resource, objects, left)
 }
 
-// deleteObjects deletes objects of one resource: the first alone, the others concurrently. If an admission webhook of the
-// tenant hangs, only one request waits for it. After a failure the others remain until the next call.
+// deleteObjects deletes objects of one resource: the first alone, the others concurrently. If an admission webhook of
+// the tenant hangs, only one request waits for it. After a failure the others remain until the next call.
 func deleteObjects(ctx context.Context, client metadata.Interface, resource *storage.Resource, objects []metav1.Object, left *Remaining) error {
 	name := resource.GVR.GroupResource()
 	var failed atomic.Bool

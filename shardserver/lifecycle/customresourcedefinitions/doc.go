@@ -1,8 +1,8 @@
-// Package customresourcedefinitions has the controllers of CustomResourceDefinitions, one pair per shard for all logical
-// clusters: one writes their status, the other one deletes the objects of a definition that is being deleted. Pure
-// functions compute the status (names.go, conditions.go) from the definitions of one group in one logical cluster.
+// Package customresourcedefinitions has the controllers of CustomResourceDefinitions, one pair per shard for all
+// logical clusters: one writes their status, the other one deletes the objects of a definition that is being deleted.
+// Pure functions compute the status (names.go, conditions.go) from the definitions of one group in one logical cluster.
 //
-// Serving custom resources is the matter of the packages below shardserver/customresources.
+// Custom resources are served by the packages below shardserver/customresources.
 package customresourcedefinitions
 
 import (

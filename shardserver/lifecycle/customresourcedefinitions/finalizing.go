@@ -30,8 +30,8 @@ const (
 	notEstablishedRetry = 100 * time.Millisecond
 )
 
-// finalizingController deletes the objects of a definition that is being deleted, in the definition's logical cluster, and
-// removes the finalizer when no object remains.
+// finalizingController deletes the objects of a definition that is being deleted, in the definition's logical cluster,
+// and removes the finalizer when no object remains.
 type finalizingController struct {
 	reader   *storage.Reader[*apiextensions.CustomResourceDefinition]
 	client   metadata.Interface
@@ -74,7 +74,7 @@ func (c *finalizingController) reconcile(ctx context.Context, key controller.Req
 	done := terminating(apiextensions.ConditionFalse, "NeverEstablished", "resource was never established")
 	switch {
 	case key.ClusterName == logicalcluster.BoundCRDs:
-		done = terminating(apiextensions.ConditionFalse, "NeverServed", "the definition is for what bindings in other logical clusters bind")
+		done = terminating(apiextensions.ConditionFalse, "NeverServed", "the definition is served only to bindings in other logical clusters")
 	case c.registry.OverlapsBuiltIn(gr):
 		done = terminating(apiextensions.ConditionFalse, "OverlappingBuiltInResource", "instances overlap with built-in resources in storage")
 	case apiextensions.IsCRDConditionTrue(definition, apiextensions.Established):
@@ -84,7 +84,7 @@ func (c *finalizingController) reconcile(ctx context.Context, key controller.Req
 		empty, deleted, err := c.deleteInstances(ctx, gr)
 		c.limiter.Release(key.ClusterName)
 		if err != nil {
-			_ = c.writeCondition(ctx, definition, terminating(apiextensions.ConditionTrue, "InstanceDeletionFailed", "could not issue all deletes; they are tried again"), nil)
+			_ = c.writeCondition(ctx, definition, terminating(apiextensions.ConditionTrue, "InstanceDeletionFailed", "could not issue all deletes, will retry"), nil)
 			return controller.Result{}, fmt.Errorf("deleting the objects of definition %s: %w", definition.Name, err)
 		}
 		if !empty {

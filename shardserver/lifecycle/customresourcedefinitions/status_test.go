@@ -113,11 +113,11 @@ func TestApproval(t *testing.T) {
 		group, annotation string
 		reason            string
 	}{
-		"a group of a tenant":           {group: "example.com"},
-		"a group of Kubernetes":         {group: "things.k8s.io", reason: "MissingAnnotation"},
-		"approved":                      {group: "things.k8s.io", annotation: "https://github.com/kubernetes/kubernetes/pull/1", reason: "ApprovedAnnotation"},
-		"bypassed":                      {group: "things.kubernetes.io", annotation: "unapproved, experimental-only", reason: "UnapprovedAnnotation"},
-		"something that is no approval": {group: "things.k8s.io", annotation: "yes", reason: "InvalidAnnotation"},
+		"a group of a tenant":   {group: "example.com"},
+		"a group of Kubernetes": {group: "things.k8s.io", reason: "MissingAnnotation"},
+		"approved":              {group: "things.k8s.io", annotation: "https://github.com/kubernetes/kubernetes/pull/1", reason: "ApprovedAnnotation"},
+		"bypassed":              {group: "things.kubernetes.io", annotation: "unapproved, experimental-only", reason: "UnapprovedAnnotation"},
+		"invalid approval":      {group: "things.k8s.io", annotation: "yes", reason: "InvalidAnnotation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDefinition(newNames("dogs", "dog", "Dog"))

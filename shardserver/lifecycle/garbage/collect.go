@@ -14,22 +14,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// parallelOrphans is how many dependents of one owner are let go at once.
+// parallelOrphans is how many dependents of one owner are orphaned concurrently.
 const parallelOrphans = 8
 
-// collect deletes an object none of whose owners is left, and takes references to absent owners off one that has
+// collect deletes an object without existing owners, and removes references to absent owners from an object that has
 // another owner.
 func (c *Collector) collect(ctx context.Context, n nodeSnapshot) error {
 	refs, err := c.classify(ctx, n, n.owners)
 	switch {
 	case errors.Is(err, errOwnerScope):
-		return nil // it stays as it is, for good
+		return nil // it stays unchanged, as upstream
 	case err != nil:
 		return err
 	case len(refs.absent) == 0 && len(refs.waiting) == 0:
 		return nil
 	}
-	// Something has to be done: what is deleted is decided by what storage has.
+	// The decision to delete is based on the object in storage.
 	object, err := c.getLatest(ctx, n)
 	if object == nil || err != nil {
 		return err
@@ -63,8 +63,8 @@ func (c *Collector) getLatest(ctx context.Context, n nodeSnapshot) (metav1.Objec
 	return object, nil
 }
 
-// deleteWithDependents deletes an object whose owner waits for it and which has dependents itself: they go first. In a
-// circle of such objects nothing would ever go; its references stop blocking then.
+// deleteWithDependents deletes an object whose owner waits for it and which has dependents itself: these are deleted
+// first. In a cycle of such objects none could be deleted; its references are therefore made non-blocking.
 func (c *Collector) deleteWithDependents(ctx context.Context, n nodeSnapshot, object metav1.Object) error {
 	if n.circular {
 		unblocked := slices.Clone(object.GetOwnerReferences())
@@ -91,7 +91,7 @@ func propagationPolicy(object metav1.Object) metav1.DeletionPropagation {
 	return metav1.DeletePropagationBackground
 }
 
-// delete deletes the object that was read, and no other: it must not have changed meanwhile.
+// delete deletes an object with the UID and the resource version that were read.
 func (c *Collector) delete(ctx context.Context, n nodeSnapshot, object metav1.Object, policy metav1.DeletionPropagation) error {
 	resource, err := c.servedResource(ctx, n.node)
 	if err != nil {
@@ -108,7 +108,8 @@ func (c *Collector) delete(ctx context.Context, n nodeSnapshot, object metav1.Ob
 	return nil
 }
 
-// deleteForeground lets an object go once no dependent blocks its deletion, and has them deleted until then.
+// deleteForeground removes the finalizer once no dependent blocks the deletion. Until then it has the dependents
+// deleted.
 func (c *Collector) deleteForeground(ctx context.Context, n nodeSnapshot) (time.Duration, error) {
 	if !c.synced() {
 		return syncDelay, nil
@@ -125,8 +126,9 @@ func (c *Collector) deleteForeground(ctx context.Context, n nodeSnapshot) (time.
 	return 0, c.removeFinalizer(ctx, n, metav1.FinalizerDeleteDependents)
 }
 
-// orphanDependents takes an object off the owners of its dependents and lets it go. Dependents that were created just before the
-// deletion may be told of after it, since every resource has its own watch: that is what the delay is for.
+// orphanDependents removes an object from the owners of its dependents, and then removes its finalizer. Events of
+// dependents that were created just before the deletion may arrive after it, since every resource has its own watch;
+// hence the delay.
 func (c *Collector) orphanDependents(ctx context.Context, n nodeSnapshot) (time.Duration, error) {
 	object, err := c.getLatest(ctx, n)
 	if object == nil || err != nil {
@@ -152,7 +154,7 @@ func (c *Collector) orphanDependents(ctx context.Context, n nodeSnapshot) (time.
 	return 0, c.removeFinalizer(ctx, n, metav1.FinalizerOrphanDependents)
 }
 
-// removeOwner takes an owner off a dependent.
+// removeOwner removes an owner from a dependent.
 func (c *Collector) removeOwner(ctx context.Context, dependent node, owner key) error {
 	object, err := c.getLatest(ctx, nodeSnapshot{node: dependent})
 	if object == nil || err != nil {

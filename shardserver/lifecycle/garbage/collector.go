@@ -1,11 +1,11 @@
 // Package garbage deletes objects whose owners are gone, in all logical clusters, with the rules of upstream's garbage
 // collector: background, foreground and orphaning deletion, blocking dependents, owners in the same namespace or in
-// none. Owners and dependents stand in one logical cluster; what a reference names is looked up there and nowhere else.
+// none. Owners and dependents are in one logical cluster; a reference is looked up only there.
 //
-// It remembers only objects that have owners, or wait for their dependents. That is enough because the watch caches
-// answer whether an owner exists. All of it is rebuilt from the storages' lists when the process starts.
+// It keeps only objects that have owners or wait for their dependents. That is enough because the watch caches
+// report whether an owner exists. The graph is rebuilt from the storages' lists when the process starts.
 //
-// What else deletes (namespaces, logical clusters, definitions) does not belong here.
+// Deletion of the content of namespaces, logical clusters and definitions does not belong here.
 package garbage
 
 import (
@@ -24,26 +24,26 @@ import (
 )
 
 const (
-	// workers is how many objects are looked at once, over all logical clusters.
+	// workers is the number of objects that are processed concurrently, over all logical clusters.
 	workers = 20
-	// objectTimeout bounds the work on one object.
+	// objectTimeout bounds the processing of one object.
 	objectTimeout = 2 * time.Minute
-	// A failed object is looked at again after retryBase, then twice that, and so on up to retryMax. Objects whose
-	// owner's kind nobody serves stay in that circle.
+	// A failed object is retried after retryBase, which doubles up to retryMax. Objects with an owner of a kind that is
+	// not served are retried forever.
 	retryBase = 20 * time.Millisecond
 	retryMax  = 2 * time.Minute
-	// orphanDelay is how long after the beginning of an orphaning deletion the dependents are gathered, and
-	// syncDelay how long a deletion that depends on knowing all dependents waits for storages that are being listed.
+	// orphanDelay is the delay between the start of an orphaning deletion and the listing of the dependents, and
+	// syncDelay the delay of a deletion that requires all dependents while storages are being listed.
 	orphanDelay = 250 * time.Millisecond
 	syncDelay   = 250 * time.Millisecond
-	// maxReportedPairs bounds what is remembered so that nothing is reported twice.
+	// maxReportedPairs bounds the pairs that are kept so that none is reported twice.
 	maxReportedPairs = 4096
 )
 
-// Config is what a Collector needs.
+// Config configures a Collector.
 type Config struct {
 	Registry *storage.Registry
-	// Metadata and Kubernetes write through the shard's API, to the logical cluster of the context.
+	// Metadata and Kubernetes are loopback clients for the logical cluster of the context.
 	Metadata   metadata.Interface
 	Kubernetes kubernetes.Interface
 }
@@ -52,9 +52,9 @@ type Config struct {
 type Collector struct {
 	cfg        Config
 	controller *controller.Typed[key]
-	// synced tells whether all objects of the shard are known.
+	// synced reports whether all objects of the shard have been listed.
 	synced func() bool
-	// reported are pairs of dependent and owner of which it has been said that they live in different namespaces.
+	// reported are the pairs of dependent and owner whose different namespaces have been reported.
 	reported *lru.Cache
 
 	*graph
@@ -82,16 +82,16 @@ func New(cfg Config) *Collector {
 
 var _ follow.EventHandler = &Collector{}
 
-// Run collects until the context ends and its workers have returned. The follower tells the collector of all objects.
+// Run collects until the context ends and its workers have returned. The informer sends the events of all objects.
 func (c *Collector) Run(ctx context.Context, informer *follow.Informer) {
 	c.synced = informer.HasSynced
 	c.controller.Run(ctx)
 }
 
-// Size returns how many objects are remembered, and how many owners they name.
+// Size returns the number of objects and of owners in the graph.
 func (c *Collector) Size() (objects, owners int) { return c.size() }
 
-// process does what an object needs now. It returns after which time to look again if no event tells earlier.
+// process processes one object. It returns the delay of the next attempt if no event triggers one before.
 func (c *Collector) process(ctx context.Context, k key) (requeueAfter time.Duration, err error) {
 	n, known := c.snapshot(k)
 	switch {
@@ -102,7 +102,7 @@ func (c *Collector) process(ctx context.Context, k key) (requeueAfter time.Durat
 	case n.waitReason == waitOrphaning:
 		return c.orphanDependents(ctx, n)
 	case n.deleting:
-		return 0, nil // its end will be told of
+		return 0, nil // its deletion event triggers the next one
 	}
 	return 0, c.collect(ctx, n)
 }

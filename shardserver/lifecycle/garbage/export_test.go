@@ -2,8 +2,8 @@ package garbage
 
 import "github.com/atoll-dev/atoll/logicalcluster"
 
-// SizeIn returns how many objects and owners of one logical cluster are remembered. The shard's own, in root, have owners
-// too.
+// SizeIn returns the number of objects and owners of one logical cluster in the graph. The shard's own objects in root
+// have owners, too.
 func (c *Collector) SizeIn(cluster logicalcluster.Name) (objects, owners int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,7 +29,7 @@ type env struct {
 	*shardtesting.Shard
 	client client.Client
 	a, b   string
-	// collector is a collector of the test's own, whose memory can be looked at.
+	// collector is a collector of the test, whose graph can be inspected.
 	collector *garbage.Collector
 }
 
@@ -41,25 +41,25 @@ func TestGarbage(t *testing.T) {
 	w.b = shard.NewWorkspace(t, "root", "b").Spec.Cluster
 	w.startCollector(t)
 	for name, test := range map[string]func(*testing.T, *env){
-		"background deletion takes the dependents, and theirs":                     testBackground,
-		"orphaning deletion leaves the dependents":                                 testOrphan,
-		"foreground deletion waits for dependents that block":                      testForeground,
-		"a circle of foreground deletions ends":                                    testCycle,
-		"an owner in another logical cluster is no owner":                          testOwnerInOtherCluster,
-		"an owner of another UID is no owner":                                      testOwnerWithOtherUID,
-		"an owner in another namespace is no owner, which an event says":           testOwnerInOtherNamespace,
-		"a cluster-scoped object of a namespaced owner is left alone":              testClusterScopedDependent,
-		"an object of an unknown kind of owner is left alone":                      testUnknownOwnerKind,
-		"one owner of two that is gone is taken off":                               testTwoOwners,
-		"two thousand dependents go, and the collector remembers none of them":     testManyDependents,
-		"the end of a logical cluster leaves nothing behind, here and in storage":  testDeletedCluster,
-		"an object that was created with an absent owner before it was named goes": testAbsentOwner,
+		"background deletion deletes transitive dependents":                    testBackground,
+		"orphaning deletion keeps the dependents":                              testOrphan,
+		"foreground deletion waits for blocking dependents":                    testForeground,
+		"cycle of foreground deletions ends":                                   testCycle,
+		"owner in another logical cluster is absent":                           testOwnerInOtherCluster,
+		"owner of another UID is absent":                                       testOwnerWithOtherUID,
+		"owner in another namespace is absent and reported by an event":        testOwnerInOtherNamespace,
+		"cluster-scoped object with a namespaced owner is kept":                testClusterScopedDependent,
+		"object with an owner of an unknown kind is kept":                      testUnknownOwnerKind,
+		"one absent owner of two is removed":                                   testTwoOwners,
+		"two thousand dependents are deleted and removed from the graph":       testManyDependents,
+		"deleted logical cluster is removed from graph and storage":            testDeletedCluster,
+		"object with an owner that was deleted before its creation is deleted": testAbsentOwner,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, w) })
 	}
 }
 
-// TestCollectAfterRestart is found by the next process: nothing of what the collector knows is stored.
+// TestCollectAfterRestart: the next process collects, as the graph is not stored.
 func TestCollectAfterRestart(t *testing.T) {
 	directory := t.TempDir()
 	shard := shardtesting.StartIn(t, directory, func(o *options.Options) { o.Controllers.Enable = false })
@@ -78,7 +78,7 @@ func TestCollectAfterRestart(t *testing.T) {
 	w.assertExists(t, w.a, kept)
 }
 
-// startCollector runs a second collector over the shard's storages, beside the shard's own.
+// startCollector runs a second collector over the shard's storages, in addition to the shard's own.
 func (w *env) startCollector(t *testing.T) {
 	clients, err := loopback.NewClients(w.Masters(t))
 	if err != nil {
@@ -94,10 +94,10 @@ func (w *env) startCollector(t *testing.T) {
 		cancel()
 		_ = group.Wait()
 		if objects, owners := w.collector.Size(); objects+owners > 0 {
-			t.Errorf("a collector that ended still remembers %d objects and %d owners", objects, owners)
+			t.Errorf("a stopped collector still has %d objects and %d owners", objects, owners)
 		}
 	})
-	shardtesting.Eventually(t, "all storages are listed", func(context.Context) error {
+	shardtesting.Eventually(t, "all storages to be listed", func(context.Context) error {
 		if !informer.HasSynced() {
 			return fmt.Errorf("not yet")
 		}
@@ -137,23 +137,23 @@ func (w *env) delete(t *testing.T, cluster string, obj client.Object, policy met
 
 func (w *env) eventuallyDeleted(t *testing.T, cluster string, obj client.Object) {
 	t.Helper()
-	shardtesting.Eventually(t, obj.GetName()+" goes", func(ctx context.Context) error {
+	shardtesting.Eventually(t, obj.GetName()+" to be deleted", func(ctx context.Context) error {
 		err := w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(obj), obj)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("still there, with finalizers %v and owners %v: %v", obj.GetFinalizers(), obj.GetOwnerReferences(), err)
+		return fmt.Errorf("it exists, with finalizers %v and owners %v: %v", obj.GetFinalizers(), obj.GetOwnerReferences(), err)
 	})
 }
 
 func (w *env) assertExists(t *testing.T, cluster string, obj client.Object) {
 	t.Helper()
 	if err := w.client.Get(shardtesting.In(t.Context(), cluster), client.ObjectKeyFromObject(obj), obj); err != nil || obj.GetDeletionTimestamp() != nil {
-		t.Errorf("%s should be there: %v, deleted at %v", obj.GetName(), err, obj.GetDeletionTimestamp())
+		t.Errorf("%s does not exist: %v, deleted at %v", obj.GetName(), err, obj.GetDeletionTimestamp())
 	}
 }
 
-// waitForCollector waits until an object that comes later has gone, so that what was there before has been looked at.
+// waitForCollector waits until a later object is deleted, so that all earlier ones have been processed.
 func (w *env) waitForCollector(t *testing.T, cluster, namespace string) {
 	t.Helper()
 	w.eventuallyDeleted(t, cluster, w.createConfigMap(t, cluster, namespace, "settled", newOwnerReference("v1", "ConfigMap", "absent", "absent")))
@@ -206,7 +206,7 @@ func testOrphan(t *testing.T, w *env) {
 	for _, dependent := range dependents {
 		w.assertExists(t, w.a, dependent)
 		if len(dependent.OwnerReferences) != 0 {
-			t.Errorf("%s still names its owner", dependent.Name)
+			t.Errorf("%s still has its owner", dependent.Name)
 		}
 	}
 }
@@ -221,7 +221,7 @@ func testForeground(t *testing.T, w *env) {
 	below := w.createConfigMap(t, w.a, namespace, "below", withBlocking(ownerRef(held)))
 	w.delete(t, w.a, first, metav1.DeletePropagationForeground)
 	w.eventuallyDeleted(t, w.a, below)
-	shardtesting.Eventually(t, "the dependent is deleted", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the dependent to be deleted", func(ctx context.Context) error {
 		if err := w.client.Get(shardtesting.In(ctx, w.a), client.ObjectKeyFromObject(held), held); err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func testForeground(t *testing.T, w *env) {
 		return nil
 	})
 	if err := w.client.Get(shardtesting.In(t.Context(), w.a), client.ObjectKeyFromObject(first), first); err != nil {
-		t.Fatalf("the owner went before the dependent that blocks it: %v", err)
+		t.Fatalf("the owner was deleted before its blocking dependent: %v", err)
 	}
 	held.Finalizers = nil
 	if err := w.client.Update(shardtesting.In(t.Context(), w.a), held); err != nil {
@@ -295,7 +295,7 @@ func testClusterScopedDependent(t *testing.T, w *env) {
 func (w *env) eventuallyReported(t *testing.T, namespace string, obj client.Object) {
 	t.Helper()
 	uid := obj.GetUID()
-	shardtesting.Eventually(t, "an event says so", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the event", func(ctx context.Context) error {
 		events := &corev1.EventList{}
 		if err := w.client.List(shardtesting.In(ctx, w.a), events, client.InNamespace(namespace)); err != nil {
 			return err
@@ -325,7 +325,7 @@ func testTwoOwners(t *testing.T, w *env) {
 	first, second := w.createConfigMap(t, w.a, namespace, "first"), w.createConfigMap(t, w.a, namespace, "second")
 	dependent := w.createConfigMap(t, w.a, namespace, "dependent", ownerRef(first), ownerRef(second))
 	w.delete(t, w.a, first, metav1.DeletePropagationBackground)
-	shardtesting.Eventually(t, "the absent owner is taken off", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the absent owner to be removed", func(ctx context.Context) error {
 		if err := w.client.Get(shardtesting.In(ctx, w.a), client.ObjectKeyFromObject(dependent), dependent); err != nil {
 			return err
 		}
@@ -353,11 +353,11 @@ func testManyDependents(t *testing.T, w *env) {
 	first := w.createConfigMap(t, w.a, namespace, "first")
 	w.createDependents(t, w.a, namespace, 2000, ownerRef(first))
 	w.delete(t, w.a, first, metav1.DeletePropagationBackground)
-	shardtesting.Eventually(t, "all dependents go", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "all dependents to be deleted", func(ctx context.Context) error {
 		list := &corev1.ConfigMapList{}
 		err := w.client.List(shardtesting.In(ctx, w.a), list, client.InNamespace(namespace))
 		if left := len(list.Items); left > 1 { // kube-root-ca.crt stays
-			return fmt.Errorf("%d are left", left)
+			return fmt.Errorf("%d remain", left)
 		}
 		return err
 	})
@@ -373,7 +373,7 @@ func testDeletedCluster(t *testing.T, w *env) {
 	if err := w.client.Delete(shardtesting.In(t.Context(), "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "short-lived"}}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "no key is left", func(context.Context) error {
+	shardtesting.Eventually(t, "all keys to be deleted", func(context.Context) error {
 		if left := w.Keys(t, cluster); len(left) > 0 {
 			return fmt.Errorf("%d keys, the first is %s", len(left), left[0])
 		}
@@ -398,12 +398,12 @@ func (w *env) createDependents(t *testing.T, cluster, namespace string, count in
 	}
 }
 
-// eventuallyForgotten is the proof that what is collected costs nothing afterwards.
+// eventuallyForgotten waits until the collector keeps nothing of a logical cluster.
 func (w *env) eventuallyForgotten(t *testing.T, cluster string) {
 	t.Helper()
-	shardtesting.Eventually(t, "the collector forgets", func(context.Context) error {
+	shardtesting.Eventually(t, "the graph to be empty", func(context.Context) error {
 		if objects, owners := w.collector.SizeIn(logicalcluster.MustParseName(cluster)); objects+owners > 0 {
-			return fmt.Errorf("%d objects and %d owners are remembered", objects, owners)
+			return fmt.Errorf("%d objects and %d owners remain", objects, owners)
 		}
 		return nil
 	})

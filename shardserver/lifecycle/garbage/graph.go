@@ -14,17 +14,17 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// maxDeletedOwners is how many deleted owners are remembered, over all logical clusters. One that is forgotten costs its
-// dependents a read of storage.
+// maxDeletedOwners is how many deleted owners are kept, over all logical clusters. A dependent of an evicted one costs
+// a read of storage.
 const maxDeletedOwners = 4096
 
-// key is an object: a UID means something within one logical cluster only.
+// key identifies an object: UIDs are unique only within one logical cluster.
 type key struct {
 	cluster logicalcluster.Name
 	uid     types.UID
 }
 
-// waitReason says what an object that is being deleted waits for.
+// waitReason is the reason why an object that is being deleted waits.
 type waitReason int
 
 const (
@@ -33,34 +33,34 @@ const (
 	waitOrphaning
 )
 
-// node is an object that has owners, or that waits for its dependents. Other objects have none.
+// node is an object that has owners, or that waits for its dependents. Other objects have no node.
 type node struct {
 	key
-	// resource is the storage of the object. What its cluster calls the resource's version may differ.
+	// resource is the storage of the object. The API version that its logical cluster serves may differ.
 	resource        *storage.Resource
 	namespace, name string
 	owners          []metav1.OwnerReference
 	deleting        bool
 	waitReason      waitReason
-	// waitingSince is when it began to wait.
+	// waitingSince is when the wait started.
 	waitingSince time.Time
-	// listGeneration is the round of the storage's listing in which the object was last seen.
+	// listGeneration is the list generation of the storage in which the object was last seen.
 	listGeneration uint64
 }
 
-// graph knows which objects own which, in all logical clusters. Its memory follows the objects that have owners: an
-// owner is an entry only for as long as it has dependents, or waits for them.
+// graph has the owners and dependents of all logical clusters. Its size depends on the objects that have owners: an
+// owner has an entry only while it has dependents, or waits for them.
 type graph struct {
-	// enqueue is told whom to look at. It is called with the lock held.
+	// enqueue enqueues an object for processing. It is called with the lock held.
 	enqueue func(key)
 
 	mu    sync.Mutex
 	nodes map[key]*node
-	// dependents are the nodes that name an owner, whether the owner exists or not.
+	// dependents are the nodes with a reference to an owner, whether the owner exists or not.
 	dependents map[key]map[*node]struct{}
-	// listGenerations counts the listings of each storage.
+	// listGenerations counts the lists of each storage.
 	listGenerations map[*storage.Resource]uint64
-	// deletedOwners remembers owners whose deletion was seen. A UID never comes back.
+	// deletedOwners are owners whose deletion was observed. UIDs are never reused.
 	deletedOwners *lru.Cache
 }
 
@@ -114,8 +114,8 @@ func (g *graph) OnEvent(resource *storage.Resource, event watch.EventType, objec
 	}
 }
 
-// OnListDone implements follow.EventHandler. Deletions between two watches were seen by nobody: objects that were not listed
-// again are gone, and any owner of that storage may be.
+// OnListDone implements follow.EventHandler. Deletions between two watches are not observed: objects that were not
+// listed again are deleted, and any owner of that storage may be.
 func (g *graph) OnListDone(resource *storage.Resource) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -144,7 +144,7 @@ func (g *graph) OnStorageRemoved(resource *storage.Resource) {
 	}
 }
 
-// handleDeletion forgets an object that is gone and has its dependents looked at.
+// handleDeletion removes a deleted object and enqueues its dependents.
 func (g *graph) handleDeletion(k key) {
 	if n := g.nodes[k]; n != nil {
 		g.removeNode(n)
@@ -159,14 +159,14 @@ func (g *graph) handleDeletion(k key) {
 	}
 }
 
-// removeNode forgets a node.
+// removeNode removes a node.
 func (g *graph) removeNode(n *node) {
 	g.setOwners(n, nil)
 	delete(g.nodes, n.key)
 }
 
-// setOwners replaces the owners of a node. A node with a new owner is looked at, since that owner may not exist, and so
-// is an owner that this node no longer blocks.
+// setOwners replaces the owners of a node. It enqueues a node with a new owner, since that owner may not exist, and an
+// owner that the node no longer blocks.
 func (g *graph) setOwners(n *node, owners []metav1.OwnerReference) {
 	old := n.owners
 	n.owners = owners
@@ -199,10 +199,10 @@ func (g *graph) setOwners(n *node, owners []metav1.OwnerReference) {
 	}
 }
 
-// nodeSnapshot is a node as it was at one moment.
+// nodeSnapshot is a copy of a node.
 type nodeSnapshot struct {
 	node
-	// dependents tells whether there are any; circular whether one of them is itself waiting for its dependents.
+	// dependents reports whether there are any; circular whether one of them is itself waiting for its dependents.
 	dependents, circular bool
 }
 
@@ -223,7 +223,7 @@ func (g *graph) snapshot(k key) (nodeSnapshot, bool) {
 	return v, true
 }
 
-// blockingDependents returns the dependents that hold up the deletion of an owner that waits for them.
+// blockingDependents returns the dependents that block the deletion of an owner that waits for them.
 func (g *graph) blockingDependents(owner key) []node {
 	return g.listDependents(owner, func(n *node) bool { return blocksOwner(n.owners, owner.uid) })
 }
@@ -245,13 +245,13 @@ func (g *graph) listDependents(owner key, matches func(*node) bool) []node {
 	return found
 }
 
-// isDeleted tells whether an object's deletion was seen. False does not say that it exists.
+// isDeleted reports whether the deletion of an object was observed. False does not mean that it exists.
 func (g *graph) isDeleted(k key) bool {
 	_, deleted := g.deletedOwners.Get(k)
 	return deleted
 }
 
-// size returns the number of nodes, and of owners that nodes name.
+// size returns the number of nodes, and of owners with dependents.
 func (g *graph) size() (nodes, owners int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -271,7 +271,8 @@ func waitReasonOf(object metav1.Object) waitReason {
 	return waitNone
 }
 
-// sameReference tells whether two references lead to the same owner. What they say of blocking and control may differ.
+// sameReference reports whether two references identify the same owner. They may differ in blockOwnerDeletion and
+// controller.
 func sameReference(a, b metav1.OwnerReference) bool {
 	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion
 }

@@ -29,7 +29,7 @@ func deleting(obj *metav1.ObjectMeta, finalizer string) *metav1.ObjectMeta {
 	return obj
 }
 
-// TestGraph walks through the life of objects of two logical clusters whose UIDs are equal.
+// TestGraph applies events of objects of two logical clusters whose UIDs are equal.
 func TestGraph(t *testing.T) {
 	var enqueued []string
 	g := newGraph(func(k key) { enqueued = append(enqueued, k.cluster.String()+"/"+string(k.uid)) })
@@ -44,21 +44,21 @@ func TestGraph(t *testing.T) {
 		enqueued      []string
 		nodes, owners int
 	}{
-		{"an object without owners costs nothing", func() { g.OnEvent(configMaps, watch.Added, newObject("a", "1")) }, nil, 0, 0},
-		{"one with an owner is looked at", func() { g.OnEvent(configMaps, watch.Added, newObject("a", "2", ownerRef("1", true))) }, []string{"a/2"}, 1, 1},
-		{"and so is its like in another cluster", func() { g.OnEvent(configMaps, watch.Added, newObject("b", "2", ownerRef("1", true))) }, []string{"b/2"}, 2, 2},
-		{"a change of something else is not", func() { g.OnEvent(configMaps, watch.Modified, newObject("a", "2", ownerRef("1", true))) }, nil, 2, 2},
-		{"an owner that waits has all looked at", func() {
+		{"object without owners has no node", func() { g.OnEvent(configMaps, watch.Added, newObject("a", "1")) }, nil, 0, 0},
+		{"object with an owner is enqueued", func() { g.OnEvent(configMaps, watch.Added, newObject("a", "2", ownerRef("1", true))) }, []string{"a/2"}, 1, 1},
+		{"equal object in another logical cluster is enqueued", func() { g.OnEvent(configMaps, watch.Added, newObject("b", "2", ownerRef("1", true))) }, []string{"b/2"}, 2, 2},
+		{"unrelated update is not enqueued", func() { g.OnEvent(configMaps, watch.Modified, newObject("a", "2", ownerRef("1", true))) }, nil, 2, 2},
+		{"waiting owner and its dependents are enqueued", func() {
 			g.OnEvent(configMaps, watch.Modified, deleting(newObject("a", "1"), metav1.FinalizerDeleteDependents))
 		}, []string{"a/1", "a/2"}, 3, 2},
-		{"who no longer blocks it has it looked at", func() { g.OnEvent(configMaps, watch.Modified, newObject("a", "2", ownerRef("1", false))) }, []string{"a/1"}, 3, 2},
-		{"a second owner is looked up", func() {
+		{"owner is enqueued when a dependent stops blocking it", func() { g.OnEvent(configMaps, watch.Modified, newObject("a", "2", ownerRef("1", false))) }, []string{"a/1"}, 3, 2},
+		{"added owner enqueues the dependent", func() {
 			g.OnEvent(configMaps, watch.Modified, newObject("a", "2", ownerRef("1", false), ownerRef("3", false)))
 		}, []string{"a/2"}, 3, 3},
-		{"the end of an owner is its dependents' concern, in its cluster alone", func() { g.OnEvent(configMaps, watch.Deleted, newObject("a", "1")) }, []string{"a/2"}, 2, 3},
-		{"who loses all owners is forgotten", func() { g.OnEvent(configMaps, watch.Modified, newObject("a", "2")) }, nil, 1, 1},
-		{"what a broken watch missed is gone", func() { g.OnListStart(configMaps); g.OnListDone(configMaps) }, nil, 0, 0},
-		{"a storage takes its objects along", func() {
+		{"deleted owner enqueues its dependents, only in its logical cluster", func() { g.OnEvent(configMaps, watch.Deleted, newObject("a", "1")) }, []string{"a/2"}, 2, 3},
+		{"object without owners is removed", func() { g.OnEvent(configMaps, watch.Modified, newObject("a", "2")) }, nil, 1, 1},
+		{"object missing in a relist is removed", func() { g.OnListStart(configMaps); g.OnListDone(configMaps) }, nil, 0, 0},
+		{"removed storage removes its objects", func() {
 			g.OnEvent(secrets, watch.Added, newObject("b", "9", ownerRef("1", true)))
 			g.OnStorageRemoved(secrets)
 		}, []string{"b/9"}, 0, 0},
@@ -67,10 +67,10 @@ func TestGraph(t *testing.T) {
 		step.do()
 		slices.Sort(enqueued)
 		if nodes, owners := g.size(); !slices.Equal(enqueued, step.enqueued) || nodes != step.nodes || owners != step.owners {
-			t.Errorf("%s: looked at %v, remembers %d objects and %d owners", step.description, enqueued, nodes, owners)
+			t.Errorf("%s: enqueued %v, has %d objects and %d owners", step.description, enqueued, nodes, owners)
 		}
 	}
 	if !g.isDeleted(key{logicalcluster.MustParseName("a"), "1"}) || g.isDeleted(key{logicalcluster.MustParseName("b"), "1"}) {
-		t.Error("an owner that went is remembered in its own logical cluster")
+		t.Error("the deletion of an owner is not recorded, or not only in its logical cluster")
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// TestMemory bounds what an object costs the collector: nothing without owners, little with one.
+// TestMemory bounds the memory of the collector per object: none without owners, little with one.
 func TestMemory(t *testing.T) {
 	const objects = 20_000
 	for name, tc := range map[string]struct {
 		perOwner int
 		maxBytes int64
 	}{
-		"without owners":             {0, 1},
-		"with an owner of its own":   {1, 1500},
-		"a hundred to every owner":   {100, 700},
-		"all in all with one single": {objects, 700},
+		"without owners":            {0, 1},
+		"one owner per object":      {1, 1500},
+		"hundred objects per owner": {100, 700},
+		"one owner of all objects":  {objects, 700},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGraph(func(key) {})

@@ -15,7 +15,7 @@ import (
 // component is the source of events.
 const component = "garbage-collector-controller"
 
-// setOwnerReferences leaves only the given owners on an object.
+// setOwnerReferences sets the owners of an object.
 func (c *Collector) setOwnerReferences(ctx context.Context, n nodeSnapshot, object metav1.Object, owners []metav1.OwnerReference) error {
 	if len(owners) == len(object.GetOwnerReferences()) {
 		return nil
@@ -24,12 +24,12 @@ func (c *Collector) setOwnerReferences(ctx context.Context, n nodeSnapshot, obje
 	return client.IgnoreNotFound(err)
 }
 
-// patchOwners replaces the owners of the object that was read, and returns what it became.
+// patchOwners replaces the owners of the object that was read, and returns the patched object.
 func (c *Collector) patchOwners(ctx context.Context, n node, object metav1.Object, owners []metav1.OwnerReference) (metav1.Object, error) {
 	return c.patch(ctx, n, object, map[string]any{"ownerReferences": owners})
 }
 
-// removeFinalizer takes one of the collector's finalizers off.
+// removeFinalizer removes one of the collector's finalizers.
 func (c *Collector) removeFinalizer(ctx context.Context, n nodeSnapshot, finalizer string) error {
 	object, err := c.getLatest(ctx, n)
 	if object == nil || err != nil {
@@ -44,7 +44,7 @@ func (c *Collector) removeFinalizer(ctx context.Context, n nodeSnapshot, finaliz
 	return client.IgnoreNotFound(err)
 }
 
-// patch changes the metadata of the object that was read; it fails with a conflict if that has changed meanwhile.
+// patch changes the metadata of the object that was read; it returns a conflict if the object has changed meanwhile.
 func (c *Collector) patch(ctx context.Context, n node, object metav1.Object, metadata map[string]any) (metav1.Object, error) {
 	resource, err := c.servedResource(ctx, n)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Collector) patch(ctx context.Context, n node, object metav1.Object, met
 	return changed, nil
 }
 
-// reportInvalidNamespace says by an event that an object names an owner which lives in another namespace.
+// reportInvalidNamespace creates the event that an object has an owner in another namespace.
 func (c *Collector) reportInvalidNamespace(ctx context.Context, n nodeSnapshot, reference metav1.OwnerReference) error {
 	served, err := c.servedResource(ctx, n.node)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *Collector) reportInvalidNamespace(ctx context.Context, n nodeSnapshot, 
 		FirstTimestamp:      now, LastTimestamp: now, Count: 1,
 	}
 	if _, err := c.cfg.Kubernetes.CoreV1().Events(namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("reporting that %s %q names an owner in another namespace: %w", served.GroupResource(), n.name, err)
+		return fmt.Errorf("reporting that %s %q has an owner in another namespace: %w", served.GroupResource(), n.name, err)
 	}
 	return nil
 }

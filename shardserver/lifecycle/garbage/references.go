@@ -19,26 +19,26 @@ import (
 )
 
 var (
-	// errUnknownKind says that a logical cluster serves no such kind, now.
+	// errUnknownKind is returned if a logical cluster does not serve the kind at present.
 	errUnknownKind = errors.New("kind is not served in the logical cluster")
-	// errOwnerScope says that an object of the cluster names an owner in a namespace, which nothing can mend.
-	errOwnerScope = errors.New("cluster-scoped object names a namespaced owner")
+	// errOwnerScope is returned for a cluster-scoped object with a namespaced owner, which cannot be corrected.
+	errOwnerScope = errors.New("cluster-scoped object has a namespaced owner")
 )
 
-// Resource versions of a read: what the watch cache has, or what storage has.
+// Resource versions of a read: from the watch cache, or from storage.
 const (
 	cached = "0"
 	latest = ""
 )
 
-// references are the owners of an object by what is known of them.
+// references are the owners of an object by their state.
 type references struct {
-	// existing exist, dangling do not, waiting exist and wait for their dependents to go.
+	// existing owners exist, absent ones do not, waiting ones exist and wait for the deletion of their dependents.
 	existing, absent, waiting []metav1.OwnerReference
 }
 
-// classify looks up the owners of an object. That an owner is absent has been confirmed by storage, or its deletion
-// has been seen.
+// classify looks up the owners of an object. An owner counts as absent if storage does not have it, or its deletion was
+// observed.
 func (c *Collector) classify(ctx context.Context, n nodeSnapshot, owners []metav1.OwnerReference) (references, error) {
 	var refs references
 	for _, reference := range owners {
@@ -57,7 +57,7 @@ func (c *Collector) classify(ctx context.Context, n nodeSnapshot, owners []metav
 	return refs, nil
 }
 
-// getOwner returns the object that a reference names, or nil if there is none.
+// getOwner returns the referenced object, or nil if there is none.
 func (c *Collector) getOwner(ctx context.Context, n nodeSnapshot, reference metav1.OwnerReference) (metav1.Object, error) {
 	version, err := schema.ParseGroupVersion(reference.APIVersion)
 	if err != nil {
@@ -98,8 +98,8 @@ func (c *Collector) getOwner(ctx context.Context, n nodeSnapshot, reference meta
 	return nil, nil
 }
 
-// reportOtherNamespace says by an event if what a reference names lives in another namespace. It is said once for as long as
-// the pair is remembered; that it cannot be said keeps nobody from collecting.
+// reportOtherNamespace creates an event if the referenced object is in another namespace. It reports a pair once while
+// the pair is cached; a failure does not prevent collection.
 func (c *Collector) reportOtherNamespace(ctx context.Context, n nodeSnapshot, reference metav1.OwnerReference, resource *storage.Resource) {
 	pair := [2]key{n.key, {n.cluster, reference.UID}}
 	if _, known := c.reported.Get(pair); known {
@@ -111,7 +111,7 @@ func (c *Collector) reportOtherNamespace(ctx context.Context, n nodeSnapshot, re
 		err = c.reportInvalidNamespace(ctx, n, reference)
 	}
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Not reported that an owner may be in another namespace", "cluster", n.cluster, "uid", n.uid, "owner", reference.UID, "reason", err)
+		klog.FromContext(ctx).V(2).Info("Reporting an owner in another namespace failed", "cluster", n.cluster, "uid", n.uid, "owner", reference.UID, "reason", err)
 	}
 }
 
@@ -134,7 +134,7 @@ func read(ctx context.Context, resource *storage.Resource, namespace, name, reso
 	return meta.Accessor(object)
 }
 
-// servedResource returns how the context's logical cluster calls the resource of an object, for requests to its API.
+// servedResource returns the resource of an object as the context's logical cluster serves it, for requests to its API.
 func (c *Collector) servedResource(ctx context.Context, n node) (schema.GroupVersionResource, error) {
 	name := n.resource.GVR.GroupResource()
 	resource, err := c.cfg.Registry.Resolve(ctx, name)

@@ -1,6 +1,6 @@
-// Package objectcount tracks the approximate number of objects of logical clusters with an object limit: the keys that the
-// last scan of etcd found, plus the creations and minus the deletions through this process since. Admission checks the
-// limit against it.
+// Package objectcount tracks the approximate number of objects of logical clusters with an object limit: the keys that
+// the last scan of etcd found, plus the creations and minus the deletions through this process since. Admission checks
+// the limit against it.
 //
 // Entries exist only for logical clusters that have a limit of their own, are close to their limit, or have created
 // objects since the last scan.
@@ -19,8 +19,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// trackedPercent is the percentage of the limit at which a logical cluster keeps its entry, reportedPercent that at which
-// it gets metrics.
+// trackedPercent is the percentage of the limit at which a logical cluster keeps its entry, reportedPercent that at
+// which it gets metrics.
 const (
 	trackedPercent  = 50
 	reportedPercent = 90
@@ -55,7 +55,7 @@ type Tracker struct {
 	counts map[logicalcluster.Name]*clusterCount
 }
 
-// entry is the count of one logical cluster.
+// clusterCount is the count of one logical cluster.
 type clusterCount struct {
 	// scanned is the number of keys in etcd, delta the change since.
 	scanned, delta int64

@@ -45,14 +45,14 @@ func TestLimit(t *testing.T) {
 		cluster, annotation string
 		want                int64
 	}{
-		"none of its own":                  {"a", "", 100},
-		"its own":                          {"a", "7", 7},
-		"one that is no number":            {"a", "many", 100},
-		"zero is no limit":                 {"a", "0", 0},
-		"less than zero is none either":    {"a", "-1", 0},
-		"root has no default":              {"root", "", 0},
-		"system clusters have no default":  {"system:admin", "", 0},
-		"root may have one of its own too": {"root", "7", 7},
+		"default limit":                         {"a", "", 100},
+		"own limit":                             {"a", "7", 7},
+		"invalid limit":                         {"a", "many", 100},
+		"zero is unlimited":                     {"a", "0", 0},
+		"negative is unlimited":                 {"a", "-1", 0},
+		"no default in root":                    {"root", "", 0},
+		"no default in system logical clusters": {"system:admin", "", 0},
+		"own limit of root":                     {"root", "7", 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{logicalcluster.AnnotationKey: tc.cluster}}}
@@ -102,12 +102,12 @@ func TestCounts(t *testing.T) {
 	add(a, 20, true) // while the scan runs
 	counts.replace(limits, storage.keys, before)
 	if counts.Len() != 1 {
-		t.Errorf("%d are remembered, only one is trackedPercent its limit", counts.Len())
+		t.Errorf("%d entries, want only the one above trackedPercent of its limit", counts.Len())
 	}
 	add(a, 10, false)
 	counts.replace(map[logicalcluster.Name]clusterLimit{b: {limit: 10, own: true}}, map[logicalcluster.Name]int64{b: 2}, counts.deltas())
 	if counts.Len() != 1 {
-		t.Errorf("%d entries, only one logical cluster has a limit of its own", counts.Len())
+		t.Errorf("%d entries, want only the logical cluster with its own limit", counts.Len())
 	}
 	counts.reset()
 	if counts.Len() != 0 {

@@ -14,30 +14,31 @@ import (
 
 const (
 	workers = 5
-	// resyncInterval is how often a quota is counted anew whatever happens.
+	// resyncInterval is how often a quota is recounted without events.
 	resyncInterval = 5 * time.Minute
-	// enqueueDelay is how long after a deletion its quotas are counted, so that many deletions make one count.
+	// enqueueDelay is the delay between a deletion and the count of its quotas, so that many deletions cause one count.
 	enqueueDelay = 100 * time.Millisecond
-	// inFlightRequeueDelay is when a quota is counted anew because requests were on their way.
+	// inFlightRequeueDelay is the requeue delay of a quota that was counted while requests were in flight.
 	inFlightRequeueDelay = time.Second
-	// unservedRequeueDelay is when a quota is counted anew that names what its logical cluster does not serve, as far as this
-	// process has heard: what brought it may be known to others a moment earlier, and nothing tells when it is known here.
+	// unservedRequeueDelay is the requeue delay of a quota with resources that its logical cluster does not serve as far
+	// as this process has observed: other processes may serve them a moment earlier, and no event reports when this one
+	// does.
 	unservedRequeueDelay = 10 * time.Second
 	countTimeout         = time.Minute
 	retryBase            = 20 * time.Millisecond
 	retryMax             = time.Minute
 )
 
-// Config is what a Controller needs.
+// Config configures a Controller.
 type Config struct {
 	Registry   *storage.Registry
 	Kubernetes kubernetes.Interface
-	// InFlight are the requests that admission let pass in this process. Another replica's are not known: there, an
-	// object that is stored in the moment of the count may be missed until the next one.
+	// InFlight are the requests that admission has charged in this process. Those of another replica are unknown: there,
+	// an object that is stored during the count may be missed until the next one.
 	InFlight *InFlight
 }
 
-// Controller keeps the status of quotas. It is a follow.EventHandler of all storages.
+// Controller updates the status of quotas. It is a follow.EventHandler of all storages.
 type Controller struct {
 	cfg        Config
 	quotas     *storage.Reader[*core.ResourceQuota]

@@ -18,11 +18,11 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
-// reconcile counts what a quota limits and stores the result. The order matters: the quota is read first, so that what
-// is charged later makes the write fail; requests in flight are read next, so that each that was charged before is
-// either among them or has stored its object; objects are counted last.
+// reconcile counts the objects that a quota limits and writes the status. The order matters: the quota is read first,
+// so that a later charge makes the write fail; requests in flight are read next, so that each that was charged before
+// is either among them or has stored its object; objects are counted last.
 func (c *Controller) reconcile(ctx context.Context, key controller.Request) (requeueAfter time.Duration, err error) {
-	known := c.getLimits(key) // before the look at storage, which is newer
+	known := c.getLimits(key) // before reading storage, which is newer
 	quota, err := c.quotas.GetLatest(ctx, key.Namespace, key.Name)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -55,12 +55,12 @@ func (c *Controller) reconcile(ctx context.Context, key controller.Request) (req
 	}
 	_, err = c.cfg.Kubernetes.CoreV1().ResourceQuotas(key.Namespace).UpdateStatus(ctx, external, metav1.UpdateOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return 0, fmt.Errorf("storing the status: %w", err)
+		return 0, fmt.Errorf("writing the status: %w", err)
 	}
 	return requeueAfter, nil
 }
 
-// countLimits returns how many of a quota's limits are of objects.
+// countLimits returns how many of a quota's limits are object counts.
 func countLimits(quota *core.ResourceQuota) int {
 	n := 0
 	for name := range quota.Spec.Hard {
@@ -71,8 +71,8 @@ func countLimits(quota *core.ResourceQuota) int {
 	return n
 }
 
-// countUsed returns the numbers of objects that exist, or may in a moment. Of what the logical cluster does not serve it
-// keeps what was known, if anything.
+// countUsed returns the numbers of objects that exist, or may in a moment. For resources that the logical cluster does
+// not serve it keeps the previous numbers, if any.
 func (c *Controller) countUsed(ctx context.Context, quota *core.ResourceQuota, inFlight map[core.ResourceName]int64) (core.ResourceList, error) {
 	used := core.ResourceList{}
 	for name := range quota.Spec.Hard {
@@ -93,7 +93,7 @@ func (c *Controller) countUsed(ctx context.Context, quota *core.ResourceQuota, i
 	return used, nil
 }
 
-// count returns the number of objects that a quota covers, and whether the logical cluster serves the resource at all.
+// count returns the number of objects that a quota covers, and whether the logical cluster serves the resource.
 func (c *Controller) count(ctx context.Context, quota *core.ResourceQuota, counted schema.GroupResource) (count int64, served bool, err error) {
 	known, err := c.cfg.Registry.Resolve(ctx, counted)
 	if err != nil || known == nil {

@@ -15,24 +15,25 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// definingResources are the objects that bring resources which a quota may have named before they were served.
+// definingResources are the resources whose objects add served resources, which a quota may limit before they are
+// served.
 var definingResources = map[schema.GroupResource]bool{
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: true,
 	{Group: "apis.kcp.io", Resource: "apibindings"}:                        true,
 }
 
-// index knows which quotas an event concerns. It holds the logical clusters that have quotas, and no others.
+// index maps events to the quotas that they affect. It has entries only for logical clusters with quotas.
 type index struct {
-	// enqueue has a quota counted after some time.
+	// enqueue enqueues a quota after a delay.
 	enqueue func(controller.Request, time.Duration)
 
 	mu       sync.Mutex
 	clusters map[logicalcluster.Name]map[controller.Request]*limits
-	// lists counts the listings of each storage.
+	// lists counts the lists of each storage.
 	lists map[*storage.Resource]int
 }
 
-// limits is what a quota counts.
+// limits are the object counts that a quota limits.
 type limits struct {
 	wholeCluster bool
 	hard         core.ResourceList
@@ -71,7 +72,7 @@ func (i *index) OnEvent(resource *storage.Resource, event watch.EventType, objec
 	}
 }
 
-// OnListDone implements follow.EventHandler. Deletions between two watches were seen by nobody.
+// OnListDone implements follow.EventHandler. Deletions between two watches are not observed.
 func (i *index) OnListDone(resource *storage.Resource) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -96,8 +97,8 @@ func (i *index) OnStorageRemoved(resource *storage.Resource) {
 	}
 }
 
-// updateQuota keeps the index, and has a quota counted that is new, limits something else than before, or whose status
-// somebody else has written: it does not repeat the limits. A charge of admission changes none of these.
+// updateQuota updates the index. It enqueues a quota that is new, has other limits than before, or whose status was
+// written by another client, so that it does not repeat the limits. A charge of admission changes none of these.
 func (i *index) updateQuota(event watch.EventType, quota *core.ResourceQuota) {
 	key := controller.Request{ClusterName: logicalcluster.Of(quota), Namespace: quota.Namespace, Name: quota.Name}
 	if event == watch.Deleted {
@@ -118,14 +119,15 @@ func (i *index) updateQuota(event watch.EventType, quota *core.ResourceQuota) {
 	}
 }
 
-// getLimits returns what a quota counts as far as events have told, or nil.
+// getLimits returns the limits of a quota as of the last event, or nil.
 func (i *index) getLimits(key controller.Request) *limits {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.clusters[key.ClusterName][key]
 }
 
-// removeQuota drops a quota, unless an event has told of it since it was looked up: then there is one of that name again.
+// removeQuota removes a quota, unless an event has updated it since known was read: then a quota of that name exists
+// again.
 func (i *index) removeQuota(key controller.Request, known *limits) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

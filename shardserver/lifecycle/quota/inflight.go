@@ -10,10 +10,10 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// InFlight knows which requests were charged to a quota and have not ended. Who counts objects adds them: such a request
-// may or may not have stored its object yet, and counting it as not would let one object too many in.
+// InFlight tracks the requests that were charged to a quota and have not ended. Counts of objects include them: such a
+// request may or may not have stored its object yet, and without it one object too many could be admitted.
 //
-// An entry lives as long as the requests it counts.
+// An entry is removed with its last request.
 type InFlight struct {
 	mu     sync.Mutex
 	quotas map[quotaID]*charges
@@ -42,7 +42,7 @@ func (f *InFlight) Charge(ctx context.Context, quota *core.ResourceQuota, name c
 	id := quotaID{cluster, quota.UID}
 	entry := f.acquire(id, name)
 	succeeded := false
-	defer func() { // whatever ended the charge, a panic too
+	defer func() { // also after a panic
 		if !succeeded {
 			f.release(id, entry, name)
 		}
@@ -55,7 +55,7 @@ func (f *InFlight) Charge(ctx context.Context, quota *core.ResourceQuota, name c
 	return nil
 }
 
-// runExclusive runs a charge when it is its turn.
+// runExclusive runs a charge while no other one of the quota runs.
 func (c *charges) runExclusive(ctx context.Context, charge func() error) error {
 	select {
 	case c.sem <- struct{}{}:

@@ -35,7 +35,7 @@ func TestInFlight(t *testing.T) {
 		t.Errorf("in flight are %v", counts)
 	}
 	if counts := f.Counts(logicalcluster.MustParseName("b"), quota); len(counts) > 0 {
-		t.Errorf("a quota of the same UID elsewhere has %v", counts)
+		t.Errorf("a quota of the same UID in another logical cluster has %v", counts)
 	}
 	cancel()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return f.Len() == 0, nil })
@@ -57,7 +57,7 @@ func TestChargePanic(t *testing.T) {
 	defer cancel()
 	func() {
 		defer func() { _ = recover() }()
-		_ = f.Charge(ctx, quota, "count/configmaps", func() error { panic("of a plugin") })
+		_ = f.Charge(ctx, quota, "count/configmaps", func() error { panic("in a plugin") })
 	}()
 	if f.Len() != 0 {
 		t.Error("the charge is still in flight")
@@ -90,26 +90,26 @@ func TestIndex(t *testing.T) {
 		queued      string
 		size        int
 	}{
-		{"a new quota is counted", func() { i.OnEvent(newResource("resourcequotas"), "ADDED", quota("a", "q", hard)) }, "a|n/q", 1},
-		{"a charge changes nothing", func() {
+		{"new quota is counted", func() { i.OnEvent(newResource("resourcequotas"), "ADDED", quota("a", "q", hard)) }, "a|n/q", 1},
+		{"charge is not counted", func() {
 			charged := quota("a", "q", hard)
 			charged.Status = core.ResourceQuotaStatus{Hard: hard, Used: core.ResourceList{"count/configmaps": {}}}
 			i.OnEvent(newResource("resourcequotas"), "MODIFIED", charged)
 		}, "", 1},
-		{"a foreign status is counted", func() {
+		{"status of another client is counted", func() {
 			foreign := quota("a", "q", hard)
 			foreign.Status.Hard = core.ResourceList{"secrets": {}}
 			i.OnEvent(newResource("resourcequotas"), "MODIFIED", foreign)
 		}, "a|n/q", 1},
-		{"a deletion makes room", func() { i.OnEvent(newResource("configmaps"), "DELETED", object("a", "n")) }, "a|n/q", 1},
-		{"a creation has been charged", func() { i.OnEvent(newResource("configmaps"), "ADDED", object("a", "n")) }, "", 1},
-		{"another namespace is none of it", func() { i.OnEvent(newResource("configmaps"), "DELETED", object("a", "m")) }, "", 1},
-		{"another logical cluster even less", func() { i.OnEvent(newResource("configmaps"), "DELETED", object("b", "n")) }, "", 1},
-		{"what is not limited by a count does not matter", func() { i.OnEvent(newResource("secrets"), "DELETED", object("a", "n")) }, "", 1},
-		{"another limit is counted", func() {
+		{"deletion is counted", func() { i.OnEvent(newResource("configmaps"), "DELETED", object("a", "n")) }, "a|n/q", 1},
+		{"creation is not counted", func() { i.OnEvent(newResource("configmaps"), "ADDED", object("a", "n")) }, "", 1},
+		{"deletion in another namespace is not counted", func() { i.OnEvent(newResource("configmaps"), "DELETED", object("a", "m")) }, "", 1},
+		{"deletion in another logical cluster is not counted", func() { i.OnEvent(newResource("configmaps"), "DELETED", object("b", "n")) }, "", 1},
+		{"deletion of a resource without a limit is not counted", func() { i.OnEvent(newResource("secrets"), "DELETED", object("a", "n")) }, "", 1},
+		{"changed limit is counted", func() {
 			i.OnEvent(newResource("resourcequotas"), "MODIFIED", quota("a", "q", core.ResourceList{"count/secrets": {}}))
 		}, "a|n/q", 1},
-		{"the last quota takes its cluster along", func() { i.OnEvent(newResource("resourcequotas"), "DELETED", quota("a", "q", hard)) }, "", 0},
+		{"last quota removes its logical cluster", func() { i.OnEvent(newResource("resourcequotas"), "DELETED", quota("a", "q", hard)) }, "", 0},
 	} {
 		queued = nil
 		step.do()
@@ -128,14 +128,14 @@ func TestIndexRemoveStaleQuota(t *testing.T) {
 	quota := &core.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "q", Annotations: map[string]string{logicalcluster.AnnotationKey: "a"}}}
 	key := controller.Request{ClusterName: logicalcluster.MustParseName("a"), Namespace: "n", Name: "q"}
 	i.OnEvent(newResource("resourcequotas"), "ADDED", quota)
-	before := i.getLimits(key) // then storage answers that there is none
+	before := i.getLimits(key) // then storage returns NotFound
 	i.OnEvent(newResource("resourcequotas"), "ADDED", quota)
 	i.removeQuota(key, before)
 	if i.getLimits(key) == nil {
-		t.Error("the new quota was forgotten with the old one")
+		t.Error("the new quota was removed with the old one")
 	}
 	i.removeQuota(key, i.getLimits(key))
 	if len(i.clusters) != 0 {
-		t.Errorf("%d logical clusters are held", len(i.clusters))
+		t.Errorf("%d logical clusters remain", len(i.clusters))
 	}
 }

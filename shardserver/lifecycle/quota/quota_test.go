@@ -32,15 +32,15 @@ func TestQuota(t *testing.T) {
 	w.a = shard.NewWorkspace(t, "root", "a").Spec.Cluster
 	w.b = shard.NewWorkspace(t, "root", "b").Spec.Cluster
 	for name, test := range map[string]func(*testing.T, *env){
-		"fifty creators at once never exceed it":                          testConcurrentCreates,
-		"creators and deleters at once never exceed it":                   testChurn,
-		"what is deleted makes room again":                                testReplenish,
-		"only counts are counted":                                         testCountLimitsOnly,
-		"a cluster-scoped one counts all namespaces and what has none":    testClusterScoped,
-		"another workspace's quota of the same name is another quota":     testIsolation,
-		"a limit that is raised, and one that is dropped, hold from then": testChangedLimits,
-		"a dry run is refused like a real one, and not charged":           testDryRun,
-		"a status that somebody else writes is undone at once":            testForeignStatus,
+		"concurrent creations do not exceed it":                                 testConcurrentCreates,
+		"concurrent creations and deletions do not exceed it":                   testChurn,
+		"deletions are credited":                                                testReplenish,
+		"only count limits are enforced":                                        testCountLimitsOnly,
+		"cluster-scoped quota counts all namespaces and cluster-scoped objects": testClusterScoped,
+		"quotas of the same name in other workspaces are independent":           testIsolation,
+		"raised and removed limits take effect":                                 testChangedLimits,
+		"dry run is limited and not charged":                                    testDryRun,
+		"status of another client is corrected":                                 testForeignStatus,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, w) })
 	}
@@ -52,8 +52,8 @@ func (w *env) createNamespace(t *testing.T, cluster string) string {
 	if err := w.client.Create(shardtesting.In(t.Context(), cluster), namespace); err != nil {
 		t.Fatal(err)
 	}
-	// The server's own objects are counted too: wait until they are there.
-	shardtesting.Eventually(t, "the namespace is filled", func(ctx context.Context) error {
+	// The server's own objects are counted too: wait until they exist.
+	shardtesting.Eventually(t, "the default objects of the namespace", func(ctx context.Context) error {
 		if err := w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Namespace: namespace.Name, Name: "kube-root-ca.crt"}, &corev1.ConfigMap{}); err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func newLimits(hard map[string]int64) corev1.ResourceList {
 	return list
 }
 
-// createQuota creates a quota and waits until its status is there.
+// createQuota creates a quota and waits for its status.
 func (w *env) createQuota(t *testing.T, cluster, namespace, name string, hard map[string]int64, annotations map[string]string) *corev1.ResourceQuota {
 	t.Helper()
 	object := &corev1.ResourceQuota{
@@ -80,7 +80,7 @@ func (w *env) createQuota(t *testing.T, cluster, namespace, name string, hard ma
 	if err := w.client.Create(shardtesting.In(t.Context(), cluster), object); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the quota is counted", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the status of the quota", func(ctx context.Context) error {
 		if err := w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func testForeignStatus(t *testing.T, w *env) {
 	if err := w.client.Status().Update(shardtesting.In(t.Context(), w.a), object); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the status repeats the limits", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the status to have the limits", func(ctx context.Context) error {
 		if err := w.client.Get(shardtesting.In(ctx, w.a), client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
@@ -110,10 +110,10 @@ func testForeignStatus(t *testing.T, w *env) {
 	})
 }
 
-// eventuallyUsed waits until a quota says so.
+// eventuallyUsed waits until the status of a quota has this count.
 func (w *env) eventuallyUsed(t *testing.T, cluster string, object *corev1.ResourceQuota, name string, want int64) {
 	t.Helper()
-	shardtesting.Eventually(t, fmt.Sprintf("%s is %d", name, want), func(ctx context.Context) error {
+	shardtesting.Eventually(t, fmt.Sprintf("%s to be %d", name, want), func(ctx context.Context) error {
 		if err := w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
@@ -166,16 +166,16 @@ func testConcurrentCreates(t *testing.T, w *env) {
 		t.Fatal(err)
 	}
 	if created.Load() != 20 || refused.Load() != 30 {
-		t.Errorf("%d were created, %d refused", created.Load(), refused.Load())
+		t.Errorf("%d were created, %d rejected", created.Load(), refused.Load())
 	}
 	if count := w.countConfigMaps(t, w.a, namespace); count != 21 {
-		t.Errorf("there are %d", count)
+		t.Errorf("%d config maps exist", count)
 	}
 	w.eventuallyUsed(t, w.a, object, "count/configmaps", 21)
 	assertForbidden(t, w.createConfigMap(t.Context(), w.a, namespace, "more"), `configmaps "more" is forbidden: exceeded quota: few, requested: count/configmaps=1, used: count/configmaps=21, limited: count/configmaps=21`)
 }
 
-// testChurn has the controller count while requests are charged.
+// testChurn deletes objects, so that the controller counts while requests are charged.
 func testChurn(t *testing.T, w *env) {
 	namespace := w.createNamespace(t, w.a)
 	object := w.createQuota(t, w.a, namespace, "few", map[string]int64{"count/configmaps": 11}, nil)
@@ -201,7 +201,7 @@ func testChurn(t *testing.T, w *env) {
 	go func() { done <- writers.Wait() }()
 	for {
 		if count := w.countConfigMaps(t, w.a, namespace); count > 11 {
-			t.Errorf("there are %d", count)
+			t.Errorf("%d config maps exist", count)
 		}
 		select {
 		case err := <-done:
@@ -293,11 +293,11 @@ func testChangedLimits(t *testing.T, w *env) {
 	if err := w.client.Update(shardtesting.In(t.Context(), w.a), object); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "there is room", func(ctx context.Context) error { return w.createConfigMap(ctx, w.a, namespace, "x") })
+	shardtesting.Eventually(t, "the raised limit", func(ctx context.Context) error { return w.createConfigMap(ctx, w.a, namespace, "x") })
 	if err := w.client.Delete(shardtesting.In(t.Context(), w.a), object); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "there is no limit", func(ctx context.Context) error { return w.createConfigMap(ctx, w.a, namespace, "y") })
+	shardtesting.Eventually(t, "the removal of the limit", func(ctx context.Context) error { return w.createConfigMap(ctx, w.a, namespace, "y") })
 }
 
 func testDryRun(t *testing.T, w *env) {
@@ -314,10 +314,10 @@ func testDryRun(t *testing.T, w *env) {
 		t.Fatal(err)
 	}
 	w.eventuallyUsed(t, w.a, object, "count/configmaps", 2)
-	// Nothing is charged for it, so it may look at the quota of a moment ago.
-	shardtesting.Eventually(t, "a dry run is refused", func(context.Context) error {
+	// A dry run is not charged, so admission may use a slightly outdated quota.
+	shardtesting.Eventually(t, "the rejection of a dry run", func(context.Context) error {
 		if err := create(); !apierrors.IsForbidden(err) {
-			return fmt.Errorf("got %w, want a refusal", err)
+			return fmt.Errorf("got %w, want a rejection", err)
 		}
 		return nil
 	})
