@@ -79,7 +79,7 @@ type dependencies struct {
 	objectCounts    *objectcount.Tracker
 	quotaInFlight   *quota.InFlight
 
-	// What a request passes on its way to storage.
+	// Parts of the request path above storage.
 	clients          *loopback.Clients
 	restOptions      *restOptions
 	admin            *adminauth.Admin
@@ -90,7 +90,7 @@ type dependencies struct {
 	dynamicAdmission *dynamicadmission.Plugins
 	watchTerminator  *watchterminator.Terminator
 
-	// What is served.
+	// Handlers.
 	groups             *apiGroups
 	root               *rootShard // nil on the root shard
 	definitions        *crdregistry.Registry
@@ -105,7 +105,7 @@ type dependencies struct {
 	// openAPISpec is the API server itself, which computes its static specification when it prepares to run.
 	openAPISpec *genericapiserver.GenericAPIServer
 
-	// Other shards.
+	// Parts that connect to other shards.
 	registration    *join.Registration
 	reporter        *heartbeat.Reporter
 	heartbeats      *heartbeat.Tracker

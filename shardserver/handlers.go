@@ -72,8 +72,8 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 	return authentication.WithInClusterRewrite(handler)
 }
 
-// withDocuments serves discovery and OpenAPI of the request's logical cluster: what is compiled in, as the handler below
-// serves it, and what definitions and bindings add.
+// withDocuments serves discovery and OpenAPI of the request's logical cluster: the built-in documents, as next serves
+// them, merged with definitions and bindings.
 func (d *dependencies) withDocuments(handler http.Handler, generic *genericapiserver.Config) http.Handler {
 	compiled := discovery.NewSource(handler)
 	sets := discovery.NewResolver(compiled, d.registry, d.groups.specs.HashOf, d.boundDefinitions, d.definitions.OverlapsBuiltIn)

@@ -188,7 +188,7 @@ func (d *dependencies) createCustomResources(context.Context) error {
 }
 
 // createReplicationView creates the virtual workspace of cached resources, which also serves bound resources whose
-// objects are stored elsewhere.
+// objects are not stored on this shard.
 func (d *dependencies) createReplicationView() {
 	d.replicationView = replication.New(replication.Config{
 		Registry: d.registry, Exports: d.exports, References: exportReferences{d.exports, d}, Bindings: d.bindings, Authorizer: d.authorizer,

@@ -4,7 +4,7 @@
 //
 // The files, in the order in which a shard is built:
 //
-//	server.go       the life of the process: start, background work, shutdown
+//	server.go       lifecycle of the process: start, background work, shutdown
 //	config.go       all parts of a shard in topological order; what flags configure
 //	storage.go      storage of every resource, API groups
 //	indexes.go      indexes over the watch caches, and what depends on them
@@ -12,7 +12,7 @@
 //	sharding.go     join, heartbeat, replication
 //	controllers.go  controllers and leader election
 //
-// Nothing but the assembly of parts lives here.
+// This package only assembles parts that other packages implement.
 package shardserver
 
 import (
@@ -106,7 +106,7 @@ func New(ctx context.Context, opts options.Completed, newCache cache.NewServerFu
 	return s, s.writeKubeconfig()
 }
 
-// addHooks ties the parts of the shard to the life of the API server.
+// addHooks ties the parts of the shard to the lifecycle of the API server.
 func (s *Server) addHooks() {
 	s.Generic.AddPostStartHookOrDie(hookLoopback, func(hook genericapiserver.PostStartHookContext) error {
 		s.clients.ServeDirectly(hook, s.Generic.Handler) // own writes do not go through the network
@@ -245,12 +245,12 @@ func (s *Server) startEtcd(ctx context.Context) error {
 	return nil
 }
 
-// explainStorageError adds to a timeout of etcd what the user can check.
+// explainStorageError adds to a timeout of etcd what an administrator can check.
 func explainStorageError(err error, transport storagebackend.TransportConfig) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return fmt.Errorf("etcd at %s does not answer; check that it runs, and --etcd-servers, --etcd-cafile, --etcd-certfile and --etcd-keyfile: %w",
+	return fmt.Errorf("etcd at %s does not respond; check that it runs, and --etcd-servers, --etcd-cafile, --etcd-certfile and --etcd-keyfile: %w",
 		strings.Join(transport.ServerList, ", "), err)
 }
 

@@ -249,7 +249,7 @@ func (d *dependencies) runReplication(ctx context.Context) {
 	}
 }
 
-// waitForReplicaSync waits for the objects of other shards, but not so long that a cache that is away keeps the shard from
+// waitForReplicaSync waits for the objects of other shards, but not so long that an unavailable cache keeps the shard from
 // becoming ready.
 func (d *dependencies) waitForReplicaSync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, replicaSyncTimeout)

@@ -117,8 +117,8 @@ func (s *APISet) SchemaKey() Hash {
 	return Hash(hash.Sum(nil))
 }
 
-// VersionKey returns the cache key of the schemas of one version of a group. Plain is set if that has exactly the built-in
-// schemas.
+// VersionKey returns the cache key of the schemas of one version of a group. plain is true if the version has exactly
+// the built-in schemas.
 func (s *APISet) VersionKey(version schema.GroupVersion) (key Hash, plain bool) {
 	serving := s.DefinitionsOf(version)
 	var hidden []schema.GroupResource

@@ -23,7 +23,7 @@ import (
 // Errors of paths that do not resolve to a logical cluster that this shard can serve.
 var (
 	errNotFound     = errors.New("no such workspace")
-	errRemote       = errors.New("the workspace lives on another shard")
+	errRemote       = errors.New("the workspace is on another shard")
 	errNotAvailable = errors.New("a workspace on the path is unavailable")
 )
 
@@ -38,13 +38,13 @@ func (m *mountError) Error() string { return "the workspace is mounted from " + 
 // Resolver resolves paths to logical clusters on this shard.
 type Resolver interface {
 	// Resolve returns the logical cluster of the path. Its errors are errNotFound, errRemote, errNotAvailable, a
-	// mounted, or a failure to read.
+	// mountError, or a failure to read.
 	Resolve(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error)
 }
 
 // WithCluster resolves the logical cluster of a request's URL into its context and strips it from the path. Names and
 // the wildcard are not resolved: authorization checks whether they exist. A request without /clusters/ has no logical
-// cluster in its context. Requests to shard-level endpoints below a logical cluster are passed to refused.
+// cluster in its context. Requests to shard-level endpoints below a logical cluster are passed to shardLevelHandler.
 func WithCluster(handler, shardLevelHandler http.Handler, resolver Resolver, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		target, err := logicalcluster.FromURLPath(req.URL.Path)

@@ -1,9 +1,8 @@
-// Package openapi serves OpenAPI v3 and v2 of logical clusters: what is compiled in, without the resources that the
-// cluster does not show, and what its definitions bring.
-//
-// Documents are made of API sets (package discovery) when somebody asks for them, and kept by the hash of what they
-// are made of in bounded caches that all logical clusters share. The hash is known before the document is, so that
-// the index of OpenAPI v3 costs no build. Documents that are compiled in as a whole stay with the stock handlers.
+// Package openapi serves OpenAPI v3 and v2 of logical clusters: the documents of built-in resources, without those that
+// the logical cluster does not serve, merged with the schemas of its definitions. Documents are built from API sets
+// (package discovery) on request and cached by the hash of their input, in bounded caches that all logical clusters
+// share. The hash does not require the document, so that the index of OpenAPI v3 needs no build. Unmodified built-in
+// documents are served by the upstream handlers.
 package openapi
 
 import (

@@ -29,7 +29,7 @@ func (c *completed) completePeers() error {
 		return fmt.Errorf("--root-shard-kubeconfig-file is required for non-root shards")
 	}
 	if c.Shard.RootIdentitiesFile != "" {
-		return fmt.Errorf("--root-identities-file: is for the shard called %q; this one takes the identities that the root shard has", DefaultShardName)
+		return fmt.Errorf("--root-identities-file: is supported on the shard %q only; other shards use the identities of the root shard", DefaultShardName)
 	}
 	return nil
 }

@@ -15,15 +15,15 @@ func (o *Options) addUnusedFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&u.shardKubeconfig, "shard-kubeconfig-file", "", "Credentials for other shards.")
 	fs.StringVar(&u.externalHostname, "external-hostname", "", "Hostname of the shard.")
 	fs.StringVar(&u.virtualWorkspaceCA, "shard-virtual-workspace-ca-file", "", "CA of the server of virtual workspaces.")
-	fs.StringVar(&u.mountCert, "mount-proxy-client-cert-file", "", "Client certificate towards mounted workspaces.")
+	fs.StringVar(&u.mountCert, "mount-proxy-client-cert-file", "", "Client certificate for mounted workspaces.")
 	fs.StringVar(&u.mountKey, "mount-proxy-client-key-file", "", "Key of --mount-proxy-client-cert-file.")
-	fs.IntVar(&u.tokenSyncs, "concurrent-serviceaccount-token-syncs", 0, "Tokens of service accounts that are made at a time.")
+	fs.IntVar(&u.tokenSyncs, "concurrent-serviceaccount-token-syncs", 0, "Number of service account tokens that are created concurrently.")
 	for name, why := range map[string]string{
-		"shard-kubeconfig-file":                 "no shard writes into another",
-		"external-hostname":                     "the address is that of --shard-base-url",
-		"shard-virtual-workspace-ca-file":       "the server of virtual workspaces asks the shard, never the other way round",
-		"mount-proxy-client-cert-file":          "the front proxy takes users to mounted workspaces; the shard goes there as nobody",
-		"mount-proxy-client-key-file":           "the front proxy takes users to mounted workspaces; the shard goes there as nobody",
+		"shard-kubeconfig-file":                 "shards do not write to each other",
+		"external-hostname":                     "--shard-base-url determines the address",
+		"shard-virtual-workspace-ca-file":       "the shard does not connect to the server of virtual workspaces",
+		"mount-proxy-client-cert-file":          "the front proxy forwards requests to mounted workspaces, not the shard",
+		"mount-proxy-client-key-file":           "the front proxy forwards requests to mounted workspaces, not the shard",
 		"concurrent-serviceaccount-token-syncs": "controllers of all logical clusters share their workers",
 	} {
 		if err := fs.MarkDeprecated(name, "it has no effect here: "+why); err != nil {

@@ -1,7 +1,7 @@
-// Package paths walks along workspace paths: the first segment is the name of a logical cluster ("user:<name>" that of
-// a home), every further one a Workspace in the logical cluster before. Workspaces are known to the shard of their
-// logical cluster alone, so a walk may have to end half way. What is read, and what an unavailable or mounted workspace
-// means, is for the caller to say.
+// Package workspacepath resolves workspace paths: the first segment is the name of a logical cluster ("user:<name>" for
+// a home workspace), each further one a Workspace in the previous logical cluster. Only the shard of a logical cluster
+// has its Workspaces, so that resolution may have to stop at another shard. Callers determine how workspaces are read,
+// and how unavailable and mounted ones are handled.
 package workspacepath
 
 import (
@@ -16,18 +16,19 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// homeSegment is the first segment of the canonical paths of home workspaces, "user:<name>". It is no cluster.
+// homeSegment is the first segment of the canonical paths of home workspaces, "user:<name>". It is not a logical
+// cluster.
 const homeSegment = "user"
 
-// ErrRemote says that a path leads through a logical cluster that is not on this shard, so that nobody here knows
-// how it goes on. Errors that wrap it are Kubernetes NewNotFound errors, too.
+// ErrRemote means that a path leads through a logical cluster of another shard, so that this shard cannot resolve it.
+// Errors that wrap it are also Kubernetes NotFound errors.
 var ErrRemote = errors.New("the path leads through a logical cluster of another shard")
 
-// IsHome tells whether a path of one segment is only the beginning of the paths of home workspaces.
+// IsHome reports whether a path is the common first segment of the paths of home workspaces.
 func IsHome(path logicalcluster.Path) bool { return path.String() == homeSegment }
 
-// Split returns the logical cluster in which a path begins, and the workspaces it goes through from there. It fails with
-// a NewNotFound error for what is no path of one logical cluster.
+// Split returns the logical cluster at the start of a path and the names of the workspaces below it. It fails with a
+// NotFound error for a path that does not start with one logical cluster.
 func Split(path logicalcluster.Path) (logicalcluster.Name, []string, error) {
 	segments := path.Segments()
 	switch {
@@ -43,43 +44,44 @@ func Split(path logicalcluster.Path) (logicalcluster.Name, []string, error) {
 	return cluster, segments[1:], nil
 }
 
-// NewNotFound is the error for a path that leads nowhere.
+// NewNotFound returns the error for a path that does not resolve.
 func NewNotFound(path logicalcluster.Path) error {
 	return apierrors.NewNotFound(tenancyv1alpha1.Resource("workspaces"), path.String())
 }
 
-// IsResolvable tells whether paths lead through a workspace yet.
+// IsResolvable reports whether a workspace has a logical cluster, so that paths through it resolve.
 func IsResolvable(workspace *tenancyv1alpha1.Workspace) bool {
 	return workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseScheduling && workspace.Spec.Cluster != ""
 }
 
-// IsUnavailable tells whether a workspace cannot be entered now.
+// IsUnavailable reports whether a workspace is in phase Unavailable.
 func IsUnavailable(workspace *tenancyv1alpha1.Workspace) bool {
 	return workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseUnavailable
 }
 
 // Step is one workspace on a path.
 type Step struct {
-	// Cluster is the logical cluster that holds the workspace.
+	// Cluster is the logical cluster that contains the workspace.
 	Cluster   logicalcluster.Name
 	Workspace *tenancyv1alpha1.Workspace
-	// Last says that the path ends with it.
+	// Last is set for the last workspace of the path.
 	Last bool
 }
 
-// Walker says what there is on the way.
+// Walker resolves paths with functions of the caller.
 type Walker struct {
-	// GetWorkspace reads a workspace of a logical cluster, or fails with a Kubernetes NewNotFound error.
+	// GetWorkspace reads a workspace of a logical cluster, or fails with a Kubernetes NotFound error.
 	GetWorkspace func(ctx context.Context, in logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error)
-	// IsLocal tells whether a logical cluster is on this shard. It is asked about those that do not have what was looked for.
+	// IsLocal reports whether a logical cluster is on this shard. It is called for one in which a workspace was not
+	// found.
 	IsLocal func(ctx context.Context, cluster logicalcluster.Name) (bool, error)
-	// Visit is called for every workspace on the way, whether or not paths lead through it yet; its error ends the walk.
+	// Visit is called for every workspace of the path, resolvable or not. An error stops the resolution.
 	Visit func(Step) error
 }
 
-// Walk returns the logical cluster that a path leads to, whether or not that exists: a path of one segment is returned
-// as it is. It fails with a NewNotFound error of workspaces.tenancy.kcp.io for a path that leads nowhere (yet), which wraps
-// ErrRemote where it leaves this shard.
+// Walk returns the logical cluster of a path. It may not exist: a path of one segment is returned unchanged. Walk fails
+// with a NotFound error of workspaces.tenancy.kcp.io for a path that does not resolve (yet). The error wraps ErrRemote
+// if the path leads to another shard.
 func (w Walker) Walk(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
 	cluster, rest, err := Split(path)
 	if err != nil {

@@ -151,7 +151,7 @@ func (c *clusterController) schemaKeys(event watch.Event) []controller.Request {
 	return c.schemaConsumerKeys(logicalcluster.Of(schema), schema.Name)
 }
 
-// schemaKeys returns the logical clusters with bindings to exports that offer an added or deleted schema.
+// schemaConsumerKeys returns the logical clusters with bindings to exports that offer a schema.
 func (c *clusterController) schemaConsumerKeys(cluster logicalcluster.Name, schema string) []controller.Request {
 	exports, err := c.cfg.Exports.List(context.Background(), cluster)
 	if err != nil {
@@ -203,7 +203,6 @@ func (c *clusterController) addWaiter(uid types.UID, cluster logicalcluster.Name
 	c.waiters[uid].Insert(cluster)
 }
 
-// popWaiters returns and removes the waiters of a definition.
 // popWaiters returns and removes the waiters of a definition.
 func (c *clusterController) popWaiters(uid types.UID) []controller.Request {
 	c.mu.Lock()

@@ -236,7 +236,7 @@ func (c *deletionController) deleteResourceObjects(ctx context.Context, binding 
 	for finalizer, count := range progress.Finalizers {
 		state.finalizers[finalizer] += count
 	}
-	state.requestsInFlight = state.requestsInFlight || !quiesced // settled was read before the list, which is complete if it is true
+	state.requestsInFlight = state.requestsInFlight || !quiesced // quiesced was read before the list, which is complete if it is true
 	return err
 }
 

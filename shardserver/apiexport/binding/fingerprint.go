@@ -32,7 +32,7 @@ func computeFingerprint(export *apisv1alpha2.APIExport) fingerprint {
 	return sha256.Sum256(text)
 }
 
-// testExtraAnnotations returns the annotations that are copied from an export to its bindings.
+// extraAnnotations returns the annotations that are copied from an export to its bindings.
 func extraAnnotations(annotations map[string]string) map[string]string {
 	copied := maps.Clone(annotations)
 	maps.DeleteFunc(copied, func(key, _ string) bool { return !strings.HasPrefix(key, apisv1alpha2.ExtraAnnotationKeyPrefix) })

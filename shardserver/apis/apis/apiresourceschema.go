@@ -40,7 +40,7 @@ func EqualSchemaSpec(a, b apisv1alpha1.APIResourceSchemaSpec) bool {
 	if len(a.Versions) != len(b.Versions) {
 		return false
 	}
-	// Copies, because the schemas are removed from them.
+	// The versions are copied, because their schemas are removed below.
 	versionsA, versionsB := append([]apisv1alpha1.APIResourceVersion{}, a.Versions...), append([]apisv1alpha1.APIResourceVersion{}, b.Versions...)
 	for i := range versionsA {
 		if !equalJSON(versionsA[i].Schema.Raw, versionsB[i].Schema.Raw) {

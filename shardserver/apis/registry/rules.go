@@ -38,7 +38,7 @@ func ValidateRequired(value string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// ValidatePattern rejects a value that does not match. Empty values are valid; see Required.
+// ValidatePattern rejects a value that does not match. Empty values are valid; see ValidateRequired.
 func ValidatePattern(value string, pattern *regexp.Regexp, path *field.Path) field.ErrorList {
 	if value == "" || pattern.MatchString(value) {
 		return nil
@@ -54,7 +54,7 @@ func ValidateMaxLength(value string, limit int, path *field.Path) field.ErrorLis
 	return nil
 }
 
-// ValidateOneOf rejects a value that is not allowed. Empty values are valid; see Required.
+// ValidateOneOf rejects a value that is not allowed. Empty values are valid; see ValidateRequired.
 func ValidateOneOf[S ~string](value S, allowed []S, path *field.Path) field.ErrorList {
 	if value == "" || slices.Contains(allowed, value) {
 		return nil
@@ -62,7 +62,7 @@ func ValidateOneOf[S ~string](value S, allowed []S, path *field.Path) field.Erro
 	return field.ErrorList{field.NotSupported(path, value, allowed)}
 }
 
-// ValidateURI rejects a value that is neither an absolute URL nor an absolute path. Empty values are valid; see Required.
+// ValidateURI rejects a value that is neither an absolute URL nor an absolute path. Empty values are valid; see ValidateRequired.
 func ValidateURI(value string, path *field.Path) field.ErrorList {
 	if value == "" {
 		return nil

@@ -22,7 +22,7 @@ import (
 // protobufSerializer decodes the kinds of Kubernetes.
 var protobufSerializer = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 
-// testProtobufBody returns whether the body of a request is an object in protobuf, on which the upstream handler of custom
+// hasProtobufBody returns whether the body of a request is an object in protobuf, on which the upstream handler of custom
 // resources panics. It decodes protobuf of its own kinds, such as DeleteOptions and Scale.
 func hasProtobufBody(req *http.Request, info *request.RequestInfo) bool {
 	if (info.Verb != "create" && info.Verb != "update") || (info.Subresource != "" && info.Subresource != "status") {

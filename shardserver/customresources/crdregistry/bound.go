@@ -60,8 +60,8 @@ func (r *Registry) findBound(ctx context.Context, b bindings.BoundResource, writ
 	cluster, _ := logicalcluster.From(ctx)
 	lease := &Lease{registry: r, bound: b.Resource, key: inFlightKey{cluster, b.GroupResource}}
 	if writes {
-		// The write is counted before the binding is read again: whoever sees the binding terminating and no writer
-		// can rely on no writer following.
+		// The write is counted before the binding is read again: a reader that finds the binding terminating and no
+		// write in flight can rely on no further write.
 		requests := r.retainInFlight(lease.key)
 		requests.value.writers.Add(1)
 		current, ok := r.Bindings.Get(ctx, b.GroupResource)

@@ -85,7 +85,7 @@ func newSelectorRules(selector apisv1alpha2.PermissionClaimSelector, resource sc
 	return &selectorRules{resource: resource, selector: labelSelector, protected: selector.MatchLabels}, nil
 }
 
-// getSelectorRules is admission that restricts a provider to the objects that the consumer's selector matches, before and
+// selectorRules is admission that restricts a provider to the objects that the consumer's selector matches, before and
 // after a write.
 type selectorRules struct {
 	resource schema.GroupResource

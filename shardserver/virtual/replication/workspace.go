@@ -130,7 +130,7 @@ func (w *Workspace) findExposed(ctx context.Context, cluster logicalcluster.Name
 	return &exposedResource{result, schema.GroupResource{Group: result.Entry.Group, Resource: result.Entry.Name}, cluster, name}, nil
 }
 
-// findForRequest is find for the slice of a request.
+// findForRequest is findExposed for the slice of a request.
 func (w *Workspace) findForRequest(ctx context.Context) (virtual.Request, *exposedResource, error) {
 	target, ok := virtual.From(ctx)
 	if !ok {
@@ -138,13 +138,14 @@ func (w *Workspace) findForRequest(ctx context.Context) (virtual.Request, *expos
 	}
 	cluster, err := logicalcluster.ParseName(target.Owner[0])
 	if err != nil {
-		return target, nil, err // resolve lets nothing else pass
+		return target, nil, err // resolve has validated it
 	}
 	found, err := w.findExposed(ctx, cluster, target.Owner[1])
 	return target, found, err
 }
 
-// getBinding returns what a logical cluster has bound, if it is what is shown, so that it is shown it.
+// getBinding returns the bound resource of a logical cluster with the name of the exposed one, and whether it is bound
+// to the same export.
 func (w *Workspace) getBinding(ctx context.Context, cluster logicalcluster.Name, exposed *exposedResource) (bound bindings.BoundResource, isBound bool, err error) {
 	ctx = logicalcluster.With(ctx, cluster)
 	bound, ok := w.config.Bindings.Get(ctx, exposed.resource)
@@ -154,7 +155,7 @@ func (w *Workspace) getBinding(ctx context.Context, cluster logicalcluster.Name,
 	return bound, ok && bound.Virtual && bound.Export == apiindex.ExportKeyOf(exposed.Export), err
 }
 
-// newHandler serves what was authorized.
+// newHandler returns the handler of authorized requests.
 func (w *Workspace) newHandler(content http.Handler) http.Handler {
 	w.content = content
 	documents := w.newDocumentHandler(content)
