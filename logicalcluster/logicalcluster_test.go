@@ -11,20 +11,20 @@ func TestParseName(t *testing.T) {
 		in string
 		ok bool
 	}{
-		"accepts root":                          {"root", true},
-		"accepts a generated name":              {"2cynbfy2m0wtjqcs", true},
-		"accepts a dash inside":                 {"a-b", true},
-		"accepts 63 characters":                 {strings.Repeat("a", 63), true},
-		"refuses 64 characters":                 {strings.Repeat("a", 64), false},
-		"accepts a system name":                 {"system:admin", true},
-		"refuses a path":                        {"root:org", false},
-		"refuses the wildcard":                  {"*", false},
-		"refuses nothing":                       {"", false},
-		"refuses upper case":                    {"Root", false},
-		"refuses a leading dash":                {"-a", false},
-		"refuses a slash":                       {"a/b", false},
-		"refuses a dot, which could climb keys": {"..", false},
-		"refuses an unfinished system name":     {"system:", false},
+		"accepts root":                                 {"root", true},
+		"accepts a generated name":                     {"2cynbfy2m0wtjqcs", true},
+		"accepts a dash inside":                        {"a-b", true},
+		"accepts 63 characters":                        {strings.Repeat("a", 63), true},
+		"rejects 64 characters":                        {strings.Repeat("a", 64), false},
+		"accepts a system name":                        {"system:admin", true},
+		"rejects a path":                               {"root:org", false},
+		"rejects the wildcard":                         {"*", false},
+		"rejects an empty name":                        {"", false},
+		"rejects upper case":                           {"Root", false},
+		"rejects a leading dash":                       {"-a", false},
+		"rejects a slash":                              {"a/b", false},
+		"rejects dots, which could leave a key prefix": {"..", false},
+		"rejects an incomplete system name":            {"system:", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseName(tc.in)
@@ -66,19 +66,19 @@ func TestFromURLPath(t *testing.T) {
 		in, path, rest string
 		fails          bool
 	}{
-		"no cluster":                    {in: "/api/v1", rest: "/api/v1"},
-		"a name":                        {in: "/clusters/root/api/v1", path: "root", rest: "/api/v1"},
-		"a path":                        {in: "/clusters/root:a/api", path: "root:a", rest: "/api"},
-		"the wildcard":                  {in: "/clusters/*/api", path: "*", rest: "/api"},
-		"a cluster with an empty rest":  {in: "/clusters/root/", path: "root", rest: "/"},
-		"a cluster without a slash":     {in: "/clusters/root", fails: true},
-		"a prefix that only looks like": {in: "/clustersx/root", rest: "/clustersx/root"},
-		"nothing behind":                {in: "/clusters/", fails: true},
-		"nothing behind, no slash":      {in: "/clusters", fails: true},
-		"empty segment":                 {in: "/clusters//api", fails: true},
-		"upper case":                    {in: "/clusters/Root/api", fails: true},
-		"dots":                          {in: "/clusters/../api", fails: true},
-		"wildcard with more":            {in: "/clusters/*:a/api", fails: true},
+		"no cluster":                   {in: "/api/v1", rest: "/api/v1"},
+		"a name":                       {in: "/clusters/root/api/v1", path: "root", rest: "/api/v1"},
+		"a path":                       {in: "/clusters/root:a/api", path: "root:a", rest: "/api"},
+		"the wildcard":                 {in: "/clusters/*/api", path: "*", rest: "/api"},
+		"a cluster with an empty rest": {in: "/clusters/root/", path: "root", rest: "/"},
+		"a cluster without a slash":    {in: "/clusters/root", fails: true},
+		"another prefix":               {in: "/clustersx/root", rest: "/clustersx/root"},
+		"no cluster, with a slash":     {in: "/clusters/", fails: true},
+		"no cluster, no slash":         {in: "/clusters", fails: true},
+		"empty segment":                {in: "/clusters//api", fails: true},
+		"upper case":                   {in: "/clusters/Root/api", fails: true},
+		"dots":                         {in: "/clusters/../api", fails: true},
+		"wildcard in a path":           {in: "/clusters/*:a/api", fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := FromURLPath(tc.in)

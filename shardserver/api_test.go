@@ -69,7 +69,7 @@ func TestStoredResources(t *testing.T) {
 				continue // another version of the same objects
 			}
 			if !known {
-				t.Errorf("%s is served, but no row of walkedKinds says how to walk it", gvr)
+				t.Errorf("%s is served, but kindTests has no row for it", gvr)
 				continue
 			}
 			delete(untested, gvr.GroupResource())
@@ -170,7 +170,7 @@ func (p *resourceTest) dryRunCreate(name string) {
 	_, err = p.objects.Apply(p.Context(), name, p.newObject(name), metav1.ApplyOptions{FieldManager: "walker", DryRun: []string{metav1.DryRunAll}})
 	p.must(err, "apply, dry")
 	if _, err := p.objects.Get(p.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		p.Errorf("a dry run left something: %v", err)
+		p.Errorf("a dry run created an object: %v", err)
 	}
 }
 
@@ -189,7 +189,7 @@ func (p *resourceTest) apply(name string) {
 		before := applied.GetResourceVersion()
 		applied, err = p.objects.Apply(ctx, name, p.newObject(name), metav1.ApplyOptions{FieldManager: "walker"})
 		if err == nil && applied.GetResourceVersion() != before {
-			err = fmt.Errorf("it wrote: version %s, then %s", before, applied.GetResourceVersion())
+			err = fmt.Errorf("the object changed: version %s, then %s", before, applied.GetResourceVersion())
 		}
 		return err
 	})
@@ -241,8 +241,8 @@ func (p *resourceTest) selectors(name string) {
 		want    int
 	}{
 		"by name":         {metav1.ListOptions{FieldSelector: "metadata.name=" + name}, 1},
-		"by another name": {metav1.ListOptions{FieldSelector: "metadata.name=nobody"}, 0},
-		"by absent label": {metav1.ListOptions{LabelSelector: "walk=nobody"}, 0},
+		"by another name": {metav1.ListOptions{FieldSelector: "metadata.name=absent"}, 0},
+		"by absent label": {metav1.ListOptions{LabelSelector: "walk=absent"}, 0},
 	}
 	if p.resource.Namespaced {
 		selectors["by namespace"] = struct {
@@ -334,15 +334,15 @@ func (p *resourceTest) strictFields(name string) {
 	stray := []byte(`{"nonsense": 1, "metadata": {"labels": {"stray": "no"}}}`)
 	_, err := p.objects.Patch(p.Context(), name, types.MergePatchType, stray, metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict})
 	if err == nil || !strings.Contains(err.Error(), `unknown field "nonsense"`) {
-		p.Errorf("a stray field, strict: got %v", err)
+		p.Errorf("an unknown field, strict: got %v", err)
 	}
 	if got := p.get(name).GetLabels()["stray"]; got != "" {
-		p.Error("the refused patch was written")
+		p.Error("the rejected patch was written")
 	}
 	warnings := &warningRecorder{}
 	result := p.request(name).Verb(http.MethodPatch).SetHeader("Content-Type", string(types.MergePatchType)).WarningHandlerWithContext(warnings).
 		Param("fieldValidation", "Warn").Param("dryRun", "All").Body(stray).Do(p.Context())
-	p.must(result.Error(), "a stray field, with a warning")
+	p.must(result.Error(), "an unknown field, with a warning")
 	if !slices.ContainsFunc(warnings.texts, func(text string) bool { return strings.Contains(text, `unknown field "nonsense"`) }) {
 		p.Errorf("warnings are %q", warnings.texts)
 	}
@@ -380,7 +380,7 @@ func (p *resourceTest) versions(name string) {
 	past, err := p.objects.List(p.Context(), metav1.ListOptions{
 		LabelSelector: p.ownSelector(), ResourceVersion: before.GetResourceVersion(), ResourceVersionMatch: metav1.ResourceVersionMatchExact,
 	})
-	p.must(err, "list the past")
+	p.must(err, "list at an earlier version")
 	if len(past.Items) != 1 || past.Items[0].GetAnnotations()["later"] != "" || past.GetResourceVersion() != before.GetResourceVersion() {
 		p.Errorf("the list of version %s is %v", before.GetResourceVersion(), past)
 	}
@@ -432,7 +432,7 @@ func (p *resourceTest) patch(name string) {
 		p.Errorf("a patch of the name: got %v", err)
 	}
 	if _, err := p.objects.Patch(p.Context(), p.fullName("nobody"), types.MergePatchType, []byte(`{}`), metav1.PatchOptions{}); !apierrors.IsNotFound(err) {
-		p.Errorf("a patch of nobody: got %v, want NotFound", err)
+		p.Errorf("a patch of an absent object: got %v, want NotFound", err)
 	}
 }
 
@@ -501,7 +501,7 @@ func (o *observer) expect(kind watch.EventType, name string) *unstructured.Unstr
 				o.p.Fatalf("waiting for %s %s: got %s %s", kind, name, event.Type, obj.GetName())
 			}
 		case <-deadline:
-			o.p.Fatalf("waited for %s %s in vain", kind, name)
+			o.p.Fatalf("timeout waiting for %s %s", kind, name)
 		}
 	}
 }
@@ -567,7 +567,7 @@ func (p *resourceTest) expectDeleted(name string) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("%s is still there (%v)", name, err)
+		return fmt.Errorf("%s still exists (%v)", name, err)
 	}
 	if p.asyncDeletion {
 		shardtesting.Eventually(p.T, "deletion", check)

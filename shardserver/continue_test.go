@@ -32,15 +32,15 @@ func TestForgedContinueTokens(t *testing.T) {
 		return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"v":"meta.k8s.io/v1","rv":%s,"start":%q}`, ofB.ResourceVersion, start))
 	}
 	for name, token := range map[string]string{
-		"a token that b got":                   ofB.Continue,
-		"a key beside the own range":           forged("../" + p.clusterB + "/same/cm-0"),
-		"a key beside it, from the root":       forged("/../" + p.clusterB + "/same/cm-0"),
-		"a key with the other cluster in it":   forged(p.clusterB + "/same/cm-0"),
-		"a key before everything":              forged("\x00"),
-		"a key behind everything":              forged("~"),
-		"the whole key of an object":           forged("/registry/core/configmaps/" + p.clusterB + "/same/cm-0"),
-		"a token for a range of another depth": forged("same/../../" + p.clusterB + "/same/cm-0"),
-		"no token at all":                      "bm90IGEgdG9rZW4",
+		"a token of b":                          ofB.Continue,
+		"a sibling of the key range":            forged("../" + p.clusterB + "/same/cm-0"),
+		"a sibling of the key range, absolute":  forged("/../" + p.clusterB + "/same/cm-0"),
+		"a key that contains the other cluster": forged(p.clusterB + "/same/cm-0"),
+		"the lowest key":                        forged("\x00"),
+		"the highest key":                       forged("~"),
+		"the full key of an object":             forged("/registry/core/configmaps/" + p.clusterB + "/same/cm-0"),
+		"a token for a range of another depth":  forged("same/../../" + p.clusterB + "/same/cm-0"),
+		"not a token":                           "bm90IGEgdG9rZW4",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, limit := range []int64{0, 1, 2, 100} {

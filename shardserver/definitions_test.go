@@ -94,20 +94,20 @@ func TestDefinitionsInDiscoveryAndOpenAPI(t *testing.T) {
 	createDefinition(t, first, newDefinition("example.com", "widgets", "Widget", []string{"v1", "v1beta1", "v2alpha1"}, "color"))
 	createDefinition(t, second, newDefinition("example.com", "widgets", "Gadget", []string{"v1"}, "size"))
 
-	t.Run("both forms of discovery say the same", func(t *testing.T) { testDiscoveryForms(t, first, second) })
-	t.Run("a definition is shown as a stock server shows it", func(t *testing.T) { testDefinitionInDiscovery(t, first) })
-	t.Run("definitions of one name in two workspaces are two", func(t *testing.T) { testSameNameInTwoWorkspaces(t, first, second, empty) })
-	t.Run("a definition is shown by the request that follows its establishing", func(t *testing.T) { testImmediateDiscovery(t, workspace("eager")) })
-	t.Run("names are mapped, cached discovery sees what is new", func(t *testing.T) { testRESTMappingOfDefinitions(t, workspace("mapped")) })
-	t.Run("a definition that goes allows nothing new", func(t *testing.T) { testTerminatingDefinition(t, workspace("going")) })
+	t.Run("both forms of discovery are equal", func(t *testing.T) { testDiscoveryForms(t, first, second) })
+	t.Run("discovery of a definition equals that of a stock server", func(t *testing.T) { testDefinitionInDiscovery(t, first) })
+	t.Run("definitions of one name in two workspaces are independent", func(t *testing.T) { testSameNameInTwoWorkspaces(t, first, second, empty) })
+	t.Run("a definition is in discovery once it is established", func(t *testing.T) { testImmediateDiscovery(t, workspace("eager")) })
+	t.Run("REST mapping with cached discovery finds new definitions", func(t *testing.T) { testRESTMappingOfDefinitions(t, workspace("mapped")) })
+	t.Run("a terminating definition allows no creation", func(t *testing.T) { testTerminatingDefinition(t, workspace("going")) })
 	t.Run("fields are explained", func(t *testing.T) { testExplainDefinitions(t, first, second) })
 	t.Run("equal sets share one document", func(t *testing.T) {
 		third := workspace("third")
 		createDefinition(t, third, newDefinition("example.com", "widgets", "Gadget", []string{"v1"}, "size"))
 		testSharedDocuments(t, shard, second, third)
 	})
-	t.Run("what is unchanged is not sent again", func(t *testing.T) { testNotModified(t, first) })
-	t.Run("a hash of old leads to the current document", func(t *testing.T) { testOutdatedHash(t, first) })
+	t.Run("unchanged documents are not sent again", func(t *testing.T) { testNotModified(t, first) })
+	t.Run("an outdated hash redirects to the current document", func(t *testing.T) { testOutdatedHash(t, first) })
 	t.Run("unknown groups are not found", func(t *testing.T) {
 		for _, path := range []string{
 			"/apis/example.org", "/apis/example.com/v3", "/apis/example.org/v1", "/openapi/v3/apis/example.com/v3", "/openapi/v3/apis/example.org/v1", "/api/v2",
@@ -347,8 +347,8 @@ func testOutdatedHash(t *testing.T, config *rest.Config) {
 	}
 }
 
-// TestDefinitionOfHiddenResource covers shards, which are built in and served in root alone: in other
-// logical clusters the name is free.
+// TestDefinitionOfHiddenResource covers shards, which are built in and served in root only: in other logical clusters a
+// definition may use the name.
 func TestDefinitionOfHiddenResource(t *testing.T) {
 	shard := shardtesting.Start(t)
 	shard.NewWorkspace(t, "root", "potter")
@@ -367,9 +367,8 @@ func TestDefinitionOfHiddenResource(t *testing.T) {
 	}
 }
 
-// TestDefinitionOfGatedResource covers cache.kcp.io, whose objects have the storage keys that
-// those of a definition of that name would have: one that is no cached resource would prevent all of them from being
-// served once the gate is enabled.
+// TestDefinitionOfGatedResource covers cache.kcp.io, whose objects have the storage keys of a definition of that name:
+// a stored object of another type would prevent all of them from being served once the gate is enabled.
 func TestDefinitionOfGatedResource(t *testing.T) {
 	shard := shardtesting.Start(t)
 	shard.NewWorkspace(t, "root", "patient")
@@ -393,8 +392,7 @@ func TestDefinitionOfGatedResource(t *testing.T) {
 	}
 }
 
-// TestDocumentCacheIsShared covers wall W2: many workspaces with the same definitions cost the documents of
-// one.
+// TestDocumentCacheIsShared covers wall W2: many workspaces with the same definitions share one set of documents.
 func TestDocumentCacheIsShared(t *testing.T) {
 	const workspaces, workers = 40, 8
 	shard := shardtesting.Start(t)

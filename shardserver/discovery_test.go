@@ -32,11 +32,11 @@ func TestDiscoveryAndOpenAPI(t *testing.T) {
 	admin := shardtesting.At(shard.Admin(t), "root:docs")
 	root := shardtesting.At(shard.Admin(t), "root")
 
-	t.Run("both forms of discovery say the same", func(t *testing.T) { testDiscoveryForms(t, admin, root) })
-	t.Run("shards are shown where they are", func(t *testing.T) { testShardsInDiscovery(t, shard, admin) })
-	t.Run("names and kinds are mapped as kubectl maps them", func(t *testing.T) { testRESTMapping(t, admin) })
+	t.Run("both forms of discovery are equal", func(t *testing.T) { testDiscoveryForms(t, admin, root) })
+	t.Run("shards are in the discovery of root", func(t *testing.T) { testShardsInDiscovery(t, shard, admin) })
+	t.Run("REST mapping of kubectl", func(t *testing.T) { testRESTMapping(t, admin) })
 	t.Run("OpenAPI v3 has a document for every version", func(t *testing.T) { testOpenAPIv3(t, admin) })
-	t.Run("OpenAPI v3 has no meaning without a logical cluster", func(t *testing.T) {
+	t.Run("OpenAPI v3 without a logical cluster", func(t *testing.T) {
 		for _, path := range []string{"/openapi/v3", "/openapi/v3/api/v1"} {
 			if got := getStatus(t, shard.Masters(t), path); got != http.StatusNotFound {
 				t.Errorf("GET %s: got %d, want 404", path, got)
@@ -291,7 +291,7 @@ func testProtobufPreference(t *testing.T, config *rest.Config) {
 		"/api/v1/namespaces":                              protobuf,
 		"/apis/rbac.authorization.k8s.io/v1/clusterroles": protobuf,
 		"/apis/tenancy.kcp.io/v1alpha1/workspaces":        "application/json",
-		"/apis/tenancy.kcp.io/v1alpha1/workspaces/nobody": "application/json",
+		"/apis/tenancy.kcp.io/v1alpha1/workspaces/absent": "application/json",
 		"/apis/core.kcp.io/v1alpha1/logicalclusters":      "application/json",
 		"/apis/core.kcp.io/v1alpha1":                      protobuf,
 		"/apis":                                           protobuf,

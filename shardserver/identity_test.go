@@ -35,7 +35,7 @@ func TestResourcesByIdentity(t *testing.T) {
 			t.Errorf("found %v", found)
 		}
 	})
-	t.Run("over all logical clusters without an identity, there are but metadata", func(t *testing.T) {
+	t.Run("over all logical clusters without an identity, metadata only", func(t *testing.T) {
 		all := shardtesting.At(shard.Masters(t), "*")
 		if got := getStatus(t, all, path); got != http.StatusNotFound {
 			t.Errorf("whole objects: %d", got)
@@ -60,12 +60,12 @@ func TestResourcesByIdentity(t *testing.T) {
 		path string
 		want int
 	}{
-		"in one logical cluster":            {path + ":" + tenancy, http.StatusOK},
-		"one object":                        {path + ":" + tenancy + "/parent", http.StatusOK},
-		"the status of one object":          {path + ":" + tenancy + "/parent/status", http.StatusOK},
-		"with the identity of another":      {path + ":" + shards, http.StatusNotFound},
-		"with no identity behind the colon": {path + ":", http.StatusInternalServerError},
-		"of a resource that has none":       {"/api/v1/configmaps:" + tenancy, http.StatusNotFound},
+		"in one logical cluster":         {path + ":" + tenancy, http.StatusOK},
+		"one object":                     {path + ":" + tenancy + "/parent", http.StatusOK},
+		"the status of one object":       {path + ":" + tenancy + "/parent/status", http.StatusOK},
+		"with the identity of another":   {path + ":" + shards, http.StatusNotFound},
+		"with an empty identity":         {path + ":", http.StatusInternalServerError},
+		"of a resource without identity": {"/api/v1/configmaps:" + tenancy, http.StatusNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := getStatus(t, shardtesting.At(shard.Admin(t), "root"), tc.path); got != tc.want {

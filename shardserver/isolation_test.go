@@ -180,7 +180,7 @@ func TestWildcardRequests(t *testing.T) {
 			t.Errorf("objects by cluster: %v", seen)
 		}
 	})
-	t.Run("nobody else may", func(t *testing.T) {
+	t.Run("other users are forbidden", func(t *testing.T) {
 		for who, config := range map[string]kubernetes.Interface{
 			"system:kcp:admin": p.shard.Kubernetes(t, shardtesting.At(p.shard.Admin(t), "*")),
 			"a plain user":     p.shard.Kubernetes(t, shardtesting.At(p.shard.User(t), "*")),
@@ -219,8 +219,8 @@ func TestPathsAndNames(t *testing.T) {
 		"a path":                               {"root:outer", http.StatusOK},
 		"a nested path":                        {"root:outer:inner", http.StatusOK},
 		"a path that starts at a cluster name": {outer.Spec.Cluster + ":inner", http.StatusOK},
-		"an unknown path":                      {"root:nobody", http.StatusNotFound},
-		"an unknown path below a workspace":    {"root:outer:nobody", http.StatusNotFound},
+		"an unknown path":                      {"root:absent", http.StatusNotFound},
+		"an unknown path below a workspace":    {"root:outer:absent", http.StatusNotFound},
 		"an unknown name":                      {"nosuchcluster", http.StatusForbidden},
 		"a malformed name":                     {"UPPER", http.StatusBadRequest},
 		"a malformed path":                     {"root::x", http.StatusBadRequest},

@@ -27,15 +27,15 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestShardJoin: it reads the identities of root, stores them, registers itself and reports. It restarts
-// without the root shard.
+// TestShardJoin covers reading and storing the identities of root, the registration and the heartbeat. The shard
+// restarts without the root shard.
 func TestShardJoin(t *testing.T) {
 	root := shardtesting.Start(t)
 	atRoot := root.Client(t, root.Masters(t))
 	identities := rootIdentities(t, atRoot)
 	beta := shardtesting.StartShard(t, root, "beta")
 
-	t.Run("the identities of root are written down", func(t *testing.T) {
+	t.Run("the identities of root are stored", func(t *testing.T) {
 		waitForIdentityCache(t, beta.Client(t, beta.Masters(t)), identities)
 	})
 	t.Run("a ready shard is registered", func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestShardJoin(t *testing.T) {
 		}
 	})
 	for _, name := range []string{"root", "beta"} {
-		t.Run("how shard "+name+" is, stands in its status", func(t *testing.T) {
+		t.Run("shard "+name+" reports its status", func(t *testing.T) {
 			shardtesting.Eventually(t, "shard is Ready and Schedulable", func(context.Context) error {
 				shard := getShard(t, atRoot, name)
 				if !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) || !conditionsv1alpha1.IsTrue(shard, corev1alpha1.ShardSchedulable) {
@@ -55,7 +55,7 @@ func TestShardJoin(t *testing.T) {
 			})
 		})
 	}
-	t.Run("after a restart its addresses are right, and what others wrote stays", func(t *testing.T) {
+	t.Run("a restart updates the URLs and keeps other fields", func(t *testing.T) {
 		labelled := getShard(t, atRoot, "beta")
 		labelled.Labels["region"] = "moon"
 		must(t, atRoot.Update(shardtesting.In(t.Context(), "root"), labelled))
@@ -69,7 +69,7 @@ func TestShardJoin(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("it starts again while the root shard and its cache are away", func(t *testing.T) {
+	t.Run("it restarts while the root shard and its cache are down", func(t *testing.T) {
 		must(t, beta.Stop())
 		join := root.Peer(t, "beta")
 		must(t, root.Stop())
@@ -78,7 +78,7 @@ func TestShardJoin(t *testing.T) {
 	})
 }
 
-// TestShardRejectsOtherRoot: it never accepts the identities of another root.
+// TestShardRejectsOtherRoot: a shard never accepts the identities of another root.
 func TestShardRejectsOtherRoot(t *testing.T) {
 	first, second := shardtesting.Start(t), shardtesting.Start(t)
 	identities := rootIdentities(t, first.Client(t, first.Masters(t)))
@@ -107,8 +107,8 @@ func TestShardRejectsOtherRoot(t *testing.T) {
 	waitForIdentityCache(t, again.Client(t, again.Masters(t)), identities)
 }
 
-// TestNewShardWithoutRoot: until it has the identities, it serves health checks that report it as alive and why it is
-// not ready.
+// TestNewShardWithoutRoot: until a shard has the identities, it only serves health checks, which report it as live, and
+// not ready with the reason.
 func TestNewShardWithoutRoot(t *testing.T) {
 	root := shardtesting.Start(t)
 	join := root.Peer(t, "beta")
@@ -127,10 +127,10 @@ func TestNewShardWithoutRoot(t *testing.T) {
 		}
 		return nil
 	})
-	t.Run("it can be ended", func(t *testing.T) { beta.stop(t) })
+	t.Run("it can be stopped", func(t *testing.T) { beta.stop(t) })
 }
 
-// TestShardPermissionsInRoot: the certificate of a shard permits what the shard does in root, and nothing else.
+// TestShardPermissionsInRoot: the certificate of a shard grants exactly the permissions that the shard needs in root.
 func TestShardPermissionsInRoot(t *testing.T) {
 	ca := shardtesting.NewCA(t, "clients")
 	root := shardtesting.Start(t, func(o *options.Options) { o.Authentication.ClientCert.ClientCA = ca.CertFile })
@@ -150,14 +150,14 @@ func TestShardPermissionsInRoot(t *testing.T) {
 	in := shardtesting.In(t.Context(), "root")
 	options := bootstrap.Options{ShardName: "gamma", BaseURL: "https://gamma.example"}
 	for what, err := range map[string]error{
-		"register another shard":   bootstrap.RegisterShard(t.Context(), asBeta, options, true),
-		"make one without a name":  asBeta.Create(in, &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "beta"}}),
-		"read another":             asBeta.Get(in, client.ObjectKey{Name: "root"}, &corev1alpha1.Shard{}),
-		"read all":                 asBeta.List(in, &corev1alpha1.ShardList{}),
-		"delete itself":            asBeta.Delete(in, &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "beta"}}),
-		"say how it is":            asBeta.Status().Update(in, getShard(t, atRoot, "beta")),
-		"read exports elsewhere":   asBeta.Get(shardtesting.In(t.Context(), "system:shard"), client.ObjectKey{Name: "x"}, &apisv1alpha2.APIExport{}),
-		"list the exports of root": asBeta.List(in, &apisv1alpha2.APIExportList{}),
+		"register another shard":                bootstrap.RegisterShard(t.Context(), asBeta, options, true),
+		"create one without the name label":     asBeta.Create(in, &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "beta"}}),
+		"read another":                          asBeta.Get(in, client.ObjectKey{Name: "root"}, &corev1alpha1.Shard{}),
+		"read all":                              asBeta.List(in, &corev1alpha1.ShardList{}),
+		"delete itself":                         asBeta.Delete(in, &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "beta"}}),
+		"update the status of the Shard object": asBeta.Status().Update(in, getShard(t, atRoot, "beta")),
+		"read exports in another cluster":       asBeta.Get(shardtesting.In(t.Context(), "system:shard"), client.ObjectKey{Name: "x"}, &apisv1alpha2.APIExport{}),
+		"list the exports of root":              asBeta.List(in, &apisv1alpha2.APIExportList{}),
 	} {
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("a shard must not %s: %v", what, err)

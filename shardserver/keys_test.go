@@ -48,7 +48,7 @@ func TestKeys(t *testing.T) {
 			}
 		}
 	})
-	t.Run("nothing lies outside, and every value names its logical cluster", func(t *testing.T) { testKeyLayout(t, shard) })
+	t.Run("all keys follow the layout, and all values have their logical cluster", func(t *testing.T) { testKeyLayout(t, shard) })
 }
 
 func getIdentity(t *testing.T, shard *shardtesting.Shard, export string) string {

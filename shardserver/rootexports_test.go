@@ -31,12 +31,12 @@ func TestRootIdentities(t *testing.T) {
 	c := shard.Client(t, shard.Masters(t))
 	before := rootIdentities(t, c)
 
-	t.Run("a seed is the identity", func(t *testing.T) {
+	t.Run("a seed determines the identity", func(t *testing.T) {
 		if sum := sha256.Sum256([]byte(seed)); before["tenancy.kcp.io"] != hex.EncodeToString(sum[:]) {
 			t.Errorf("got %s", before["tenancy.kcp.io"])
 		}
 	})
-	t.Run("others are made up, and their secrets are those that the exports name", func(t *testing.T) {
+	t.Run("other identities are generated, in the secrets of the exports", func(t *testing.T) {
 		secret := &corev1.Secret{}
 		if err := c.Get(shardtesting.In(t.Context(), "root"), client.ObjectKey{Namespace: "kcp-system", Name: "migration.kcp.io"}, secret); err != nil {
 			t.Fatal(err)
@@ -45,12 +45,12 @@ func TestRootIdentities(t *testing.T) {
 			t.Errorf("the secret holds %d bytes, the identity is %s", len(secret.Data["key"]), before["migration.kcp.io"])
 		}
 	})
-	t.Run("root and the shard itself are bound to them", func(t *testing.T) {
+	t.Run("root and system:shard bind the exports", func(t *testing.T) {
 		for cluster, count := range map[string]int{"root": 4, "system:shard": 5} {
 			waitForBindings(t, c, cluster, count, before)
 		}
 	})
-	t.Run("the shard has them written down, again if somebody meddles with it", func(t *testing.T) {
+	t.Run("the shard stores the identities, and restores changed ones", func(t *testing.T) {
 		waitForIdentityCache(t, c, before)
 		in := shardtesting.In(t.Context(), "system:shard")
 		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "apiexport-identity-cache"}}
@@ -65,7 +65,7 @@ func TestRootIdentities(t *testing.T) {
 	})
 	workspace := shard.NewWorkspace(t, "root", "kept").Spec.Cluster
 
-	t.Run("a restart keeps all of it, with the seeds gone", func(t *testing.T) {
+	t.Run("a restart without seeds keeps all identities", func(t *testing.T) {
 		if err := shard.Stop(); err != nil {
 			t.Fatal(err)
 		}

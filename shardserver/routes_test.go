@@ -14,7 +14,7 @@ import (
 )
 
 // alwaysAllowedPaths are the only paths that are served without authorization (wall W7). The list is repeated here, not read from the
-// server, so that a new entry has to be defended in a review.
+// server, so that a new entry is noticed in a review.
 var alwaysAllowedPaths = []string{"/livez", "/readyz", "/healthz"}
 
 func isAlwaysAllowed(path string) bool {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// testTokenVerification verifies a token with nothing but what its issuer publishes.
+// testTokenVerification verifies a token with the documents of its issuer only.
 func testTokenVerification(t *testing.T, s *tenantEnv) {
 	const configuration = "/.well-known/openid-configuration"
 	token := s.a.token(t, "robot", authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}})
@@ -46,7 +46,7 @@ func testTokenVerification(t *testing.T, s *tenantEnv) {
 			t.Errorf("%s by an account of another workspace: got %v, want Forbidden", path, err)
 		}
 		if err := s.withToken(t, "", s.a.cluster).Discovery().RESTClient().Get().AbsPath(path).Do(t.Context()).Error(); !apierrors.IsForbidden(err) {
-			t.Errorf("%s by nobody: got %v, want Forbidden", path, err)
+			t.Errorf("%s anonymously: got %v, want Forbidden", path, err)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func newTenantEnv(t *testing.T) *tenantEnv {
 		headers := o.Authentication.RequestHeader
 		headers.ClientCAFile, headers.AllowedNames = s.proxies.CertFile, []string{"front-proxy"}
 		headers.UsernameHeaders, headers.GroupHeaders, headers.ExtraHeaderPrefixes = []string{"X-Remote-User"}, []string{"X-Remote-Group"}, []string{"X-Remote-Extra-"}
-		o.Authentication.TokenSuccessCacheTTL = 100 * time.Millisecond // so that the end of a token takes effect soon
+		o.Authentication.TokenSuccessCacheTTL = 100 * time.Millisecond // so that the revocation of a token takes effect soon
 	})
 	s.host = s.Admin(t).Host
 	for _, tenant := range []struct {
@@ -124,16 +124,16 @@ func eventually(t *testing.T, what string, do func(context.Context) error) {
 
 func TestTenantAuthentication(t *testing.T) {
 	s := newTenantEnv(t)
-	t.Run("a requested token is of one workspace", func(t *testing.T) { testRequestedTokens(t, s) })
-	t.Run("a token for others is not for this server", func(t *testing.T) { testForeignAudiences(t, s) })
-	t.Run("a token ends with what it is bound to", func(t *testing.T) { testBoundTokens(t, s) })
-	t.Run("a secret of a service account is filled, and its token is of one workspace", func(t *testing.T) { testTokenSecrets(t, s) })
-	t.Run("a token is verified with what its issuer publishes", func(t *testing.T) { testTokenVerification(t, s) })
-	t.Run("reviews tell who and what", func(t *testing.T) { testReviews(t, s) })
+	t.Run("a requested token is valid in one workspace", func(t *testing.T) { testRequestedTokens(t, s) })
+	t.Run("a token for other audiences is rejected", func(t *testing.T) { testForeignAudiences(t, s) })
+	t.Run("a token is revoked with the object that it is bound to", func(t *testing.T) { testBoundTokens(t, s) })
+	t.Run("a token secret is populated, and its token is valid in one workspace", func(t *testing.T) { testTokenSecrets(t, s) })
+	t.Run("a token is verified with the documents of its issuer", func(t *testing.T) { testTokenVerification(t, s) })
+	t.Run("token and access reviews", func(t *testing.T) { testReviews(t, s) })
 	t.Run("client certificates", func(t *testing.T) { testClientCertificates(t, s) })
 	t.Run("headers of the front proxy", func(t *testing.T) { testProxyHeaders(t, s) })
-	t.Run("access comes before permissions", func(t *testing.T) { testAccess(t, s) })
-	t.Run("permissions of one workspace do not help in another", func(t *testing.T) { testEscalation(t, s) })
+	t.Run("permissions require workspace access", func(t *testing.T) { testAccess(t, s) })
+	t.Run("permissions of one workspace have no effect in another", func(t *testing.T) { testEscalation(t, s) })
 	t.Run("tenants impersonate within their workspace", func(t *testing.T) { testImpersonation(t, s) })
 }
 
@@ -152,7 +152,7 @@ func testRequestedTokens(t *testing.T, s *tenantEnv) {
 	info := whoami(t, s.configWithToken(t, token))
 	if info.Username != "system:serviceaccount:default:robot" || !slices.Equal(info.Extra[clusterNameExtra], []string{s.a.cluster}) ||
 		!slices.Contains(info.Groups, "system:serviceaccounts:default") {
-		t.Errorf("the token is of %+v", info)
+		t.Errorf("the token authenticates %+v", info)
 	}
 }
 
@@ -170,7 +170,7 @@ func (s *tenantEnv) expectWorkspaceToken(t *testing.T, token string, own, other 
 		eventually(t, what, func(ctx context.Context) error {
 			got, err := currentWorkspace(ctx, s.withToken(t, token, cluster))
 			if err == nil && got != own.name {
-				t.Fatalf("%s: the token leads to %q", what, got)
+				t.Fatalf("%s: the token authenticates in workspace %q", what, got)
 			}
 			return err
 		})
@@ -193,7 +193,7 @@ func testForeignAudiences(t *testing.T, s *tenantEnv) {
 	}
 	review := create(t, s.a.AuthenticationV1().TokenReviews().Create, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{"somebody-else"}}})
 	if !review.Status.Authenticated || !slices.Equal(review.Status.Audiences, []string{"somebody-else"}) {
-		t.Errorf("a review for that audience says %+v", review.Status)
+		t.Errorf("a review for that audience returns %+v", review.Status)
 	}
 	short := int64(1)
 	_, err := s.a.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &short}}, metav1.CreateOptions{})
@@ -203,7 +203,7 @@ func testForeignAudiences(t *testing.T, s *tenantEnv) {
 }
 
 func testBoundTokens(t *testing.T, s *tenantEnv) {
-	for _, tenant := range []tenant{s.a, s.b} { // those of b stay, and must not keep those of a valid
+	for _, tenant := range []tenant{s.a, s.b} { // the objects of b remain, and must not keep tokens of a valid
 		create(t, tenant.CoreV1().ServiceAccounts("default").Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "brief"}})
 		create(t, tenant.CoreV1().Secrets("default").Create, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "leash"}})
 		tenant.bind(t, "view", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "brief"})
@@ -224,13 +224,13 @@ func testBoundTokens(t *testing.T, s *tenantEnv) {
 		t.Fatal(err)
 	}
 	create(t, s.a.CoreV1().ServiceAccounts("default").Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "brief"}})
-	s.waitForTokenRevocation(t, free) // although an account of that name exists again
+	s.waitForTokenRevocation(t, free) // although an account of that name was created again
 }
 
-// waitForTokenRevocation waits until a token is refused.
+// waitForTokenRevocation waits until a token is rejected.
 func (s *tenantEnv) waitForTokenRevocation(t *testing.T, token string) {
 	t.Helper()
-	shardtesting.Eventually(t, "the token ends", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the token is revoked", func(ctx context.Context) error {
 		if _, err := currentWorkspace(ctx, s.withToken(t, token, s.a.cluster)); !apierrors.IsUnauthorized(err) {
 			return fmt.Errorf("got %v, want Unauthorized", err)
 		}
@@ -247,7 +247,7 @@ func testTokenSecrets(t *testing.T, s *tenantEnv) {
 		Type:       corev1.SecretTypeServiceAccountToken,
 	})
 	var data map[string][]byte
-	shardtesting.Eventually(t, "the secret is filled", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the secret is populated", func(ctx context.Context) error {
 		secret, err := secrets.Get(ctx, "veteran", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -262,7 +262,7 @@ func testTokenSecrets(t *testing.T, s *tenantEnv) {
 		t.Fatal(err)
 	}
 	s.waitForTokenRevocation(t, string(data["token"]))
-	shardtesting.Eventually(t, "the secret goes with its account", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the secret is deleted with its account", func(ctx context.Context) error {
 		if _, err := secrets.Get(ctx, "veteran", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("got %v, want NotFound", err)
 		}
@@ -274,11 +274,11 @@ func testReviews(t *testing.T, s *tenantEnv) {
 	token := s.a.token(t, "robot", authenticationv1.TokenRequestSpec{})
 	reviewed := create(t, s.a.AuthenticationV1().TokenReviews().Create, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}})
 	if status := reviewed.Status; !status.Authenticated || status.User.Username != "system:serviceaccount:default:robot" || !slices.Equal(status.User.Extra[clusterNameExtra], []string{s.a.cluster}) {
-		t.Errorf("a token review says %+v", status)
+		t.Errorf("a token review returns %+v", status)
 	}
 	refused := create(t, s.a.AuthenticationV1().TokenReviews().Create, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "nonsense"}})
 	if refused.Status.Authenticated {
-		t.Error("a token review believes nonsense")
+		t.Error("a token review authenticates an invalid token")
 	}
 
 	s.a.bind(t, "system:kcp:workspace:access", userSubject("rita"))
@@ -307,14 +307,14 @@ func testReviews(t *testing.T, s *tenantEnv) {
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps", Namespace: "default"}},
 	})
 	if !local.Status.Allowed {
-		t.Errorf("a local review says %+v", local.Status)
+		t.Errorf("a local review returns %+v", local.Status)
 	}
 	robot := s.withToken(t, token, "")
 	own := create(t, robot.AuthorizationV1().SelfSubjectAccessReviews().Create, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "configmaps", Namespace: "default"},
 	}})
 	if !own.Status.Allowed {
-		t.Errorf("a review of the robot by itself says %+v", own.Status)
+		t.Errorf("a self review of the robot returns %+v", own.Status)
 	}
 	rules := create(t, robot.AuthorizationV1().SelfSubjectRulesReviews().Create, &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"}})
 	if rules.Status.Incomplete || !slices.ContainsFunc(rules.Status.ResourceRules, func(rule authorizationv1.ResourceRule) bool {
@@ -328,7 +328,7 @@ func testClientCertificates(t *testing.T, s *tenantEnv) {
 	root := shardtesting.At(s.Admin(t), "root")
 	info := whoami(t, s.clients.Client(t, root, "alice", "devs", "ops"))
 	if info.Username != "alice" || !slices.Contains(info.Groups, "devs") || !slices.Contains(info.Groups, "ops") || !slices.Contains(info.Groups, "system:authenticated") {
-		t.Errorf("the certificate is of %+v", info)
+		t.Errorf("the certificate authenticates %+v", info)
 	}
 	if got := getStatus(t, s.clients.Client(t, shardtesting.At(s.Admin(t), "*"), "chief", "system:masters"), "/api/v1/namespaces"); got != http.StatusOK {
 		t.Errorf("masters by certificate, over all clusters: got %d, want 200", got)
@@ -346,33 +346,33 @@ func testProxyHeaders(t *testing.T, s *tenantEnv) {
 	proxy := s.proxies.Client(t, root, "front-proxy")
 	info := whoami(t, withProxyHeaders(proxy))
 	if info.Username != "carol" || !slices.Contains(info.Groups, "devs") || !slices.Equal(info.Extra["shoe"], []string{"42"}) {
-		t.Errorf("the headers are of %+v", info)
+		t.Errorf("the headers authenticate %+v", info)
 	}
 	for _, group := range []string{"system:masters", "system:kcp:logical-cluster-admin"} {
 		if slices.Contains(info.Groups, group) {
-			t.Errorf("a header gave %s", group)
+			t.Errorf("a header granted %s", group)
 		}
 	}
 	for what, tc := range map[string]struct {
 		config *rest.Config
 		want   int
 	}{
-		"masters by header, in a workspace":        {s.at(withProxyHeaders(proxy), s.a.cluster), http.StatusForbidden},
-		"masters by header, over all clusters":     {s.at(withProxyHeaders(proxy), "*"), http.StatusForbidden},
-		"the proxy without headers, anonymous":     {proxy, http.StatusForbidden},
-		"another name of the proxies' authority":   {withProxyHeaders(s.proxies.Client(t, root, "impostor")), http.StatusUnauthorized},
-		"headers without any credential":           {withProxyHeaders(rest.AnonymousClientConfig(root)), http.StatusForbidden},
-		"headers beside a certificate for clients": {s.at(withProxyHeaders(s.clients.Client(t, root, "alice")), s.a.cluster), http.StatusForbidden},
+		"masters by header, in a workspace":                  {s.at(withProxyHeaders(proxy), s.a.cluster), http.StatusForbidden},
+		"masters by header, over all clusters":               {s.at(withProxyHeaders(proxy), "*"), http.StatusForbidden},
+		"the proxy without headers, anonymous":               {proxy, http.StatusForbidden},
+		"a certificate of the proxies' CA with another name": {withProxyHeaders(s.proxies.Client(t, root, "impostor")), http.StatusUnauthorized},
+		"headers without any credential":                     {withProxyHeaders(rest.AnonymousClientConfig(root)), http.StatusForbidden},
+		"headers with a client certificate":                  {s.at(withProxyHeaders(s.clients.Client(t, root, "alice")), s.a.cluster), http.StatusForbidden},
 	} {
 		if got := getStatus(t, tc.config, "/api/v1/namespaces"); got != tc.want {
 			t.Errorf("%s: got %d, want %d", what, got, tc.want)
 		}
 	}
 	if info := whoami(t, withProxyHeaders(s.clients.Client(t, root, "alice"))); info.Username != "alice" || slices.Contains(info.Groups, "devs") {
-		t.Errorf("headers beside a certificate for clients made it %+v", info)
+		t.Errorf("headers with a client certificate authenticate %+v", info)
 	}
 	if info := whoami(t, withProxyHeaders(shardtesting.At(s.User(t), "root"))); info.Username != "user" {
-		t.Errorf("headers beside a token made it %+v", info)
+		t.Errorf("headers with a token authenticate %+v", info)
 	}
 }
 
@@ -455,21 +455,21 @@ func testEscalation(t *testing.T, s *tenantEnv) {
 		return err
 	}
 	for what, err := range map[string]error{
-		"a role with everything":                  role(rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}),
-		"a role with what eve has elsewhere":      role(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}),
-		"a role that may escalate":                role(rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"escalate"}}),
-		"a binding of the shard's cluster-admin":  binding("cluster-admin"),
-		"a binding of a role of the installation": binding("system:kcp:logical-cluster-admin"),
+		"a role with all permissions":                         role(rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}),
+		"a role with permissions of eve in another workspace": role(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}),
+		"a role with the verb escalate":                       role(rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"escalate"}}),
+		"a binding of the shard's cluster-admin":              binding("cluster-admin"),
+		"a binding of a role of the installation":             binding("system:kcp:logical-cluster-admin"),
 	} {
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("%s: got %v, want Forbidden", what, err)
 		}
 	}
 	if err := role(rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: []string{"get"}}); err != nil {
-		t.Errorf("a role with what eve has: %v", err)
+		t.Errorf("a role with permissions of eve: %v", err)
 	}
 	if err := binding("rbac-writer"); err != nil {
-		t.Errorf("a binding of a role that eve has: %v", err)
+		t.Errorf("a binding of a role of eve: %v", err)
 	}
 }
 
@@ -512,7 +512,7 @@ func testImpersonation(t *testing.T, s *tenantEnv) {
 		}
 	}
 	if _, err := currentWorkspace(t.Context(), as(s.b.cluster, rest.ImpersonationConfig{UserName: "zoe"})); !apierrors.IsForbidden(err) {
-		t.Errorf("in a workspace where ivan may nothing and zoe everything: got %v, want Forbidden", err)
+		t.Errorf("in a workspace where ivan has no permissions and zoe all: got %v, want Forbidden", err)
 	}
 	if got, err := currentWorkspace(t.Context(), as(s.a.cluster, rest.ImpersonationConfig{UserName: "system:serviceaccount:default:robot"})); err != nil || got != "a" {
 		t.Errorf("a service account of the workspace: got %q, %v", got, err)

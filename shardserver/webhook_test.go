@@ -17,8 +17,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestAuthorizationWebhook: what it allows in one logical cluster, cached or not, it does not allow
-// in another.
+// TestAuthorizationWebhook: a decision of the webhook for one logical cluster, cached or not, does not apply to
+// another.
 func TestAuthorizationWebhook(t *testing.T) {
 	var mu sync.Mutex
 	allowed := "none"

@@ -14,9 +14,9 @@ func TestDefaultBindingName(t *testing.T) {
 		t.Errorf("got %q, want %q", name, want)
 	}
 	if other := DefaultBindingName(logicalcluster.MustParseName("abd"), path, "tenancy.kcp.io"); other == name {
-		t.Errorf("two consumers have one name: %q", other)
+		t.Errorf("two bindings have the same name: %q", other)
 	}
 	if long := DefaultBindingName(consumer, path, strings.Repeat("a", 253)); len(long) != 253 {
-		t.Errorf("a long name becomes %d characters", len(long))
+		t.Errorf("the name of a long export has %d characters", len(long))
 	}
 }

@@ -76,11 +76,11 @@ func TestBoundCRDOfInvalidSchema(t *testing.T) {
 	broken := widgetSchema()
 	broken.Spec.Versions[0].Schema.Raw = []byte(`[]`)
 	if _, err := BoundCRD(broken); err == nil || !strings.Contains(err.Error(), "v1.widgets.example.io") {
-		t.Errorf("a schema that is none: %v", err)
+		t.Errorf("an invalid schema: %v", err)
 	}
 	paths := widgetSchema()
 	paths.Spec.NameValidation = apisv1alpha1.NameValidationPathSegmentName
 	if definition, err := BoundCRD(paths); err != nil || definition.Annotations[NameValidationAnnotationKey] != "PathSegmentName" {
-		t.Errorf("names like path segments: %+v, %v", definition, err)
+		t.Errorf("names that are path segments: %+v, %v", definition, err)
 	}
 }

@@ -26,22 +26,22 @@ func TestEffectiveClaims(t *testing.T) {
 		none        bool
 		allows, not string
 	}{
-		"what both name is allowed":              {exported: claim("a", "", "get", "list"), answered: acceptableClaim(accepted, claim("a", "", "get", "watch")), allows: "get", not: "list"},
-		"what the consumer alone names is not":   {exported: claim("a", "", "get", "list"), answered: acceptableClaim(accepted, claim("a", "", "get", "watch")), allows: "get", not: "watch"},
-		"all of both are all":                    {exported: claim("a", "", "*"), answered: acceptableClaim(accepted, claim("a", "", "*")), allows: "patch"},
-		"all of one side are nothing":            {exported: claim("a", "", "*"), answered: acceptableClaim(accepted, claim("a", "", "get")), not: "get"},
-		"all of the other are nothing either":    {exported: claim("a", "", "get"), answered: acceptableClaim(accepted, claim("a", "", "*")), not: "get"},
-		"what is rejected does not count":        {exported: claim("a", "", "*"), answered: acceptableClaim(rejected, claim("a", "", "*")), none: true},
-		"what is not claimed does not count":     {exported: claim("a", "", "*"), answered: acceptableClaim(accepted, claim("b", "", "*")), none: true},
-		"another identity is another resource":   {exported: claim("a", "x", "*"), answered: acceptableClaim(accepted, claim("a", "y", "*")), none: true},
-		"the same identity is the same resource": {exported: claim("a", "x", "get"), answered: acceptableClaim(accepted, claim("a", "x", "get")), allows: "get"},
+		"a verb of both sides is allowed":                                  {exported: claim("a", "", "get", "list"), answered: acceptableClaim(accepted, claim("a", "", "get", "watch")), allows: "get", not: "list"},
+		"a verb of the consumer only is not allowed":                       {exported: claim("a", "", "get", "list"), answered: acceptableClaim(accepted, claim("a", "", "get", "watch")), allows: "get", not: "watch"},
+		"the verb * on both sides":                                         {exported: claim("a", "", "*"), answered: acceptableClaim(accepted, claim("a", "", "*")), allows: "patch"},
+		"the verb * of the export only":                                    {exported: claim("a", "", "*"), answered: acceptableClaim(accepted, claim("a", "", "get")), not: "get"},
+		"the verb * of the consumer only":                                  {exported: claim("a", "", "get"), answered: acceptableClaim(accepted, claim("a", "", "*")), not: "get"},
+		"a rejected claim is not effective":                                {exported: claim("a", "", "*"), answered: acceptableClaim(rejected, claim("a", "", "*")), none: true},
+		"an accepted claim that the export does not make is not effective": {exported: claim("a", "", "*"), answered: acceptableClaim(accepted, claim("b", "", "*")), none: true},
+		"another identity is another resource":                             {exported: claim("a", "x", "*"), answered: acceptableClaim(accepted, claim("a", "y", "*")), none: true},
+		"the same identity is the same resource":                           {exported: claim("a", "x", "get"), answered: acceptableClaim(accepted, claim("a", "x", "get")), allows: "get"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			binding := &apisv1alpha2.APIBinding{Spec: apisv1alpha2.APIBindingSpec{PermissionClaims: []apisv1alpha2.AcceptablePermissionClaim{tc.answered}}}
 			export := &apisv1alpha2.APIExport{Spec: apisv1alpha2.APIExportSpec{PermissionClaims: []apisv1alpha2.PermissionClaim{tc.exported}}}
 			got := EffectiveClaims(binding, export)
 			if len(got) == 0 != tc.none {
-				t.Fatalf("effective are %+v", got)
+				t.Fatalf("effective claims are %+v", got)
 			}
 			for _, claim := range got {
 				if (tc.allows != "" && !claim.Allows(tc.allows)) || (tc.not != "" && claim.Allows(tc.not)) || !claim.Selector.MatchAll {

@@ -40,11 +40,11 @@ func TestLabels(t *testing.T) {
 	}
 	events := apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Group: "events.k8s.io", Resource: "events"}}
 	if _, value := ClaimLabel(export, events); value != base62Sha224(`{"resource":"events","verbs":null}`) {
-		t.Errorf("events of the newer group have a label of their own: %s", value)
+		t.Errorf("events of events.k8s.io have a different label: %s", value)
 	}
 	for _, value := range []string{ReflexiveClaimValue, value} {
 		if len(value) < 30 || len(value) > 63 {
-			t.Errorf("%q is no hash that a label can hold", value)
+			t.Errorf("%q is not a valid label value", value)
 		}
 	}
 }

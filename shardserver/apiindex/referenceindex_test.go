@@ -32,12 +32,12 @@ func TestNewReference(t *testing.T) {
 	for name, tc := range map[string]struct {
 		path, export, want string
 	}{
-		"a path":               {"root:org", "widgets", "root:org:widgets"},
-		"a name of a cluster":  {"abc", "widgets", "abc:widgets"},
-		"no path is one's own": {"", "widgets", "own:widgets"},
-		"no name is none":      {"root:org", "", ""},
-		"a path that is none":  {"Root", "widgets", ""},
-		"all clusters are not": {"*", "widgets", ""},
+		"a path":                             {"root:org", "widgets", "root:org:widgets"},
+		"a cluster name":                     {"abc", "widgets", "abc:widgets"},
+		"no path: the binding's own cluster": {"", "widgets", "own:widgets"},
+		"no export name":                     {"root:org", "", ""},
+		"an invalid path":                    {"Root", "widgets", ""},
+		"the wildcard":                       {"*", "widgets", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := NewReference(own, tc.path, tc.export)
@@ -47,7 +47,7 @@ func TestNewReference(t *testing.T) {
 		})
 	}
 	if _, err := ReferenceOf(&apisv1alpha2.APIBinding{}); err == nil {
-		t.Error("a binding that names nothing refers to something")
+		t.Error("a binding without reference has a reference")
 	}
 }
 
@@ -60,24 +60,24 @@ func TestReferenceIndex(t *testing.T) {
 	}
 	export := exportOf("provider", "root:org", "widgets", "")
 	if got := consumers.RequestsFor(export); len(got) != 2 || !consumers.HasReferences(export) {
-		t.Errorf("referring are %v", got)
+		t.Errorf("requests are %v", got)
 	}
 	if consumers.HasReferences(exportOf("elsewhere", "root:other", "widgets", "")) {
-		t.Error("somebody refers to an export of another place")
+		t.Error("an export of another cluster has references")
 	}
 
-	// After a disconnect, what is neither listed nor added by another watch meanwhile is gone.
+	// After a disconnect, objects that are neither listed nor added by another watch meanwhile are removed.
 	consumers.disconnect()
 	late := bindingOf("c5", "provider", "widgets")
 	consumers.Observe(late, false)
 	consumers.replace([]*apisv1alpha2.APIBinding{byPath})
 	if references, objects := consumers.Sizes(); references != 2 || objects != 2 {
-		t.Errorf("%d objects with %d references are known", objects, references)
+		t.Errorf("%d objects with %d references are indexed", objects, references)
 	}
 	consumers.Observe(byPath, true)
 	consumers.Observe(late, true)
 	if references, objects := consumers.Sizes(); references != 0 || objects != 0 {
-		t.Errorf("%d objects with %d references are kept for nobody", objects, references)
+		t.Errorf("%d objects with %d references remain", objects, references)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestReplaceRemovesMissingExports(t *testing.T) {
 	one, two := exportOf("provider", "root:org", "one", "1d"), exportOf("provider", "root:org", "two", "1d")
 	resolver.update(one)
 	resolver.update(two)
-	resolver.update(exportOf("provider", "root:new", "one", "2d")) // it has moved, to another identity
+	resolver.update(exportOf("provider", "root:new", "one", "2d")) // another path and identity
 	if known, references, identities := resolver.Sizes(); known != 2 || references != 4 || identities != 2 {
 		t.Errorf("%d exports, %d references, %d identities", known, references, identities)
 	}
@@ -98,9 +98,9 @@ func TestReplaceRemovesMissingExports(t *testing.T) {
 	}
 	resolver.delete(two)
 	if known, references, identities := resolver.Sizes(); known != 0 || references != 0 || identities != 0 {
-		t.Errorf("%d exports, %d references, %d identities are kept for nobody", known, references, identities)
+		t.Errorf("%d exports, %d references, %d identities remain", known, references, identities)
 	}
 	if len(notified) != 6 {
-		t.Errorf("told of %v", notified)
+		t.Errorf("notified of %v", notified)
 	}
 }

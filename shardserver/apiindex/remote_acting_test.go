@@ -18,7 +18,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// masters returns a client of system:masters, as one of somebody else.
+// masters returns a client of system:masters that impersonates a user.
 func (s *env) masters(t *testing.T, shard string) client.Client {
 	return s.shards[shard].Client(t, s.shards[shard].Masters(t))
 }
@@ -43,7 +43,7 @@ func (s *env) grant(t *testing.T, shard, cluster, name, role, user string) {
 	})
 }
 
-// grantRule makes a ClusterRole of one rule for a user, both under a name.
+// grantRule creates a ClusterRole with one rule and binds it to a user, both with the same name.
 func (s *env) grantRule(t *testing.T, shard, cluster, name, user string, rule rbacv1.PolicyRule) {
 	t.Helper()
 	create(t, s.masters(t, shard), cluster, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{rule}})
@@ -63,7 +63,7 @@ func widget(name string) *unstructured.Unstructured {
 	}}
 }
 
-// widgets returns the widgets of a logical cluster as somebody sees them.
+// widgets returns a client of a user for the widgets of a logical cluster.
 func (s *env) widgets(t *testing.T, shard, user, cluster string) dynamic.ResourceInterface {
 	return dynamic.NewForConfigOrDie(shardtesting.At(s.userConfig(t, shard, user), cluster)).Resource(widgets).Namespace("default")
 }
@@ -83,7 +83,7 @@ func eventuallyCreate(t *testing.T, resource dynamic.ResourceInterface, name str
 	})
 }
 
-// eventuallyForbidden waits until a dry run is refused with a word.
+// eventuallyForbidden waits until a dry run is forbidden with an error that contains the text.
 func eventuallyForbidden(t *testing.T, resource dynamic.ResourceInterface, name, message string) {
 	t.Helper()
 	shardtesting.Eventually(t, "widget "+name+" is refused", func(ctx context.Context) error {

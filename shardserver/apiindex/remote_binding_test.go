@@ -52,7 +52,7 @@ func testBindByPath(t *testing.T, s *env) {
 	s.grantRule(t, "alpha", s.provider, "binders", "alice", rbacv1.PolicyRule{
 		Verbs: []string{"bind"}, APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports"}, ResourceNames: []string{"widgets"},
 	})
-	shardtesting.Eventually(t, "the permission arrives", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the permission is replicated", func(ctx context.Context) error {
 		return alice.Create(shardtesting.In(ctx, s.consumer), binding.DeepCopy())
 	})
 	waitBound(t, alice, s.consumer, "widgets")
@@ -69,7 +69,7 @@ func testEndpointSliceShards(t *testing.T, s *env) {
 	s.waitSlice(t, "widgets", "beta")
 }
 
-// waitSlice waits until a slice of the provider lists the addresses of shards, and no others.
+// waitSlice waits until a slice of the provider has exactly the endpoints of these shards.
 func (s *env) waitSlice(t *testing.T, name string, shards ...string) {
 	t.Helper()
 	var want []string

@@ -29,7 +29,7 @@ func testRemoteMaximalPermissionPolicy(t *testing.T, s *env) {
 	})
 	eventuallyCreate(t, resource, "bounded")
 	if err := resource.Delete(t.Context(), "bounded", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("what the provider does not permit: %v", err)
+		t.Errorf("a request that the maximal permission policy does not permit: %v", err)
 	}
 }
 
@@ -44,7 +44,7 @@ func testRemoteAdmissionPolicy(t *testing.T, s *env) {
 					Rule:       admissionregistrationv1.Rule{APIGroups: []string{"example.io"}, APIVersions: []string{"v1"}, Resources: []string{"widgets"}},
 				},
 			}}},
-			Validations: []admissionregistrationv1.Validation{{Expression: `!object.metadata.name.startsWith("bad")`, Message: "says the provider"}},
+			Validations: []admissionregistrationv1.Validation{{Expression: `!object.metadata.name.startsWith("bad")`, Message: "denied by the provider"}},
 		},
 	})
 	create(t, c, s.provider, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
@@ -54,7 +54,7 @@ func testRemoteAdmissionPolicy(t *testing.T, s *env) {
 		},
 	})
 	resource := s.widgets(t, "beta", "alice", s.consumer)
-	eventuallyForbidden(t, resource, "bad", "says the provider")
+	eventuallyForbidden(t, resource, "bad", "denied by the provider")
 	eventuallyCreate(t, resource, "good")
 }
 
@@ -76,7 +76,7 @@ func testRemoteServiceAccount(t *testing.T, s *env) {
 	config.Host = strings.TrimSuffix(config.Host, "/") + "/services/apiexport/" + s.provider + "/widgets/clusters/*"
 	config.BearerToken = issued.Status.Token
 	view := dynamic.NewForConfigOrDie(config).Resource(widgets)
-	shardtesting.Eventually(t, "the operator sees the widgets of consumers", func(ctx context.Context) error { return checkListed(ctx, view, "first") })
+	shardtesting.Eventually(t, "the operator lists the widgets of consumers", func(ctx context.Context) error { return checkListed(ctx, view, "first") })
 	config.BearerToken = issued.Status.Token + "x"
 	if _, err := dynamic.NewForConfigOrDie(config).Resource(widgets).List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a token without a valid signature: %v", err)

@@ -20,13 +20,13 @@ func testProviderShardDown(t *testing.T, s *env) {
 	}
 	resource := s.widgets(t, "beta", "alice", s.consumer)
 	eventuallyCreate(t, resource, "without-provider")
-	eventuallyForbidden(t, resource, "bad", "says the provider")
+	eventuallyForbidden(t, resource, "bad", "denied by the provider")
 	if err := resource.Delete(t.Context(), "without-provider", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("its bounds hold no more: %v", err)
+		t.Errorf("the maximal permission policy is no longer enforced: %v", err)
 	}
 	shardtesting.Bind(t, s.masters(t, "beta"), s.otherConsumer, "root:provider", "widgets")
 	if err := checkListed(t.Context(), s.virtualWorkspace(t, "beta", "bob", widgets), "without-provider"); err != nil {
-		t.Errorf("bob sees no more: %v", err)
+		t.Errorf("bob cannot list: %v", err)
 	}
 }
 
@@ -37,16 +37,16 @@ func testCacheDown(t *testing.T, s *env) {
 			t.Fatal(err)
 		}
 	}
-	// A start with everything else away: what others had published is known from the last time.
+	// The shard starts while all others are down: it uses the persisted replicas.
 	s.shards["beta"] = shardtesting.StartIn(t, s.shards["beta"].Directory, peer)
 	resource := s.widgets(t, "beta", "alice", s.consumer)
 	eventuallyCreate(t, resource, "without-root")
-	eventuallyForbidden(t, resource, "bad", "says the provider")
+	eventuallyForbidden(t, resource, "bad", "denied by the provider")
 	if err := resource.Delete(t.Context(), "without-root", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("the bounds of the provider hold no more: %v", err)
+		t.Errorf("the maximal permission policy is no longer enforced: %v", err)
 	}
 	if err := checkListed(t.Context(), s.virtualWorkspace(t, "beta", "bob", widgets), "without-root"); err != nil {
-		t.Errorf("bob sees no more: %v", err)
+		t.Errorf("bob cannot list: %v", err)
 	}
 }
 
@@ -64,7 +64,7 @@ func testExportDeletion(t *testing.T, s *env) {
 		t.Fatal(err)
 	}
 	c := s.masters(t, "beta")
-	shardtesting.Eventually(t, "the binding says so", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the binding reports the deletion", func(ctx context.Context) error {
 		binding := &apisv1alpha2.APIBinding{}
 		if err := c.Get(shardtesting.In(ctx, s.consumer), client.ObjectKey{Name: "widgets"}, binding); err != nil {
 			return err
@@ -75,6 +75,6 @@ func testExportDeletion(t *testing.T, s *env) {
 		return nil
 	})
 	if _, err := s.widgets(t, "beta", "alice", s.consumer).Get(t.Context(), "first", metav1.GetOptions{}); err != nil {
-		t.Errorf("it is served no more: %v", err)
+		t.Errorf("it is no longer served: %v", err)
 	}
 }

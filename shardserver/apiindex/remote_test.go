@@ -19,31 +19,31 @@ var (
 // env is a provider on shard alpha whose API is consumed on shard beta. root is on a third shard, with the cache.
 type env struct {
 	shards                            map[string]*shardtesting.Shard
-	provider, consumer, otherConsumer string // logical clusters; another is one more on beta
+	provider, consumer, otherConsumer string // logical clusters; otherConsumer is on beta, too
 }
 
-// TestExportAcrossShards is one story: each part goes on from where the one before left things.
+// TestExportAcrossShards runs its steps in order: each depends on the state that the previous one leaves.
 func TestExportAcrossShards(t *testing.T) {
 	s := newEnv(t)
 	for _, part := range []struct {
 		name string
 		tell func(*testing.T, *env)
 	}{
-		{"who may bind there binds an export of another shard by its path", testBindByPath},
-		{"the slice of the provider lists the shards with consumers", testEndpointSliceShards},
-		{"the view on the consumer's shard is for who may act for the provider", testVirtualWorkspaceOnConsumerShard},
-		{"a claim is accepted, and shows what it covers", testClaimAccepted},
-		{"the maximal permission policy of another shard bounds consumers", testRemoteMaximalPermissionPolicy},
-		{"a policy of the provider judges objects on another shard", testRemoteAdmissionPolicy},
-		{"a workspace gets the type and the default bindings that another shard has", testRemoteWorkspaceType},
-		{"who initializes a type of another shard finds and finishes its workspaces", testRemoteInitializer},
-		{"partitions are over all shards, and slices follow them", testPartitions},
-		{"who may no longer bind does not", testBindPermissionRevoked},
-		{"a service account of the provider works on the consumer's shard", testRemoteServiceAccount},
-		{"an export of another shard becomes a default for who may bind it", testRemoteDefaultBinding},
-		{"while the provider's shard is away, consumers go on", testProviderShardDown},
-		{"while root and the cache are away, consumers go on", testCacheDown},
-		{"an export that was deleted stays bound", testExportDeletion},
+		{"an export of another shard is bound by path", testBindByPath},
+		{"the endpoint slice lists the shards with consumers", testEndpointSliceShards},
+		{"the virtual workspace on the consumer's shard", testVirtualWorkspaceOnConsumerShard},
+		{"an accepted claim", testClaimAccepted},
+		{"the maximal permission policy of another shard", testRemoteMaximalPermissionPolicy},
+		{"an admission policy of the provider on another shard", testRemoteAdmissionPolicy},
+		{"a workspace type with default bindings of another shard", testRemoteWorkspaceType},
+		{"the initializer of a type of another shard", testRemoteInitializer},
+		{"partitions of all shards, and slices with them", testPartitions},
+		{"the permission to bind is revoked", testBindPermissionRevoked},
+		{"a service account of the provider on the consumer's shard", testRemoteServiceAccount},
+		{"a default binding to an export of another shard", testRemoteDefaultBinding},
+		{"the provider's shard is down", testProviderShardDown},
+		{"root and the cache are down", testCacheDown},
+		{"a deleted export stays bound", testExportDeletion},
 	} {
 		if !t.Run(part.name, func(t *testing.T) { part.tell(t, s) }) {
 			return
@@ -72,7 +72,8 @@ func newEnv(t *testing.T) *env {
 	return s
 }
 
-// withTrustedShard makes a shard accept service accounts of another one, which it asks for them as it would a front proxy.
+// withTrustedShard makes a shard accept service accounts of another shard, which it authenticates there as through a
+// front proxy.
 func withTrustedShard(t *testing.T, other *shardtesting.Shard) func(*options.Options) {
 	proxy := other.PeerKubeconfig(t)
 	return func(o *options.Options) {

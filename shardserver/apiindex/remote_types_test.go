@@ -28,7 +28,7 @@ func testRemoteWorkspaceType(t *testing.T, s *env) {
 			Extend:             tenancyv1alpha1.WorkspaceTypeExtension{With: []tenancyv1alpha1.WorkspaceTypeReference{{Name: "universal", Path: "root"}}},
 		},
 	})
-	// Below consumer, which is on beta; the new workspace is, too.
+	// The parent is the consumer, which is on beta, and so is the new workspace.
 	s.grantRule(t, "alpha", s.provider, "users", "alice", rbacv1.PolicyRule{
 		Verbs: []string{"use"}, APIGroups: []string{"tenancy.kcp.io"}, Resources: []string{"workspacetypes"}, ResourceNames: []string{"equipped"},
 	})
@@ -49,15 +49,15 @@ func testRemoteWorkspaceType(t *testing.T, s *env) {
 	if !slices.ContainsFunc(bindings.Items, func(binding apisv1alpha2.APIBinding) bool {
 		return binding.Status.APIExportClusterName == s.provider && binding.Status.Phase == apisv1alpha2.APIBindingPhaseBound
 	}) {
-		t.Errorf("nothing of the provider is bound: %+v", bindings.Items)
+		t.Errorf("no export of the provider is bound: %+v", bindings.Items)
 	}
-	shardtesting.Eventually(t, "the type tells of all shards", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the type lists the URLs of all shards", func(ctx context.Context) error {
 		found := &tenancyv1alpha1.WorkspaceType{}
 		if err := s.masters(t, "alpha").Get(shardtesting.In(ctx, s.provider), client.ObjectKey{Name: "equipped"}, found); err != nil {
 			return err
 		}
 		if len(found.Status.VirtualWorkspaces) != 6 {
-			return fmt.Errorf("addresses %+v", found.Status.VirtualWorkspaces)
+			return fmt.Errorf("URLs %+v", found.Status.VirtualWorkspaces)
 		}
 		return nil
 	})
@@ -76,7 +76,7 @@ func testRemoteInitializer(t *testing.T, s *env) {
 		Spec:       tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: "prepared", Path: "root:provider"}},
 	}
 	shardtesting.OnShard("beta")(workspace)
-	shardtesting.Eventually(t, "the type is known", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the type is replicated", func(ctx context.Context) error {
 		return s.masters(t, "beta").Create(shardtesting.In(ctx, s.consumer), workspace.DeepCopy())
 	})
 	clusters := corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
@@ -86,19 +86,19 @@ func testRemoteInitializer(t *testing.T, s *env) {
 		return dynamic.NewForConfigOrDie(config).Resource(clusters)
 	}
 	var name string
-	shardtesting.Eventually(t, "carol sees the workspace", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "carol lists the workspace", func(ctx context.Context) error {
 		found, err := view("carol", "*").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
 		if len(found.Items) != 1 {
-			return fmt.Errorf("%d logical clusters wait", len(found.Items))
+			return fmt.Errorf("%d logical clusters are listed", len(found.Items))
 		}
 		name = found.Items[0].GetAnnotations()["kcp.io/cluster"]
 		return nil
 	})
 	if _, err := view("bob", "*").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("who may not initialize: %v", err)
+		t.Errorf("without permission to initialize: %v", err)
 	}
 	done := []byte(`{"status":{"initializers":null}}`)
 	if _, err := view("carol", name).Patch(t.Context(), corev1alpha1.LogicalClusterName, types.MergePatchType, done, metav1.PatchOptions{}, "status"); err != nil {
@@ -118,7 +118,7 @@ func testRemoteDefaultBinding(t *testing.T, s *env) {
 	}
 	alice := s.userClient(t, "beta", "alice")
 	if err := alice.Create(shardtesting.In(t.Context(), s.otherConsumer), newType("refused")); !apierrors.IsForbidden(err) {
-		t.Fatalf("who may not bind: %v", err)
+		t.Fatalf("without permission to bind: %v", err)
 	}
 	s.grant(t, "alpha", s.provider, "binders-again", "binders", "alice")
 	shardtesting.Eventually(t, "alice may bind again", func(ctx context.Context) error {

@@ -25,11 +25,11 @@ func testVirtualWorkspaceOnConsumerShard(t *testing.T, s *env) {
 		Verbs: []string{"*"}, APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports/content"}, ResourceNames: []string{"widgets"},
 	})
 	s.grant(t, "alpha", s.provider, "bob-enters", "system:kcp:workspace:access", "bob")
-	shardtesting.Eventually(t, "bob sees the widgets of consumers", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "bob lists the widgets of consumers", func(ctx context.Context) error {
 		return checkListed(ctx, view, "first")
 	})
 	if found, err := s.virtualWorkspace(t, "alpha", "bob", widgets).List(t.Context(), metav1.ListOptions{}); err != nil || len(found.Items) != 0 {
-		t.Errorf("a shard without consumers shows %v, %v", found, err)
+		t.Errorf("a shard without consumers lists %v, %v", found, err)
 	}
 }
 
@@ -51,7 +51,7 @@ func testClaimAccepted(t *testing.T, s *env) {
 	create(t, alice, s.consumer, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "shown", Namespace: "default"}})
 	view := s.virtualWorkspace(t, "beta", "bob", configMaps)
 	if err := checkListed(t.Context(), view, "shown"); err == nil {
-		t.Fatal("it is seen before the claim is accepted")
+		t.Fatal("it is listed before the claim is accepted")
 	}
 	shardtesting.Eventually(t, "the claim is accepted", func(ctx context.Context) error {
 		binding := &apisv1alpha2.APIBinding{}
@@ -64,7 +64,7 @@ func testClaimAccepted(t *testing.T, s *env) {
 		}}
 		return alice.Update(shardtesting.In(ctx, s.consumer), binding)
 	})
-	shardtesting.Eventually(t, "bob sees what alice shows", func(ctx context.Context) error { return checkListed(ctx, view, "shown") })
+	shardtesting.Eventually(t, "bob lists the claimed object", func(ctx context.Context) error { return checkListed(ctx, view, "shown") })
 }
 
 func (s *env) changeExport(t *testing.T, change func(*apisv1alpha2.APIExport)) {

@@ -37,14 +37,14 @@ func TestBootstrap(t *testing.T) {
 	c := s.Client(t, s.Masters(t))
 	must(t, bootstrap.Run(t.Context(), c, options()))
 	for name, part := range map[string]func(*testing.T, client.Client){
-		"the shard holds what the contract says":                   testContent,
+		"the shard has the content of the contract":                testContent,
 		"a second run writes nothing":                              testSecondRunWritesNothing,
-		"upserts keep the content and the administrator's choices": testUpdates,
-		"replicas may run at once":                                 testConcurrentReplicas,
+		"updates keep the content and the administrator's changes": testUpdates,
+		"replicas run concurrently":                                testConcurrentReplicas,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, c) })
 	}
-	t.Run("a shard that never accepts is given up with the context", func(t *testing.T) {
+	t.Run("the bootstrap stops with the context", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		err := bootstrap.Run(ctx, s.Client(t, s.User(t)), options()) // a user without write permission

@@ -192,7 +192,7 @@ func TestEndedWatchIsResumed(t *testing.T) {
 	storagetest.Create(t, store, "a", "y") // possibly while there is no watch
 	seen.waitFor(t, "a a|default/y")
 	if n := seen.count("a a|default/x"); n != 1 {
-		t.Errorf("what was known already was looked at %d times, want once", n)
+		t.Errorf("an unchanged object was reconciled %d times, want once", n)
 	}
 	before := seen.count("a a|default/y")
 	counted.StopAll(false)
@@ -214,7 +214,7 @@ func TestMissedDeletionReplaysOtherSources(t *testing.T) {
 	seen.waitFor(t, "a a|default/x")
 	storagetest.Eventually(t, "the second watch", func() bool { return counted.Watches.Load() == 1 })
 	counted.StopAll(true)
-	storagetest.Eventually(t, "the replay of the unbroken input", func() bool { return seen.count("a a|default/x") >= 2 })
+	storagetest.Eventually(t, "the replay of the other source", func() bool { return seen.count("a a|default/x") >= 2 })
 }
 
 func TestRequeueByOutcome(t *testing.T) {
@@ -243,7 +243,7 @@ func TestRequeueByOutcome(t *testing.T) {
 	}
 	start(t, Config{Registry: registry, Controllers: []Controller{c}})
 	for _, name := range []string{"fails", "panics", "waits"} {
-		storagetest.Eventually(t, name+" coming back twice", func() bool { return seen.count(name) == 3 })
+		storagetest.Eventually(t, name+" is requeued twice", func() bool { return seen.count(name) == 3 })
 	}
 	seen.waitFor(t, "gone")
 	before := seen.count("gone")
@@ -268,10 +268,10 @@ func TestResourceInstalledAfterStart(t *testing.T) {
 func TestNewManagerRejectsInvalidControllers(t *testing.T) {
 	valid := newRecordingController("x", &reconcileLog{})
 	for name, tc := range map[string][]Controller{
-		"two of one name":   {valid, valid},
-		"no name":           {{Sources: valid.Sources, Reconcile: valid.Reconcile}},
-		"nothing to follow": {{Name: "x", Reconcile: valid.Reconcile}},
-		"nothing to do":     {{Name: "x", Sources: valid.Sources}},
+		"duplicate names": {valid, valid},
+		"no name":         {{Sources: valid.Sources, Reconcile: valid.Reconcile}},
+		"no sources":      {{Name: "x", Reconcile: valid.Reconcile}},
+		"no reconciler":   {{Name: "x", Sources: valid.Sources}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := NewManager(Config{Registry: storage.NewRegistry(), Controllers: tc}); err == nil {
@@ -304,9 +304,9 @@ func TestReconcilingWaitsForAllSources(t *testing.T) {
 	object := func(annotations map[string]string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "y", Annotations: annotations}}
 	}
-	storagetest.Eventually(t, "the first input's events", mapped.Load)
+	storagetest.Eventually(t, "the events of the first source", mapped.Load)
 	if seen.count("a a|default/x") > 0 {
-		t.Error("work began before the second input had told what exists")
+		t.Error("reconciling started before the second source had synced")
 	}
 	late.Add(object(map[string]string{logicalcluster.AnnotationKey: "a"}))
 	late.Action(watch.Bookmark, object(nil))

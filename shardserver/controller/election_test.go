@@ -139,7 +139,7 @@ func TestLeaderElectionHandover(t *testing.T) {
 	}
 	stopFirst()
 	if first.Load() {
-		t.Error("the work goes on after the end")
+		t.Error("controllers still run after the stop")
 	}
 	storagetest.Eventually(t, "the second to lead", second.Load)
 }

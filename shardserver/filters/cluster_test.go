@@ -25,10 +25,10 @@ func TestResolveErrorResponses(t *testing.T) {
 		err  error
 		want int
 	}{
-		"an unknown path":             {errNotFound, http.StatusNotFound},
-		"a path to another shard":     {errRemote, http.StatusTooManyRequests},
-		"an unavailable workspace":    {errNotAvailable, http.StatusServiceUnavailable},
-		"a failure, without its text": {errors.New("secret-inner-detail"), http.StatusInternalServerError},
+		"an unknown path":                        {errNotFound, http.StatusNotFound},
+		"a path to another shard":                {errRemote, http.StatusTooManyRequests},
+		"an unavailable workspace":               {errNotAvailable, http.StatusServiceUnavailable},
+		"an internal error, without its message": {errors.New("secret-inner-detail"), http.StatusInternalServerError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request was passed on") })

@@ -53,7 +53,7 @@ func TestClientsUseClusterOfContext(t *testing.T) {
 			},
 			"/clusters/a/api/v1/namespaces/n/configmaps/x",
 		},
-		"a typed get of a cluster-scoped object of ours": {
+		"a typed get of a cluster-scoped kcp object": {
 			func() error {
 				return clients.Typed.Get(a, client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, &corev1alpha1.LogicalCluster{})
 			},

@@ -161,7 +161,7 @@ func TestShardMetrics(t *testing.T) {
 		}
 	})
 
-	t.Run("bindings and exports by what they say", func(t *testing.T) {
+	t.Run("bindings and exports by status", func(t *testing.T) {
 		all := &apisv1alpha2.APIBindingList{}
 		shardtesting.Eventually(t, "the bindings of a new shard are Bound", func(ctx context.Context) error {
 			if err := s.Client(t, s.Masters(t)).List(logicalcluster.With(ctx, logicalcluster.Wildcard), all); err != nil {
@@ -201,7 +201,7 @@ func TestShardMetrics(t *testing.T) {
 		})
 	})
 
-	t.Run("the page does not grow with workspaces", func(t *testing.T) {
+	t.Run("the number of series does not grow with workspaces", func(t *testing.T) {
 		// Time series of first events (a first deletion, a first conflict) do not depend on the number of workspaces.
 		createAndDeleteWorkspaces(t, s, "warm", 40)
 		before := scrape(t, s)
@@ -226,7 +226,7 @@ func TestShardMetrics(t *testing.T) {
 		t.Logf("%d series before, %d after 200 workspaces", len(before), len(after))
 	})
 
-	t.Run("nor with names that tenants choose", func(t *testing.T) {
+	t.Run("label values do not contain names that tenants choose", func(t *testing.T) {
 		workspace := s.NewWorkspace(t, "root", "inventive")
 		config := shardtesting.At(s.Admin(t), workspace.Spec.Cluster)
 		c := s.Kubernetes(t, config).Discovery().RESTClient()

@@ -72,27 +72,27 @@ func TestCompleteRejects(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a further shard without a cache":              {[]string{"--shard-name=alpha"}, "--cache-kubeconfig is required for non-root shards"},
-		"a further shard without a root shard":         {[]string{"--shard-name=alpha", "--cache-kubeconfig=options.go"}, "--root-shard-kubeconfig-file is required"},
-		"a further shard with seeds of identities":     {[]string{"--shard-name=alpha", "--cache-kubeconfig=options.go", "--root-shard-kubeconfig-file=options.go", "--root-identities-file=options.go"}, "--root-identities-file"},
-		"a name that is no label":                      {[]string{"--shard-name=Alpha", "--cache-kubeconfig=options.go", "--root-shard-kubeconfig-file=options.go"}, "--shard-name"},
-		"a shard that is to hold less than nothing":    {[]string{"--shard-max-objects=-1"}, "--shard-max-objects"},
-		"embedded and external etcd at once":           {[]string{"--etcd-servers=embedded,https://etcd:2379"}, "--etcd-servers"},
-		"an etcd that is no URL":                       {[]string{"--etcd-servers=etcd"}, "--etcd-servers"},
-		"a base URL that is no URL":                    {[]string{"--shard-base-url=kcp"}, "--shard-base-url"},
-		"a plain HTTP external URL":                    {[]string{"--shard-external-url=http://kcp"}, "--shard-external-url"},
-		"no external URL with admin credentials":       {[]string{"--logical-cluster-admin-kubeconfig=x"}, "--shard-external-url"},
-		"a free port that is also given":               {[]string{"--experimental-bind-free-port"}, "--secure-port=0"},
-		"a client certificate without its key":         {[]string{"--shard-client-cert-file=x"}, "--shard-client-key-file"},
-		"a CA file that is not there":                  {[]string{"--root-ca-file=/does/not/exist"}, "--root-ca-file"},
-		"an admission configuration that is not there": {[]string{"--admission-control-config-file=/does/not/exist"}, "--admission-control-config-file"},
-		"a client CA that is not there":                {[]string{"--client-ca-file=/does/not/exist"}, "--client-ca-file"},
-		"an etcd CA that is not there":                 {[]string{"--etcd-servers=https://etcd:2379", "--etcd-cafile=/does/not/exist"}, "--etcd-cafile"},
-		"credentials for an etcd that is embedded":     {[]string{"--etcd-cafile=/does/not/exist"}, "--etcd-servers"},
-		"a feature that does not exist yet":            {[]string{"--feature-gates=LogicalClusterMigration=true"}, "LogicalClusterMigration"},
-		"an unknown feature gate":                      {[]string{"--feature-gates=Nonsense=true"}, "Nonsense"},
-		"an unknown battery":                           {[]string{"--batteries-included=nonsense"}, "nonsense"},
-		"no keys and nowhere to put them":              {[]string{"--root-directory=", "--embedded-etcd-directory=/nowhere"}, "no serviceaccount key file loaded and no root directory set"},
+		"a non-root shard without a cache":       {[]string{"--shard-name=alpha"}, "--cache-kubeconfig is required for non-root shards"},
+		"a non-root shard without a root shard":  {[]string{"--shard-name=alpha", "--cache-kubeconfig=options.go"}, "--root-shard-kubeconfig-file is required"},
+		"a non-root shard with identity seeds":   {[]string{"--shard-name=alpha", "--cache-kubeconfig=options.go", "--root-shard-kubeconfig-file=options.go", "--root-identities-file=options.go"}, "--root-identities-file"},
+		"an invalid shard name":                  {[]string{"--shard-name=Alpha", "--cache-kubeconfig=options.go", "--root-shard-kubeconfig-file=options.go"}, "--shard-name"},
+		"a negative maximum of objects":          {[]string{"--shard-max-objects=-1"}, "--shard-max-objects"},
+		"embedded and external etcd at once":     {[]string{"--etcd-servers=embedded,https://etcd:2379"}, "--etcd-servers"},
+		"an invalid etcd URL":                    {[]string{"--etcd-servers=etcd"}, "--etcd-servers"},
+		"an invalid base URL":                    {[]string{"--shard-base-url=kcp"}, "--shard-base-url"},
+		"a plain HTTP external URL":              {[]string{"--shard-external-url=http://kcp"}, "--shard-external-url"},
+		"no external URL with admin credentials": {[]string{"--logical-cluster-admin-kubeconfig=x"}, "--shard-external-url"},
+		"a free port and a fixed port":           {[]string{"--experimental-bind-free-port"}, "--secure-port=0"},
+		"a client certificate without its key":   {[]string{"--shard-client-cert-file=x"}, "--shard-client-key-file"},
+		"a missing CA file":                      {[]string{"--root-ca-file=/does/not/exist"}, "--root-ca-file"},
+		"a missing admission configuration":      {[]string{"--admission-control-config-file=/does/not/exist"}, "--admission-control-config-file"},
+		"a missing client CA":                    {[]string{"--client-ca-file=/does/not/exist"}, "--client-ca-file"},
+		"a missing etcd CA":                      {[]string{"--etcd-servers=https://etcd:2379", "--etcd-cafile=/does/not/exist"}, "--etcd-cafile"},
+		"credentials for embedded etcd":          {[]string{"--etcd-cafile=/does/not/exist"}, "--etcd-servers"},
+		"a feature that is not implemented":      {[]string{"--feature-gates=LogicalClusterMigration=true"}, "LogicalClusterMigration"},
+		"an unknown feature gate":                {[]string{"--feature-gates=Nonsense=true"}, "Nonsense"},
+		"an unknown battery":                     {[]string{"--batteries-included=nonsense"}, "nonsense"},
+		"no keys and no root directory":          {[]string{"--root-directory=", "--embedded-etcd-directory=/nowhere"}, "no serviceaccount key file loaded and no root directory set"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, err := parse(t, tc.args...)
@@ -135,14 +135,14 @@ func TestParseBatteries(t *testing.T) {
 		want []string
 		err  bool
 	}{
-		"nothing switches all off":          {nil, []string{}, false},
+		"an empty list disables all":        {nil, []string{}, false},
 		"a plain list replaces the default": {[]string{"workspace-types"}, []string{"workspace-types"}, false},
 		"plus adds to the default":          {[]string{"+user"}, []string{"admin", "user", "workspace-types"}, false},
-		"minus takes from the default":      {[]string{"-admin"}, []string{"workspace-types"}, false},
-		"both forms at once are refused":    {[]string{"+user", "admin"}, nil, true},
+		"minus removes from the default":    {[]string{"-admin"}, []string{"workspace-types"}, false},
+		"both forms at once are rejected":   {[]string{"+user", "admin"}, nil, true},
 		"user needs admin":                  {[]string{"user"}, nil, true},
 		"minus admin with plus user":        {[]string{"-admin", "+user"}, nil, true},
-		"unknown names are refused":         {[]string{"x"}, nil, true},
+		"unknown names are rejected":        {[]string{"x"}, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseBatteries(tc.in)
@@ -162,15 +162,15 @@ func TestParseFeatureGates(t *testing.T) {
 		want []string // the enabled gates
 		err  string
 	}{
-		"nothing leaves all of kcp off":          {nil, []string{GateCBOR}, ""},
-		"a feature that is there goes on":        {[]string{"WorkspaceMounts=true"}, []string{GateCBOR, GateWorkspaceMounts}, ""},
-		"two features at once":                   {[]string{"WorkspaceMounts=true", "WorkspaceAuthentication=true"}, []string{GateCBOR, GateWorkspaceAuthentication, GateWorkspaceMounts}, ""},
-		"the last word counts":                   {[]string{"WorkspaceMounts=true", "WorkspaceMounts=false"}, []string{GateCBOR}, ""},
-		"a feature that is not there stays off":  {[]string{"LogicalClusterMigration=false"}, []string{GateCBOR}, ""},
-		"a feature that is not there is refused": {[]string{"LogicalClusterMigration=true"}, nil, "does not have the feature"},
-		"CBOR can be switched off":               {[]string{"CBORServingAndStorage=false"}, nil, ""},
-		"an unknown gate is refused":             {[]string{"X=false"}, nil, "unknown gate"},
-		"a gate without a value is refused":      {[]string{"WorkspaceMounts"}, nil, "want Name=true"},
+		"gates of kcp are disabled by default":                {nil, []string{GateCBOR}, ""},
+		"an implemented feature can be enabled":               {[]string{"WorkspaceMounts=true"}, []string{GateCBOR, GateWorkspaceMounts}, ""},
+		"two features at once":                                {[]string{"WorkspaceMounts=true", "WorkspaceAuthentication=true"}, []string{GateCBOR, GateWorkspaceAuthentication, GateWorkspaceMounts}, ""},
+		"the last value takes precedence":                     {[]string{"WorkspaceMounts=true", "WorkspaceMounts=false"}, []string{GateCBOR}, ""},
+		"a feature that is not implemented can be disabled":   {[]string{"LogicalClusterMigration=false"}, []string{GateCBOR}, ""},
+		"a feature that is not implemented cannot be enabled": {[]string{"LogicalClusterMigration=true"}, nil, "does not have the feature"},
+		"CBOR can be disabled":                                {[]string{"CBORServingAndStorage=false"}, nil, ""},
+		"an unknown gate is rejected":                         {[]string{"X=false"}, nil, "unknown gate"},
+		"a gate without a value is rejected":                  {[]string{"WorkspaceMounts"}, nil, "want Name=true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			on, err := ParseFeatureGates(tc.in)

@@ -23,16 +23,16 @@ func TestKeys(t *testing.T) {
 		key  string
 		want string // empty: an error
 	}{
-		"a namespaced object":                        {clusterContext(a), "/core/configmaps/ns/x", "/core/configmaps/a/ns/x"},
-		"the whole resource":                         {clusterContext(a), "/core/configmaps", "/core/configmaps/a"},
-		"the whole resource as a directory":          {clusterContext(a), "/core/configmaps/", "/core/configmaps/a/"},
-		"no cluster":                                 {context.Background(), "/core/configmaps/ns/x", ""},
-		"the wildcard":                               {clusterContext(logicalcluster.Wildcard), "/core/configmaps/ns/x", ""},
-		"a key of a resource with a longer name":     {clusterContext(a), "/core/configmapsx/ns/x", ""},
-		"a key outside of the resource":              {clusterContext(a), "/core/secrets/ns/x", ""},
-		"an object whose name is that of a cluster":  {clusterContext(a), "/core/configmaps/b/x", "/core/configmaps/a/b/x"},
-		"a system cluster, whose name has a colon":   {clusterContext(logicalcluster.Admin), "/core/configmaps/ns/x", "/core/configmaps/system:admin/ns/x"},
-		"the zero name, which is no cluster at all ": {clusterContext(logicalcluster.Name{}), "/core/configmaps/ns/x", ""},
+		"a namespaced object":                       {clusterContext(a), "/core/configmaps/ns/x", "/core/configmaps/a/ns/x"},
+		"the whole resource":                        {clusterContext(a), "/core/configmaps", "/core/configmaps/a"},
+		"the whole resource as a directory":         {clusterContext(a), "/core/configmaps/", "/core/configmaps/a/"},
+		"no cluster":                                {context.Background(), "/core/configmaps/ns/x", ""},
+		"the wildcard":                              {clusterContext(logicalcluster.Wildcard), "/core/configmaps/ns/x", ""},
+		"a key of a resource with a longer name":    {clusterContext(a), "/core/configmapsx/ns/x", ""},
+		"a key outside of the resource":             {clusterContext(a), "/core/secrets/ns/x", ""},
+		"an object whose name is that of a cluster": {clusterContext(a), "/core/configmaps/b/x", "/core/configmaps/a/b/x"},
+		"a system cluster, whose name has a colon":  {clusterContext(logicalcluster.Admin), "/core/configmaps/ns/x", "/core/configmaps/system:admin/ns/x"},
+		"the zero name":                             {clusterContext(logicalcluster.Name{}), "/core/configmaps/ns/x", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := l.key(tc.ctx, tc.key)

@@ -36,7 +36,8 @@ func (s *Shard) Peer(t testing.TB, name string) func(*options.Options) {
 	}
 }
 
-// WaitShards waits until the root shard has observed that shards are ready: only then workspaces are scheduled to them.
+// WaitShards waits until the root shard has observed that shards are ready. Workspaces are scheduled to ready shards
+// only.
 func (s *Shard) WaitShards(t testing.TB, names ...string) {
 	t.Helper()
 	masters := s.Client(t, s.Masters(t))

@@ -16,24 +16,24 @@ func TestPathResolver(t *testing.T) {
 	for name, tc := range map[string]struct {
 		owners int
 		path   string
-		want   string // owner|cluster|path, or "" when it makes no sense
+		want   string // owner|cluster|path, or "" if the path is invalid
 	}{
-		"an initializer and a name":             {1, "root:universal/clusters/abc/api/v1/namespaces", "root:universal|abc|/api/v1/namespaces"},
-		"the wildcard":                          {1, "root:universal/clusters/*/apis", "root:universal|*|/apis"},
-		"a logical cluster without a path":      {1, "x/clusters/abc", "x|abc|/"},
-		"a logical cluster and a slash":         {1, "x/clusters/abc/", "x|abc|/"},
-		"two owners":                            {2, "abc/widgets/clusters/def/api", "abc/widgets|def|/api"},
-		"what follows is left alone":            {1, "x/clusters/abc/clusters/root/api", "x|abc|/clusters/root/api"},
-		"a path of workspaces is no name":       {1, "x/clusters/root:org/api", ""},
-		"a system name is one":                  {1, "x/clusters/system:admin/api", "x|system:admin|/api"},
-		"no logical cluster":                    {1, "x", ""},
-		"something else in its place":           {1, "x/namespaces/abc/api", ""},
-		"an empty name":                         {1, "x/clusters//api", ""},
-		"dots":                                  {1, "x/clusters/../api", ""},
-		"an owner short":                        {2, "x/clusters/abc/api", ""},
-		"nothing":                               {1, "", ""},
-		"upper case is no name of ours":         {1, "x/clusters/ABC/api", ""},
-		"the wildcard as one of several is not": {1, "x/clusters/*:a/api", ""},
+		"an initializer and a name":        {1, "root:universal/clusters/abc/api/v1/namespaces", "root:universal|abc|/api/v1/namespaces"},
+		"the wildcard":                     {1, "root:universal/clusters/*/apis", "root:universal|*|/apis"},
+		"a logical cluster without a path": {1, "x/clusters/abc", "x|abc|/"},
+		"a logical cluster and a slash":    {1, "x/clusters/abc/", "x|abc|/"},
+		"two owners":                       {2, "abc/widgets/clusters/def/api", "abc/widgets|def|/api"},
+		"the rest is not parsed":           {1, "x/clusters/abc/clusters/root/api", "x|abc|/clusters/root/api"},
+		"a workspace path":                 {1, "x/clusters/root:org/api", ""},
+		"a system name":                    {1, "x/clusters/system:admin/api", "x|system:admin|/api"},
+		"no logical cluster":               {1, "x", ""},
+		"another segment than clusters":    {1, "x/namespaces/abc/api", ""},
+		"an empty name":                    {1, "x/clusters//api", ""},
+		"dots":                             {1, "x/clusters/../api", ""},
+		"one owner segment is missing":     {2, "x/clusters/abc/api", ""},
+		"nothing":                          {1, "", ""},
+		"upper case":                       {1, "x/clusters/ABC/api", ""},
+		"the wildcard in a path":           {1, "x/clusters/*:a/api", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request, ok := NewPathResolver(tc.owners)(tc.path)
@@ -54,7 +54,7 @@ func TestPathResolver(t *testing.T) {
 	}
 }
 
-// authorizerRecorder counts who was asked for permission.
+// authorizerRecorder records the authorizers that were called.
 type authorizerRecorder struct{ names []string }
 
 func (a *authorizerRecorder) newAuthorizer(name string) authorizer.UnconditionalAuthorizer {
@@ -74,14 +74,14 @@ func TestChainAuthorizer(t *testing.T) {
 		want     authorizer.Decision
 		delegate string
 	}{
-		"another path: the shard's authorizer":                           {"/api/v1", tenant, "get", authorizer.DecisionAllow, "shard"},
-		"a virtual workspace: its own":                                   {"/services/a/x/clusters/abc/api", tenant, "get", authorizer.DecisionAllow, "a"},
-		"no virtual workspace: nobody":                                   {"/services/b/x/clusters/abc/api", tenant, "get", authorizer.DecisionDeny, ""},
-		"a URL that makes no sense to it: nobody":                        {"/services/a/x", tenant, "get", authorizer.DecisionDeny, ""},
-		"masters: nobody":                                                {"/services/b", masters, "get", authorizer.DecisionAllow, ""},
-		"impersonation is refused without asking":                        {"/services/a/x/clusters/abc/api", tenant, "impersonate", authorizer.DecisionDeny, ""},
-		"constrained impersonation too":                                  {"/services/a/x/clusters/abc/api", tenant, "impersonate-on:user-info:get", authorizer.DecisionDeny, ""},
-		"below a logical cluster the prefix is nothing but a path of it": {"/clusters/abc/services/a/x/clusters/abc/api", tenant, "get", authorizer.DecisionAllow, "shard"},
+		"another path: authorizer of the shard":                       {"/api/v1", tenant, "get", authorizer.DecisionAllow, "shard"},
+		"a virtual workspace: its authorizer":                         {"/services/a/x/clusters/abc/api", tenant, "get", authorizer.DecisionAllow, "a"},
+		"no virtual workspace: no authorizer":                         {"/services/b/x/clusters/abc/api", tenant, "get", authorizer.DecisionDeny, ""},
+		"an unresolved URL: no authorizer":                            {"/services/a/x", tenant, "get", authorizer.DecisionDeny, ""},
+		"masters: no authorizer":                                      {"/services/b", masters, "get", authorizer.DecisionAllow, ""},
+		"impersonation: no authorizer":                                {"/services/a/x/clusters/abc/api", tenant, "impersonate", authorizer.DecisionDeny, ""},
+		"constrained impersonation: no authorizer":                    {"/services/a/x/clusters/abc/api", tenant, "impersonate-on:user-info:get", authorizer.DecisionDeny, ""},
+		"the prefix below a logical cluster: authorizer of the shard": {"/clusters/abc/services/a/x/clusters/abc/api", tenant, "get", authorizer.DecisionAllow, "shard"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorder := &authorizerRecorder{}
@@ -108,7 +108,7 @@ func TestChainAuthorizer(t *testing.T) {
 				got += name
 			}
 			if got != tc.delegate {
-				t.Errorf("asked %q, want %q", got, tc.delegate)
+				t.Errorf("called %q, want %q", got, tc.delegate)
 			}
 		})
 	}
@@ -130,7 +130,7 @@ func TestInClusterAsRemovesCallerHeaders(t *testing.T) {
 	}
 	recorder := &authorizerRecorder{}
 	if _, _, err := NewRegistry().Authorizer(recorder.newAuthorizer("shard")).Authorize(cloned.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{}}); err != nil || len(recorder.names) != 1 {
-		t.Errorf("asked %v, %v", recorder.names, err)
+		t.Errorf("called %v, %v", recorder.names, err)
 	}
 }
 

@@ -25,20 +25,20 @@ import (
 func TestBindings(t *testing.T) {
 	s := newEnv(t)
 	for name, test := range map[string]func(*testing.T, *env){
-		"publish and bind":                                      testPublishAndBind,
-		"a binding waits for its export":                        testMissingExport,
-		"a binding waits for the identity of its export":        testMissingIdentity,
-		"a binding waits for a schema":                          testMissingSchema,
-		"nothing can be bound outside of logical clusters":      testMissingLogicalCluster,
-		"who came first has the resource":                       testFirstBindingWins,
-		"a definition of the workspace has the resource":        testDefinitionReservesResource,
-		"names that another resource has cannot be bound":       testNameConflicts,
-		"a binding follows its export":                          testExportUpdates,
-		"a binding outlives its export and meets the next":      testExportRecreation,
-		"extra annotations go from the export to its bindings":  testExtraAnnotations,
-		"locks that are lost or broken are made anew":           testReservationsAreRestored,
-		"a definition may come until its lock runs out":         testReservationExpiry,
-		"an address is listed as long as the export has a user": testEndpointsFollowBindings,
+		"publish and bind":                                             testPublishAndBind,
+		"a binding waits for its export":                               testMissingExport,
+		"a binding waits for the identity of its export":               testMissingIdentity,
+		"a binding waits for a schema":                                 testMissingSchema,
+		"bindings without a LogicalCluster are not bound":              testMissingLogicalCluster,
+		"the oldest binding reserves the resource":                     testFirstBindingWins,
+		"a definition of the workspace reserves the resource":          testDefinitionReservesResource,
+		"resources with conflicting names are not bound":               testNameConflicts,
+		"updates of the export are bound":                              testExportUpdates,
+		"a binding survives deletion and recreation of its export":     testExportRecreation,
+		"extra annotations are copied from the export to its bindings": testExtraAnnotations,
+		"missing or invalid reservations are restored":                 testReservationsAreRestored,
+		"the reservation of a definition expires":                      testReservationExpiry,
+		"endpoints are listed while the export has bindings":           testEndpointsFollowBindings,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -47,12 +47,12 @@ func TestBindings(t *testing.T) {
 	}
 }
 
-// newResource returns a group-resource that no other test has.
+// newResource returns a group-resource that no other test uses.
 func (s *env) newResource(plural string) schema.GroupResource {
 	return schema.GroupResource{Group: s.uniqueName() + ".example.io", Resource: plural}
 }
 
-// uniqueName returns a name that no other test has.
+// uniqueName returns a name that no other test uses.
 func (s *env) uniqueName() string {
 	_, test, sub := strings.Cut(s.t.Name(), "/")
 	if !sub {
@@ -68,7 +68,7 @@ func (s *env) newProviderAndConsumer() (provider, consumer string) {
 	return clusters[0], clusters[1]
 }
 
-// createBinding creates a binding and waits for nothing.
+// createBinding creates a binding without waiting.
 func (s *env) createBinding(cluster, name, provider, export string) {
 	s.t.Helper()
 	if err := s.Create(clusterContext(cluster), newBinding(name, provider, export)); err != nil {
@@ -99,7 +99,7 @@ func isBinding(binding *apisv1alpha2.APIBinding) error {
 	return nil
 }
 
-// bindsResources is true of a binding that has bound these resources and no others.
+// bindsResources is satisfied by a binding with exactly these bound resources.
 func bindsResources(plurals ...string) func(*apisv1alpha2.APIBinding) error {
 	return func(binding *apisv1alpha2.APIBinding) error {
 		var got []string
@@ -118,14 +118,14 @@ func messageContains(condition conditionsv1alpha1.Type, parts ...string) func(*a
 		message := conditionsv1alpha1.GetMessage(binding, condition)
 		for _, part := range parts {
 			if !strings.Contains(message, part) {
-				return fmt.Errorf("%s says %q, not %q", condition, message, part)
+				return fmt.Errorf("message of %s is %q, want %q", condition, message, part)
 			}
 		}
 		return nil
 	}
 }
 
-// testPublishAndBind is flow 12.2 of the contract, as far as controllers make it.
+// testPublishAndBind is flow 12.2 of the contract, as far as controllers implement it.
 func testPublishAndBind(t *testing.T, s *env) {
 	provider, consumer := s.newProviderAndConsumer()
 	widgets := s.newResource("widgets")
@@ -155,7 +155,8 @@ func testPublishAndBind(t *testing.T, s *env) {
 }
 
 func testMissingExport(t *testing.T, s *env) {
-	// Who names a logical cluster of others must be allowed to bind there, which takes an export.
+	// A reference to the logical cluster of another workspace requires permission to bind there, which requires an
+	// export.
 	cluster := s.newWorkspaces(s.uniqueName())[0]
 	s.createBinding(cluster, "late", "", "late")
 	s.waitForBinding(cluster, "late", allOf(isBinding, hasCondition(apisv1alpha2.APIExportValid, apisv1alpha2.APIExportNotFoundReason), messageContains(apisv1alpha2.APIExportValid, cluster+":late"),
@@ -233,11 +234,11 @@ func testFirstBindingWins(t *testing.T, s *env) {
 	s.expectReservations(consumer, map[string]string{widgets.String(): "two", gadgets.String(): "two"})
 }
 
-// expectReservations waits until the locks of a logical cluster among these resources are held by bindings of these names, or by
-// definitions for "".
+// expectReservations waits until these resources of a logical cluster are reserved for bindings of these names, or for
+// definitions if the name is "".
 func (s *env) expectReservations(cluster string, want map[string]string) {
 	s.t.Helper()
-	shardtesting.Eventually(s.t, "the locks of "+cluster, func(ctx context.Context) error {
+	shardtesting.Eventually(s.t, "the reservations of "+cluster, func(ctx context.Context) error {
 		logicalCluster := &corev1alpha1.LogicalCluster{}
 		if err := s.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Name: "cluster"}, logicalCluster); err != nil {
 			return err
@@ -252,14 +253,14 @@ func (s *env) expectReservations(cluster string, want map[string]string) {
 				reservation = fmt.Sprintf("%q:{%q:true}", resource, "c")
 			}
 			if !strings.Contains(annotation, reservation) {
-				return fmt.Errorf("locks are %s, without %s", annotation, reservation)
+				return fmt.Errorf("reservations are %s, without %s", annotation, reservation)
 			}
 		}
 		return nil
 	})
 }
 
-// createDefinition creates a definition of a workspace's own, and waits until it is served.
+// createDefinition creates a definition in a workspace, and waits until it is served.
 func (s *env) createDefinition(cluster string, gr schema.GroupResource, kind string) *apiextensionsv1.CustomResourceDefinition {
 	s.t.Helper()
 	definition := &apiextensionsv1.CustomResourceDefinition{
@@ -304,7 +305,7 @@ func testDefinitionReservesResource(t *testing.T, s *env) {
 	}
 	s.waitForBinding(consumer, "widgets", allOf(isBound, bindsResources("widgets")))
 	s.expectReservations(consumer, map[string]string{widgets.String(): "widgets"})
-	// A definition that comes later stands aside.
+	// A definition that is created later does not get the reservation.
 	s.createDefinition(consumer, widgets, "Widget")
 	s.expectReservations(consumer, map[string]string{widgets.String(): "widgets"})
 }
@@ -348,7 +349,7 @@ func testExportUpdates(t *testing.T, s *env) {
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
 	first := s.Bind(t, consumer, "root:"+s.uniqueName()+"-p", "widgets")
 
-	// A resource more, whose schema comes with it, and a claim.
+	// One more resource, with its schema, and a claim.
 	if err := s.Create(clusterContext(provider), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +364,7 @@ func testExportUpdates(t *testing.T, s *env) {
 		return nil
 	}))
 
-	// Another schema, which stores another version.
+	// Another schema with another storage version.
 	next := shardtesting.NewSchema("v2", widgets, "Widget")
 	next.Spec.Versions[0].Name = "v2"
 	if err := s.Create(clusterContext(provider), next); err != nil {
@@ -378,7 +379,7 @@ func testExportUpdates(t *testing.T, s *env) {
 		return nil
 	}))
 
-	// What is taken away stays bound.
+	// Resources that the export no longer offers stay bound.
 	update(s, provider, "widgets", &apisv1alpha2.APIExport{}, func(export *apisv1alpha2.APIExport) {
 		export.Spec.Resources, export.Spec.PermissionClaims = export.Spec.Resources[:1], nil
 	})
@@ -402,7 +403,7 @@ func testExportRecreation(t *testing.T, s *env) {
 	if err := s.Create(clusterContext(provider), recreated); err != nil {
 		t.Fatal(err)
 	}
-	// Its secret has stayed, so it is the same export to everybody.
+	// The identity secret remains, so the new export has the same identity.
 	s.waitForBinding(consumer, "widgets", allOf(isBound, bindsResources("widgets"), hasCondition(apisv1alpha2.APIExportValid, ""), func(binding *apisv1alpha2.APIBinding) error {
 		if got := binding.Status.BoundResources[0].Schema.IdentityHash; got != export.Status.IdentityHash {
 			return fmt.Errorf("identity is %s, was %s", got, export.Status.IdentityHash)
@@ -477,12 +478,12 @@ func testEndpointsFollowBindings(t *testing.T, s *env) {
 	expectEndpoints := func(want int) {
 		t.Helper()
 		slice := &apisv1alpha1.APIExportEndpointSlice{}
-		shardtesting.Eventually(t, "the addresses of the slice", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "the endpoints of the slice", func(ctx context.Context) error {
 			if err := s.Get(shardtesting.In(ctx, provider), client.ObjectKey{Name: "widgets"}, slice); err != nil {
 				return err
 			}
 			if got := slice.Status.APIExportEndpoints; len(got) != want || (want > 0 && !strings.HasSuffix(got[0].URL, "/services/apiexport/"+provider+"/widgets")) {
-				return fmt.Errorf("addresses are %+v, conditions %+v", got, slice.Status.Conditions)
+				return fmt.Errorf("endpoints are %+v, conditions %+v", got, slice.Status.Conditions)
 			}
 			return nil
 		})

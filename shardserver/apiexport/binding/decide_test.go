@@ -19,7 +19,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
-// newExportedResource is a resource as an export offers it, ready to be bound.
+// newExportedResource is a resource of an export that can be bound.
 func newExportedResource(plural, version string, changes ...func(*exportedResource)) *exportedResource {
 	r := &exportedResource{
 		GroupResource: schema.GroupResource{Group: "example.io", Resource: plural},
@@ -49,8 +49,8 @@ func newWidgetsExport() *apisv1alpha2.APIExport {
 
 func TestDecide(t *testing.T) {
 	reservedByOther := func(r *exportedResource) { r.reservedBy = `APIBinding "other"` }
-	withNameConflict := func(r *exportedResource) { r.nameConflict = "the kind is taken" }
-	withInvalidSchema := func(r *exportedResource) { r.invalid = errors.New("spec is nonsense") }
+	withNameConflict := func(r *exportedResource) { r.nameConflict = "the kind is in use" }
+	withInvalidSchema := func(r *exportedResource) { r.invalid = errors.New("spec is invalid") }
 	notEstablished := func(r *exportedResource) { r.established = false }
 	reference := apiindex.Reference{Path: logicalcluster.MustParsePath("root:org"), Name: "widgets"}
 	for name, tc := range map[string]struct {
@@ -63,19 +63,19 @@ func TestDecide(t *testing.T) {
 		phase        apisv1alpha2.APIBindingPhaseType
 		messageParts []string
 	}{
-		"everything can be bound":            {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1")}}, bound: []string{"a", "b"}, phase: "Bound"},
-		"an export of nothing is bound":      {facts: statusInputs{}, phase: "Bound"},
-		"one is reserved for another owner":  {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1", reservedByOther)}}, bound: []string{"a"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{`"b.example.io"`, `APIBinding "other"`}},
-		"names of one are taken":             {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", withNameConflict), newExportedResource("b", "v1")}}, bound: []string{"b"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{"the kind is taken"}},
-		"a schema that is none":              {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", withInvalidSchema)}}, lacking: "APIResourceSchemaInvalid", severity: "Error", phase: "Binding", messageParts: []string{"nonsense"}},
-		"one is not served yet":              {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1", notEstablished)}}, bound: []string{"a"}, lacking: "WaitingForEstablished", severity: "Info", phase: "Binding", messageParts: []string{"b.example.io"}},
-		"a conflict says more than a delay":  {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", notEstablished), newExportedResource("b", "v1", reservedByOther)}}, lacking: "NamingConflicts", severity: "Error", phase: "Binding"},
-		"there is no logical cluster":        {facts: statusInputs{clusterMissing: true, resources: []*exportedResource{newExportedResource("a", "v1", notEstablished)}}, lacking: "LogicalClusterNotFound", severity: "Error", phase: "Binding"},
-		"there is no export":                 {facts: statusInputs{problem: exportNotFound(reference)}, valid: "APIExportNotFound", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
-		"the export has no identity":         {facts: statusInputs{problem: missingIdentity(reference)}, valid: "MissingIdentityHash", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
-		"the reference is nonsense":          {facts: statusInputs{problem: invalidReference(errors.New("no path"))}, valid: "APIExportInvalidReference", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
-		"a schema is missing":                {facts: statusInputs{problem: schemaMissing(newWidgetsExport(), "v1.a")}, valid: "InternalError", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
-		"what is not stored has no versions": {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", func(r *exportedResource) { r.virtual = true })}}, bound: []string{"a"}, phase: "Bound"},
+		"all resources can be bound":                 {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1")}}, bound: []string{"a", "b"}, phase: "Bound"},
+		"an export without resources":                {facts: statusInputs{}, phase: "Bound"},
+		"one resource is reserved for another owner": {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1", reservedByOther)}}, bound: []string{"a"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{`"b.example.io"`, `APIBinding "other"`}},
+		"one resource has a name conflict":           {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", withNameConflict), newExportedResource("b", "v1")}}, bound: []string{"b"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{"the kind is in use"}},
+		"an invalid schema":                          {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", withInvalidSchema)}}, lacking: "APIResourceSchemaInvalid", severity: "Error", phase: "Binding", messageParts: []string{"nonsense"}},
+		"one resource is not served yet":             {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1", notEstablished)}}, bound: []string{"a"}, lacking: "WaitingForEstablished", severity: "Info", phase: "Binding", messageParts: []string{"b.example.io"}},
+		"a conflict takes precedence over a delay":   {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", notEstablished), newExportedResource("b", "v1", reservedByOther)}}, lacking: "NamingConflicts", severity: "Error", phase: "Binding"},
+		"no logical cluster":                         {facts: statusInputs{clusterMissing: true, resources: []*exportedResource{newExportedResource("a", "v1", notEstablished)}}, lacking: "LogicalClusterNotFound", severity: "Error", phase: "Binding"},
+		"missing export":                             {facts: statusInputs{problem: exportNotFound(reference)}, valid: "APIExportNotFound", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"the export has no identity":                 {facts: statusInputs{problem: missingIdentity(reference)}, valid: "MissingIdentityHash", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"an invalid reference":                       {facts: statusInputs{problem: invalidReference(errors.New("no path"))}, valid: "APIExportInvalidReference", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"a missing schema":                           {facts: statusInputs{problem: schemaMissing(newWidgetsExport(), "v1.a")}, valid: "InternalError", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"virtual storage has no storage versions":    {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", func(r *exportedResource) { r.virtual = true })}}, bound: []string{"a"}, phase: "Bound"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.facts.problem == nil {
@@ -99,7 +99,7 @@ func TestDecide(t *testing.T) {
 				}
 				for _, part := range tc.messageParts {
 					if !strings.Contains(got.Message, part) {
-						t.Errorf("%s says %q, not %q", condition, got.Message, part)
+						t.Errorf("message of %s is %q, want %q", condition, got.Message, part)
 					}
 				}
 			}
@@ -111,11 +111,11 @@ func TestDecide(t *testing.T) {
 				t.Errorf("phase is %s, bound are %v", binding.Status.Phase, bound)
 			}
 			if tc.facts.export != nil && (binding.Status.APIExportClusterName != "provider" || len(binding.Status.ExportPermissionClaims) != 1) {
-				t.Errorf("of the export, the status says %+v", binding.Status)
+				t.Errorf("unexpected export in the status: %+v", binding.Status)
 			}
 			second := binding.DeepCopy()
 			if decide(second, tc.facts); !equality.Semantic.DeepEqual(second, binding) {
-				t.Errorf("the status flaps: %+v, then %+v", binding.Status, second.Status)
+				t.Errorf("the status is not stable: %+v, then %+v", binding.Status, second.Status)
 			}
 		})
 	}
@@ -125,7 +125,8 @@ func TestBoundResourcesAreKept(t *testing.T) {
 	binding := &apisv1alpha2.APIBinding{}
 	decide(binding, statusInputs{export: newWidgetsExport(), resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1")}})
 
-	// a goes from the export, b gets another schema that stores another version, c comes and cannot be served yet.
+	// Resource a is removed from the export, b gets another schema with another storage version, c is added and not
+	// served yet.
 	later := statusInputs{export: newWidgetsExport(), resources: []*exportedResource{newExportedResource("b", "v2"), newExportedResource("c", "v1", func(r *exportedResource) { r.established = false })}}
 	decide(binding, later)
 	got := binding.Status.BoundResources
@@ -137,7 +138,7 @@ func TestBoundResourcesAreKept(t *testing.T) {
 		t.Errorf("conditions are %+v", binding.Status.Conditions)
 	}
 
-	// The export goes.
+	// The export is deleted.
 	decide(binding, statusInputs{problem: exportNotFound(apiindex.Reference{Path: logicalcluster.MustParsePath("root"), Name: "x"})})
 	if len(binding.Status.BoundResources) != 2 || binding.Status.Phase != apisv1alpha2.APIBindingPhaseBound || !conditionsv1alpha1.IsTrue(binding, "Ready") ||
 		conditionsv1alpha1.GetReason(binding, apisv1alpha2.APIExportValid) != apisv1alpha2.APIExportNotFoundReason || binding.Status.APIExportClusterName != "provider" {
@@ -153,6 +154,6 @@ func TestExtraAnnotationsPatch(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	if len(extraAnnotationsPatch(desired, desired)) != 0 || len(extraAnnotationsPatch(nil, nil)) != 0 {
-		t.Error("something changes where nothing has to")
+		t.Error("the status changes without a change of the inputs")
 	}
 }

@@ -25,14 +25,14 @@ import (
 func TestDeletion(t *testing.T) {
 	s := newEnv(t)
 	for name, test := range map[string]func(*testing.T, *env){
-		"objects go with their binding":                      testObjectDeletion,
-		"a binding waits for the finalizers of objects":      testObjectFinalizers,
-		"another binding of the same identity takes over":    testAdoptionBySameIdentity,
-		"a definition that is shadowed goes without objects": testShadowedDefinition,
-		"a definition that is lost is made anew":             testLostDefinition,
-		"another schema does not take over":                  testNoAdoptionOfOtherSchema,
-		"a workspace goes with all that it has bound":        testWorkspaceDeletion,
-		"bindings outlive the workspace of their provider":   testProviderDeletion,
+		"objects are deleted with their binding":                    testObjectDeletion,
+		"a binding waits for the finalizers of objects":             testObjectFinalizers,
+		"another binding of the same identity adopts the objects":   testAdoptionBySameIdentity,
+		"a shadowed definition is deleted without objects":          testShadowedDefinition,
+		"a deleted definition is restored":                          testLostDefinition,
+		"a binding with another schema does not adopt the objects":  testNoAdoptionOfOtherSchema,
+		"a workspace is deleted with its bound objects":             testWorkspaceDeletion,
+		"bindings survive the deletion of the provider's workspace": testProviderDeletion,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -51,7 +51,7 @@ func (s *env) objectClient(cluster string, gr schema.GroupResource) dynamic.Reso
 	return d.Resource(gr.WithVersion("v1")).Namespace("default")
 }
 
-// createObject makes an object, as soon as its resource is served.
+// createObject creates an object once its resource is served.
 func (s *env) createObject(cluster string, gr schema.GroupResource, kind, name string, finalizers ...string) {
 	s.t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gr.Group + "/v1", "kind": kind}}
@@ -63,7 +63,7 @@ func (s *env) createObject(cluster string, gr schema.GroupResource, kind, name s
 	})
 }
 
-// removeFinalizers takes the finalizers off an object.
+// removeFinalizers removes the finalizers of an object.
 func (s *env) removeFinalizers(cluster string, gr schema.GroupResource, name string) {
 	s.t.Helper()
 	if _, err := s.objectClient(cluster, gr).Patch(context.Background(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
@@ -71,19 +71,19 @@ func (s *env) removeFinalizers(cluster string, gr schema.GroupResource, name str
 	}
 }
 
-// expectDeleted waits until an object of a logical cluster is gone.
+// expectDeleted waits until an object of a logical cluster is deleted.
 func (s *env) expectDeleted(cluster string, object client.Object) {
 	s.t.Helper()
-	shardtesting.Eventually(s.t, "end of "+object.GetName(), func(ctx context.Context) error {
+	shardtesting.Eventually(s.t, "deletion of "+object.GetName(), func(ctx context.Context) error {
 		err := s.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object)
 		if err == nil {
-			return fmt.Errorf("it is still there: %+v", object)
+			return fmt.Errorf("it still exists: %+v", object)
 		}
 		return client.IgnoreNotFound(err)
 	})
 }
 
-// countStored returns how many objects of a resource lie in storage for a logical cluster, under any identity.
+// countStored returns the number of stored objects of a resource in a logical cluster, under any identity.
 func (s *env) countStored(cluster string, gr schema.GroupResource) int {
 	s.t.Helper()
 	keys := s.Keys(s.t, "/"+gr.Group+"/"+gr.Resource+"/")
@@ -106,9 +106,9 @@ func testObjectDeletion(t *testing.T, s *env) {
 	}
 	s.expectDeleted(consumer, binding)
 	if got := s.countStored(consumer, widgets); got != 0 {
-		t.Errorf("%d objects are left", got)
+		t.Errorf("%d objects remain", got)
 	}
-	// Who binds again begins anew.
+	// A new binding starts without objects.
 	s.Bind(t, consumer, provider, "widgets")
 	s.createObject(consumer, widgets, "Widget", "w0")
 }
@@ -128,12 +128,12 @@ func testObjectFinalizers(t *testing.T, s *env) {
 	if _, err := s.objectClient(consumer, widgets).Create(context.Background(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": widgets.Group + "/v1", "kind": "Widget", "metadata": map[string]any{"name": "late"},
 	}}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) && !apierrors.IsMethodNotSupported(err) {
-		t.Errorf("creating an object while the binding goes: %v", err)
+		t.Errorf("creating an object while the binding is being deleted: %v", err)
 	}
 	s.removeFinalizers(consumer, widgets, "held")
 	s.expectDeleted(consumer, binding)
 	if got := s.countStored(consumer, widgets); got != 0 {
-		t.Errorf("%d objects are left", got)
+		t.Errorf("%d objects remain", got)
 	}
 }
 
@@ -165,7 +165,7 @@ func testAdoptionBySameIdentity(t *testing.T, s *env) {
 	}
 	s.expectDeleted(consumer, binding)
 	s.waitForBinding(consumer, "twin", allOf(isBound, bindsResources("widgets")))
-	shardtesting.Eventually(t, "the object is there still", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the object still exists", func(ctx context.Context) error {
 		_, err := s.objectClient(consumer, widgets).Get(ctx, "kept", metav1.GetOptions{})
 		return err
 	})
@@ -189,11 +189,11 @@ func testNoAdoptionOfOtherSchema(t *testing.T, s *env) {
 	s.expectDeleted(consumer, binding)
 	s.waitForBinding(consumer, "twin", allOf(isBound, bindsResources("widgets")))
 	if got := s.countStored(consumer, widgets); got != 0 {
-		t.Errorf("%d objects are left", got)
+		t.Errorf("%d objects remain", got)
 	}
 }
 
-// testShadowedDefinition deletes a definition whose resource is bound: what is bound must stay.
+// testShadowedDefinition deletes a definition whose resource is bound: bound objects must remain.
 func testShadowedDefinition(t *testing.T, s *env) {
 	provider, consumer := s.newProviderAndConsumer()
 	widgets := s.newResource("widgets")
@@ -212,11 +212,12 @@ func testShadowedDefinition(t *testing.T, s *env) {
 	}
 	s.expectDeleted(consumer, definition)
 	if object, err := s.objectClient(consumer, widgets).Get(context.Background(), "bound", metav1.GetOptions{}); err != nil || object.GetDeletionTimestamp() != nil {
-		t.Errorf("what is bound went with a definition that never served it: %v, %v", object, err)
+		t.Errorf("bound objects were deleted with a definition that never served them: %v, %v", object, err)
 	}
 }
 
-// testLostDefinition takes away what serves a bound resource, from a binding that stays and from one that goes.
+// testLostDefinition deletes the definition of a bound resource, with a binding that remains and one that is being
+// deleted.
 func testLostDefinition(t *testing.T, s *env) {
 	provider, consumer := s.newProviderAndConsumer()
 	widgets := s.newResource("widgets")
@@ -238,7 +239,7 @@ func testLostDefinition(t *testing.T, s *env) {
 		shardtesting.Eventually(t, "another definition", func(ctx context.Context) error {
 			err := masters.Get(shardtesting.In(ctx, "system:bound-crds"), client.ObjectKey{Name: uid}, definition)
 			if err == nil && definition.UID == before {
-				return errors.New("it is the old one")
+				return errors.New("it is the previous one")
 			}
 			return err
 		})
@@ -253,13 +254,13 @@ func testLostDefinition(t *testing.T, s *env) {
 	}
 	s.waitForBinding(consumer, "widgets", hasCondition(apisv1alpha2.BindingResourceDeleteSuccess, apisv1alpha2.SomeFinalizersRemainReason))
 	deleteDefinition()
-	shardtesting.Eventually(t, "the object is let go", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the object is deleted", func(ctx context.Context) error {
 		_, err := s.objectClient(consumer, widgets).Patch(ctx, "one", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		return err
 	})
 	s.expectDeleted(consumer, binding)
 	if got := s.countStored(consumer, widgets); got != 0 {
-		t.Errorf("%d objects are left", got)
+		t.Errorf("%d objects remain", got)
 	}
 }
 
@@ -275,7 +276,7 @@ func testWorkspaceDeletion(t *testing.T, s *env) {
 	}
 	s.expectDeleted("root", workspace)
 	if keys := s.Keys(t, "/"+consumer+"/"); len(keys) > 0 {
-		t.Errorf("left are %v", keys)
+		t.Errorf("remaining keys are %v", keys)
 	}
 }
 
@@ -292,13 +293,13 @@ func testProviderDeletion(t *testing.T, s *env) {
 	s.expectDeleted("root", workspace)
 	s.waitForBinding(consumer, "widgets", allOf(isBound, bindsResources("widgets"), hasCondition(apisv1alpha2.APIExportValid, apisv1alpha2.APIExportNotFoundReason)))
 	if _, err := s.objectClient(consumer, widgets).Get(context.Background(), "one", metav1.GetOptions{}); err != nil {
-		t.Errorf("what was bound is not served any more: %v", err)
+		t.Errorf("the bound resource is no longer served: %v", err)
 	}
 	if err := s.Delete(clusterContext(consumer), binding); err != nil {
 		t.Fatal(err)
 	}
 	s.expectDeleted(consumer, binding)
 	if got := s.countStored(consumer, widgets); got != 0 {
-		t.Errorf("%d objects are left", got)
+		t.Errorf("%d objects remain", got)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// env is one shard that tests share, with workspaces of their own.
+// env is one shard that the tests share; each test uses its own workspaces.
 type env struct {
 	*shardtesting.Shard
 	client.Client
@@ -35,7 +35,7 @@ func (s *env) newWorkspaces(names ...string) []string {
 	return clusters
 }
 
-// waitForBinding waits until a binding is as the condition wants it, and returns it.
+// waitForBinding waits until a binding satisfies the condition, and returns it.
 func (s *env) waitForBinding(cluster, name string, condition func(*apisv1alpha2.APIBinding) error) *apisv1alpha2.APIBinding {
 	s.t.Helper()
 	binding := &apisv1alpha2.APIBinding{}
@@ -51,7 +51,7 @@ func (s *env) waitForBinding(cluster, name string, condition func(*apisv1alpha2.
 	return binding
 }
 
-// hasCondition is true of a binding with a condition that is False for a reason, or True for "".
+// hasCondition is satisfied by a binding with a condition that is False for a reason, or True if the reason is "".
 func hasCondition(condition conditionsv1alpha1.Type, reason string) func(*apisv1alpha2.APIBinding) error {
 	return func(binding *apisv1alpha2.APIBinding) error {
 		found := conditionsv1alpha1.Get(binding, condition)

@@ -22,16 +22,16 @@ func TestFindConflict(t *testing.T) {
 		wanted namedResource
 		field  string // "" for none
 	}{
-		"nothing in common":                     {newNamedResource("example.io", "dogs", "dog", "Dog", "d"), ""},
-		"another group":                         {newNamedResource("other.io", "cats", "cat", "Cat"), ""},
-		"the same resource in another form":     {newNamedResource("example.io", "cats", "kitty", "Cat"), ""},
-		"a plural that is a singular":           {newNamedResource("example.io", "cat", "dog", "Dog"), `plural name "cat"`},
-		"a singular that is a short name":       {newNamedResource("example.io", "dogs", "c", "Dog"), `singular name "c"`},
-		"a short name that is a plural":         {newNamedResource("example.io", "dogs", "dog", "Dog", "cats"), `short name "cats"`},
-		"a short name that is another's too":    {newNamedResource("example.io", "dogs", "dog", "Dog", "c"), `short name "c"`},
-		"a kind":                                {newNamedResource("example.io", "dogs", "dog", "Cat"), `kind "Cat"`},
-		"a kind that is the kind of a list":     {newNamedResource("example.io", "dogs", "dog", "CatList"), `kind "CatList"`},
-		"a kind that is the name of a resource": {newNamedResource("example.io", "dogs", "dog", "cats"), ""},
+		"different names":                            {newNamedResource("example.io", "dogs", "dog", "Dog", "d"), ""},
+		"another group":                              {newNamedResource("other.io", "cats", "cat", "Cat"), ""},
+		"the same resource with other names":         {newNamedResource("example.io", "cats", "kitty", "Cat"), ""},
+		"plural equals a singular":                   {newNamedResource("example.io", "cat", "dog", "Dog"), `plural name "cat"`},
+		"singular equals a short name":               {newNamedResource("example.io", "dogs", "c", "Dog"), `singular name "c"`},
+		"short name equals a plural":                 {newNamedResource("example.io", "dogs", "dog", "Dog", "cats"), `short name "cats"`},
+		"equal short names":                          {newNamedResource("example.io", "dogs", "dog", "Dog", "c"), `short name "c"`},
+		"equal kinds":                                {newNamedResource("example.io", "dogs", "dog", "Cat"), `kind "Cat"`},
+		"kind equals a list kind":                    {newNamedResource("example.io", "dogs", "dog", "CatList"), `kind "CatList"`},
+		"kind equals the plural of another resource": {newNamedResource("example.io", "dogs", "dog", "cats"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			index := nameIndex{}
@@ -41,7 +41,7 @@ func TestFindConflict(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.field)
 			}
 			if got != "" && !strings.Contains(got, "somebody") {
-				t.Errorf("%q does not say who", got)
+				t.Errorf("%q does not name the owner", got)
 			}
 		})
 	}

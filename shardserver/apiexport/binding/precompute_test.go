@@ -45,9 +45,9 @@ func TestPrecompute(t *testing.T) {
 			[]*apisv1alpha2.APIBinding{newBinding("root", "topology.kcp.io"), newBinding("root:precomputed-provider", "widgets")},
 			[]string{"partitions.topology.kcp.io", "partitionsets.topology.kcp.io", "widgets.precomputed.io"},
 		},
-		"an export that does not exist":           {[]*apisv1alpha2.APIBinding{newBinding("root", "nothing"), newBinding("root", "topology.kcp.io")}, nil},
-		"two that want the same":                  {[]*apisv1alpha2.APIBinding{newBinding(provider, "widgets"), newBinding("root:precomputed-provider", "widgets")}, nil},
-		"two whose names are in each other's way": {[]*apisv1alpha2.APIBinding{newBinding(provider, "widgets"), newBinding(provider, "likewise")}, nil},
+		"an export that does not exist":       {[]*apisv1alpha2.APIBinding{newBinding("root", "nothing"), newBinding("root", "topology.kcp.io")}, nil},
+		"two bindings of the same resource":   {[]*apisv1alpha2.APIBinding{newBinding(provider, "widgets"), newBinding("root:precomputed-provider", "widgets")}, nil},
+		"two bindings with conflicting names": {[]*apisv1alpha2.APIBinding{newBinding(provider, "widgets"), newBinding(provider, "likewise")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := precomputer.Precompute(t.Context(), logicalcluster.MustParseName("somewhere"), tc.bindings)
@@ -101,7 +101,7 @@ func compareWithController(t *testing.T, s *shardtesting.Shard, consumer string,
 				}
 				return nil
 			}
-			return fmt.Errorf("nothing binds it")
+			return fmt.Errorf("no binding exists")
 		})
 	}
 }

@@ -26,11 +26,11 @@ func TestReservationsRoundTrip(t *testing.T) {
 	}
 	for _, nonsense := range []string{"", "[]", "yes", `{"a":1}`} {
 		if _, err := parseReservations(nonsense); err == nil {
-			t.Errorf("%q was read", nonsense)
+			t.Errorf("%q was parsed", nonsense)
 		}
 	}
 	if empty, err := parseReservations("null"); err != nil || empty == nil {
-		t.Errorf("null gives %v, %v", empty, err)
+		t.Errorf("null is parsed as %v, %v", empty, err)
 	}
 }
 
@@ -38,10 +38,10 @@ func TestAcquire(t *testing.T) {
 	core, widgets := schema.GroupResource{Resource: "configmaps"}, schema.GroupResource{Group: "example.io", Resource: "widgets"}
 	current := reservations{"widgets.example.io": {Definition: true}}
 	if !current.acquire(core, "one") || current["configmaps"].Binding != "one" {
-		t.Errorf("what is free is not given: %v", current)
+		t.Errorf("an unreserved resource is not acquired: %v", current)
 	}
 	if !current.acquire(core, "one") || current.acquire(core, "two") || current.acquire(widgets, "one") {
-		t.Errorf("what is taken is given: %v", current)
+		t.Errorf("a reserved resource is acquired: %v", current)
 	}
 }
 
@@ -49,23 +49,23 @@ func TestPrune(t *testing.T) {
 	expires := func(in time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(in)} }
 	for name, tc := range map[string]struct {
 		has, want reservation
-		defined   bool // there is a definition of the resource
+		defined   bool // the resource has a definition
 		ready     bool // which is established
-		gone      bool // the binding is gone
+		gone      bool // the binding does not exist
 		again     bool
 	}{
-		"a binding keeps its lock":                                     {has: reservation{Binding: "one"}, want: reservation{Binding: "one"}},
-		"a binding keeps its lock from a definition":                   {has: reservation{Binding: "one"}, want: reservation{Binding: "one"}, defined: true, ready: true},
-		"the lock of a binding goes with it":                           {has: reservation{Binding: "one"}, gone: true},
-		"what a binding leaves goes to an established definition":      {has: reservation{Binding: "one"}, gone: true, defined: true, ready: true, want: reservation{Definition: true}},
-		"an established definition gets what is free":                  {defined: true, ready: true, want: reservation{Definition: true}},
-		"one that is not established gets nothing":                     {defined: true},
-		"a definition keeps its lock":                                  {has: reservation{Definition: true}, defined: true, want: reservation{Definition: true}},
-		"the lock of a definition goes with it":                        {has: reservation{Definition: true}},
-		"a definition may come until its lock runs out":                {has: reservation{Definition: true, Expiry: expires(time.Minute)}, want: reservation{Definition: true, Expiry: expires(time.Minute)}, again: true},
-		"a definition that did not come loses its lock":                {has: reservation{Definition: true, Expiry: expires(-time.Second)}},
-		"a definition that came keeps a lock that would have run out":  {has: reservation{Definition: true, Expiry: expires(-time.Second)}, defined: true, want: reservation{Definition: true, Expiry: expires(-time.Second)}},
-		"a definition on its way out keeps its lock until it has gone": {has: reservation{Definition: true}, defined: true, ready: true, want: reservation{Definition: true}},
+		"a binding keeps its reservation":                                     {has: reservation{Binding: "one"}, want: reservation{Binding: "one"}},
+		"a binding keeps its reservation beside a definition":                 {has: reservation{Binding: "one"}, want: reservation{Binding: "one"}, defined: true, ready: true},
+		"the reservation of a deleted binding is pruned":                      {has: reservation{Binding: "one"}, gone: true},
+		"an established definition gets the reservation of a deleted binding": {has: reservation{Binding: "one"}, gone: true, defined: true, ready: true, want: reservation{Definition: true}},
+		"an established definition gets an unreserved resource":               {defined: true, ready: true, want: reservation{Definition: true}},
+		"a definition that is not established gets no reservation":            {defined: true},
+		"a definition keeps its reservation":                                  {has: reservation{Definition: true}, defined: true, want: reservation{Definition: true}},
+		"the reservation of a deleted definition is pruned":                   {has: reservation{Definition: true}},
+		"a pending definition keeps its reservation until it expires":         {has: reservation{Definition: true, Expiry: expires(time.Minute)}, want: reservation{Definition: true, Expiry: expires(time.Minute)}, again: true},
+		"an expired reservation without a definition is pruned":               {has: reservation{Definition: true, Expiry: expires(-time.Second)}},
+		"an expired reservation with a definition is kept":                    {has: reservation{Definition: true, Expiry: expires(-time.Second)}, defined: true, want: reservation{Definition: true, Expiry: expires(-time.Second)}},
+		"a definition that is being deleted keeps its reservation":            {has: reservation{Definition: true}, defined: true, ready: true, want: reservation{Definition: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			current := reservations{}
@@ -78,7 +78,7 @@ func TestPrune(t *testing.T) {
 			}
 			again, err := current.prune(inputs)
 			if err != nil || (again > 0) != tc.again {
-				t.Errorf("again after %v, %v", again, err)
+				t.Errorf("requeue after %v, %v", again, err)
 			}
 			got := current["widgets.example.io"]
 			if got.Binding != tc.want.Binding || got.Definition != tc.want.Definition || !got.Expiry.Equal(tc.want.Expiry) {
@@ -90,7 +90,7 @@ func TestPrune(t *testing.T) {
 
 func TestReservationsAreNotPrunedOnErrors(t *testing.T) {
 	current := reservations{"widgets.example.io": {Binding: "one"}}
-	_, err := current.prune(pruneInputs{exists: func(string) (bool, error) { return false, errors.New("storage is away") }})
+	_, err := current.prune(pruneInputs{exists: func(string) (bool, error) { return false, errors.New("storage is unavailable") }})
 	if err == nil || current["widgets.example.io"].Binding != "one" {
 		t.Errorf("got %v, %v", current, err)
 	}
@@ -106,19 +106,19 @@ func TestReservationsFit(t *testing.T) {
 	}
 	current := reservations{}
 	if few := newResources("few.example.com", 100); !current.fits(few, "few") {
-		t.Error("a hundred have no room")
+		t.Error("a hundred reservations do not fit")
 	}
 	hundred := newResources("held.example.com", 100)
 	for _, resource := range hundred {
 		current.acquire(resource.GroupResource, "held")
 	}
 	if before, one := len(current.String()), hundred[0]; before > 100*entrySize(one.String(), "held")+2 {
-		t.Errorf("a hundred locks are %d bytes", before)
+		t.Errorf("a hundred reservations have %d bytes", before)
 	}
 	if current.fits(newResources("long-names-that-take-a-lot-of-room.example.com", 5000), "many") {
-		t.Error("five thousand have room")
+		t.Error("five thousand reservations fit")
 	}
 	if !current.fits(hundred, "held") {
-		t.Error("what is held already has no room")
+		t.Error("existing reservations do not fit")
 	}
 }

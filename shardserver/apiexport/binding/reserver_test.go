@@ -19,11 +19,11 @@ func TestReserve(t *testing.T) {
 		changed bool
 		refused bool
 	}{
-		"an unreserved resource":              {reservations{}, `{"widgets.example.com":{"c":true,"e":"2026-01-01T00:01:00Z"}}`, true, false},
-		"what a binding has":                  {reservations{"widgets.example.com": {Binding: "b"}}, `{"widgets.example.com":{"n":"b"}}`, false, true},
-		"what a definition has":               {reservations{"widgets.example.com": {Definition: true}}, `{"widgets.example.com":{"c":true}}`, false, false},
-		"what was reserved before, once more": {reservations{"widgets.example.com": {Definition: true, Expiry: &early}}, `{"widgets.example.com":{"c":true,"e":"2026-01-01T00:01:00Z"}}`, true, false},
-		"another resource is reserved":        {reservations{"widgets": {Binding: "b"}}, `{"widgets":{"n":"b"},"widgets.example.com":{"c":true,"e":"2026-01-01T00:01:00Z"}}`, true, false},
+		"an unreserved resource":             {reservations{}, `{"widgets.example.com":{"c":true,"e":"2026-01-01T00:01:00Z"}}`, true, false},
+		"reserved for a binding":             {reservations{"widgets.example.com": {Binding: "b"}}, `{"widgets.example.com":{"n":"b"}}`, false, true},
+		"reserved for a definition":          {reservations{"widgets.example.com": {Definition: true}}, `{"widgets.example.com":{"c":true}}`, false, false},
+		"an expiring reservation is renewed": {reservations{"widgets.example.com": {Definition: true, Expiry: &early}}, `{"widgets.example.com":{"c":true,"e":"2026-01-01T00:01:00Z"}}`, true, false},
+		"another resource is reserved":       {reservations{"widgets": {Binding: "b"}}, `{"widgets":{"n":"b"},"widgets.example.com":{"c":true,"e":"2026-01-01T00:01:00Z"}}`, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed, err := tc.held.reserve(widgets, now)
@@ -31,7 +31,7 @@ func TestReserve(t *testing.T) {
 				t.Errorf("changed %v, %v", changed, err)
 			}
 			if got := tc.held.String(); got != tc.want {
-				t.Errorf("locks %s", got)
+				t.Errorf("reservations %s", got)
 			}
 		})
 	}

@@ -17,12 +17,12 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestManyBindingsOfOneExport shows what one more binding costs: entries of an index, and nothing that runs.
+// TestManyBindingsOfOneExport checks that one more binding adds index entries only, and no goroutines.
 func TestManyBindingsOfOneExport(t *testing.T) {
 	const workspaces = 200
 	s := newEnv(t)
 	provider := s.newWorkspaces("provider")[0]
-	s.Client = s.Shard.Client(t, s.Masters(t)) // logical clusters without workspaces are quick to make, and theirs
+	s.Client = s.Shard.Client(t, s.Masters(t)) // logical clusters without workspaces are created quickly
 	consumers := make([]string, workspaces)
 	for i := range consumers {
 		consumers[i] = fmt.Sprintf("consumer-%d", i)
@@ -36,10 +36,10 @@ func TestManyBindingsOfOneExport(t *testing.T) {
 	s.NewExport(t, provider, "widgets", s.newResource("widgets"), "Widget")
 	_, others := s.Server.Consumers().Sizes()
 	s.Bind(t, consumers[0], provider, "widgets")
-	shardtesting.Eventually(t, "the indexes know the first", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the first binding is indexed", func(ctx context.Context) error {
 		_, inBindings := s.Server.Bindings().Get(shardtesting.In(ctx, consumers[0]), s.newResource("widgets"))
 		if _, objects := s.Server.Consumers().Sizes(); objects != others+1 || !inBindings {
-			return fmt.Errorf("%d references are known, want %d; known as bound: %t", objects, others+1, inBindings)
+			return fmt.Errorf("%d references are indexed, want %d; bound: %t", objects, others+1, inBindings)
 		}
 		return nil
 	})
@@ -61,7 +61,7 @@ func TestManyBindingsOfOneExport(t *testing.T) {
 	t.Logf("%d bindings are bound after %v", workspaces, time.Since(started).Round(time.Millisecond))
 	shardtesting.Eventually(t, "the indexes", func(context.Context) error {
 		if _, objects := s.Server.Consumers().Sizes(); objects != others+workspaces {
-			return fmt.Errorf("%d references are known, want %d", objects, others+workspaces)
+			return fmt.Errorf("%d references are indexed, want %d", objects, others+workspaces)
 		}
 		if _, _, setsNow, resourcesNow := s.Server.Bindings().Sizes(); setsNow != sets || resourcesNow != resources {
 			return fmt.Errorf("from %d sets of %d resources to %d of %d", sets, resources, setsNow, resourcesNow)
@@ -69,13 +69,13 @@ func TestManyBindingsOfOneExport(t *testing.T) {
 		return nil
 	})
 	shardtesting.Eventually(t, "goroutines", func(context.Context) error {
-		if now := runtime.NumGoroutine(); now > before+workspaces/4 { // some serve what was done at once, longer on a slow machine
+		if now := runtime.NumGoroutine(); now > before+workspaces/4 { // some goroutines of concurrent requests end later on a slow machine
 			return fmt.Errorf("from %d to %d", before, now)
 		}
 		return nil
 	})
 
-	// A change of the export reaches all of them, and what does not concern them reaches none.
+	// A change of the export is copied to all bindings; an irrelevant change to none.
 	started = time.Now()
 	update(s, provider, "widgets", &apisv1alpha2.APIExport{}, func(export *apisv1alpha2.APIExport) {
 		export.Annotations = map[string]string{"extra.apis.kcp.io/team": "red"}
@@ -88,7 +88,7 @@ func TestManyBindingsOfOneExport(t *testing.T) {
 			return nil
 		})
 	}
-	t.Logf("a change has reached them after %v", time.Since(started).Round(time.Millisecond))
+	t.Logf("the change was copied after %v", time.Since(started).Round(time.Millisecond))
 	for _, consumer := range consumers {
 		if err := s.Delete(clusterContext(consumer), newBinding("widgets", "", "")); err != nil {
 			t.Fatal(err)
@@ -97,15 +97,15 @@ func TestManyBindingsOfOneExport(t *testing.T) {
 	for _, consumer := range consumers {
 		s.expectDeleted(consumer, newBinding("widgets", "", ""))
 	}
-	shardtesting.Eventually(t, "nothing is kept of what is gone", func(context.Context) error {
+	shardtesting.Eventually(t, "entries of deleted bindings are removed", func(context.Context) error {
 		if _, objects := s.Server.Consumers().Sizes(); objects != others {
-			return fmt.Errorf("%d references are known, want %d", objects, others)
+			return fmt.Errorf("%d references are indexed, want %d", objects, others)
 		}
 		return nil
 	})
 }
 
-// TestRestart stops the shard in the middle of everything: the next process must finish it.
+// TestRestart stops the shard during reconciliations, which the next process must complete.
 func TestRestart(t *testing.T) {
 	s := newEnv(t)
 	provider, consumer := s.newProviderAndConsumer()
@@ -134,7 +134,7 @@ func TestRestart(t *testing.T) {
 	s.expectDeleted(consumer, deletingBinding)
 	slice := s.endpointURLs(provider, "widgets")
 	if len(slice) != 1 {
-		t.Errorf("addresses are %v", slice)
+		t.Errorf("endpoints are %v", slice)
 	}
 }
 

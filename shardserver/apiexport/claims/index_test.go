@@ -27,7 +27,7 @@ func newAcceptingBinding(cluster, name string, claim apisv1alpha2.ScopedPermissi
 	return binding
 }
 
-// newSyncedIndex returns an index that has seen some bindings.
+// newSyncedIndex returns an index of the given bindings.
 func newSyncedIndex(t testing.TB, observed ...*apisv1alpha2.APIBinding) *Index {
 	t.Helper()
 	registry := storage.NewRegistry()
@@ -58,16 +58,16 @@ func TestIndexLabels(t *testing.T) {
 		own      map[string]string
 		want     map[string]string
 	}{
-		"all objects where all are selected":           {"all", configMaps, nil, map[string]string{key: value}},
-		"no objects of other resources":                {"all", schema.GroupResource{Resource: "secrets"}, nil, nil},
-		"no objects of other logical clusters":         {"other", configMaps, nil, nil},
-		"those whose labels match":                     {"some", configMaps, map[string]string{"a": "b"}, map[string]string{key: value}},
-		"not those whose labels do not":                {"some", configMaps, map[string]string{"a": "c"}, nil},
-		"nothing where nothing is selected":            {"nothing", configMaps, map[string]string{"a": "b"}, nil},
-		"events of the core group":                     {"events", schema.GroupResource{Resource: "events"}, nil, map[string]string{eventKey: eventValue}},
-		"and of their own":                             {"events", schema.GroupResource{Group: "events.k8s.io", Resource: "events"}, nil, map[string]string{eventKey: eventValue}},
-		"bindings without an export carry none":        {"other", apiBindings, nil, nil},
-		"bindings carry the label of their own export": {"other", apiBindings, map[string]string{apisv1alpha2.ExportLabelKey: "e"}, map[string]string{prefix + "e": apiindex.ReflexiveClaimValue}},
+		"all objects are selected":                {"all", configMaps, nil, map[string]string{key: value}},
+		"objects of other resources":              {"all", schema.GroupResource{Resource: "secrets"}, nil, nil},
+		"objects of other logical clusters":       {"other", configMaps, nil, nil},
+		"matching labels":                         {"some", configMaps, map[string]string{"a": "b"}, map[string]string{key: value}},
+		"labels that do not match":                {"some", configMaps, map[string]string{"a": "c"}, nil},
+		"an empty selector":                       {"nothing", configMaps, map[string]string{"a": "b"}, nil},
+		"events of the core group":                {"events", schema.GroupResource{Resource: "events"}, nil, map[string]string{eventKey: eventValue}},
+		"events of events.k8s.io":                 {"events", schema.GroupResource{Group: "events.k8s.io", Resource: "events"}, nil, map[string]string{eventKey: eventValue}},
+		"bindings without an export label":        {"other", apiBindings, nil, nil},
+		"bindings have the label of their export": {"other", apiBindings, map[string]string{apisv1alpha2.ExportLabelKey: "e"}, map[string]string{prefix + "e": apiindex.ReflexiveClaimValue}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := index.Labels(logicalcluster.With(t.Context(), logicalcluster.MustParseName(tc.cluster)), tc.resource, tc.own)
@@ -77,7 +77,7 @@ func TestIndexLabels(t *testing.T) {
 		})
 	}
 	if _, err := index.Labels(logicalcluster.With(t.Context(), logicalcluster.Wildcard), configMaps, nil); err == nil {
-		t.Error("there are labels in all logical clusters at once")
+		t.Error("the wildcard has labels")
 	}
 }
 
@@ -113,7 +113,7 @@ func TestEqualBindingsShareClaimSets(t *testing.T) {
 		}
 	}
 	if clusters, sets := index.Sizes(); clusters != 0 || sets != 0 {
-		t.Errorf("%d clusters and %d sets remain of bindings that are gone", clusters, sets)
+		t.Errorf("%d clusters and %d sets remain after the bindings are deleted", clusters, sets)
 	}
 }
 
@@ -125,10 +125,10 @@ func TestIsUpToDate(t *testing.T) {
 		binding *apisv1alpha2.APIBinding
 		want    bool
 	}{
-		"what it has seen":          {before, true},
-		"not what came after":       {after, false},
-		"nor a binding that is new": {newAcceptingBinding("c", "new", newScopedClaim(newClaim("", "configmaps", "*"), nil)), false},
-		"one that shows nothing":    {newBinding(), true},
+		"an indexed binding":             {before, true},
+		"a later version of the binding": {after, false},
+		"a new binding":                  {newAcceptingBinding("c", "new", newScopedClaim(newClaim("", "configmaps", "*"), nil)), false},
+		"a binding without claims":       {newBinding(), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := index.isUpToDate(tc.binding); err != nil || got != tc.want {
@@ -138,7 +138,7 @@ func TestIsUpToDate(t *testing.T) {
 	}
 }
 
-// What a write costs where nobody claims anything: 100,000 other clusters do.
+// BenchmarkLabelsWithoutClaims measures the cost of a write in a logical cluster without claims, while 100,000 others have claims.
 func BenchmarkLabelsWithoutClaims(b *testing.B) {
 	index := newSyncedIndex(b)
 	claim := newScopedClaim(newClaim("", "configmaps", "*"), nil)

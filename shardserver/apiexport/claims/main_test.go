@@ -21,21 +21,21 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestClaims runs what needs a shard, but not one of its own.
+// TestClaims runs the tests that share a shard.
 func TestClaims(t *testing.T) {
 	shard := shardtesting.Start(t)
 	for name, test := range map[string]func(*testing.T, *shardtesting.Shard){
-		"objects of all kinds are labelled while a claim is accepted":  testAllKinds,
-		"the resource of another export is claimed by its identity":    testIdentityClaim,
-		"a selector chooses objects, and others when it changes":       testSelector,
-		"users have no say in the labels":                              testUsersCannotSetLabels,
-		"a binding is seen by its own export, and by who claims it":    testBindingLabels,
-		"events are claimed in both of their groups":                   testEvents,
-		"objects that were written past admission are found":           testObjectsWithoutAdmission,
-		"a workspace goes with its claims":                             testWorkspaceDeletion,
-		"claims of a binding hold until its objects are gone":          testClaimsDuringDeletion,
-		"a thousand objects are labelled, and no longer when it ends":  testManyObjects,
-		"what the export does not claim is neither valid nor labelled": testUnclaimedResource,
+		"objects of all kinds are labelled while a claim is accepted":     testAllKinds,
+		"the resource of another export is claimed by its identity":       testIdentityClaim,
+		"a changed selector selects other objects":                        testSelector,
+		"users cannot set the labels":                                     testUsersCannotSetLabels,
+		"a binding is visible to its export and to exports that claim it": testBindingLabels,
+		"events are claimed in both groups":                               testEvents,
+		"objects that bypassed admission are repaired":                    testObjectsWithoutAdmission,
+		"deletion of a workspace with claims":                             testWorkspaceDeletion,
+		"claims stay effective until the bound objects are deleted":       testClaimsDuringDeletion,
+		"a thousand objects are labelled and unlabelled":                  testManyObjects,
+		"an accepted claim that the export does not make":                 testUnclaimedResource,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,7 +46,7 @@ func TestClaims(t *testing.T) {
 
 var widgets = schema.GroupResource{Group: "example.io", Resource: "widgets"}
 
-// env are a provider who claims and a consumer.
+// env is a provider with claims and a consumer.
 type env struct {
 	*testing.T
 	shard    *shardtesting.Shard
@@ -85,7 +85,7 @@ func newAcceptedClaim(claim apisv1alpha2.PermissionClaim, labels map[string]stri
 	return accepted
 }
 
-// bind binds the export and answers its claims.
+// bind binds the export with the given claims.
 func (p *env) bind(claims ...apisv1alpha2.AcceptablePermissionClaim) *apisv1alpha2.APIBinding {
 	p.Helper()
 	return p.shard.Bind(p.T, p.consumerName, p.providerName, "claiming", func(binding *apisv1alpha2.APIBinding) {
@@ -93,7 +93,7 @@ func (p *env) bind(claims ...apisv1alpha2.AcceptablePermissionClaim) *apisv1alph
 	})
 }
 
-// claims replaces the answers of the binding.
+// claims replaces the claims of the binding.
 func (p *env) claims(claims ...apisv1alpha2.AcceptablePermissionClaim) {
 	p.Helper()
 	p.update(&apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "claiming"}}, func(obj client.Object) {
@@ -113,7 +113,7 @@ func (p *env) update(obj client.Object, change func(client.Object)) {
 	})
 }
 
-// waitApplied waits until the binding says that exactly these claims are applied.
+// waitApplied waits until the status of the binding has exactly these applied claims.
 func (p *env) waitApplied(claims ...apisv1alpha2.PermissionClaim) {
 	p.Helper()
 	shardtesting.Eventually(p.T, "the claims are applied", func(context.Context) error {
@@ -131,12 +131,12 @@ func (p *env) waitApplied(claims ...apisv1alpha2.PermissionClaim) {
 	})
 }
 
-// claimLabel is that of the objects of a claim of the export.
+// claimLabel returns the label of the objects of a claim of the export.
 func (p *env) claimLabel(claim apisv1alpha2.PermissionClaim) (key, value string) {
 	return apiindex.ClaimLabel(apiindex.ExportKeyOf(p.export), claim)
 }
 
-// claimLabels returns the labels of claims on an object.
+// claimLabels returns the claim labels of an object.
 func claimLabels(obj client.Object) map[string]string {
 	found := map[string]string{}
 	for key, value := range obj.GetLabels() {
@@ -147,13 +147,13 @@ func claimLabels(obj client.Object) map[string]string {
 	return found
 }
 
-// expectLabels checks the labels of claims on an object of the consumer now.
+// expectLabels checks the current claim labels of an object of the consumer.
 func (p *env) expectLabels(obj client.Object, want map[string]string) {
 	p.Helper()
 	if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(obj), obj); err != nil {
 		p.Error(err)
 	} else if got := claimLabels(obj); !maps.Equal(got, want) {
-		p.Errorf("%T %s carries %v, want %v", obj, obj.GetName(), got, want)
+		p.Errorf("%T %s has the labels %v, want %v", obj, obj.GetName(), got, want)
 	}
 }
 

@@ -55,7 +55,7 @@ func testAllKinds(t *testing.T, shard *shardtesting.Shard) {
 	}
 	binding := p.bind(rejected...)
 	if len(binding.Status.ExportPermissionClaims) != len(claims) {
-		t.Errorf("the binding shows the claims %v", binding.Status.ExportPermissionClaims)
+		t.Errorf("the status of the binding has the claims %v", binding.Status.ExportPermissionClaims)
 	}
 	p.waitApplied()
 	for _, obj := range before {
@@ -84,9 +84,9 @@ func testAllKinds(t *testing.T, shard *shardtesting.Shard) {
 	if err := p.client.Delete(p.consumer, binding); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the binding goes", func(context.Context) error {
+	shardtesting.Eventually(t, "the binding is deleted", func(context.Context) error {
 		if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(binding), binding); client.IgnoreNotFound(err) != nil || err == nil {
-			return fmt.Errorf("it is there: %v, %+v", err, binding.Status)
+			return fmt.Errorf("it still exists: %v, %+v", err, binding.Status)
 		}
 		return nil
 	})
@@ -103,7 +103,7 @@ func testIdentityClaim(t *testing.T, shard *shardtesting.Shard) {
 	claim.IdentityHash = owned.Status.IdentityHash
 	p := newEnv(t, shard, claim)
 	p.bind(newAcceptedClaim(claim, nil))
-	p.waitApplied(claim) // nothing of it is bound yet, so there is nothing to label
+	p.waitApplied(claim) // the claimed resource is not bound yet, so there are no objects to label
 
 	shard.Bind(t, p.consumerName, owner, "owned")
 	gadget := &unstructured.Unstructured{Object: map[string]any{
@@ -118,23 +118,23 @@ func testIdentityClaim(t *testing.T, shard *shardtesting.Shard) {
 	key, value := p.claimLabel(claim)
 	want := map[string]string{key: value}
 	if got := claimLabels(created); !maps.Equal(got, want) {
-		t.Errorf("it is created with %v, want %v", got, want)
+		t.Errorf("created with %v, want %v", got, want)
 	}
 	created.SetLabels(nil)
 	created.Object["status"] = map[string]any{"phase": "Done"}
 	updated, err := objects.UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
 	if err != nil || !maps.Equal(claimLabels(updated), want) {
-		t.Errorf("an update of the status leaves %v, %v", claimLabels(updated), err)
+		t.Errorf("after an update of the status: %v, %v", claimLabels(updated), err)
 	}
 	p.claims()
 	p.waitApplied()
 	if got, err := objects.Get(t.Context(), "one", metav1.GetOptions{}); err != nil || len(claimLabels(got)) != 0 {
-		t.Errorf("it keeps %v, %v", got.GetLabels(), err)
+		t.Errorf("labels are kept: %v, %v", got.GetLabels(), err)
 	}
 	p.claims(newAcceptedClaim(claim, nil))
 	p.waitApplied(claim)
 	if got, err := objects.Get(t.Context(), "one", metav1.GetOptions{}); err != nil || !maps.Equal(claimLabels(got), want) {
-		t.Errorf("it gets %v, %v", got.GetLabels(), err)
+		t.Errorf("labels are set: %v, %v", got.GetLabels(), err)
 	}
 }
 
@@ -163,7 +163,7 @@ func testSelector(t *testing.T, shard *shardtesting.Shard) {
 				return err
 			}
 			if got := claimLabels(obj); !maps.Equal(got, want) {
-				return fmt.Errorf("%s carries %v", obj.GetName(), got)
+				return fmt.Errorf("%s has the labels %v", obj.GetName(), got)
 			}
 		}
 		return nil
@@ -193,8 +193,8 @@ func testUsersCannotSetLabels(t *testing.T, shard *shardtesting.Shard) {
 	p.create(shown)
 	p.expectLabels(shown, wantLabels)
 	for description, patch := range map[string]client.Patch{
-		"taken off": client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+key+`":null}}}`)),
-		"changed":   client.RawPatch(types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"`+key+`":"x","`+otherKey+`":"x"}}}`)),
+		"removed": client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+key+`":null}}}`)),
+		"changed": client.RawPatch(types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"`+key+`":"x","`+otherKey+`":"x"}}}`)),
 	} {
 		if err := p.client.Patch(p.consumer, shown, patch); err != nil {
 			t.Errorf("%s: %v", description, err)
@@ -244,8 +244,8 @@ func testBindingLabels(t *testing.T, shard *shardtesting.Shard) {
 	p.expectLabels(other, map[string]string{otherKey: apiindex.ReflexiveClaimValue})
 }
 
-// testObjectsWithoutAdmission: what a request wrote that admission saw before a claim came or went, and what somebody put into etcd
-// while nothing of the shard ran, is found and put right.
+// testObjectsWithoutAdmission: objects written by requests that admission saw before a claim was added or removed, or
+// written to etcd while the shard was stopped, get correct labels.
 func testObjectsWithoutAdmission(t *testing.T, shard *shardtesting.Shard) {
 	claim := newClaim("", "configmaps")
 	p := newEnv(t, shard, claim)
@@ -268,7 +268,7 @@ func testObjectsWithoutAdmission(t *testing.T, shard *shardtesting.Shard) {
 	}
 	write(p.consumerName, "missing", nil)
 	write(unbound, "stale", map[string]string{key: value, "own": "stays"})
-	shardtesting.Eventually(t, "labels are put right", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "labels are repaired", func(ctx context.Context) error {
 		missing, stale := newConfigMap("missing", nil), newConfigMap("stale", nil)
 		if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(missing), missing); err != nil {
 			return err
@@ -283,7 +283,7 @@ func testObjectsWithoutAdmission(t *testing.T, shard *shardtesting.Shard) {
 	})
 }
 
-// testClaimsDuringDeletion: a provider that has to clean up before an object of its API goes may need what it claims.
+// testClaimsDuringDeletion: a provider may need claimed objects to clean up before an object of its API is deleted.
 func testClaimsDuringDeletion(t *testing.T, shard *shardtesting.Shard) {
 	claim := newClaim("", "configmaps")
 	p := newEnv(t, shard, claim)
@@ -321,10 +321,10 @@ func testClaimsDuringDeletion(t *testing.T, shard *shardtesting.Shard) {
 	if _, err := objects.Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the binding goes", func(context.Context) error {
+	shardtesting.Eventually(t, "the binding is deleted", func(context.Context) error {
 		err := p.client.Get(p.consumer, client.ObjectKeyFromObject(binding), binding)
 		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %v, %+v", err, binding.Status.Conditions)
+			return fmt.Errorf("it still exists: %v, %+v", err, binding.Status.Conditions)
 		}
 		return nil
 	})
@@ -332,7 +332,8 @@ func testClaimsDuringDeletion(t *testing.T, shard *shardtesting.Shard) {
 	p.expectLabels(after, unlabelled)
 }
 
-// testWorkspaceDeletion: what is held in a workspace that is being deleted stays visible to the provider, and then it all goes.
+// testWorkspaceDeletion: objects with finalizers in a workspace that is being deleted stay visible to the provider, and
+// are deleted with the workspace.
 func testWorkspaceDeletion(t *testing.T, shard *shardtesting.Shard) {
 	claim := newClaim("", "configmaps")
 	p := newEnv(t, shard, claim)
@@ -347,7 +348,7 @@ func testWorkspaceDeletion(t *testing.T, shard *shardtesting.Shard) {
 	if err := p.client.Delete(root, workspace); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "what is held is being deleted", func(context.Context) error {
+	shardtesting.Eventually(t, "the object is being deleted", func(context.Context) error {
 		if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(held), held); err != nil || held.DeletionTimestamp == nil {
 			return fmt.Errorf("it is not: %v", err)
 		}
@@ -356,9 +357,9 @@ func testWorkspaceDeletion(t *testing.T, shard *shardtesting.Shard) {
 	key, value := p.claimLabel(claim)
 	p.expectLabels(held, map[string]string{key: value})
 	p.update(held, func(obj client.Object) { obj.SetFinalizers(nil) })
-	shardtesting.Eventually(t, "the workspace goes", func(context.Context) error {
+	shardtesting.Eventually(t, "the workspace is deleted", func(context.Context) error {
 		if err := p.client.Get(root, client.ObjectKeyFromObject(workspace), workspace); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %v, %+v", err, workspace.Status.Conditions)
+			return fmt.Errorf("it still exists: %v, %+v", err, workspace.Status.Conditions)
 		}
 		return nil
 	})
@@ -404,7 +405,7 @@ func testManyObjects(t *testing.T, shard *shardtesting.Shard) {
 	p.claims()
 	p.waitApplied()
 	if got := labelled(); got != 0 {
-		t.Errorf("%d objects remain labelled", got)
+		t.Errorf("%d objects are still labelled", got)
 	}
 }
 

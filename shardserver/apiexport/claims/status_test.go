@@ -26,7 +26,7 @@ func newAcceptableClaim(claim apisv1alpha2.ScopedPermissionClaim, state apisv1al
 	return apisv1alpha2.AcceptablePermissionClaim{PermissionClaim: claim.PermissionClaim, Selector: claim.Selector, State: state}
 }
 
-// newBinding is a binding to an export with claims.
+// newBinding returns a binding to an export with claims.
 func newBinding(claims ...apisv1alpha2.PermissionClaim) *apisv1alpha2.APIBinding {
 	return &apisv1alpha2.APIBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "binding", Annotations: map[string]string{"kcp.io/cluster": "consumer"}},
@@ -58,45 +58,45 @@ func TestUpdateStatus(t *testing.T) {
 		pending  []schema.GroupResource
 		invalid  string
 	}{
-		"without claims everything is applied": {},
-		"an accepted claim has to be applied":  {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps))}, pending: []schema.GroupResource{configMaps}},
-		"one that is applied has not":          {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps))}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}},
-		"a rejected claim has to go":           {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{newAcceptableClaim(all(maps), apisv1alpha2.ClaimRejected)}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, pending: []schema.GroupResource{configMaps}},
-		"a claim without answer has to go":     {exported: []apisv1alpha2.PermissionClaim{maps}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, pending: []schema.GroupResource{configMaps}},
-		"another selector has to be applied":   {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(some)}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, pending: []schema.GroupResource{configMaps}},
-		"other verbs need no labels": {
+		"no claims":                                            {},
+		"an accepted claim is pending":                         {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps))}, pending: []schema.GroupResource{configMaps}},
+		"an applied claim is not pending":                      {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps))}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}},
+		"an applied claim that is rejected is pending":         {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{newAcceptableClaim(all(maps), apisv1alpha2.ClaimRejected)}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, pending: []schema.GroupResource{configMaps}},
+		"an applied claim that is no longer listed is pending": {exported: []apisv1alpha2.PermissionClaim{maps}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, pending: []schema.GroupResource{configMaps}},
+		"a changed selector is pending":                        {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(some)}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, pending: []schema.GroupResource{configMaps}},
+		"changed verbs are not pending": {
 			exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("", "configmaps", "get")))},
 			applied: []apisv1alpha2.ScopedPermissionClaim{all(newClaim("", "configmaps", "list"))},
 		},
-		"a claim that the export dropped is not valid, and has to go": {
+		"a claim that the export no longer makes is invalid and pending": {
 			answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps))}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)},
 			pending: []schema.GroupResource{configMaps}, invalid: apisv1alpha2.InvalidPermissionClaimsReason,
 		},
-		"the same resource of another owner is another claim": {
+		"a claim with another identity is another claim": {
 			exported: []apisv1alpha2.PermissionClaim{owned}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("example.io", "things", "get")))},
 			invalid: apisv1alpha2.InvalidPermissionClaimsReason,
 		},
-		"other verbs than claimed are a mismatch": {
+		"different verbs are a mismatch": {
 			exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("", "configmaps", "list")))},
 			applied: []apisv1alpha2.ScopedPermissionClaim{all(newClaim("", "configmaps", "list"))}, invalid: apisv1alpha2.PermissionClaimsMismatchReason,
 		},
-		"all verbs on one side are none": {
+		"the verb * on one side is no mismatch": {
 			exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("", "configmaps", "*")))},
 			applied: []apisv1alpha2.ScopedPermissionClaim{all(newClaim("", "configmaps", "*"))},
 		},
-		"another selector than the default is a mismatch": {
+		"a selector that differs from the default is a mismatch": {
 			exported: []apisv1alpha2.PermissionClaim{selective}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(some)},
 			applied: []apisv1alpha2.ScopedPermissionClaim{some}, invalid: apisv1alpha2.PermissionClaimsMismatchReason,
 		},
-		"a binding that is being deleted shows what it did": {
+		"a binding that is being deleted keeps its claims while objects remain": {
 			exported: []apisv1alpha2.PermissionClaim{maps, secrets}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps)), accept(all(secrets))},
 			applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, deleting: true, pending: []schema.GroupResource{{Resource: "secrets"}},
 		},
-		"until it has nothing else to wait for": {
+		"a binding that is being deleted without objects has no claims": {
 			exported: []apisv1alpha2.PermissionClaim{maps, secrets}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps)), accept(all(secrets))},
 			applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, deleting: true, empty: true, pending: []schema.GroupResource{configMaps},
 		},
-		"events are one resource": {
+		"both groups of events are one resource": {
 			exported: []apisv1alpha2.PermissionClaim{newClaim("events.k8s.io", "events", "*")}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("events.k8s.io", "events", "*")))},
 			pending: []schema.GroupResource{{Resource: "events"}},
 		},
@@ -122,18 +122,18 @@ func TestUpdateStatus(t *testing.T) {
 			}
 			second := binding.DeepCopy()
 			if UpdateStatus(second); !slices.Equal(second.Status.Conditions, binding.Status.Conditions) {
-				t.Errorf("the second look says %v, the first %v", second.Status.Conditions, binding.Status.Conditions)
+				t.Errorf("the second call sets %v, the first %v", second.Status.Conditions, binding.Status.Conditions)
 			}
 		})
 	}
-	t.Run("nothing is said while the export is not known", func(t *testing.T) {
+	t.Run("no conditions while the export is unknown", func(t *testing.T) {
 		binding := newBinding(maps)
 		binding.Status.APIExportClusterName = ""
 		if pending := UpdateStatus(binding); pending != nil || len(binding.Status.Conditions) != 0 {
 			t.Errorf("got %v, %v", pending, binding.Status.Conditions)
 		}
 	})
-	t.Run("a failure is told, and what was applied stays", func(t *testing.T) {
+	t.Run("a failure is reported, and applied claims are kept", func(t *testing.T) {
 		binding := newBinding(maps)
 		binding.Status.AppliedPermissionClaims = []apisv1alpha2.ScopedPermissionClaim{all(maps)}
 		setFailed(binding, errors.New("no"))

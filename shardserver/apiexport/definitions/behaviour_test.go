@@ -24,7 +24,7 @@ import (
 
 var widgets = schema.GroupResource{Group: "example.io", Resource: "widgets"}
 
-// env is a shard with definitions beside its own, whose clock the test moves.
+// env is a shard with a second instance of the controllers of definitions, whose clock the test sets.
 type env struct {
 	*shardtesting.Shard
 	masters client.Client
@@ -42,7 +42,7 @@ func newEnv(t *testing.T) *env {
 	return s
 }
 
-// cleanup looks at a definition once.
+// cleanup reconciles a definition once.
 func (s *env) cleanup(uid types.UID) controller.Result {
 	s.t.Helper()
 	for _, c := range s.manager.Controllers() {
@@ -56,7 +56,7 @@ func (s *env) cleanup(uid types.UID) controller.Result {
 		}
 		return result
 	}
-	s.t.Fatal("there is no such controller")
+	s.t.Fatal("the controller does not exist")
 	return controller.Result{}
 }
 
@@ -84,18 +84,18 @@ func TestUnusedDefinitionCleanup(t *testing.T) {
 
 	s.clock.SetTime(time.Now().Add(time.Second))
 	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || result.RequeueAfter > definitions.UnusedGracePeriod {
-		t.Errorf("a young definition is looked at again after %v", result.RequeueAfter)
+		t.Errorf("a new definition is requeued after %v", result.RequeueAfter)
 	}
 	s.clock.SetTime(time.Now().Add(definitions.UnusedGracePeriod + time.Minute))
 	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || s.getDefinition(schema.UID) != nil {
-		t.Error("a definition goes that is bound")
+		t.Error("a bound definition is deleted")
 	}
 	if err := s.masters.Delete(shardtesting.In(context.Background(), consumer), binding); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "nobody binds it", func(context.Context) error {
+	shardtesting.Eventually(t, "it is not bound", func(context.Context) error {
 		if len(s.Server.Bindings().ListBySchema(schema.UID)) > 0 {
-			return errors.New("somebody does")
+			return errors.New("it is bound")
 		}
 		return nil
 	})
@@ -103,17 +103,17 @@ func TestUnusedDefinitionCleanup(t *testing.T) {
 		t.Fatal(err)
 	}
 	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || s.getDefinition(schema.UID) != nil {
-		t.Error("a definition goes that somebody is about to bind")
+		t.Error("a definition is deleted after a recent use")
 	}
 	s.clock.SetTime(s.clock.Now().Add(definitions.UnusedGracePeriod + time.Minute))
 	s.cleanup(schema.UID)
-	shardtesting.Eventually(t, "the definition goes", func(context.Context) error {
+	shardtesting.Eventually(t, "the definition is deleted", func(context.Context) error {
 		if err := s.getDefinition(schema.UID); !apierrors.IsNotFound(err) {
-			return errors.New("it is there")
+			return errors.New("it exists")
 		}
 		return nil
 	})
-	s.Bind(t, consumer, provider, "widgets") // it comes again for the next
+	s.Bind(t, consumer, provider, "widgets") // the definition is created again for the next binding
 }
 
 func TestClaimedDefinitions(t *testing.T) {
@@ -125,15 +125,15 @@ func TestClaimedDefinitions(t *testing.T) {
 			GroupResource: apisv1alpha2.GroupResource{Group: widgets.Group, Resource: widgets.Resource}, IdentityHash: export.Status.IdentityHash, Verbs: []string{"*"},
 		}}
 	})
-	schema := s.waitForSchema(provider, "v1.widgets.example.io") // though nobody binds it
+	schema := s.waitForSchema(provider, "v1.widgets.example.io") // although no binding exists
 	s.sendExportEvent(claimingExport)
 	s.clock.SetTime(time.Now().Add(definitions.UnusedGracePeriod + time.Minute))
 	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || s.getDefinition(schema.UID) != nil {
-		t.Error("a definition goes that is claimed")
+		t.Error("a claimed definition is deleted")
 	}
 }
 
-// sendExportEvent lets the definitions of the test know of an export, as a watch would.
+// sendExportEvent passes an event of an export to the controllers of the test, as a watch would.
 func (s *env) sendExportEvent(export *apisv1alpha2.APIExport) {
 	for _, c := range s.manager.Controllers() {
 		for _, input := range c.Sources {

@@ -23,7 +23,7 @@ import (
 
 type slice = apisv1alpha1.APIExportEndpointSlice
 
-// TestEndpointSlices is one story, for its shard's labels belong to all of it.
+// TestEndpointSlices runs its steps in order, because all slices depend on the labels of the shard.
 func TestEndpointSlices(t *testing.T) {
 	s := shardtesting.Start(t)
 	c := s.Client(t, s.Admin(t))
@@ -50,7 +50,7 @@ func TestEndpointSlices(t *testing.T) {
 	}
 	export := s.NewExport(t, provider, "widgets", schema.GroupResource{Group: "example.io", Resource: "widgets"}, "Widget")
 
-	// A slice of its own, in a partition that is not there.
+	// Another slice, in a partition that does not exist.
 	create(newSlice("east", "widgets", "east"))
 	wait("east", allOf(hasCondition(apisv1alpha1.APIExportValid, ""), hasCondition(apisv1alpha1.PartitionValid, apisv1alpha1.PartitionInvalidReferenceReason), hasEndpoints("")))
 	create(&topologyv1alpha1.Partition{
@@ -61,9 +61,9 @@ func TestEndpointSlices(t *testing.T) {
 	s.Bind(t, consumer, provider, "widgets")
 	address := "/services/apiexport/" + provider + "/widgets"
 	wait("widgets", allOf(hasCondition(apisv1alpha1.APIExportValid, ""), hasCondition(apisv1alpha1.PartitionValid, ""), hasSelector(""), hasEndpoints(address)))
-	wait("east", hasEndpoints("")) // another shard's matter
+	wait("east", hasEndpoints("")) // the partition selects another shard
 
-	// Others list their addresses, too, and this shard leaves them alone.
+	// Endpoints of other shards in the list are kept.
 	otherShardPatch := []byte(`{"apiVersion":"apis.kcp.io/v1alpha1","kind":"APIExportEndpointSlice","status":{"endpoints":[{"url":"https://other.example.io"}]}}`)
 	masters := s.Client(t, s.Masters(t))
 	if err := masters.Status().Patch(ctxProvider, &slice{ObjectMeta: metav1.ObjectMeta{Name: "east"}}, client.RawPatch(types.ApplyPatchType, otherShardPatch), client.FieldOwner("other"), client.ForceOwnership); err != nil {
@@ -73,10 +73,10 @@ func TestEndpointSlices(t *testing.T) {
 	wait("east", hasEndpoints("https://other.example.io", address))
 	setRegion(t, s, `"west"`)
 	wait("widgets", hasEndpoints(address))
-	wait("east", hasEndpoints("https://other.example.io", address)) // out of the partition, it never touches the list
+	wait("east", hasEndpoints("https://other.example.io", address)) // outside of the partition, the shard does not change the list
 	setRegion(t, s, `"east"`)
 
-	// The last binding goes, then the export, then there is one again.
+	// The last binding is deleted, then the export, then both are created again.
 	deleteBinding(t, c, consumer, "widgets")
 	wait("widgets", hasEndpoints(""))
 	wait("east", hasEndpoints("https://other.example.io"))
@@ -93,7 +93,7 @@ func newSlice(name, export, partition string) *slice {
 	}
 }
 
-// setRegion sets the label "region" of the shard, or takes it away with null.
+// setRegion sets the label "region" of the shard, or removes it if null.
 func setRegion(t *testing.T, s *shardtesting.Shard, value string) {
 	t.Helper()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"region":%s}}}`, value))
@@ -109,10 +109,10 @@ func deleteBinding(t *testing.T, c client.Client, cluster, name string) {
 	if err := c.Delete(shardtesting.In(context.Background(), cluster), binding); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the binding goes", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the binding is deleted", func(ctx context.Context) error {
 		err := c.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(binding), binding)
 		if err == nil {
-			return errors.New("it is there")
+			return errors.New("it exists")
 		}
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -140,14 +140,14 @@ func hasSelector(want string) func(*slice) error {
 	}
 }
 
-// hasEndpoints is true of a slice with addresses that end in these, and no others; none for "".
+// hasEndpoints is satisfied by a slice with exactly the endpoints that end in these suffixes; "" means none.
 func hasEndpoints(suffixes ...string) func(*slice) error {
 	return func(s *slice) error {
 		if suffixes[0] == "" {
 			suffixes = nil
 		}
 		if len(s.Status.APIExportEndpoints) != len(suffixes) {
-			return errors.New("more or fewer addresses than wanted")
+			return errors.New("unexpected number of endpoints")
 		}
 		for _, suffix := range suffixes {
 			found := false
@@ -155,7 +155,7 @@ func hasEndpoints(suffixes ...string) func(*slice) error {
 				found = found || strings.HasSuffix(endpoint.URL, suffix)
 			}
 			if !found {
-				return fmt.Errorf("no address ends in %s", suffix)
+				return fmt.Errorf("no endpoint ends in %s", suffix)
 			}
 		}
 		return nil

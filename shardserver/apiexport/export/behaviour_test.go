@@ -21,7 +21,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// env is one shard, and a workspace of the test that uses it.
+// env is a shard and a workspace of the test.
 type env struct {
 	*shardtesting.Shard
 	client.Client
@@ -34,11 +34,11 @@ func TestExports(t *testing.T) {
 	admin := shard.Client(t, shard.Admin(t))
 	for name, test := range map[string]func(*testing.T, *env){
 		"an export gets an identity and a slice":    testGeneratedIdentity,
-		"a secret that is there already is used":    testExistingSecret,
+		"an existing secret is used":                testExistingSecret,
 		"an identity never changes":                 testIdentityIsImmutable,
-		"a slice that went comes again":             testEndpointSliceRecreation,
-		"an export that wants no slice gets none":   testSkipEndpointSlice,
-		"addresses in the status are behind a gate": testURLsAreDisabledByDefault,
+		"a deleted slice is recreated":              testEndpointSliceRecreation,
+		"no slice with the skip annotation":         testSkipEndpointSlice,
+		"URLs in the status require a feature gate": testURLsAreDisabledByDefault,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +72,7 @@ func newSecret(namespace, name string, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}
 }
 
-// waitForExport waits until an export is as wanted, and returns it.
+// waitForExport waits until an export satisfies the condition, and returns it.
 func (s *env) waitForExport(name string, condition func(*apisv1alpha2.APIExport) error) *apisv1alpha2.APIExport {
 	s.t.Helper()
 	export := &apisv1alpha2.APIExport{}
@@ -95,7 +95,7 @@ func hasValidIdentity(export *apisv1alpha2.APIExport) error {
 	return nil
 }
 
-// hasInvalidIdentity is true of an export whose identity could not be verified, in these words.
+// hasInvalidIdentity is satisfied by an export whose condition IdentityValid is False with this message.
 func hasInvalidIdentity(message string) func(*apisv1alpha2.APIExport) error {
 	return func(export *apisv1alpha2.APIExport) error {
 		condition := conditionsv1alpha1.Get(export, apisv1alpha2.APIExportIdentityValid)
@@ -198,7 +198,7 @@ func testEndpointSliceRecreation(t *testing.T, s *env) {
 	}
 	shardtesting.Eventually(t, "another slice", func(context.Context) error {
 		if recreated := s.waitForSlice("widgets"); recreated.UID == slice.UID {
-			return errors.New("it is the old one")
+			return errors.New("it is the previous one")
 		}
 		return nil
 	})
@@ -209,7 +209,7 @@ func testSkipEndpointSlice(t *testing.T, s *env) {
 	export.Annotations = map[string]string{"apiexports.apis.kcp.io/skip-endpointslice": ""}
 	s.createAll(export)
 	s.waitForExport("shy", hasValidIdentity)
-	s.createAll(newExport("later", nil)) // what is made in the same turn as its status shows that the other's turn is over
+	s.createAll(newExport("later", nil)) // its status shows that the previous export was reconciled
 	s.waitForSlice("later")
 	slices := &apisv1alpha1.APIExportEndpointSliceList{}
 	if err := s.List(s.context(), slices); err != nil || len(slices.Items) != 1 {
@@ -234,7 +234,7 @@ func TestDeprecatedURLs(t *testing.T) {
 	s.waitForExport("widgets", func(export *apisv1alpha2.APIExport) error {
 		urls := export.Status.VirtualWorkspaces
 		if len(urls) != 1 || !strings.HasSuffix(urls[0].URL, "/services/apiexport/"+s.cluster+"/widgets") || !conditionsv1alpha1.IsTrue(export, apisv1alpha2.APIExportVirtualWorkspaceURLsReady) {
-			return fmt.Errorf("addresses are %v", urls)
+			return fmt.Errorf("URLs are %v", urls)
 		}
 		return nil
 	})

@@ -28,7 +28,7 @@ func gadgets(identity string) Resource {
 	return r
 }
 
-// newParsedBinding is what a binding says at a version.
+// newParsedBinding returns the indexed fields of a binding at a version.
 func newParsedBinding(cluster, name string, version uint64, resources ...Resource) parsedBinding {
 	return parsedBinding{bindingKey: bindingKey{logicalcluster.MustParseName(cluster), name}, version: version, resources: resources}
 }
@@ -61,14 +61,14 @@ func TestUpdateAndRemove(t *testing.T) {
 		want  string
 		sizes string
 	}{
-		"nothing is known at first": {
+		"an empty index": {
 			do: func(*Index) {}, sizes: "0 clusters, 0 bindings, 0 sets, 0 resources, 0 identities, 0 schemas",
 		},
-		"a binding that has not bound yet shows nothing": {
+		"a binding without bound resources": {
 			do:    func(i *Index) { i.update(newParsedBinding("a", "one", 5), false) },
 			sizes: "1 clusters, 1 bindings, 1 sets, 0 resources, 0 identities, 0 schemas",
 		},
-		"what a binding lists is bound": {
+		"resources in the status are bound": {
 			do:   func(i *Index) { i.update(newParsedBinding("a", "one", 5, gadgets("id1"), widgets("v1")), false) },
 			want: "one v1", sizes: "1 clusters, 1 bindings, 1 sets, 2 resources, 2 identities, 2 schemas",
 		},
@@ -79,42 +79,42 @@ func TestUpdateAndRemove(t *testing.T) {
 			},
 			want: "one v2", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
 		},
-		"an older state that comes late changes nothing": {
+		"an outdated update is ignored": {
 			do: func(i *Index) {
 				i.update(newParsedBinding("a", "one", 6, widgets("v2")), true)
 				i.update(newParsedBinding("a", "one", 5, widgets("v1")), false)
 			},
 			want: "one v2", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
 		},
-		"a binding that is being deleted says so": {
+		"a binding that is being deleted is terminating": {
 			do: func(i *Index) {
 				i.update(newParsedBinding("a", "one", 6, widgets("v2")), false)
 				i.update(terminating, false)
 			},
 			want: "one v2 terminating", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
 		},
-		"a binding that went is forgotten": {
+		"a deleted binding is removed": {
 			do: func(i *Index) {
 				i.update(newParsedBinding("a", "one", 6, widgets("v2")), false)
 				i.remove(bindingKey{logicalcluster.MustParseName("a"), "one"}, 8)
 			},
 			sizes: "0 clusters, 0 bindings, 0 sets, 0 resources, 0 identities, 0 schemas",
 		},
-		"a deletion does not take a younger binding of that name": {
+		"an outdated deletion does not remove a newer binding of that name": {
 			do: func(i *Index) {
 				i.update(newParsedBinding("a", "one", 9, widgets("v2")), true)
 				i.remove(bindingKey{logicalcluster.MustParseName("a"), "one"}, 8)
 			},
 			want: "one v2", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
 		},
-		"a request does not bring back what the watch saw deleted": {
+		"a request does not add a binding whose deletion was observed": {
 			do: func(i *Index) {
 				i.setSyncedVersion("8")
 				i.update(newParsedBinding("a", "one", 6, widgets("v2")), true)
 			},
 			sizes: "0 clusters, 0 bindings, 0 sets, 0 resources, 0 identities, 0 schemas",
 		},
-		"what a new watch does not find is forgotten": {
+		"a binding that a new list does not contain is removed": {
 			do: func(i *Index) {
 				i.update(newParsedBinding("a", "one", 5, widgets("v1")), false)
 				i.update(newParsedBinding("a", "two", 5, gadgets("id1")), false)
@@ -123,14 +123,14 @@ func TestUpdateAndRemove(t *testing.T) {
 			},
 			want: "one v1", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
 		},
-		"of two bindings to one resource, the first by name counts": {
+		"of two bindings of one resource, the first by name is used": {
 			do: func(i *Index) {
 				i.update(newParsedBinding("a", "two", 5, widgets("v2")), false)
 				i.update(newParsedBinding("a", "one", 6, widgets("v1")), false)
 			},
 			want: "one v1", sizes: "1 clusters, 2 bindings, 2 sets, 2 resources, 1 identities, 2 schemas",
 		},
-		"another cluster's bindings are not its own": {
+		"bindings of other logical clusters are not used": {
 			do:    func(i *Index) { i.update(newParsedBinding("b", "one", 5, widgets("v1")), false) },
 			sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
 		},
@@ -142,7 +142,7 @@ func TestUpdateAndRemove(t *testing.T) {
 				t.Errorf("bound is %q, want %q", got, test.want)
 			}
 			if got := sizes(i); got != test.sizes {
-				t.Errorf("it holds %s, want %s", got, test.sizes)
+				t.Errorf("sizes are %s, want %s", got, test.sizes)
 			}
 		})
 	}
@@ -155,18 +155,18 @@ func TestEqualResourceSetsAreShared(t *testing.T) {
 		i.update(newParsedBinding(fmt.Sprintf("c%d", n), "default", uint64(n+1), gadgets("id1"), widgets("v1")), false)
 	}
 	if got, want := sizes(i), "1000 clusters, 1000 bindings, 1 sets, 2 resources, 2 identities, 2 schemas"; got != want {
-		t.Fatalf("it holds %s, want %s", got, want)
+		t.Fatalf("sizes are %s, want %s", got, want)
 	}
 	first, _ := i.Get(logicalcluster.With(t.Context(), logicalcluster.MustParseName("c1")), widgets("").GroupResource)
 	second, _ := i.Get(logicalcluster.With(t.Context(), logicalcluster.MustParseName("c2")), widgets("").GroupResource)
 	if first.Resource != second.Resource {
-		t.Error("two clusters that bind the same do not share it")
+		t.Error("equal bindings of two clusters do not share a set")
 	}
 	for n := range clusters {
 		i.remove(bindingKey{logicalcluster.MustParseName(fmt.Sprintf("c%d", n)), "default"}, clusters+1)
 	}
 	if got, want := sizes(i), "0 clusters, 0 bindings, 0 sets, 0 resources, 0 identities, 0 schemas"; got != want {
-		t.Errorf("after all went it holds %s, want %s", got, want)
+		t.Errorf("after all deletions sizes are %s, want %s", got, want)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestGetByIdentity(t *testing.T) {
 	i := NewIndex(storage.NewRegistry())
 	gr := widgets("").GroupResource
 	if i.GetByIdentity(gr, "id1") != nil {
-		t.Error("an identity that nobody binds was found")
+		t.Error("an identity without bindings was found")
 	}
 	i.update(newParsedBinding("a", "one", 5, widgets("v1")), false)
 	i.update(newParsedBinding("b", "one", 6, widgets("v2")), false)
@@ -186,7 +186,7 @@ func TestGetByIdentity(t *testing.T) {
 	}
 	i.remove(bindingKey{logicalcluster.MustParseName("b"), "one"}, 7)
 	if found := i.GetByIdentity(gr, "id1"); found == nil || found.Schema != "v1" {
-		t.Errorf("found %v, want the one that is left", found)
+		t.Errorf("found %v, want the remaining one", found)
 	}
 }
 
@@ -202,13 +202,13 @@ func TestSubscribersGetPreviousAndCurrentResources(t *testing.T) {
 	})
 	i.update(newParsedBinding("a", "one", 5), false)
 	i.update(newParsedBinding("a", "one", 6, widgets("v1")), false)
-	i.update(newParsedBinding("a", "one", 7, widgets("v1")), false) // something else of it changed
+	i.update(newParsedBinding("a", "one", 7, widgets("v1")), false) // a field that is not indexed changed
 	i.update(newParsedBinding("a", "one", 8, widgets("v2")), false)
 	terminating := newParsedBinding("a", "one", 9, widgets("v2"))
 	terminating.terminating = true
 	i.update(terminating, false)
 	i.remove(terminating.bindingKey, 10)
 	if want := []string{"a: v1", "a: v1 v2", "a: v2", "a: v2"}; !slices.Equal(changes, want) {
-		t.Errorf("heard %q, want %q", changes, want)
+		t.Errorf("got changes %q, want %q", changes, want)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// newFilledIndex returns an index of logical clusters that bind what new workspaces bind.
+// newFilledIndex returns an index of logical clusters with the bindings of new workspaces.
 func newFilledIndex(clusters int) *Index {
 	i := NewIndex(storage.NewRegistry())
 	tenancy := make([]Resource, 0, 3)
@@ -33,9 +33,9 @@ func TestMemoryPerLogicalClusterIsBounded(t *testing.T) {
 	before := heapBytes()
 	i := newFilledIndex(clusters)
 	perCluster := (heapBytes() - before) / clusters
-	t.Logf("a logical cluster with two bindings costs %d bytes", perCluster)
+	t.Logf("a logical cluster with two bindings takes %d bytes", perCluster)
 	if perCluster > maxBytes {
-		t.Errorf("a logical cluster with two bindings costs %d bytes, want at most %d", perCluster, maxBytes)
+		t.Errorf("a logical cluster with two bindings takes %d bytes, want at most %d", perCluster, maxBytes)
 	}
 	if _, _, sets, resources := i.Sizes(); sets != 2 || resources != 4 {
 		t.Errorf("%d sets of %d resources, want 2 of 4", sets, resources)

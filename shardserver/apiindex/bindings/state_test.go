@@ -17,7 +17,7 @@ func TestStateHoldsPhaseAndConditions(t *testing.T) {
 	object.Status.Phase = apisv1alpha2.APIBindingPhaseBound
 	conditionsv1alpha1.MarkTrue(object, apisv1alpha2.InitialBindingCompleted)
 	conditionsv1alpha1.MarkFalse(object, apisv1alpha2.PermissionClaimsValid, "Reason", conditionsv1alpha1.SeverityError, "no")
-	conditionsv1alpha1.MarkUnknown(object, conditionsv1alpha1.Ready, "Reason", "who knows")
+	conditionsv1alpha1.MarkUnknown(object, conditionsv1alpha1.Ready, "Reason", "unknown")
 	state := stateOf(object)
 	want := map[conditionsv1alpha1.Type]corev1.ConditionStatus{
 		apisv1alpha2.InitialBindingCompleted: "True", apisv1alpha2.PermissionClaimsValid: "False", conditionsv1alpha1.Ready: "Unknown",
@@ -44,6 +44,6 @@ func TestStatesAreCounted(t *testing.T) {
 	index.countState(a, entry{})
 	index.countState(b, entry{})
 	if states := index.CountStates(); len(states) != 0 {
-		t.Errorf("kept for nobody: %v", states)
+		t.Errorf("states remain without bindings: %v", states)
 	}
 }

@@ -83,7 +83,7 @@ func TestInternedSpecsAreEqual(t *testing.T) {
 		"another":        newStoredDefinition(t, "c", otherSchema),
 		"without status": newStoredDefinition(t, "d", noStatus),
 		"as JSON":        []byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"x"},"spec":{"group":"g","scope":"Cluster","names":{"plural":"x","kind":"X"},"versions":[{"name":"v1","served":true,"storage":true}]}}`),
-		"without a spec?": newStoredDefinition(t, "e", func(d *apiextensionsv1.CustomResourceDefinition) {
+		"with an empty spec": newStoredDefinition(t, "e", func(d *apiextensionsv1.CustomResourceDefinition) {
 			d.Spec = apiextensionsv1.CustomResourceDefinitionSpec{}
 		}),
 	} {
@@ -117,9 +117,9 @@ func TestCorruptDefinitionsAreRejected(t *testing.T) {
 	good := newStoredDefinition(t, "a")
 	keep := decode(t, c, good)
 	for name, data := range map[string][]byte{
-		"cut in the spec": good[:len(good)/2],
-		"only the magic":  []byte("k8s\x00"),
-		"other text":      []byte("hello"),
+		"truncated in the spec": good[:len(good)/2],
+		"only the prefix":       []byte("k8s\x00"),
+		"other text":            []byte("hello"),
 	} {
 		if _, _, err := c.Decode(data, nil, &apiextensions.CustomResourceDefinition{}); err == nil {
 			t.Errorf("%s was decoded", name)

@@ -17,8 +17,8 @@ func TestValidateResourceSpec(t *testing.T) {
 		"a resource of a group":           {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Group: "example.io", Version: "v1", Resource: "widgets"}}, ""},
 		"a resource of the core group":    {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Resource: "widgets"}}, ""},
 		"no resource":                     {cachev1alpha1.ClusterCachedResourceSpec{}, "spec.resource"},
-		"a resource that is none":         {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Resource: "Widgets"}}, "spec.resource"},
-		"a group that is none":            {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Group: "example..io", Resource: "widgets"}}, "spec.group"},
+		"an invalid resource":             {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Resource: "Widgets"}}, "spec.resource"},
+		"an invalid group":                {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Group: "example..io", Resource: "widgets"}}, "spec.group"},
 		"a requirement without operators": {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Resource: "widgets"}, LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a"}}}}, "spec.labelSelector.matchExpressions[0].operator"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,22 +44,22 @@ func TestValidateEndpointSlice(t *testing.T) {
 		change func(*cachev1alpha1.ClusterCachedResourceEndpointSlice)
 		wrong  string
 	}{
-		"as it was":           {func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) {}, ""},
-		"another partition":   {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.Partition = "p" }, ""},
-		"another resource":    {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.ClusterCachedResource.Name = "c" }, "spec.clusterCachedResource"},
-		"another export":      {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.APIExport.Path = "" }, "spec.export"},
-		"a path that is none": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.APIExport.Path = "Root:" }, "spec.export.path"},
-		"no name":             {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.ClusterCachedResource.Name = "" }, "spec.clusterCachedResource.name"},
-		"one address": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) {
+		"unchanged":         {func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) {}, ""},
+		"another partition": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.Partition = "p" }, ""},
+		"another resource":  {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.ClusterCachedResource.Name = "c" }, "spec.clusterCachedResource"},
+		"another export":    {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.APIExport.Path = "" }, "spec.export"},
+		"an invalid path":   {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.APIExport.Path = "Root:" }, "spec.export.path"},
+		"no name":           {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.ClusterCachedResource.Name = "" }, "spec.clusterCachedResource.name"},
+		"one endpoint": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) {
 			s.Status.Endpoints = append(s.Status.Endpoints, endpoint("https://a", &cachev1alpha1.ShardSet{MatchAll: true}))
 		}, ""},
-		"the same twice": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) {
+		"a duplicate": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) {
 			s.Status.Endpoints = append(s.Status.Endpoints, endpoint("https://a", nil), endpoint("https://a", nil))
 		}, "status.endpoints[1].url"},
 		"all shards and some": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) {
 			s.Status.Endpoints = append(s.Status.Endpoints, endpoint("https://a", &cachev1alpha1.ShardSet{MatchAll: true, Selector: &metav1.LabelSelector{}}))
 		}, "status.endpoints[0].shards"},
-		"an address with none": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) {
+		"an endpoint without URL": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) {
 			s.Status.Endpoints = append(s.Status.Endpoints, endpoint("", nil))
 		}, "status.endpoints[0].url"},
 	} {

@@ -57,7 +57,7 @@ func TestAuditLog(t *testing.T) {
 		return a["kcp.io/cluster"] == cluster && a["kcp.io/path"] == cluster && a["tenancy.kcp.io/workspace"] == cluster
 	}
 
-	t.Run("a request names its logical cluster and the steps of its authorization", func(t *testing.T) {
+	t.Run("events of requests have annotations for the logical cluster and the authorization steps", func(t *testing.T) {
 		if _, err := root.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{LabelSelector: "asked=audit"}); err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestAuditLog(t *testing.T) {
 				event.Annotations["request.auth.kcp.io/02-content-decision"] == "Allowed" && event.Annotations["request.auth.kcp.io/05-bootstrap-reason"] != ""
 		})
 	})
-	t.Run("a review has its answer beside", func(t *testing.T) {
+	t.Run("events of reviews have the decision as annotation", func(t *testing.T) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "mallory", ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets"}}}
 		if _, err := root.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -77,7 +77,7 @@ func TestAuditLog(t *testing.T) {
 				event.Annotations["sar.auth.kcp.io/02-content-decision"] == "NoOpinion"
 		})
 	})
-	t.Run("a request that nobody authenticates names its logical cluster", func(t *testing.T) {
+	t.Run("events of unauthenticated requests have the logical cluster", func(t *testing.T) {
 		config := rest.AnonymousClientConfig(shardtesting.At(s.Admin(t), "root"))
 		config.BearerToken = "wrong"
 		if _, err := s.Kubernetes(t, config).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err == nil {
@@ -87,7 +87,7 @@ func TestAuditLog(t *testing.T) {
 			return hasCluster(event, "root") && event.ResponseStatus != nil && event.ResponseStatus.Code == http.StatusUnauthorized
 		})
 	})
-	t.Run("a refused path of the shard is told", func(t *testing.T) {
+	t.Run("events of rejected shard-level paths have an annotation", func(t *testing.T) {
 		err := s.Kubernetes(t, shardtesting.At(s.Masters(t), "root")).Discovery().RESTClient().Get().AbsPath("/metrics").Do(t.Context()).Error()
 		if err == nil {
 			t.Fatal("it was served")
@@ -96,7 +96,7 @@ func TestAuditLog(t *testing.T) {
 			return hasCluster(event, "root") && event.Annotations["shardpaths.kcp.io/rejected"] == "/metrics" && event.ResponseStatus.Code == http.StatusNotImplemented
 		})
 	})
-	t.Run("the shard's own writes name theirs", func(t *testing.T) {
+	t.Run("events of loopback writes have the logical cluster", func(t *testing.T) {
 		workspace := s.NewWorkspace(t, "root", "audited")
 		expect(t, "the default namespace", func(event auditv1.Event) bool {
 			return hasCluster(event, workspace.Spec.Cluster) && event.Verb == "create" && event.ObjectRef != nil && event.ObjectRef.Resource == "namespaces"

@@ -64,7 +64,7 @@ func NewRegistry(t *testing.T) (*storage.Registry, *configmapstorage.REST) {
 	})
 	// Until the storage has detected the features of etcd, watches end with an error. Tests that count watches must not
 	// count these.
-	Eventually(t, "a watch that is not refused", func() bool {
+	Eventually(t, "a watch without an error", func() bool {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		resource, err := registry.Get(ConfigMaps)
@@ -129,7 +129,7 @@ func (s *CountingStore) Watch(ctx context.Context, opts *internalversion.ListOpt
 	s.expired = false
 	s.mu.Unlock()
 	if expired {
-		return nil, apierrors.NewResourceExpired("changes are no longer known")
+		return nil, apierrors.NewResourceExpired("the resource version is too old")
 	}
 	stream, err := s.Store.Watch(ctx, opts)
 	if err == nil {

@@ -42,7 +42,7 @@ func TestClaimable(t *testing.T) {
 	s.expectStatus(http.StatusNotFound, "provider", http.MethodPut, s.virtualPath(cluster, "/api/v1/namespaces/default/finalize"), "{}")
 	s.expectStatus(http.StatusMethodNotAllowed, "provider", http.MethodDelete, s.virtualPath(cluster, "/api/v1/namespaces"), "")
 	if found := s.parseList(s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath("*", "/api/v1/namespaces"), "")); !found[cluster+"/default"] {
-		t.Errorf("listed are %v", found)
+		t.Errorf("listed objects are %v", found)
 	}
 
 	s.expectStatus(http.StatusCreated, "provider", http.MethodPost, s.virtualPath(cluster, "/apis/events.k8s.io/v1/namespaces/default/events"),
@@ -60,10 +60,10 @@ func TestClaimable(t *testing.T) {
 	if found := s.parseList(s.eventuallyStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, bindings), "")); !found[cluster+"/widgets"] || !found[cluster+"/gadgets"] {
 		t.Errorf("bindings are %v", found)
 	}
-	// What admission asks is asked of the provider, who cannot bind what it may not bind itself.
+	// Admission authorizes the provider, who cannot grant permissions that it does not have.
 	s.expectStatus(http.StatusForbidden, "provider", http.MethodPost, s.virtualPath(cluster, bindings),
 		`{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIBinding","metadata":{"name":"more"},"spec":{"reference":{"export":{"path":"root","name":"shards.core.kcp.io"}}}}`)
-	s.expectStatus(http.StatusForbidden, "provider", http.MethodGet, s.virtualPath(cluster, bindings+"/widgets/status"), "") // the server's own
+	s.expectStatus(http.StatusForbidden, "provider", http.MethodGet, s.virtualPath(cluster, bindings+"/widgets/status"), "") // only the server writes it
 
 	s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster"), "")
 	s.expectStatus(http.StatusCreated, "provider", http.MethodPost, s.virtualPath(cluster, "/apis/rbac.authorization.k8s.io/v1/clusterroles"), `{"metadata":{"name":"made"},"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["secrets"]}]}`)
@@ -84,7 +84,7 @@ func TestRootExports(t *testing.T) {
 			t.Errorf("%s lists %v", userName, found)
 		}
 		if found := s.parseList(s.expectStatus(http.StatusOK, userName, http.MethodGet, s.virtualPath(parent, workspaces), "")); len(found) != 1 || !found[parent+"/child"] {
-			t.Errorf("%s lists %v in one", userName, found)
+			t.Errorf("%s lists %v in one cluster", userName, found)
 		}
 	}
 	s.expectStatus(http.StatusForbidden, "user", http.MethodGet, s.virtualPath("*", workspaces), "")
@@ -112,17 +112,17 @@ func TestAuditAnnotations(t *testing.T) {
 	s.expectStatus(http.StatusForbidden, "provider", http.MethodGet, s.virtualPath(cluster, "/api/v1/secrets"), "")
 	s.expectStatus(http.StatusForbidden, "stranger", http.MethodGet, s.virtualPath(cluster, configMapsPath), "")
 	for name, matches := range map[string]func(auditv1.Event) bool{
-		"what was allowed, to whom, and who it was done as": func(event auditv1.Event) bool {
+		"an allowed request, its user and the impersonated user": func(event auditv1.Event) bool {
 			a := event.Annotations
 			return event.ResponseStatus.Code == http.StatusOK && a["kcp.io/cluster"] == cluster &&
 				a["virtual.apiexport.boundapi.authorization.kcp.io/decision"] == "Allowed" && a["virtual.apiexport.content.authorization.kcp.io/decision"] == "Allowed" &&
 				a["virtual.apiexport.maxpermissionpolicy.authorization.kcp.io/decision"] == "Allowed" && event.ImpersonatedUser != nil && event.ImpersonatedUser.Username == "provider"
 		},
-		"what was not claimed": func(event auditv1.Event) bool {
+		"a resource that is not claimed": func(event auditv1.Event) bool {
 			return event.ResponseStatus.Code == http.StatusForbidden && event.ObjectRef != nil && event.ObjectRef.Resource == "secrets" &&
 				strings.Contains(event.Annotations["virtual.apiexport.boundapi.authorization.kcp.io/reason"], "neither has nor claims secrets")
 		},
-		"who may not act for the provider": func(event auditv1.Event) bool {
+		"a user without access to the content": func(event auditv1.Event) bool {
 			return event.ResponseStatus.Code == http.StatusForbidden && event.Annotations["virtual.apiexport.boundapi.authorization.kcp.io/decision"] == "Allowed" &&
 				event.Annotations["virtual.apiexport.content.authorization.kcp.io/decision"] == "Denied"
 		},
@@ -134,7 +134,7 @@ func TestAuditAnnotations(t *testing.T) {
 					return nil
 				}
 			}
-			return fmt.Errorf("none of %d, %v", len(events), err)
+			return fmt.Errorf("no match among %d events, %v", len(events), err)
 		})
 	}
 }

@@ -41,13 +41,13 @@ func TestBindsExport(t *testing.T) {
 		path, name, bound string
 		want              bool
 	}{
-		"one that the server has resolved":                 {"root:org:provider", "widgets", "provider", true},
-		"one to another export":                            {"root:org:provider", "gadgets", "provider", false},
-		"one to an export of the name elsewhere":           {"root:org:provider", "widgets", "elsewhere", false},
-		"one that names the cluster, not resolved yet":     {"provider", "widgets", "", true},
-		"one that names a path, not resolved yet":          {"root:org:provider", "widgets", "", false},
-		"one to its own cluster, not resolved yet":         {"", "widgets", "", false},
-		"what it was resolved to counts, not what it says": {"provider", "widgets", "elsewhere", false},
+		"a resolved reference":                                      {"root:org:provider", "widgets", "provider", true},
+		"a reference to another export":                             {"root:org:provider", "gadgets", "provider", false},
+		"resolved to an export of the same name in another cluster": {"root:org:provider", "widgets", "other", false},
+		"a reference by cluster name, not resolved yet":             {"provider", "widgets", "", true},
+		"a reference by path, not resolved yet":                     {"root:org:provider", "widgets", "", false},
+		"a reference to its own cluster, not resolved yet":          {"", "widgets", "", false},
+		"the resolved export takes precedence over the reference":   {"provider", "widgets", "other", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			binding := &apisv1alpha2.APIBinding{Spec: apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{
@@ -58,7 +58,7 @@ func TestBindsExport(t *testing.T) {
 		})
 	}
 	if bindsExport(&apisv1alpha2.APIBinding{}, export) {
-		t.Error("a binding that names nothing is one to the export")
+		t.Error("a binding without reference binds the export")
 	}
 }
 
@@ -82,24 +82,24 @@ func TestCheckBinding(t *testing.T) {
 		verb    string
 		want    bool
 	}{
-		"everything of what it has bound":                          {own, "deletecollection", true},
-		"nothing of it under another identity":                     {&apiResource{GroupResource: widgets, identity: "other", verbs: allVerbs}, "get", false},
-		"nothing that it has not bound":                            {&apiResource{GroupResource: gizmos, identity: "identity", verbs: allVerbs}, "get", false},
-		"the verbs that both name":                                 {claimed(newClaim(configMaps, "", "get", "watch")), "get", true},
-		"no verb that the export alone names":                      {claimed(newClaim(configMaps, "", "get", "watch")), "watch", false},
-		"no verb that the consumer alone names":                    {claimed(newClaim(configMaps, "", "get", "watch")), "list", false},
-		"no verb by a star of one side":                            {claimed(newClaim(configMaps, "", "update")), "update", false},
-		"every verb by the stars of both":                          {claimed(newClaim(configMaps, "", "*")), "update", true},
-		"nothing that it rejects":                                  {claimed(newClaim(schema.GroupResource{Resource: "secrets"}, "", "*")), "get", false},
-		"nothing that it does not answer":                          {claimed(newClaim(schema.GroupResource{Resource: "serviceaccounts"}, "", "*")), "get", false},
-		"the identity that it accepts":                             {claimed(newClaim(gizmos, "theirs", "*")), "get", true},
-		"no other identity":                                        {claimed(newClaim(gizmos, "another", "*")), "get", false},
-		"no resource of every cluster by a claim on an identity":   {claimed(newClaim(gizmos, "", "*")), "get", false},
-		"events by a claim on events of either group":              {claimed(newClaim(newEvents, "", "list")), "list", true},
-		"to read itself":                                           {&apiResource{GroupResource: apiBindings, verbs: readVerbs}, "watch", true},
-		"not to change itself":                                     {&apiResource{GroupResource: apiBindings, verbs: readVerbs}, "update", false},
-		"to read itself where a claim on bindings is not answered": {claimed(newClaim(apiBindings, "", "*")), "list", true},
-		"not to change bindings then":                              {claimed(newClaim(apiBindings, "", "*")), "delete", false},
+		"all verbs on a bound resource":                             {own, "deletecollection", true},
+		"a bound resource with another identity":                    {&apiResource{GroupResource: widgets, identity: "other", verbs: allVerbs}, "get", false},
+		"a resource that is not bound":                              {&apiResource{GroupResource: gizmos, identity: "identity", verbs: allVerbs}, "get", false},
+		"a verb of both sides":                                      {claimed(newClaim(configMaps, "", "get", "watch")), "get", true},
+		"a verb of the export only":                                 {claimed(newClaim(configMaps, "", "get", "watch")), "watch", false},
+		"a verb of the consumer only":                               {claimed(newClaim(configMaps, "", "get", "watch")), "list", false},
+		"the verb * on one side":                                    {claimed(newClaim(configMaps, "", "update")), "update", false},
+		"the verb * on both sides":                                  {claimed(newClaim(configMaps, "", "*")), "update", true},
+		"a rejected claim":                                          {claimed(newClaim(schema.GroupResource{Resource: "secrets"}, "", "*")), "get", false},
+		"a claim that is neither accepted nor rejected":             {claimed(newClaim(schema.GroupResource{Resource: "serviceaccounts"}, "", "*")), "get", false},
+		"the accepted identity":                                     {claimed(newClaim(gizmos, "theirs", "*")), "get", true},
+		"another identity":                                          {claimed(newClaim(gizmos, "another", "*")), "get", false},
+		"a claim without identity does not match a claim with one":  {claimed(newClaim(gizmos, "", "*")), "get", false},
+		"events by a claim on either group":                         {claimed(newClaim(newEvents, "", "list")), "list", true},
+		"reading the binding":                                       {&apiResource{GroupResource: apiBindings, verbs: readVerbs}, "watch", true},
+		"updating the binding":                                      {&apiResource{GroupResource: apiBindings, verbs: readVerbs}, "update", false},
+		"reading the binding without an accepted claim on bindings": {claimed(newClaim(apiBindings, "", "*")), "list", true},
+		"deleting bindings without an accepted claim":               {claimed(newClaim(apiBindings, "", "*")), "delete", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := checkBinding(binding, tc.offered, tc.verb); got.allowed != tc.want {
@@ -109,7 +109,7 @@ func TestCheckBinding(t *testing.T) {
 	}
 }
 
-// fakeExports are exports and schemas by name.
+// fakeExports contains exports and schemas by name.
 type fakeExports struct {
 	exports []*apisv1alpha2.APIExport
 	schemas sets.Set[string] // "<cluster>/<name>"
@@ -195,7 +195,7 @@ func TestAPISet(t *testing.T) {
 		}
 	}
 	if len(offers) != len(want) {
-		t.Errorf("%d are offered, want %d", len(offers), len(want))
+		t.Errorf("%d resources are offered, want %d", len(offers), len(want))
 	}
 	for _, gr := range []schema.GroupResource{{Resource: "pods"}, {Resource: "secrets"}, {Group: "example.com", Resource: "gadgets"}, {Group: "example.com", Resource: "unknowns"}, apisv1alpha2.Resource("apiexportendpointslices")} {
 		if found, err := set.find(t.Context(), gr); found != nil || err != nil {
@@ -204,7 +204,7 @@ func TestAPISet(t *testing.T) {
 	}
 	withoutExport := &apiSet{exports: all, name: set.name}
 	if offers, err := withoutExport.list(t.Context()); len(offers) > 0 || err != nil {
-		t.Errorf("without an export there are %v, %v", offers, err)
+		t.Errorf("without an export: %v, %v", offers, err)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestForwardedPaths(t *testing.T) {
 			}
 			renamed, _ := request.RequestInfoFrom(got.Context())
 			if renamed.Resource != "widgets:id" || renamed.Name != info.Name || info.Resource != "widgets" {
-				t.Errorf("the request is about %+v", renamed)
+				t.Errorf("the request info is %+v", renamed)
 			}
 		})
 	}
@@ -255,11 +255,11 @@ func TestWithLabelRequirements(t *testing.T) {
 		}
 	}
 	if _, err := withLabel(httptest.NewRequest(http.MethodGet, "/x?labelSelector=!!", nil), "key", []string{"a"}); !apierrors.IsBadRequest(err) {
-		t.Errorf("a selector that is none: %v", err)
+		t.Errorf("an invalid selector: %v", err)
 	}
 }
 
-// splitSelector are the requirements of a selector, in whatever order they stand.
+// splitSelector returns the requirements of a selector, independent of their order.
 func splitSelector(selector string) []string {
 	found := strings.Split(strings.ReplaceAll(selector, "(a,b)", "(a b)"), ",")
 	slices.Sort(found)
@@ -288,15 +288,15 @@ func TestSelectorRules(t *testing.T) {
 		other     bool // another resource than the claimed one
 		want      string
 	}{
-		"a new object gets the labels":                     {admission.Create, nil, set{"ready": ""}, false, ""},
-		"but not what expressions ask for":                 {admission.Create, nil, set{}, false, "object does not match required labels"},
-		"another value is refused":                         {admission.Create, nil, set{"for": "them", "ready": ""}, false, "protected label for must have value us"},
-		"an object that is ours can be changed":            {admission.Update, set{"for": "us", "ready": ""}, set{"ready": "yes"}, false, ""},
-		"and not be given away":                            {admission.Update, set{"for": "us", "ready": ""}, set{"for": "us"}, false, "object does not match required labels"},
-		"an object that is not ours cannot be taken":       {admission.Update, set{"ready": ""}, set{"for": "us", "ready": ""}, false, "object does not match required labels"},
-		"an object that is ours can be deleted":            {admission.Delete, set{"for": "us", "ready": ""}, nil, false, ""},
-		"an object that is not ours cannot":                {admission.Delete, set{"for": "them", "ready": ""}, nil, false, "object does not match required labels"},
-		"what is written on the way is not of the claim's": {admission.Create, nil, set{}, true, ""},
+		"a new object gets the labels":                    {admission.Create, nil, set{"ready": ""}, false, ""},
+		"labels of expressions are not set":               {admission.Create, nil, set{}, false, "object does not match required labels"},
+		"another value is rejected":                       {admission.Create, nil, set{"for": "them", "ready": ""}, false, "protected label for must have value us"},
+		"a matching object can be updated":                {admission.Update, set{"for": "us", "ready": ""}, set{"ready": "yes"}, false, ""},
+		"an update must not remove required labels":       {admission.Update, set{"for": "us", "ready": ""}, set{"for": "us"}, false, "object does not match required labels"},
+		"an object that does not match cannot be updated": {admission.Update, set{"ready": ""}, set{"for": "us", "ready": ""}, false, "object does not match required labels"},
+		"a matching object can be deleted":                {admission.Delete, set{"for": "us", "ready": ""}, nil, false, ""},
+		"an object that does not match cannot be deleted": {admission.Delete, set{"for": "them", "ready": ""}, nil, false, "object does not match required labels"},
+		"the rules do not apply to other resources":       {admission.Create, nil, set{}, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gvr := resource.WithVersion("v1")
@@ -314,6 +314,6 @@ func TestSelectorRules(t *testing.T) {
 		})
 	}
 	if rules, err := newSelectorRules(apisv1alpha2.PermissionClaimSelector{MatchAll: true}, resource); rules != nil || err != nil {
-		t.Errorf("a claim on everything has rules: %v, %v", rules, err)
+		t.Errorf("a claim on all objects has rules: %v, %v", rules, err)
 	}
 }

@@ -37,7 +37,7 @@ func TestClaimedResources(t *testing.T) {
 	everything := apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Resource: "configmaps"}, Verbs: []string{"*"}}
 	s := newEnv(t, everything, secrets)
 
-	t.Run("what is not accepted is not seen, and can be read by nobody", func(t *testing.T) {
+	t.Run("a claim that is not accepted gives no access", func(t *testing.T) {
 		s := s.withT(t)
 		cluster := s.newConsumer("reluctant")
 		s.expectStatus(http.StatusCreated, "masters", http.MethodPost, "/clusters/"+cluster+configMapsPath, newConfigMapJSON("private", ""))
@@ -46,16 +46,16 @@ func TestClaimedResources(t *testing.T) {
 		}
 		s.expectStatus(http.StatusForbidden, "provider", http.MethodPost, s.virtualPath(cluster, configMapsPath), newConfigMapJSON("x", ""))
 		if found := s.parseList(s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath("*", allConfigMapsPath), "")); found[cluster+"/private"] {
-			t.Errorf("listed are %v", found)
+			t.Errorf("listed objects are %v", found)
 		}
-		// Not even masters see in a view what does not belong in it.
+		// system:masters only gets claimed objects, too.
 		s.expectStatus(http.StatusNotFound, "masters", http.MethodGet, s.virtualPath(cluster, configMapsPath+"/private"), "")
 	})
-	t.Run("what is accepted is seen and used with the verbs that both name", func(t *testing.T) {
+	t.Run("an accepted claim allows the verbs of both sides", func(t *testing.T) {
 		s := s.withT(t)
 		reading := acceptClaim(everything)
 		reading.Verbs = []string{"get", "list", "watch", "create"}
-		// A verb that only one names does not count, nor does "*" by one side: the contract's intersection.
+		// The verbs are the intersection of both sides; "*" of one side only does not count (contract).
 		cluster := s.newConsumer("reading", reading)
 		s.expectStatus(http.StatusForbidden, "provider", http.MethodGet, s.virtualPath(cluster, configMapsPath), "")
 		update(s, s.provider, s.export, &apisv1alpha2.APIExport{}, func(e *apisv1alpha2.APIExport) {
@@ -68,15 +68,15 @@ func TestClaimedResources(t *testing.T) {
 		s.expectStatus(http.StatusForbidden, "provider", http.MethodPatch, s.virtualPath(cluster, configMapsPath+"/made"), `{"data":{"x":"y"}}`)
 		s.expectStatus(http.StatusForbidden, "provider", http.MethodDelete, s.virtualPath(cluster, configMapsPath), "")
 		s.expectStatus(http.StatusForbidden, "provider", http.MethodGet, s.virtualPath(cluster, "/api/v1/secrets"), "")
-		shardtesting.Eventually(t, "the list over all consumers has it", func(context.Context) error {
+		shardtesting.Eventually(t, "the list over all consumers contains it", func(context.Context) error {
 			if found := s.parseList(s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath("*", allConfigMapsPath), "")); !found[cluster+"/made"] {
-				return fmt.Errorf("listed are %v", found)
+				return fmt.Errorf("listed objects are %v", found)
 			}
 			return nil
 		})
 		update(s, s.provider, s.export, &apisv1alpha2.APIExport{}, func(e *apisv1alpha2.APIExport) { e.Spec.PermissionClaims[0].Verbs = []string{"*"} })
 	})
-	t.Run("a patch creates only where creating is accepted", func(t *testing.T) {
+	t.Run("a patch creates only with an accepted claim for create", func(t *testing.T) {
 		s := s.withT(t)
 		update(s, s.provider, s.export, &apisv1alpha2.APIExport{}, func(e *apisv1alpha2.APIExport) {
 			e.Spec.PermissionClaims[0].Verbs = []string{"get", "patch", "update"}
@@ -89,7 +89,7 @@ func TestClaimedResources(t *testing.T) {
 		s.expectStatus(http.StatusNotFound, "masters", http.MethodGet, "/clusters/"+cluster+configMapsPath+"/new", "")
 		update(s, s.provider, s.export, &apisv1alpha2.APIExport{}, func(e *apisv1alpha2.APIExport) { e.Spec.PermissionClaims[0].Verbs = []string{"*"} })
 	})
-	t.Run("a selector bounds what is seen and what can be written", func(t *testing.T) {
+	t.Run("a selector restricts reads and writes", func(t *testing.T) {
 		s := s.withT(t)
 		selecting := acceptClaim(everything)
 		selecting.Selector = apisv1alpha2.PermissionClaimSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"for": "provider"}}}
@@ -99,7 +99,7 @@ func TestClaimedResources(t *testing.T) {
 		s.eventuallyStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, configMapsPath+"/given"), "")
 		s.expectStatus(http.StatusNotFound, "provider", http.MethodGet, s.virtualPath(cluster, configMapsPath+"/private"), "")
 		if found := s.parseList(s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, configMapsPath), "")); len(found) != 1 || !found[cluster+"/given"] {
-			t.Errorf("listed are %v", found)
+			t.Errorf("listed objects are %v", found)
 		}
 		body := s.expectStatus(http.StatusCreated, "provider", http.MethodPost, s.virtualPath(cluster, configMapsPath), newConfigMapJSON("made", ""))
 		if !strings.Contains(body, `"for":"provider"`) {
@@ -123,7 +123,7 @@ func TestClaimedResources(t *testing.T) {
 		s.expectStatus(http.StatusOK, "masters", http.MethodGet, "/clusters/"+cluster+configMapsPath+"/private", "")
 		s.expectStatus(http.StatusNotFound, "masters", http.MethodGet, "/clusters/"+cluster+configMapsPath+"/given", "")
 	})
-	t.Run("bindings to the export are seen without a claim, and no others", func(t *testing.T) {
+	t.Run("bindings to the export are visible without a claim, and no others", func(t *testing.T) {
 		s := s.withT(t)
 		const bindings = "/apis/apis.kcp.io/v1alpha2/apibindings"
 		cluster := s.newConsumer("watched")
@@ -132,7 +132,7 @@ func TestClaimedResources(t *testing.T) {
 		for _, target := range []string{cluster, "*"} {
 			found := s.parseList(s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(target, bindings), ""))
 			if !found[cluster+"/widgets"] || found[cluster+"/gadgets"] {
-				t.Errorf("listed are %v", found)
+				t.Errorf("listed objects are %v", found)
 			}
 		}
 		s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, bindings+"/widgets"), "")
@@ -158,7 +158,7 @@ func TestClaimsOnResourcesOfOtherExports(t *testing.T) {
 	allGizmos := "/apis/" + group + "/v1/gizmos"
 	gizmo := strings.NewReplacer("Widget", "Gizmo").Replace
 
-	// Nobody has bound the claimed resource yet: there are no objects.
+	// The claimed resource is not bound yet: there are no objects.
 	for accept, body := range map[string]string{
 		"application/json": `"kind":"GizmoList"`,
 		"application/json;as=Table;v=v1;g=meta.k8s.io":                     `"kind":"Table"`,
@@ -175,15 +175,15 @@ func TestClaimsOnResourcesOfOtherExports(t *testing.T) {
 	s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, allGizmos), "") // accepted, but not bound
 	s.bind(cluster, owner, "gizmos")
 	s.eventuallyStatus(http.StatusCreated, "provider", http.MethodPost, s.virtualPath(cluster, gizmos), gizmo(s.newWidgetJSON("made", "")))
-	if event, err := waiting.nextEvent(); err == nil && event != "ADDED made" { // it ends if it began before there was a storage
-		t.Errorf("the watch shows %q", event)
+	if event, err := waiting.nextEvent(); err == nil && event != "ADDED made" { // it ends if it was started before the storage existed
+		t.Errorf("the watch returned %q", event)
 	}
 	s.eventuallyStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, gizmos+"/made"), "")
 	if found := s.parseList(s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath("*", allGizmos), "")); !found[cluster+"/made"] {
-		t.Errorf("listed are %v", found)
+		t.Errorf("listed objects are %v", found)
 	}
 
-	// The owner leaves it to nobody, then to the provider.
+	// The owner permits no user, then the provider.
 	update(s, owner, "gizmos", &apisv1alpha2.APIExport{}, func(e *apisv1alpha2.APIExport) {
 		e.Spec.MaximalPermissionPolicy = &apisv1alpha2.MaximalPermissionPolicy{Local: &apisv1alpha2.LocalAPIExportPolicy{}}
 	})
@@ -198,7 +198,7 @@ func TestClaimsOnResourcesOfOtherExports(t *testing.T) {
 	}
 	s.expectStatus(http.StatusForbidden, "provider", http.MethodDelete, s.virtualPath(cluster, gizmos+"/made"), "")
 
-	t.Run("another identity of the same name is not meant", func(t *testing.T) {
+	t.Run("a resource of the same name with another identity", func(t *testing.T) {
 		s := s.withT(t)
 		other := s.shard.NewWorkspace(t, "root", "pretender").Spec.Cluster
 		s.createExport(other, "gizmos")
@@ -208,7 +208,7 @@ func TestClaimsOnResourcesOfOtherExports(t *testing.T) {
 		s.expectStatus(http.StatusNotFound, "provider", http.MethodGet, s.virtualPath(cluster, gizmos+"/theirs"), "")
 		for _, target := range []string{cluster, "*"} {
 			if found := s.parseList(s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(target, allGizmos), "")); found[cluster+"/theirs"] {
-				t.Errorf("listed are %v", found)
+				t.Errorf("listed objects are %v", found)
 			}
 		}
 	})

@@ -40,7 +40,7 @@ type env struct {
 }
 
 // newEnv starts a shard with a provider whose export "widgets" offers widgets and claims some resources. Users are
-// masters, "provider" with the permission on the export's content, and "stranger" without.
+// masters, "provider" with the permission on the export's content, and "stranger" without it.
 func newEnv(t *testing.T, claims ...apisv1alpha2.PermissionClaim) *env {
 	t.Helper()
 	return newEnvWith(t, func(*options.Options) {}, claims...)
@@ -69,7 +69,7 @@ func (s *env) withT(t *testing.T) *env {
 	return &copied
 }
 
-// grantContentAccess lets a user do everything to the content of the exports of a logical cluster.
+// grantContentAccess grants a user all verbs on the content of the exports of a logical cluster.
 func (s *env) grantContentAccess(cluster, name string) {
 	s.Helper()
 	ctx := shardtesting.In(s.Context(), cluster)
@@ -114,7 +114,7 @@ func newSchema(prefix, plural, group string) *apisv1alpha1.APIResourceSchema {
 	}
 }
 
-// createExport makes an export of the resource of its name, and waits until it has an identity, which it returns.
+// createExport creates an export of the resource of the same name, waits for its identity, and returns it.
 func (s *env) createExport(cluster, name string, claims ...apisv1alpha2.PermissionClaim) string {
 	s.Helper()
 	clusterCtx := shardtesting.In(s.Context(), cluster)
@@ -137,7 +137,7 @@ func (s *env) createExport(cluster, name string, claims ...apisv1alpha2.Permissi
 	return export.Status.IdentityHash
 }
 
-// acceptClaim is a claim as a consumer accepts it, for all objects.
+// acceptClaim returns a claim that a consumer accepts for all objects.
 func acceptClaim(claim apisv1alpha2.PermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
 	return apisv1alpha2.AcceptablePermissionClaim{
 		PermissionClaim: claim, Selector: apisv1alpha2.PermissionClaimSelector{MatchAll: true},
@@ -165,7 +165,7 @@ func (s *env) bind(cluster, provider, name string, claims ...apisv1alpha2.Accept
 	})
 }
 
-// newConsumer makes a workspace that binds the export of the env.
+// newConsumer creates a workspace that binds the export of the env.
 func (s *env) newConsumer(name string, claims ...apisv1alpha2.AcceptablePermissionClaim) string {
 	s.Helper()
 	cluster := s.shard.NewWorkspace(s.T, "root", name).Spec.Cluster
@@ -173,7 +173,7 @@ func (s *env) newConsumer(name string, claims ...apisv1alpha2.AcceptablePermissi
 	return cluster
 }
 
-// virtualPath is a path of the virtual workspace of the env's export.
+// virtualPath returns a path of the virtual workspace of the env's export.
 func (s *env) virtualPath(cluster, path string) string {
 	return "/services/apiexport/" + s.provider + "/" + s.export + "/clusters/" + cluster + path
 }
@@ -221,7 +221,7 @@ func (s *env) expectStatus(code int, userName, method, path, body string, header
 	return content
 }
 
-// eventuallyStatus is want for what follows from something that controllers or caches still have to do.
+// eventuallyStatus is expectStatus for results that controllers or caches produce with a delay.
 func (s *env) eventuallyStatus(code int, userName, method, path, body string) string {
 	s.Helper()
 	content := ""
@@ -299,7 +299,7 @@ func (s *watchStream) nextEvent() (string, error) {
 	return event.Type + " " + event.Object.Name, nil
 }
 
-// waitForEvent reads events until one is as wanted.
+// waitForEvent reads events until the wanted one.
 func (s *watchStream) waitForEvent(t *testing.T, wanted string) {
 	t.Helper()
 	for {

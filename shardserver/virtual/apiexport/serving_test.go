@@ -19,7 +19,7 @@ func TestExportResources(t *testing.T) {
 	one, two := s.newConsumer("one"), s.newConsumer("two")
 	unbound := s.shard.NewWorkspace(t, "root", "unbound").Spec.Cluster
 
-	t.Run("objects of one consumer are made, read, changed and deleted", func(t *testing.T) {
+	t.Run("objects of one consumer are created, read, updated and deleted", func(t *testing.T) {
 		s := s.withT(t)
 		s.eventuallyStatus(http.StatusCreated, "provider", http.MethodPost, s.virtualPath(one, widgetsPath), s.newWidgetJSON("made", ""))
 		body := s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(one, widgetsPath+"/made"), "")
@@ -37,17 +37,17 @@ func TestExportResources(t *testing.T) {
 		s.expectStatus(http.StatusNotFound, "provider", http.MethodGet, s.virtualPath(one, widgetsPath+"/made"), "")
 		s.expectStatus(http.StatusNotFound, "provider", http.MethodPatch, s.virtualPath(one, widgetsPath+"/made"), `{"spec":{"size":2}}`)
 	})
-	t.Run("server-side apply makes and changes", func(t *testing.T) {
+	t.Run("server-side apply creates and updates", func(t *testing.T) {
 		s := s.withT(t)
 		apply := []string{"Content-Type", "application/apply-patch+yaml"}
 		s.expectStatus(http.StatusCreated, "provider", http.MethodPatch, s.virtualPath(one, widgetsPath+"/applied?fieldManager=x"), s.newWidgetJSON("applied", ""), apply...)
 		s.expectStatus(http.StatusOK, "provider", http.MethodPatch, s.virtualPath(one, widgetsPath+"/applied?fieldManager=x"), s.newWidgetJSON("applied", `,"labels":{"a":"b"}`), apply...)
 		s.expectStatus(http.StatusOK, "provider", http.MethodDelete, s.virtualPath(one, widgetsPath+"/applied"), "")
 	})
-	t.Run("what the consumer's schema does not allow is refused", func(t *testing.T) {
+	t.Run("objects that violate the consumer's schema are rejected", func(t *testing.T) {
 		s.withT(t).expectStatus(http.StatusUnprocessableEntity, "provider", http.MethodPost, s.virtualPath(one, widgetsPath), strings.Replace(s.newWidgetJSON("bad", ""), `"size":1`, `"size":"large"`, 1))
 	})
-	t.Run("objects of all consumers are listed, as tables and metadata, too", func(t *testing.T) {
+	t.Run("objects of all consumers are listed, also as tables and metadata", func(t *testing.T) {
 		s := s.withT(t)
 		s.eventuallyStatus(http.StatusCreated, "provider", http.MethodPost, s.virtualPath(one, widgetsPath), s.newWidgetJSON("first", ""))
 		s.eventuallyStatus(http.StatusCreated, "provider", http.MethodPost, s.virtualPath(two, widgetsPath), s.newWidgetJSON("second", `,"labels":{"colour":"red"}`))
@@ -57,10 +57,10 @@ func TestExportResources(t *testing.T) {
 			}
 		}
 		if found := s.parseList(s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(one, allWidgetsPath), "")); len(found) != 1 {
-			t.Errorf("one consumer has %v", found)
+			t.Errorf("the objects of one consumer are %v", found)
 		}
 		if found := s.parseList(s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath("*", allWidgetsPath+"?labelSelector=colour%3Dred"), "")); len(found) != 1 || !found[two+"/second"] {
-			t.Errorf("selected are %v", found)
+			t.Errorf("selected objects are %v", found)
 		}
 		const table = "application/json;as=Table;v=v1;g=meta.k8s.io"
 		for _, cluster := range []string{"*", one} {
@@ -73,7 +73,7 @@ func TestExportResources(t *testing.T) {
 			t.Errorf("no metadata: %s", body)
 		}
 	})
-	t.Run("watches see the objects of one or of all consumers", func(t *testing.T) {
+	t.Run("watches of one or all consumers", func(t *testing.T) {
 		s := s.withT(t)
 		wildcard, oneWatch := s.watch("provider", s.virtualPath("*", allWidgetsPath+"?watch=1")), s.watch("provider", s.virtualPath(one, allWidgetsPath+"?watch=1"))
 		s.expectStatus(http.StatusCreated, "provider", http.MethodPost, s.virtualPath(two, widgetsPath), s.newWidgetJSON("seen-two", ""))
@@ -90,14 +90,14 @@ func TestExportResources(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a collection is deleted in one consumer", func(t *testing.T) {
+	t.Run("a collection of one consumer is deleted", func(t *testing.T) {
 		s := s.withT(t)
 		s.expectStatus(http.StatusOK, "provider", http.MethodDelete, s.virtualPath(one, widgetsPath), "")
 		if found := s.parseList(s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath("*", allWidgetsPath), "")); found[one+"/first"] || !found[two+"/second"] {
-			t.Errorf("left are %v", found)
+			t.Errorf("remaining objects are %v", found)
 		}
 	})
-	t.Run("what is not offered", func(t *testing.T) {
+	t.Run("resources that are not offered", func(t *testing.T) {
 		s := s.withT(t)
 		s.expectStatus(http.StatusNotFound, "masters", http.MethodGet, s.virtualPath(one, widgetsPath+"/first/scale"), "")
 		s.expectStatus(http.StatusNotFound, "masters", http.MethodGet, s.virtualPath(one, "/apis/"+group+"/v2/widgets"), "")
@@ -109,12 +109,12 @@ func TestExportResources(t *testing.T) {
 		s.expectStatus(http.StatusBadRequest, "provider", http.MethodPost, s.virtualPath("*", allWidgetsPath), s.newWidgetJSON("x", ""))
 		s.expectStatus(http.StatusBadRequest, "provider", http.MethodGet, s.virtualPath("*", allWidgetsPath+"/x"), "")
 	})
-	t.Run("who has not bound the export is left alone", func(t *testing.T) {
+	t.Run("workspaces that have not bound the export are not accessible", func(t *testing.T) {
 		s := s.withT(t)
 		for _, cluster := range []string{unbound, "nosuchcluster", "root", s.provider, "system:admin"} {
 			body := s.expectStatus(http.StatusForbidden, "provider", http.MethodGet, s.virtualPath(cluster, allWidgetsPath), "")
 			if !strings.Contains(body, "access denied") {
-				t.Errorf("the reason is told: %s", body)
+				t.Errorf("the response contains the reason: %s", body)
 			}
 			s.expectStatus(http.StatusForbidden, "provider", http.MethodGet, s.virtualPath(cluster, "/apis/apis.kcp.io/v1alpha2/apibindings"), "")
 		}
@@ -144,7 +144,7 @@ func TestExportDocuments(t *testing.T) {
 			if i > 0 {
 				defer func() {
 					if addedDocuments := builtDocuments() - before; addedDocuments > 0 {
-						t.Errorf("%d documents were made for one more consumer", addedDocuments)
+						t.Errorf("%d documents were built for one more consumer", addedDocuments)
 					}
 				}()
 			}
@@ -177,7 +177,7 @@ func TestExportDocuments(t *testing.T) {
 			var aggregated apidiscoveryv2.APIGroupDiscoveryList
 			decode(t, s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, "/apis"), "", "Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"), &aggregated)
 			if len(aggregated.Items) != 3 {
-				t.Errorf("aggregated are %+v", aggregated)
+				t.Errorf("aggregated discovery is %+v", aggregated)
 			}
 			s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, "/api"), "")
 			s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, "/version"), "")
@@ -190,7 +190,7 @@ func TestExportDocuments(t *testing.T) {
 				`"apis/rbac.authorization.k8s.io/v1"`: false, `"apis/rbac.authorization.k8s.io"`: false, `"apis/core.kcp.io/v1alpha1"`: false,
 			} {
 				if strings.Contains(index, name) != shown {
-					t.Errorf("that the index shows %s is %t: %s", name, !shown, index)
+					t.Errorf("index contains %s: %t: %s", name, !shown, index)
 				}
 			}
 			s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, "/openapi/v3/version"), "")

@@ -52,7 +52,7 @@ func doRequest(t *testing.T, config *rest.Config, method, path string, headers .
 	return resp.StatusCode, string(body)
 }
 
-// createExport makes an export of widgets.
+// createExport creates an export of widgets.
 func createExport(t *testing.T, masters client.Client, cluster string) {
 	t.Helper()
 	ctx := shardtesting.In(t.Context(), cluster)
@@ -87,7 +87,7 @@ func TestConsumersReadBoundSchemas(t *testing.T) {
 	}
 	admin, user := shard.Admin(t), shard.User(t)
 	virtualPath := func(owner, rest string) string { return "/services/apiresourceschema/" + owner + rest }
-	shardtesting.Eventually(t, "the schema is seen", func(context.Context) error {
+	shardtesting.Eventually(t, "the schema is listed", func(context.Context) error {
 		if code, body := doRequest(t, admin, http.MethodGet, virtualPath(consumer, schemasPath+"/"+schemaName)); code != http.StatusOK {
 			return fmt.Errorf("%d: %s", code, body)
 		}
@@ -95,10 +95,10 @@ func TestConsumersReadBoundSchemas(t *testing.T) {
 	})
 
 	for name, path := range map[string]string{"without clusters": schemasPath, "under its name": "/clusters/" + consumer + schemasPath, "under the wildcard": "/clusters/*" + schemasPath} {
-		t.Run("the consumer's view, "+name, func(t *testing.T) {
+		t.Run("the consumer, "+name, func(t *testing.T) {
 			_, body := doRequest(t, admin, http.MethodGet, virtualPath(consumer, path))
 			if !strings.Contains(body, `"name":"`+schemaName+`"`) || !strings.Contains(body, `"kcp.io/cluster":"`+provider+`"`) || !strings.Contains(body, `"resourceVersion":"`) {
-				t.Errorf("listed are %s", body)
+				t.Errorf("the list is %s", body)
 			}
 			if _, body := doRequest(t, admin, http.MethodGet, virtualPath(consumer, path), "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"); !strings.Contains(body, `"kind":"Table"`) {
 				t.Errorf("no table: %s", body)
@@ -113,26 +113,26 @@ func TestConsumersReadBoundSchemas(t *testing.T) {
 		method, path string
 		want         int
 	}{
-		"discovery":                                  {admin, http.MethodGet, virtualPath(consumer, "/apis/apis.kcp.io/v1alpha1"), http.StatusOK},
-		"OpenAPI":                                    {admin, http.MethodGet, virtualPath(consumer, "/openapi/v3/apis/apis.kcp.io/v1alpha1"), http.StatusOK},
-		"a schema that is not bound":                 {admin, http.MethodGet, virtualPath(consumer, schemasPath+"/v1.others.example.com"), http.StatusNotFound},
-		"a neighbour who has not bound it":           {admin, http.MethodGet, virtualPath(neighbour, schemasPath+"/"+schemaName), http.StatusNotFound},
-		"other kinds":                                {admin, http.MethodGet, virtualPath(consumer, "/apis/apis.kcp.io/v1alpha1/apibindings"), http.StatusNotFound},
-		"other groups":                               {admin, http.MethodGet, virtualPath(consumer, "/api/v1/secrets"), http.StatusNotFound},
-		"writing":                                    {admin, http.MethodPost, virtualPath(consumer, schemasPath), http.StatusForbidden},
-		"deleting":                                   {admin, http.MethodDelete, virtualPath(consumer, schemasPath+"/"+schemaName), http.StatusForbidden},
-		"writing as masters":                         {shard.Masters(t), http.MethodPost, virtualPath(consumer, schemasPath), http.StatusMethodNotAllowed},
-		"a stranger":                                 {user, http.MethodGet, virtualPath(consumer, schemasPath), http.StatusForbidden},
-		"a stranger's discovery":                     {user, http.MethodGet, virtualPath(consumer, "/apis"), http.StatusForbidden},
-		"another logical cluster behind":             {admin, http.MethodGet, virtualPath(consumer, "/clusters/"+neighbour+schemasPath), http.StatusForbidden},
-		"all consumers":                              {admin, http.MethodGet, virtualPath("*", schemasPath), http.StatusForbidden},
-		"a path of workspaces":                       {admin, http.MethodGet, virtualPath("root:consumer", schemasPath), http.StatusForbidden},
-		"a logical cluster that does not exist":      {admin, http.MethodGet, virtualPath("nosuchcluster", schemasPath), http.StatusForbidden},
-		"one without bindings":                       {shard.Masters(t), http.MethodGet, virtualPath("system:admin", schemasPath), http.StatusNotFound},
-		"discovery of one without bindings":          {shard.Masters(t), http.MethodGet, virtualPath("system:admin", "/apis"), http.StatusNotFound},
-		"masters at another logical cluster's":       {shard.Masters(t), http.MethodGet, virtualPath(consumer, "/clusters/"+neighbour+schemasPath), http.StatusNotFound},
-		"a name selects":                             {admin, http.MethodGet, virtualPath(consumer, schemasPath+"?fieldSelector=metadata.name%3D"+schemaName), http.StatusOK},
-		"the schema as its provider has it, outside": {user, http.MethodGet, "/clusters/" + provider + schemasPath + "/" + schemaName, http.StatusForbidden},
+		"discovery":                              {admin, http.MethodGet, virtualPath(consumer, "/apis/apis.kcp.io/v1alpha1"), http.StatusOK},
+		"OpenAPI":                                {admin, http.MethodGet, virtualPath(consumer, "/openapi/v3/apis/apis.kcp.io/v1alpha1"), http.StatusOK},
+		"a schema that is not bound":             {admin, http.MethodGet, virtualPath(consumer, schemasPath+"/v1.others.example.com"), http.StatusNotFound},
+		"another workspace without the binding":  {admin, http.MethodGet, virtualPath(neighbour, schemasPath+"/"+schemaName), http.StatusNotFound},
+		"other kinds":                            {admin, http.MethodGet, virtualPath(consumer, "/apis/apis.kcp.io/v1alpha1/apibindings"), http.StatusNotFound},
+		"other groups":                           {admin, http.MethodGet, virtualPath(consumer, "/api/v1/secrets"), http.StatusNotFound},
+		"writing":                                {admin, http.MethodPost, virtualPath(consumer, schemasPath), http.StatusForbidden},
+		"deleting":                               {admin, http.MethodDelete, virtualPath(consumer, schemasPath+"/"+schemaName), http.StatusForbidden},
+		"writing as masters":                     {shard.Masters(t), http.MethodPost, virtualPath(consumer, schemasPath), http.StatusMethodNotAllowed},
+		"a user without access":                  {user, http.MethodGet, virtualPath(consumer, schemasPath), http.StatusForbidden},
+		"discovery without access":               {user, http.MethodGet, virtualPath(consumer, "/apis"), http.StatusForbidden},
+		"another logical cluster behind":         {admin, http.MethodGet, virtualPath(consumer, "/clusters/"+neighbour+schemasPath), http.StatusForbidden},
+		"all consumers":                          {admin, http.MethodGet, virtualPath("*", schemasPath), http.StatusForbidden},
+		"a path of workspaces":                   {admin, http.MethodGet, virtualPath("root:consumer", schemasPath), http.StatusForbidden},
+		"a logical cluster that does not exist":  {admin, http.MethodGet, virtualPath("nosuchcluster", schemasPath), http.StatusForbidden},
+		"one without bindings":                   {shard.Masters(t), http.MethodGet, virtualPath("system:admin", schemasPath), http.StatusNotFound},
+		"discovery of one without bindings":      {shard.Masters(t), http.MethodGet, virtualPath("system:admin", "/apis"), http.StatusNotFound},
+		"masters at another logical cluster's":   {shard.Masters(t), http.MethodGet, virtualPath(consumer, "/clusters/"+neighbour+schemasPath), http.StatusNotFound},
+		"a field selector by name":               {admin, http.MethodGet, virtualPath(consumer, schemasPath+"?fieldSelector=metadata.name%3D"+schemaName), http.StatusOK},
+		"the schema in the provider's workspace": {user, http.MethodGet, "/clusters/" + provider + schemasPath + "/" + schemaName, http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if code, body := doRequest(t, tc.config, tc.method, tc.path); code != tc.want {

@@ -22,7 +22,7 @@ import (
 
 const clustersPath = "/apis/core.kcp.io/v1alpha1/logicalclusters"
 
-// env is a shard with a workspace whose types want to prepare and to clean up others.
+// env is a shard with a workspace whose types have initializers and terminators.
 type env struct {
 	*testing.T
 	shard    *shardtesting.Shard
@@ -73,7 +73,7 @@ func (s *env) create(ctx context.Context, obj client.Object) {
 	}
 }
 
-// newWorkspace makes a workspace of a type of the provider in root, created by alice, and waits until it has a phase.
+// newWorkspace creates a workspace in root, as alice, with a type of the provider, and waits until it has a phase.
 func (s *env) newWorkspace(name, workspaceType, phase string) string {
 	s.Helper()
 	root := shardtesting.In(s.Context(), "root")
@@ -88,11 +88,11 @@ func (s *env) newWorkspace(name, workspaceType, phase string) string {
 		if err := s.masters.Get(root, client.ObjectKeyFromObject(workspace), workspace); err != nil {
 			return err
 		}
-		// What initializers the server itself has are done by then.
+		// The server's own initializers have been removed by then.
 		if string(workspace.Status.Phase) != phase || strings.Contains(fmt.Sprint(workspace.Status.Initializers), "system:") || strings.Contains(fmt.Sprint(workspace.Status.Initializers), "root:") {
 			return fmt.Errorf("status %+v", workspace.Status)
 		}
-		// The Workspace may be ahead of its logical cluster by a moment.
+		// The Workspace may be updated shortly before its logical cluster.
 		cluster := &corev1alpha1.LogicalCluster{}
 		err := s.masters.Get(shardtesting.In(ctx, workspace.Spec.Cluster), client.ObjectKey{Name: "cluster"}, cluster)
 		if err == nil && string(cluster.Status.Phase) != phase {
@@ -183,13 +183,14 @@ func TestVirtualWorkspaces(t *testing.T) {
 	deleteWorkspace(s, "gone")
 	listPath, name := clustersPath, clustersPath+"/cluster"
 
-	t.Run("who sees and does what to which logical cluster", func(t *testing.T) {
+	t.Run("access to logical clusters by user", func(t *testing.T) {
 		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
 		states := map[string]string{"waiting": waiting, "foreign": otherType, "none": none, "gone": deleted, "unknown": "nosuchcluster"}
 		for _, userName := range []string{"permitted", "masters", "stranger", "neighbour"} {
 			permitted := userName == "permitted" || userName == "masters"
 			for state, cluster := range states {
-				// get, status, status patch: not found unless it waits; forbidden for whoever may not initialize.
+				// get, status, status patch: NotFound unless it waits for the owner; Forbidden without permission to
+				// initialize.
 				code, contentCode := http.StatusNotFound, http.StatusForbidden
 				switch {
 				case !permitted:
@@ -212,7 +213,7 @@ func TestVirtualWorkspaces(t *testing.T) {
 			content := s.expectStatus(code, userName, http.MethodGet, s.initializingPath("prep", "*", listPath), "")
 			if permitted {
 				if names := parseClusterNames(t, content); len(names) != 1 || !names[waiting] {
-					t.Errorf("%s lists %v, want %s alone", userName, names, waiting)
+					t.Errorf("%s lists %v, want only %s", userName, names, waiting)
 				}
 			}
 			s.expectStatus(code, userName, http.MethodGet, s.initializingPath("prep", "*", "/apis/core.kcp.io/v1alpha1"), "")
@@ -220,7 +221,7 @@ func TestVirtualWorkspaces(t *testing.T) {
 		}
 	})
 
-	t.Run("URLs that lead nowhere", func(t *testing.T) {
+	t.Run("URLs that do not resolve", func(t *testing.T) {
 		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
 		for _, path := range []string{"/services/", "/services/nothing/x", "/services/initializingworkspaces/x", "/services/initializingworkspaces/" + s.provider + ":prep/clusters/root:none/api"} {
 			if body := s.expectStatus(http.StatusForbidden, "permitted", http.MethodGet, path, ""); !strings.Contains(body, "Path not resolved to a valid virtual workspace") {
@@ -239,7 +240,7 @@ func TestVirtualWorkspaces(t *testing.T) {
 		s.expectStatus(http.StatusNotFound, "permitted", http.MethodGet, s.initializingPath("prep", waiting, name+"/scale"), "")
 	})
 
-	t.Run("strangers without a name, and the checks of readiness", func(t *testing.T) {
+	t.Run("anonymous requests, and readiness checks", func(t *testing.T) {
 		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: map[string]*rest.Config{"nobody": rest.AnonymousClientConfig(s.shard.Masters(t)), "masters": s.users["masters"]}}
 		for _, path := range []string{s.initializingPath("prep", "*", listPath), s.initializingPath("prep", waiting, name), s.initializingPath("prep", waiting, "/api/v1/secrets"), s.terminatingPath("ending", "*", listPath), s.initializingPath("prep", waiting, "/healthz"), "/services/x"} {
 			s.expectStatus(http.StatusForbidden, "nobody", http.MethodGet, path, "")
@@ -252,25 +253,25 @@ func TestVirtualWorkspaces(t *testing.T) {
 		}
 	})
 
-	t.Run("the caller brings no identity of its own choosing", func(t *testing.T) {
+	t.Run("callers cannot choose another identity", func(t *testing.T) {
 		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: map[string]*rest.Config{"user": s.shard.User(t), "admin": s.shard.Admin(t)}}
-		// kcp-admin may initialize everything and impersonate everybody, but not here.
+		// kcp-admin may initialize all types and impersonate all users, but not in the virtual workspace.
 		s.expectStatus(http.StatusOK, "admin", http.MethodGet, s.initializingPath("prep", waiting, name), "")
 		s.expectStatus(http.StatusForbidden, "admin", http.MethodGet, s.initializingPath("prep", waiting, name), "", "Impersonate-User", "alice")
 		s.expectStatus(http.StatusForbidden, "admin", http.MethodGet, s.initializingPath("prep", waiting, "/api/v1/namespaces/default"), "", "Impersonate-User", "alice", "Impersonate-Group", "system:masters")
 		s.expectStatus(http.StatusForbidden, "user", http.MethodGet, s.initializingPath("prep", waiting, name), "")
 	})
 
-	t.Run("without permissions of its own an initializer acts as the creator", func(t *testing.T) {
+	t.Run("an initializer without permissions acts as the creator", func(t *testing.T) {
 		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
 		body := s.expectStatus(http.StatusCreated, "permitted", http.MethodPost, s.initializingPath("prep", waiting, "/apis/authentication.k8s.io/v1/selfsubjectreviews"), `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`)
 		if !strings.Contains(body, `"username":"alice"`) || strings.Contains(body, "system:masters") {
-			t.Errorf("acts as %s", body)
+			t.Errorf("the user is %s", body)
 		}
 		s.expectStatus(http.StatusCreated, "permitted", http.MethodPost, s.initializingPath("prep", waiting, "/api/v1/namespaces/default/configmaps"), `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"made"}}`)
 	})
 
-	t.Run("with permissions it has these and nothing else", func(t *testing.T) {
+	t.Run("an initializer with permissions has only these", func(t *testing.T) {
 		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
 		ruled := s.newWorkspace("ruled", "ruled", "Initializing")
 		s.expectStatus(http.StatusOK, "permitted", http.MethodGet, s.initializingPath("ruled", ruled, "/api/v1/namespaces"), "")
@@ -280,13 +281,13 @@ func TestVirtualWorkspaces(t *testing.T) {
 			t.Error(body)
 		}
 		s.create(shardtesting.In(t.Context(), ruled), newNamespace("default"))
-		// A patch that turns out to be a creation needs the verb for that.
+		// A patch that creates an object requires the verb create.
 		path := s.initializingPath("ruled", ruled, "/api/v1/namespaces/default/configmaps/new?fieldManager=x")
 		s.expectStatus(http.StatusForbidden, "permitted", http.MethodPatch, path, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"new"}}`, "Content-Type", "application/apply-patch+yaml")
 		s.expectStatus(http.StatusForbidden, "permitted", http.MethodGet, s.initializingPath("prep", ruled, "/api/v1/namespaces"), "")
 	})
 
-	t.Run("only its own turn is an initializer's to take", func(t *testing.T) {
+	t.Run("an initializer can only remove itself", func(t *testing.T) {
 		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
 		both := s.newWorkspace("both", "both", "Initializing")
 		prep, last := s.provider+":prep", s.provider+":both"
@@ -308,11 +309,11 @@ func TestVirtualWorkspaces(t *testing.T) {
 		s.shard.WaitReady(t, "root", "both")
 	})
 
-	t.Run("a continue token leads no further than the first page", func(t *testing.T) {
+	t.Run("a continue token gives no access to other logical clusters", func(t *testing.T) {
 		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
 		var all corev1alpha1.LogicalClusterList
 		if err := json.Unmarshal([]byte(s.expectStatus(http.StatusOK, "masters", http.MethodGet, "/clusters/*"+listPath+"?limit=1", "")), &all); err != nil || all.Continue == "" {
-			t.Fatalf("no token to begin with: %v", err)
+			t.Fatalf("no continue token: %v", err)
 		}
 		if names := parseClusterNames(t, s.expectStatus(http.StatusOK, "permitted", http.MethodGet, s.initializingPath("prep", "*", listPath+"?continue="+all.Continue), "")); len(names) > 1 || len(names) == 1 && !names[waiting] {
 			t.Errorf("listed %v", names)
@@ -340,7 +341,7 @@ func TestTerminatingWorkspaces(t *testing.T) {
 		s.expectStatus(code, userName, http.MethodGet, s.terminatingPath("ending", "*", clustersPath), "")
 	}
 	if body := s.expectStatus(http.StatusOK, "permitted", http.MethodGet, s.terminatingPath("ending", cluster, "/apis"), ""); strings.Contains(body, "rbac") {
-		t.Errorf("discovery shows the content: %s", body)
+		t.Errorf("discovery contains the content: %s", body)
 	}
 	s.expectStatus(http.StatusForbidden, "permitted", http.MethodGet, s.terminatingPath("ending", cluster, "/api/v1/secrets"), "")
 	s.expectStatus(http.StatusMethodNotAllowed, "permitted", http.MethodPatch, s.terminatingPath("ending", cluster, name), `{"metadata":{"annotations":{"a":"b"}}}`)

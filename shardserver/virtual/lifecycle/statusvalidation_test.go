@@ -19,26 +19,26 @@ func TestValidateStatus(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kind          *ownerKind
 		before, after status
-		want          string // of the fields found wrong
+		want          string // the invalid fields
 	}{
-		"an initializer takes itself off":           {initializing, initializers("root:own", "root:other"), initializers("root:other"), ""},
-		"wherever it stands":                        {initializing, initializers("root:a", "root:own", "root:b"), initializers("root:a", "root:b"), ""},
-		"it may stay":                               {initializing, initializers("root:own", "root:other"), initializers("root:own", "root:other"), ""},
-		"it cannot take another off":                {initializing, initializers("root:own", "root:other"), initializers("root:own"), "status.initializers"},
-		"nor all at once":                           {initializing, initializers("root:own", "root:other"), initializers(), "status.initializers"},
-		"nor replace another by as many":            {initializing, initializers("root:own", "root:other"), initializers("root:own", "root:new"), "status.initializers"},
-		"nor change the order":                      {initializing, initializers("root:own", "root:other"), initializers("root:other", "root:own"), "status.initializers"},
-		"nor add one":                               {initializing, initializers("root:own"), initializers("root:own", "root:new"), "status.initializers"},
-		"nor itself once more":                      {initializing, initializers("root:own"), initializers("root:own", "root:own"), "status.initializers"},
-		"nor declare the workspace ready":           {initializing, initializers("root:own"), status{Phase: "Ready", Initializers: initializers("root:own").Initializers, Terminators: initializers().Terminators}, "status.phase"},
-		"nor take terminators off":                  {initializing, initializers("root:own"), status{Phase: "Initializing", Initializers: initializers("root:own").Initializers}, "status.terminators"},
-		"nor say where the workspace is":            {initializing, initializers("root:own"), status{URL: "https://elsewhere", Phase: "Initializing", Initializers: initializers("root:own").Initializers, Terminators: initializers().Terminators}, "status.URL"},
-		"a terminator takes itself off":             {terminating, terminators("root:own", "root:other"), terminators("root:other"), ""},
-		"a terminator cannot take another off":      {terminating, terminators("root:own", "root:other"), terminators("root:own"), "status.terminators"},
-		"a terminator of the initializer's name":    {terminating, status{Initializers: initializers("root:own").Initializers, Terminators: terminators("root:own").Terminators}, status{Terminators: terminators("root:own").Terminators}, "status.initializers"},
-		"an initializer of the terminator's name":   {initializing, status{Initializers: initializers("root:own").Initializers, Terminators: terminators("root:own").Terminators}, status{Initializers: initializers("root:own").Initializers}, "status.terminators"},
-		"nothing is lost by not being on the list":  {terminating, terminators("root:other"), terminators("root:other"), ""},
-		"who is not on the list takes nothing away": {terminating, terminators("root:other"), terminators(), "status.terminators"},
+		"an initializer removes itself":                        {initializing, initializers("root:own", "root:other"), initializers("root:other"), ""},
+		"from the middle of the list":                          {initializing, initializers("root:a", "root:own", "root:b"), initializers("root:a", "root:b"), ""},
+		"no change":                                            {initializing, initializers("root:own", "root:other"), initializers("root:own", "root:other"), ""},
+		"an initializer removes another one":                   {initializing, initializers("root:own", "root:other"), initializers("root:own"), "status.initializers"},
+		"all are removed":                                      {initializing, initializers("root:own", "root:other"), initializers(), "status.initializers"},
+		"another one is replaced":                              {initializing, initializers("root:own", "root:other"), initializers("root:own", "root:new"), "status.initializers"},
+		"the order changes":                                    {initializing, initializers("root:own", "root:other"), initializers("root:other", "root:own"), "status.initializers"},
+		"one is added":                                         {initializing, initializers("root:own"), initializers("root:own", "root:new"), "status.initializers"},
+		"a duplicate is added":                                 {initializing, initializers("root:own"), initializers("root:own", "root:own"), "status.initializers"},
+		"the phase changes":                                    {initializing, initializers("root:own"), status{Phase: "Ready", Initializers: initializers("root:own").Initializers, Terminators: initializers().Terminators}, "status.phase"},
+		"terminators are removed":                              {initializing, initializers("root:own"), status{Phase: "Initializing", Initializers: initializers("root:own").Initializers}, "status.terminators"},
+		"the URL changes":                                      {initializing, initializers("root:own"), status{URL: "https://other", Phase: "Initializing", Initializers: initializers("root:own").Initializers, Terminators: initializers().Terminators}, "status.URL"},
+		"a terminator removes itself":                          {terminating, terminators("root:own", "root:other"), terminators("root:other"), ""},
+		"a terminator removes another one":                     {terminating, terminators("root:own", "root:other"), terminators("root:own"), "status.terminators"},
+		"a terminator with the name of an initializer":         {terminating, status{Initializers: initializers("root:own").Initializers, Terminators: terminators("root:own").Terminators}, status{Terminators: terminators("root:own").Terminators}, "status.initializers"},
+		"an initializer with the name of a terminator":         {initializing, status{Initializers: initializers("root:own").Initializers, Terminators: terminators("root:own").Terminators}, status{Initializers: initializers("root:own").Initializers}, "status.terminators"},
+		"the owner is not in the list, no change":              {terminating, terminators("root:other"), terminators("root:other"), ""},
+		"the owner is not in the list and removes another one": {terminating, terminators("root:other"), terminators(), "status.terminators"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var invalidFields []string
@@ -46,7 +46,7 @@ func TestValidateStatus(t *testing.T) {
 				invalidFields = append(invalidFields, err.Field)
 			}
 			if got := strings.Join(invalidFields, ","); got != tc.want {
-				t.Errorf("found wrong %q, want %q", got, tc.want)
+				t.Errorf("invalid fields are %q, want %q", got, tc.want)
 			}
 		})
 	}
@@ -54,16 +54,16 @@ func TestValidateStatus(t *testing.T) {
 
 func TestParseWorkspaceType(t *testing.T) {
 	for name, tc := range map[string]struct{ in, cluster, typeName string }{
-		"a type of root":               {"root:universal", "root", "universal"},
-		"a type of a workspace":        {"2cynbfy2m0wtjqcs:prep", "2cynbfy2m0wtjqcs", "prep"},
-		"a path is not its cluster":    {"root:org:prep", "", ""},
-		"the system's own has no type": {"system:apibindings", "", ""},
-		"nor has a bare name":          {"universal", "", ""},
-		"nor one that ends in nothing": {"root:", "", ""},
-		"nor one that starts with it":  {":x", "", ""},
-		"nor nothing at all":           {"", "", ""},
-		"nor what is no name":          {"Ro/ot:x", "", ""},
-		"nor the wildcard":             {"*:x", "", ""},
+		"a type of root":                   {"root:universal", "root", "universal"},
+		"a type of a workspace":            {"2cynbfy2m0wtjqcs:prep", "2cynbfy2m0wtjqcs", "prep"},
+		"a path instead of a cluster name": {"root:org:prep", "", ""},
+		"a system initializer":             {"system:apibindings", "", ""},
+		"no colon":                         {"universal", "", ""},
+		"no type name":                     {"root:", "", ""},
+		"no cluster name":                  {":x", "", ""},
+		"empty":                            {"", "", ""},
+		"an invalid cluster name":          {"Ro/ot:x", "", ""},
+		"the wildcard":                     {"*:x", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, typeName, ok := parseWorkspaceType(tc.in)

@@ -22,7 +22,7 @@ import (
 // watchStream is an open watch.
 type watchStream struct{ events chan string }
 
-// watch opens a watch that lives as long as the test.
+// watch opens a watch that ends with the test.
 func (s *env) watch(userName, path string) *watchStream {
 	s.Helper()
 	httpClient, err := rest.HTTPClientFor(s.users[userName])
@@ -95,7 +95,7 @@ func deleteWorkspace(s *env, name string) {
 
 func waitForDeletion(s *env, name string) {
 	s.Helper()
-	shardtesting.Eventually(s.T, "the end of "+name, func(context.Context) error {
+	shardtesting.Eventually(s.T, "the deletion of "+name, func(context.Context) error {
 		left := &tenancyv1alpha1.Workspace{}
 		err := s.masters.Get(shardtesting.In(s.Context(), "root"), client.ObjectKey{Name: name}, left)
 		if apierrors.IsNotFound(err) {

@@ -32,12 +32,12 @@ func expectEqual(t *testing.T, got, want any) {
 
 func TestExportsToV1alpha2(t *testing.T) {
 	for name, tc := range map[string]struct{ in, want string }{
-		"the names of schemas tell resources": {
+		"resources are derived from the names of schemas": {
 			in: `{spec: {latestResourceSchemas: [v1.widgets.example.com, v1.pods.core]}}`,
 			want: `{spec: {resources: [{name: widgets, group: example.com, schema: v1.widgets.example.com, storage: {crd: {}}},
 				{name: pods, group: "", schema: v1.pods.core, storage: {crd: {}}}]}}`,
 		},
-		"what v1alpha1 cannot say comes out of annotations": {
+		"fields that v1alpha1 lacks are restored from annotations": {
 			in: `{metadata: {annotations: {own: kept,
 				apis.v1alpha2.kcp.io/resource-schemas: '[{"name":"b","group":"example.com","schema":"v1.b.example.com","storage":{"virtual":{"identityHash":"i","reference":{"kind":"K","name":"a"}}}}]',
 				apis.v1alpha2.kcp.io/permission-claims: '[{"group":"","resource":"pods","verbs":["get"],"identityHash":""}]'}},
@@ -47,11 +47,11 @@ func TestExportsToV1alpha2(t *testing.T) {
 					{name: b, group: example.com, schema: v1.b.example.com, storage: {virtual: {identityHash: i, reference: {kind: K, name: a}}}}],
 					permissionClaims: [{group: "", resource: pods, verbs: [get], identityHash: ""}, {group: "", resource: secrets, verbs: ["*"], identityHash: ""}]}}`,
 		},
-		"annotations that cannot be used stay for admission to find": {
+		"unusable annotations are kept, for admission": {
 			in:   `{metadata: {annotations: {apis.v1alpha2.kcp.io/permission-claims: '[{"resource":"pods","verbs":["get"]}]', apis.v1alpha2.kcp.io/resource-schemas: nonsense}}, spec: {}}`,
 			want: `{metadata: {annotations: {apis.v1alpha2.kcp.io/permission-claims: '[{"resource":"pods","verbs":["get"]}]', apis.v1alpha2.kcp.io/resource-schemas: nonsense}}, spec: {}}`,
 		},
-		"identity, policy and status are the same in both": {
+		"identity, policy and status are equal in both versions": {
 			in:   `{spec: {identity: {secretRef: {name: a, namespace: b}}, maximalPermissionPolicy: {local: {}}}, status: {identityHash: h, virtualWorkspaces: [{url: u}], conditions: [{type: A, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}`,
 			want: `{spec: {identity: {secretRef: {name: a, namespace: b}}, maximalPermissionPolicy: {local: {}}}, status: {identityHash: h, virtualWorkspaces: [{url: u}], conditions: [{type: A, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}`,
 		},
@@ -74,7 +74,7 @@ func TestExportsToV1alpha2(t *testing.T) {
 
 func TestExportsToV1alpha1(t *testing.T) {
 	for name, tc := range map[string]struct{ in, want string }{
-		"what v1alpha1 cannot say goes into annotations": {
+		"fields that v1alpha1 lacks are preserved in annotations": {
 			in: `{spec: {resources: [{name: a, group: example.com, schema: v1.a.example.com, storage: {crd: {}}},
 					{name: b, group: example.com, schema: v1.b.example.com, storage: {virtual: {identityHash: i, reference: {kind: K, name: a}}}}],
 					permissionClaims: [{group: "", resource: pods, verbs: [get], identityHash: ""}, {group: "", resource: secrets, verbs: ["*"], identityHash: ""}]}}`,
@@ -83,15 +83,15 @@ func TestExportsToV1alpha1(t *testing.T) {
 				apis.v1alpha2.kcp.io/permission-claims: '[{"group":"","resource":"pods","verbs":["get"],"identityHash":""},{"group":"","resource":"secrets","verbs":["*"],"identityHash":""}]'}},
 				spec: {latestResourceSchemas: [v1.a.example.com], permissionClaims: [{resource: pods, all: true}, {resource: secrets, all: true}]}}`,
 		},
-		"claims of everything need no annotation": {
+		"claims on all objects need no annotation": {
 			in:   `{spec: {permissionClaims: [{group: "", resource: secrets, verbs: ["*"], identityHash: ""}]}}`,
 			want: `{spec: {permissionClaims: [{resource: secrets, all: true}]}}`,
 		},
-		"a schema whose name does not tell its resource is no latest schema": {
+		"a schema with another name pattern is not in latestResourceSchemas": {
 			in:   `{spec: {resources: [{name: widgets, group: example.com, schema: a.b.widgets.example.com, storage: {crd: {}}}]}}`,
 			want: `{metadata: {annotations: {apis.v1alpha2.kcp.io/resource-schemas: '[{"name":"widgets","group":"example.com","schema":"a.b.widgets.example.com","storage":{"crd":{}}}]'}}, spec: {}}`,
 		},
-		"selectors come out of the annotation that kept them": {
+		"selectors are restored from the annotation": {
 			in: `{metadata: {annotations: {apis.v1alpha2.kcp.io/v1alpha1-permission-claims: '[{"resource":"pods","resourceSelector":[{"name":"a"}]},{"resource":"gone","all":true}]'}},
 				spec: {permissionClaims: [{group: "", resource: pods, verbs: ["*"], identityHash: ""}]}}`,
 			want: `{spec: {permissionClaims: [{resource: pods, resourceSelector: [{name: a}]}]}}`,
