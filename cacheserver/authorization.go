@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// ShardGroup is the group of shards, and of servers beside them: it may read everything. The user name of a shard is
-	// ShardUserPrefix + its name, which lets it write its own part.
+	// ShardGroup is the group of shards, and of other servers of the installation: members may read everything. The
+	// user name of a shard is ShardUserPrefix + its name, which may write the objects of that shard.
 	ShardGroup      = "system:kcp:shard"
 	ShardUserPrefix = "system:kcp:shard:"
-	// CacheGroup is the group of caches below this one. The user name of a cache is CacheUserPrefix + its name. It may
-	// read everything, and write whatever it brings up for its shards; objects say which cache they came by, and no cache
-	// touches those of another (package hierarchy).
+	// CacheGroup is the group of child caches. The user name of a cache is CacheUserPrefix + its name. It may read
+	// everything, and write objects of all shards; objects carry the name of the cache that copied them, and no cache
+	// changes those of another (package hierarchy).
 	CacheGroup      = "system:kcp:cache"
 	CacheUserPrefix = "system:kcp:cache:"
 )
 
-// Authorizer decides who may do what in a cache: masters everything, shards and caches their part, nobody else
-// anything. The scope comes from the context.
+// Authorizer permits everything to system:masters, and to shards and caches as described at their groups; all other
+// requests are denied. The scope comes from the context.
 type Authorizer struct {
-	// AlwaysAllow are paths of the process that are open to everybody; a trailing "*" allows all below.
+	// AlwaysAllow are paths of the process that need no authorization; a trailing "*" allows all below.
 	AlwaysAllow []string
 }
 
@@ -41,11 +41,11 @@ func (a Authorizer) Authorize(ctx context.Context, attributes authorizer.Attribu
 	case !attributes.IsResourceRequest() && a.isAlwaysAllowed(attributes.GetPath()):
 		return authorizer.DecisionAllow, "", nil
 	case u == nil || !scoped:
-		return authorizer.DecisionDeny, "only system:masters may do this", nil
+		return authorizer.DecisionDeny, "only system:masters is permitted", nil
 	case strings.HasPrefix(attributes.GetVerb(), "impersonate"):
-		return authorizer.DecisionDeny, "nobody but system:masters acts for others", nil
+		return authorizer.DecisionDeny, "only system:masters may impersonate", nil
 	case !attributes.IsResourceRequest() && !isDiscoveryPath(attributes.GetPath()):
-		return authorizer.DecisionDeny, "what is of the whole process is no part of a shard", nil
+		return authorizer.DecisionDeny, "endpoints of the process are not served in a scope", nil
 	}
 	if slices.Contains(u.GetGroups(), ShardGroup) && attributes.IsReadOnly() {
 		return authorizer.DecisionAllow, "", nil
@@ -54,12 +54,12 @@ func (a Authorizer) Authorize(ctx context.Context, attributes authorizer.Attribu
 		if target.Shard == shard {
 			return authorizer.DecisionAllow, "", nil
 		}
-		return authorizer.DecisionDeny, fmt.Sprintf("shard %q writes its own part of the cache alone", shard), nil
+		return authorizer.DecisionDeny, fmt.Sprintf("shard %q may write only its own objects", shard), nil
 	}
 	if _, ok := parseMember(u, CacheGroup, CacheUserPrefix); ok {
 		return authorizer.DecisionAllow, "", nil
 	}
-	return authorizer.DecisionDeny, "the cache is for shards", nil
+	return authorizer.DecisionDeny, "only shards and caches are permitted", nil
 }
 
 func (a Authorizer) isAlwaysAllowed(path string) bool {
@@ -69,12 +69,12 @@ func (a Authorizer) isAlwaysAllowed(path string) bool {
 	})
 }
 
-// isDiscoveryPath tells whether a path leads to documents about the API.
+// isDiscoveryPath returns whether a path is a discovery path.
 func isDiscoveryPath(path string) bool {
 	return path == "/api" || path == "/apis" || strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/apis/")
 }
 
-// parseMember returns the name of a shard or cache, if that is what the user is.
+// parseMember returns the name of a shard or cache, if the user is one.
 func parseMember(u user.Info, group, prefix string) (string, bool) {
 	name, ok := strings.CutPrefix(u.GetName(), prefix)
 	return name, ok && name != "" && slices.Contains(u.GetGroups(), group)

@@ -12,8 +12,8 @@ import (
 	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
 )
 
-// BenchmarkRegions measures how long an object takes from its publication in one region to another, one after the
-// other, and how long a region takes to fetch a thousand that come at once.
+// BenchmarkRegions measures the delay from the publication of an object in one region to another, one after the other,
+// and the time until a region has a thousand objects that are published at once.
 func BenchmarkRegions(b *testing.B) {
 	const many = 1000
 	t := b
@@ -63,7 +63,7 @@ func BenchmarkRegions(b *testing.B) {
 	b.ReportMetric(time.Since(started).Seconds(), "s/list")
 }
 
-// addedNames are the names of objects as they come.
+// addedNames receives the names of added objects.
 type addedNames chan string
 
 func (a addedNames) OnReplace(objects []*client.Object, _ client.Position) {

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 )
 
-// resourceTransformers returns what --encryption-provider-config encrypts resources with, or nil.
+// resourceTransformers returns the transformers of --encryption-provider-config, or nil.
 func resourceTransformers(generic *genericapiserver.Config) func(schema.GroupResource) value.Transformer {
 	if generic.ResourceTransformers == nil {
 		return nil

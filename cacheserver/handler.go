@@ -55,21 +55,21 @@ const (
 // DefaultQuota are the default limits: one shard alone does not fill an etcd of the default quota.
 var DefaultQuota = store.Quota{Objects: client.DefaultMaxObjects, Bytes: 256 << 20}
 
-// requestInfoResolver reads paths that have lost their scope.
+// requestInfoResolver resolves paths without their scope.
 var requestInfoResolver = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-// Handler is a cache below an authenticated chain: the user of each request is in its context.
+// Handler is a cache behind an authentication chain: the user of each request is in its context.
 type Handler struct {
 	config     HandlerConfig
 	backend    *store.Backend
 	api        *api.Handler
 	collector  *garbage.Collector
-	parent     *client.Client // nil at the top
+	parent     *client.Client // nil without a parent
 	authorizer Authorizer
 	chain      http.Handler
 }
 
-// NewHandler opens the store and returns the cache. Run does its work in the background; Close it afterwards.
+// NewHandler opens the store and returns the cache. Callers must call Run for background work, and Close afterwards.
 func NewHandler(ctx context.Context, config HandlerConfig) (*Handler, error) {
 	var parent *client.Client
 	if config.Parent != nil {
@@ -95,11 +95,11 @@ func NewHandler(ctx context.Context, config HandlerConfig) (*Handler, error) {
 	return h, nil
 }
 
-// ServeHTTP implements http.Handler, for whole paths. It authorizes by the user of the context.
+// ServeHTTP implements http.Handler, for complete paths. It authorizes the user of the context.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) { h.chain.ServeHTTP(w, req) }
 
-// Split divides what follows client.Prefix in a path into the scope, "/shards/<shard>/clusters/<cluster>", and the
-// Kubernetes path behind it. The scope of a path that ServeHTTP refuses is empty.
+// Split divides the part of a path after client.Prefix into the scope, "/shards/<shard>/clusters/<cluster>", and the
+// Kubernetes path behind it. The scope of an invalid path is empty.
 func (h *Handler) Split(path string) (scopePath, rest string) {
 	_, rest, err := scope.Parse(path)
 	if err != nil || scope.IsMetrics(rest) {
@@ -108,7 +108,7 @@ func (h *Handler) Split(path string) (scopePath, rest string) {
 	return strings.TrimSuffix(strings.TrimSuffix(path, rest), "/"), rest
 }
 
-// Authorize decides about a request to the path behind a scope that Split returned.
+// Authorize authorizes a request to the path behind a scope that Split returned.
 func (h *Handler) Authorize(ctx context.Context, scopePath string, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	target, _, err := scope.Parse(scopePath + "/")
 	if err != nil {
@@ -117,7 +117,7 @@ func (h *Handler) Authorize(ctx context.Context, scopePath string, attributes au
 	return h.authorizer.Authorize(scope.NewContext(ctx, target), attributes)
 }
 
-// Authorizer decides about requests whose scope is in the context, and whose attributes are those of the path behind it.
+// Authorizer authorizes requests whose scope is in the context, and whose attributes are those of the path behind it.
 func (h *Handler) Authorizer() authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(h.authorizer.Authorize)
 }
@@ -125,7 +125,7 @@ func (h *Handler) Authorizer() authorizer.Authorizer {
 // Check returns an error if the store does not answer.
 func (h *Handler) Check(ctx context.Context) error { return h.backend.Check(ctx) }
 
-// Run does what is to be done in the background, and returns when the context has ended and all of it with it.
+// Run runs the background work until the context ends, and returns when all of it has ended.
 func (h *Handler) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { h.backend.Run(ctx) })
@@ -149,7 +149,7 @@ func (h *Handler) syncParent(ctx context.Context) {
 	h.parent.CloseIdleConnections()
 }
 
-// Close ends the connection to the store.
+// Close closes the connection to the store.
 func (h *Handler) Close() { h.backend.Close() }
 
 func (h *Handler) serve(w http.ResponseWriter, req *http.Request) {
@@ -172,7 +172,7 @@ func (h *Handler) serve(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// serveHealth answers for the store, which is all that can be ill here.
+// serveHealth reports the health of the store, the only dependency.
 func (h *Handler) serveHealth(w http.ResponseWriter, req *http.Request) {
 	if err := h.backend.Check(req.Context()); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -29,7 +29,7 @@ func setGlobalReach(u *unstructured.Unstructured) {
 	u.SetAnnotations(annotations)
 }
 
-// withParent makes a cache one below another.
+// withParent configures a cache with a parent.
 func withParent(t testing.TB, parent *cachetesting.Cache, name string) func(*options.Options) {
 	t.Helper()
 	kubeconfig := parent.Kubeconfig(t, parent.User(t, cacheserver.CacheUserPrefix+name, cacheserver.CacheGroup))
@@ -39,7 +39,7 @@ func withParent(t testing.TB, parent *cachetesting.Cache, name string) func(*opt
 	}
 }
 
-// publisher is a shard, as far as a cache sees it.
+// publisher publishes objects as a shard does.
 type publisher struct {
 	*client.Client
 	t          *testing.T
@@ -142,10 +142,10 @@ func TestHierarchySync(t *testing.T) {
 	expectObjects(t, beta.Client, shards, "root|root|root", "root|root|alpha", "root|root|beta")
 	expectObjects(t, beta.Client, client.Reports, "root|root|root", "alpha|root|alpha", "beta|root|beta")
 
-	t.Run("changes and deletions travel", func(t *testing.T) {
+	t.Run("changes and deletions are synchronized", func(t *testing.T) {
 		alpha.put(exports, testCluster, newObject(exports, "more", setGlobalReach))
 		expectObjects(t, beta.Client, exports, "alpha|abc|wide", "alpha|abc|more", "beta|abc|wide")
-		alpha.put(exports, testCluster, newObject(exports, "wide")) // stays in the region from now on
+		alpha.put(exports, testCluster, newObject(exports, "wide")) // loses its global reach
 		alpha.remove(exports, testCluster, "more")
 		expectObjects(t, beta.Client, exports, "beta|abc|wide")
 		expectObjects(t, root.Client, exports, "beta|abc|wide")
@@ -153,7 +153,7 @@ func TestHierarchySync(t *testing.T) {
 		expectObjects(t, beta.Client, exports, "alpha|abc|wide", "beta|abc|wide")
 	})
 
-	t.Run("while the parent is away, regions go on, and catch up", func(t *testing.T) {
+	t.Run("regions continue without the parent and catch up", func(t *testing.T) {
 		if err := top.Stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestHierarchySync(t *testing.T) {
 		expectObjects(t, alpha.Client, exports, "alpha|abc|wide", "alpha|abc|regional", "alpha|abc|meanwhile")
 	})
 
-	t.Run("a parent that lost everything takes nothing away", func(t *testing.T) {
+	t.Run("a parent without data deletes no objects", func(t *testing.T) {
 		beta.put(exports, testCluster, newObject(exports, "wide", setGlobalReach))
 		expectObjects(t, alpha.Client, exports, "alpha|abc|wide", "alpha|abc|regional", "alpha|abc|meanwhile", "beta|abc|wide")
 		seen := runRecorder(t, alpha.Client, exports)
@@ -176,19 +176,19 @@ func TestHierarchySync(t *testing.T) {
 		seen.expectNoDeletion(t)
 	})
 
-	t.Run("a region that lost everything takes nothing away, and forgets what ended", func(t *testing.T) {
+	t.Run("a region without data deletes no objects, and catches up on deletions", func(t *testing.T) {
 		seen := runRecorder(t, beta.Client, exports)
 		restartWithoutData(t, europe)
 		expectObjects(t, alpha.Client, exports, "beta|abc|wide")
 		seen.expectNoDeletion(t)
-		// The shard fills its part again. One object has ended meanwhile.
+		// The shard publishes its objects again. One was deleted meanwhile.
 		alpha.put(exports, testCluster, newObject(exports, "wide", setGlobalReach))
 		alpha.publishReport(true)
 		expectObjects(t, beta.Client, exports, "alpha|abc|wide", "beta|abc|wide")
 		expectObjects(t, root.Client, exports, "alpha|abc|wide", "beta|abc|wide")
 	})
 
-	t.Run("a shard may move to another region", func(t *testing.T) {
+	t.Run("a shard moves to another region", func(t *testing.T) {
 		moved := newPublisher(t, asia, "alpha")
 		done := make(chan struct{})
 		go func() {
@@ -211,7 +211,7 @@ func TestHierarchySync(t *testing.T) {
 	})
 }
 
-// restartWithoutData restarts a cache without what it stored.
+// restartWithoutData restarts a cache with an empty store.
 func restartWithoutData(t *testing.T, c *cachetesting.Cache) {
 	t.Helper()
 	if err := c.Stop(); err != nil {

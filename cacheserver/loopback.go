@@ -15,8 +15,8 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 )
 
-// loopbackServer lets the background work of a cache use its own API, as system:masters, over connections in memory: it
-// follows its own objects as it follows those of its parent.
+// loopbackServer lets the background work of a cache use its own API, as system:masters, over in-memory connections: it
+// watches its own objects in the same way as those of its parent.
 type loopbackServer struct {
 	connections chan net.Conn
 	closed      chan struct{}
@@ -45,7 +45,7 @@ func (l *loopbackServer) Client() (*client.Client, error) {
 	return client.New(&rest.Config{Host: "http://loopback", Dial: l.dial}, "")
 }
 
-// Stop ends all connections and returns when nothing is served any more.
+// Stop closes all connections and returns when no request is served.
 func (l *loopbackServer) Stop() {
 	_ = l.server.Close()
 	l.serving.Wait()

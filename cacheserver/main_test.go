@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// mainTB lets TestMain start servers with what tests use.
+// mainTB lets TestMain start servers with the helpers of tests.
 type mainTB struct {
 	testing.TB
 	cleanups    []func()

@@ -10,7 +10,7 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 )
 
-// TestMetricsLabelsAreBounded, whatever they call what their users cache.
+// TestMetricsLabelsAreBounded uses invented names of cached resources, which must not become labels.
 func TestMetricsLabelsAreBounded(t *testing.T) {
 	named := schema.GroupVersionResource{Group: "invented.example", Version: "v7invented", Resource: "inventions:inventedhash"}
 	alpha := cache.Client(t, "metrics-a")
@@ -33,11 +33,11 @@ func TestMetricsLabelsAreBounded(t *testing.T) {
 	}
 	code, series := sendRequest(t, cache.Masters(t), "GET", "/metrics", "", "")
 	if code != 200 || !strings.Contains(series, `resource="cachedobjects"`) {
-		t.Fatalf("got %d, with no series of what users cache", code)
+		t.Fatalf("got %d, without a series of cached objects", code)
 	}
 	for _, line := range strings.Split(series, "\n") {
 		if strings.Contains(line, "invent") {
-			t.Errorf("a shard has named a series: %s", line)
+			t.Errorf("a shard has created a series: %s", line)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func eventually(t *testing.T, what string, condition func(context.Context) error
 	}
 }
 
-// createUntilRejected creates objects until one is refused, and returns how many there are, and the refusal.
+// createUntilRejected creates objects until one is rejected, and returns their number and the error.
 func createUntilRejected(t *testing.T, c *client.Client, gvr schema.GroupVersionResource, create func(i int) *unstructured.Unstructured) (int, error) {
 	t.Helper()
 	for i := range 200 {
@@ -40,11 +40,11 @@ func createUntilRejected(t *testing.T, c *client.Client, gvr schema.GroupVersion
 			return i, err
 		}
 	}
-	t.Fatal("nothing bounds how much a shard may have")
+	t.Fatal("no create is rejected")
 	return 0, nil
 }
 
-// TestShardQuota that nobody else feels, and under which it can always make room and say how it is.
+// TestShardQuota checks that the quota of a shard does not affect others, and that the shard can delete and report.
 func TestShardQuota(t *testing.T) {
 	const most = 20
 	small := cachetesting.Start(t, func(o *options.Options) { o.Quota.Objects, o.Quota.Bytes = most, 1<<20 })
@@ -60,7 +60,7 @@ func TestShardQuota(t *testing.T) {
 		t.Fatalf("after %d objects: %v", count, err)
 	}
 	key := client.Key{Shard: "alpha", Cluster: testCluster, Name: "widgets-0"}
-	t.Run("what is there can be changed", func(t *testing.T) {
+	t.Run("existing objects can be updated", func(t *testing.T) {
 		read, err := alpha.Get(t.Context(), exports, key)
 		if err != nil {
 			t.Fatal(err)
@@ -74,12 +74,12 @@ func TestShardQuota(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("the shard can say how it is", func(t *testing.T) {
+	t.Run("reports are accepted", func(t *testing.T) {
 		if _, err := alpha.Create(t.Context(), client.Reports, logicalcluster.Root, newObject(client.Reports, "alpha")); err != nil {
 			t.Error(err)
 		}
 	})
-	t.Run("others, and its users, have bounds of their own", func(t *testing.T) {
+	t.Run("other shards and users have separate quotas", func(t *testing.T) {
 		if _, err := beta.Create(t.Context(), exports, testCluster, export(0)); err != nil {
 			t.Error(err)
 		}
@@ -94,8 +94,8 @@ func TestShardQuota(t *testing.T) {
 			t.Errorf("after %d objects of users: %v", users, err)
 		}
 	})
-	t.Run("who makes room can go on", func(t *testing.T) {
-		for i := range count - most + 2 { // the report is an object, too
+	t.Run("creates succeed after deletions", func(t *testing.T) {
+		for i := range count - most + 2 { // the report counts as an object
 			key.Name = fmt.Sprintf("widgets-%d", i)
 			if err := alpha.Delete(t.Context(), exports, key, ""); err != nil {
 				t.Fatal(err)
@@ -106,7 +106,7 @@ func TestShardQuota(t *testing.T) {
 			return err
 		})
 	})
-	t.Run("bytes are bounded, also those of what is replaced", func(t *testing.T) {
+	t.Run("bytes are limited, including replaced revisions", func(t *testing.T) {
 		count, err := createUntilRejected(t, beta, exports, func(i int) *unstructured.Unstructured {
 			return newObject(exports, fmt.Sprintf("large-%d", i), large)
 		})
@@ -114,19 +114,19 @@ func TestShardQuota(t *testing.T) {
 			t.Fatalf("after %d large objects: %v", count, err)
 		}
 		if err := updateUntilRejected(t, beta, "large-0"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "replaced") {
-			t.Errorf("rewriting an object all the time: %v", err)
+			t.Errorf("repeated updates of an object: %v", err)
 		}
 	})
-	t.Run("what there is counts after a restart", func(t *testing.T) {
+	t.Run("usage is counted after a restart", func(t *testing.T) {
 		if err := small.Stop(); err != nil {
 			t.Fatal(err)
 		}
 		small.Restart(t)
-		eventually(t, "a refusal", func(ctx context.Context) error {
+		eventually(t, "a rejected create", func(ctx context.Context) error {
 			created, err := beta.Create(ctx, exports, testCluster, newObject(exports, "again"))
 			if err == nil {
 				_ = beta.Delete(ctx, exports, created.Key, "")
-				return errors.New("it is not refused")
+				return errors.New("the create is accepted")
 			}
 			if !apierrors.IsForbidden(err) {
 				return err
@@ -136,7 +136,7 @@ func TestShardQuota(t *testing.T) {
 	})
 }
 
-// updateUntilRejected changes an object until that is refused.
+// updateUntilRejected updates an object until an update is rejected.
 func updateUntilRejected(t *testing.T, c *client.Client, name string) error {
 	t.Helper()
 	read, err := c.Get(t.Context(), exports, client.Key{Shard: "beta", Cluster: testCluster, Name: name})

@@ -42,14 +42,14 @@ func TestReplicasShareState(t *testing.T) {
 	parentReader := top.Client(t, "reader")
 	expectObjects(t, parentReader, exports, "alpha|abc|one")
 
-	// One of the two goes, the one that carries to the parent or the other; positions mean the same to the one that stays.
+	// One of the two replicas stops; positions are valid at the other.
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	publisher2.put(exports, testCluster, newObject(exports, "two", setGlobalReach))
 	expectObjects(t, parentReader, exports, "alpha|abc|one", "alpha|abc|two")
 	if seen.lists != 1 {
-		t.Errorf("there were %d lists", seen.lists)
+		t.Errorf("got %d lists", seen.lists)
 	}
 }
 
@@ -74,13 +74,13 @@ func TestRemovedShardIsGarbageCollected(t *testing.T) {
 
 	seen := runRecorder(t, root.Client, exports)
 	root.remove(shards, logicalcluster.Root, "alpha")
-	for range 6 { // longer than a silent shard would be left alone
+	for range 6 { // longer than the shard timeout
 		alpha.publishReport(true)
 		time.Sleep(500 * time.Millisecond)
 	}
-	expectObjects(t, root.Client, exports, "alpha|abc|alpha", "root|abc|root") // it is alive
+	expectObjects(t, root.Client, exports, "alpha|abc|alpha", "root|abc|root") // it still reports
 	expectObjects(t, root.Client, exports, "root|abc|root")
 	expectObjects(t, root.Client, client.Reports, "root|root|root")
 	expectObjects(t, root.Client, cachedGVR)
-	seen.eventually(t, "the deletion as an event", func() bool { return slices.Contains(seen.events, "DELETED alpha|abc|alpha") })
+	seen.eventually(t, "the deletion event", func() bool { return slices.Contains(seen.events, "DELETED alpha|abc|alpha") })
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 )
 
-// Config is what a server for a cache alone is made of. Package options makes it of flags.
+// Config is the configuration of a standalone cache server. Package options creates it from flags.
 type Config struct {
 	ServerRun     *genericoptions.ServerRunOptions
 	Etcd          *genericoptions.EtcdOptions
@@ -32,21 +32,21 @@ type Config struct {
 	ClientCert    *genericoptions.ClientCertAuthenticationOptions
 	Audit         *genericoptions.AuditOptions
 	Features      *genericoptions.FeatureOptions
-	// Embedded runs etcd in the process; nil where Etcd says which one is used.
+	// Embedded runs etcd in the process; nil if an external etcd is used.
 	Embedded *embeddedetcd.Config
 
 	AlwaysAllowPaths []string
 	// Delay is added to every request.
 	Delay time.Duration
-	// Name, Parent and Silence are those of HandlerConfig.
+	// Name, Parent and ShardTimeout are those of HandlerConfig.
 	Name         string
 	Parent       *rest.Config
 	ShardTimeout time.Duration
-	// Quota are how much each shard may have.
+	// Quota are the limits of each shard.
 	Quota store.Quota
 }
 
-// hookBackground is the name of the post-start hook that begins the work in the background.
+// hookBackground is the name of the post-start hook that starts the background work.
 const hookBackground = "cache-server-start-background"
 
 // Server is a cache server that is ready to run.
@@ -59,8 +59,8 @@ type Server struct {
 	running background.Group
 }
 
-// New starts what storage needs and returns the server, which does not serve yet. On an error everything that was
-// started is stopped.
+// New starts the dependencies of the storage and returns the server, which does not serve yet. On an error everything
+// that was started is stopped.
 func New(ctx context.Context, config Config) (_ *Server, err error) {
 	s := &Server{}
 	defer func() {
@@ -150,7 +150,7 @@ func (s *Server) stop() {
 	}
 }
 
-// newGenericConfig returns the configuration of the stock server: its chain, with client certificates alone.
+// newGenericConfig returns the configuration of the stock server: its chain, with client certificates only.
 func (c Config) newGenericConfig() (*genericapiserver.Config, error) {
 	generic := genericapiserver.NewConfig(api.Codecs)
 	if err := c.ServerRun.ApplyTo(generic); err != nil {
@@ -179,7 +179,7 @@ func (c Config) newGenericConfig() (*genericapiserver.Config, error) {
 	return generic, nil
 }
 
-// applyAuthentication accepts client certificates. Who has none is anonymous, for the paths that are open to all.
+// applyAuthentication enables client certificates. Requests without one are anonymous, for the always-allowed paths.
 func (c Config) applyAuthentication(generic *genericapiserver.Config) error {
 	provider, err := c.ClientCert.GetClientCAContentProvider()
 	if err != nil {
@@ -195,7 +195,7 @@ func (c Config) applyAuthentication(generic *genericapiserver.Config) error {
 	return nil
 }
 
-// withDelay has every request wait.
+// withDelay delays every request.
 func withDelay(handler http.Handler, delay time.Duration) http.Handler {
 	if delay == 0 {
 		return handler

@@ -21,7 +21,7 @@ var (
 	testCluster = logicalcluster.MustParseName("abc")
 )
 
-// cache is shared by all tests that need no server of their own.
+// cache is shared by all tests that need no separate server.
 var cache *cachetesting.Cache
 
 func TestMain(m *testing.M) {
@@ -94,18 +94,18 @@ func TestPublishAndRead(t *testing.T) {
 		t.Errorf("after the update: generation %d, resource version %s", updated.Meta.Generation, updated.Meta.ResourceVersion)
 	}
 	if _, err := alpha.Update(ctx, exports, testCluster, content); !apierrors.IsConflict(err) {
-		t.Errorf("an update of an old version: %v", err)
+		t.Errorf("an update with an old resource version: %v", err)
 	}
 	if err := beta.Delete(ctx, exports, created.Key, ""); !apierrors.IsForbidden(err) {
-		t.Errorf("another shard deletes: %v", err)
+		t.Errorf("delete by another shard: %v", err)
 	}
 	if err := alpha.Delete(ctx, exports, created.Key, "another"); !apierrors.IsConflict(err) {
-		t.Errorf("deleting another uid: %v", err)
+		t.Errorf("delete with another UID: %v", err)
 	}
 	if err := alpha.Delete(ctx, exports, created.Key, "original"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := beta.Get(context.Background(), exports, created.Key); !apierrors.IsNotFound(err) {
-		t.Errorf("after the deletion, finalizers or not: %v", err)
+		t.Errorf("after the deletion with finalizers: %v", err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
 )
 
-// recorder remembers what a stream brought.
+// recorder records the events of a reflector.
 type recorder struct {
 	lock          sync.Mutex
 	lists         int
@@ -78,10 +78,10 @@ func (r *recorder) eventually(t *testing.T, what string, condition func() bool) 
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("%s: after %d lists there are %v and %v (down: %v)", what, r.lists, r.objects, r.events, r.disconnectErr)
+	t.Fatalf("%s: after %d lists there are %v and %v (disconnected: %v)", what, r.lists, r.objects, r.events, r.disconnectErr)
 }
 
-// runReflector runs a stream until the returned function is called.
+// runReflector runs a reflector until the returned function is called.
 func runReflector(t *testing.T, c *client.Client, from client.Position, r *recorder) (stop func()) {
 	t.Helper()
 	return runReflectorFor(t, c, shards, from, r)
@@ -123,7 +123,7 @@ func TestWatchResumes(t *testing.T) {
 	}
 	seen.eventually(t, "a deletion", func() bool { return slices.Contains(seen.events, "DELETED alpha|abc|one") })
 
-	// The server restarts, and the stream goes on without another list.
+	// The server restarts, and the reflector resumes without another list.
 	if err := own.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -132,23 +132,23 @@ func TestWatchResumes(t *testing.T) {
 	publish(alpha, "two")
 	seen.eventually(t, "a change after the restart", func() bool { return seen.objects[key("alpha", "two")] })
 	if seen.lists != 1 {
-		t.Errorf("there were %d lists", seen.lists)
+		t.Errorf("got %d lists", seen.lists)
 	}
 
-	// The follower restarts, and goes on from a position that it kept.
+	// The reflector restarts, and resumes at a stored position.
 	stop()
 	if err := alpha.Delete(t.Context(), shards, key("alpha", "two"), ""); err != nil {
 		t.Fatal(err)
 	}
 	resumed := &recorder{objects: map[client.Key]bool{key("alpha", "two"): true}}
 	stop = runReflector(t, beta, seen.position, resumed)
-	resumed.eventually(t, "a deletion while it was away", func() bool { return !resumed.objects[key("alpha", "two")] })
+	resumed.eventually(t, "a deletion during the disconnect", func() bool { return !resumed.objects[key("alpha", "two")] })
 	if resumed.lists != 0 {
-		t.Errorf("there were %d lists", resumed.lists)
+		t.Errorf("got %d lists", resumed.lists)
 	}
 	stop()
 
-	// The cache loses everything: the position is of another store, and the follower begins anew.
+	// The cache loses its data: the position is of another store, and the reflector lists again.
 	if err := own.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestReflectorDoesNotLeak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first request starts what client-go keeps for as long as the process lives.
+	// The first request starts goroutines of client-go that live as long as the process.
 	if _, _, err := c.List(t.Context(), shards); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestReflectorDoesNotLeak(t *testing.T) {
 	stop := runReflector(t, c, client.Position{}, r)
 	r.eventually(t, "the list", func() bool { return r.lists == 1 })
 	stop()
-	eventually(t, "nothing to be left", func(context.Context) error {
+	eventually(t, "no goroutine to be left", func(context.Context) error {
 		c.CloseIdleConnections() // a connection is idle a moment after its stream has ended
 		return goleak.Find(before, goleak.IgnoreAnyFunction("net/http.(*http2serverConn).serve"), goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*serverConn).serve"))
 	})

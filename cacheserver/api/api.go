@@ -1,8 +1,8 @@
-// Package api serves what a cache stores by HTTP, with the stock handlers of Kubernetes where they do without a schema:
-// reading in all forms (objects, tables, partial metadata, watches) and deletion. Creation, update and patch are here,
-// because the stock ones write into the managed fields of what must stay a copy.
+// Package api serves the objects of a cache by HTTP, with the stock handlers of Kubernetes where they work without a
+// schema: reads in all representations (objects, tables, partial metadata, watches) and deletion. Create, update and
+// patch are implemented here, because the stock handlers write managed fields into objects that must stay copies.
 //
-// Requests come with their scope in the context (package scope) and the Kubernetes path; they were authorized before.
+// Requests have their scope in the context (package scope) and the Kubernetes path; they are already authorized.
 package api
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/store"
 )
 
-// maxCachedResources bounds how many resources of users are kept at hand. They are made again when asked for.
+// maxCachedResources bounds the LRU cache of users' cached resources. Evicted ones are created again on demand.
 const maxCachedResources = 1024
 
 // Handler serves all resources.
@@ -38,28 +38,28 @@ type Handler struct {
 	groups  []metav1.APIGroup
 	lists   map[schema.GroupVersion]*metav1.APIResourceList
 	served  map[schema.GroupVersionResource]*servedResource
-	// cachedResources are the resources that users cache, by served resource.
+	// cachedResources are the handlers of users' cached resources, by resource.
 	cachedResources *lru.Cache
-	// serializer writes objects and errors.
+	// serializer encodes objects and errors.
 	serializer runtime.NegotiatedSerializer
 }
 
 // Config bounds requests.
 type Config struct {
-	// MinWatch is the least time that a watch stays open for, if the client does not say.
+	// MinWatch is the minimum timeout of a watch without a timeout of the client.
 	MinWatch time.Duration
-	// MaxBody is the size of the largest object, in bytes.
+	// MaxBody is the maximum size of an object, in bytes.
 	MaxBody int64
 }
 
-// servedResource is one resource with what serves it.
+// servedResource is one resource with its storage and handlers.
 type servedResource struct {
 	client.Resource
 	store *store.Store
 	scope *handlers.RequestScope
 }
 
-// New returns the handler of everything that the backend stores.
+// New returns the handler of all resources of the backend.
 func New(backend *store.Backend, config Config) (*Handler, error) {
 	h := &Handler{
 		backend: backend, config: config, serializer: newSerializer(),
@@ -77,7 +77,7 @@ func New(backend *store.Backend, config Config) (*Handler, error) {
 	return h, nil
 }
 
-// Store returns the store of a resource that every cache has (client.Resources); nil for all others.
+// Store returns the store of a built-in resource (client.Resources), or nil.
 func (h *Handler) Store(gvr schema.GroupVersionResource) *store.Store {
 	if entry, ok := h.served[gvr]; ok {
 		return entry.store
@@ -103,7 +103,7 @@ func (h *Handler) newServedResource(resource client.Resource) (*servedResource, 
 		Defaulter:                unstructuredscheme.NewUnstructuredDefaulter(),
 		EquivalentResourceMapper: runtime.NewEquivalentResourceRegistry(),
 		TableConvertor:           stored,
-		Resource:                 client.MetricsResource(resource.GroupVersionResource), // in metrics alone
+		Resource:                 client.MetricsResource(resource.GroupVersionResource), // for metrics only
 		Kind:                     resource.GroupVersionKind(),
 		HubGroupVersion:          resource.GroupVersion(),
 		MetaGroupVersion:         metav1.SchemeGroupVersion,
@@ -111,8 +111,8 @@ func (h *Handler) newServedResource(resource client.Resource) (*servedResource, 
 	}}, nil
 }
 
-// findResource returns what serves a request, or nil. "<resource>:<identity>" exists for every resource and identity: what a
-// user caches is known to be there when it is there.
+// findResource returns the resource of a request, or nil. "<resource>:<identity>" exists for every resource and
+// identity: only its objects show whether a user caches it.
 func (h *Handler) findResource(info *request.RequestInfo) *servedResource {
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	if match := h.served[gvr]; match != nil {
@@ -137,7 +137,7 @@ func (h *Handler) findResource(info *request.RequestInfo) *servedResource {
 	return match
 }
 
-// cachedObjectKind stands for the kind of what users cache where no object tells: in bookmarks and empty lists.
+// cachedObjectKind is the kind of users' cached resources without objects: in bookmarks and empty lists.
 const cachedObjectKind = "CachedObject"
 
 // ServeHTTP implements http.Handler.
@@ -145,7 +145,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set(client.IncarnationHeader, h.backend.Incarnation())
 	info, ok := request.RequestInfoFrom(req.Context())
 	if !ok {
-		h.writeError(apierrors.NewInternalError(fmt.Errorf("a request has no RequestInfo")), schema.GroupVersion{}, w, req)
+		h.writeError(apierrors.NewInternalError(fmt.Errorf("the request has no RequestInfo")), schema.GroupVersion{}, w, req)
 		return
 	}
 	if !info.IsResourceRequest {
@@ -168,7 +168,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		metrics.CleanScope(info), "cache-server", false, "", serve)(w, req)
 }
 
-// withMetricsResource returns a request as the metrics of the stock handlers name it.
+// withMetricsResource returns the request with the resource that the metrics of the stock handlers record.
 func withMetricsResource(info *request.RequestInfo, req *http.Request) (*request.RequestInfo, *http.Request) {
 	given := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	metricsResource := client.MetricsResource(given)
@@ -202,18 +202,18 @@ func (h *Handler) handlerFor(verb string, resource *servedResource) http.Handler
 	return nil
 }
 
-// withIncarnationCheck refuses to go on with a watch of a store that was lost.
+// withIncarnationCheck rejects a watch that resumes in another store.
 func (h *Handler) withIncarnationCheck(resource *servedResource, serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		if seen := req.Header.Get(client.IncarnationHeader); seen != "" && seen != h.backend.Incarnation() {
-			h.writeError(apierrors.NewResourceExpired("the resource version is of a store that this cache does not have any more"), resource.GroupVersion(), w, req)
+			h.writeError(apierrors.NewResourceExpired("the resource version belongs to a previous store of this cache"), resource.GroupVersion(), w, req)
 			return
 		}
 		serve(w, req)
 	}
 }
 
-// WriteError answers with an error, as a Kubernetes status.
+// WriteError responds with an error, as a Kubernetes status.
 func (h *Handler) WriteError(err error, w http.ResponseWriter, req *http.Request) {
 	h.writeError(err, schema.GroupVersion{}, w, req)
 }
@@ -222,13 +222,13 @@ func (h *Handler) writeError(err error, gv schema.GroupVersion, w http.ResponseW
 	responsewriters.ErrorNegotiated(err, Codecs, gv, w, req)
 }
 
-// noAdmission is the admission of a cache: there is none.
+// noAdmission admits everything: a cache has no admission.
 type noAdmission struct{}
 
 // Handles implements admission.Interface.
 func (noAdmission) Handles(admission.Operation) bool { return false }
 
-// fieldLabelConvertor converts nothing but the names of fields in selectors.
+// fieldLabelConvertor converts only the names of fields in selectors.
 type fieldLabelConvertor struct{}
 
 // Convert implements runtime.ObjectConvertor.

@@ -15,7 +15,7 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 )
 
-// verbs are those of every resource.
+// verbs are the verbs of every resource.
 var verbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
 // newDiscoveryDocuments returns the documents about the resources, which are the same in every scope.
@@ -49,7 +49,7 @@ func newDiscoveryDocuments(resources []client.Resource) ([]metav1.APIGroup, map[
 	return groups, lists
 }
 
-// serveDiscovery answers requests that are about no resource.
+// serveDiscovery responds to requests without a resource.
 func (h *Handler) serveDiscovery(w http.ResponseWriter, req *http.Request) {
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
 		h.WriteError(apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, req.Method, schema.GroupResource{}, "", "", 0, true), w, req)
@@ -63,7 +63,7 @@ func (h *Handler) serveDiscovery(w http.ResponseWriter, req *http.Request) {
 	responsewriters.WriteObjectNegotiated(Codecs, negotiation.DefaultEndpointRestrictions, schema.GroupVersion{Version: "v1"}, w, req, http.StatusOK, document, false)
 }
 
-// findDiscoveryDocument returns the answer to a path, or nil.
+// findDiscoveryDocument returns the document at a path, or nil.
 func (h *Handler) findDiscoveryDocument(segments []string) runtime.Object {
 	switch {
 	case segments[0] == "api" && len(segments) == 1:

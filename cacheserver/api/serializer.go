@@ -10,8 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// Scheme knows the types that a cache answers with besides what it stores: errors, discovery, tables. It does not know a
-// single stored type.
+// Scheme has the types of responses besides the stored objects: errors, discovery, tables. It has no stored type.
 var Scheme, Codecs = func() (*runtime.Scheme, serializer.CodecFactory) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -20,14 +19,14 @@ var Scheme, Codecs = func() (*runtime.Scheme, serializer.CodecFactory) {
 	return scheme, serializer.NewCodecFactory(scheme)
 }()
 
-// schemalessSerializer writes objects as they are, as JSON or YAML.
+// schemalessSerializer encodes objects unchanged, as JSON or YAML.
 type schemalessSerializer struct{ runtime.NegotiatedSerializer }
 
 func newSerializer() runtime.NegotiatedSerializer {
 	return schemalessSerializer{unstructuredscheme.NewUnstructuredNegotiatedSerializer()}
 }
 
-// EncoderForVersion implements runtime.NegotiatedSerializer: nothing is ever converted.
+// EncoderForVersion implements runtime.NegotiatedSerializer without conversion.
 func (schemalessSerializer) EncoderForVersion(encoder runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder {
 	return schemalessEncoder{encoder}
 }
@@ -42,7 +41,7 @@ func (e schemalessEncoder) Encode(obj runtime.Object, w io.Writer) error {
 	return e.Encoder.Encode(obj, w)
 }
 
-// WithAllocator lets the stock handlers spare an allocation for each object, where the encoder can.
+// EncodeWithAllocator saves the stock handlers an allocation for each object, if the encoder supports it.
 func (e schemalessEncoder) EncodeWithAllocator(obj runtime.Object, w io.Writer, _ runtime.MemoryAllocator) error {
 	return e.Encode(obj, w)
 }

@@ -25,7 +25,7 @@ import (
 // maxPatchOperations bounds a JSON patch, as in stock.
 const maxPatchOperations = 10000
 
-// writeRequest is a request to write, read from the wire.
+// writeRequest is a decoded write request.
 type writeRequest struct {
 	req    *http.Request
 	info   *request.RequestInfo
@@ -34,7 +34,7 @@ type writeRequest struct {
 	dryRun bool
 }
 
-// handleWrite reads a request, has it done, and answers with the object.
+// handleWrite decodes a request, calls handle, and responds with the object.
 func (h *Handler) handleWrite(resource *servedResource, handle func(resource *servedResource, r writeRequest) (*unstructured.Unstructured, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		code := http.StatusOK
@@ -98,7 +98,7 @@ func (h *Handler) update(resource *servedResource, r writeRequest) (*unstructure
 		return nil, err
 	}
 	return resource.store.Update(r.req.Context(), r.info.Name, func(*unstructured.Unstructured) (*unstructured.Unstructured, error) {
-		return obj.DeepCopy(), nil // a conflict in storage asks again
+		return obj.DeepCopy(), nil // called again on a conflict
 	}, r.dryRun)
 }
 
@@ -124,7 +124,7 @@ func (h *Handler) patch(resource *servedResource, r writeRequest) (*unstructured
 	}, r.dryRun)
 }
 
-// newPatchFunc returns what makes the new object of the old one, both as JSON.
+// newPatchFunc returns a function that applies the patch of a request to an object, both as JSON.
 func newPatchFunc(r writeRequest) (func(before []byte) ([]byte, error), error) {
 	switch types.PatchType(r.media) {
 	case types.MergePatchType:
@@ -143,7 +143,7 @@ func newPatchFunc(r writeRequest) (func(before []byte) ([]byte, error), error) {
 	return nil, newUnsupportedMediaTypeError(r.media)
 }
 
-// decodeRequestObject reads the object of a request to create or update.
+// decodeRequestObject decodes the object of a create or update request.
 func (h *Handler) decodeRequestObject(resource *servedResource, r writeRequest) (*unstructured.Unstructured, error) {
 	body := r.body
 	switch r.media {
@@ -151,7 +151,7 @@ func (h *Handler) decodeRequestObject(resource *servedResource, r writeRequest) 
 	case runtime.ContentTypeYAML:
 		var err error
 		if body, err = yaml.YAMLToJSON(body); err != nil {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("the object is no YAML: %v", err))
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("the object is not valid YAML: %v", err))
 		}
 	default:
 		return nil, newUnsupportedMediaTypeError(r.media)
@@ -164,12 +164,12 @@ func (h *Handler) decodeRequestObject(resource *servedResource, r writeRequest) 
 	return obj, nil
 }
 
-// decode reads an object and checks that it is one of the resource.
+// decode decodes an object and checks that it belongs to the resource.
 func decode(resource *servedResource, body []byte) (*unstructured.Unstructured, error) {
-	// The getters of metadata trust in its types, which are checked below.
+	// The metadata accessors rely on the types of fields, which are checked below.
 	obj := &unstructured.Unstructured{}
 	if err := obj.UnmarshalJSON(body); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object cannot be read: %v", err))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object cannot be decoded: %v", err))
 	}
 	if obj.IsList() {
 		return nil, apierrors.NewBadRequest("the object is a list")
@@ -178,7 +178,7 @@ func decode(resource *servedResource, body []byte) (*unstructured.Unstructured, 
 		Metadata metav1.ObjectMeta `json:"metadata"`
 	}
 	if err := json.Unmarshal(body, &metadata); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the metadata of the object cannot be read: %v", err))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the metadata of the object cannot be decoded: %v", err))
 	}
 	gvk := obj.GroupVersionKind()
 	switch {

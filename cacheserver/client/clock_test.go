@@ -12,11 +12,11 @@ func TestClockSkew(t *testing.T) {
 		sent, received time.Duration // after noon, when the cache's clock stands at noon
 		want           time.Duration
 	}{
-		"an answer within its second":                    {0, 500 * time.Millisecond, 0},
-		"an answer that took long":                       {-20 * time.Second, time.Second, 0},
-		"this process is ahead":                          {10 * time.Minute, 10*time.Minute + time.Second, 10*time.Minute - time.Second},
-		"this process is behind":                         {-10 * time.Minute, -10*time.Minute + time.Second, -10*time.Minute + time.Second},
-		"the fraction that the answer cuts is no matter": {time.Second, 1200 * time.Millisecond, 0},
+		"a response within its second":        {0, 500 * time.Millisecond, 0},
+		"a slow response":                     {-20 * time.Second, time.Second, 0},
+		"the clock of this process is ahead":  {10 * time.Minute, 10*time.Minute + time.Second, 10*time.Minute - time.Second},
+		"the clock of this process is behind": {-10 * time.Minute, -10*time.Minute + time.Second, -10*time.Minute + time.Second},
+		"the truncated fraction is ignored":   {time.Second, 1200 * time.Millisecond, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &Client{clock: &clockSkew{}}
@@ -26,7 +26,7 @@ func TestClockSkew(t *testing.T) {
 			}
 			c.clock.observe(http.Header{}, noon, noon.Add(time.Hour))
 			if got := c.ClockSkew(); got != tc.want {
-				t.Errorf("an answer without a time says %s", got)
+				t.Errorf("a response without Date: %s", got)
 			}
 		})
 	}

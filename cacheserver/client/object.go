@@ -22,13 +22,13 @@ const (
 	// OriginalResourceVersionAnnotation and OriginalUIDAnnotation are those of the object at its shard.
 	OriginalResourceVersionAnnotation = "cache.kcp.io/original-resource-version"
 	OriginalUIDAnnotation             = "cache.kcp.io/original-resource-UID"
-	// ReachAnnotation says how far an object travels between caches.
+	// ReachAnnotation is the reach of an object across caches.
 	ReachAnnotation = "cache.kcp.io/reach"
-	// ReachGlobal is the reach of what all caches of an installation need. All other objects stay in the cache that they
-	// were published in.
+	// ReachGlobal is the reach of objects that all caches of an installation need. All other objects stay in the cache
+	// in which they were published.
 	ReachGlobal = "global"
-	// ViaAnnotation and DownAnnotation are marks of caches on copies that came from another cache (package hierarchy). No
-	// shard publishes an object with one.
+	// ViaAnnotation and DownAnnotation are set by caches on copies from another cache (package hierarchy). No shard
+	// publishes an object with one.
 	ViaAnnotation  = "cache.kcp.io/via"
 	DownAnnotation = "cache.kcp.io/down"
 )
@@ -50,13 +50,13 @@ func (k Key) String() string {
 	return k.Shard + "|" + k.Cluster.String() + "|" + name
 }
 
-// Object is an object as a cache has it.
+// Object is an object of a cache.
 type Object struct {
 	Key
 	metav1.TypeMeta
-	// Meta is its metadata; the resource version is the cache's own.
+	// Meta is its metadata; the resource version is that of the cache.
 	Meta metav1.ObjectMeta
-	// Raw is all of it as JSON. It must not be changed.
+	// Raw is the complete object as JSON. It must not be changed.
 	Raw json.RawMessage
 }
 
@@ -104,8 +104,8 @@ func (o *Object) Unstructured() (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// parseObject reads what an Object tells about itself. Names of fields are taken exactly: the standard library folds their case,
-// by which a shard could have, beside the annotations that the server stamps, some of its own choice.
+// parseObject decodes the metadata of an object. Field names are case-sensitive: the standard library folds case, which
+// would let a shard add annotations next to those that the server sets.
 func parseObject(raw json.RawMessage) (*Object, error) {
 	var partial struct {
 		metav1.TypeMeta

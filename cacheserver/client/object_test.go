@@ -9,7 +9,7 @@ import (
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 )
 
-// The long s and the Kelvin sign are an s and a k to who does not care for case, and stand behind them in sorted JSON.
+// The long s and the Kelvin sign equal s and k when case is folded, and sort after them in JSON.
 const lookalikes = `{
 	"apiVersion": "sharding.kcp.io/v1alpha1", "kind": "ShardReport",
 	"metadata": {
@@ -26,10 +26,10 @@ func TestFieldNamesAreCaseSensitive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := object.String(); got != "mallory|abc|mallory" {
-		t.Errorf("the object is that of %s", got)
+		t.Errorf("the key of the object is %s", got)
 	}
 	if object.Meta.ResourceVersion != "7" {
-		t.Errorf("its version is %q", object.Meta.ResourceVersion)
+		t.Errorf("the resource version is %q", object.Meta.ResourceVersion)
 	}
 	var report shardingv1alpha1.ShardReport
 	if err := object.Decode(&report); err != nil {
@@ -41,6 +41,6 @@ func TestFieldNamesAreCaseSensitive(t *testing.T) {
 	var completeness Completeness
 	completeness.OnEvent(watch.Added, object, Position{Incarnation: "i", ResourceVersion: "7"})
 	if completeness.IsComplete("mallory") {
-		t.Error("what it says of its completeness is read from elsewhere")
+		t.Error("completeness is read from a field with another name")
 	}
 }

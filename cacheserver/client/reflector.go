@@ -35,10 +35,11 @@ func (p Position) String() string { return fmt.Sprintf("%s of %q", p.ResourceVer
 // EventHandler processes changes of the objects of one resource. Its methods are called one after the other. They must
 // not wait for the cache.
 type EventHandler interface {
-	// OnReplace is called with all objects in the cache. Other objects are missing there; they are deleted only if their
-	// shard reports that its part of the cache is complete.
+	// OnReplace is called with all objects in the cache. Other objects are missing there; they are deleted only if
+	// their shard reports that its part of the cache is complete.
 	OnReplace(objects []*Object, at Position)
-	// OnEvent is called for watch.Added, watch.Modified and watch.Deleted with the object, and for watch.Bookmark with nil.
+	// OnEvent is called for watch.Added, watch.Modified and watch.Deleted with the object, and for watch.Bookmark with
+	// nil.
 	OnEvent(change watch.EventType, object *Object, at Position)
 	// OnConnect is called whenever the watch is open, OnDisconnect whenever a list or watch fails.
 	OnConnect()
@@ -52,7 +53,8 @@ func (c *Client) NewReflector(gvr schema.GroupVersionResource, from Position, ha
 	return c.NewScopedReflector(gvr, "*", logicalcluster.Wildcard, from, handler)
 }
 
-// NewScopedReflector is NewReflector for the objects of one shard, in a logical cluster or in all (logicalcluster.Wildcard).
+// NewScopedReflector is NewReflector for the objects of one shard, in a logical cluster or in all
+// (logicalcluster.Wildcard).
 func (c *Client) NewScopedReflector(gvr schema.GroupVersionResource, shard string, cluster logicalcluster.Name, from Position, handler EventHandler) *reflector.Reflector {
 	lw := &listWatch{client: c, gvr: gvr, scope: Key{Shard: shard, Cluster: cluster}, incarnation: from.Incarnation, handler: handler}
 	return reflector.New(reflector.Config{
@@ -84,7 +86,7 @@ func (l *listWatch) ListWithContext(ctx context.Context, _ metav1.ListOptions) (
 	return &objectList{ListMeta: metav1.ListMeta{ResourceVersion: at.ResourceVersion}, Items: objects}, nil
 }
 
-var errResponseTimeout = fmt.Errorf("no answer within %s", requestTimeout)
+var errResponseTimeout = fmt.Errorf("no response within %s", requestTimeout)
 
 // WatchWithContext implements cache.WatcherWithContext.
 func (l *listWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -150,7 +152,8 @@ type watchDecoder struct {
 	failed bool
 }
 
-// Decode implements watch.Decoder. It returns failures as error events: watch.StreamWatcher hides that a connection broke.
+// Decode implements watch.Decoder. It returns failures as error events: watch.StreamWatcher hides that a connection
+// broke.
 func (d *watchDecoder) Decode() (watch.EventType, runtime.Object, error) {
 	if d.failed {
 		return "", nil, io.EOF

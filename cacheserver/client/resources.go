@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// DefaultMaxObjects is how many objects one shard may have in a cache, unless that is told another number.
+// DefaultMaxObjects is the default limit of objects of one shard in a cache.
 const DefaultMaxObjects = 100_000
 
-// Resource is a type that cache servers store. A cache knows no schema of it.
+// Resource is a type of objects that cache servers store without a schema.
 type Resource struct {
 	schema.GroupVersionResource
 	// Kind is the kind of its objects; lists are of Kind + "List".
@@ -18,7 +18,7 @@ type Resource struct {
 	Namespaced bool
 }
 
-// IsCached tells whether it is one that users cache, "<resource>:<identity>".
+// IsCached returns whether it is a user's cached resource, "<resource>:<identity>".
 func (r Resource) IsCached() bool { return isCached(r.Resource) }
 
 func isCached(resource string) bool { return strings.Contains(resource, ":") }
@@ -28,11 +28,11 @@ func (r Resource) GroupVersionKind() schema.GroupVersionKind {
 	return r.GroupVersion().WithKind(r.Kind)
 }
 
-// storedGroups are the stored resources of the contract and those that shards of ours publish besides.
+// storedGroups are the stored resources of the contract, and those that only shards of this project publish.
 var storedGroups = []struct {
 	group, version string
 	kinds          map[string]string // of resources of logical clusters
-	namespaced     map[string]string // of resources of namespaces; nothing fills them
+	namespaced     map[string]string // of resources of namespaces; never published
 }{
 	{group: "apis.kcp.io", version: "v1alpha2", kinds: map[string]string{"apiexports": "APIExport"}},
 	{group: "apis.kcp.io", version: "v1alpha1", kinds: map[string]string{
@@ -61,8 +61,8 @@ var storedGroups = []struct {
 	}},
 }
 
-// Resources returns all resources that cache servers store under their plain names, in no order. Besides these there are
-// cached resources of users, which are addressed as "<resource>:<identity>" in any group and version.
+// Resources returns the built-in resources of cache servers, in no order. Besides these, users' cached resources are
+// addressed as "<resource>:<identity>" in any group and version.
 func Resources() []Resource {
 	var all []Resource
 	for _, g := range storedGroups {
@@ -77,11 +77,11 @@ func Resources() []Resource {
 	return all
 }
 
-// cachedObjects is what all resources that users cache count as.
+// cachedObjects is the resource that all users' cached resources count as.
 var cachedObjects = schema.GroupVersionResource{Group: "cache.kcp.io", Version: "v1alpha1", Resource: "cachedobjects"}
 
-// MetricsGroupResource returns the name under which metrics count a resource. It is a fixed one for all that users cache: whoever
-// writes them chooses their names, and every name would be a series.
+// MetricsGroupResource returns the resource label of metrics. All users' cached resources share one: their names are
+// chosen by users, and every name would be a series.
 func MetricsGroupResource(gr schema.GroupResource) schema.GroupResource {
 	if isCached(gr.Resource) {
 		return cachedObjects.GroupResource()
@@ -89,7 +89,7 @@ func MetricsGroupResource(gr schema.GroupResource) schema.GroupResource {
 	return gr
 }
 
-// MetricsResource is Counted with a version.
+// MetricsResource is MetricsGroupResource with a version.
 func MetricsResource(gvr schema.GroupVersionResource) schema.GroupVersionResource {
 	if isCached(gvr.Resource) {
 		return cachedObjects
@@ -97,7 +97,7 @@ func MetricsResource(gvr schema.GroupVersionResource) schema.GroupVersionResourc
 	return gvr
 }
 
-// resourcesByGroupResource finds resources for each object that is written.
+// resourcesByGroupResource is the index of FindResource.
 var resourcesByGroupResource = sync.OnceValue(func() map[schema.GroupResource]Resource {
 	all := map[schema.GroupResource]Resource{}
 	for _, resource := range Resources() {

@@ -12,45 +12,45 @@ func TestExpiredShards(t *testing.T) {
 	heartbeats := func(alpha string) map[string]string {
 		return map[string]string{"root": "1", "beta": "1", "alpha": alpha}
 	}
-	type look struct {
+	type step struct {
 		after time.Duration
 		state state
 	}
 	for name, tc := range map[string]struct {
-		looks []look
+		looks []step
 		want  sets.Set[string]
 	}{
-		"a registered shard stays, however silent": {[]look{
+		"a registered shard is kept without reports": {[]step{
 			{0, state{present, sets.New("root", "alpha", "beta"), true, heartbeats("1")}},
 			{time.Hour, state{present, sets.New("root", "alpha", "beta"), true, heartbeats("1")}},
 		}, nil},
-		"a shard that was deleted and is silent goes": {[]look{
+		"a deleted shard without reports expires": {[]step{
 			{0, state{present, sets.New("root", "beta"), true, heartbeats("1")}},
 			{11 * time.Minute, state{present, sets.New("root", "beta"), true, heartbeats("1")}},
 		}, sets.New("alpha")},
-		"not before its time": {[]look{
+		"a deleted shard is kept until the timeout": {[]step{
 			{0, state{present, sets.New("root", "beta"), true, heartbeats("1")}},
 			{9 * time.Minute, state{present, sets.New("root", "beta"), true, heartbeats("1")}},
 		}, nil},
-		"a beat begins the time anew": {[]look{
+		"a report restarts the timeout": {[]step{
 			{0, state{present, sets.New("root", "beta"), true, heartbeats("1")}},
 			{9 * time.Minute, state{present, sets.New("root", "beta"), true, heartbeats("2")}},
 			{18 * time.Minute, state{present, sets.New("root", "beta"), true, heartbeats("2")}},
 		}, nil},
-		"one that came back in between begins anew": {[]look{
+		"a recreated Shard object restarts the timeout": {[]step{
 			{0, state{present, sets.New("root", "beta"), true, heartbeats("1")}},
 			{5 * time.Minute, state{present, sets.New("root", "alpha", "beta"), true, heartbeats("1")}},
 			{11 * time.Minute, state{present, sets.New("root", "beta"), true, heartbeats("1")}},
 		}, nil},
-		"while the root shard has not published everything, nobody goes": {[]look{
+		"no shard expires while the root shard is incomplete": {[]step{
 			{0, state{present, sets.New("root"), true, heartbeats("1")}},
 			{11 * time.Minute, state{present, sets.New("root"), false, heartbeats("1")}},
 		}, nil},
-		"one without a report goes, too": {[]look{
+		"a deleted shard that never reported expires": {[]step{
 			{0, state{present, sets.New("root", "beta"), true, nil}},
 			{11 * time.Minute, state{present, sets.New("root", "beta"), true, nil}},
 		}, sets.New("alpha")},
-		"the root shard stays even if it says nothing of itself": {[]look{
+		"the root shard is kept without a Shard object": {[]step{
 			{0, state{present, sets.New("alpha", "beta"), true, heartbeats("1")}},
 			{11 * time.Minute, state{present, sets.New("alpha", "beta"), true, heartbeats("1")}},
 		}, nil},
@@ -65,10 +65,10 @@ func TestExpiredShards(t *testing.T) {
 				got = c.expired(look.state)
 			}
 			if !got.Equal(tc.want) {
-				t.Errorf("gone are %v, want %v", sets.List(got), sets.List(tc.want))
+				t.Errorf("expired are %v, want %v", sets.List(got), sets.List(tc.want))
 			}
 			if len(c.observations) > len(present) {
-				t.Errorf("%d shards are remembered", len(c.observations))
+				t.Errorf("%d observations are kept", len(c.observations))
 			}
 		})
 	}

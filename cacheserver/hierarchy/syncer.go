@@ -188,8 +188,8 @@ func (c *Syncer) setAvailable(now bool) {
 	c.available = now
 }
 
-// recordFailure and succeeded track failing items. The first failure and the last recovery are logged: a parent that rejects a
-// shard over its quota may reject thousands of objects.
+// recordFailure and recordSuccess track failing items. The first failure and the last recovery are logged: a parent
+// that rejects a shard over its quota may reject thousands of objects.
 func (c *Syncer) recordFailure(ref objectRef, reason error) {
 	c.lock.Lock()
 	first := len(c.failing) == 0
@@ -202,7 +202,7 @@ func (c *Syncer) recordFailure(ref objectRef, reason error) {
 	c.log.V(2).Info("Synchronizing an object with the parent cache failed, will retry", "resource", ref.gvr.GroupResource(), "key", ref.key, "reason", reason)
 }
 
-// recordSuccess is described at failed.
+// recordSuccess is described at recordFailure.
 func (c *Syncer) recordSuccess(ref objectRef) {
 	c.lock.Lock()
 	_, wasFailing := c.failing[ref]
@@ -214,7 +214,7 @@ func (c *Syncer) recordSuccess(ref objectRef) {
 	}
 }
 
-// markSynced removes an item from unsettled unless it had another event.
+// markSynced removes an item from unsynced unless it had another event.
 func (c *Syncer) markSynced(ref objectRef, event uint64) {
 	c.lock.Lock()
 	defer c.lock.Unlock()

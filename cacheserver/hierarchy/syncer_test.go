@@ -11,7 +11,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// TestFailedItemsKeepTheirBackoff: a resync does not retry everything that a parent rejects.
+// TestFailedItemsKeepTheirBackoff checks that a resync does not retry all items that a parent rejects.
 func TestFailedItemsKeepTheirBackoff(t *testing.T) {
 	unreachable, err := client.New(&rest.Config{Host: "https://cache.invalid"}, "")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package metrics holds the series of a cache server beside those of every Kubernetes server. They are those of the
-// process: a shard that embeds a cache shows them, too.
+// Package metrics holds the metrics of a cache server in addition to those of every Kubernetes server. They are those
+// of the process: a shard that embeds a cache exposes them, too.
 package metrics
 
 import (

@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 )
 
-// upstreamFlags are the flags of stock option sets that a cache server takes, by exact name or by prefix ("etcd-*").
-// Everything else that those sets would add stays unknown, so that no flag is accepted that does nothing.
+// upstreamFlags are the accepted flags of stock option sets, by exact name or by prefix ("etcd-*"). All others stay
+// unknown, so that no flag is accepted without effect.
 var upstreamFlags = []string{
 	"audit-log-*", "audit-webhook-*", "audit-policy-file", "client-ca-file",
 	"etcd-servers", "etcd-prefix", "etcd-keyfile", "etcd-certfile", "etcd-cafile", "etcd-compaction-interval", "etcd-healthcheck-timeout",

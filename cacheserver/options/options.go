@@ -1,5 +1,5 @@
-// Package options turns the command line of a cache server into a checked, completed configuration. It starts nothing and
-// opens no port; it creates files only below the root directory.
+// Package options turns the command line of a cache server into a validated, completed configuration. It starts nothing
+// and opens no port; it creates files only below the root directory.
 package options
 
 import (
@@ -24,12 +24,12 @@ import (
 )
 
 const (
-	// DefaultRootDirectory is where generated files go.
+	// DefaultRootDirectory is the default directory of generated files.
 	DefaultRootDirectory = ".kcp-cache"
 
 	defaultPrefix = "/cache"
 	defaultPort   = 6443
-	// compactionInterval is how long etcd keeps old revisions for, at least: a follower that was away for less resumes.
+	// compactionInterval is how long etcd keeps old revisions at least: a watch that was disconnected for less resumes.
 	compactionInterval = 5 * time.Minute
 )
 
@@ -48,14 +48,14 @@ type Options struct {
 	EmbeddedEtcd embeddedetcd.Config
 	// AlwaysAllowPaths need no authorization.
 	AlwaysAllowPaths []string
-	// SyntheticDelay is added to every request but those of health. Tests only.
+	// SyntheticDelay is added to every request except health checks. For tests only.
 	SyntheticDelay time.Duration
 
-	// Name of this cache, and credentials for the one above it.
+	// Name of this cache, and credentials for its parent.
 	Name, ParentKubeconfig string
-	// ShardTimeout is how long a shard without a Shard object may be silent before its part of the cache is removed.
+	// ShardTimeout is how long a shard without a Shard object may go without a report before its objects are deleted.
 	ShardTimeout time.Duration
-	// Quota are how much each shard may have in this cache.
+	// Quota are the limits of each shard.
 	Quota store.Quota
 }
 
@@ -77,7 +77,7 @@ func New() *Options {
 	}
 	o.Etcd.StorageConfig.Transport.ServerList = []string{embeddedetcd.InProcess}
 	o.Etcd.StorageConfig.CompactionInterval = compactionInterval
-	// Open watches are told to go as soon as the shutdown begins: their clients come back to another replica.
+	// Open watches end when the shutdown begins: clients reconnect to another replica.
 	o.ServerRun.ShutdownWatchTerminationGracePeriod = 2 * time.Second
 	o.SecureServing.BindPort = defaultPort
 	o.SecureServing.ServerCert.PairName = "apiserver"
@@ -87,8 +87,8 @@ func New() *Options {
 	return o
 }
 
-// Complete fills the gaps, creates the root directory and a serving certificate if there is none, and returns what the
-// server is made of. Errors name the flag, what it got and what it wants; all of them come together.
+// Complete sets defaults, creates the root directory and a serving certificate if there is none, and returns the
+// configuration of the server. Errors name the flag, its value and the expected one; all of them are returned together.
 func (o *Options) Complete() (cacheserver.Config, error) {
 	embedded, err := o.completeDirectories()
 	if err != nil {
@@ -115,7 +115,7 @@ func (o *Options) Complete() (cacheserver.Config, error) {
 	return config, nil
 }
 
-// completeDirectories tells whether etcd is to run in this process.
+// completeDirectories returns whether etcd runs in this process.
 func (o *Options) completeDirectories() (embedded bool, err error) {
 	if o.RootDirectory != "" {
 		if o.RootDirectory, err = filepath.Abs(o.RootDirectory); err != nil {
@@ -126,7 +126,7 @@ func (o *Options) completeDirectories() (embedded bool, err error) {
 		}
 	}
 	if o.SecureServing.ServerCert.CertDirectory == "" {
-		o.SecureServing.ServerCert.CertDirectory = o.RootDirectory // empty: the pair lives in memory alone
+		o.SecureServing.ServerCert.CertDirectory = o.RootDirectory // empty: the certificate is kept in memory only
 	}
 	return o.EmbeddedEtcd.Complete(o.Etcd.StorageConfig.Transport, o.RootDirectory)
 }
@@ -150,7 +150,7 @@ func (o *Options) completeServing() error {
 func (o *Options) validate(embedded bool) error {
 	var errs []error
 	if o.ClientCert.ClientCA == "" {
-		errs = append(errs, errors.New("--client-ca-file: got nothing, want the CA of client certificates: nobody could be told apart without one"))
+		errs = append(errs, errors.New("--client-ca-file: got nothing, want the CA of client certificates, which authenticates all users"))
 	}
 	for flag, file := range map[string]string{"client-ca-file": o.ClientCert.ClientCA, "parent-kubeconfig": o.ParentKubeconfig} {
 		if file == "" {

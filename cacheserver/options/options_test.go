@@ -46,17 +46,17 @@ func TestComplete(t *testing.T) {
 		args []string
 		err  string
 	}{
-		"no CA":                          {nil, "--client-ca-file: got nothing"},
-		"a CA that is not there":         {[]string{"--client-ca-file=/nowhere"}, "--client-ca-file: stat /nowhere"},
-		"a parent without a name":        {[]string{"--client-ca-file=" + ca, "--parent-kubeconfig=" + ca}, "--cache-name: required"},
-		"a name that is none":            {[]string{"--client-ca-file=" + ca, "--cache-name=A"}, "--cache-name: got \"A\""},
-		"a parent that is no kubeconfig": {[]string{"--client-ca-file=" + ca, "--cache-name=a", "--parent-kubeconfig=" + ca}, "--parent-kubeconfig: "},
-		"no silence":                     {[]string{"--client-ca-file=" + ca, "--shard-silence=0s"}, "--shard-silence: got 0s"},
-		"both etcds":                     {[]string{"--client-ca-file=" + ca, "--etcd-servers=embedded,https://x:1"}, "--etcd-servers: got"},
-		"an etcd that is no URL":         {[]string{"--client-ca-file=" + ca, "--etcd-servers=x"}, "--etcd-servers: got \"x\""},
-		"certificates for the embedded":  {[]string{"--client-ca-file=" + ca, "--etcd-cafile=" + ca}, "are for an etcd outside"},
-		"no place for the embedded":      {[]string{"--client-ca-file=" + ca, "--root-directory="}, "--embedded-etcd-directory: required"},
-		"a certificate without a key":    {[]string{"--client-ca-file=" + ca, "--etcd-servers=https://x:1", "--etcd-certfile=" + ca}, "must be given together"},
+		"no CA":                              {nil, "--client-ca-file: got nothing"},
+		"a missing CA":                       {[]string{"--client-ca-file=/nowhere"}, "--client-ca-file: stat /nowhere"},
+		"a parent without a name":            {[]string{"--client-ca-file=" + ca, "--parent-kubeconfig=" + ca}, "--cache-name: required"},
+		"an invalid name":                    {[]string{"--client-ca-file=" + ca, "--cache-name=A"}, "--cache-name: got \"A\""},
+		"an invalid parent kubeconfig":       {[]string{"--client-ca-file=" + ca, "--cache-name=a", "--parent-kubeconfig=" + ca}, "--parent-kubeconfig: "},
+		"no shard timeout":                   {[]string{"--client-ca-file=" + ca, "--shard-silence=0s"}, "--shard-silence: got 0s"},
+		"embedded and external etcd":         {[]string{"--client-ca-file=" + ca, "--etcd-servers=embedded,https://x:1"}, "--etcd-servers: got"},
+		"an invalid etcd URL":                {[]string{"--client-ca-file=" + ca, "--etcd-servers=x"}, "--etcd-servers: got \"x\""},
+		"certificates for the embedded etcd": {[]string{"--client-ca-file=" + ca, "--etcd-cafile=" + ca}, "are for an etcd outside"},
+		"no directory for the embedded etcd": {[]string{"--client-ca-file=" + ca, "--root-directory="}, "--embedded-etcd-directory: required"},
+		"a certificate without a key":        {[]string{"--client-ca-file=" + ca, "--etcd-servers=https://x:1", "--etcd-certfile=" + ca}, "must be given together"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, err := parseFlags(t, append([]string{"--root-directory=" + t.TempDir()}, tc.args...)...)

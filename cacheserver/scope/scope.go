@@ -1,5 +1,5 @@
-// Package scope reads the part of a cache URL that says whose objects are meant, "/shards/<shard>/clusters/<cluster>", and
-// carries it through the context of a request. It decides nothing about who may ask.
+// Package scope parses the scope of a cache URL, "/shards/<shard>/clusters/<cluster>", and carries it in the context of
+// a request. It does not authorize.
 package scope
 
 import (
@@ -19,14 +19,14 @@ const AllShards = "*"
 
 var shardName = regexp.MustCompile(`^[a-z0-9-:]{0,61}$`)
 
-// shardLevel are the endpoints of the process. Those of health answer in every scope, because tools find a cache by
-// them; metrics would not be those of the scope.
+// healthPaths are served in every scope, because clients probe a cache by its base URL; metrics are not: they would not
+// be limited to the scope.
 var healthPaths = []string{"/healthz", "/livez", "/readyz"}
 
-// ErrShardRequired is the error about a path that names no shard.
+// ErrShardRequired is returned for a path without a shard.
 var ErrShardRequired = errors.New("a shard name is required")
 
-// Scope says whose objects are meant.
+// Scope selects the objects of a request.
 type Scope struct {
 	// Shard is the name of a shard, or AllShards.
 	Shard string
@@ -34,10 +34,10 @@ type Scope struct {
 	Cluster logicalcluster.Name
 }
 
-// IsWildcard tells whether more than one logical cluster of one shard is meant.
+// IsWildcard returns whether the scope has more than one logical cluster of one shard.
 func (s Scope) IsWildcard() bool { return s.Shard == AllShards || s.Cluster.IsWildcard() }
 
-// IsHealth tells whether a path without scope is that of an endpoint about the health of the process.
+// IsHealth returns whether a path without scope is a health check of the process.
 func IsHealth(path string) bool {
 	for _, prefix := range healthPaths {
 		if path == prefix || strings.HasPrefix(path, prefix+"/") {
@@ -47,11 +47,11 @@ func IsHealth(path string) bool {
 	return false
 }
 
-// IsMetrics tells whether a path without scope is that of the metrics of the process.
+// IsMetrics returns whether a path without scope is that of the metrics of the process.
 func IsMetrics(path string) bool { return path == "/metrics" || strings.HasPrefix(path, "/metrics/") }
 
-// Parse splits a URL path into the scope and the path behind it, which begins with "/". client.Prefix in front is
-// optional. Paths of the process itself have no scope; the error about all others without one is ErrShardRequired.
+// Parse splits a URL path into the scope and the path behind it, which begins with "/". The leading client.Prefix is
+// optional. Paths of the process have no scope; for other paths without one it returns ErrShardRequired.
 func Parse(path string) (Scope, string, error) {
 	if path == client.Prefix || strings.HasPrefix(path, client.Prefix+"/") {
 		path = strings.TrimPrefix(path, client.Prefix)
@@ -95,8 +95,8 @@ func FromContext(ctx context.Context) (Scope, bool) {
 	return scope, ok
 }
 
-// WithScope reads the scope of every request and hands on the path behind it, so that everything further in sees the
-// Kubernetes path. Requests that make no sense end here, with an answer of refuse.
+// WithScope parses the scope of every request and passes on the Kubernetes path behind it. It rejects invalid requests
+// with onError.
 func WithScope(handler http.Handler, onError func(w http.ResponseWriter, req *http.Request, code int, err error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		scope, path, err := Parse(req.URL.Path)
@@ -113,7 +113,7 @@ func WithScope(handler http.Handler, onError func(w http.ResponseWriter, req *ht
 	})
 }
 
-// isProcessPath tells whether a path without a scope is about the process.
+// isProcessPath returns whether a path without a scope is an endpoint of the process.
 func isProcessPath(path string) bool {
 	return IsHealth(path) || IsMetrics(path) || path == "/version" || strings.HasPrefix(path, "/debug/")
 }

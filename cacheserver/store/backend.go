@@ -1,8 +1,8 @@
-// Package store keeps the objects of a cache in etcd, as the JSON that was published. It knows no schema and no user, and
-// has no watch cache: what is in etcd is what is served, so that replicas of a server agree, and a watch goes on where it
-// was after a restart of the server.
+// Package store keeps the objects of a cache in etcd, as the JSON that was published. It has neither schemas nor users,
+// and no watch cache: requests are served from etcd, so that replicas of a server agree, and a watch resumes after a
+// restart of the server.
 //
-// HTTP is not here (package api), nor is what becomes of objects that nobody needs (packages garbage and hierarchy).
+// HTTP is in package api, the deletion of obsolete objects in packages garbage and hierarchy.
 package store
 
 import (
@@ -39,20 +39,20 @@ const (
 	progressInterval = 5 * time.Second
 	checkTimeout     = 5 * time.Second
 
-	// incarnationKey names the store itself. No object has such a key: those have more segments.
+	// incarnationKey is the key of the store's identity. Keys of objects have more segments.
 	incarnationKey = "incarnation"
 )
 
-// Config says where the objects are kept.
+// Config configures a Backend.
 type Config struct {
 	Transport storagebackend.TransportConfig
-	// Prefix begins all keys, such as "/cache".
+	// Prefix is the prefix of all keys, such as "/cache".
 	Prefix string
-	// Transformer returns what encrypts a resource at rest; nil, or a result of nil, leaves it plain.
+	// Transformer returns the transformer that encrypts a resource at rest; nil, or a result of nil, means none.
 	Transformer func(schema.GroupResource) value.Transformer
-	// CompactionInterval is the time that etcd keeps old revisions for, at least. 0 leaves that to somebody else.
+	// CompactionInterval is how long etcd keeps old revisions at least. 0 disables compaction by this process.
 	CompactionInterval time.Duration
-	// Quota are how much each shard may have. Refused is told of what is refused because of them; it may be nil.
+	// Quota are the limits of each shard. Refused is called for rejected writes; it may be nil.
 	Quota           Quota
 	OnQuotaExceeded func(shard string)
 }
@@ -63,12 +63,12 @@ type Backend struct {
 	client    *kubernetes.Client
 	compactor etcd3.Compactor
 	stop      []func()
-	// incarnation names what the prefix holds; it is another one after everything was lost.
+	// incarnation identifies the content of the prefix; it changes when the data is lost.
 	incarnation string
 	usage       *usageTracker
 }
 
-// Open connects to etcd and makes sure that the store has a name. Close it after everything that uses it.
+// Open connects to etcd and ensures that the store has an identity. Callers must Close it after all stores.
 func Open(ctx context.Context, config Config) (*Backend, error) {
 	client, err := connect(config.Transport)
 	if err != nil {
@@ -92,7 +92,7 @@ func connect(config storagebackend.TransportConfig) (*kubernetes.Client, error) 
 		DialTimeout:          dialTimeout,
 		DialKeepAliveTime:    keepAliveTime,
 		DialKeepAliveTimeout: keepAliveTimeout,
-		Logger:               zap.NewNop(), // every failure comes back as an error
+		Logger:               zap.NewNop(), // failures are returned as errors
 	}
 	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
 		info := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}
@@ -110,7 +110,8 @@ func connect(config storagebackend.TransportConfig) (*kubernetes.Client, error) 
 	return client, nil
 }
 
-// ensureIncarnation returns the name of the store and gives it one if it has none. Replicas that start at once agree on one.
+// ensureIncarnation returns the identity of the store, and creates it if it is missing. Concurrent replicas agree on
+// one.
 func (b *Backend) ensureIncarnation(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -124,21 +125,21 @@ func (b *Backend) ensureIncarnation(ctx context.Context) (string, error) {
 	}
 	found := response.Responses[len(response.Responses)-1].GetResponseRange()
 	if len(found.Kvs) != 1 {
-		return "", errors.New("the name was deleted while it was read")
+		return "", errors.New("the incarnation was deleted concurrently")
 	}
 	return string(found.Kvs[0].Value), nil
 }
 
-// Incarnation names what is stored: resource versions of another incarnation mean nothing here.
+// Incarnation identifies the store: resource versions of another incarnation are invalid here.
 func (b *Backend) Incarnation() string { return b.incarnation }
 
-// Client returns the connection, for what is stored besides objects.
+// Client returns the etcd client, for data other than objects.
 func (b *Backend) Client() *clientv3.Client { return b.client.Client }
 
-// Prefix returns what all keys begin with.
+// Prefix returns the prefix of all keys.
 func (b *Backend) Prefix() string { return path.Join("/", b.config.Prefix) }
 
-// Close ends the connection.
+// Close closes the connection.
 func (b *Backend) Close() {
 	for _, stop := range b.stop {
 		stop()
@@ -146,8 +147,8 @@ func (b *Backend) Close() {
 	_ = b.client.Close()
 }
 
-// Run follows how much shards have, and has etcd say to all watches now and then how far they are, until the context ends.
-// A watch of a resource that does not change would otherwise end up with a position that etcd has forgotten.
+// Run tracks the usage of shards, and requests progress notifications for all watches, until the context ends. A watch
+// of a resource without changes would otherwise keep a revision that etcd has compacted.
 func (b *Backend) Run(ctx context.Context) {
 	var following sync.WaitGroup
 	following.Go(func() { b.watchUsage(ctx) })
@@ -159,7 +160,7 @@ func (b *Backend) Run(ctx context.Context) {
 	}, progressInterval)
 }
 
-// Check returns an error if etcd does not answer.
+// Check returns an error if etcd is not available.
 func (b *Backend) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -169,7 +170,7 @@ func (b *Backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// newStorage returns the stock storage of one resource. Its metrics have the name that counts gives it.
+// newStorage returns the stock storage of one resource. Its metrics are labelled by client.MetricsGroupResource.
 func (b *Backend) newStorage(gr schema.GroupResource, kind schema.GroupVersionKind, prefix string) (storage.Interface, error) {
 	transformer := identity.NewEncryptCheckTransformer()
 	if b.config.Transformer != nil {
@@ -180,7 +181,7 @@ func (b *Backend) newStorage(gr schema.GroupResource, kind schema.GroupVersionKi
 	versioner := storage.APIObjectVersioner{}
 	codec := unstructured.UnstructuredJSONScheme
 	return etcd3.New(b.client, b.compactor, codec,
-		func() runtime.Object { return newObject(kind) }, // of bookmarks, too
+		func() runtime.Object { return newObject(kind) }, // also for bookmarks
 		func() runtime.Object { return &unstructured.UnstructuredList{} },
 		b.config.Prefix, prefix, cacheclient.MetricsGroupResource(gr), transformer, etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(codec, versioner), versioner)
 }

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// electionSegment begins the keys of elections. No object has such a key.
+	// electionSegment is the first segment of election keys. No object has such a key.
 	electionSegment = "election"
-	// leaseSeconds is how long a leader that died is waited for.
+	// leaseSeconds is the lease duration of a leader.
 	leaseSeconds = 10
 	electionWait = 2 * time.Second
 )
 
-// RunAsLeader does the work in one process of those that use the store at a time, until the context ends. The context of the work
-// ends when this process does not lead any more.
+// RunAsLeader runs work in one process of those that share the store, until the context ends. The context of work is
+// cancelled when this process stops leading.
 func (b *Backend) RunAsLeader(ctx context.Context, name string, work func(ctx context.Context)) {
 	for ctx.Err() == nil {
 		if err := b.campaignAndRun(ctx, name, work); err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "Leading failed; another try follows", "work", name)
+			klog.ErrorS(err, "Leader election failed, will retry", "work", name)
 		}
 		select {
 		case <-ctx.Done():
@@ -32,7 +32,7 @@ func (b *Backend) RunAsLeader(ctx context.Context, name string, work func(ctx co
 	}
 }
 
-// campaignAndRun waits for being the leader, and leads for as long as it goes.
+// campaignAndRun campaigns until this process is the leader, and runs work while it leads.
 func (b *Backend) campaignAndRun(ctx context.Context, name string, work func(ctx context.Context)) error {
 	session, err := concurrency.NewSession(b.client.Client, concurrency.WithTTL(leaseSeconds), concurrency.WithContext(ctx))
 	if err != nil {
@@ -43,7 +43,7 @@ func (b *Backend) campaignAndRun(ctx context.Context, name string, work func(ctx
 	if err := election.Campaign(ctx, ""); err != nil {
 		return err
 	}
-	klog.InfoS("This process leads now", "work", name)
+	klog.InfoS("Started leading", "work", name)
 	leading, stop := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -59,7 +59,7 @@ func (b *Backend) campaignAndRun(ctx context.Context, name string, work func(ctx
 	return nil
 }
 
-// resign gives the lease back, with which everything of the session goes, so that the next need not wait for its end.
+// resign revokes the lease, so that the next leader need not wait for its expiry.
 func (b *Backend) resign(session *concurrency.Session) {
 	session.Orphan()
 	ctx, cancel := context.WithTimeout(context.Background(), electionWait)

@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Part is what one shard has in a cache of one resource.
+// Part is the set of objects of one shard and one resource.
 type Part struct {
-	// Group is coreSegment for the legacy group. Identity is empty for resources under their plain names.
+	// Group is coreSegment for the legacy group. Identity is empty for built-in resources.
 	Group, Resource, Identity, Shard string
 
 	prefix string
 }
 
-// GroupResource returns which resource it is, "<resource>:<identity>" where it has an identity.
+// GroupResource returns the resource, "<resource>:<identity>" with an identity.
 func (p Part) GroupResource() schema.GroupResource {
 	gr := schema.GroupResource{Group: p.Group, Resource: p.Resource}
 	if p.Group == coreSegment {
@@ -30,7 +30,7 @@ func (p Part) GroupResource() schema.GroupResource {
 	return gr
 }
 
-// Parts returns the parts of all shards, those of cached resources of users included. It reads one key of each.
+// Parts returns the parts of all shards, including users' cached resources. It reads one key of each.
 func (b *Backend) Parts(ctx context.Context) ([]Part, error) {
 	root := path.Join("/", b.config.Prefix) + "/"
 	end := clientv3.GetPrefixRangeEnd(root)
@@ -47,7 +47,7 @@ func (b *Backend) Parts(ctx context.Context) ([]Part, error) {
 		// "<group>/<resource>/<identity>/<shard>/<cluster>/<name>", and longer with a namespace
 		segments := strings.SplitN(strings.TrimPrefix(key, root), "/", 6)
 		if len(segments) < 6 {
-			from = key + "\x00" // not one of an object
+			from = key + "\x00" // not the key of an object
 			continue
 		}
 		part := Part{Group: segments[0], Resource: segments[1], Identity: segments[2], Shard: segments[3]}
@@ -61,7 +61,7 @@ func (b *Backend) Parts(ctx context.Context) ([]Part, error) {
 	return parts, nil
 }
 
-// Count returns how many objects a part has.
+// Count returns the number of objects of a part.
 func (b *Backend) Count(ctx context.Context, part Part) (int64, error) {
 	response, err := b.client.Client.Get(ctx, part.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
@@ -70,7 +70,7 @@ func (b *Backend) Count(ctx context.Context, part Part) (int64, error) {
 	return response.Count, nil
 }
 
-// Remove removes all objects of a part, and returns how many there were.
+// Remove deletes all objects of a part, and returns their number.
 func (b *Backend) Remove(ctx context.Context, part Part) (int64, error) {
 	response, err := b.client.Client.Delete(ctx, part.prefix, clientv3.WithPrefix())
 	if err != nil {

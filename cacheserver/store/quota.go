@@ -15,30 +15,31 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/scope"
 )
 
-// Quota are how much one shard may have in a cache, and its users besides: so much that no shard needs it, and so little that one in wrong
-// hands, or with an error, fills neither etcd nor the memory of all who follow. 0 is any amount. They may be exceeded by
-// what is being written at the same moment.
+// Quota are the limits of one shard in a cache, and separately of its users: high enough for every shard, and low
+// enough that a compromised or faulty shard fills neither etcd nor the memory of its readers. 0 means unlimited.
+// Concurrent writes may exceed them.
 type Quota struct {
-	// Objects is how many objects there may be.
+	// Objects is the maximum number of objects.
 	Objects int64
-	// Bytes is how much of etcd they may take. As much again may be taken by what was replaced or removed so recently that
-	// etcd still has it: whoever rewrites objects fills etcd, too.
+	// Bytes is the maximum size in etcd. The same size is available for replaced and deleted revisions that etcd still
+	// has: repeated updates fill etcd, too.
 	Bytes int64
 }
 
-// writeKind is a kind of writing.
+// writeKind classifies a write.
 type writeKind int
 
 const (
-	// writeCreate is a new object, grown one that becomes larger, replaced one that does not, reported the shard's own report.
+	// writeCreate adds an object, writeGrow makes one larger, writeReplace does not, writeReport is the shard's own
+	// report.
 	writeCreate writeKind = iota
 	writeGrow
 	writeReplace
 	writeReport
 )
 
-// check returns why who has so much must not write such a thing, "" if they may. They may always remove objects, change
-// some without making them larger as long as they do not do so all the time, and a little later still say how they are.
+// check returns the reason to reject a write at the current usage, or "". Deletions are always permitted, updates that
+// do not grow an object as long as they are not repeated constantly, and reports up to a higher limit.
 func (b Quota) check(key UsageKey, current Usage, kind writeKind) string {
 	total, limit := current.Bytes+current.Replaced, 2*b.Bytes
 	if kind == writeReport {
@@ -56,7 +57,7 @@ func (b Quota) check(key UsageKey, current Usage, kind writeKind) string {
 	return ""
 }
 
-// admit refuses what a shard must not write that has too much. existing is nil for a new object.
+// admit rejects writes of a shard that exceed its quota. existing is nil for a new object.
 func (s *Store) admit(ctx context.Context, obj, existing *unstructured.Unstructured) error {
 	target, _ := scope.FromContext(ctx)
 	key := UsageKey{Shard: target.Shard, Cached: s.resource.IsCached()}
@@ -67,7 +68,7 @@ func (s *Store) admit(ctx context.Context, obj, existing *unstructured.Unstructu
 		kind = writeReport
 	case existing == nil:
 		kind = writeCreate
-	case quota.check(key, current, writeGrow) != "" && isLarger(existing, obj): // encoding it is not for nothing
+	case quota.check(key, current, writeGrow) != "" && isLarger(existing, obj): // encoded only if it matters
 		kind = writeGrow
 	}
 	problem := quota.check(key, current, kind)
@@ -78,7 +79,7 @@ func (s *Store) admit(ctx context.Context, obj, existing *unstructured.Unstructu
 		s.backend.config.OnQuotaExceeded(target.Shard)
 	}
 	if s.backend.usage.recordRejection(key) {
-		klog.InfoS("More than may be is written into the cache, which is refused", "by", key.String(), "reason", problem)
+		klog.InfoS("Rejected a write beyond the quota of the cache", "by", key.String(), "reason", problem)
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: problem,
@@ -86,7 +87,7 @@ func (s *Store) admit(ctx context.Context, obj, existing *unstructured.Unstructu
 	}}
 }
 
-// isLarger tells whether an object takes more bytes than the one whose place it takes.
+// isLarger returns whether an object takes more bytes than the one that it replaces.
 func isLarger(existing, obj *unstructured.Unstructured) bool {
 	before, err := existing.MarshalJSON()
 	if err != nil {

@@ -27,21 +27,21 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// noIdentitySegment stands in the keys of resources that no identity tells apart.
+// noIdentitySegment is the key segment of resources without an identity.
 const noIdentitySegment = "customresources"
 
-// coreSegment stands for the group without a name.
+// coreSegment is the key segment of the legacy group.
 const coreSegment = "core"
 
-// IsReservedIdentity tells whether what would be an identity is none: by that name the objects of a resource could be written past the
-// checks of their kind.
+// IsReservedIdentity returns whether an identity is reserved: with it, objects of a built-in resource could be written
+// without the checks of their kind.
 func IsReservedIdentity(identity string) bool { return identity == noIdentitySegment }
 
-// clusterField selects the objects of one logical cluster of all shards, inside of this package alone.
+// clusterField selects the objects of one logical cluster of all shards. It is internal to this package.
 const clusterField = "kcp.io/cluster"
 
-// Store holds the objects of one resource, of all shards. The context of each call says whose are meant (package scope)
-// and, for resources of namespaces, which namespace (stock request.WithNamespace).
+// Store holds the objects of one resource, of all shards. The context of each call has the scope (package scope) and,
+// for namespaced resources, the namespace (stock request.WithNamespace).
 type Store struct {
 	backend  *Backend
 	resource client.Resource
@@ -86,7 +86,7 @@ func (s *Store) NewList() runtime.Object {
 	return list
 }
 
-// Destroy implements rest.Storage. The connection is the backend's.
+// Destroy implements rest.Storage. The backend owns the connection.
 func (s *Store) Destroy() {}
 
 // Get implements rest.Getter.
@@ -117,8 +117,7 @@ func (s *Store) List(ctx context.Context, options *internalversion.ListOptions) 
 	return list, nil
 }
 
-// Watch implements rest.Watcher. It refuses to go on from a resource version that this store has not come to yet: it is
-// one of a store that was lost.
+// Watch implements rest.Watcher. It rejects resource versions ahead of the store: they are of a store that was lost.
 func (s *Store) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
 	prefix, predicate, err := s.selectionPredicate(ctx, options)
 	if err != nil {
@@ -135,7 +134,7 @@ func (s *Store) Watch(ctx context.Context, options *internalversion.ListOptions)
 	if err != nil || options.AllowWatchBookmarks {
 		return stream, err
 	}
-	// Backend.Run has etcd tell all watches of the process how far they are.
+	// Backend.Run requests progress notifications for all watches of the process.
 	return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) { return event, event.Type != watch.Bookmark }), nil
 }
 
@@ -157,7 +156,7 @@ func (s *Store) checkResourceVersion(ctx context.Context, resourceVersion string
 	return nil
 }
 
-// selectionPredicate returns the prefix of the keys of the context's scope, and what picks from it.
+// selectionPredicate returns the key prefix of the context's scope, and the predicate of the options.
 func (s *Store) selectionPredicate(ctx context.Context, options *internalversion.ListOptions) (string, storage.SelectionPredicate, error) {
 	target, ok := scope.FromContext(ctx)
 	if !ok {
@@ -194,11 +193,11 @@ func (s *Store) selectionPredicate(ctx context.Context, options *internalversion
 	}
 }
 
-// getAttrs are what selectors may ask for.
+// getAttrs returns the attributes for selectors.
 func getAttrs(obj runtime.Object) (labels.Set, fields.Set, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
-		return nil, nil, fmt.Errorf("a %T in the cache", obj)
+		return nil, nil, fmt.Errorf("unexpected type %T in the cache", obj)
 	}
 	return u.GetLabels(), fields.Set{
 		"metadata.name":      u.GetName(),
@@ -207,7 +206,7 @@ func getAttrs(obj runtime.Object) (labels.Set, fields.Set, error) {
 	}, nil
 }
 
-var errNoScope = errors.New("a request to the cache has no scope")
+var errNoScope = errors.New("the request to the cache has no scope")
 
 // key returns the key of one object of the context's scope.
 func (s *Store) key(ctx context.Context, name string) (string, error) {
@@ -235,11 +234,11 @@ func (s *Store) key(ctx context.Context, name string) (string, error) {
 	return strings.Join(append(segments, name), "/"), nil
 }
 
-// checkSegments refuses names that would be something else in a key.
+// checkSegments rejects names that would not be one segment of a key.
 func checkSegments(gr schema.GroupResource, segments []string) error {
 	for _, segment := range segments {
 		if segment == "" || segment == "." || segment == ".." || strings.ContainsAny(segment, "/%") {
-			return apierrors.NewBadRequest(fmt.Sprintf("%s: %q is no name", gr, segment))
+			return apierrors.NewBadRequest(fmt.Sprintf("%s: %q is not a valid name", gr, segment))
 		}
 	}
 	return nil

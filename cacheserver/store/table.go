@@ -12,15 +12,15 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// ConvertToTable implements rest.TableConvertor: the columns tell whose the objects are, since names repeat.
+// ConvertToTable implements rest.TableConvertor: columns show shard and cluster, since names are not unique.
 func (s *Store) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	table := &metav1.Table{}
 	if given, ok := options.(*metav1.TableOptions); !ok || !given.NoHeaders {
 		table.ColumnDefinitions = []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the object"},
 			{Name: "Shard", Type: "string", Description: "Shard that published it"},
-			{Name: "Cluster", Type: "string", Description: "Logical cluster that it is of"},
-			{Name: "Age", Type: "date", Description: "When the original was created"},
+			{Name: "Cluster", Type: "string", Description: "Logical cluster of the object"},
+			{Name: "Age", Type: "date", Description: "Creation time of the original"},
 		}
 	}
 	switch given := object.(type) {

@@ -14,35 +14,35 @@ import (
 )
 
 const (
-	// replacedRetention is how long what was replaced counts, at least: etcd is compacted to where it was five minutes before,
-	// every five minutes. It is counted in steps, of which the last one is not over.
+	// replacedRetention is how long replaced revisions count at least: etcd is compacted every five minutes to its
+	// revision of five minutes before. They are counted by interval; the last interval is incomplete.
 	replacedRetention = replacedIntervals * replacedInterval
 	replacedIntervals = 10
 	replacedInterval  = time.Minute
 
-	// countPage is how many objects are read at once when all are counted, countRetry when that is tried again.
+	// countPage is the page size of the initial count, countRetry the interval of its retries.
 	countPage  = 500
 	countRetry = 5 * time.Second
-	// rejectionLogInterval is how long nothing must have been refused before the next refusal is told again.
+	// rejectionLogInterval is the minimum time without rejections before the next one is logged.
 	rejectionLogInterval = 10 * time.Minute
 )
 
-// Usage is what a holder has in a cache.
+// Usage is the usage of a shard, or of its users, in a cache.
 type Usage struct {
-	// Objects is how many, and Bytes what they take in etcd, keys included.
+	// Objects is the number of objects, Bytes their size in etcd, keys included.
 	Objects, Bytes int64
-	// Replaced is how many bytes are taken by what was replaced or removed of late.
+	// Replaced is the size of recently replaced and deleted revisions.
 	Replaced int64
 }
 
-// UsageKey is who has something in a cache: a shard with what makes it a shard, or with the resources that its users cache.
-// They are told apart so that users cannot take the place of the others.
+// UsageKey identifies whose usage it is: a shard, or its users with their cached resources. They are separate so that
+// users cannot exhaust the quota of their shard.
 type UsageKey struct {
 	Shard  string
 	Cached bool
 }
 
-// String returns who it is.
+// String describes the key in messages.
 func (h UsageKey) String() string {
 	if h.Cached {
 		return fmt.Sprintf("users of shard %q", h.Shard)
@@ -50,8 +50,8 @@ func (h UsageKey) String() string {
 	return fmt.Sprintf("shard %q", h.Shard)
 }
 
-// usageTracker knows what each holder has, by following etcd. Between a write and its arrival here it is a little behind. There is
-// one entry for every holder that has objects, had some of late, or was refused any.
+// usageTracker tracks the usage by watching etcd, with the delay of a watch. It has one entry for every key with
+// objects, recently replaced revisions or rejections.
 type usageTracker struct {
 	now func() time.Time
 
@@ -59,13 +59,13 @@ type usageTracker struct {
 	records map[UsageKey]*usageRecord
 }
 
-// usageRecord is what is known of one holder.
+// usageRecord is the usage of one key.
 type usageRecord struct {
 	objects, bytes int64
-	// replaced are bytes by step, of the steps up to last.
+	// replaced are bytes by interval, up to last.
 	replaced [replacedIntervals + 1]int64
 	last     int64
-	// lastRejection is when something was last refused.
+	// lastRejection is the time of the last rejection.
 	lastRejection time.Time
 }
 
@@ -73,7 +73,7 @@ func newUsageTracker() *usageTracker {
 	return &usageTracker{now: time.Now, records: map[UsageKey]*usageRecord{}}
 }
 
-// get returns what a holder has; nothing before everything was counted once.
+// get returns the usage of a key; zero before the initial count.
 func (u *usageTracker) get(key UsageKey) Usage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -84,7 +84,7 @@ func (u *usageTracker) get(key UsageKey) Usage {
 	return a.result(u.currentInterval())
 }
 
-// list returns what each holder has.
+// list returns the usage of all keys.
 func (u *usageTracker) list() map[UsageKey]Usage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -102,7 +102,7 @@ func (u *usageTracker) list() map[UsageKey]Usage {
 	return usages
 }
 
-// recordRejection notes a refusal, and tells whether it is the first for some time.
+// recordRejection records a rejection, and returns whether it is the first for some time.
 func (u *usageTracker) recordRejection(key UsageKey) (first bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -112,7 +112,7 @@ func (u *usageTracker) recordRejection(key UsageKey) (first bool) {
 	return first
 }
 
-// replace takes over what was counted. What was replaced stays known.
+// replace sets the counted usage. Replaced revisions are kept.
 func (u *usageTracker) replace(usages map[UsageKey]Usage) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -125,10 +125,10 @@ func (u *usageTracker) replace(usages map[UsageKey]Usage) {
 	}
 }
 
-// errMissedEvent is the error about a change of which it is not known what it took the place of.
-var errMissedEvent = errors.New("etcd does not know any more what was replaced")
+// errMissedEvent is returned for an event without the previous value.
+var errMissedEvent = errors.New("etcd does not have the previous value of an event")
 
-// handleEvent takes over one change in etcd.
+// handleEvent applies one etcd event.
 func (u *usageTracker) handleEvent(root string, event *clientv3.Event) error {
 	key, ok := parseUsageKey(root, string(event.Kv.Key))
 	if !ok {
@@ -153,7 +153,7 @@ func (u *usageTracker) handleEvent(root string, event *clientv3.Event) error {
 	return nil
 }
 
-// getOrCreate returns that of a holder. The lock is held.
+// getOrCreate returns the record of a key. Callers must hold the lock.
 func (u *usageTracker) getOrCreate(key UsageKey) *usageRecord {
 	if u.records[key] == nil {
 		u.records[key] = &usageRecord{}
@@ -174,7 +174,7 @@ func (a *usageRecord) result(now int64) Usage {
 	return result
 }
 
-// addReplaced adds bytes to a step, and forgets those before the steps that count.
+// addReplaced adds bytes to the current interval, and drops expired intervals.
 func (a *usageRecord) addReplaced(now, bytes int64) {
 	for ; a.last < now; a.last++ {
 		if now-a.last > int64(len(a.replaced)) {
@@ -187,7 +187,8 @@ func (a *usageRecord) addReplaced(now, bytes int64) {
 
 func sizeOf(kv *mvccpb.KeyValue) int64 { return int64(len(kv.Key) + len(kv.Value)) }
 
-// parseUsageKey returns whose object a key is of: "<root><group>/<resource>/<identity>/<shard>/<cluster>/[<namespace>/]<name>".
+// parseUsageKey returns the usage key of an object:
+// "<root><group>/<resource>/<identity>/<shard>/<cluster>/[<namespace>/]<name>".
 func parseUsageKey(root, key string) (UsageKey, bool) {
 	segments := strings.SplitN(strings.TrimPrefix(key, root), "/", 6)
 	if len(segments) < 6 {
@@ -196,14 +197,14 @@ func parseUsageKey(root, key string) (UsageKey, bool) {
 	return UsageKey{Shard: segments[3], Cached: !IsReservedIdentity(segments[2])}, true
 }
 
-// Usage returns what each holder has in the cache.
+// Usage returns the usage of all shards and their users.
 func (b *Backend) Usage() map[UsageKey]Usage { return b.usage.list() }
 
 // watchUsage keeps the usage up to date until the context ends.
 func (b *Backend) watchUsage(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := b.listAndWatchUsage(ctx); err != nil && ctx.Err() == nil {
-			klog.V(2).InfoS("What shards have in the cache is counted anew", "reason", err)
+			klog.V(2).InfoS("Counting the usage of shards again", "reason", err)
 		}
 		timer := time.NewTimer(countRetry)
 		select {
@@ -214,7 +215,7 @@ func (b *Backend) watchUsage(ctx context.Context) {
 	}
 }
 
-// listAndWatchUsage counts everything and follows what changes, until it misses something.
+// listAndWatchUsage counts all objects and watches changes, until it misses an event.
 func (b *Backend) listAndWatchUsage(ctx context.Context) error {
 	revision, err := b.listUsage(ctx)
 	if err != nil {
@@ -225,7 +226,7 @@ func (b *Backend) listAndWatchUsage(ctx context.Context) error {
 	root := b.Prefix() + "/"
 	for response := range b.client.Watch(clientv3.WithRequireLeader(ctx), root, clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(revision+1)) {
 		if err := response.Err(); err != nil {
-			return fmt.Errorf("following what shards have in the cache: %w", err)
+			return fmt.Errorf("watching the usage of shards: %w", err)
 		}
 		for _, event := range response.Events {
 			if err := b.usage.handleEvent(root, event); err != nil {
@@ -236,7 +237,7 @@ func (b *Backend) listAndWatchUsage(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// listUsage counts what every shard has, all at the revision that it returns.
+// listUsage counts the usage of all shards, at the revision that it returns.
 func (b *Backend) listUsage(ctx context.Context) (int64, error) {
 	root := b.Prefix() + "/"
 	end := clientv3.GetPrefixRangeEnd(root)
@@ -245,7 +246,7 @@ func (b *Backend) listUsage(ctx context.Context) (int64, error) {
 	for from := root; ; {
 		page, err := b.client.Client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(countPage), clientv3.WithRev(revision))
 		if err != nil {
-			return 0, fmt.Errorf("counting what shards have in the cache: %w", err)
+			return 0, fmt.Errorf("counting the usage of shards: %w", err)
 		}
 		if revision == 0 {
 			revision = page.Header.Revision

@@ -23,8 +23,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Create stores an object as it is, but for what Stamp says. An object that carries the annotation of a shard is a copy:
-// it keeps its uid, generation and creation timestamp. All others get new ones.
+// Create stores an object unchanged except for its scope. An object with the annotation of a shard is a copy: it keeps
+// its uid, generation and creation timestamp. All others get new ones.
 func (s *Store) Create(ctx context.Context, obj *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
 	if obj.GetResourceVersion() != "" {
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
@@ -65,9 +65,9 @@ func (s *Store) Create(ctx context.Context, obj *unstructured.Unstructured, dryR
 	return out, nil
 }
 
-// Update stores what change makes of the object, which must be an object of the same name. It is refused as a conflict
-// if the result has another resource version or uid than the object, which change may therefore leave alone.
-// Specification and status are one.
+// Update stores the result of change, which must return an object of the same name. It returns a conflict if the result
+// has another resource version or uid than the existing object; change may leave them unset. Specification and status
+// are updated together.
 func (s *Store) Update(ctx context.Context, name string, change func(existing *unstructured.Unstructured) (*unstructured.Unstructured, error), dryRun bool) (*unstructured.Unstructured, error) {
 	key, err := s.key(ctx, name)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Store) checkUpdate(ctx context.Context, existing, obj *unstructured.Uns
 	return nil
 }
 
-// Delete implements rest.GracefulDeleter. Finalizers hold nothing up.
+// Delete implements rest.GracefulDeleter. Finalizers are ignored.
 func (s *Store) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	key, err := s.key(ctx, name)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *Store) Delete(ctx context.Context, name string, validate rest.ValidateO
 
 // DeleteCollection implements rest.CollectionDeleter, for one logical cluster of one shard.
 func (s *Store) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (runtime.Object, error) {
-	if _, err := s.key(request.WithNamespace(ctx, "-"), "-"); err != nil { // refuses wildcards
+	if _, err := s.key(request.WithNamespace(ctx, "-"), "-"); err != nil { // rejects wildcards
 		return nil, err
 	}
 	found, err := s.List(ctx, listOptions)
@@ -180,8 +180,8 @@ func (s *Store) DeleteCollection(ctx context.Context, validate rest.ValidateObje
 	return list, nil
 }
 
-// setScope writes what the URL says into the object: whose it is. What makes an object in a cache go away is its deletion,
-// so that it is never on its way.
+// setScope sets shard and logical cluster of the URL in the object. It removes a deletion timestamp: objects of a cache
+// are deleted immediately.
 func setScope(ctx context.Context, obj *unstructured.Unstructured) {
 	target, _ := scope.FromContext(ctx)
 	annotations := obj.GetAnnotations()
@@ -218,7 +218,7 @@ func (s *Store) newInvalidError(obj *unstructured.Unstructured, problem *field.E
 	return apierrors.NewInvalid(s.resource.GroupVersionKind().GroupKind(), obj.GetName(), field.ErrorList{problem})
 }
 
-// DeleteWithPreconditions removes one object, whatever the context's scope is, if it still is the one that was looked at.
+// DeleteWithPreconditions deletes one object, regardless of the context's scope, if uid and resource version match.
 func (s *Store) DeleteWithPreconditions(ctx context.Context, key client.Key, uid types.UID, resourceVersion string) error {
 	ctx = scope.NewContext(request.WithNamespace(ctx, key.Namespace), scope.Scope{Shard: key.Shard, Cluster: key.Cluster})
 	_, _, err := s.Delete(ctx, key.Name, nil, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &resourceVersion}})

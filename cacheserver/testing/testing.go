@@ -62,7 +62,7 @@ func Start(t testing.TB, configure ...func(*options.Options)) *Cache {
 	return c
 }
 
-// Replica runs one more server on the same etcd, which has to be one outside of the process.
+// Replica runs another server on the same etcd, which must be external.
 func (c *Cache) Replica(t testing.TB, configure ...func(*options.Options)) *Cache {
 	t.Helper()
 	other := &Cache{Directory: t.TempDir(), authority: c.authority, serving: c.serving, tb: t}
@@ -70,8 +70,8 @@ func (c *Cache) Replica(t testing.TB, configure ...func(*options.Options)) *Cach
 	return other
 }
 
-// Restart runs a server that was stopped again, as it was, at the same address and with the same directory. It
-// stops with the test that started it first.
+// Restart runs a stopped server again at the same address and with the same directory. It stops with the test that
+// started it first.
 func (c *Cache) Restart(t testing.TB) {
 	t.Helper()
 	c.run(t, c.Address[len("https://"):], c.configure...)

@@ -66,7 +66,7 @@ func measureAllocations(b *testing.B, what string, n int, call func(i int)) {
 		call(i)
 	}
 	runtime.ReadMemStats(&after)
-	record("allocated by a "+what, float64(after.TotalAlloc-before.TotalAlloc)/float64(n), "B", "in process, client and etcd left out")
+	record("allocated by a "+what, float64(after.TotalAlloc-before.TotalAlloc)/float64(n), "B", "in process, without client and etcd")
 	record("allocations of a "+what, float64(after.Mallocs-before.Mallocs)/float64(n), "", "same run")
 }
 
@@ -89,7 +89,7 @@ func newWorkspaceTenant(b *testing.B, shard *shardtesting.Shard, cluster string)
 	if err := admin.Create(in, binding); err != nil {
 		b.Fatal(err)
 	}
-	eventually(b, "the workspace is furnished", func(context.Context) error {
+	eventually(b, "the workspace has its default objects", func(context.Context) error {
 		return admin.Get(in, client.ObjectKey{Namespace: "default", Name: "kube-root-ca.crt"}, &corev1.ConfigMap{})
 	})
 	return &inProcessClient{shard, cluster, shard.User(b)}

@@ -24,7 +24,7 @@ import (
 // consumers is the number of workspaces that bind the export.
 var consumers = scaled(5000)
 
-// exportedResource is the resource that the export offers.
+// exportedResource is the resource of the export.
 var exportedResource = schema.GroupResource{Group: "bench.example.com", Resource: "widgets"}
 
 const exportedResourcePath = "/apis/bench.example.com/v1/namespaces/default/widgets"
@@ -190,13 +190,13 @@ func virtualWorkspaceURL(b *testing.B, shard *shardtesting.Shard, export *apisv1
 	b.Helper()
 	c, in := shard.Client(b, shard.Admin(b)), logicalcluster.Of(export).String()
 	var url string
-	eventually(b, "the export has an address", func(ctx context.Context) error {
+	eventually(b, "the export has a URL", func(ctx context.Context) error {
 		slice := &apisv1alpha1.APIExportEndpointSlice{}
 		if err := c.Get(shardtesting.In(ctx, in), client.ObjectKey{Name: export.Name}, slice); err != nil {
 			return err
 		}
 		if len(slice.Status.APIExportEndpoints) == 0 {
-			return fmt.Errorf("its slice has none; conditions %+v", slice.Status.Conditions)
+			return fmt.Errorf("the endpoint slice has no URL; conditions %+v", slice.Status.Conditions)
 		}
 		url = slice.Status.APIExportEndpoints[0].URL
 		return nil

@@ -88,7 +88,7 @@ func BenchmarkDefinitions(b *testing.B) {
 		record(fmt.Sprintf("heap of %d definitions, 3rd to %dth workspace", definitionsPerWorkspace, definitionWorkspaces-1), average, "KiB", fmt.Sprintf("%.2f %% of the first; goal < 1 %%", 100*average/ofFirst))
 		record("goroutines, all workspaces with definitions", float64(all.goroutines), "", fmt.Sprintf("goal: unchanged; %d with one", first.goroutines))
 		record("metric lines, all workspaces with definitions", float64(all.series), "", fmt.Sprintf("goal: unchanged; %d with one", first.series))
-		runtime.KeepAlive(definitions) // collecting them would count as a gain of the shard
+		runtime.KeepAlive(definitions) // garbage collection of them would reduce the measured heap
 		stopShard(b, shard)
 	}
 }
@@ -111,7 +111,7 @@ func define(b *testing.B, base *rest.Config, cluster string, definitions []apiex
 	for _, definition := range definitions {
 		spec := definition.Spec
 		path := fmt.Sprintf("/apis/%s/%s/%s", spec.Group, spec.Versions[0].Name, spec.Names.Plural)
-		err := errors.New("never asked")
+		err := errors.New("not requested")
 		for deadline := time.Now().Add(time.Minute); err != nil && time.Now().Before(deadline); {
 			if err = p.checkServed(path); err != nil {
 				time.Sleep(5 * time.Millisecond)
@@ -125,7 +125,7 @@ func define(b *testing.B, base *rest.Config, cluster string, definitions []apiex
 
 var sharedClient sync.Map
 
-// apiServerAt returns a peer for a logical cluster. It shares connections with all other peers of the same server.
+// apiServerAt returns an apiServer for a logical cluster. It shares connections with all others of the same server.
 func apiServerAt(b *testing.B, base *rest.Config, cluster string) *apiServer {
 	b.Helper()
 	known, ok := sharedClient.Load(base)

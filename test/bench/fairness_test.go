@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Quiet tenants send one request at a time at a fixed rate per second, alternating reads and creations. A loud tenant
-// keeps noisyWorkers requests in flight from an own process, which is more than the shard serves: the figures show how
-// many are refused.
+// Quiet tenants send one request at a time at a fixed rate per second, alternating reads and creations. A noisy tenant
+// keeps noisyWorkers requests in flight from a separate process, which is more than the shard serves: the figures show
+// how many are refused.
 const (
 	quietTenants = 8
 	quietRate    = 20
@@ -27,25 +27,24 @@ const (
 // fairnessRounds provides enough samples for a stable 99th percentile.
 var fairnessRounds = max(1, scaled(80)/10)
 
-// loadProfile is the load of a loud tenant.
+// loadProfile is the load of a noisy tenant.
 type loadProfile struct {
 	Name           string
 	Method         string
 	NewConnections bool // with a new connection for each request
 }
 
-// BenchmarkFairness measures the requests of some tenants by themselves, beside one that sends more than a hundred
-// times as many requests as each of them, and beside one that does the same to another shard with another etcd on the
-// same machine. The last is the cost of shared processors, however fair the shard is; the additional cost of the loud
-// neighbour is caused by the shard.
+// BenchmarkFairness measures the requests of quiet tenants without load, with a noisy tenant that sends more than a
+// hundred times as many requests as each of them, and with a noisy tenant on another shard with another etcd on the
+// same machine. The last is the cost of shared processors, however fair the shard is; the additional cost of the noisy
 //
 // The baseline is measured on an idle machine, and on one whose processors are kept busy by a program of the lowest
 // priority: the host of a virtual machine gives idle processors to other machines, and takes busy ones away.
 //
-// Shards, etcds and the loud tenant run in own processes. Real clients run on other machines, so clients here must
-// neither wait for processors nor delay the servers: the measuring process has a higher priority than shards and etcds,
-// the loud one has the lowest. A measurement starts once the clients of a load are connected. The effect of new
-// connections is a load of its own.
+// Shards, etcds and the noisy tenant run in separate processes. Real clients run on other machines, so clients here
+// must neither wait for processors nor delay the servers: the measuring process has a higher priority than shards and
+// etcds, the noisy one has the lowest. A measurement starts once the clients of a load are connected. New connections
+// are a separate load.
 func BenchmarkFairness(b *testing.B) {
 	recordDuration(b)
 	recordGaps(b)
@@ -80,7 +79,7 @@ type fairness struct {
 	sameShard, otherShard loadedSamples
 }
 
-// loadedSamples holds the latencies beside a load, and how many requests of that load are served and refused per second,
+// loadedSamples holds the latencies under a load, and how many requests of that load are served and refused per second,
 // summed over all rounds.
 type loadedSamples struct {
 	samples
@@ -97,7 +96,7 @@ func (d *loadedSamples) measure(b *testing.B, quiet tenants, noisy *tenant, prof
 
 func (f *fairness) record(loadName string) {
 	rounds := float64(fairnessRounds)
-	against := fmt.Sprintf("beside %d %s of another workspace at once: %.0f/s served, %.0f/s refused; on another shard %.0f/s served",
+	against := fmt.Sprintf("with %d concurrent %s of another workspace: %.0f/s served, %.0f/s refused; on another shard %.0f/s served",
 		noisyWorkers, loadName, f.sameShard.served/rounds, f.sameShard.refused/rounds, f.otherShard.served/rounds)
 	for _, of := range []struct {
 		name                        string
@@ -107,8 +106,8 @@ func (f *fairness) record(loadName string) {
 			at := func(of []time.Duration) float64 { return milliseconds(quantile(of, q)) }
 			after := at(of.beside)
 			compare := func(of []time.Duration) string { return fmt.Sprintf("%.2f ms, %+.0f %%", at(of), 100*(after/at(of)-1)) }
-			record(fmt.Sprintf("quiet tenants' %s p%.0f beside %s", of.name, q*100, loadName), after, "ms",
-				fmt.Sprintf("%d requests; alone %s (goal for p99 +20 %%); alone on busy processors %s; if they are on another shard of the machine %s; %s",
+			record(fmt.Sprintf("quiet tenants' %s p%.0f under load of %s", of.name, q*100, loadName), after, "ms",
+				fmt.Sprintf("%d requests; without load %s (goal for p99 +20 %%); without load on busy processors %s; with the load on another shard of the machine %s; %s",
 					len(of.beside), compare(of.alone), compare(of.awake), compare(of.apart), against))
 		}
 	}
@@ -120,7 +119,7 @@ func (s *samples) add(more samples) {
 	s.reads, s.writes = append(s.reads, more.reads...), append(s.writes, more.writes...)
 }
 
-// tenant is an administrator of one workspace, with connections of its own.
+// tenant is an administrator of one workspace, with its own connections.
 type tenant struct {
 	client *http.Client
 	config tenantConfig
@@ -131,7 +130,7 @@ type tenant struct {
 type tenantConfig struct {
 	URL, Token string
 	CA         []byte
-	Load       loadProfile // of a loud tenant
+	Load       loadProfile // of a noisy tenant
 }
 
 func newTenant(b *testing.B, shard *apiServer, workspace string) *tenant {
@@ -139,7 +138,7 @@ func newTenant(b *testing.B, shard *apiServer, workspace string) *tenant {
 	cluster := newWorkspace(b, shard.base, "root", workspace)
 	t := tenantFromConfig(tenantConfig{URL: shard.base.Host + "/clusters/" + cluster + "/api/v1/namespaces/default/configmaps", Token: shard.admin.BearerToken, CA: shard.admin.CAData})
 	b.Cleanup(t.client.CloseIdleConnections)
-	eventually(b, "what is read is created", func(ctx context.Context) error {
+	eventually(b, "the read object is created", func(ctx context.Context) error {
 		code, err := t.do(ctx, http.MethodPost, "read")
 		if err == nil && code != http.StatusCreated && code != http.StatusConflict {
 			err = fmt.Errorf("code %d", code)
@@ -212,7 +211,7 @@ func (all tenants) measure(b *testing.B, howLong time.Duration) samples {
 	return combined
 }
 
-// work alternates reads and creations until the time is over.
+// work alternates reads and creations for the duration.
 func (t *tenant) work(ctx context.Context, interval, howLong time.Duration) (samples, error) {
 	var s samples
 	tick := time.NewTicker(interval)

@@ -37,6 +37,6 @@ func recordGaps(b *testing.B) {
 		})
 	}
 	spinning.Wait()
-	record("the machine's own gaps", 100*lost.Seconds()/howLong.Seconds()/float64(processors), "%",
+	record("scheduling gaps of the machine", 100*lost.Seconds()/howLong.Seconds()/float64(processors), "%",
 		fmt.Sprintf("of the time of %d busy threads, in gaps of more than %v; the longest took %v", processors, short, longest.Round(100*time.Microsecond)))
 }

@@ -53,7 +53,7 @@ func record(name string, value float64, unit, against string) {
 // logProgress logs to stderr what a benchmark does next, and the time since the start of the process.
 func logProgress(b *testing.B, what string) {
 	b.Helper()
-	fmt.Fprintf(os.Stderr, "bench: %s, %s after its beginning: %s %s\n", time.Now().Format(time.TimeOnly), time.Since(startTime).Round(time.Second), b.Name(), what)
+	fmt.Fprintf(os.Stderr, "bench: %s, %s after its start: %s %s\n", time.Now().Format(time.TimeOnly), time.Since(startTime).Round(time.Second), b.Name(), what)
 }
 
 func TestMain(m *testing.M) {
@@ -88,11 +88,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// recordDuration records the duration of a benchmark including its preparations, to show where the time of a run is spent.
+// recordDuration records the duration of a benchmark including its preparations, to show where the time of a run is
+// spent.
 func recordDuration(b *testing.B) {
 	begun := time.Now()
 	logProgress(b, "begins")
-	b.Cleanup(func() { record("time of "+b.Name(), time.Since(begun).Seconds(), "s", "whatever else the machine did") })
+	b.Cleanup(func() {
+		record("time of "+b.Name(), time.Since(begun).Seconds(), "s", "depends on the load of the machine")
+	})
 }
 
 // outputFile returns bench.json in the root of the repository, or the file named by BENCH_OUTPUT.

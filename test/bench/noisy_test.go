@@ -16,11 +16,12 @@ import (
 	"time"
 )
 
-// loadVariable makes this program run as a loud tenant instead of a benchmark.
+// loadVariable makes this program run as a noisy tenant instead of a benchmark.
 const loadVariable = "BENCH_BE_LOUD"
 
-// startSubprocess runs this program in another mode, selected by an environment variable, at the lowest priority. It returns when
-// the program has written a line. Calling end closes its input, after which the rest of its output can be read.
+// startSubprocess runs this program in another mode, selected by an environment variable, at the lowest priority. It
+// returns when the program has written a line. Calling end closes its input, after which the rest of its output can be
+// read.
 func startSubprocess(b *testing.B, variable, value string) (output *bufio.Reader, end func(), wait func() error) {
 	b.Helper()
 	program, err := os.Executable()
@@ -43,13 +44,13 @@ func startSubprocess(b *testing.B, variable, value string) (output *bufio.Reader
 	}
 	output = bufio.NewReader(stdout)
 	if _, err := output.ReadString('\n'); err != nil {
-		b.Fatalf("waiting until %s has begun: %v", variable, err)
+		b.Fatalf("waiting for the start of %s: %v", variable, err)
 	}
 	return output, func() { _ = stdin.Close() }, command.Wait
 }
 
-// startLoad sends requests from many clients until it is stopped. It returns when each client has received a response; stop
-// returns how many requests were served and how many were not since then, per second.
+// startLoad sends requests from many clients until it is stopped. It returns when each client has received a response;
+// stop returns how many requests were served and how many were not since then, per second.
 func (t *tenant) startLoad(b *testing.B, profile loadProfile) (stop func() (served, refused float64)) {
 	b.Helper()
 	a := t.config
@@ -62,7 +63,7 @@ func (t *tenant) startLoad(b *testing.B, profile loadProfile) (stop func() (serv
 	return func() (served, refused float64) {
 		end()
 		if _, err := fmt.Fscan(output, &served, &refused); err != nil {
-			b.Fatalf("reading what was served: %v", err)
+			b.Fatalf("reading the number of served requests: %v", err)
 		}
 		if err := wait(); err != nil {
 			b.Fatal(err)
@@ -87,7 +88,7 @@ func keepBusy(b *testing.B) (stop func()) {
 // busyLoopVariable makes this program run busy loops.
 const busyLoopVariable = "BENCH_BE_BUSY"
 
-// runBusyLoop is the program of keepBusy.
+// runBusyLoop is the subprocess of keepBusy.
 func runBusyLoop() error {
 	var ended atomic.Bool
 	var spinning sync.WaitGroup
@@ -107,7 +108,7 @@ func runBusyLoop() error {
 	return err
 }
 
-// runLoad is the program of shout: it sends requests until its input ends.
+// runLoad is the subprocess of startLoad: it sends requests until its input ends.
 func runLoad(input string) error {
 	var a tenantConfig
 	if err := json.Unmarshal([]byte(input), &a); err != nil {
@@ -145,7 +146,7 @@ func runLoad(input string) error {
 	}
 	connected.Wait()
 	begun, before, refusedBefore := time.Now(), served.Load(), refused.Load()
-	fmt.Println("each client has an answer")
+	fmt.Println("each client has a response")
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}

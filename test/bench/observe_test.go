@@ -60,7 +60,7 @@ func (before observation) recordCost(after observation, n int) {
 	per := func(a, b int64) float64 { return float64(a-b) / float64(n) }
 	suffix := fmt.Sprintf(", %d workspaces", n)
 	record("heap per empty workspace"+suffix, per(int64(after.heapBytes), int64(before.heapBytes))/1024, "KiB", "goal 64 KiB; shard and client with the event history of watch caches, without etcd")
-	record("heap in all"+suffix, float64(after.heapBytes)/(1<<20), "MiB", fmt.Sprintf("%.1f MiB without", float64(before.heapBytes)/(1<<20)))
+	record("total heap"+suffix, float64(after.heapBytes)/(1<<20), "MiB", fmt.Sprintf("%.1f MiB without", float64(before.heapBytes)/(1<<20)))
 	record("goroutines"+suffix, float64(after.goroutines), "", fmt.Sprintf("goal: unchanged; %d without", before.goroutines))
 	record("metric lines"+suffix, float64(after.series), "", fmt.Sprintf("goal: unchanged; %d without", before.series))
 	record("etcd keys per empty workspace"+suffix, per(after.keys, before.keys), "", "")

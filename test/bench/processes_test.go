@@ -33,7 +33,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 	return directory, build("../..", directory, "./cmd/etcd", "./cmd/kcp")
 })
 
-// stockBinary builds kube-apiserver beside them, once.
+// stockBinary builds kube-apiserver into the same directory, once.
 var stockBinary = sync.OnceValue(func() error {
 	directory, err := binaries()
 	if err != nil {
@@ -97,15 +97,15 @@ func startEtcd(b *testing.B) *etcdServer {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = s.client.Close() })
-	eventually(b, "etcd answers", func(ctx context.Context) error {
+	eventually(b, "etcd is healthy", func(ctx context.Context) error {
 		_, err := s.client.Get(ctx, "x")
 		return err
 	})
 	return s
 }
 
-// configure makes a shard store its objects here. Histories of etcd and of the shard are pruned as in production, but after one
-// minute instead of ten.
+// configure makes a shard store its objects here. Histories of etcd and of the shard are pruned as in production, but
+// after one minute instead of ten.
 func (s *etcdServer) configure(o *options.Options) {
 	o.Etcd.StorageConfig.CompactionInterval = 30 * time.Second
 	o.Etcd.StorageConfig.Transport.ServerList = []string{s.url}

@@ -46,9 +46,9 @@ func watchConsumers(b *testing.B, shard *shardtesting.Shard, export *apisv1alpha
 	changes := min(1000, len(clusters))
 	opened := time.Now()
 	stream := virtual.watchEvents(b, paths[virtual]+"?watch=1", len(clusters))
-	record(fmt.Sprintf("watch of %d consumers, until all have come", len(clusters)), time.Since(opened).Seconds(), "s", "virtual workspace, one provider")
+	record(fmt.Sprintf("watch of %d consumers, until all objects are received", len(clusters)), time.Since(opened).Seconds(), "s", "virtual workspace, one provider")
 	after := measureProcess()
-	record("heap of the provider's watch", (float64(after.heapBytes)-float64(before.heapBytes))/1024, "KiB", fmt.Sprintf("%d consumers; both ends, and what the watch cache keeps is not part of it", len(clusters)))
+	record("heap of the provider's watch", (float64(after.heapBytes)-float64(before.heapBytes))/1024, "KiB", fmt.Sprintf("%d consumers; both ends, without the watch cache", len(clusters)))
 	record("goroutines of the provider's watch", float64(after.goroutines-before.goroutines), "", "both ends")
 	latencies := make([]time.Duration, 0, changes)
 	for i := range changes {
@@ -63,7 +63,7 @@ func watchConsumers(b *testing.B, shard *shardtesting.Shard, export *apisv1alpha
 		case at := <-arrived:
 			latencies = append(latencies, at.Sub(begun))
 		case <-time.After(time.Minute):
-			b.Fatalf("change %d did not arrive", i)
+			b.Fatalf("change %d was not delivered", i)
 		}
 	}
 	stream.cancel()
@@ -72,7 +72,7 @@ func watchConsumers(b *testing.B, shard *shardtesting.Shard, export *apisv1alpha
 	}
 }
 
-// newWildcardServer returns a peer for a URL that serves many logical clusters.
+// newWildcardServer returns an apiServer for a URL that serves many logical clusters.
 func newWildcardServer(b *testing.B, name string, config *rest.Config, url string) *apiServer {
 	b.Helper()
 	at := rest.CopyConfig(config)
@@ -121,7 +121,7 @@ func (p *apiServer) watchEvents(b *testing.B, path string, exist int) *eventWatc
 	select {
 	case <-all:
 	case <-time.After(2 * time.Minute):
-		b.Fatal("the watch of the provider has not all objects after two minutes")
+		b.Fatal("the watch of the provider does not have all objects after two minutes")
 	}
 	return e
 }

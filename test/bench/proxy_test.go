@@ -266,7 +266,7 @@ func (s *env) measureIndexDelay(b *testing.B, how string) {
 	for kind, what := range map[string]string{"ADDED": "create", "DELETED": "delete"} {
 		for name, q := range map[string]float64{"p50": 0.5, "p99": 0.99} {
 			record(fmt.Sprintf("proxy: index delay after %s %s, %s", what, how, name), milliseconds(quantile(delays[kind], q)), "ms",
-				fmt.Sprintf("%d logical clusters; from the shard's event to the proxy's answer, which takes part of it", len(delays[kind])))
+				fmt.Sprintf("%d logical clusters; from the shard's event to the proxy's response, which is included", len(delays[kind])))
 		}
 	}
 }
@@ -329,7 +329,7 @@ func (s *env) waitForRoute(n clusterEvent) (time.Duration, error) {
 			return time.Since(n.at), nil
 		}
 	}
-	return 0, fmt.Errorf("the proxy does not know of %s %s", n.cluster, n.kind)
+	return 0, fmt.Errorf("the proxy does not observe %s %s", n.cluster, n.kind)
 }
 
 // BenchmarkSharedIndexScale reads an installation of many workspaces from the shared index, as a starting proxy does.
@@ -343,10 +343,10 @@ func BenchmarkSharedIndexScale(b *testing.B) {
 		before := etcd.measure(b)
 		begun := time.Now()
 		stop := runInBackground(b, func(ctx context.Context) { sharedindex.NewWriter(o, installation.Root, fakeShard(n)).Run(ctx) })
-		eventually(b, "all is written", func(ctx context.Context) error {
+		eventually(b, "all records are written", func(ctx context.Context) error {
 			answer, err := etcd.client.Get(ctx, o.Prefix+"/"+installation.Root+"/complete")
 			if err == nil && answer.Count == 0 {
-				err = fmt.Errorf("not yet")
+				err = fmt.Errorf("not complete")
 			}
 			return err
 		})
@@ -367,9 +367,9 @@ func BenchmarkSharedIndexScale(b *testing.B) {
 		if err := shared.WaitForSync(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-		record(fmt.Sprintf("shared index: reading %d workspaces", n), time.Since(begun).Seconds(), "s", "what a proxy needs before it listens")
+		record(fmt.Sprintf("shared index: reading %d workspaces", n), time.Since(begun).Seconds(), "s", "required before a proxy listens")
 		if counted := idx.Load().Counts()[installation.Root]; counted != n {
-			b.Fatalf("%d workspaces are known, want %d", counted, n)
+			b.Fatalf("%d workspaces are indexed, want %d", counted, n)
 		}
 		full := measureProcess()
 		record(fmt.Sprintf("index: bytes per workspace, %d", n), float64(full.heapBytes-empty.heapBytes)/float64(n), "B", "goal 300; heap, with its logical cluster and its type")

@@ -43,7 +43,7 @@ func BenchmarkReplicationLag(b *testing.B) {
 		}{{"create", created}, {"delete", deleted}} {
 			for _, q := range []float64{0.5, 0.99} {
 				record(fmt.Sprintf("replication lag after %s p%.0f", of.what, q*100), milliseconds(quantile(of.took, q)), "ms",
-					fmt.Sprintf("until both other shards know it; %d writes, one at a time; all shards and the cache in one process", n))
+					fmt.Sprintf("until both other shards have it; %d writes, one at a time; all shards and the cache in one process", n))
 			}
 		}
 		for _, member := range others {
@@ -66,7 +66,7 @@ func replicationLag(b *testing.B, members []shardInstance, name string, present 
 				break
 			}
 			if ctx.Err() != nil {
-				b.Fatalf("shard %s does not learn of %s: %v", member.name, name, err)
+				b.Fatalf("shard %s does not receive %s: %v", member.name, name, err)
 			}
 			time.Sleep(pollInterval)
 		}

@@ -50,7 +50,8 @@ const widgets = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceD
 "schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"size":{"type":"integer","minimum":0},"text":{"type":"string"},
 "parts":{"type":"array","items":{"type":"object","properties":{"name":{"type":"string"},"number":{"type":"integer"}}}}}}}}}}]}}`
 
-// BenchmarkKubeAPIServerComparison sends the same requests to a kube-apiserver and to a workspace, in one run, on one etcd.
+// BenchmarkKubeAPIServerComparison sends the same requests to a kube-apiserver and to a workspace, in one run, on one
+// etcd.
 func BenchmarkKubeAPIServerComparison(b *testing.B) {
 	recordDuration(b)
 	for range b.N {
@@ -106,7 +107,7 @@ func BenchmarkKubeAPIServerComparison(b *testing.B) {
 	}
 }
 
-// rotate returns the servers in rotating order: the second one finds disk and processors as the first left them.
+// rotate returns the servers in rotating order: disk and processors are not idle for the second one.
 func rotate(servers []*apiServer, turn int) []*apiServer {
 	at := turn % len(servers)
 	return slices.Concat(servers[at:], servers[:at])
@@ -180,7 +181,7 @@ func (p *apiServer) watch(b *testing.B, l load, run string) float64 {
 			for lines.Scan() && !strings.Contains(lines.Text(), fmt.Sprintf(`"change":"%d"`, changes)) {
 			}
 			if ctx.Err() != nil {
-				b.Error(errors.New("the last change did not arrive"))
+				b.Error(errors.New("the last change was not delivered"))
 			}
 		})
 	}

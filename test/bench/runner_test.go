@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// selectedBenchmarks returns the names of the benchmarks that -test.bench selects, or nil if it is not set or benchmarks are only
-// listed.
+// selectedBenchmarks returns the names of the benchmarks that -test.bench selects, or nil if it is not set or
+// benchmarks are only listed.
 func selectedBenchmarks() []string {
 	pattern := flag.Lookup("test.bench").Value.String()
 	if pattern == "" || flag.Lookup("test.list").Value.String() != "" {
@@ -42,8 +42,8 @@ func selectedBenchmarks() []string {
 // continueVariable is set for a process that appends to the output file of the processes before it.
 const continueVariable = "BENCH_CONTINUE"
 
-// runSeparately runs each benchmark in an own process, one after the other, with the flags of this one. Each appends its
-// figures to the output file, which starts empty. It returns the exit code of this process.
+// runSeparately runs each benchmark in a separate process, one after the other, with the flags of this one. Each
+// appends its figures to the output file, which starts empty. It returns the exit code of this process.
 func runSeparately(names []string) (code int) {
 	fail := func(name string, err error) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
@@ -60,12 +60,12 @@ func runSeparately(names []string) (code int) {
 	}
 	programs, err := os.MkdirTemp("", "bench-")
 	if err != nil {
-		fail("making a directory for programs", err)
+		fail("creating a directory for programs", err)
 		return code
 	}
 	defer os.RemoveAll(programs)
 	for i, name := range names {
-		fmt.Fprintf(os.Stderr, "bench: %s, %s after the beginning of all: %s, %d of %d\n", time.Now().Format(time.TimeOnly), time.Since(startTime).Round(time.Second), name, i+1, len(names))
+		fmt.Fprintf(os.Stderr, "bench: %s, %s after the start of the run: %s, %d of %d\n", time.Now().Format(time.TimeOnly), time.Since(startTime).Round(time.Second), name, i+1, len(names))
 		command := exec.Command(program, append(os.Args[1:], "-test.run=^$", "-test.bench=^"+name+"$")...)
 		command.Env = append(os.Environ(), continueVariable+"=1", programsVariable+"="+programs)
 		command.Stdout, command.Stderr = os.Stdout, os.Stderr
@@ -89,7 +89,7 @@ func loadFigures() ([]Figure, error) {
 	return figures, json.Unmarshal(raw, &figures)
 }
 
-// writeFigures replaces the output file atomically: an interrupted write leaves the figures that were there.
+// writeFigures replaces the output file atomically: an interrupted write keeps the previous figures.
 func writeFigures(all []Figure) error {
 	raw, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {

@@ -36,9 +36,9 @@ func BenchmarkShardedWorkspaces(b *testing.B) {
 			name, what string
 			open       []string
 		}{
-			{"here", "on the shard of their parent", []string{"root"}},
-			{"elsewhere", "all on two other shards", []string{"alpha", "beta"}},
-			{"anywhere", "over three shards", []string{"root", "alpha", "beta"}},
+			{"local", "on the shard of their parent", []string{"root"}},
+			{"remote", "all on two other shards", []string{"alpha", "beta"}},
+			{"distributed", "over three shards", []string{"root", "alpha", "beta"}},
 		} {
 			setSchedulable(b, root, members, run.open)
 			before, begun := sumRevisions(b, members), time.Now()
@@ -52,7 +52,7 @@ func BenchmarkShardedWorkspaces(b *testing.B) {
 		creator.stop()
 		begun := time.Now()
 		deleteAll(b, root.shard, "root")
-		record(fmt.Sprintf("deletion of %d workspaces over three shards", 3*workspaceCount+30), time.Since(begun).Seconds(), "s", "until the last is gone")
+		record(fmt.Sprintf("deletion of %d workspaces over three shards", 3*workspaceCount+30), time.Since(begun).Seconds(), "s", "until the last is deleted")
 		for _, member := range members[1:] {
 			stopShard(b, member.shard)
 		}
@@ -124,14 +124,14 @@ func waitForIdle(b *testing.B, root shardInstance) {
 		b.Fatal(err)
 	}
 	defer cache.CloseIdleConnections()
-	eventually(b, "nothing is asked for or reported", func(ctx context.Context) error {
+	eventually(b, "no request or report is pending", func(ctx context.Context) error {
 		for _, resource := range []schema.GroupResource{shardingv1alpha1.Resource("logicalclusterrequests"), shardingv1alpha1.Resource("logicalclusterreports")} {
 			objects, _, err := cache.List(ctx, shardingv1alpha1.SchemeGroupVersion.WithResource(resource.Resource))
 			if err != nil {
 				return err
 			}
 			if len(objects) > 0 {
-				return fmt.Errorf("there are %d %s", len(objects), resource)
+				return fmt.Errorf("%d %s are pending", len(objects), resource)
 			}
 		}
 		return nil

@@ -205,7 +205,7 @@ func (p *apiServer) metrics(b *testing.B, names ...string) []float64 {
 		found++
 	}
 	if found != len(names) {
-		b.Fatalf("%s tells not all of %v", p.name, names)
+		b.Fatalf("%s does not expose all of %v", p.name, names)
 	}
 	return values
 }

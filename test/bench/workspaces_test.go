@@ -66,14 +66,14 @@ func BenchmarkWorkspaces(b *testing.B) {
 
 		begun = time.Now()
 		shard = shardtesting.StartIn(b, directory, etcd.configure)
-		record(fmt.Sprintf("start with %d workspaces, until ready", largeWorkspaceCount), time.Since(begun).Seconds(), "s", "goal 10 s; etcd runs already")
+		record(fmt.Sprintf("start with %d workspaces, until ready", largeWorkspaceCount), time.Since(begun).Seconds(), "s", "goal 10 s; etcd is running")
 		waitForReads()
 		started := observe(b, shard, etcd)
 		record(fmt.Sprintf("heap per empty workspace after a restart, %d workspaces", largeWorkspaceCount), float64(int64(started.heapBytes)-int64(empty.heapBytes))/float64(largeWorkspaceCount)/1024, "KiB", "without the event history of watch caches")
 
 		begun = time.Now()
 		deleteAll(b, shard, "root")
-		record(fmt.Sprintf("deletion of %d workspaces, until the last is gone", largeWorkspaceCount), time.Since(begun).Seconds(), "s", "goal 180 s; deletecollection, again when it times out")
+		record(fmt.Sprintf("deletion of %d workspaces, until the last is deleted", largeWorkspaceCount), time.Since(begun).Seconds(), "s", "goal 180 s; deletecollection, repeated on timeout")
 		stopShard(b, shard)
 	}
 }
@@ -101,7 +101,7 @@ func BenchmarkTree(b *testing.B) {
 		}
 		treeRate := rate(len(tree), begun)
 		record("workspaces created until Ready, flat (again)", flatRate, "1/s", "compare with the tree, same shard")
-		record("workspaces created until Ready, tree", treeRate, "1/s", fmt.Sprintf("%.0f %% of flat; %d children each, made %d at a time", 100*treeRate/flatRate, width, width))
+		record("workspaces created until Ready, tree", treeRate, "1/s", fmt.Sprintf("%.0f %% of flat; %d children each, created %d at a time", 100*treeRate/flatRate, width, width))
 		record("workspace create to Ready p99, tree", milliseconds(quantile(latencies(tree), 0.99)), "ms", "goal 1000 ms")
 		stopShard(b, shard)
 	}
@@ -140,9 +140,9 @@ func BenchmarkWorkspaceLeaks(b *testing.B) {
 		record("left per workspace created and deleted: heap", (float64(after.heapBytes)-float64(before.heapBytes))/cycles, "B", fmt.Sprintf("goal 1024 B; %d rounds of %d, after two of the same size", rounds, workspacesPerRound))
 		record("left after all rounds: keys", float64(after.keys-before.keys), "", "goal 0")
 		record("left after all rounds: goroutines", float64(after.goroutines-before.goroutines), "", "goal 0")
-		record("left after all rounds: metric lines", float64(lines[rounds]-lines[0]), "", fmt.Sprintf("goal 0; what happens for the first time makes some, which stay: %v before and after each round", lines))
-		record("metric lines made by the last round", float64(lines[rounds]-lines[rounds-1]), "", "goal 0")
-		record("metric lines made while waiting", float64(after.series-lines[rounds]), "", "those of the watch caches' own checks, every five minutes, when they come for the first time")
+		record("left after all rounds: metric lines", float64(lines[rounds]-lines[0]), "", fmt.Sprintf("goal 0; first uses create some, which remain: %v before and after each round", lines))
+		record("metric lines added by the last round", float64(lines[rounds]-lines[rounds-1]), "", "goal 0")
+		record("metric lines added while waiting", float64(after.series-lines[rounds]), "", "first consistency checks of the watch caches, every five minutes")
 		stopShard(b, shard)
 	}
 }
@@ -161,7 +161,7 @@ func deleteAll(b *testing.B, shard *shardtesting.Shard, parent string) {
 	ctx := shardtesting.In(b.Context(), parent)
 	begun := time.Now()
 	// A request times out after a minute, complete or not, and has to be repeated.
-	for err := errors.New("not asked"); err != nil; {
+	for err := errors.New("not requested"); err != nil; {
 		if err = c.DeleteAllOf(ctx, &tenancyv1alpha1.Workspace{}); err != nil && time.Since(begun) > 20*time.Minute {
 			b.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func deleteAll(b *testing.B, shard *shardtesting.Shard, parent string) {
 			return
 		}
 		if time.Since(begun) > 20*time.Minute {
-			b.Fatalf("workspaces are left after %s", time.Since(begun))
+			b.Fatalf("workspaces remain after %s", time.Since(begun))
 		}
 	}
 }

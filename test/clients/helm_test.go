@@ -67,7 +67,7 @@ func testHelm(t *testing.T, i *installation.Installation) {
 	// A value that the schema refuses fails the upgrade. Helm keeps the changes applied before the failure; the
 	// rollback reverts them.
 	if _, err := upgrade.Run(releaseName, o.chart, map[string]any{"fruit": "stone"}); err == nil || !strings.Contains(err.Error(), "Unsupported value") {
-		t.Errorf("an upgrade to trees of stone: %v", err)
+		t.Errorf("an upgrade with an invalid value: %v", err)
 	}
 
 	rollback := action.NewRollback(o.config)
@@ -124,10 +124,10 @@ func (o *chartEnv) expectObjects(fruit string, trees int) {
 			continue
 		}
 		if got, _, _ := unstructured.NestedString(object.Object, "spec", "fruit"); got != fruit {
-			o.Errorf("tree %d bears %q, want %q", n, got, fruit)
+			o.Errorf("tree %d has fruit %q, want %q", n, got, fruit)
 		}
 	}
 	if err := o.get(newTree(), fmt.Sprint(trees)); !apierrors.IsNotFound(err) {
-		o.Errorf("tree %d should not be there: %v", trees, err)
+		o.Errorf("tree %d should not exist: %v", trees, err)
 	}
 }

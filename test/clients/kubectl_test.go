@@ -97,7 +97,7 @@ func testKubectl(t *testing.T, i *installation.Installation) {
 	k.expectOutput("auth can-i create configmaps", "yes")
 	k.expectOutput("auth whoami", "captain")
 
-	// An object right after its definition: at no moment is the kind unknown.
+	// An object can be created immediately after its definition.
 	k.expectOutput("apply -f "+set, "boats.harbour.example.org created", "configmap/tides created")
 	k.expectOutput("apply -f "+boat, "boat.harbour.example.org/dinghy created")
 	k.expectOutput("apply -f "+set, "unchanged")
@@ -125,7 +125,7 @@ func testKubectl(t *testing.T, i *installation.Installation) {
 	k.expectOutput("create quota few --hard=count/configmaps=1 -n dock", "created")
 	k.expectOutput("diff -f "+set, "")
 
-	t.Run("a set that is applied and pruned as Argo CD and Flux do it", func(t *testing.T) {
+	t.Run("apply with pruning, as Argo CD and Flux do", func(t *testing.T) {
 		k := &kubectl{T: t, kubeconfig: k.kubeconfig, home: home}
 		raw, err := os.ReadFile(set)
 		if err != nil {

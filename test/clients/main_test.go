@@ -42,7 +42,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// TestClients shares one installation. Every client has a workspace of its own.
+// TestClients shares one installation. Every client has its own workspace.
 func TestClients(t *testing.T) {
 	i := installation.Start(t, bin)
 	for name, test := range map[string]func(*testing.T, *installation.Installation){

@@ -112,7 +112,7 @@ func testManager(t *testing.T, i *installation.Installation) {
 	if err := c.Delete(ctx, bed); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "a bed grows again", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the deleted config map is restored", func(ctx context.Context) error {
 		return c.Get(ctx, client.ObjectKeyFromObject(bed), bed)
 	})
 
@@ -126,13 +126,13 @@ func testManager(t *testing.T, i *installation.Installation) {
 	if err := c.Delete(ctx, newGarden("default", "kitchen", 0)); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the farewell is there and garden and beds are gone", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the finalizer ran, and garden and beds are deleted", func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "kitchen-farewell"}, &corev1.ConfigMap{}); err != nil {
 			return err
 		}
 		for _, object := range []client.Object{newGarden("default", "kitchen", 0), bed} {
 			if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: object.GetName()}, object); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%s is still there: %v", object.GetName(), err)
+				return fmt.Errorf("%s still exists: %v", object.GetName(), err)
 			}
 		}
 		return nil

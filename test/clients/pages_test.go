@@ -19,7 +19,7 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
-// Pages of the documentation are executed as they are, so that they stay correct: every "sh" block runs in one shell,
+// Pages of the documentation are executed unchanged, so that they stay correct: every "sh" block runs in one shell,
 // and its output must match the "text" block after it. There, "..." matches anything in a line, and a line of "..."
 // alone matches any number of lines. The command of an "sh fails" block must fail.
 
@@ -123,7 +123,7 @@ func compareOutput(t *testing.T, page string, blocks []block, output string) {
 		location := fmt.Sprintf("docs/%s:%d", page, one.line)
 		t.Logf("%s\n$ %s%s", location, one.commands, got)
 		if one.output != nil && !outputPattern(*one.output).MatchString(trimTrailingSpaces(got)) {
-			t.Errorf("%s prints\n%s\nand not, as the page shows,\n%s", location, got, *one.output)
+			t.Errorf("%s prints\n%s\nwant the output of the page:\n%s", location, got, *one.output)
 		}
 	}
 }
@@ -208,13 +208,13 @@ func TestOutputPattern(t *testing.T) {
 		page, got string
 		want      bool
 	}{
-		"the same":                     {"a\nb\n", "a\nb\n", true},
-		"another line":                 {"a\nb\n", "a\nc\n", false},
-		"a part that differs":          {"a ... c\n", "a xyz c\n", true},
-		"a part does not span lines":   {"a ... c\n", "a x\ny c\n", false},
-		"lines that differ":            {"a\n...\nb\n", "a\nx\ny\nb\n", true},
-		"lines that differ at the end": {"a\n...\n", "a\nx\n", true},
-		"dots are no wildcards":        {"a.b\n", "axb\n", false},
+		"equal output":                            {"a\nb\n", "a\nb\n", true},
+		"another line":                            {"a\nb\n", "a\nc\n", false},
+		"dots match a part of a line":             {"a ... c\n", "a xyz c\n", true},
+		"dots do not span lines":                  {"a ... c\n", "a x\ny c\n", false},
+		"a line of dots matches lines":            {"a\n...\nb\n", "a\nx\ny\nb\n", true},
+		"a line of dots matches lines at the end": {"a\n...\n", "a\nx\n", true},
+		"a dot is no wildcard":                    {"a.b\n", "axb\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := outputPattern(tc.page).MatchString(tc.got); got != tc.want {
