@@ -132,7 +132,7 @@ func requireCertManager(mapper meta.RESTMapper) error {
 			return errors.New("cert-manager is not installed (kind " + kind + " is unknown): install it, and this operator starts at its next restart")
 		}
 		if err != nil {
-			return fmt.Errorf("looking for cert-manager: %w", err)
+			return fmt.Errorf("checking for cert-manager: %w", err)
 		}
 	}
 	return nil

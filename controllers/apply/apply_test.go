@@ -71,11 +71,11 @@ func TestReplicasOwner(t *testing.T) {
 		fields []metav1.ManagedFieldsEntry
 		others bool
 	}{
-		"the operator alone":                     {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", replicas), entry("kubectl", "", other)}, false},
-		"status.replicas is ignored":             {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", replicas), entry("controller", "status", reported)}, false},
-		"an autoscaler too":                      {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", replicas), entry("autoscaler", "scale", replicas)}, true},
-		"the number from the start, handed over": {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", other), entry(replicasManager, "", replicas)}, true},
-		"nobody":                                 {nil, false},
+		"the operator alone":              {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", replicas), entry("kubectl", "", other)}, false},
+		"status.replicas is ignored":      {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", replicas), entry("controller", "status", reported)}, false},
+		"an autoscaler too":               {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", replicas), entry("autoscaler", "scale", replicas)}, true},
+		"the initial number, handed over": {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", other), entry(replicasManager, "", replicas)}, true},
+		"no field manager":                {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			have, err := hasOtherReplicasOwner(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.fields}})

@@ -35,7 +35,7 @@ func (c Cluster) ApplyCertificates(ctx context.Context, objects pki.Objects) (st
 	return status.OK(condition, "Issued", "%d of %d certificates are issued", len(live), len(live)), nil
 }
 
-// ApplyCertificatesWithCA is Certificates for objects with a certificate authority of their own. source is what
+// ApplyCertificatesWithCA is ApplyCertificates for objects with a certificate authority of their own. source is what
 // ObserveCASource returned: while certificates are missing, a missing source is the reason to report.
 func (c Cluster) ApplyCertificatesWithCA(ctx context.Context, objects pki.Objects, source status.Result) (status.Result, error) {
 	result, err := c.ApplyCertificates(ctx, objects)
@@ -45,8 +45,8 @@ func (c Cluster) ApplyCertificatesWithCA(ctx context.Context, objects pki.Object
 	return result, err
 }
 
-// ObserveCASource looks for the source of trust that a spec names. The result has no type if it exists, or if none is
-// named: cert-manager reports a missing one only on objects that users do not look at.
+// ObserveCASource checks that the issuer or the CA Secret of a spec exists. The result has no type if it does, or if the
+// spec names none. cert-manager reports a missing one only on its own objects.
 func (c Cluster) ObserveCASource(ctx context.Context, namespace string, spec operatorv1alpha1.Certificates) (status.Result, error) {
 	if provided := spec.CASecretRef; provided != nil && provided.Name != "" {
 		secret, err := Get[corev1.Secret](ctx, c, namespace, provided.Name)
@@ -74,7 +74,7 @@ func waitForCASource(format string, args ...any) status.Result {
 	return status.Wait(operatorv1alpha1.ConditionCertificatesReady, "SourceNotFound", format, args...)
 }
 
-// issuerExists looks for an issuer of cert-manager. Issuers of other groups are assumed to exist: their kinds are
+// issuerExists reports whether an issuer of cert-manager exists. Issuers of other groups are assumed to exist: their kinds are
 // unknown here.
 func (c Cluster) issuerExists(ctx context.Context, namespace string, ref *operatorv1alpha1.IssuerReference) (bool, error) {
 	if ref == nil || (ref.Group != "" && ref.Group != "cert-manager.io") {

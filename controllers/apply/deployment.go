@@ -13,7 +13,7 @@ import (
 )
 
 // replicasManager owns the number of replicas where the spec leaves it out. It is a field manager of its own, so that
-// the number is set once: whatever scales the Deployment afterwards is not overruled.
+// the number is set once, and later scaling is not reverted.
 const replicasManager = FieldManager + "-initial-replicas"
 
 // ApplyDeployment applies a Deployment. live is the one that exists, or nil. wanted becomes the applied object.
@@ -26,7 +26,7 @@ func (c Cluster) ApplyDeployment(ctx context.Context, conditionType string, live
 	default:
 		owned, err := hasOtherReplicasOwner(live)
 		if err != nil {
-			return fmt.Errorf("reading who owns the replicas of Deployment %s/%s: %w", live.Namespace, live.Name, err)
+			return fmt.Errorf("reading the field manager of the replicas of Deployment %s/%s: %w", live.Namespace, live.Name, err)
 		}
 		if owned {
 			break

@@ -73,7 +73,7 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 	if s.caSource, err = s.config.Cluster.ObserveCASource(ctx, s.cache.Namespace, s.cache.Spec.Certificates); err != nil {
 		return err
 	}
-	// An etcd that the spec no longer asks for is ignored: shards publish their objects to the cache again.
+	// An etcd that was removed from the spec is ignored: shards publish their objects to the cache again.
 	if s.isEtcdManaged() {
 		if err := s.etcd.ObserveManaged(ctx, s.managedEtcd(), s.config.Image); err != nil {
 			return err
@@ -106,7 +106,7 @@ func (s *scope) Steps() []reconcile.Step {
 	}
 }
 
-// validate stops where the spec can never work. Pods that run are left alone and reported on.
+// validate stops the reconcile if the spec is invalid. Running pods are kept, and their state is reported.
 func (s *scope) validate(context.Context) error {
 	s.report.Set(s.spec)
 	if s.spec.State == status.Stalled {

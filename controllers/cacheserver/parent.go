@@ -69,7 +69,7 @@ func (f hierarchy) validate(cache *operatorv1alpha1.CacheServer) status.Result {
 	}
 	top, cycle := f.top(cache)
 	if cycle {
-		return status.Stall(condition, "InvalidReference", "the caches above CacheServer %s lead back to it: correct %s of one of them", cache.Name, field)
+		return status.Stall(condition, "InvalidReference", "the parents of CacheServer %s form a cycle: correct %s of one of them", cache.Name, field)
 	}
 	for _, other := range f {
 		if other.Name == cache.Name || desired.NewCacheServer(other).CacheName() != desired.NewCacheServer(cache).CacheName() {

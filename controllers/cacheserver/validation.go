@@ -14,7 +14,7 @@ import (
 // maxNameLength keeps the names of Services, which are made from it, within 63 characters.
 const maxNameLength = 63 - len("-cache-server")
 
-// validateSpec looks for what can never work and, if there is nothing, for fields that are ignored.
+// validateSpec rejects invalid specs, and reports the ignored fields of valid ones.
 func validateSpec(cache *operatorv1alpha1.CacheServer) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	switch {

@@ -1,5 +1,5 @@
-// Package dependencies observes the objects that others depend on: the ResolveRootShard of an installation, its Shards, the
-// ResolveCacheServer and the VirtualWorkspace that a spec names. A reference that does not resolve is a result, not an error.
+// Package dependencies observes the objects that others depend on: the RootShard of an installation, its Shards, the
+// CacheServer and the VirtualWorkspace that a spec names. A reference that does not resolve is a result, not an error.
 package dependencies
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/atoll-dev/atoll/controllers/validation"
 )
 
-// ResolveRootShard resolves the reference to an installation. The ResolveRootShard is nil unless the result is satisfied.
+// ResolveRootShard resolves the reference to an installation. The RootShard is nil unless the result is satisfied.
 func ResolveRootShard(ctx context.Context, c apply.Cluster, namespace string, ref operatorv1alpha1.RootShardReference) (*operatorv1alpha1.RootShard, status.Result, error) {
 	const condition = operatorv1alpha1.ConditionRootShard
-	// The schema admits an object that names no ResolveRootShard.
+	// The schema admits an object that names no RootShard.
 	if ref.Reference == nil || ref.Reference.Name == "" {
 		return nil, status.Stall(condition, operatorv1alpha1.ReasonInvalidReference, "rootShard.ref.name is empty: name a RootShard of this namespace"), nil
 	}
@@ -65,7 +65,7 @@ func ResolveDependencies(ctx context.Context, c apply.Cluster, shard desired.Sha
 	return out, status.Result{}, err
 }
 
-// ResolveCacheServer resolves the ResolveCacheServer that a shard uses. It is nil where the root shard embeds the cache.
+// ResolveCacheServer resolves the CacheServer that a shard uses. It is nil where the root shard embeds the cache.
 func ResolveCacheServer(ctx context.Context, c apply.Cluster, shard desired.Shard) (*operatorv1alpha1.CacheServer, status.Result, error) {
 	name, field := shard.CacheRef()
 	if name == "" {
@@ -89,7 +89,7 @@ func ListShards(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.Roo
 	}
 	var out []string
 	for _, shard := range list.Items {
-		// The schema admits a Shard that names no ResolveRootShard.
+		// The schema admits a Shard that names no RootShard.
 		if ref := shard.Spec.RootShard.Reference; ref != nil && ref.Name == root.Name && validation.ShardName(&shard, root).State == status.Satisfied {
 			out = append(out, shard.Name)
 		}

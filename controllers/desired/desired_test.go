@@ -122,7 +122,7 @@ func TestArguments(t *testing.T) {
 			},
 			want: []string{"--authentication-drop-groups=a,b", "--authentication-pass-on-groups=c"},
 		},
-		"no list leaves the proxy its own": {unwanted: []string{"--authentication-drop-groups", "--authentication-pass-on-groups"}},
+		"without a list the proxy has its defaults": {unwanted: []string{"--authentication-drop-groups", "--authentication-pass-on-groups"}},
 		"an OIDC CA without a key has the usual one": {
 			front: func(f *operatorv1alpha1.FrontProxy) {
 				f.Spec.Auth = &operatorv1alpha1.AuthSpec{OIDC: &operatorv1alpha1.OIDCConfig{CAFileRef: &operatorv1alpha1.OIDCCAFileRef{Name: "ca"}}}

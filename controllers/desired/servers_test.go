@@ -121,10 +121,10 @@ func TestCacheRef(t *testing.T) {
 		want        string // the Secret of the kubeconfig's volume; "" for none
 		flag        string
 	}{
-		"the root shard's where nobody names one": {nil, nil, "", "--cache-kubeconfig=/etc/kcp/client-kubeconfig/kubeconfig"},
-		"that of the installation":                {ref("world"), nil, "world", "--cache-kubeconfig=/etc/cache-server/kubeconfig/kubeconfig"},
-		"its own":                                 {ref("world"), ref("europe"), "europe", "--cache-kubeconfig=/etc/cache-server/kubeconfig/kubeconfig"},
-		"a name that is empty is none":            {ref("world"), ref(""), "world", "--cache-kubeconfig=/etc/cache-server/kubeconfig/kubeconfig"},
+		"that of the root shard by default": {nil, nil, "", "--cache-kubeconfig=/etc/kcp/client-kubeconfig/kubeconfig"},
+		"that of the installation":          {ref("world"), nil, "world", "--cache-kubeconfig=/etc/cache-server/kubeconfig/kubeconfig"},
+		"its own":                           {ref("world"), ref("europe"), "europe", "--cache-kubeconfig=/etc/cache-server/kubeconfig/kubeconfig"},
+		"an empty name is ignored":          {ref("world"), ref(""), "world", "--cache-kubeconfig=/etc/cache-server/kubeconfig/kubeconfig"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			shard := minimalShard()
@@ -184,7 +184,7 @@ func TestCacheServerReplicas(t *testing.T) {
 		want *int32
 	}{
 		"an embedded store belongs to one pod":      {operatorv1alpha1.CacheServerSpec{}, ptr.To[int32](1)},
-		"whatever is asked for":                     {operatorv1alpha1.CacheServerSpec{Replicas: ptr.To[int32](3)}, ptr.To[int32](1)},
+		"for any number of replicas in the spec":    {operatorv1alpha1.CacheServerSpec{Replicas: ptr.To[int32](3)}, ptr.To[int32](1)},
 		"or to none":                                {operatorv1alpha1.CacheServerSpec{Replicas: ptr.To[int32](0)}, ptr.To[int32](0)},
 		"with an etcd an autoscaler may choose":     {operatorv1alpha1.CacheServerSpec{Etcd: &operatorv1alpha1.EtcdConfig{}}, nil},
 		"with an etcd there are as many as one has": {operatorv1alpha1.CacheServerSpec{Etcd: &operatorv1alpha1.EtcdConfig{}, Replicas: ptr.To[int32](3)}, ptr.To[int32](3)},
@@ -260,10 +260,10 @@ func TestTopologySpread(t *testing.T) {
 		template *operatorv1alpha1.PodSpecTemplate
 		want     []string
 	}{
-		"by themselves":                       {nil, both},
-		"whatever else a template says":       {&operatorv1alpha1.PodSpecTemplate{Affinity: &corev1.Affinity{}}, both},
-		"as a template says":                  {&operatorv1alpha1.PodSpecTemplate{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{custom}}, []string{"rack"}},
-		"not at all where a template says so": {&operatorv1alpha1.PodSpecTemplate{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{}}, nil},
+		"by themselves":                        {nil, both},
+		"with other fields of a template":      {&operatorv1alpha1.PodSpecTemplate{Affinity: &corev1.Affinity{}}, both},
+		"as a template sets":                   {&operatorv1alpha1.PodSpecTemplate{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{custom}}, []string{"rack"}},
+		"not with an empty list in a template": {&operatorv1alpha1.PodSpecTemplate{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if have := constraints(tc.template); !slices.Equal(have, tc.want) {

@@ -165,7 +165,7 @@ func (s Shard) clientCA() string {
 	return CASecret(s.root, ClientCA)
 }
 
-// dropNil are the references that are set.
+// dropNil returns the references that are set.
 func dropNil(refs ...*corev1.LocalObjectReference) []*corev1.LocalObjectReference {
 	return slices.DeleteFunc(refs, func(ref *corev1.LocalObjectReference) bool { return ref == nil })
 }

@@ -33,7 +33,7 @@ type Cluster struct {
 }
 
 // IsManaged reports whether the operator runs the etcd of a shard. That of a cache server is managed only if its spec
-// says so.
+// sets etcd.managed.
 func IsManaged(spec *operatorv1alpha1.EtcdConfig) bool { return spec == nil || spec.Managed != nil }
 
 // NewForShard returns the managed etcd of a shard.

@@ -70,11 +70,11 @@ func TestValidateUpdate(t *testing.T) {
 		"more members are rejected": {
 			nil, &operatorv1alpha1.ManagedEtcd{Replicas: ptr.To[int32](3)}, "EtcdReplicasImmutable", "Set it back to 1"},
 		"another size is rejected": {
-			nil, storage(operatorv1alpha1.EtcdStorage{Size: quantity("20Gi")}), "EtcdStorageImmutable", "asks for a persistent volume claim of 20Gi and etcd runs on a persistent volume claim of 8Gi"},
+			nil, storage(operatorv1alpha1.EtcdStorage{Size: quantity("20Gi")}), "EtcdStorageImmutable", "is a persistent volume claim of 20Gi and etcd runs on a persistent volume claim of 8Gi"},
 		"another class is rejected": {
 			nil, storage(operatorv1alpha1.EtcdStorage{StorageClassName: ptr.To("fast")}), "EtcdStorageImmutable", "of storage class fast"},
 		"a claim instead of an emptyDir is rejected": {emptyDir, nil, "EtcdStorageImmutable", "etcd runs on an emptyDir volume"},
-		"an emptyDir instead of a claim is rejected": {nil, emptyDir, "EtcdStorageImmutable", "asks for an emptyDir volume"},
+		"an emptyDir instead of a claim is rejected": {nil, emptyDir, "EtcdStorageImmutable", "is an emptyDir volume"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rejection := etcd.ValidateUpdate(newManagedEtcd(t, tc.live).StatefulSet(image), newManagedEtcd(t, tc.wanted).StatefulSet(image))
@@ -106,9 +106,9 @@ func TestQuotaBackendBytes(t *testing.T) {
 		spec *operatorv1alpha1.ManagedEtcd
 		want string
 	}{
-		"three quarters of the default claim":   {nil, "--quota-backend-bytes=6442450944"},
-		"no more than etcd is meant for":        {size("100Gi"), "--quota-backend-bytes=8589934592"},
-		"two gibibytes where no limit is known": {&operatorv1alpha1.ManagedEtcd{Storage: &operatorv1alpha1.EtcdStorage{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, "--quota-backend-bytes=2147483648"},
+		"three quarters of the default claim":      {nil, "--quota-backend-bytes=6442450944"},
+		"at most the maximum that etcd recommends": {size("100Gi"), "--quota-backend-bytes=8589934592"},
+		"two gibibytes without a limit":            {&operatorv1alpha1.ManagedEtcd{Storage: &operatorv1alpha1.EtcdStorage{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, "--quota-backend-bytes=2147483648"},
 		"three quarters of a limited emptyDir": {&operatorv1alpha1.ManagedEtcd{Storage: &operatorv1alpha1.EtcdStorage{EmptyDir: &corev1.EmptyDirVolumeSource{
 			SizeLimit: ptr.To(resource.MustParse("1Gi"))}}}, "--quota-backend-bytes=805306368"},
 	} {

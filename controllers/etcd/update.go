@@ -21,7 +21,7 @@ func ValidateUpdate(live, desired *appsv1.StatefulSet) *Rejection {
 	have, want := describeStorage(live), describeStorage(desired)
 	if have != want {
 		return &Rejection{"EtcdStorageImmutable", fmt.Sprintf(
-			"etcd.managed.storage asks for %s and etcd runs on %s: storage is fixed once etcd has started, because its data would be lost. Set it back", want, have)}
+			"etcd.managed.storage is %s and etcd runs on %s: storage is fixed once etcd has started, because its data would be lost. Set it back", want, have)}
 	}
 	return nil
 }

@@ -25,8 +25,8 @@ func TestQuorum(t *testing.T) {
 		"all members":      {2, 3, 3, status.Satisfied, "Quorum"},
 		"a member lost":    {2, 2, 3, status.Satisfied, "Quorum"},
 		"two members lost": {2, 1, 3, status.Waiting, "NoQuorum"},
-		"members being replaced hold up what needs them": {2, 3, 1, status.Waiting, "Updating"},
-		"a change that was not seen yet does so too":     {1, 3, 3, status.Waiting, "Updating"},
+		"members that are being replaced are waited for":  {2, 3, 1, status.Waiting, "Updating"},
+		"a change that is not observed yet is waited for": {1, 3, 3, status.Waiting, "Updating"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			result := quorumResult(etcd.NewForShard(desired.NewRootShard(root)), &appsv1.StatefulSet{

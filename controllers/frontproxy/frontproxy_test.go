@@ -46,13 +46,13 @@ func TestIgnoredFields(t *testing.T) {
 		"a private address is the RootShard's": {func(s *operatorv1alpha1.FrontProxySpec) {
 			s.External = &operatorv1alpha1.ExternalConfig{Hostname: "a", Port: 1, PrivateHostname: "b"}
 		}, status.Warning, "spec.external.privateHostname"},
-		"dropping nothing does not make masters": {func(s *operatorv1alpha1.FrontProxySpec) {
+		"an empty dropGroups does not pass system:masters": {func(s *operatorv1alpha1.FrontProxySpec) {
 			s.Auth = &operatorv1alpha1.AuthSpec{DropGroups: []string{""}}
 		}, status.Warning, "spec.auth.dropGroups without system:masters"},
 		"dropping them by a pattern is honored": {func(s *operatorv1alpha1.FrontProxySpec) {
 			s.Auth = &operatorv1alpha1.AuthSpec{DropGroups: []string{"system:*"}}
 		}, status.Satisfied, ""},
-		"passing them on is not": {func(s *operatorv1alpha1.FrontProxySpec) {
+		"passing them on is not honored": {func(s *operatorv1alpha1.FrontProxySpec) {
 			s.Auth = &operatorv1alpha1.AuthSpec{PassOnGroups: []string{"a", "system:masters"}}
 		}, status.Warning, "spec.auth.passOnGroups with system:masters"},
 	} {

@@ -12,7 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/validation"
 )
 
-// validateSpec looks for what can never work and, if there is nothing, for fields that are ignored.
+// validateSpec rejects invalid specs, and reports the ignored fields of valid ones.
 func validateSpec(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	const longest = "-dynamic-kubeconfig" // names of volumes are at most 63 characters

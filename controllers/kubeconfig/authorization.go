@@ -79,7 +79,7 @@ func (s *scope) finalize(ctx context.Context) error {
 		return reconcile.ErrFinalized
 	}
 	recorded := recordedWorkspace(s.kubeconfig)
-	if recorded == "" || s.target == nil { // without an installation the bindings are gone
+	if recorded == "" || s.target == nil { // the bindings were deleted with the installation
 		return s.removeFinalizer(ctx)
 	}
 	result := s.removeBindings(ctx, recorded)

@@ -103,7 +103,7 @@ func (b bindings) reconcileOne(ctx context.Context, have []rbacv1.ClusterRoleBin
 	return err
 }
 
-// remove deletes all bindings of a Kubeconfig. A workspace that is gone has none.
+// remove deletes all bindings of a Kubeconfig. A deleted workspace has none.
 func (b bindings) remove(ctx context.Context, k *operatorv1alpha1.Kubeconfig) error {
 	have, err := b.client.List(ctx, listOptions(k))
 	if err != nil {

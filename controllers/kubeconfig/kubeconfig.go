@@ -1,5 +1,5 @@
 // Package kubeconfig reconciles Kubeconfigs: a client certificate, the Secret with the kubeconfig that holds it, and
-// the bindings that the spec asks for. The bindings are the only objects that the operator writes inside a workspace of
+// the bindings of its spec. The bindings are the only objects that the operator writes inside a workspace of
 // users.
 package kubeconfig
 

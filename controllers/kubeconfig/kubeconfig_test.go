@@ -19,10 +19,10 @@ func TestPhase(t *testing.T) {
 		results []status.Result
 		want    operatorv1alpha1.KubeconfigPhase
 	}{
-		"a target alone is not ready": {[]status.Result{status.OK(reference, "R", "")}, operatorv1alpha1.KubeconfigPhaseProvisioning},
-		"a written Secret is":         {[]status.Result{status.OK(reference, "R", ""), status.OK(available, "R", "")}, operatorv1alpha1.KubeconfigPhaseReady},
-		"no target is a failure":      {[]status.Result{status.Wait(reference, "R", "")}, operatorv1alpha1.KubeconfigPhaseFailed},
-		"no condition is neither":     {nil, operatorv1alpha1.KubeconfigPhaseProvisioning},
+		"a target alone is not ready":  {[]status.Result{status.OK(reference, "R", "")}, operatorv1alpha1.KubeconfigPhaseProvisioning},
+		"a written Secret is":          {[]status.Result{status.OK(reference, "R", ""), status.OK(available, "R", "")}, operatorv1alpha1.KubeconfigPhaseReady},
+		"no target is a failure":       {[]status.Result{status.Wait(reference, "R", "")}, operatorv1alpha1.KubeconfigPhaseFailed},
+		"no condition is Provisioning": {nil, operatorv1alpha1.KubeconfigPhaseProvisioning},
 	} {
 		t.Run(name, func(t *testing.T) {
 			report := status.Report{Results: tc.results}
@@ -73,11 +73,11 @@ func TestWorkspaces(t *testing.T) {
 		spec               operatorv1alpha1.KubeconfigSpec
 		pointsAt, bindings string
 	}{
-		"root is the default":                    {operatorv1alpha1.KubeconfigSpec{Authorization: authorization("")}, "root", "root"},
-		"the target workspace is for both":       {operatorv1alpha1.KubeconfigSpec{TargetWorkspace: "root:a", Authorization: authorization("")}, "root:a", "root:a"},
-		"the deprecated field is for bindings":   {operatorv1alpha1.KubeconfigSpec{Authorization: authorization("root:b")}, "root", "root:b"},
-		"without authorization there are none":   {operatorv1alpha1.KubeconfigSpec{TargetWorkspace: "root:a"}, "root:a", ""},
-		"the new field wins over the deprecated": {operatorv1alpha1.KubeconfigSpec{TargetWorkspace: "root:a", Authorization: authorization("root:b")}, "root:a", "root:a"},
+		"root is the default":                  {operatorv1alpha1.KubeconfigSpec{Authorization: authorization("")}, "root", "root"},
+		"the target workspace is for both":     {operatorv1alpha1.KubeconfigSpec{TargetWorkspace: "root:a", Authorization: authorization("")}, "root:a", "root:a"},
+		"the deprecated field is for bindings": {operatorv1alpha1.KubeconfigSpec{Authorization: authorization("root:b")}, "root", "root:b"},
+		"without authorization there are none": {operatorv1alpha1.KubeconfigSpec{TargetWorkspace: "root:a"}, "root:a", ""},
+		"the new field takes precedence":       {operatorv1alpha1.KubeconfigSpec{TargetWorkspace: "root:a", Authorization: authorization("root:b")}, "root:a", "root:a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Name: "k", UID: "uid"}, Spec: tc.spec}
@@ -103,7 +103,7 @@ func TestIgnoredFields(t *testing.T) {
 	}{
 		"one target": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref}}, ""},
 		"two targets": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref, RootShardRef: ref}},
-			"spec.target.frontProxyRef: rootShardRef is set too and wins"},
+			"spec.target.frontProxyRef: rootShardRef is set, too, and takes precedence"},
 		"masters at a shard":            {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{RootShardRef: ref}, Groups: []string{"system:masters"}}, ""},
 		"masters through a front proxy": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref}, Groups: []string{"system:masters"}}, "spec.groups: no user is in system:masters"},
 	} {

@@ -24,7 +24,7 @@ type secrets struct {
 	cas         apply.Files    // sources of the bundle of server CAs
 }
 
-// observeSecrets reads the Secrets. An error leaves a result with the reason that existing tools know.
+// observeSecrets reads the Secrets. An error leaves a result with the reason that existing tools expect.
 func (s *scope) observeSecrets(ctx context.Context) (err error) {
 	c, k := s.config.Cluster, s.kubeconfig
 	if name := k.Spec.SecretRef.Name; name != "" {

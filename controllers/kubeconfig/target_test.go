@@ -22,7 +22,7 @@ func TestFindTarget(t *testing.T) {
 	c := apply.Cluster{Client: memory.NewClient(t,
 		&operatorv1alpha1.RootShard{ObjectMeta: meta("root"), Spec: operatorv1alpha1.RootShardSpec{External: external}},
 		&operatorv1alpha1.Shard{ObjectMeta: meta("alpha"), Spec: operatorv1alpha1.ShardSpec{RootShard: rootShardRef("root")}},
-		&operatorv1alpha1.Shard{ObjectMeta: meta("of-nobody")},
+		&operatorv1alpha1.Shard{ObjectMeta: meta("without-root")},
 		&operatorv1alpha1.Shard{ObjectMeta: meta("of-one-that-is-gone"), Spec: operatorv1alpha1.ShardSpec{RootShard: rootShardRef("gone")}},
 		&operatorv1alpha1.FrontProxy{ObjectMeta: meta("front"), Spec: operatorv1alpha1.FrontProxySpec{RootShard: rootShardRef("root")}},
 	)}
@@ -37,8 +37,8 @@ func TestFindTarget(t *testing.T) {
 		"a shard":                         {target{ShardRef: ref("alpha")}, "Shard/alpha", "https://alpha-shard-kcp.kcp.svc.cluster.local:6443", "", true},
 		"a front proxy":                   {target{FrontProxyRef: ref("front")}, "FrontProxy/front", "https://kcp.example.com:443", "", false},
 		"the first of several":            {target{RootShardRef: ref("root"), ShardRef: ref("alpha"), FrontProxyRef: ref("front")}, "RootShard/root", "https://root-kcp.kcp.svc.cluster.local:6443", "", true},
-		"a shard that is not there":       {target{ShardRef: ref("beta")}, "", "", "Shard beta does not exist in namespace kcp: create it, or correct target.shardRef", false},
-		"a shard of no installation":      {target{ShardRef: ref("of-nobody")}, "", "", "Shard of-nobody names no RootShard: set its rootShard.ref.name", false},
+		"a shard that does not exist":     {target{ShardRef: ref("beta")}, "", "", "Shard beta does not exist in namespace kcp: create it, or correct target.shardRef", false},
+		"a shard of no installation":      {target{ShardRef: ref("without-root")}, "", "", "Shard without-root names no RootShard: set its rootShard.ref.name", false},
 		"a shard of an installation gone": {target{ShardRef: ref("of-one-that-is-gone")}, "", "", "RootShard gone, which Shard of-one-that-is-gone names, does not exist", false},
 		"nothing at all":                  {target{}, "", "", "target names nothing", false},
 	} {

@@ -13,7 +13,7 @@ func ignoredFields(k *operatorv1alpha1.Kubeconfig) []status.IgnoredField {
 	target := k.Spec.Target
 	add := func(set bool, field, winner string) {
 		if set {
-			out = append(out, status.IgnoredField{Field: "target." + field, Advice: winner + " is set too and wins; remove one of them"})
+			out = append(out, status.IgnoredField{Field: "target." + field, Advice: winner + " is set, too, and takes precedence; remove one of them"})
 		}
 	}
 	add(target.RootShardRef != nil && target.ShardRef != nil, "shardRef", "rootShardRef")
@@ -27,7 +27,7 @@ func ignoredFields(k *operatorv1alpha1.Kubeconfig) []status.IgnoredField {
 		})
 	}
 	if k.Spec.Authorization != nil && k.Spec.TargetWorkspace != "" && k.Spec.Authorization.ClusterRoleBindings.Cluster != "" {
-		out = append(out, status.IgnoredField{Field: "authorization.clusterRoleBindings.cluster", Advice: "targetWorkspace is set too and wins; remove this one"})
+		out = append(out, status.IgnoredField{Field: "authorization.clusterRoleBindings.cluster", Advice: "targetWorkspace is set, too, and takes precedence; remove this one"})
 	}
 	return out
 }

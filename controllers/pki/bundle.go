@@ -23,7 +23,7 @@ func MergeBundle(parts ...BundlePart) ([]byte, error) {
 		for rest := bytes.TrimSpace(part.PEM); len(rest) > 0; rest = bytes.TrimSpace(rest) {
 			block, remaining := pem.Decode(rest)
 			if block == nil {
-				return nil, fmt.Errorf("%s holds text that is no PEM", part.Source)
+				return nil, fmt.Errorf("%s holds text that is not PEM", part.Source)
 			}
 			if block.Type != "CERTIFICATE" {
 				return nil, fmt.Errorf("%s holds a PEM block of type %q, want certificates only", part.Source, block.Type)

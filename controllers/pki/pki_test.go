@@ -127,7 +127,7 @@ func TestIPAddressSANs(t *testing.T) {
 	if slices.Contains(spec.DNSNames, "192.0.2.7") || !slices.Contains(spec.IPAddresses, "192.0.2.7") {
 		t.Errorf("names %v, addresses %v", spec.DNSNames, spec.IPAddresses)
 	}
-	// An issuer for the public that is told its names signs no address of ours.
+	// A public issuer with names in the template signs no address inside the cluster.
 	root.Spec.CertificateTemplates = operatorv1alpha1.CertificateTemplates{"server": {Spec: &operatorv1alpha1.CertificateSpecTemplate{
 		DNSNames: []string{"kcp.example.com"}, IssuerRef: &operatorv1alpha1.IssuerReference{Name: "public"},
 	}}}
@@ -187,7 +187,7 @@ func TestMergeBundle(t *testing.T) {
 		"a missing newline between does no harm": {[]pki.BundlePart{{"a", good[:len(good)-1]}, {"b", good}}, 2, ""},
 		"an empty part is an error":              {[]pki.BundlePart{{"a", good}, {"b", nil}}, 0, "b holds no certificate"},
 		"a private key is an error":              {[]pki.BundlePart{{"a", append(slices.Clone(good), private...)}}, 0, `a holds a PEM block of type "PRIVATE KEY"`},
-		"text that is no PEM is an error":        {[]pki.BundlePart{{"a", []byte("hello")}}, 0, "a holds text that is no PEM"},
+		"text that is not PEM is an error":       {[]pki.BundlePart{{"a", []byte("hello")}}, 0, "a holds text that is not PEM"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			merged, err := pki.MergeBundle(tc.parts...)

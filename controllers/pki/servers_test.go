@@ -38,9 +38,9 @@ func TestCacheClientNames(t *testing.T) {
 		objects    pki.Objects
 		name, user string
 	}{
-		"the root shard goes by root":      {pki.RootShard(installation, cache), "main-cache-client", "system:kcp:shard:root"},
-		"another one by its own name":      {pki.Shard(desiredShard, cache), "alpha-cache-client", "system:kcp:shard:alpha"},
-		"a server of views is not a shard": {pki.VirtualWorkspace(desired.NewVirtualWorkspace(virtualWorkspace, desiredShard), virtualWorkspace, cache), "views-cache-client", "system:kcp:virtual-workspace:views"},
+		"the root shard goes by root":               {pki.RootShard(installation, cache), "main-cache-client", "system:kcp:shard:root"},
+		"another one by its own name":               {pki.Shard(desiredShard, cache), "alpha-cache-client", "system:kcp:shard:alpha"},
+		"a virtual workspace server is not a shard": {pki.VirtualWorkspace(desired.NewVirtualWorkspace(virtualWorkspace, desiredShard), virtualWorkspace, cache), "views-cache-client", "system:kcp:virtual-workspace:views"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := findCertificate(t, tc.objects, tc.name).Spec
@@ -93,7 +93,7 @@ func TestParentClientNames(t *testing.T) {
 	}{
 		"of a CacheServer":               {desired.ParentCacheServer(world), "world-ca"},
 		"of a root shard":                {desired.ParentRootShard(newRootShard()), newRootShard().Name + "-client-ca"},
-		"that only the user knows":       {desired.ParentKubeconfig("global"), ""},
+		"from a kubeconfig of the user":  {desired.ParentKubeconfig("global"), ""},
 		"which it has not, being on top": {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

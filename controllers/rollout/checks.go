@@ -8,7 +8,7 @@ import (
 // Preconditions decide whether a component whose pods are to be replaced may begin. The message of a block is the
 // message of the condition: what is waited for.
 var Preconditions = Chain{
-	immediateRolloutRequested, // the way out of every block below
+	immediateRolloutRequested, // overrides all checks below
 	notPaused,                 // by the user
 	noReadyPods,               // as at a first start: nothing can be lost
 	holdsSlot,                 // a newer revision replaces the one that is rolling out, and may repair it

@@ -59,7 +59,7 @@ type State struct {
 	Serving       bool   // at least one of its pods is ready
 	UnknownReason string // why it is unknown whether it matches its spec; "" if it is known
 	Paused        bool   // by the user
-	Immediate     bool   // the user wants its pods replaced at once
+	Immediate     bool   // the user requests that its pods are replaced at once
 }
 
 // outOfSyncReason is why a component does not match its spec, or "".
@@ -108,7 +108,7 @@ type Input struct {
 	Timeout time.Duration // for new pods to become healthy
 
 	Paused    bool      // the user paused the installation
-	Immediate bool      // the user wants all pods replaced at once
+	Immediate bool      // the user requests that all pods are replaced at once
 	ChangedAt time.Time // when the change of Self was first observed
 
 	Problems []Problem // of all servers; for Baseline and Healthy

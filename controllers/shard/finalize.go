@@ -28,8 +28,8 @@ const (
 	finalizeInterval = 10 * time.Second
 )
 
-// finalize removes the finalizer of a Shard whose deletion loses nothing: it has no workspaces, or its installation is
-// gone, or the user forces it. Until then the Shard stays, and new workspaces are kept off it.
+// finalize removes the finalizer of a Shard whose deletion loses nothing: it has no workspaces, or its installation does
+// not exist, or the user forces it. Until then the Shard stays, and new workspaces are kept off it.
 func (s *shardScope) finalize(ctx context.Context) error {
 	s.report.Requeue = finalizeInterval
 	switch {
@@ -68,21 +68,21 @@ func (s *shardScope) unregisterIfEmpty(ctx context.Context) status.Result {
 	}
 	switch {
 	case err != nil:
-		return status.Wait(condition, "RootShardUnavailable", "deletion waits for RootShard %s to cordon the shard: %v; see to it, %s", s.root.Name, err, force)
+		return status.Wait(condition, "RootShardUnavailable", "deletion waits for RootShard %s to cordon the shard: %v; repair it, %s", s.root.Name, err, force)
 	case !registered:
 		return status.OK(condition, "NeverRegistered", "the shard is not registered in the installation")
 	case isDeletedInForeground(s.shard):
-		return status.Wait(condition, "ServersGoDown", "deletion in the foreground stops the servers before the workspaces on the shard are counted; then they come back for that")
+		return status.Wait(condition, "ServersGoDown", "deletion in the foreground stops the servers before the workspaces on the shard are counted; the servers are created again")
 	}
 	count, err := s.registry.LogicalClusters(ctx, s.root, s.shard)
 	switch {
 	case err != nil:
-		return status.Wait(condition, "ShardUnavailable", "deletion waits because the workspaces on the shard cannot be counted: %v; see to it, %s", err, force)
+		return status.Wait(condition, "ShardUnavailable", "deletion waits because the workspaces on the shard cannot be counted: %v; repair it, %s", err, force)
 	case count > 0:
 		return status.Stall(condition, "HoldsWorkspaces", "deletion waits for %s on the shard: delete them, %s", formatWorkspaceCount(count), force)
 	}
 	if err := s.registry.Unregister(ctx, s.root, s.shard); err != nil {
-		return status.Wait(condition, "RootShardUnavailable", "deletion waits for RootShard %s to remove the shard: %v; see to it, %s", s.root.Name, err, force)
+		return status.Wait(condition, "RootShardUnavailable", "deletion waits for RootShard %s to remove the shard: %v; repair it, %s", s.root.Name, err, force)
 	}
 	return status.OK(condition, "Empty", "no workspace is on the shard")
 }

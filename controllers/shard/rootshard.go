@@ -115,7 +115,7 @@ func (s *rootShardScope) Steps() []reconcile.Step {
 	}
 }
 
-// validate stops where the spec can never work. Pods that run are left alone and reported on.
+// validate stops the reconcile if the spec is invalid. Running pods are kept, and their state is reported.
 func (s *rootShardScope) validate(context.Context) error {
 	s.report.Set(s.spec)
 	if s.spec.State == status.Stalled {

@@ -19,7 +19,7 @@ func TestValidateRootShard(t *testing.T) {
 		kind   status.State
 		text   string
 	}{
-		"the least is honored": {func(*operatorv1alpha1.RootShard) {}, status.Satisfied, ""},
+		"the minimal spec is honored": {func(*operatorv1alpha1.RootShard) {}, status.Satisfied, ""},
 		"a long name is rejected": {
 			func(r *operatorv1alpha1.RootShard) { r.Name = strings.Repeat("a", 41) }, status.Stalled, "has 41 characters and may have 40"},
 		"a name with a dot is rejected": {func(r *operatorv1alpha1.RootShard) { r.Name = "a.b" }, status.Stalled, "contains a dot"},
@@ -42,7 +42,7 @@ func TestValidateRootShard(t *testing.T) {
 				r.Spec.Certificates = operatorv1alpha1.Certificates{
 					IssuerRef: &operatorv1alpha1.IssuerReference{Name: "i"}, CASecretRef: &corev1.LocalObjectReference{Name: "s"},
 				}
-			}, status.Warning, "spec.certificates.issuerRef: caSecretRef is set too and wins"},
+			}, status.Warning, "spec.certificates.issuerRef: caSecretRef is set, too, and takes precedence"},
 		"groups to drop are a warning": {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.Auth = &operatorv1alpha1.AuthSpec{DropGroups: []string{"a"}}
@@ -55,7 +55,7 @@ func TestValidateRootShard(t *testing.T) {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.Authorization = &operatorv1alpha1.AuthorizationSpec{Webhook: &operatorv1alpha1.AuthorizationWebhook{Version: "v1"}}
 			}, status.Warning, "spec.authorization.webhook.version"},
-		"members that cannot come back are a warning": {
+		"several members on an emptyDir are a warning": {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Managed: &operatorv1alpha1.ManagedEtcd{
 					Replicas: ptr.To[int32](3), Storage: &operatorv1alpha1.EtcdStorage{EmptyDir: &corev1.EmptyDirVolumeSource{}},
@@ -76,7 +76,7 @@ func TestValidateRootShard(t *testing.T) {
 		"an audit webhook without an address is a warning": {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.Audit = &operatorv1alpha1.AuditSpec{Webhook: &operatorv1alpha1.AuditWebhook{}}
-			}, status.Warning, "spec.audit.webhook: there is no webhook to send to"},
+			}, status.Warning, "spec.audit.webhook: no webhook is configured"},
 		"a private port without a name is a warning": {
 			func(r *operatorv1alpha1.RootShard) { r.Spec.External.PrivatePort = ptr.To[int32](1) }, status.Warning, "spec.external.privatePort"},
 	} {

@@ -13,7 +13,7 @@ import (
 // maxRootShardName keeps the longest common name of a CA, which is made from it, within 64 characters.
 const maxRootShardName = 64 - len("-requestheader-client-ca")
 
-// validateRootShard looks for what can never work and, if there is nothing, for fields that are ignored.
+// validateRootShard rejects invalid specs, and reports the ignored fields of valid ones.
 func validateRootShard(root *operatorv1alpha1.RootShard) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	switch {

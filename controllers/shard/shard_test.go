@@ -123,7 +123,7 @@ func TestDeletion(t *testing.T) {
 		"a shard with one waits and counts":            {env: func(s *env) { s.count = 1 }, text: "deletion waits for 1 workspace on the shard", calls: "cordon count"},
 		"a shard with several waits without limit":     {env: func(s *env) { s.count = 12 }, after: 24 * time.Hour, text: "12 workspaces", calls: "cordon count"},
 		"a shard that was never registered is deleted": {env: func(s *env) { s.registered = false }},
-		"a shard that does not answer waits":           {env: func(s *env) { s.err = errors.New("no connection") }, after: 24 * time.Hour, text: "no connection; see to it, or set the annotation operator.kcp.io/force-delete=true"},
+		"a shard that does not answer waits":           {env: func(s *env) { s.err = errors.New("no connection") }, after: 24 * time.Hour, text: "no connection; repair it, or set the annotation operator.kcp.io/force-delete=true"},
 		"in the foreground workspaces are not counted": {
 			change: func(s *operatorv1alpha1.Shard) { s.Finalizers = append(s.Finalizers, metav1.FinalizerDeleteDependents) }, text: "then they come back", calls: "cordon"},
 		"force deletes workspaces, too":  {change: force, env: func(s *env) { s.count = 12 }, calls: "unregister"},
@@ -225,7 +225,7 @@ func TestConditions(t *testing.T) {
 		"a Shard without a RootShard is reported": {
 			func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference = nil }, operatorv1alpha1.ConditionRootShard, "rootShard.ref.name is empty"},
 		"a RootShard that does not exist is named": {
-			func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference.Name = "nobody" }, operatorv1alpha1.ConditionRootShard, "RootShard nobody does not exist in namespace kcp"},
+			func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference.Name = "missing" }, operatorv1alpha1.ConditionRootShard, "RootShard missing does not exist in namespace kcp"},
 		"a CacheServer that does not exist is named": {
 			func(s *operatorv1alpha1.Shard) { s.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "c"} }, operatorv1alpha1.ConditionSpecHonored, "CacheServer c, which cache.ref names, does not exist"},
 		"a VirtualWorkspace that does not exist is named": {

@@ -8,7 +8,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/validation"
 )
 
-// validateShard looks for what can never work and, if there is nothing, for fields that are ignored.
+// validateShard rejects invalid specs, and reports the ignored fields of valid ones.
 func validateShard(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) status.Result {
 	if result := validation.ShardName(shard, root); result.Type != "" {
 		return result

@@ -58,7 +58,7 @@ func (c *Clients) Probe(ctx context.Context, shard desired.Shard, proxies ...des
 			if err != nil {
 				return err
 			}
-			return object(ctx, client, value)
+			return waitForObject(ctx, client, value)
 		})
 }
 
@@ -98,7 +98,7 @@ func (c *Clients) probeThrough(ctx context.Context, root *operatorv1alpha1.RootS
 			if value, err = writeProbeObject(ctx, client); err != nil {
 				return err
 			}
-			return object(ctx, client, value)
+			return waitForObject(ctx, client, value)
 		})
 		if err != nil {
 			return err
@@ -162,7 +162,7 @@ func (c *Clients) readThroughProxy(ctx context.Context, proxy desired.Proxy, pat
 	if err != nil {
 		return err
 	}
-	return withClient(config, httpClient, path, func(client dynamic.Interface) error { return object(ctx, client, value) })
+	return withClient(config, httpClient, path, func(client dynamic.Interface) error { return waitForObject(ctx, client, value) })
 }
 
 // probeObjectName is the ConfigMap that probes write.
@@ -181,15 +181,15 @@ func writeProbeObject(ctx context.Context, client dynamic.Interface) (string, er
 	})
 }
 
-// object retries until it reads the value: each proxy indexes a workspace in its own time.
-func object(ctx context.Context, client dynamic.Interface, value string) error {
+// waitForObject retries until it reads the value, because each proxy has an index of its own.
+func waitForObject(ctx context.Context, client dynamic.Interface, value string) error {
 	return poll(ctx, "an object cannot be read", func(ctx context.Context) error {
 		object, err := client.Resource(configMapsResource).Namespace(metav1.NamespaceDefault).Get(ctx, probeObjectName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if found, _, _ := unstructured.NestedString(object.Object, "data", "written"); found != value {
-			return Errorf("it is not what was written")
+			return Errorf("it does not have the value that was written")
 		}
 		return nil
 	})

@@ -23,9 +23,9 @@ func TestCheckReadyz(t *testing.T) {
 		code       int
 		page, want string
 	}{
-		"a server that is ready":                   {200, "ok", ""},
-		"one that names what fails":                {500, "[+]ping ok\n[-]etcd failed: reason withheld\n[-]shard-registration failed\nreadyz check failed\n", "/readyz is 500: etcd, shard-registration"},
-		"one that says no more than that it isn't": {503, "", "/readyz is 503"},
+		"a server that is ready":             {200, "ok", ""},
+		"a failure with a list of checks":    {500, "[+]ping ok\n[-]etcd failed: reason withheld\n[-]shard-registration failed\nreadyz check failed\n", "/readyz is 500: etcd, shard-registration"},
+		"a failure without a list of checks": {503, "", "/readyz is 503"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -73,7 +73,7 @@ func TestStableMessage(t *testing.T) {
 		"the status of a server":                {fmt.Errorf("attempt 7: %w", missing), missing.Error()},
 		"a result":                              {status.Wait("C", "R", "waiting for Secret s").AsError(), "waiting for Secret s"},
 		"a stable error":                        {fmt.Errorf("attempt 7: %w", Errorf("it is so")), "it is so"},
-		"a described error":                     {describeError(context.Background(), missing, "asking Shard alpha"), "asking Shard alpha: " + missing.Error()},
+		"a described error":                     {describeError(context.Background(), missing, "requesting Shard alpha"), "requesting Shard alpha: " + missing.Error()},
 		"a server that does not answer":         {fmt.Errorf("port 4711: %w", context.DeadlineExceeded), "no answer within 10s"},
 		"a certificate of an unknown authority": {fmt.Errorf("port 4711: %w", x509.UnknownAuthorityError{}), "its certificate is signed by an unknown authority"},
 		"a certificate for another name":        {fmt.Errorf("port 4711: %w", x509.HostnameError{Certificate: &x509.Certificate{}}), "its certificate is for another name"},

@@ -152,7 +152,7 @@ func (r *Report) summary() (ready, reconciling, stalled Result) {
 		return first, Result{State: Waiting, Reason: reasonNeedsUser}, stalled
 	}
 	if r.Transient != nil {
-		ready = Result{State: Waiting, Reason: reasonRetrying, Message: "the last attempt failed and is repeated: " + r.Transient.Error()}
+		ready = Result{State: Waiting, Reason: reasonRetrying, Message: "the last attempt failed and is retried: " + r.Transient.Error()}
 		return ready, Result{State: Satisfied, Reason: reasonRetrying, Message: ready.Message}, notStalled
 	}
 	if first, ok := r.first(Waiting); ok {

@@ -20,7 +20,7 @@ type IgnoredField struct {
 func SpecHonored(fields []IgnoredField) Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	if len(fields) == 0 {
-		return OK(condition, "AllFieldsHonored", "every field of the spec has its effect")
+		return OK(condition, "AllFieldsHonored", "every field of the spec is in effect")
 	}
 	slices.SortFunc(fields, func(a, b IgnoredField) int { return strings.Compare(a.Field, b.Field) })
 	parts := make([]string, len(fields))
@@ -35,7 +35,7 @@ func UnknownTemplateKeys(field string, templates operatorv1alpha1.CertificateTem
 	var out []IgnoredField
 	for key := range templates {
 		if !slices.Contains(known, key) {
-			out = append(out, IgnoredField{field + "." + key, "there is no such certificate; known are " + strings.Join(known, ", ")})
+			out = append(out, IgnoredField{field + "." + key, "there is no such certificate; valid keys are " + strings.Join(known, ", ")})
 		}
 	}
 	return out

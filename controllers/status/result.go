@@ -8,18 +8,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// State says who has to act on a result. A higher state is worse.
+// State defines who has to act on a result. A higher state is worse.
 type State int
 
 const (
 	// Satisfied needs no action.
 	Satisfied State = iota
-	// Warning is for the user to know: the object does less than its spec says. It does not keep the object from being
-	// ready.
+	// Warning informs the user that a part of the spec has no effect. The object can be ready.
 	Warning
 	// Waiting needs time: something that the operator started, or gets an event for, has to happen.
 	Waiting
-	// Stalled needs the user: nothing moves until what the message names is changed.
+	// Stalled requires a change by the user, which the message names.
 	Stalled
 )
 

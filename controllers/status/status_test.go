@@ -26,12 +26,12 @@ func TestSummary(t *testing.T) {
 		ready, reconciling, stalled string // status/reason
 		message                     string // of Ready
 	}{
-		"all fine is ready":                              {[]status.Result{satisfied}, nil, "True/AsWanted", "False/NothingToDo", "False/NotStalled", "everything"},
-		"one that waits is reconciling":                  {[]status.Result{satisfied, waiting}, nil, "False/Slow", "True/Slow", "False/NotStalled", "waiting for b"},
-		"the user is asked before anything is waited on": {[]status.Result{waiting, stalled}, nil, "False/Wrong", "False/NeedsUser", "True/Wrong", "correct c"},
-		"what is only told keeps nothing from ready":     {[]status.Result{warning, satisfied}, nil, "True/AsWanted", "False/NothingToDo", "False/NotStalled", "see condition D"},
-		"an error is retried":                            {[]status.Result{satisfied}, errors.New("boom"), "False/Retrying", "True/Retrying", "False/NotStalled", "boom"},
-		"the user is asked even when an error came up":   {[]status.Result{stalled}, errors.New("boom"), "False/Wrong", "False/NeedsUser", "True/Wrong", "correct c"},
+		"satisfied results are ready":            {[]status.Result{satisfied}, nil, "True/AsWanted", "False/NothingToDo", "False/NotStalled", "everything"},
+		"a waiting result is reconciling":        {[]status.Result{satisfied, waiting}, nil, "False/Slow", "True/Slow", "False/NotStalled", "waiting for b"},
+		"stalled takes precedence over waiting":  {[]status.Result{waiting, stalled}, nil, "False/Wrong", "False/NeedsUser", "True/Wrong", "correct c"},
+		"a warning does not prevent ready":       {[]status.Result{warning, satisfied}, nil, "True/AsWanted", "False/NothingToDo", "False/NotStalled", "see condition D"},
+		"an error is retried":                    {[]status.Result{satisfied}, errors.New("boom"), "False/Retrying", "True/Retrying", "False/NotStalled", "boom"},
+		"stalled takes precedence over an error": {[]status.Result{stalled}, errors.New("boom"), "False/Wrong", "False/NeedsUser", "True/Wrong", "correct c"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			report := status.Report{Transient: tc.err}
@@ -85,13 +85,13 @@ func TestTransitions(t *testing.T) {
 		before, after []metav1.Condition
 		want          string
 	}{
-		"becoming ready":         {bad, good, "Normal A,Normal Ready"},
-		"no longer being ready":  {good, bad, "Warning NotReady"},
-		"getting stuck":          {bad, worse, "Warning Wrong"},
-		"getting stuck at once":  {nil, worse, "Warning Wrong"},
-		"beginning to work":      {nil, bad, ""},
-		"staying as it was":      {worse, worse, ""},
-		"a way out of being bad": {worse, bad, ""},
+		"becoming ready":           {bad, good, "Normal A,Normal Ready"},
+		"becoming not ready":       {good, bad, "Warning NotReady"},
+		"becoming stalled":         {bad, worse, "Warning Wrong"},
+		"becoming stalled at once": {nil, worse, "Warning Wrong"},
+		"the first reconcile":      {nil, bad, ""},
+		"no change":                {worse, worse, ""},
+		"an end of being stalled":  {worse, bad, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var have []string
@@ -122,11 +122,11 @@ func TestDeploymentResult(t *testing.T) {
 		reason, version string
 	}{
 		"none yet": {nil, status.Waiting, operatorv1alpha1.ReasonDeploymentUnavailable, ""},
-		"all pods of the newest revision are ready":    {live(2, 2, 2, 2, 2, 2), status.Satisfied, operatorv1alpha1.ReasonReplicasUp, "v3"},
-		"counts of the previous revision mean nothing": {live(2, 1, 2, 2, 2, 2), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
-		"an old pod is still there":                    {live(2, 2, 2, 2, 2, 3), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
-		"a pod is not ready":                           {live(2, 2, 2, 2, 1, 2), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
-		"none are wanted":                              {live(2, 2, 0, 0, 0, 0), status.Satisfied, operatorv1alpha1.ReasonReplicasUp, "v3"},
+		"all pods of the newest revision are ready":   {live(2, 2, 2, 2, 2, 2), status.Satisfied, operatorv1alpha1.ReasonReplicasUp, "v3"},
+		"counts of the previous revision are ignored": {live(2, 1, 2, 2, 2, 2), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
+		"an old pod is still there":                   {live(2, 2, 2, 2, 2, 3), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
+		"a pod is not ready":                          {live(2, 2, 2, 2, 1, 2), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
+		"no replicas are desired":                     {live(2, 2, 0, 0, 0, 0), status.Satisfied, operatorv1alpha1.ReasonReplicasUp, "v3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			result := status.DeploymentResult(operatorv1alpha1.ConditionAvailable, "root-kcp", tc.live)

@@ -1,5 +1,5 @@
-// Package validation checks what the specs of several kinds have in common: what can never work, and what is ignored. A
-// result without a type means that nothing is wrong.
+// Package validation checks the fields that the specs of several kinds have in common: invalid ones and ignored ones. A
+// result without a type means that the fields are valid.
 package validation
 
 import (
@@ -101,7 +101,7 @@ func IgnoredShardFields(shard desired.Shard, templates []string) []status.Ignore
 		add(webhook.Version != "", "authorization.webhook.version", advice)
 	}
 	if spec.Audit != nil && spec.Audit.Webhook != nil {
-		add(spec.Audit.Webhook.ConfigSecretName == "", "audit.webhook", "there is no webhook to send to; set audit.webhook.configSecretName")
+		add(spec.Audit.Webhook.ConfigSecretName == "", "audit.webhook", "no webhook is configured; set audit.webhook.configSecretName")
 		add(spec.Audit.Policy == nil || spec.Audit.Policy.ConfigMap == nil, "audit.webhook", "without a policy nothing is recorded; set audit.policy.configMap")
 	}
 	return append(out, status.UnknownTemplateKeys("certificateTemplates", spec.CertificateTemplates, templates)...)
@@ -116,7 +116,7 @@ func IgnoredCertificateFields(spec operatorv1alpha1.Certificates, templates oper
 		}
 	}
 	provided := spec.CASecretRef != nil && spec.CASecretRef.Name != ""
-	add(spec.IssuerRef != nil && provided, "certificates.issuerRef", "caSecretRef is set too and wins; remove one of them")
+	add(spec.IssuerRef != nil && provided, "certificates.issuerRef", "caSecretRef is set, too, and takes precedence; remove one of them")
 	add(spec.CASecretRef != nil && !provided, "certificates.caSecretRef", "it names no Secret; set its name or remove it")
 	_, rootTemplate := templates["root-ca"]
 	add(rootTemplate && provided, "certificateTemplates.root-ca", "the root CA comes from caSecretRef; remove the template")

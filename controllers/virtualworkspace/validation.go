@@ -11,7 +11,7 @@ import (
 // maxNameLength keeps the names of Services, which are made from it, within 63 characters.
 const maxNameLength = 63 - len("-virtual-workspace")
 
-// validateSpec looks for what can never work and, if there is nothing, for fields that are ignored.
+// validateSpec rejects invalid specs, and reports the ignored fields of valid ones.
 func validateSpec(virtualWorkspace *operatorv1alpha1.VirtualWorkspace) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	external := virtualWorkspace.Spec.External

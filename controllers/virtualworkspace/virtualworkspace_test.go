@@ -34,10 +34,10 @@ func TestConditions(t *testing.T) {
 			operatorv1alpha1.ConditionSpecHonored, "CacheServer world, which cache.ref names, does not exist"},
 		"a shard that does not exist is named": {func(v *operatorv1alpha1.VirtualWorkspace) { v.Spec.Target.ShardRef = ref("beta") },
 			operatorv1alpha1.ConditionReferenceValid, "Shard beta does not exist in namespace kcp: create it, or correct target.shardRef"},
-		"a shard without a RootShard is named": {func(v *operatorv1alpha1.VirtualWorkspace) { v.Spec.Target.ShardRef = ref("of-nobody") },
-			operatorv1alpha1.ConditionReferenceValid, "of Shard of-nobody: rootShard.ref.name is empty"},
-		"a root shard that does not exist is named": {func(v *operatorv1alpha1.VirtualWorkspace) { v.Spec.Target.RootShardRef = ref("nobody") },
-			operatorv1alpha1.ConditionReferenceValid, "RootShard nobody does not exist in namespace kcp"},
+		"a shard without a RootShard is named": {func(v *operatorv1alpha1.VirtualWorkspace) { v.Spec.Target.ShardRef = ref("without-root") },
+			operatorv1alpha1.ConditionReferenceValid, "of Shard without-root: rootShard.ref.name is empty"},
+		"a root shard that does not exist is named": {func(v *operatorv1alpha1.VirtualWorkspace) { v.Spec.Target.RootShardRef = ref("missing") },
+			operatorv1alpha1.ConditionReferenceValid, "RootShard missing does not exist in namespace kcp"},
 		"no target is reported": {func(*operatorv1alpha1.VirtualWorkspace) {}, operatorv1alpha1.ConditionReferenceValid, "target names nothing"},
 		"no address is rejected": {func(v *operatorv1alpha1.VirtualWorkspace) {
 			v.Spec.Target.RootShardRef, v.Spec.External = ref("root"), operatorv1alpha1.ExternalConfig{}
@@ -51,7 +51,7 @@ func TestConditions(t *testing.T) {
 			alpha := &operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "alpha", Namespace: "kcp"}}
 			alpha.Spec.RootShard.Reference, alpha.Spec.Cache.Ref = ref("root"), ref("world")
 			cluster := memory.NewClient(t, virtualWorkspace, alpha,
-				&operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "of-nobody", Namespace: "kcp"}},
+				&operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "without-root", Namespace: "kcp"}},
 				&operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}, Spec: operatorv1alpha1.RootShardSpec{External: address}})
 			r := NewReconciler(reconcile.Config{Cluster: apply.Cluster{Client: cluster}, Recorder: events.NewFakeRecorder(100), Image: desired.Image{Repository: "atoll", Tag: "v1"}})
 			key := client.ObjectKeyFromObject(virtualWorkspace)

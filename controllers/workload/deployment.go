@@ -111,7 +111,7 @@ func (d *Deployment) Prepare(prerequisites ...status.Result) {
 	desired.LabelRevisions(template, revisions)
 }
 
-// AdmitRollout asks the gate whether the pods may be replaced. Until they may, the Deployment keeps its pod template.
+// AdmitRollout checks with the gate whether the pods may be replaced. Until they may, the Deployment keeps its pod template.
 func (d *Deployment) AdmitRollout(ctx context.Context) error {
 	if d.blocked != nil {
 		return nil
@@ -168,7 +168,7 @@ func (d *Deployment) blockOnError(err error) (done bool, transient error) {
 
 func (d *Deployment) setBlocked(result status.Result) { d.blocked = &result }
 
-// splitResult tells what is about pods from what keeps a change of the spec from them: Available stays true while they
+// splitResult separates the state of the pods from what prevents a change of the spec: Available stays True while the pods
 // serve, and an obstacle goes into SpecHonored. live is the result about the pods there are.
 func splitResult(result, live status.Result, running bool) (pods status.Result, obstacle *status.Result) {
 	switch result.Reason {

@@ -12,8 +12,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// templateAnnotation, on a Deployment or StatefulSet, holds a hash of the pod template that was applied last. It tells
-// a change of the pods from a change of everything else, which no gate delays.
+// templateAnnotation, on a Deployment or StatefulSet, holds a hash of the pod template that was applied last. It
+// distinguishes changes of the pods from other changes, which no gate delays.
 const templateAnnotation = "operator.kcp.io/template"
 
 // Pods are the pods of a Deployment or StatefulSet that exists, as observed and as desired.
@@ -25,14 +25,14 @@ type Pods struct {
 	Serving  bool          // at least one pod is ready
 }
 
-// Gate decides whether pods may be replaced now. Every reconcile of an existing workload asks it, changed or not: this
-// is how it tracks which components match their spec. The pods of a workload that is not admitted stay as they are, and
+// Gate decides whether pods may be replaced now. Every reconcile of an existing workload calls it, changed or not:
+// this is how it tracks which components match their spec. The pods of a workload that is not admitted stay as they are, and
 // everything else about it is applied. The result is the condition RolledOut.
 type Gate interface {
 	Admit(ctx context.Context, pods Pods) (admitted bool, result status.Result, err error)
 }
 
-// AdmitDeployment asks the gate whether the pods of a Deployment may be replaced. Until they may, wanted gets the pod
+// AdmitDeployment checks with the gate whether the pods of a Deployment may be replaced. Until they may, wanted gets the pod
 // template of live, which is nil while there is no Deployment.
 func AdmitDeployment(ctx context.Context, gate Gate, live, desired *appsv1.Deployment) (status.Result, error) {
 	if live == nil {
@@ -51,7 +51,7 @@ func AdmitStatefulSet(ctx context.Context, gate Gate, live, desired *appsv1.Stat
 	return admitTemplate(ctx, gate, pods, &live.Spec.Template, desired, &desired.Spec.Template)
 }
 
-// admitTemplate stamps the desired pod template and asks the gate whether it may replace the live one. If not, the
+// admitTemplate stamps the desired pod template and checks with the gate whether it may replace the live one. If not, the
 // desired object gets the live template.
 func admitTemplate(ctx context.Context, gate Gate, pods Pods, liveTemplate *corev1.PodTemplateSpec, desired client.Object, template *corev1.PodTemplateSpec) (status.Result, error) {
 	if err := setTemplateHash(desired, template); err != nil || gate == nil {
@@ -91,7 +91,7 @@ func setTemplateHash(object client.Object, template *corev1.PodTemplateSpec) err
 	return nil
 }
 
-// replacesPods reports whether a desired template differs from the live one. A template that somebody else changed is
+// replacesPods reports whether a desired template differs from the live one. A template that another client changed is
 // reverted, which replaces pods, too. Workloads without the annotation are compared field by field.
 func replacesPods(live client.Object, liveTemplate *corev1.PodTemplateSpec, revision string, template *corev1.PodTemplateSpec) (bool, error) {
 	if hash, ok := live.GetAnnotations()[templateAnnotation]; ok && hash != revision {

@@ -96,7 +96,7 @@ The cached programs stay.`,
 func newStatusCommand(open openFunc) *cobra.Command {
 	return &cobra.Command{
 		Use:     "status",
-		Short:   "Say what runs; exit code 1 where the cluster does not serve",
+		Short:   "Print what runs; exit code 1 if the cluster does not serve",
 		Example: "  devcluster status && kubectl get pods -A",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

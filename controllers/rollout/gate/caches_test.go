@@ -30,8 +30,8 @@ func TestCacheOrder(t *testing.T) {
 		caches: []operatorv1alpha1.CacheServer{
 			cache("world", nil), cache("europe", parentRef("world")), cache("unused", parentRef("world")),
 			cache("asia", &operatorv1alpha1.CacheParent{RootShardRef: ref("embedded")}), cache("asia-south", parentRef("asia")),
-			cache("elsewhere", &operatorv1alpha1.CacheParent{KubeconfigSecretRef: ref("far")}),
-			cache("round", parentRef("about")), cache("about", parentRef("round")), cache("lost", parentRef("nobody")),
+			cache("external", &operatorv1alpha1.CacheParent{KubeconfigSecretRef: ref("parent-kubeconfig")}),
+			cache("cycle-a", parentRef("cycle-b")), cache("cycle-b", parentRef("cycle-a")), cache("orphan", parentRef("missing")),
 		},
 	}
 	for name, want := range map[string]struct {
@@ -44,9 +44,9 @@ func TestCacheOrder(t *testing.T) {
 		"unused":     {rollout.StageCache, 1, nil},
 		"asia":       {rollout.StageRootShard, 1, []string{"embedded"}},
 		"asia-south": {rollout.StageRootShard, 2, []string{"embedded"}},
-		"elsewhere":  {rollout.StageCache, 0, nil},
-		"round":      {rollout.StageCache, len(all.caches), nil},
-		"lost":       {rollout.StageCache, 0, nil},
+		"external":   {rollout.StageCache, 0, nil},
+		"cycle-a":    {rollout.StageCache, len(all.caches), nil},
+		"orphan":     {rollout.StageCache, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := slices.IndexFunc(all.caches, func(c operatorv1alpha1.CacheServer) bool { return c.Name == name })

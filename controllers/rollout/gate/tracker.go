@@ -10,7 +10,7 @@ import (
 )
 
 // record is the last reconcile of a component: the custom resource it belongs to, the generation that was reconciled,
-// and the revision of the pod template that this asked for.
+// and the revision of the desired pod template.
 type record struct {
 	namespace, workload string
 	owner               types.UID

@@ -70,6 +70,6 @@ func (c *Cluster) removeCluster(ctx context.Context) error {
 	if err := errors.Join(append(errs, os.RemoveAll(runDir))...); err != nil {
 		return fmt.Errorf("removing the cluster's files: %w", err)
 	}
-	c.Progress("the cluster is gone")
+	c.Progress("the cluster is removed")
 	return nil
 }

@@ -47,7 +47,7 @@ func (l Layout) start(p process) (bool, error) {
 	if err := cmd.Start(); err != nil {
 		return false, fmt.Errorf("starting %s: %w", p.name, err)
 	}
-	go cmd.Wait() //nolint:errcheck // reaps it while we live; running() is what tells whether it lives
+	go cmd.Wait() //nolint:errcheck // reaps the process; runningPID determines whether it runs
 	started, err := processStartTime(cmd.Process.Pid)
 	if err != nil {
 		return true, fmt.Errorf("starting %s: it ended at once: %s", p.name, l.logTail(p.name))
@@ -83,7 +83,7 @@ func (l Layout) stop(name string) error {
 		if err := syscall.Kill(pid, attempt.signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("ending %s (pid %d): %w", name, pid, err)
 		}
-		poll(context.Background(), attempt.wait, 20*time.Millisecond, func() error { //nolint:errcheck // the next attempt looks
+		poll(context.Background(), attempt.wait, 20*time.Millisecond, func() error { //nolint:errcheck // the next attempt checks again
 			if _, alive := l.runningPID(name); alive {
 				return errors.New("still running")
 			}
@@ -213,7 +213,7 @@ func (l Layout) killContainers() error {
 			}
 		}
 		for _, pid := range append(descendants(parents, shims), shims...) {
-			syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // gone already, or found again by the next round
+			syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // ended already, or found again by the next iteration
 		}
 		return fmt.Errorf("%d containers still run", len(shims))
 	})

@@ -27,7 +27,7 @@ func checkGolden(t *testing.T, file string, got []byte) {
 		t.Fatal(err)
 	}
 	if string(got) != string(want) {
-		t.Errorf("%s differs (run with -update and look at the change):\n%s", file, got)
+		t.Errorf("%s differs (run with -update and review the change):\n%s", file, got)
 	}
 }
 

@@ -247,7 +247,7 @@ func checkDNS(ctx context.Context) error {
 		return fmt.Errorf("the cluster's DNS does not answer: %w", err)
 	}
 	if len(addrs) != 1 || addrs[0] != kubernetesIP {
-		return fmt.Errorf("the cluster's DNS says that kubernetes.default is %v, not %s", addrs, kubernetesIP)
+		return fmt.Errorf("the cluster's DNS resolves kubernetes.default to %v, not %s", addrs, kubernetesIP)
 	}
 	return nil
 }

@@ -128,12 +128,12 @@ func TestWriteRejectsInvalidImages(t *testing.T) {
 		image Image
 		want  string
 	}{
-		"a name without a registry":        {Image{Name: "local/x:1", Binaries: []string{"/a"}}, "canonical"},
-		"a name without a tag":             {Image{Name: "docker.io/local/x", Binaries: []string{"/a"}}, "tag"},
-		"no binaries":                      {Image{Name: "docker.io/local/x:1"}, "no binary"},
-		"two binaries of one name":         {Image{Name: "docker.io/local/x:1", Binaries: []string{"/a/b", "/c/b"}}, "both be /b"},
-		"a binary that does not exist":     {Image{Name: "docker.io/local/x:1", Binaries: []string{"/does/not/exist"}}, "no such file"},
-		"a folder in place of an a binary": {Image{Name: "docker.io/local/x:1", Binaries: []string{os.TempDir()}}, "not a regular file"},
+		"a name without a registry":     {Image{Name: "local/x:1", Binaries: []string{"/a"}}, "canonical"},
+		"a name without a tag":          {Image{Name: "docker.io/local/x", Binaries: []string{"/a"}}, "tag"},
+		"no binaries":                   {Image{Name: "docker.io/local/x:1"}, "no binary"},
+		"two binaries of one name":      {Image{Name: "docker.io/local/x:1", Binaries: []string{"/a/b", "/c/b"}}, "both be /b"},
+		"a binary that does not exist":  {Image{Name: "docker.io/local/x:1", Binaries: []string{"/does/not/exist"}}, "no such file"},
+		"a folder in place of a binary": {Image{Name: "docker.io/local/x:1", Binaries: []string{os.TempDir()}}, "not a regular file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := Write(io.Discard, tc.image); err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -31,10 +31,10 @@ func TestCacheDir(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		"our own variable wins":     {map[string]string{"ATOLL_CACHE": "/a", "XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/a"},
-		"then the desktop's":        {map[string]string{"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x"},
-		"then .cache in the home":   {map[string]string{"HOME": "/h"}, "/h/.cache"},
-		"nothing named is an error": {nil, ""},
+		"the project's variable takes precedence": {map[string]string{"ATOLL_CACHE": "/a", "XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/a"},
+		"then the desktop's":                      {map[string]string{"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x"},
+		"then .cache in the home":                 {map[string]string{"HOME": "/h"}, "/h/.cache"},
+		"no directory is an error":                {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := cacheDir(func(key string) string { return tc.env[key] })
