@@ -1,4 +1,4 @@
-# One entry point. `make help` explains it.
+# `make help` lists the targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -8,7 +8,7 @@ export CGO_ENABLED := 0
 export GOFLAGS := -buildvcs=false -trimpath
 
 KUBE_VERSION := 1.37.2
-# kcp's API level that we are compatible with; part of what /version returns.
+# The API level of kcp that Atoll is compatible with; part of the response of /version.
 KCP_VERSION := 0.32.3
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GIT_COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
@@ -36,11 +36,11 @@ help: ## Show this help.
 ##@ Use
 
 .PHONY: demo
-demo: ## A Kubernetes cluster, the operator and a kcp installation you can use; prints what to type next.
+demo: ## A Kubernetes cluster, the operator and a kcp installation you can use; prints the next commands.
 	@hack/demo.sh up
 
 .PHONY: demo-down
-demo-down: ## End what `make demo` started; leaves nothing.
+demo-down: ## Remove everything that `make demo` created.
 	@hack/demo.sh down
 
 .PHONY: sharded
@@ -50,7 +50,7 @@ sharded: ## Three shards, a cache server and a front proxy as processes on this 
 	@go run ./hack/sharded up --binaries $(BIN)
 
 .PHONY: sharded-down
-sharded-down: ## End what `make sharded` started. Its data stays in .sharded/.
+sharded-down: ## Stop what `make sharded` started. Its data stays in .sharded/.
 	@go run ./hack/sharded down
 
 ##@ Build
@@ -80,7 +80,7 @@ generate: ## Regenerate deepcopy, OpenAPI, CRDs and RBAC.
 	@hack/generate-openapi.sh
 
 .PHONY: verify
-verify: ## Regenerate, format, lint, check import rules and vulnerabilities; fails when the tree is not clean afterwards.
+verify: ## Regenerate, format, lint, check import rules and vulnerabilities; fails if that changes a file.
 	@hack/verify.sh
 
 .PHONY: test

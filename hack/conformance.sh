@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What makes a workspace a Kubernetes: its end-to-end specs, and the clients that people use, all through the front proxy
-# of a shard that this starts itself. Arguments go to the run of the specs:
+# Conformance of workspaces: Kubernetes' end-to-end specs, and common clients, through the front proxy of a shard that the
+# script starts. Arguments go to the run of the specs:
 #
 #   hack/conformance.sh -only 'Watchers|Discovery'   some specs
 #   hack/conformance.sh -workspaces 8                more at once than the default
 #   hack/conformance.sh -output /tmp/out             keep the whole output and ginkgo's report there
 #
-# Which specs cannot run and why is in test/conformance/specs.yaml.
+# test/conformance/specs.yaml lists the specs that cannot run, with the reasons.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

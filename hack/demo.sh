@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A kcp installation to play with: `hack/demo.sh up`, and `hack/demo.sh down` to leave nothing of it.
+# A kcp installation for trials: `hack/demo.sh up` creates it, `hack/demo.sh down` removes all of it.
 #
-#   up        cluster, operator and installation; prints what to type next. Safe to run again: it updates what is there.
+#   up        cluster, operator and installation; prints the next commands. Running it again updates the installation.
 #   operator  only the cluster with the operator in it; the end-to-end tests start from there.
-#   again     loads the image into the nodes under another name, which is given, too.
-#   forward   lets this host reach the front proxy again where that needs a port-forward and it has ended.
+#   again     loads the image into the nodes under another name, the second argument.
+#   forward   starts the port-forward to the front proxy again, if this host needs one.
 #   down      removes what up made, and the cluster only if up made it.
 #
 # The cluster is the one of KUBECONFIG if that is set, else one of kind if kind and a container engine are there, else the
@@ -36,8 +36,8 @@ devcluster() { go -C hack/devcluster run . "$@"; }
 remember() { mkdir -p "$state" && printf '%s\n' "$2" >"$state/$1"; }
 recall() { cat "$state/$1" 2>/dev/null || true; }
 
-# wait_for TITLE SECONDS COMMAND... polls until COMMAND succeeds. What COMMAND prints is the present state of affairs, a
-# line for each thing that is waited for: a line is shown, with the time that has passed, when it is new.
+# wait_for TITLE SECONDS COMMAND... polls until COMMAND succeeds. COMMAND prints the current state, one line for each
+# object that is not ready. New lines are printed with the elapsed time.
 wait_for() {
 	local title=$1 limit=$2 from=$SECONDS now shown=
 	shift 2
@@ -66,15 +66,15 @@ port_open() { timeout 2 bash -c "</dev/tcp/$1/$2" 2>/dev/null; }
 # choose_address decides under which host and port clients reach the front proxy. The same address must lead there from
 # this host and from the shard's pods, or the pods need a private one. It stays the same once it is chosen.
 #   cluster IP   where this host reaches Services, as on the development cluster: a fixed address out of the Services'
-#                range, good everywhere
-#   localhost    elsewhere (kind, any other cluster): through kubectl port-forward; pods use the Service's name
+#                range, valid on the host and in pods
+#   localhost    on all other clusters (kind, for example): through kubectl port-forward; pods use the Service's name
 choose_address() {
 	[[ -n $(recall address) ]] && return
 	local service_ip port=${DEMO_PORT:-6443} used last
 	service_ip=$(kubectl -n default get service kubernetes -o 'jsonpath={.spec.clusterIP}')
 	if [[ ${DEMO_ROUTE:-} != forward && $service_ip == *.*.*.* ]] && port_open "$service_ip" 443; then
 		used=$(kubectl get services --all-namespaces -o 'jsonpath={range .items[*]}{.spec.clusterIP}{"\n"}{end}')
-		# The first sixteen addresses of any range are kept for fixed ones: no other Service gets one of these by chance.
+		# The first sixteen addresses of the range are not allocated dynamically while others are free.
 		for ((last = 11; last < 15; last++)); do
 			grep -qx "${service_ip%.*}.$last" <<<"$used" || break
 		done
@@ -146,7 +146,7 @@ admin() { command "$kubectl" --kubeconfig "$state/admin.kubeconfig" --request-ti
 answers() {
 	local refusal
 	refusal=$(admin get workspaces 2>&1 >/dev/null) && return
-	tail -n 1 <<<"$refusal" # above it kubectl tells of every attempt
+	tail -n 1 <<<"$refusal" # kubectl prints every attempt above it
 	return 1
 }
 
@@ -170,7 +170,7 @@ forward() {
 forward_stop() {
 	local pid
 	pid=$(recall forward.pid)
-	# The pid leads a session of its own; a number that was given to another process since then is left alone.
+	# The process leads a session of its own; a pid that was reused by another process does not, and is ignored.
 	if [[ -n $pid ]] && grep -qs 'port-forward' "/proc/$pid/cmdline"; then kill -- "-$pid" 2>/dev/null || true; fi
 	rm -f "$state/forward.pid"
 }
@@ -190,7 +190,7 @@ up() {
 	chmod 600 "$state/admin.kubeconfig"
 	[[ $(recall route) != forward ]] || forward
 	wait_for "asking the front proxy at https://$(recall address) with the admin's kubeconfig" 60 answers ||
-		{ describe_failure; fail "the installation says it is ready and does not answer, see above"; }
+		{ describe_failure; fail "the installation is Ready and does not respond, see above"; }
 	took=$((($(date +%s%N) - applied) / 1000000))
 
 	cat <<-TEXT
@@ -216,19 +216,19 @@ up() {
 
 # --- the end ---------------------------------------------------------------------------------------------------------
 
-# remove_objects takes the demo out of a cluster that stays. The namespace goes last: by then the operator has ended what
-# it had made.
+# remove_objects removes the demo from a cluster that is kept. The namespace is deleted last, after the operator has
+# finalized its objects.
 remove_objects() {
-	kubectl version >/dev/null 2>&1 || { say "   the cluster does not answer; what is in it stays"; return; }
+	kubectl version >/dev/null 2>&1 || { say "   the cluster does not respond; its objects are kept"; return; }
 	if [[ -d $state/installation ]]; then
 		step "deleting the installation"
 		kubectl -n "$namespace" delete kubeconfigs.operator.kcp.io,frontproxies.operator.kcp.io,rootshards.operator.kcp.io --all --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
 		kubectl delete namespace "$namespace" --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
 	fi
 	[[ $(recall made-operator) == yes ]] || return 0
-	# With the operator go its definitions, and with these all objects of its kinds, whosever they are.
+	# Deleting the operator deletes its definitions, and with these all objects of its kinds in all namespaces.
 	if [[ -n $(kubectl get rootshards,frontproxies,kubeconfigs --all-namespaces --output name) ]]; then
-		say "   other namespaces have installations: the operator stays for them. Without them, this removes it:"
+		say "   other namespaces have installations, so the operator is kept. To remove it later:"
 		say "     kubectl delete -k $(recall operator-manifests)"
 	else
 		step "deleting the operator"
@@ -237,7 +237,7 @@ remove_objects() {
 }
 
 down() {
-	[[ -d $state ]] || { say "nothing to end: there is no .demo"; return; }
+	[[ -d $state ]] || { say "nothing to remove: there is no .demo"; return; }
 	forward_stop
 	if [[ $(recall made-cluster) != yes ]]; then
 		kubectl=$(type -P kubectl || echo "$root/bin/kubectl")
@@ -251,7 +251,7 @@ down() {
 	fi
 	[[ ! -L bin/kubectl ]] || rm -f bin/kubectl
 	rm -rf "$state"
-	step "the demo has ended; its files are gone too"
+	step "the demo and its files are removed"
 }
 
 case ${1:-up} in

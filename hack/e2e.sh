@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The end-to-end tests: a cluster with the operator in it (that of hack/demo.sh, so KUBECONFIG and kind work here too),
-# then `go test` of test/e2e against it. What was made for them is removed afterwards; what was there before stays.
+# then `go test` of test/e2e against it. Objects created for the tests are removed afterwards; all others are kept.
 # Arguments go to go test: hack/e2e.sh -run TestInstallation/workspaces
 #
 #   E2E_ROUTE  forward: reach the front proxy and etcd by port-forwards, although this host may reach Services
-#   E2E_NEXT_IMAGE  another image of the servers, for rollouts; left out, it is loaded where this can load images
+#   E2E_NEXT_IMAGE  another image of the servers, for rollouts; by default the same image under another name, where images can be loaded
 #   E2E_KEEP   anything: leave cluster and operator there, and after a failure the tested installation too
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:--buildvcs=false -trimpath}"
 
 kept=no
-[[ -d .demo ]] && kept=yes # a demo runs; its cluster is used and left to it
+[[ -d .demo ]] && kept=yes # a demo runs; its cluster is used and kept
 finish() {
 	local code=$?
 	if [[ $kept == no && -z ${E2E_KEEP:-} ]]; then hack/demo.sh down || code=1; fi
@@ -26,7 +26,7 @@ for plugin in kubectl-ws kubectl-create-workspace kubectl-kcp; do
 	[[ -x bin/$plugin ]] || { make --no-print-directory build; break; }
 done
 
-# A second image, for rollouts to go to. Name one that the nodes can pull where this cannot load it.
+# A second image for rollouts. Set one that the nodes can pull where images cannot be loaded.
 if [[ -z ${E2E_NEXT_IMAGE:-} ]]; then
 	if hack/demo.sh again docker.io/local/atoll:next; then E2E_NEXT_IMAGE=docker.io/local/atoll:next; fi
 fi

@@ -2,12 +2,12 @@
 # Runs every fuzz target of the repository for some time; a target is any function FuzzX of a _test.go file.
 #
 #   hack/fuzz.sh 5s                  all of them, five seconds each
-#   hack/fuzz.sh 10m FuzzParsePath   one of them for long
+#   hack/fuzz.sh 10m FuzzParsePath   one of them, for ten minutes
 #
-# Guidance by coverage means to compile all of Kubernetes once more with counters in it, which takes minutes. It is worth
-# that for runs of minutes; runs of seconds use the test binaries as they are and mutate blindly.
+# Coverage guidance compiles all of Kubernetes again with counters, which takes minutes. Only runs of minutes use it; runs
+# of seconds use the normal test binaries without guidance.
 #
-# What a target finds is left as a file below its package's testdata/fuzz: commit it with the fix.
+# A failing input is stored below testdata/fuzz of the package: commit it with the fix.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates what a shard tells clients about kcp's own kinds: OpenAPI definitions and the names they go by. It also
+# Generates the OpenAPI definitions of kcp's own kinds, and their model names, for shards. It also
 # completes the CustomResourceDefinitions that hack/generate.sh writes for the same kinds, so run it after that one.
 # Run it from anywhere; it is safe to run twice and prints what it does.
 set -euo pipefail
@@ -16,7 +16,7 @@ violations=$(mktemp)
 trap 'rm -f "$violations"' EXIT
 
 echo "openapi: $output, api/*/zz_generated.model_name.go"
-# The shapes are those of the reference, so what the linter says of them (names, missing list types) changes nothing.
+# The schemas are those of kcp, so that reports of the linter (names, missing list types) are ignored.
 go run "$generator" \
 	--go-header-file /dev/null \
 	--output-dir "$output" \
@@ -25,7 +25,7 @@ go run "$generator" \
 	--output-model-name-file zz_generated.model_name.go \
 	--report-filename "$violations" \
 	"${packages[@]/#/$module/api/}"
-# The generator refers by Go path to packages that it was not told to generate, but Kubernetes publishes its
+# The generator refers by Go path to packages that it does not generate, but Kubernetes publishes its
 # definitions under model names: "k8s.io/api/rbac/v1.PolicyRule" is "io.k8s.api.rbac.v1.PolicyRule".
 sed -E -i \
 	-e 's#"k8s\.io/([^"]*\.[A-Z][A-Za-z]*)"#"io.k8s.\1"#g' \

@@ -13,8 +13,8 @@ trap 'rm -rf "$scratch"' EXIT
 # definition; cut like this, each stays below the 262144 bytes that a plain `kubectl apply` can store in its annotation.
 max_description=320
 
-# Kinds that the operator acts on. A kind with a Go type that is not listed here is not served: objects that nothing looks
-# at would be accepted.
+# Kinds that the operator acts on. A kind with a Go type that is not listed here is not served: objects that no controller
+# reconciles would be accepted.
 operator_kinds=(rootshards shards frontproxies cacheservers virtualworkspaces kubeconfigs)
 
 echo "deepcopy: api/..."
@@ -28,8 +28,8 @@ for kind in "${operator_kinds[@]}"; do
 	cp "$scratch/operator/operator.kcp.io_$kind.yaml" config/crd/bases/
 done
 
-# What a shard serves by itself. These definitions are installed nowhere: they document the shapes and are compared with
-# the reference.
+# Kinds that a shard has compiled in. Their definitions are not installed: they document the schemas and are compared with
+# those of kcp.
 shard_groups=()
 for group in core tenancy topology cache migration apis; do
 	if [[ -d api/$group ]]; then shard_groups+=("paths=./$group/..."); fi

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Builds and tests Atoll against a newer Kubernetes than go.mod pins, by default the newest release or pre-release of
-# the next minor version that the module proxy has. It works in a scratch copy: the checkout stays as it is. It is no part
-# of CI.
+# the next minor version that the module proxy has. It works in a scratch copy and does not change the checkout. It is not
+# part of CI.
 #
 #   hack/next.sh                       the newest release or pre-release
 #   hack/next.sh -v 1.38.0-alpha.2     this version
 #   hack/next.sh ./shardserver/...     only these packages
-#   hack/next.sh -k                    keep the scratch copy and print where it is
+#   hack/next.sh -k                    keep the scratch copy and print its path
 #
-# It prints the packages that do not compile and the tests that fail, with their output, and ends with 1 if there are any.
+# It prints the packages that do not compile and the tests that fail, with their output, and exits with 1 if there are any.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -71,7 +71,7 @@ sed -E -i "/k8s\.io\//s/v0\.${current#1.}(\s|\$)/v0.${version#1.}\1/; s#(k8s\.io
 
 failed=0
 echo "compiling"
-# vet type-checks the packages and their tests, and goes on behind one that does not compile.
+# vet type-checks the packages and their tests, and continues after one that does not compile.
 if ! go vet -tags e2e "${packages[@]}" >"$scratch/vet" 2>&1; then
 	failed=1
 	cat "$scratch/vet"

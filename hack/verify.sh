@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the tree as CI does: generated files, formatting, vet, lint with import rules, go.mod files, vulnerabilities.
-# All checks run even when one fails; the end lists what failed and how to mend it. It judges what it changes: on a
-# clean checkout that is a clean tree afterwards, and uncommitted work of your own is no failure.
+# All checks run even when one fails; the end lists what failed and how to repair it. Only changes by the
+# checks themselves are failures, not uncommitted changes of the checkout.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,7 +16,7 @@ for tool in go git; do
 	command -v "$tool" >/dev/null || { echo "verify needs $tool; on Debian: apt-get install --yes git, and Go from its own site" >&2; exit 1; }
 done
 
-# step TITLE HINT COMMAND... runs one check; HINT says what to do when it fails.
+# step TITLE HINT COMMAND... runs one check; HINT is printed if it fails.
 step() {
 	local title=$1 hint=$2 from=$SECONDS
 	shift 2
@@ -31,10 +31,10 @@ step() {
 
 modules() { git ls-files --cached --others --exclude-standard '*go.mod' | xargs -n1 dirname | sort; }
 
-# Modules with code of ours. The others only pin tools.
+# Modules with source code. The others only pin tools.
 code_modules() { printf '%s\n' . api hack/devcluster test/clients test/conformance; }
 
-# state prints a fingerprint of everything that git sees as changed: names, differences, and files it does not know yet.
+# state prints a fingerprint of all changes in git: names, differences, and untracked files.
 state() {
 	git status --porcelain --untracked-files=all
 	git diff HEAD
@@ -64,7 +64,7 @@ vetted() {
 	for module in $(code_modules); do
 		go -C "$module" vet ./... || status=1
 	done
-	# The end-to-end tests hide behind a build tag; they must at least compile.
+	# The end-to-end tests have a build tag; here they are only compiled.
 	go vet -tags e2e ./test/e2e/... || status=1
 	return $status
 }
@@ -101,8 +101,7 @@ tidy() {
 	return $status
 }
 
-# The scanner ends with 3 for findings. A database that cannot be reached is a fact of the place, not of the tree: it is
-# said, and not counted.
+# The scanner exits with 3 for findings. An unreachable database is printed, and is no failure.
 vulnerabilities() {
 	local scanner module output status=0 code
 	scanner=$(tool hack/vuln golang.org/x/vuln/cmd/govulncheck) || return
@@ -127,8 +126,8 @@ vulnerabilities() {
 
 step "generated files" "run 'make generate' and commit what it changes" generated
 step "gofmt" "run gofmt -w on these files" formatted
-step "go vet" "mend what vet says" vetted
-step "golangci-lint" "mend what the linters say; .golangci.yml holds the rules" linted
+step "go vet" "repair what vet reports" vetted
+step "golangci-lint" "repair what the linters report; .golangci.yml has the rules" linted
 step "go.mod files" "run 'go mod tidy' in the module named above" tidy
 step "vulnerabilities" "upgrade the modules named above" vulnerabilities
 

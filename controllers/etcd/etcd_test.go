@@ -90,7 +90,7 @@ func TestValidateUpdate(t *testing.T) {
 
 func TestValidateRemoval(t *testing.T) {
 	if etcd.ValidateRemoval(nil) != nil {
-		t.Error("nothing runs, and leaving it is rejected")
+		t.Error("the removal is rejected although no StatefulSet exists")
 	}
 	if rejection := etcd.ValidateRemoval(newManagedEtcd(t, nil).StatefulSet(image)); rejection == nil || rejection.Reason != "EtcdHoldsData" {
 		t.Errorf("got %+v", rejection)

@@ -13,7 +13,7 @@ import (
 func TestValidateNames(t *testing.T) {
 	for name, tc := range map[string]struct {
 		front, root string
-		text        string // "" is fine
+		text        string // "" if there is no result
 	}{
 		"ordinary names":                   {"main", "root", ""},
 		"the internal proxy's name":        {"proxy", "root", "recreate it under another name"},

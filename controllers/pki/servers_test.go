@@ -26,7 +26,7 @@ func TestRenderedServerCertificates(t *testing.T) {
 	golden.Check(t, "full_cacheserver_issuers", objects.Issuers...)
 }
 
-// TestCacheClientNames: a shard that could write what others publish would hold power over all.
+// TestCacheClientNames: a shard that could write the objects of others could control them.
 func TestCacheClientNames(t *testing.T) {
 	cache := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "kcp"}}
 	alpha := &operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "alpha", Namespace: "kcp"}}
@@ -51,7 +51,7 @@ func TestCacheClientNames(t *testing.T) {
 	}
 	for _, certificate := range pki.Shard(desiredShard, nil).Certificates {
 		if certificate.Name == "alpha-cache-client" {
-			t.Error("there is a certificate for a cache that is not there")
+			t.Error("there is a certificate for a cache that does not exist")
 		}
 	}
 }
@@ -59,7 +59,7 @@ func TestCacheClientNames(t *testing.T) {
 func TestCacheServerCA(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec   operatorv1alpha1.Certificates
-		signer string // of the CA; "" where the user brought it
+		signer string // of the CA; "" where the user provides it
 	}{
 		"signs itself":         {operatorv1alpha1.Certificates{}, "cache-selfsigned"},
 		"is signed by another": {operatorv1alpha1.Certificates{IssuerRef: &operatorv1alpha1.IssuerReference{Name: "company"}}, "company"},

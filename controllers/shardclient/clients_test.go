@@ -21,10 +21,10 @@ import (
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
 )
 
-// TestPinnedServingCertificate: that of a front proxy may come from a public authority, for public
-// names, and the operator calls the Service.
+// TestPinnedServingCertificate: the certificate of a front proxy may come from a public authority, for public
+// names, and the operator connects to the Service.
 func TestPinnedServingCertificate(t *testing.T) {
-	// Its certificate is for example.com and signs itself.
+	// Its certificate is self-signed, for example.com.
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	defer server.Close()
 	address, err := url.Parse(server.URL)

@@ -72,7 +72,7 @@ func TestStableMessage(t *testing.T) {
 	}{
 		"the status of a server":                {fmt.Errorf("attempt 7: %w", missing), missing.Error()},
 		"a result":                              {status.Wait("C", "R", "waiting for Secret s").AsError(), "waiting for Secret s"},
-		"a stable error":                        {fmt.Errorf("attempt 7: %w", Errorf("it is so")), "it is so"},
+		"a stable error":                        {fmt.Errorf("attempt 7: %w", Errorf("not ready")), "not ready"},
 		"a described error":                     {describeError(context.Background(), missing, "requesting Shard alpha"), "requesting Shard alpha: " + missing.Error()},
 		"a server that does not answer":         {fmt.Errorf("port 4711: %w", context.DeadlineExceeded), "no answer within 10s"},
 		"a certificate of an unknown authority": {fmt.Errorf("port 4711: %w", x509.UnknownAuthorityError{}), "its certificate is signed by an unknown authority"},
@@ -86,6 +86,6 @@ func TestStableMessage(t *testing.T) {
 		})
 	}
 	if err := describeError(context.Background(), missing, "asking"); !apierrors.IsNotFound(err) || errors.Unwrap(err) == nil {
-		t.Error("an explanation hides what it explains")
+		t.Error("a described error hides its cause")
 	}
 }

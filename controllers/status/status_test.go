@@ -49,7 +49,7 @@ func TestSummary(t *testing.T) {
 				}
 			}
 			if message := meta.FindStatusCondition(conditions, "Ready").Message; !strings.Contains(message, tc.message) {
-				t.Errorf("Ready says %q, want %q", message, tc.message)
+				t.Errorf("the message of Ready is %q, want %q", message, tc.message)
 			}
 		})
 	}
@@ -60,7 +60,7 @@ func TestConditionsAreStable(t *testing.T) {
 	report.Set(status.Wait("B", "Slow", "waiting"))
 	first := report.Conditions(nil, 1)
 	if events := status.Transitions(first, report.Conditions(first, 1)); len(events) != 0 {
-		t.Errorf("the same report makes events: %v", events)
+		t.Errorf("an unchanged report has events: %v", events)
 	}
 	report.Set(status.Wait("B", "Slow", "waiting still"))
 	second := report.Conditions(first, 1)

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// askAgain is the interval of retries until a consumer accepts the claim. The provider receives no event when it does.
-const askAgain = 2 * time.Second
+// claimRetryInterval is the interval of retries until a consumer accepts the claim. The provider receives no event when it does.
+const claimRetryInterval = 2 * time.Second
 
 // databases reconciles the Databases of all workspaces behind a URL.
 type databases struct{ *workspaces }
@@ -43,7 +43,7 @@ func (d *databases) Reconcile(ctx context.Context, req request) (ctrl.Result, er
 	err = d.publish(ctx, c, database, host)
 	if apierrors.IsForbidden(err) {
 		status := map[string]any{"phase": "Waiting", "host": host, "message": "accept the claim for configmaps of the APIBinding"}
-		return ctrl.Result{RequeueAfter: askAgain}, d.setStatus(ctx, c, database, status)
+		return ctrl.Result{RequeueAfter: claimRetryInterval}, d.setStatus(ctx, c, database, status)
 	}
 	if err != nil {
 		return ctrl.Result{}, err

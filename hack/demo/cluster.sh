@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# The cluster that the demo and the end-to-end tests run in: which one, how it gets our image, cert-manager, and the
-# operator. Sourced by hack/demo.sh, whose functions and variables it uses.
+# The cluster of the demo and the end-to-end tests: how it is selected, and how the image, cert-manager and the operator
+# are installed in it. Sourced by hack/demo.sh, whose functions and variables it uses.
 
 # --- the cluster -----------------------------------------------------------------------------------------------------
 
@@ -9,7 +9,7 @@ container_engine() { docker info >/dev/null 2>&1 || podman info >/dev/null 2>&1;
 choose_cluster() {
 	mkdir -p "$state"
 	[[ -n $(recall cluster) ]] && return
-	# After a demo KUBECONFIG may still be the one that it told to export.
+	# After a demo, KUBECONFIG may still be the file that the demo printed.
 	if [[ -n ${KUBECONFIG:-} && $KUBECONFIG != "$state/"* ]]; then
 		remember cluster existing
 	elif command -v kind >/dev/null && container_engine; then
@@ -51,7 +51,7 @@ cluster_up() {
 		;;
 	esac
 	chmod 600 "$state/kubeconfig"
-	kubectl version >/dev/null 2>&1 || fail "the cluster of $state/kubeconfig does not answer"
+	kubectl version >/dev/null 2>&1 || fail "the cluster of $state/kubeconfig does not respond"
 }
 
 # find_kubectl sets kubectl: the one in PATH, else the one that the development cluster was built with, whose folder
@@ -66,7 +66,7 @@ find_kubectl() {
 	[[ -n $kubectl ]] || fail "kubectl is missing in PATH; 'go -C hack/devcluster build -o $root/bin/kubectl k8s.io/kubernetes/cmd/kubectl' builds it"
 }
 
-# image_route says how this cluster gets images, whoever made it: kind, devcluster, or nothing but a registry.
+# image_route prints how images get into this cluster: kind, devcluster or registry.
 image_route() {
 	local context
 	context=$(command "$kubectl" --kubeconfig "$state/kubeconfig" config current-context)
@@ -102,11 +102,11 @@ load_image() {
 	kind) kind load image-archive "$root/bin/image.tar" --name "$(kind_name)" ;;
 	esac
 	remember image "$content"
-	remember restart yes # same name, other content: pods that run already must be told
+	remember restart yes # same name, other content: running pods must be restarted
 }
 
-# load_again NAME loads the image that was built last under another name, too: what a next version is to a rollout. Where
-# images come from a registry, that is yours to push.
+# load_again NAME loads the image that was built last under another name, too, as the next version for a
+# rollout. With a registry, push that image yourself.
 load_again() {
 	local route
 	route=$(image_route)
@@ -127,7 +127,7 @@ kind_name() {
 
 cert_manager_answers() {
 	kubectl get crd certificates.cert-manager.io issuers.cert-manager.io -o name >/dev/null 2>&1 || { echo "its definitions are missing"; return 1; }
-	# An Issuer that is accepted proves its webhook too, where it has one.
+	# If an Issuer is accepted, the webhook works, too, if there is one.
 	kubectl apply --dry-run=server -f - >/dev/null <<-YAML || return
 		apiVersion: cert-manager.io/v1
 		kind: Issuer
@@ -147,7 +147,7 @@ cert_manager() {
 and run this again."
 		fi
 	fi
-	wait_for "waiting for cert-manager" 180 cert_manager_answers || fail "cert-manager does not answer, see above"
+	wait_for "waiting for cert-manager" 180 cert_manager_answers || fail "cert-manager does not respond, see above"
 }
 
 # --- the operator ----------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ install_operator() {
 	if [[ $(recall restart) == yes && -n $running ]]; then
 		say "   the image has changed: restarting what runs it"
 		kubectl -n atoll-system rollout restart deployment >/dev/null
-		# Not etcd: its data is in the pod, and goes with it.
+		# Not etcd: its data is in the pod, and would be lost.
 		kubectl -n "$namespace" rollout restart deployment >/dev/null 2>&1 || true
 	fi
 	rm -f "$state/restart"

@@ -41,7 +41,7 @@ type env struct {
 	health  health
 	owners  map[string]client.Object // by Deployment
 	images  map[string]string        // wanted, by Deployment
-	updated []string                 // in which new pods came
+	updated []string                 // in the order of the updates
 }
 
 // health is the result of each health check.
