@@ -20,9 +20,8 @@ func Get(from Getter, conditionType Type) *Condition {
 	return nil
 }
 
-// Set puts a condition in its place. A condition that says what it said before is left alone, its time included;
-// otherwise it gets the given time, or now where that is zero. Severity is kept for False alone, and True needs no
-// reason nor message, so both are dropped where they do not belong.
+// Set stores a condition. An unchanged condition keeps its transition time; otherwise it gets the given time, or now if
+// that is zero. Severity is kept for False only, and True has neither reason nor message.
 func Set(to Setter, condition Condition) {
 	if condition.Status != corev1.ConditionFalse {
 		condition.Severity = SeverityNone
@@ -35,7 +34,7 @@ func Set(to Setter, condition Condition) {
 	}
 	condition.LastTransitionTime = metav1.NewTime(condition.LastTransitionTime.UTC().Truncate(time.Second))
 
-	// The list is replaced, never changed in place: the object may share it with a cache.
+	// The list is copied before it changes, because the object may share it with a cache.
 	conditions := slices.Clone(to.GetConditions())
 	at := slices.IndexFunc(conditions, func(c Condition) bool { return c.Type == condition.Type })
 	switch {
@@ -74,17 +73,17 @@ func MarkUnknown(to Setter, conditionType Type, reason, format string, args ...a
 	Set(to, Condition{Type: conditionType, Status: corev1.ConditionUnknown, Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
-// IsTrue tells whether the condition is there and True.
+// IsTrue reports whether the condition exists and is True.
 func IsTrue(from Getter, conditionType Type) bool {
 	return hasStatus(from, conditionType, corev1.ConditionTrue)
 }
 
-// IsFalse tells whether the condition is there and False.
+// IsFalse reports whether the condition exists and is False.
 func IsFalse(from Getter, conditionType Type) bool {
 	return hasStatus(from, conditionType, corev1.ConditionFalse)
 }
 
-// IsUnknown tells whether the condition is absent or Unknown.
+// IsUnknown reports whether the condition is absent or Unknown.
 func IsUnknown(from Getter, conditionType Type) bool {
 	condition := Get(from, conditionType)
 	return condition == nil || condition.Status == corev1.ConditionUnknown
@@ -106,9 +105,9 @@ func GetMessage(from Getter, conditionType Type) string {
 	return ""
 }
 
-// SetSummary sets Ready to what matters most among the given types, or among all other conditions if none is given:
-// False of severity Error, then Warning, then Info, then True, then Unknown. The first condition by type speaks for
-// its group. Without any condition to summarise, Ready is left as it is.
+// SetSummary sets Ready to the most severe state of the given types, or of all other conditions if none is given:
+// False of severity Error, then Warning, then Info, then True, then Unknown. The first condition by type represents
+// its group. Without conditions to summarize, Ready is unchanged.
 func SetSummary(to Setter, types ...Type) {
 	var worst *Condition
 	for _, condition := range to.GetConditions() {

@@ -1,5 +1,5 @@
 // Package v1alpha1 holds the condition that the status of every kcp type carries, and the few functions that keep a
-// list of them tidy: sorted, without flapping, summarised in Ready. It must not know any kind.
+// list of them sorted and without unnecessary changes, with a summary in Ready. It must not import any kind.
 //
 // +kubebuilder:object:generate=true
 // +k8s:openapi-gen=true

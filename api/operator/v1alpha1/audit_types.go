@@ -4,9 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AuditSpec says what a shard writes to its audit trail, and where to.
+// AuditSpec configures the audit log of a shard.
 type AuditSpec struct {
-	// policy says which requests are recorded, and how much of them.
+	// policy selects the requests that are recorded, and the level.
 	// +optional
 	Policy *AuditPolicy `json:"policy,omitempty"`
 
@@ -15,7 +15,7 @@ type AuditSpec struct {
 	Webhook *AuditWebhook `json:"webhook,omitempty"`
 }
 
-// AuditPolicy says where the audit policy is.
+// AuditPolicy is the source of the audit policy.
 type AuditPolicy struct {
 	// configMap holds the policy file.
 	// +optional
@@ -33,13 +33,13 @@ type AuditPolicyConfigMap struct {
 	Key string `json:"key"`
 }
 
-// AuditWebhook describes a service that takes audit events. A field left out keeps the server's own default.
+// AuditWebhook describes a service that receives audit events. The default of each field is that of the server.
 type AuditWebhook struct {
-	// configSecretName names a Secret whose key kubeconfig says how to reach the service.
+	// configSecretName names a Secret with a kubeconfig of the service, under the key kubeconfig.
 	// +optional
 	ConfigSecretName string `json:"configSecretName,omitempty"`
 
-	// mode says whether requests wait for their audit events to be sent.
+	// mode defines whether requests wait for their audit events to be sent.
 	// +optional
 	Mode AuditWebhookMode `json:"mode,omitempty"`
 
@@ -87,12 +87,12 @@ type AuditWebhook struct {
 	// +optional
 	TruncateMaxEventSize int `json:"truncateMaxEventSize,omitempty"`
 
-	// version of the audit API that the service speaks.
+	// version of the audit API of the service.
 	// +optional
 	Version string `json:"version,omitempty"`
 }
 
-// AuditWebhookMode says whether requests wait for their audit events: batch does not, blocking does,
+// AuditWebhookMode defines whether requests wait for their audit events: batch does not, blocking does,
 // blocking-strict also fails the request when its event cannot be sent.
 // +kubebuilder:validation:Enum="";batch;blocking;blocking-strict
 type AuditWebhookMode string

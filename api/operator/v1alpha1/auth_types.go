@@ -22,7 +22,7 @@ type AuthSpec struct {
 	// +optional
 	ServiceAccount *ServiceAccountAuthentication `json:"serviceAccount,omitempty"`
 
-	// dropGroups are taken from every user at the front proxy. Honoured on a FrontProxy only.
+	// dropGroups are removed from every user at the front proxy. Honoured on a FrontProxy only.
 	// +optional
 	DropGroups []string `json:"dropGroups,omitempty"`
 
@@ -72,24 +72,24 @@ type OIDCCAFileRef struct {
 	// +required
 	Name string `json:"name"`
 
-	// key inside the Secret. Left out, it is ca.crt.
+	// key inside the Secret. By default, it is ca.crt.
 	// +optional
 	Key string `json:"key,omitempty"`
 }
 
-// AuthenticationWebhook describes a service that answers TokenReviews.
+// AuthenticationWebhook describes a service that serves TokenReviews.
 type AuthenticationWebhook struct {
-	// configSecretName names a Secret whose key kubeconfig says how to reach the service.
+	// configSecretName names a Secret with a kubeconfig of the service, under the key kubeconfig.
 	// +required
 	ConfigSecretName string `json:"configSecretName"`
 
-	// cacheAuthenticationTTL says how long an answer is remembered, for example 2m.
+	// cacheAuthenticationTTL is how long a response is cached, for example 2m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 	CacheAuthenticationTTL *metav1.Duration `json:"cacheAuthenticationTTL,omitempty"`
 
-	// version of the TokenReview API that the service speaks.
+	// version of the TokenReview API of the service.
 	// +optional
 	// +kubebuilder:validation:Enum=v1beta1;v1
 	Version string `json:"version,omitempty"`
@@ -101,12 +101,12 @@ type TokenAuthFile struct {
 	// +required
 	SecretName string `json:"secretName"`
 
-	// key inside the Secret. Left out, it is token.csv.
+	// key inside the Secret. By default, it is token.csv.
 	// +optional
 	Key string `json:"key,omitempty"`
 }
 
-// ServiceAccountAuthentication says whether service account tokens are accepted.
+// ServiceAccountAuthentication defines whether service account tokens are accepted.
 type ServiceAccountAuthentication struct {
 	// enabled accepts tokens that any shard of the installation signed.
 	// +required
@@ -120,9 +120,9 @@ type AuthorizationSpec struct {
 	Webhook *AuthorizationWebhook `json:"webhook,omitempty"`
 }
 
-// AuthorizationWebhook describes a service that answers SubjectAccessReviews.
+// AuthorizationWebhook describes a service that serves SubjectAccessReviews.
 type AuthorizationWebhook struct {
-	// configSecretName names a Secret whose key kubeconfig says how to reach the service.
+	// configSecretName names a Secret with a kubeconfig of the service, under the key kubeconfig.
 	// +optional
 	ConfigSecretName string `json:"configSecretName,omitempty"`
 
@@ -130,19 +130,19 @@ type AuthorizationWebhook struct {
 	// +optional
 	AllowPaths []string `json:"allowPaths,omitempty"`
 
-	// cacheAuthorizedTTL says how long a yes is remembered, for example 5m.
+	// cacheAuthorizedTTL is how long an allowed response is cached, for example 5m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 	CacheAuthorizedTTL *metav1.Duration `json:"cacheAuthorizedTTL,omitempty"`
 
-	// cacheUnauthorizedTTL says how long a no is remembered, for example 30s.
+	// cacheUnauthorizedTTL is how long a denied response is cached, for example 30s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 	CacheUnauthorizedTTL *metav1.Duration `json:"cacheUnauthorizedTTL,omitempty"`
 
-	// version of the SubjectAccessReview API that the service speaks.
+	// version of the SubjectAccessReview API of the service.
 	// +optional
 	Version string `json:"version,omitempty"`
 }

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CacheServer holds the objects that all shards of an installation must know.
+// CacheServer is a server through which the shards of an installation replicate objects.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories={atoll,kcp}
@@ -17,11 +17,11 @@ type CacheServer struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the cache server as it is wanted.
+	// spec is the desired state of the cache server.
 	// +optional
 	Spec CacheServerSpec `json:"spec,omitzero"`
 
-	// status is the cache server as it was last seen.
+	// status is the observed state of the cache server.
 	// +optional
 	Status CacheServerStatus `json:"status,omitzero"`
 }
@@ -35,10 +35,10 @@ type CacheServerList struct {
 	Items []CacheServer `json:"items"`
 }
 
-// CacheServerSpec is a cache server as it is wanted.
+// CacheServerSpec is the desired state of a cache server.
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas <= 1 || has(self.etcd)",message="more than one replica needs etcd: the embedded store belongs to one pod"
 type CacheServerSpec struct {
-	// clusterDomain is the DNS domain of the cluster the server runs in. Left out, it is cluster.local.
+	// clusterDomain is the DNS domain of the cluster the server runs in. By default, it is cluster.local.
 	// +optional
 	ClusterDomain string `json:"clusterDomain,omitempty"`
 
@@ -46,11 +46,11 @@ type CacheServerSpec struct {
 	// +optional
 	Image *ImageSpec `json:"image,omitempty"`
 
-	// replicas is the number of server pods. Left out, it is 1 with the embedded store and 2 with etcd.
+	// replicas is the number of server pods. By default, it is 1 with the embedded store and 2 with etcd.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// resources of the server container. Left out: requests of 500m CPU and 1Gi, limits of 1 CPU and 2Gi.
+	// resources of the server container. Default: requests of 500m CPU and 1Gi, limits of 1 CPU and 2Gi.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -58,8 +58,8 @@ type CacheServerSpec struct {
 	// +optional
 	Logging *LoggingSpec `json:"logging,omitempty"`
 
-	// certificates says where the server's trust comes from. Left out, the operator makes a self-signed certificate
-	// authority.
+	// certificates is the source of the certificate authority. By default, the operator creates a self-signed
+	// certificate authority.
 	// +optional
 	Certificates Certificates `json:"certificates,omitzero"`
 
@@ -75,44 +75,45 @@ type CacheServerSpec struct {
 	// +optional
 	DeploymentTemplate *DeploymentTemplate `json:"deploymentTemplate,omitempty"`
 
-	// etcd says where the server keeps its data. Left out, it keeps them in its pod; shards fill it again after a loss.
+	// etcd is the store of the server. By default, it is embedded in the pod; shards publish their objects again after
+	// a loss.
 	// +optional
 	Etcd *EtcdConfig `json:"etcd,omitempty"`
 
-	// cacheName is the name of this cache among the caches of its hierarchy, which all have different names and keep
-	// them. Left out, it is the name of the object. It is an addition of Atoll.
+	// cacheName is the name of this cache among the caches of its hierarchy, which must be unique and must
+	// not change. By default, it is the name of the object. It is an addition of Atoll.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	CacheName string `json:"cacheName,omitempty"`
 
-	// parent is the cache above this one. What shards mark as of global reach is brought there, and comes from there.
-	// Left out, this cache is the top. It is an addition of Atoll.
+	// parent is the cache above this one. Objects with global reach are copied to it and from it.
+	// By default, there is none. It is an addition of Atoll.
 	// +optional
 	Parent *CacheParent `json:"parent,omitempty"`
 
 	ContainerExtras `json:",inline"`
 }
 
-// CacheParent says which cache is above another one, and how that reaches it.
+// CacheParent is the cache above another one, with the credentials for it.
 // +kubebuilder:validation:XValidation:rule="[has(self.cacheServerRef), has(self.rootShardRef), has(self.kubeconfigSecretRef)].exists_one(x, x)",message="exactly one of cacheServerRef, rootShardRef and kubeconfigSecretRef must be set"
 type CacheParent struct {
-	// cacheServerRef names a CacheServer in the same namespace. The operator makes the credentials.
+	// cacheServerRef names a CacheServer in the same namespace. The operator issues the credentials.
 	// +optional
 	CacheServerRef *corev1.LocalObjectReference `json:"cacheServerRef,omitempty"`
 
-	// rootShardRef names a RootShard in the same namespace that holds the cache of its installation itself. The operator
-	// makes the credentials.
+	// rootShardRef names a RootShard in the same namespace that embeds the cache of its installation. The operator
+	// issues the credentials.
 	// +optional
 	RootShardRef *corev1.LocalObjectReference `json:"rootShardRef,omitempty"`
 
-	// kubeconfigSecretRef names a Secret whose key kubeconfig leads to a cache anywhere else. Its user is
-	// system:kcp:cache:<cacheName> in group system:kcp:cache, and its certificates are inside.
+	// kubeconfigSecretRef names a Secret with a kubeconfig of any other cache under the key kubeconfig. Its user is
+	// system:kcp:cache:<cacheName> in group system:kcp:cache; certificates must be embedded.
 	// +optional
 	KubeconfigSecretRef *corev1.LocalObjectReference `json:"kubeconfigSecretRef,omitempty"`
 }
 
-// CacheServerPhase sums up a CacheServer in one word.
+// CacheServerPhase summarizes the state of a CacheServer.
 type CacheServerPhase string
 
 // Phases of a CacheServer.
@@ -122,13 +123,13 @@ const (
 	CacheServerPhaseDeleting     CacheServerPhase = "Deleting"
 )
 
-// CacheServerStatus is a cache server as it was last seen.
+// CacheServerStatus is the observed state of a cache server.
 type CacheServerStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that was reconciled.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// phase sums up the conditions: Provisioning, Running or Deleting.
+	// phase summarizes the conditions: Provisioning, Running or Deleting.
 	// +optional
 	Phase CacheServerPhase `json:"phase,omitempty"`
 
@@ -140,7 +141,7 @@ type CacheServerStatus struct {
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// conditions say in detail how the parts of the cache server do.
+	// conditions are the states of the parts of the cache server.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Certificates says where an installation's trust comes from. With neither field set, the operator makes a self-signed
+// Certificates is the source of a certificate authority. With neither field set, the operator creates a self-signed
 // certificate authority of its own.
 type Certificates struct {
 	// issuerRef names the issuer that signs the root certificate authority. It must be able to sign CA certificates.
@@ -17,17 +17,17 @@ type Certificates struct {
 	CASecretRef *corev1.LocalObjectReference `json:"caSecretRef,omitempty"`
 }
 
-// IssuerReference names a cert-manager issuer. All three fields are handed to cert-manager as they are.
+// IssuerReference names a cert-manager issuer. The fields are those of cert-manager.
 type IssuerReference struct {
 	// name of the issuer.
 	// +required
 	Name string `json:"name"`
 
-	// kind of the issuer: Issuer, ClusterIssuer, or a kind of an external issuer. cert-manager takes none as Issuer.
+	// kind of the issuer: Issuer, ClusterIssuer, or a kind of an external issuer. The default is Issuer.
 	// +optional
 	Kind string `json:"kind,omitempty"`
 
-	// group of the issuer's kind. cert-manager takes none as cert-manager.io.
+	// group of the issuer's kind. The default is cert-manager.io.
 	// +optional
 	Group string `json:"group,omitempty"`
 }
@@ -35,7 +35,7 @@ type IssuerReference struct {
 // CertificateTemplates changes the certificates of a component, by their short name (server, client, root-ca, ...).
 type CertificateTemplates map[string]CertificateTemplate
 
-// CertificateTemplate changes one certificate that the operator makes. Common name and usages cannot be changed.
+// CertificateTemplate changes one certificate that the operator creates. Common name and usages cannot be changed.
 type CertificateTemplate struct {
 	// metadata is added to the Certificate object.
 	// +optional
@@ -52,7 +52,7 @@ type CertificateSpecTemplate struct {
 	// +optional
 	Subject *CertificateSubject `json:"subject,omitempty"`
 
-	// issuerRef has another issuer sign this certificate. The dnsNames of this template, if any, then replace the
+	// issuerRef selects another issuer for this certificate. The dnsNames of this template, if any, then replace the
 	// operator's.
 	// +optional
 	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
@@ -75,13 +75,13 @@ type CertificateSpecTemplate struct {
 	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 	Duration *metav1.Duration `json:"duration,omitempty"`
 
-	// renewBefore says how long before its end the certificate is renewed, for example 720h.
+	// renewBefore is how long before its expiry the certificate is renewed, for example 720h.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 	RenewBefore *metav1.Duration `json:"renewBefore,omitempty"`
 
-	// privateKey says what key the certificate gets.
+	// privateKey configures the key of the certificate.
 	// +optional
 	PrivateKey *CertificatePrivateKey `json:"privateKey,omitempty"`
 }
@@ -121,9 +121,9 @@ type CertificateSubject struct {
 	SerialNumber string `json:"serialNumber,omitempty"`
 }
 
-// CertificatePrivateKey says what key a certificate gets.
+// CertificatePrivateKey configures the key of a certificate.
 type CertificatePrivateKey struct {
-	// rotationPolicy says whether a renewed certificate gets a new key (Always) or keeps its key (Never).
+	// rotationPolicy defines whether a renewed certificate gets a new key (Always) or keeps its key (Never).
 	// +optional
 	RotationPolicy PrivateKeyRotationPolicy `json:"rotationPolicy,omitempty"`
 
@@ -140,7 +140,7 @@ type CertificatePrivateKey struct {
 	Size int `json:"size,omitempty"`
 }
 
-// PrivateKeyRotationPolicy says whether a renewed certificate gets a new key.
+// PrivateKeyRotationPolicy defines whether a renewed certificate gets a new key.
 // +kubebuilder:validation:Enum=Never;Always
 type PrivateKeyRotationPolicy string
 

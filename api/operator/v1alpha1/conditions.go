@@ -1,9 +1,9 @@
 package v1alpha1
 
 // Condition types. Ready, Reconciling and Stalled have the meaning that kstatus gives them, so `kubectl wait`, Argo CD
-// and Flux understand every kind alike; the others say which part of the object they are about.
+// and Flux understand every kind alike; the others are about one part of the object.
 const (
-	// ConditionReady is True when the object does what its spec says, False with the reason why it does not.
+	// ConditionReady is True if the object matches its spec; otherwise it has the reason.
 	ConditionReady = "Ready"
 	// ConditionReconciling is True while the operator works towards the spec without the user.
 	ConditionReconciling = "Reconciling"

@@ -3,7 +3,7 @@
 // already exist for this group, so those apply unchanged; what Atoll adds is optional and said so in the field's text.
 //
 // Only types, their constants and generated code live here. Defaults are not written into objects: where a field is
-// left out, its text says what the operator then does. Nothing in this package imports more than k8s.io/api and
+// left out, its text describes the default. Nothing in this package imports more than k8s.io/api and
 // k8s.io/apimachinery, so that importers get no server code.
 //
 // The first lines of every field's comment are what `kubectl explain` shows: longer descriptions are cut at a sentence,

@@ -13,7 +13,7 @@ const (
 	DefaultEtcdStorageSize = "8Gi"
 )
 
-// EtcdConfig says where a component keeps its data: in an etcd that exists (endpoints), or in one that the operator runs
+// EtcdConfig is the store of a component: an etcd that exists (endpoints), or one that the operator runs
 // for it (managed).
 // +kubebuilder:validation:XValidation:rule="has(self.endpoints) != has(self.managed)",message="exactly one of endpoints and managed must be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.managed) || !has(self.tlsConfig)",message="tlsConfig goes with endpoints: the operator makes the certificates of a managed etcd"
@@ -22,7 +22,8 @@ type EtcdConfig struct {
 	// +optional
 	Endpoints []string `json:"endpoints,omitempty"`
 
-	// prefix is put before every key, so that several components can share one etcd. Left out, it is the server's own default.
+	// prefix is put before every key, so that several components can share one etcd. The default is that of the
+	// server.
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
 
@@ -44,12 +45,12 @@ type EtcdTLSConfig struct {
 
 // ManagedEtcd describes an etcd that the operator runs, with TLS and a certificate for each side.
 type ManagedEtcd struct {
-	// replicas is the number of members: 1, or 3 to survive the loss of one. Left out, it is 1.
+	// replicas is the number of members: 1, or 3 to survive the loss of one. By default, it is 1.
 	// +optional
 	// +kubebuilder:validation:Enum=1;3
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// storage says what each member keeps its data on. Left out, it is a persistent volume claim of 8Gi.
+	// storage is the volume of each member. By default, it is a persistent volume claim of 8Gi.
 	// +optional
 	Storage *EtcdStorage `json:"storage,omitempty"`
 }
@@ -62,11 +63,11 @@ type EtcdStorage struct {
 	// +optional
 	EmptyDir *corev1.EmptyDirVolumeSource `json:"emptyDir,omitempty"`
 
-	// size of each member's persistent volume claim. Left out, it is 8Gi.
+	// size of each member's persistent volume claim. By default, it is 8Gi.
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
 
-	// storageClassName of the claims. Left out, it is the cluster's default class.
+	// storageClassName of the claims. By default, it is the cluster's default class.
 	// +optional
 	StorageClassName *string `json:"storageClassName,omitempty"`
 }

@@ -20,11 +20,11 @@ type FrontProxy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the front proxy as it is wanted.
+	// spec is the desired state of the front proxy.
 	// +optional
 	Spec FrontProxySpec `json:"spec,omitzero"`
 
-	// status is the front proxy as it was last seen.
+	// status is the observed state of the front proxy.
 	// +optional
 	Status FrontProxyStatus `json:"status,omitzero"`
 }
@@ -38,7 +38,7 @@ type FrontProxyList struct {
 	Items []FrontProxy `json:"items"`
 }
 
-// FrontProxySpec is a front proxy as it is wanted.
+// FrontProxySpec is the desired state of a front proxy.
 // +kubebuilder:validation:XValidation:rule="!has(self.externalHostname) || !has(self.external) || !has(self.external.hostname)",message="externalHostname and external.hostname exclude each other; externalHostname is deprecated"
 type FrontProxySpec struct {
 	// rootShard names the installation the front proxy belongs to.
@@ -53,7 +53,7 @@ type FrontProxySpec struct {
 	// +optional
 	ExternalHostname string `json:"externalHostname,omitempty"`
 
-	// replicas is the number of proxy pods. Left out, it is 2 at first and an autoscaler may change it.
+	// replicas is the number of proxy pods. By default, it is 2 at first and an autoscaler may change it.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
@@ -131,7 +131,7 @@ type PathMapping struct {
 	ProxyClientKey string `json:"proxy_client_key"`
 }
 
-// FrontProxyPhase sums up a FrontProxy in one word.
+// FrontProxyPhase summarizes the state of a FrontProxy.
 type FrontProxyPhase string
 
 // Phases of a FrontProxy.
@@ -141,13 +141,13 @@ const (
 	FrontProxyPhaseDeleting     FrontProxyPhase = "Deleting"
 )
 
-// FrontProxyStatus is a front proxy as it was last seen.
+// FrontProxyStatus is the observed state of a front proxy.
 type FrontProxyStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that was reconciled.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// phase sums up the conditions: Provisioning, Running or Deleting.
+	// phase summarizes the conditions: Provisioning, Running or Deleting.
 	// +optional
 	Phase FrontProxyPhase `json:"phase,omitempty"`
 
@@ -159,7 +159,7 @@ type FrontProxyStatus struct {
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// conditions say in detail how the parts of the front proxy do.
+	// conditions are the states of the parts of the front proxy.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

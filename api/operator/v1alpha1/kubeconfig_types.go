@@ -19,11 +19,11 @@ type Kubeconfig struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the kubeconfig as it is wanted.
+	// spec is the desired state of the kubeconfig.
 	// +optional
 	Spec KubeconfigSpec `json:"spec,omitzero"`
 
-	// status is the kubeconfig as it was last seen.
+	// status is the observed state of the kubeconfig.
 	// +optional
 	Status KubeconfigStatus `json:"status,omitzero"`
 }
@@ -37,14 +37,15 @@ type KubeconfigList struct {
 	Items []Kubeconfig `json:"items"`
 }
 
-// KubeconfigSpec is a kubeconfig as it is wanted.
+// KubeconfigSpec is the desired state of a kubeconfig.
 // +kubebuilder:validation:XValidation:rule="!has(self.targetWorkspace) || !has(self.authorization) || !has(self.authorization.clusterRoleBindings.cluster)",message="targetWorkspace and authorization.clusterRoleBindings.cluster exclude each other; cluster is deprecated"
 type KubeconfigSpec struct {
 	// target is the component the kubeconfig points at.
 	// +required
 	Target KubeconfigTarget `json:"target"`
 
-	// targetWorkspace is the path of the workspace the kubeconfig points at and is authorized in. Left out, it is root.
+	// targetWorkspace is the path of the workspace the kubeconfig points at and is authorized in. By default, it is
+	// root.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(:[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`
 	TargetWorkspace string `json:"targetWorkspace,omitempty"`
@@ -110,7 +111,7 @@ type KubeconfigClusterRoleBindings struct {
 	ClusterRoles []string `json:"clusterRoles"`
 }
 
-// KubeconfigPhase sums up a Kubeconfig in one word.
+// KubeconfigPhase summarizes the state of a Kubeconfig.
 type KubeconfigPhase string
 
 // Phases of a Kubeconfig.
@@ -120,13 +121,13 @@ const (
 	KubeconfigPhaseFailed       KubeconfigPhase = "Failed"
 )
 
-// KubeconfigStatus is a kubeconfig as it was last seen.
+// KubeconfigStatus is the observed state of a kubeconfig.
 type KubeconfigStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that was reconciled.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// phase sums up the conditions: Provisioning, Ready or Failed.
+	// phase summarizes the conditions: Provisioning, Ready or Failed.
 	// +optional
 	Phase KubeconfigPhase `json:"phase,omitempty"`
 
@@ -138,18 +139,18 @@ type KubeconfigStatus struct {
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 
-	// authorization says where bindings exist.
+	// authorization is the workspace in which bindings exist.
 	// +optional
 	Authorization *KubeconfigAuthorizationStatus `json:"authorization,omitempty"`
 
-	// conditions say in detail how the parts of the kubeconfig do.
+	// conditions are the states of the parts of the kubeconfig.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// KubeconfigAuthorizationStatus says where bindings for a kubeconfig exist.
+// KubeconfigAuthorizationStatus is the workspace in which bindings of a kubeconfig exist.
 type KubeconfigAuthorizationStatus struct {
 	// provisionedCluster is the workspace the bindings are in. Empty once they are removed.
 	// +required

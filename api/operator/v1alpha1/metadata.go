@@ -11,19 +11,19 @@ const (
 	LabelKubeconfig = "operator.kcp.io/kubeconfig"
 )
 
-// AnnotationForceDelete with the value "true" lets a Shard go that is deleted and still holds workspaces, or cannot be asked
-// whether it does. What it holds is lost.
+// AnnotationForceDelete with the value "true" completes the deletion of a Shard that has workspaces or does not
+// respond. Its data is lost.
 const AnnotationForceDelete = "operator.kcp.io/force-delete"
 
-// Annotations by which a user takes a hand in rollouts: on a RootShard for its whole installation, on another object for
-// that one alone.
+// Annotations by which a user controls rollouts: on a RootShard for its whole installation, on another object for that
+// object only.
 const (
 	// AnnotationPauseRollout with the value "true" keeps pods from being replaced. A rollout that has begun continues.
 	AnnotationPauseRollout = "operator.kcp.io/pause-rollout"
-	// AnnotationRolloutNow with the value "true" lets pods be replaced at once, without turn and checks.
+	// AnnotationRolloutNow with the value "true" replaces pods at once, without order and checks.
 	AnnotationRolloutNow = "operator.kcp.io/rollout-now"
 	// AnnotationRolloutTimeout, a duration on a RootShard, is how long new pods have to become healthy before the
-	// rollout stops. Left out, it is ten minutes.
+	// rollout stops. By default, it is ten minutes.
 	AnnotationRolloutTimeout = "operator.kcp.io/rollout-timeout"
 )
 
@@ -35,7 +35,7 @@ const (
 	FinalizerShard = "operator.kcp.io/cleanup-shard"
 )
 
-// TemplateMetadata is added to the metadata of an object that the operator makes. Where a key is also set by the
+// TemplateMetadata is added to the metadata of an object that the operator creates. Where a key is also set by the
 // operator, the operator's value stays.
 type TemplateMetadata struct {
 	// annotations are added to the object.

@@ -19,11 +19,11 @@ type RootShard struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the installation as it is wanted.
+	// spec is the desired state of the installation.
 	// +optional
 	Spec RootShardSpec `json:"spec,omitzero"`
 
-	// status is the installation as it was last seen.
+	// status is the observed state of the installation.
 	// +optional
 	Status RootShardStatus `json:"status,omitzero"`
 }
@@ -37,25 +37,26 @@ type RootShardList struct {
 	Items []RootShard `json:"items"`
 }
 
-// RootShardSpec is a root shard as it is wanted.
+// RootShardSpec is the desired state of a root shard.
 type RootShardSpec struct {
 	CommonShardSpec `json:",inline"`
 
-	// external is the public front door of the installation. FrontProxies that name no address of their own use it.
+	// external is the address under which clients reach the installation. FrontProxies that name no address of their
+	// own use it.
 	// +required
 	External ExternalConfig `json:"external"`
 
-	// cache says which cache server the installation uses. Left out, the root shard holds the cache itself.
+	// cache is the cache server of the installation. By default, the root shard embeds the cache.
 	// +optional
 	Cache CacheConfig `json:"cache,omitzero"`
 
-	// certificates says where the installation's trust comes from. Left out, the operator makes a self-signed
+	// certificates is the source of the certificate authority. By default, the operator creates a self-signed
 	// certificate authority.
 	// +optional
 	Certificates Certificates `json:"certificates,omitzero"`
 
-	// sharedIndex is an etcd through which all shards tell all proxies which workspaces they have. Left out, proxies watch
-	// every shard. It is an addition of Atoll.
+	// sharedIndex is an etcd with the index of the workspaces of all shards, which proxies read. By default, proxies
+	// watch every shard. It is an addition of Atoll.
 	// +optional
 	SharedIndex *SharedIndexConfig `json:"sharedIndex,omitempty"`
 
@@ -64,7 +65,7 @@ type RootShardSpec struct {
 	Proxy *RootShardProxySpec `json:"proxy,omitempty"`
 }
 
-// CacheConfig says which cache server an installation uses.
+// CacheConfig is the cache server of an installation.
 type CacheConfig struct {
 	// embedded has no effect: without ref the cache is always embedded. Deprecated.
 	// +optional
@@ -75,7 +76,7 @@ type CacheConfig struct {
 	Ref *corev1.LocalObjectReference `json:"ref,omitempty"`
 }
 
-// EmbeddedCache is what is left of a setting that has no effect any more.
+// EmbeddedCache is a deprecated setting without effect.
 type EmbeddedCache struct {
 	// enabled has no effect.
 	// +required
@@ -88,7 +89,7 @@ type RootShardProxySpec struct {
 	// +optional
 	Image *ImageSpec `json:"image,omitempty"`
 
-	// replicas is the number of proxy pods. Left out, it is 2 at first and an autoscaler may change it.
+	// replicas is the number of proxy pods. By default, it is 2 at first and an autoscaler may change it.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
@@ -120,7 +121,7 @@ type RootShardProxySpec struct {
 	Logging *LoggingSpec `json:"logging,omitempty"`
 }
 
-// RootShardPhase sums up a RootShard in one word.
+// RootShardPhase summarizes the state of a RootShard.
 type RootShardPhase string
 
 // Phases of a RootShard.
@@ -130,13 +131,13 @@ const (
 	RootShardPhaseDeleting     RootShardPhase = "Deleting"
 )
 
-// RootShardStatus is a root shard as it was last seen.
+// RootShardStatus is the observed state of a root shard.
 type RootShardStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that was reconciled.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// phase sums up the conditions: Provisioning, Running or Deleting.
+	// phase summarizes the conditions: Provisioning, Running or Deleting.
 	// +optional
 	Phase RootShardPhase `json:"phase,omitempty"`
 
@@ -148,7 +149,7 @@ type RootShardStatus struct {
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// conditions say in detail how the parts of the root shard do.
+	// conditions are the states of the parts of the root shard.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

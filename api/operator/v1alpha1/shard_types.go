@@ -18,11 +18,11 @@ type Shard struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the shard as it is wanted.
+	// spec is the desired state of the shard.
 	// +optional
 	Spec ShardSpec `json:"spec,omitzero"`
 
-	// status is the shard as it was last seen.
+	// status is the observed state of the shard.
 	// +optional
 	Status ShardStatus `json:"status,omitzero"`
 }
@@ -36,7 +36,7 @@ type ShardList struct {
 	Items []Shard `json:"items"`
 }
 
-// ShardSpec is a shard as it is wanted.
+// ShardSpec is the desired state of a shard.
 type ShardSpec struct {
 	CommonShardSpec `json:",inline"`
 
@@ -54,22 +54,22 @@ type ShardSpec struct {
 	SharedIndex *SharedIndexClient `json:"sharedIndex,omitempty"`
 }
 
-// RootShardReference says which RootShard an object belongs to.
+// RootShardReference is the RootShard that an object belongs to.
 type RootShardReference struct {
 	// ref names a RootShard in the same namespace. The schema does not require it; without it the object cannot become
-	// ready, and its conditions say so.
+	// ready, which its conditions report.
 	// +optional
 	Reference *corev1.LocalObjectReference `json:"ref,omitempty"`
 }
 
-// ShardCacheConfig says which cache server a shard uses.
+// ShardCacheConfig is the cache server of a shard.
 type ShardCacheConfig struct {
 	// ref names a CacheServer in the same namespace.
 	// +optional
 	Ref *corev1.LocalObjectReference `json:"ref,omitempty"`
 }
 
-// ShardPhase sums up a Shard in one word.
+// ShardPhase summarizes the state of a Shard.
 type ShardPhase string
 
 // Phases of a Shard.
@@ -79,13 +79,13 @@ const (
 	ShardPhaseDeleting     ShardPhase = "Deleting"
 )
 
-// ShardStatus is a shard as it was last seen.
+// ShardStatus is the observed state of a shard.
 type ShardStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that was reconciled.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// phase sums up the conditions: Provisioning, Running or Deleting.
+	// phase summarizes the conditions: Provisioning, Running or Deleting.
 	// +optional
 	Phase ShardPhase `json:"phase,omitempty"`
 
@@ -97,7 +97,7 @@ type ShardStatus struct {
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// conditions say in detail how the parts of the shard do.
+	// conditions are the states of the parts of the shard.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -6,15 +6,15 @@ import (
 
 // CommonShardSpec is what a RootShard and a Shard have in common: the settings of one shard server.
 type CommonShardSpec struct {
-	// clusterDomain is the DNS domain of the cluster the shard runs in. Left out, it is cluster.local.
+	// clusterDomain is the DNS domain of the cluster the shard runs in. By default, it is cluster.local.
 	// +optional
 	ClusterDomain string `json:"clusterDomain,omitempty"`
 
-	// shardBaseURL is the URL under which the other components reach the shard. Left out, it is that of its Service.
+	// shardBaseURL is the URL under which the other components reach the shard. By default, it is that of its Service.
 	// +optional
 	ShardBaseURL string `json:"shardBaseURL,omitempty"`
 
-	// etcd says where the shard keeps its data. Left out, the operator runs an etcd with one member on a persistent
+	// etcd is the store of the shard. By default, the operator runs an etcd with one member on a persistent
 	// volume claim of 8Gi.
 	// +optional
 	Etcd *EtcdConfig `json:"etcd,omitempty"`
@@ -23,15 +23,15 @@ type CommonShardSpec struct {
 	// +optional
 	Image *ImageSpec `json:"image,omitempty"`
 
-	// replicas is the number of server pods. Left out, it is 2 at first and an autoscaler may change it.
+	// replicas is the number of server pods. By default, it is 2 at first and an autoscaler may change it.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// resources of the server container. Left out: requests of 1 CPU and 1Gi, limits of 2 CPU and 2Gi.
+	// resources of the server container. Default: requests of 1 CPU and 1Gi, limits of 2 CPU and 2Gi.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// audit sets up the audit trail.
+	// audit configures the audit log.
 	// +optional
 	Audit *AuditSpec `json:"audit,omitempty"`
 
@@ -43,8 +43,8 @@ type CommonShardSpec struct {
 	// +optional
 	Auth *AuthSpec `json:"auth,omitempty"`
 
-	// kcpVirtualWorkspace names a VirtualWorkspace that serves the virtual workspaces of this shard. Left out, the shard
-	// serves them itself.
+	// kcpVirtualWorkspace names a VirtualWorkspace that serves the virtual workspaces of this shard. By default, the
+	// shard serves them itself.
 	// +optional
 	KCPVirtualWorkspace *corev1.LocalObjectReference `json:"kcpVirtualWorkspace,omitempty"`
 

@@ -2,8 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// SharedIndexConfig is an etcd in which the shards of an installation write which workspaces they have, and from which
-// its proxies read where requests go.
+// SharedIndexConfig is an etcd to which the shards of an installation write the index of their workspaces, and from
+// which its proxies read it.
 type SharedIndexConfig struct {
 	// endpoints are the client URLs of the etcd, for example https://index-0.index:2379.
 	// +required
@@ -11,21 +11,23 @@ type SharedIndexConfig struct {
 	// +kubebuilder:validation:items:Pattern=`^https?://[^/]+$`
 	Endpoints []string `json:"endpoints"`
 
-	// prefix is put before every key. Left out, it is /kcp-index.
+	// prefix is put before every key. By default, it is /kcp-index.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^/.*[^/]$`
 	Prefix string `json:"prefix,omitempty"`
 
-	// compactionInterval is how often shards remove old revisions. 0 leaves it to the etcd. Left out, it is five minutes.
+	// compactionInterval is how often shards remove old revisions. 0 leaves it to the etcd. By default, it is five
+	// minutes.
 	// +optional
 	CompactionInterval *metav1.Duration `json:"compactionInterval,omitempty"`
 
 	SharedIndexClient `json:",inline"`
 }
 
-// SharedIndexClient is what one component reaches the shared index with, where it is not what the RootShard says.
+// SharedIndexClient has the credentials of one component for the shared index, instead of those of the RootShard.
 type SharedIndexClient struct {
-	// tlsConfig holds the client credentials for the endpoints. Shards write, proxies read: etcd can let each do no more.
+	// tlsConfig holds the client credentials for the endpoints. Shards write and proxies read, so that etcd can limit
+	// each to that.
 	// +optional
 	TLSConfig *EtcdTLSConfig `json:"tlsConfig,omitempty"`
 }

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// VirtualWorkspace runs a server of virtual workspaces beside a shard: the standard one, or one of the user's own.
+// VirtualWorkspace runs a server of virtual workspaces beside a shard: the standard one, or a custom one.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories={atoll,kcp}
@@ -17,11 +17,11 @@ type VirtualWorkspace struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the server as it is wanted.
+	// spec is the desired state of the server.
 	// +optional
 	Spec VirtualWorkspaceSpec `json:"spec,omitzero"`
 
-	// status is the server as it was last seen.
+	// status is the observed state of the server.
 	// +optional
 	Status VirtualWorkspaceStatus `json:"status,omitzero"`
 }
@@ -35,7 +35,7 @@ type VirtualWorkspaceList struct {
 	Items []VirtualWorkspace `json:"items"`
 }
 
-// VirtualWorkspaceSpec is a server of virtual workspaces as it is wanted.
+// VirtualWorkspaceSpec is the desired state of a server of virtual workspaces.
 type VirtualWorkspaceSpec struct {
 	// target is the shard whose virtual workspaces are served.
 	// +required
@@ -45,7 +45,7 @@ type VirtualWorkspaceSpec struct {
 	// +required
 	External ExternalConfig `json:"external"`
 
-	// clusterDomain is the DNS domain of the cluster the server runs in. Left out, it is cluster.local.
+	// clusterDomain is the DNS domain of the cluster the server runs in. By default, it is cluster.local.
 	// +optional
 	ClusterDomain string `json:"clusterDomain,omitempty"`
 
@@ -53,7 +53,7 @@ type VirtualWorkspaceSpec struct {
 	// +optional
 	Image *ImageSpec `json:"image,omitempty"`
 
-	// command of the server container. Left out, it is /virtual-workspaces.
+	// command of the server container. By default, it is /virtual-workspaces.
 	// +optional
 	Command []string `json:"command,omitempty"`
 
@@ -63,11 +63,11 @@ type VirtualWorkspaceSpec struct {
 	// +listMapKey=name
 	InitContainers []VirtualWorkspaceInitContainer `json:"initContainers,omitempty"`
 
-	// replicas is the number of server pods. Left out, it is 2 at first and an autoscaler may change it.
+	// replicas is the number of server pods. By default, it is 2 at first and an autoscaler may change it.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// resources of the server container. Left out: requests of 1 CPU and 1Gi, limits of 2 CPU and 2Gi.
+	// resources of the server container. Default: requests of 1 CPU and 1Gi, limits of 2 CPU and 2Gi.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -91,8 +91,8 @@ type VirtualWorkspaceSpec struct {
 	// +optional
 	ClientCABundleRef *corev1.LocalObjectReference `json:"clientCABundleRef,omitempty"`
 
-	// kubeconfigSecretRef names a Secret whose key kubeconfig holds the credentials the server uses. Left out, they are
-	// the target's own.
+	// kubeconfigSecretRef names a Secret whose key kubeconfig holds the credentials the server uses. By default, they
+	// are the target's own.
 	// +optional
 	KubeconfigSecretRef *corev1.LocalObjectReference `json:"kubeconfigSecretRef,omitempty"`
 
@@ -115,14 +115,14 @@ type VirtualWorkspaceTarget struct {
 	ShardRef *corev1.LocalObjectReference `json:"shardRef,omitempty"`
 }
 
-// VirtualWorkspaceInitContainer is a container that must end well before the server starts.
+// VirtualWorkspaceInitContainer is a container that must succeed before the server starts.
 type VirtualWorkspaceInitContainer struct {
 	// name of the container.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
 
-	// image of the container. Left out, it is the server's.
+	// image of the container. By default, it is the server's.
 	// +optional
 	Image *ImageSpec `json:"image,omitempty"`
 
@@ -134,12 +134,12 @@ type VirtualWorkspaceInitContainer struct {
 	// +optional
 	Args []string `json:"args,omitempty"`
 
-	// kubeconfigSecretRef names a Secret whose key kubeconfig holds the credentials the container uses. Left out, they
+	// kubeconfigSecretRef names a Secret whose key kubeconfig holds the credentials the container uses. By default, they
 	// are the target's admin credentials.
 	// +optional
 	KubeconfigSecretRef *corev1.LocalObjectReference `json:"kubeconfigSecretRef,omitempty"`
 
-	// resources of the container. Left out, they are as for the server.
+	// resources of the container. By default, they are as for the server.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -156,7 +156,7 @@ type VirtualWorkspaceInitContainer struct {
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 }
 
-// VirtualWorkspacePhase sums up a VirtualWorkspace in one word.
+// VirtualWorkspacePhase summarizes the state of a VirtualWorkspace.
 type VirtualWorkspacePhase string
 
 // Phases of a VirtualWorkspace.
@@ -166,13 +166,13 @@ const (
 	VirtualWorkspacePhaseDeleting     VirtualWorkspacePhase = "Deleting"
 )
 
-// VirtualWorkspaceStatus is a server of virtual workspaces as it was last seen.
+// VirtualWorkspaceStatus is the observed state of a server of virtual workspaces.
 type VirtualWorkspaceStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that was reconciled.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// phase sums up the conditions: Provisioning, Running or Deleting.
+	// phase summarizes the conditions: Provisioning, Running or Deleting.
 	// +optional
 	Phase VirtualWorkspacePhase `json:"phase,omitempty"`
 
@@ -184,7 +184,7 @@ type VirtualWorkspaceStatus struct {
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// conditions say in detail how the parts of the server do.
+	// conditions are the states of the parts of the server.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -6,11 +6,12 @@ import (
 
 // ImageSpec selects the container image of a component.
 type ImageSpec struct {
-	// repository is the image's name with its registry and without a tag. Left out, the operator's own default is used.
+	// repository is the image's name with its registry and without a tag. By default, the operator's own default is
+	// used.
 	// +optional
 	Repository string `json:"repository,omitempty"`
 
-	// tag is the image's tag. Left out, it is the version of the operator.
+	// tag is the image's tag. By default, it is the version of the operator.
 	// +optional
 	Tag string `json:"tag,omitempty"`
 
@@ -42,12 +43,12 @@ type ExternalConfig struct {
 	// +optional
 	PrivateHostname string `json:"privateHostname,omitempty"`
 
-	// privatePort goes with privateHostname. Left out, it is the same as port.
+	// privatePort goes with privateHostname. By default, it is the same as port.
 	// +optional
 	PrivatePort *int32 `json:"privatePort,omitempty"`
 }
 
-// ServiceTemplate changes the Service that the operator makes for a component.
+// ServiceTemplate changes the Service that the operator creates for a component.
 type ServiceTemplate struct {
 	// metadata is added to the Service.
 	// +optional
@@ -60,7 +61,7 @@ type ServiceTemplate struct {
 
 // ServiceSpecTemplate holds the fields of a Service that can be chosen.
 type ServiceSpecTemplate struct {
-	// type is ClusterIP, NodePort or LoadBalancer. Left out, it is ClusterIP.
+	// type is ClusterIP, NodePort or LoadBalancer. By default, it is ClusterIP.
 	// +optional
 	Type corev1.ServiceType `json:"type,omitempty"`
 
@@ -69,7 +70,7 @@ type ServiceSpecTemplate struct {
 	ClusterIP string `json:"clusterIP,omitempty"`
 }
 
-// DeploymentTemplate changes the Deployment that the operator makes for a component.
+// DeploymentTemplate changes the Deployment that the operator creates for a component.
 type DeploymentTemplate struct {
 	// metadata is added to the Deployment.
 	// +optional
@@ -126,7 +127,7 @@ type PodSpecTemplate struct {
 	// +listMapKey=name
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
-	// topologySpreadConstraints say how pods spread over zones or nodes.
+	// topologySpreadConstraints spread pods over zones or nodes.
 	// +optional
 	// +listType=map
 	// +listMapKey=topologyKey
