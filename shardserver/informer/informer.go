@@ -44,6 +44,21 @@ type EventHandler[T any] struct {
 	// OnDisconnect is called when the watch ended: changes are missed until the next OnReplace has returned. Handlers
 	// that fail closed are not synced during this time.
 	OnDisconnect func()
+	// OnStop is called when Run ends. No other call follows.
+	OnStop func()
+}
+
+// ForEach returns an OnReplace that calls a function with each object, for handlers that keep no objects or whose
+// OnDisconnect drops them.
+func ForEach[T any](fn func(context.Context, T) error) func(context.Context, []T, string) error {
+	return func(ctx context.Context, objects []T, _ string) error {
+		for _, object := range objects {
+			if err := fn(ctx, object); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // Informer delivers the events of one resource to its handlers.
@@ -74,6 +89,7 @@ func (i *Informer[T]) AddEventHandler(handler EventHandler[T]) {
 
 // Run delivers events until the context ends. It must be called once.
 func (i *Informer[T]) Run(ctx context.Context) {
+	defer i.stop()
 	backoff := newBackoff()
 	for ctx.Err() == nil {
 		replaced, err := i.listAndWatch(ctx)
@@ -161,6 +177,15 @@ func (i *Informer[T]) disconnect() {
 	for _, handler := range i.handlers {
 		if handler.OnDisconnect != nil {
 			handler.OnDisconnect()
+		}
+	}
+}
+
+func (i *Informer[T]) stop() {
+	watchRestarts.Delete(map[string]string{"resource": i.resource.String()})
+	for _, handler := range i.handlers {
+		if handler.OnStop != nil {
+			handler.OnStop()
 		}
 	}
 }

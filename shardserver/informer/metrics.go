@@ -5,7 +5,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// watchRestarts has no logical cluster as a label: the number of time series must not grow with the workspaces.
+// watchRestarts has no logical cluster as a label, and the series of a resource is deleted when an informer of it stops:
+// the number of time series must not grow with the workspaces, nor with the custom resources that existed once.
 var watchRestarts = metrics.NewCounterVec(&metrics.CounterOpts{
 	Name:           "atoll_informer_watch_restarts_total",
 	Help:           "How often an informer's watch of a resource ended and was started again.",

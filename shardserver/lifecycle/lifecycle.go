@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/kubernetes/pkg/apis/core"
@@ -17,8 +18,8 @@ import (
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/content"
-	"github.com/atoll-dev/atoll/shardserver/lifecycle/follow"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -53,7 +54,8 @@ type Config struct {
 
 // Observer receives the events of all stored objects while it runs.
 type Observer interface {
-	follow.EventHandler
+	// EventHandler returns the handler of one storage.
+	EventHandler(*storage.Resource) informer.EventHandler[metav1.Object]
 	Run(context.Context)
 }
 

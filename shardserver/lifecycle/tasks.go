@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/atoll-dev/atoll/shardserver/lifecycle/follow"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/garbage"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 )
@@ -15,16 +15,16 @@ func Tasks(cfg Config) []func(context.Context) {
 	return []func(context.Context){func(ctx context.Context) {
 		collector := garbage.New(garbage.Config{Registry: cfg.Registry, Metadata: cfg.Clients.Metadata, Kubernetes: cfg.Clients.Kubernetes})
 		quotas := quota.New(quota.Config{Registry: cfg.Registry, Kubernetes: cfg.Clients.Kubernetes, InFlight: cfg.InFlight})
-		handlers := []follow.EventHandler{collector, quotas}
+		handlers := []informer.NewHandlerFunc{collector.EventHandler, quotas.EventHandler}
 		var group sync.WaitGroup
 		for _, create := range cfg.Observers {
 			observer := create()
-			handlers = append(handlers, observer)
+			handlers = append(handlers, observer.EventHandler)
 			group.Go(func() { observer.Run(ctx) })
 		}
-		informer := follow.New(cfg.Registry, handlers...)
-		group.Go(func() { informer.Run(ctx) })
-		group.Go(func() { collector.Run(ctx, informer) })
+		informers := informer.NewSet(cfg.Registry, handlers...)
+		group.Go(func() { informers.Run(ctx) })
+		group.Go(func() { collector.Run(ctx, informers) })
 		group.Go(func() { quotas.Run(ctx) })
 		group.Wait()
 	}}

@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -29,8 +29,8 @@ const (
 )
 
 // Repairer relabels objects with outdated claim labels that neither admission nor the labeler caught: those written
-// while a claim was added or removed, or while the shard was down. It observes all stored objects through package
-// lifecycle/follow and queues only outdated ones.
+// while a claim was added or removed, or while the shard was down. It observes all stored objects and
+// queues only outdated ones.
 type Repairer struct {
 	labeler *labeler
 	queue   workqueue.TypedRateLimitingInterface[queueItem]
@@ -52,22 +52,19 @@ func NewRepairer(cfg Config) *Repairer {
 	}
 }
 
-// OnListStart implements follow.EventHandler.
-func (w *Repairer) OnListStart(*storage.Resource) {}
+// EventHandler returns the handler of one storage.
+func (w *Repairer) EventHandler(resource *storage.Resource) informer.EventHandler[metav1.Object] {
+	gr := resource.GVR.GroupResource()
+	update := func(ctx context.Context, object metav1.Object) error { w.enqueueOutdated(ctx, gr, object); return nil }
+	return informer.EventHandler[metav1.Object]{OnReplace: informer.ForEach(update), OnAdd: update, OnUpdate: update}
+}
 
-// OnListDone implements follow.EventHandler.
-func (w *Repairer) OnListDone(*storage.Resource) {}
-
-// OnStorageRemoved implements follow.EventHandler.
-func (w *Repairer) OnStorageRemoved(*storage.Resource) {}
-
-// OnEvent implements follow.EventHandler.
-func (w *Repairer) OnEvent(resource *storage.Resource, event watch.EventType, object metav1.Object) {
-	cluster, gr := logicalcluster.Of(object), resource.GVR.GroupResource()
-	if event == watch.Deleted || !w.labeler.cfg.Index.mayNeedRelabeling(cluster, gr, object.GetLabels()) {
+func (w *Repairer) enqueueOutdated(ctx context.Context, gr schema.GroupResource, object metav1.Object) {
+	cluster := logicalcluster.Of(object)
+	if !w.labeler.cfg.Index.mayNeedRelabeling(cluster, gr, object.GetLabels()) {
 		return
 	}
-	if outdated, err := w.labeler.areLabelsOutdated(logicalcluster.With(context.Background(), cluster), gr, object); outdated && err == nil {
+	if outdated, err := w.labeler.areLabelsOutdated(logicalcluster.With(ctx, cluster), gr, object); outdated && err == nil {
 		w.queue.AddAfter(queueItem{cluster, gr, target{object.GetNamespace(), object.GetName()}}, repairDelay)
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/lifecycle/follow"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -48,7 +48,7 @@ type Config struct {
 	Kubernetes kubernetes.Interface
 }
 
-// Collector collects garbage. It is a follow.EventHandler of all storages.
+// Collector collects garbage. Its event handlers belong in an informer.Set of all storages.
 type Collector struct {
 	cfg        Config
 	controller *controller.Typed[key]
@@ -80,11 +80,9 @@ func New(cfg Config) *Collector {
 	return c
 }
 
-var _ follow.EventHandler = &Collector{}
-
-// Run collects until the context ends and its workers have returned. The informer sends the events of all objects.
-func (c *Collector) Run(ctx context.Context, informer *follow.Informer) {
-	c.synced = informer.HasSynced
+// Run collects until the context ends and its workers have returned. The informers have the collector's event handlers.
+func (c *Collector) Run(ctx context.Context, informers *informer.Set) {
+	c.synced = informers.HasSynced
 	c.controller.Run(ctx)
 }
 

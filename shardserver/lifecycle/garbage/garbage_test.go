@@ -17,7 +17,7 @@ import (
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/lifecycle/follow"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/garbage"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/options"
@@ -85,11 +85,11 @@ func (w *env) startCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.collector = garbage.New(garbage.Config{Registry: w.Server.Registry, Metadata: clients.Metadata, Kubernetes: clients.Kubernetes})
-	informer := follow.New(w.Server.Registry, w.collector)
+	informers := informer.NewSet(w.Server.Registry, w.collector.EventHandler)
 	ctx, cancel := context.WithCancel(context.Background())
 	var group errgroup.Group
-	group.Go(func() error { informer.Run(ctx); return nil })
-	group.Go(func() error { w.collector.Run(ctx, informer); return nil })
+	group.Go(func() error { informers.Run(ctx); return nil })
+	group.Go(func() error { w.collector.Run(ctx, informers); return nil })
 	t.Cleanup(func() {
 		cancel()
 		_ = group.Wait()
@@ -98,7 +98,7 @@ func (w *env) startCollector(t *testing.T) {
 		}
 	})
 	shardtesting.Eventually(t, "all storages to be listed", func(context.Context) error {
-		if !informer.HasSynced() {
+		if !informers.HasSynced() {
 			return fmt.Errorf("not yet")
 		}
 		return nil

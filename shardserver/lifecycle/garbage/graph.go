@@ -1,16 +1,17 @@
 package garbage
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/lru"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -44,8 +45,6 @@ type node struct {
 	waitReason      waitReason
 	// waitingSince is when the wait started.
 	waitingSince time.Time
-	// listGeneration is the list generation of the storage in which the object was last seen.
-	listGeneration uint64
 }
 
 // graph has the owners and dependents of all logical clusters. Its size depends on the objects that have owners: an
@@ -58,38 +57,53 @@ type graph struct {
 	nodes map[key]*node
 	// dependents are the nodes with a reference to an owner, whether the owner exists or not.
 	dependents map[key]map[*node]struct{}
-	// listGenerations counts the lists of each storage.
-	listGenerations map[*storage.Resource]uint64
 	// deletedOwners are owners whose deletion was observed. UIDs are never reused.
 	deletedOwners *lru.Cache
 }
 
 func newGraph(enqueue func(key)) *graph {
 	return &graph{
-		enqueue:         enqueue,
-		nodes:           map[key]*node{},
-		dependents:      map[key]map[*node]struct{}{},
-		listGenerations: map[*storage.Resource]uint64{},
-		deletedOwners:   lru.New(maxDeletedOwners),
+		enqueue:       enqueue,
+		nodes:         map[key]*node{},
+		dependents:    map[key]map[*node]struct{}{},
+		deletedOwners: lru.New(maxDeletedOwners),
 	}
 }
 
-// OnListStart implements follow.EventHandler.
-func (g *graph) OnListStart(resource *storage.Resource) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.listGenerations[resource]++
+// EventHandler returns the handler of one storage.
+func (g *graph) EventHandler(resource *storage.Resource) informer.EventHandler[metav1.Object] {
+	listed := false
+	update := func(_ context.Context, object metav1.Object) error { g.update(resource, object); return nil }
+	return informer.EventHandler[metav1.Object]{
+		OnReplace: func(_ context.Context, objects []metav1.Object, _ string) error {
+			for _, object := range objects {
+				g.update(resource, object)
+			}
+			if listed {
+				g.handleMissedDeletions(resource, objects)
+			}
+			listed = true
+			return nil
+		},
+		OnAdd:    update,
+		OnUpdate: update,
+		OnDelete: func(_ context.Context, object metav1.Object) error { g.delete(object); return nil },
+		OnStop:   func() { g.removeResource(resource) },
+	}
 }
 
-// OnEvent implements follow.EventHandler.
-func (g *graph) OnEvent(resource *storage.Resource, event watch.EventType, object metav1.Object) {
-	k := key{logicalcluster.Of(object), object.GetUID()}
+func keyOf(object metav1.Object) key { return key{logicalcluster.Of(object), object.GetUID()} }
+
+func (g *graph) delete(object metav1.Object) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if event == watch.Deleted {
-		g.handleDeletion(k)
-		return
-	}
+	g.handleDeletion(keyOf(object))
+}
+
+func (g *graph) update(resource *storage.Resource, object metav1.Object) {
+	k := keyOf(object)
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	owners, reason := object.GetOwnerReferences(), waitReasonOf(object)
 	known := g.nodes[k]
 	if len(owners) == 0 && reason == waitNone {
@@ -102,7 +116,6 @@ func (g *graph) OnEvent(resource *storage.Resource, event watch.EventType, objec
 		known = &node{key: k, resource: resource, namespace: object.GetNamespace(), name: object.GetName()}
 		g.nodes[k] = known
 	}
-	known.listGeneration = g.listGenerations[resource]
 	known.deleting = object.GetDeletionTimestamp() != nil
 	g.setOwners(known, owners)
 	if reason != known.waitReason {
@@ -114,16 +127,17 @@ func (g *graph) OnEvent(resource *storage.Resource, event watch.EventType, objec
 	}
 }
 
-// OnListDone implements follow.EventHandler. Deletions between two watches are not observed: objects that were not
-// listed again are deleted, and any owner of that storage may be.
-func (g *graph) OnListDone(resource *storage.Resource) {
+// handleMissedDeletions is called with all objects of a storage when events were missed: other objects of the storage
+// are gone, and any owner may be.
+func (g *graph) handleMissedDeletions(resource *storage.Resource, objects []metav1.Object) {
+	listed := make(map[key]struct{}, len(objects))
+	for _, object := range objects {
+		listed[keyOf(object)] = struct{}{}
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.listGenerations[resource] == 1 {
-		return
-	}
 	for k, n := range g.nodes {
-		if n.resource == resource && n.listGeneration != g.listGenerations[resource] {
+		if _, exists := listed[k]; n.resource == resource && !exists {
 			g.handleDeletion(k)
 		}
 	}
@@ -132,11 +146,10 @@ func (g *graph) OnListDone(resource *storage.Resource) {
 	}
 }
 
-// OnStorageRemoved implements follow.EventHandler.
-func (g *graph) OnStorageRemoved(resource *storage.Resource) {
+// removeResource removes the nodes of a storage that exists no more.
+func (g *graph) removeResource(resource *storage.Resource) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.listGenerations, resource)
 	for _, n := range g.nodes {
 		if n.resource == resource {
 			g.removeNode(n)

@@ -6,9 +6,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -34,33 +34,37 @@ func TestGraph(t *testing.T) {
 	var enqueued []string
 	g := newGraph(func(k key) { enqueued = append(enqueued, k.cluster.String()+"/"+string(k.uid)) })
 	configMaps, secrets := &storage.Resource{Prefix: "/core/configmaps"}, &storage.Resource{Prefix: "/core/secrets"}
-	for _, resource := range []*storage.Resource{configMaps, secrets} {
-		g.OnListStart(resource)
-		g.OnListDone(resource)
+	configMapHandler, secretHandler := g.EventHandler(configMaps), g.EventHandler(secrets)
+	replace := func(handler informer.EventHandler[metav1.Object]) {
+		if err := handler.OnReplace(t.Context(), nil, "1"); err != nil {
+			t.Fatal(err)
+		}
 	}
+	replace(configMapHandler)
+	replace(secretHandler)
 	for _, step := range []struct {
 		description   string
 		do            func()
 		enqueued      []string
 		nodes, owners int
 	}{
-		{"object without owners has no node", func() { g.OnEvent(configMaps, watch.Added, newObject("a", "1")) }, nil, 0, 0},
-		{"object with an owner is enqueued", func() { g.OnEvent(configMaps, watch.Added, newObject("a", "2", ownerRef("1", true))) }, []string{"a/2"}, 1, 1},
-		{"equal object in another logical cluster is enqueued", func() { g.OnEvent(configMaps, watch.Added, newObject("b", "2", ownerRef("1", true))) }, []string{"b/2"}, 2, 2},
-		{"unrelated update is not enqueued", func() { g.OnEvent(configMaps, watch.Modified, newObject("a", "2", ownerRef("1", true))) }, nil, 2, 2},
+		{"object without owners has no node", func() { g.update(configMaps, newObject("a", "1")) }, nil, 0, 0},
+		{"object with an owner is enqueued", func() { g.update(configMaps, newObject("a", "2", ownerRef("1", true))) }, []string{"a/2"}, 1, 1},
+		{"equal object in another logical cluster is enqueued", func() { g.update(configMaps, newObject("b", "2", ownerRef("1", true))) }, []string{"b/2"}, 2, 2},
+		{"unrelated update is not enqueued", func() { g.update(configMaps, newObject("a", "2", ownerRef("1", true))) }, nil, 2, 2},
 		{"waiting owner and its dependents are enqueued", func() {
-			g.OnEvent(configMaps, watch.Modified, deleting(newObject("a", "1"), metav1.FinalizerDeleteDependents))
+			g.update(configMaps, deleting(newObject("a", "1"), metav1.FinalizerDeleteDependents))
 		}, []string{"a/1", "a/2"}, 3, 2},
-		{"owner is enqueued when a dependent stops blocking it", func() { g.OnEvent(configMaps, watch.Modified, newObject("a", "2", ownerRef("1", false))) }, []string{"a/1"}, 3, 2},
+		{"owner is enqueued when a dependent stops blocking it", func() { g.update(configMaps, newObject("a", "2", ownerRef("1", false))) }, []string{"a/1"}, 3, 2},
 		{"added owner enqueues the dependent", func() {
-			g.OnEvent(configMaps, watch.Modified, newObject("a", "2", ownerRef("1", false), ownerRef("3", false)))
+			g.update(configMaps, newObject("a", "2", ownerRef("1", false), ownerRef("3", false)))
 		}, []string{"a/2"}, 3, 3},
-		{"deleted owner enqueues its dependents, only in its logical cluster", func() { g.OnEvent(configMaps, watch.Deleted, newObject("a", "1")) }, []string{"a/2"}, 2, 3},
-		{"object without owners is removed", func() { g.OnEvent(configMaps, watch.Modified, newObject("a", "2")) }, nil, 1, 1},
-		{"object missing in a relist is removed", func() { g.OnListStart(configMaps); g.OnListDone(configMaps) }, nil, 0, 0},
+		{"deleted owner enqueues its dependents, only in its logical cluster", func() { g.delete(newObject("a", "1")) }, []string{"a/2"}, 2, 3},
+		{"object without owners is removed", func() { g.update(configMaps, newObject("a", "2")) }, nil, 1, 1},
+		{"object missing in a relist is removed", func() { replace(configMapHandler) }, nil, 0, 0},
 		{"removed storage removes its objects", func() {
-			g.OnEvent(secrets, watch.Added, newObject("b", "9", ownerRef("1", true)))
-			g.OnStorageRemoved(secrets)
+			g.update(secrets, newObject("b", "9", ownerRef("1", true)))
+			secretHandler.OnStop()
 		}, []string{"b/9"}, 0, 0},
 	} {
 		enqueued = nil

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -30,9 +29,9 @@ func TestMemory(t *testing.T) {
 			for i := range objects {
 				uid := types.UID(fmt.Sprintf("%036d", i))
 				if tc.perOwner == 0 {
-					g.OnEvent(resource, watch.Added, newObject("a", uid))
+					g.update(resource, newObject("a", uid))
 				} else {
-					g.OnEvent(resource, watch.Added, newObject("a", uid, ownerRef(types.UID(fmt.Sprintf("owner-%030d", i/tc.perOwner)), true)))
+					g.update(resource, newObject("a", uid, ownerRef(types.UID(fmt.Sprintf("owner-%030d", i/tc.perOwner)), true)))
 				}
 			}
 			perObject := (heapBytes() - before) / objects

@@ -8,7 +8,6 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/lifecycle/follow"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -38,7 +37,7 @@ type Config struct {
 	InFlight *InFlight
 }
 
-// Controller updates the status of quotas. It is a follow.EventHandler of all storages.
+// Controller updates the status of quotas. Its event handlers belong in an informer.Set of all storages.
 type Controller struct {
 	cfg        Config
 	quotas     *storage.Reader[*core.ResourceQuota]
@@ -46,8 +45,6 @@ type Controller struct {
 
 	*index
 }
-
-var _ follow.EventHandler = &Controller{}
 
 // New returns a controller for one run.
 func New(cfg Config) *Controller {

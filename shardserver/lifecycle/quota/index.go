@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -29,8 +31,6 @@ type index struct {
 
 	mu       sync.Mutex
 	clusters map[logicalcluster.Name]map[controller.Request]*limits
-	// lists counts the lists of each storage.
-	lists map[*storage.Resource]int
 }
 
 // limits are the object counts that a quota limits.
@@ -41,14 +41,34 @@ type limits struct {
 }
 
 func newIndex(enqueue func(controller.Request, time.Duration)) *index {
-	return &index{enqueue: enqueue, clusters: map[logicalcluster.Name]map[controller.Request]*limits{}, lists: map[*storage.Resource]int{}}
+	return &index{enqueue: enqueue, clusters: map[logicalcluster.Name]map[controller.Request]*limits{}}
 }
 
-// OnListStart implements follow.EventHandler.
-func (i *index) OnListStart(*storage.Resource) {}
+// EventHandler returns the handler of one storage.
+func (i *index) EventHandler(resource *storage.Resource) informer.EventHandler[metav1.Object] {
+	listed := false
+	handler := func(event watch.EventType) func(context.Context, metav1.Object) error {
+		return func(_ context.Context, object metav1.Object) error { i.handle(resource, event, object); return nil }
+	}
+	return informer.EventHandler[metav1.Object]{
+		OnReplace: func(_ context.Context, objects []metav1.Object, _ string) error {
+			for _, object := range objects {
+				i.handle(resource, watch.Added, object)
+			}
+			if listed { // deletions may have been missed
+				i.enqueueAll()
+			}
+			listed = true
+			return nil
+		},
+		OnAdd:    handler(watch.Added),
+		OnUpdate: handler(watch.Modified),
+		OnDelete: handler(watch.Deleted),
+		OnStop:   func() { i.removeResource(resource) },
+	}
+}
 
-// OnEvent implements follow.EventHandler.
-func (i *index) OnEvent(resource *storage.Resource, event watch.EventType, object metav1.Object) {
+func (i *index) handle(resource *storage.Resource, event watch.EventType, object metav1.Object) {
 	if quota, ok := object.(*core.ResourceQuota); ok {
 		i.updateQuota(event, quota)
 	}
@@ -72,14 +92,9 @@ func (i *index) OnEvent(resource *storage.Resource, event watch.EventType, objec
 	}
 }
 
-// OnListDone implements follow.EventHandler. Deletions between two watches are not observed.
-func (i *index) OnListDone(resource *storage.Resource) {
+func (i *index) enqueueAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.lists[resource]++
-	if i.lists[resource] == 1 {
-		return
-	}
 	for _, quotas := range i.clusters {
 		for key := range quotas {
 			i.enqueue(key, enqueueDelay)
@@ -87,11 +102,9 @@ func (i *index) OnListDone(resource *storage.Resource) {
 	}
 }
 
-// OnStorageRemoved implements follow.EventHandler.
-func (i *index) OnStorageRemoved(resource *storage.Resource) {
+func (i *index) removeResource(resource *storage.Resource) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.lists, resource)
 	if resource.GVR.GroupResource() == Quotas {
 		clear(i.clusters)
 	}

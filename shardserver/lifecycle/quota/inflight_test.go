@@ -90,26 +90,26 @@ func TestIndex(t *testing.T) {
 		queued      string
 		size        int
 	}{
-		{"new quota is counted", func() { i.OnEvent(newResource("resourcequotas"), "ADDED", quota("a", "q", hard)) }, "a|n/q", 1},
+		{"new quota is counted", func() { i.handle(newResource("resourcequotas"), "ADDED", quota("a", "q", hard)) }, "a|n/q", 1},
 		{"charge is not counted", func() {
 			charged := quota("a", "q", hard)
 			charged.Status = core.ResourceQuotaStatus{Hard: hard, Used: core.ResourceList{"count/configmaps": {}}}
-			i.OnEvent(newResource("resourcequotas"), "MODIFIED", charged)
+			i.handle(newResource("resourcequotas"), "MODIFIED", charged)
 		}, "", 1},
 		{"status of another client is counted", func() {
 			foreign := quota("a", "q", hard)
 			foreign.Status.Hard = core.ResourceList{"secrets": {}}
-			i.OnEvent(newResource("resourcequotas"), "MODIFIED", foreign)
+			i.handle(newResource("resourcequotas"), "MODIFIED", foreign)
 		}, "a|n/q", 1},
-		{"deletion is counted", func() { i.OnEvent(newResource("configmaps"), "DELETED", object("a", "n")) }, "a|n/q", 1},
-		{"creation is not counted", func() { i.OnEvent(newResource("configmaps"), "ADDED", object("a", "n")) }, "", 1},
-		{"deletion in another namespace is not counted", func() { i.OnEvent(newResource("configmaps"), "DELETED", object("a", "m")) }, "", 1},
-		{"deletion in another logical cluster is not counted", func() { i.OnEvent(newResource("configmaps"), "DELETED", object("b", "n")) }, "", 1},
-		{"deletion of a resource without a limit is not counted", func() { i.OnEvent(newResource("secrets"), "DELETED", object("a", "n")) }, "", 1},
+		{"deletion is counted", func() { i.handle(newResource("configmaps"), "DELETED", object("a", "n")) }, "a|n/q", 1},
+		{"creation is not counted", func() { i.handle(newResource("configmaps"), "ADDED", object("a", "n")) }, "", 1},
+		{"deletion in another namespace is not counted", func() { i.handle(newResource("configmaps"), "DELETED", object("a", "m")) }, "", 1},
+		{"deletion in another logical cluster is not counted", func() { i.handle(newResource("configmaps"), "DELETED", object("b", "n")) }, "", 1},
+		{"deletion of a resource without a limit is not counted", func() { i.handle(newResource("secrets"), "DELETED", object("a", "n")) }, "", 1},
 		{"changed limit is counted", func() {
-			i.OnEvent(newResource("resourcequotas"), "MODIFIED", quota("a", "q", core.ResourceList{"count/secrets": {}}))
+			i.handle(newResource("resourcequotas"), "MODIFIED", quota("a", "q", core.ResourceList{"count/secrets": {}}))
 		}, "a|n/q", 1},
-		{"last quota removes its logical cluster", func() { i.OnEvent(newResource("resourcequotas"), "DELETED", quota("a", "q", hard)) }, "", 0},
+		{"last quota removes its logical cluster", func() { i.handle(newResource("resourcequotas"), "DELETED", quota("a", "q", hard)) }, "", 0},
 	} {
 		queued = nil
 		step.do()
@@ -127,9 +127,9 @@ func TestIndexRemoveStaleQuota(t *testing.T) {
 	i := newIndex(func(controller.Request, time.Duration) {})
 	quota := &core.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "q", Annotations: map[string]string{logicalcluster.AnnotationKey: "a"}}}
 	key := controller.Request{ClusterName: logicalcluster.MustParseName("a"), Namespace: "n", Name: "q"}
-	i.OnEvent(newResource("resourcequotas"), "ADDED", quota)
+	i.handle(newResource("resourcequotas"), "ADDED", quota)
 	before := i.getLimits(key) // then storage returns NotFound
-	i.OnEvent(newResource("resourcequotas"), "ADDED", quota)
+	i.handle(newResource("resourcequotas"), "ADDED", quota)
 	i.removeQuota(key, before)
 	if i.getLimits(key) == nil {
 		t.Error("the new quota was removed with the old one")
