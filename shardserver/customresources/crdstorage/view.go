@@ -150,7 +150,10 @@ func (v *View) Get(ctx context.Context, key string, opts storage.GetOptions, out
 	if err := v.Interface.Get(ctx, key, opts, obj); err != nil {
 		return err
 	}
-	return v.decodeAndCache(obj, out)
+	if err := v.decodeAndCache(obj, out); err != nil {
+		return newCorruptObjectError(key, obj, err)
+	}
+	return nil
 }
 
 // decodeAndCache decodes an object, or sets the zero value for an object that was not found. It caches the variant, which

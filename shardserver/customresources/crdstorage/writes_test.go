@@ -213,7 +213,7 @@ func TestCorruptObjectMatchesUpstream(t *testing.T) {
 			for _, accept := range []string{"", "application/yaml"} {
 				actual, upstream := s.do(t, http.MethodGet, "/ours"+path+"/a", accept, ""), s.do(t, http.MethodGet, "/stock"+path+"/a", accept, "")
 				if actual.code != upstream.code || (name != "no JSON" && withoutStorageKey(actual.body) != withoutStorageKey(upstream.body)) {
-					t.Errorf("as %q: got %d %s, want %d %s", accept, actual.code, actual.body, upstream.code, upstream.body)
+					t.Errorf("as %q: got %d\n%s, want %d\n%s", accept, actual.code, withoutStorageKey(actual.body), upstream.code, withoutStorageKey(upstream.body))
 				}
 				list := s.do(t, http.MethodGet, "/ours"+path+"?limit=5", accept, "")
 				if want := s.do(t, http.MethodGet, "/stock"+path+"?limit=5", accept, ""); list.code != want.code {
