@@ -132,7 +132,7 @@ func TestServiceAccountTokenCluster(t *testing.T) {
 		t.Fatalf("a good token sent to another logical cluster: %v, %v", ok, err)
 	}
 	if u.GetName() != "system:serviceaccount:ns:sa" || cmp.Diff([]string{"a"}, u.GetExtra()["authentication.kcp.io/cluster-name"]) != "" {
-		t.Errorf("the token names %s of %v", u.GetName(), u.GetExtra())
+		t.Errorf("the token authenticates %s of %v", u.GetName(), u.GetExtra())
 	}
 	if u.GetUID() != string(a.account(t, clusterA).UID) {
 		t.Errorf("the account of A has UID %q", u.GetUID())
@@ -171,15 +171,15 @@ func TestServiceAccountTokenCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, token := range map[string]string{
-		"an account of A under the name of B": a.token(t, clusterA, clusterB, time.Hour, DefaultIssuer),
-		"an account of a cluster without it":  a.token(t, clusterA, logicalcluster.Root, time.Hour, DefaultIssuer),
-		"a token signed by somebody else":     unsigned,
-		"a token without a logical cluster":   withoutCluster,
-		"a token of all logical clusters":     wildcardToken,
-		"a token for another audience":        a.token(t, clusterA, clusterA, time.Hour, "https://elsewhere"),
-		"an expired token":                    a.token(t, clusterA, clusterA, -time.Hour, DefaultIssuer),
+		"service account of A with the cluster B":            a.token(t, clusterA, clusterB, time.Hour, DefaultIssuer),
+		"service account that does not exist in the cluster": a.token(t, clusterA, logicalcluster.Root, time.Hour, DefaultIssuer),
+		"token signed with another key":                      unsigned,
+		"token without a logical cluster":                    withoutCluster,
+		"token of the wildcard cluster":                      wildcardToken,
+		"token for another audience":                         a.token(t, clusterA, clusterA, time.Hour, "https://other.example"),
+		"expired token":                                      a.token(t, clusterA, clusterA, -time.Hour, DefaultIssuer),
 	} {
-		t.Run("refuses "+name, func(t *testing.T) {
+		t.Run("rejects "+name, func(t *testing.T) {
 			if u, ok, err := authenticateToken(logicalcluster.With(t.Context(), clusterA), a.request, token); ok || err == nil {
 				t.Errorf("accepted %v", u)
 			}
@@ -193,10 +193,10 @@ func TestTokenRevocation(t *testing.T) {
 	tokenOfB := a.token(t, clusterB, clusterB, time.Hour, DefaultIssuer)
 	a.shard.Delete(t, clusterA, core.Resource("serviceaccounts"), "ns", "sa")
 	if _, ok, _ := authenticateToken(t.Context(), a.request, tokenOfA); ok {
-		t.Error("the account of A is gone")
+		t.Error("the token of the deleted account of A was accepted")
 	}
 	if _, ok, err := authenticateToken(t.Context(), a.request, tokenOfB); !ok {
-		t.Errorf("the account of B is still there: %v", err)
+		t.Errorf("the token of the account of B: %v", err)
 	}
 }
 
@@ -222,14 +222,14 @@ func TestTokenGenerator(t *testing.T) {
 		t.Fatal(err)
 	}
 	if parsed, ok := parseUnverified(token); !ok || parsed.cluster != "a" || parsed.issuer != DefaultIssuer {
-		t.Errorf("the token says %+v", parsed)
+		t.Errorf("the token has claims %+v", parsed)
 	}
 	claims, private = serviceaccount.LegacyClaims(corev1.ServiceAccount{}, corev1.Secret{})
 	if token, err = generator.GenerateToken(logicalcluster.With(t.Context(), clusterA), claims, private); err != nil {
 		t.Fatal(err)
 	}
 	if parsed, ok := parseUnverified(token); !ok || parsed.cluster != "a" || parsed.issuer != serviceaccount.LegacyIssuer {
-		t.Errorf("the token of a secret says %+v", parsed)
+		t.Errorf("the token of a secret has claims %+v", parsed)
 	}
 }
 
@@ -256,16 +256,16 @@ func TestInClusterRewrite(t *testing.T) {
 		header      http.Header
 		want        string
 	}{
-		"a bound token":                       {"/api/v1", bound, nil, "/clusters/a/api/v1"},
-		"a token of a secret":                 {"/api/v1", legacy, nil, "/clusters/a/api/v1"},
-		"a path that names a logical cluster": {"/clusters/b/api", bound, nil, "/clusters/b/api"},
-		"a path to a virtual workspace":       {"/services/x", bound, nil, "/services/x"},
-		"a client that knows":                 {"/api", bound, http.Header{ShardedRequestHeader: {"true"}}, "/api"},
-		"a token that is no JSON web token":   {"/api", "abc", nil, "/api"},
-		"no token":                            {"/api", "", nil, "/api"},
-		"the metrics of the shard":            {"/metrics", bound, nil, "/metrics"},
-		"the health of the shard":             {"/livez/ping", bound, nil, "/livez/ping"},
-		"a path that only looks like metrics": {"/metricsx", bound, nil, "/clusters/a/metricsx"},
+		"bound token":                                 {"/api/v1", bound, nil, "/clusters/a/api/v1"},
+		"token of a secret":                           {"/api/v1", legacy, nil, "/clusters/a/api/v1"},
+		"path with a logical cluster":                 {"/clusters/b/api", bound, nil, "/clusters/b/api"},
+		"path of a virtual workspace":                 {"/services/x", bound, nil, "/services/x"},
+		"client with the header for sharded requests": {"/api", bound, http.Header{ShardedRequestHeader: {"true"}}, "/api"},
+		"token that is not a JSON web token":          {"/api", "abc", nil, "/api"},
+		"no token":                                    {"/api", "", nil, "/api"},
+		"metrics of the shard":                        {"/metrics", bound, nil, "/metrics"},
+		"health of the shard":                         {"/livez/ping", bound, nil, "/livez/ping"},
+		"path with the prefix of metrics":             {"/metricsx", bound, nil, "/clusters/a/metricsx"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got *http.Request
@@ -372,10 +372,10 @@ func TestRequestHeaders(t *testing.T) {
 		t.Error(diff)
 	}
 	if u, err := send(untrusted); err == nil {
-		t.Errorf("a stranger's certificate yields %v", u)
+		t.Errorf("a certificate of another CA yields %v", u)
 	}
 	if u, err := send(nil); err != nil || u.GetName() != user.Anonymous {
-		t.Errorf("without a certificate headers mean nothing, got %v, %v", u, err)
+		t.Errorf("headers without a certificate yield %v, %v", u, err)
 	}
 }
 
@@ -387,10 +387,10 @@ func TestAdminTokensAndAnonymous(t *testing.T) {
 		want      string // empty: not authenticated
 		fails     bool   // with an error, as for invalid credentials
 	}{
-		"a known token":                       {true, "secret", "kcp-admin", false},
-		"a wrong token is not anonymous":      {true, "guess", "", true},
-		"no token is anonymous":               {true, "", user.Anonymous, false},
-		"no token, where nobody is anonymous": {false, "", "", false},
+		"known token":                    {true, "secret", "kcp-admin", false},
+		"invalid token is not anonymous": {true, "guess", "", true},
+		"no token is anonymous":          {true, "", user.Anonymous, false},
+		"no token, anonymous disabled":   {false, "", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request, err := New(t.Context(), Config{AdminTokens: tokens, Stock: kubeauthenticator.Config{Anonymous: apiserver.AnonymousAuthConfig{Enabled: tc.anonymous}}})
@@ -413,7 +413,7 @@ func TestRequesterIsRecordedOnce(t *testing.T) {
 	}
 	requester.With(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		if _, ok := requester.From(req.Context()); ok {
-			t.Error("nobody has authenticated yet")
+			t.Error("there is a requester before authentication")
 		}
 		for _, token := range []string{"one", "two"} { // the second as in a token review
 			if _, _, err := authenticateToken(req.Context(), request, token); err != nil {
@@ -421,7 +421,7 @@ func TestRequesterIsRecordedOnce(t *testing.T) {
 			}
 		}
 		if u, ok := requester.From(req.Context()); !ok || u.GetName() != "one" {
-			t.Errorf("remembered %v", u)
+			t.Errorf("recorded %v", u)
 		}
 	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 }

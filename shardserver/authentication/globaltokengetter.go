@@ -29,13 +29,13 @@ const (
 	lookupTimeout = 10 * time.Second
 )
 
-// explainNotFound adds to a NotFound error, if the logical cluster is on another shard, that access to other shards is not
-// configured.
+// explainNotFound adds to a NotFound error, if the logical cluster is on another shard, that access to other shards is
+// not configured.
 func explainNotFound(err error, local bool, cluster logicalcluster.Name) error {
 	if local || !apierrors.IsNotFound(err) {
 		return err
 	}
-	return fmt.Errorf("logical cluster %q is not on this shard, and how to ask others is not configured (--external-logical-cluster-admin-kubeconfig): %w", cluster, err)
+	return fmt.Errorf("logical cluster %q is not on this shard, and access to other shards is not configured (--external-logical-cluster-admin-kubeconfig): %w", cluster, err)
 }
 
 // globalTokenGetter reads the objects that a token is bound to, in the logical cluster of the context: from this shard,
@@ -83,8 +83,8 @@ func (g *globalTokenGetter) GetServiceAccount(ctx context.Context, namespace, na
 	})
 }
 
-// GetSecret returns a secret of another shard with the label of a use today, because the last use is recorded by its
-// own shard.
+// GetSecret returns a secret of another shard. It sets the last-used label to today, because the secret's own shard
+// records the last use.
 func (g *globalTokenGetter) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	cluster, local, err := g.locateCluster(ctx)
 	if err != nil {
@@ -112,7 +112,7 @@ func (g *globalTokenGetter) GetSecret(ctx context.Context, namespace, name strin
 func (g *globalTokenGetter) locateCluster(ctx context.Context) (logicalcluster.Name, bool, error) {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok || cluster.IsWildcard() {
-		return cluster, false, errors.New("looking for what a token is bound to: no single logical cluster in the context")
+		return cluster, false, errors.New("looking up the objects of a token: no single logical cluster in the context")
 	}
 	local, err := g.registry.IsLocal(ctx, cluster)
 	return cluster, local, err
@@ -140,7 +140,7 @@ func lookup[T any](g *globalTokenGetter, key lookupKey, read func(context.Contex
 	}
 	object, ok := result.object.(T)
 	if !ok {
-		return zero, fmt.Errorf("asking another shard for a %s brought %T", key.kind, result.object)
+		return zero, fmt.Errorf("reading a %s from another shard: got %T", key.kind, result.object)
 	}
 	return object, nil
 }
@@ -152,11 +152,11 @@ func (g *globalTokenGetter) fetch(key lookupKey, read func(context.Context, kube
 	config.Host = strings.TrimSuffix(config.Host, "/") + key.cluster.Path().URLPath()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return lookupResult{err: fmt.Errorf("reaching the shard of %q: %w", key.cluster, err)}
+		return lookupResult{err: fmt.Errorf("creating a client of the shard of %q: %w", key.cluster, err)}
 	}
 	object, err := read(ctx, client)
 	if err != nil && !apierrors.IsNotFound(err) {
-		err = fmt.Errorf("asking the shard of %q for %s %s/%s: %w", key.cluster, key.kind, key.namespace, key.name, err)
+		err = fmt.Errorf("reading from the shard of %q %s %s/%s: %w", key.cluster, key.kind, key.namespace, key.name, err)
 	}
 	return lookupResult{object, err}
 }

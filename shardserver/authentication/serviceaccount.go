@@ -27,7 +27,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Claims of a service account token that name its logical cluster.
+// Claims of a service account token with its logical cluster.
 const (
 	kubernetesClaim         = "kubernetes.io"
 	clusterNameInKubernetes = "clusterName"
@@ -137,7 +137,8 @@ func parseUnverified(token string) (unverifiedClaims, bool) {
 	return unverifiedClaims{issuer: claims.Issuer, cluster: cluster}, true
 }
 
-// newServiceAccountAuthenticators builds the authenticators of bound tokens and, with a writer of Secrets, of tokens in Secrets.
+// newServiceAccountAuthenticators builds the authenticators of bound tokens and, with a writer of Secrets, of tokens in
+// Secrets.
 func newServiceAccountAuthenticators(stock kubeauthenticator.Config, getter serviceaccount.ServiceAccountTokenGetter) ([]authenticator.Token, error) {
 	var tokens []authenticator.Token
 	if stock.SecretsWriter != nil {
@@ -157,7 +158,7 @@ func newServiceAccountAuthenticators(stock kubeauthenticator.Config, getter serv
 }
 
 // withTokenCluster makes the stock authenticator look up the service account of a token in the logical cluster that the
-// token names, regardless of the logical cluster of the request. The claim is read before the signature is verified,
+// token has, regardless of the logical cluster of the request. The claim is read before the signature is verified,
 // but only used for that lookup, which the stock authenticator makes after it has verified the signature that covers
 // the claim.
 func withTokenCluster(issuers []string, stock authenticator.Token) authenticator.Token {
@@ -168,7 +169,7 @@ func withTokenCluster(issuers []string, stock authenticator.Token) authenticator
 		}
 		cluster, err := logicalcluster.ParseName(claims.cluster)
 		if err != nil {
-			return nil, false, errors.New("service account token names no logical cluster")
+			return nil, false, errors.New("service account token has no logical cluster")
 		}
 		response, ok, err := stock.AuthenticateToken(logicalcluster.With(ctx, cluster), token)
 		if err != nil || !ok {

@@ -80,7 +80,7 @@ func TestWorkspaceIssuers(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	shardtesting.Eventually(t, "the token is accepted in a workspace that was there before", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the token to be accepted in an existing workspace", func(ctx context.Context) error {
 		got, err := reviewSelf(ctx, ada, own)
 		if err != nil {
 			return err
@@ -93,7 +93,7 @@ func TestWorkspaceIssuers(t *testing.T) {
 		return nil
 	})
 	if _, err := s.Kubernetes(t, as(ada, own)).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Errorf("RBAC of the workspace counts: %v", err)
+		t.Errorf("request denied by RBAC of the workspace: %v", err)
 	}
 	for _, otherCluster := range []string{foreign, "root", "system:admin", "*"} {
 		if _, err := s.Kubernetes(t, as(ada, otherCluster)).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
@@ -101,18 +101,18 @@ func TestWorkspaceIssuers(t *testing.T) {
 		}
 	}
 	if _, err := reviewSelf(t.Context(), issuer.Token(t, map[string]any{"sub": "ada", "aud": "other"}), own); !apierrors.IsUnauthorized(err) {
-		t.Errorf("a token for somebody else: %v", err)
+		t.Errorf("a token of another audience: %v", err)
 	}
 	if err := admin.Get(shardtesting.In(t.Context(), own), client.ObjectKey{Name: "corp"}, configuration); !apierrors.IsNotFound(err) {
-		t.Errorf("the configuration is in its own workspace alone: %v", err)
+		t.Errorf("the configuration in another workspace: %v", err)
 	}
 
 	if err := admin.Delete(root, configuration); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the token is refused once the configuration is gone", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the token to be rejected after the deletion of the configuration", func(ctx context.Context) error {
 		if _, err := reviewSelf(ctx, ada, own); !apierrors.IsUnauthorized(err) {
-			return errors.Join(errors.New("still accepted"), err)
+			return errors.Join(errors.New("the token was accepted"), err)
 		}
 		return nil
 	})
@@ -120,6 +120,6 @@ func TestWorkspaceIssuers(t *testing.T) {
 	configuration = &tenancyv1alpha1.WorkspaceAuthenticationConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "bad"},
 		Spec: tenancyv1alpha1.WorkspaceAuthenticationConfigurationSpec{JWT: []tenancyv1alpha1.JWTAuthenticator{{Issuer: tenancyv1alpha1.Issuer{URL: "http://x"}}}}}
 	if err := admin.Create(root, configuration); !apierrors.IsInvalid(err) {
-		t.Errorf("a configuration that cannot work: %v", err)
+		t.Errorf("an invalid configuration: %v", err)
 	}
 }

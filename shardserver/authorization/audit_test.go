@@ -26,7 +26,7 @@ func TestAuditAnnotations(t *testing.T) {
 		info *request.RequestInfo
 		want map[string]string // decisions by key
 	}{
-		"of a request that local RBAC allows": {"alice", own, map[string]string{
+		"request that local RBAC allows": {"alice", own, map[string]string{
 			"request.auth.kcp.io/01-requiredgroups-decision":      "Allowed",
 			"request.auth.kcp.io/02-content-decision":             "Allowed",
 			"request.auth.kcp.io/03-systemcrd-decision":           "Allowed",
@@ -34,15 +34,15 @@ func TestAuditAnnotations(t *testing.T) {
 			"request.auth.kcp.io/05-bootstrap-decision":           "NoOpinion",
 			"request.auth.kcp.io/05-local-decision":               "Allowed",
 		}},
-		"up to the one that refuses": {"mallory", own, map[string]string{
+		"request that a step denies": {"mallory", own, map[string]string{
 			"request.auth.kcp.io/01-requiredgroups-decision": "NoOpinion",
 			"request.auth.kcp.io/02-content-decision":        "NoOpinion",
 		}},
-		"of a review under its own name": {"mallory", review, map[string]string{
+		"access review": {"mallory", review, map[string]string{
 			"sar.auth.kcp.io/01-requiredgroups-decision": "NoOpinion",
 			"sar.auth.kcp.io/02-content-decision":        "NoOpinion",
 		}},
-		"but of no check on the way": {"mallory", other, map[string]string{}},
+		"internal check": {"mallory", other, map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := audit.WithAuditContext(logicalcluster.With(context.Background(), clusterA))

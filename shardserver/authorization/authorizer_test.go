@@ -40,7 +40,7 @@ func TestWebhookReceivesClusterAndEffectiveUsers(t *testing.T) {
 		t.Errorf("got %v, %q, %v", decision, reason, err)
 	}
 	if len(hook.users) != 2 || hook.users[0].GetName() != "alice" || hook.users[1].GetName() != "bob" {
-		t.Fatalf("asked about %v", hook.users)
+		t.Fatalf("the webhook received %v", hook.users)
 	}
 	for _, u := range hook.users {
 		for _, key := range []string{"authorization.kcp.io/cluster-name", "authorization.kubernetes.io/cluster-name"} {
@@ -51,11 +51,11 @@ func TestWebhookReceivesClusterAndEffectiveUsers(t *testing.T) {
 	}
 	for name, ctx := range map[string]context.Context{"no": t.Context(), "all": logicalcluster.With(t.Context(), logicalcluster.Wildcard)} {
 		if decision, _, _ := a.Authorize(ctx, attributes); decision == authorizer.DecisionAllow {
-			t.Errorf("the webhook has no say about requests to %s logical clusters", name)
+			t.Errorf("a request to %s logical clusters was allowed by the webhook", name)
 		}
 	}
 	if len(hook.users) != 2 {
-		t.Error("and is not asked")
+		t.Error("the webhook was called")
 	}
 }
 
@@ -64,11 +64,11 @@ func TestAuthorizerOrder(t *testing.T) {
 		config Config
 		wrong  string // substring of the error; empty: no error
 	}{
-		"by default":              {Config{}, ""},
-		"RBAC alone":              {Config{Order: []string{ModeRBAC}}, ""},
-		"a mode that is unknown":  {Config{Order: []string{"ABAC"}}, `unknown mode "ABAC"`},
-		"a mode that comes twice": {Config{Order: []string{ModeRBAC, ModeRBAC}}, "listed twice"},
-		"a path that is none":     {Config{AlwaysAllowPaths: []string{"/a*b"}}, "always allowed"},
+		"default":        {Config{}, ""},
+		"only RBAC":      {Config{Order: []string{ModeRBAC}}, ""},
+		"unknown mode":   {Config{Order: []string{"ABAC"}}, `unknown mode "ABAC"`},
+		"duplicate mode": {Config{Order: []string{ModeRBAC, ModeRBAC}}, "listed twice"},
+		"invalid path":   {Config{AlwaysAllowPaths: []string{"/a*b"}}, "always allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.config.Registry = storage.NewRegistry()
@@ -79,7 +79,7 @@ func TestAuthorizerOrder(t *testing.T) {
 		})
 	}
 	if _, err := New(Config{}); err == nil {
-		t.Error("a registry is needed")
+		t.Error("a registry is not required")
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // metricsPath is the only non-resource path outside of logical clusters that RBAC, that of root, can allow.
 const metricsPath = "/metrics"
 
-// accessRequest is the input of the steps: one request with everything they evaluate, gathered once.
+// accessRequest is the input of the steps: one request with everything they evaluate, collected once.
 type accessRequest struct {
 	ctx        context.Context // carries the logical cluster whose policy decides
 	cluster    logicalcluster.Name
@@ -30,8 +30,8 @@ type accessRequest struct {
 	deepSAR    bool
 }
 
-// attributesWithoutIdentity returns the attributes with the resource name without identity. A client may send "<resource>:<identity>",
-// which RBAC matches literally; restrictions on a resource apply to every form of its name.
+// attributesWithoutIdentity returns the attributes with the resource name without identity. A client may send
+// "<resource>:<identity>", which RBAC matches literally; restrictions on a resource apply to every form of its name.
 func (s *accessRequest) attributesWithoutIdentity() authorizer.Attributes {
 	if resource, _, ok := strings.Cut(s.attributes.GetResource(), ":"); ok {
 		return attributesWithResource{s.attributes, resource}
@@ -47,7 +47,7 @@ type attributesWithResource struct {
 
 func (n attributesWithResource) GetResource() string { return n.resource }
 
-// stepResult is the result of a step. A step that does not settle a request passes it to the next one.
+// stepResult is the result of a step. Unless it is final, the next step is evaluated.
 type stepResult struct {
 	final    bool
 	decision authorizer.Decision
@@ -96,12 +96,12 @@ func newRBACChain(config Config, resolver rules, clusters logicalClusters) *rbac
 		{key: "04-maxpermissionpolicy", check: exports.check},  // maximal permission policy of the API's export
 		// RBAC of system:admin, valid in every logical cluster
 		{key: "05-bootstrap", check: checkPolicy("bootstrap policy", resolver.bootstrap), alternative: true},
-		// RBAC of this logical cluster; the last step settles
+		// RBAC of this logical cluster; the last step is final
 		{key: "05-local", check: checkPolicy("local policy", resolver.local), alternative: true},
 	}}
 }
 
-// Authorize runs the steps in order until one settles the request.
+// Authorize runs the steps in order until a result is final.
 func (c *rbacChain) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	cluster, ok := logicalcluster.From(ctx)
 	shardLevel := !attributes.IsResourceRequest() && attributes.GetPath() == metricsPath
@@ -140,8 +140,8 @@ func (c *rbacChain) Authorize(ctx context.Context, attributes authorizer.Attribu
 
 func (c *rbacChain) run(s *accessRequest) (authorizer.Decision, string, error) {
 	results := make([]stepResult, 0, len(c.steps))
-	last := decide(authorizer.DecisionNoOpinion, "nobody allowed it")
-	var failed error // errors of steps that passed the request on: without them they might have allowed it
+	last := decide(authorizer.DecisionNoOpinion, "no authorizer allowed it")
+	var failed error // errors of steps without a final result, which might have allowed it
 	for _, step := range c.steps {
 		v := step.check(s)
 		results = append(results, v)

@@ -36,25 +36,25 @@ func TestAuthorizationChain(t *testing.T) {
 	}
 	const scopes = "authentication.kcp.io/scopes"
 
-	t.Run("who is impersonated counts in this logical cluster alone", func(t *testing.T) {
+	t.Run("impersonated users are scoped to this logical cluster", func(t *testing.T) {
 		got, err := review(t, as(admin, "bob"))
 		if err != nil || got.Username != "bob" || !slices.Equal(got.Extra[scopes], []string{"cluster:root"}) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
-	t.Run("unless masters ask", func(t *testing.T) {
+	t.Run("impersonation by masters adds no scope", func(t *testing.T) {
 		got, err := review(t, as(shardtesting.At(s.Masters(t), "root"), "bob"))
 		if err != nil || got.Username != "bob" || len(got.Extra[scopes]) != 0 {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
-	t.Run("who is not impersonated has no scope", func(t *testing.T) {
+	t.Run("other users have no scope", func(t *testing.T) {
 		got, err := review(t, admin)
 		if err != nil || len(got.Extra[scopes]) != 0 {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
-	t.Run("groups above logical clusters are for their members", func(t *testing.T) {
+	t.Run("protected groups are impersonated by members only", func(t *testing.T) {
 		if _, err := review(t, as(admin, "bob", "system:masters")); !apierrors.IsForbidden(err) {
 			t.Errorf("masters: %v", err)
 		}
@@ -62,16 +62,16 @@ func TestAuthorizationChain(t *testing.T) {
 			t.Errorf("by a member: %v", err)
 		}
 	})
-	t.Run("impersonation needs the right to it", func(t *testing.T) {
+	t.Run("impersonation requires permission", func(t *testing.T) {
 		if _, err := review(t, as(shardtesting.At(s.User(t), "root"), "bob")); !apierrors.IsForbidden(err) {
 			t.Errorf("got %v", err)
 		}
 	})
-	shardtesting.Eventually(t, "the service account exists", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the service account", func(ctx context.Context) error {
 		_, err := s.Kubernetes(t, admin).CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
-	t.Run("a service account's token works on the bare URL and in its logical cluster", func(t *testing.T) {
+	t.Run("service account token works on the bare URL and in its logical cluster", func(t *testing.T) {
 		clients := s.Kubernetes(t, admin)
 		request, err := clients.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err != nil {
@@ -86,10 +86,10 @@ func TestAuthorizationChain(t *testing.T) {
 			}
 		}
 		if _, err := review(t, shardtesting.At(bare, "system:shard")); !apierrors.IsForbidden(err) {
-			t.Errorf("elsewhere it is nobody: %v", err)
+			t.Errorf("in another logical cluster: %v", err)
 		}
 	})
-	t.Run("a token in a secret works", func(t *testing.T) {
+	t.Run("token in a secret works", func(t *testing.T) {
 		clients := s.Kubernetes(t, admin)
 		secret := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: "legacy", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
@@ -99,7 +99,7 @@ func TestAuthorizationChain(t *testing.T) {
 			t.Fatal(err)
 		}
 		bare := rest.AnonymousClientConfig(s.Admin(t))
-		shardtesting.Eventually(t, "the token is filled in and works", func(context.Context) error {
+		shardtesting.Eventually(t, "the token in the secret", func(context.Context) error {
 			filled, err := clients.CoreV1().Secrets("default").Get(t.Context(), "legacy", metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -109,7 +109,7 @@ func TestAuthorizationChain(t *testing.T) {
 			return err
 		})
 	})
-	t.Run("a review of somebody else's access tells no details", func(t *testing.T) {
+	t.Run("access review of another user discloses no details", func(t *testing.T) {
 		answer, err := s.Kubernetes(t, admin).AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
 			Spec: authorizationv1.SubjectAccessReviewSpec{User: "mallory", ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets"}},
 		}, metav1.CreateOptions{})
@@ -117,12 +117,12 @@ func TestAuthorizationChain(t *testing.T) {
 			t.Errorf("got %+v, %v", answer, err)
 		}
 	})
-	t.Run("metrics are opened by RBAC of root", func(t *testing.T) {
+	t.Run("RBAC of root allows metrics", func(t *testing.T) {
 		scrape := func() error {
 			return s.Kubernetes(t, s.User(t)).Discovery().RESTClient().Get().AbsPath("/metrics").Do(t.Context()).Error()
 		}
 		if err := scrape(); !apierrors.IsForbidden(err) {
-			t.Fatalf("before: %v", err)
+			t.Fatalf("before the binding: %v", err)
 		}
 		_, err := s.Kubernetes(t, admin).RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "scraper"},
@@ -134,7 +134,7 @@ func TestAuthorizationChain(t *testing.T) {
 		}
 		shardtesting.Eventually(t, "scraping", func(context.Context) error { return scrape() })
 	})
-	t.Run("an inactive logical cluster is closed to everybody until it is active again", func(t *testing.T) {
+	t.Run("inactive logical cluster rejects all users until it is active again", func(t *testing.T) {
 		workspace := s.NewWorkspace(t, "root", "sleeper")
 		config := shardtesting.At(s.Masters(t), workspace.Spec.Cluster)
 		clients := s.Kubernetes(t, config)
@@ -150,9 +150,9 @@ func TestAuthorizationChain(t *testing.T) {
 			return err
 		}
 		mark(`"true"`)
-		shardtesting.Eventually(t, "the logical cluster closes", func(context.Context) error {
+		shardtesting.Eventually(t, "the logical cluster to be inactive", func(context.Context) error {
 			if err := list(); !apierrors.IsForbidden(err) {
-				return errors.New("still open")
+				return errors.New("the request was allowed")
 			}
 			return nil
 		})

@@ -35,68 +35,68 @@ func TestEffectiveUsers(t *testing.T) {
 		user *user.DefaultInfo
 		want []user.Info // nil: the user itself
 	}{
-		"a plain user is itself": {user: &user.DefaultInfo{Name: "alice", Groups: []string{"system:authenticated"}}},
-		"a user scoped to this cluster is itself": {
+		"user without scopes": {user: &user.DefaultInfo{Name: "alice", Groups: []string{"system:authenticated"}}},
+		"user scoped to this cluster": {
 			user: &user.DefaultInfo{Name: "alice", Extra: extra(ScopesExtraKey, "cluster:c")},
 		},
-		"a user scoped to one of several clusters is itself in each": {
+		"user scoped to several clusters": {
 			user: &user.DefaultInfo{Name: "alice", Extra: extra(ScopesExtraKey, "cluster:b,cluster:c")},
 		},
-		"every scope value must hold": {
+		"all scope values must match": {
 			user: &user.DefaultInfo{Name: "alice", Groups: []string{"admins", "system:authenticated"}, Extra: extra(ScopesExtraKey, "cluster:c", "cluster:b")},
 			want: []user.Info{authenticated},
 		},
-		"a scope is no prefix": {
+		"scope does not match by prefix": {
 			user: &user.DefaultInfo{Name: "alice", Extra: extra(ScopesExtraKey, "cluster:cc,cluster:")},
 			want: []user.Info{anonymous},
 		},
-		"an empty scope value holds nowhere": {
+		"empty scope value matches no cluster": {
 			user: &user.DefaultInfo{Name: "alice", Extra: extra(ScopesExtraKey, "")},
 			want: []user.Info{anonymous},
 		},
-		"a user out of scope keeps the group of its origin": {
+		"user out of scope has the group of its origin": {
 			user: &user.DefaultInfo{Name: "alice", Groups: []string{"system:authenticated"}, Extra: map[string][]string{
 				ScopesExtraKey: {"cluster:b"}, ClusterNameExtraKey: {"b"},
 			}},
 			want: []user.Info{&user.DefaultInfo{Name: "system:anonymous", Groups: []string{"system:authenticated", "system:cluster:b"}}},
 		},
-		"a service account without a cluster is a local one": {user: account()},
-		"a local service account is itself and has its global name": {
+		"service account without a cluster is local": {user: account()},
+		"local service account also has its global name": {
 			user: account("c"),
 			want: []user.Info{account("c"), &user.DefaultInfo{Name: "system:kcp:serviceaccount:c:ns:sa", Groups: []string{"system:authenticated"}}},
 		},
-		"a foreign service account is not the local one of its name": {
+		"service account of another cluster has only its global name": {
 			user: account("b"),
 			want: []user.Info{
 				&user.DefaultInfo{Name: "system:anonymous", Groups: []string{"system:authenticated", "system:cluster:b"}},
 				&user.DefaultInfo{Name: "system:kcp:serviceaccount:b:ns:sa", Groups: []string{"system:authenticated"}},
 			},
 		},
-		"a service account of two clusters is foreign and nameless": {
+		"service account of two clusters has no name": {
 			user: account("c", "b"),
 			want: []user.Info{authenticated},
 		},
-		"a service account out of scope loses its global name too": {
+		"service account out of scope has no global name": {
 			user: &user.DefaultInfo{Name: "system:serviceaccount:ns:sa", Extra: map[string][]string{
 				ClusterNameExtraKey: {"b"}, ScopesExtraKey: {"cluster:b"},
 			}},
 			want: []user.Info{&user.DefaultInfo{Name: "system:anonymous", Groups: []string{"system:unauthenticated", "system:cluster:b"}}},
 		},
-		"a warrant adds its user": {
+		"warrant adds its user": {
 			user: &user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, encodeWarrant(t, Warrant{User: "bob", UID: "1", Groups: []string{"g"}}))},
 			want: []user.Info{
 				&user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, encodeWarrant(t, Warrant{User: "bob", UID: "1", Groups: []string{"g"}}))},
 				&user.DefaultInfo{Name: "bob", UID: "1", Groups: []string{"g"}},
 			},
 		},
-		"a warrant is subject to its own scopes": {
+		"warrant with scopes": {
 			user: &user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, encodeWarrant(t, Warrant{User: "bob", Extra: extra(ScopesExtraKey, "cluster:b")}))},
 			want: []user.Info{
 				&user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, encodeWarrant(t, Warrant{User: "bob", Extra: extra(ScopesExtraKey, "cluster:b")}))},
 				anonymous,
 			},
 		},
-		"what cannot be decoded and service accounts of nowhere are ignored": {
+		"invalid warrants and warrants for service accounts without a cluster are ignored": {
 			user: &user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, "{", `{"groups":["g"]}`, encodeWarrant(t, Warrant{User: "system:serviceaccount:ns:sa"}))},
 		},
 	} {

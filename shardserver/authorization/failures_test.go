@@ -39,8 +39,8 @@ func TestPolicyReadErrorIsReturned(t *testing.T) {
 		err    error
 		failed bool
 	}{
-		"storage is out of order":               {errors.New("etcd is away"), true},
-		"a role that a binding names is absent": {apierrors.NewNotFound(schema.GroupResource{Resource: "clusterroles"}, "missing"), false},
+		"storage error":             {errors.New("etcd is unavailable"), true},
+		"missing role of a binding": {apierrors.NewNotFound(schema.GroupResource{Resource: "clusterroles"}, "missing"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bob := &user.DefaultInfo{Name: "bob"}

@@ -24,12 +24,12 @@ func TestFlowOwner(t *testing.T) {
 		user user.Info
 		want string
 	}{
-		"who may enter is the load of the logical cluster":               {newUser("alice"), "a"},
-		"who may not enter is their own":                                 {newUser("mallory"), "user mallory"},
-		"a service account belongs to its logical cluster":               {from("a", account, "system:serviceaccounts"), "a"},
-		"that of another one is the load of the other":                   {from("b", account, "system:serviceaccounts"), "b"},
-		"whom another one vouches for is the load of the other":          {from("b", "mallory"), "b"},
-		"a name that looks like one of a logical cluster is no such one": {newUser("b"), "user b"},
+		"user with access counts for the logical cluster":                {newUser("alice"), "a"},
+		"user without access counts for itself":                          {newUser("mallory"), "user mallory"},
+		"service account counts for its logical cluster":                 {from("a", account, "system:serviceaccounts"), "a"},
+		"service account of another logical cluster counts for that one": {from("b", account, "system:serviceaccounts"), "b"},
+		"user of another logical cluster counts for that one":            {from("b", "mallory"), "b"},
+		"user with the name of a logical cluster counts for itself":      {newUser("b"), "user b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := s.Authorizer.FlowOwner(logicalcluster.With(t.Context(), clusterA), tc.user); got != tc.want {

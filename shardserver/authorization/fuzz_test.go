@@ -25,7 +25,7 @@ func FuzzEffectiveUsers(f *testing.F) {
 		}}
 		users := EffectiveUsers(here, u)
 		if EffectiveGroups(users)[GroupMasters] {
-			t.Errorf("system:masters out of %q", warrant)
+			t.Errorf("warrant %q yields system:masters", warrant)
 		}
 		inScope := slices.Contains(strings.Split(scopes, ","), "cluster:here")
 		if IsServiceAccount(u) {
@@ -35,21 +35,21 @@ func FuzzEffectiveUsers(f *testing.F) {
 			t.Errorf("counts as itself: %v; in scope: %v", unchanged, inScope)
 		}
 		if !inScope && users[0].GetName() != user.Anonymous {
-			t.Errorf("out of scope it is %q", users[0].GetName())
+			t.Errorf("out of scope the user name is %q", users[0].GetName())
 		}
 		var named Warrant
 		if json.Unmarshal([]byte(warrant), &named) != nil {
 			for _, other := range users[1:] {
 				if !strings.HasPrefix(other.GetName(), ForeignServiceAccountPrefix) {
-					t.Errorf("%q out of a warrant that cannot be read", other.GetName())
+					t.Errorf("invalid warrant yields %q", other.GetName())
 				}
 			}
 		}
 		// Attributes of an impersonated user do not count in other logical clusters.
-		restricted := &user.DefaultInfo{Name: name, Groups: u.Groups, Extra: addScope(u.Extra, scopePrefix+"elsewhere")}
+		restricted := &user.DefaultInfo{Name: name, Groups: u.Groups, Extra: addScope(u.Extra, scopePrefix+"other")}
 		for _, other := range EffectiveUsers(here, restricted) {
 			if other.GetName() != user.Anonymous {
-				t.Errorf("narrowed to another logical cluster it is %q here", other.GetName())
+				t.Errorf("scoped to another logical cluster the user name is %q", other.GetName())
 			}
 		}
 	})
@@ -65,10 +65,10 @@ func FuzzRequiredGroups(f *testing.F) {
 		some := map[string]bool{first: true}
 		more := map[string]bool{first: true, second: true}
 		if satisfies(some, required) && !satisfies(more, required) {
-			t.Errorf("%q is met by %q and not by that and %q", required, first, second)
+			t.Errorf("%q is satisfied by %q but not together with %q", required, first, second)
 		}
 		if satisfies(map[string]bool{}, required) {
-			t.Errorf("%q is met by nothing", required)
+			t.Errorf("%q is satisfied by no groups", required)
 		}
 	})
 }

@@ -24,15 +24,15 @@ func TestInactiveLogicalClustersAreRejected(t *testing.T) {
 		path    string
 		want    int
 	}{
-		"refuses everything":                {clusterA, "/api/v1/namespaces", http.StatusForbidden},
-		"refuses other kinds of the group":  {clusterA, "/apis/core.kcp.io/v1alpha1/shards", http.StatusForbidden},
-		"refuses what only looks alike":     {clusterA, "/apis/core.kcp.io/v1alpha1/logicalclustersx", http.StatusForbidden},
-		"serves the logical cluster":        {clusterA, "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster", http.StatusOK},
-		"serves the documents":              {clusterA, "/openapi/v3/api", http.StatusOK},
-		"serves another logical cluster":    {clusterB, "/api/v1/namespaces", http.StatusOK},
-		"leaves unknown ones to the others": {logicalcluster.Root, "/api/v1/namespaces", http.StatusOK},
-		"leaves the wildcard to the others": {logicalcluster.Wildcard, "/api/v1/namespaces", http.StatusOK},
-		"leaves the whole shard alone":      {logicalcluster.Name{}, "/livez", http.StatusOK},
+		"rejects other paths":                  {clusterA, "/api/v1/namespaces", http.StatusForbidden},
+		"rejects other resources of the group": {clusterA, "/apis/core.kcp.io/v1alpha1/shards", http.StatusForbidden},
+		"rejects paths with the same prefix":   {clusterA, "/apis/core.kcp.io/v1alpha1/logicalclustersx", http.StatusForbidden},
+		"serves the logical cluster":           {clusterA, "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster", http.StatusOK},
+		"serves OpenAPI":                       {clusterA, "/openapi/v3/api", http.StatusOK},
+		"serves another logical cluster":       {clusterB, "/api/v1/namespaces", http.StatusOK},
+		"ignores unknown logical clusters":     {logicalcluster.Root, "/api/v1/namespaces", http.StatusOK},
+		"ignores the wildcard":                 {logicalcluster.Wildcard, "/api/v1/namespaces", http.StatusOK},
+		"ignores paths of the shard":           {logicalcluster.Name{}, "/livez", http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := httptest.NewRequestWithContext(logicalcluster.With(t.Context(), tc.cluster), http.MethodGet, tc.path, nil)

@@ -32,8 +32,8 @@ type exportPolicy struct {
 // reviewGroups are the API groups of review requests, which are not stored.
 var reviewGroups = sets.New("authorization.k8s.io", "authentication.k8s.io")
 
-// check applies checkTenancyPolicy to the status of tenancy objects in any case: it must not be writable for users in whose
-// logical cluster the export of root is not visible.
+// check applies checkTenancyPolicy to the status of tenancy objects in any case: it must not be writable for users in
+// whose logical cluster the export of root is not visible.
 func (p exportPolicy) check(s *accessRequest) stepResult {
 	if v := checkTenancyPolicy(s); v.final || p.bound == nil {
 		return v
@@ -45,7 +45,7 @@ func (p exportPolicy) check(s *accessRequest) stepResult {
 	case !a.IsResourceRequest():
 		return delegate("not a resource")
 	case a.GetVerb() == "impersonate" || reviewGroups.Has(a.GetAPIGroup()):
-		return delegate("nothing that can be bound")
+		return delegate("not a resource that can be bound")
 	}
 	bound, ok, err := p.findBoundResource(s.ctx, schema.GroupResource{Group: a.GetAPIGroup(), Resource: a.GetResource()})
 	if err != nil {
@@ -61,13 +61,13 @@ func (p exportPolicy) check(s *accessRequest) stepResult {
 	case err != nil:
 		return decideWithError(fmt.Errorf("reading APIExport %q of %q: %w", bound.Export.Name, bound.Export.Cluster, err))
 	case !hasLocalPolicy(export):
-		return delegate("APIExport %q of %q sets no bounds", bound.Export.Name, bound.Export.Cluster)
+		return delegate("APIExport %q of %q has no maximal permission policy", bound.Export.Name, bound.Export.Cluster)
 	}
 	return p.checkRBAC(s, bound.Export)
 }
 
-// findBoundResource returns the binding of a resource. If the informer has no binding for it yet, the registry is read, because the
-// request may be served by a binding that the informer has not observed.
+// findBoundResource returns the binding of a resource. If the informer has no binding for it yet, the registry is read,
+// because the request may be served by a binding that the informer has not observed.
 func (p exportPolicy) findBoundResource(ctx context.Context, gr schema.GroupResource) (bindings.BoundResource, bool, error) {
 	if bound, ok := p.bound.Get(ctx, gr); ok {
 		return bound, true, nil
@@ -104,7 +104,7 @@ func (p exportPolicy) checkRBAC(s *accessRequest, export bindings.ExportKey) ste
 }
 
 func decideWithError(err error) stepResult {
-	return stepResult{final: true, decision: authorizer.DecisionNoOpinion, reason: "the bounds of a bound API cannot be told", err: err}
+	return stepResult{final: true, decision: authorizer.DecisionNoOpinion, reason: "the maximal permission policy of a bound API cannot be read", err: err}
 }
 
 func hasLocalPolicy(export *apisv1alpha2.APIExport) bool {

@@ -83,34 +83,34 @@ func TestMaximalPermissionPolicy(t *testing.T) {
 		subresource string
 		want        bool
 	}{
-		"what the owner permits to a user":                     {newSpec("alice"), "list", bounded, "", true},
-		"nothing else to that user":                            {newSpec("alice"), "create", bounded, "", false},
-		"what the owner permits of a subresource":              {newSpec("alice"), "update", bounded, "status", true},
-		"nothing else of a subresource":                        {newSpec("alice"), "patch", bounded, "status", false},
-		"what the owner permits to a group":                    {newSpec("bob", "staff"), "list", bounded, "", true},
-		"nothing to others":                                    {newSpec("bob"), "list", bounded, "", false},
-		"a name without the prefix is nobody":                  {newSpec("plain"), "list", bounded, "", false},
-		"what the owner permits to a service account":          {account(consumer), "list", bounded, "", true},
-		"not to one of the same name elsewhere":                {account("elsewhere"), "list", bounded, "", false},
-		"a warrant lends what is permitted":                    {warranted, "list", bounded, "", true},
-		"and nothing else":                                     {warranted, "create", bounded, "", false},
-		"everything where the owner sets no bounds":            {newSpec("bob"), "create", free, "", true},
-		"administrators of the installation are bound as well": {newSpec("bob", authorization.GroupAdmin), "create", bounded, "", false},
-		"bootstrappers are not":                                {newSpec("bob", authorization.GroupBootstrapper), "create", bounded, "", true},
+		"user with permission":                                        {newSpec("alice"), "list", bounded, "", true},
+		"user with permission, other verb":                            {newSpec("alice"), "create", bounded, "", false},
+		"subresource with permission":                                 {newSpec("alice"), "update", bounded, "status", true},
+		"subresource, other verb":                                     {newSpec("alice"), "patch", bounded, "status", false},
+		"group with permission":                                       {newSpec("bob", "staff"), "list", bounded, "", true},
+		"user without permission":                                     {newSpec("bob"), "list", bounded, "", false},
+		"subject without the prefix":                                  {newSpec("plain"), "list", bounded, "", false},
+		"service account with permission":                             {account(consumer), "list", bounded, "", true},
+		"service account of the same name in another logical cluster": {account("other"), "list", bounded, "", false},
+		"warrant with permission":                                     {warranted, "list", bounded, "", true},
+		"warrant with permission, other verb":                         {warranted, "create", bounded, "", false},
+		"export without a policy":                                     {newSpec("bob"), "create", free, "", true},
+		"administrator of the installation":                           {newSpec("bob", authorization.GroupAdmin), "create", bounded, "", false},
+		"bootstrapper":                                                {newSpec("bob", authorization.GroupBootstrapper), "create", bounded, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !tc.want && allowed(tc.who, tc.verb, tc.resource, tc.subresource) {
-				t.Error("it is allowed")
+				t.Error("the request was allowed")
 			}
-			shardtesting.Eventually(t, "RBAC that was written just now counts", func(context.Context) error {
+			shardtesting.Eventually(t, "the permission", func(context.Context) error {
 				if tc.want && !allowed(tc.who, tc.verb, tc.resource, tc.subresource) {
-					return errors.New("it is not allowed")
+					return errors.New("the request was denied")
 				}
 				return nil
 			})
 		})
 	}
-	t.Run("so are those who claim the resource", func(t *testing.T) {
+	t.Run("claimed resources", func(t *testing.T) {
 		alice, robot := &user.DefaultInfo{Name: "alice"}, &user.DefaultInfo{Name: "system:serviceaccount:default:robot"}
 		for name, tc := range map[string]struct {
 			who      user.Info
@@ -119,11 +119,11 @@ func TestMaximalPermissionPolicy(t *testing.T) {
 			identity string
 			want     bool
 		}{
-			"what the owner permits":                       {alice, "list", bounded, boundedExport.Status.IdentityHash, true},
-			"nothing else":                                 {alice, "create", bounded, boundedExport.Status.IdentityHash, false},
-			"what the owner permits to an account":         {robot, "list", bounded, boundedExport.Status.IdentityHash, true},
-			"everything of an owner who sets no bounds":    {alice, "create", free, freeExport.Status.IdentityHash, true},
-			"nothing of an owner whom nobody has heard of": {alice, "list", free, "unknown", false},
+			"user with permission":             {alice, "list", bounded, boundedExport.Status.IdentityHash, true},
+			"user with permission, other verb": {alice, "create", bounded, boundedExport.Status.IdentityHash, false},
+			"service account with permission":  {robot, "list", bounded, boundedExport.Status.IdentityHash, true},
+			"export without a policy":          {alice, "create", free, freeExport.Status.IdentityHash, true},
+			"unknown identity":                 {alice, "list", free, "unknown", false},
 		} {
 			t.Run(name, func(t *testing.T) {
 				if got := isClaimAllowed(t, shard, consumer, tc.who, tc.verb, tc.resource, tc.identity); got != tc.want {
@@ -132,11 +132,11 @@ func TestMaximalPermissionPolicy(t *testing.T) {
 			})
 		}
 	})
-	t.Run("requests are held to it", func(t *testing.T) {
+	t.Run("requests of users", func(t *testing.T) {
 		as := rest.CopyConfig(consumerConfig)
 		as.Impersonate = rest.ImpersonationConfig{UserName: "alice", Groups: []string{"system:authenticated"}}
 		things := dynamic.NewForConfigOrDie(as).Resource(bounded.WithVersion("v1")).Namespace("default")
-		shardtesting.Eventually(t, "alice may list", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "alice to be allowed to list", func(ctx context.Context) error {
 			_, err := things.List(ctx, metav1.ListOptions{})
 			return err
 		})
@@ -145,22 +145,22 @@ func TestMaximalPermissionPolicy(t *testing.T) {
 			t.Errorf("alice creates: %v", err)
 		}
 	})
-	t.Run("nobody gains by impersonating whom the owner trusts", func(t *testing.T) {
+	t.Run("impersonation does not yield permissions of the policy", func(t *testing.T) {
 		as := shardtesting.At(rest.CopyConfig(shard.Admin(t)), consumer)
 		as.Impersonate = rest.ImpersonationConfig{UserName: "alice", Groups: []string{"staff", "system:authenticated"}}
 		client := dynamic.NewForConfigOrDie(as)
 		if _, err := client.Resource(bounded.WithVersion("v1")).Namespace("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("things with bounds: %v", err)
+			t.Errorf("resource with a policy: %v", err)
 		}
 		if _, err := client.Resource(free.WithVersion("v1")).Namespace("default").List(t.Context(), metav1.ListOptions{}); err != nil {
-			t.Errorf("things without: %v", err)
+			t.Errorf("resource without a policy: %v", err)
 		}
 		workspaces := schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
 		if _, err := client.Resource(workspaces).List(t.Context(), metav1.ListOptions{}); err != nil {
-			t.Errorf("what every authenticated user may do: %v", err)
+			t.Errorf("permission of all authenticated users: %v", err)
 		}
 	})
-	t.Run("a service account is held to it", func(t *testing.T) {
+	t.Run("requests of service accounts", func(t *testing.T) {
 		kubernetes := shard.Kubernetes(t, consumerConfig)
 		if _, err := kubernetes.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -173,16 +173,16 @@ func TestMaximalPermissionPolicy(t *testing.T) {
 		as.BearerToken = token.Status.Token
 		client := dynamic.NewForConfigOrDie(as)
 		if _, err := client.Resource(bounded.WithVersion("v1")).Namespace("default").List(t.Context(), metav1.ListOptions{}); err != nil {
-			t.Errorf("it lists: %v", err)
+			t.Errorf("list by the service account: %v", err)
 		}
 		if err := client.Resource(bounded.WithVersion("v1")).Namespace("default").Delete(t.Context(), "one", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("it deletes: %v", err)
+			t.Errorf("delete by the service account: %v", err)
 		}
 	})
 }
 
-// isClaimAllowed authorizes a request for a resource with an identity as a virtual workspace of the consumer's own export
-// does.
+// isClaimAllowed authorizes a request for a resource with an identity as a virtual workspace of the consumer's own
+// export does.
 func isClaimAllowed(t *testing.T, shard *shardtesting.Shard, exportCluster string, info user.Info, verb string, gr schema.GroupResource, identity string) bool {
 	t.Helper()
 	chain, err := authorization.New(authorization.Config{Registry: shard.Server.Registry, Bound: shard.Server.Bindings(), Exports: shard.Server.Exports()})

@@ -26,41 +26,41 @@ func TestBindingUsers(t *testing.T) {
 		user *user.DefaultInfo
 		want []subject
 	}{
-		"a user and its groups get a prefix": {
+		"user and groups are prefixed": {
 			&user.DefaultInfo{Name: "alice", Groups: []string{"staff"}},
 			[]subject{{binding + "alice", []string{binding + "staff"}}},
 		},
-		"a service account has the name that it has abroad": {
+		"service account has its global name": {
 			account(map[string][]string{ClusterNameExtraKey: {"c"}}),
 			[]subject{
 				{binding + "system:kcp:serviceaccount:c:ns:sa", []string{binding + "system:serviceaccounts", binding + "system:authenticated"}},
 				{binding + "system:kcp:serviceaccount:c:ns:sa", authenticated},
 			},
 		},
-		"also if it does not say that it is a local one": {
+		"service account without a cluster has its global name": {
 			account(nil),
 			[]subject{{binding + "system:kcp:serviceaccount:c:ns:sa", []string{binding + "system:serviceaccounts", binding + "system:authenticated"}}},
 		},
-		"one from elsewhere is nobody but that name": {
+		"service account of another cluster has only its global name": {
 			account(map[string][]string{ClusterNameExtraKey: {"b"}}),
 			[]subject{
 				{binding + "system:anonymous", []string{binding + "system:authenticated", binding + "system:cluster:b"}},
 				{binding + "system:kcp:serviceaccount:b:ns:sa", authenticated},
 			},
 		},
-		"a scope elsewhere leaves nobody": {
+		"scope of a third cluster yields no user": {
 			&user.DefaultInfo{Name: "alice", Groups: []string{"staff", "system:authenticated"}, Extra: map[string][]string{ScopesExtraKey: {"cluster:b"}}},
 			[]subject{{binding + "system:anonymous", authenticated}},
 		},
-		"a scope here leaves nothing but being authenticated": {
+		"scope of the consumer's cluster yields an authenticated user": {
 			&user.DefaultInfo{Name: "alice", Groups: []string{"staff", "system:authenticated"}, Extra: map[string][]string{ScopesExtraKey: {"cluster:c"}}},
 			[]subject{{binding + "system:anonymous", authenticated}},
 		},
-		"a scope of both logical clusters changes nothing": {
+		"scope of both clusters": {
 			&user.DefaultInfo{Name: "alice", Extra: map[string][]string{ScopesExtraKey: {"cluster:c,cluster:policy"}}},
 			[]subject{{binding + "alice", nil}},
 		},
-		"an account that is impersonated keeps its name and nothing else": {
+		"impersonated service account keeps only its name": {
 			&user.DefaultInfo{
 				Name: "system:serviceaccount:ns:sa", Groups: []string{"staff", "system:authenticated"},
 				Extra: map[string][]string{ClusterNameExtraKey: {"c"}, ScopesExtraKey: {"cluster:c"}},
@@ -70,7 +70,7 @@ func TestBindingUsers(t *testing.T) {
 				{binding + "system:kcp:serviceaccount:c:ns:sa", authenticated},
 			},
 		},
-		"warrants count by the same rules, but for masters": {
+		"warrants, without masters": {
 			&user.DefaultInfo{Name: "alice", Extra: map[string][]string{WarrantExtraKey: {
 				`{"user":"bob","groups":["staff","system:masters"],"extra":{"authorization.kcp.io/warrant":["{\"user\":\"carol\"}"]}}`,
 			}}},

@@ -47,7 +47,7 @@ func isAllowed(t *testing.T, s *shardtest.Shard, ctx context.Context, attributes
 		t.Fatal(err)
 	}
 	if allowed := decision == authorizer.DecisionAllow; reason != map[bool]string{true: "access granted", false: "access denied"}[allowed] {
-		t.Errorf("the reason %q tells more than the decision", reason)
+		t.Errorf("the reason %q discloses more than the decision", reason)
 	}
 	return decision == authorizer.DecisionAllow
 }
@@ -83,9 +83,9 @@ func TestPermissionsAreScopedToLogicalCluster(t *testing.T) {
 	s.Grant(t, clusterA, "outsider", shardtest.UserSubject("outsider"), readConfigMaps)
 	s.Grant(t, clusterA, "account", rbacapi.Subject{Kind: rbacapi.ServiceAccountKind, Namespace: "ns", Name: "sa"}, readConfigMaps)
 	s.Grant(t, clusterB, "foreign", shardtest.UserSubject("system:kcp:serviceaccount:a:ns:sa"), access, readConfigMaps)
-	s.Grant(t, logicalcluster.Admin, "everywhere", shardtest.GroupSubject(authorization.GroupAdmin), access, readConfigMaps)
+	s.Grant(t, logicalcluster.Admin, "bootstrap", shardtest.GroupSubject(authorization.GroupAdmin), access, readConfigMaps)
 	// A binding in A to a role that exists only in system:admin.
-	if err := s.Create(inA, shardtest.Masters, shardtest.NewClusterRoleBinding("shared", "everywhere", shardtest.UserSubject("shared"))); err != nil {
+	if err := s.Create(inA, shardtest.Masters, shardtest.NewClusterRoleBinding("shared", "bootstrap", shardtest.UserSubject("shared"))); err != nil {
 		t.Fatal(err)
 	}
 	account := func(cluster string) *user.DefaultInfo {
@@ -98,34 +98,34 @@ func TestPermissionsAreScopedToLogicalCluster(t *testing.T) {
 	warranted := &user.DefaultInfo{Name: "nobody", Extra: map[string][]string{authorization.WarrantExtraKey: {`{"user":"alice"}`}}}
 
 	runCases(t, s, []authorizeCase{
-		{"a binding gives its rights in its own logical cluster", inA, getConfigMap(newUser("alice")), true},
-		{"a binding gives nothing in another logical cluster", inB, getConfigMap(newUser("alice")), false},
-		{"rights without access give nothing", inA, getConfigMap(newUser("outsider")), false},
-		{"a binding may refer to a role of system:admin", inA, getConfigMap(newUser("shared")), true},
-		{"and is still of its own logical cluster", inB, getConfigMap(newUser("shared")), false},
-		{"a binding of system:admin holds in A", inA, getConfigMap(newUser("root", authorization.GroupAdmin)), true},
-		{"a binding of system:admin holds in B", inB, getConfigMap(newUser("root", authorization.GroupAdmin)), true},
-		{"but in no system cluster", logicalcluster.With(t.Context(), logicalcluster.Admin), getConfigMap(newUser("root", authorization.GroupAdmin)), false},
-		{"nor where there is no logical cluster", missing, getConfigMap(newUser("root", authorization.GroupAdmin)), false},
-		{"masters may go anywhere", missing, getConfigMap(shardtest.Masters), true},
-		{"masters may ask for all logical clusters", all, getConfigMap(shardtest.Masters), true},
-		{"nobody else may", all, getConfigMap(newUser("root", authorization.GroupAdmin)), false},
-		{"a service account needs no access at home", inA, getConfigMap(account("a")), true},
-		{"a service account of B is not A's of the same name", inA, getConfigMap(account("b")), false},
-		{"a service account has a name abroad", inB, getConfigMap(account("a")), true},
-		{"a scope elsewhere takes everything away", inA, getConfigMap(scopedToB), false},
-		{"a warrant lends its rights", inA, getConfigMap(warranted), true},
-		{"a request without a logical cluster is refused", t.Context(), getConfigMap(newUser("alice")), false},
-		{"except to paths that are always allowed", t.Context(), authorizer.AttributesRecord{User: newUser("alice"), Verb: "get", Path: "/livez"}, true},
-		{"what is not granted is refused", inA, authorizer.AttributesRecord{User: newUser("alice"), Verb: "delete", Resource: "configmaps", ResourceRequest: true}, false},
+		{"binding grants in its own logical cluster", inA, getConfigMap(newUser("alice")), true},
+		{"binding does not grant in another logical cluster", inB, getConfigMap(newUser("alice")), false},
+		{"permission without access to the workspace", inA, getConfigMap(newUser("outsider")), false},
+		{"binding to a role of system:admin", inA, getConfigMap(newUser("shared")), true},
+		{"binding to a role of system:admin does not grant in another logical cluster", inB, getConfigMap(newUser("shared")), false},
+		{"binding of system:admin grants in A", inA, getConfigMap(newUser("root", authorization.GroupAdmin)), true},
+		{"binding of system:admin grants in B", inB, getConfigMap(newUser("root", authorization.GroupAdmin)), true},
+		{"binding of system:admin does not grant in system logical clusters", logicalcluster.With(t.Context(), logicalcluster.Admin), getConfigMap(newUser("root", authorization.GroupAdmin)), false},
+		{"binding of system:admin does not grant in a missing logical cluster", missing, getConfigMap(newUser("root", authorization.GroupAdmin)), false},
+		{"masters in a missing logical cluster", missing, getConfigMap(shardtest.Masters), true},
+		{"masters with the wildcard", all, getConfigMap(shardtest.Masters), true},
+		{"administrators with the wildcard", all, getConfigMap(newUser("root", authorization.GroupAdmin)), false},
+		{"service account in its own logical cluster", inA, getConfigMap(account("a")), true},
+		{"service account of B with the name of one of A", inA, getConfigMap(account("b")), false},
+		{"global name of a service account", inB, getConfigMap(account("a")), true},
+		{"user scoped to another logical cluster", inA, getConfigMap(scopedToB), false},
+		{"warrant", inA, getConfigMap(warranted), true},
+		{"request without a logical cluster", t.Context(), getConfigMap(newUser("alice")), false},
+		{"path that is always allowed", t.Context(), authorizer.AttributesRecord{User: newUser("alice"), Verb: "get", Path: "/livez"}, true},
+		{"verb that is not granted", inA, authorizer.AttributesRecord{User: newUser("alice"), Verb: "delete", Resource: "configmaps", ResourceRequest: true}, false},
 	})
 
 	s.SetPhase(t, clusterA, corev1alpha1.LogicalClusterPhaseUnavailable)
-	runCases(t, s, []authorizeCase{{"nothing is allowed while it is unavailable", inA, getConfigMap(newUser("alice")), false}})
+	runCases(t, s, []authorizeCase{{"unavailable logical cluster", inA, getConfigMap(newUser("alice")), false}})
 	s.SetPhase(t, clusterA, corev1alpha1.LogicalClusterPhaseReady)
 
 	s.Delete(t, clusterA, rbacapi.Resource("clusterrolebindings"), "", "alice")
-	runCases(t, s, []authorizeCase{{"a right ends with its binding", inA, getConfigMap(newUser("alice")), false}})
+	runCases(t, s, []authorizeCase{{"deleted binding", inA, getConfigMap(newUser("alice")), false}})
 }
 
 func TestRequiredGroupsAnnotation(t *testing.T) {
@@ -134,9 +134,9 @@ func TestRequiredGroupsAnnotation(t *testing.T) {
 	s.Grant(t, clusterA, "alice", shardtest.UserSubject("alice"), access, readConfigMaps)
 	inA := logicalcluster.With(t.Context(), clusterA)
 	runCases(t, s, []authorizeCase{
-		{"rights are not enough", inA, getConfigMap(newUser("alice")), false},
-		{"with the group they are", inA, getConfigMap(newUser("alice", "staff")), true},
-		{"a deep question does not look at the door", authorization.WithDeepSAR(inA), getConfigMap(newUser("alice")), true},
+		{"permission without the required group", inA, getConfigMap(newUser("alice")), false},
+		{"permission with the required group", inA, getConfigMap(newUser("alice", "staff")), true},
+		{"deep review skips required groups", authorization.WithDeepSAR(inA), getConfigMap(newUser("alice")), true},
 	})
 }
 
@@ -150,9 +150,9 @@ func TestMetricsAuthorization(t *testing.T) {
 		return authorizer.AttributesRecord{User: u, Verb: "get", Path: "/metrics"}
 	}
 	runCases(t, s, []authorizeCase{
-		{"by a binding in root, without access to it", t.Context(), metrics(newUser("scraper")), true},
-		{"not by one in a tenant's logical cluster", t.Context(), metrics(newUser("tenant")), false},
-		{"and nothing else", t.Context(), authorizer.AttributesRecord{User: newUser("scraper"), Verb: "get", Path: "/metrics/slis"}, false},
+		{"binding in root, without access to root", t.Context(), metrics(newUser("scraper")), true},
+		{"binding in the logical cluster of a tenant", t.Context(), metrics(newUser("tenant")), false},
+		{"other path", t.Context(), authorizer.AttributesRecord{User: newUser("scraper"), Verb: "get", Path: "/metrics/slis"}, false},
 	})
 }
 
@@ -174,13 +174,13 @@ func TestEscalationCheck(t *testing.T) {
 		obj     any
 		refused bool
 	}{
-		{"granting what one does not have", inA, newUser("alice"), readConfigMaps, true},
-		{"granting what one has in another logical cluster only", inB, newUser("alice"), readConfigMaps, false},
-		{"granting what one has", inA, newUser("alice"), access, false},
-		{"binding to a role of system:admin that one does not have", inA, newUser("alice"), "cluster-admin", true},
-		{"the same by who has it through system:admin", inA, newUser("root", authorization.GroupAdmin), "cluster-admin", false},
-		{"granting anything by who is cluster-admin through system:admin", inA, newUser("root", authorization.GroupAdmin), readConfigMaps, false},
-		{"granting out of scope", inB, &user.DefaultInfo{Name: "alice", Extra: map[string][]string{authorization.ScopesExtraKey: {"cluster:a"}}}, readConfigMaps, true},
+		{"grant without having the permission", inA, newUser("alice"), readConfigMaps, true},
+		{"grant of a permission in another logical cluster", inB, newUser("alice"), readConfigMaps, false},
+		{"grant of an own permission", inA, newUser("alice"), access, false},
+		{"binding to a role of system:admin without having it", inA, newUser("alice"), "cluster-admin", true},
+		{"binding to a role of system:admin by a user with it", inA, newUser("root", authorization.GroupAdmin), "cluster-admin", false},
+		{"grant by a cluster-admin of system:admin", inA, newUser("root", authorization.GroupAdmin), readConfigMaps, false},
+		{"grant out of scope", inB, &user.DefaultInfo{Name: "alice", Extra: map[string][]string{authorization.ScopesExtraKey: {"cluster:a"}}}, readConfigMaps, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			name := fmt.Sprintf("escalation-%d", i)
@@ -232,10 +232,10 @@ func BenchmarkAuthorize(b *testing.B) {
 			}
 		}
 	}
-	b.Run("reading the bootstrap policy each time", measure)
+	b.Run("without watch", measure)
 	go s.Authorizer.Run(b.Context())
 	shardtest.Eventually(b, s.Authorizer.HasSynced)
-	b.Run("following it", measure)
+	b.Run("with watch", measure)
 }
 
 func TestBootstrapPolicyIsWatched(t *testing.T) {
@@ -252,17 +252,17 @@ func TestBootstrapPolicyIsWatched(t *testing.T) {
 
 	u := newUser("root", authorization.GroupAdmin)
 	if allowed(u)() {
-		t.Fatal("nothing is granted yet")
+		t.Fatal("the request was allowed before the binding")
 	}
-	s.Grant(t, logicalcluster.Admin, "everywhere", shardtest.GroupSubject(authorization.GroupAdmin), access, readConfigMaps)
+	s.Grant(t, logicalcluster.Admin, "bootstrap", shardtest.GroupSubject(authorization.GroupAdmin), access, readConfigMaps)
 	shardtest.Eventually(t, allowed(u))
-	s.Delete(t, logicalcluster.Admin, rbacapi.Resource("clusterrolebindings"), "", "everywhere")
+	s.Delete(t, logicalcluster.Admin, rbacapi.Resource("clusterrolebindings"), "", "bootstrap")
 	shardtest.Eventually(t, func() bool { return !allowed(u)() })
 
 	cancel()
 	running.Wait()
 	if s.Authorizer.HasSynced() {
-		t.Error("nothing is kept that nobody follows")
+		t.Error("the snapshot was kept without a watch")
 	}
 	// Storages of the test server may start goroutines at any time; none of those of the watches may be left.
 	shardtest.Eventually(t, func() bool {
@@ -305,9 +305,9 @@ func TestRoleRefResolution(t *testing.T) {
 		create(inA, binding)
 	}
 	runCases(t, s, []authorizeCase{
-		{"its own ClusterRole where both have one", inA, getConfigMap(newUser("ada")), false},
-		{"that of system:admin where only that has one", inA, getConfigMap(newUser("bob")), true},
-		{"the same with a Role of the same namespace", inA, getConfigMap(newUser("cy")), true},
-		{"and its own Role first", inA, getConfigMap(newUser("dan")), false},
+		{"ClusterRole in both", inA, getConfigMap(newUser("ada")), false},
+		{"ClusterRole only in system:admin", inA, getConfigMap(newUser("bob")), true},
+		{"Role only in system:admin", inA, getConfigMap(newUser("cy")), true},
+		{"Role in both", inA, getConfigMap(newUser("dan")), false},
 	})
 }

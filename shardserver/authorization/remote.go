@@ -9,9 +9,9 @@ import (
 )
 
 // Decisions about logical clusters of other shards are evaluated against replicas of what those shards publish:
-// LogicalClusters that other shards need, and the RBAC for bind, use, initialize, terminate and access (package marks).
-// Requests themselves are never authorized this way, because their logical cluster must be on this shard to be served.
-// If the replica is not synced, the decision is an error.
+// LogicalClusters that other shards need, and the RBAC for bind, use, initialize, terminate and access (package
+// replicatelabel). Requests themselves are never authorized this way, because their logical cluster must be on this
+// shard to be served. If the replica is not synced, the decision is an error.
 
 type (
 	remoteAllowedKey struct{}
@@ -29,11 +29,12 @@ func isRemoteAllowed(ctx context.Context) bool {
 	return marked || isDeepSAR(ctx)
 }
 
-// withRemoteCluster returns a context in which policies are read from replicas, if the logical cluster is not on this shard.
+// withRemoteCluster returns a context in which policies are read from replicas, if the logical cluster is not on this
+// shard.
 func withRemoteCluster(ctx context.Context, registry *storage.Registry, cluster logicalcluster.Name) (context.Context, error) {
 	local, err := registry.IsLocal(ctx, cluster)
 	if err != nil {
-		return ctx, fmt.Errorf("finding out where logical cluster %q is: %w", cluster, err)
+		return ctx, fmt.Errorf("locating logical cluster %q: %w", cluster, err)
 	}
 	if local {
 		return ctx, nil

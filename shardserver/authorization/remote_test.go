@@ -89,14 +89,14 @@ func TestRemoteLogicalClusters(t *testing.T) {
 		allowed bool
 		undone  bool
 	}{
-		"a deep question is answered by what is published":        {cluster: clusterB, mark: authorization.WithDeepSAR, user: "alice", allowed: true},
-		"so is one of the server's own, with the door":            {cluster: clusterB, mark: authorization.WithRemote, user: "alice", allowed: true},
-		"others are refused":                                      {cluster: clusterB, mark: authorization.WithDeepSAR, user: "bob"},
-		"a request itself never is":                               {cluster: clusterB, mark: plain, user: "alice"},
-		"a logical cluster here has nothing from elsewhere":       {cluster: clusterA, mark: authorization.WithDeepSAR, user: "alice"},
-		"what may be there is undecided":                          {cluster: clusterB, mark: authorization.WithDeepSAR, user: "bob", unknown: errors.New("the cache is away"), undone: true},
-		"so is the door of what may be there":                     {cluster: logicalcluster.MustParseName("c"), mark: authorization.WithRemote, user: "alice", unknown: errors.New("the cache is away"), undone: true},
-		"what is here is decided, whatever is known of elsewhere": {cluster: clusterA, mark: authorization.WithDeepSAR, user: "alice", unknown: errors.New("the cache is away")},
+		"deep review with permission":                         {cluster: clusterB, mark: authorization.WithDeepSAR, user: "alice", allowed: true},
+		"internal check with permission and access":           {cluster: clusterB, mark: authorization.WithRemote, user: "alice", allowed: true},
+		"deep review without permission":                      {cluster: clusterB, mark: authorization.WithDeepSAR, user: "bob"},
+		"request":                                             {cluster: clusterB, mark: plain, user: "alice"},
+		"local logical cluster ignores replicas":              {cluster: clusterA, mark: authorization.WithDeepSAR, user: "alice"},
+		"deep review while replicas are not synced":           {cluster: clusterB, mark: authorization.WithDeepSAR, user: "bob", unknown: errors.New("the cache is unavailable"), undone: true},
+		"internal check while replicas are not synced":        {cluster: logicalcluster.MustParseName("c"), mark: authorization.WithRemote, user: "alice", unknown: errors.New("the cache is unavailable"), undone: true},
+		"local logical cluster while replicas are not synced": {cluster: clusterA, mark: authorization.WithDeepSAR, user: "alice", unknown: errors.New("the cache is unavailable")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := remoteObjects(clusterB)
@@ -126,12 +126,12 @@ func TestAuthorizeClaimedNotSynced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Registry.SetRemoteStore(&fakeReplicas{notSynced: errors.New("the cache is away")})
+	s.Registry.SetRemoteStore(&fakeReplicas{notSynced: errors.New("the cache is unavailable")})
 	if decision, _, err := chain.AuthorizeClaimed(t.Context(), clusterA, getConfigMap(newUser("alice")), "1d"); err == nil || decision == authorizer.DecisionAllow {
-		t.Errorf("got decision %v, error %v; want it undecided", decision, err)
+		t.Errorf("got decision %v, error %v; want no opinion and an error", decision, err)
 	}
 	s.Registry.SetRemoteStore(&fakeReplicas{})
 	if decision, _, err := chain.AuthorizeClaimed(t.Context(), clusterA, getConfigMap(newUser("alice")), "1d"); err != nil || decision != authorizer.DecisionDeny {
-		t.Errorf("got decision %v, error %v; want it denied: nobody owns it", decision, err)
+		t.Errorf("got decision %v, error %v; want it denied, as the identity has no owner", decision, err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// shardJoinAuthorizer authorizes other shards of the installation to join it without administrator credentials: in root they
-// may read the APIExports, whose identities they need, and write the Shard object of their own name. A shard can
+// shardJoinAuthorizer authorizes other shards of the installation to join it without administrator credentials: in root
+// they may read the APIExports, whose identities they need, and write the Shard object of their own name. A shard can
 // neither read nor change the Shard of another. For all other requests it has no opinion, and so it has on a shard that
 // does not have root: a Shard object written there would hide the shards of root from that shard.
 type shardJoinAuthorizer struct{ registry *storage.Registry }
@@ -32,12 +32,13 @@ func (r shardJoinAuthorizer) Authorize(ctx context.Context, a authorizer.Attribu
 	return authorizer.DecisionAllow, reason, nil
 }
 
-// joinReason returns the reason why a request in root is needed to join the installation, or an empty string if it is not.
+// joinReason returns the reason why a request in root is needed to join the installation, or an empty string if it is
+// not.
 func joinReason(a authorizer.Attributes) string {
 	switch {
 	case a.GetSubresource() != "" || a.GetName() == "":
 	case a.GetAPIGroup() == "apis.kcp.io" && a.GetResource() == "apiexports" && a.GetVerb() == "get":
-		return "a shard learns the identities of root"
+		return "a shard reads the identities of root"
 	case a.GetAPIGroup() == "core.kcp.io" && a.GetResource() == "shards" && ShardUserPrefix+a.GetName() == a.GetUser().GetName() && slices.Contains(registrationVerbs, a.GetVerb()):
 		return "a shard registers itself"
 	}

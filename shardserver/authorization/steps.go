@@ -28,11 +28,11 @@ func checkRequiredGroups(s *accessRequest) stepResult {
 	required, found := s.state.annotations[corev1alpha1.RequiredGroupsAnnotationKey]
 	switch {
 	case !found:
-		return delegate("no groups are required")
+		return delegate("no required groups")
 	case s.groups[GroupAdmin], s.groups[GroupBootstrapper], satisfies(s.groups, required):
-		return delegate("the required groups are held")
+		return delegate("the user is in the required groups")
 	}
-	return decide(authorizer.DecisionDeny, "the required groups %q are not held", required)
+	return decide(authorizer.DecisionDeny, "the user is not in the required groups %q", required)
 }
 
 // satisfies evaluates "a,b;c": (a and b) or c.
@@ -147,8 +147,8 @@ func checkSystemResources(s *accessRequest) stepResult {
 	return delegate("not a resource that only the server maintains")
 }
 
-// checkTenancyPolicy is the maximal permission policy of the tenancy API's export, regardless of RBAC: all but the status of
-// workspaces and workspace types, from which the server and the front proxy resolve paths.
+// checkTenancyPolicy is the maximal permission policy of the tenancy API's export, regardless of RBAC: all but the
+// status of workspaces and workspace types, from which the server and the front proxy resolve paths.
 func checkTenancyPolicy(s *accessRequest) stepResult {
 	a := s.attributesWithoutIdentity()
 	switch {

@@ -31,20 +31,20 @@ func TestRequiredGroups(t *testing.T) {
 		in   state
 		want authorizer.Decision
 	}{
-		"passes where nothing is required":                   {member(), state{exists: true}, delegates},
-		"passes who has the group":                           {member("a"), required("a"), delegates},
-		"denies who has not":                                 {member("b"), required("a"), authorizer.DecisionDeny},
-		"wants all of a conjunction":                         {member("a"), required("a,b"), authorizer.DecisionDeny},
-		"passes who has all of a conjunction":                {member("a", "b"), required("a,b"), delegates},
-		"passes who has one of several alternatives":         {member("c"), required("a,b;c"), delegates},
-		"denies everybody where the annotation is empty":     {member("a"), required(""), authorizer.DecisionDeny},
-		"passes kcp's administrators":                        {member(GroupAdmin), required("a"), delegates},
-		"passes the bootstrapper":                            {member(GroupBootstrapper), required("a"), delegates},
-		"passes administrators of logical clusters":          {member(GroupLogicalClusterAdmin), state{}, delegates},
-		"passes external administrators of logical clusters": {member(GroupExternalLogicalClusterAdmin), state{}, delegates},
-		"passes service accounts":                            {&user.DefaultInfo{Name: "system:serviceaccount:ns:sa"}, required("a"), delegates},
-		"has no opinion without a logical cluster":           {member("a"), state{}, authorizer.DecisionNoOpinion},
-		"counts nothing of a user out of scope": {
+		"delegates without required groups":                         {member(), state{exists: true}, delegates},
+		"delegates for members":                                     {member("a"), required("a"), delegates},
+		"denies other users":                                        {member("b"), required("a"), authorizer.DecisionDeny},
+		"denies members of a part of a conjunction":                 {member("a"), required("a,b"), authorizer.DecisionDeny},
+		"delegates for members of a whole conjunction":              {member("a", "b"), required("a,b"), delegates},
+		"delegates for members of one alternative":                  {member("c"), required("a,b;c"), delegates},
+		"denies all users if the annotation is empty":               {member("a"), required(""), authorizer.DecisionDeny},
+		"delegates for kcp's administrators":                        {member(GroupAdmin), required("a"), delegates},
+		"delegates for the bootstrapper":                            {member(GroupBootstrapper), required("a"), delegates},
+		"delegates for administrators of logical clusters":          {member(GroupLogicalClusterAdmin), state{}, delegates},
+		"delegates for external administrators of logical clusters": {member(GroupExternalLogicalClusterAdmin), state{}, delegates},
+		"delegates for service accounts":                            {&user.DefaultInfo{Name: "system:serviceaccount:ns:sa"}, required("a"), delegates},
+		"has no opinion without a logical cluster":                  {member("a"), state{}, authorizer.DecisionNoOpinion},
+		"ignores the groups of a user out of scope": {
 			&user.DefaultInfo{Name: "alice", Groups: []string{"a"}, Extra: map[string][]string{ScopesExtraKey: {"cluster:b"}}},
 			required("a"), authorizer.DecisionDeny,
 		},
@@ -76,17 +76,17 @@ func TestWorkspaceContent(t *testing.T) {
 		in   state
 		want authorizer.Decision
 	}{
-		"denies where there is no logical cluster":                            {groups(), state{}, authorizer.DecisionDeny},
-		"passes administrators of logical clusters before it exists":          {groups(GroupLogicalClusterAdmin), state{}, delegates},
-		"external administrators need one":                                    {groups(GroupExternalLogicalClusterAdmin), state{}, authorizer.DecisionDeny},
-		"has no opinion while it is being scheduled":                          {groups(GroupAdmin), in("Scheduling"), authorizer.DecisionNoOpinion},
-		"has no opinion while it is unavailable":                              {groups(GroupAdmin), in("Unavailable"), authorizer.DecisionNoOpinion},
-		"has no opinion in a phase it does not know":                          {groups(GroupAdmin), in("Folding"), authorizer.DecisionNoOpinion},
-		"passes a service account of the logical cluster":                     {account("c"), in(phaseReady), delegates},
-		"allows an initializer that is waited for":                            {groups(InitializerGroupPrefix + "root:a"), in(phaseInitializing), authorizer.DecisionAllow},
-		"allows a terminator that is waited for":                              {groups(TerminatorGroupPrefix + "root:z"), in(phaseTerminating), authorizer.DecisionAllow},
-		"a service account of the logical cluster still needs the phase":      {account("c"), in("Scheduling"), authorizer.DecisionNoOpinion},
-		"administrators of logical clusters pass while it is being scheduled": {groups(GroupLogicalClusterAdmin), in("Scheduling"), delegates},
+		"denies without a logical cluster":                                             {groups(), state{}, authorizer.DecisionDeny},
+		"delegates for administrators of logical clusters without a logical cluster":   {groups(GroupLogicalClusterAdmin), state{}, delegates},
+		"denies external administrators without a logical cluster":                     {groups(GroupExternalLogicalClusterAdmin), state{}, authorizer.DecisionDeny},
+		"has no opinion while it is being scheduled":                                   {groups(GroupAdmin), in("Scheduling"), authorizer.DecisionNoOpinion},
+		"has no opinion while it is unavailable":                                       {groups(GroupAdmin), in("Unavailable"), authorizer.DecisionNoOpinion},
+		"has no opinion in an unknown phase":                                           {groups(GroupAdmin), in("Unknown"), authorizer.DecisionNoOpinion},
+		"delegates for a service account of the logical cluster":                       {account("c"), in(phaseReady), delegates},
+		"allows a pending initializer":                                                 {groups(InitializerGroupPrefix + "root:a"), in(phaseInitializing), authorizer.DecisionAllow},
+		"allows a pending terminator":                                                  {groups(TerminatorGroupPrefix + "root:z"), in(phaseTerminating), authorizer.DecisionAllow},
+		"has no opinion on a service account while it is being scheduled":              {account("c"), in("Scheduling"), authorizer.DecisionNoOpinion},
+		"delegates for administrators of logical clusters while it is being scheduled": {groups(GroupLogicalClusterAdmin), in("Scheduling"), delegates},
 	} {
 		t.Run(name, func(t *testing.T) { expect(t, content{}.check(newAccessRequest(tc.user, tc.in)), tc.want) })
 	}
@@ -96,8 +96,8 @@ func TestWorkspaceContent(t *testing.T) {
 		expect(t, content{}.check(s), authorizer.DecisionNoOpinion)
 	})
 	for name, mark := range map[string]func(*accessRequest){
-		"passes paths of the whole shard": func(s *accessRequest) { s.shardLevel = true },
-		"passes deep access reviews":      func(s *accessRequest) { s.deepSAR = true },
+		"delegates for paths of the whole shard": func(s *accessRequest) { s.shardLevel = true },
+		"delegates for deep access reviews":      func(s *accessRequest) { s.deepSAR = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newAccessRequest(groups(), state{})
@@ -120,7 +120,7 @@ func TestLifecycleGroup(t *testing.T) {
 			s := newAccessRequest(&user.DefaultInfo{Name: "x", Groups: []string{tc.group}},
 				state{exists: true, phase: tc.phase, initializers: []string{"root:a"}, terminators: []string{"root:z"}})
 			if group, ok := s.lifecycleGroup(); ok {
-				t.Errorf("%s counts in phase %s", group, tc.phase)
+				t.Errorf("group %s is effective in phase %s", group, tc.phase)
 			}
 		})
 	}
@@ -131,12 +131,12 @@ func TestSystemResources(t *testing.T) {
 		attributes authorizer.AttributesRecord
 		want       authorizer.Decision
 	}{
-		"denies writing the status of a binding":   {authorizer.AttributesRecord{Verb: "update", APIGroup: "apis.kcp.io", Resource: "apibindings", Subresource: "status", ResourceRequest: true}, authorizer.DecisionDeny},
-		"denies reading the status of an export":   {authorizer.AttributesRecord{Verb: "get", APIGroup: "apis.kcp.io", Resource: "apiexports", Subresource: "status", ResourceRequest: true}, authorizer.DecisionDeny},
-		"passes the binding itself":                {authorizer.AttributesRecord{Verb: "update", APIGroup: "apis.kcp.io", Resource: "apibindings", ResourceRequest: true}, delegates},
-		"passes the content of an export":          {authorizer.AttributesRecord{Verb: "get", APIGroup: "apis.kcp.io", Resource: "apiexports", Subresource: "content", ResourceRequest: true}, delegates},
-		"passes a resource of that name elsewhere": {authorizer.AttributesRecord{Verb: "get", APIGroup: "example.com", Resource: "apiexports", Subresource: "status", ResourceRequest: true}, delegates},
-		"passes paths": {authorizer.AttributesRecord{Verb: "get", Path: "/apis"}, delegates},
+		"denies writing the status of a binding":                 {authorizer.AttributesRecord{Verb: "update", APIGroup: "apis.kcp.io", Resource: "apibindings", Subresource: "status", ResourceRequest: true}, authorizer.DecisionDeny},
+		"denies reading the status of an export":                 {authorizer.AttributesRecord{Verb: "get", APIGroup: "apis.kcp.io", Resource: "apiexports", Subresource: "status", ResourceRequest: true}, authorizer.DecisionDeny},
+		"delegates for the binding itself":                       {authorizer.AttributesRecord{Verb: "update", APIGroup: "apis.kcp.io", Resource: "apibindings", ResourceRequest: true}, delegates},
+		"delegates for the content of an export":                 {authorizer.AttributesRecord{Verb: "get", APIGroup: "apis.kcp.io", Resource: "apiexports", Subresource: "content", ResourceRequest: true}, delegates},
+		"delegates for a resource of that name in another group": {authorizer.AttributesRecord{Verb: "get", APIGroup: "example.com", Resource: "apiexports", Subresource: "status", ResourceRequest: true}, delegates},
+		"delegates for paths":                                    {authorizer.AttributesRecord{Verb: "get", Path: "/apis"}, delegates},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect(t, checkSystemResources(&accessRequest{attributes: tc.attributes}), tc.want)
@@ -152,13 +152,13 @@ func TestTenancyPolicy(t *testing.T) {
 		subject accessRequest
 		want    authorizer.Decision
 	}{
-		"no tenant patches a workspace's":      {accessRequest{attributes: status("patch", "workspaces")}, authorizer.DecisionNoOpinion},
-		"no tenant updates a type's":           {accessRequest{attributes: status("update", "workspacetypes")}, authorizer.DecisionNoOpinion},
-		"tenants read it":                      {accessRequest{attributes: status("get", "workspaces")}, delegates},
-		"tenants write the workspace itself":   {accessRequest{attributes: authorizer.AttributesRecord{Verb: "update", APIGroup: "tenancy.kcp.io", Resource: "workspaces", ResourceRequest: true}}, delegates},
-		"kcp's administrators write it":        {accessRequest{attributes: status("update", "workspaces"), groups: map[string]bool{GroupAdmin: true}}, delegates},
-		"the bootstrapper writes it":           {accessRequest{attributes: status("update", "workspaces"), groups: map[string]bool{GroupBootstrapper: true}}, delegates},
-		"the status of something else is free": {accessRequest{attributes: authorizer.AttributesRecord{Verb: "update", APIGroup: "core.kcp.io", Resource: "logicalclusters", Subresource: "status", ResourceRequest: true}}, delegates},
+		"patch of a workspace by a tenant":           {accessRequest{attributes: status("patch", "workspaces")}, authorizer.DecisionNoOpinion},
+		"update of a type by a tenant":               {accessRequest{attributes: status("update", "workspacetypes")}, authorizer.DecisionNoOpinion},
+		"read by a tenant":                           {accessRequest{attributes: status("get", "workspaces")}, delegates},
+		"update of the workspace itself by a tenant": {accessRequest{attributes: authorizer.AttributesRecord{Verb: "update", APIGroup: "tenancy.kcp.io", Resource: "workspaces", ResourceRequest: true}}, delegates},
+		"update by kcp's administrators":             {accessRequest{attributes: status("update", "workspaces"), groups: map[string]bool{GroupAdmin: true}}, delegates},
+		"update by the bootstrapper":                 {accessRequest{attributes: status("update", "workspaces"), groups: map[string]bool{GroupBootstrapper: true}}, delegates},
+		"status of another resource":                 {accessRequest{attributes: authorizer.AttributesRecord{Verb: "update", APIGroup: "core.kcp.io", Resource: "logicalclusters", Subresource: "status", ResourceRequest: true}}, delegates},
 	} {
 		t.Run(name, func(t *testing.T) { expect(t, checkTenancyPolicy(&tc.subject), tc.want) })
 	}
@@ -178,23 +178,23 @@ func TestDeniesImpersonation(t *testing.T) {
 		"masters":                           {newAttributes(member(), "impersonate", "groups", "", "system:masters"), true},
 		"kcp's administrators":              {newAttributes(member(), "impersonate", "groups", "", "system:kcp:admin"), true},
 		"kcp's administrators, by a member": {newAttributes(member("system:kcp:admin"), "impersonate", "groups", "", "system:kcp:admin"), false},
-		"the authenticated, by the unauthenticated": {newAttributes(member(), "impersonate", "groups", "", "system:authenticated"), true},
-		"the authenticated, by one of them":         {newAttributes(member("system:authenticated"), "impersonate", "groups", "", "system:authenticated"), false},
-		"an initializer":                            {newAttributes(member(), "impersonate", "groups", "", InitializerGroupPrefix+"root:a"), true},
-		"a guarded group inside a warrant":          {newAttributes(member(), "impersonate", "userextras", WarrantExtraKey, `{"user":"x","groups":["system:kcp:admin"]}`), true},
-		"a warrant without one":                     {newAttributes(member(), "impersonate", "userextras", WarrantExtraKey, `{"user":"x","groups":["system:authenticated","g"]}`), false},
-		"an origin elsewhere":                       {newAttributes(member(), "impersonate", "userextras", ClusterNameExtraKey, "b"), true},
-		"an origin elsewhere inside a warrant":      {newAttributes(member(), "impersonate", "userextras", WarrantExtraKey, `{"user":"x","extra":{"`+ClusterNameExtraKey+`":["b"]}}`), true},
-		"an origin deep inside a warrant":           {newAttributes(member(), "impersonate", "userextras", WarrantExtraKey, `{"user":"x","extra":{"`+WarrantExtraKey+`":["{\"user\":\"y\",\"extra\":{\"`+ClusterNameExtraKey+`\":[\"b\"]}}"]}}`), true},
-		"one's own origin":                          {newAttributes(&user.DefaultInfo{Name: "alice", Extra: map[string][]string{ClusterNameExtraKey: {"b"}}}, "impersonate", "userextras", ClusterNameExtraKey, "b"), false},
-		"constrained impersonation":                 {newAttributes(member(), "impersonate:user-info", "users", "", "bob"), true},
-		"constrained impersonation on a request":    {newAttributes(member(), "impersonate-on:user-info:get", "configmaps", "", "x"), true},
-		"another verb":                              {newAttributes(member(), "get", "groups", "", "system:masters"), false},
+		"authenticated group by an unauthenticated user": {newAttributes(member(), "impersonate", "groups", "", "system:authenticated"), true},
+		"authenticated group by an authenticated user":   {newAttributes(member("system:authenticated"), "impersonate", "groups", "", "system:authenticated"), false},
+		"an initializer":                                     {newAttributes(member(), "impersonate", "groups", "", InitializerGroupPrefix+"root:a"), true},
+		"a protected group inside a warrant":                 {newAttributes(member(), "impersonate", "userextras", WarrantExtraKey, `{"user":"x","groups":["system:kcp:admin"]}`), true},
+		"a warrant without one":                              {newAttributes(member(), "impersonate", "userextras", WarrantExtraKey, `{"user":"x","groups":["system:authenticated","g"]}`), false},
+		"origin in another logical cluster":                  {newAttributes(member(), "impersonate", "userextras", ClusterNameExtraKey, "b"), true},
+		"origin in another logical cluster inside a warrant": {newAttributes(member(), "impersonate", "userextras", WarrantExtraKey, `{"user":"x","extra":{"`+ClusterNameExtraKey+`":["b"]}}`), true},
+		"origin inside a nested warrant":                     {newAttributes(member(), "impersonate", "userextras", WarrantExtraKey, `{"user":"x","extra":{"`+WarrantExtraKey+`":["{\"user\":\"y\",\"extra\":{\"`+ClusterNameExtraKey+`\":[\"b\"]}}"]}}`), true},
+		"own origin":                                         {newAttributes(&user.DefaultInfo{Name: "alice", Extra: map[string][]string{ClusterNameExtraKey: {"b"}}}, "impersonate", "userextras", ClusterNameExtraKey, "b"), false},
+		"constrained impersonation":                          {newAttributes(member(), "impersonate:user-info", "users", "", "bob"), true},
+		"constrained impersonation on a request":             {newAttributes(member(), "impersonate-on:user-info:get", "configmaps", "", "x"), true},
+		"another verb":                                       {newAttributes(member(), "get", "groups", "", "system:masters"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := logicalcluster.With(context.Background(), logicalcluster.MustParseName("c"))
 			if reason, denied := deniesImpersonation(ctx, tc.attributes); denied != tc.denied {
-				t.Errorf("refused = %v (%s), want %v", denied, reason, tc.denied)
+				t.Errorf("denied = %v (%s), want %v", denied, reason, tc.denied)
 			}
 		})
 	}

@@ -67,11 +67,11 @@ func New(config Config) (*Admin, error) {
 		return nil, err
 	}
 	if token == "" {
-		return nil, fmt.Errorf("%s has an empty token for %s although %s holds its digest: remove %s to have a new token made", config.KubeconfigPath, ShardAdmin, config.TokenHashPath, config.TokenHashPath)
+		return nil, fmt.Errorf("%s has an empty token for %s although %s holds its digest: remove %s to create a new token", config.KubeconfigPath, ShardAdmin, config.TokenHashPath, config.TokenHashPath)
 	}
 	sum := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare(sum[:], digest) != 1 {
-		return nil, fmt.Errorf("the token of %s in %s does not match the digest in %s: remove %s to have a new token made", ShardAdmin, config.KubeconfigPath, config.TokenHashPath, config.TokenHashPath)
+		return nil, fmt.Errorf("the token of %s in %s does not match the digest in %s: remove %s to create a new token", ShardAdmin, config.KubeconfigPath, config.TokenHashPath, config.TokenHashPath)
 	}
 	admin.shardAdmin = token
 	return admin, nil

@@ -53,12 +53,12 @@ func TestShardAdminTokenPersists(t *testing.T) {
 		t.Fatal(err)
 	}
 	if third := newAdmin(t, directory, true); third.shardAdmin == first.shardAdmin {
-		t.Error("a token was taken over that no digest vouches for")
+		t.Error("a token without a digest was used")
 	}
 	if err := os.Remove(filepath.Join(directory, "admin.kubeconfig")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := New(Config{KubeconfigPath: filepath.Join(directory, "admin.kubeconfig"), TokenHashPath: filepath.Join(directory, "hash")}); err == nil {
-		t.Error("a digest without its token is no error")
+		t.Error("a digest without its token is not an error")
 	}
 }

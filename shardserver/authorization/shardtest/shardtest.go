@@ -92,7 +92,7 @@ func (s *Shard) CreateCluster(t testing.TB, name logicalcluster.Name, annotation
 	s.SetPhase(t, name, corev1alpha1.LogicalClusterPhaseReady)
 }
 
-// SetPhase sets the phase of a logical cluster and waits until the watch cache shows it.
+// SetPhase sets the phase of a logical cluster and waits until the watch cache has it.
 func (s *Shard) SetPhase(t testing.TB, name logicalcluster.Name, phase corev1alpha1.LogicalClusterPhaseType) {
 	t.Helper()
 	ctx := request.WithNamespace(request.WithUser(logicalcluster.With(t.Context(), name), Masters), "")
@@ -113,7 +113,7 @@ func (s *Shard) SetPhase(t testing.TB, name logicalcluster.Name, phase corev1alp
 }
 
 // Create creates an object of the internal type, as a user, in the logical cluster of the context. It returns when the
-// watch cache shows it.
+// watch cache has it.
 func (s *Shard) Create(ctx context.Context, u user.Info, obj runtime.Object) error {
 	kinds, _, err := legacyscheme.Scheme.ObjectKinds(obj)
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *Shard) Create(ctx context.Context, u user.Info, obj runtime.Object) err
 	return ctx.Err()
 }
 
-// Delete deletes an object with all permissions and waits until the watch cache shows it.
+// Delete deletes an object with all permissions and waits until the watch cache has observed it.
 func (s *Shard) Delete(t testing.TB, cluster logicalcluster.Name, resource schema.GroupResource, namespace, name string) {
 	t.Helper()
 	ctx := request.WithNamespace(request.WithUser(logicalcluster.With(t.Context(), cluster), Masters), namespace)
