@@ -138,20 +138,20 @@ func New(config Config) (admission.Interface, error) {
 	case config.Types == nil:
 		return nil, fmt.Errorf("creating admission: no resolver of workspace types")
 	case config.Exports == nil:
-		return nil, fmt.Errorf("creating admission: no catalog of exports")
+		return nil, fmt.Errorf("creating admission: no resolver of exports")
 	case config.Authorizer == nil:
 		return nil, fmt.Errorf("creating admission: no authorizer")
 	case config.WithDeepSAR == nil:
-		return nil, fmt.Errorf("creating admission: no way to mark deep access reviews")
+		return nil, fmt.Errorf("creating admission: no function for deep access reviews")
 	case config.Dynamic == nil:
-		return nil, fmt.Errorf("creating admission: no webhooks and admission policies")
+		return nil, fmt.Errorf("creating admission: no plug-ins of webhooks and admission policies")
 	}
 	enabled, err := config.enabledPlugins()
 	if err != nil {
 		return nil, fmt.Errorf("creating admission: %w", err)
 	}
 	if enabled.Has(noOverlappingGVRName) && config.Reserver == nil {
-		return nil, fmt.Errorf("creating admission: nobody to keep resources for definitions")
+		return nil, fmt.Errorf("creating admission: no reserver of resources for definitions")
 	}
 	if config.InFlight == nil {
 		config.InFlight = quota.NewInFlight()

@@ -24,8 +24,8 @@ func TestShardURLDefaults(t *testing.T) {
 	base := corev1alpha1.ShardSpec{BaseURL: "https://base"}
 	full := corev1alpha1.ShardSpec{BaseURL: "https://base", ExternalURL: "https://out", VirtualWorkspaceURL: "https://vw"}
 	for name, tc := range map[string]struct{ in, want corev1alpha1.ShardSpec }{
-		"the base URL serves for all": {base, corev1alpha1.ShardSpec{BaseURL: "https://base", ExternalURL: "https://base", VirtualWorkspaceURL: "https://base"}},
-		"what is given stays":         {full, full},
+		"defaults to the base URL": {base, corev1alpha1.ShardSpec{BaseURL: "https://base", ExternalURL: "https://base", VirtualWorkspaceURL: "https://base"}},
+		"given URLs are kept":      {full, full},
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "root"}, Spec: tc.in}
@@ -35,7 +35,7 @@ func TestShardURLDefaults(t *testing.T) {
 			}
 		})
 	}
-	t.Run("without a base URL it is no refusal but an error", func(t *testing.T) {
+	t.Run("missing base URL is an internal error", func(t *testing.T) {
 		q := testRequest{cluster: "root", resource: shards, name: "root", user: master, operation: admission.Update, obj: &corev1alpha1.Shard{}, old: &corev1alpha1.Shard{}}
 		err := admitAndValidate(t, newShard(Config{}), q)
 		if err == nil || err.Error() != "spec.baseURL is required" || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
@@ -67,20 +67,20 @@ func TestNew(t *testing.T) {
 		change func(*Config)
 		says   string
 	}{
-		"everything given":          {func(*Config) {}, ""},
-		"no registry":               {func(c *Config) { c.Registry = nil }, "no registry"},
-		"no types":                  {func(c *Config) { c.Types = nil }, "no resolver"},
-		"no exports":                {func(c *Config) { c.Exports = nil }, "no catalog"},
-		"no authorizer":             {func(c *Config) { c.Authorizer = nil }, "no authorizer"},
-		"no deep reviews":           {func(c *Config) { c.WithDeepSAR = nil }, "deep"},
-		"no dynamic admission":      {func(c *Config) { c.Dynamic = nil }, "webhooks"},
-		"a plug-in may be disabled": {func(c *Config) { c.Disabled = sets.New("kcp.io/PathAnnotation") }, ""},
-		"one may be enabled":        {func(c *Config) { c.Enabled = sets.New("apis.kcp.io/ReservedMetadata") }, ""},
-		"an unknown one cannot be":  {func(c *Config) { c.Disabled = sets.New("kcp.io/Nope") }, `unknown plug-ins to disable: ["kcp.io/Nope"], want of ["CertificateApproval"`},
-		"nor be enabled":            {func(c *Config) { c.Enabled = sets.New("kcp.io/Nope") }, "unknown plug-ins to enable"},
-		"one of Kubernetes that does not run may be disabled": {func(c *Config) { c.Disabled = sets.New("PodSecurity", "LimitRanger") }, ""},
-		"but not enabled": {func(c *Config) { c.Enabled = sets.New("PodSecurity") }, `no logical cluster can have: ["PodSecurity"]`},
-		"nor one be both": {func(c *Config) {
+		"complete":                   {func(*Config) {}, ""},
+		"no registry":                {func(c *Config) { c.Registry = nil }, "no registry"},
+		"no types":                   {func(c *Config) { c.Types = nil }, "no resolver"},
+		"no exports":                 {func(c *Config) { c.Exports = nil }, "no resolver of exports"},
+		"no authorizer":              {func(c *Config) { c.Authorizer = nil }, "no authorizer"},
+		"no deep reviews":            {func(c *Config) { c.WithDeepSAR = nil }, "deep"},
+		"no dynamic admission":       {func(c *Config) { c.Dynamic = nil }, "webhooks"},
+		"disabled plug-in":           {func(c *Config) { c.Disabled = sets.New("kcp.io/PathAnnotation") }, ""},
+		"enabled plug-in":            {func(c *Config) { c.Enabled = sets.New("apis.kcp.io/ReservedMetadata") }, ""},
+		"unknown plug-in to disable": {func(c *Config) { c.Disabled = sets.New("kcp.io/Nope") }, `unknown plug-ins to disable: ["kcp.io/Nope"], want of ["CertificateApproval"`},
+		"unknown plug-in to enable":  {func(c *Config) { c.Enabled = sets.New("kcp.io/Nope") }, "unknown plug-ins to enable"},
+		"disabled plug-in of Kubernetes that does not run here": {func(c *Config) { c.Disabled = sets.New("PodSecurity", "LimitRanger") }, ""},
+		"enabled plug-in of Kubernetes that does not run here":  {func(c *Config) { c.Enabled = sets.New("PodSecurity") }, `no logical cluster can have: ["PodSecurity"]`},
+		"plug-in both enabled and disabled": {func(c *Config) {
 			c.Enabled, c.Disabled = sets.New("kcp.io/PathAnnotation"), sets.New("kcp.io/PathAnnotation")
 		}, "both"},
 	} {
@@ -94,7 +94,7 @@ func TestNew(t *testing.T) {
 		})
 	}
 	if names := Names(); slices.Index(names, "WorkspaceNamespaceLifecycle") > slices.Index(names, "tenancy.kcp.io/Workspace") || slices.Index(names, "tenancy.kcp.io/Workspace") > slices.Index(names, "tenancy.kcp.io/WorkspaceTypeExists") {
-		t.Errorf("order %v is not that of the contract", names)
+		t.Errorf("order %v differs from the contract", names)
 	}
 }
 

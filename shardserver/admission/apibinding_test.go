@@ -64,33 +64,33 @@ func TestAPIBinding(t *testing.T) {
 		subresource   string
 		label, refuse string
 	}{
-		"by path":                                  {object: to("root:org", "widgets"), label: exportLabel("c1", "widgets")},
-		"by cluster name":                          {object: to("c1", "widgets"), label: exportLabel("c1", "widgets")},
-		"a forged label is replaced":               {object: `{metadata: {labels: {internal.apis.kcp.io/export: forged, a: b}}, ` + to("c1", "widgets") + `}`, label: exportLabel("c1", "widgets")},
-		"what one may not bind":                    {object: to("root:org", "secrets"), refuse: refused + "root:org:secrets"},
-		"what does not exist":                      {object: to("root:org", "gone"), refuse: refused + "root:org:gone"},
-		"what does not exist, for masters":         {by: master, object: to("root:org", "gone"), refuse: refused + "root:org:gone"},
-		"a path that leads nowhere":                {object: to("root:nowhere", "widgets"), refuse: refused + "root:nowhere:widgets"},
-		"masters bind what exists":                 {by: master, object: to("root:org", "secrets"), label: exportLabel("c1", "secrets")},
-		"an export beside it that comes later":     {object: to("", "later"), label: exportLabel("c2", "later")},
-		"one of root that comes later":             {object: to("root", "later"), label: exportLabel("root", "later")},
-		"one beside it that one may not bind":      {object: to("", "other"), refuse: refused + "c2:other"},
-		"one of root that one may not bind":        {object: to("root", "other"), refuse: refused + "root:other"},
-		"nothing at all":                           {object: `spec: {reference: {}}`},
-		"an update of the same export, by others":  {by: member("nobody"), old: `{metadata: {labels: {internal.apis.kcp.io/export: ` + exportLabel("c1", "secrets") + `}}, ` + to("root:org", "secrets") + `}`, object: to("root:org", "secrets"), label: exportLabel("c1", "secrets")},
-		"an update after the export went":          {by: member("nobody"), old: `{metadata: {labels: {internal.apis.kcp.io/export: ` + exportLabel("c1", "gone") + `}}, ` + to("root:org", "gone") + `}`, object: `{metadata: {labels: {internal.apis.kcp.io/export: forged}}, ` + to("root:org", "gone") + `}`, label: exportLabel("c1", "gone")},
-		"an update that leads elsewhere":           {old: `{metadata: {labels: {internal.apis.kcp.io/export: ` + exportLabel("c1", "widgets") + `}}, ` + to("root:org", "widgets") + `}`, object: to("root:org", "secrets"), refuse: refused + "root:org:secrets"},
-		"all objects":                              {object: claiming(`selector: {matchAll: true}`), label: exportLabel("c1", "widgets")},
-		"objects by labels":                        {object: claiming(`selector: {matchLabels: {a: b}, matchExpressions: [{key: c, operator: Exists}]}`), label: exportLabel("c1", "widgets")},
-		"no objects":                               {object: claiming(`selector: {}`), refuse: "must have either matchAll"},
-		"all objects and some":                     {object: claiming(`selector: {matchAll: true, matchLabels: {a: b}}`), refuse: "must have either matchAll"},
-		"a selector that makes no sense":           {object: claiming(`selector: {matchExpressions: [{key: c, operator: Likes}]}`), refuse: "not a valid selector operator"},
-		"an annotation that cannot be used":        {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: nonsense}}, ` + to("c1", "widgets") + `}`, refuse: "apis.v1alpha2.kcp.io/acceptable-permission-claims cannot be used"},
-		"the same in the other version":            {version: "v1alpha2", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: nonsense}}, ` + to("c1", "widgets") + `}`, label: exportLabel("c1", "widgets")},
-		"an annotation about a claim of nobody":    {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: '[{"resource":"pods","verbs":["get"]}]'}}, ` + to("c1", "widgets") + `}`, refuse: "holds a claim of pods, which the object does not"},
-		"a phase that goes on":                     {subresource: "status", old: `status: {phase: Binding}`, object: `status: {phase: Bound}`},
-		"a phase that is reset, even by masters":   {by: master, subresource: "status", old: `status: {phase: Bound}`, object: `{}`, refuse: `cannot transition from "Bound" to ""`},
-		"no phase before, none after, is no reset": {subresource: "status", old: `{}`, object: `{}`},
+		"by path":                                         {object: to("root:org", "widgets"), label: exportLabel("c1", "widgets")},
+		"by cluster name":                                 {object: to("c1", "widgets"), label: exportLabel("c1", "widgets")},
+		"a forged label is replaced":                      {object: `{metadata: {labels: {internal.apis.kcp.io/export: forged, a: b}}, ` + to("c1", "widgets") + `}`, label: exportLabel("c1", "widgets")},
+		"export without permission":                       {object: to("root:org", "secrets"), refuse: refused + "root:org:secrets"},
+		"missing export":                                  {object: to("root:org", "gone"), refuse: refused + "root:org:gone"},
+		"missing export, masters":                         {by: master, object: to("root:org", "gone"), refuse: refused + "root:org:gone"},
+		"missing path":                                    {object: to("root:missing", "widgets"), refuse: refused + "root:missing:widgets"},
+		"existing export, masters":                        {by: master, object: to("root:org", "secrets"), label: exportLabel("c1", "secrets")},
+		"later export in the same workspace":              {object: to("", "later"), label: exportLabel("c2", "later")},
+		"later export in root":                            {object: to("root", "later"), label: exportLabel("root", "later")},
+		"export in the same workspace without permission": {object: to("", "other"), refuse: refused + "c2:other"},
+		"export in root without permission":               {object: to("root", "other"), refuse: refused + "root:other"},
+		"no export":                                       {object: `spec: {reference: {}}`},
+		"update of the same export by another user":       {by: member("other"), old: `{metadata: {labels: {internal.apis.kcp.io/export: ` + exportLabel("c1", "secrets") + `}}, ` + to("root:org", "secrets") + `}`, object: to("root:org", "secrets"), label: exportLabel("c1", "secrets")},
+		"update after the export was deleted":             {by: member("other"), old: `{metadata: {labels: {internal.apis.kcp.io/export: ` + exportLabel("c1", "gone") + `}}, ` + to("root:org", "gone") + `}`, object: `{metadata: {labels: {internal.apis.kcp.io/export: forged}}, ` + to("root:org", "gone") + `}`, label: exportLabel("c1", "gone")},
+		"update to another export":                        {old: `{metadata: {labels: {internal.apis.kcp.io/export: ` + exportLabel("c1", "widgets") + `}}, ` + to("root:org", "widgets") + `}`, object: to("root:org", "secrets"), refuse: refused + "root:org:secrets"},
+		"all objects":                                     {object: claiming(`selector: {matchAll: true}`), label: exportLabel("c1", "widgets")},
+		"objects by labels":                               {object: claiming(`selector: {matchLabels: {a: b}, matchExpressions: [{key: c, operator: Exists}]}`), label: exportLabel("c1", "widgets")},
+		"no objects":                                      {object: claiming(`selector: {}`), refuse: "must have either matchAll"},
+		"all objects and a selector":                      {object: claiming(`selector: {matchAll: true, matchLabels: {a: b}}`), refuse: "must have either matchAll"},
+		"invalid selector":                                {object: claiming(`selector: {matchExpressions: [{key: c, operator: Likes}]}`), refuse: "not a valid selector operator"},
+		"invalid annotation":                              {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: nonsense}}, ` + to("c1", "widgets") + `}`, refuse: "apis.v1alpha2.kcp.io/acceptable-permission-claims cannot be used"},
+		"invalid annotation in the other version":         {version: "v1alpha2", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: nonsense}}, ` + to("c1", "widgets") + `}`, label: exportLabel("c1", "widgets")},
+		"annotation about a missing claim":                {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: '[{"resource":"pods","verbs":["get"]}]'}}, ` + to("c1", "widgets") + `}`, refuse: "holds a claim of pods, which the object does not"},
+		"phase that advances":                             {subresource: "status", old: `status: {phase: Binding}`, object: `status: {phase: Bound}`},
+		"phase that is reset by masters":                  {by: master, subresource: "status", old: `status: {phase: Bound}`, object: `{}`, refuse: `cannot transition from "Bound" to ""`},
+		"no phase before and after":                       {subresource: "status", old: `{}`, object: `{}`},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			obj := newBinding(t, tc.object)
@@ -136,11 +136,11 @@ func TestAPIExportEndpointSlice(t *testing.T) {
 		obj, old *apisv1alpha1.APIExportEndpointSlice
 		refuse   string
 	}{
-		"of an export that one may bind":     {obj: slice("root:org", "widgets", "")},
-		"of one that one may not bind":       {obj: slice("root:org", "secrets", ""), refuse: "no permission to bind to export root:org:secrets"},
-		"of one that does not exist":         {obj: slice("root:org", "gone", ""), refuse: "no permission to bind to export root:org:gone"},
-		"beside it, of one that comes later": {obj: slice("", "later", ""), refuse: "no permission to bind to export c2:later"},
-		"another partition":                  {obj: slice("root:org", "secrets", "b"), old: slice("root:org", "secrets", "a")},
+		"export with permission":             {obj: slice("root:org", "widgets", "")},
+		"export without permission":          {obj: slice("root:org", "secrets", ""), refuse: "no permission to bind to export root:org:secrets"},
+		"missing export":                     {obj: slice("root:org", "gone", ""), refuse: "no permission to bind to export root:org:gone"},
+		"later export in the same workspace": {obj: slice("", "later", ""), refuse: "no permission to bind to export c2:later"},
+		"changed partition":                  {obj: slice("root:org", "secrets", "b"), old: slice("root:org", "secrets", "a")},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			q := testRequest{cluster: "c2", resource: apiExportEndpointSlices, name: "s", user: alice, operation: admission.Create, obj: tc.obj}
@@ -158,16 +158,16 @@ func TestAPIExportEndpointSlice(t *testing.T) {
 
 func TestAPIExport(t *testing.T) {
 	for sentence, tc := range map[string]struct{ version, object, refuse string }{
-		"an empty one":                      {object: `{}`},
-		"a schema of the resource":          {object: `spec: {resources: [{name: widgets, group: example.com, schema: v1.widgets.example.com}, {name: pods, group: "", schema: v1.pods.core}]}`},
-		"a schema of another resource":      {object: `spec: {resources: [{name: widgets, group: example.com, schema: v1.gadgets.example.com}]}`, refuse: "must end in .widgets.example.com"},
-		"a schema of another group":         {object: `spec: {resources: [{name: pods, group: "", schema: v1.pods.example.com}]}`, refuse: "must end in .pods.core"},
-		"a claim of what is built in":       {object: `spec: {permissionClaims: [{resource: secrets, verbs: ["*"]}, {group: rbac.authorization.k8s.io, resource: roles, verbs: [get]}, {group: core.kcp.io, resource: logicalclusters, verbs: [get]}]}`},
-		"a claim of bindings":               {object: `spec: {permissionClaims: [{group: apis.kcp.io, resource: apibindings, verbs: ["*"]}]}`},
-		"a claim of what others export":     {object: `spec: {permissionClaims: [{group: example.com, resource: widgets, verbs: ["*"]}]}`, refuse: "spec.permissionClaims[0].identityHash: Required value"},
-		"the same with an identity":         {object: `spec: {permissionClaims: [{group: example.com, resource: widgets, verbs: ["*"], identityHash: abc}]}`},
-		"an annotation that cannot be used": {version: "v1alpha1", object: `metadata: {annotations: {apis.v1alpha2.kcp.io/resource-schemas: "[{]"}}`, refuse: "apis.v1alpha2.kcp.io/resource-schemas cannot be used"},
-		"an annotation with a claim twice":  {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/permission-claims: '[{"resource":"pods"},{"resource":"pods"}]'}}, spec: {permissionClaims: [{resource: configmaps, verbs: ["*"]}]}}`, refuse: "holds"},
+		"empty":                                          {object: `{}`},
+		"a schema of the resource":                       {object: `spec: {resources: [{name: widgets, group: example.com, schema: v1.widgets.example.com}, {name: pods, group: "", schema: v1.pods.core}]}`},
+		"a schema of another resource":                   {object: `spec: {resources: [{name: widgets, group: example.com, schema: v1.gadgets.example.com}]}`, refuse: "must end in .widgets.example.com"},
+		"a schema of another group":                      {object: `spec: {resources: [{name: pods, group: "", schema: v1.pods.example.com}]}`, refuse: "must end in .pods.core"},
+		"claim of built-in resources":                    {object: `spec: {permissionClaims: [{resource: secrets, verbs: ["*"]}, {group: rbac.authorization.k8s.io, resource: roles, verbs: [get]}, {group: core.kcp.io, resource: logicalclusters, verbs: [get]}]}`},
+		"a claim of bindings":                            {object: `spec: {permissionClaims: [{group: apis.kcp.io, resource: apibindings, verbs: ["*"]}]}`},
+		"claim of an exported resource without identity": {object: `spec: {permissionClaims: [{group: example.com, resource: widgets, verbs: ["*"]}]}`, refuse: "spec.permissionClaims[0].identityHash: Required value"},
+		"claim of an exported resource with an identity": {object: `spec: {permissionClaims: [{group: example.com, resource: widgets, verbs: ["*"], identityHash: abc}]}`},
+		"invalid annotation":                             {version: "v1alpha1", object: `metadata: {annotations: {apis.v1alpha2.kcp.io/resource-schemas: "[{]"}}`, refuse: "apis.v1alpha2.kcp.io/resource-schemas cannot be used"},
+		"annotation with a duplicate claim":              {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/permission-claims: '[{"resource":"pods"},{"resource":"pods"}]'}}, spec: {permissionClaims: [{resource: configmaps, verbs: ["*"]}]}}`, refuse: "holds"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			obj := newExport("e")

@@ -19,13 +19,13 @@ func TestAPIResourceSchema(t *testing.T) {
 		annotations      map[string]string
 	}{
 		"a schema":                               {spec: spec(names + `, ` + version)},
-		"one with dashes in its prefix":          {name: "today-1.widgets.example.com", spec: spec(names + `, ` + version)},
+		"prefix with a dash":                     {name: "today-1.widgets.example.com", spec: spec(names + `, ` + version)},
 		"a name of another resource":             {name: "v1.gadgets.example.com", spec: spec(names + `, ` + version), says: "must end in .widgets.example.com"},
 		"a name without a prefix":                {name: "widgets.example.com", spec: spec(names + `, ` + version), says: "must end in .widgets.example.com"},
 		"a prefix with a dot":                    {name: "v1.x.widgets.example.com", spec: spec(names + `, ` + version), says: `"v1.x" must match`},
 		"a prefix that begins with a digit":      {name: "1v.widgets.example.com", spec: spec(names + `, ` + version), says: `"1v" must match`},
-		"one of the core group":                  {name: "v1.widgets.core", spec: `{group: "", scope: Cluster, ` + names + `, ` + version + `}`},
-		"the core group by its nickname":         {name: "v1.widgets.core", spec: `{group: core, scope: Cluster, ` + names + `, ` + version + `}`, says: "spec.group: Invalid value"},
+		"core group":                             {name: "v1.widgets.core", spec: `{group: "", scope: Cluster, ` + names + `, ` + version + `}`},
+		"core group by its alias":                {name: "v1.widgets.core", spec: `{group: core, scope: Cluster, ` + names + `, ` + version + `}`, says: "spec.group: Invalid value"},
 		"an old group without a dot":             {name: "v1.widgets.apps", spec: `{group: apps, scope: Cluster, ` + names + `, ` + version + `}`},
 		"another group without a dot":            {name: "v1.widgets.example", spec: `{group: example, scope: Cluster, ` + names + `, ` + version + `}`, says: "should be a domain with at least one dot"},
 		"a group of Kubernetes":                  {name: "v1.widgets.a.k8s.io", spec: `{group: a.k8s.io, scope: Cluster, ` + names + `, ` + version + `}`, says: "api-approved.kubernetes.io"},
@@ -33,16 +33,16 @@ func TestAPIResourceSchema(t *testing.T) {
 		"no singular":                            {spec: spec(`names: {plural: widgets, kind: Widget, listKind: WidgetList}, ` + version), says: "spec.names.singular: Required value"},
 		"no kind of lists":                       {spec: spec(`names: {plural: widgets, singular: widget, kind: Widget}, ` + version), says: "spec.names.listKind: Required value"},
 		"a plural in capitals":                   {name: "v1.Widgets.example.com", spec: spec(`names: {plural: Widgets, singular: widget, kind: Widget, listKind: WidgetList}, ` + version), says: "spec.names.plural: Invalid value"},
-		"no version that is stored":              {spec: spec(names + `, versions: [{name: v1, served: true, storage: false, schema: {type: object}}]`), says: "exactly one version"},
-		"two versions that are stored":           {spec: spec(names + `, conversion: {strategy: None}, versions: [{name: v1, served: true, storage: true, schema: {type: object}}, {name: v2, served: true, storage: true, schema: {type: object}}]`), says: "exactly one version"},
+		"no storage version":                     {spec: spec(names + `, versions: [{name: v1, served: true, storage: false, schema: {type: object}}]`), says: "exactly one version"},
+		"two storage versions":                   {spec: spec(names + `, conversion: {strategy: None}, versions: [{name: v1, served: true, storage: true, schema: {type: object}}, {name: v2, served: true, storage: true, schema: {type: object}}]`), says: "exactly one version"},
 		"a schema that is not structural":        {spec: spec(names + `, versions: [{name: v1, served: true, storage: true, schema: {type: object, properties: {a: {}}}}]`), says: "type: Required value"},
 		"a default that would be pruned":         {spec: spec(names + `, versions: [{name: v1, served: true, storage: true, schema: {type: object, properties: {a: {type: object, default: {b: c}}}}}]`), says: "default"},
 		"a rule that does not compile":           {spec: spec(names + `, versions: [{name: v1, served: true, storage: true, schema: {type: object, x-kubernetes-validations: [{rule: "self.nope"}]}}]`), says: "compilation failed"},
 		"a rule that costs too much":             {spec: spec(names + `, versions: [{name: v1, served: true, storage: true, schema: {type: object, properties: {a: {type: array, items: {type: string}, x-kubernetes-validations: [{rule: "self.all(x, self.all(y, x.contains(y)))"}]}}}}]`), says: "estimated rule cost"},
-		"a schema that is none":                  {spec: spec(names + `, versions: [{name: v1, served: true, storage: true, schema: {type: 1}}]`), says: "the schema of version v1"},
-		"a warning for no deprecation":           {spec: spec(names + `, versions: [{name: v1, served: true, storage: true, deprecationWarning: old, schema: {type: object}}]`), says: "can only be set for deprecated versions"},
+		"invalid schema":                         {spec: spec(names + `, versions: [{name: v1, served: true, storage: true, schema: {type: 1}}]`), says: "the schema of version v1"},
+		"warning without deprecation":            {spec: spec(names + `, versions: [{name: v1, served: true, storage: true, deprecationWarning: old, schema: {type: object}}]`), says: "can only be set for deprecated versions"},
 		"a webhook without a recognised version": {spec: spec(names + `, ` + version + `, conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v9], clientConfig: {url: "https://a.test"}}}`), says: "must include at least one of v1, v1beta1"},
-		"a webhook that is nowhere":              {spec: spec(names + `, ` + version + `, conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1]}}`), says: "webhookClientConfig"},
+		"webhook without clientConfig":           {spec: spec(names + `, ` + version + `, conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1]}}`), says: "webhookClientConfig"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			schema := newSchema(t, tc.spec)

@@ -106,14 +106,14 @@ func TestAPIBindingServer(t *testing.T) {
 	missing := p.alice.Create(in, newBinding("w", "root:provider", "nothing"))
 	wantForbidden(t, missing, "no permission to bind to export root:provider:nothing")
 	if strings.ReplaceAll(before.Error(), "widgets", "x") != strings.ReplaceAll(missing.Error(), "nothing", "x") {
-		t.Errorf("an export that one may not bind differs from one that does not exist: %v; %v", before, missing)
+		t.Errorf("the errors for a forbidden and for a missing export differ: %v; %v", before, missing)
 	}
 	wantForbidden(t, p.alice.Create(in, newBinding("w", "root:gone", "widgets")), "no permission to bind to export root:gone:widgets")
 
 	p.allowBind(t, "widgets")
 	bound := newBinding("w", "root:provider", "widgets")
 	bound.Labels = map[string]string{apisv1alpha2.ExportLabelKey: "forged"}
-	shardtesting.Eventually(t, "alice may bind widgets", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "alice to be allowed to bind widgets", func(ctx context.Context) error {
 		return p.alice.Create(shardtesting.In(ctx, p.consumer), bound)
 	})
 	_, label := apiindex.ExportLabel(bindings.ExportKey{Cluster: logicalcluster.MustParseName(p.provider), Name: "widgets"})
@@ -127,10 +127,10 @@ func TestAPIBindingServer(t *testing.T) {
 		patch   string
 		refused func(error) bool
 	}{
-		"a finalizer that is taken off comes back": {`{"metadata":{"finalizers":null,"labels":{"internal.apis.kcp.io/export":"other"}}}`, nil},
-		"another export":                      {`{"spec":{"reference":{"export":{"name":"other"}}}}`, isForbiddenOrInvalid},
-		"another path":                        {`{"spec":{"reference":{"export":{"path":"` + p.provider + `"}}}}`, apierrors.IsInvalid},
-		"a claim without a choice of objects": {`{"spec":{"permissionClaims":[{"resource":"secrets","verbs":["*"],"state":"Accepted","selector":{}}]}}`, apierrors.IsForbidden},
+		"removed finalizer is restored": {`{"metadata":{"finalizers":null,"labels":{"internal.apis.kcp.io/export":"other"}}}`, nil},
+		"another export":                {`{"spec":{"reference":{"export":{"name":"other"}}}}`, isForbiddenOrInvalid},
+		"another path":                  {`{"spec":{"reference":{"export":{"path":"` + p.provider + `"}}}}`, apierrors.IsInvalid},
+		"claim without a selector":      {`{"spec":{"permissionClaims":[{"resource":"secrets","verbs":["*"],"state":"Accepted","selector":{}}]}}`, apierrors.IsForbidden},
 	} {
 		patched := newBinding("w", "", "")
 		err := p.alice.Patch(in, patched, client.RawPatch(types.MergePatchType, []byte(tc.patch)))
@@ -236,7 +236,7 @@ func TestAPIObjectsServer(t *testing.T) {
 	}
 	wantForbidden(t, p.alice.Create(in, slice("root:provider", "widgets")), "no permission to bind to export root:provider:widgets")
 	p.allowBind(t, "widgets")
-	shardtesting.Eventually(t, "alice may see where widgets are used", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "alice to be allowed to create the slice", func(ctx context.Context) error {
 		return p.alice.Create(shardtesting.In(ctx, p.consumer), slice("root:provider", "widgets"))
 	})
 }
@@ -271,6 +271,6 @@ func TestCRDConflictsWithBinding(t *testing.T) {
 		t.Fatal(err)
 	}
 	if locks := cluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]; !strings.Contains(locks, `"gadgets.example.com":{"c":true`) || !strings.Contains(locks, `"widgets.example.com":{"n":"widgets"}`) {
-		t.Errorf("locks %s", locks)
+		t.Errorf("reservations %s", locks)
 	}
 }

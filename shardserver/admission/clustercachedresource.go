@@ -18,7 +18,7 @@ import (
 const verbBindResource = "bind"
 
 // clusterCachedResource refuses to cache resources that cannot be cached or are cached already, and to publish the
-// cached objects of another workspace without its consent.
+// cached objects of another workspace without permission.
 type clusterCachedResource struct {
 	*admission.Handler
 	registry   *storage.Registry
@@ -72,8 +72,8 @@ func (c *clusterCachedResource) Validate(ctx context.Context, a admission.Attrib
 }
 
 // validateSlice authorizes a slice in the workspace that provides the objects, if that is another one: the identity
-// hash that an export has to name is not a secret. The reference of a slice is immutable, so it is authorized once. The
-// error is the same if the user is not permitted and if the referenced object does not exist.
+// hash that an export must contain is not a secret. The reference of a slice is immutable, so it is authorized once.
+// The error is the same if the user is not permitted and if the referenced object does not exist.
 func (c *clusterCachedResource) validateSlice(ctx context.Context, a admission.Attributes) error {
 	slice, err := objectOf[*cachev1alpha1.ClusterCachedResourceEndpointSlice](a.GetObject())
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *clusterCachedResource) validateSlice(ctx context.Context, a admission.A
 	refused := forbid(a, "no permission to bind ClusterCachedResource %s:%s", ref.Path, ref.Name)
 	cluster, err := c.locate(ctx, ref.Path, ref.Name)
 	if storage.IsNotSynced(err) {
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("it is not known yet where ClusterCachedResource %s:%s is", ref.Path, ref.Name))
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("the location of ClusterCachedResource %s:%s is not synced yet", ref.Path, ref.Name))
 	}
 	if err != nil || cluster.Empty() {
 		return refused

@@ -37,7 +37,7 @@ func TestClusterCachedResource(t *testing.T) {
 	}
 	wantForbidden(t, c.Create(in, cached("b", "example.com", "instances")), `already cached by ClusterCachedResource "a"`)
 	if err := c.Create(in, cached("a", "example.com", "instances")); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("the same once more: %v", err)
+		t.Errorf("the same object again: %v", err)
 	}
 	if err := c.Create(in, cached("b", "example.com", "others")); err != nil {
 		t.Error(err)
@@ -65,7 +65,7 @@ func TestClusterCachedResourceEndpointSlice(t *testing.T) {
 			APIExport:             cachev1alpha1.ExportBindingReference{Name: "flavors"},
 		}}
 	}
-	shardtesting.Eventually(t, "the user may write where it is administrator", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the permission of the administrator", func(ctx context.Context) error {
 		return user.Create(shardtesting.In(ctx, thief), slice("own", ""))
 	})
 	for name, path := range map[string]string{"by-path": "root:provider", "by-name": provider, "nowhere": "root:nowhere"} {
@@ -75,6 +75,6 @@ func TestClusterCachedResourceEndpointSlice(t *testing.T) {
 		t.Error(err)
 	}
 	if err := admin.Create(in, slice("by-path", "root:provider")); err != nil {
-		t.Errorf("who may: %v", err)
+		t.Errorf("with permission: %v", err)
 	}
 }

@@ -35,13 +35,13 @@ func TestCustomResourcesAreExempt(t *testing.T) {
 		obj, old runtime.Object
 		asked    bool
 	}{
-		"an object of ours":                    {ours, nil, true},
-		"the deletion of one":                  {nil, ours, true},
-		"a deletion that does not say of what": {nil, nil, true},
-		"an object of a tenant's definition":   {custom, nil, false},
-		"the deletion of such an object":       {nil, custom, false},
-		"an update of such an object":          {custom, custom, false},
-		"an update of one of ours":             {ours, ours, true},
+		"compiled-in object":               {ours, nil, true},
+		"deletion of a compiled-in object": {nil, ours, true},
+		"deletion without an object":       {nil, nil, true},
+		"custom resource":                  {custom, nil, false},
+		"deletion of a custom resource":    {nil, custom, false},
+		"update of a custom resource":      {custom, custom, false},
+		"update of a compiled-in object":   {ours, ours, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := admission.NewAttributesRecord(tc.obj, tc.old, corev1alpha1.SchemeGroupVersion.WithKind("Shard"), "", "x", corev1alpha1.SchemeGroupVersion.WithResource("shards"), "", admission.Create, nil, false, nil)

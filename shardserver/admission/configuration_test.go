@@ -26,18 +26,18 @@ func TestReadLimited(t *testing.T) {
 		count int
 		says  string
 	}{
-		"a configuration in place counts":               {head + "- {name: KCPKubeResourceQuota, configuration: " + quota + "}", 1, ""},
-		"so does one in a file beside it":               {head + "- {name: KCPKubeResourceQuota, path: quota.yaml}", 1, ""},
-		"and one in a file elsewhere":                   {head + "- {name: KCPKubeResourceQuota, path: " + filepath.Join(directory, "quota.yaml") + "}", 1, ""},
-		"an entry may say nothing":                      {head + "- {name: KCPKubeResourceQuota}", 0, ""},
-		"no entry is no limit":                          {strings.TrimSuffix(head, "plugins:\n"), 0, ""},
-		"a file beside it must be there":                {head + "- {name: KCPKubeResourceQuota, path: nope.yaml}", 0, "nope.yaml"},
-		"no other plug-in takes any":                    {head + "- {name: kcp.io/PathAnnotation}", 0, `"kcp.io/PathAnnotation" takes no configuration`},
-		"another kind is none of a plug-in":             {head + "- {name: KCPKubeResourceQuota, configuration: {apiVersion: v1, kind: ConfigMap}}", 0, "ConfigMap"},
-		"another kind is no configuration of admission": {"apiVersion: v1\nkind: ConfigMap\n", 0, "ConfigMap"},
-		"a misspelt field is an error":                  {head + "- {name: KCPKubeResourceQuota, pathh: x}", 0, "pathh"},
-		"a limit names its resource":                    {head + "- {name: KCPKubeResourceQuota, configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ResourceQuotaConfiguration, limitedResources: [{matchContains: [x]}]}}", 0, "resource: Required"},
-		"a limit by scope is refused":                   {head + "- {name: KCPKubeResourceQuota, configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ResourceQuotaConfiguration, limitedResources: [{resource: pods, matchScopes: [{scopeName: BestEffort, operator: Exists}]}]}}", 0, "matchScopes"},
+		"inline configuration":             {head + "- {name: KCPKubeResourceQuota, configuration: " + quota + "}", 1, ""},
+		"relative path":                    {head + "- {name: KCPKubeResourceQuota, path: quota.yaml}", 1, ""},
+		"absolute path":                    {head + "- {name: KCPKubeResourceQuota, path: " + filepath.Join(directory, "quota.yaml") + "}", 1, ""},
+		"entry without configuration":      {head + "- {name: KCPKubeResourceQuota}", 0, ""},
+		"no entry":                         {strings.TrimSuffix(head, "plugins:\n"), 0, ""},
+		"missing file":                     {head + "- {name: KCPKubeResourceQuota, path: nope.yaml}", 0, "nope.yaml"},
+		"configuration of another plug-in": {head + "- {name: kcp.io/PathAnnotation}", 0, `"kcp.io/PathAnnotation" takes no configuration`},
+		"configuration of another kind":    {head + "- {name: KCPKubeResourceQuota, configuration: {apiVersion: v1, kind: ConfigMap}}", 0, "ConfigMap"},
+		"file of another kind":             {"apiVersion: v1\nkind: ConfigMap\n", 0, "ConfigMap"},
+		"unknown field":                    {head + "- {name: KCPKubeResourceQuota, pathh: x}", 0, "pathh"},
+		"limit without a resource":         {head + "- {name: KCPKubeResourceQuota, configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ResourceQuotaConfiguration, limitedResources: [{matchContains: [x]}]}}", 0, "resource: Required"},
+		"limit by scope":                   {head + "- {name: KCPKubeResourceQuota, configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ResourceQuotaConfiguration, limitedResources: [{resource: pods, matchScopes: [{scopeName: BestEffort, operator: Exists}]}]}}", 0, "matchScopes"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			got, err := ReadLimitedResources(write("admission.yaml", tc.file))

@@ -15,20 +15,20 @@ func TestReservedCRDs(t *testing.T) {
 		cluster, group, annotation string
 		says                       string
 	}{
-		"a group of one's own":                          {group: "example.com"},
-		"the group of the system":                       {group: "apis.kcp.io", says: `group "apis.kcp.io" is reserved`},
-		"a group below it":                              {group: "my.apis.kcp.io", says: `group "my.apis.kcp.io" is reserved`},
-		"a group that only ends alike":                  {group: "myapis.kcp.io", says: `group "myapis.kcp.io" is reserved`},
-		"another group of kcp":                          {group: "tenancy.kcp.io"},
-		"the system's group where it belongs":           {cluster: "system:system-crds", group: "apis.kcp.io"},
-		"the system's group where others belong":        {cluster: "system:bound-crds", group: "apis.kcp.io", says: "is reserved"},
-		"an annotation of one's own":                    {group: "example.com", annotation: "example.com/a"},
-		"an annotation without a domain":                {group: "example.com", annotation: "apis.kcp.io"},
-		"an annotation of the system":                   {group: "example.com", annotation: "apis.kcp.io/bound-crd", says: `annotation "apis.kcp.io/bound-crd" is reserved`},
-		"an annotation below it":                        {group: "example.com", annotation: "internal.apis.kcp.io/x", says: "is reserved"},
-		"an annotation whose domain only ends alike":    {group: "example.com", annotation: "myapis.kcp.io/x"},
-		"an annotation of the system where it belongs":  {cluster: "system:bound-crds", group: "example.com", annotation: "apis.kcp.io/bound-crd"},
-		"an annotation of the system in another corner": {cluster: "system:system-crds", group: "example.com", annotation: "apis.kcp.io/bound-crd", says: "is reserved"},
+		"own group":                                   {group: "example.com"},
+		"system group":                                {group: "apis.kcp.io", says: `group "apis.kcp.io" is reserved`},
+		"subdomain of the system group":               {group: "my.apis.kcp.io", says: `group "my.apis.kcp.io" is reserved`},
+		"group with the same suffix":                  {group: "myapis.kcp.io", says: `group "myapis.kcp.io" is reserved`},
+		"other group of kcp":                          {group: "tenancy.kcp.io"},
+		"system group in system:system-crds":          {cluster: "system:system-crds", group: "apis.kcp.io"},
+		"system group in system:bound-crds":           {cluster: "system:bound-crds", group: "apis.kcp.io", says: "is reserved"},
+		"own annotation":                              {group: "example.com", annotation: "example.com/a"},
+		"annotation without a domain":                 {group: "example.com", annotation: "apis.kcp.io"},
+		"system annotation":                           {group: "example.com", annotation: "apis.kcp.io/bound-crd", says: `annotation "apis.kcp.io/bound-crd" is reserved`},
+		"annotation of a subdomain":                   {group: "example.com", annotation: "internal.apis.kcp.io/x", says: "is reserved"},
+		"annotation of a domain with the same suffix": {group: "example.com", annotation: "myapis.kcp.io/x"},
+		"system annotation in system:bound-crds":      {cluster: "system:bound-crds", group: "example.com", annotation: "apis.kcp.io/bound-crd"},
+		"system annotation in system:system-crds":     {cluster: "system:system-crds", group: "example.com", annotation: "apis.kcp.io/bound-crd", says: "is reserved"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.cluster == "" {

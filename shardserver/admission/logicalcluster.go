@@ -61,8 +61,8 @@ var protectedAnnotations = []string{
 	corev1alpha1.ShardAnnotationKey, corev1alpha1.OwnerShardAnnotationKey, logicalcluster.PathAnnotationKey, corev1alpha1.LogicalClusterTypeAnnotationKey,
 }
 
-// restoreProtectedAnnotations restores the annotations of the location and the type. A tenant who could write them would receive
-// references and bindings that belong to others.
+// restoreProtectedAnnotations restores the annotations of the location and the type. A tenant who could write them
+// would receive references and bindings that belong to others.
 func restoreProtectedAnnotations(old, obj *corev1alpha1.LogicalCluster) {
 	for _, key := range protectedAnnotations {
 		oldValue, hadValue := old.Annotations[key]
@@ -97,7 +97,7 @@ func (*logicalCluster) Validate(_ context.Context, a admission.Attributes, _ adm
 		return err
 	}
 	if !inAnyGroup(a.GetUserInfo(), groupAdmin) && limitOf(old) != limitOf(obj) {
-		return forbid(a, "annotation %s is not the tenant's to change", corev1alpha1.MaxTotalObjectsAnnotationKey)
+		return forbid(a, "annotation %s cannot be changed by tenants", corev1alpha1.MaxTotalObjectsAnnotationKey)
 	}
 	for _, rule := range logicalClusterRules {
 		if violated := rule(old, obj); violated != "" {
@@ -148,7 +148,8 @@ func validateCreatorImmutable(old, obj *corev1alpha1.LogicalCluster) string {
 	return ""
 }
 
-// validateOwnerImmutable keeps the owner reference to the Workspace: with another owner the logical cluster would outlive it.
+// validateOwnerImmutable keeps the owner reference to the Workspace: with another owner the logical cluster would
+// outlive it.
 func validateOwnerImmutable(old, obj *corev1alpha1.LogicalCluster) string {
 	if !equality.Semantic.DeepEqual(old.Spec.Owner, obj.Spec.Owner) {
 		return "spec.owner is immutable"

@@ -51,32 +51,32 @@ func TestLogicalClusterUpdates(t *testing.T) {
 		old, obj *corev1alpha1.LogicalCluster
 		says     string
 	}{
-		"annotations are the tenant's":                {testLogicalCluster(ready), testLogicalCluster(ready, withClusterAnnotations("a", "b")), ""},
-		"the creator stays":                           {testLogicalCluster(ready), testLogicalCluster(ready, func(c *corev1alpha1.LogicalCluster) { c.Spec.CreatedBy.Username = "bob" }), "spec.createdBy is immutable"},
-		"the creator cannot be dropped":               {testLogicalCluster(ready), testLogicalCluster(ready, func(c *corev1alpha1.LogicalCluster) { c.Spec.CreatedBy = nil }), "spec.createdBy is immutable"},
-		"the owner stays":                             {testLogicalCluster(ready, withOwner("1")), testLogicalCluster(ready, withOwner("2")), "spec.owner is immutable"},
-		"the owner cannot be dropped":                 {testLogicalCluster(ready, withOwner("1")), testLogicalCluster(ready), "spec.owner is immutable"},
-		"the initializers of the spec stay":           {testLogicalCluster(ready), testLogicalCluster(ready, func(c *corev1alpha1.LogicalCluster) { c.Spec.Initializers = c.Spec.Initializers[:1] }), "spec.initializers is immutable"},
-		"their order does not count":                  {testLogicalCluster(ready), testLogicalCluster(ready, func(c *corev1alpha1.LogicalCluster) { slices.Reverse(c.Spec.Initializers) }), ""},
-		"initialization starts":                       {testLogicalCluster(scheduling), testLogicalCluster(initializing), ""},
-		"initialization starts from no phase":         {testLogicalCluster(""), testLogicalCluster(initializing), ""},
-		"one initializer is done":                     {testLogicalCluster(initializing, withInitializers("root:aa", "root:bb")), testLogicalCluster(initializing, withInitializers("root:bb")), ""},
-		"no initializer comes back":                   {testLogicalCluster(initializing, withInitializers("root:aa")), testLogicalCluster(initializing, withInitializers("root:aa", "root:bb")), "status.initializers must not grow"},
-		"no initializer is swapped":                   {testLogicalCluster(initializing, withInitializers("root:aa")), testLogicalCluster(initializing, withInitializers("root:cc")), "status.initializers must not grow"},
-		"initialization ends when all are done":       {testLogicalCluster(initializing), testLogicalCluster(ready), ""},
-		"the last one ends it":                        {testLogicalCluster(initializing, withInitializers("root:aa")), testLogicalCluster(ready), ""},
-		"initialization does not end before":          {testLogicalCluster(initializing, withInitializers("root:aa")), testLogicalCluster(ready, withInitializers("root:aa")), "status.initializers must be empty"},
-		"a ready cluster gets no initializers":        {testLogicalCluster(ready), testLogicalCluster(ready, withInitializers("root:aa")), "status.initializers is immutable"},
-		"an inactive cluster gets none either":        {testLogicalCluster(corev1alpha1.LogicalClusterPhaseInactive), testLogicalCluster(initializing, withInitializers("root:aa")), "status.initializers is immutable"},
-		"ready does not go back":                      {testLogicalCluster(ready), testLogicalCluster(initializing), "status.phase cannot go back"},
-		"ready does not go back to nothing":           {testLogicalCluster(ready), testLogicalCluster(""), "status.phase cannot go back"},
-		"phases off the way count as lowest":          {testLogicalCluster(ready), testLogicalCluster(corev1alpha1.LogicalClusterPhaseUnavailable), "status.phase cannot go back"},
-		"from such a phase any is forward":            {testLogicalCluster(corev1alpha1.LogicalClusterPhaseUnavailable), testLogicalCluster(ready), ""},
-		"a ready cluster may be switched off":         {testLogicalCluster(ready), testLogicalCluster(ready, withClusterAnnotations(corev1alpha1.InactiveAnnotationKey, "true")), ""},
-		"by the old key as well":                      {testLogicalCluster(ready), testLogicalCluster(ready, withClusterAnnotations(corev1alpha1.LegacyInactiveAnnotationKey, "true")), ""},
-		"no other may be switched off":                {testLogicalCluster(initializing), testLogicalCluster(initializing, withClusterAnnotations(corev1alpha1.InactiveAnnotationKey, "true")), "can only be set in phase Ready"},
-		"nor by the old key":                          {testLogicalCluster(initializing), testLogicalCluster(initializing, withClusterAnnotations(corev1alpha1.LegacyInactiveAnnotationKey, "true")), "can only be set in phase Ready"},
-		"an inactive one may be touched and woken up": {testLogicalCluster(corev1alpha1.LogicalClusterPhaseInactive, withClusterAnnotations(corev1alpha1.InactiveAnnotationKey, "true")), testLogicalCluster(corev1alpha1.LogicalClusterPhaseInactive), ""},
+		"tenant changes annotations":                       {testLogicalCluster(ready), testLogicalCluster(ready, withClusterAnnotations("a", "b")), ""},
+		"creator is changed":                               {testLogicalCluster(ready), testLogicalCluster(ready, func(c *corev1alpha1.LogicalCluster) { c.Spec.CreatedBy.Username = "bob" }), "spec.createdBy is immutable"},
+		"creator is removed":                               {testLogicalCluster(ready), testLogicalCluster(ready, func(c *corev1alpha1.LogicalCluster) { c.Spec.CreatedBy = nil }), "spec.createdBy is immutable"},
+		"owner is changed":                                 {testLogicalCluster(ready, withOwner("1")), testLogicalCluster(ready, withOwner("2")), "spec.owner is immutable"},
+		"owner is removed":                                 {testLogicalCluster(ready, withOwner("1")), testLogicalCluster(ready), "spec.owner is immutable"},
+		"initializer of the spec is removed":               {testLogicalCluster(ready), testLogicalCluster(ready, func(c *corev1alpha1.LogicalCluster) { c.Spec.Initializers = c.Spec.Initializers[:1] }), "spec.initializers is immutable"},
+		"initializers of the spec are reordered":           {testLogicalCluster(ready), testLogicalCluster(ready, func(c *corev1alpha1.LogicalCluster) { slices.Reverse(c.Spec.Initializers) }), ""},
+		"initialization starts":                            {testLogicalCluster(scheduling), testLogicalCluster(initializing), ""},
+		"initialization starts from no phase":              {testLogicalCluster(""), testLogicalCluster(initializing), ""},
+		"one initializer completes":                        {testLogicalCluster(initializing, withInitializers("root:aa", "root:bb")), testLogicalCluster(initializing, withInitializers("root:bb")), ""},
+		"initializer is added":                             {testLogicalCluster(initializing, withInitializers("root:aa")), testLogicalCluster(initializing, withInitializers("root:aa", "root:bb")), "status.initializers must not grow"},
+		"initializer is replaced":                          {testLogicalCluster(initializing, withInitializers("root:aa")), testLogicalCluster(initializing, withInitializers("root:cc")), "status.initializers must not grow"},
+		"initialization ends without initializers":         {testLogicalCluster(initializing), testLogicalCluster(ready), ""},
+		"initialization ends with the last initializer":    {testLogicalCluster(initializing, withInitializers("root:aa")), testLogicalCluster(ready), ""},
+		"initialization ends with initializers":            {testLogicalCluster(initializing, withInitializers("root:aa")), testLogicalCluster(ready, withInitializers("root:aa")), "status.initializers must be empty"},
+		"initializers are added in phase Ready":            {testLogicalCluster(ready), testLogicalCluster(ready, withInitializers("root:aa")), "status.initializers is immutable"},
+		"initializers are added in phase Inactive":         {testLogicalCluster(corev1alpha1.LogicalClusterPhaseInactive), testLogicalCluster(initializing, withInitializers("root:aa")), "status.initializers is immutable"},
+		"phase goes back from Ready":                       {testLogicalCluster(ready), testLogicalCluster(initializing), "status.phase cannot go back"},
+		"phase is removed":                                 {testLogicalCluster(ready), testLogicalCluster(""), "status.phase cannot go back"},
+		"phase Unavailable after Ready":                    {testLogicalCluster(ready), testLogicalCluster(corev1alpha1.LogicalClusterPhaseUnavailable), "status.phase cannot go back"},
+		"phase Ready after Unavailable":                    {testLogicalCluster(corev1alpha1.LogicalClusterPhaseUnavailable), testLogicalCluster(ready), ""},
+		"inactive in phase Ready":                          {testLogicalCluster(ready), testLogicalCluster(ready, withClusterAnnotations(corev1alpha1.InactiveAnnotationKey, "true")), ""},
+		"inactive in phase Ready by the legacy key":        {testLogicalCluster(ready), testLogicalCluster(ready, withClusterAnnotations(corev1alpha1.LegacyInactiveAnnotationKey, "true")), ""},
+		"inactive in phase Initializing":                   {testLogicalCluster(initializing), testLogicalCluster(initializing, withClusterAnnotations(corev1alpha1.InactiveAnnotationKey, "true")), "can only be set in phase Ready"},
+		"inactive in phase Initializing by the legacy key": {testLogicalCluster(initializing), testLogicalCluster(initializing, withClusterAnnotations(corev1alpha1.LegacyInactiveAnnotationKey, "true")), "can only be set in phase Ready"},
+		"activated in phase Inactive":                      {testLogicalCluster(corev1alpha1.LogicalClusterPhaseInactive, withClusterAnnotations(corev1alpha1.InactiveAnnotationKey, "true")), testLogicalCluster(corev1alpha1.LogicalClusterPhaseInactive), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := testRequest{cluster: "c1", resource: logicalClusters, name: "cluster", user: alice, operation: admission.Update, old: tc.old, obj: tc.obj.DeepCopy()}
@@ -84,13 +84,13 @@ func TestLogicalClusterUpdates(t *testing.T) {
 			for _, group := range logicalClusterManagers {
 				q.user, q.obj = member(group), tc.obj.DeepCopy()
 				if err := admitAndValidate(t, newLogicalCluster(Config{}), q); err != nil {
-					t.Errorf("%s is held to the rules of tenants: %v", group, err)
+					t.Errorf("the rules of tenants apply to %s: %v", group, err)
 				}
 			}
 		})
 	}
 
-	t.Run("a different list at the start of initialization is refused", func(t *testing.T) {
+	t.Run("different list at the start of initialization is rejected", func(t *testing.T) {
 		q := testRequest{cluster: "c1", resource: logicalClusters, name: "cluster", user: alice, operation: admission.Update, old: testLogicalCluster(scheduling), obj: testLogicalCluster(initializing)}
 		wantForbidden(t, validateOnly(t, newLogicalCluster(Config{}), q), "status.initializers must equal spec.initializers")
 	})
@@ -110,7 +110,7 @@ func TestInitializersAreCopiedFromSpec(t *testing.T) {
 	}
 	obj.Status.Initializers[0] = "root:changed"
 	if old.Spec.Initializers[0] == "root:changed" {
-		t.Error("status and spec share their list")
+		t.Error("status and spec share a list")
 	}
 }
 
@@ -121,10 +121,10 @@ func TestProtectedAnnotations(t *testing.T) {
 			old, want []string // annotations
 			says      []string
 		}{
-			"a tenant's name is replaced":  {alice, []string{key, "a"}, []string{key, "a", "mine", "1"}, []string{key, "b", "mine", "1"}},
-			"a tenant cannot drop it":      {alice, []string{key, "a"}, []string{key, "a"}, nil},
-			"nor add it":                   {alice, nil, nil, []string{key, "b"}},
-			"masters move logical cluster": {master, []string{key, "a"}, []string{key, "b"}, []string{key, "b"}},
+			"change by a tenant is reverted":   {alice, []string{key, "a"}, []string{key, "a", "mine", "1"}, []string{key, "b", "mine", "1"}},
+			"removal by a tenant is reverted":  {alice, []string{key, "a"}, []string{key, "a"}, nil},
+			"addition by a tenant is reverted": {alice, nil, nil, []string{key, "b"}},
+			"change by masters is kept":        {master, []string{key, "a"}, []string{key, "b"}, []string{key, "b"}},
 		} {
 			t.Run(key+": "+name, func(t *testing.T) {
 				obj := testLogicalCluster(ready, withClusterAnnotations(tc.says...))
@@ -146,16 +146,16 @@ func TestLogicalClusterCreationAndDeletion(t *testing.T) {
 		obj, old  runtime.Object
 		says      string
 	}{
-		"tenants create none":                         {admission.Create, alice, testLogicalCluster(""), nil, "LogicalCluster cannot be created"},
-		"kcp-admin creates none":                      {admission.Create, member("system:kcp:admin"), testLogicalCluster(""), nil, "LogicalCluster cannot be created"},
-		"masters create them":                         {admission.Create, master, testLogicalCluster(""), nil, ""},
-		"logical cluster admins create them":          {admission.Create, member(groupLogicalClusterAdmin), testLogicalCluster(""), nil, ""},
-		"external logical cluster admins create them": {admission.Create, member(groupExternalLogicalClusterAdmin), testLogicalCluster(""), nil, ""},
-		"the workspace bootstrapper creates them":     {admission.Create, member(groupWorkspaceBootstrapper), testLogicalCluster(""), nil, ""},
-		"tenants delete none":                         {admission.Delete, alice, nil, testLogicalCluster(ready), "LogicalCluster cannot be deleted"},
-		"tenants delete one that says they may":       {admission.Delete, alice, nil, deletable, ""},
-		"tenants delete none that is not shown":       {admission.Delete, alice, nil, nil, "LogicalCluster cannot be deleted"},
-		"masters delete them":                         {admission.Delete, master, nil, testLogicalCluster(ready), ""},
+		"create by tenants":                             {admission.Create, alice, testLogicalCluster(""), nil, "LogicalCluster cannot be created"},
+		"create by kcp-admin":                           {admission.Create, member("system:kcp:admin"), testLogicalCluster(""), nil, "LogicalCluster cannot be created"},
+		"create by masters":                             {admission.Create, master, testLogicalCluster(""), nil, ""},
+		"create by logical cluster admins":              {admission.Create, member(groupLogicalClusterAdmin), testLogicalCluster(""), nil, ""},
+		"create by external logical cluster admins":     {admission.Create, member(groupExternalLogicalClusterAdmin), testLogicalCluster(""), nil, ""},
+		"create by the workspace bootstrapper":          {admission.Create, member(groupWorkspaceBootstrapper), testLogicalCluster(""), nil, ""},
+		"delete by tenants":                             {admission.Delete, alice, nil, testLogicalCluster(ready), "LogicalCluster cannot be deleted"},
+		"delete of a directly deletable one by tenants": {admission.Delete, alice, nil, deletable, ""},
+		"delete without an object by tenants":           {admission.Delete, alice, nil, nil, "LogicalCluster cannot be deleted"},
+		"delete by masters":                             {admission.Delete, master, nil, testLogicalCluster(ready), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := testRequest{cluster: "c1", resource: logicalClusters, name: "cluster", user: tc.by, operation: tc.operation, obj: tc.obj, old: tc.old}
@@ -178,18 +178,18 @@ func TestLogicalClusterFinalizer(t *testing.T) {
 		want     []string
 		says     string
 	}{
-		"is added on creation":                           {alice, nil, testLogicalCluster(""), []string{guarded}, ""},
-		"is added behind others":                         {alice, nil, testLogicalCluster("", withFinalizers("a")), []string{"a", guarded}, ""},
-		"is added once":                                  {alice, testLogicalCluster("", withFinalizers(guarded)), testLogicalCluster("", withFinalizers(guarded)), []string{guarded}, ""},
-		"comes back when dropped":                        {alice, testLogicalCluster("", withFinalizers(guarded)), testLogicalCluster(""), []string{guarded}, ""},
-		"comes back when masters drop it":                {master, testLogicalCluster("", withFinalizers(guarded)), testLogicalCluster(""), []string{guarded}, ""},
-		"is added though the creation claims a deletion": {alice, nil, testLogicalCluster("", deleting), []string{guarded}, ""},
-		"comes back though an update claims a deletion":  {alice, testLogicalCluster("", withFinalizers(guarded)), testLogicalCluster("", deleting), []string{guarded}, ""},
-		"is not taken off a deleting one by tenants":     {alice, testLogicalCluster("", withFinalizers(guarded), deleting), testLogicalCluster("", deleting), nil, "removing the finalizer"},
-		"is not taken off by logical cluster admins":     {member(groupLogicalClusterAdmin), testLogicalCluster("", withFinalizers(guarded), deleting), testLogicalCluster("", deleting), nil, "removing the finalizer"},
-		"is taken off by masters":                        {master, testLogicalCluster("", withFinalizers(guarded), deleting), testLogicalCluster("", deleting), nil, ""},
-		"lets others go from a deleting one":             {alice, testLogicalCluster("", withFinalizers("a", guarded), deleting), testLogicalCluster("", withFinalizers(guarded), deleting), []string{guarded}, ""},
-		"is not added to a deleting one":                 {alice, testLogicalCluster("", withFinalizers("a"), deleting), testLogicalCluster("", withFinalizers("a"), deleting), []string{"a"}, ""},
+		"added on creation":                 {alice, nil, testLogicalCluster(""), []string{guarded}, ""},
+		"added after others":                {alice, nil, testLogicalCluster("", withFinalizers("a")), []string{"a", guarded}, ""},
+		"added once":                        {alice, testLogicalCluster("", withFinalizers(guarded)), testLogicalCluster("", withFinalizers(guarded)), []string{guarded}, ""},
+		"restored after removal":            {alice, testLogicalCluster("", withFinalizers(guarded)), testLogicalCluster(""), []string{guarded}, ""},
+		"restored after removal by masters": {master, testLogicalCluster("", withFinalizers(guarded)), testLogicalCluster(""), []string{guarded}, ""},
+		"added despite a deletion timestamp in the created object": {alice, nil, testLogicalCluster("", deleting), []string{guarded}, ""},
+		"restored despite a deletion timestamp in the update":      {alice, testLogicalCluster("", withFinalizers(guarded)), testLogicalCluster("", deleting), []string{guarded}, ""},
+		"removal during deletion by tenants":                       {alice, testLogicalCluster("", withFinalizers(guarded), deleting), testLogicalCluster("", deleting), nil, "removing the finalizer"},
+		"removal during deletion by logical cluster admins":        {member(groupLogicalClusterAdmin), testLogicalCluster("", withFinalizers(guarded), deleting), testLogicalCluster("", deleting), nil, "removing the finalizer"},
+		"removal during deletion by masters":                       {master, testLogicalCluster("", withFinalizers(guarded), deleting), testLogicalCluster("", deleting), nil, ""},
+		"removal of another finalizer during deletion":             {alice, testLogicalCluster("", withFinalizers("a", guarded), deleting), testLogicalCluster("", withFinalizers(guarded), deleting), []string{guarded}, ""},
+		"not added during deletion":                                {alice, testLogicalCluster("", withFinalizers("a"), deleting), testLogicalCluster("", withFinalizers("a"), deleting), []string{"a"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := testRequest{cluster: "c1", resource: logicalClusters, name: "cluster", user: tc.by, operation: admission.Create, obj: tc.obj}
@@ -203,7 +203,7 @@ func TestLogicalClusterFinalizer(t *testing.T) {
 		})
 	}
 
-	t.Run("missing after all plug-ins is refused", func(t *testing.T) {
+	t.Run("missing finalizer after all plug-ins is rejected", func(t *testing.T) {
 		q := testRequest{cluster: "c1", resource: logicalClusters, name: "cluster", user: master, operation: admission.Create, obj: testLogicalCluster("")}
 		wantForbidden(t, validateOnly(t, newLogicalClusterFinalizer(Config{}), q), "is missing")
 	})

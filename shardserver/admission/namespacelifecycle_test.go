@@ -35,24 +35,24 @@ func TestNamespaceLifecycle(t *testing.T) {
 		ask     testRequest
 		is      func(error) bool
 	}{
-		"content may be created in an active namespace":          {"one", testRequest{resource: configMaps, namespace: "active", operation: admission.Create}, nil},
-		"content may be created in one the cache does not know":  {"one", testRequest{resource: configMaps, namespace: "new", operation: admission.Create}, nil},
-		"no content in a missing namespace":                      {"one", testRequest{resource: configMaps, namespace: "missing", operation: admission.Create}, apierrors.IsNotFound},
-		"no content in a namespace of another logical cluster":   {"one", testRequest{resource: configMaps, namespace: "other", operation: admission.Create}, apierrors.IsNotFound},
-		"no new content in a terminating namespace":              {"one", testRequest{resource: configMaps, namespace: "going", operation: admission.Create}, isTerminating},
-		"content of a terminating namespace may be changed":      {"one", testRequest{resource: configMaps, namespace: "going", operation: admission.Update}, nil},
-		"content of a terminating namespace may be deleted":      {"one", testRequest{resource: configMaps, namespace: "going", operation: admission.Delete}, nil},
-		"content of a missing namespace cannot be changed":       {"one", testRequest{resource: configMaps, namespace: "missing", operation: admission.Update}, apierrors.IsNotFound},
-		"objects without namespace pass":                         {"one", testRequest{resource: workspaces, operation: admission.Create}, nil},
-		"an access review passes in a missing namespace":         {"one", testRequest{resource: localSubjectAccessReview, namespace: "missing", operation: admission.Create}, nil},
-		"a namespace may be created":                             {"one", testRequest{resource: namespaces, name: "missing", operation: admission.Create}, nil},
-		"a namespace may be deleted":                             {"two", testRequest{resource: namespaces, name: "other", operation: admission.Delete}, nil},
-		"default may not be deleted":                             {"one", testRequest{resource: namespaces, name: "default", operation: admission.Delete}, apierrors.IsForbidden},
-		"kube-system may not be deleted":                         {"one", testRequest{resource: namespaces, name: "kube-system", operation: admission.Delete}, apierrors.IsForbidden},
-		"kube-public may not be deleted":                         {"one", testRequest{resource: namespaces, name: "kube-public", operation: admission.Delete}, apierrors.IsForbidden},
-		"default may not be deleted where no LogicalCluster is":  {"gone", testRequest{resource: namespaces, name: "default", operation: admission.Delete}, apierrors.IsForbidden},
-		"default goes with its logical cluster":                  {"leaving", testRequest{resource: namespaces, name: "default", operation: admission.Delete}, nil},
-		"the deletion of one cluster lifts nothing in the other": {"two", testRequest{resource: namespaces, name: "default", operation: admission.Delete}, apierrors.IsForbidden},
+		"create in an active namespace":                           {"one", testRequest{resource: configMaps, namespace: "active", operation: admission.Create}, nil},
+		"create in a namespace that the cache does not have":      {"one", testRequest{resource: configMaps, namespace: "new", operation: admission.Create}, nil},
+		"create in a missing namespace":                           {"one", testRequest{resource: configMaps, namespace: "missing", operation: admission.Create}, apierrors.IsNotFound},
+		"create in a namespace of another logical cluster":        {"one", testRequest{resource: configMaps, namespace: "other", operation: admission.Create}, apierrors.IsNotFound},
+		"create in a terminating namespace":                       {"one", testRequest{resource: configMaps, namespace: "going", operation: admission.Create}, isTerminating},
+		"update in a terminating namespace":                       {"one", testRequest{resource: configMaps, namespace: "going", operation: admission.Update}, nil},
+		"delete in a terminating namespace":                       {"one", testRequest{resource: configMaps, namespace: "going", operation: admission.Delete}, nil},
+		"update in a missing namespace":                           {"one", testRequest{resource: configMaps, namespace: "missing", operation: admission.Update}, apierrors.IsNotFound},
+		"cluster-scoped object":                                   {"one", testRequest{resource: workspaces, operation: admission.Create}, nil},
+		"access review in a missing namespace":                    {"one", testRequest{resource: localSubjectAccessReview, namespace: "missing", operation: admission.Create}, nil},
+		"create a namespace":                                      {"one", testRequest{resource: namespaces, name: "missing", operation: admission.Create}, nil},
+		"delete a namespace":                                      {"two", testRequest{resource: namespaces, name: "other", operation: admission.Delete}, nil},
+		"delete default":                                          {"one", testRequest{resource: namespaces, name: "default", operation: admission.Delete}, apierrors.IsForbidden},
+		"delete kube-system":                                      {"one", testRequest{resource: namespaces, name: "kube-system", operation: admission.Delete}, apierrors.IsForbidden},
+		"delete kube-public":                                      {"one", testRequest{resource: namespaces, name: "kube-public", operation: admission.Delete}, apierrors.IsForbidden},
+		"delete default without a LogicalCluster":                 {"gone", testRequest{resource: namespaces, name: "default", operation: admission.Delete}, apierrors.IsForbidden},
+		"delete default while the logical cluster is deleted":     {"leaving", testRequest{resource: namespaces, name: "default", operation: admission.Delete}, nil},
+		"delete default while another logical cluster is deleted": {"two", testRequest{resource: namespaces, name: "default", operation: admission.Delete}, apierrors.IsForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.ask.cluster, tc.ask.user = tc.cluster, alice
@@ -85,18 +85,18 @@ func TestNamespaceLifecycleStaleCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := admitAndValidate(t, plugin, create); err != nil {
-		t.Fatalf("a dry run must leave no trace, got %v", err)
+		t.Fatalf("after a dry run: %v", err)
 	}
 	remove.dryRun = false
 	if err := admitAndValidate(t, plugin, remove); err != nil {
 		t.Fatal(err)
 	}
 	if err := admitAndValidate(t, plugin, create); !isTerminating(err) {
-		t.Fatalf("got %v, want a refusal although the cache still shows the namespace as active", err)
+		t.Fatalf("got %v, want a rejection although the cache still has the namespace as active", err)
 	}
 	create.cluster = "two"
 	if err := admitAndValidate(t, plugin, create); err != nil {
-		t.Fatalf("the namesake in another logical cluster is refused: %v", err)
+		t.Fatalf("the namespace of the same name in another logical cluster: %v", err)
 	}
 }
 
@@ -109,6 +109,6 @@ func TestNamespaceLifecycleDeletedLimit(t *testing.T) {
 		}
 	}
 	if remembered := len(plugin.deleted.Keys()); remembered > recentlyDeleted {
-		t.Fatalf("%d deletions remembered, at most %d are allowed", remembered, recentlyDeleted)
+		t.Fatalf("%d deletions are kept, want at most %d", remembered, recentlyDeleted)
 	}
 }

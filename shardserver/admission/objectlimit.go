@@ -69,13 +69,14 @@ func (l *objectLimit) Validate(ctx context.Context, a admission.Attributes, _ ad
 		return apierrors.NewInternalError(fmt.Errorf("counting the objects of logical cluster %q: %w", name, err))
 	}
 	if !fits {
-		return forbid(a, "logical cluster %q holds as many objects as it may (%d/%d objects), delete objects to create others", name, count, limit)
+		return forbid(a, "logical cluster %q has reached its object limit (%d/%d objects), delete objects to create others", name, count, limit)
 	}
 	return nil
 }
 
-// removesImmediately reports whether a deletion removes its object immediately. An object with finalizers is removed later, outside
-// of admission, and counts until the next scan; otherwise deleting it twice would decrement the count twice.
+// removesImmediately reports whether a deletion removes its object immediately. An object with finalizers is removed
+// later, outside of admission, and counts until the next scan; otherwise deleting it twice would decrement the count
+// twice.
 func removesImmediately(a admission.Attributes) bool {
 	if options, ok := a.GetOperationOptions().(*metav1.DeleteOptions); ok && options.PropagationPolicy != nil && *options.PropagationPolicy != metav1.DeletePropagationBackground {
 		return false

@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// pathResources are the resources whose objects are referred to by path, or need the path of their logical cluster.
+// pathResources are the resources whose objects are referenced by path, or need the path of their logical cluster.
 var pathResources = sets.New(workspaceTypes, apiExports, apiBindings, clusterCachedResources)
 
 // pathAnnotation sets the canonical path of the logical cluster on objects that are resolved by path from other logical

@@ -33,16 +33,16 @@ func TestPathAnnotation(t *testing.T) {
 		want        string
 		says        string
 	}{
-		"a type gets the path":                              {cluster: "c1", resource: workspaceTypes, obj: bare(), want: "root:org"},
-		"the path of a cluster without one is its name":     {cluster: "c2", resource: workspaceTypes, obj: bare(), want: "c2"},
-		"a claimed path is replaced on a type":              {cluster: "c1", resource: workspaceTypes, obj: testWorkspaceType("root", "own"), want: "root:org"},
-		"a claimed path is replaced on anything":            {cluster: "c1", resource: configMaps, obj: claiming("root"), want: "root:org"},
-		"an object that claims none is left alone":          {cluster: "c1", resource: configMaps, obj: &core.ConfigMap{}},
-		"a logical cluster is left alone":                   {cluster: "c1", resource: logicalClusters, obj: testLogicalCluster(ready, withClusterAnnotations(key, "root:moved")), want: "root:moved"},
-		"a review, which is not stored, is left alone":      {cluster: "gone", resource: localSubjectAccessReview, obj: &authorization.LocalSubjectAccessReview{}},
-		"status updates are left alone":                     {cluster: "c1", resource: workspaceTypes, subresource: "status", obj: testWorkspaceType("root:old", "own"), want: "root:old"},
-		"there is no path in a cluster that does not exist": {cluster: "gone", resource: workspaceTypes, obj: bare(), says: "does not exist"},
-		"nothing can claim one there":                       {cluster: "gone", resource: configMaps, obj: claiming("root"), says: "does not exist"},
+		"type":                              {cluster: "c1", resource: workspaceTypes, obj: bare(), want: "root:org"},
+		"logical cluster without a path":    {cluster: "c2", resource: workspaceTypes, obj: bare(), want: "c2"},
+		"type with another path":            {cluster: "c1", resource: workspaceTypes, obj: testWorkspaceType("root", "own"), want: "root:org"},
+		"other object with another path":    {cluster: "c1", resource: configMaps, obj: claiming("root"), want: "root:org"},
+		"other object without a path":       {cluster: "c1", resource: configMaps, obj: &core.ConfigMap{}},
+		"LogicalCluster":                    {cluster: "c1", resource: logicalClusters, obj: testLogicalCluster(ready, withClusterAnnotations(key, "root:moved")), want: "root:moved"},
+		"review":                            {cluster: "gone", resource: localSubjectAccessReview, obj: &authorization.LocalSubjectAccessReview{}},
+		"status update":                     {cluster: "c1", resource: workspaceTypes, subresource: "status", obj: testWorkspaceType("root:old", "own"), want: "root:old"},
+		"type in a missing logical cluster": {cluster: "gone", resource: workspaceTypes, obj: bare(), says: "does not exist"},
+		"other object with a path in a missing logical cluster": {cluster: "gone", resource: configMaps, obj: claiming("root"), says: "does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := testRequest{cluster: tc.cluster, resource: tc.resource, subresource: tc.subresource, name: "own", user: master, operation: admission.Create, obj: tc.obj}
@@ -56,7 +56,7 @@ func TestPathAnnotation(t *testing.T) {
 		})
 	}
 
-	t.Run("a path that comes with a status is replaced", func(t *testing.T) {
+	t.Run("path in a status update is replaced", func(t *testing.T) {
 		obj := claiming("root")
 		q := testRequest{cluster: "c1", resource: configMaps, subresource: "status", name: "own", user: master, operation: admission.Update, obj: obj, old: &core.ConfigMap{}}
 		wantForbidden(t, admitAndValidate(t, newPathAnnotation(state.config()), q), "")
@@ -65,7 +65,7 @@ func TestPathAnnotation(t *testing.T) {
 		}
 	})
 
-	t.Run("a path changed behind the plug-in is refused", func(t *testing.T) {
+	t.Run("path that a later plug-in changed is rejected", func(t *testing.T) {
 		q := testRequest{cluster: "c1", resource: configMaps, name: "own", user: master, operation: admission.Update, obj: claiming("root"), old: claiming("root:org")}
 		wantForbidden(t, validateOnly(t, newPathAnnotation(state.config()), q), "must be \"root:org\"")
 	})

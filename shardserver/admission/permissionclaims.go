@@ -47,7 +47,7 @@ func (p permissionClaims) Validate(ctx context.Context, a admission.Attributes, 
 		return err
 	}
 	if !claims.LabelsMatch(object.GetLabels(), desired) {
-		return forbid(a, "labels of permission claims are for the system to set")
+		return forbid(a, "labels of permission claims can only be set by the system")
 	}
 	return nil
 }

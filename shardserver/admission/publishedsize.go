@@ -13,14 +13,14 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// maxPublishedSize bounds the size of an object that is published to other shards, in bytes of JSON. A cache server stores
-// it as JSON, with etcd's request limit of 1.5 MiB, while this shard may store it in a smaller encoding. An object that
-// does not fit there would keep this shard from ever reporting its publication as complete, so that other shards could
-// not rely on the absence of objects. The remainder of the limit is for the status and for annotations that publishing
-// adds.
+// maxPublishedSize bounds the size of an object that is published to other shards, in bytes of JSON. A cache server
+// stores it as JSON, with etcd's request limit of 1.5 MiB, while this shard may store it in a smaller encoding. An
+// object that does not fit there would keep this shard from ever reporting its publication as complete, so that other
+// shards could not rely on the absence of objects. The remainder of the limit is for the status and for annotations
+// that publishing adds.
 const maxPublishedSize = 5 << 18
 
-// publishedSize bounds the size of what is published to other shards.
+// publishedSize bounds the size of objects that are published to other shards.
 type publishedSize struct{ *admission.Handler }
 
 func newPublishedSize(Config) admission.Interface {
@@ -43,13 +43,13 @@ func (*publishedSize) Validate(_ context.Context, a admission.Attributes, _ admi
 			return err
 		}
 	}
-	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s that other shards have to know may have %d bytes of JSON, this has %d", resource.GroupResource(), maxPublishedSize, size))
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s that are published to other shards may have at most %d bytes of JSON, this has %d", resource.GroupResource(), maxPublishedSize, size))
 }
 
 func encodedSize(resource client.Resource, obj runtime.Object) (bytes int, err error) {
 	raw, err := replica.Encode(resource, obj)
 	if err != nil {
-		return 0, apierrors.NewInternalError(fmt.Errorf("measuring what other shards have to know: %w", err))
+		return 0, apierrors.NewInternalError(fmt.Errorf("measuring an object that is published to other shards: %w", err))
 	}
 	return len(raw), nil
 }

@@ -23,11 +23,11 @@ func TestPublishedSizeLimit(t *testing.T) {
 		sub       string
 		refused   bool
 	}{
-		"a role of some size":                    {operation: admission.Create, now: fits},
-		"a role that would be too large":         {operation: admission.Create, now: tooMany, refused: true},
-		"a role that becomes too large":          {operation: admission.Update, old: fits, now: tooMany, refused: true},
-		"a role that was larger":                 {operation: admission.Update, old: tooMany + 1, now: tooMany},
-		"the status of what is nearly too large": {operation: admission.Update, old: tooMany, now: tooMany + 1, sub: "status"},
+		"role below the limit":               {operation: admission.Create, now: fits},
+		"new role above the limit":           {operation: admission.Create, now: tooMany, refused: true},
+		"role that grows above the limit":    {operation: admission.Update, old: fits, now: tooMany, refused: true},
+		"role above the limit that shrinks":  {operation: admission.Update, old: tooMany + 1, now: tooMany},
+		"status of an object near the limit": {operation: admission.Update, old: tooMany, now: tooMany + 1, sub: "status"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := testRequest{cluster: "one", resource: rbac.Resource("clusterroles"), name: "large", operation: tc.operation, subresource: tc.sub, obj: role(tc.now)}

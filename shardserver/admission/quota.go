@@ -135,7 +135,7 @@ func (q *resourceQuota) charge(ctx context.Context, known *core.ResourceQuota, a
 	}
 	store, ok := resource.Store.(quotaCharger)
 	if !ok {
-		return apierrors.NewInternalError(fmt.Errorf("the storage of quotas is %T, which cannot be charged", resource.Store))
+		return apierrors.NewInternalError(fmt.Errorf("the storage of quotas is %T, which does not support charging", resource.Store))
 	}
 	ctx = request.WithNamespace(ctx, known.Namespace)
 	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{

@@ -25,12 +25,12 @@ func TestAddUsage(t *testing.T) {
 		used   int64
 		says   string
 	}{
-		"there is room":                   {list("2"), core.ResourceQuotaStatus{Hard: list("2"), Used: list("1")}, 2, ""},
-		"there is no room":                {list("2"), core.ResourceQuotaStatus{Hard: list("2"), Used: list("2")}, 0, "exceeded quota: q, requested: count/configmaps=1, used: count/configmaps=2, limited: count/configmaps=2"},
-		"there is less than none":         {list("2"), core.ResourceQuotaStatus{Hard: list("2"), Used: list("5")}, 0, "exceeded quota"},
-		"nothing has been counted yet":    {list("2"), core.ResourceQuotaStatus{}, 0, "status unknown for quota: q, resources: count/configmaps"},
-		"this has not been counted yet":   {list("2"), core.ResourceQuotaStatus{Hard: core.ResourceList{"count/secrets": resource.MustParse("1")}, Used: core.ResourceList{"count/secrets": resource.MustParse("0")}}, 0, "status unknown for quota"},
-		"the limit is known, the use not": {list("2"), core.ResourceQuotaStatus{Hard: list("2")}, 0, "status unknown for quota"},
+		"below the limit":            {list("2"), core.ResourceQuotaStatus{Hard: list("2"), Used: list("1")}, 2, ""},
+		"at the limit":               {list("2"), core.ResourceQuotaStatus{Hard: list("2"), Used: list("2")}, 0, "exceeded quota: q, requested: count/configmaps=1, used: count/configmaps=2, limited: count/configmaps=2"},
+		"above the limit":            {list("2"), core.ResourceQuotaStatus{Hard: list("2"), Used: list("5")}, 0, "exceeded quota"},
+		"no status":                  {list("2"), core.ResourceQuotaStatus{}, 0, "status unknown for quota: q, resources: count/configmaps"},
+		"status of another resource": {list("2"), core.ResourceQuotaStatus{Hard: core.ResourceList{"count/secrets": resource.MustParse("1")}, Used: core.ResourceList{"count/secrets": resource.MustParse("0")}}, 0, "status unknown for quota"},
+		"status without used count":  {list("2"), core.ResourceQuotaStatus{Hard: list("2")}, 0, "status unknown for quota"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			stored := &core.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: core.ResourceQuotaSpec{Hard: tc.limit}, Status: tc.status}
@@ -39,7 +39,7 @@ func TestAddUsage(t *testing.T) {
 				corev1.SchemeGroupVersion.WithResource("configmaps"), "", admission.Create, &metav1.CreateOptions{}, false, nil)
 			after, err := addUsage(stored, a, name)
 			if !stored.ObjectMeta.CreationTimestamp.Equal(&before.CreationTimestamp) || len(stored.Status.Hard) != len(before.Status.Hard) {
-				t.Error("what is stored was changed in place")
+				t.Error("the stored object was modified")
 			}
 			if tc.says != "" {
 				if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tc.says) {
@@ -68,11 +68,11 @@ func TestIsUncounted(t *testing.T) {
 		operation admission.Operation
 		want      bool
 	}{
-		"the binding of a workspace's creator": {"clusterrolebindings", workspaceAdmin, binding(workspaceAdmin), admission.Create, true},
-		"its deletion":                         {"clusterrolebindings", workspaceAdmin, nil, admission.Delete, true},
-		"another binding is counted":           {"clusterrolebindings", "mine", binding("mine"), admission.Create, false},
-		"so is one that a webhook named otherwise than it was asked for": {"clusterrolebindings", workspaceAdmin, binding("mine"), admission.Create, false},
-		"so is a role of that name":                                      {"clusterroles", workspaceAdmin, binding(workspaceAdmin), admission.Create, false},
+		"binding of the creator":                 {"clusterrolebindings", workspaceAdmin, binding(workspaceAdmin), admission.Create, true},
+		"deletion of the binding of the creator": {"clusterrolebindings", workspaceAdmin, nil, admission.Delete, true},
+		"another binding":                        {"clusterrolebindings", "mine", binding("mine"), admission.Create, false},
+		"binding renamed by a webhook":           {"clusterrolebindings", workspaceAdmin, binding("mine"), admission.Create, false},
+		"role of that name":                      {"clusterroles", workspaceAdmin, binding(workspaceAdmin), admission.Create, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			a := admission.NewAttributesRecord(tc.object, nil, schema.GroupVersionKind{}, "", tc.asked, rbacv1.SchemeGroupVersion.WithResource(tc.resource), "", tc.operation, nil, false, nil)

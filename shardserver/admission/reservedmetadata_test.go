@@ -23,15 +23,15 @@ func TestReservedMetadata(t *testing.T) {
 		obj, old *core.ConfigMap
 		says     string
 	}{
-		"other keys are anybody's":                            {alice, annotated("example.com/a", "b", "core.kcp.io/max-total-objects", "1", "kcp.io/path", "root"), nil, ""},
-		"a reserved annotation cannot be given":               {alice, annotated("example.com/kcp.io", "b"), nil, `annotation "example.com/kcp.io" is reserved`},
-		"nor a reserved label":                                {alice, labelled("kcp.io", "b"), nil, `label "kcp.io" is reserved`},
-		"what is there may stay":                              {alice, annotated("kcp.io", "b", "x", "y"), annotated("kcp.io", "b"), ""},
-		"what is there cannot change":                         {alice, annotated("kcp.io", "c"), annotated("kcp.io", "b"), "reserved"},
-		"what is there cannot go":                             {alice, labelled(), labelled("kcp.io", "b"), "reserved"},
-		"an empty value is not the same as none":              {alice, labelled("kcp.io", ""), labelled(), "reserved"},
-		"masters may do all of that":                          {master, annotated("kcp.io", "c"), annotated("kcp.io", "b"), ""},
-		"a suffix of the key counts, with or without a slash": {alice, annotated("mykcp.io", "c"), nil, "reserved"},
+		"other keys":                                  {alice, annotated("example.com/a", "b", "core.kcp.io/max-total-objects", "1", "kcp.io/path", "root"), nil, ""},
+		"reserved annotation is added":                {alice, annotated("example.com/kcp.io", "b"), nil, `annotation "example.com/kcp.io" is reserved`},
+		"reserved label is added":                     {alice, labelled("kcp.io", "b"), nil, `label "kcp.io" is reserved`},
+		"reserved annotation is unchanged":            {alice, annotated("kcp.io", "b", "x", "y"), annotated("kcp.io", "b"), ""},
+		"reserved annotation is changed":              {alice, annotated("kcp.io", "c"), annotated("kcp.io", "b"), "reserved"},
+		"reserved label is removed":                   {alice, labelled(), labelled("kcp.io", "b"), "reserved"},
+		"reserved label with an empty value is added": {alice, labelled("kcp.io", ""), labelled(), "reserved"},
+		"reserved annotation is changed by masters":   {master, annotated("kcp.io", "c"), annotated("kcp.io", "b"), ""},
+		"key with the suffix and without a slash":     {alice, annotated("mykcp.io", "c"), nil, "reserved"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			q := testRequest{cluster: "c1", resource: schema.GroupResource{Resource: "configmaps"}, name: "x", user: tc.by, operation: admission.Create, obj: tc.obj}

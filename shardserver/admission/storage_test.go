@@ -153,8 +153,8 @@ func (s *storageEnv) updateStatus(cluster string, by user.Info, resource schema.
 	return updated, err
 }
 
-// TestAdmissionWithStorage creates nested workspaces with types over real registries: writes do not wait for watch caches,
-// and no read crosses a logical cluster.
+// TestAdmissionWithStorage creates nested workspaces with types over real registries: writes do not wait for watch
+// caches, and no read crosses a logical cluster.
 func TestAdmissionWithStorage(t *testing.T) {
 	s := startStorageEnv(t, "alice use root/workspacetypes/universal", "alice use c1/workspacetypes/own")
 	logicalCluster := func(path, typed string) *corev1alpha1.LogicalCluster {
@@ -184,7 +184,7 @@ func TestAdmissionWithStorage(t *testing.T) {
 		t.Errorf("a tenant created a LogicalCluster: %v", err)
 	}
 	if _, err := s.create("c1", alice, workspaces, testWorkspace()); !apierrors.IsForbidden(err) {
-		t.Errorf("a workspace stands in a logical cluster that does not exist: %v", err)
+		t.Errorf("a workspace was created in a logical cluster that does not exist: %v", err)
 	}
 	s.mustCreate("c1", master, logicalClusters, logicalCluster("root:team", "root:universal"))
 	s.mustCreate("c1", alice, workspaceTypes, testWorkspaceType("", "own", extending(typeRef("root", "universal"))))
@@ -196,7 +196,7 @@ func TestAdmissionWithStorage(t *testing.T) {
 		t.Errorf("type %q", below.Spec.Type)
 	}
 	if _, err := s.create("c1", alice, workspaces, typedWorkspace("odd", "root", "a/b")); !apierrors.IsForbidden(err) {
-		t.Errorf("a name that nothing can have: %v", err)
+		t.Errorf("an invalid name: %v", err)
 	}
 
 	updated, err := s.updateStatus("c1", master, logicalClusters, "cluster", func(obj runtime.Object) {
@@ -215,8 +215,8 @@ func TestAdmissionWithStorage(t *testing.T) {
 	}
 }
 
-// TestNamespaceLifecycleWithStorage writes into a namespace right after its creation, and not into that of the same name in
-// another logical cluster.
+// TestNamespaceLifecycleWithStorage writes into a namespace right after its creation, and not into that of the same
+// name in another logical cluster.
 func TestNamespaceLifecycleWithStorage(t *testing.T) {
 	s := startStorageEnv(t)
 	configMap := testRequest{resource: schema.GroupResource{Resource: "configmaps"}, namespace: "team", name: "thing", user: alice, operation: admission.Create, obj: &core.ConfigMap{}}

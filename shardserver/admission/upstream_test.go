@@ -10,9 +10,9 @@ import (
 func TestUpstreamPluginsAreKnown(t *testing.T) {
 	known := upstreamPlugins.Union(sets.New(Names()...))
 	if unknown := sets.New(kubeoptions.AllOrderedPlugins...).Difference(known); unknown.Len() > 0 {
-		t.Errorf("unknown: %q", sets.List(unknown))
+		t.Errorf("plug-ins of Kubernetes that are not listed: %q", sets.List(unknown))
 	}
 	if gone := upstreamPlugins.Difference(sets.New(kubeoptions.AllOrderedPlugins...)); gone.Len() > 0 {
-		t.Errorf("no plug-ins of Kubernetes any more: %q", sets.List(gone))
+		t.Errorf("listed plug-ins that Kubernetes does not have: %q", sets.List(gone))
 	}
 }

@@ -45,25 +45,25 @@ func TestWorkspaceType(t *testing.T) {
 		subresource string
 		says        string
 	}{
-		"a plain type":                             {spec: nil},
-		"a type with everything in order":          {spec: []change{child("root"), parents(typeRef("root", "organization")), children(typeRef("root:org", "own")), binds("root:org", "widgets")}},
-		"a type called root below root":            {named: "root", says: "root workspace type can only be created in root"},
-		"a type called root in root":               {cluster: "root", named: "root"},
-		"not even for masters":                     {named: "root", by: master, says: "root workspace type can only be created in root"},
-		"a default child without a path":           {spec: []change{child("")}, says: "spec.defaultChildWorkspaceType.path must be set"},
-		"an allowed parent without a path":         {spec: []change{parents(typeRef("root", "a"), typeRef("", "b"))}, says: "spec.limitAllowedParents.types.path must be set"},
-		"an allowed child without a path":          {spec: []change{children(typeRef("", "a"))}, says: "spec.limitAllowedChildren.types.path must be set"},
-		"a path taken away later":                  {update: true, old: []change{child("root")}, spec: []change{child("")}, says: "spec.defaultChildWorkspaceType.path must be set"},
-		"an export that the user may bind":         {spec: []change{binds("root:org", "widgets")}},
-		"the same by cluster name":                 {spec: []change{binds("c1", "widgets")}},
-		"an export beside the type":                {spec: []change{binds("", "own")}},
-		"an export that the user may not bind":     {spec: []change{binds("root:org", "secrets")}, says: "no permission to bind to export root:org:secrets"},
-		"an export at a path that does not exist":  {spec: []change{binds("root:gone", "widgets")}, says: "no permission to bind to export root:gone:widgets"},
-		"an export beside the type, not permitted": {spec: []change{binds("", "widgets")}, says: "no permission to bind to export c2:widgets"},
-		"masters bind what they like":              {by: master, spec: []change{binds("root:org", "secrets")}},
-		"an entry from before is kept":             {update: true, old: []change{binds("root:org", "secrets")}, spec: []change{binds("root:org", "secrets"), binds("root:org", "widgets")}},
-		"an entry added beside one from before":    {update: true, old: []change{binds("root:org", "secrets")}, spec: []change{binds("root:org", "secrets"), binds("root:org", "more")}, says: "no permission to bind to export root:org:more"},
-		"status is not looked at":                  {update: true, subresource: "status", spec: []change{child("")}},
+		"empty type":                                      {spec: nil},
+		"valid type":                                      {spec: []change{child("root"), parents(typeRef("root", "organization")), children(typeRef("root:org", "own")), binds("root:org", "widgets")}},
+		"type named root outside root":                    {named: "root", says: "root workspace type can only be created in root"},
+		"type named root in root":                         {cluster: "root", named: "root"},
+		"type named root outside root by masters":         {named: "root", by: master, says: "root workspace type can only be created in root"},
+		"default child without a path":                    {spec: []change{child("")}, says: "spec.defaultChildWorkspaceType.path must be set"},
+		"an allowed parent without a path":                {spec: []change{parents(typeRef("root", "a"), typeRef("", "b"))}, says: "spec.limitAllowedParents.types.path must be set"},
+		"an allowed child without a path":                 {spec: []change{children(typeRef("", "a"))}, says: "spec.limitAllowedChildren.types.path must be set"},
+		"update removes a path":                           {update: true, old: []change{child("root")}, spec: []change{child("")}, says: "spec.defaultChildWorkspaceType.path must be set"},
+		"export with permission":                          {spec: []change{binds("root:org", "widgets")}},
+		"export with permission by cluster name":          {spec: []change{binds("c1", "widgets")}},
+		"export in the same workspace":                    {spec: []change{binds("", "own")}},
+		"export without permission":                       {spec: []change{binds("root:org", "secrets")}, says: "no permission to bind to export root:org:secrets"},
+		"export at a missing path":                        {spec: []change{binds("root:gone", "widgets")}, says: "no permission to bind to export root:gone:widgets"},
+		"export in the same workspace without permission": {spec: []change{binds("", "widgets")}, says: "no permission to bind to export c2:widgets"},
+		"export without permission by masters":            {by: master, spec: []change{binds("root:org", "secrets")}},
+		"existing entry without permission":               {update: true, old: []change{binds("root:org", "secrets")}, spec: []change{binds("root:org", "secrets"), binds("root:org", "widgets")}},
+		"added entry without permission":                  {update: true, old: []change{binds("root:org", "secrets")}, spec: []change{binds("root:org", "secrets"), binds("root:org", "more")}, says: "no permission to bind to export root:org:more"},
+		"status update":                                   {update: true, subresource: "status", spec: []change{child("")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.cluster == "" {
@@ -90,10 +90,10 @@ func TestReservedNames(t *testing.T) {
 		ask  testRequest
 		says string
 	}{
-		"no type is called system":       {testRequest{resource: workspaceTypes, name: "system"}, "name is reserved"},
-		"no type is called any":          {testRequest{resource: workspaceTypes, name: "any"}, "name is reserved"},
-		"a type may be called otherwise": {testRequest{resource: workspaceTypes, name: "anything"}, ""},
-		"a workspace may be called any":  {testRequest{resource: workspaces, name: "any"}, ""},
+		"type named system":      {testRequest{resource: workspaceTypes, name: "system"}, "name is reserved"},
+		"type named any":         {testRequest{resource: workspaceTypes, name: "any"}, "name is reserved"},
+		"type with another name": {testRequest{resource: workspaceTypes, name: "anything"}, ""},
+		"workspace named any":    {testRequest{resource: workspaces, name: "any"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.ask.cluster, tc.ask.user, tc.ask.operation = "root", master, admission.Create

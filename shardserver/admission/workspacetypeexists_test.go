@@ -74,26 +74,26 @@ func TestWorkspaceTypeExists(t *testing.T) {
 		now     map[string]string
 		says    string
 	}{
-		"the default of the parent's type":             {cluster: "root", choose: untyped, want: "root:organization", now: map[string]string{"tier": "org", "mine": "type"}},
-		"the user's own labels win":                    {cluster: "root", choose: untyped, labels: map[string]string{"mine": "user", "a": "b"}, want: "root:organization", now: map[string]string{"tier": "org", "mine": "user", "a": "b"}},
-		"a path without a name asks for the default":   {cluster: "c1", choose: typed("root", ""), want: "root:universal"},
-		"a name is completed with its path":            {cluster: "c1", choose: typed("", "universal"), want: "root:universal"},
-		"a name found nearby, before the cache has it": {cluster: "c1", choose: typed("", "own"), want: "root:org:own"},
-		"a path stays as it is":                        {cluster: "c1", choose: typed("root", "universal"), want: "root:universal"},
-		"a cluster name stays as it is":                {cluster: "c1", choose: typed("c1", "own"), want: "c1:own"},
-		"a type that does not exist":                   {cluster: "root", choose: typed("", "nope"), says: `workspace type "nope" not found`},
-		"a path that does not exist":                   {cluster: "root", choose: typed("root:nope", "own"), says: `workspace type "root:nope:own" not found`},
-		"a path that is none":                          {cluster: "root", choose: typed("Root", "own"), says: "spec.type"},
-		"a type that the user may not use":             {cluster: "root", choose: typed("root", "secret"), says: `unable to use workspace type "root:secret": missing verb=use`},
-		"a base that the user may not use":             {cluster: "root", choose: typed("root", "on-secret"), says: `unable to use workspace type "root:secret": missing verb=use`},
-		"masters may use all":                          {cluster: "root", by: master, choose: typed("root", "on-secret"), want: "root:on-secret"},
-		"a cycle":                                      {cluster: "root", choose: typed("root", "ring"), says: `"root:ring" extends itself`},
-		"a type that allows no parent":                 {cluster: "root", choose: typed("root", "root"), says: "spec.limitAllowedParents"},
-		"a type below a parent that it does not list":  {cluster: "c1", choose: typed("root", "organization"), says: "spec.limitAllowedParents"},
-		"limits bind masters too":                      {cluster: "c1", by: master, choose: typed("root", "organization"), says: "spec.limitAllowedParents"},
-		"a default where the parent has no type":       {cluster: "c2", choose: untyped, says: "has no annotation " + typeKey},
-		"any type where the parent has no type":        {cluster: "c2", choose: typed("root", "universal"), says: "has no annotation " + typeKey},
-		"any type where there is no logical cluster":   {cluster: "gone", choose: typed("", "universal"), says: "not found"},
+		"default of the parent's type":                              {cluster: "root", choose: untyped, want: "root:organization", now: map[string]string{"tier": "org", "mine": "type"}},
+		"labels of the user take precedence":                        {cluster: "root", choose: untyped, labels: map[string]string{"mine": "user", "a": "b"}, want: "root:organization", now: map[string]string{"tier": "org", "mine": "user", "a": "b"}},
+		"path without a name":                                       {cluster: "c1", choose: typed("root", ""), want: "root:universal"},
+		"name without a path":                                       {cluster: "c1", choose: typed("", "universal"), want: "root:universal"},
+		"name of a type in the parent that the cache does not have": {cluster: "c1", choose: typed("", "own"), want: "root:org:own"},
+		"path and name":                                             {cluster: "c1", choose: typed("root", "universal"), want: "root:universal"},
+		"cluster name and name":                                     {cluster: "c1", choose: typed("c1", "own"), want: "c1:own"},
+		"missing type":                                              {cluster: "root", choose: typed("", "nope"), says: `workspace type "nope" not found`},
+		"missing path":                                              {cluster: "root", choose: typed("root:nope", "own"), says: `workspace type "root:nope:own" not found`},
+		"invalid path":                                              {cluster: "root", choose: typed("Root", "own"), says: "spec.type"},
+		"type without permission":                                   {cluster: "root", choose: typed("root", "secret"), says: `unable to use workspace type "root:secret": missing verb=use`},
+		"extended type without permission":                          {cluster: "root", choose: typed("root", "on-secret"), says: `unable to use workspace type "root:secret": missing verb=use`},
+		"type without permission by masters":                        {cluster: "root", by: master, choose: typed("root", "on-secret"), want: "root:on-secret"},
+		"a cycle":                                                   {cluster: "root", choose: typed("root", "ring"), says: `"root:ring" extends itself`},
+		"type that allows no parent":                                {cluster: "root", choose: typed("root", "root"), says: "spec.limitAllowedParents"},
+		"parent that the type does not allow":                       {cluster: "c1", choose: typed("root", "organization"), says: "spec.limitAllowedParents"},
+		"parent that the type does not allow by masters":            {cluster: "c1", by: master, choose: typed("root", "organization"), says: "spec.limitAllowedParents"},
+		"default without a type of the parent":                      {cluster: "c2", choose: untyped, says: "has no annotation " + typeKey},
+		"type without a type of the parent":                         {cluster: "c2", choose: typed("root", "universal"), says: "has no annotation " + typeKey},
+		"type without a logical cluster":                            {cluster: "gone", choose: typed("", "universal"), says: "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := testWorkspace(tc.choose)
@@ -115,11 +115,11 @@ func TestWorkspaceTypeExists(t *testing.T) {
 		})
 	}
 
-	t.Run("updates are not looked at: types may go while their workspaces live on", func(t *testing.T) {
+	t.Run("updates do not resolve the type, which may be deleted", func(t *testing.T) {
 		q := testRequest{cluster: "c1", resource: workspaces, name: "team", user: alice, operation: admission.Update, obj: testWorkspace(typed("root", "gone")), old: testWorkspace(typed("root", "gone"))}
 		wantForbidden(t, admitAndValidate(t, newWorkspaceTypeExists(state.config()), q), "")
 	})
-	t.Run("the stored type is not changed by what a workspace adds", func(t *testing.T) {
+	t.Run("labels of a workspace do not change the stored type", func(t *testing.T) {
 		stored := state.stores[workspaceTypes].cached["root/organization"].(*tenancyv1alpha1.WorkspaceType)
 		if !maps.Equal(stored.Spec.AdditionalWorkspaceLabels, toMap([]string{"tier", "org", "mine", "type"})) {
 			t.Fatalf("labels of the type are now %v", stored.Spec.AdditionalWorkspaceLabels)
@@ -129,7 +129,7 @@ func TestWorkspaceTypeExists(t *testing.T) {
 
 func TestToAPIError(t *testing.T) {
 	a := testRequest{resource: workspaces, name: "team", operation: admission.Create}.attributes()
-	if err := toAPIError(a, errors.New("storage is down")); !apierrors.IsInternalError(err) {
+	if err := toAPIError(a, errors.New("storage is unavailable")); !apierrors.IsInternalError(err) {
 		t.Errorf("got %v, want 500", err)
 	}
 	if err := toAPIError(a, workspacetype.ErrNotAllowed); !apierrors.IsForbidden(err) {

@@ -33,7 +33,7 @@ func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
 		gadget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "gadgets.io/v1", "kind": "Gadget", "metadata": map[string]any{"name": name}}}
 		return objects.Create(ctx, gadget, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	}
-	shardtesting.Eventually(t, "gadgets are served", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "gadgets to be served", func(ctx context.Context) error {
 		_, err := try(ctx, "first")
 		return err
 	})
@@ -47,14 +47,14 @@ func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
 		webhook.Rules = rules
 		webhook.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"mode": "strict"}}
 	}
-	ours, theirs := newWebhookServer(t, deny("says the provider")), newWebhookServer(t, deny("says the consumer"))
+	ours, theirs := newWebhookServer(t, deny("denied by the provider")), newWebhookServer(t, deny("denied by the consumer"))
 	labels := newWebhookServer(t, addLabel("seen-by", "provider"))
 	labelNamespace(t, consumer, "strict") // the provider's namespace does not have the label
 	createValidating(t, consumer, newValidatingConfiguration("consumer", theirs.clientConfig(), always))
 	createMutating(t, provider, newMutatingConfiguration("labels", labels.clientConfig(), selective))
 
-	t.Run("its webhooks see the namespaces of the consumer", func(t *testing.T) {
-		shardtesting.Eventually(t, "a gadget is labelled", func(ctx context.Context) error {
+	t.Run("webhooks of the provider see the namespaces of the consumer", func(t *testing.T) {
+		shardtesting.Eventually(t, "the label of a gadget", func(ctx context.Context) error {
 			created, err := try(ctx, "labelled")
 			if err == nil && created.GetLabels()["seen-by"] != "provider" {
 				err = fmt.Errorf("it has the labels %v", created.GetLabels())
@@ -65,10 +65,10 @@ func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
 		defer labels.mu.Unlock()
 		var seen metav1.PartialObjectMetadata
 		if err := json.Unmarshal(labels.reviews[len(labels.reviews)-1].Object.Raw, &seen); err != nil || seen.Annotations["kcp.io/cluster"] != consumerName {
-			t.Errorf("the object that is created shows %v, %v", seen.Annotations, err)
+			t.Errorf("the created object has annotations %v, %v", seen.Annotations, err)
 		}
 	})
-	t.Run("those of the consumer do not see it, but what is its own", func(t *testing.T) {
+	t.Run("webhooks of the consumer see only its own objects", func(t *testing.T) {
 		_ = waitDenied(t, consumer, "own")
 		if seen := theirs.requestNames(); slices.Contains(seen, "labelled") || !slices.Contains(seen, "own") {
 			t.Errorf("the consumer's webhook saw %v", seen)
@@ -78,14 +78,14 @@ func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
 		}
 		waitCreated(t, consumer, "own")
 	})
-	t.Run("the provider refuses", func(t *testing.T) {
+	t.Run("webhook of the provider denies", func(t *testing.T) {
 		createValidating(t, provider, newValidatingConfiguration("provider", ours.clientConfig(), always))
-		waitRefused(t, try, "refused", "says the provider")
+		waitRefused(t, try, "refused", "denied by the provider")
 		if err := provider.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "provider", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	})
-	t.Run("its policies read their parameters beside themselves", func(t *testing.T) {
+	t.Run("policies of the provider read parameters of the provider", func(t *testing.T) {
 		for c, name := range map[kubernetes.Interface]string{provider: "permitted", consumer: "refused-by-params"} {
 			names := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "names", Namespace: "kube-system"}, Data: map[string]string{"name": name}}
 			if _, err := c.CoreV1().ConfigMaps("kube-system").Create(t.Context(), names, metav1.CreateOptions{}); err != nil {
@@ -98,7 +98,7 @@ func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
 			t.Error(err)
 		}
 	})
-	t.Run("policies of the consumer do not concern it", func(t *testing.T) {
+	t.Run("policies of the consumer do not apply", func(t *testing.T) {
 		createNamePolicy(t, consumer, "nothing", rules, "false")
 		_ = waitDenied(t, consumer, "another")
 		if _, err := try(t.Context(), "permitted"); err != nil {
@@ -107,10 +107,10 @@ func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
 	})
 }
 
-// waitRefused waits until a request is refused with a text.
+// waitRefused waits until a request is denied with a text.
 func waitRefused(t *testing.T, try func(context.Context, string) (*unstructured.Unstructured, error), name, text string) {
 	t.Helper()
-	shardtesting.Eventually(t, name+" is refused", func(ctx context.Context) error {
+	shardtesting.Eventually(t, name+" to be denied", func(ctx context.Context) error {
 		if _, err := try(ctx, name); err == nil || !strings.Contains(err.Error(), text) {
 			return fmt.Errorf("got %v", err)
 		}

@@ -204,10 +204,10 @@ func testNoStateWithoutConfigurations(t *testing.T, shard *shardtesting.Shard) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); plugins.Run(ctx) }()
-	shardtesting.Eventually(t, "the plug-ins know who has configurations", func(context.Context) error {
+	shardtesting.Eventually(t, "the existence indexes to be synced", func(context.Context) error {
 		for _, plugin := range all {
 			if !dynamic.HasSynced(plugin) {
-				return fmt.Errorf("%T does not", plugin)
+				return fmt.Errorf("%T is not synced", plugin)
 			}
 		}
 		return nil
@@ -215,15 +215,15 @@ func testNoStateWithoutConfigurations(t *testing.T, shard *shardtesting.Shard) {
 	measure("informed")
 	createStored(t, shard, "none", "validatingadmissionpolicies", storedPolicy("false"))
 	createStored(t, shard, "none", "validatingadmissionpolicybindings", storedBinding())
-	shardtesting.Eventually(t, "a policy is noticed", func(context.Context) error {
+	shardtesting.Eventually(t, "the index to have the policy", func(context.Context) error {
 		if validatingPolicy.Validate(clusterContext("none"), createAttributes("x"), objects) == nil {
-			return fmt.Errorf("it is not")
+			return fmt.Errorf("it is missing")
 		}
 		return nil
 	})
 	cancel()
 	<-ended
 	if err := validatingPolicy.Validate(clusterContext("none"), createAttributes("x"), objects); err == nil {
-		t.Error("a plug-in that is not informed must look")
+		t.Error("a plug-in without a synced index does not read configurations")
 	}
 }

@@ -56,7 +56,7 @@ func testCertificates(t *testing.T, shard *shardtesting.Shard) {
 		request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Tested"}}
 		return request
 	}
-	shardtesting.Eventually(t, "requests are made", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the requests to be created", func(ctx context.Context) error {
 		if _, err := mayApprove.CertificatesV1().CertificateSigningRequests().Create(ctx, signingRequest(t, "x", "example.com/signer", "team"), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}

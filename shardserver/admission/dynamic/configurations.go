@@ -87,11 +87,12 @@ func clusterOf(ctx context.Context) (logicalcluster.Name, error) {
 	return cluster, nil
 }
 
-// toReadError returns the error for a request whose webhooks and policies cannot be read: it is not admitted without them.
-// ServiceUnavailable, returned while the replicas of another shard are not synced, is kept, so that clients retry.
+// toReadError returns the error for a request whose webhooks and policies cannot be read: it is not admitted without
+// them. ServiceUnavailable, returned while the replicas of another shard are not synced, is kept, so that clients
+// retry.
 func toReadError(err error) error {
 	if apierrors.IsServiceUnavailable(err) {
-		return apierrors.NewServiceUnavailable("the webhooks and policies of who provides this API are not known yet")
+		return apierrors.NewServiceUnavailable("the webhooks and policies of the provider of this API are not synced yet")
 	}
 	return apierrors.NewInternalError(err)
 }

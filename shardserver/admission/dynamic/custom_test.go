@@ -66,7 +66,7 @@ func testCustomResources(t *testing.T, shard *shardtesting.Shard) {
 		t.Fatal(err)
 	}
 	here := client.Resource(widgets).Namespace("default")
-	shardtesting.Eventually(t, "the limits are created", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the limits to be created", func(ctx context.Context) error {
 		_, err := here.Create(ctx, widget("limits", 10), metav1.CreateOptions{})
 		return err
 	})
@@ -109,7 +109,7 @@ func testCustomResources(t *testing.T, shard *shardtesting.Shard) {
 	}))
 
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	shardtesting.Eventually(t, "widgets are changed", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "widgets to be mutated", func(ctx context.Context) error {
 		created, err := here.Create(ctx, widget("small", 5), dryRun)
 		if err != nil {
 			return err
@@ -120,13 +120,13 @@ func testCustomResources(t *testing.T, shard *shardtesting.Shard) {
 		}
 		return nil
 	})
-	shardtesting.Eventually(t, "large widgets are refused", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "large widgets to be denied", func(ctx context.Context) error {
 		if _, err := here.Create(ctx, widget("large", 11), dryRun); err == nil || !strings.Contains(err.Error(), "refused by limited") {
 			return fmt.Errorf("got %v", err)
 		}
 		return nil
 	})
-	shardtesting.Eventually(t, "the policy is checked", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the policy to be checked", func(ctx context.Context) error {
 		policy, err := c.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, "typo", metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -2,7 +2,8 @@ package dynamic
 
 import "k8s.io/apiserver/pkg/admission"
 
-// CacheSizes returns the number of logical clusters with prepared configurations, and of compiled policies, of a plug-in.
+// CacheSizes returns the number of logical clusters with prepared configurations, and of compiled policies, of a
+// plug-in.
 func CacheSizes(plugin admission.Interface) (clusters, compiled int) {
 	switch plugin := plugin.(type) {
 	case mutatingWebhooks:
@@ -14,7 +15,7 @@ func CacheSizes(plugin admission.Interface) (clusters, compiled int) {
 	case validatingPolicies:
 		return plugin.prepared.entries.len(), plugin.compiled.len()
 	}
-	panic("no plug-in of this package")
+	panic("not a plug-in of this package")
 }
 
 // MaxClusters and MaxCompiled export the bounds.
@@ -23,7 +24,7 @@ const (
 	MaxCompiled = maxCompiled
 )
 
-// HasSynced reports whether the presence index of a plug-in is synced.
+// HasSynced reports whether the existence index of a plug-in is synced.
 func HasSynced(plugin admission.Interface) bool {
 	var index *existenceIndex
 	switch plugin := plugin.(type) {

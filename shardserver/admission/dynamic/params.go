@@ -18,11 +18,11 @@ import (
 )
 
 // errRemoteParams is the error for a policy of another shard that has parameters: shards publish policies, but not
-// the objects that they refer to. The policy's failurePolicy decides about the request.
+// the objects that they reference. The policy's failurePolicy decides about the request.
 var errRemoteParams = errors.New("the parameters of the policy are in a workspace of another shard and cannot be read here")
 
-// paramInformer returns an informer for the parameters of a policy in the context's logical cluster, and their scope. It fails
-// if the logical cluster does not serve the kind in this version, or is on another shard.
+// paramInformer returns an informer for the parameters of a policy in the context's logical cluster, and their scope.
+// It fails if the logical cluster does not serve the kind in this version, or is on another shard.
 func (p *Plugins) paramInformer(ctx context.Context, kind schema.GroupVersionKind) (informers.GenericInformer, meta.RESTScope, error) {
 	cluster, err := clusterOf(ctx)
 	if err != nil {

@@ -49,7 +49,7 @@ type Plugins struct {
 	indexes []indexWatch
 }
 
-// indexWatch is a presence index and the resource that it watches.
+// indexWatch is an existence index and the resource that it watches.
 type indexWatch struct {
 	presence *existenceIndex
 	resource watchable
@@ -65,7 +65,7 @@ func New(config Config) (*Plugins, error) {
 	case config.Custom == nil:
 		return nil, errors.New("creating dynamic admission: no client for custom resources")
 	case config.Scheme == nil || config.OpenAPI == nil:
-		return nil, errors.New("creating dynamic admission: no description of the types compiled in")
+		return nil, errors.New("creating dynamic admission: no scheme or OpenAPI of compiled-in types")
 	}
 	mutating, validating, err := newDispatchers()
 	if err != nil {

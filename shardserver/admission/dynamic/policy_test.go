@@ -128,7 +128,7 @@ func testPolicyUpdatedUnderLoad(t *testing.T, shard *shardtesting.Shard) {
 	}
 	policies := c.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	for version := 1; version < 10; version++ {
-		shardtesting.Eventually(t, "the policy is changed", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "the update of the policy", func(ctx context.Context) error {
 			current, err := policies.Get(ctx, "changing", metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -170,7 +170,7 @@ func testMutatingPolicy(t *testing.T, shard *shardtesting.Shard) {
 	if _, err := c.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Create(t.Context(), bindings, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "both labels are set", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "both labels", func(ctx context.Context) error {
 		created, err := dryRunCreate(ctx, c, "mutated", map[string]string{"own": "label"})
 		if err != nil {
 			return err
@@ -193,7 +193,7 @@ func testParamAuthorization(t *testing.T, shard *shardtesting.Shard) {
 		}), metav1.CreateOptions{})
 		return err
 	}
-	shardtesting.Eventually(t, "parameters that one may read", func(context.Context) error { return of("readable", "ConfigMap") })
+	shardtesting.Eventually(t, "a policy with readable parameters", func(context.Context) error { return of("readable", "ConfigMap") })
 	if err := of("secret", "Secret"); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), `must have "get" permission`) {
 		t.Errorf("got %v", err)
 	}
@@ -204,7 +204,7 @@ func testPolicyStatus(t *testing.T, shard *shardtesting.Shard) {
 	createPolicy(t, c, newPolicy("typo", `object.metadata.nme == "x"`))
 	createPolicy(t, c, newPolicy("right", `object.metadata.name == "x" && object.data["key"] == "y"`))
 	checked := func(name string) (status admissionregistrationv1.ValidatingAdmissionPolicyStatus) {
-		shardtesting.Eventually(t, "policy "+name+" is checked", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "policy "+name+" to be checked", func(ctx context.Context) error {
 			policy, err := c.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
 			if err == nil && policy.Status.ObservedGeneration != policy.Generation {
 				err = fmt.Errorf("status %+v", policy.Status)
@@ -225,7 +225,7 @@ func testPolicyStatus(t *testing.T, shard *shardtesting.Shard) {
 	}
 }
 
-// testDeletion deletes a workspace whose webhook and policy refuse every deletion.
+// testDeletion deletes a workspace whose webhook and policy deny every deletion.
 func testDeletion(t *testing.T, shard *shardtesting.Shard) {
 	c, _ := createWorkspace(t, shard, "deleted")
 	gone := newWebhookServer(t, allow)
@@ -243,9 +243,9 @@ func testDeletion(t *testing.T, shard *shardtesting.Shard) {
 	createValidating(t, c, newValidatingConfiguration("gone", gone.clientConfig(), func(w *admissionregistrationv1.ValidatingWebhook) {
 		w.Rules = []admissionregistrationv1.RuleWithOperations{everything}
 	}))
-	shardtesting.Eventually(t, "deletions are refused", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "deletions to be denied", func(ctx context.Context) error {
 		if err := c.CoreV1().Secrets("default").Delete(ctx, "kept", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}); err == nil {
-			return fmt.Errorf("not refused")
+			return fmt.Errorf("not denied")
 		}
 		return nil
 	})
@@ -255,14 +255,14 @@ func testDeletion(t *testing.T, shard *shardtesting.Shard) {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(30 * time.Second)
-	shardtesting.Eventually(t, "the workspace is gone", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the workspace to be deleted", func(ctx context.Context) error {
 		err := admin.Get(shardtesting.In(ctx, "root"), clientKey("deleted"), workspace)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("still there: %+v", workspace.Status.Conditions)
+			t.Fatalf("it exists: %+v", workspace.Status.Conditions)
 		}
-		return fmt.Errorf("still there: %+v, %v", workspace.Status.Conditions, err)
+		return fmt.Errorf("it exists: %+v, %v", workspace.Status.Conditions, err)
 	})
 }

@@ -33,7 +33,7 @@ func TestSemaphores(t *testing.T) {
 	}
 	requests.Wait()
 	if len(leaves) != maxOwnRequests || refused != 8-maxOwnRequests {
-		t.Errorf("%d have a place, %d were refused", len(leaves), refused)
+		t.Errorf("%d acquired the semaphore, %d were rejected", len(leaves), refused)
 	}
 	leave, err := own.acquire(t.Context(), quiet)
 	if err != nil {
@@ -43,12 +43,12 @@ func TestSemaphores(t *testing.T) {
 	gone, end := context.WithCancel(t.Context())
 	end()
 	if _, err := own.acquire(gone, loud); err == nil {
-		t.Error("a request that has ended took a place")
+		t.Error("a request that has ended acquired the semaphore")
 	}
 	for _, leave := range leaves {
 		leave()
 	}
 	if len(own.byCluster) != 0 {
-		t.Errorf("%d logical clusters are held", len(own.byCluster))
+		t.Errorf("%d logical clusters have a semaphore", len(own.byCluster))
 	}
 }

@@ -157,11 +157,11 @@ func dryRunCreate(ctx context.Context, c kubernetes.Interface, name string, labe
 	return c.CoreV1().ConfigMaps("default").Create(ctx, configMap, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// waitDenied waits until the creation of a config map is refused, and returns the error.
+// waitDenied waits until the creation of a config map is denied, and returns the error.
 func waitDenied(t *testing.T, c kubernetes.Interface, name string) *apierrors.StatusError {
 	t.Helper()
 	var refusal *apierrors.StatusError
-	shardtesting.Eventually(t, "config map "+name+" is refused", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "config map "+name+" to be denied", func(ctx context.Context) error {
 		_, err := dryRunCreate(ctx, c, name, nil)
 		if err == nil {
 			return fmt.Errorf("it was created")
@@ -179,7 +179,7 @@ func waitDenied(t *testing.T, c kubernetes.Interface, name string) *apierrors.St
 func waitCreated(t *testing.T, c kubernetes.Interface, name string) *corev1.ConfigMap {
 	t.Helper()
 	var created *corev1.ConfigMap
-	shardtesting.Eventually(t, "config map "+name+" is created", func(ctx context.Context) (err error) {
+	shardtesting.Eventually(t, "config map "+name+" to be created", func(ctx context.Context) (err error) {
 		created, err = dryRunCreate(ctx, c, name, nil)
 		return err
 	})
@@ -194,7 +194,8 @@ func labelNamespace(t *testing.T, c kubernetes.Interface, mode string) {
 	}
 }
 
-// newRestrictedClient returns a client of a user who may access the workspace and has the permissions of the rules only.
+// newRestrictedClient returns a client of a user who may access the workspace and has the permissions of the rules
+// only.
 func newRestrictedClient(t *testing.T, shard *shardtesting.Shard, c kubernetes.Interface, cluster string, rules ...rbacv1.PolicyRule) kubernetes.Interface {
 	t.Helper()
 	rules = append(rules, rbacv1.PolicyRule{NonResourceURLs: []string{"/"}, Verbs: []string{"access"}})

@@ -35,8 +35,8 @@ func dispatcherOf(webhook *generic.Webhook) (generic.Dispatcher, error) {
 	return *(*generic.Dispatcher)(unsafe.Pointer(field.UnsafeAddr())), nil
 }
 
-// emptyInformerFactory is an informer factory for a plug-in without configurations of its own. Methods that upstream does not call
-// are nil, here and below.
+// emptyInformerFactory is an informer factory for a plug-in without configurations of its own. Methods that upstream
+// does not call are nil, here and below.
 type emptyInformerFactory struct {
 	informers.SharedInformerFactory
 }
@@ -55,7 +55,7 @@ type noNamespaces struct{ coreinformers.Interface }
 func (noNamespaces) Namespaces() coreinformers.TypedNamespaceInformer { return emptyNamespaces{} }
 
 // emptyNamespaces is an informer and lister that returns namespaces without labels. The labels do not matter: see
-// judged.GetParsedNamespaceSelector.
+// scopedWebhook.GetParsedNamespaceSelector.
 type emptyNamespaces struct {
 	coreinformers.TypedNamespaceInformer
 	corelisters.NamespaceLister

@@ -27,14 +27,14 @@ func testWebhookIsolation(t *testing.T, shard *shardtesting.Shard) {
 	a, _ := createWorkspace(t, shard, "apart-a")
 	b, _ := createWorkspace(t, shard, "apart-b")
 	c, _ := createWorkspace(t, shard, "apart-c")
-	hookA, hookB := newWebhookServer(t, deny("no, says a")), newWebhookServer(t, deny("no, says b"))
+	hookA, hookB := newWebhookServer(t, deny("denied by a")), newWebhookServer(t, deny("denied by b"))
 	createValidating(t, a, newValidatingConfiguration("guard", hookA.clientConfig()))
 	createValidating(t, b, newValidatingConfiguration("guard", hookB.clientConfig()))
 
-	if refusal := waitDenied(t, a, "in-a"); !strings.Contains(refusal.Error(), "no, says a") || refusal.ErrStatus.Code != http.StatusTeapot {
+	if refusal := waitDenied(t, a, "in-a"); !strings.Contains(refusal.Error(), "denied by a") || refusal.ErrStatus.Code != http.StatusTeapot {
 		t.Errorf("a got %v", refusal)
 	}
-	if refusal := waitDenied(t, b, "in-b"); !strings.Contains(refusal.Error(), "no, says b") {
+	if refusal := waitDenied(t, b, "in-b"); !strings.Contains(refusal.Error(), "denied by b") {
 		t.Errorf("b got %v", refusal)
 	}
 	waitCreated(t, c, "in-c")
@@ -72,7 +72,7 @@ func testMutation(t *testing.T, shard *shardtesting.Shard) {
 	})
 	createValidating(t, c, newValidatingConfiguration("check", check.clientConfig()))
 	createMutating(t, c, newMutatingConfiguration("label", newWebhookServer(t, addLabel("team", "blue")).clientConfig()))
-	shardtesting.Eventually(t, "the label is set", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the label", func(ctx context.Context) error {
 		created, err := dryRunCreate(ctx, c, "labelled", nil)
 		if err != nil {
 			return err
@@ -96,7 +96,7 @@ func testReinvocation(t *testing.T, shard *shardtesting.Shard) {
 	})
 	createMutating(t, c, newMutatingConfiguration("a-first", first.clientConfig(), func(w *admissionregistrationv1.MutatingWebhook) { w.ReinvocationPolicy = &again }))
 	createMutating(t, c, newMutatingConfiguration("b-second", newWebhookServer(t, addLabel("second", "yes")).clientConfig()))
-	shardtesting.Eventually(t, "both labels are set", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "both labels", func(ctx context.Context) error {
 		created, err := dryRunCreate(ctx, c, "twice", nil)
 		if err != nil {
 			return err
@@ -132,7 +132,7 @@ func testFailurePolicies(t *testing.T, shard *shardtesting.Shard) {
 			t.Errorf("got %v", refusal)
 		}
 	})
-	t.Run("a service", func(t *testing.T) {
+	t.Run("service reference", func(t *testing.T) {
 		c, _ := createWorkspace(t, shard, "failure-service")
 		service := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "kubernetes", Namespace: "default"}}
 		createValidating(t, c, newValidatingConfiguration("service", service))
@@ -140,7 +140,7 @@ func testFailurePolicies(t *testing.T, shard *shardtesting.Shard) {
 			t.Errorf("got %v", refusal)
 		}
 	})
-	t.Run("a server that somebody else's CA vouches for", func(t *testing.T) {
+	t.Run("server certificate of another CA", func(t *testing.T) {
 		c, _ := createWorkspace(t, shard, "failure-trust")
 		other, _ := createWorkspace(t, shard, "failure-trusted")
 		server := newWebhookServer(t, deny("reached"))
@@ -153,7 +153,7 @@ func testFailurePolicies(t *testing.T, shard *shardtesting.Shard) {
 			t.Errorf("got %v", refusal)
 		}
 	})
-	t.Run("a time-out", func(t *testing.T) {
+	t.Run("timeout", func(t *testing.T) {
 		c, _ := createWorkspace(t, shard, "failure-slow")
 		release := make(chan struct{})
 		slow := newWebhookServer(t, func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { <-release; return allow(r) })
@@ -210,9 +210,9 @@ func testHostileWebhooks(t *testing.T, shard *shardtesting.Shard) {
 		})
 	}
 	if seen := reached.requestNames(); len(seen) > 0 {
-		t.Errorf("a redirect was followed: %v", seen)
+		t.Errorf("the webhook followed a redirect: %v", seen)
 	}
-	t.Run("a status that cannot be sent", func(t *testing.T) {
+	t.Run("invalid status code", func(t *testing.T) {
 		c, _ := createWorkspace(t, shard, "hostile-status")
 		createValidating(t, c, newValidatingConfiguration("odd", newWebhookServer(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 			return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: "odd", Code: 99999}}
@@ -257,15 +257,15 @@ func testSelectorsAndConditions(t *testing.T, shard *shardtesting.Shard) {
 	createValidating(t, b, newValidatingConfiguration("selecting", denies.clientConfig(), selecting))
 	_ = waitDenied(t, a, "match-in-a")
 	if _, err := dryRunCreate(t.Context(), a, "other-in-a", nil); err != nil {
-		t.Errorf("the condition does not hold, yet: %v", err)
+		t.Errorf("the condition does not match, but the request was denied: %v", err)
 	}
 	if _, err := dryRunCreate(t.Context(), b, "match-in-b", nil); err != nil {
-		t.Errorf("the namespace is not selected in b, yet: %v", err)
+		t.Errorf("the namespace is not selected in b, but the request was denied: %v", err)
 	}
 	// A condition authorizes the user of the request in the workspace of the request: a user without permission for
 	// secrets.
 	user := newRestrictedClient(t, shard, a, clusterA, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}})
-	shardtesting.Eventually(t, "the user may create config maps", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the permission to create config maps", func(ctx context.Context) error {
 		_, err := dryRunCreate(ctx, user, "match-by-user", nil)
 		return err
 	})
@@ -275,14 +275,14 @@ func testClusterAnnotation(t *testing.T, shard *shardtesting.Shard) {
 	c, cluster := createWorkspace(t, shard, "annotation")
 	records := newWebhookServer(t, allow)
 	createValidating(t, c, newValidatingConfiguration("records", records.clientConfig()))
-	shardtesting.Eventually(t, "the webhook is asked", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "a call of the webhook", func(ctx context.Context) error {
 		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-", Annotations: map[string]string{"kcp.io/cluster": "root"}}}
 		created, err := c.CoreV1().ConfigMaps("default").Create(ctx, configMap, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
 		if len(records.requestNames()) == 0 {
-			return fmt.Errorf("not asked")
+			return fmt.Errorf("not called")
 		}
 		if created.Annotations["kcp.io/cluster"] != cluster {
 			return fmt.Errorf("stored with %v", created.Annotations)
@@ -302,7 +302,7 @@ func testDryRun(t *testing.T, shard *shardtesting.Shard) {
 	some := admissionregistrationv1.SideEffectClassNoneOnDryRun
 	records := newWebhookServer(t, allow)
 	createValidating(t, c, newValidatingConfiguration("records", records.clientConfig(), func(w *admissionregistrationv1.ValidatingWebhook) { w.SideEffects = &some }))
-	shardtesting.Eventually(t, "a dry run is told apart", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the dry run to be visible to the webhook", func(ctx context.Context) error {
 		if _, err := dryRunCreate(ctx, c, "x", nil); err != nil {
 			return err
 		}
@@ -337,13 +337,13 @@ func testOwnRequests(t *testing.T, shard *shardtesting.Shard) {
 			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"serviceaccounts"}},
 		}}
 	}))
-	shardtesting.Eventually(t, "the webhook hangs", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "a request to the hanging webhook", func(ctx context.Context) error {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "many-"}}
 		if _, err := bad.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 		if waiting.Load() == 0 {
-			return fmt.Errorf("nobody waits")
+			return fmt.Errorf("no request waits")
 		}
 		return nil
 	})
@@ -357,7 +357,7 @@ func testOwnRequests(t *testing.T, shard *shardtesting.Shard) {
 	if _, err := good.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the service account of the other workspace comes", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the service account of the other workspace", func(ctx context.Context) error {
 		_, err := good.CoreV1().ServiceAccounts("mine").Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
