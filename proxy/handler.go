@@ -48,7 +48,7 @@ type proxyHandler struct {
 }
 
 // ServeHTTP resolves, authenticates and forwards. Resolution comes first: a path that does not resolve gets the same
-// response whoever sends it. The outbound request is built in backend.Forwarder from the destination, the user and the
+// response for every user. The outbound request is built in backend.Forwarder from the destination, the user and the
 // headers of its allow-list.
 func (h *proxyHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	to, err := h.resolve(req)

@@ -32,14 +32,14 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs := fss.FlagSet("Cache server")
 	fs.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory of generated files: a serving certificate, and the embedded etcd. Empty: generate none.")
 	fs.StringSliceVar(&o.AlwaysAllowPaths, "authorization-always-allow-paths", o.AlwaysAllowPaths, "Paths that need no authorization. Add /metrics for scraping without a certificate.")
-	fs.DurationVar(&o.ShardTimeout, "shard-silence", o.ShardTimeout, "How long a shard whose Shard object was deleted may be silent before what it published is removed.")
-	fs.Int64Var(&o.Quota.Objects, "max-objects-per-shard", o.Quota.Objects, "How many objects one shard may have in this cache, and as many again its users of what they cache. 0: any number. Shards must be told to take as many (--shard-max-objects-of-another).")
-	fs.Int64Var(&o.Quota.Bytes, "max-bytes-per-shard", o.Quota.Bytes, "How many bytes of etcd the objects of one shard may take, and as many those of its users. As much again may be taken by what was replaced in the last ten minutes. 0: any number.")
+	fs.DurationVar(&o.ShardTimeout, "shard-silence", o.ShardTimeout, "How long after its last report the objects of a shard are deleted, once its Shard object is deleted.")
+	fs.Int64Var(&o.Quota.Objects, "max-objects-per-shard", o.Quota.Objects, "Maximum number of objects of one shard in this cache, and of cached resources of its users. 0: no limit. Set --shard-max-objects-of-another of shards to the same value.")
+	fs.Int64Var(&o.Quota.Bytes, "max-bytes-per-shard", o.Quota.Bytes, "Maximum size in etcd of the objects of one shard, and of cached resources of its users, in bytes. Revisions that were replaced in the last ten minutes have a limit of the same size. 0: no limit.")
 	fs.DurationVar(&o.SyntheticDelay, "synthetic-delay", o.SyntheticDelay, "Delay of every request, for tests.")
 
 	fs = fss.FlagSet("Hierarchy")
-	fs.StringVar(&o.Name, "cache-name", o.Name, "Name of this cache, unlike that of any other of the installation. Required with --parent-kubeconfig.")
-	fs.StringVar(&o.ParentKubeconfig, "parent-kubeconfig", o.ParentKubeconfig, "Credentials for the cache above this one, to which objects of global reach are brought, and from which those of other regions come. Empty: this cache is the top.")
+	fs.StringVar(&o.Name, "cache-name", o.Name, "Name of this cache, unique in the installation. Required with --parent-kubeconfig.")
+	fs.StringVar(&o.ParentKubeconfig, "parent-kubeconfig", o.ParentKubeconfig, "Credentials for the parent cache, to which objects with global reach are copied, and from which those of other regions are copied. Empty: no parent.")
 
 	o.EmbeddedEtcd.AddFlags(fss.FlagSet("Embedded etcd"))
 

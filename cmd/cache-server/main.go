@@ -32,7 +32,7 @@ func newCommand() *cobra.Command {
 	o.AddFlags(&sets)
 	cmd := &cobra.Command{
 		Use:   "cache-server",
-		Short: "Serve what the shards of an installation must know of each other",
+		Short: "Serve the objects that the shards of an installation replicate",
 		Long: `The cache server keeps copies of what shards publish: exports, schemas, workspace types, shards, the RBAC that decides
 about them, and what one shard asks of another. Every shard writes under its own name and follows all others. A shard
 goes on without it, and catches up.

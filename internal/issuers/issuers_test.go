@@ -65,8 +65,8 @@ func TestAuthenticate(t *testing.T) {
 		"several audiences, one of them":   {by: plain, token: issuer.Token(t, map[string]any{"sub": "ada", "aud": []string{"x", issuertest.Audience}}), name: "oidc:ada", groups: []string{"system:authenticated"}},
 		"an expired token is refused":      {by: plain, token: issuer.Token(t, map[string]any{"sub": "ada", "exp": time.Now().Add(-time.Hour).Unix()})},
 		"another key is refused":           {by: plain, token: issuer.TokenSignedWith(t, otherKey, map[string]any{"sub": "ada"})},
-		"another issuer is nobody":         {by: plain, token: issuer.Token(t, map[string]any{"sub": "ada", "iss": "https://elsewhere.example.com"})},
-		"no token at all is nobody":        {by: plain, token: "opaque"},
+		"a token of another issuer":        {by: plain, token: issuer.Token(t, map[string]any{"sub": "ada", "iss": "https://other.example.com"})},
+		"an opaque token":                  {by: plain, token: "opaque"},
 		"distributed claims are not taken": {by: plain, token: issuer.Token(t, map[string]any{"sub": "ada", "_claim_names": map[string]string{"groups": "a"}, "_claim_sources": map[string]any{"a": map[string]string{"endpoint": "https://metadata.example.com"}}})},
 	} {
 		t.Run(description, func(t *testing.T) {

@@ -43,7 +43,7 @@ func parseExport(reference string) (path logicalcluster.Path, name string, err e
 	trimmed := strings.TrimPrefix(reference, ":")
 	at := strings.LastIndex(trimmed, ":")
 	if at <= 0 || at == len(trimmed)-1 {
-		return path, "", fmt.Errorf("%q does not say where the APIExport is: want <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys", reference)
+		return path, "", fmt.Errorf("%q is not a reference to an APIExport: expected <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys", reference)
 	}
 	if path, err = logicalcluster.ParsePath(trimmed[:at]); err != nil {
 		return path, "", fmt.Errorf("%q is no workspace path in %q: want <path>:<apiexport>, as in root:org:provider:cowboys", trimmed[:at], reference)

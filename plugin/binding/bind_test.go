@@ -14,13 +14,13 @@ func TestParseExport(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reference, path, export, err string
 	}{
-		"reads path and name":         {reference: "root:org:cowboys", path: "root:org", export: "cowboys"},
-		"reads an absolute path":      {reference: ":root:cowboys", path: "root", export: "cowboys"},
-		"reads names of exports":      {reference: "root:org:tenancy.kcp.io", path: "root:org", export: "tenancy.kcp.io"},
-		"wants a path":                {reference: "cowboys", err: `"cowboys" does not say where the APIExport is: want <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys`},
-		"wants a path, not a colon":   {reference: ":cowboys", err: `":cowboys" does not say where the APIExport is: want <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys`},
-		"wants a name":                {reference: "root:org:", err: `"root:org:" does not say where the APIExport is: want <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys`},
-		"wants a path that can exist": {reference: "root:No:cowboys", err: `"root:No" is no workspace path in "root:No:cowboys": want <path>:<apiexport>, as in root:org:provider:cowboys`},
+		"reads path and name":          {reference: "root:org:cowboys", path: "root:org", export: "cowboys"},
+		"reads an absolute path":       {reference: ":root:cowboys", path: "root", export: "cowboys"},
+		"reads names of exports":       {reference: "root:org:tenancy.kcp.io", path: "root:org", export: "tenancy.kcp.io"},
+		"requires a path":              {reference: "cowboys", err: `"cowboys" is not a reference to an APIExport: expected <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys`},
+		"requires a path, not a colon": {reference: ":cowboys", err: `":cowboys" is not a reference to an APIExport: expected <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys`},
+		"requires a name":              {reference: "root:org:", err: `"root:org:" is not a reference to an APIExport: expected <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys`},
+		"wants a path that can exist":  {reference: "root:No:cowboys", err: `"root:No" is no workspace path in "root:No:cowboys": want <path>:<apiexport>, as in root:org:provider:cowboys`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, export, err := parseExport(tc.reference)

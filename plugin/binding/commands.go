@@ -78,7 +78,7 @@ To answer all claims at once you need the right to read the APIExport in its wor
 func NewClaimsCommand(flags *connection.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "claims",
-		Short: "Show and answer what exports ask for in your workspace",
+		Short: "Show, accept and reject the permission claims of exports",
 		Long: `Show and answer permission claims: what an export asks for in the workspace that it is bound into, beyond the objects
 of its own APIs.`,
 		Example: `  kubectl kcp claims get apibinding
@@ -128,7 +128,7 @@ func newUpdateClaimsCommand(flags *connection.Flags, verb, state string) *cobra.
 		Short: map[string]string{accepted: "Accept", rejected: "Reject"}[state] + " claims of a bound export",
 		Long: "Set the answer to permission claims of a bound export. Without --resource and --identity-hash all of them are meant.\n" +
 			"A claim that the binding does not mention yet is added, with the verbs and the selector that the export proposes.\n" +
-			"The verb \"*\" of an accepted claim becomes the verbs that the export asks for.",
+			"The verb \"*\" of an accepted claim becomes the verbs that the export claims.",
 		Example: "  kubectl kcp claims " + verb + " cowboys --resource configmaps.core\n" +
 			"  kubectl kcp claims " + verb + " cowboys",
 		Args:              cobra.MaximumNArgs(1),

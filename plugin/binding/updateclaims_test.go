@@ -62,7 +62,7 @@ func TestClaimOptionsApply(t *testing.T) {
 			given: claimOptions{state: rejected}, want: []string{configmaps, horses, saloons}, state: []string{rejected, rejected, rejected},
 			line: `on APIBinding "cowboys" is rejected`,
 		},
-		"what is not claimed is an error that tells what is": {
+		"an unknown claim is an error with the existing claims": {
 			given: claimOptions{resource: "secrets", state: accepted},
 			err:   `APIBinding "cowboys" has no such permission claim; it has configmaps.core, horses.wildwest.dev (identity hash abc), saloons.wildwest.dev (identity hash def)`,
 		},
@@ -93,7 +93,7 @@ func TestClaimOptionsApply(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if got := tc.given.successMessage(); got != tc.line {
-				t.Errorf("it says %q", got)
+				t.Errorf("got message %q", got)
 			}
 		})
 	}

@@ -32,8 +32,8 @@ func NewCommand(flags *connection.Flags) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "quickstart",
-		Short: "Fill an installation with something to look at",
-		Long: `Fill an installation with something to look at, below one new organization in root:
+		Short: "Create an example in an installation",
+		Long: `Create an example in an installation, below one new organization in root:
 
   api-provider   a workspace that exports an API, and another one that has bound it
   workspaces     a random tree of workspaces

@@ -277,13 +277,13 @@ func TestUseChecksAccess(t *testing.T) {
 		path string
 		want commandResult
 	}{
-		"denied, and the parent knows it":        {"secret", commandResult{err: `access to workspace "root:secret" denied`}},
-		"denied, and the parent says 404":        {"nowhere", commandResult{err: `workspace "root:nowhere" not found`}},
-		"denied, and the parent is denied too":   {"secret:child", commandResult{err: `access to workspace "root:secret:child" denied`}},
-		"denied without a parent":                {":user:bob", commandResult{err: `access to workspace "user:bob" denied`}},
-		"allowed although the parent says 404":   {":root:orphan", commandResult{out: "Current workspace is 'root:orphan'.\n"}},
-		"allowed although the parent is denied":  {":root:hidden:team", commandResult{out: "Current workspace is 'root:hidden:team'.\n"}},
-		"allowed, and the parent knows its type": {":root:org", commandResult{out: "Current workspace is 'root:org' (type root:organization).\n"}},
+		"denied, and the parent has it":           {"secret", commandResult{err: `access to workspace "root:secret" denied`}},
+		"denied, and the parent returns 404":      {"nowhere", commandResult{err: `workspace "root:nowhere" not found`}},
+		"denied, and the parent is denied too":    {"secret:child", commandResult{err: `access to workspace "root:secret:child" denied`}},
+		"denied without a parent":                 {":user:bob", commandResult{err: `access to workspace "user:bob" denied`}},
+		"allowed although the parent returns 404": {":root:orphan", commandResult{out: "Current workspace is 'root:orphan'.\n"}},
+		"allowed although the parent is denied":   {":root:hidden:team", commandResult{out: "Current workspace is 'root:hidden:team'.\n"}},
+		"allowed, and the parent has its type":    {":root:org", commandResult{out: "Current workspace is 'root:org' (type root:organization).\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			context, server := u.currentContext()

@@ -154,7 +154,7 @@ func TestNamedContext(t *testing.T) {
 		"a new one becomes current":          {namedContext{name: "new", serverURL: url}, `Created context "new" and switched to it.`, "new", ""},
 		"a new one may stay aside":           {namedContext{name: "new", serverURL: url, keepCurrent: true}, `Created context "new".`, currentEntry, ""},
 		"an existing one is not overwritten": {namedContext{name: "mine", serverURL: url}, "", "", `context "mine" already exists in kubeconfig, use --overwrite to update it`},
-		"an existing one is overwritten when told so": {
+		"an existing one is overwritten with --overwrite": {
 			namedContext{name: "mine", serverURL: url, overwrite: true}, `Updated context "mine" and switched to it.`, "mine", "",
 		},
 		"the current one stays current": {namedContext{name: currentEntry, serverURL: url, overwrite: true}, `Updated context "workspace.kcp.io/current".`, currentEntry, ""},

@@ -10,7 +10,7 @@ import (
 const maxReplayable = 256 << 10
 
 // replayableBody is a request body that can be sent a second time: it buffers what has been read of it. A shard that
-// shuts down tells on its HTTP/2 connection which requests it has not processed. The transport repeats these on
+// shuts down reports on its HTTP/2 connection which requests it has not processed. The transport repeats these on
 // another connection, but those with a body only if it can be read from the start again. So a write survives the
 // restart of a shard's replica that did not process it.
 type replayableBody struct {

@@ -78,9 +78,9 @@ func TestResolve(t *testing.T) {
 		"workspaces below a home are found":                                     {"user:alice:mine", Found, "alpha/team1"},
 		"the home of an unknown user is not found":                              {"user:bob", NotFound, ""},
 		"user alone is a name":                                                  {"user", NotFound, ""},
-		"an unknown name is not found":                                          {"nobody", NotFound, ""},
-		"an unknown child is not found":                                         {"root:nobody", NotFound, ""},
-		"an unknown first segment is not found":                                 {"nobody:org", NotFound, ""},
+		"an unknown name is not found":                                          {"missing", NotFound, ""},
+		"an unknown child is not found":                                         {"root:missing", NotFound, ""},
+		"an unknown first segment is not found":                                 {"missing:org", NotFound, ""},
 		"the wildcard is not found":                                             {"*", NotFound, ""},
 		"a system cluster is not found":                                         {"system:admin", NotFound, ""},
 		"a child whose cluster is on no shard is not found":                     {"root:org:unindexed", NotFound, ""},
@@ -116,32 +116,32 @@ func TestResolveBeforeSync(t *testing.T) {
 		path       string
 		resolution Resolution
 	}{
-		"an unknown name may be on the shard that is not synced":  {func(*Index) {}, "nobody", NotSynced},
-		"so may the workspaces below an unknown name":             {func(*Index) {}, "nobody:below", NotSynced},
+		"an unknown name may be on the shard that is not synced":  {func(*Index) {}, "missing", NotSynced},
+		"so may the workspaces below an unknown name":             {func(*Index) {}, "missing:below", NotSynced},
 		"so may the logical cluster of an indexed workspace":      {func(*Index) {}, "root:org:unindexed", NotSynced},
 		"and the workspaces below it":                             {func(*Index) {}, "root:org:unindexed:below", NotSynced},
-		"an unknown workspace of a synced shard is not found":     {func(*Index) {}, "root:nobody", NotFound},
+		"an unknown workspace of a synced shard is not found":     {func(*Index) {}, "root:missing", NotFound},
 		"an indexed workspace of a synced shard is found":         {func(*Index) {}, "root:org:team", Found},
 		"system clusters are not found":                           {func(*Index) {}, "system:admin", NotFound},
 		"the wildcard is not found":                               {func(*Index) {}, "*", NotFound},
-		"a shard with synced clusters only is not synced":         {func(i *Index) { i.ReplaceClusters("beta", nil) }, "nobody", NotSynced},
+		"a shard with synced clusters only is not synced":         {func(i *Index) { i.ReplaceClusters("beta", nil) }, "missing", NotSynced},
 		"its workspaces may exist":                                {func(i *Index) { i.ReplaceClusters("beta", []Cluster{{Name: clusterName("b1")}}) }, "b1:team", NotSynced},
-		"an unknown name is not found when all shards are synced": {func(i *Index) { i.ReplaceClusters("beta", nil); i.ReplaceWorkspaces("beta", nil) }, "nobody", NotFound},
-		"an unknown name is not found when the shard is removed":  {func(i *Index) { i.RemoveShard("beta") }, "nobody", NotFound},
+		"an unknown name is not found when all shards are synced": {func(i *Index) { i.ReplaceClusters("beta", nil); i.ReplaceWorkspaces("beta", nil) }, "missing", NotFound},
+		"an unknown name is not found when the shard is removed":  {func(i *Index) { i.RemoveShard("beta") }, "missing", NotFound},
 		"a shard that is removed and added again is not synced": {func(i *Index) {
 			i.ReplaceClusters("beta", nil)
 			i.ReplaceWorkspaces("beta", nil)
 			i.RemoveShard("beta")
 			i.SetShard(newShard("beta"))
-		}, "nobody", NotSynced},
+		}, "missing", NotSynced},
 		"a shard with a new base URL stays synced": {func(i *Index) {
 			i.ReplaceClusters("beta", nil)
 			i.ReplaceWorkspaces("beta", nil)
 			i.SetShard(newShard("beta"))
-		}, "nobody", NotFound},
+		}, "missing", NotFound},
 		"paths lead through a shard that is not served":           {func(i *Index) { i.SetShard(Shard{Name: "root", BaseURL: newShard("root").BaseURL, NotServed: true}) }, "root:org:team", Found},
 		"a cluster on a shard that is not served is not found":    {func(i *Index) { i.SetShard(Shard{Name: "root", BaseURL: newShard("root").BaseURL, NotServed: true}) }, "root:org", NotFound},
-		"a shard without a base URL does not count as not synced": {func(i *Index) { i.RemoveShard("beta"); i.SetShard(Shard{Name: "gamma"}) }, "nobody", NotFound},
+		"a shard without a base URL does not count as not synced": {func(i *Index) { i.RemoveShard("beta"); i.SetShard(Shard{Name: "gamma"}) }, "missing", NotFound},
 	} {
 		t.Run(description, func(t *testing.T) {
 			i := newTestIndex()

@@ -153,7 +153,7 @@ func testBindings(t *testing.T, i *installation.Installation) {
 	}
 	testFailedBinding(t, i, u)
 	u.expect(u.kcp("bind apiexport horses"), commandOutput{
-		err: `"horses" does not say where the APIExport is: want <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys`})
+		err: `"horses" is not a reference to an APIExport: expected <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys`})
 }
 
 // testFailedBinding binds an export whose schema is missing: the binding fails, and the output shows the reason.

@@ -1,6 +1,6 @@
-// Package v1alpha1 holds the API cache.kcp.io/v1alpha1: the ClusterCachedResource, by which a workspace offers its objects
-// of one resource for reading on all shards, the endpoint slice that says where consumers find them, and the CachedObject
-// that a cache server knows. It also names the annotations, finalizers, conditions and reasons that clients meet on them.
+// Package v1alpha1 holds the API cache.kcp.io/v1alpha1: the ClusterCachedResource, by which a workspace publishes its
+// objects of one resource for reading on all shards, the endpoint slice with their URLs for consumers, and the
+// CachedObject of cache servers. It also names the annotations, finalizers, conditions and reasons that clients use.
 // Types only; no behaviour of a server.
 //
 // +groupName=cache.kcp.io

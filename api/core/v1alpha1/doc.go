@@ -1,6 +1,6 @@
 // Package v1alpha1 holds the API core.kcp.io/v1alpha1: the LogicalCluster that every logical cluster contains, and the
 // Shard that the root workspace lists for every shard. It also names the annotations, labels, finalizers, conditions
-// and reasons that clients meet on them. Types only; no behaviour of a server.
+// and reasons that clients use. Types only; no behaviour of a server.
 //
 // +groupName=core.kcp.io
 // +kubebuilder:object:generate=true

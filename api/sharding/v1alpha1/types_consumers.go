@@ -2,9 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ExportConsumers says that a shard has bindings to an export. The shard publishes it in the logical cluster of the
-// export, under the name of the export, while there is at least one. The shard of an endpoint slice lists the
-// addresses of shards by it.
+// ExportConsumers reports that a shard has bindings to an export. The shard publishes it in the logical cluster of the
+// export, under the name of the export, while there is at least one. The shard of an endpoint slice
+// derives the addresses in the slice from it.
 //
 // +kubebuilder:object:root=true
 type ExportConsumers struct {

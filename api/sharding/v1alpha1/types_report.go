@@ -8,10 +8,9 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// LogicalClusterReport tells the shard of a workspace about the logical cluster that it has on another shard. That
-// shard publishes it in the logical cluster, under the name "<logical cluster of the workspace>.<name of the workspace>",
-// as long as somebody asks for it (LogicalClusterRequest) or there is news: a settled logical cluster has none, and no
-// report means that nothing has changed.
+// LogicalClusterReport reports the state of a logical cluster to the shard of its workspace, which is another one. The
+// reporting shard publishes it in the logical cluster, under the name "<logical cluster of the workspace>.<name of the workspace>",
+// while there is a LogicalClusterRequest or an unacknowledged change. A logical cluster without either has no report.
 //
 // +kubebuilder:object:root=true
 type LogicalClusterReport struct {
@@ -21,27 +20,27 @@ type LogicalClusterReport struct {
 	Spec LogicalClusterReportSpec `json:"spec"`
 }
 
-// LogicalClusterState says what became of a logical cluster that was asked for.
+// LogicalClusterState is the state of a requested logical cluster.
 type LogicalClusterState string
 
 const (
-	// LogicalClusterExists says that it is there, and the report describes it.
+	// LogicalClusterExists: it exists, and the report has its state.
 	LogicalClusterExists LogicalClusterState = "Exists"
-	// LogicalClusterGone says that there is none, and none will be made.
+	// LogicalClusterGone: it does not exist, and will not be created.
 	LogicalClusterGone LogicalClusterState = "Gone"
-	// LogicalClusterRefused says that the shard does not give it; reason and message say why.
+	// LogicalClusterRefused: the shard does not create it, for the reason in reason and message.
 	LogicalClusterRefused LogicalClusterState = "Refused"
 )
 
 // Reasons of refusals.
 const (
-	// ReasonNameTaken asks for another name.
+	// ReasonNameTaken requires another name.
 	ReasonNameTaken = "NameTaken"
-	// ReasonShardFull asks for another shard.
+	// ReasonShardFull requires another shard.
 	ReasonShardFull = "ShardFull"
 )
 
-// LogicalClusterReportSpec is the answer.
+// LogicalClusterReportSpec is the content of a report.
 type LogicalClusterReportSpec struct {
 	// owner is the workspace that the report is for.
 	Owner corev1alpha1.LogicalClusterOwner `json:"owner"`
@@ -51,7 +50,7 @@ type LogicalClusterReportSpec struct {
 	// shard is the shard of the workspace, which made the request and to which the report is addressed.
 	Shard string `json:"shard"`
 
-	// reason and message explain a refusal.
+	// reason and message are those of a refusal.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// +optional

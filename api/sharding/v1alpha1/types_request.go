@@ -7,10 +7,10 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// LogicalClusterRequest asks one shard to have a logical cluster for a workspace, to tell about it, or to have it no more.
+// LogicalClusterRequest requests that a shard creates, reports or deletes the logical cluster of a workspace.
 // The shard of the workspace publishes it in the workspace's logical cluster, under the name
-// "<name of the workspace>.<name of the logical cluster>", and takes it back when the answer is in the workspace: none
-// stands for a workspace that has settled.
+// "<name of the workspace>.<name of the logical cluster>", and deletes it when the result is in the workspace: a
+// workspace that is Ready has none.
 //
 // +kubebuilder:object:root=true
 type LogicalClusterRequest struct {
@@ -20,25 +20,25 @@ type LogicalClusterRequest struct {
 	Spec LogicalClusterRequestSpec `json:"spec"`
 }
 
-// LogicalClusterRequestSpec is what is asked for. A request with a template asks for a new logical cluster, one with
-// delete for the end of it, any other for a report.
+// LogicalClusterRequestSpec is the content of a request. One with a template requests a new logical cluster, one
+// with delete its deletion, any other a report.
 type LogicalClusterRequestSpec struct {
-	// shard is the name of the shard that is asked.
+	// shard is the name of the requested shard.
 	Shard string `json:"shard"`
 
 	// cluster is the name of the logical cluster.
 	Cluster string `json:"cluster"`
 
-	// owner is the workspace. A logical cluster of another owner is neither given nor deleted.
+	// owner is the workspace. A logical cluster of another owner is neither reported nor deleted.
 	Owner corev1alpha1.LogicalClusterOwner `json:"owner"`
 
-	// confirmed is the UID of the LogicalCluster that the workspace leads to. A logical cluster that was made for a
-	// workspace of another shard becomes ready only when it is confirmed: one that was made because of an old request
-	// belongs to nobody.
+	// confirmed is the UID of the LogicalCluster of the workspace. A logical cluster that was created for a
+	// workspace of another shard becomes ready only when it is confirmed: one that was created for an outdated request
+	// has no workspace.
 	// +optional
 	Confirmed types.UID `json:"confirmed,omitempty"`
 
-	// delete asks for the end of the logical cluster. It is final: no logical cluster of that name is wanted again.
+	// delete requests the deletion of the logical cluster. It is final: the name is not used again.
 	// +optional
 	Delete bool `json:"delete,omitempty"`
 
@@ -46,7 +46,7 @@ type LogicalClusterRequestSpec struct {
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
 
-	// template is the specification of the new LogicalCluster; nil where none is asked for.
+	// template is the specification of the new LogicalCluster; nil if none is requested.
 	// +optional
 	Template *corev1alpha1.LogicalClusterSpec `json:"template,omitempty"`
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // ShardReport is the heartbeat of a shard. It is published in the logical cluster "root" under the shard's name, every few
-// seconds. The root shard copies it into the status of the Shard object; every shard chooses by it where new workspaces
-// go. Who reads it judges its age by when a change of spec.beat arrived, never by the clock of the writer.
+// seconds. The root shard copies it into the status of the Shard object; every shard selects the shard of new
+// workspaces by it. Readers measure its age from when they observed a change of spec.beat, not by the clock of the writer.
 //
 // +kubebuilder:object:root=true
 type ShardReport struct {
@@ -19,17 +19,17 @@ type ShardReport struct {
 	Spec ShardReportSpec `json:"spec"`
 }
 
-// ShardReportSpec is what a shard says of itself.
+// ShardReportSpec is the state of a shard.
 type ShardReportSpec struct {
 	// beat changes with every heartbeat.
 	Beat int64 `json:"beat"`
 
-	// complete says that everything the shard publishes stands in this cache. A cache that lost its objects has lost the
-	// report with them: until it is back and complete, nobody takes the absence of an object for its end.
+	// complete is true once everything that the shard publishes is in this cache. A cache that lost its objects has lost the
+	// report with them: until it is back and complete, missing objects are not treated as deleted.
 	Complete bool `json:"complete,omitempty"`
 
-	// capacity is how much the shard is allowed to hold, load how much it holds: "logicalclusters", "objects", "memory"
-	// (bytes). What has no bound has no capacity.
+	// capacity is the limit of the shard, load its usage: "logicalclusters", "objects", "memory"
+	// (bytes). A resource without a limit has no capacity.
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 	// +optional
