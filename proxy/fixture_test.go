@@ -218,7 +218,7 @@ func (f *fakeServer) listCount(resource string) int {
 
 func (f *fakeServer) putCluster(name string) { f.put("logicalclusters", name, "cluster", nil) }
 
-// putTypedCluster is cluster with a workspace type.
+// putTypedCluster is putCluster with a workspace type.
 func (f *fakeServer) putTypedCluster(name, workspaceType string) {
 	f.mu.Lock()
 	version := f.version + 1

@@ -129,7 +129,7 @@ func TestIndexIsSynced(t *testing.T) {
 	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": beta.URL}})
 	expect("team1", "beta", 200)
 
-	// It goes down: its entries stay, and requests for it get 503.
+	// The shard stops: its entries are kept, and requests for it get 503.
 	beta.stop()
 	expect("root:org:team", "", 503)
 	for method, retry := range map[string]string{http.MethodGet: "1", http.MethodPost: "1", http.MethodDelete: "1"} {
@@ -219,7 +219,7 @@ func TestBackendCertificatesAreReloaded(t *testing.T) {
 	i := newEnv(t)
 	alice := i.clientFor("alice")
 	renewed, renewedKey := i.headerCA.issue(t, "kcp-front-proxy-2")
-	// Between both files the pair is invalid, and the former pair stays in use.
+	// Between both files the pair is invalid, and the former pair is used.
 	for _, file := range []struct {
 		name string
 		data []byte

@@ -208,7 +208,7 @@ func TestServiceAccounts(t *testing.T) {
 			t.Errorf("%d %s: %s", status, got.Path, body)
 		}
 	})
-	t.Run("a request that has passed a proxy does not", func(t *testing.T) {
+	t.Run("a URL without a path does not resolve behind another proxy", func(t *testing.T) {
 		header := bearer(sign(key, claims(nil)))
 		header.Set("X-Kubernetes-Sharded-Request", "true")
 		if status, _, _ := i.get(i.client(nil), "/api/v1/namespaces", header); status != 404 {
@@ -220,7 +220,7 @@ func TestServiceAccounts(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 	})
-	t.Run("with a lookup, the shard of the account decides", func(t *testing.T) {
+	t.Run("with a lookup, the token is reviewed at the shard of the account", func(t *testing.T) {
 		lookup = true
 		i := newEnv(t, configure)
 		if status, _, body := i.get(i.client(nil), "/clusters/root/api", bearer(sign(key, claims(nil)))); status != 200 {

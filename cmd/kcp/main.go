@@ -52,7 +52,7 @@ workspace, path routing, and an admin kubeconfig in .kcp/admin.kubeconfig.`,
 		Example: `  # Everything in one process; then: export KUBECONFIG=.kcp/admin.kubeconfig
   kcp start
 
-  # On loopback only, with data elsewhere
+  # On loopback only, with another data directory
   kcp start --root-directory=/var/lib/kcp --bind-address=127.0.0.1
 
   # A shard beside a root shard; credentials for that one in context "shard-base", and for the cache of all

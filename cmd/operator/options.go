@@ -92,8 +92,8 @@ func parseFlags(args []string) (*options, desired.Image, error) {
 	return o, image, nil
 }
 
-// validateControllerGroups accepts the value of existing deployments. kcp-operator can run its groups in two clusters, which
-// communicate by compiled objects; this operator has none, so one group alone could not work.
+// validateControllerGroups accepts the value of existing deployments. kcp-operator can run its groups in two clusters,
+// which communicate by compiled objects; this operator has none, so a single group cannot work.
 func validateControllerGroups(value string) error {
 	groups := strings.Split(value, ",")
 	slices.Sort(groups)

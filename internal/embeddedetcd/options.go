@@ -51,7 +51,7 @@ func (c *Config) Complete(transport storagebackend.TransportConfig, rootDirector
 	}
 	switch {
 	case len(servers) > 1:
-		return false, fmt.Errorf("--etcd-servers: got %q, want either %q alone or URLs", servers, InProcess)
+		return false, fmt.Errorf("--etcd-servers: got %q, want either %q or URLs", servers, InProcess)
 	case transport.TrustedCAFile != "" || transport.CertFile != "" || transport.KeyFile != "":
 		return false, fmt.Errorf("--etcd-cafile, --etcd-certfile and --etcd-keyfile are for an etcd outside of this process: give its URLs in --etcd-servers")
 	case c.Directory != "":

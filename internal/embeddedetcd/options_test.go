@@ -18,13 +18,13 @@ func TestComplete(t *testing.T) {
 		embedded  bool
 		want      string // the directory, or a substring of the error
 	}{
-		"one outside":                                  {servers: "https://a:2379,http://b:2379", root: "/root"},
-		"one in the process, below the root":           {servers: "embedded", root: "/root", embedded: true, want: "/root/etcd-server"},
-		"one in the process, elsewhere":                {servers: "embedded", directory: "/data", root: "/root", embedded: true, want: "/data"},
-		"not both":                                     {servers: "embedded,https://a:2379", root: "/root", want: "either \"embedded\" alone or URLs"},
-		"none that is no URL":                          {servers: "a", root: "/root", want: "got \"a\", want URLs"},
-		"none in the process with others' credentials": {servers: "embedded", ca: "ca.crt", root: "/root", want: "are for an etcd outside"},
-		"none in the process without a place":          {servers: "embedded", want: "--embedded-etcd-directory: required"},
+		"external etcd":                          {servers: "https://a:2379,http://b:2379", root: "/root"},
+		"embedded etcd below the root directory": {servers: "embedded", root: "/root", embedded: true, want: "/root/etcd-server"},
+		"embedded etcd in another directory":     {servers: "embedded", directory: "/data", root: "/root", embedded: true, want: "/data"},
+		"embedded and external etcd":             {servers: "embedded,https://a:2379", root: "/root", want: "either \"embedded\" or URLs"},
+		"invalid URL":                            {servers: "a", root: "/root", want: "got \"a\", want URLs"},
+		"embedded etcd with credentials":         {servers: "embedded", ca: "ca.crt", root: "/root", want: "are for an etcd outside"},
+		"embedded etcd without a directory":      {servers: "embedded", want: "--embedded-etcd-directory: required"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := embeddedetcd.NewConfig()

@@ -52,7 +52,7 @@ func newClient(bundle string) (*http.Client, error) {
 
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if req.URL.Scheme != "https" || len(via) > maxRedirects {
-		return errors.New("redirected too often, or to what is not https")
+		return errors.New("redirected too often, or to a URL that is not https")
 	}
 	return nil
 }
@@ -69,8 +69,8 @@ func rejectLinkLocal(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// limitedTransport truncates responses, which then fail to decode, limits the request rate, and requires https for every URL of
-// a document.
+// limitedTransport truncates responses, which then fail to decode, limits the request rate, and requires https for
+// every URL of a document.
 type limitedTransport struct {
 	next  http.RoundTripper
 	limit flowcontrol.PassiveRateLimiter
@@ -78,10 +78,10 @@ type limitedTransport struct {
 
 func (b limitedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" {
-		return nil, errors.New("issuers are asked by https only")
+		return nil, errors.New("issuers are requested with https only")
 	}
 	if !b.limit.TryAccept() {
-		return nil, errors.New("the issuer was asked too often")
+		return nil, errors.New("the issuer was requested too often")
 	}
 	resp, err := b.next.RoundTrip(req)
 	if err != nil {

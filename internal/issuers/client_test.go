@@ -22,27 +22,27 @@ func startServer(t *testing.T, handler http.HandlerFunc) (string, *http.Client) 
 }
 
 func TestClientLimits(t *testing.T) {
-	t.Run("no plain HTTP", func(t *testing.T) {
+	t.Run("HTTP is refused", func(t *testing.T) {
 		_, client := startServer(t, func(http.ResponseWriter, *http.Request) {})
 		expectError(t, client, "http://127.0.0.1/", "https only")
 	})
-	t.Run("no redirect to it", func(t *testing.T) {
+	t.Run("a redirect to HTTP is refused", func(t *testing.T) {
 		url, client := startServer(t, func(w http.ResponseWriter, req *http.Request) {
 			http.Redirect(w, req, "http://127.0.0.1/", http.StatusFound)
 		})
 		expectError(t, client, url, "not https")
 	})
-	t.Run("no endless redirects", func(t *testing.T) {
+	t.Run("redirects are limited", func(t *testing.T) {
 		url, client := startServer(t, func(w http.ResponseWriter, req *http.Request) { http.Redirect(w, req, "/again", http.StatusFound) })
 		expectError(t, client, url, "too often")
 	})
-	t.Run("no metadata of machines", func(t *testing.T) {
+	t.Run("link-local addresses are refused", func(t *testing.T) {
 		_, client := startServer(t, func(http.ResponseWriter, *http.Request) {})
 		for _, address := range []string{"https://169.254.169.254/", "https://[fe80::1]/", "https://[::ffff:169.254.169.254]/", "https://0.0.0.0/"} {
 			expectError(t, client, address, "not one that an issuer can have")
 		}
 	})
-	t.Run("no endless answer", func(t *testing.T) {
+	t.Run("the response size is limited", func(t *testing.T) {
 		url, client := startServer(t, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, strings.Repeat("x", 2*maxResponseBytes)) // fails when the client disconnects
 		})
@@ -55,7 +55,7 @@ func TestClientLimits(t *testing.T) {
 			t.Errorf("read %d bytes, %v", n, err)
 		}
 	})
-	t.Run("not more often than", func(t *testing.T) {
+	t.Run("requests are rate-limited", func(t *testing.T) {
 		requests := 0
 		url, client := startServer(t, func(http.ResponseWriter, *http.Request) { requests++ })
 		for range 5 * requestBurst {
@@ -64,7 +64,7 @@ func TestClientLimits(t *testing.T) {
 			}
 		}
 		if requests < requestBurst || requests > 2*requestBurst {
-			t.Errorf("asked %d times", requests)
+			t.Errorf("%d requests", requests)
 		}
 	})
 }
@@ -76,6 +76,6 @@ func expectError(t *testing.T, client *http.Client, url, want string) {
 		resp.Body.Close()
 	}
 	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%s: got %v, want a refusal: %s", url, err, want)
+		t.Errorf("%s: got %v, want an error with %s", url, err, want)
 	}
 }

@@ -34,8 +34,8 @@ func TestGenerate(t *testing.T) {
 			t.Errorf("as %s: %v", name, err)
 		}
 	}
-	if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: "elsewhere.example.com", Roots: roots}); err == nil {
-		t.Error("it is trusted by any name")
+	if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: "other.example.com", Roots: roots}); err == nil {
+		t.Error("the certificate is valid for any name")
 	}
 }
 
@@ -54,7 +54,7 @@ func TestDefaultRenewsExpiringPair(t *testing.T) {
 	}
 	first := start()
 	if string(start()) != string(first) {
-		t.Error("a second start made another certificate")
+		t.Error("a second start generated another certificate")
 	}
 	old, key, err := Generate("localhost", nil, nil, time.Now().Add(renewBefore/2-validity))
 	if err != nil {
@@ -67,7 +67,7 @@ func TestDefaultRenewsExpiringPair(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(start()) == string(old) {
-		t.Error("a certificate that is about to expire is kept")
+		t.Error("an expiring certificate is kept")
 	}
 }
 

@@ -47,19 +47,19 @@ func TestWorkspaceDestination(t *testing.T) {
 		want                Workspace
 		ok                  bool
 	}{
-		"a ready workspace has its cluster":                   {"Ready", "c", "https://x", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
-		"so has one that is being deleted":                    {"Deleting", "c", "", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
-		"one that is being scheduled has none":                {"Scheduling", "c", "", false, Workspace{}, false},
-		"one without a phase has none":                        {"", "c", "", false, Workspace{}, false},
-		"one without a cluster has none":                      {"Ready", "", "https://x", false, Workspace{}, false},
-		"a mount has its URL":                                 {"Ready", "", "https://x", true, Workspace{Mount: "https://x"}, true},
-		"a mount without a URL has none":                      {"Ready", "", "", true, Workspace{}, false},
-		"a mount that never was ready is unavailable":         {"Unavailable", "", "", true, Workspace{Unavailable: true}, true},
-		"one that is unavailable has its cluster":             {"Unavailable", "c", "", false, Workspace{Cluster: "c", Shard: "alpha", Unavailable: true}, true},
-		"a mount with a cluster has its cluster":              {"Ready", "c", "https://x", true, Workspace{Cluster: "c", Shard: "alpha"}, true},
-		"one that is initializing has its cluster":            {"Initializing", "c", "", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
-		"one in a phase of a later version has its cluster":   {"Migrating", "c", "", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
-		"an unavailable one without a cluster is unavailable": {"Unavailable", "", "", false, Workspace{Unavailable: true}, true},
+		"a ready workspace has its cluster":                         {"Ready", "c", "https://x", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
+		"a workspace that is being deleted has its cluster":         {"Deleting", "c", "", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
+		"a workspace that is being scheduled has no record":         {"Scheduling", "c", "", false, Workspace{}, false},
+		"a workspace without a phase has no record":                 {"", "c", "", false, Workspace{}, false},
+		"a workspace without a cluster has no record":               {"Ready", "", "https://x", false, Workspace{}, false},
+		"a mount has its URL":                                       {"Ready", "", "https://x", true, Workspace{Mount: "https://x"}, true},
+		"a mount without a URL has no record":                       {"Ready", "", "", true, Workspace{}, false},
+		"a mount that was never ready is unavailable":               {"Unavailable", "", "", true, Workspace{Unavailable: true}, true},
+		"an unavailable workspace has its cluster":                  {"Unavailable", "c", "", false, Workspace{Cluster: "c", Shard: "alpha", Unavailable: true}, true},
+		"a mount with a cluster has its cluster":                    {"Ready", "c", "https://x", true, Workspace{Cluster: "c", Shard: "alpha"}, true},
+		"an initializing workspace has its cluster":                 {"Initializing", "c", "", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
+		"a workspace in an unknown phase has its cluster":           {"Migrating", "c", "", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
+		"an unavailable workspace without a cluster is unavailable": {"Unavailable", "", "", false, Workspace{Unavailable: true}, true},
 	} {
 		if got, ok := WorkspaceDestination(tc.phase, tc.cluster, "alpha", tc.url, tc.mounted); got != tc.want || ok != tc.ok {
 			t.Errorf("%s: %+v, %v", name, got, ok)

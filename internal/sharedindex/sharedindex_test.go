@@ -230,8 +230,8 @@ func TestReplacedReplicaDoesNotWrite(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
 	former, current := newFakeSource(), newFakeSource()
-	former.set(clusterKey("gone"), `{}`)
-	current.set(clusterKey("there"), `{}`)
+	former.set(clusterKey("deleted"), `{}`)
+	current.set(clusterKey("existing"), `{}`)
 	stop := runWriter(t, e, "alpha", former)
 	k := runReflector(t, e)
 	k.eventually(t, "the first", "alpha", former)
@@ -239,7 +239,7 @@ func TestReplacedReplicaDoesNotWrite(t *testing.T) {
 	runWriter(t, e, "alpha", current)
 	k.eventually(t, "the second", "alpha", current)
 	for range 20 {
-		former.set(clusterKey("gone"), `{}`)
+		former.set(clusterKey("deleted"), `{}`)
 	}
 	current.set(clusterKey("more"), `{}`)
 	k.eventually(t, "only the second", "alpha", current)
@@ -297,8 +297,8 @@ func TestEtcdDataLoss(t *testing.T) {
 	k.eventually(t, "after", "alpha", alpha)
 }
 
-// TestRemovedShardRecordsArePruned checks that the root shard deletes them, when a shard is removed and when the root shard
-// starts.
+// TestRemovedShardRecordsArePruned checks that the root shard deletes them, when a shard is removed and when the root
+// shard starts.
 func TestRemovedShardRecordsArePruned(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)

@@ -75,7 +75,7 @@ func (w *Writer) Run(ctx context.Context) {
 // errReplaced ends a session that another replica has taken over, or whose keys etcd has lost.
 var errReplaced = errors.New("another replica writes, or etcd has lost the keys")
 
-// runSession takes over from another writer, writes all records and then changes. progress reports whether all
+// runSession replaces another writer, writes all records and then changes. progress reports whether all
 // records were written.
 func (w *Writer) runSession(ctx context.Context) (progress bool, err error) {
 	s := &session{Writer: w, queue: newChangeQueue()}

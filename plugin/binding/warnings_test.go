@@ -14,24 +14,24 @@ func TestWarnings(t *testing.T) {
 		binding string
 		want    []string
 	}{
-		"an accepted claim with the same verbs is fine": {
+		"no warning for an accepted claim with the same verbs": {
 			exported + "spec: {permissionClaims: [{group: apps, resource: deployments, identityHash: abc, verbs: [get, list], state: Accepted}]}", nil,
 		},
-		"a rejected claim is fine": {
+		"no warning for a rejected claim": {
 			exported + "spec: {permissionClaims: [{group: apps, resource: deployments, identityHash: abc, verbs: [get, list], state: Rejected}]}", nil,
 		},
-		"a claim that is not exported any more is fine": {
+		"no warning for a claim that is not exported any more": {
 			"spec: {permissionClaims: [{resource: secrets, verbs: ['*'], state: Accepted}]}", nil,
 		},
-		"a claim without a decision warns": {
+		"warning for a claim without a state": {
 			exported + "spec: {permissionClaims: [{group: apps, resource: deployments, identityHash: abc, verbs: [get, list]}]}",
 			[]string{"Warning: claim for deployments.apps specified on APIBinding b but not accepted or rejected."},
 		},
-		"other verbs warn": {
+		"warning for other verbs": {
 			exported + "spec: {permissionClaims: [{group: apps, resource: deployments, identityHash: abc, verbs: ['*'], state: Accepted}]}",
 			[]string{"Warning: allowed verbs (*) on claim for deployments.apps on APIBinding b do not match expected verbs (get,list)."},
 		},
-		"a claim of another identity does not count, and a missing one warns of everything": {
+		"warnings for a claim with another identity": {
 			exported + "spec: {permissionClaims: [{group: apps, resource: deployments, identityHash: other, verbs: [get, list], state: Accepted}]}",
 			[]string{
 				"Warning: claim for deployments.apps exported but not specified on APIBinding b",

@@ -14,16 +14,16 @@ func TestParseLocation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		url, base, path string // path "" means foreign
 	}{
-		"reads a workspace URL":                        {"https://kcp.example:6443/clusters/root:org", "https://kcp.example:6443", "root:org"},
-		"cuts what follows the workspace":              {"https://h/clusters/root/api/v1?x=y", "https://h", "root"},
-		"keeps a prefix in front of the workspace":     {"https://h/services/apiexport/root/x/clusters/abc", "https://h/services/apiexport/root/x", "abc"},
-		"tolerates a trailing slash":                   {"https://h/clusters/root/", "https://h", "root"},
-		"reads a system cluster":                       {"https://h/clusters/system:admin", "https://h", "system:admin"},
-		"calls the base URL foreign":                   {"https://h", "", ""},
-		"calls another Kubernetes cluster foreign":     {"https://h/k8s/clusters", "", ""},
-		"calls the wildcard foreign":                   {"https://h/clusters/*", "", ""},
-		"calls an empty workspace foreign":             {"https://h/clusters/", "", ""},
-		"calls what no workspace can be named foreign": {"https://h/clusters/UPPER", "", ""},
+		"reads a workspace URL":                       {"https://kcp.example:6443/clusters/root:org", "https://kcp.example:6443", "root:org"},
+		"drops the path after the workspace":          {"https://h/clusters/root/api/v1?x=y", "https://h", "root"},
+		"keeps a prefix in front of the workspace":    {"https://h/services/apiexport/root/x/clusters/abc", "https://h/services/apiexport/root/x", "abc"},
+		"tolerates a trailing slash":                  {"https://h/clusters/root/", "https://h", "root"},
+		"reads a system cluster":                      {"https://h/clusters/system:admin", "https://h", "system:admin"},
+		"a base URL has no workspace":                 {"https://h", "", ""},
+		"another Kubernetes cluster has no workspace": {"https://h/k8s/clusters", "", ""},
+		"the wildcard is no workspace":                {"https://h/clusters/*", "", ""},
+		"an empty workspace is no workspace":          {"https://h/clusters/", "", ""},
+		"an invalid name is no workspace":             {"https://h/clusters/UPPER", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseLocation(tc.url)
@@ -62,14 +62,14 @@ func TestWorkspaceFlag(t *testing.T) {
 	for name, tc := range map[string]struct {
 		flag, want, err string
 	}{
-		"defaults to the current workspace":  {flag: "", want: "root:org"},
-		"follows a relative path":            {flag: "a:b", want: "root:org:a:b"},
-		"follows an absolute path":           {flag: ":root:x", want: "root:x"},
-		"follows dots":                       {flag: "..:.:x", want: "root:x"},
-		"refuses to leave the tree":          {flag: "..:..", err: "cannot go above the root workspace"},
-		"refuses what cannot be a workspace": {flag: "a::b", err: "invalid workspace path: a::b"},
-		"refuses a lone colon":               {flag: ":", err: "invalid workspace path: :"},
-		"refuses dots that lead nowhere":     {flag: ":.", err: "invalid workspace path: :."},
+		"defaults to the current workspace": {flag: "", want: "root:org"},
+		"resolves a relative path":          {flag: "a:b", want: "root:org:a:b"},
+		"resolves an absolute path":         {flag: ":root:x", want: "root:x"},
+		"resolves dots":                     {flag: "..:.:x", want: "root:x"},
+		"refuses to leave the tree":         {flag: "..:..", err: "cannot go above the root workspace"},
+		"refuses an invalid path":           {flag: "a::b", err: "invalid workspace path: a::b"},
+		"refuses a single colon":            {flag: ":", err: "invalid workspace path: :"},
+		"refuses a dot after a colon":       {flag: ":.", err: "invalid workspace path: :."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			flags := NewFlags(genericiooptions.NewTestIOStreamsDiscard())

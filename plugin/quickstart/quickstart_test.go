@@ -16,7 +16,7 @@ func TestTreePlanOrder(t *testing.T) {
 		for _, path := range paths {
 			parent, _ := path.Parent()
 			if !planned[parent] {
-				t.Errorf("%s comes before its parent", path)
+				t.Errorf("%s is ordered before its parent", path)
 			}
 			if got := len(path.Segments()) - len(top.Segments()) - 1; got != level {
 				t.Errorf("%s is planned in level %d", path, level)
@@ -45,8 +45,8 @@ func TestOptionsValidation(t *testing.T) {
 		"fine":             {func(*options) {}, ""},
 		"unknown scenario": {func(o *options) { o.scenario = "x" }, `unknown --scenario "x"; there are api-provider and workspaces`},
 		"bad prefix":       {func(o *options) { o.prefix = "No" }, `invalid --name-prefix "No": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`},
-		"no time":          {func(o *options) { o.timeout = 0 }, "--timeout must be positive, not 0s"},
-		"no tree":          {func(o *options) { o.tree.count = 0 }, "--tree-depth and --tree-count must be at least 1, not 1 and 0"},
+		"zero timeout":     {func(o *options) { o.timeout = 0 }, "--timeout must be positive, not 0s"},
+		"zero tree count":  {func(o *options) { o.tree.count = 0 }, "--tree-depth and --tree-count must be at least 1, not 1 and 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := valid

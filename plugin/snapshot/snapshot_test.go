@@ -133,19 +133,19 @@ func TestSnapshotErrors(t *testing.T) {
 		input string
 		want  string
 	}{
-		"no file":                {[]string{"snapshot", "--prefix", "p"}, "", "--filename is required"},
-		"no prefix":              {[]string{"snapshot", "-f", "x"}, "", "--prefix is required"},
-		"another format":         {[]string{"snapshot", "-f", "x", "--prefix", "p", "-o", "xml"}, "", `invalid value "xml" for --output; valid values are json, yaml`},
-		"a file that is none":    {[]string{"snapshot", "-f", "testdata/none.yaml", "--prefix", "p"}, "", "open testdata/none.yaml: no such file or directory"},
-		"an empty stream":        {stdinArgs, "# nothing\n", "standard input holds no CustomResourceDefinition"},
-		"another kind":           {stdinArgs, "{apiVersion: v1, kind: ConfigMap}", "reading standard input: document 1: want a CustomResourceDefinition of apiextensions.k8s.io/v1, not a ConfigMap of v1"},
-		"an old definition":      {stdinArgs, "{apiVersion: apiextensions.k8s.io/v1beta1, kind: CustomResourceDefinition}", "reading standard input: document 1: want a CustomResourceDefinition of apiextensions.k8s.io/v1, not a CustomResourceDefinition of apiextensions.k8s.io/v1beta1"},
-		"an object of no kind":   {stdinArgs, "a: b", "reading standard input: document 1: want a CustomResourceDefinition, not an object without apiVersion and kind"},
-		"a webhook's service":    {stdinArgs, newDefinition(t, map[string]any{"conversion": service}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": spec.conversion.webhook.clientConfig.service: workspaces have no services; give the webhook a url`},
-		"unknown fields":         {stdinArgs, newDefinition(t, map[string]any{"preserveUnknownFields": true}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": spec.preserveUnknownFields: schemas are structural; use x-kubernetes-preserve-unknown-fields in the schema instead`},
-		"no schema in a version": {stdinArgs, newDefinition(t, map[string]any{"versions": []any{map[string]any{"name": "v1"}}}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": version "v1": has no schema`},
-		"no versions":            {stdinArgs, newDefinition(t, map[string]any{"versions": []any{}}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": spec.versions is empty`},
-		"arguments":              {[]string{"snapshot", "x"}, "", `unknown command "x" for "kubectl kcp crd snapshot"`},
+		"no file":                  {[]string{"snapshot", "--prefix", "p"}, "", "--filename is required"},
+		"no prefix":                {[]string{"snapshot", "-f", "x"}, "", "--prefix is required"},
+		"another format":           {[]string{"snapshot", "-f", "x", "--prefix", "p", "-o", "xml"}, "", `invalid value "xml" for --output; valid values are json, yaml`},
+		"a missing file":           {[]string{"snapshot", "-f", "testdata/none.yaml", "--prefix", "p"}, "", "open testdata/none.yaml: no such file or directory"},
+		"an empty stream":          {stdinArgs, "# nothing\n", "standard input holds no CustomResourceDefinition"},
+		"another kind":             {stdinArgs, "{apiVersion: v1, kind: ConfigMap}", "reading standard input: document 1: want a CustomResourceDefinition of apiextensions.k8s.io/v1, not a ConfigMap of v1"},
+		"an old definition":        {stdinArgs, "{apiVersion: apiextensions.k8s.io/v1beta1, kind: CustomResourceDefinition}", "reading standard input: document 1: want a CustomResourceDefinition of apiextensions.k8s.io/v1, not a CustomResourceDefinition of apiextensions.k8s.io/v1beta1"},
+		"an object without a kind": {stdinArgs, "a: b", "reading standard input: document 1: want a CustomResourceDefinition, not an object without apiVersion and kind"},
+		"a webhook's service":      {stdinArgs, newDefinition(t, map[string]any{"conversion": service}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": spec.conversion.webhook.clientConfig.service: workspaces have no services; give the webhook a url`},
+		"unknown fields":           {stdinArgs, newDefinition(t, map[string]any{"preserveUnknownFields": true}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": spec.preserveUnknownFields: schemas are structural; use x-kubernetes-preserve-unknown-fields in the schema instead`},
+		"no schema in a version":   {stdinArgs, newDefinition(t, map[string]any{"versions": []any{map[string]any{"name": "v1"}}}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": version "v1": has no schema`},
+		"no versions":              {stdinArgs, newDefinition(t, map[string]any{"versions": []any{}}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": spec.versions is empty`},
+		"arguments":                {[]string{"snapshot", "x"}, "", `unknown command "x" for "kubectl kcp crd snapshot"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t, tc.input, tc.args...)

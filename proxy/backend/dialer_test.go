@@ -79,7 +79,7 @@ func TestUnresponsiveBackendIsDialedOnce(t *testing.T) {
 		time.Sleep(2 * retryInterval)
 		conn, err := d.DialContext(t.Context(), "tcp", "shard:1")
 		if err != nil {
-			t.Fatalf("the backend is back, and: %v", err)
+			t.Fatalf("after the recovery of the backend: %v", err)
 		}
 		_ = conn.Close()
 		time.Sleep(2 * time.Minute)

@@ -11,7 +11,7 @@ import (
 )
 
 func TestReplayableBody(t *testing.T) {
-	t.Run("a second reader gets what was read and then the rest", func(t *testing.T) {
+	t.Run("a second reader replays the body from its start", func(t *testing.T) {
 		body := newReplayableBody(httptest.NewRequest(http.MethodPatch, "/", iotest.OneByteReader(strings.NewReader("content"))).WithContext(t.Context()))
 		if body != nil {
 			t.Fatal("a body of unknown size is buffered")

@@ -101,7 +101,7 @@ func (t *transports) closeIdleConnections() {
 }
 
 // An HTTP/2 connection without traffic for readIdleTimeout is pinged, and closed without a response. Requests on a
-// connection to a machine that is gone fail after the sum of both.
+// connection to an unreachable machine fail after the sum of both.
 const (
 	readIdleTimeout = 5 * time.Second
 	pingTimeout     = 5 * time.Second
@@ -125,7 +125,7 @@ func newHTTP1Transport(config *tls.Config) *http.Transport {
 }
 
 // newTransport returns a transport without a time limit for responses: watches are open for any time. Keep-alives and
-// pings detect dead connections.
+// pings detect broken connections.
 func newTransport(config *tls.Config) *http.Transport {
 	return &http.Transport{
 		DialContext:         newDialer().DialContext,

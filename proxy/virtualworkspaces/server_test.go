@@ -184,7 +184,7 @@ func TestServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	frontProxy := s.proxies.Client(t, s.anonymous(), proxyName)
-	otherProxy := s.proxies.Client(t, s.anonymous(), "somebody")
+	otherProxy := s.proxies.Client(t, s.anonymous(), "other-proxy")
 	alice, mallory := s.user("alice"), s.user("mallory", "system:masters", "system:kcp:logical-cluster-admin")
 	account := s.token(controller.Status.Token)
 	admin := s.token(s.shard.Admin(t).BearerToken)
@@ -279,7 +279,7 @@ func TestServer(t *testing.T) {
 		s.stop()
 		_, _ = io.Copy(io.Discard, res.Body) // returns when the watch has ended, with or without an error
 	})
-	t.Run("without the shard it is live and not ready", func(t *testing.T) {
+	t.Run("without the shard the server is live and not ready", func(t *testing.T) {
 		s := *s
 		s.T = t
 		s.start()
