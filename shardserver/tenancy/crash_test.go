@@ -17,8 +17,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestControllersResumeAfterCrash leaves workspaces behind as a shard that was killed between two writes would, starts
-// the controllers over them, and expects each to end up where it was going, with the logical cluster it had.
+// TestControllersResumeAfterCrash creates workspaces in the states that a crash between two writes leaves, starts the
+// controllers, and expects each workspace to become ready or to be deleted, with the logical cluster that it had.
 func TestControllersResumeAfterCrash(t *testing.T) {
 	idle := shardtesting.Start(t, func(o *options.Options) { o.Controllers.Enable = false })
 	masters := idle.Client(t, idle.Masters(t))
@@ -86,7 +86,7 @@ func TestControllersResumeAfterCrash(t *testing.T) {
 		cluster := &corev1alpha1.LogicalCluster{}
 		get(t, masters, shardtesting.In(t.Context(), workspace.Spec.Cluster), cluster, "", corev1alpha1.LogicalClusterName)
 		if uid, made := clusters[name]; made && cluster.UID != uid {
-			t.Errorf("%s: another logical cluster than before", name)
+			t.Errorf("%s: its logical cluster has changed", name)
 		}
 	}
 	shardtesting.Eventually(t, "the deletion", func(context.Context) error {
@@ -94,7 +94,7 @@ func TestControllersResumeAfterCrash(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("still there (%v): %+v", err, deleted.Status)
+		return fmt.Errorf("it exists (%v): %+v", err, deleted.Status)
 	})
 	assertNoKey(t, shard, "cluster-of-deleted-meanwhile")
 }

@@ -37,18 +37,18 @@ func TestSelectShard(t *testing.T) {
 		refused     string
 		reason      string
 	}{
-		"takes what is chosen":                          {shards: []*corev1alpha1.Shard{newShard("own"), newShard("other")}, placed: "own"},
-		"refuses what no shard takes":                   {refused: "No available shards to schedule the workspace"},
-		"keeps a decision for another shard":            {annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "other"}, shards: []*corev1alpha1.Shard{newShard("own"), newShard("other")}, placed: "other"},
-		"keeps a decision of which only a hash is left": {annotations: map[string]string{tenancyv1alpha1.WorkspaceShardHashAnnotationKey: shardHash("other")}, shards: []*corev1alpha1.Shard{newShard("own"), newShard("other")}, placed: "other"},
-		"refuses a selector that is none": {
+		"new decision":              {shards: []*corev1alpha1.Shard{newShard("own"), newShard("other")}, placed: "own"},
+		"no shard available":        {refused: "No available shards to schedule the workspace"},
+		"stored decision":           {annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "other"}, shards: []*corev1alpha1.Shard{newShard("own"), newShard("other")}, placed: "other"},
+		"stored decision as a hash": {annotations: map[string]string{tenancyv1alpha1.WorkspaceShardHashAnnotationKey: shardHash("other")}, shards: []*corev1alpha1.Shard{newShard("own"), newShard("other")}, placed: "other"},
+		"invalid selector": {
 			location: &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}}},
 			shards:   []*corev1alpha1.Shard{newShard("own")}, refused: "spec.location.selector is invalid",
 		},
-		"refuses where the decision names a shard that is gone": {
+		"stored decision for a deleted shard": {
 			annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "gone"}, shards: []*corev1alpha1.Shard{newShard("own")}, refused: `chosen shard "gone" does not exist anymore`,
 		},
-		"refuses a shard to which no URL leads": {
+		"shard without a valid URL": {
 			shards:  []*corev1alpha1.Shard{newShard("own", func(s *corev1alpha1.Shard) { s.Spec.ExternalURL = "nowhere" })},
 			refused: "invalid external URL", reason: tenancyv1alpha1.ReasonUnknown,
 		},
@@ -104,39 +104,39 @@ func TestWorkspaceStatus(t *testing.T) {
 		waiting      int                                // initializers
 		requeueAfter time.Duration
 	}{
-		"a refused one stays in Scheduling, for it never was available": {
+		"unschedulable": {
 			facts: workspaceFacts{refused: unschedulable("x")}, want: "Scheduling",
 			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: tenancyv1alpha1.ReasonUnschedulable},
 		},
-		"one whose cluster was just made shows the initializers of its spec": {
+		"new logical cluster: initializers of the spec": {
 			placed: true, facts: workspaceFacts{cluster: cluster("")}, want: "Initializing", waiting: 1,
 			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: "", corev1alpha1.WorkspaceInitialized: corev1alpha1.ReasonInitializerExists},
 		},
-		"one whose cluster initializes shows what is left": {
+		"initializing logical cluster: remaining initializers": {
 			placed: true, facts: workspaceFacts{cluster: cluster("Initializing", "root:a", "root:b")}, want: "Initializing", waiting: 2,
 			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: "", corev1alpha1.WorkspaceInitialized: corev1alpha1.ReasonInitializerExists},
 		},
-		"one is ready with its cluster": {
+		"ready logical cluster": {
 			placed: true, phase: "Initializing", facts: workspaceFacts{cluster: cluster("Ready")}, want: "Ready",
 			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: "", corev1alpha1.WorkspaceInitialized: ""},
 		},
-		"one whose cluster is switched off stays ready": {
+		"inactive logical cluster": {
 			placed: true, phase: "Ready", facts: workspaceFacts{cluster: cluster("Inactive")}, want: "Ready",
 			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: "", corev1alpha1.WorkspaceInitialized: ""},
 		},
-		"a young one without a cluster waits": {
+		"missing logical cluster of a new workspace": {
 			placed: true, age: 20 * time.Second, facts: workspaceFacts{}, want: "Initializing", requeueAfter: 40 * time.Second,
 			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: ""},
 		},
-		"an old one whose cluster is gone is unavailable": {
+		"missing logical cluster of an old workspace": {
 			placed: true, age: time.Hour, phase: "Ready", facts: workspaceFacts{}, want: "Unavailable",
 			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: "", corev1alpha1.WorkspaceInitialized: corev1alpha1.ReasonWorkspaceDisappeared},
 		},
-		"one whose cluster came back is ready requeueAfter": {
+		"logical cluster that exists again": {
 			placed: true, age: time.Hour, phase: "Unavailable", facts: workspaceFacts{cluster: cluster("Ready")}, want: "Ready",
 			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: "", corev1alpha1.WorkspaceInitialized: ""},
 		},
-		"one on another shard is not judged": {
+		"logical cluster on another shard": {
 			placed: true, age: time.Hour, phase: "Ready", facts: workspaceFacts{remote: true}, want: "Ready",
 			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: ""},
 		},
@@ -149,7 +149,7 @@ func TestWorkspaceStatus(t *testing.T) {
 			}
 			tc.facts.now = now
 			if requeueAfter := setStatus(workspace, tc.facts); requeueAfter != tc.requeueAfter {
-				t.Errorf("retryLimiter requeueAfter after %s, want %s", requeueAfter, tc.requeueAfter)
+				t.Errorf("requeue after %s, want %s", requeueAfter, tc.requeueAfter)
 			}
 			if workspace.Status.Phase != tc.want {
 				t.Errorf("phase %q, want %q", workspace.Status.Phase, tc.want)
@@ -181,22 +181,22 @@ func TestNextPhase(t *testing.T) {
 		deleted      *metav1.Time
 		want         corev1alpha1.LogicalClusterPhaseType
 	}{
-		"a new one begins":                             {want: "Initializing"},
-		"a scheduled one begins":                       {phase: "Scheduling", want: "Initializing"},
-		"waits for its initializers":                   {phase: "Initializing", initializers: []corev1alpha1.LogicalClusterInitializer{"root:a"}, want: "Initializing"},
-		"is ready without them":                        {phase: "Initializing", want: "Ready"},
-		"stays ready":                                  {phase: "Ready", want: "Ready"},
-		"is switched off":                              {phase: "Ready", annotations: inactive, want: "Inactive"},
-		"is switched off by the older annotation":      {phase: "Ready", annotations: map[string]string{corev1alpha1.LegacyInactiveAnnotationKey: "true"}, want: "Inactive"},
-		"is not switched off by any other value":       {phase: "Ready", annotations: map[string]string{corev1alpha1.InactiveAnnotationKey: "yes"}, want: "Ready"},
-		"is not switched off before it is ready":       {phase: "Initializing", initializers: []corev1alpha1.LogicalClusterInitializer{"root:a"}, annotations: inactive, want: "Initializing"},
-		"stays off":                                    {phase: "Inactive", annotations: inactive, want: "Inactive"},
-		"is switched on":                               {phase: "Inactive", want: "Ready"},
-		"a deleted one waits for its terminators":      {phase: "Ready", deleted: &now, terminators: []corev1alpha1.LogicalClusterTerminator{"root:a"}, want: "Terminating"},
-		"a deleted one without them is being deleted":  {phase: "Terminating", deleted: &now, want: "Deleting"},
-		"one that is deleted early is never ready":     {phase: "Initializing", deleted: &now, want: "Deleting"},
-		"one that is deleted while off is not ready":   {phase: "Inactive", deleted: &now, want: "Deleting"},
-		"an unknown phase is left to who understands ": {phase: "Unavailable", want: "Unavailable"},
+		"new":                               {want: "Initializing"},
+		"scheduled":                         {phase: "Scheduling", want: "Initializing"},
+		"initializing with initializers":    {phase: "Initializing", initializers: []corev1alpha1.LogicalClusterInitializer{"root:a"}, want: "Initializing"},
+		"initializing without initializers": {phase: "Initializing", want: "Ready"},
+		"ready":                             {phase: "Ready", want: "Ready"},
+		"ready, marked inactive":            {phase: "Ready", annotations: inactive, want: "Inactive"},
+		"ready, marked inactive by the legacy annotation": {phase: "Ready", annotations: map[string]string{corev1alpha1.LegacyInactiveAnnotationKey: "true"}, want: "Inactive"},
+		"ready, annotation with another value":            {phase: "Ready", annotations: map[string]string{corev1alpha1.InactiveAnnotationKey: "yes"}, want: "Ready"},
+		"initializing, marked inactive":                   {phase: "Initializing", initializers: []corev1alpha1.LogicalClusterInitializer{"root:a"}, annotations: inactive, want: "Initializing"},
+		"inactive, marked inactive":                       {phase: "Inactive", annotations: inactive, want: "Inactive"},
+		"inactive, not marked":                            {phase: "Inactive", want: "Ready"},
+		"deleted with terminators":                        {phase: "Ready", deleted: &now, terminators: []corev1alpha1.LogicalClusterTerminator{"root:a"}, want: "Terminating"},
+		"deleted without terminators":                     {phase: "Terminating", deleted: &now, want: "Deleting"},
+		"deleted while initializing":                      {phase: "Initializing", deleted: &now, want: "Deleting"},
+		"deleted while inactive":                          {phase: "Inactive", deleted: &now, want: "Deleting"},
+		"unknown phase":                                   {phase: "Unavailable", want: "Unavailable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &corev1alpha1.LogicalCluster{
@@ -260,19 +260,19 @@ func TestDeferStatus(t *testing.T) {
 		cluster *corev1alpha1.LogicalCluster
 		held    bool
 	}{
-		"the server's own initializers are at it":    {"Scheduling", cluster(0, "root:universal", "system:apibindings"), true},
-		"they take too long":                         {"Scheduling", cluster(time.Minute, "root:universal"), false},
-		"it was made by a clock that is ahead":       {"Scheduling", cluster(-time.Minute, "root:universal"), false},
-		"somebody else's is among them":              {"Scheduling", cluster(0, "root:universal", "abc:prep"), false},
-		"it was shown before":                        {"Initializing", cluster(0, "root:universal"), false},
-		"it is ready":                                {"Scheduling", ready, false},
-		"the bindings say that they cannot be made":  {"Scheduling", waiting, false},
-		"there is no logical cluster, or not yet so": {"Scheduling", nil, false},
+		"system initializers remain":          {"Scheduling", cluster(0, "root:universal", "system:apibindings"), true},
+		"system initializers remain for long": {"Scheduling", cluster(time.Minute, "root:universal"), false},
+		"creation timestamp in the future":    {"Scheduling", cluster(-time.Minute, "root:universal"), false},
+		"other initializers remain":           {"Scheduling", cluster(0, "root:universal", "abc:prep"), false},
+		"already initializing":                {"Initializing", cluster(0, "root:universal"), false},
+		"ready":                               {"Scheduling", ready, false},
+		"default bindings cannot be created":  {"Scheduling", waiting, false},
+		"no logical cluster":                  {"Scheduling", nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored := &tenancyv1alpha1.Workspace{Status: tenancyv1alpha1.WorkspaceStatus{Phase: tc.phase}}
 			if got := deferStatus(stored, workspaceFacts{cluster: tc.cluster, now: now}); (got > 0) != tc.held {
-				t.Errorf("held for %s", got)
+				t.Errorf("deferred for %s", got)
 			}
 		})
 	}

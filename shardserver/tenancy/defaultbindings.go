@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// bindingsGracePeriod is for how long a new logical cluster waits for its bindings without saying so: most get them before that,
-	// and each word is a write of the LogicalCluster and another of the Workspace.
+	// bindingsGracePeriod is the time for which a new logical cluster does not report that it waits for its bindings: most
+	// bindings are complete sooner, and each report is a write of the LogicalCluster and another of the Workspace.
 	bindingsGracePeriod = 3 * time.Second
-	// An export that does not exist is looked for again after retryExportMin, and later as often as the logical cluster
-	// doubles its age, but at least every retryExportMax.
+	// A missing export is looked up again after retryExportMin, and later whenever the age of the logical cluster has
+	// doubled, but at least every retryExportMax.
 	retryExportMin = time.Second
 	retryExportMax = time.Minute
 )
 
-// bindingsResult is how far the default bindings of a logical cluster that is being initialized are.
+// bindingsResult is the state of the default bindings of a logical cluster that is being initialized.
 type bindingsResult struct {
 	done bool
-	// again is the requeue delay; zero to wait for events.
+	// requeueAfter is the requeue delay; zero to wait for events.
 	requeueAfter time.Duration
 }
 
-// bindDefaults makes the bindings that the types of the workspace ask for, and tells how far they are. What it lacks is in
-// condition APIBindingsInitialized.
+// bindDefaults creates the default bindings of the workspace's types, and returns their state. The condition
+// APIBindingsInitialized has the missing ones.
 func (c *logicalClusterController) bindDefaults(ctx context.Context, scope *clusterScope) (bindingsResult, error) {
 	if !defaultbindings.IsWaiting(scope.cluster) {
 		return bindingsResult{}, nil
@@ -64,8 +64,8 @@ func (c *logicalClusterController) bindDefaults(ctx context.Context, scope *clus
 	return bindingsResult{}, nil
 }
 
-// maintainDefaults keeps bindings as the types want them that say so, for as long as the logical cluster is in use.
-// Root's own bindings are those of the bootstrap. It returns when to look again, or zero.
+// maintainDefaults maintains the bindings of types with lifecycle Maintain as long as the logical cluster is in use.
+// The bindings of root are maintained by package bootstrap. It returns the requeue delay, or zero.
 func (c *logicalClusterController) maintainDefaults(ctx context.Context, scope *clusterScope) (time.Duration, error) {
 	cluster := scope.cluster
 	if cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || scope.name == logicalcluster.Root || scope.name.IsSystem() {
@@ -90,7 +90,7 @@ func (c *logicalClusterController) maintainDefaults(ctx context.Context, scope *
 	case outcome.Done():
 		conditionsv1alpha1.MarkTrue(cluster, corev1alpha1.APIBindingsReconciled)
 	case len(outcome.Missing) > 0:
-		return retryExportMax, nil // what the condition says stays true of what could be done
+		return retryExportMax, nil // the condition still applies
 	default:
 		setBindingsCondition(cluster, corev1alpha1.APIBindingsReconciled, outcome)
 	}

@@ -25,13 +25,13 @@ func TestBindingsOutliveOtherContent(t *testing.T) {
 	must(t, c.Create(in, held))
 	must(t, c.Delete(root, workspace))
 
-	shardtesting.Eventually(t, "namespace default to be on its way out", func(context.Context) error {
+	shardtesting.Eventually(t, "namespace default to be terminating", func(context.Context) error {
 		namespace := &corev1.Namespace{}
 		if err := c.Get(in, client.ObjectKey{Name: "default"}, namespace); err != nil {
 			return err
 		}
 		if namespace.DeletionTimestamp == nil {
-			return fmt.Errorf("it stays")
+			return fmt.Errorf("it is not terminating")
 		}
 		return nil
 	})
@@ -39,15 +39,15 @@ func TestBindingsOutliveOtherContent(t *testing.T) {
 	must(t, c.List(in, &bindings))
 	for _, binding := range bindings.Items {
 		if binding.DeletionTimestamp != nil {
-			t.Errorf("%s goes before the rest", binding.Name)
+			t.Errorf("%s is deleted before the other content", binding.Name)
 		}
 	}
 	if len(bindings.Items) != 2 {
-		t.Errorf("%d bindings are left", len(bindings.Items))
+		t.Errorf("%d bindings remain", len(bindings.Items))
 	}
 
 	must(t, c.Patch(in, held, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
-	shardtesting.Eventually(t, "the workspace to be gone", func(context.Context) error {
+	shardtesting.Eventually(t, "the workspace to be deleted", func(context.Context) error {
 		err := c.Get(root, client.ObjectKeyFromObject(workspace), &tenancyv1alpha1.Workspace{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("got %v", err)
@@ -55,7 +55,7 @@ func TestBindingsOutliveOtherContent(t *testing.T) {
 		return nil
 	})
 	if keys := s.Keys(t, workspace.Spec.Cluster); len(keys) > 0 {
-		t.Errorf("left are %v", keys)
+		t.Errorf("remaining keys: %v", keys)
 	}
 }
 

@@ -29,8 +29,8 @@ import (
 // adminBinding is the ClusterRoleBinding that makes the creator of a workspace its administrator.
 const adminBinding = "workspace-admin"
 
-// logicalClusterController updates the phase of LogicalClusters, runs the system initializers, and deletes the content of
-// logical clusters that are being deleted.
+// logicalClusterController updates the phase of LogicalClusters, runs the system initializers, and deletes the content
+// of logical clusters that are being deleted.
 type logicalClusterController struct {
 	cfg      Config
 	bindings *storage.Reader[*rbac.ClusterRoleBinding]
@@ -99,7 +99,8 @@ type clusterScope struct {
 	responder *placement.Responder
 }
 
-// reconcile is a ladder: begin, give the creator access, initialize, move on, maintain, write.
+// reconcile observes, starts initialization, ensures the admin binding, initializes, sets the phase, maintains and
+// writes.
 func (c *logicalClusterController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	scope, err := c.observe(ctx, key)
 	if err != nil {
@@ -188,8 +189,8 @@ func (s *clusterScope) setURL() {
 	}
 }
 
-// ensureAdmin creates the binding of the creator to cluster-admin, also if it was deleted. Tenants may change an existing
-// one.
+// ensureAdmin creates the binding of the creator to cluster-admin, also if it was deleted. Tenants may change an
+// existing one.
 func (c *logicalClusterController) ensureAdmin(ctx context.Context, scope *clusterScope) error {
 	admin := adminUserName(scope.cluster.Spec.CreatedBy)
 	if admin == "" {

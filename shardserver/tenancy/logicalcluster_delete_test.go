@@ -23,15 +23,15 @@ func TestDeferContentStatus(t *testing.T) {
 		delay  time.Duration
 		want   bool
 	}{
-		"what has just begun to go is soon gone": {left: remaining(0), want: true},
-		"what goes for long is worth telling":    {left: remaining(time.Minute)},
-		"or since a time that is yet to come":    {left: remaining(-time.Minute)},
-		"but not while deletions are delay":      {left: remaining(time.Minute), delay: time.Minute, want: true},
-		"whatever finalizers it has":             {left: remaining(0, "example.com/one"), want: true},
-		"and what is told already is brought up to date": {left: remaining(0), change: func(c *corev1alpha1.LogicalCluster) {
+		"deletion has just started":                            {left: remaining(0), want: true},
+		"deletion takes long":                                  {left: remaining(time.Minute)},
+		"deletion timestamp in the future":                     {left: remaining(-time.Minute)},
+		"deletion is delayed by the retry limiter":             {left: remaining(time.Minute), delay: time.Minute, want: true},
+		"deletion of objects with finalizers has just started": {left: remaining(0, "example.com/one"), want: true},
+		"condition is already set": {left: remaining(0), change: func(c *corev1alpha1.LogicalCluster) {
 			conditionsv1alpha1.MarkTrue(c, corev1alpha1.WorkspaceContentDeleted)
 		}},
-		"whose terminators wait has all the time to tell": {left: remaining(0), change: func(c *corev1alpha1.LogicalCluster) {
+		"terminators remain": {left: remaining(0), change: func(c *corev1alpha1.LogicalCluster) {
 			c.Status.Terminators = []corev1alpha1.LogicalClusterTerminator{"a"}
 		}},
 	} {
@@ -50,21 +50,21 @@ func TestRetryLimiter(t *testing.T) {
 	l := newRetryLimiter()
 	for i := range retryBurst {
 		if delay := l.delay(now); delay != 0 {
-			t.Fatalf("look %d of a few waits for %s", i, delay)
+			t.Fatalf("retry %d within the burst is delayed for %s", i, delay)
 		}
 	}
 	var last time.Duration
 	for i := 1; i <= 10_000; i++ {
 		delay := l.delay(now)
 		if delay < last || delay > maxRetryDelay {
-			t.Fatalf("look %d of many waits for %s, the one before for %s", i, delay, last)
+			t.Fatalf("retry %d is delayed for %s, the previous one for %s", i, delay, last)
 		}
 		last = delay
 	}
 	if last != maxRetryDelay {
-		t.Errorf("the last of many waits for %s", last)
+		t.Errorf("the last retry is delayed for %s", last)
 	}
 	if delay := l.delay(now.Add(2 * maxRetryDelay)); delay != 0 {
-		t.Errorf("when nobody has looked for long one waits for %s", delay)
+		t.Errorf("a retry after a pause is delayed for %s", delay)
 	}
 }

@@ -35,10 +35,11 @@ func statusOf(t *testing.T, config *rest.Config, path string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// TestMounts mounts what every workspace has: the LogicalCluster of its own, whose phase and URL are those of a mount.
+// TestMounts mounts an object that every workspace has: its own LogicalCluster, whose phase and URL are those of a
+// mount.
 func TestMounts(t *testing.T) {
 	target := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		_, _ = fmt.Fprintf(w, "far %s %q", req.URL.Path, req.Header.Get("Authorization"))
+		_, _ = fmt.Fprintf(w, "backend %s %q", req.URL.Path, req.Header.Get("Authorization"))
 	}))
 	defer target.Close()
 	shard := shardtesting.Start(t, func(o *options.Options) { o.FeatureGates = []string{"WorkspaceMounts=true"} })
@@ -59,7 +60,7 @@ func TestMounts(t *testing.T) {
 	waitForPhase := func(name string, phase corev1alpha1.LogicalClusterPhaseType, reason string) *tenancyv1alpha1.Workspace {
 		t.Helper()
 		workspace := &tenancyv1alpha1.Workspace{}
-		shardtesting.Eventually(t, name+" is "+string(phase), func(context.Context) error {
+		shardtesting.Eventually(t, name+" to be "+string(phase), func(context.Context) error {
 			get(t, masters, in, workspace, "", name)
 			for _, condition := range workspace.Status.Conditions {
 				if condition.Type == tenancyv1alpha1.WorkspaceMountReady && condition.Reason == reason && workspace.Status.Phase == phase {
@@ -76,7 +77,7 @@ func TestMounts(t *testing.T) {
 	waitForPhase("nothing", "Unavailable", tenancyv1alpha1.ReasonMountObjectNotFound)
 	waitForPhase("unknown", "Unavailable", tenancyv1alpha1.ReasonMountObjectNotFound)
 	if code, body := statusOf(t, shard.Admin(t), "/clusters/root:parent:nothing/api"); code != http.StatusServiceUnavailable || body != "Not available.\n" {
-		t.Errorf("an unavailable mount answers %d %q", code, body)
+		t.Errorf("an unavailable mount returned %d %q", code, body)
 	}
 
 	create("itself", "LogicalCluster", "cluster")
@@ -84,10 +85,10 @@ func TestMounts(t *testing.T) {
 	if mounted.Spec.Cluster != "" || mounted.Spec.Type != nil || mounted.Labels[corev1alpha1.PhaseLabelKey] != "Ready" || len(mounted.Finalizers) != 0 {
 		t.Errorf("got %+v", mounted)
 	}
-	// The URL is masters' to change, which is a short way to the far end; the next look sets it back.
+	// Masters change the URL to that of the backend; the next poll restores it.
 	waitForResponse := func(path, want string) {
 		t.Helper()
-		shardtesting.Eventually(t, "an matching from the far end", func(context.Context) error {
+		shardtesting.Eventually(t, "a response of the backend", func(context.Context) error {
 			get(t, masters, in, mounted, "", "itself")
 			mounted.Spec.URL = target.URL + "/base"
 			if err := masters.Update(in, mounted); err != nil {
@@ -99,19 +100,19 @@ func TestMounts(t *testing.T) {
 			return nil
 		})
 	}
-	waitForResponse("/api/v1/namespaces", `far /base/api/v1/namespaces ""`)
-	waitForResponse("/services/initializingworkspaces/x/clusters/y/api", `far /base/services/initializingworkspaces/x/clusters/y/api ""`)
+	waitForResponse("/api/v1/namespaces", `backend /base/api/v1/namespaces ""`)
+	waitForResponse("/services/initializingworkspaces/x/clusters/y/api", `backend /base/services/initializingworkspaces/x/clusters/y/api ""`)
 	if code, _ := statusOf(t, shard.User(t), "/clusters/root:parent:itself/api"); code != http.StatusForbidden {
-		t.Errorf("who may not enter the workspace of a mount gets %d", code)
+		t.Errorf("a user without access to the workspace of a mount got %d", code)
 	}
 	if code, _ := statusOf(t, shard.Admin(t), "/clusters/root:parent:itself:below/api"); code != http.StatusNotFound {
-		t.Errorf("a path through a mount answers %d", code)
+		t.Errorf("a path through a mount returned %d", code)
 	}
 
 	admin := shard.Client(t, shard.Admin(t))
 	mounted.Spec.Mount = nil
 	if err := admin.Update(in, mounted); err == nil {
-		t.Error("a mount can be removed")
+		t.Error("spec.mount could be removed")
 	}
 	typed := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "typed"}, Spec: tenancyv1alpha1.WorkspaceSpec{
 		Type:  &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"},

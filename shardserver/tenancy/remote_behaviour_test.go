@@ -21,9 +21,9 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// env is three shards and the cache that root embeds.
+// env has three shards and the cache that root embeds.
 type env struct {
-	// t is that of the whole test: shards outlive the part of it that restarts them.
+	// t is the parent test: shards outlive the subtest that restarts them.
 	t       *testing.T
 	shards  map[string]*shardtesting.Shard
 	clients map[string]client.Client
@@ -47,7 +47,7 @@ func (in *env) setShard(t *testing.T, name string, shard *shardtesting.Shard) {
 	in.shards[name], in.clients[name] = shard, shard.Client(t, shard.Masters(t))
 }
 
-// stop ends a shard, restart brings it back.
+// stop stops a shard, restart starts it again.
 func (in *env) stop(t *testing.T, name string) {
 	t.Helper()
 	if err := in.shards[name].Stop(); err != nil {
@@ -60,10 +60,10 @@ func (in *env) restart(t *testing.T, name string, configure ...func(*options.Opt
 	in.setShard(t, name, shardtesting.StartShardIn(in.t, in.shards[name].Directory, in.shards["root"], name, configure...))
 }
 
-// waitShardReady waits until a shard takes workspaces of root.
+// waitShardReady waits until a shard accepts workspaces of root.
 func (in *env) waitShardReady(t *testing.T, name string) {
 	t.Helper()
-	shardtesting.Eventually(t, "shard "+name+" being heard of", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "shard "+name+" to report", func(ctx context.Context) error {
 		shard := &corev1alpha1.Shard{}
 		if err := in.clients["root"].Get(shardtesting.In(ctx, "root"), client.ObjectKey{Name: name}, shard); err != nil {
 			return err
@@ -75,7 +75,7 @@ func (in *env) waitShardReady(t *testing.T, name string) {
 	})
 }
 
-// create makes a workspace on a shard, in a logical cluster of another.
+// create creates a workspace on a shard, with its logical cluster on another.
 func (in *env) create(t *testing.T, at, parent, name, on string) *tenancyv1alpha1.Workspace {
 	t.Helper()
 	workspace := &tenancyv1alpha1.Workspace{
@@ -107,17 +107,17 @@ func (in *env) delete(t *testing.T, at, parent, name string) {
 
 func (in *env) waitDeleted(t *testing.T, at, parent, name string) {
 	t.Helper()
-	shardtesting.Eventually(t, "the end of workspace "+name, func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the deletion of workspace "+name, func(ctx context.Context) error {
 		workspace := &tenancyv1alpha1.Workspace{}
 		err := in.clients[at].Get(shardtesting.In(ctx, parent), client.ObjectKey{Name: name}, workspace)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("still there (%v): %+v", err, workspace.Status)
+		return fmt.Errorf("it exists (%v): %+v", err, workspace.Status)
 	})
 }
 
-// assertOn checks that a workspace and its logical cluster are on a shard, and agree.
+// assertOn checks that a workspace and its logical cluster are on a shard, and match.
 func (in *env) assertOn(t *testing.T, workspace *tenancyv1alpha1.Workspace, shard string) *corev1alpha1.LogicalCluster {
 	t.Helper()
 	cluster := &corev1alpha1.LogicalCluster{}
@@ -131,17 +131,17 @@ func (in *env) assertOn(t *testing.T, workspace *tenancyv1alpha1.Workspace, shar
 	return cluster
 }
 
-// assertNoKey checks that a shard stores nothing of a logical cluster, but for what it knows of other shards.
+// assertNoKey checks that a shard stores no key of a logical cluster, except in its snapshot of other shards.
 func (in *env) assertNoKey(t *testing.T, shard, cluster string) {
 	t.Helper()
 	for _, key := range in.shards[shard].Keys(t, "/"+cluster+"/") {
 		if !strings.Contains(key, "/cache/") && !strings.Contains(key, "/~elsewhere/") {
-			t.Errorf("shard %s: key %s is left", shard, key)
+			t.Errorf("shard %s: key %s remains", shard, key)
 		}
 	}
 }
 
-// assertNothingPublished checks that no shard asks or answers another any more.
+// assertNothingPublished checks that no shard publishes requests or reports any more.
 func (in *env) assertNothingPublished(t *testing.T) {
 	t.Helper()
 	cache, err := cacheclient.New(in.shards["root"].Masters(t), "")
@@ -161,7 +161,7 @@ func (in *env) assertNothingPublished(t *testing.T) {
 			}
 		}
 		if len(found) > 0 {
-			return fmt.Errorf("there is %v", found)
+			return fmt.Errorf("the cache has %v", found)
 		}
 		return nil
 	})
@@ -170,7 +170,7 @@ func (in *env) assertNothingPublished(t *testing.T) {
 func TestRemoteWorkspaces(t *testing.T) {
 	in := startEnv(t, "alpha", "beta")
 
-	t.Run("a workspace is placed where the selector says", func(t *testing.T) {
+	t.Run("workspace is scheduled by the selector", func(t *testing.T) {
 		workspace := in.createReady(t, "root", "root", "selected", "alpha")
 		cluster := in.assertOn(t, workspace, "alpha")
 		if want := "https://" + in.shards["alpha"].Server.Host() + "/clusters/root:selected"; workspace.Spec.URL != want {
@@ -183,7 +183,7 @@ func TestRemoteWorkspaces(t *testing.T) {
 		in.assertNothingPublished(t)
 	})
 
-	t.Run("a tree over all shards is deleted from its leaves", func(t *testing.T) {
+	t.Run("tree over all shards is deleted from its leaves", func(t *testing.T) {
 		top := in.createReady(t, "root", "root", "top", "alpha")
 		middle := in.createReady(t, "alpha", top.Spec.Cluster, "middle", "beta")
 		leaf := in.createReady(t, "beta", middle.Spec.Cluster, "leaf", "root")
@@ -201,22 +201,22 @@ func TestRemoteWorkspaces(t *testing.T) {
 		in.assertNothingPublished(t)
 	})
 
-	t.Run("a logical cluster that is deleted by itself makes the workspace unavailable", func(t *testing.T) {
+	t.Run("deleted logical cluster makes the workspace unavailable", func(t *testing.T) {
 		workspace := in.createReady(t, "root", "root", "bereft", "beta")
 		inside := shardtesting.In(t.Context(), workspace.Spec.Cluster)
 		if err := in.clients["beta"].Delete(inside, &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}); err != nil {
 			t.Fatal(err)
 		}
-		shardtesting.Eventually(t, "the workspace being unavailable", func(context.Context) error {
+		shardtesting.Eventually(t, "the workspace to be unavailable", func(context.Context) error {
 			get(t, in.clients["root"], shardtesting.In(t.Context(), "root"), workspace, "", "bereft")
 			if workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseUnavailable || conditionsv1alpha1.GetReason(workspace, corev1alpha1.WorkspaceInitialized) != corev1alpha1.ReasonWorkspaceDisappeared {
 				return fmt.Errorf("status %+v", workspace.Status)
 			}
 			return nil
 		})
-		shardtesting.Eventually(t, "the logical cluster being gone", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "the logical cluster to be deleted", func(ctx context.Context) error {
 			if err := in.clients["beta"].Get(inside, client.ObjectKey{Name: "cluster"}, &corev1alpha1.LogicalCluster{}); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("still there: %w", err)
+				return fmt.Errorf("it exists: %w", err)
 			}
 			return nil
 		})
@@ -242,7 +242,7 @@ func TestRemoteWorkspaces(t *testing.T) {
 		in.assertNothingPublished(t)
 	})
 
-	t.Run("the region and the address of the shard are those of the workspace", func(t *testing.T) {
+	t.Run("workspace has the region and the address of the shard", func(t *testing.T) {
 		workspace := in.createReady(t, "root", "root", "regional", "alpha")
 		shard := &corev1alpha1.Shard{}
 		root := shardtesting.In(t.Context(), "root")
@@ -263,7 +263,7 @@ func TestRemoteWorkspaces(t *testing.T) {
 		})
 	})
 
-	t.Run("a workspace waits for a shard that is away, and says so, and so does its deletion", func(t *testing.T) {
+	t.Run("creation and deletion wait for an unavailable shard, and report it", func(t *testing.T) {
 		kept := in.createReady(t, "root", "root", "kept", "alpha")
 		in.createReady(t, "root", "root", "leaving", "alpha")
 		in.stop(t, "alpha")
@@ -278,7 +278,7 @@ func TestRemoteWorkspaces(t *testing.T) {
 		in.assertNothingPublished(t)
 	})
 
-	t.Run("a shard that is full gets no new workspaces until there is room", func(t *testing.T) {
+	t.Run("full shard gets no new workspaces until it has capacity", func(t *testing.T) {
 		in.stop(t, "beta")
 		in.restart(t, "beta", func(o *options.Options) { o.Shard.MaxLogicalClusters = 1 })
 		in.create(t, "root", "root", "crowded", "beta")
@@ -306,8 +306,8 @@ func (in *env) waitForReason(t *testing.T, name string, condition conditionsv1al
 	})
 }
 
-// TestShardRestartDuringPlacement ends the shard of a workspace, or the one that it is placed on, at any moment of
-// its creation and of its deletion.
+// TestShardRestartDuringPlacement stops the shard of a workspace, or the one that it is scheduled on, at various
+// moments of its creation and of its deletion.
 func TestShardRestartDuringPlacement(t *testing.T) {
 	in := startEnv(t, "alpha", "beta")
 	parent := in.createReady(t, "root", "root", "parent", "alpha")
@@ -317,7 +317,7 @@ func TestShardRestartDuringPlacement(t *testing.T) {
 	}{{"alpha", 0}, {"beta", 40}, {"alpha", 80}, {"beta", 150}} {
 		ended, delay := moment.ended, moment.delay*time.Millisecond
 		name := fmt.Sprintf("child-%s-%d", ended, moment.delay)
-		t.Run(fmt.Sprintf("shard %s ends after %s", ended, delay), func(t *testing.T) {
+		t.Run(fmt.Sprintf("shard %s stops after %s", ended, delay), func(t *testing.T) {
 			in.create(t, "alpha", parent.Spec.Cluster, name, "beta")
 			time.Sleep(delay) //nolint:forbidigo // the moment is what is tested
 			in.stop(t, ended)

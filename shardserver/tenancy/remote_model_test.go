@@ -20,15 +20,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 )
 
-// TestPlacementProtocolConverges plays the protocol between the shard of some workspaces ("here") and the one
-// that they are placed on ("there") in random order: messages late, views that go back in time as after a restart, writes
-// that were decided long ago, a cache that loses everything, users who create and delete. When all that ends, every
-// workspace has its logical cluster, or knows that it has none, no logical cluster is left that no workspace leads to,
+// TestPlacementProtocolConverges runs the protocol between the shard of some workspaces ("here") and the one
+// that they are scheduled on ("there") in random order, with late messages, stale views as after a restart, writes
+// that were decided long ago, a cache that loses everything, and users who create and delete. In the end every
+// workspace has its logical cluster, or the condition that it ended, no logical cluster is without a workspace,
 // and nothing is published any more.
 func TestPlacementProtocolConverges(t *testing.T) {
 	for seed := range uint64(1000) {
 		m := newModel(seed)
-		m.quietFactor = int(seed % 8) // some worlds are quiet enough to settle now and then
+		m.quietFactor = int(seed % 8) // some runs are quiet enough to settle now and then
 		for range 150 * (1 + m.quietFactor) {
 			m.step()
 		}
@@ -43,26 +43,26 @@ const parentShard, targetShard = "here", "there"
 
 var modelParent = logicalcluster.MustParseName("parent")
 
-// model is the whole world of the protocol.
+// model is the state of the protocol with both shards and the cache.
 type model struct {
 	rand *rand.Rand
 	now  time.Time
 	next int
 
-	// What is stored: here, in the cache (by publisher and name), and there.
+	// The stored objects: here, in the cache (by publisher and name), and there.
 	workspaces map[string]*tenancyv1alpha1.Workspace
 	requests   map[string]*shardingv1alpha1.LogicalClusterRequest
 	reports    map[string]*shardingv1alpha1.LogicalClusterReport
 	clusters   map[string]*corev1alpha1.LogicalCluster
 
-	// What each side knows of the other, and has known before.
+	// The current and the previous view that each side has of the other.
 	seenReports, olderReports   map[string]*shardingv1alpha1.LogicalClusterReport
 	seenRequests, olderRequests map[string]*shardingv1alpha1.LogicalClusterRequest
 
-	// pending are writes that were decided and not made yet.
+	// pending are writes that were decided and not executed yet.
 	pending []func()
 	full    bool
-	// quietFactor is how much more of what happens is ordinary work.
+	// quietFactor is the weight of regular work compared with faults.
 	quietFactor int
 
 	violations, history []string
@@ -81,7 +81,7 @@ func (m *model) log(format string, args ...any) {
 	m.history = append(m.history, fmt.Sprintf(format, args...))
 }
 
-// step lets one thing happen.
+// step executes one random action.
 func (m *model) step() {
 	m.now = m.now.Add(100 * time.Millisecond)
 	if m.quietFactor > 0 && m.rand.IntN(m.quietFactor+1) != 0 {
@@ -112,7 +112,7 @@ func (m *model) step() {
 	}
 }
 
-// settle lets everything be heard and done until nothing changes any more.
+// settle delivers and executes everything until nothing changes any more.
 func (m *model) settle() {
 	m.full = false
 	m.log("--- settling")
@@ -189,13 +189,13 @@ func (m *model) deleteCluster() {
 	if name, ok := pick(m.rand, m.clusters); ok && m.clusters[name].DeletionTimestamp == nil && m.rand.IntN(3) == 0 {
 		at := metav1.NewTime(m.now)
 		m.clusters[name].DeletionTimestamp = &at
-		m.log("somebody deletes logical cluster %s", name)
+		m.log("user deletes logical cluster %s", name)
 	}
 }
 
-// The world.
+// The environment.
 
-// syncViews brings what one side, or both, knows of the other up to date.
+// syncViews updates the view that one side has of the other, or both views.
 func (m *model) syncViews(both bool) {
 	side := m.rand.IntN(2)
 	if both || side == 0 {
@@ -206,15 +206,15 @@ func (m *model) syncViews(both bool) {
 	}
 }
 
-// crash loses what one side had begun to do, and takes it back to what it knew before; or the cache loses everything.
+// crash drops the pending work of one side and restores its previous view; or empties the cache.
 func (m *model) crash() {
 	switch m.rand.IntN(3) {
 	case 0:
 		m.seenReports = maps.Clone(m.olderReports)
-		m.log("here knows what it knew before")
+		m.log("here has its previous view")
 	case 1:
 		m.seenRequests = maps.Clone(m.olderRequests)
-		m.log("there knows what it knew before")
+		m.log("there has its previous view")
 	case 2:
 		clear(m.requests)
 		clear(m.reports)
@@ -237,7 +237,7 @@ func (m *model) executePending() {
 
 // Here.
 
-// reconcileWorkspace does what the workspace controller does, without the server.
+// reconcileWorkspace does the work of the workspace controller, without a server.
 func (m *model) reconcileWorkspace(name string) {
 	stored := m.workspaces[name]
 	workspace := stored.DeepCopy()
@@ -247,7 +247,7 @@ func (m *model) reconcileWorkspace(name string) {
 		matching := placement.MatchingReport(report, parentShard, modelParent, workspace)
 		if !reserved || (matching != nil && matching.Spec.State != shardingv1alpha1.LogicalClusterExists) {
 			delete(m.workspaces, name)
-			m.log("here lets %s go", name)
+			m.log("here removes the finalizer of %s", name)
 		}
 		return
 	}
@@ -275,12 +275,12 @@ func (m *model) reconcileWorkspace(name string) {
 	}
 	setStatus(workspace, facts)
 	if !reflect.DeepEqual(stored.Status, workspace.Status) || !reflect.DeepEqual(stored.Annotations, workspace.Annotations) || stored.Spec.Cluster != workspace.Spec.Cluster {
-		m.log("here has %s lead to %q (%q), phase %s, ended %t", name, workspace.Spec.Cluster, workspace.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey], workspace.Status.Phase, placement.Ended(workspace))
+		m.log("here sets %s to cluster %q (%q), phase %s, ended %t", name, workspace.Spec.Cluster, workspace.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey], workspace.Status.Phase, placement.Ended(workspace))
 	}
 	m.workspaces[name] = workspace
 }
 
-// publish decides about everything that both sides publish; late has it written at any later time.
+// publish computes everything that both sides publish; if late is set, it is written at any later time.
 func (m *model) publish(late bool) {
 	for _, key := range m.requestKeys() {
 		m.publishRequest(key, late)
@@ -290,7 +290,7 @@ func (m *model) publish(late bool) {
 	}
 }
 
-// requestKeys are all that there may be a request for, or is one.
+// requestKeys are the keys of all desired and published requests.
 func (m *model) requestKeys() []string {
 	keys := map[string]struct{}{}
 	for key := range m.requests {
@@ -326,12 +326,12 @@ func (m *model) publishRequest(key string, late bool) {
 		desired.Annotations = map[string]string{"kcp.io/shard": parentShard}
 	}
 	write(m, m.requests, key, desired, late, func(r *shardingv1alpha1.LogicalClusterRequest) string {
-		return fmt.Sprintf("asks for %s: delete %t, template %t, confirmed %q", key, r.Spec.Delete, r.Spec.Template != nil, r.Spec.Confirmed)
+		return fmt.Sprintf("requests %s: delete %t, template %t, confirmed %q", key, r.Spec.Delete, r.Spec.Template != nil, r.Spec.Confirmed)
 	})
 }
 
-// write puts something into the cache now, or later if it is still as it was found. What stood there then is compared as
-// the publisher does, by identity.
+// write writes an object to the cache now, or later if it has not changed by then. The objects are compared by
+// identity, as the publisher does.
 func write[T any](m *model, in map[string]*T, key string, desired *T, late bool, describe func(*T) string) {
 	found := in[key]
 	if reflect.DeepEqual(found, desired) {
@@ -343,7 +343,7 @@ func write[T any](m *model, in map[string]*T, key string, desired *T, late bool,
 		}
 		if desired == nil {
 			delete(in, key)
-			m.log("  nobody publishes %s", key)
+			m.log("  unpublishes %s", key)
 			return
 		}
 		in[key] = desired
@@ -418,7 +418,7 @@ func (m *model) reconcileRequest(key string, late bool) {
 			made := made.DeepCopy()
 			made.UID, made.Status.Phase = types.UID(fmt.Sprint(m.next)), corev1alpha1.LogicalClusterPhaseInitializing
 			m.clusters[cluster] = made
-			m.log("there makes %s (%d)", cluster, m.next)
+			m.log("there creates %s (%d)", cluster, m.next)
 		}
 		if late {
 			m.pending = append(m.pending, do)
@@ -433,12 +433,12 @@ func (m *model) reconcileRequest(key string, late bool) {
 	}
 }
 
-// checkDeletion holds the protocol to the rule that matters most: what a workspace leads to is not deleted.
+// checkDeletion checks the most important rule: the logical cluster of a workspace is not deleted.
 func (m *model) checkDeletion(cluster string) {
 	owner := m.clusters[cluster].Spec.Owner
 	workspace := m.workspaces[owner.Name]
 	if workspace != nil && workspace.UID == owner.UID && workspace.DeletionTimestamp == nil && workspace.Spec.Cluster == cluster && !placement.Ended(workspace) {
-		m.violations = append(m.violations, fmt.Sprintf("logical cluster %s is deleted, to which workspace %s leads", cluster, owner.Name))
+		m.violations = append(m.violations, fmt.Sprintf("logical cluster %s of workspace %s is deleted", cluster, owner.Name))
 	}
 }
 
@@ -457,40 +457,40 @@ func (m *model) reconcileCluster(name string) {
 	}
 }
 
-// findViolations are what must not be left when everything was heard and done.
+// findViolations returns the violations in a settled state.
 func (m *model) findViolations() []string {
 	var violations []string
 	for name, workspace := range m.workspaces {
 		cluster := m.clusters[workspace.Spec.Cluster]
 		switch {
 		case workspace.DeletionTimestamp != nil:
-			violations = append(violations, fmt.Sprintf("workspace %s is not gone", name))
+			violations = append(violations, fmt.Sprintf("workspace %s is not deleted", name))
 		case placement.Ended(workspace):
 			if cluster != nil || workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseUnavailable {
 				violations = append(violations, fmt.Sprintf("workspace %s has ended in phase %s with %v", name, workspace.Status.Phase, cluster))
 			}
 		case cluster == nil || cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || cluster.Spec.Owner.UID != workspace.UID:
-			violations = append(violations, fmt.Sprintf("workspace %s leads to %q in phase %s, and there is %+v", name, workspace.Spec.Cluster, workspace.Status.Phase, cluster))
+			violations = append(violations, fmt.Sprintf("workspace %s has cluster %q in phase %s, and the logical cluster is %+v", name, workspace.Spec.Cluster, workspace.Status.Phase, cluster))
 		default:
 			for key := range m.requests {
 				if strings.HasPrefix(key, name+".") {
-					violations = append(violations, fmt.Sprintf("%s is asked for, and the workspace has settled", key))
+					violations = append(violations, fmt.Sprintf("%s is requested for a settled workspace", key))
 				}
 			}
 			if key := workspace.Spec.Cluster + "/" + placement.ReportName(modelParent, name); m.reports[key] != nil {
-				violations = append(violations, fmt.Sprintf("%s is reported, and the workspace has settled", key))
+				violations = append(violations, fmt.Sprintf("%s is reported for a settled workspace", key))
 			}
 		}
 	}
 	for name, cluster := range m.clusters {
 		workspace := m.workspaces[cluster.Spec.Owner.Name]
 		if workspace == nil || workspace.UID != cluster.Spec.Owner.UID || workspace.Spec.Cluster != name {
-			violations = append(violations, fmt.Sprintf("no workspace leads to logical cluster %s", name))
+			violations = append(violations, fmt.Sprintf("no workspace has logical cluster %s", name))
 		}
 	}
 	for key := range m.requests {
 		if name, cluster, _ := placement.ParseRequestName(key); m.workspaces[name] == nil || m.workspaces[name].Spec.Cluster != cluster.String() {
-			violations = append(violations, fmt.Sprintf("%s is asked for, for no workspace", key))
+			violations = append(violations, fmt.Sprintf("%s is requested without a workspace", key))
 		}
 	}
 	return violations

@@ -16,7 +16,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 )
 
-// fakeReports are the reports of one logical cluster, in the order in which the mirror knows them.
+// fakeReports are the reports of one logical cluster, in the order of the replica informer.
 type fakeReports []*shardingv1alpha1.LogicalClusterReport
 
 func (p fakeReports) Get(_ context.Context, _, name string) (*shardingv1alpha1.LogicalClusterReport, error) {
@@ -49,13 +49,13 @@ func TestReadReportPrefersAssignedShard(t *testing.T) {
 		published fakeReports
 		want      remoteState
 	}{
-		"nobody says anything":                      {nil, remoteWaiting},
-		"the shard says that it is there":           {fakeReports{by("there", "w")}, remoteAccepted},
-		"a liar says so first":                      {fakeReports{by("a-liar", "older"), by("there", "w")}, remoteAccepted},
-		"a liar says so alone":                      {fakeReports{by("a-liar", "w")}, remoteWaiting},
-		"a liar says that the name is taken":        {fakeReports{by("a-liar", "older")}, remoteWaiting},
-		"the shard itself says that it is taken":    {fakeReports{by("there", "older")}, remoteNeedsName},
-		"the shard says so, and a liar that it not": {fakeReports{by("a-liar", "w"), by("there", "older")}, remoteNeedsName},
+		"no report":                    {nil, remoteWaiting},
+		"report of the assigned shard": {fakeReports{by("there", "w")}, remoteAccepted},
+		"reports of another shard and of the assigned one":                         {fakeReports{by("another", "older"), by("there", "w")}, remoteAccepted},
+		"report of another shard":                                                  {fakeReports{by("another", "w")}, remoteWaiting},
+		"report of another shard that the name is used":                            {fakeReports{by("another", "older")}, remoteWaiting},
+		"report of the assigned shard that the name is used":                       {fakeReports{by("there", "older")}, remoteNeedsName},
+		"assigned shard reports that the name is used, another one that it is not": {fakeReports{by("another", "w"), by("there", "older")}, remoteNeedsName},
 	} {
 		t.Run(name, func(t *testing.T) {
 			report, err := readReport(t.Context(), tc.published, "there", parent, "ws", cluster)

@@ -99,7 +99,7 @@ func (i requestReader) responderFor(ctx context.Context, cluster *corev1alpha1.L
 	owner, name := cluster.Spec.Owner, logicalcluster.Of(cluster)
 	parent, err := logicalcluster.ParseName(owner.Cluster)
 	if err != nil {
-		return nil, nil //nolint:nilerr // nobody can ask for it
+		return nil, nil //nolint:nilerr // there is no request for it
 	}
 	request, err := publishedBy(logicalcluster.With(ctx, parent), i.requests, cluster.Annotations[corev1alpha1.OwnerShardAnnotationKey], placement.RequestName(owner.Name, name))
 	if err != nil && !notPublished(err) {
@@ -108,7 +108,8 @@ func (i requestReader) responderFor(ctx context.Context, cluster *corev1alpha1.L
 	return &placement.Responder{ShardName: i.cfg.ShardName, Parent: parent, Workspace: owner.Name, Cluster: name, Request: request, LogicalCluster: cluster}, nil
 }
 
-// requestController processes the requests of other shards: it creates and deletes logical clusters of their workspaces.
+// requestController processes the requests of other shards: it creates and deletes logical clusters of their
+// workspaces.
 type requestController struct {
 	cfg Config
 	requestReader

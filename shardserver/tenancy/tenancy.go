@@ -1,8 +1,8 @@
-// Package tenancy has the controllers of workspaces: they schedule a Workspace, create and initialize its LogicalCluster,
-// synchronize the status of both, and delete the content of a logical cluster that is being deleted.
+// Package tenancy has the controllers of workspaces: they schedule a Workspace, create and initialize its
+// LogicalCluster, synchronize the status of both, and delete the content of a logical cluster that is being deleted.
 //
-// Each shard runs one of each for all logical clusters. They read the watch cache and write through the shard's own API.
-// Admission and authorization of users do not belong here; workspace types are resolved by package workspacetype.
+// Each shard runs one of each for all logical clusters. They read the watch cache and write through the shard's own
+// API. Admission and authorization of users do not belong here; workspace types are resolved by package workspacetype.
 package tenancy
 
 import (
@@ -87,7 +87,7 @@ type Health interface {
 	Full() string
 }
 
-// shardReader reads the Shard objects, which live in root.
+// shardReader reads the Shard objects in root.
 type shardReader struct {
 	reader *storage.Reader[*corev1alpha1.Shard]
 }
@@ -110,8 +110,8 @@ func shardByName(all []*corev1alpha1.Shard, name string) *corev1alpha1.Shard {
 	return nil
 }
 
-// mapToAll returns an Input.Keys that answers every event with all objects of another resource in all logical
-// clusters. It is for events that are as rare as a change of a shard's URL.
+// mapToAll returns a MapFunc that maps every event to all objects of another resource in all logical clusters. It is
+// for rare events, such as a change of a shard's URL.
 func mapToAll[T interface {
 	runtime.Object
 	client.Object
@@ -128,7 +128,7 @@ func mapToAll[T interface {
 func listKeys[T client.Object](reader *storage.Reader[T], cluster logicalcluster.Name) []controller.Request {
 	objects, err := reader.List(logicalcluster.With(context.Background(), cluster), "", nil)
 	if err != nil {
-		klog.ErrorS(err, "Listing what an event concerns", "resource", reader.Resource(), "cluster", cluster)
+		klog.ErrorS(err, "Listing the objects that an event affects failed", "resource", reader.Resource(), "cluster", cluster)
 		return nil
 	}
 	keys := make([]controller.Request, 0, len(objects))

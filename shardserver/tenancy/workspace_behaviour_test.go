@@ -20,7 +20,7 @@ func TestWorkspaces(t *testing.T) {
 	shard := shardtesting.Start(t)
 	masters := shard.Client(t, shard.Masters(t))
 
-	t.Run("a workspace becomes ready and holds what Kubernetes clients expect", func(t *testing.T) {
+	t.Run("workspace becomes ready with default namespaces", func(t *testing.T) {
 		workspace := createReady(t, masters, "root", "one")
 		if workspace.Spec.URL == "" || workspace.Labels[corev1alpha1.PhaseLabelKey] != "Ready" || len(workspace.Status.Initializers) != 0 {
 			t.Errorf("got %+v", workspace)
@@ -43,7 +43,7 @@ func TestWorkspaces(t *testing.T) {
 		}
 	})
 
-	t.Run("the creator's binding comes back when it is deleted", func(t *testing.T) {
+	t.Run("deleted binding of the creator is recreated", func(t *testing.T) {
 		bound := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "bound", Annotations: map[string]string{
 			tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: `{"username":"alice","groups":["g"]}`,
 		}}}
@@ -66,13 +66,13 @@ func TestWorkspaces(t *testing.T) {
 				return err
 			}
 			if requeueAfter.UID == binding.UID {
-				return fmt.Errorf("still the old one")
+				return fmt.Errorf("it was not recreated")
 			}
 			return nil
 		})
 	})
 
-	t.Run("a tree is deleted from its leaves", func(t *testing.T) {
+	t.Run("tree is deleted from its leaves", func(t *testing.T) {
 		parent := createReady(t, masters, "root", "parent")
 		child := createReady(t, masters, parent.Spec.Cluster, "child")
 		leaf := createReady(t, masters, child.Spec.Cluster, "leaf")
@@ -89,14 +89,14 @@ func TestWorkspaces(t *testing.T) {
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
-			return fmt.Errorf("still there (%v): %+v", err, left.Status)
+			return fmt.Errorf("it exists (%v): %+v", err, left.Status)
 		})
 		for _, workspace := range []*tenancyv1alpha1.Workspace{parent, child, leaf} {
 			assertNoKey(t, shard, workspace.Spec.Cluster)
 		}
 	})
 
-	t.Run("a selector that no shard matches is a condition, and the workspace can be deleted", func(t *testing.T) {
+	t.Run("workspace with a selector that no shard matches has a condition and can be deleted", func(t *testing.T) {
 		root := shardtesting.In(t.Context(), "root")
 		workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "nowhere"}, Spec: tenancyv1alpha1.WorkspaceSpec{
 			Location: &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"no": "where"}}},
@@ -104,7 +104,7 @@ func TestWorkspaces(t *testing.T) {
 		if err := masters.Create(root, workspace); err != nil {
 			t.Fatal(err)
 		}
-		shardtesting.Eventually(t, "the refusal", func(context.Context) error {
+		shardtesting.Eventually(t, "the condition", func(context.Context) error {
 			get(t, masters, root, workspace, "", "nowhere")
 			for _, condition := range workspace.Status.Conditions {
 				if condition.Type == tenancyv1alpha1.WorkspaceScheduled && condition.Reason == tenancyv1alpha1.ReasonUnschedulable && workspace.Status.Phase == "Scheduling" {
@@ -118,13 +118,13 @@ func TestWorkspaces(t *testing.T) {
 		}
 		shardtesting.Eventually(t, "the deletion", func(context.Context) error {
 			if err := masters.Get(root, client.ObjectKeyFromObject(workspace), workspace); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("still there: %v", err)
+				return fmt.Errorf("it exists: %v", err)
 			}
 			return nil
 		})
 	})
 
-	t.Run("a placement that was written down before a crash is carried on", func(t *testing.T) {
+	t.Run("stored placement is used after a crash", func(t *testing.T) {
 		root := shardtesting.In(t.Context(), "root")
 		resumed := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{
 			Name: "resumed",
@@ -137,11 +137,11 @@ func TestWorkspaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := waitReady(t, masters, "root", "resumed"); got.Spec.Cluster != "writtendownbefore" {
-			t.Errorf("the cluster is %q, which was not written down", got.Spec.Cluster)
+			t.Errorf("the cluster is %q, which was not stored", got.Spec.Cluster)
 		}
 	})
 
-	t.Run("a name that is taken by another workspace is not shared", func(t *testing.T) {
+	t.Run("name that another workspace uses is not shared", func(t *testing.T) {
 		root := shardtesting.In(t.Context(), "root")
 		taken := createReady(t, masters, "root", "owner")
 		thief := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{
@@ -157,7 +157,7 @@ func TestWorkspaces(t *testing.T) {
 	})
 }
 
-// fill puts something of every sort into a logical cluster.
+// fill creates objects of several kinds in a logical cluster.
 func fill(t *testing.T, c client.Client, in context.Context) {
 	t.Helper()
 	for _, obj := range []client.Object{
@@ -174,14 +174,14 @@ func fill(t *testing.T, c client.Client, in context.Context) {
 	}
 }
 
-// assertNoKey looks at etcd itself for keys of a logical cluster that is gone.
+// assertNoKey checks that etcd has no keys of a deleted logical cluster.
 func assertNoKey(t *testing.T, shard *shardtesting.Shard, cluster string) {
 	t.Helper()
 	if len(shard.Keys(t, "/root/")) == 0 {
-		t.Fatal("no keys at all: this retryLimiter at the wrong store")
+		t.Fatal("there are no keys at all: the wrong store was read")
 	}
 	for _, key := range shard.Keys(t, "/"+cluster+"/") {
-		t.Errorf("key %s is left", key)
+		t.Errorf("key %s remains", key)
 	}
 }
 

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// acceptTimeout is how long a workspace waits for the report of a silent shard before it is scheduled on another
-	// one.
+	// acceptTimeout is how long a workspace waits for the report of a shard that does not answer before it is scheduled on
+	// another one.
 	acceptTimeout = 20 * time.Second
 	// reportRetryInterval is the requeue delay of a workspace that waits for a report.
 	reportRetryInterval = 10 * time.Second
@@ -56,10 +56,10 @@ type remoteState string
 
 const (
 	remoteWaiting     remoteState = "waits"       // for the answer
-	remoteAccepted    remoteState = "accepted"    // the logical cluster is there
-	remoteNeedsName   remoteState = "needs name"  // another one, for a logical cluster on the same shard
-	remoteNeedsShard  remoteState = "needs place" // on another shard, and if there is none it waits on
-	remoteDisappeared remoteState = "disappeared" // the logical cluster was there
+	remoteAccepted    remoteState = "accepted"    // the logical cluster exists
+	remoteNeedsName   remoteState = "needs name"  // for a logical cluster on the same shard
+	remoteNeedsShard  remoteState = "needs shard" // another one; without one it keeps waiting
+	remoteDisappeared remoteState = "disappeared" // the logical cluster existed
 )
 
 // remoteStateOf derives the state from the report on a workspace that is scheduled on another shard.
@@ -71,7 +71,7 @@ func remoteStateOf(workspace *tenancyv1alpha1.Workspace, parent logicalcluster.N
 	scheduled := workspace.Spec.Cluster != ""
 	switch {
 	case matching == nil && report != nil && !scheduled && report.Spec.Owner.UID != workspace.UID:
-		return remoteNeedsName // what was made for an older workspace of the same name has it
+		return remoteNeedsName // the logical cluster of an older workspace of the same name has it
 	case matching == nil:
 		return remoteWaiting
 	}
@@ -96,8 +96,8 @@ func (c *workspaceController) scheduleRemote(ctx context.Context, scope *workspa
 	return c.awaitRemote(ctx, scope, shard)
 }
 
-// awaitRemote processes the report on a workspace that is scheduled on another shard. The request for its logical cluster
-// is published because of the stored placement.
+// awaitRemote processes the report on a workspace that is scheduled on another shard. The request for its logical
+// cluster is published because of the stored placement.
 func (c *workspaceController) awaitRemote(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) error {
 	report, err := c.report(ctx, scope)
 	if err != nil {
@@ -191,8 +191,8 @@ func (c *workspaceController) observeRemote(ctx context.Context, scope *workspac
 	return nil
 }
 
-// deleteRemote removes the finalizer of a workspace when the shard of its logical cluster reports that it does not exist,
-// or when that shard was removed.
+// deleteRemote removes the finalizer of a workspace when the shard of its logical cluster reports that it does not
+// exist, or when that shard was removed.
 func (c *workspaceController) deleteRemote(ctx context.Context, scope *workspaceScope) (controller.Result, error) {
 	workspace, shard := scope.workspace, chosenShard(scope.workspace, scope.shards)
 	report, err := c.report(ctx, scope)
@@ -232,8 +232,8 @@ type publishedReader[T metav1.Object] interface {
 	List(ctx context.Context, namespace string, selector labels.Selector) ([]T, error)
 }
 
-// readReport returns the report on a logical cluster, or nil. It prefers the one of shard, as several shards can publish
-// under the same name.
+// readReport returns the report on a logical cluster, or nil. It prefers the one of shard, as several shards can
+// publish under the same name.
 func readReport(ctx context.Context, from publishedReader[*shardingv1alpha1.LogicalClusterReport], shard string, parent logicalcluster.Name, workspace string, cluster logicalcluster.Name) (*shardingv1alpha1.LogicalClusterReport, error) {
 	report, err := publishedBy(logicalcluster.With(ctx, cluster), from, shard, placement.ReportName(parent, workspace))
 	if notPublished(err) {
@@ -260,8 +260,8 @@ func publishedBy[T metav1.Object](ctx context.Context, from publishedReader[T], 
 	return found, nil
 }
 
-// notPublished reports whether nothing is published or the replica is not synced. The absence of a request or a report has
-// no effects, so the two are not distinguished.
+// notPublished reports whether nothing is published or the replica is not synced. The absence of a request or a report
+// has no effects, so the two are not distinguished.
 func notPublished(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err)
 }

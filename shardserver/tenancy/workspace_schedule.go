@@ -19,9 +19,9 @@ import (
 // maxNameAttempts bounds how many names are tried for one logical cluster. A single collision is all but impossible.
 const maxNameAttempts = 5
 
-// schedule places a workspace that leads nowhere yet, in two phases: first shard and name are written down in the
-// workspace, then the LogicalCluster is made under that name. Only then does spec.cluster say so (with the write at the
-// end of the pass). A refusal becomes a fact, not an error.
+// schedule schedules a workspace without a logical cluster in two phases: it first stores shard and name in the
+// workspace, and then creates the LogicalCluster with that name. spec.cluster is set afterwards, with the write at the
+// end of the reconcile. A refusal is a fact, not an error.
 func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScope) error {
 	if scope.workspace.Spec.Cluster != "" {
 		return nil
@@ -60,9 +60,9 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 			scope.facts.cluster = cluster
 			return nil
 		}
-		delete(scope.workspace.Annotations, tenancyv1alpha1.WorkspaceClusterAnnotationKey) // taken: reserve another
+		delete(scope.workspace.Annotations, tenancyv1alpha1.WorkspaceClusterAnnotationKey) // used by another workspace: reserve another
 	}
-	return fmt.Errorf("placing workspace %q: %d names of logical clusters in a row were taken", scope.workspace.Name, maxNameAttempts)
+	return fmt.Errorf("scheduling workspace %q: %d names of logical clusters in a row were already used", scope.workspace.Name, maxNameAttempts)
 }
 
 // findCreatedCluster returns the LogicalCluster that an earlier reconcile has created on this shard, if the watch cache
@@ -83,8 +83,8 @@ func (c *workspaceController) findCreatedCluster(ctx context.Context, scope *wor
 	return true, nil
 }
 
-// reserve stores the shard and the name of the logical cluster in the workspace, unless they are stored, and returns the
-// name.
+// reserve stores the shard and the name of the logical cluster in the workspace, unless they are stored, and returns
+// the name.
 func (c *workspaceController) reserve(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) (logicalcluster.Name, error) {
 	workspace := scope.workspace
 	name := setPlacement(workspace, shard)
@@ -95,7 +95,7 @@ func (c *workspaceController) reserve(ctx context.Context, scope *workspaceScope
 	// workspace that was deleted.
 	latest, err := c.workspaces.GetLatest(ctx, "", workspace.Name)
 	if err != nil {
-		return name, fmt.Errorf("reading workspace %q requeueAfter: %w", workspace.Name, err)
+		return name, fmt.Errorf("reading workspace %q again: %w", workspace.Name, err)
 	}
 	if latest.UID != workspace.UID || latest.ResourceVersion != workspace.ResourceVersion {
 		return name, apierrors.NewConflict(workspaces, workspace.Name, errors.New("the workspace has changed meanwhile"))
@@ -118,7 +118,7 @@ func setPlacement(workspace *tenancyv1alpha1.Workspace, shard *corev1alpha1.Shar
 }
 
 // createCluster creates the LogicalCluster with the name, or returns the one that an earlier reconcile has created. It
-// returns nil if the name is taken.
+// returns nil if another workspace uses the name.
 func (c *workspaceController) createCluster(ctx context.Context, scope *workspaceScope, name logicalcluster.Name, template *corev1alpha1.LogicalCluster) (*corev1alpha1.LogicalCluster, error) {
 	cluster := template.DeepCopy()
 	err := c.cfg.Clients.Typed.Create(logicalcluster.With(ctx, name), cluster)
@@ -132,7 +132,8 @@ func (c *workspaceController) createCluster(ctx context.Context, scope *workspac
 	return cluster, nil
 }
 
-// newLogicalCluster returns the desired LogicalCluster of a workspace on a shard, and its type with all types it extends.
+// newLogicalCluster returns the desired LogicalCluster of a workspace on a shard, and its type with all types it
+// extends.
 func newLogicalCluster(ctx context.Context, types *workspacetype.Resolver, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace, shard string) (*corev1alpha1.LogicalCluster, []workspacetype.Resolved, error) {
 	leaf, err := typeOf(ctx, types, parent, workspace)
 	if err != nil {

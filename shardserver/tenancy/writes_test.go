@@ -16,12 +16,12 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestWorkspaceWrites holds the creation and the deletion of a workspace to the writes that they need, key by key,
-// in all stores: each is work for every watch of its kind, and in the memory of watch caches for as long as they keep it.
-// Who adds one adds it here, and says in the change what it is good for.
+// TestWorkspaceWrites checks the writes of the creation and the deletion of a workspace, key by key, in all stores:
+// each write is an event for every watch of the resource, and takes memory in watch caches. A change that adds one must
+// justify it.
 func TestWorkspaceWrites(t *testing.T) {
 	in := startEnv(t, "beta")
-	for _, on := range []string{"root", "beta"} { // what exists once is no part of a workspace
+	for _, on := range []string{"root", "beta"} { // objects that exist once per shard are not part of a workspace
 		in.waitSettled(t, in.createReady(t, "root", "root", "first-on-"+on, on), on)
 	}
 	begun := in.revisions(t)
@@ -30,7 +30,7 @@ func TestWorkspaceWrites(t *testing.T) {
 		workspaces[on] = in.createReady(t, "root", "root", "on-"+on, on)
 		in.waitSettled(t, workspaces[on], on)
 	}
-	in.waitSettled(t, in.createReady(t, "root", "root", "last", "beta"), "beta") // writes that come late come before it is there
+	in.waitSettled(t, in.createReady(t, "root", "root", "last", "beta"), "beta") // so that late writes of the others are included
 	created := in.writes(t, begun)
 
 	begun = in.revisions(t)
@@ -104,7 +104,7 @@ func TestWorkspaceWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, values := summarizeWrites(tc.writes, workspaces[tc.on])
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("there are other writes than expected (-want +got):\n%s%s", diff, values)
+				t.Errorf("unexpected writes (-want +got):\n%s%s", diff, values)
 			}
 		})
 	}
@@ -136,7 +136,8 @@ func (in *env) writes(t *testing.T, after map[string]int64) []storeWrite {
 	return all
 }
 
-// waitSettled waits until a workspace holds what controllers put into it, and no shard speaks of it any more.
+// waitSettled waits until a workspace has its default objects, and no shard publishes requests or reports of it any
+// more.
 func (in *env) waitSettled(t *testing.T, workspace *tenancyv1alpha1.Workspace, on string) {
 	t.Helper()
 	inside := shardtesting.In(t.Context(), workspace.Spec.Cluster)
@@ -151,14 +152,14 @@ func (in *env) waitSettled(t *testing.T, workspace *tenancyv1alpha1.Workspace, o
 	in.assertNothingPublished(t)
 }
 
-// In keys there are identities of exports, and names of default bindings end with a hash.
+// Keys contain identities of exports, and names of default bindings end with a hash.
 var (
 	identities = regexp.MustCompile(`/[0-9a-f]{64}/`)
 	hashes     = regexp.MustCompile(`\.kcp\.io-[0-9a-z]+$`)
 )
 
-// summarizeWrites returns what was written of one workspace, a line for each key, and the values in the order in which they were written,
-// as far as they can be read.
+// summarizeWrites returns the writes of one workspace, one line per key, and the values in the order of the writes, as
+// far as they can be decoded.
 func summarizeWrites(writes []storeWrite, workspace *tenancyv1alpha1.Workspace) (lines []string, values string) {
 	plain := strings.NewReplacer(workspace.Spec.Cluster, "<cluster>", workspace.Name, "<workspace>")
 	count, text := map[string][]string{}, strings.Builder{}

@@ -23,7 +23,7 @@ import (
 
 const maintain = tenancyv1alpha1.APIBindingLifecycleModeMaintain
 
-// env is a shard with a provider's workspace, where types and exports are.
+// env is a shard with a provider's workspace, which contains types and exports.
 type env struct {
 	*shardtesting.Shard
 	c        client.Client
@@ -42,7 +42,7 @@ func (f *env) clusterContext(cluster string) context.Context {
 	return shardtesting.In(context.Background(), cluster)
 }
 
-// createExport offers a kind of its own, and claims what is given.
+// createExport creates an export of its own kind, with claims.
 func (f *env) createExport(t *testing.T, name string, claims ...apisv1alpha2.PermissionClaim) {
 	t.Helper()
 	gr := schema.GroupResource{Group: name + ".example.io", Resource: name}
@@ -53,7 +53,7 @@ func claim(resource string) apisv1alpha2.PermissionClaim {
 	return apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Resource: resource}, Verbs: []string{"get"}}
 }
 
-// createType makes a type that binds "<path>/<export>", or exports of its own cluster.
+// createType creates a type that binds "<path>/<export>", or exports of its own cluster.
 func (f *env) createType(t *testing.T, name string, mode tenancyv1alpha1.APIBindingLifecycleMode, exports ...string) *tenancyv1alpha1.WorkspaceType {
 	t.Helper()
 	of := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -93,7 +93,8 @@ func (f *env) update(t *testing.T, cluster string, obj client.Object, mutate fun
 	})
 }
 
-// createWorkspace makes a workspace of a type without waiting, and workspace waits until it is ready and returns its cluster.
+// createWorkspace creates a workspace of a type without waiting, and createReadyWorkspace waits until it is ready and
+// returns its cluster.
 func (f *env) createWorkspace(t *testing.T, of string) string {
 	t.Helper()
 	f.numbered++
@@ -145,7 +146,7 @@ func (f *env) binding(t *testing.T, cluster, export string) *apisv1alpha2.APIBin
 			return &binding
 		}
 	}
-	t.Fatalf("nothing binds %s", export)
+	t.Fatalf("no binding of %s", export)
 	return nil
 }
 
@@ -165,19 +166,19 @@ func TestDefaultBindings(t *testing.T) {
 		name string
 		run  func(*testing.T, *env)
 	}{
-		{"a universal workspace is bound to what universal says", testUniversal},
-		{"a maintained type that gains an export brings it to existing workspaces, others do not", testTypeGainsExport},
-		{"a maintained binding that is deleted comes back", testDeletedBindingIsRecreated},
-		{"a maintained binding that is changed is written over", testChangedBindingIsRestored},
-		{"a new claim is accepted where it is maintained, and shown elsewhere", testNewClaim},
-		{"an export that a type drops stays bound", testTypeDropsExport},
-		{"a missing export keeps the workspace initializing until it is there", testMissingExport},
-		{"a missing export in a maintained type is waited for, and no condition says so", testMissingMaintainedExport},
-		{"success leaves no word of waiting", testSuccess},
-		{"a default selector is that of the answer, and repeated by the initializer alone", testDefaultSelector},
-		{"two aliases that name an export alike make one binding", testDuplicateAliases},
-		{"two spellings make two bindings, and the workspace is ready with the first", testDuplicateReferences},
-		{"workspaces of the organization are bound, through what their type extends", testExtendedType},
+		{"universal workspace has the default bindings", testUniversal},
+		{"new export is bound in existing workspaces of maintained types only", testTypeGainsExport},
+		{"deleted maintained binding is recreated", testDeletedBindingIsRecreated},
+		{"changed maintained binding is restored", testChangedBindingIsRestored},
+		{"new claim is accepted in maintained bindings, and reported in others", testNewClaim},
+		{"removed export stays bound", testTypeDropsExport},
+		{"missing export delays initialization", testMissingExport},
+		{"missing export of a maintained type is bound later, without a condition", testMissingMaintainedExport},
+		{"no waiting condition after success", testSuccess},
+		{"default selector is accepted, and copied by the initializer only", testDefaultSelector},
+		{"duplicate references are bound once", testDuplicateAliases},
+		{"two paths of an export are two bindings, of which one is enough", testDuplicateReferences},
+		{"bindings of extended types", testExtendedType},
 	} {
 		t.Run(row.name, func(t *testing.T) { row.run(t, f) })
 	}
@@ -188,7 +189,7 @@ func testUniversal(t *testing.T, f *env) {
 	f.waitBound(t, cluster, "tenancy.kcp.io:Bound topology.kcp.io:Bound")
 	for _, binding := range f.bindings(t, cluster) {
 		if export := binding.Spec.Reference.Export; export.Path != "root" || !strings.HasPrefix(binding.Name, export.Name+"-") || len(binding.Name) != len(export.Name)+6 {
-			t.Errorf("%s refers to %v", binding.Name, export)
+			t.Errorf("%s references %v", binding.Name, export)
 		}
 	}
 	must(t, f.c.Create(f.clusterContext(cluster), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "child"}}))
@@ -202,7 +203,7 @@ func testTypeGainsExport(t *testing.T, f *env) {
 	f.setExports(t, kept, "widgets", "gadgets")
 	f.waitBound(t, maintained, "gadgets:Bound widgets:Bound")
 	if got := f.boundExports(t, initialized); got != "widgets:Bound" {
-		t.Errorf("the other has %s", got)
+		t.Errorf("the workspace of the other type has %s", got)
 	}
 }
 
@@ -211,13 +212,13 @@ func testDeletedBindingIsRecreated(t *testing.T, f *env) {
 	cluster := f.createReadyWorkspace(t, "deleted")
 	before := f.binding(t, cluster, "widgets")
 	must(t, f.c.Delete(f.clusterContext(cluster), before))
-	shardtesting.Eventually(t, "the binding, made anew", func(context.Context) error {
+	shardtesting.Eventually(t, "the recreated binding", func(context.Context) error {
 		now := &apisv1alpha2.APIBinding{}
 		if err := f.c.Get(f.clusterContext(cluster), client.ObjectKeyFromObject(before), now); err != nil {
 			return err
 		}
 		if now.UID == before.UID || now.Status.Phase != apisv1alpha2.APIBindingPhaseBound {
-			return fmt.Errorf("it is %s, %q", now.UID, now.Status.Phase)
+			return fmt.Errorf("it has UID %s and phase %q", now.UID, now.Status.Phase)
 		}
 		return nil
 	})
@@ -250,15 +251,15 @@ func testNewClaim(t *testing.T, f *env) {
 	f.update(t, f.provider, export, func() { export.Spec.PermissionClaims = append(export.Spec.PermissionClaims, claim("secrets")) })
 	shardtesting.Eventually(t, "the claim in both", func(context.Context) error {
 		if accepted := len(f.binding(t, maintained, "asking").Spec.PermissionClaims); accepted != 2 {
-			return fmt.Errorf("the maintained one accepts %d", accepted)
+			return fmt.Errorf("the maintained binding accepts %d claims", accepted)
 		}
 		if told := len(f.binding(t, initialized, "asking").Status.ExportPermissionClaims); told != 2 {
-			return fmt.Errorf("the other is told of %d", told)
+			return fmt.Errorf("the other binding reports %d claims", told)
 		}
 		return nil
 	})
 	if accepted := len(f.binding(t, initialized, "asking").Spec.PermissionClaims); accepted != 1 {
-		t.Errorf("the other accepts %d", accepted)
+		t.Errorf("the other binding accepts %d claims", accepted)
 	}
 }
 
@@ -273,7 +274,7 @@ func testMissingExport(t *testing.T, f *env) {
 	f.createType(t, "missing", "", "late", "widgets")
 	name := f.createWorkspace(t, "missing")
 	var cluster string
-	shardtesting.Eventually(t, "the workspace to say what it lacks", func(context.Context) error {
+	shardtesting.Eventually(t, "the condition of the workspace", func(context.Context) error {
 		workspace := &tenancyv1alpha1.Workspace{}
 		if err := f.c.Get(f.clusterContext("root"), client.ObjectKey{Name: name}, workspace); err != nil {
 			return err
@@ -284,7 +285,7 @@ func testMissingExport(t *testing.T, f *env) {
 		}
 		condition := conditionsv1alpha1.Get(f.logicalCluster(t, cluster), corev1alpha1.APIBindingsInitialized)
 		if condition == nil || condition.Reason != corev1alpha1.ReasonAPIBindingErrors || condition.Severity != conditionsv1alpha1.SeverityError || !strings.Contains(condition.Message, `:late"`) {
-			return fmt.Errorf("it says %+v", condition)
+			return fmt.Errorf("the condition is %+v", condition)
 		}
 		return nil
 	})
@@ -300,7 +301,7 @@ func testMissingMaintainedExport(t *testing.T, f *env) {
 	f.setExports(t, kept, "widgets", "later", "gadgets")
 	f.waitBound(t, cluster, "gadgets:Bound widgets:Bound")
 	if !conditionsv1alpha1.IsTrue(f.logicalCluster(t, cluster), corev1alpha1.APIBindingsReconciled) {
-		t.Errorf("it says %+v", f.logicalCluster(t, cluster).Status.Conditions)
+		t.Errorf("the conditions are %+v", f.logicalCluster(t, cluster).Status.Conditions)
 	}
 	f.createExport(t, "later")
 	f.waitBound(t, cluster, "gadgets:Bound later:Bound widgets:Bound")
@@ -342,7 +343,7 @@ func testDuplicateAliases(t *testing.T, f *env) {
 	leaf.Spec.DefaultAPIBindings = entries("root:provider/widgets")
 	must(t, f.c.Create(f.clusterContext(f.provider), leaf))
 	if got := f.boundExports(t, f.createReadyWorkspace(t, "alike")); got != "widgets:Bound" {
-		t.Errorf("it has %s", got)
+		t.Errorf("the workspace has %s", got)
 	}
 }
 
@@ -359,7 +360,7 @@ func testDuplicateReferences(t *testing.T, f *env) {
 		}
 	}
 	if complete != 1 || refused != 1 {
-		t.Errorf("it has %s", f.boundExports(t, cluster))
+		t.Errorf("the workspace has %s", f.boundExports(t, cluster))
 	}
 }
 
@@ -370,7 +371,8 @@ func testExtendedType(t *testing.T, f *env) {
 	f.waitBound(t, f.WaitReady(t, "root", "org").Spec.Cluster, "tenancy.kcp.io:Bound topology.kcp.io:Bound")
 }
 
-// TestPlainUsers binds as somebody who administers a workspace and has no right elsewhere but those of everybody.
+// TestPlainUsers creates bindings for a user who is administrator of a workspace, and elsewhere has only the
+// permissions of all users.
 func TestPlainUsers(t *testing.T) {
 	s := shardtesting.Start(t)
 	config := s.Masters(t)

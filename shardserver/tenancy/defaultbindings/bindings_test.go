@@ -17,7 +17,7 @@ import (
 
 const maintain, once = tenancyv1alpha1.APIBindingLifecycleModeMaintain, tenancyv1alpha1.APIBindingLifecycleModeInitializeOnly
 
-// newType is a type in a logical cluster that binds "<path>:<export>" or "<export>" by default.
+// newType returns a type of a logical cluster that binds "<path>:<export>" or "<export>" by default.
 func newType(cluster string, mode tenancyv1alpha1.APIBindingLifecycleMode, exports ...string) workspacetype.Resolved {
 	resolved := workspacetype.Resolved{WorkspaceType: &tenancyv1alpha1.WorkspaceType{}, Cluster: logicalcluster.MustParseName(cluster)}
 	resolved.Spec.DefaultAPIBindingLifecycle = ptr.To(mode)
@@ -36,13 +36,13 @@ func TestDefaultBindings(t *testing.T) {
 		aliases []workspacetype.Resolved
 		want    string
 	}{
-		"no path is the type's own cluster":                     {[]workspacetype.Resolved{newType("abc", once, "x")}, "abc:x"},
-		"the order is that of the aliases":                      {[]workspacetype.Resolved{newType("abc", once, "root/y", "root/x"), newType("root", once, "z")}, "root:y root:x root:z"},
-		"two aliases that name an export alike ask for one":     {[]workspacetype.Resolved{newType("root", once, "x"), newType("abc", once, "root/x")}, "root:x"},
-		"path and cluster name are two":                         {[]workspacetype.Resolved{newType("abc", once, "root:org/x"), newType("abc", once, "x")}, "root:org:x abc:x"},
-		"a lifecycle is that of its alias":                      {[]workspacetype.Resolved{newType("abc", once, "x"), newType("abc", maintain, "y")}, "abc:x abc:y!"},
-		"one alias that maintains is enough":                    {[]workspacetype.Resolved{newType("abc", maintain, "x"), newType("abc", once, "x")}, "abc:x!"},
-		"an alias that binds nothing has no say in the others'": {[]workspacetype.Resolved{newType("abc", maintain), newType("abc", once, "x")}, "abc:x"},
+		"export without a path":              {[]workspacetype.Resolved{newType("abc", once, "x")}, "abc:x"},
+		"order of the aliases":               {[]workspacetype.Resolved{newType("abc", once, "root/y", "root/x"), newType("root", once, "z")}, "root:y root:x root:z"},
+		"same export of two aliases":         {[]workspacetype.Resolved{newType("root", once, "x"), newType("abc", once, "root/x")}, "root:x"},
+		"path and cluster name":              {[]workspacetype.Resolved{newType("abc", once, "root:org/x"), newType("abc", once, "x")}, "root:org:x abc:x"},
+		"lifecycle per alias":                {[]workspacetype.Resolved{newType("abc", once, "x"), newType("abc", maintain, "y")}, "abc:x abc:y!"},
+		"one of two aliases maintains":       {[]workspacetype.Resolved{newType("abc", maintain, "x"), newType("abc", once, "x")}, "abc:x!"},
+		"maintaining alias without bindings": {[]workspacetype.Resolved{newType("abc", maintain), newType("abc", once, "x")}, "abc:x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all, err := defaultBindings(logicalcluster.MustParseName("consumer"), tc.aliases)
@@ -56,7 +56,7 @@ func TestDefaultBindings(t *testing.T) {
 					text += "!"
 				}
 				if !strings.HasPrefix(w.name, w.reference.Name+"-") {
-					t.Errorf("%s is called %s", text, w.name)
+					t.Errorf("the binding of %s has the name %s", text, w.name)
 				}
 				got = append(got, text)
 			}
@@ -78,7 +78,7 @@ func TestSpecOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := newSpec(reference, export, keep)
 			if ref := spec.Reference.Export; ref.Path != "root" || ref.Name != "x" {
-				t.Errorf("refers to %v", ref)
+				t.Errorf("references %v", ref)
 			}
 			all, some := spec.PermissionClaims[0], spec.PermissionClaims[1]
 			if all.State != apisv1alpha2.ClaimAccepted || some.State != apisv1alpha2.ClaimAccepted || all.Verbs[0] != "get" {
@@ -114,16 +114,16 @@ func TestIsCompleteIn(t *testing.T) {
 		bindings []*apisv1alpha2.APIBinding
 		want     bool
 	}{
-		"none":                                     {nil, false},
-		"one that has bound":                       {[]*apisv1alpha2.APIBinding{binding("x-abcde", "root", "x", "root", initial)}, true},
-		"one that has not":                         {[]*apisv1alpha2.APIBinding{binding("x-abcde", "root", "x", "root")}, false},
-		"one whose claims are not applied":         {[]*apisv1alpha2.APIBinding{accepting(binding("x-abcde", "root", "x", "root", initial), apisv1alpha2.ClaimAccepted)}, false},
-		"one whose claims are":                     {[]*apisv1alpha2.APIBinding{accepting(binding("x-abcde", "root", "x", "root", initial, applied), apisv1alpha2.ClaimAccepted)}, true},
-		"one that rejects has nothing to apply":    {[]*apisv1alpha2.APIBinding{accepting(binding("x-abcde", "root", "x", "root", initial), apisv1alpha2.ClaimRejected)}, true},
-		"a user's of the same reference":           {[]*apisv1alpha2.APIBinding{binding("mine", "root", "x", "root", initial)}, true},
-		"a user's of another export":               {[]*apisv1alpha2.APIBinding{binding("mine", "root", "y", "root", initial)}, false},
-		"another spelling of the path":             {[]*apisv1alpha2.APIBinding{binding("x-abcde", "root", "x", "abc"), binding("other", "abc", "x", "abc", initial)}, true},
-		"another spelling that is another cluster": {[]*apisv1alpha2.APIBinding{binding("x-abcde", "root", "x", "abc"), binding("other", "abd", "x", "abd", initial)}, false},
+		"none":                                 {nil, false},
+		"bound":                                {[]*apisv1alpha2.APIBinding{binding("x-abcde", "root", "x", "root", initial)}, true},
+		"not bound":                            {[]*apisv1alpha2.APIBinding{binding("x-abcde", "root", "x", "root")}, false},
+		"claims not applied":                   {[]*apisv1alpha2.APIBinding{accepting(binding("x-abcde", "root", "x", "root", initial), apisv1alpha2.ClaimAccepted)}, false},
+		"claims applied":                       {[]*apisv1alpha2.APIBinding{accepting(binding("x-abcde", "root", "x", "root", initial, applied), apisv1alpha2.ClaimAccepted)}, true},
+		"claims rejected":                      {[]*apisv1alpha2.APIBinding{accepting(binding("x-abcde", "root", "x", "root", initial), apisv1alpha2.ClaimRejected)}, true},
+		"binding of a user to the same export": {[]*apisv1alpha2.APIBinding{binding("mine", "root", "x", "root", initial)}, true},
+		"binding of a user to another export":  {[]*apisv1alpha2.APIBinding{binding("mine", "root", "y", "root", initial)}, false},
+		"another path of the same cluster":     {[]*apisv1alpha2.APIBinding{binding("x-abcde", "root", "x", "abc"), binding("other", "abc", "x", "abc", initial)}, true},
+		"path of another cluster":              {[]*apisv1alpha2.APIBinding{binding("x-abcde", "root", "x", "abc"), binding("other", "abd", "x", "abd", initial)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := w.isCompleteIn(tc.bindings); got != tc.want {

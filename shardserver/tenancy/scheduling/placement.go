@@ -98,7 +98,7 @@ func UnschedulableReason(report shardingv1alpha1.ShardReportSpec) string {
 		case conditionsv1alpha1.Ready:
 			return "is not healthy: " + messageOf(condition)
 		case corev1alpha1.ShardSchedulable:
-			return "takes no new workspaces: " + messageOf(condition)
+			return "accepts no new workspaces: " + messageOf(condition)
 		}
 	}
 	return ""

@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/sharding/heartbeat"
 )
 
-// beats are what others have reported; those that are silent have a report without being alive.
+// fakeHeartbeats are the reports of other shards; those in stale have a last report that is too old.
 type fakeHeartbeats struct {
 	reports map[string]shardingv1alpha1.ShardReportSpec
 	stale   map[string]bool
@@ -73,22 +73,22 @@ func TestChoose(t *testing.T) {
 		want     string
 		closed   string
 	}{
-		"takes this shard where it is alone":        {shards: three[:1], own: reportWithLoad(5, 0), want: "own"},
-		"takes the emptier of two":                  {shards: three[:2], own: reportWithLoad(5, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(4, 0)}, want: "alpha"},
-		"compares shares where all have a capacity": {shards: three[:2], own: reportWithLoad(5, 100), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(4, 10)}, want: "own"},
-		"takes what the selector names":             {shards: three, selector: "name=alpha", others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(100, 0)}, want: "alpha"},
-		"takes no shard that has never reported":    {shards: three, own: reportWithLoad(100, 0), want: "own"},
-		"takes no shard that is silent":             {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0)}, silent: "alpha", want: "own"},
-		"takes no shard that is full":               {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(10, 10)}, want: "own"},
-		"takes no shard that is not healthy":        {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithCondition(conditionsv1alpha1.Ready, "ill")}, want: "own"},
-		"takes no shard that says so":               {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithCondition(corev1alpha1.ShardSchedulable, "no memory")}, want: "own"},
-		"takes no shard that was closed":            {shards: []*corev1alpha1.Shard{newShard("own", corev1alpha1.UnschedulableAnnotationKey), three[1]}, others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(100, 0)}, want: "alpha"},
-		"takes no shard that is excluded":           {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0)}, excluded: "alpha", want: "own"},
-		"says nothing more where no shard matches":  {shards: three, selector: "name=x", closed: "No available shards to schedule the workspace"},
-		"says which was closed":                     {shards: []*corev1alpha1.Shard{newShard("own", corev1alpha1.UnschedulableAnnotationKey)}, closed: `No available shards to schedule the workspace: shard "own" is closed by its annotation experimental.core.kcp.io/unschedulable`},
-		"says why those that match take none, in order": {
+		"only this shard":                       {shards: three[:1], own: reportWithLoad(5, 0), want: "own"},
+		"less loaded one of two":                {shards: three[:2], own: reportWithLoad(5, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(4, 0)}, want: "alpha"},
+		"less used capacity of two":             {shards: three[:2], own: reportWithLoad(5, 100), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(4, 10)}, want: "own"},
+		"selector":                              {shards: three, selector: "name=alpha", others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(100, 0)}, want: "alpha"},
+		"shards that never reported":            {shards: three, own: reportWithLoad(100, 0), want: "own"},
+		"shard with an old report":              {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0)}, silent: "alpha", want: "own"},
+		"full shard":                            {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(10, 10)}, want: "own"},
+		"unhealthy shard":                       {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithCondition(conditionsv1alpha1.Ready, "ill")}, want: "own"},
+		"unschedulable shard by its report":     {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithCondition(corev1alpha1.ShardSchedulable, "no memory")}, want: "own"},
+		"unschedulable shard by its annotation": {shards: []*corev1alpha1.Shard{newShard("own", corev1alpha1.UnschedulableAnnotationKey), three[1]}, others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(100, 0)}, want: "alpha"},
+		"excluded shard":                        {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0)}, excluded: "alpha", want: "own"},
+		"no matching shard":                     {shards: three, selector: "name=x", closed: "No available shards to schedule the workspace"},
+		"reason: annotation":                    {shards: []*corev1alpha1.Shard{newShard("own", corev1alpha1.UnschedulableAnnotationKey)}, closed: `No available shards to schedule the workspace: shard "own" is closed by its annotation experimental.core.kcp.io/unschedulable`},
+		"reasons of all matching shards, sorted": {
 			shards: three, own: reportWithCondition(corev1alpha1.ShardSchedulable, "no memory"), others: map[string]shardingv1alpha1.ShardReportSpec{"beta": reportWithLoad(3, 3)},
-			closed: `No available shards to schedule the workspace: shard "alpha" has not reported lately; shard "beta" is full: it has 3 of 3 logical clusters; shard "own" takes no new workspaces: no memory`,
+			closed: `No available shards to schedule the workspace: shard "alpha" has not reported lately; shard "beta" is full: it has 3 of 3 logical clusters; shard "own" accepts no new workspaces: no memory`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,15 +126,15 @@ func TestPendingClusters(t *testing.T) {
 	}
 	for _, shard := range all {
 		if on[shard.Name] < 90 || on[shard.Name] > 110 {
-			t.Errorf("300 workspaces are spread as %v", on)
+			t.Errorf("distribution of 300 workspaces: %v", on)
 		}
 	}
-	// What is in a report is not counted again.
+	// Logical clusters in a report are not pending any more.
 	counted := reportWithLoad(100, 0)
 	counted.Beat = 1
 	reports.reports["alpha"] = counted
 	if got := s.pending("alpha", counted); got != 0 {
-		t.Errorf("%d are counted twice", got)
+		t.Errorf("%d are still pending", got)
 	}
 }
 
@@ -157,26 +157,26 @@ func TestObserveReport(t *testing.T) {
 	s = New("own", fakeHeartbeats{map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0)}, map[string]bool{"alpha": true}})
 	observe(reportWithLoad(0, 0))
 	if _, err := s.Choose([]*corev1alpha1.Shard{newShard("alpha")}, labels.Everything(), reportWithLoad(0, 0), ""); err == nil {
-		t.Error("a shard that is silent was chosen")
+		t.Error("a shard with an old report was chosen")
 	}
 	if !observe(reportWithLoad(0, 0)) || observe(reportWithLoad(0, 0)) {
-		t.Error("a shard that was refused as it was silent opens with its next report, once")
+		t.Error("a shard that was skipped because of its old report does not open with its next report, or more than once")
 	}
 	s.Remove("alpha")
 	if len(s.entries) != 0 {
-		t.Errorf("a shard that is gone is remembered: %v", s.entries)
+		t.Errorf("a removed shard is still tracked: %v", s.entries)
 	}
 }
 
 func TestIsLost(t *testing.T) {
-	s := New("own", fakeHeartbeats{map[string]shardingv1alpha1.ShardReportSpec{"alive": reportWithLoad(0, 0), "silent": reportWithLoad(0, 0)}, map[string]bool{"silent": true}})
-	for name, want := range map[string]bool{"own": false, "alive": false, "silent": true, "never heard of": false} {
+	s := New("own", fakeHeartbeats{map[string]shardingv1alpha1.ShardReportSpec{"alive": reportWithLoad(0, 0), "stale": reportWithLoad(0, 0)}, map[string]bool{"stale": true}})
+	for name, want := range map[string]bool{"own": false, "alive": false, "stale": true, "never reported": false} {
 		if got := s.IsLost(name); got != want {
 			t.Errorf("shard %s: lost %t", name, got)
 		}
 	}
 	s.since = time.Now().Add(-2 * initialReportTimeout)
-	if !s.IsLost("never heard of") {
-		t.Error("a shard that never reports is waited for")
+	if !s.IsLost("never reported") {
+		t.Error("a shard that never reports is not lost")
 	}
 }

@@ -66,7 +66,7 @@ func (s *Scheduler) Remove(name string) {
 	delete(s.entries, name)
 }
 
-// IsLost reports whether a shard has been silent for so long that workspaces should not wait for it.
+// IsLost reports whether a shard has not reported for so long that workspaces should not wait for it.
 func (s *Scheduler) IsLost(name string) bool {
 	if name == s.own || s.heartbeats.LiveReport(name) != nil {
 		return false

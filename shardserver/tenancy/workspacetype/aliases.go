@@ -10,9 +10,9 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// Aliases returns all types that a workspace of a type counts as: depth-first over spec.extend.with, each base
-// before its own bases, none twice, and the type itself last. A base without a path is searched in the cluster of
-// the type that names it.
+// Aliases returns the type and all types that it extends, in depth-first order over spec.extend.with: each base
+// precedes its own bases, none appears twice, and the type itself is last. A base without a path is looked up in the
+// cluster of the type that references it.
 //
 // A missing base and a cycle are errors that wrap ErrUnresolvable and name the type.
 func (r *Resolver) Aliases(ctx context.Context, leaf Resolved) ([]Resolved, error) {
@@ -30,7 +30,7 @@ type aliasWalk struct {
 	found    []Resolved
 }
 
-// visitBases visits what the last type of trail extends. The trail leads there from the leaf.
+// visitBases visits the bases of the last type of trail, which is the path from the leaf to that type.
 func (d *aliasWalk) visitBases(ctx context.Context, of Resolved, trail []Resolved) error {
 	for _, with := range of.Spec.Extend.With {
 		base, err := d.resolveBase(ctx, of, with)
@@ -67,7 +67,7 @@ func (d *aliasWalk) resolveBase(ctx context.Context, of Resolved, with tenancyv1
 	return base, err
 }
 
-// findCycle returns the way "a -> b -> a" if base already is on the trail, else nothing.
+// findCycle returns the cycle "a -> b -> a" if base is already on the trail, else "".
 func findCycle(trail []Resolved, base Resolved) string {
 	for i, t := range trail {
 		if t.key() != base.key() {

@@ -12,10 +12,10 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// failingReader is a catalog behind which storage is down.
+// failingReader is a reader whose storage is unavailable.
 type failingReader struct{ *fakeReader }
 
-var errDown = errors.New("storage is down")
+var errDown = errors.New("storage is unavailable")
 
 func (failingReader) LogicalCluster(context.Context, logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
 	return nil, errDown
@@ -58,20 +58,20 @@ func TestAliases(t *testing.T) {
 		of, want string
 		says     []string
 	}{
-		"a type without bases is its only alias":              {of: "root:alone", want: "alone"},
-		"a base comes before the type":                        {of: "root:one", want: "alone one"},
-		"a base comes before its own bases":                   {of: "root:two", want: "one alone two"},
-		"depth comes before breadth":                          {of: "root:both", want: "two one alone other both"},
-		"the bottom of a diamond stands once":                 {of: "root:diamond", want: "left alone right diamond"},
-		"a base given twice stands once":                      {of: "root:twice", want: "alone twice"},
-		"a base reached before stands where it was first":     {of: "root:shortcut", want: "one alone shortcut"},
-		"a base without a path stands beside the type":        {of: "root:org:pathless", want: "sibling alone pathless"},
-		"path and cluster name lead to the same base":         {of: "root:org:same-by-name", want: "sibling alone same-by-name"},
-		"a type that extends itself":                          {of: "root:self", says: []string{`"root:self" extends itself`}},
-		"a ring names the type and the way round":             {of: "root:ring-a", says: []string{`"root:ring-a" extends itself`, "root:ring-a -> root:ring-b -> root:ring-c -> root:ring-a"}},
-		"a ring further down is found":                        {of: "root:into-ring", says: []string{`"root:ring-a" extends itself`}},
-		"a missing base is named with the type that asks":     {of: "root:orphan", says: []string{`"root:orphan" extends "root:missing"`}},
-		"a missing base further down names the one that asks": {of: "root:child-of-orphan", says: []string{`"root:orphan" extends "root:missing"`}},
+		"type without bases":               {of: "root:alone", want: "alone"},
+		"base precedes the type":           {of: "root:one", want: "alone one"},
+		"base precedes its own bases":      {of: "root:two", want: "one alone two"},
+		"depth first":                      {of: "root:both", want: "two one alone other both"},
+		"diamond":                          {of: "root:diamond", want: "left alone right diamond"},
+		"duplicate base":                   {of: "root:twice", want: "alone twice"},
+		"base that was already visited":    {of: "root:shortcut", want: "one alone shortcut"},
+		"base without a path":              {of: "root:org:pathless", want: "sibling alone pathless"},
+		"base by path and by cluster name": {of: "root:org:same-by-name", want: "sibling alone same-by-name"},
+		"type that extends itself":         {of: "root:self", says: []string{`"root:self" extends itself`}},
+		"cycle":                            {of: "root:ring-a", says: []string{`"root:ring-a" extends itself`, "root:ring-a -> root:ring-b -> root:ring-c -> root:ring-a"}},
+		"cycle of a base":                  {of: "root:into-ring", says: []string{`"root:ring-a" extends itself`}},
+		"missing base":                     {of: "root:orphan", says: []string{`"root:orphan" extends "root:missing"`}},
+		"missing base of a base":           {of: "root:child-of-orphan", says: []string{`"root:orphan" extends "root:missing"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ref, err := ParseReference(tc.of)
@@ -89,7 +89,7 @@ func TestAliases(t *testing.T) {
 				}
 				for _, text := range tc.says {
 					if !strings.Contains(err.Error(), text) {
-						t.Errorf("%q does not say %q", err, text)
+						t.Errorf("%q does not contain %q", err, text)
 					}
 				}
 				return
@@ -122,17 +122,17 @@ func TestLifecycle(t *testing.T) {
 		initializers []corev1alpha1.LogicalClusterInitializer
 		terminators  []corev1alpha1.LogicalClusterTerminator
 	}{
-		"a plain type has none": {of: "root:plain"},
-		"default bindings come last": {
+		"type without lifecycle": {of: "root:plain"},
+		"default bindings are last": {
 			of:           "root:universal",
 			initializers: []corev1alpha1.LogicalClusterInitializer{"root:universal", "system:apibindings"},
 		},
-		"names hold the cluster, in alias order": {
+		"names contain the cluster, in alias order": {
 			of:           "root:org:own",
 			initializers: []corev1alpha1.LogicalClusterInitializer{"root:universal", "c1:own", "system:apibindings"},
 			terminators:  []corev1alpha1.LogicalClusterTerminator{"c1:own"},
 		},
-		"both are inherited": {
+		"inherited from bases": {
 			of:           "root:org:last",
 			initializers: []corev1alpha1.LogicalClusterInitializer{"c1:own", "root:universal", "system:apibindings"},
 			terminators:  []corev1alpha1.LogicalClusterTerminator{"c1:own", "c1:last"},

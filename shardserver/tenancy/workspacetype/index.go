@@ -14,8 +14,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Index knows the workspace types of all shards by the path they are referred to by: a path cannot be walked where it
-// leads through logical clusters of other shards. Its size follows the number of types. It is safe for concurrent use.
+// Index indexes the workspace types of all shards by their path, as paths that lead through logical clusters of other
+// shards cannot be resolved on this shard. Its size depends on the number of types. It is safe for concurrent use.
 type Index struct {
 	informer *informer.Informer[*tenancyv1alpha1.WorkspaceType]
 
@@ -24,7 +24,7 @@ type Index struct {
 	pathOf map[key]logicalcluster.Path
 }
 
-// NewIndex returns an index that knows nothing until Run has begun.
+// NewIndex returns an index that is empty until Run is called.
 func NewIndex(registry *storage.Registry) *Index {
 	i := newIndex()
 	reader := storage.NewReader[*tenancyv1alpha1.WorkspaceType](registry, workspaceTypes).Global()
@@ -45,13 +45,13 @@ func newIndex() *Index {
 	return &Index{paths: map[Reference]sets.Set[logicalcluster.Name]{}, pathOf: map[key]logicalcluster.Path{}}
 }
 
-// Run follows all types until the context ends. It is called once.
+// Run watches all types until the context ends. It must be called once.
 func (i *Index) Run(ctx context.Context) { i.informer.Run(ctx) }
 
-// WaitForSync returns when every type that was known at the start is known here.
+// WaitForSync returns when the index has all types that existed at the start.
 func (i *Index) WaitForSync(ctx context.Context) error { return i.informer.WaitForSync(ctx) }
 
-// ListByPath returns the logical clusters that say that a reference leads to a type of theirs, in a fixed order.
+// ListByPath returns the logical clusters with a type that is annotated with the path and name of a reference, sorted.
 func (i *Index) ListByPath(reference Reference) []logicalcluster.Name {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -60,7 +60,7 @@ func (i *Index) ListByPath(reference Reference) []logicalcluster.Name {
 	return found
 }
 
-// Size returns how many types are known: what the memory of the index follows.
+// Size returns the number of indexed types.
 func (i *Index) Size() int {
 	i.mu.RLock()
 	defer i.mu.RUnlock()

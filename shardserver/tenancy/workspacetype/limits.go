@@ -8,11 +8,11 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// CheckLimits tells whether a workspace with the child's aliases may stand in a workspace with the parent's. Both
-// end with the type itself. A refusal wraps ErrNotAllowed.
+// CheckLimits returns nil if a workspace with the child's aliases is allowed below one with the parent's. Both
+// end with the type itself. Otherwise the error wraps ErrNotAllowed.
 //
-// What a limit lists is compared by logical cluster and name: the path annotation of a type is in the hands of its
-// tenant.
+// The types of a limit are compared by logical cluster and name, because tenants can change the path annotation of
+// their types.
 func (r *Resolver) CheckLimits(ctx context.Context, child, parent []Resolved) error {
 	if len(child) == 0 || len(parent) == 0 {
 		return fmt.Errorf("%w: a type is missing", ErrNotAllowed)
@@ -34,14 +34,14 @@ func (r *Resolver) CheckLimits(ctx context.Context, child, parent []Resolved) er
 			return fmt.Errorf("checking spec.limitAllowedChildren of workspace type %q: %w", alias.Reference, err)
 		}
 		if !ok {
-			return fmt.Errorf("%w: a workspace of type %q cannot hold one of type %q: spec.limitAllowedChildren of %q does not allow it",
+			return fmt.Errorf("%w: a workspace of type %q cannot contain one of type %q: spec.limitAllowedChildren of %q does not allow it",
 				ErrNotAllowed, parentType.Reference, childType.Reference, alias.Reference)
 		}
 	}
 	return nil
 }
 
-// admits tells whether a limit lists at least one of the types. No limit admits all.
+// admits reports whether a limit lists at least one of the types. No limit admits all.
 func (r *Resolver) admits(ctx context.Context, limit *tenancyv1alpha1.WorkspaceTypeSelector, types []Resolved) (bool, error) {
 	if limit == nil {
 		return true, nil
@@ -52,7 +52,7 @@ func (r *Resolver) admits(ctx context.Context, limit *tenancyv1alpha1.WorkspaceT
 	for _, listed := range limit.Types {
 		ref, err := toReference(listed)
 		if err != nil || ref.Path.Empty() {
-			continue // cannot name anything; admission refuses it when the type is written
+			continue // invalid reference; admission rejects it when the type is written
 		}
 		for _, t := range types {
 			if t.Name != ref.Name {

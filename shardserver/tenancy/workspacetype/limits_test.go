@@ -24,35 +24,35 @@ func TestCheckLimits(t *testing.T) {
 		add("root", "unreadable", extends("root:universal"), limitParents("root:gone:own", "root:org:own")).
 		add("c1", "own", extends("root:organization")).
 		add("c1", "organization", func(t *tenancyv1alpha1.WorkspaceType) {
-			t.Annotations[logicalcluster.PathAnnotationKey] = "root" // as an admin who edits his own path could have it
+			t.Annotations[logicalcluster.PathAnnotationKey] = "root" // as an administrator could set it
 		}))
 
 	for name, tc := range map[string]struct {
 		child, parent string
 		allowed       bool
 	}{
-		"an organization below root":                                {"root:organization", "root:root", true},
-		"an organization below a team":                              {"root:organization", "root:team", false},
-		"a team below an organization":                              {"root:team", "root:organization", true},
-		"a team below a team":                                       {"root:team", "root:team", true},
-		"a team below a type that extends organization":             {"root:team", "root:org:own", true},
-		"a team below root":                                         {"root:team", "root:root", false},
-		"a type without parents anywhere":                           {"root:root", "root:root", false},
-		"a universal workspace below an organization":               {"root:universal", "root:organization", true},
-		"a type that is not universal below an organization":        {"root:plain", "root:organization", false},
-		"anything below a type without children":                    {"root:universal", "root:childless", false},
-		"anything below a type that inherits to have none":          {"root:universal", "root:childless-too", false},
-		"a type that inherits the limit of its base":                {"root:org:own", "root:team", false},
-		"a type that inherits the permission of its base":           {"root:org:own", "root:root", true},
-		"a limit that names the cluster instead of the path":        {"root:by-cluster", "root:org:own", true},
-		"a limit that lists a type which is gone beside a good one": {"root:unreadable", "root:org:own", true},
-		"a type of the same name with a forged path":                {"root:team", "c1:organization", false},
+		"an organization below root":                         {"root:organization", "root:root", true},
+		"an organization below a team":                       {"root:organization", "root:team", false},
+		"a team below an organization":                       {"root:team", "root:organization", true},
+		"a team below a team":                                {"root:team", "root:team", true},
+		"a team below a type that extends organization":      {"root:team", "root:org:own", true},
+		"a team below root":                                  {"root:team", "root:root", false},
+		"a type that allows no parents":                      {"root:root", "root:root", false},
+		"a universal workspace below an organization":        {"root:universal", "root:organization", true},
+		"a type that is not universal below an organization": {"root:plain", "root:organization", false},
+		"anything below a type without children":             {"root:universal", "root:childless", false},
+		"anything below a type that inherits no children":    {"root:universal", "root:childless-too", false},
+		"a type that inherits the limit of its base":         {"root:org:own", "root:team", false},
+		"a type that inherits the permission of its base":    {"root:org:own", "root:root", true},
+		"a limit that names the cluster instead of the path": {"root:by-cluster", "root:org:own", true},
+		"a limit with a missing type":                        {"root:unreadable", "root:org:own", true},
+		"a type of the same name with a forged path":         {"root:team", "c1:organization", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			child, parent := aliasesOf(t, r, tc.child), aliasesOf(t, r, tc.parent)
 			err := r.CheckLimits(context.Background(), child, parent)
 			if tc.allowed && err != nil {
-				t.Fatalf("refused: %v", err)
+				t.Fatalf("rejected: %v", err)
 			}
 			if !tc.allowed && !errors.Is(err, ErrNotAllowed) {
 				t.Fatalf("got %v, want ErrNotAllowed", err)

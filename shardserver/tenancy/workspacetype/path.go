@@ -10,24 +10,24 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/workspacepath"
 )
 
-// ErrUnavailable says that a path leads through a workspace that exists and cannot be entered now.
+// ErrUnavailable is returned for a path through a workspace that exists and is unavailable.
 var ErrUnavailable = errors.New("workspace is not available")
 
-// Resolver finds logical clusters and workspace types by path. It holds nothing but its catalog.
+// Resolver resolves paths to logical clusters and workspace types. It keeps no state.
 type Resolver struct {
 	reader Reader
 }
 
-// NewResolver returns a resolver over a catalog.
+// NewResolver returns a resolver over a reader.
 func NewResolver(reader Reader) *Resolver { return &Resolver{reader: reader} }
 
-// ClusterOf returns the logical cluster that a path leads to: its first segment is the name of a cluster
-// ("user:<name>" that of a home cluster), each further one a workspace in the cluster before it. A path of one
-// segment is returned as it is, whether or not that cluster exists.
+// ClusterOf returns the logical cluster of a path: the first segment is the name of a cluster ("user:<name>" for that
+// of a home workspace), each further one a workspace in the cluster before it. A path of one
+// segment is returned as is, whether or not that cluster exists.
 //
-// It fails with a NotFound error of workspaces.tenancy.kcp.io for a path that leads nowhere (yet), which wraps
-// paths.ErrElsewhere where it leaves this shard, and with ErrUnavailable for one that leads through an unavailable
-// workspace.
+// If the path does not exist it returns a NotFound error of workspaces.tenancy.kcp.io, which wraps
+// workspacepath.ErrRemote if the path leaves this shard. For a path through an unavailable workspace it returns
+// ErrUnavailable.
 func (r *Resolver) ClusterOf(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
 	return r.walk(ctx, path, func(workspace *tenancyv1alpha1.Workspace) error {
 		if workspacepath.IsUnavailable(workspace) {
@@ -37,7 +37,7 @@ func (r *Resolver) ClusterOf(ctx context.Context, path logicalcluster.Path) (log
 	})
 }
 
-// Locate is ClusterOf for references from one object to another, which an outage on the way does not break.
+// Locate is ClusterOf for references between objects, which unavailable workspaces on the path do not affect.
 func (r *Resolver) Locate(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
 	return r.walk(ctx, path, func(*tenancyv1alpha1.Workspace) error { return nil })
 }
@@ -52,8 +52,8 @@ func (r *Resolver) walk(ctx context.Context, path logicalcluster.Path, visit fun
 	return walker.Walk(ctx, path)
 }
 
-// CanonicalPath returns the path under which a logical cluster stands in the tree, which is its own name for one
-// that stands in none. It fails with a NotFound error for a cluster that does not exist.
+// CanonicalPath returns the path of a logical cluster in the workspace tree, or its name if it is not in the tree. It
+// returns a NotFound error for a cluster that does not exist.
 func (r *Resolver) CanonicalPath(ctx context.Context, cluster logicalcluster.Name) (logicalcluster.Path, error) {
 	logicalCluster, err := r.reader.LogicalCluster(ctx, cluster)
 	if err != nil {

@@ -32,22 +32,22 @@ func TestClusterOf(t *testing.T) {
 		path, want string
 		fails      func(error) bool
 	}{
-		"a name stays itself":                               {path: "root", want: "root"},
-		"an unknown name stays itself too":                  {path: "nowhere", want: "nowhere"},
-		"a system name stays itself":                        {path: "system:admin", want: "system:admin"},
-		"a path goes down the tree":                         {path: "root:org:team", want: "c2"},
-		"a path may start at any cluster":                   {path: "c1:team", want: "c2"},
-		"a home path starts at the user's cluster":          {path: "user:alice", want: alice},
-		"a home path goes on from there":                    {path: "user:alice:lab", want: "c3"},
-		"an initializing workspace is found":                {path: "root:starting", want: "c5"},
-		"an unknown workspace is not found":                 {path: "root:nope", fails: notFound},
-		"what is below an unknown one is not found":         {path: "root:nope:team", fails: notFound},
-		"a workspace without a cluster is not found":        {path: "root:new", fails: notFound},
-		"a workspace that is still scheduling is not found": {path: "root:placed", fails: notFound},
-		"an unavailable workspace is unavailable":           {path: "root:down", fails: unavailable},
-		"so is what lies below it":                          {path: "root:down:below", fails: unavailable},
-		"the wildcard leads nowhere":                        {path: "*", fails: notFound},
-		"a broken cluster name is an error":                 {path: "root:broken", fails: func(err error) bool { return !notFound(err) && !unavailable(err) }},
+		"name":                                {path: "root", want: "root"},
+		"unknown name":                        {path: "missing", want: "missing"},
+		"system name":                         {path: "system:admin", want: "system:admin"},
+		"path":                                {path: "root:org:team", want: "c2"},
+		"path from a cluster name":            {path: "c1:team", want: "c2"},
+		"home path":                           {path: "user:alice", want: alice},
+		"path below a home path":              {path: "user:alice:lab", want: "c3"},
+		"initializing workspace":              {path: "root:starting", want: "c5"},
+		"unknown workspace":                   {path: "root:nope", fails: notFound},
+		"path below an unknown workspace":     {path: "root:nope:team", fails: notFound},
+		"workspace without a cluster":         {path: "root:new", fails: notFound},
+		"scheduling workspace":                {path: "root:placed", fails: notFound},
+		"unavailable workspace":               {path: "root:down", fails: unavailable},
+		"path below an unavailable workspace": {path: "root:down:below", fails: unavailable},
+		"wildcard":                            {path: "*", fails: notFound},
+		"invalid cluster name":                {path: "root:broken", fails: func(err error) bool { return !notFound(err) && !unavailable(err) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := r.ClusterOf(context.Background(), logicalcluster.MustParsePath(tc.path))
@@ -63,7 +63,7 @@ func TestClusterOf(t *testing.T) {
 		})
 	}
 
-	t.Run("a reference passes through an unavailable workspace", func(t *testing.T) {
+	t.Run("reference through an unavailable workspace", func(t *testing.T) {
 		if got, err := r.Locate(context.Background(), logicalcluster.MustParsePath("root:down:below")); err != nil || got.String() != "c7" {
 			t.Fatalf("got %q, %v", got, err)
 		}
@@ -81,7 +81,7 @@ func TestParseReference(t *testing.T) {
 		"a name alone":               {in: "universal", fails: true},
 		"no path":                    {in: ":universal", fails: true},
 		"no name":                    {in: "root:", fails: true},
-		"a path that is none":        {in: "Root:universal", fails: true},
+		"an invalid path":            {in: "Root:universal", fails: true},
 		"a path over all workspaces": {in: "*:universal", fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,8 +1,7 @@
-// Package workspacetype finds the type of a workspace and says what follows from it: the types it extends, which
-// initializers and terminators its workspaces get, and which types may stand below which.
+// Package workspacetype resolves the type of a workspace and derives from it the types that it extends, the
+// initializers and terminators of its workspaces, and which types are allowed below which.
 //
-// It reads and decides. It must not write, know about requests, users or permissions (that is admission), or about
-// scheduling.
+// It only reads. Requests, users and permissions belong to package admission, and scheduling to package scheduling.
 package workspacetype
 
 import (
@@ -24,33 +23,34 @@ var (
 	workspaceTypes  = tenancyv1alpha1.Resource("workspacetypes")
 )
 
-// Reader is where a Resolver reads. Methods that return an object fail with a Kubernetes NotFound error for what does
-// not exist, and with ServiceUnavailable for what may exist on a shard of which nothing is known yet. What is returned is
-// shared: copy before changing.
+// Reader provides the objects to a Resolver. Methods that return an object return a Kubernetes NotFound error if it
+// does not exist, and ServiceUnavailable if it may exist on another shard that is not synced. Returned objects are
+// shared and must be copied before they are modified.
 type Reader interface {
-	// LogicalCluster returns the object that makes the cluster exist, on whatever shard.
+	// LogicalCluster returns the LogicalCluster object of a cluster on any shard.
 	LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error)
 	// Workspace returns a workspace by name from the cluster of its parent, if that is on this shard.
 	Workspace(ctx context.Context, parent logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error)
-	// WorkspaceType returns a type by name from the cluster that holds it, on whatever shard.
+	// WorkspaceType returns a type by name from its cluster on any shard.
 	WorkspaceType(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.WorkspaceType, error)
-	// ListByPath returns the clusters that say that a reference leads to a type of theirs. It may not know the youngest types.
+	// ListByPath returns the clusters with a type that is annotated with the path and name of a reference. It may lack the
+	// newest types.
 	ListByPath(reference Reference) []logicalcluster.Name
-	// ListByPathLatest is ListByPath for what ListByPath does not know: it knows every type of this shard.
+	// ListByPathLatest is ListByPath with a consistent read of the types of this shard.
 	ListByPathLatest(ctx context.Context, reference Reference) ([]logicalcluster.Name, error)
-	// IsLocal tells whether a cluster is on this shard.
+	// IsLocal reports whether a cluster is on this shard.
 	IsLocal(ctx context.Context, cluster logicalcluster.Name) (bool, error)
-	// CheckSynced returns nil if the types of all shards are known, else a ServiceUnavailable error.
+	// CheckSynced returns nil if the types of all shards are synced, else a ServiceUnavailable error.
 	CheckSynced() error
 }
 
-// NewConsistentReader returns the catalog of what is stored on this shard, and of what others have published. It asks storage itself
-// before it says that something does not exist: a type and its first workspace are often created in one breath.
+// NewConsistentReader returns a reader of the objects of this shard and of those that other shards publish. It reads
+// storage before it returns NotFound, as a type and its first workspace are often created in quick succession.
 func NewConsistentReader(registry *storage.Registry, index *Index) Reader {
 	return newStorageReader(registry, index, true)
 }
 
-// NewCachedReader is Stored without the look into storage: for those who must not be able to make the server read from it.
+// NewCachedReader is NewConsistentReader without reads of storage, for callers that must not be able to cause them.
 func NewCachedReader(registry *storage.Registry, index *Index) Reader {
 	return newStorageReader(registry, index, false)
 }
@@ -108,7 +108,7 @@ func (c *storageReader) IsLocal(ctx context.Context, cluster logicalcluster.Name
 
 func (c *storageReader) CheckSynced() error {
 	if err := c.registry.RemoteStore().CheckSynced(workspaceTypes); err != nil {
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("it is not known yet which workspace types other shards have: %v", err))
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("the workspace types of other shards are not synced: %v", err))
 	}
 	return nil
 }

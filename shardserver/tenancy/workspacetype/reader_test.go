@@ -13,14 +13,14 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// fakeReader is a catalog written down as a table: what resolution sees of a shard.
+// fakeReader is a reader of objects in maps.
 type fakeReader struct {
 	clusters   map[string]*corev1alpha1.LogicalCluster
 	workspaces map[string]*tenancyv1alpha1.Workspace
 	types      map[string]*tenancyv1alpha1.WorkspaceType
-	// remote are the clusters of other shards: those known of are in the other maps, but not their workspaces.
+	// remote are the clusters of other shards: the other maps have their published objects, without workspaces.
 	remote map[string]bool
-	// notSynced says why there may be more of them than are in the maps.
+	// notSynced is the reason why other shards may have more objects than the maps.
 	notSynced error
 }
 
@@ -33,7 +33,7 @@ func newFakeReader() *fakeReader {
 }
 
 // cluster adds a logical cluster with its canonical path and the reference of its type, and the workspace that
-// leads to it.
+// has it.
 func (t *fakeReader) cluster(name, path, typeRef string) *fakeReader {
 	logicalCluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster", Annotations: map[string]string{}}}
 	if path != "" {
@@ -61,7 +61,7 @@ func (t *fakeReader) workspace(parent, name, cluster string, phase corev1alpha1.
 	return t
 }
 
-// add puts a type into a cluster, annotated as admission would have done.
+// add adds a type to a cluster, annotated as admission does.
 func (t *fakeReader) add(cluster, name string, set ...func(*tenancyv1alpha1.WorkspaceType)) *fakeReader {
 	workspaceType := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 		logicalcluster.AnnotationKey: cluster,
@@ -90,7 +90,7 @@ func (t *fakeReader) WorkspaceType(_ context.Context, cluster logicalcluster.Nam
 	return getObject(t.types, "workspacetypes", cluster.String()+"/"+name)
 }
 
-// setRemote takes away what a shard does not know of the cluster of another: its workspaces.
+// setRemote makes a cluster one of another shard: its workspaces are removed.
 func (t *fakeReader) setRemote(cluster string) *fakeReader {
 	if t.remote == nil {
 		t.remote = map[string]bool{}

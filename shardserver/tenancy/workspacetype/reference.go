@@ -7,17 +7,17 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Reference names one workspace type. As text it is "<path>:<name>", which is what the type annotation of a
-// logical cluster holds.
+// Reference references a workspace type. Its text is "<path>:<name>", as in the type annotation of a
+// logical cluster.
 type Reference struct {
-	// Path is the canonical path, or the cluster name, of the logical cluster that holds the type. It is the zero
-	// Path in a reference that is still to be searched from a workspace upwards.
+	// Path is the canonical path, or the cluster name, of the logical cluster of the type. It is the zero
+	// Path in a reference that is searched from a workspace upwards.
 	Path logicalcluster.Path
-	// Name is the name of the WorkspaceType object. It is empty in a reference that asks for the default.
+	// Name is the name of the WorkspaceType object. It is empty in a reference to the default type.
 	Name string
 }
 
-// NewReference returns the reference of two fields as they stand in an object. An empty path is allowed.
+// NewReference returns the reference of a path and a name of an object. An empty path is allowed.
 func NewReference(path, name string) (Reference, error) {
 	if path == "" {
 		return Reference{Name: name}, nil
@@ -32,7 +32,7 @@ func NewReference(path, name string) (Reference, error) {
 	return Reference{Path: parsed, Name: name}, nil
 }
 
-// ParseReference reads "<path>:<name>".
+// ParseReference parses "<path>:<name>".
 func ParseReference(text string) (Reference, error) {
 	colon := strings.LastIndex(text, ":")
 	if colon <= 0 || colon == len(text)-1 {

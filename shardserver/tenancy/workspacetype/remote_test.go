@@ -12,8 +12,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// TestResolveRemote sees the tree from the shard of c2, root:org:team, and c3 below it. root is on another
-// one, c1 on a third.
+// TestResolveRemote resolves from the shard of c2, root:org:team, and c3 below it. root is on a second shard,
+// c1 on a third.
 func TestResolveRemote(t *testing.T) {
 	newReader := func() *fakeReader {
 		return newFakeReader().
@@ -34,14 +34,14 @@ func TestResolveRemote(t *testing.T) {
 		parent, ref string
 		want        string // "<reference>@<cluster>"
 	}{
-		"a type in root, by its path":                     {"c2", "root:universal", "root:universal@root"},
-		"a type on a third shard, by its path":            {"c2", "root:org:own", "root:org:own@c1"},
-		"a type on a third shard, by the name of cluster": {"c2", "c1:own", "root:org:own@c1"},
-		"a type of this shard, by a path from elsewhere":  {"c3", "root:org:team:local", "root:org:team:local@c2"},
-		"the nearest type of a name is on this shard":     {"c3", "near", "root:org:team:near@c2"},
-		"the nearest type of a name is on a third shard":  {"c3", "own", "root:org:own@c1"},
-		"a name is found in root at last":                 {"c3", "universal", "root:universal@root"},
-		"the default of a type on a third shard":          {"c2", "", "root:org:own@c1"},
+		"a type in root, by its path":                          {"c2", "root:universal", "root:universal@root"},
+		"a type on a third shard, by its path":                 {"c2", "root:org:own", "root:org:own@c1"},
+		"a type on a third shard, by the name of cluster":      {"c2", "c1:own", "root:org:own@c1"},
+		"a type of this shard, by a path through other shards": {"c3", "root:org:team:local", "root:org:team:local@c2"},
+		"the nearest type of a name is on this shard":          {"c3", "near", "root:org:team:near@c2"},
+		"the nearest type of a name is on a third shard":       {"c3", "own", "root:org:own@c1"},
+		"a name that only root has":                            {"c3", "universal", "root:universal@root"},
+		"the default of a type on a third shard":               {"c2", "", "root:org:own@c1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wanted, err := toReference(references([]string{tc.ref})[0])
@@ -58,16 +58,16 @@ func TestResolveRemote(t *testing.T) {
 		})
 	}
 	for name, ref := range map[string]string{
-		"a path that nobody has": "root:other:own",
-		"a name that nobody has": "nope",
+		"unknown path": "root:other:own",
+		"unknown name": "nope",
 	} {
-		t.Run(name+" is refused once all shards are known, and undecided before", func(t *testing.T) {
+		t.Run(name+" is unresolvable once all shards are synced, and unavailable before", func(t *testing.T) {
 			wanted, err := toReference(references([]string{ref})[0])
 			if err != nil {
 				t.Fatal(err)
 			}
 			synced, notSynced := newReader(), newReader()
-			notSynced.notSynced = apierrors.NewServiceUnavailable("the cache is away")
+			notSynced.notSynced = apierrors.NewServiceUnavailable("the cache is unavailable")
 			if _, err := NewResolver(synced).Resolve(context.Background(), logicalcluster.MustParseName("c3"), wanted); !errors.Is(err, ErrUnresolvable) {
 				t.Errorf("got %v, want ErrUnresolvable", err)
 			}
@@ -90,14 +90,14 @@ func TestIndex(t *testing.T) {
 	i := newIndex()
 	i.replace([]*tenancyv1alpha1.WorkspaceType{typeOf("c1", "root:org", "own"), typeOf("c2", "root:org:team", "own")})
 	if found(i, "root:org") != 1 || found(i, "root:org:team") != 1 || i.Size() != 2 {
-		t.Fatalf("types that exist are not found: %v", i.paths)
+		t.Fatalf("existing types are missing: %v", i.paths)
 	}
 	i.update(typeOf("c1", "root:moved", "own"))
 	if found(i, "root:org") != 0 || found(i, "root:moved") != 1 {
-		t.Errorf("a type that moved is not found where it is: %v", i.paths)
+		t.Errorf("the new path of a type is missing: %v", i.paths)
 	}
 	i.replace(nil)
 	if i.Size() != 0 || len(i.paths) != 0 {
-		t.Errorf("types that went while nobody watched are still known: %v", i.paths)
+		t.Errorf("types that are missing in a relist are kept: %v", i.paths)
 	}
 }

@@ -13,23 +13,23 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/workspacepath"
 )
 
-// ErrUnresolvable is wrapped by every error that says that a reference, a default or a base type leads to no type,
-// as opposed to one of reading. The user can act on it.
+// ErrUnresolvable is wrapped by errors about references, defaults and bases that lead to no type, as opposed to read
+// errors. The user can correct them.
 var ErrUnresolvable = errors.New("workspace type cannot be resolved")
 
-// ErrNotAllowed is wrapped by errors that say that one type may not stand below another.
+// ErrNotAllowed is wrapped by errors about a type that is not allowed below another.
 var ErrNotAllowed = errors.New("workspace type is not allowed here")
 
-// Resolved is a workspace type together with where it was found.
+// Resolved is a workspace type with its location.
 type Resolved struct {
 	*tenancyv1alpha1.WorkspaceType
-	// Cluster holds the type.
+	// Cluster contains the type.
 	Cluster logicalcluster.Name
-	// Reference leads back to the type: its path is the canonical one of Cluster.
+	// Reference references the type: its path is the canonical one of Cluster.
 	Reference Reference
 }
 
-// key identifies a type whatever path led to it.
+// key identifies a type, independent of the path.
 type key struct {
 	cluster logicalcluster.Name
 	name    string
@@ -37,9 +37,8 @@ type key struct {
 
 func (t Resolved) key() key { return key{t.Cluster, t.Name} }
 
-// Resolve returns the type that a new workspace in the parent cluster gets for a reference: the parent's default
-// for one without a name; the nearest one seen from the parent upwards for one without a path; else exactly the
-// type referred to.
+// Resolve returns the type of a new workspace in the parent cluster for a reference: the parent's default without a
+// name; the nearest one from the parent upwards without a path; else exactly the referenced type.
 func (r *Resolver) Resolve(ctx context.Context, parent logicalcluster.Name, ref Reference) (Resolved, error) {
 	if ref.Name == "" {
 		var err error
@@ -53,8 +52,8 @@ func (r *Resolver) Resolve(ctx context.Context, parent logicalcluster.Name, ref 
 	return r.Get(ctx, ref)
 }
 
-// Get returns the type that a reference with a path names. The path is the canonical one or the cluster name; any
-// other way through the tree to the same cluster does not count.
+// Get returns the type of a reference with a path. The path must be the canonical one or the cluster name; other paths
+// to the same cluster are not accepted.
 func (r *Resolver) Get(ctx context.Context, ref Reference) (Resolved, error) {
 	cluster, err := r.Locate(ctx, ref.Path)
 	if errors.Is(err, workspacepath.ErrRemote) {
@@ -76,13 +75,13 @@ func (r *Resolver) Get(ctx context.Context, ref Reference) (Resolved, error) {
 	return Resolved{WorkspaceType: found, Cluster: cluster, Reference: ref}, nil
 }
 
-// getByPath returns the type that says that a path leads to it, where nobody here can follow the path. Admission writes
-// what a type says of its path.
+// getByPath returns the type that is annotated with a path which cannot be resolved on this shard. Admission sets the
+// annotation.
 func (r *Resolver) getByPath(ctx context.Context, ref Reference) (Resolved, error) {
 	return r.getFromClusters(ctx, ref, r.reader.ListByPath(ref))
 }
 
-// getByPathLatest is getByPath, and finds a type of this shard that was created a moment ago.
+// getByPathLatest is getByPath with a consistent read of the types of this shard.
 func (r *Resolver) getByPathLatest(ctx context.Context, ref Reference) (Resolved, error) {
 	found, err := r.getByPath(ctx, ref)
 	if !errors.Is(err, ErrUnresolvable) {
@@ -99,7 +98,7 @@ func (r *Resolver) getFromClusters(ctx context.Context, ref Reference, clusters 
 	for _, cluster := range clusters {
 		found, err := r.reader.WorkspaceType(ctx, cluster, ref.Name)
 		if apierrors.IsNotFound(err) {
-			continue // the event that says so is on its way
+			continue // it was deleted, and the index has not observed that yet
 		}
 		if err != nil {
 			return Resolved{}, fmt.Errorf("reading workspace type %q in %q: %w", ref.Name, cluster, err)
@@ -114,8 +113,8 @@ func (r *Resolver) getFromClusters(ctx context.Context, ref Reference, clusters 
 	return Resolved{}, fmt.Errorf("%w: workspace type %q not found", ErrUnresolvable, ref)
 }
 
-// withCanonicalPath completes a type that was found by its cluster. What it says of its path is only believed if it leads back, or
-// cannot be followed from here.
+// withCanonicalPath completes a type that was found by its cluster. Its path annotation is used only if the path leads
+// to the cluster, or cannot be resolved on this shard.
 func (r *Resolver) withCanonicalPath(ctx context.Context, found *tenancyv1alpha1.WorkspaceType, cluster logicalcluster.Name) Resolved {
 	path := canonicalPath(found, cluster)
 	if resolved, err := r.Locate(ctx, path); !errors.Is(err, workspacepath.ErrRemote) && (err != nil || resolved != cluster) {
@@ -153,7 +152,7 @@ func (r *Resolver) defaultChild(ctx context.Context, parent logicalcluster.Name)
 	return toReference(*child)
 }
 
-// search looks for a type by name in the parent, in each of its ancestors, and at last in root.
+// search looks up a type by name in the parent, in each of its ancestors, and finally in root.
 func (r *Resolver) search(ctx context.Context, parent logicalcluster.Name, name string) (Resolved, error) {
 	logicalCluster, err := r.reader.LogicalCluster(ctx, parent)
 	if err != nil {
@@ -184,13 +183,12 @@ func (r *Resolver) search(ctx context.Context, parent logicalcluster.Name, name 
 	return Resolved{}, fmt.Errorf("%w: workspace type %q not found in %q, nor above it, nor in %q", ErrUnresolvable, name, from, logicalcluster.Root)
 }
 
-// resolvableSegments returns how many segments of a path lead somewhere, and whether it is because the rest is on other shards that
-// it is not all of them. Each look-up of something that does not exist asks storage, so the search must not make one
-// for each segment of a path that leads nowhere.
+// resolvableSegments returns how many segments of a path exist, and whether the rest is on other shards. Each lookup of
+// a missing object reads storage, so the search must not look up each segment of a path that does not exist.
 func (r *Resolver) resolvableSegments(ctx context.Context, path logicalcluster.Path) (reached int, remote bool, err error) {
 	_, rest, err := workspacepath.Split(path)
 	if err != nil {
-		return 0, false, nil //nolint:nilerr // a path that begins nowhere leads nowhere
+		return 0, false, nil //nolint:nilerr // the first segment does not exist
 	}
 	reached = len(path.Segments()) - len(rest)
 	_, err = r.walk(ctx, path, func(*tenancyv1alpha1.Workspace) error {
@@ -203,7 +201,7 @@ func (r *Resolver) resolvableSegments(ctx context.Context, path logicalcluster.P
 	return reached, errors.Is(err, workspacepath.ErrRemote), nil
 }
 
-// ancestorPaths returns all paths over a path that may hold types, the nearest first, and root at the end.
+// ancestorPaths returns the path and its ancestors, the nearest first, and root at the end.
 func ancestorPaths(path logicalcluster.Path) []logicalcluster.Path {
 	var ancestors []logicalcluster.Path
 	for path, ok := path.Parent(); ok && !workspacepath.IsHome(path); path, ok = path.Parent() {
@@ -224,8 +222,8 @@ func toReference(ref tenancyv1alpha1.WorkspaceTypeReference) (Reference, error) 
 	return parsed, nil
 }
 
-// wrapUnresolvable tells what does not exist from what could not be read. Registries answer a name that nothing can have
-// ("a/b", which the pattern of type names lets through) with BadRequest.
+// wrapUnresolvable wraps ErrUnresolvable for objects that do not exist, and returns other errors as read errors.
+// Registries return BadRequest for an invalid name ("a/b", which the pattern of type names permits).
 func wrapUnresolvable(err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) {

@@ -21,7 +21,7 @@ func TestResolve(t *testing.T) {
 		cluster("c3", "", "c1:own").
 		cluster("c4", "root:untyped", "").
 		cluster("c5", "root:odd", "nonsense").
-		cluster("c6", "root", ""). // as an admin who edits his own path could have it
+		cluster("c6", "root", ""). // as an administrator could set it
 		cluster(alice, "user:alice", "root:home").
 		add("root", "root", defaultChild("root:organization")).
 		add("root", "organization", func(t *tenancyv1alpha1.WorkspaceType) { t.Spec.DefaultChildWorkspaceType = nil }).
@@ -37,28 +37,28 @@ func TestResolve(t *testing.T) {
 		cluster           string
 		fails             bool
 	}{
-		"no type is the default of the parent's type":            {parent: "root", want: "root:organization", cluster: "root"},
-		"a default with a cluster name becomes canonical":        {parent: "c2", want: "root:org:own", cluster: "c1"},
-		"no type where the parent's type has no default":         {parent: "c1", fails: true},
-		"no type where the parent has none":                      {parent: "c4", fails: true},
-		"no type where the parent's type is unreadable":          {parent: "c5", fails: true},
-		"no type where the parent does not exist":                {parent: "gone", fails: true},
-		"a name is found in the parent itself":                   {parent: "c1", ref: "own", want: "root:org:own", cluster: "c1"},
-		"a name is found in the nearest ancestor":                {parent: "c2", ref: "own", want: "root:org:own", cluster: "c1"},
-		"a name is found in root at last":                        {parent: "c2", ref: "universal", want: "root:universal", cluster: "root"},
-		"a name is found in root from a home workspace":          {parent: alice, ref: "universal", want: "root:universal", cluster: "root"},
-		"a name is found in a cluster without a path":            {parent: "c3", ref: "pathless", want: "c3:pathless", cluster: "c3"},
-		"a name in root is not hidden below":                     {parent: "root", ref: "own", want: "root:own", cluster: "root"},
-		"a name is found in root whatever path a cluster claims": {parent: "c6", ref: "universal", want: "root:universal", cluster: "root"},
-		"an unknown name":                                {parent: "c2", ref: "nope", fails: true},
-		"a path finds exactly that type":                 {parent: "root", ref: "root:org:own", want: "root:org:own", cluster: "c1"},
-		"a cluster name finds it too":                    {parent: "root", ref: "c1:own", want: "root:org:own", cluster: "c1"},
-		"a path is not searched upwards":                 {parent: "c2", ref: "root:org:universal", fails: true},
-		"an unknown path":                                {parent: "root", ref: "root:nope:own", fails: true},
-		"a roundabout path is not the canonical one":     {parent: "root", ref: "c1:team:forged", fails: true},
-		"a forged path of a type leads nowhere":          {parent: "root", ref: "root:forged", fails: true},
-		"a forged path is not handed on":                 {parent: "root", ref: "c2:forged", want: "c2:forged", cluster: "c2"},
-		"a type with a forged path is found where it is": {parent: "c2", ref: "forged", want: "c2:forged", cluster: "c2"},
+		"default of the parent's type":                   {parent: "root", want: "root:organization", cluster: "root"},
+		"default with a cluster name":                    {parent: "c2", want: "root:org:own", cluster: "c1"},
+		"default, parent's type without a default":       {parent: "c1", fails: true},
+		"default, parent without a type":                 {parent: "c4", fails: true},
+		"default, parent's type is invalid":              {parent: "c5", fails: true},
+		"default, parent does not exist":                 {parent: "gone", fails: true},
+		"name in the parent":                             {parent: "c1", ref: "own", want: "root:org:own", cluster: "c1"},
+		"name in the nearest ancestor":                   {parent: "c2", ref: "own", want: "root:org:own", cluster: "c1"},
+		"name in root":                                   {parent: "c2", ref: "universal", want: "root:universal", cluster: "root"},
+		"name in root from a home workspace":             {parent: alice, ref: "universal", want: "root:universal", cluster: "root"},
+		"name in a cluster without a path":               {parent: "c3", ref: "pathless", want: "c3:pathless", cluster: "c3"},
+		"name in root from root":                         {parent: "root", ref: "own", want: "root:own", cluster: "root"},
+		"name in root from a cluster with a forged path": {parent: "c6", ref: "universal", want: "root:universal", cluster: "root"},
+		"unknown name":                                   {parent: "c2", ref: "nope", fails: true},
+		"path":                                           {parent: "root", ref: "root:org:own", want: "root:org:own", cluster: "c1"},
+		"cluster name":                                   {parent: "root", ref: "c1:own", want: "root:org:own", cluster: "c1"},
+		"path is not searched upwards":                   {parent: "c2", ref: "root:org:universal", fails: true},
+		"unknown path":                                   {parent: "root", ref: "root:nope:own", fails: true},
+		"path that is not canonical":                     {parent: "root", ref: "c1:team:forged", fails: true},
+		"forged path of a type":                          {parent: "root", ref: "root:forged", fails: true},
+		"type with a forged path by cluster name":        {parent: "root", ref: "c2:forged", want: "c2:forged", cluster: "c2"},
+		"type with a forged path by name":                {parent: "c2", ref: "forged", want: "c2:forged", cluster: "c2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ref := references([]string{tc.ref})[0]
@@ -80,7 +80,7 @@ func TestResolve(t *testing.T) {
 				t.Errorf("found in %q, want %q", got.Cluster, tc.cluster)
 			}
 			if back, err := r.Get(context.Background(), got.Reference); err != nil || back.key() != got.key() {
-				t.Errorf("reference %q leads to %v, %v", got.Reference, back.key(), err)
+				t.Errorf("reference %q resolves to %v, %v", got.Reference, back.key(), err)
 			}
 			if got.Reference.String() != tc.want {
 				t.Errorf("reference %q, want %q", got.Reference, tc.want)
