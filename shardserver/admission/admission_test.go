@@ -64,8 +64,8 @@ func withDynamic(t *testing.T, config Config) Config {
 func TestNew(t *testing.T) {
 	complete := withDynamic(t, newFakeShard().config())
 	for name, tc := range map[string]struct {
-		change func(*Config)
-		says   string
+		change  func(*Config)
+		wantErr string
 	}{
 		"complete":                   {func(*Config) {}, ""},
 		"no registry":                {func(c *Config) { c.Registry = nil }, "no registry"},
@@ -88,7 +88,7 @@ func TestNew(t *testing.T) {
 			config := complete
 			tc.change(&config)
 			_, err := New(config)
-			if (tc.says == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), tc.says)) {
+			if (tc.wantErr == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), tc.wantErr)) {
 				t.Fatalf("got %v", err)
 			}
 		})

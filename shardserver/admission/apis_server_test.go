@@ -89,10 +89,10 @@ func newBinding(name, path, export string) *apisv1alpha2.APIBinding {
 	}
 }
 
-func wantForbidden(t *testing.T, err error, says string) {
+func wantForbidden(t *testing.T, err error, wantErr string) {
 	t.Helper()
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), says) {
-		t.Errorf("want 403 with %q, got %v", says, err)
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), wantErr) {
+		t.Errorf("want 403 with %q, got %v", wantErr, err)
 	}
 }
 

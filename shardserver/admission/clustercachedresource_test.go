@@ -68,7 +68,7 @@ func TestClusterCachedResourceEndpointSlice(t *testing.T) {
 	shardtesting.Eventually(t, "the permission of the administrator", func(ctx context.Context) error {
 		return user.Create(shardtesting.In(ctx, thief), slice("own", ""))
 	})
-	for name, path := range map[string]string{"by-path": "root:provider", "by-name": provider, "nowhere": "root:nowhere"} {
+	for name, path := range map[string]string{"by-path": "root:provider", "by-name": provider, "missing": "root:missing"} {
 		wantForbidden(t, user.Create(in, slice(name, path)), "no permission to bind ClusterCachedResource "+path+":flavors")
 	}
 	if err := user.Create(in, slice("own-name", thief)); err != nil {

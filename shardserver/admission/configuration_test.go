@@ -22,9 +22,9 @@ func TestReadLimited(t *testing.T) {
 	}
 	write("quota.yaml", quota)
 	for sentence, tc := range map[string]struct {
-		file  string
-		count int
-		says  string
+		file    string
+		count   int
+		wantErr string
 	}{
 		"inline configuration":             {head + "- {name: KCPKubeResourceQuota, configuration: " + quota + "}", 1, ""},
 		"relative path":                    {head + "- {name: KCPKubeResourceQuota, path: quota.yaml}", 1, ""},
@@ -41,8 +41,8 @@ func TestReadLimited(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			got, err := ReadLimitedResources(write("admission.yaml", tc.file))
-			if (tc.says == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), tc.says)) {
-				t.Fatalf("got %v, want an error about %q", err, tc.says)
+			if (tc.wantErr == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), tc.wantErr)) {
+				t.Fatalf("got %v, want an error about %q", err, tc.wantErr)
 			}
 			if len(got) != tc.count {
 				t.Errorf("got %+v", got)

@@ -13,22 +13,22 @@ import (
 func TestReservedCRDs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cluster, group, annotation string
-		says                       string
+		wantErr                    string
 	}{
 		"own group":                                   {group: "example.com"},
-		"system group":                                {group: "apis.kcp.io", says: `group "apis.kcp.io" is reserved`},
-		"subdomain of the system group":               {group: "my.apis.kcp.io", says: `group "my.apis.kcp.io" is reserved`},
-		"group with the same suffix":                  {group: "myapis.kcp.io", says: `group "myapis.kcp.io" is reserved`},
+		"system group":                                {group: "apis.kcp.io", wantErr: `group "apis.kcp.io" is reserved`},
+		"subdomain of the system group":               {group: "my.apis.kcp.io", wantErr: `group "my.apis.kcp.io" is reserved`},
+		"group with the same suffix":                  {group: "myapis.kcp.io", wantErr: `group "myapis.kcp.io" is reserved`},
 		"other group of kcp":                          {group: "tenancy.kcp.io"},
 		"system group in system:system-crds":          {cluster: "system:system-crds", group: "apis.kcp.io"},
-		"system group in system:bound-crds":           {cluster: "system:bound-crds", group: "apis.kcp.io", says: "is reserved"},
+		"system group in system:bound-crds":           {cluster: "system:bound-crds", group: "apis.kcp.io", wantErr: "is reserved"},
 		"own annotation":                              {group: "example.com", annotation: "example.com/a"},
 		"annotation without a domain":                 {group: "example.com", annotation: "apis.kcp.io"},
-		"system annotation":                           {group: "example.com", annotation: "apis.kcp.io/bound-crd", says: `annotation "apis.kcp.io/bound-crd" is reserved`},
-		"annotation of a subdomain":                   {group: "example.com", annotation: "internal.apis.kcp.io/x", says: "is reserved"},
+		"system annotation":                           {group: "example.com", annotation: "apis.kcp.io/bound-crd", wantErr: `annotation "apis.kcp.io/bound-crd" is reserved`},
+		"annotation of a subdomain":                   {group: "example.com", annotation: "internal.apis.kcp.io/x", wantErr: "is reserved"},
 		"annotation of a domain with the same suffix": {group: "example.com", annotation: "myapis.kcp.io/x"},
 		"system annotation in system:bound-crds":      {cluster: "system:bound-crds", group: "example.com", annotation: "apis.kcp.io/bound-crd"},
-		"system annotation in system:system-crds":     {cluster: "system:system-crds", group: "example.com", annotation: "apis.kcp.io/bound-crd", says: "is reserved"},
+		"system annotation in system:system-crds":     {cluster: "system:system-crds", group: "example.com", annotation: "apis.kcp.io/bound-crd", wantErr: "is reserved"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.cluster == "" {
@@ -44,8 +44,8 @@ func TestReservedCRDs(t *testing.T) {
 				if err == nil {
 					err = admitAndValidate(t, newReservedCRDGroups(Config{}), q)
 				}
-				if (err != nil) != (tc.says != "") || (err != nil && !strings.Contains(err.Error(), tc.says)) {
-					t.Errorf("%s: got %v, want %q", operation, err, tc.says)
+				if (err != nil) != (tc.wantErr != "") || (err != nil && !strings.Contains(err.Error(), tc.wantErr)) {
+					t.Errorf("%s: got %v, want %q", operation, err, tc.wantErr)
 				}
 			}
 		})

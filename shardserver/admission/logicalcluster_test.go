@@ -49,7 +49,7 @@ func withOwner(uid types.UID) clusterChange {
 func TestLogicalClusterUpdates(t *testing.T) {
 	for name, tc := range map[string]struct {
 		old, obj *corev1alpha1.LogicalCluster
-		says     string
+		wantErr  string
 	}{
 		"tenant changes annotations":                       {testLogicalCluster(ready), testLogicalCluster(ready, withClusterAnnotations("a", "b")), ""},
 		"creator is changed":                               {testLogicalCluster(ready), testLogicalCluster(ready, func(c *corev1alpha1.LogicalCluster) { c.Spec.CreatedBy.Username = "bob" }), "spec.createdBy is immutable"},
@@ -80,7 +80,7 @@ func TestLogicalClusterUpdates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := testRequest{cluster: "c1", resource: logicalClusters, name: "cluster", user: alice, operation: admission.Update, old: tc.old, obj: tc.obj.DeepCopy()}
-			wantForbidden(t, admitAndValidate(t, newLogicalCluster(Config{}), q), tc.says)
+			wantForbidden(t, admitAndValidate(t, newLogicalCluster(Config{}), q), tc.wantErr)
 			for _, group := range logicalClusterManagers {
 				q.user, q.obj = member(group), tc.obj.DeepCopy()
 				if err := admitAndValidate(t, newLogicalCluster(Config{}), q); err != nil {
@@ -119,7 +119,7 @@ func TestProtectedAnnotations(t *testing.T) {
 		for name, tc := range map[string]struct {
 			by        user.Info
 			old, want []string // annotations
-			says      []string
+			update    []string
 		}{
 			"change by a tenant is reverted":   {alice, []string{key, "a"}, []string{key, "a", "mine", "1"}, []string{key, "b", "mine", "1"}},
 			"removal by a tenant is reverted":  {alice, []string{key, "a"}, []string{key, "a"}, nil},
@@ -127,7 +127,7 @@ func TestProtectedAnnotations(t *testing.T) {
 			"change by masters is kept":        {master, []string{key, "a"}, []string{key, "b"}, []string{key, "b"}},
 		} {
 			t.Run(key+": "+name, func(t *testing.T) {
-				obj := testLogicalCluster(ready, withClusterAnnotations(tc.says...))
+				obj := testLogicalCluster(ready, withClusterAnnotations(tc.update...))
 				q := testRequest{cluster: "c1", resource: logicalClusters, name: "cluster", user: tc.by, operation: admission.Update, old: testLogicalCluster(ready, withClusterAnnotations(tc.old...)), obj: obj}
 				wantForbidden(t, admitAndValidate(t, newLogicalCluster(Config{}), q), "")
 				if got, want := toJSON(obj.Annotations), toJSON(toMap(tc.want)); got != want {
@@ -144,7 +144,7 @@ func TestLogicalClusterCreationAndDeletion(t *testing.T) {
 		operation admission.Operation
 		by        user.Info
 		obj, old  runtime.Object
-		says      string
+		wantErr   string
 	}{
 		"create by tenants":                             {admission.Create, alice, testLogicalCluster(""), nil, "LogicalCluster cannot be created"},
 		"create by kcp-admin":                           {admission.Create, member("system:kcp:admin"), testLogicalCluster(""), nil, "LogicalCluster cannot be created"},
@@ -159,7 +159,7 @@ func TestLogicalClusterCreationAndDeletion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := testRequest{cluster: "c1", resource: logicalClusters, name: "cluster", user: tc.by, operation: tc.operation, obj: tc.obj, old: tc.old}
-			wantForbidden(t, admitAndValidate(t, newLogicalCluster(Config{}), q), tc.says)
+			wantForbidden(t, admitAndValidate(t, newLogicalCluster(Config{}), q), tc.wantErr)
 		})
 	}
 }
@@ -176,7 +176,7 @@ func TestLogicalClusterFinalizer(t *testing.T) {
 		by       user.Info
 		old, obj *corev1alpha1.LogicalCluster
 		want     []string
-		says     string
+		wantErr  string
 	}{
 		"added on creation":                 {alice, nil, testLogicalCluster(""), []string{guarded}, ""},
 		"added after others":                {alice, nil, testLogicalCluster("", withFinalizers("a")), []string{"a", guarded}, ""},
@@ -196,8 +196,8 @@ func TestLogicalClusterFinalizer(t *testing.T) {
 			if tc.old != nil {
 				q.operation, q.old = admission.Update, tc.old
 			}
-			wantForbidden(t, admitAndValidate(t, newLogicalClusterFinalizer(Config{}), q), tc.says)
-			if tc.says == "" && !slices.Equal(tc.obj.Finalizers, tc.want) {
+			wantForbidden(t, admitAndValidate(t, newLogicalClusterFinalizer(Config{}), q), tc.wantErr)
+			if tc.wantErr == "" && !slices.Equal(tc.obj.Finalizers, tc.want) {
 				t.Errorf("finalizers %v, want %v", tc.obj.Finalizers, tc.want)
 			}
 		})

@@ -108,7 +108,7 @@ func TestNamespaceLifecycleDeletedLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if remembered := len(plugin.deleted.Keys()); remembered > recentlyDeleted {
-		t.Fatalf("%d deletions are kept, want at most %d", remembered, recentlyDeleted)
+	if kept := len(plugin.deleted.Keys()); kept > recentlyDeleted {
+		t.Fatalf("%d deletions are kept, want at most %d", kept, recentlyDeleted)
 	}
 }

@@ -31,7 +31,7 @@ func TestPathAnnotation(t *testing.T) {
 		subresource string
 		obj         runtime.Object
 		want        string
-		says        string
+		wantErr     string
 	}{
 		"type":                              {cluster: "c1", resource: workspaceTypes, obj: bare(), want: "root:org"},
 		"logical cluster without a path":    {cluster: "c2", resource: workspaceTypes, obj: bare(), want: "c2"},
@@ -41,13 +41,13 @@ func TestPathAnnotation(t *testing.T) {
 		"LogicalCluster":                    {cluster: "c1", resource: logicalClusters, obj: testLogicalCluster(ready, withClusterAnnotations(key, "root:moved")), want: "root:moved"},
 		"review":                            {cluster: "gone", resource: localSubjectAccessReview, obj: &authorization.LocalSubjectAccessReview{}},
 		"status update":                     {cluster: "c1", resource: workspaceTypes, subresource: "status", obj: testWorkspaceType("root:old", "own"), want: "root:old"},
-		"type in a missing logical cluster": {cluster: "gone", resource: workspaceTypes, obj: bare(), says: "does not exist"},
-		"other object with a path in a missing logical cluster": {cluster: "gone", resource: configMaps, obj: claiming("root"), says: "does not exist"},
+		"type in a missing logical cluster": {cluster: "gone", resource: workspaceTypes, obj: bare(), wantErr: "does not exist"},
+		"other object with a path in a missing logical cluster": {cluster: "gone", resource: configMaps, obj: claiming("root"), wantErr: "does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := testRequest{cluster: tc.cluster, resource: tc.resource, subresource: tc.subresource, name: "own", user: master, operation: admission.Create, obj: tc.obj}
-			wantForbidden(t, admitAndValidate(t, newPathAnnotation(state.config()), q), tc.says)
-			if tc.says != "" {
+			wantForbidden(t, admitAndValidate(t, newPathAnnotation(state.config()), q), tc.wantErr)
+			if tc.wantErr != "" {
 				return
 			}
 			if got := tc.obj.(metav1.Object).GetAnnotations()[key]; got != tc.want {

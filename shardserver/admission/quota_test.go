@@ -20,10 +20,10 @@ func TestAddUsage(t *testing.T) {
 	const name = core.ResourceName("count/configmaps")
 	list := func(number string) core.ResourceList { return core.ResourceList{name: resource.MustParse(number)} }
 	for sentence, tc := range map[string]struct {
-		limit  core.ResourceList
-		status core.ResourceQuotaStatus
-		used   int64
-		says   string
+		limit   core.ResourceList
+		status  core.ResourceQuotaStatus
+		used    int64
+		wantErr string
 	}{
 		"below the limit":            {list("2"), core.ResourceQuotaStatus{Hard: list("2"), Used: list("1")}, 2, ""},
 		"at the limit":               {list("2"), core.ResourceQuotaStatus{Hard: list("2"), Used: list("2")}, 0, "exceeded quota: q, requested: count/configmaps=1, used: count/configmaps=2, limited: count/configmaps=2"},
@@ -41,8 +41,8 @@ func TestAddUsage(t *testing.T) {
 			if !stored.ObjectMeta.CreationTimestamp.Equal(&before.CreationTimestamp) || len(stored.Status.Hard) != len(before.Status.Hard) {
 				t.Error("the stored object was modified")
 			}
-			if tc.says != "" {
-				if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tc.says) {
+			if tc.wantErr != "" {
+				if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tc.wantErr) {
 					t.Errorf("got %v", err)
 				}
 				return

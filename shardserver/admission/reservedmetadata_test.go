@@ -21,7 +21,7 @@ func TestReservedMetadata(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		by       user.Info
 		obj, old *core.ConfigMap
-		says     string
+		wantErr  string
 	}{
 		"other keys":                                  {alice, annotated("example.com/a", "b", "core.kcp.io/max-total-objects", "1", "kcp.io/path", "root"), nil, ""},
 		"reserved annotation is added":                {alice, annotated("example.com/kcp.io", "b"), nil, `annotation "example.com/kcp.io" is reserved`},
@@ -38,7 +38,7 @@ func TestReservedMetadata(t *testing.T) {
 			if tc.old != nil {
 				q.operation, q.old = admission.Update, runtime.Object(tc.old)
 			}
-			wantForbidden(t, admitAndValidate(t, newReservedMetadata(Config{}), q), tc.says)
+			wantForbidden(t, admitAndValidate(t, newReservedMetadata(Config{}), q), tc.wantErr)
 		})
 	}
 }

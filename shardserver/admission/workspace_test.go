@@ -107,24 +107,24 @@ func TestWorkspaceValidation(t *testing.T) {
 		by          user.Info
 		old, obj    *tenancyv1alpha1.Workspace
 		subresource string
-		says        string
+		wantErr     string
 	}{
 		"create":                                             {cluster: "plain", by: alice, obj: testWorkspace()},
-		"create in a missing logical cluster":                {cluster: "gone", by: alice, obj: testWorkspace(), says: "the logical cluster does not exist"},
-		"create with a cluster":                              {cluster: "plain", by: alice, obj: testWorkspace(func(w *tenancyv1alpha1.Workspace) { w.Spec.Cluster = "c" }), says: "spec.cluster can only"},
-		"create with a URL":                                  {cluster: "plain", by: alice, obj: testWorkspace(func(w *tenancyv1alpha1.Workspace) { w.Spec.URL = "u" }), says: "spec.URL can only"},
-		"update sets the cluster":                            {cluster: "plain", by: alice, old: testWorkspace(), obj: testWorkspace(withCluster), says: "spec.cluster can only"},
-		"update removes the cluster":                         {cluster: "plain", by: alice, old: testWorkspace(withCluster), obj: testWorkspace(), says: "spec.cluster can only"},
-		"update by kcp-admin sets the cluster":               {cluster: "plain", by: member("system:kcp:admin"), old: testWorkspace(), obj: testWorkspace(withCluster), says: "spec.cluster can only"},
+		"create in a missing logical cluster":                {cluster: "gone", by: alice, obj: testWorkspace(), wantErr: "the logical cluster does not exist"},
+		"create with a cluster":                              {cluster: "plain", by: alice, obj: testWorkspace(func(w *tenancyv1alpha1.Workspace) { w.Spec.Cluster = "c" }), wantErr: "spec.cluster can only"},
+		"create with a URL":                                  {cluster: "plain", by: alice, obj: testWorkspace(func(w *tenancyv1alpha1.Workspace) { w.Spec.URL = "u" }), wantErr: "spec.URL can only"},
+		"update sets the cluster":                            {cluster: "plain", by: alice, old: testWorkspace(), obj: testWorkspace(withCluster), wantErr: "spec.cluster can only"},
+		"update removes the cluster":                         {cluster: "plain", by: alice, old: testWorkspace(withCluster), obj: testWorkspace(), wantErr: "spec.cluster can only"},
+		"update by kcp-admin sets the cluster":               {cluster: "plain", by: member("system:kcp:admin"), old: testWorkspace(), obj: testWorkspace(withCluster), wantErr: "spec.cluster can only"},
 		"create with a cluster by masters":                   {cluster: "plain", by: master, obj: testWorkspace(withCluster)},
 		"update by masters sets the cluster":                 {cluster: "plain", by: master, old: testWorkspace(), obj: testWorkspace(withCluster)},
-		"update changes the type":                            {cluster: "plain", by: alice, old: testWorkspace(), obj: testWorkspace(retyped), says: "spec.type is immutable"},
-		"update by masters changes the type":                 {cluster: "plain", by: master, old: testWorkspace(), obj: testWorkspace(retyped), says: "spec.type is immutable"},
-		"update removes the type":                            {cluster: "plain", by: alice, old: testWorkspace(), obj: testWorkspace(untyped), says: "spec.type is immutable"},
+		"update changes the type":                            {cluster: "plain", by: alice, old: testWorkspace(), obj: testWorkspace(retyped), wantErr: "spec.type is immutable"},
+		"update by masters changes the type":                 {cluster: "plain", by: master, old: testWorkspace(), obj: testWorkspace(retyped), wantErr: "spec.type is immutable"},
+		"update removes the type":                            {cluster: "plain", by: alice, old: testWorkspace(), obj: testWorkspace(untyped), wantErr: "spec.type is immutable"},
 		"update changes labels":                              {cluster: "plain", by: alice, old: testWorkspace(withCluster), obj: testWorkspace(withCluster, func(w *tenancyv1alpha1.Workspace) { w.Labels = toMap([]string{"a", "b"}) })},
-		"create a mount without the feature gate":            {cluster: "plain", by: alice, obj: testWorkspace(withMount), says: "WorkspaceMounts is off"},
-		"create a mount without the feature gate by masters": {cluster: "plain", by: master, obj: testWorkspace(withMount), says: "WorkspaceMounts is off"},
-		"update adds a mount":                                {cluster: "plain", by: alice, old: testWorkspace(), obj: testWorkspace(withMount), says: "WorkspaceMounts is off"},
+		"create a mount without the feature gate":            {cluster: "plain", by: alice, obj: testWorkspace(withMount), wantErr: "WorkspaceMounts is off"},
+		"create a mount without the feature gate by masters": {cluster: "plain", by: master, obj: testWorkspace(withMount), wantErr: "WorkspaceMounts is off"},
+		"update adds a mount":                                {cluster: "plain", by: alice, old: testWorkspace(), obj: testWorkspace(withMount), wantErr: "WorkspaceMounts is off"},
 		"update of an existing mount":                        {cluster: "plain", by: alice, old: testWorkspace(withMount), obj: testWorkspace(withMount)},
 		"status update":                                      {cluster: "plain", by: alice, old: testWorkspace(), obj: testWorkspace(withCluster), subresource: "status"},
 	} {
@@ -133,7 +133,7 @@ func TestWorkspaceValidation(t *testing.T) {
 			if tc.old != nil {
 				q.operation, q.old = admission.Update, tc.old
 			}
-			wantForbidden(t, admitAndValidate(t, newWorkspace(state.config()), q), tc.says)
+			wantForbidden(t, admitAndValidate(t, newWorkspace(state.config()), q), tc.wantErr)
 		})
 	}
 
@@ -154,12 +154,12 @@ func TestWorkspaceFinalizer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		by            user.Info
 		old, obj      *tenancyv1alpha1.Workspace
-		says          string
+		wantErr       string
 		withFinalizer bool
 	}{
 		"removal by a tenant from a live workspace":  {by: alice, old: testWorkspace(withFinalizer), obj: testWorkspace(), withFinalizer: true},
-		"removal by a tenant during deletion":        {by: alice, old: testWorkspace(withFinalizer, deleting), obj: testWorkspace(deleting), says: "removing the finalizer"},
-		"removal by kcp-admin during deletion":       {by: member("system:kcp:admin"), old: testWorkspace(withFinalizer, deleting), obj: testWorkspace(deleting), says: "removing the finalizer"},
+		"removal by a tenant during deletion":        {by: alice, old: testWorkspace(withFinalizer, deleting), obj: testWorkspace(deleting), wantErr: "removing the finalizer"},
+		"removal by kcp-admin during deletion":       {by: member("system:kcp:admin"), old: testWorkspace(withFinalizer, deleting), obj: testWorkspace(deleting), wantErr: "removing the finalizer"},
 		"other update during deletion":               {by: alice, old: testWorkspace(withFinalizer, deleting), obj: testWorkspace(withFinalizer, deleting, withAnnotations("a", "b")), withFinalizer: true},
 		"workspace that is not scheduled":            {by: alice, old: testWorkspace(), obj: testWorkspace()},
 		"removal by masters":                         {by: master, old: testWorkspace(withFinalizer, deleting), obj: testWorkspace(deleting)},
@@ -167,7 +167,7 @@ func TestWorkspaceFinalizer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := testRequest{cluster: "plain", resource: workspaces, name: "team", user: tc.by, operation: admission.Update, old: tc.old, obj: tc.obj}
-			wantForbidden(t, admitAndValidate(t, newWorkspace(newFakeShard().cluster("plain").config()), q), tc.says)
+			wantForbidden(t, admitAndValidate(t, newWorkspace(newFakeShard().cluster("plain").config()), q), tc.wantErr)
 			if got := len(tc.obj.Finalizers) == 1; got != tc.withFinalizer {
 				t.Errorf("finalizers are %v", tc.obj.Finalizers)
 			}
@@ -176,15 +176,15 @@ func TestWorkspaceFinalizer(t *testing.T) {
 }
 
 // wantForbidden fails unless err is a 403 that contains the text, or nil if the text is empty.
-func wantForbidden(t *testing.T, err error, says string) {
+func wantForbidden(t *testing.T, err error, wantErr string) {
 	t.Helper()
 	switch {
-	case says == "" && err != nil:
+	case wantErr == "" && err != nil:
 		t.Fatalf("rejected: %v", err)
-	case says != "" && !apierrors.IsForbidden(err):
+	case wantErr != "" && !apierrors.IsForbidden(err):
 		t.Fatalf("got %v, want 403", err)
-	case says != "" && !strings.Contains(err.Error(), says):
-		t.Fatalf("%q does not contain %q", err, says)
+	case wantErr != "" && !strings.Contains(err.Error(), wantErr):
+		t.Fatalf("%q does not contain %q", err, wantErr)
 	}
 }
 

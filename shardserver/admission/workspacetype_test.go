@@ -43,26 +43,26 @@ func TestWorkspaceType(t *testing.T) {
 		old, spec   []change
 		update      bool
 		subresource string
-		says        string
+		wantErr     string
 	}{
 		"empty type":                                      {spec: nil},
 		"valid type":                                      {spec: []change{child("root"), parents(typeRef("root", "organization")), children(typeRef("root:org", "own")), binds("root:org", "widgets")}},
-		"type named root outside root":                    {named: "root", says: "root workspace type can only be created in root"},
+		"type named root outside root":                    {named: "root", wantErr: "root workspace type can only be created in root"},
 		"type named root in root":                         {cluster: "root", named: "root"},
-		"type named root outside root by masters":         {named: "root", by: master, says: "root workspace type can only be created in root"},
-		"default child without a path":                    {spec: []change{child("")}, says: "spec.defaultChildWorkspaceType.path must be set"},
-		"an allowed parent without a path":                {spec: []change{parents(typeRef("root", "a"), typeRef("", "b"))}, says: "spec.limitAllowedParents.types.path must be set"},
-		"an allowed child without a path":                 {spec: []change{children(typeRef("", "a"))}, says: "spec.limitAllowedChildren.types.path must be set"},
-		"update removes a path":                           {update: true, old: []change{child("root")}, spec: []change{child("")}, says: "spec.defaultChildWorkspaceType.path must be set"},
+		"type named root outside root by masters":         {named: "root", by: master, wantErr: "root workspace type can only be created in root"},
+		"default child without a path":                    {spec: []change{child("")}, wantErr: "spec.defaultChildWorkspaceType.path must be set"},
+		"an allowed parent without a path":                {spec: []change{parents(typeRef("root", "a"), typeRef("", "b"))}, wantErr: "spec.limitAllowedParents.types.path must be set"},
+		"an allowed child without a path":                 {spec: []change{children(typeRef("", "a"))}, wantErr: "spec.limitAllowedChildren.types.path must be set"},
+		"update removes a path":                           {update: true, old: []change{child("root")}, spec: []change{child("")}, wantErr: "spec.defaultChildWorkspaceType.path must be set"},
 		"export with permission":                          {spec: []change{binds("root:org", "widgets")}},
 		"export with permission by cluster name":          {spec: []change{binds("c1", "widgets")}},
 		"export in the same workspace":                    {spec: []change{binds("", "own")}},
-		"export without permission":                       {spec: []change{binds("root:org", "secrets")}, says: "no permission to bind to export root:org:secrets"},
-		"export at a missing path":                        {spec: []change{binds("root:gone", "widgets")}, says: "no permission to bind to export root:gone:widgets"},
-		"export in the same workspace without permission": {spec: []change{binds("", "widgets")}, says: "no permission to bind to export c2:widgets"},
+		"export without permission":                       {spec: []change{binds("root:org", "secrets")}, wantErr: "no permission to bind to export root:org:secrets"},
+		"export at a missing path":                        {spec: []change{binds("root:gone", "widgets")}, wantErr: "no permission to bind to export root:gone:widgets"},
+		"export in the same workspace without permission": {spec: []change{binds("", "widgets")}, wantErr: "no permission to bind to export c2:widgets"},
 		"export without permission by masters":            {by: master, spec: []change{binds("root:org", "secrets")}},
 		"existing entry without permission":               {update: true, old: []change{binds("root:org", "secrets")}, spec: []change{binds("root:org", "secrets"), binds("root:org", "widgets")}},
-		"added entry without permission":                  {update: true, old: []change{binds("root:org", "secrets")}, spec: []change{binds("root:org", "secrets"), binds("root:org", "more")}, says: "no permission to bind to export root:org:more"},
+		"added entry without permission":                  {update: true, old: []change{binds("root:org", "secrets")}, spec: []change{binds("root:org", "secrets"), binds("root:org", "more")}, wantErr: "no permission to bind to export root:org:more"},
 		"status update":                                   {update: true, subresource: "status", spec: []change{child("")}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestWorkspaceType(t *testing.T) {
 			if tc.update {
 				q.operation, q.old = admission.Update, testWorkspaceType("root:x", tc.named, tc.old...)
 			}
-			wantForbidden(t, admitAndValidate(t, newWorkspaceType(state.config()), q), tc.says)
+			wantForbidden(t, admitAndValidate(t, newWorkspaceType(state.config()), q), tc.wantErr)
 		})
 	}
 }
@@ -87,8 +87,8 @@ func TestWorkspaceType(t *testing.T) {
 func TestReservedNames(t *testing.T) {
 	plugin := newReservedNames(newFakeShard().config())
 	for name, tc := range map[string]struct {
-		ask  testRequest
-		says string
+		ask     testRequest
+		wantErr string
 	}{
 		"type named system":      {testRequest{resource: workspaceTypes, name: "system"}, "name is reserved"},
 		"type named any":         {testRequest{resource: workspaceTypes, name: "any"}, "name is reserved"},
@@ -97,7 +97,7 @@ func TestReservedNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.ask.cluster, tc.ask.user, tc.ask.operation = "root", master, admission.Create
-			wantForbidden(t, admitAndValidate(t, plugin, tc.ask), tc.says)
+			wantForbidden(t, admitAndValidate(t, plugin, tc.ask), tc.wantErr)
 		})
 	}
 }

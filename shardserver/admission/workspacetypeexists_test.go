@@ -72,7 +72,7 @@ func TestWorkspaceTypeExists(t *testing.T) {
 		labels  map[string]string
 		want    string
 		now     map[string]string
-		says    string
+		wantErr string
 	}{
 		"default of the parent's type":                              {cluster: "root", choose: untyped, want: "root:organization", now: map[string]string{"tier": "org", "mine": "type"}},
 		"labels of the user take precedence":                        {cluster: "root", choose: untyped, labels: map[string]string{"mine": "user", "a": "b"}, want: "root:organization", now: map[string]string{"tier": "org", "mine": "user", "a": "b"}},
@@ -81,19 +81,19 @@ func TestWorkspaceTypeExists(t *testing.T) {
 		"name of a type in the parent that the cache does not have": {cluster: "c1", choose: typed("", "own"), want: "root:org:own"},
 		"path and name":                                             {cluster: "c1", choose: typed("root", "universal"), want: "root:universal"},
 		"cluster name and name":                                     {cluster: "c1", choose: typed("c1", "own"), want: "c1:own"},
-		"missing type":                                              {cluster: "root", choose: typed("", "nope"), says: `workspace type "nope" not found`},
-		"missing path":                                              {cluster: "root", choose: typed("root:nope", "own"), says: `workspace type "root:nope:own" not found`},
-		"invalid path":                                              {cluster: "root", choose: typed("Root", "own"), says: "spec.type"},
-		"type without permission":                                   {cluster: "root", choose: typed("root", "secret"), says: `unable to use workspace type "root:secret": missing verb=use`},
-		"extended type without permission":                          {cluster: "root", choose: typed("root", "on-secret"), says: `unable to use workspace type "root:secret": missing verb=use`},
+		"missing type":                                              {cluster: "root", choose: typed("", "nope"), wantErr: `workspace type "nope" not found`},
+		"missing path":                                              {cluster: "root", choose: typed("root:nope", "own"), wantErr: `workspace type "root:nope:own" not found`},
+		"invalid path":                                              {cluster: "root", choose: typed("Root", "own"), wantErr: "spec.type"},
+		"type without permission":                                   {cluster: "root", choose: typed("root", "secret"), wantErr: `unable to use workspace type "root:secret": missing verb=use`},
+		"extended type without permission":                          {cluster: "root", choose: typed("root", "on-secret"), wantErr: `unable to use workspace type "root:secret": missing verb=use`},
 		"type without permission by masters":                        {cluster: "root", by: master, choose: typed("root", "on-secret"), want: "root:on-secret"},
-		"a cycle":                                                   {cluster: "root", choose: typed("root", "ring"), says: `"root:ring" extends itself`},
-		"type that allows no parent":                                {cluster: "root", choose: typed("root", "root"), says: "spec.limitAllowedParents"},
-		"parent that the type does not allow":                       {cluster: "c1", choose: typed("root", "organization"), says: "spec.limitAllowedParents"},
-		"parent that the type does not allow by masters":            {cluster: "c1", by: master, choose: typed("root", "organization"), says: "spec.limitAllowedParents"},
-		"default without a type of the parent":                      {cluster: "c2", choose: untyped, says: "has no annotation " + typeKey},
-		"type without a type of the parent":                         {cluster: "c2", choose: typed("root", "universal"), says: "has no annotation " + typeKey},
-		"type without a logical cluster":                            {cluster: "gone", choose: typed("", "universal"), says: "not found"},
+		"a cycle":                                                   {cluster: "root", choose: typed("root", "ring"), wantErr: `"root:ring" extends itself`},
+		"type that allows no parent":                                {cluster: "root", choose: typed("root", "root"), wantErr: "spec.limitAllowedParents"},
+		"parent that the type does not allow":                       {cluster: "c1", choose: typed("root", "organization"), wantErr: "spec.limitAllowedParents"},
+		"parent that the type does not allow by masters":            {cluster: "c1", by: master, choose: typed("root", "organization"), wantErr: "spec.limitAllowedParents"},
+		"default without a type of the parent":                      {cluster: "c2", choose: untyped, wantErr: "has no annotation " + typeKey},
+		"type without a type of the parent":                         {cluster: "c2", choose: typed("root", "universal"), wantErr: "has no annotation " + typeKey},
+		"type without a logical cluster":                            {cluster: "gone", choose: typed("", "universal"), wantErr: "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := testWorkspace(tc.choose)
@@ -102,8 +102,8 @@ func TestWorkspaceTypeExists(t *testing.T) {
 				tc.by = alice
 			}
 			q := testRequest{cluster: tc.cluster, resource: workspaces, name: "team", user: tc.by, operation: admission.Create, obj: w}
-			wantForbidden(t, admitAndValidate(t, newWorkspaceTypeExists(state.config()), q), tc.says)
-			if tc.says != "" {
+			wantForbidden(t, admitAndValidate(t, newWorkspaceTypeExists(state.config()), q), tc.wantErr)
+			if tc.wantErr != "" {
 				return
 			}
 			if got := w.Spec.Type.String(); got != tc.want {

@@ -45,7 +45,7 @@ func TestWorkspaceIssuers(t *testing.T) {
 	own, foreign := create("own", "sso"), create("foreign", "universal")
 	for _, cluster := range []string{own, foreign} {
 		binding := &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "everybody"},
+			ObjectMeta: metav1.ObjectMeta{Name: "all-users"},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "oidc:ada"}},
 		}

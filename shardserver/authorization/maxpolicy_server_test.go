@@ -77,7 +77,7 @@ func TestMaximalPermissionPolicy(t *testing.T) {
 		return spec
 	}
 	for name, tc := range map[string]struct {
-		who         authorizationv1.SubjectAccessReviewSpec
+		user        authorizationv1.SubjectAccessReviewSpec
 		verb        string
 		resource    schema.GroupResource
 		subresource string
@@ -99,11 +99,11 @@ func TestMaximalPermissionPolicy(t *testing.T) {
 		"bootstrapper":                                                {newSpec("bob", authorization.GroupBootstrapper), "create", bounded, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !tc.want && allowed(tc.who, tc.verb, tc.resource, tc.subresource) {
+			if !tc.want && allowed(tc.user, tc.verb, tc.resource, tc.subresource) {
 				t.Error("the request was allowed")
 			}
 			shardtesting.Eventually(t, "the permission", func(context.Context) error {
-				if tc.want && !allowed(tc.who, tc.verb, tc.resource, tc.subresource) {
+				if tc.want && !allowed(tc.user, tc.verb, tc.resource, tc.subresource) {
 					return errors.New("the request was denied")
 				}
 				return nil
@@ -113,7 +113,7 @@ func TestMaximalPermissionPolicy(t *testing.T) {
 	t.Run("claimed resources", func(t *testing.T) {
 		alice, robot := &user.DefaultInfo{Name: "alice"}, &user.DefaultInfo{Name: "system:serviceaccount:default:robot"}
 		for name, tc := range map[string]struct {
-			who      user.Info
+			user     user.Info
 			verb     string
 			resource schema.GroupResource
 			identity string
@@ -126,7 +126,7 @@ func TestMaximalPermissionPolicy(t *testing.T) {
 			"unknown identity":                 {alice, "list", free, "unknown", false},
 		} {
 			t.Run(name, func(t *testing.T) {
-				if got := isClaimAllowed(t, shard, consumer, tc.who, tc.verb, tc.resource, tc.identity); got != tc.want {
+				if got := isClaimAllowed(t, shard, consumer, tc.user, tc.verb, tc.resource, tc.identity); got != tc.want {
 					t.Errorf("allowed = %v", got)
 				}
 			})

@@ -95,7 +95,7 @@ func TestPermissionsAreScopedToLogicalCluster(t *testing.T) {
 		}
 	}
 	scopedToB := &user.DefaultInfo{Name: "alice", Extra: map[string][]string{authorization.ScopesExtraKey: {"cluster:b"}}}
-	warranted := &user.DefaultInfo{Name: "nobody", Extra: map[string][]string{authorization.WarrantExtraKey: {`{"user":"alice"}`}}}
+	warranted := &user.DefaultInfo{Name: "other", Extra: map[string][]string{authorization.WarrantExtraKey: {`{"user":"alice"}`}}}
 
 	runCases(t, s, []authorizeCase{
 		{"binding grants in its own logical cluster", inA, getConfigMap(newUser("alice")), true},

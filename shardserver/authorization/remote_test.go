@@ -82,31 +82,31 @@ func TestRemoteLogicalClusters(t *testing.T) {
 	}
 	plain := func(ctx context.Context) context.Context { return ctx }
 	for name, tc := range map[string]struct {
-		cluster logicalcluster.Name
-		mark    func(context.Context) context.Context
-		unknown error
-		user    string
-		allowed bool
-		undone  bool
+		cluster   logicalcluster.Name
+		mark      func(context.Context) context.Context
+		notSynced error
+		user      string
+		allowed   bool
+		wantErr   bool
 	}{
 		"deep review with permission":                         {cluster: clusterB, mark: authorization.WithDeepSAR, user: "alice", allowed: true},
 		"internal check with permission and access":           {cluster: clusterB, mark: authorization.WithRemote, user: "alice", allowed: true},
 		"deep review without permission":                      {cluster: clusterB, mark: authorization.WithDeepSAR, user: "bob"},
 		"request":                                             {cluster: clusterB, mark: plain, user: "alice"},
 		"local logical cluster ignores replicas":              {cluster: clusterA, mark: authorization.WithDeepSAR, user: "alice"},
-		"deep review while replicas are not synced":           {cluster: clusterB, mark: authorization.WithDeepSAR, user: "bob", unknown: errors.New("the cache is unavailable"), undone: true},
-		"internal check while replicas are not synced":        {cluster: logicalcluster.MustParseName("c"), mark: authorization.WithRemote, user: "alice", unknown: errors.New("the cache is unavailable"), undone: true},
-		"local logical cluster while replicas are not synced": {cluster: clusterA, mark: authorization.WithDeepSAR, user: "alice", unknown: errors.New("the cache is unavailable")},
+		"deep review while replicas are not synced":           {cluster: clusterB, mark: authorization.WithDeepSAR, user: "bob", notSynced: errors.New("the cache is unavailable"), wantErr: true},
+		"internal check while replicas are not synced":        {cluster: logicalcluster.MustParseName("c"), mark: authorization.WithRemote, user: "alice", notSynced: errors.New("the cache is unavailable"), wantErr: true},
+		"local logical cluster while replicas are not synced": {cluster: clusterA, mark: authorization.WithDeepSAR, user: "alice", notSynced: errors.New("the cache is unavailable")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := remoteObjects(clusterB)
 			for resource, more := range remoteObjects(clusterA) { // a shard publishes objects of a logical cluster that is not its own
 				objects[resource] = append(objects[resource], more...)
 			}
-			s.Registry.SetRemoteStore(&fakeReplicas{objects: objects, notSynced: tc.unknown})
+			s.Registry.SetRemoteStore(&fakeReplicas{objects: objects, notSynced: tc.notSynced})
 			decision, _, err := s.Authorizer.Authorize(tc.mark(logicalcluster.With(t.Context(), tc.cluster)), bind(tc.user))
-			if (err != nil) != tc.undone {
-				t.Errorf("got error %v, want one: %t", err, tc.undone)
+			if (err != nil) != tc.wantErr {
+				t.Errorf("got error %v, want one: %t", err, tc.wantErr)
 			}
 			if allowed := decision == authorizer.DecisionAllow; allowed != tc.allowed {
 				t.Errorf("allowed = %t, want %t", allowed, tc.allowed)

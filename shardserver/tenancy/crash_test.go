@@ -58,7 +58,7 @@ func TestControllersResumeAfterCrash(t *testing.T) {
 	createCluster(create("after-making", reserved))
 	createCluster(create("after-publishing", func(w *tenancyv1alpha1.Workspace) {
 		reserved(w)
-		w.Spec.Cluster, w.Spec.URL = "cluster-of-"+w.Name, "https://elsewhere/clusters/root:"+w.Name
+		w.Spec.Cluster, w.Spec.URL = "cluster-of-"+w.Name, "https://old.example/clusters/root:"+w.Name
 	}))
 	deleted := create("deleted-meanwhile", reserved)
 	createCluster(deleted)

@@ -49,7 +49,7 @@ func TestSelectShard(t *testing.T) {
 			annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "gone"}, shards: []*corev1alpha1.Shard{newShard("own")}, refused: `chosen shard "gone" does not exist anymore`,
 		},
 		"shard without a valid URL": {
-			shards:  []*corev1alpha1.Shard{newShard("own", func(s *corev1alpha1.Shard) { s.Spec.ExternalURL = "nowhere" })},
+			shards:  []*corev1alpha1.Shard{newShard("own", func(s *corev1alpha1.Shard) { s.Spec.ExternalURL = "invalid" })},
 			refused: "invalid external URL", reason: tenancyv1alpha1.ReasonUnknown,
 		},
 	} {
@@ -239,7 +239,7 @@ func TestSetVirtualWorkspaces(t *testing.T) {
 	if strings.Join(got, ",") != want || !conditionsv1alpha1.IsTrue(workspaceType, conditionsv1alpha1.Ready) {
 		t.Errorf("got %v, %+v", got, workspaceType.Status.Conditions)
 	}
-	setVirtualWorkspaces(workspaceType, logicalcluster.Root, []*corev1alpha1.Shard{newShard("a", virtual("nowhere"))})
+	setVirtualWorkspaces(workspaceType, logicalcluster.Root, []*corev1alpha1.Shard{newShard("a", virtual("invalid"))})
 	if len(workspaceType.Status.VirtualWorkspaces) != 4 || conditionsv1alpha1.GetReason(workspaceType, conditionsv1alpha1.Ready) != tenancyv1alpha1.ReasonErrorGeneratingURLs {
 		t.Errorf("got %+v", workspaceType.Status)
 	}

@@ -98,14 +98,14 @@ func TestWorkspaces(t *testing.T) {
 
 	t.Run("workspace with a selector that no shard matches has a condition and can be deleted", func(t *testing.T) {
 		root := shardtesting.In(t.Context(), "root")
-		workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "nowhere"}, Spec: tenancyv1alpha1.WorkspaceSpec{
+		workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "unmatched"}, Spec: tenancyv1alpha1.WorkspaceSpec{
 			Location: &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"no": "where"}}},
 		}}
 		if err := masters.Create(root, workspace); err != nil {
 			t.Fatal(err)
 		}
 		shardtesting.Eventually(t, "the condition", func(context.Context) error {
-			get(t, masters, root, workspace, "", "nowhere")
+			get(t, masters, root, workspace, "", "unmatched")
 			for _, condition := range workspace.Status.Conditions {
 				if condition.Type == tenancyv1alpha1.WorkspaceScheduled && condition.Reason == tenancyv1alpha1.ReasonUnschedulable && workspace.Status.Phase == "Scheduling" {
 					return nil

@@ -169,8 +169,8 @@ func testFailurePolicies(t *testing.T, shard *shardtesting.Shard) {
 func testHostileWebhooks(t *testing.T, shard *shardtesting.Shard) {
 	reached := newWebhookServer(t, allow)
 	for name, tc := range map[string]struct {
-		serve http.HandlerFunc
-		says  string
+		serve   http.HandlerFunc
+		wantErr string
 	}{
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, reached.URL+"/review", http.StatusTemporaryRedirect)
@@ -199,7 +199,7 @@ func testHostileWebhooks(t *testing.T, shard *shardtesting.Shard) {
 			config := (&webhookServer{Server: server}).clientConfig()
 			createValidating(t, c, newValidatingConfiguration("hostile", config))
 			refusal := waitDenied(t, c, "x")
-			if !strings.Contains(refusal.Error(), tc.says) || strings.Contains(refusal.Error(), "inner secret") {
+			if !strings.Contains(refusal.Error(), tc.wantErr) || strings.Contains(refusal.Error(), "inner secret") {
 				t.Errorf("got %v", refusal)
 			}
 			for header := range *headers.Load() {

@@ -102,7 +102,7 @@ func TestCounts(t *testing.T) {
 	add(a, 20, true) // while the scan runs
 	counts.replace(limits, storage.keys, before)
 	if counts.Len() != 1 {
-		t.Errorf("%d entries, want only the one above trackedPercent of its limit", counts.Len())
+		t.Errorf("%d entries, want only the one above the tracked percentage of its limit", counts.Len())
 	}
 	add(a, 10, false)
 	counts.replace(map[logicalcluster.Name]clusterLimit{b: {limit: 10, own: true}}, map[logicalcluster.Name]int64{b: 2}, counts.deltas())

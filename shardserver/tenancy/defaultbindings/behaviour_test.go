@@ -253,8 +253,8 @@ func testNewClaim(t *testing.T, f *env) {
 		if accepted := len(f.binding(t, maintained, "asking").Spec.PermissionClaims); accepted != 2 {
 			return fmt.Errorf("the maintained binding accepts %d claims", accepted)
 		}
-		if told := len(f.binding(t, initialized, "asking").Status.ExportPermissionClaims); told != 2 {
-			return fmt.Errorf("the other binding reports %d claims", told)
+		if reported := len(f.binding(t, initialized, "asking").Status.ExportPermissionClaims); reported != 2 {
+			return fmt.Errorf("the other binding reports %d claims", reported)
 		}
 		return nil
 	})
@@ -371,7 +371,7 @@ func testExtendedType(t *testing.T, f *env) {
 	f.waitBound(t, f.WaitReady(t, "root", "org").Spec.Cluster, "tenancy.kcp.io:Bound topology.kcp.io:Bound")
 }
 
-// TestPlainUsers creates bindings for a user who is administrator of a workspace, and elsewhere has only the
+// TestPlainUsers creates bindings for a user who is administrator of one workspace, and otherwise has only the
 // permissions of all users.
 func TestPlainUsers(t *testing.T) {
 	s := shardtesting.Start(t)

@@ -68,27 +68,27 @@ func TestChoose(t *testing.T) {
 		selector string
 		own      shardingv1alpha1.ShardReportSpec
 		others   map[string]shardingv1alpha1.ShardReportSpec
-		silent   string
+		stale    string
 		excluded string
 		want     string
-		closed   string
+		wantErr  string
 	}{
 		"only this shard":                       {shards: three[:1], own: reportWithLoad(5, 0), want: "own"},
 		"less loaded one of two":                {shards: three[:2], own: reportWithLoad(5, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(4, 0)}, want: "alpha"},
 		"less used capacity of two":             {shards: three[:2], own: reportWithLoad(5, 100), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(4, 10)}, want: "own"},
 		"selector":                              {shards: three, selector: "name=alpha", others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(100, 0)}, want: "alpha"},
 		"shards that never reported":            {shards: three, own: reportWithLoad(100, 0), want: "own"},
-		"shard with an old report":              {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0)}, silent: "alpha", want: "own"},
+		"shard with an old report":              {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0)}, stale: "alpha", want: "own"},
 		"full shard":                            {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(10, 10)}, want: "own"},
 		"unhealthy shard":                       {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithCondition(conditionsv1alpha1.Ready, "ill")}, want: "own"},
 		"unschedulable shard by its report":     {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithCondition(corev1alpha1.ShardSchedulable, "no memory")}, want: "own"},
 		"unschedulable shard by its annotation": {shards: []*corev1alpha1.Shard{newShard("own", corev1alpha1.UnschedulableAnnotationKey), three[1]}, others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(100, 0)}, want: "alpha"},
 		"excluded shard":                        {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0)}, excluded: "alpha", want: "own"},
-		"no matching shard":                     {shards: three, selector: "name=x", closed: "No available shards to schedule the workspace"},
-		"reason: annotation":                    {shards: []*corev1alpha1.Shard{newShard("own", corev1alpha1.UnschedulableAnnotationKey)}, closed: `No available shards to schedule the workspace: shard "own" is closed by its annotation experimental.core.kcp.io/unschedulable`},
+		"no matching shard":                     {shards: three, selector: "name=x", wantErr: "No available shards to schedule the workspace"},
+		"reason: annotation":                    {shards: []*corev1alpha1.Shard{newShard("own", corev1alpha1.UnschedulableAnnotationKey)}, wantErr: `No available shards to schedule the workspace: shard "own" is wantErr by its annotation experimental.core.kcp.io/unschedulable`},
 		"reasons of all matching shards, sorted": {
 			shards: three, own: reportWithCondition(corev1alpha1.ShardSchedulable, "no memory"), others: map[string]shardingv1alpha1.ShardReportSpec{"beta": reportWithLoad(3, 3)},
-			closed: `No available shards to schedule the workspace: shard "alpha" has not reported lately; shard "beta" is full: it has 3 of 3 logical clusters; shard "own" accepts no new workspaces: no memory`,
+			wantErr: `No available shards to schedule the workspace: shard "alpha" has not reported lately; shard "beta" is full: it has 3 of 3 logical clusters; shard "own" accepts no new workspaces: no memory`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,12 +96,12 @@ func TestChoose(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := New("own", fakeHeartbeats{tc.others, map[string]bool{tc.silent: true}})
+			s := New("own", fakeHeartbeats{tc.others, map[string]bool{tc.stale: true}})
 			got, err := s.Choose(tc.shards, selector, tc.own, tc.excluded)
 			var none *NoShardError
 			if tc.want == "" {
-				if !errors.As(err, &none) || err.Error() != tc.closed {
-					t.Errorf("got %v, %v; want %s", got, err, tc.closed)
+				if !errors.As(err, &none) || err.Error() != tc.wantErr {
+					t.Errorf("got %v, %v; want %s", got, err, tc.wantErr)
 				}
 				return
 			}

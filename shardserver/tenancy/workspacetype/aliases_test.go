@@ -56,7 +56,7 @@ func TestAliases(t *testing.T) {
 
 	for name, tc := range map[string]struct {
 		of, want string
-		says     []string
+		wantErr  []string
 	}{
 		"type without bases":               {of: "root:alone", want: "alone"},
 		"base precedes the type":           {of: "root:one", want: "alone one"},
@@ -67,11 +67,11 @@ func TestAliases(t *testing.T) {
 		"base that was already visited":    {of: "root:shortcut", want: "one alone shortcut"},
 		"base without a path":              {of: "root:org:pathless", want: "sibling alone pathless"},
 		"base by path and by cluster name": {of: "root:org:same-by-name", want: "sibling alone same-by-name"},
-		"type that extends itself":         {of: "root:self", says: []string{`"root:self" extends itself`}},
-		"cycle":                            {of: "root:ring-a", says: []string{`"root:ring-a" extends itself`, "root:ring-a -> root:ring-b -> root:ring-c -> root:ring-a"}},
-		"cycle of a base":                  {of: "root:into-ring", says: []string{`"root:ring-a" extends itself`}},
-		"missing base":                     {of: "root:orphan", says: []string{`"root:orphan" extends "root:missing"`}},
-		"missing base of a base":           {of: "root:child-of-orphan", says: []string{`"root:orphan" extends "root:missing"`}},
+		"type that extends itself":         {of: "root:self", wantErr: []string{`"root:self" extends itself`}},
+		"cycle":                            {of: "root:ring-a", wantErr: []string{`"root:ring-a" extends itself`, "root:ring-a -> root:ring-b -> root:ring-c -> root:ring-a"}},
+		"cycle of a base":                  {of: "root:into-ring", wantErr: []string{`"root:ring-a" extends itself`}},
+		"missing base":                     {of: "root:orphan", wantErr: []string{`"root:orphan" extends "root:missing"`}},
+		"missing base of a base":           {of: "root:child-of-orphan", wantErr: []string{`"root:orphan" extends "root:missing"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ref, err := ParseReference(tc.of)
@@ -83,11 +83,11 @@ func TestAliases(t *testing.T) {
 				t.Fatal(err)
 			}
 			aliases, err := r.Aliases(context.Background(), leaf)
-			if tc.says != nil {
+			if tc.wantErr != nil {
 				if !errors.Is(err, ErrUnresolvable) {
 					t.Fatalf("got %v, want ErrUnresolvable", err)
 				}
-				for _, text := range tc.says {
+				for _, text := range tc.wantErr {
 					if !strings.Contains(err.Error(), text) {
 						t.Errorf("%q does not contain %q", err, text)
 					}
