@@ -32,9 +32,9 @@ type Cluster struct{ client.Client }
 // instead of a write, and a field that is not rendered any more is still detected.
 const appliedAnnotation = "operator.kcp.io/applied"
 
-// ApplyObject applies one object whole, if it differs. An object that the API server rejects is for the user to correct: it
-// is a stalled result of the given condition type, as a status.Error. object becomes the one in the cluster, with its
-// status.
+// ApplyObject applies one object whole, if it differs. An object that the API server rejects is for the user to
+// correct: it is a stalled result of the given condition type, as a status.Error. object becomes the one in the
+// cluster, with its status.
 func (c Cluster) ApplyObject(ctx context.Context, conditionType string, object client.Object) error {
 	intent, err := newIntent(object)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// ApplyCertificates applies cert-manager objects, sets the owners of their Secrets, and reports whether all certificates are
-// issued.
+// ApplyCertificates applies cert-manager objects, sets the owners of their Secrets, and reports whether all
+// certificates are issued.
 func (c Cluster) ApplyCertificates(ctx context.Context, objects pki.Objects) (status.Result, error) {
 	const condition = operatorv1alpha1.ConditionCertificatesReady
 	for _, issuer := range objects.Issuers {
@@ -45,8 +45,8 @@ func (c Cluster) ApplyCertificatesWithCA(ctx context.Context, objects pki.Object
 	return result, err
 }
 
-// ObserveCASource checks that the issuer or the CA Secret of a spec exists. The result has no type if it does, or if the
-// spec names none. cert-manager reports a missing one only on its own objects.
+// ObserveCASource checks that the issuer or the CA Secret of a spec exists. The result has no type if it does, or if
+// the spec names none. cert-manager reports a missing one only on its own objects.
 func (c Cluster) ObserveCASource(ctx context.Context, namespace string, spec operatorv1alpha1.Certificates) (status.Result, error) {
 	if provided := spec.CASecretRef; provided != nil && provided.Name != "" {
 		secret, err := Get[corev1.Secret](ctx, c, namespace, provided.Name)
@@ -74,8 +74,8 @@ func waitForCASource(format string, args ...any) status.Result {
 	return status.Wait(operatorv1alpha1.ConditionCertificatesReady, "SourceNotFound", format, args...)
 }
 
-// issuerExists reports whether an issuer of cert-manager exists. Issuers of other groups are assumed to exist: their kinds are
-// unknown here.
+// issuerExists reports whether an issuer of cert-manager exists. Issuers of other groups are assumed to exist: their
+// kinds are unknown here.
 func (c Cluster) issuerExists(ctx context.Context, namespace string, ref *operatorv1alpha1.IssuerReference) (bool, error) {
 	if ref == nil || (ref.Group != "" && ref.Group != "cert-manager.io") {
 		return true, nil

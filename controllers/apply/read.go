@@ -29,9 +29,9 @@ func Get[T any, P interface {
 	return object, nil
 }
 
-// SetCertificateSecretOwner makes a Certificate the owner of its Secret. cert-manager does not delete Secrets by default,
-// which leaves valid private keys. The owner is the Certificate and not the custom resource: so the Secret is deleted
-// only after the Certificate, and cert-manager does not create it again in between.
+// SetCertificateSecretOwner makes a Certificate the owner of its Secret. cert-manager does not delete Secrets by
+// default, which leaves valid private keys. The owner is the Certificate and not the custom resource: so the Secret is
+// deleted only after the Certificate, and cert-manager does not create it again in between.
 func (c Cluster) SetCertificateSecretOwner(ctx context.Context, certificate *certmanagerv1.Certificate) error {
 	if certificate.UID == "" {
 		return nil

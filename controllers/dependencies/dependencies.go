@@ -35,8 +35,8 @@ func ResolveRootShard(ctx context.Context, c apply.Cluster, namespace string, re
 	return root, status.OK(condition, operatorv1alpha1.ReasonValid, "RootShard %s exists", name), nil
 }
 
-// ResolveDependencies observes what a shard refers to. The result names the first reference that does not resolve; it has no type
-// if all do.
+// ResolveDependencies observes what a shard refers to. The result names the first reference that does not resolve; it
+// has no type if all do.
 func ResolveDependencies(ctx context.Context, c apply.Cluster, shard desired.Shard) (desired.Dependencies, status.Result, error) {
 	out := desired.Dependencies{}
 	cache, result, err := ResolveCacheServer(ctx, c, shard)
@@ -114,8 +114,8 @@ func ListSigners(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.Ro
 	return out, nil
 }
 
-// targetsShard reports whether a VirtualWorkspace belongs to a shard. One whose target is empty passes: its own conditions
-// report that.
+// targetsShard reports whether a VirtualWorkspace belongs to a shard. One whose target is empty passes: its own
+// conditions report that.
 func targetsShard(virtualWorkspace *operatorv1alpha1.VirtualWorkspace, shard desired.Shard) bool {
 	target := virtualWorkspace.Spec.Target
 	if target.RootShardRef != nil {

@@ -110,7 +110,8 @@ func (c *commandLine) addAudit(spec *operatorv1alpha1.AuditSpec) {
 	}
 }
 
-// addAuthorization renders an authorization webhook. Without its kubeconfig only the paths that are always allowed remain.
+// addAuthorization renders an authorization webhook. Without its kubeconfig only the paths that are always allowed
+// remain.
 func (c *commandLine) addAuthorization(spec *operatorv1alpha1.AuthorizationSpec) {
 	if spec == nil || spec.Webhook == nil {
 		return
@@ -128,8 +129,8 @@ func (c *commandLine) addAuthorization(spec *operatorv1alpha1.AuthorizationSpec)
 	c.addMount(secretVolume("authorization-webhook-config", webhook.ConfigSecretName), dir)
 }
 
-// addAuthentication renders authentication other than by client certificates. serviceAccounts are the names of the shards
-// whose tokens are accepted.
+// addAuthentication renders authentication other than by client certificates. serviceAccounts are the names of the
+// shards whose tokens are accepted.
 func (c *commandLine) addAuthentication(spec *operatorv1alpha1.AuthSpec, serviceAccounts []string) {
 	if spec == nil {
 		return

@@ -21,15 +21,16 @@ var reloadedClientCAPaths = []string{
 	shardTLS + "/ca/client", shardTLS + "/ca/requestheader-client", proxyDir + "/client-ca",
 }
 
-// etcdCredentialPaths are the mount paths of client certificates for etcd. They are read for each connection, the CA only
-// once.
+// etcdCredentialPaths are the mount paths of client certificates for etcd. They are read for each connection, the CA
+// only once.
 var etcdCredentialPaths = []string{"/etc/etcd/tls", cacheDir + "/etcd", shardIndexDir, proxyIndexDir}
 
-// reloadingCommands are the commands that are known to reload files. Another command is restarted whenever a file changes.
+// reloadingCommands are the commands that are known to reload files. Another command is restarted whenever a file
+// changes.
 var reloadingCommands = []string{"/kcp", "/kcp-front-proxy", "/cache-server", "/virtual-workspaces"}
 
-// startupKeys returns the keys of the Secret mounted at a path that a server reads only when it starts. all is true for a
-// path that is not known.
+// startupKeys returns the keys of the Secret mounted at a path that a server reads only when it starts. all is true for
+// a path that is not known.
 func startupKeys(container *corev1.Container, path string) (keys []string, all bool) {
 	switch {
 	case len(container.Command) == 0 || !slices.Contains(reloadingCommands, container.Command[0]):
@@ -45,8 +46,8 @@ func startupKeys(container *corev1.Container, path string) (keys []string, all b
 	return nil, true
 }
 
-// startupKeysBySecret returns, by name of the Secret, the keys whose change restarts a pod. A Secret of which any change
-// restarts it is left out.
+// startupKeysBySecret returns, by name of the Secret, the keys whose change restarts a pod. A Secret of which any
+// change restarts it is left out.
 func startupKeysBySecret(pod *corev1.PodSpec) map[string][]string {
 	secrets := map[string]string{} // by volume
 	for _, volume := range pod.Volumes {

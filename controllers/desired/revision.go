@@ -13,8 +13,8 @@ import (
 // Mounts are the names of the Secrets and ConfigMaps that a pod cannot start without, sorted.
 type Mounts struct {
 	Secrets, ConfigMaps []string
-	// startupKeys has the keys of Secrets that servers read only when they start. Of a Secret that is not in it, these are
-	// all.
+	// startupKeys has the keys of Secrets that servers read only when they start. Of a Secret that is not in it, these
+	// are all.
 	startupKeys map[string][]string
 }
 

@@ -147,8 +147,8 @@ func (s Shard) addFixedFlags(c *commandLine) {
 	c.addFlag("logging-format", "json")
 }
 
-// addSecondaryFlags are the flags of a shard that is not the root shard: its name, and the addresses of the root shard and
-// of the cache, which the root shard embeds if there is no cache server.
+// addSecondaryFlags are the flags of a shard that is not the root shard: its name, and the addresses of the root shard
+// and of the cache, which the root shard embeds if there is no cache server.
 func (s Shard) addSecondaryFlags(c *commandLine, dependencies Dependencies) {
 	const rootKubeconfig = "/etc/kcp/client-kubeconfig/" + KubeconfigKey
 	c.addFlag("shard-name", s.ShardName())
@@ -163,8 +163,8 @@ func (s Shard) addSecondaryFlags(c *commandLine, dependencies Dependencies) {
 	c.addFlag("mount-proxy-client-key-file", shardTLS+"/mounts-proxy/tls.key")
 }
 
-// mountCacheFiles mounts the files of a client of a cache server. certificate is the Secret with the certificate of this
-// client: one with full access to the cache would have power over all shards.
+// mountCacheFiles mounts the files of a client of a cache server. certificate is the Secret with the certificate of
+// this client: one with full access to the cache would have power over all shards.
 func (c *commandLine) mountCacheFiles(cache *operatorv1alpha1.CacheServer, certificate string) {
 	server := NewCacheServer(cache)
 	c.addMount(secretVolume("cache-server-kubeconfig", server.Kubeconfig()), cacheDir+"/kubeconfig")

@@ -155,7 +155,8 @@ func (v VirtualWorkspace) addInitContainer(pod *corev1.PodSpec, init operatorv1a
 	})
 }
 
-// mountCredentials mounts the credentials of a container: its own kubeconfig, else that of the target. It never has both.
+// mountCredentials mounts the credentials of a container: its own kubeconfig, else that of the target. It never has
+// both.
 func mountCredentials(c *commandLine, volume, dir string, target Shard, certificate string, own *corev1.LocalObjectReference) {
 	if own != nil {
 		c.addMount(secretVolume(volume, own.Name), dir)

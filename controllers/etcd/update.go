@@ -60,8 +60,8 @@ func replicas(set *appsv1.StatefulSet) int32 {
 	return *set.Spec.Replicas
 }
 
-// describeStorage describes the storage of a member; descriptions are equal if the storage is. An omitted storage class is
-// omitted in the StatefulSet, too: the default of the cluster is set on the claims only.
+// describeStorage describes the storage of a member; descriptions are equal if the storage is. An omitted storage class
+// is omitted in the StatefulSet, too: the default of the cluster is set on the claims only.
 func describeStorage(set *appsv1.StatefulSet) string {
 	for _, claim := range set.Spec.VolumeClaimTemplates {
 		if claim.Name != dataVolume {

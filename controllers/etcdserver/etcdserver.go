@@ -100,7 +100,8 @@ func (s *Store) configure(ctx context.Context) (status.Result, error) {
 	return quorumResult(*s.managed, s.live), nil
 }
 
-// AdmitRollout checks with the gate whether members may be replaced. Until they may, the StatefulSet keeps its pod template.
+// AdmitRollout checks with the gate whether members may be replaced. Until they may, the StatefulSet keeps its pod
+// template.
 func (s *Store) AdmitRollout(ctx context.Context) error {
 	if s.managed == nil || s.desired == nil {
 		return nil
@@ -123,8 +124,8 @@ func (s *Store) Apply(ctx context.Context) error {
 	return s.Report.SetResult(quorumResult(*s.managed, s.desired), err)
 }
 
-// quorumResult reports on the ready members. A quorum is sufficient, except while members are being replaced: servers that
-// restart meanwhile could not connect.
+// quorumResult reports on the ready members. A quorum is sufficient, except while members are being replaced: servers
+// that restart meanwhile could not connect.
 func quorumResult(store etcd.Cluster, live *appsv1.StatefulSet) status.Result {
 	ready, want := live.Status.ReadyReplicas, store.Members()
 	switch {

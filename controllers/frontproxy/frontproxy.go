@@ -98,7 +98,8 @@ func (s *scope) reportRootShard(context.Context) error {
 	return nil
 }
 
-// validate stops the reconcile if the spec is invalid, or without a RootShard. Running pods are kept, and their state is reported.
+// validate stops the reconcile if the spec is invalid, or without a RootShard. Running pods are kept, and their state
+// is reported.
 func (s *scope) validate(context.Context) error {
 	s.report.SetWorst(s.spec)
 	if s.root == nil || s.spec.State == status.Stalled {

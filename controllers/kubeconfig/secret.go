@@ -126,8 +126,8 @@ func (s *scope) applySecret(ctx context.Context, ca []byte, owned bool) (status.
 	return status.OK(available, operatorv1alpha1.ReasonSecretsReady, "%s", message), nil
 }
 
-// checkOwnership decides whether the Secret is deleted with the Kubeconfig: yes, unless others keep something in it. taken
-// names another controller that it belongs to.
+// checkOwnership decides whether the Secret is deleted with the Kubeconfig: yes, unless others keep something in it.
+// taken names another controller that it belongs to.
 func checkOwnership(existing *corev1.Secret, k *operatorv1alpha1.Kubeconfig) (owned bool, owner string) {
 	if existing == nil {
 		return true, ""
@@ -146,8 +146,8 @@ func checkOwnership(existing *corev1.Secret, k *operatorv1alpha1.Kubeconfig) (ow
 	return true, ""
 }
 
-// targetWorkspace is the workspace that the kubeconfig points at, and that its bindings are in unless the deprecated field
-// names another one.
+// targetWorkspace is the workspace that the kubeconfig points at, and that its bindings are in unless the deprecated
+// field names another one.
 func targetWorkspace(k *operatorv1alpha1.Kubeconfig) string {
 	if k.Spec.TargetWorkspace != "" {
 		return k.Spec.TargetWorkspace

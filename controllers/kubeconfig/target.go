@@ -96,8 +96,8 @@ func validTarget(t *target) (*target, status.Result, error) {
 	return t, status.OK(operatorv1alpha1.ConditionReferenceValid, operatorv1alpha1.ReasonReferenceValid, "%s exists", t.name), nil
 }
 
-// findInstallation resolves the installation in which bindings were created. If the target does not exist, the certificate
-// names it. It is nil if the installation does not exist or is being deleted.
+// findInstallation resolves the installation in which bindings were created. If the target does not exist, the
+// certificate names it. It is nil if the installation does not exist or is being deleted.
 func findInstallation(ctx context.Context, c apply.Cluster, kubeconfig *operatorv1alpha1.Kubeconfig) (*target, error) {
 	found, _, err := findTarget(ctx, c, kubeconfig)
 	if err != nil {

@@ -160,8 +160,8 @@ func (in Input) firstProblem(check Check, reason, format string) Decision {
 	return blocked(reason, format, in.Problems[at].Title, in.Problems[at].Message)
 }
 
-// DecideProgress decides about the holder of the slot: it passes once its new pods are healthy, and is stopped if they do not
-// become so in time.
+// DecideProgress decides about the holder of the slot: it passes once its new pods are healthy, and is stopped if they
+// do not become so in time.
 func DecideProgress(in Input) Decision {
 	decision := Healthy.Decide(in)
 	if decision.Outcome != Blocked {

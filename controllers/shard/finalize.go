@@ -28,8 +28,8 @@ const (
 	finalizeInterval = 10 * time.Second
 )
 
-// finalize removes the finalizer of a Shard whose deletion loses nothing: it has no workspaces, or its installation does
-// not exist, or the user forces it. Until then the Shard stays, and new workspaces are kept off it.
+// finalize removes the finalizer of a Shard whose deletion loses nothing: it has no workspaces, or its installation
+// does not exist, or the user forces it. Until then the Shard stays, and new workspaces are kept off it.
 func (s *shardScope) finalize(ctx context.Context) error {
 	s.report.Requeue = finalizeInterval
 	switch {

@@ -129,7 +129,8 @@ func (s *shardScope) addFinalizer(ctx context.Context) error {
 	return s.config.Cluster.SetFinalizer(ctx, s.shard, operatorv1alpha1.FinalizerShard, true)
 }
 
-// validate stops the reconcile if the spec is invalid, or without a RootShard. Running pods are kept, and their state is reported.
+// validate stops the reconcile if the spec is invalid, or without a RootShard. Running pods are kept, and their state
+// is reported.
 func (s *shardScope) validate(context.Context) error {
 	s.report.SetWorst(s.spec)
 	if s.root == nil || s.spec.State == status.Stalled {

@@ -168,8 +168,8 @@ func (c *Clients) readThroughProxy(ctx context.Context, proxy desired.Proxy, pat
 // probeObjectName is the ConfigMap that probes write.
 const probeObjectName = "rollout-probe"
 
-// writeProbeObject writes a new value, and returns it. It retries: the proxy indexes a workspace, and the workspace has its
-// default namespace, a moment after it is ready.
+// writeProbeObject writes a new value, and returns it. It retries: the proxy indexes a workspace, and the workspace has
+// its default namespace, a moment after it is ready.
 func writeProbeObject(ctx context.Context, client dynamic.Interface) (string, error) {
 	value := string(uuid.NewUUID())
 	intent := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"written":%q}}`, probeObjectName, value)

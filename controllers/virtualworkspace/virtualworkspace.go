@@ -96,7 +96,8 @@ func (s *scope) reportTarget(context.Context) error {
 	return nil
 }
 
-// validate stops the reconcile if the spec is invalid, or without a target. Running pods are kept, and their state is reported.
+// validate stops the reconcile if the spec is invalid, or without a target. Running pods are kept, and their state is
+// reported.
 func (s *scope) validate(context.Context) error {
 	s.report.Set(s.spec)
 	if s.target == nil || s.spec.State == status.Stalled {

@@ -111,7 +111,8 @@ func (d *Deployment) Prepare(prerequisites ...status.Result) {
 	desired.LabelRevisions(template, revisions)
 }
 
-// AdmitRollout checks with the gate whether the pods may be replaced. Until they may, the Deployment keeps its pod template.
+// AdmitRollout checks with the gate whether the pods may be replaced. Until they may, the Deployment keeps its pod
+// template.
 func (d *Deployment) AdmitRollout(ctx context.Context) error {
 	if d.blocked != nil {
 		return nil
@@ -155,8 +156,8 @@ func (d *Deployment) apply(ctx context.Context) error {
 	return nil
 }
 
-// blockOnError reports whether an error ends a step. A result in the error blocks the steps that follow, any other error is
-// returned.
+// blockOnError reports whether an error ends a step. A result in the error blocks the steps that follow, any other
+// error is returned.
 func (d *Deployment) blockOnError(err error) (done bool, transient error) {
 	var statusErr *status.Error
 	if errors.As(err, &statusErr) {
@@ -168,8 +169,8 @@ func (d *Deployment) blockOnError(err error) (done bool, transient error) {
 
 func (d *Deployment) setBlocked(result status.Result) { d.blocked = &result }
 
-// splitResult separates the state of the pods from what prevents a change of the spec: Available stays True while the pods
-// serve, and an obstacle goes into SpecHonored. live is the result about the pods there are.
+// splitResult separates the state of the pods from what prevents a change of the spec: Available stays True while the
+// pods serve, and an obstacle goes into SpecHonored. live is the result about the pods there are.
 func splitResult(result, live status.Result, running bool) (pods status.Result, obstacle *status.Result) {
 	switch result.Reason {
 	case operatorv1alpha1.ReasonReplicasUp, operatorv1alpha1.ReasonReplicasUnavailable, operatorv1alpha1.ReasonDeploymentUnavailable:

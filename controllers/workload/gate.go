@@ -25,15 +25,15 @@ type Pods struct {
 	Serving  bool          // at least one pod is ready
 }
 
-// Gate decides whether pods may be replaced now. Every reconcile of an existing workload calls it, changed or not:
-// this is how it tracks which components match their spec. The pods of a workload that is not admitted stay as they are, and
+// Gate decides whether pods may be replaced now. Every reconcile of an existing workload calls it, changed or not: this
+// is how it tracks which components match their spec. The pods of a workload that is not admitted stay as they are, and
 // everything else about it is applied. The result is the condition RolledOut.
 type Gate interface {
 	Admit(ctx context.Context, pods Pods) (admitted bool, result status.Result, err error)
 }
 
-// AdmitDeployment checks with the gate whether the pods of a Deployment may be replaced. Until they may, wanted gets the pod
-// template of live, which is nil while there is no Deployment.
+// AdmitDeployment checks with the gate whether the pods of a Deployment may be replaced. Until they may, wanted gets
+// the pod template of live, which is nil while there is no Deployment.
 func AdmitDeployment(ctx context.Context, gate Gate, live, desired *appsv1.Deployment) (status.Result, error) {
 	if live == nil {
 		return status.Result{}, setTemplateHash(desired, &desired.Spec.Template)
@@ -51,8 +51,8 @@ func AdmitStatefulSet(ctx context.Context, gate Gate, live, desired *appsv1.Stat
 	return admitTemplate(ctx, gate, pods, &live.Spec.Template, desired, &desired.Spec.Template)
 }
 
-// admitTemplate stamps the desired pod template and checks with the gate whether it may replace the live one. If not, the
-// desired object gets the live template.
+// admitTemplate stamps the desired pod template and checks with the gate whether it may replace the live one. If not,
+// the desired object gets the live template.
 func admitTemplate(ctx context.Context, gate Gate, pods Pods, liveTemplate *corev1.PodTemplateSpec, desired client.Object, template *corev1.PodTemplateSpec) (status.Result, error) {
 	if err := setTemplateHash(desired, template); err != nil || gate == nil {
 		return status.Result{}, err

@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// claimRetryInterval is the interval of retries until a consumer accepts the claim. The provider receives no event when it does.
+// claimRetryInterval is the interval of retries until a consumer accepts the claim. The provider receives no event when
+// it does.
 const claimRetryInterval = 2 * time.Second
 
 // databases reconciles the Databases of all workspaces behind a URL.

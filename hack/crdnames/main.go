@@ -1,6 +1,7 @@
-// Command crdnames adds rules to the CustomResourceDefinitions of kcp's kinds that no marker in the Go types can express:
-// those for metadata.name, because the generator empties the metadata of every definition, and those for fields whose types
-// are those of Kubernetes. It changes the files of a directory in place and leaves complete ones unchanged.
+// Command crdnames adds rules to the CustomResourceDefinitions of kcp's kinds that no marker in the Go types can
+// express: those for metadata.name, because the generator empties the metadata of every definition, and those for
+// fields whose types are those of Kubernetes. It changes the files of a directory in place and leaves complete ones
+// unchanged.
 //
 //	crdnames DIRECTORY
 package main

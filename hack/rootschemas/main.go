@@ -1,5 +1,5 @@
-// Command rootschemas writes the APIResourceSchemas of root's exports, one for each resource that package rootapis lists,
-// from the CustomResourceDefinitions of kcp's kinds. It removes files that no resource needs.
+// Command rootschemas writes the APIResourceSchemas of root's exports, one for each resource that package rootapis
+// lists, from the CustomResourceDefinitions of kcp's kinds. It removes files that no resource needs.
 //
 //	rootschemas DEFINITIONS OUTPUT
 package main

@@ -9,8 +9,9 @@ import (
 )
 
 // LogicalClusterReport reports the state of a logical cluster to the shard of its workspace, which is another one. The
-// reporting shard publishes it in the logical cluster, under the name "<logical cluster of the workspace>.<name of the workspace>",
-// while there is a LogicalClusterRequest or an unacknowledged change. A logical cluster without either has no report.
+// reporting shard publishes it in the logical cluster, under the name "<logical cluster of the workspace>.<name of the
+// workspace>", while there is a LogicalClusterRequest or an unacknowledged change. A logical cluster without either has
+// no report.
 //
 // +kubebuilder:object:root=true
 type LogicalClusterReport struct {

@@ -7,9 +7,10 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// ShardReport is the heartbeat of a shard. It is published in the logical cluster "root" under the shard's name, every few
-// seconds. The root shard copies it into the status of the Shard object; every shard selects the shard of new
-// workspaces by it. Readers measure its age from when they observed a change of spec.beat, not by the clock of the writer.
+// ShardReport is the heartbeat of a shard. It is published in the logical cluster "root" under the shard's name, every
+// few seconds. The root shard copies it into the status of the Shard object; every shard selects the shard of new
+// workspaces by it. Readers measure its age from when they observed a change of spec.beat, not by the clock of the
+// writer.
 //
 // +kubebuilder:object:root=true
 type ShardReport struct {
@@ -24,8 +25,8 @@ type ShardReportSpec struct {
 	// beat changes with every heartbeat.
 	Beat int64 `json:"beat"`
 
-	// complete is true once everything that the shard publishes is in this cache. A cache that lost its objects has lost the
-	// report with them: until it is back and complete, missing objects are not treated as deleted.
+	// complete is true once everything that the shard publishes is in this cache. A cache that lost its objects has
+	// lost the report with them: until it is back and complete, missing objects are not treated as deleted.
 	Complete bool `json:"complete,omitempty"`
 
 	// capacity is the limit of the shard, load its usage: "logicalclusters", "objects", "memory"

@@ -7,8 +7,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/rollout"
 )
 
-// listRootShardsUsingCache returns the names of the RootShards that use a cache server: directly, for one of their shards, or
-// through a cache below it. In a cycle of caches each is visited once.
+// listRootShardsUsingCache returns the names of the RootShards that use a cache server: directly, for one of their
+// shards, or through a cache below it. In a cycle of caches each is visited once.
 func (s *snapshot) listRootShardsUsingCache(cache string) []string {
 	out := map[string]bool{}
 	s.collectRootShardsUsingCache(cache, out, map[string]bool{})

@@ -15,7 +15,8 @@ import (
 // overlayMagic is the file system type of overlayfs, on which another overlay cannot be stacked.
 const overlayMagic = 0x794c7630
 
-// selectSnapshotter selects containerd's snapshotter: overlayfs where the file system of the state directory supports it.
+// selectSnapshotter selects containerd's snapshotter: overlayfs where the file system of the state directory supports
+// it.
 func selectSnapshotter(dir string) string {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(dir, &fs); err == nil && fs.Type != overlayMagic {
@@ -120,9 +121,9 @@ func containsText(text string) func(path string) bool {
 	}
 }
 
-// listShimSockets returns the sockets of the cluster's shims, which containerd creates in a directory that all containers
-// share. The bundle of each shim, in the run directory, contains its address: bundles must be read before they are
-// removed.
+// listShimSockets returns the sockets of the cluster's shims, which containerd creates in a directory that all
+// containers share. The bundle of each shim, in the run directory, contains its address: bundles must be read before
+// they are removed.
 func listShimSockets() ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(runDir, "containerd", "io.containerd.runtime.v2.task", "*", "*", "address"))
 	if err != nil {

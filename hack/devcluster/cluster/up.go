@@ -196,8 +196,8 @@ func (c *Cluster) CheckHealth(ctx context.Context) error {
 	return checkDNS(ctx)
 }
 
-// ListProcesses returns the pid of each of the cluster's processes, in the order of their start; 0 for one that does not
-// run.
+// ListProcesses returns the pid of each of the cluster's processes, in the order of their start; 0 for one that does
+// not run.
 func (c *Cluster) ListProcesses() (names []string, pids []int) {
 	for _, name := range startOrder {
 		pid, alive := c.runningPID(name)

@@ -22,7 +22,8 @@ import (
 const (
 	// provisionerName is the provisioner in the storage class.
 	provisionerName = "devcluster.atoll.dev/hostpath"
-	// provisionedByAnnotation marks volumes of this provisioner; the stock volume controller then leaves their deletion to it.
+	// provisionedByAnnotation marks volumes of this provisioner; the stock volume controller then leaves their deletion
+	// to it.
 	provisionedByAnnotation = "pv.kubernetes.io/provisioned-by"
 	// storageProvisionerAnnotation is set by the volume controller on a claim that waits for a provisioner.
 	storageProvisionerAnnotation = "volume.kubernetes.io/storage-provisioner"
