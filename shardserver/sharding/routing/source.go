@@ -1,6 +1,6 @@
-// Package routing tells the index that front proxies share what of this shard's objects leads requests here: its logical
-// clusters, where its workspaces lead, the issuers that its workspace types bring and, on the root shard, what shards
-// there are. It reads watch caches and keeps nothing; how records get into etcd is the business of package sharedindex.
+// Package routing provides the records of this shard for the index that front proxies share: its logical clusters, the
+// destinations of its workspaces, the issuers of its workspace types and, on the root shard, the shards. It reads watch
+// caches and keeps no state. Package sharedindex writes the records to etcd.
 package routing
 
 import (
@@ -25,7 +25,7 @@ import (
 // Source is a sharedindex.Source of one shard.
 type Source struct {
 	registry *storage.Registry
-	// isRoot tells whether this shard says what shards there are.
+	// isRoot is set on the root shard, which provides the records of shards.
 	isRoot bool
 }
 
@@ -36,7 +36,8 @@ func NewSource(registry *storage.Registry, shard string) *Source {
 	return &Source{registry: registry, isRoot: shard == sharedindex.RootShard}
 }
 
-// recordFunc turns an object into its record: nil for one that has none (any more), no key for one that concerns no record.
+// recordFunc returns the key and the record of an object. The record is nil if the object has none, or none any more; the
+// key is empty if the object is irrelevant.
 type recordFunc func(runtime.Object) (sharedindex.Key, any)
 
 func (s *Source) recordFuncs() map[schema.GroupResource]recordFunc {
@@ -164,7 +165,7 @@ func configurationRecord(object runtime.Object) (sharedindex.Key, any) {
 func shardRecord(object runtime.Object) (sharedindex.Key, any) {
 	o := object.(*corev1alpha1.Shard)
 	if logicalcluster.Of(o) != logicalcluster.Root {
-		return sharedindex.Key{}, nil // those are in root; one that is not must not take the name of one that is
+		return sharedindex.Key{}, nil // only objects in root are shards; others could have their names
 	}
 	return sharedindex.Key{Kind: sharedindex.Shards, Name: o.Name}, sharedindex.Shard{BaseURL: o.Spec.BaseURL, Labels: o.Labels}
 }

@@ -51,21 +51,21 @@ func TestNewChange(t *testing.T) {
 		deleted  bool
 		toRecord recordFunc
 		key      sharedindex.Key
-		value    string // empty for one that is removed
+		value    string // empty for a removed record
 		ignored  bool
 	}{
-		"a logical cluster is here, with its type":      {object: logicalCluster("c1"), toRecord: logicalClusterRecord, key: sharedindex.Key{Kind: sharedindex.Clusters, Cluster: in}, value: `{"type":"root:team"}`},
-		"one that is gone is not":                       {object: logicalCluster("c1"), deleted: true, toRecord: logicalClusterRecord, key: sharedindex.Key{Kind: sharedindex.Clusters, Cluster: in}},
-		"what every shard has is nobody's business":     {object: logicalCluster("system:admin"), toRecord: logicalClusterRecord, ignored: true},
-		"nor is what says nothing of where it is":       {object: logicalCluster(""), toRecord: logicalClusterRecord, ignored: true},
-		"a workspace leads to its logical cluster":      {object: workspace(func(*tenancyv1alpha1.Workspace) {}), toRecord: workspaceRecord, key: inWorkspace, value: `{"cluster":"c2","shard":"beta"}`},
-		"one that is being scheduled leads nowhere":     {object: workspace(func(w *tenancyv1alpha1.Workspace) { w.Status.Phase = corev1alpha1.LogicalClusterPhaseScheduling }), toRecord: workspaceRecord, key: inWorkspace},
-		"one that is unavailable says so":               {object: workspace(func(w *tenancyv1alpha1.Workspace) { w.Status.Phase = corev1alpha1.LogicalClusterPhaseUnavailable }), toRecord: workspaceRecord, key: inWorkspace, value: `{"cluster":"c2","shard":"beta","unavailable":true}`},
-		"a type names its configurations":               {object: workspaceType("a", "b"), toRecord: workspaceTypeRecord, key: sharedindex.Key{Kind: sharedindex.Types, Cluster: in, Name: "team"}, value: `{"configurations":["a","b"]}`},
-		"a type without any is not told of":             {object: workspaceType(), toRecord: workspaceTypeRecord, key: sharedindex.Key{Kind: sharedindex.Types, Cluster: in, Name: "team"}},
-		"a shard is told of with its labels":            {object: shard("root"), toRecord: shardRecord, key: sharedindex.Key{Kind: sharedindex.Shards, Name: "alpha"}, value: `{"baseURL":"https://alpha","labels":{"region":"east"}}`},
-		"what somebody calls a shard elsewhere is none": {object: shard("c1"), toRecord: shardRecord, ignored: true},
-		"not even when it goes":                         {object: shard("c1"), deleted: true, toRecord: shardRecord, ignored: true},
+		"logical cluster":                       {object: logicalCluster("c1"), toRecord: logicalClusterRecord, key: sharedindex.Key{Kind: sharedindex.Clusters, Cluster: in}, value: `{"type":"root:team"}`},
+		"deleted logical cluster":               {object: logicalCluster("c1"), deleted: true, toRecord: logicalClusterRecord, key: sharedindex.Key{Kind: sharedindex.Clusters, Cluster: in}},
+		"system logical cluster":                {object: logicalCluster("system:admin"), toRecord: logicalClusterRecord, ignored: true},
+		"object without a logical cluster":      {object: logicalCluster(""), toRecord: logicalClusterRecord, ignored: true},
+		"workspace":                             {object: workspace(func(*tenancyv1alpha1.Workspace) {}), toRecord: workspaceRecord, key: inWorkspace, value: `{"cluster":"c2","shard":"beta"}`},
+		"scheduling workspace":                  {object: workspace(func(w *tenancyv1alpha1.Workspace) { w.Status.Phase = corev1alpha1.LogicalClusterPhaseScheduling }), toRecord: workspaceRecord, key: inWorkspace},
+		"unavailable workspace":                 {object: workspace(func(w *tenancyv1alpha1.Workspace) { w.Status.Phase = corev1alpha1.LogicalClusterPhaseUnavailable }), toRecord: workspaceRecord, key: inWorkspace, value: `{"cluster":"c2","shard":"beta","unavailable":true}`},
+		"workspace type with configurations":    {object: workspaceType("a", "b"), toRecord: workspaceTypeRecord, key: sharedindex.Key{Kind: sharedindex.Types, Cluster: in, Name: "team"}, value: `{"configurations":["a","b"]}`},
+		"workspace type without configurations": {object: workspaceType(), toRecord: workspaceTypeRecord, key: sharedindex.Key{Kind: sharedindex.Types, Cluster: in, Name: "team"}},
+		"shard":                                 {object: shard("root"), toRecord: shardRecord, key: sharedindex.Key{Kind: sharedindex.Shards, Name: "alpha"}, value: `{"baseURL":"https://alpha","labels":{"region":"east"}}`},
+		"Shard object outside root":             {object: shard("c1"), toRecord: shardRecord, ignored: true},
+		"deleted Shard object outside root":     {object: shard("c1"), deleted: true, toRecord: shardRecord, ignored: true},
 	} {
 		t.Run(description, func(t *testing.T) {
 			event := watch.Event{Type: watch.Modified, Object: tc.object}
