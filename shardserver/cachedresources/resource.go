@@ -17,8 +17,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// ResolveResource returns what a ClusterCachedResource offers, as its logical cluster, which is that of the context,
-// serves it. It is nil if it cannot be offered, and reason and fault say why and what to do.
+// ResolveResource returns the resource of a ClusterCachedResource as the context's logical cluster serves it. It is nil
+// if the resource cannot be cached; reason and message then report why, and what to do.
 func ResolveResource(ctx context.Context, registry *storage.Registry, cachedResource *cachev1alpha1.ClusterCachedResource) (resource *storage.Resource, reason, message string, err error) {
 	gr := groupResource(cachedResource)
 	if _, err := registry.Get(gr); err == nil {
