@@ -431,7 +431,7 @@ func (p *resourceTest) patch(name string) {
 	if !apierrors.IsBadRequest(err) && !apierrors.IsInvalid(err) {
 		p.Errorf("a patch of the name: got %v", err)
 	}
-	if _, err := p.objects.Patch(p.Context(), p.fullName("nobody"), types.MergePatchType, []byte(`{}`), metav1.PatchOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := p.objects.Patch(p.Context(), p.fullName("absent"), types.MergePatchType, []byte(`{}`), metav1.PatchOptions{}); !apierrors.IsNotFound(err) {
 		p.Errorf("a patch of an absent object: got %v, want NotFound", err)
 	}
 }

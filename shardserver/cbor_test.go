@@ -85,7 +85,7 @@ func TestCBOR(t *testing.T) {
 				{http.MethodPatch, tc.collection + "/x?fieldManager=test&force=true", "application/apply-patch+cbor", object("two"), http.StatusOK},
 				{http.MethodGet, tc.collection + "/x", "", nil, http.StatusOK},
 				{http.MethodGet, tc.collection, "", nil, http.StatusOK},
-				{http.MethodGet, tc.collection + "/nobody", "", nil, http.StatusNotFound},
+				{http.MethodGet, tc.collection + "/absent", "", nil, http.StatusNotFound},
 			} {
 				status, contentType, raw := do(t, r.method, r.path, r.contentType, cborType, r.body)
 				if status != r.status || contentType != cborType {

@@ -332,7 +332,7 @@ func testNotModified(t *testing.T, config *rest.Config) {
 		tag := send(t, config, http.MethodGet, path, http.Header{"Accept": {accept}}, "").Header.Get("ETag")
 		again := send(t, config, http.MethodGet, path, http.Header{"Accept": {accept}, "If-None-Match": {tag}}, "")
 		if again.StatusCode != http.StatusNotModified || again.body != "" {
-			t.Errorf("%s: asked again with %s: got %d", path, tag, again.StatusCode)
+			t.Errorf("%s: second request with %s: got %d", path, tag, again.StatusCode)
 		}
 	}
 }

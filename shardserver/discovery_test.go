@@ -193,7 +193,7 @@ func testOpenAPIv3(t *testing.T, config *rest.Config) {
 		}
 		again := send(t, config, http.MethodGet, path, http.Header{"Accept": {"application/json"}, "If-None-Match": {document.Header.Get("ETag")}}, "")
 		if again.StatusCode != http.StatusNotModified {
-			t.Errorf("%s: asked again with its ETag: got %d, want 304", name, again.StatusCode)
+			t.Errorf("%s: second request with its ETag: got %d, want 304", name, again.StatusCode)
 		}
 		var content struct {
 			Paths      map[string]any

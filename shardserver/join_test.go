@@ -140,7 +140,7 @@ func TestShardPermissionsInRoot(t *testing.T) {
 		o.Shard.RootKubeconfig, o.Shard.CacheKubeconfig = file, file
 	})
 	atRoot, asBeta := root.Client(t, root.Masters(t)), root.Client(t, config)
-	shardtesting.Eventually(t, "beta is heard of", func(context.Context) error {
+	shardtesting.Eventually(t, "beta has reported", func(context.Context) error {
 		shard := getShard(t, atRoot, "beta")
 		if shard.Spec.BaseURL != beta.Masters(t).Host || !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) {
 			return fmt.Errorf("it is %+v, %+v", shard.Spec, shard.Status)

@@ -54,9 +54,9 @@ var kindTests = map[schema.GroupResource]kindTest{
 	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}:   {body: webhooks},
 	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:     {body: webhooks},
 	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}:       {body: `spec: {matchConstraints: ` + walkers + `, validations: [{expression: "true"}]}`},
-	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"}: {body: `spec: {policyName: nobody, validationActions: [Deny]}`},
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"}: {body: `spec: {policyName: absent, validationActions: [Deny]}`},
 	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicies"}:         {body: `spec: {reinvocationPolicy: Never, matchConstraints: ` + walkers + `, mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "remove", path: "/spec/legs"}]'}}]}`},
-	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"}:   {body: `spec: {policyName: nobody}`},
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"}:   {body: `spec: {policyName: absent}`},
 	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:                 {body: fmt.Sprintf(`spec: {request: %s, signerName: example.com/walk, usages: [client auth]}`, certificateRequest()), fieldSelector: "spec.signerName=example.com/walk"},
 
 	{Group: "tenancy.kcp.io", Resource: "workspaces"}:                            {body: `spec: {type: {name: universal, path: root}}`, asyncDeletion: true},

@@ -62,7 +62,7 @@ func TestReferenceIndex(t *testing.T) {
 	if got := consumers.RequestsFor(export); len(got) != 2 || !consumers.HasReferences(export) {
 		t.Errorf("requests are %v", got)
 	}
-	if consumers.HasReferences(exportOf("elsewhere", "root:other", "widgets", "")) {
+	if consumers.HasReferences(exportOf("unrelated", "root:other", "widgets", "")) {
 		t.Error("an export of another cluster has references")
 	}
 

@@ -119,12 +119,12 @@ func testPartitions(t *testing.T, s *env) {
 		}
 		return nil
 	})
-	for name, partition := range map[string]string{"for-beta": beta, "for-nobody": ""} {
+	for name, partition := range map[string]string{"for-beta": beta, "for-none": ""} {
 		slice := &apisv1alpha1.APIExportEndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       apisv1alpha1.APIExportEndpointSliceSpec{APIExport: apisv1alpha1.ExportBindingReference{Name: "widgets"}, Partition: partition},
 		}
-		if name == "for-nobody" {
+		if name == "for-none" {
 			create(t, c, s.provider, &topologyv1alpha1.Partition{
 				ObjectMeta: metav1.ObjectMeta{Name: name},
 				Spec:       topologyv1alpha1.PartitionSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "root"}}},
@@ -134,7 +134,7 @@ func testPartitions(t *testing.T, s *env) {
 		create(t, c, s.provider, slice)
 	}
 	s.waitSlice(t, "for-beta", "beta")
-	s.waitSlice(t, "for-nobody")
+	s.waitSlice(t, "for-none")
 }
 
 func testBindPermissionRevoked(t *testing.T, s *env) {

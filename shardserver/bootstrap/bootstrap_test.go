@@ -49,7 +49,7 @@ func TestBootstrap(t *testing.T) {
 		defer cancel()
 		err := bootstrap.Run(ctx, s.Client(t, s.User(t)), options()) // a user without write permission
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "forbidden") {
-			t.Errorf("the error says why it was given up and what was wrong, got %v", err)
+			t.Errorf("the error must contain the end of the context and the last error, got %v", err)
 		}
 	})
 }
@@ -166,7 +166,7 @@ func testUpdates(t *testing.T, c client.Client) {
 	registered.Name = "root"
 	updateWithRetry(t, c, root, registered, func() {
 		registered.Labels["region"] = "north"
-		registered.Spec.BaseURL = "https://elsewhere"
+		registered.Spec.BaseURL = "https://other"
 	})
 
 	access := &rbacv1.ClusterRoleBinding{}

@@ -22,11 +22,11 @@ func TestRootExports(t *testing.T) {
 		name string
 		run  func(*testing.T, client.Client)
 	}{
-		{"root exports what the contract says", testExports},
+		{"root has the exports of the contract", testExports},
 		{"root and the shard itself are bound", testBindings},
 		{"a second run writes nothing", testSecondRunKeepsExports},
 		{"an export of an older version gets today's schemas", testExportUpgrade},
-		{"a schema that says something else is replaced", testSchemaReplacement},
+		{"a different schema is replaced", testSchemaReplacement},
 		{"descriptions alone are no reason to replace schemas", testDescriptionChange},
 		{"claims and identity of an export are left alone", testClaimsAreKept},
 	} {

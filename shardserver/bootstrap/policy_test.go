@@ -65,7 +65,7 @@ func TestBindingsReferToExistingRoles(t *testing.T) {
 		own := clusterRolesByName(objects)
 		for _, binding := range bindingsByName(objects) {
 			if own[binding.RoleRef.Name] == nil && known[binding.RoleRef.Name] == nil {
-				t.Errorf("%s: %s refers to %s, which nobody writes", name, binding.Name, binding.RoleRef.Name)
+				t.Errorf("%s: %s refers to %s, which is not bootstrapped", name, binding.Name, binding.RoleRef.Name)
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func newCompiled(resources ...string) *Compiled {
 	return compiled
 }
 
-// newDefinition returns a definition in force of "<resource>.<group>".
+// newDefinition returns an established definition of "<resource>.<group>".
 func newDefinition(name string, versions ...string) *apiextensions.CustomResourceDefinition {
 	plural, group, _ := strings.Cut(name, ".")
 	object := &apiextensions.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: strings.Join(versions, ",")}}
@@ -56,38 +56,38 @@ func TestMergeGroups(t *testing.T) {
 		definitions []*apiextensions.CustomResourceDefinition
 		want        []string
 	}{
-		"what is compiled in keeps its order, groups of definitions follow by name": {
+		"built-in groups keep their order, groups of definitions follow by name": {
 			compiled:    newCompiled("/v1/secrets", "z.io/v1/zebras", "a.io/v1/apes"),
 			definitions: []*apiextensions.CustomResourceDefinition{newDefinition("cows.m.io", "v1"), newDefinition("bees.b.io", "v1")},
 			want:        []string{"/v1: secrets", "z.io/v1: zebras", "a.io/v1: apes", "b.io/v1: bees", "m.io/v1: cows"},
 		},
-		"versions are in the order of Kubernetes, those that are not served are not shown": {
+		"served versions in the order of Kubernetes": {
 			compiled:    newCompiled(),
 			definitions: []*apiextensions.CustomResourceDefinition{newDefinition("cows.m.io", "v1alpha1", "v2", "v10", "v3-unserved", "v1beta1", "v1")},
 			want:        []string{"m.io/v10: cows", "m.io/v2: cows", "m.io/v1: cows", "m.io/v1beta1: cows", "m.io/v1alpha1: cows"},
 		},
-		"definitions add resources and versions to a group that is compiled in, whose own version stays preferred": {
+		"definitions extend a built-in group, whose preferred version is kept": {
 			compiled:    newCompiled("a.io/v1alpha1/apes"),
 			definitions: []*apiextensions.CustomResourceDefinition{newDefinition("cows.a.io", "v1alpha1", "v1", "v2")},
 			want:        []string{"a.io/v1alpha1: apes cows", "a.io/v2: cows", "a.io/v1: cows"},
 		},
-		"a definition of what is compiled in and shown does not count": {
+		"a definition of a visible built-in resource is ignored": {
 			compiled:    newCompiled("a.io/v1/apes"),
 			definitions: []*apiextensions.CustomResourceDefinition{newDefinition("apes.a.io", "v1", "v2")},
 			want:        []string{"a.io/v1: apes"},
 		},
-		"a definition of what is compiled in and hidden counts": {
+		"a definition of a hidden built-in resource is served": {
 			compiled:    newCompiled("a.io/v1/apes", "a.io/v1beta1/apes", "b.io/v1/bees"),
 			hidden:      []schema.GroupResource{{Group: "a.io", Resource: "apes"}},
 			definitions: []*apiextensions.CustomResourceDefinition{newDefinition("apes.a.io", "v2")},
 			want:        []string{"a.io/v2: apes", "b.io/v1: bees"},
 		},
-		"a group without anything to show is not shown": {
+		"a group without visible resources is omitted": {
 			compiled: newCompiled("a.io/v1/apes", "b.io/v1/bees"),
 			hidden:   []schema.GroupResource{{Group: "a.io", Resource: "apes"}},
 			want:     []string{"b.io/v1: bees"},
 		},
-		"a definition that is not established does not count, nor one that serves no version, nor one that is never served": {
+		"definitions that are not established, serve no version or are never served are ignored": {
 			compiled:    newCompiled("b.io/v1/bees"),
 			definitions: []*apiextensions.CustomResourceDefinition{notEstablished, newDefinition("cows.m.io", "v1-unserved"), newDefinition("pigs.barred.io", "v1")},
 			want:        []string{"b.io/v1: bees"},
@@ -107,7 +107,7 @@ func TestMergeGroups(t *testing.T) {
 					}
 					got = append(got, line)
 					if !set.Serves(schema.GroupVersion{Group: group.name, Version: version.name}) {
-						t.Errorf("%s/%s is shown and not served", group.name, version.name)
+						t.Errorf("%s/%s is listed but not served", group.name, version.name)
 					}
 				}
 			}
@@ -118,7 +118,7 @@ func TestMergeGroups(t *testing.T) {
 	}
 }
 
-// filterOwnDefinitions is what definitions of a cluster's own bring, where those of barred.io are never served.
+// filterOwnDefinitions returns the logical cluster's own definitions, where those of barred.io are never served.
 func filterOwnDefinitions(definitions ...*apiextensions.CustomResourceDefinition) []CandidateDefinition {
 	resolver := &Resolver{overlapsBuiltIn: func(resource schema.GroupResource) bool { return resource.Group == "barred.io" }}
 	return resolver.ownDefinitions(definitions)
@@ -139,19 +139,19 @@ func TestCacheKeys(t *testing.T) {
 		change               func(*apiextensions.CustomResourceDefinition)
 		sameKey, sameSchemas bool
 	}{
-		"another object of the same content has the same documents": {func(object *apiextensions.CustomResourceDefinition) {
+		"equal definitions have the same documents": {func(object *apiextensions.CustomResourceDefinition) {
 			object.UID, object.ResourceVersion, object.Labels = "other", "7", map[string]string{"a": "b"}
 		}, true, true},
-		"how objects are converted changes nothing": {func(object *apiextensions.CustomResourceDefinition) {
+		"the conversion does not affect documents": {func(object *apiextensions.CustomResourceDefinition) {
 			object.Spec.Conversion = &apiextensions.CustomResourceConversion{Strategy: apiextensions.WebhookConverter}
 		}, true, true},
-		"terminating changes discovery alone": {func(object *apiextensions.CustomResourceDefinition) {
+		"terminating affects discovery only": {func(object *apiextensions.CustomResourceDefinition) {
 			apiextensions.SetCRDCondition(object, apiextensions.CustomResourceDefinitionCondition{Type: apiextensions.Terminating, Status: apiextensions.ConditionTrue})
 		}, false, true},
-		"accepted names change both": {func(object *apiextensions.CustomResourceDefinition) {
+		"accepted names affect both": {func(object *apiextensions.CustomResourceDefinition) {
 			object.Status.AcceptedNames.ShortNames = []string{"c"}
 		}, false, false},
-		"a schema changes both": {func(object *apiextensions.CustomResourceDefinition) {
+		"a schema affects both": {func(object *apiextensions.CustomResourceDefinition) {
 			object.Spec.Versions[0].Schema = &apiextensions.CustomResourceValidation{OpenAPIV3Schema: &apiextensions.JSONSchemaProps{Type: "object"}}
 		}, false, false},
 	} {

@@ -38,7 +38,7 @@ func TestResolveErrorResponses(t *testing.T) {
 				t.Errorf("got %d, want %d", response.Code, tc.want)
 			}
 			if strings.Contains(response.Body.String(), "secret-inner-detail") {
-				t.Errorf("the answer tells of the inside: %s", response.Body)
+				t.Errorf("the response contains internal details: %s", response.Body)
 			}
 		})
 	}

@@ -46,7 +46,7 @@ func serve(handler http.Handler, req *http.Request) (_ *http.Response, err error
 	defer context.AfterFunc(req.Context(), cancel)()
 	defer func() {
 		if r := recover(); r != nil { // the filter chain has logged the details
-			err = fmt.Errorf("%s %s: the handler gave up: %v", req.Method, req.URL.Path, r)
+			err = fmt.Errorf("%s %s: the handler panicked: %v", req.Method, req.URL.Path, r)
 		}
 	}()
 	if req.Body != nil {

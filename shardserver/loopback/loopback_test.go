@@ -84,7 +84,7 @@ func TestClientsUseClusterOfContext(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := seen.path.Load(); got != tc.path {
-				t.Errorf("asked for %v, want %s", got, tc.path)
+				t.Errorf("requested %v, want %s", got, tc.path)
 			}
 		})
 	}

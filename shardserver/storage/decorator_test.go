@@ -50,7 +50,7 @@ func TestWildcardRanges(t *testing.T) {
 		t.Errorf("the wildcard keeps the prefix, got %q, %v", key, err)
 	}
 	if key, _, err := l.rangeKey(ctx, "/core/configmaps/ns/"); err == nil {
-		t.Errorf("the wildcard with a namespace would be read as a cluster's name, got %q", key)
+		t.Errorf("the wildcard with a namespace is ambiguous, got %q", key)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestSetClusterAnnotationOverwritesClientValue(t *testing.T) {
 		t.Errorf("annotations = %v", obj.Annotations)
 	}
 	if annotations[logicalcluster.AnnotationKey] != "victim" {
-		t.Error("the map of the caller must not be written to: it may belong to the watch cache")
+		t.Error("the caller's map must not be modified: it may be shared with the watch cache")
 	}
 	for _, ctx := range []context.Context{context.Background(), clusterContext(logicalcluster.Wildcard)} {
 		if err := setClusterAnnotation(ctx, obj); err == nil {

@@ -66,7 +66,7 @@ func FuzzRanges(f *testing.F) {
 	l := layout{prefix: "/core/configmaps"}
 	f.Fuzz(func(t *testing.T, requested string) {
 		if key, _, err := l.rangeKey(clusterContext(logicalcluster.Wildcard), requested); err == nil && strings.TrimRight(key, "/") != l.prefix {
-			t.Fatalf("the wildcard makes %q of %q", key, requested)
+			t.Fatalf("the wildcard returns %q for %q", key, requested)
 		}
 		key, _, err := l.rangeKey(clusterContext(logicalcluster.Root), requested)
 		if err == nil && key != "/core/configmaps/root" && !strings.HasPrefix(key, "/core/configmaps/root/") {
@@ -90,7 +90,7 @@ func FuzzContinueTokens(f *testing.F) {
 		for _, token := range []string{base64.RawURLEncoding.EncodeToString(forged), start} {
 			key, _, err := storage.DecodeContinue(token, prefix)
 			if err == nil && (!strings.HasPrefix(key, prefix) || strings.Contains(key, "/../")) {
-				t.Fatalf("token %s leads to %q", forged, key)
+				t.Fatalf("token %s selects %q", forged, key)
 			}
 		}
 	})

@@ -22,7 +22,7 @@ type Interner struct {
 	fieldsTable internTable[metav1.FieldsV1]
 }
 
-// NewInterner returns an empty Shared, for the storage of one shard.
+// NewInterner returns an empty Interner, for the storage of one shard.
 func NewInterner() *Interner {
 	return &Interner{stringTable: internTable[byte]{values: map[contentHash]weak.Pointer[byte]{}}, fieldsTable: internTable[metav1.FieldsV1]{values: map[contentHash]weak.Pointer[metav1.FieldsV1]{}}}
 }

@@ -106,7 +106,7 @@ func TestInternerReleasesUnusedContent(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d texts and %d sets of fields are left", texts, sets)
+			t.Fatalf("%d texts and %d sets of fields remain", texts, sets)
 		}
 	}
 }

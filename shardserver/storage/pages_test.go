@@ -25,17 +25,17 @@ func TestSmallPages(t *testing.T) {
 		limit     int64
 		want      int64
 	}{
-		"a large page becomes a small one":     {true, 10000, maxPageSize},
-		"a small page stays what it is":        {true, 20, 20},
-		"a list without a limit stays whole":   {true, 0, 0},
-		"what is no range stays what it is":    {false, 10000, 10000},
-		"a page of the size itself stays that": {true, maxPageSize, maxPageSize},
+		"a large page is reduced":                 {true, 10000, maxPageSize},
+		"a small page is unchanged":               {true, 20, 20},
+		"a list without a limit is unchanged":     {true, 0, 0},
+		"a get is unchanged":                      {false, 10000, 10000},
+		"a page of the maximum size is unchanged": {true, maxPageSize, maxPageSize},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inner := &limitRecorder{}
 			opts := storage.ListOptions{Recursive: tc.recursive, Predicate: storage.SelectionPredicate{Limit: tc.limit}}
 			if err := (smallPages{inner}).GetList(t.Context(), "/", opts, nil); err != nil || inner.limit != tc.want {
-				t.Errorf("asked for %d (%v), want %d", inner.limit, err, tc.want)
+				t.Errorf("limit is %d (%v), want %d", inner.limit, err, tc.want)
 			}
 		})
 	}

@@ -34,11 +34,11 @@ func NewReader[T runtime.Object](registry *Registry, resource schema.GroupResour
 	return &Reader[T]{registry: registry, resource: resource}
 }
 
-// Global returns a reader that includes replicas of other shards: an object of a logical cluster that is not on
-// this shard is read from Registry.Elsewhere. It fails closed: while the replicas are not synced, reading an object
-// that was not found, or listing a logical cluster of another shard, returns Undecided. A list of all logical clusters,
-// and WatchAll, include the replicas that exist so far. Resources for which IsRemoteOnly returns true can be read in
-// no other way.
+// Global returns a reader that includes replicas of other shards: an object of a logical cluster that is not on this
+// shard is read from Registry.RemoteStore. It fails closed: while the replicas are not synced, reading an object that
+// was not found, or listing a logical cluster of another shard, returns a NotSyncedError. A list of all logical
+// clusters, and WatchAll, include the replicas that exist so far. Resources for which IsRemoteOnly returns true can be
+// read in no other way.
 func (r *Reader[T]) Global() *Reader[T] {
 	return &Reader[T]{registry: r.registry, resource: r.resource, global: true}
 }
@@ -130,8 +130,8 @@ func (r *Reader[T]) list(ctx context.Context, namespace string, selector labels.
 	return items, meta.EachListItem(list, add)
 }
 
-// CheckSynced returns nil if the absence of an object means that it exists on none of the shards that are read, otherwise
-// Undecided.
+// CheckSynced returns nil if the absence of an object means that it exists on none of the shards that are read,
+// otherwise a NotSyncedError.
 func (r *Reader[T]) CheckSynced() error {
 	if !r.global {
 		return nil
@@ -170,7 +170,7 @@ func (r *Reader[T]) eachRemote(ctx context.Context, namespace string, selector l
 // WatchAll watches the resource in all logical clusters of the shard: first all existing objects as Added events, then
 // a Bookmark with the annotation metav1.InitialEventsAnnotationKey, then changes. Objects have the internal type and
 // must not be modified: some are shared with the watch cache. Their logical cluster is logicalcluster.Of. The watch
-// ends with the context, or when the cache restarts: then call WatchAll again. With Everywhere it includes replicas of
+// ends with the context, or when the cache restarts: then call WatchAll again. With Global it includes replicas of
 // other shards.
 func (r *Reader[T]) WatchAll(ctx context.Context) (watch.Interface, error) {
 	if r.global && IsRemoteOnly(r.resource) {

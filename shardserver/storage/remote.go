@@ -35,7 +35,7 @@ type RemoteStore interface {
 	CheckSynced(resource schema.GroupResource) error
 }
 
-// emptyRemoteStore is the Elsewhere of a single shard.
+// emptyRemoteStore is the RemoteStore of a single shard.
 type emptyRemoteStore struct{}
 
 func (emptyRemoteStore) Get(schema.GroupResource, logicalcluster.Name, string, string) (runtime.Object, bool) {
@@ -86,7 +86,7 @@ func (r *Registry) IsLocal(ctx context.Context, cluster logicalcluster.Name) (bo
 	return err == nil, err
 }
 
-// WatchRemote watches the replicas of a resource, like Elsewhere.Watch, without objects of logical clusters on this
+// WatchRemote watches the replicas of a resource, like RemoteStore.Watch, without objects of logical clusters on this
 // shard, which other shards must not publish.
 func (r *Registry) WatchRemote(ctx context.Context, resource schema.GroupResource) (watch.Interface, error) {
 	stream, err := r.RemoteStore().Watch(ctx, resource)
@@ -104,8 +104,8 @@ func (r *Registry) WatchRemote(ctx context.Context, resource schema.GroupResourc
 }
 
 // ListRemote returns the replicas of a resource in a logical cluster, or in all with the wildcard, without objects
-// of logical clusters on this shard, which other shards must not publish. For one logical cluster, it returns an
-// Undecided error if the replicas are not synced, because the absence of an object proves nothing then.
+// of logical clusters on this shard, which other shards must not publish. For one logical cluster, it returns a
+// NotSyncedError if the replicas are not synced, because the absence of an object proves nothing then.
 func (r *Registry) ListRemote(ctx context.Context, resource schema.GroupResource, cluster logicalcluster.Name) ([]runtime.Object, error) {
 	remote := r.RemoteStore()
 	if cluster.IsWildcard() || IsRemoteOnly(resource) {
@@ -149,7 +149,7 @@ func (r *Registry) excludeLocal(ctx context.Context, resource schema.GroupResour
 	return kept, nil
 }
 
-// getRemote returns a replica, a NotFound error, or an Undecided error if the replicas are not synced and the object
+// getRemote returns a replica, a NotFound error, or a NotSyncedError if the replicas are not synced and the object
 // may exist.
 func (r *Registry) getRemote(ctx context.Context, resource schema.GroupResource, namespace, name string) (runtime.Object, error) {
 	notFound := apierrors.NewNotFound(resource, name)
@@ -179,10 +179,10 @@ func (r *Registry) getRemote(ctx context.Context, resource schema.GroupResource,
 type NotSyncedError struct{ *apierrors.StatusError }
 
 func newNotSyncedError(resource schema.GroupResource, reason error) error {
-	return &NotSyncedError{apierrors.NewServiceUnavailable(fmt.Sprintf("it is not known yet which %s other shards have: %v", resource, reason))}
+	return &NotSyncedError{apierrors.NewServiceUnavailable(fmt.Sprintf("the %s of other shards are not synced: %v", resource, reason))}
 }
 
-// IsNotSynced reports whether an error is or wraps Undecided.
+// IsNotSynced reports whether an error is or wraps a NotSyncedError.
 func IsNotSynced(err error) bool {
 	var notSynced *NotSyncedError
 	return errors.As(err, &notSynced)

@@ -123,7 +123,7 @@ func (r *resumingWatch) sendChanges(ctx context.Context) error {
 		}
 		object, err := meta.Accessor(event.Object)
 		if err != nil {
-			return fmt.Errorf("a watch brought %T: %w", event.Object, err)
+			return fmt.Errorf("the watch returned %T: %w", event.Object, err)
 		}
 		version := object.GetResourceVersion()
 		if !r.send(ctx, r.convert(event)) {

@@ -68,7 +68,7 @@ func exportNotFound(reference apiindex.Reference) *problem {
 // exportReplaced is for an export with the path and name but not the identity of the bound one, for instance in a new
 // workspace at the path of a deleted one. It owns neither the objects nor the accepted claims.
 func exportReplaced(reference apiindex.Reference) *problem {
-	return newError(apisv1alpha2.APIExportNotFoundReason, "APIExport %q has another identity than the one that was bound, which was not found; objects stay under the identity that was bound. Ask its provider, or delete the binding and create it anew", reference)
+	return newError(apisv1alpha2.APIExportNotFoundReason, "APIExport %q has another identity than the one that was bound, which was not found; objects stay under the identity that was bound. Ask its provider, or delete the binding and create it again", reference)
 }
 
 // isOtherExport reports whether an export is not the one that a binding has bound: by identity, or by logical cluster if

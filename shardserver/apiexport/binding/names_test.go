@@ -12,7 +12,7 @@ func newNamedResource(group, plural, singular, kind string, short ...string) nam
 	return namedResource{
 		GroupResource: schema.GroupResource{Group: group, Resource: plural},
 		names:         apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: singular, Kind: kind, ListKind: kind + "List", ShortNames: short},
-		owner:         "somebody",
+		owner:         "APIBinding \"other\"",
 	}
 }
 
@@ -40,7 +40,7 @@ func TestFindConflict(t *testing.T) {
 			if (got == "") != (tc.field == "") || !strings.Contains(got, tc.field) {
 				t.Errorf("got %q, want %q", got, tc.field)
 			}
-			if got != "" && !strings.Contains(got, "somebody") {
+			if got != "" && !strings.Contains(got, "APIBinding \"other\"") {
 				t.Errorf("%q does not name the owner", got)
 			}
 		})

@@ -24,9 +24,9 @@ func TestReservationsRoundTrip(t *testing.T) {
 	if parsed["a.example.io"].Binding != "one" || !parsed["b.example.io"].Definition || !parsed["b.example.io"].Expiry.Time.Equal(now) {
 		t.Errorf("got %+v", parsed)
 	}
-	for _, nonsense := range []string{"", "[]", "yes", `{"a":1}`} {
-		if _, err := parseReservations(nonsense); err == nil {
-			t.Errorf("%q was parsed", nonsense)
+	for _, invalid := range []string{"", "[]", "yes", `{"a":1}`} {
+		if _, err := parseReservations(invalid); err == nil {
+			t.Errorf("%q was parsed", invalid)
 		}
 	}
 	if empty, err := parseReservations("null"); err != nil || empty == nil {

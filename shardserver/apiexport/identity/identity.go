@@ -93,6 +93,6 @@ func Verify(current string, reference *corev1.SecretReference, value []byte, pro
 	case "", hash:
 		return hash, ""
 	}
-	return current, fmt.Sprintf("hash mismatch: secret %s/%s holds another identity than status.identityHash was made of; restore the secret, or delete the %s and create it anew",
+	return current, fmt.Sprintf("hash mismatch: secret %s/%s holds another identity than that of status.identityHash; restore the secret, or delete the %s and create it again",
 		reference.Namespace, reference.Name, kind)
 }

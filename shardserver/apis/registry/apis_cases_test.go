@@ -116,7 +116,7 @@ var apiResourceSchemaCases = []testCase{
 	{description: "accepts several versions with a conversion", object: schemaSpec(`, versions: [` + version + `, {name: v2, served: true, storage: false, schema: {type: object}}], conversion: {strategy: None}`)},
 	{description: "accepts a webhook", object: schemaSpec(`, versions: [` + version + `], conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {url: "https://a.test/convert"}}}`)},
 	{description: "refuses a webhook that is not there", object: schemaSpec(`, versions: [` + version + `], conversion: {strategy: Webhook}`), invalidField: "spec.conversion"},
-	{description: "refuses a webhook that is not asked", object: schemaSpec(`, versions: [` + version + `], conversion: {strategy: None, webhook: {conversionReviewVersions: [v1]}}`), invalidField: "spec.conversion"},
+	{description: "refuses a webhook without the strategy Webhook", object: schemaSpec(`, versions: [` + version + `], conversion: {strategy: None, webhook: {conversionReviewVersions: [v1]}}`), invalidField: "spec.conversion"},
 	{description: "refuses an unknown strategy", object: schemaSpec(`, versions: [` + version + `], conversion: {strategy: Magic}`), invalidField: "spec.conversion.strategy"},
 	{description: "refuses a webhook without review versions", object: schemaSpec(`, versions: [` + version + `], conversion: {strategy: Webhook, webhook: {clientConfig: {url: "https://a.test"}}}`), invalidField: "spec.conversion.webhook.conversionReviewVersions"},
 	{description: "refuses an unknown scope", object: `spec: {group: example.com, scope: World, names: {plural: widgets, kind: Widget}, versions: [` + version + `]}`, invalidField: "spec.scope"},

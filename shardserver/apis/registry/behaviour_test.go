@@ -241,7 +241,7 @@ func TestDiscovery(t *testing.T) {
 		"workspacetypes workspacetype WorkspaceType [] [kcp]", "workspacetypes/status  WorkspaceType [] []",
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("discovery says %q", got)
+		t.Errorf("discovery: %q", got)
 	}
 }
 

@@ -100,7 +100,7 @@ var workspaceCases = []testCase{
 	{description: "refuses a malformed path", object: `spec: {type: {name: team, path: "root:"}}`, invalidField: "spec.type.path"},
 	{description: "refuses a selector without a key", object: `spec: {location: {selector: {matchExpressions: [{operator: Exists}]}}}`, invalidField: "spec.location.selector.matchExpressions[0].key"},
 	{description: "refuses a selector without an operator", object: `spec: {location: {selector: {matchExpressions: [{key: a}]}}}`, invalidField: "spec.location.selector.matchExpressions[0].operator"},
-	{description: "accepts a selector that makes no sense, for a condition to tell", object: `spec: {location: {selector: {matchExpressions: [{key: a, operator: Nonsense}]}}}`},
+	{description: "accepts an invalid selector, which a condition reports", object: `spec: {location: {selector: {matchExpressions: [{key: a, operator: Nonsense}]}}}`},
 	{description: "refuses a mount without a kind", object: `spec: {mount: {ref: {apiVersion: v1, name: a}}}`, invalidField: "spec.mount.ref.kind"},
 	{description: "refuses a mount without a name", object: `spec: {mount: {ref: {apiVersion: v1, kind: A}}}`, invalidField: "spec.mount.ref.name"},
 	{description: "refuses a mount without an API version", object: `spec: {mount: {ref: {kind: A, name: a}}}`, invalidField: "spec.mount.ref.apiVersion"},

@@ -145,12 +145,12 @@ func TestValidationMatchesCRD(t *testing.T) {
 func checkErrors(t *testing.T, tc testCase, serverErr error, definitionErrs field.ErrorList) {
 	t.Helper()
 	if (tc.invalidField == "") != (len(definitionErrs) == 0) {
-		t.Errorf("the definition says %v", definitionErrs)
+		t.Errorf("the definition reports %v", definitionErrs)
 	}
 	switch {
 	case tc.invalidField == "" && serverErr != nil:
 		t.Errorf("the server refuses: %v", serverErr)
 	case tc.invalidField != "" && !isInvalid(serverErr, tc.invalidField):
-		t.Errorf("want 422 at %s, the server says %v (the definition: %v)", tc.invalidField, serverErr, definitionErrs)
+		t.Errorf("want 422 at %s, the server returns %v (the definition: %v)", tc.invalidField, serverErr, definitionErrs)
 	}
 }

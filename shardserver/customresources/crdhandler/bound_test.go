@@ -79,7 +79,7 @@ func newExportedResource(t *testing.T, shard *shardtesting.Shard, definition *ap
 	return e
 }
 
-// describeResource is export without creating the definition.
+// describeResource is newExportedResource without creating the definition.
 func describeResource(shard *shardtesting.Shard, definition *apiextensionsv1.CustomResourceDefinition) exportedResource {
 	return exportedResource{shard, apisv1alpha2.BoundAPIResource{
 		Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural, StorageVersions: []string{"v1"},
@@ -154,7 +154,7 @@ func (w *workspace) bind(shard *shardtesting.Shard, name string, resources ...ex
 	err := masters.Create(ctx, &apisv1alpha2.APIBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/hold"}},
 		Spec: apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{
-			Export: &apisv1alpha2.ExportBindingReference{Path: "root", Name: name}, // admission lets what may be in root pass
+			Export: &apisv1alpha2.ExportBindingReference{Path: "root", Name: name}, // admission does not check bindings to root
 		}},
 	})
 	if err != nil {
@@ -248,10 +248,10 @@ func testBoundResource(t *testing.T, shard *shardtesting.Shard) {
 	}
 	w.create(newWidget("two", map[string]any{"size": "small"}))
 	if _, err := w.objects("v1").Create(t.Context(), newWidget("three", map[string]any{"size": int64(3)}), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("an object against the schema: got %v, want Invalid", err)
+		t.Errorf("an object that violates the schema: got %v, want Invalid", err)
 	}
 	if list, err := w.objects("v1").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.size=big"}); err != nil || len(list.Items) != 1 {
-		t.Errorf("those of one size are %v, %v", list, err)
+		t.Errorf("objects by field selector are %v, %v", list, err)
 	}
 	if _, err := w.objects("v1").Patch(t.Context(), "one", types.MergePatchType, []byte(`{"status":{"phase":"Up"}}`), metav1.PatchOptions{}, "status"); err != nil {
 		t.Error(err)
@@ -274,7 +274,7 @@ func testBoundResource(t *testing.T, shard *shardtesting.Shard) {
 		"/registry/apis.kcp.io/apibindings/customresources/" + w.name + "/widgets",
 	} {
 		if !slices.Contains(shard.Keys(t, key), key) {
-			t.Errorf("there is no key %s", key)
+			t.Errorf("missing key %s", key)
 		}
 	}
 }
@@ -327,7 +327,7 @@ func testSchemaReplacement(t *testing.T, shard *shardtesting.Shard) {
 			return err
 		})
 	}
-	for range watcher.ResultChan() { // it ends
+	for range watcher.ResultChan() { // until it ends
 	}
 }
 
@@ -358,7 +358,7 @@ func testTerminatingBinding(t *testing.T, shard *shardtesting.Shard) {
 		return nil
 	})
 	if status, body, _ := w.doRaw(http.MethodGet, "/apis/example.com/v1", "", acceptJSON, ""); status != http.StatusOK || strings.Contains(body, `"create"`) || !strings.Contains(body, `"deletecollection"`) {
-		t.Errorf("discovery says %d %s", status, body)
+		t.Errorf("discovery: %d %s", status, body)
 	}
 	if err := masters.Patch(wsCtx, binding, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
@@ -368,7 +368,7 @@ func testTerminatingBinding(t *testing.T, shard *shardtesting.Shard) {
 			t.Errorf("the watch failed: %v", event.Object)
 		}
 	}
-	shardtesting.Eventually(t, "nothing is served", func(context.Context) error {
+	shardtesting.Eventually(t, "the resource is not served", func(context.Context) error {
 		if status, body, _ := w.doRaw(http.MethodGet, widgetsPath, "", acceptJSON, ""); status != http.StatusNotFound {
 			return fmt.Errorf("got %d %s", status, body)
 		}
@@ -405,7 +405,7 @@ func testBoundHidesDefined(t *testing.T, shard *shardtesting.Shard) {
 		return nil
 	})
 	if keys := shard.Keys(t, "/customresources/"+w.name+"/default/defined"); len(keys) > 0 {
-		t.Errorf("its objects stay: %v", keys)
+		t.Errorf("its objects remain: %v", keys)
 	}
 	expectNames(w.name + "/bound")
 	w.define(newDefinition("example.com"))
@@ -457,11 +457,11 @@ func testSameResourceOfTwoExports(t *testing.T, shard *shardtesting.Shard) {
 		for _, accept := range []string{acceptJSON, acceptMetadata} {
 			status, body, _ := masters.doRaw(http.MethodGet, "/apis/example.com/v1/"+identified, "", accept, "")
 			if got := parseNames(t, body); status != http.StatusOK || !slices.Equal(got, []string{w.name + "/one"}) {
-				t.Errorf("those of one identity, as %s, are %d %v", accept, status, got)
+				t.Errorf("objects of one identity, as %s: %d %v", accept, status, got)
 			}
 		}
 		if status, body, _ := masters.doRaw(http.MethodGet, "/apis/example.com/v1/"+identified+"?fieldSelector=metadata.name%3Done", "", acceptTable, ""); status != http.StatusOK || strings.Count(body, `"cells"`) != 1 {
-			t.Errorf("a table of those of one identity by name is %d %s", status, body)
+			t.Errorf("a table of objects of one identity by name: %d %s", status, body)
 		}
 		if status, body, _ := w.doRaw(http.MethodGet, "/apis/example.com/v1/namespaces/default/"+identified+"/one", "", acceptJSON, ""); status != http.StatusOK {
 			t.Errorf("by identity in its workspace: %d %s", status, body)
@@ -476,7 +476,7 @@ func testSameResourceOfTwoExports(t *testing.T, shard *shardtesting.Shard) {
 		}
 	}
 	if status, _, _ := masters.doRaw(http.MethodGet, "/apis/example.com/v1/widgets:"+newIdentityHash(), "", acceptJSON, ""); status != http.StatusNotFound {
-		t.Errorf("an identity that nobody has: %d", status)
+		t.Errorf("an unknown identity: %d", status)
 	}
 	watcher, err := dynamic.NewForConfigOrDie(masters.config).Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets:" + first.Schema.IdentityHash}).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -490,6 +490,6 @@ func testSameResourceOfTwoExports(t *testing.T, shard *shardtesting.Shard) {
 		got = append(got, (<-watcher.ResultChan()).Object.(*unstructured.Unstructured).GetName())
 	}
 	if !slices.Equal(got, []string{"one", "three"}) {
-		t.Errorf("a watch of one identity saw %v", got)
+		t.Errorf("a watch of one identity returned %v", got)
 	}
 }

@@ -43,7 +43,7 @@ func testBoundCoreGroup(t *testing.T, shard *shardtesting.Shard) {
 		t.Errorf("the list is %v, %v", list, err)
 	}
 	if key := "/registry/core/pods/" + e.Schema.IdentityHash + "/" + w.name + "/default/one"; !slices.Contains(shard.Keys(t, key), key) {
-		t.Errorf("there is no key %s", key)
+		t.Errorf("missing key %s", key)
 	}
 	for path, want := range map[string]string{
 		"/api/v1":            `"name":"pods/status"`,
@@ -90,7 +90,7 @@ func testPathSegmentNames(t *testing.T, shard *shardtesting.Shard) {
 	strict.bind(shard, "widgets", defaultNames)
 	lenient.bind(shard, "widgets", pathNames)
 	if _, err := strict.objects("v1").Create(t.Context(), newWidget("Some:Name_1", nil), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("a name that is no DNS name: got %v, want Invalid", err)
+		t.Errorf("an invalid DNS name: got %v, want Invalid", err)
 	}
 	lenient.create(newWidget("Some:Name_1", nil))
 	if got := lenient.get("Some:Name_1"); got.GetName() != "Some:Name_1" {
@@ -98,11 +98,11 @@ func testPathSegmentNames(t *testing.T, shard *shardtesting.Shard) {
 	}
 	for _, bad := range []string{"a%2fb", ".."} {
 		if _, err := lenient.objects("v1").Create(t.Context(), newWidget(bad, nil), metav1.CreateOptions{}); err == nil {
-			t.Errorf("%q was taken for a name", bad)
+			t.Errorf("%q was accepted as a name", bad)
 		}
 	}
 	if _, err := lenient.objects("v1").Create(t.Context(), newWidget("Three", map[string]any{"size": int64(3)}), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("an object against the schema: got %v, want Invalid", err)
+		t.Errorf("an object that violates the schema: got %v, want Invalid", err)
 	}
 }
 
@@ -119,7 +119,7 @@ func testBoundVersions(t *testing.T, shard *shardtesting.Shard) {
 		t.Errorf("in the other version: %v, %v", got, err)
 	}
 	if status, body, _ := w.doRaw(http.MethodGet, "/apis/example.com", "", acceptJSON, ""); status != http.StatusOK || !strings.Contains(body, `"preferredVersion":{"groupVersion":"example.com/v2"`) {
-		t.Errorf("discovery says %d %s", status, body)
+		t.Errorf("discovery: %d %s", status, body)
 	}
 }
 
@@ -133,7 +133,7 @@ func testVirtualStorage(t *testing.T, shard *shardtesting.Shard) {
 		t.Errorf("virtual storage: %d %s", status, body)
 	}
 	if status, body, _ := w.doRaw(http.MethodGet, "/apis/example.com/v1", "", acceptJSON, ""); status != http.StatusOK || strings.Contains(body, `"create"`) || !strings.Contains(body, `"watch"`) {
-		t.Errorf("discovery says %d %s", status, body)
+		t.Errorf("discovery: %d %s", status, body)
 	}
 	if keys := shard.Keys(t, "/example.com/widgets/"+e.Schema.IdentityHash); len(keys) > 0 {
 		t.Errorf("there are keys %v", keys)
@@ -220,13 +220,13 @@ func testBoundCRDsAreNotServed(t *testing.T, shard *shardtesting.Shard) {
 	group := "schemas.example.com"
 	newExportedResource(t, shard, newDefinition(group))
 	duplicate := newDefinition(group)
-	newExportedResource(t, shard, duplicate) // of the same names
+	newExportedResource(t, shard, duplicate) // with the same names
 	masters := &workspace{T: t, config: shardtesting.At(shard.Masters(t), "system:bound-crds")}
 	if status, _, _ := masters.doRaw(http.MethodGet, "/apis/"+group+"/v1/widgets", "", acceptJSON, ""); status != http.StatusNotFound {
-		t.Errorf("it answers %d", status)
+		t.Errorf("got status %d", status)
 	}
 	if status, body, _ := masters.doRaw(http.MethodGet, "/apis", "", acceptJSON, ""); status != http.StatusOK || strings.Contains(body, group) {
-		t.Errorf("discovery says %d %s", status, body)
+		t.Errorf("discovery: %d %s", status, body)
 	}
 }
 
@@ -270,7 +270,7 @@ func testExportedWithoutBindings(t *testing.T, shard *shardtesting.Shard) {
 }
 
 func testMetadataOfAllStorages(t *testing.T, shard *shardtesting.Shard) {
-	group := "everywhere.example.com"
+	group := "global.example.com"
 	first, second := newExportedResource(t, shard, newDefinition(group)), newExportedResource(t, shard, newDefinition(group))
 	a, b, local := newWorkspace(t, shard), newWorkspace(t, shard), newWorkspace(t, shard)
 	a.bind(shard, "widgets", first)
@@ -307,7 +307,7 @@ func testMetadataOfAllStorages(t *testing.T, shard *shardtesting.Shard) {
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
-		t.Errorf("a watch began with %v, want %v", got, want)
+		t.Errorf("a watch started with %v, want %v", got, want)
 	}
 	b.create(withGroup(newWidget("two", nil), group))
 	if event := <-watcher.ResultChan(); event.Object.(*metav1.PartialObjectMetadata).Name != "two" {
@@ -329,7 +329,7 @@ func testMetadataWatchEnds(t *testing.T, shard *shardtesting.Shard) {
 	<-watcher.ResultChan()
 	other := newWorkspace(t, shard)
 	other.bind(shard, "widgets", second)
-	for range watcher.ResultChan() { // it ends, so that its client lists what is new
+	for range watcher.ResultChan() { // until it ends, so that its client lists again
 	}
 }
 
@@ -343,13 +343,13 @@ func testEqualBindingsShareCRD(t *testing.T, shard *shardtesting.Shard) {
 	}
 	x, y := shard.Server.Definitions().ListServed(shardtesting.In(t.Context(), a.name)), shard.Server.Definitions().ListServed(shardtesting.In(t.Context(), b.name))
 	if len(x) != 1 || len(y) != 1 || x[0].CRD != y[0].CRD {
-		t.Errorf("they are served apart: %v, %v", x, y)
+		t.Errorf("they have different compiled CRDs: %v, %v", x, y)
 	}
 	for _, path := range []string{"/apis/" + group + "/v1", "/openapi/v3/apis/" + group + "/v1", "/openapi/v2"} {
 		_, first, _ := a.doRaw(http.MethodGet, path, "", acceptJSON, "")
 		_, second, _ := b.doRaw(http.MethodGet, path, "", acceptJSON, "")
 		if first != second || !strings.Contains(first, "widgets") {
-			t.Errorf("%s is not the same in both", path)
+			t.Errorf("%s differs", path)
 		}
 	}
 	_, first, _ := a.doRaw(http.MethodGet, "/openapi/v3", "", acceptJSON, "")
@@ -369,7 +369,7 @@ func TestBoundCRDsClose(t *testing.T) {
 		t.Helper()
 		shardtesting.Eventually(t, "the registry", func(context.Context) error {
 			if _, c, s := baseline.addedSizes(); c != want || s != want {
-				return fmt.Errorf("%d contents, %d storages; want %d each", c, s, want)
+				return fmt.Errorf("%d compiled CRDs, %d storages; want %d each", c, s, want)
 			}
 			return nil
 		})
@@ -388,7 +388,7 @@ func TestBoundCRDsClose(t *testing.T) {
 		for _, w := range []*workspace{a, b} {
 			w.unbind(shard, "widgets")
 		}
-		for range watcher.ResultChan() { // it ends
+		for range watcher.ResultChan() { // until it ends
 		}
 		expect(0)
 	}

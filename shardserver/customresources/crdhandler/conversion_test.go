@@ -139,7 +139,7 @@ func testUnreadableObjectDeletion(t *testing.T, shard *shardtesting.Shard) {
 	shardtesting.Eventually(t, "all but the object with a finalizer are deleted", func(ctx context.Context) error {
 		keys := shard.Keys(t, "/widgets/customresources/"+w.name+"/")
 		if len(keys) != 1 || !strings.HasSuffix(keys[0], "/held") {
-			return fmt.Errorf("in storage are %v", keys)
+			return fmt.Errorf("stored keys are %v", keys)
 		}
 		return nil
 	})

@@ -41,7 +41,7 @@ func testEstablishedDefinition(t *testing.T, shard *shardtesting.Shard) {
 		t.Errorf("the event is %v", event)
 	}
 	if _, err := w.objects("v1").Create(t.Context(), newWidget("three", map[string]any{"size": int64(3)}), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("an object against the schema: got %v, want Invalid", err)
+		t.Errorf("an object that violates the schema: got %v, want Invalid", err)
 	}
 }
 
@@ -101,7 +101,7 @@ func testDefinitionDeletion(t *testing.T, shard *shardtesting.Shard) {
 		}
 		list, err := a.objectsOf("gone.example.com", "v1").List(ctx, metav1.ListOptions{})
 		if err != nil || len(list.Items) != 1 || list.Items[0].GetName() != "held" {
-			return fmt.Errorf("left are %v, %v", list, err)
+			return fmt.Errorf("remaining objects are %v, %v", list, err)
 		}
 		return nil
 	})

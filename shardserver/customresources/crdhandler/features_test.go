@@ -96,7 +96,7 @@ func testVersions(t *testing.T, shard *shardtesting.Shard) {
 	w.create(newWidget("one", map[string]any{"size": "big"}))
 	got, err := w.objects("v1beta1").Get(t.Context(), "one", metav1.GetOptions{})
 	if err != nil || got.GetAPIVersion() != "example.com/v1beta1" {
-		t.Errorf("in the old version: %v, %v", got, err)
+		t.Errorf("in the previous version: %v, %v", got, err)
 	}
 	if _, err := w.objects("v1alpha1").Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("in a version that is not served: got %v, want NotFound", err)
@@ -124,7 +124,7 @@ func testVersions(t *testing.T, shard *shardtesting.Shard) {
 				if strings.Contains(string(value), "example.com/v1beta1") {
 					return nil
 				}
-				return fmt.Errorf("stored is %s", value)
+				return fmt.Errorf("stored value is %s", value)
 			}
 		}
 		return fmt.Errorf("no key of the object")
@@ -149,11 +149,11 @@ func testValidationRulesAndRatcheting(t *testing.T, shard *shardtesting.Shard) {
 	w := newWorkspace(t, shard)
 	definition := newDefinition("example.com")
 	definition.Spec.Versions[0].Schema.OpenAPIV3Schema.XValidations = apiextensionsv1.ValidationRules{{
-		Rule: "!has(self.spec.size) || self.spec.size != 'huge'", Message: "nobody needs that",
+		Rule: "!has(self.spec.size) || self.spec.size != 'huge'", Message: "too large",
 	}}
 	defined := w.define(definition)
-	if _, err := w.objects("v1").Create(t.Context(), newWidget("one", map[string]any{"size": "huge"}), metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "nobody needs that") {
-		t.Errorf("against a rule: got %v", err)
+	if _, err := w.objects("v1").Create(t.Context(), newWidget("one", map[string]any{"size": "huge"}), metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("an object that violates a rule: got %v", err)
 	}
 	w.create(newWidget("one", map[string]any{"size": "big"}))
 	properties := defined.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties
@@ -171,10 +171,10 @@ func testValidationRulesAndRatcheting(t *testing.T, shard *shardtesting.Shard) {
 		return nil
 	})
 	if _, err := w.objects("v1").Patch(t.Context(), "one", types.MergePatchType, []byte(`{"spec":{"colour":"blue"}}`), metav1.PatchOptions{}); err != nil {
-		t.Errorf("what was valid before and is not changed must not stand in the way: %v", err)
+		t.Errorf("unchanged fields that were valid before must be accepted: %v", err)
 	}
 	if _, err := w.objects("v1").Patch(t.Context(), "one", types.MergePatchType, []byte(`{"spec":{"size":"medium"}}`), metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("a change against the new schema: got %v, want Invalid", err)
+		t.Errorf("a change that violates the new schema: got %v, want Invalid", err)
 	}
 }
 
@@ -195,7 +195,7 @@ func testFieldSelectors(t *testing.T, shard *shardtesting.Shard) {
 		})
 	}
 	if _, err := w.objects("v1").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.colour=red"}); !apierrors.IsBadRequest(err) {
-		t.Errorf("by a field that cannot be selected: got %v, want BadRequest", err)
+		t.Errorf("by a field that is not selectable: got %v, want BadRequest", err)
 	}
 }
 
@@ -208,22 +208,22 @@ func testDryRun(t *testing.T, shard *shardtesting.Shard) {
 	dry := []string{metav1.DryRunAll}
 	created, err := w.objects("v1").Create(t.Context(), forged, metav1.CreateOptions{DryRun: dry})
 	if err != nil || created.GetAnnotations()["kcp.io/cluster"] != w.name {
-		t.Errorf("a dry creation says %v, %v", created.GetAnnotations(), err)
+		t.Errorf("a dry run of a creation: %v, %v", created.GetAnnotations(), err)
 	}
 	kept := w.get("kept")
 	kept.SetAnnotations(forged.GetAnnotations())
 	updated, err := w.objects("v1").Update(t.Context(), kept, metav1.UpdateOptions{DryRun: dry})
 	if err != nil || updated.GetAnnotations()["kcp.io/cluster"] != w.name {
-		t.Errorf("a dry update says %v, %v", updated.GetAnnotations(), err)
+		t.Errorf("a dry run of an update: %v, %v", updated.GetAnnotations(), err)
 	}
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/", Verb: "access"}}}
 	if _, err := shard.Kubernetes(t, w.config).AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{DryRun: dry}); err != nil {
-		t.Errorf("a dry review: %v", err)
+		t.Errorf("a dry run of a review: %v", err)
 	}
 	maps := shard.Kubernetes(t, w.config).CoreV1().ConfigMaps("default")
 	config, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "dry", Annotations: forged.GetAnnotations()}}, metav1.CreateOptions{DryRun: dry})
 	if err != nil || config.Annotations["kcp.io/cluster"] != w.name {
-		t.Errorf("a dry creation of a config map says %v, %v", config.Annotations, err)
+		t.Errorf("a dry run of a config map: %v, %v", config.Annotations, err)
 	}
 }
 
@@ -259,7 +259,7 @@ func testServerSideApply(t *testing.T, shard *shardtesting.Shard) {
 		t.Errorf("a dry run: %v", err)
 	}
 	if _, err := w.objects("v1").Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("a dry run left something: %v", err)
+		t.Errorf("a dry run created an object: %v", err)
 	}
 	if err := apply("first", "big", metav1.ApplyOptions{}); err != nil {
 		t.Error(err)
@@ -296,7 +296,7 @@ func testDeletion(t *testing.T, shard *shardtesting.Shard) {
 	}
 	list, err := w.objects("v1").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 2 {
-		t.Errorf("left are %v, %v", list, err)
+		t.Errorf("remaining objects are %v, %v", list, err)
 	}
 	foreground := metav1.DeletePropagationForeground
 	if err := w.objects("v1").Delete(t.Context(), "w1", metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {

@@ -69,7 +69,7 @@ func testKubernetesKinds(t *testing.T, shard *shardtesting.Shard) {
 		t.Errorf("a patch of an old version: got %v, want a conflict", err)
 	}
 	if _, err := patch(`[]`, metav1.PatchOptions{}); !apierrors.IsBadRequest(err) {
-		t.Errorf("no patch at all: got %v, want BadRequest", err)
+		t.Errorf("an invalid patch: got %v, want BadRequest", err)
 	}
 	if patched, err = patch(`{"spec":{"replicas":9},"status":{"replicas":2}}`, metav1.PatchOptions{}, "status"); err != nil {
 		t.Error(err)
@@ -89,7 +89,7 @@ func testKubernetesKinds(t *testing.T, shard *shardtesting.Shard) {
 		t.Error(err)
 	}
 	if status, body, _ := w.doRaw(http.MethodGet, "/apis/networking.k8s.io/v1/ingresses", "", inTables, ""); status != http.StatusOK || strings.Contains(body, `"name":"Hosts"`) {
-		t.Errorf("the table of what is no ingress is %d %s", status, body)
+		t.Errorf("the table of an invalid ingress is %d %s", status, body)
 	}
 	w.create(newWidget("one", nil))
 	status, body, _ := w.doRaw(http.MethodPatch, widgetsPath+"/one", string(types.StrategicMergePatchType), acceptJSON, `{}`)
@@ -99,7 +99,7 @@ func testKubernetesKinds(t *testing.T, shard *shardtesting.Shard) {
 	testProtobufBody(t, w)
 }
 
-// inProtobuf sends objects in protobuf, as typed clients do.
+// testProtobufBody sends objects in protobuf, as typed clients do.
 func testProtobufBody(t *testing.T, w *workspace) {
 	t.Helper()
 	typed := rest.CopyConfig(w.config)
@@ -126,12 +126,12 @@ func testProtobufBody(t *testing.T, w *workspace) {
 		method, path, body string
 		status             int
 	}{
-		"no message":                {http.MethodPost, "/apis/networking.k8s.io/v1/namespaces/default/ingresses", "k8s\x00\xff\xff", http.StatusBadRequest},
-		"a kind of nobody's":        {http.MethodPost, widgetsPath, "k8s\x00\n\x02", http.StatusUnsupportedMediaType},
-		"an update of such":         {http.MethodPut, widgetsPath + "/one", "k8s\x00", http.StatusUnsupportedMediaType},
-		"an update of its status":   {http.MethodPut, widgetsPath + "/one/status", "k8s\x00", http.StatusUnsupportedMediaType},
-		"an update of its scale":    {http.MethodPut, widgetsPath + "/one/scale", "k8s\x00", http.StatusBadRequest},
-		"nonsense about a deletion": {http.MethodDelete, widgetsPath + "/one", "k8s\x00\xff", http.StatusBadRequest},
+		"invalid protobuf":                     {http.MethodPost, "/apis/networking.k8s.io/v1/namespaces/default/ingresses", "k8s\x00\xff\xff", http.StatusBadRequest},
+		"a kind without protobuf":              {http.MethodPost, widgetsPath, "k8s\x00\n\x02", http.StatusUnsupportedMediaType},
+		"an update of a kind without protobuf": {http.MethodPut, widgetsPath + "/one", "k8s\x00", http.StatusUnsupportedMediaType},
+		"an update of its status":              {http.MethodPut, widgetsPath + "/one/status", "k8s\x00", http.StatusUnsupportedMediaType},
+		"an update of its scale":               {http.MethodPut, widgetsPath + "/one/scale", "k8s\x00", http.StatusBadRequest},
+		"invalid delete options":               {http.MethodDelete, widgetsPath + "/one", "k8s\x00\xff", http.StatusBadRequest},
 	} {
 		if status, body, _ := w.doRaw(request.method, request.path, runtime.ContentTypeProtobuf, acceptJSON, request.body); status != request.status {
 			t.Errorf("%s in protobuf: %d %s, want %d", name, status, body, request.status)

@@ -50,9 +50,9 @@ func testNamesPerWorkspace(t *testing.T, shard *shardtesting.Shard) {
 		return nil
 	})
 	if status, _, _ := a.doRaw(http.MethodGet, "/apis/example.com/v1/gadgets", "", acceptJSON, ""); status != http.StatusNotFound {
-		t.Errorf("what is not established answers %d", status)
+		t.Errorf("a definition that is not established: status %d", status)
 	}
-	b.define(conflicting.DeepCopy()) // the other workspace knows nothing of the first
+	b.define(conflicting.DeepCopy()) // definitions of other workspaces do not conflict
 	if err := a.definitions().Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func testWatchEnds(t *testing.T, shard *shardtesting.Shard) {
 			t.Fatal(err)
 		}
 		if event := <-watcher.ResultChan(); event.Object == nil {
-			t.Fatal("the watch brings nothing")
+			t.Fatal("the watch has no events")
 		}
 		ended := make(chan error, 1)
 		go func() {
@@ -113,7 +113,7 @@ func testWatchEnds(t *testing.T, shard *shardtesting.Shard) {
 }
 
 func testMetadataOfAllWorkspaces(t *testing.T, shard *shardtesting.Shard) {
-	group := "everywhere.example.com"
+	group := "global.example.com"
 	a, b := newWorkspace(t, shard), newWorkspace(t, shard)
 	for _, w := range []*workspace{a, b} {
 		w.define(newDefinition(group))
@@ -142,12 +142,12 @@ func testMetadataOfAllWorkspaces(t *testing.T, shard *shardtesting.Shard) {
 	if status, body, _ := masters.doRaw(http.MethodGet, path+"/one", "", acceptJSON, ""); status != http.StatusMethodNotAllowed {
 		t.Errorf("one object over all workspaces: %d %s", status, body)
 	}
-	if status, _, _ := masters.doRaw(http.MethodGet, "/apis/nobody.example.com/v1/widgets", "", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", ""); status != http.StatusNotFound {
-		t.Errorf("what nobody defines: %d", status)
+	if status, _, _ := masters.doRaw(http.MethodGet, "/apis/absent.example.com/v1/widgets", "", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", ""); status != http.StatusNotFound {
+		t.Errorf("an undefined resource: %d", status)
 	}
 	_, err = metadata.NewForConfigOrDie(shardtesting.At(shard.Admin(t), "*")).Resource(gvr).List(t.Context(), metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) {
-		t.Errorf("by somebody who is no master: got %v, want Forbidden", err)
+		t.Errorf("by a user outside of system:masters: got %v, want Forbidden", err)
 	}
 }
 
@@ -161,7 +161,7 @@ func testBuiltInIsKept(t *testing.T, shard *shardtesting.Shard) {
 	status, body, _ := w.doRaw(http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/default/leases", acceptJSON, acceptJSON,
 		`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"one"},"spec":{"holderIdentity":"me"}}`)
 	if status != http.StatusCreated || !strings.Contains(body, `"holderIdentity":"me"`) {
-		t.Errorf("the compiled-in resource answers %d %s", status, body)
+		t.Errorf("the compiled-in resource: %d %s", status, body)
 	}
 }
 
@@ -216,7 +216,7 @@ func testDeleteCollection(t *testing.T, shard *shardtesting.Shard) {
 	shardtesting.Eventually(t, "no key remains", func(context.Context) error {
 		for _, key := range shard.Keys(t, "/"+w.name+"/") {
 			if strings.Contains(key, "widgets") {
-				return fmt.Errorf("left is %s", key)
+				return fmt.Errorf("remaining key is %s", key)
 			}
 		}
 		return nil
@@ -240,7 +240,7 @@ func testNamespaceAndWorkspaceDeletion(t *testing.T, shard *shardtesting.Shard) 
 	expectNoKeys := func(prefix string) func(context.Context) error {
 		return func(context.Context) error {
 			if keys := shard.Keys(t, prefix); len(keys) > 0 {
-				return fmt.Errorf("left are %v", keys)
+				return fmt.Errorf("remaining keys are %v", keys)
 			}
 			return nil
 		}

@@ -37,14 +37,14 @@ func TestCustomResources(t *testing.T) {
 		"names per workspace":               testNamesPerWorkspace,
 		"watches end with their definition": testWatchEnds,
 		"metadata over all workspaces":      testMetadataOfAllWorkspaces,
-		"built-in resources stay":           testBuiltInIsKept,
+		"built-in resources are kept":       testBuiltInIsKept,
 		"deleting a collection of definitions deletes the objects": testDeleteCollection,
 		"conversion webhook":                                testConversionWebhook,
 		"no conversion webhook at a service":                testConversionWebhookService,
 		"deleting objects that cannot be converted":         testUnreadableObjectDeletion,
 		"deleting a namespace and a workspace with objects": testNamespaceAndWorkspaceDeletion,
 		"kinds of Kubernetes":                               testKubernetesKinds,
-		"definitions of built-in resources are harmless":    testBuiltInsSurviveDefinitions,
+		"definitions of built-in resources have no effect":  testBuiltInsSurviveDefinitions,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,7 +56,7 @@ func TestCustomResources(t *testing.T) {
 // workspace is a workspace with its clients.
 type workspace struct {
 	*testing.T
-	// name is that of its logical cluster, workspace its own.
+	// name is the name of its logical cluster, workspace its own.
 	name, workspace string
 	config          *rest.Config
 }

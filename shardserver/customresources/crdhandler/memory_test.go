@@ -17,7 +17,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// newLargeDefinition defines widgets with a schema of some 60 KB, as real ones have.
+// newLargeDefinition defines widgets with a schema of about 60 KB.
 func newLargeDefinition(group string) *apiextensionsv1.CustomResourceDefinition {
 	definition := newDefinition(group)
 	properties := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties
@@ -35,12 +35,12 @@ func init() { runtime.MemProfileRate = 64 << 10 }
 // heapInUse returns the size of the heap without the embedded etcd, which retains the last requests.
 func heapInUse() int64 {
 	runtime.GC()
-	runtime.GC() // what cleanups let go
-	runtime.GC() // as profiles are of the last collection but one
+	runtime.GC() // memory released by cleanups
+	runtime.GC() // heap profiles describe the second last collection
 	records := make([]runtime.MemProfileRecord, 200000)
 	n, complete := runtime.MemProfile(records, false)
 	if !complete {
-		panic(fmt.Sprintf("%d records of the heap's profile", n))
+		panic(fmt.Sprintf("%d records of the heap profile", n))
 	}
 	var bytes int64
 	for _, record := range records[:n] {
@@ -86,7 +86,7 @@ func TestEqualDefinitionsShareMemory(t *testing.T) {
 			}
 			definitions, contents, storages := baseline.addedSizes()
 			if definitions != want || contents != 1 || storages != 1 || len(list.Items) != 1 || len(list.Items[0].Status.Conditions) < 2 {
-				return fmt.Errorf("%d definitions, %d contents, %d storages", definitions, contents, storages)
+				return fmt.Errorf("%d definitions, %d compiled CRDs, %d storages", definitions, contents, storages)
 			}
 			return nil
 		})
@@ -101,12 +101,12 @@ func TestEqualDefinitionsShareMemory(t *testing.T) {
 	}
 	waitServed(10 + clusters)
 	bytesPerDefinition := (heapInUse() - before) / clusters
-	t.Logf("a definition that is known already costs %d bytes", bytesPerDefinition)
+	t.Logf("an equal definition takes %d bytes", bytesPerDefinition)
 	if bytesPerDefinition > maxBytes {
-		t.Errorf("a definition that is known already costs %d bytes, want at most %d", bytesPerDefinition, maxBytes)
+		t.Errorf("an equal definition takes %d bytes, want at most %d", bytesPerDefinition, maxBytes)
 	}
 	if more := runtime.NumGoroutine() - goroutines; more > 20 {
-		t.Errorf("%d definitions brought %d goroutines", clusters, more)
+		t.Errorf("%d definitions added %d goroutines", clusters, more)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestCompiledCRDsClose(t *testing.T) {
 		t.Helper()
 		shardtesting.Eventually(t, "the registry", func(context.Context) error {
 			if d, c, s := baseline.addedSizes(); d != definitions || c != contents || s != storages {
-				return fmt.Errorf("%d definitions, %d contents, %d storages; want %d, %d, %d", d, c, s, definitions, contents, storages)
+				return fmt.Errorf("%d definitions, %d compiled CRDs, %d storages; want %d, %d, %d", d, c, s, definitions, contents, storages)
 			}
 			return nil
 		})
@@ -134,7 +134,7 @@ func TestCompiledCRDsClose(t *testing.T) {
 		}
 		expect(2, 1, 1)
 		if x, y := served(a), served(b); len(x) != 1 || len(y) != 1 || x[0].CRD != y[0].CRD {
-			t.Errorf("equal definitions are served apart: %v, %v", x, y)
+			t.Errorf("equal definitions have different compiled CRDs: %v, %v", x, y)
 		}
 		if resource, _ := shard.Server.Registry.Resolve(t.Context(), schema.GroupResource{Group: "example.com", Resource: "widgets"}); resource != nil {
 			t.Error("no logical cluster serves widgets")
@@ -158,7 +158,7 @@ func TestCompiledCRDsClose(t *testing.T) {
 	})
 }
 
-// registryBaseline counts what was added to a registry.
+// registryBaseline holds the counts of a registry, to compute differences.
 type registryBaseline struct {
 	registry                    *crdregistry.Registry
 	definitions, crds, storages int
@@ -181,14 +181,14 @@ func newRegistryBaseline(t *testing.T, shard *shardtesting.Shard) registryBaseli
 				}
 				for _, bound := range binding.Status.BoundResources {
 					builtIn, err := shard.Server.Registry.Get(schema.GroupResource{Group: bound.Group, Resource: bound.Resource})
-					if err != nil || builtIn.Segment() != bound.Schema.IdentityHash { // what is compiled in needs no definition
+					if err != nil || builtIn.Segment() != bound.Schema.IdentityHash { // a built-in resource needs no definition
 						schemas[bound.Schema.UID] = true
 					}
 				}
 			}
 		}
 		if b.definitions, b.crds, b.storages = b.registry.Sizes(); min(b.definitions, b.crds, b.storages) < len(schemas) || len(schemas) == 0 {
-			return fmt.Errorf("%d definitions, %d contents, %d storages are known of %d", b.definitions, b.crds, b.storages, len(schemas))
+			return fmt.Errorf("%d definitions, %d compiled CRDs, %d storages; want %d", b.definitions, b.crds, b.storages, len(schemas))
 		}
 		return nil
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 )
 
-// cachedBoundDefinition is a definition in system:bound-crds: the shape of the resources that are bound with one schema.
+// boundDefinition is a definition in system:bound-crds: the schema of the resources that are bound with one schema.
 type boundDefinition struct{ parsedDefinition }
 
 // BoundDefinition is a resource that a logical cluster binds, with its definition.

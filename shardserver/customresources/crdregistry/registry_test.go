@@ -82,7 +82,7 @@ func TestUpdateOrder(t *testing.T) {
 				t.Errorf("the registry has version %d, want %d", got, tc.want)
 			}
 			if clusters, references := len(r.definitions), store.count.Load()-1; int64(clusters) != references {
-				t.Errorf("%d logical clusters have definitions, which hold %d references", clusters, references)
+				t.Errorf("%d logical clusters with definitions, %d references", clusters, references)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// benchObjects is how many objects of 160 fields the benchmarks work with.
+// benchObjects is the number of objects of 160 fields in the benchmarks.
 const benchObjects = 1000
 
 // newWideDefinition is a definition with a schema of 160 fields in nested objects.
@@ -60,7 +60,7 @@ func createBenchObjects(b *testing.B, group string) (path string) {
 	return path
 }
 
-// handlerFactories are what is compared.
+// handlerFactories create the compared handlers.
 func handlerFactories(group string) map[string]func(b *testing.B) http.Handler {
 	return map[string]func(b *testing.B) http.Handler{
 		"raw": func(b *testing.B) http.Handler {
@@ -72,7 +72,7 @@ func handlerFactories(group string) map[string]func(b *testing.B) http.Handler {
 	}
 }
 
-// discardWriter is a response that only counts.
+// discardWriter is a response writer that only counts bytes.
 type discardWriter struct {
 	header http.Header
 	status int
@@ -91,7 +91,7 @@ func getOK(b *testing.B, handler http.Handler, path, accept string) *discardWrit
 	req.Header.Set("Accept", accept)
 	w := &discardWriter{header: http.Header{}}
 	handler.ServeHTTP(w, req)
-	if w.status == http.StatusTooManyRequests { // the watch cache fills
+	if w.status == http.StatusTooManyRequests { // the watch cache is not filled yet
 		time.Sleep(time.Millisecond)
 		return getOK(b, handler, path, accept)
 	}
@@ -105,7 +105,7 @@ func withRequestInfo(handler http.Handler) http.Handler {
 	return filters.WithRequestInfo(handler, &request.RequestInfoFactory{APIPrefixes: sets.NewString("apis"), GrouplessAPIPrefixes: sets.NewString()})
 }
 
-// BenchmarkReads compares reads with those of the stock handler: lists of 1000 objects and single objects.
+// BenchmarkReads compares reads with those of the upstream handler: lists of 1000 objects and single objects.
 func BenchmarkReads(b *testing.B) {
 	const group = "bench-reads.example.io"
 	path := createBenchObjects(b, group)
@@ -135,8 +135,8 @@ func BenchmarkReads(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory reports what an object costs in the watch cache, in bytes and as a multiple of its JSON: as cached,
-// and once it was read.
+// BenchmarkMemory reports the memory of an object in the watch cache, in bytes and as a multiple of its JSON, before
+// and after its first read.
 func BenchmarkMemory(b *testing.B) {
 	const group = "bench-memory.example.io"
 	path := createBenchObjects(b, group)
@@ -153,7 +153,7 @@ func BenchmarkMemory(b *testing.B) {
 			for b.Loop() {
 				before := heap()
 				h := withRequestInfo(start(b))
-				size := float64(getOK(b, h, path+"?limit=1000", "").bytes) // at a consistent version: the cache is full
+				size := float64(getOK(b, h, path+"?limit=1000", "").bytes) // a consistent read, after which the cache is filled
 				cached := heap() - before
 				getOK(b, h, path+"?resourceVersion=0", "")
 				read := heap() - before

@@ -45,11 +45,11 @@ func TestEncryptionAtRest(t *testing.T) {
 	s.mustDo(t, http.MethodPost, path, newWidgetJSON(group, "v1", "a", nil, `{"color":"hidden"}`))
 	res, err := newEtcdClient(t).Get(t.Context(), "/registry/"+group+"/", clientv3.WithPrefix())
 	if err != nil || len(res.Kvs) != 1 || bytes.Contains(res.Kvs[0].Value, []byte("hidden")) {
-		t.Errorf("stored is %v, %v", res, err)
+		t.Errorf("stored value is %v, %v", res, err)
 	}
 	for _, query := range []string{"", "?resourceVersion=" + s.mustDo(t, http.MethodGet, path+"/a", "").GetResourceVersion()} {
 		if color, _, _ := unstructuredString(s.mustDo(t, http.MethodGet, path+"/a"+query, "").Object, "spec", "color"); color != "hidden" {
-			t.Errorf("read is %q", color)
+			t.Errorf("read value is %q", color)
 		}
 	}
 }

@@ -16,37 +16,37 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// testObjects are objects as they may stand in etcd: as Kubernetes writes them, and as anything else might have.
+// testObjects are objects as they may be stored in etcd, by Kubernetes or other writers.
 var testObjects = map[string]string{
-	"as Kubernetes stores it": `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"annotations":{"kcp.io/cluster":"root","note":"a\"b"},` +
+	"as stored by Kubernetes": `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"annotations":{"kcp.io/cluster":"root","note":"a\"b"},` +
 		`"creationTimestamp":"2026-01-02T03:04:05Z","deletionGracePeriodSeconds":0,"deletionTimestamp":"2026-01-02T03:05:05Z","finalizers":["example.io/f"],` +
 		`"generateName":"w-","generation":3,"labels":{"color":"blue","size":""},"managedFields":[{"apiVersion":"example.io/v1","fieldsType":"FieldsV1",` +
 		`"fieldsV1":{"f:spec":{}},"manager":"kubectl","operation":"Apply","time":"2026-01-02T03:04:05Z"}],"name":"w-1","namespace":"default",` +
 		`"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":"u-0"}],"uid":"u-1"},"spec":{"n":1,"f":1.5,"s":"\u003c\u00e9"}}` + "\n",
-	"with nothing but a kind":           `{"apiVersion":"example.io/v1","kind":"Widget"}`,
-	"with empty metadata":               `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{}}`,
-	"with metadata that is null":        `{"apiVersion":"example.io/v1","kind":"Widget","metadata":null,"spec":{}}`,
-	"with white space everywhere":       "\n{ \"kind\" : \"Widget\" ,\t\"apiVersion\":\"example.io/v1\", \"metadata\" : { } , \"spec\": [ 1 , -0.5e+3 , true , null ] }\n ",
-	"with the metadata last":            `{"spec":{"metadata":{"name":"not me"}},"kind":"Widget","apiVersion":"example.io/v1","metadata":{"uid":"u","name":"me"}}`,
-	"with escaped keys":                 `{"apiVersion":"example.io/v1","kind":"Widget","\u006detadata":{"\u006eame":"me"}}`,
-	"with escaped values":               `{"apiVersion":"example.io/v1","kind":"Widg\u0065t","metadata":{"name":"m\u0065","labels":{"a\/b":"\ud83d\ude00"}}}`,
-	"with a resource version inside":    `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"name":"me","resourceVersion":"5","selfLink":"/x"}}`,
-	"with members that come twice":      `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"name":"no","name":"me"},"kind":"Widget"}`,
-	"with metadata that comes twice":    `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"name":"no","uid":"u"},"metadata":{"name":"me"}}`,
-	"with empty lists and null":         `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"finalizers":[],"ownerReferences":null,"deletionTimestamp":null,"labels":{}}}`,
-	"with text that is not UTF-8":       "{\"apiVersion\":\"example.io/v1\",\"kind\":\"Widget\",\"metadata\":{\"name\":\"me\"},\"spec\":\"\xff\"}",
-	"with large numbers":                `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"name":"me","generation":9007199254740993},"spec":9007199254740993}`,
-	"with keys that stay escaped":       "{\"<\":1,\"a\x84\":2,\"metadata\":{\"\\\"\":3,\"name\":\"me\",\"name\":\"you\"}}",
-	"with another object inside itself": `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"annotations":{"last":"{\"metadata\":{\"name\":\"no\"}}"},"name":"me"}}`,
+	"with a kind only":                     `{"apiVersion":"example.io/v1","kind":"Widget"}`,
+	"with empty metadata":                  `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{}}`,
+	"with metadata that is null":           `{"apiVersion":"example.io/v1","kind":"Widget","metadata":null,"spec":{}}`,
+	"with white space":                     "\n{ \"kind\" : \"Widget\" ,\t\"apiVersion\":\"example.io/v1\", \"metadata\" : { } , \"spec\": [ 1 , -0.5e+3 , true , null ] }\n ",
+	"with the metadata last":               `{"spec":{"metadata":{"name":"not me"}},"kind":"Widget","apiVersion":"example.io/v1","metadata":{"uid":"u","name":"me"}}`,
+	"with escaped keys":                    `{"apiVersion":"example.io/v1","kind":"Widget","\u006detadata":{"\u006eame":"me"}}`,
+	"with escaped values":                  `{"apiVersion":"example.io/v1","kind":"Widg\u0065t","metadata":{"name":"m\u0065","labels":{"a\/b":"\ud83d\ude00"}}}`,
+	"with a resource version inside":       `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"name":"me","resourceVersion":"5","selfLink":"/x"}}`,
+	"with duplicate members":               `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"name":"no","name":"me"},"kind":"Widget"}`,
+	"with duplicate metadata":              `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"name":"no","uid":"u"},"metadata":{"name":"me"}}`,
+	"with empty lists and null":            `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"finalizers":[],"ownerReferences":null,"deletionTimestamp":null,"labels":{}}}`,
+	"with text that is not UTF-8":          "{\"apiVersion\":\"example.io/v1\",\"kind\":\"Widget\",\"metadata\":{\"name\":\"me\"},\"spec\":\"\xff\"}",
+	"with large numbers":                   `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"name":"me","generation":9007199254740993},"spec":9007199254740993}`,
+	"with escaped characters in keys":      "{\"<\":1,\"a\x84\":2,\"metadata\":{\"\\\"\":3,\"name\":\"me\",\"name\":\"you\"}}",
+	"with another object in an annotation": `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"annotations":{"last":"{\"metadata\":{\"name\":\"no\"}}"},"name":"me"}}`,
 }
 
-// checkRoundTrip checks an object against what the stock libraries make of the same bytes.
+// checkRoundTrip compares an object with the result of upstream's libraries for the same bytes.
 func checkRoundTrip(t *testing.T, data string) {
 	t.Helper()
 	want := map[string]any{}
 	if utiljson.Unmarshal([]byte(data), &want) != nil || want == nil || strings.TrimSpace(data) == "null" {
 		if obj, err := NewObject([]byte(data), 7); err == nil && (!json.Valid([]byte(data)) || want == nil) {
-			t.Fatalf("%q is no JSON object, but was read as %q", data, obj.JSON())
+			t.Fatalf("%q is not a JSON object, but was parsed as %q", data, obj.JSON())
 		}
 		return
 	}
@@ -75,7 +75,7 @@ func checkRoundTrip(t *testing.T, data string) {
 
 	reparsed, err := NewObject([]byte(obj.JSON()), 7)
 	if err != nil || reparsed.JSON() != obj.JSON() {
-		t.Fatalf("%q is written as %q, and that is read as %v, %v", data, obj.JSON(), reparsed, err)
+		t.Fatalf("%q is written as %q, which is read as %v, %v", data, obj.JSON(), reparsed, err)
 	}
 	reparsed.sharePayload(clusterstorage.NewInterner(), 1)
 	checkSharedPayload(t, reparsed, obj)
@@ -87,7 +87,7 @@ func checkMetadata(t *testing.T, obj *Object, content map[string]any) {
 	metadata, _ := content["metadata"].(map[string]any)
 	for _, number := range []string{"generation", "deletionGracePeriodSeconds"} {
 		if _, tooLarge := metadata[number].(float64); tooLarge {
-			return // stock turns it into another number, or into none, depending on who asks
+			return // upstream's decoders differ for such numbers
 		}
 	}
 	typed := &metav1.PartialObjectMetadata{}
@@ -127,7 +127,7 @@ func checkMetadata(t *testing.T, obj *Object, content map[string]any) {
 	}
 }
 
-// normalizeNumbers is JSON in which 0e0 and -0 are 0: stock writes them so when it writes an object anew.
+// normalizeNumbers returns JSON with 0e0 and -0 as 0, as upstream writes them when it encodes an object again.
 func normalizeNumbers(value map[string]any) string {
 	decoded := map[string]any{}
 	if err := utiljson.Unmarshal([]byte(mustJSON(value)), &decoded); err != nil {
@@ -157,7 +157,7 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		`{"a":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`,
 	} {
 		if obj, err := NewObject([]byte(data), 1); err == nil {
-			t.Errorf("%.40q was read as %.40q", data, obj.JSON())
+			t.Errorf("%.40q was parsed as %.40q", data, obj.JSON())
 		}
 	}
 }
@@ -170,12 +170,12 @@ func FuzzObjectRoundTrip(f *testing.F) {
 }
 
 func TestDeepCopySharesStoredObject(t *testing.T) {
-	obj, err := NewObject([]byte(testObjects["as Kubernetes stores it"]), 7)
+	obj, err := NewObject([]byte(testObjects["as stored by Kubernetes"]), 7)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := testing.AllocsPerRun(10, func() { _ = obj.DeepCopyObject() }); n > 1 {
-		t.Errorf("a copy costs %v allocations", n)
+		t.Errorf("a copy needs %v allocations", n)
 	}
 	c, _ := obj.DeepCopyObject().(*Object)
 	c.SetResourceVersion("8")
@@ -192,7 +192,7 @@ func TestDeepCopySharesStoredObject(t *testing.T) {
 func TestBookmarkObject(t *testing.T) {
 	obj := &Object{}
 	if obj.GetName() != "" || obj.GetAnnotations() != nil || !obj.GroupVersionKind().Empty() || obj.GetDeletionTimestamp() != nil {
-		t.Error("an empty object has something in it")
+		t.Error("an empty object is not empty")
 	}
 	obj.SetResourceVersion("12")
 	obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
@@ -205,15 +205,15 @@ func TestBookmarkObject(t *testing.T) {
 }
 
 func TestMissingMetadataDoesNotAllocate(t *testing.T) {
-	obj, err := NewObject([]byte(testObjects["with another object inside itself"]), 7)
+	obj, err := NewObject([]byte(testObjects["with another object in an annotation"]), 7)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := testing.AllocsPerRun(10, func() {
 		if obj.GetOwnerReferences() != nil || obj.GetFinalizers() != nil || obj.GetDeletionTimestamp() != nil {
-			t.Error("something is there")
+			t.Error("the getters return values")
 		}
 	}); n != 0 {
-		t.Errorf("asking costs %v allocations", n)
+		t.Errorf("the getters need %v allocations", n)
 	}
 }

@@ -17,13 +17,13 @@ import (
 	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// checkSharedPayload checks that an object whose body was taken out cannot be told from the whole one.
+// checkSharedPayload checks that an object with a separate payload behaves like the original.
 func checkSharedPayload(t *testing.T, shared, original *Object) {
 	t.Helper()
 	for _, version := range []uint64{0, 7} {
 		shared, original := &Object{stored: shared.stored, resourceVersion: version}, &Object{stored: original.stored, resourceVersion: version}
 		if got, want := string(shared.append(nil)), string(original.append(nil)); got != want {
-			t.Fatalf("shared, it is written as %q, else as %q", got, want)
+			t.Fatalf("shared: written as %q, want %q", got, want)
 		}
 		if shared.size() < len(original.append(nil)) {
 			t.Fatalf("%q is larger than %d", original.JSON(), shared.size())
@@ -31,11 +31,11 @@ func checkSharedPayload(t *testing.T, shared, original *Object) {
 	}
 	head, payload, tail := shared.stored.split()
 	if shared.JSON() != original.JSON() || head+payload+tail != original.JSON() {
-		t.Fatalf("shared, it is %q, %q, else %q", shared.JSON(), []string{head, payload, tail}, original.JSON())
+		t.Fatalf("shared: %q, %q, want %q", shared.JSON(), []string{head, payload, tail}, original.JSON())
 	}
 	got, want := meta.AsPartialObjectMetadata(shared), meta.AsPartialObjectMetadata(original)
 	if !reflect.DeepEqual(got, want) || shared.GroupVersionKind() != original.GroupVersionKind() || shared.LogicalCluster() != original.LogicalCluster() {
-		t.Fatalf("shared, its metadata is %v, else %v", got, want)
+		t.Fatalf("shared: metadata is %v, want %v", got, want)
 	}
 }
 
@@ -47,8 +47,8 @@ func TestSharePayload(t *testing.T) {
 		json  string
 		split bool
 	}{
-		"behind the metadata":           {`{"apiVersion":"v1","kind":"Widget","metadata":{"name":"w"},"spec":` + largeValue + `,"status":{}}`, true},
-		"in front of the metadata":      {`{"data":` + largeValue + `,"metadata":{"name":"w","labels":{"a":"b"}}}`, true},
+		"after the metadata":            {`{"apiVersion":"v1","kind":"Widget","metadata":{"name":"w"},"spec":` + largeValue + `,"status":{}}`, true},
+		"before the metadata":           {`{"data":` + largeValue + `,"metadata":{"name":"w","labels":{"a":"b"}}}`, true},
 		"without metadata":              {`{"kind":"Widget","spec":` + largeValue + `}`, true},
 		"with white space around":       {`{"metadata" : { "name" : "w" } , "spec" : ` + largeValue + ` }`, true},
 		"under a key without letters":   {`{"metadata":{"name":"w"},"":` + largeValue + `}`, true},
@@ -56,13 +56,13 @@ func TestSharePayload(t *testing.T) {
 		"the larger of two":             {`{"metadata":{"name":"w"},"spec":` + largeValue + `,"status":[` + largeValue + `]}`, true},
 		"metadata that is large itself": {`{"metadata":{"name":"w","annotations":` + largeValue + `},"spec":{}}`, false},
 		"a kind that is large":          {`{"kind":` + largeValue + `,"apiVersion":` + largeValue + `,"metadata":{"name":"w"}}`, false},
-		"nothing at all":                {`{}`, false},
+		"an empty object":               {`{}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			original, shared := newTestObject(t, tc.json), newTestObject(t, tc.json)
 			shared.sharePayload(clusterstorage.NewInterner(), clusterstorage.MinInternedSize)
 			if split := shared.stored.payload != ""; split != tc.split {
-				t.Errorf("the body is %q", shared.stored.payload)
+				t.Errorf("the payload is %q", shared.stored.payload)
 			}
 			checkSharedPayload(t, shared, original)
 		})
@@ -79,10 +79,10 @@ func TestEqualPayloadsAreShared(t *testing.T) {
 		o.sharePayload(payloads, clusterstorage.MinInternedSize) // which is nothing more
 	}
 	if unsafe.StringData(first.stored.payload) != unsafe.StringData(second.stored.payload) {
-		t.Error("two objects have a body of their own")
+		t.Error("two objects do not share the payload")
 	}
 	if third.stored.payload == first.stored.payload || third.GetName() != "third" || !strings.Contains(third.JSON(), `"spec":[`+largeValue) {
-		t.Errorf("the third is %s", third.JSON())
+		t.Errorf("the third object is %s", third.JSON())
 	}
 }
 
@@ -114,7 +114,7 @@ func TestVariantIsComputedOnce(t *testing.T) {
 	}
 }
 
-// countingCodec counts what is decoded.
+// countingCodec counts decoded objects.
 type countingCodec struct {
 	runtime.Codec
 	decodes atomic.Int64

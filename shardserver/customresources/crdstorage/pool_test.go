@@ -50,9 +50,9 @@ func TestPoolReferenceCounting(t *testing.T) {
 			t.Error(err)
 		}
 		releaseFirst()
-		releaseFirst() // does nothing: the second user stays
+		releaseFirst() // no effect: the second reference remains
 		if pool.Len() != 2 {
-			t.Error("a storage with a user is closed")
+			t.Error("a referenced storage is closed")
 		}
 		stream, err := second.Store().Watch(ctx, &internalversion.ListOptions{})
 		if err != nil {
@@ -64,10 +64,10 @@ func TestPoolReferenceCounting(t *testing.T) {
 			continue
 		}
 		if pool.Len() != 0 {
-			t.Error("a storage without users is open")
+			t.Error("an unreferenced storage is open")
 		}
 	}
-	cycle() // what the stock libraries start once per process
+	cycle() // starts goroutines that upstream libraries start once per process
 	before := goleak.IgnoreCurrent()
 	cycle()
 	// Some goroutines of the stock libraries only end with a timeout of seconds.
@@ -88,7 +88,7 @@ func TestPoolRetriesFailedOpen(t *testing.T) {
 	pool := crdstorage.NewPool(broken)
 	for range 2 {
 		if _, _, err := pool.Acquire(widgetsResource("broken.example.io"), "customresources"); err == nil || pool.Len() != 0 {
-			t.Errorf("acquiring gave %v, %d are open", err, pool.Len())
+			t.Errorf("acquiring returned %v, %d storages are open", err, pool.Len())
 		}
 	}
 }
@@ -142,10 +142,10 @@ func TestStoreWildcardReads(t *testing.T) {
 	}
 }
 
-// testReads reads four objects named a: in the clusters one and two, in the namespaces east and west.
+// testReads reads four objects with the name a: in the clusters one and two, in the namespaces east and west.
 func testReads(t *testing.T, store clusterstorage.Store) {
 	t.Helper()
-	if _, err := store.List(logicalcluster.With(t.Context(), logicalcluster.Wildcard), nil); err != nil { // fills the cache
+	if _, err := store.List(logicalcluster.With(t.Context(), logicalcluster.Wildcard), nil); err != nil { // waits for the cache
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
@@ -154,18 +154,18 @@ func testReads(t *testing.T, store clusterstorage.Store) {
 		options   internalversion.ListOptions
 		want      int
 	}{
-		"all":                                {cluster: logicalcluster.Wildcard, want: 4},
-		"all, from the cache":                {cluster: logicalcluster.Wildcard, options: internalversion.ListOptions{ResourceVersion: "0"}, want: 4},
-		"all in a namespace":                 {cluster: logicalcluster.Wildcard, namespace: "east", want: 2},
-		"all by name":                        {cluster: logicalcluster.Wildcard, options: internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "a")}, want: 4},
-		"all by namespace":                   {cluster: logicalcluster.Wildcard, options: internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.namespace", "west")}, want: 2},
-		"all by label":                       {cluster: logicalcluster.Wildcard, options: internalversion.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"in": "two"})}, want: 2},
-		"a cluster":                          {cluster: logicalcluster.MustParseName("one"), want: 2},
-		"a cluster by name":                  {cluster: logicalcluster.MustParseName("one"), options: internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "a")}, want: 2},
-		"a cluster by label":                 {cluster: logicalcluster.MustParseName("one"), options: internalversion.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"in": "two"})}},
-		"a namespace of a cluster":           {cluster: logicalcluster.MustParseName("one"), namespace: "east", want: 1},
-		"a namespace of a cluster, by name":  {cluster: logicalcluster.MustParseName("one"), namespace: "east", options: internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "a")}, want: 1},
-		"a cluster whose name begins as one": {cluster: logicalcluster.MustParseName("on")},
+		"all":                               {cluster: logicalcluster.Wildcard, want: 4},
+		"all, from the cache":               {cluster: logicalcluster.Wildcard, options: internalversion.ListOptions{ResourceVersion: "0"}, want: 4},
+		"all in a namespace":                {cluster: logicalcluster.Wildcard, namespace: "east", want: 2},
+		"all by name":                       {cluster: logicalcluster.Wildcard, options: internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "a")}, want: 4},
+		"all by namespace":                  {cluster: logicalcluster.Wildcard, options: internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.namespace", "west")}, want: 2},
+		"all by label":                      {cluster: logicalcluster.Wildcard, options: internalversion.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"in": "two"})}, want: 2},
+		"a cluster":                         {cluster: logicalcluster.MustParseName("one"), want: 2},
+		"a cluster by name":                 {cluster: logicalcluster.MustParseName("one"), options: internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "a")}, want: 2},
+		"a cluster by label":                {cluster: logicalcluster.MustParseName("one"), options: internalversion.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"in": "two"})}},
+		"a namespace of a cluster":          {cluster: logicalcluster.MustParseName("one"), namespace: "east", want: 1},
+		"a namespace of a cluster, by name": {cluster: logicalcluster.MustParseName("one"), namespace: "east", options: internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "a")}, want: 1},
+		"a cluster whose name is a prefix of another": {cluster: logicalcluster.MustParseName("on")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := request.WithNamespace(logicalcluster.With(t.Context(), tc.cluster), tc.namespace)
@@ -228,7 +228,7 @@ func TestMetadataWithoutDefinition(t *testing.T) {
 	}
 	stream := s.watch(t, "/metadata/clusters/*"+path+"/widgets?watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan", metadataJSON)
 	if events := stream.nextEvents(t, 0); len(events) != 13 {
-		t.Errorf("the watch begins with %d events: %v", len(events), events)
+		t.Errorf("the watch starts with %d events: %v", len(events), events)
 	}
 	for i, cluster := range []string{"one", "two"} {
 		s.mustDo(t, http.MethodPatch, "/ours/clusters/"+cluster+path+"/namespaces/east/widgets/w0", fmt.Sprintf(`{"spec":{"count":%d}}`, 100+i))

@@ -20,8 +20,9 @@ const (
 	tableJSON        = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
 )
 
-// newFilledServer serves one definition both by the reads of this package, at /ours, and by the stock handler alone, at /stock,
-// from the same keys: six widgets in each of two logical clusters, whose specs are large enough to be shared in memory.
+// newFilledServer serves one definition by the reads of this package, at /ours, and by the upstream handler alone, at
+// /stock, from the same keys: six widgets in each of two logical clusters, whose specs are large enough to be shared in
+// memory.
 func newFilledServer(t *testing.T, group string) (s *server, path string) {
 	t.Helper()
 	s = newServer(t)
@@ -39,10 +40,11 @@ func newFilledServer(t *testing.T, group string) (s *server, path string) {
 	return s, path
 }
 
-// durations is what changes with time: the age of an object in a table, where the history of a watch cache begins.
+// durations matches content that changes with time: the age of an object in a table, the first version of a watch
+// cache.
 var durations = regexp.MustCompile(`(["(])\d+(s"|\))`)
 
-// normalizeJSON is a body as data, or as it is if it is no JSON, without what passes.
+// normalizeJSON returns a decoded body without content that changes with time, or the unchanged body if it is not JSON.
 func normalizeJSON(body string) any {
 	body = durations.ReplaceAllString(body, "${1}passing$2")
 	var value any
@@ -57,80 +59,80 @@ func TestReadsMatchUpstream(t *testing.T) {
 	s, path := newFilledServer(t, group)
 	version := s.mustDo(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets", "").GetResourceVersion()
 	eastPath := path + "/namespaces/east/widgets"
-	// Both caches have seen everything before lists that may be served from them are compared.
+	// Both caches have observed all writes before cached lists are compared.
 	s.mustDo(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets", "")
 	for name, tc := range map[string]struct {
 		path, accept string
 		slow         bool
 	}{
-		"one object":                                  {path: eastPath + "/w0"},
-		"one object, from the cache":                  {path: eastPath + "/w0?resourceVersion=0"},
-		"one object, not older than":                  {path: eastPath + "/w0?resourceVersion=" + version},
-		"one object of a version that is no number":   {path: eastPath + "/w0?resourceVersion=x"},
-		"an object that is not there":                 {path: eastPath + "/none"},
-		"an object that is not there, from the cache": {path: eastPath + "/none?resourceVersion=0"},
-		"a name that is none":                         {path: eastPath + "/a%25b"},
-		"the parameter export":                        {path: eastPath + "/w0?export=true"},
-		"one object, indented":                        {path: eastPath + "/w0?pretty=true"},
-		"one object as YAML":                          {path: eastPath + "/w0", accept: "application/yaml", slow: true},
-		"one object as a table":                       {path: eastPath + "/w0", accept: tableJSON, slow: true},
-		"one object in an encoding that is not had":   {path: eastPath + "/w0", accept: "text/csv", slow: true},
-		"one object, protobuf or JSON":                {path: eastPath + "/w0", accept: "application/vnd.kubernetes.protobuf,application/json"},
-		"one object, protobuf alone":                  {path: eastPath + "/w0", accept: "application/vnd.kubernetes.protobuf", slow: true},
-		"the metadata of one object":                  {path: eastPath + "/w0", accept: metadataJSON},
-		"the status of one object":                    {path: eastPath + "/w0/status", slow: true},
-		"all objects":                                 {path: path + "/widgets"},
-		"all objects, indented":                       {path: path + "/widgets?pretty=1"},
-		"the objects of a namespace":                  {path: eastPath},
-		"the objects of a namespace that is empty":    {path: path + "/namespaces/none/widgets"},
-		"all objects, from the cache":                 {path: path + "/widgets?resourceVersion=0"},
-		"all objects, at a version":                   {path: path + "/widgets?resourceVersionMatch=Exact&resourceVersion=" + version},
-		"all objects, not older than":                 {path: path + "/widgets?resourceVersionMatch=NotOlderThan&resourceVersion=" + version},
-		"a match without a version":                   {path: path + "/widgets?resourceVersionMatch=Exact"},
-		"a match of version 0 that is exact":          {path: path + "/widgets?resourceVersionMatch=Exact&resourceVersion=0"},
-		"a version that is no number":                 {path: path + "/widgets?resourceVersion=x"},
-		"a version that is compacted":                 {path: path + "/widgets?resourceVersionMatch=Exact&resourceVersion=1"},
-		"a token that is none":                        {path: path + "/widgets?limit=2&continue=x"},
-		"a token with a version":                      {path: path + "/widgets?continue=x&resourceVersion=" + version},
-		"a page":                                      {path: path + "/widgets?limit=2"},
-		"a page of a namespace":                       {path: eastPath + "?limit=2"},
-		"a page, at a version":                        {path: path + "/widgets?limit=2&resourceVersionMatch=Exact&resourceVersion=" + version},
-		"a page, from the cache":                      {path: path + "/widgets?limit=2&resourceVersion=0"},
-		"by label":                                    {path: path + "/widgets?labelSelector=even%3Dtrue"},
-		"by label, a page":                            {path: path + "/widgets?labelSelector=even%3Dtrue&limit=2"},
-		"by a selector that is none":                  {path: path + "/widgets?labelSelector=%21%21"},
-		"by name":                                     {path: path + "/widgets?fieldSelector=metadata.name%3Dw1"},
-		"by name in a namespace":                      {path: eastPath + "?fieldSelector=metadata.name%3Dw2"},
-		"by name in another namespace":                {path: eastPath + "?fieldSelector=metadata.name%3Dw1"},
-		"by namespace":                                {path: path + "/widgets?fieldSelector=metadata.namespace%3Dwest"},
-		"by not a namespace":                          {path: path + "/widgets?fieldSelector=metadata.namespace%21%3Dwest"},
-		"by a field of the schema":                    {path: path + "/widgets?fieldSelector=spec.color%3Dblue"},
-		"by a field of the schema, from the cache":    {path: path + "/widgets?resourceVersion=0&fieldSelector=spec.color%3Dblue"},
-		"by a field of the schema, a page":            {path: path + "/widgets?fieldSelector=spec.color%21%3Dblue&limit=2"},
-		"by a field of the schema and a label":        {path: path + "/widgets?fieldSelector=spec.color%3Dblue&labelSelector=even%3Dtrue"},
-		"by a field of the schema and a namespace":    {path: path + "/widgets?fieldSelector=spec.color%3Dblue,metadata.namespace%3Dwest"},
-		"by a field that cannot be selected by":       {path: path + "/widgets?fieldSelector=spec.count%3D1"},
-		"all objects as YAML":                         {path: path + "/widgets", accept: "application/yaml", slow: true},
-		"all objects as a table":                      {path: path + "/widgets", accept: tableJSON, slow: true},
-		"all objects by field as a table":             {path: path + "/widgets?fieldSelector=spec.color%3Dblue", accept: tableJSON, slow: true},
-		"a page as a table":                           {path: path + "/widgets?limit=2", accept: tableJSON, slow: true},
-		"the metadata of all objects":                 {path: path + "/widgets", accept: metadataListJSON},
-		"the metadata of a page":                      {path: path + "/widgets?limit=2", accept: metadataListJSON},
-		"the metadata by a field of the schema":       {path: path + "/widgets?fieldSelector=spec.color%3Dblue", accept: metadataListJSON},
-		"the metadata of all objects, as protobuf":    {path: path + "/widgets", accept: metadataListPB},
-		"the metadata of a list, wrongly asked for":   {path: path + "/widgets", accept: metadataJSON, slow: true},
-		"a version that is not served":                {path: "/apis/" + group + "/v9/widgets", slow: true},
-		"an object without its namespace":             {path: path + "/widgets/w0", slow: true},
+		"one object":                                       {path: eastPath + "/w0"},
+		"one object, from the cache":                       {path: eastPath + "/w0?resourceVersion=0"},
+		"one object, not older than":                       {path: eastPath + "/w0?resourceVersion=" + version},
+		"one object, invalid version":                      {path: eastPath + "/w0?resourceVersion=x"},
+		"a missing object":                                 {path: eastPath + "/none"},
+		"a missing object, from the cache":                 {path: eastPath + "/none?resourceVersion=0"},
+		"an invalid name":                                  {path: eastPath + "/a%25b"},
+		"the parameter export":                             {path: eastPath + "/w0?export=true"},
+		"one object, indented":                             {path: eastPath + "/w0?pretty=true"},
+		"one object as YAML":                               {path: eastPath + "/w0", accept: "application/yaml", slow: true},
+		"one object as a table":                            {path: eastPath + "/w0", accept: tableJSON, slow: true},
+		"one object in an unsupported encoding":            {path: eastPath + "/w0", accept: "text/csv", slow: true},
+		"one object, protobuf or JSON":                     {path: eastPath + "/w0", accept: "application/vnd.kubernetes.protobuf,application/json"},
+		"one object, protobuf only":                        {path: eastPath + "/w0", accept: "application/vnd.kubernetes.protobuf", slow: true},
+		"the metadata of one object":                       {path: eastPath + "/w0", accept: metadataJSON},
+		"the status of one object":                         {path: eastPath + "/w0/status", slow: true},
+		"all objects":                                      {path: path + "/widgets"},
+		"all objects, indented":                            {path: path + "/widgets?pretty=1"},
+		"the objects of a namespace":                       {path: eastPath},
+		"the objects of a namespace that is empty":         {path: path + "/namespaces/none/widgets"},
+		"all objects, from the cache":                      {path: path + "/widgets?resourceVersion=0"},
+		"all objects, at a version":                        {path: path + "/widgets?resourceVersionMatch=Exact&resourceVersion=" + version},
+		"all objects, not older than":                      {path: path + "/widgets?resourceVersionMatch=NotOlderThan&resourceVersion=" + version},
+		"a match without a version":                        {path: path + "/widgets?resourceVersionMatch=Exact"},
+		"an exact match of version 0":                      {path: path + "/widgets?resourceVersionMatch=Exact&resourceVersion=0"},
+		"an invalid version":                               {path: path + "/widgets?resourceVersion=x"},
+		"a compacted version":                              {path: path + "/widgets?resourceVersionMatch=Exact&resourceVersion=1"},
+		"an invalid token":                                 {path: path + "/widgets?limit=2&continue=x"},
+		"a token with a version":                           {path: path + "/widgets?continue=x&resourceVersion=" + version},
+		"a page":                                           {path: path + "/widgets?limit=2"},
+		"a page of a namespace":                            {path: eastPath + "?limit=2"},
+		"a page, at a version":                             {path: path + "/widgets?limit=2&resourceVersionMatch=Exact&resourceVersion=" + version},
+		"a page, from the cache":                           {path: path + "/widgets?limit=2&resourceVersion=0"},
+		"by label":                                         {path: path + "/widgets?labelSelector=even%3Dtrue"},
+		"by label, a page":                                 {path: path + "/widgets?labelSelector=even%3Dtrue&limit=2"},
+		"by an invalid selector":                           {path: path + "/widgets?labelSelector=%21%21"},
+		"by name":                                          {path: path + "/widgets?fieldSelector=metadata.name%3Dw1"},
+		"by name in a namespace":                           {path: eastPath + "?fieldSelector=metadata.name%3Dw2"},
+		"by name in another namespace":                     {path: eastPath + "?fieldSelector=metadata.name%3Dw1"},
+		"by namespace":                                     {path: path + "/widgets?fieldSelector=metadata.namespace%3Dwest"},
+		"by exclusion of a namespace":                      {path: path + "/widgets?fieldSelector=metadata.namespace%21%3Dwest"},
+		"by a field of the schema":                         {path: path + "/widgets?fieldSelector=spec.color%3Dblue"},
+		"by a field of the schema, from the cache":         {path: path + "/widgets?resourceVersion=0&fieldSelector=spec.color%3Dblue"},
+		"by a field of the schema, a page":                 {path: path + "/widgets?fieldSelector=spec.color%21%3Dblue&limit=2"},
+		"by a field of the schema and a label":             {path: path + "/widgets?fieldSelector=spec.color%3Dblue&labelSelector=even%3Dtrue"},
+		"by a field of the schema and a namespace":         {path: path + "/widgets?fieldSelector=spec.color%3Dblue,metadata.namespace%3Dwest"},
+		"by a field that is not selectable":                {path: path + "/widgets?fieldSelector=spec.count%3D1"},
+		"all objects as YAML":                              {path: path + "/widgets", accept: "application/yaml", slow: true},
+		"all objects as a table":                           {path: path + "/widgets", accept: tableJSON, slow: true},
+		"all objects by field as a table":                  {path: path + "/widgets?fieldSelector=spec.color%3Dblue", accept: tableJSON, slow: true},
+		"a page as a table":                                {path: path + "/widgets?limit=2", accept: tableJSON, slow: true},
+		"the metadata of all objects":                      {path: path + "/widgets", accept: metadataListJSON},
+		"the metadata of a page":                           {path: path + "/widgets?limit=2", accept: metadataListJSON},
+		"the metadata by a field of the schema":            {path: path + "/widgets?fieldSelector=spec.color%3Dblue", accept: metadataListJSON},
+		"the metadata of all objects, as protobuf":         {path: path + "/widgets", accept: metadataListPB},
+		"the metadata of a list with the kind for objects": {path: path + "/widgets", accept: metadataJSON, slow: true},
+		"a version that is not served":                     {path: "/apis/" + group + "/v9/widgets", slow: true},
+		"an object without its namespace":                  {path: path + "/widgets/w0", slow: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, cluster := range []string{"one", "two", "empty", "*"} {
 				if cluster == "*" && (strings.Contains(tc.path, "/namespaces/") || strings.Contains(tc.path, "namespace%3D") || strings.Contains(tc.path, "metadata.name")) {
-					continue // the stock store cannot
+					continue // the upstream store does not support it
 				}
 				actual := s.do(t, http.MethodGet, "/ours/clusters/"+cluster+tc.path, tc.accept, "")
 				upstream := s.do(t, http.MethodGet, "/stock/clusters/"+cluster+tc.path, tc.accept, "")
 				if actual.fromReads == tc.slow {
-					t.Errorf("in %s: served by our reads: %t", cluster, actual.fromReads)
+					t.Errorf("in %s: served by the reads of this package: %t", cluster, actual.fromReads)
 				}
 				if actual.code != upstream.code || !reflect.DeepEqual(normalizeJSON(actual.body), normalizeJSON(upstream.body)) {
 					t.Errorf("in %s: got %d\n%s\nwant %d\n%s", cluster, actual.code, actual.body, upstream.code, upstream.body)
@@ -193,14 +195,14 @@ func TestPaginationIsConsistent(t *testing.T) {
 		t.Errorf("the rest has %d items at %s, want 3 at %s", len(items), rest.GetResourceVersion(), first.GetResourceVersion())
 	}
 	if all := s.mustDo(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets", ""); len(all.Object["items"].([]any)) != 5 {
-		t.Error("a list without a version must see the deletion")
+		t.Error("a list without a version must not contain the deleted object")
 	}
 }
 
 func TestDeprecationWarning(t *testing.T) {
 	for name, tc := range map[string]struct{ text *string }{
-		"with its own words": {text: ptrTo("use something else")},
-		"without":            {},
+		"with a warning of the definition": {text: ptrTo("use something else")},
+		"without":                          {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			group := strings.ReplaceAll(name, " ", "-") + ".deprecated.example.io"

@@ -49,7 +49,7 @@ import (
 // test that needs it: fuzzing does not.
 var storageConfig = sync.OnceValue(startBackend)
 
-// stopBackend ends what start began.
+// stopBackend stops the etcd of the tests.
 var stopBackend = func() {}
 
 func TestMain(m *testing.M) {
@@ -71,8 +71,8 @@ func startBackend() storagebackend.Config {
 	config.Transport.ServerList = []string{server.Endpoint}
 	config.Transport.TrustedCAFile, config.Transport.CertFile, config.Transport.KeyFile = server.CAFile, server.CertFile, server.KeyFile
 	config.CompactionInterval = 0
-	// The stock libraries ask etcd once, with the first client of the process, what it supports. In a shard that client
-	// stays; here, too.
+	// The upstream libraries detect the features of etcd once per process, with the first client. In a shard that
+	// client is not closed, nor is it here.
 	first, release, err := crdstorage.NewPool(crdstorage.Options{Storage: config, WatchCache: true}).Acquire(widgetsResource("first.example.io"), "customresources")
 	if err != nil {
 		panic(err)
@@ -94,7 +94,7 @@ func newOptions() crdstorage.Options {
 	return crdstorage.Options{Storage: storageConfig(), WatchCache: true, DeleteCollectionWorkers: 1}
 }
 
-// newEtcdClient reads and writes what the servers keep.
+// newEtcdClient returns a client of the etcd of the servers.
 func newEtcdClient(t testing.TB) *clientv3.Client {
 	t.Helper()
 	transportConfig := storageConfig().Transport
@@ -110,7 +110,7 @@ func newEtcdClient(t testing.TB) *clientv3.Client {
 	return client
 }
 
-// newDefinition is one of widgets of a group, in the version v1 unless changed.
+// newDefinition returns a definition of widgets of a group, in the version v1 unless changed.
 func newDefinition(group string, change ...func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
 	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList"}
 	crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -131,7 +131,7 @@ func newDefinition(group string, change ...func(*apiextensionsv1.CustomResourceD
 	return crd
 }
 
-// newVersion has a schema of color, count and, if there is a default for it, size.
+// newVersion returns a version with a schema of color, count and, if a default for it is given, size.
 func newVersion(name, size string) apiextensionsv1.CustomResourceDefinitionVersion {
 	spec := apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
 		"color": {Type: "string"}, "count": {Type: "integer"}, "ratio": {Type: "number"}, "note": {Type: "string"},
@@ -169,7 +169,7 @@ func (f staticInformer) Get(string) (*apiextensionsv1.CustomResourceDefinition, 
 	return f.crd, nil
 }
 
-// newStockHandler is the stock handler of custom resources for one definition.
+// newStockHandler returns the upstream handler of custom resources for one definition.
 func newStockHandler(t testing.TB, crd *apiextensionsv1.CustomResourceDefinition, options generic.RESTOptionsGetter) http.Handler {
 	t.Helper()
 	h, err := stock.NewCustomResourceDefinitionHandler(nil, nil, staticInformer{crd: crd}, http.NotFoundHandler(), options, admission.NewChainHandler(),
@@ -196,7 +196,7 @@ func (o stockRESTOptions) GetRESTOptions(resource schema.GroupResource, _ runtim
 	}, nil
 }
 
-// decorate closes what it made with the test, which the stock handler leaves to the end of the process.
+// decorate closes the storage with the test; the upstream handler keeps it until the end of the process.
 func (o stockRESTOptions) decorate(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
@@ -207,7 +207,7 @@ func (o stockRESTOptions) decorate(config *storagebackend.ConfigForResource, pre
 	return store, destroy, err
 }
 
-// contentHandler serves one definition above a storage.
+// contentHandler serves one definition from a storage.
 type contentHandler struct {
 	views *crdstorage.Views
 	reads *crdstorage.ReadHandler
@@ -221,7 +221,7 @@ func newContentHandler(t testing.TB, storage *crdstorage.Storage, crd *apiextens
 	return &contentHandler{views: views, stock: newStockHandler(t, crd, views), reads: crdstorage.NewReadHandler(views, crd, 30*time.Minute)}
 }
 
-// ServeHTTP tells in a header whether the reads served a request.
+// ServeHTTP sets a header if the reads of this package served the request.
 func (c *contentHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set(fastHeader, "true")
 	if !c.reads.Serve(w, req) {
@@ -232,7 +232,7 @@ func (c *contentHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 const fastHeader = "X-Fast"
 
-// server serves any number of handlers, each at a path of its own: /<name>/clusters/<cluster>/apis/...
+// server serves any number of handlers, each at its own path: /<name>/clusters/<cluster>/apis/...
 type server struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -275,14 +275,14 @@ func (s *server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	handler.ServeHTTP(w, req)
 }
 
-// newStorage opens a storage for the time of a test.
+// newStorage opens a storage that is closed and emptied with the test.
 func newStorage(t testing.TB, resource schema.GroupResource) *crdstorage.Storage {
 	t.Helper()
 	cleanupStorage(t, resource)
 	return openStorage(t, resource)
 }
 
-// openStorage is acquire of what others put there, which stays.
+// openStorage opens a storage without removing its objects.
 func openStorage(t testing.TB, resource schema.GroupResource) *crdstorage.Storage {
 	t.Helper()
 	storage, release, err := crdstorage.NewPool(newOptions()).Acquire(resource, "customresources")
@@ -293,7 +293,7 @@ func openStorage(t testing.TB, resource schema.GroupResource) *crdstorage.Storag
 	return storage
 }
 
-// cleanupStorage removes all objects of a resource when the test is over.
+// cleanupStorage removes all objects of a resource at the end of the test.
 func cleanupStorage(t testing.TB, resource schema.GroupResource) {
 	t.Helper()
 	client := newEtcdClient(t)
@@ -308,7 +308,7 @@ func widgetsResource(group string) schema.GroupResource {
 	return schema.GroupResource{Group: group, Resource: "widgets"}
 }
 
-// response is what came back.
+// response is the response to a request.
 type response struct {
 	code      int
 	fromReads bool
@@ -316,7 +316,7 @@ type response struct {
 	body      string
 }
 
-// do sends a request to /<path>, with a body if there is one.
+// do sends a request to /<path>, with a body if it is not empty.
 func (s *server) do(t testing.TB, method, path, accept, body string) response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -343,14 +343,14 @@ func (s *server) do(t testing.TB, method, path, accept, body string) response {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res.StatusCode == http.StatusTooManyRequests { // the watch cache of stock fills
+	if res.StatusCode == http.StatusTooManyRequests { // the watch cache of the upstream handler is not filled yet
 		time.Sleep(10 * time.Millisecond)
 		return s.do(t, method, path, accept, body)
 	}
 	return response{code: res.StatusCode, fromReads: res.Header.Get(fastHeader) == "true", header: res.Header, body: string(data)}
 }
 
-// mustDo is do, of which success is expected; it returns the object.
+// mustDo is do for requests that must succeed; it returns the object.
 func (s *server) mustDo(t testing.TB, method, path, body string) *unstructured.Unstructured {
 	t.Helper()
 	res := s.do(t, method, path, "", body)
@@ -364,7 +364,7 @@ func (s *server) mustDo(t testing.TB, method, path, body string) *unstructured.U
 	return obj
 }
 
-// newWidgetJSON is the body of a create.
+// newWidgetJSON returns the body of a create request.
 func newWidgetJSON(group, version, name string, labels map[string]string, spec string) string {
 	var buffer bytes.Buffer
 	l, _ := json.Marshal(labels)
@@ -374,10 +374,10 @@ func newWidgetJSON(group, version, name string, labels map[string]string, spec s
 
 func ptrTo[T any](value T) *T { return &value }
 
-// withWarnings lets handlers warn clients.
+// withWarnings adds a recorder of warnings to requests.
 func withWarnings(handler http.Handler) http.Handler { return filters.WithWarningRecorder(handler) }
 
-// unstructuredString is a string inside of an object.
+// unstructuredString returns a string field of an object.
 func unstructuredString(content map[string]any, path ...string) (string, bool, error) {
 	return unstructured.NestedString(content, path...)
 }

@@ -59,7 +59,7 @@ func (s *server) watch(t testing.TB, path, accept string) *watchStream {
 	return w
 }
 
-// nextEvents returns n events that are no bookmarks, or all up to the one that ends the initial events if n is 0.
+// nextEvents returns n events without bookmarks, or all up to the bookmark after the initial events if n is 0.
 func (w *watchStream) nextEvents(t testing.TB, n int) []map[string]any {
 	t.Helper()
 	var events []map[string]any
@@ -93,7 +93,7 @@ func (w *watchStream) expectEnd(t testing.TB) {
 				return
 			}
 		case <-timeout:
-			t.Fatal("the watch goes on")
+			t.Fatal("the watch has not ended")
 		}
 	}
 }
@@ -102,35 +102,35 @@ func TestWatchMatchesUpstream(t *testing.T) {
 	const group = "watches.example.io"
 	s, path := newFilledServer(t, group)
 	version := s.mustDo(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets", "").GetResourceVersion()
-	s.mustDo(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets", "") // its watch cache is full
+	s.mustDo(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets", "") // its watch cache is filled
 	initial := "&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
 	cases := map[string]struct {
 		path, accept string
 		slow         bool
-		// initial tells that the objects come first.
+		// initial means that the watch starts with initial events.
 		initial bool
-		// events are how many come of the changes below.
+		// events is the number of events for the changes below.
 		events int
 	}{
-		"everything since a version":            {path: "/widgets?watch=1&resourceVersion=" + version, events: 5},
-		"a namespace":                           {path: "/namespaces/west/widgets?watch=1&resourceVersion=" + version, events: 1},
-		"one object":                            {path: "/namespaces/east/widgets?watch=1&fieldSelector=metadata.name%3Dw0&resourceVersion=" + version, events: 3},
-		"one object by the old path":            {path: "/watch/namespaces/east/widgets/w0?resourceVersion=" + version, events: 3},
-		"a label":                               {path: "/widgets?watch=1&labelSelector=even%3Dtrue&resourceVersion=" + version, events: 4},
-		"a field of the schema":                 {path: "/widgets?watch=1&fieldSelector=spec.color%3Dblue&resourceVersion=" + version, events: 4},
-		"a field of the schema that it leaves":  {path: "/widgets?watch=1&fieldSelector=spec.color%3Dred&resourceVersion=" + version, events: 2},
-		"objects, then changes":                 {path: "/widgets?watch=1" + initial, initial: true, events: 5},
-		"objects by field, then changes":        {path: "/widgets?watch=1&fieldSelector=spec.color%3Dblue" + initial, initial: true, events: 4},
-		"metadata":                              {path: "/widgets?watch=1&resourceVersion=" + version, accept: metadataJSON, events: 5},
-		"metadata of objects, then changes":     {path: "/widgets?watch=1" + initial, accept: metadataJSON, initial: true, events: 5},
-		"tables":                                {path: "/widgets?watch=1&resourceVersion=" + version, accept: tableJSON, slow: true, events: 5},
-		"tables by a field of the schema":       {path: "/widgets?watch=1&fieldSelector=spec.color%3Dblue&resourceVersion=" + version, accept: tableJSON, slow: true, events: 4},
-		"tables of objects, then their changes": {path: "/widgets?watch=1" + initial, accept: tableJSON, slow: true, initial: true, events: 5},
+		"all changes since a version":        {path: "/widgets?watch=1&resourceVersion=" + version, events: 5},
+		"a namespace":                        {path: "/namespaces/west/widgets?watch=1&resourceVersion=" + version, events: 1},
+		"one object":                         {path: "/namespaces/east/widgets?watch=1&fieldSelector=metadata.name%3Dw0&resourceVersion=" + version, events: 3},
+		"one object by the deprecated path":  {path: "/watch/namespaces/east/widgets/w0?resourceVersion=" + version, events: 3},
+		"a label":                            {path: "/widgets?watch=1&labelSelector=even%3Dtrue&resourceVersion=" + version, events: 4},
+		"a field of the schema":              {path: "/widgets?watch=1&fieldSelector=spec.color%3Dblue&resourceVersion=" + version, events: 4},
+		"a field of the schema that changes": {path: "/widgets?watch=1&fieldSelector=spec.color%3Dred&resourceVersion=" + version, events: 2},
+		"objects, then changes":              {path: "/widgets?watch=1" + initial, initial: true, events: 5},
+		"objects by field, then changes":     {path: "/widgets?watch=1&fieldSelector=spec.color%3Dblue" + initial, initial: true, events: 4},
+		"metadata":                           {path: "/widgets?watch=1&resourceVersion=" + version, accept: metadataJSON, events: 5},
+		"metadata of objects, then changes":  {path: "/widgets?watch=1" + initial, accept: metadataJSON, initial: true, events: 5},
+		"tables":                             {path: "/widgets?watch=1&resourceVersion=" + version, accept: tableJSON, slow: true, events: 5},
+		"tables by a field of the schema":    {path: "/widgets?watch=1&fieldSelector=spec.color%3Dblue&resourceVersion=" + version, accept: tableJSON, slow: true, events: 4},
+		"tables of objects, then changes":    {path: "/widgets?watch=1" + initial, accept: tableJSON, slow: true, initial: true, events: 5},
 	}
 	type pair struct{ actual, upstream *watchStream }
 	open := map[string]pair{}
 	for name, tc := range cases {
-		for range 4 { // several watchers share what is encoded
+		for range 4 { // several watchers share the encoded events
 			s.watch(t, "/ours/clusters/one"+path+tc.path, tc.accept)
 		}
 		open[name] = pair{s.watch(t, "/ours/clusters/one"+path+tc.path, tc.accept), s.watch(t, "/stock/clusters/one"+path+tc.path, tc.accept)}
@@ -146,14 +146,14 @@ func TestWatchMatchesUpstream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			actual, upstream := open[name].actual, open[name].upstream
 			if fast := actual.header.Get(fastHeader) == "true"; fast == tc.slow {
-				t.Errorf("served by our reads: %t", fast)
+				t.Errorf("served by the reads of this package: %t", fast)
 			}
 			if o, w := actual.header.Get("Content-Type"), upstream.header.Get("Content-Type"); o != w {
 				t.Errorf("content type %q, want %q", o, w)
 			}
 			if tc.initial {
 				if got, want := actual.nextEvents(t, 0), upstream.nextEvents(t, 0); len(got) != len(want) || !reflect.DeepEqual(got[:len(got)-1], want[:len(want)-1]) {
-					t.Errorf("first come\n%v\nwant\n%v", got, want)
+					t.Errorf("initial events are\n%v\nwant\n%v", got, want)
 				} else {
 					compareBookmarks(t, got[len(got)-1], want[len(want)-1])
 				}
@@ -168,7 +168,7 @@ func TestWatchMatchesUpstream(t *testing.T) {
 	}
 }
 
-// compareBookmarks compares all but the version, which depends on when it was sent.
+// compareBookmarks compares bookmarks without the resource version, which depends on the time of sending.
 func compareBookmarks(t *testing.T, got, want map[string]any) {
 	t.Helper()
 	for _, event := range []map[string]any{got, want} {
@@ -187,16 +187,16 @@ func compareBookmarks(t *testing.T, got, want map[string]any) {
 func TestWatchErrorsMatchUpstream(t *testing.T) {
 	const group = "nowatch.example.io"
 	s, path := newFilledServer(t, group)
-	s.mustDo(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets", "") // its watch cache is full
+	s.mustDo(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets", "") // its watch cache is filled
 	for name, query := range map[string]string{
-		"a version that is no number":       "watch=1&resourceVersion=x",
-		"a version that is too old":         "watch=1&resourceVersion=1",
-		"initial events without a match":    "watch=1&sendInitialEvents=true",
-		"a field that cannot be selected":   "watch=1&fieldSelector=spec.count%3D1",
-		"a match without initial events":    "watch=1&resourceVersionMatch=NotOlderThan&resourceVersion=1",
-		"a selector that cannot be parsed":  "watch=1&labelSelector=%21%21",
-		"a short one that just times out":   "watch=1&timeoutSeconds=1&resourceVersion=0&labelSelector=none",
-		"a version that is far in the past": "watch=1&timeoutSeconds=1&resourceVersion=2&labelSelector=none",
+		"an invalid version":             "watch=1&resourceVersion=x",
+		"an expired version":             "watch=1&resourceVersion=1",
+		"initial events without a match": "watch=1&sendInitialEvents=true",
+		"a field that is not selectable": "watch=1&fieldSelector=spec.count%3D1",
+		"a match without initial events": "watch=1&resourceVersionMatch=NotOlderThan&resourceVersion=1",
+		"an invalid selector":            "watch=1&labelSelector=%21%21",
+		"a watch that times out":         "watch=1&timeoutSeconds=1&resourceVersion=0&labelSelector=none",
+		"an old version":                 "watch=1&timeoutSeconds=1&resourceVersion=2&labelSelector=none",
 	} {
 		t.Run(name, func(t *testing.T) {
 			actual, upstream := s.do(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets?"+query, "", ""), s.do(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets?"+query, "", "")
@@ -221,7 +221,7 @@ func TestWatchEndsWhenViewsClose(t *testing.T) {
 	fast.expectEnd(t)
 	slow.expectEnd(t)
 	if closed.views.Version("v1") != nil {
-		t.Error("a closed view is still there")
+		t.Error("a closed view still exists")
 	}
 	s.mustDo(t, http.MethodPost, "/staying/clusters/one/apis/"+group+"/v1/namespaces/x/widgets", newWidgetJSON(group, "v1", "w", nil, `{}`))
 	if events := other.nextEvents(t, 1); events[0]["type"] != "ADDED" {

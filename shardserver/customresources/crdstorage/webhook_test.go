@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// newConversionWebhook is a conversion webhook that changes the version and counts the objects it was sent.
+// newConversionWebhook returns a conversion webhook that changes the version and counts the objects of its requests.
 func newConversionWebhook(t *testing.T, changes ...func(*unstructured.Unstructured)) (config *apiextensionsv1.CustomResourceConversion, converted *atomic.Int64) {
 	t.Helper()
 	converted = &atomic.Int64{}
@@ -93,10 +93,10 @@ func TestConversionWebhookIsCalledOncePerObject(t *testing.T) {
 
 func TestConversionWebhookCannotChangeLogicalCluster(t *testing.T) {
 	for name, change := range map[string]func(*unstructured.Unstructured){
-		"says that they are another's": func(obj *unstructured.Unstructured) {
+		"changes the cluster annotation": func(obj *unstructured.Unstructured) {
 			obj.SetAnnotations(map[string]string{logicalcluster.AnnotationKey: "root", "seen": "true"})
 		},
-		"takes annotations off": func(obj *unstructured.Unstructured) { obj.SetAnnotations(nil) },
+		"removes annotations": func(obj *unstructured.Unstructured) { obj.SetAnnotations(nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			group := strings.Fields(name)[0] + ".hook.example.io"
@@ -122,7 +122,7 @@ func TestConversionWebhookCannotChangeLogicalCluster(t *testing.T) {
 				}
 				for _, item := range list.Items {
 					if got := item.GetAnnotations()[logicalcluster.AnnotationKey]; got != "one" {
-						t.Errorf("%s in a list in %s is of %q", item.GetName(), version, got)
+						t.Errorf("%s in a list in %s has the cluster %q", item.GetName(), version, got)
 					}
 				}
 			}
@@ -132,12 +132,12 @@ func TestConversionWebhookCannotChangeLogicalCluster(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := s.mustDo(t, http.MethodPut, path("v2")+"/b", string(changed)).GetAnnotations()[logicalcluster.AnnotationKey]; got != "one" {
-				t.Errorf("the answer to an update is of %q", got)
+				t.Errorf("the response to an update has the cluster %q", got)
 			}
 			for _, event := range s.watch(t, path("v2")+"?watch=1&resourceVersion=0", "").nextEvents(t, 2) {
 				object, _ := event["object"].(map[string]any)
 				if got := (&unstructured.Unstructured{Object: object}).GetAnnotations()[logicalcluster.AnnotationKey]; got != "one" {
-					t.Errorf("a watch delivers what is of %q", got)
+					t.Errorf("an object of a watch has the cluster %q", got)
 				}
 			}
 		})

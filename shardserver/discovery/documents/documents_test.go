@@ -52,7 +52,7 @@ func TestLRUEviction(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cache := documents.New[string, string](limits)
-			for _, key := range []string{"a", "b", "a", "c"} { // c takes the place of b
+			for _, key := range []string{"a", "b", "a", "c"} { // c evicts b
 				if _, err := cache.Get(t.Context(), key, fixed(key, 10)); err != nil {
 					t.Fatal(err)
 				}
@@ -64,7 +64,7 @@ func TestLRUEviction(t *testing.T) {
 				_, _ = cache.Get(t.Context(), key, fixed(key, 10))
 			}
 			if built := cache.Stats().Built; built != 4 {
-				t.Errorf("%d builds, want 4: only b was gone", built)
+				t.Errorf("%d builds, want 4: only b was evicted", built)
 			}
 		})
 	}
@@ -107,23 +107,23 @@ func TestCanceledCallersDoNotBuild(t *testing.T) {
 	})
 	<-started
 	waitingCtx, cancelWaiting := context.WithCancel(t.Context())
-	all.Go(func() { // may come first, and be who builds, or last, and find what the other one built
+	all.Go(func() { // any of the callers may build the document
 		if _, err := cache.Get(waitingCtx, "second", fixed("second", 1)); err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("who left got %v", err)
+			t.Errorf("the canceled caller got %v", err)
 		}
 	})
 	all.Go(func() {
 		if got, err := cache.Get(t.Context(), "second", fixed("second", 1)); got != "second" || err != nil {
-			t.Errorf("who stayed got %q, %v", got, err)
+			t.Errorf("the waiting caller got %q, %v", got, err)
 		}
 	})
 	canceledCtx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := cache.Get(canceledCtx, "third", fixed("third", 1)); !errors.Is(err, context.Canceled) {
-		t.Errorf("who was gone got %v", err)
+		t.Errorf("the caller with a canceled context got %v", err)
 	}
 	if built := cache.Stats().Built; built != 1 {
-		t.Errorf("%d builds at a time, want 1", built)
+		t.Errorf("%d concurrent builds, want 1", built)
 	}
 	cancelWaiting()
 	close(proceed)

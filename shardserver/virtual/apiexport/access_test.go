@@ -46,11 +46,11 @@ func TestClaimable(t *testing.T) {
 	}
 
 	s.expectStatus(http.StatusCreated, "provider", http.MethodPost, s.virtualPath(cluster, "/apis/events.k8s.io/v1/namespaces/default/events"),
-		`{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"told"},"eventTime":"2026-01-01T00:00:00.000000Z","action":"a","reason":"r","reportingController":"c","reportingInstance":"i","type":"Normal","regarding":{"namespace":"default"}}`)
-	s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, "/api/v1/namespaces/default/events/told"), "")
+		`{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"created"},"eventTime":"2026-01-01T00:00:00.000000Z","action":"a","reason":"r","reportingController":"c","reportingInstance":"i","type":"Normal","regarding":{"namespace":"default"}}`)
+	s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, "/api/v1/namespaces/default/events/created"), "")
 
 	review := s.expectStatus(http.StatusCreated, "provider", http.MethodPost, s.virtualPath(cluster, "/apis/authorization.k8s.io/v1/subjectaccessreviews"),
-		`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"nobody","resourceAttributes":{"verb":"get","resource":"secrets"}}}`)
+		`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"unknown","resourceAttributes":{"verb":"get","resource":"secrets"}}}`)
 	if !strings.Contains(review, `"allowed":false`) {
 		t.Errorf("the review is %s", review)
 	}

@@ -153,7 +153,7 @@ func newExport(cluster logicalcluster.Name, name, identity string, resources ...
 func TestAPISet(t *testing.T) {
 	export := newExport(provider, "widgets", "own", widgets, schema.GroupResource{Group: "example.com", Resource: "unknowns"})
 	export.Spec.PermissionClaims = []apisv1alpha2.PermissionClaim{
-		newClaim(widgets, "theirs", "*"), newClaim(gizmos, "theirs", "*"), newClaim(schema.GroupResource{Group: "example.com", Resource: "gadgets"}, "nobodys", "*"),
+		newClaim(widgets, "theirs", "*"), newClaim(gizmos, "theirs", "*"), newClaim(schema.GroupResource{Group: "example.com", Resource: "gadgets"}, "unknown", "*"),
 		newClaim(schema.GroupResource{Resource: "configmaps"}, "", "*"), newClaim(newEvents, "", "*"), newClaim(schema.GroupResource{Resource: "pods"}, "", "*"),
 		newClaim(apisv1alpha2.Resource("apiexportendpointslices"), "", "*"), newClaim(apisv1alpha2.Resource("apiexports"), "", "*"),
 	}

@@ -106,11 +106,11 @@ func TestClaimedResources(t *testing.T) {
 			t.Errorf("the label is missing in %s", body)
 		}
 		s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, configMapsPath+"/made"), "")
-		body = s.expectStatus(http.StatusForbidden, "provider", http.MethodPost, s.virtualPath(cluster, configMapsPath), newConfigMapJSON("other", `,"labels":{"for":"nobody"}`))
+		body = s.expectStatus(http.StatusForbidden, "provider", http.MethodPost, s.virtualPath(cluster, configMapsPath), newConfigMapJSON("other", `,"labels":{"for":"other"}`))
 		if !strings.Contains(body, "protected label for must have value provider") {
 			t.Error(body)
 		}
-		s.expectStatus(http.StatusForbidden, "provider", http.MethodPatch, s.virtualPath(cluster, configMapsPath+"/given"), `{"metadata":{"labels":{"for":"nobody"}}}`)
+		s.expectStatus(http.StatusForbidden, "provider", http.MethodPatch, s.virtualPath(cluster, configMapsPath+"/given"), `{"metadata":{"labels":{"for":"other"}}}`)
 		s.expectStatus(http.StatusOK, "provider", http.MethodPatch, s.virtualPath(cluster, configMapsPath+"/given"), `{"metadata":{"labels":{"for":null}},"data":{"x":"y"}}`)
 		for _, method := range []string{http.MethodPatch, http.MethodDelete} {
 			body := s.expectStatus(http.StatusForbidden, "provider", method, s.virtualPath(cluster, configMapsPath+"/private"), `{}`)

@@ -38,7 +38,7 @@ type WatchTerminator struct {
 	watches map[logicalcluster.Name]map[*openWatch]struct{}
 }
 
-// watchStream is an open watch request.
+// openWatch is an open watch request.
 type openWatch struct {
 	request    *resourceRequest
 	attributes authorizer.Attributes

@@ -168,7 +168,7 @@ func parseClusterNames(t *testing.T, content string) map[string]bool {
 	return names
 }
 
-// without returns a merge patch that sets the remaining initializers.
+// newInitializersPatch returns a merge patch that sets the remaining initializers.
 func newInitializersPatch(names ...string) string {
 	raw, _ := json.Marshal(map[string]any{"status": map[string]any{"initializers": append([]string{}, names...)}})
 	return string(raw)
@@ -241,9 +241,9 @@ func TestVirtualWorkspaces(t *testing.T) {
 	})
 
 	t.Run("anonymous requests, and readiness checks", func(t *testing.T) {
-		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: map[string]*rest.Config{"nobody": rest.AnonymousClientConfig(s.shard.Masters(t)), "masters": s.users["masters"]}}
+		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: map[string]*rest.Config{"anonymous": rest.AnonymousClientConfig(s.shard.Masters(t)), "masters": s.users["masters"]}}
 		for _, path := range []string{s.initializingPath("prep", "*", listPath), s.initializingPath("prep", waiting, name), s.initializingPath("prep", waiting, "/api/v1/secrets"), s.terminatingPath("ending", "*", listPath), s.initializingPath("prep", waiting, "/healthz"), "/services/x"} {
-			s.expectStatus(http.StatusForbidden, "nobody", http.MethodGet, path, "")
+			s.expectStatus(http.StatusForbidden, "anonymous", http.MethodGet, path, "")
 		}
 		body := s.expectStatus(http.StatusOK, "masters", http.MethodGet, "/readyz?verbose=1", "")
 		for _, check := range []string{"initializingworkspaces-wildcard-logicalclusters", "initializingworkspaces-logicalclusters", "initializingworkspaces-workspace-content", "terminatingworkspaces-logicalclusters"} {

@@ -81,7 +81,7 @@ func (v *clusterStorage) Watch(ctx context.Context, options *internalversion.Lis
 	return v.store.Watch(ctx, restricted)
 }
 
-// restrictToOwner adds the labels of the owner to the selector, in every request: continue tokens and resource versions
+// restrictOptions adds the labels of the owner to the selector, in every request: continue tokens and resource versions
 // carry no authorization.
 func (v *clusterStorage) restrictOptions(ctx context.Context, options *internalversion.ListOptions) (*internalversion.ListOptions, error) {
 	owner, err := ownerFrom(ctx)
