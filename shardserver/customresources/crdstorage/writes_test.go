@@ -65,7 +65,7 @@ func TestWritesMatchUpstream(t *testing.T) {
 		{"create what is invalid", http.MethodPost, "", `{"apiVersion":"GROUP/v1","kind":"Widget","metadata":{"name":"b"},"spec":{"count":"x"}}`},
 		{"create in another cluster's name", http.MethodPost, "", `{"apiVersion":"GROUP/v1","kind":"Widget","metadata":{"name":"b","annotations":{"kcp.io/cluster":"two","own":"kept"}}}`},
 		{"create for trial", http.MethodPost, "?dryRun=All", `{"apiVersion":"GROUP/v1","kind":"Widget","metadata":{"name":"trial"}}`},
-		{"get after a trial", http.MethodGet, "/trial", ""},
+		{"get after a dry run", http.MethodGet, "/trial", ""},
 		{"patch", http.MethodPatch, "/a", `{"spec":{"count":1}}`},
 		{"patch nothing", http.MethodPatch, "/a", `{"spec":{"count":1}}`},
 		{"patch for trial", http.MethodPatch, "/a?dryRun=All", `{"spec":{"count":9}}`},
@@ -78,19 +78,19 @@ func TestWritesMatchUpstream(t *testing.T) {
 		{"move into another cluster", http.MethodPatch, "/a", `{"metadata":{"annotations":{"kcp.io/cluster":"two"}}}`},
 		{"delete with another identity", http.MethodDelete, "/a", `{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"no"}}`},
 		{"delete with a version that is past", http.MethodDelete, "/a", `{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"resourceVersion":"1"}}`},
-		{"delete for trial", http.MethodDelete, "/a?dryRun=All", ""},
-		{"get after the trial", http.MethodGet, "/a", ""},
+		{"delete as dry run", http.MethodDelete, "/a?dryRun=All", ""},
+		{"get after the dry run of a deletion", http.MethodGet, "/a", ""},
 		{"add a finalizer", http.MethodPatch, "/a", `{"metadata":{"finalizers":["example.io/f"]}}`},
 		{"delete with a finalizer", http.MethodDelete, "/a", ""},
 		{"get while it is being deleted", http.MethodGet, "/a", ""},
 		{"add a finalizer too late", http.MethodPatch, "/a", `{"metadata":{"finalizers":["example.io/f","example.io/g"]}}`},
 		{"remove the last finalizer", http.MethodPatch, "/a", `{"metadata":{"finalizers":null}}`},
-		{"get after the end", http.MethodGet, "/a", ""},
-		{"delete what is not there", http.MethodDelete, "/a", ""},
+		{"get after the deletion", http.MethodGet, "/a", ""},
+		{"delete a missing object", http.MethodDelete, "/a", ""},
 		{"delete all, selected by field", http.MethodDelete, "?fieldSelector=spec.color%3Dblue", ""},
-		{"list what is left", http.MethodGet, "", ""},
+		{"list the remaining objects", http.MethodGet, "", ""},
 		{"delete all", http.MethodDelete, "", ""},
-		{"list nothing", http.MethodGet, "", ""},
+		{"list without objects", http.MethodGet, "", ""},
 	}
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestStoredKeysAndValues(t *testing.T) {
 		return string(out) + string(data[len(data)-2:])
 	}
 	if actual, upstream := normalizeStored(res.Kvs[0].Value), normalizeStored(res.Kvs[1].Value); actual != upstream {
-		t.Errorf("stored is %s, want %s", actual, upstream)
+		t.Errorf("stored value is %s, want %s", actual, upstream)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestConcurrentWrites(t *testing.T) {
 	wg.Wait()
 	obj := s.mustDo(t, http.MethodGet, path+"/a", "")
 	if count := obj.Object["spec"].(map[string]any)["count"]; count != float64(writers*writesPerWriter) {
-		t.Errorf("counted to %v", count)
+		t.Errorf("the count is %v", count)
 	}
 	if generation := obj.GetGeneration(); generation != 0 && generation != writers*writesPerWriter+1 {
 		t.Errorf("generation %d", generation)
@@ -196,8 +196,8 @@ func withoutStorageKey(body string) string {
 func TestCorruptObjectMatchesUpstream(t *testing.T) {
 	for name, value := range map[string]string{
 		"no kind":              `{"apiVersion":"GROUP/v1","metadata":{"name":"a","namespace":"default","annotations":{"kcp.io/cluster":"one"}}}`,
-		"a version unheard of": `{"apiVersion":"GROUP/v7","kind":"Widget","metadata":{"name":"a","namespace":"default","annotations":{"kcp.io/cluster":"one"}}}`,
-		"no JSON":              `{"apiVersion":`,
+		"an unknown version": `{"apiVersion":"GROUP/v7","kind":"Widget","metadata":{"name":"a","namespace":"default","annotations":{"kcp.io/cluster":"one"}}}`,
+		"invalid JSON":              `{"apiVersion":`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			group := strings.ReplaceAll(name, " ", "-") + ".corrupt.example.io"
@@ -212,7 +212,7 @@ func TestCorruptObjectMatchesUpstream(t *testing.T) {
 			path := "/clusters/one/apis/" + group + "/v1/namespaces/default/widgets"
 			for _, accept := range []string{"", "application/yaml"} {
 				actual, upstream := s.do(t, http.MethodGet, "/ours"+path+"/a", accept, ""), s.do(t, http.MethodGet, "/stock"+path+"/a", accept, "")
-				if actual.code != upstream.code || (name != "no JSON" && withoutStorageKey(actual.body) != withoutStorageKey(upstream.body)) {
+				if actual.code != upstream.code || (name != "invalid JSON" && withoutStorageKey(actual.body) != withoutStorageKey(upstream.body)) {
 					t.Errorf("as %q: got %d\n%s, want %d\n%s", accept, actual.code, withoutStorageKey(actual.body), upstream.code, withoutStorageKey(upstream.body))
 				}
 				list := s.do(t, http.MethodGet, "/ours"+path+"?limit=5", accept, "")
@@ -253,10 +253,10 @@ func TestVersionConversion(t *testing.T) {
 	for i, v := range []string{"v1", "v2"} {
 		s.mustDo(t, http.MethodPost, path("before", v), newWidgetJSON(group, v, fmt.Sprintf("w%d", i), nil, `{"color":"blue"}`))
 	}
-	for _, v := range []string{"v1", "v2"} { // caches of stock are per version
+	for _, v := range []string{"v1", "v2"} { // upstream has a cache per version
 		s.mustDo(t, http.MethodGet, path("stock", v), "")
 	}
-	for range 2 { // converted anew, then remembered
+	for range 2 { // converted, then from the cache
 		for _, v := range []string{"v1", "v2"} {
 			for _, query := range []string{"", "/w0", "/w1", "?resourceVersion=0", "?limit=1", "?fieldSelector=spec.color%3Dblue"} {
 				for _, accept := range []string{"", tableJSON, "application/yaml", metadataListJSON} {
@@ -271,14 +271,14 @@ func TestVersionConversion(t *testing.T) {
 	before := s.mustDo(t, http.MethodGet, path("before", "v2")+"/w0", "")
 	after := s.mustDo(t, http.MethodPatch, path("after", "v2")+"/w0", `{}`)
 	if before.GetResourceVersion() == after.GetResourceVersion() {
-		t.Error("an update of nothing must store the object in the new version")
+		t.Error("an update without changes must store the object in the new version")
 	}
 	res, err := newEtcdClient(t).Get(t.Context(), "/registry/"+group+"/widgets/customresources/one/default/w0")
 	if err != nil || len(res.Kvs) != 1 || !strings.Contains(string(res.Kvs[0].Value), `"apiVersion":"`+group+`/v2"`) {
-		t.Errorf("stored is %v, %v", res, err)
+		t.Errorf("stored value is %v, %v", res, err)
 	}
 	if repatched := s.mustDo(t, http.MethodPatch, path("after", "v2")+"/w0", `{}`); repatched.GetResourceVersion() != after.GetResourceVersion() || repatched.GetAPIVersion() != group+"/v2" {
-		t.Errorf("the second update of nothing gave %v", repatched)
+		t.Errorf("the second update without changes returned %v", repatched)
 	}
 }
 
@@ -302,7 +302,7 @@ func TestDefaultsApplyToExistingObjects(t *testing.T) {
 		for server, want := range map[string]any{"old": nil, "small": "small", "large": "large"} {
 			obj := s.mustDo(t, http.MethodGet, "/"+server+path+"/a", "")
 			if got := obj.Object["spec"].(map[string]any)["size"]; got != want || obj.GetResourceVersion() != created.GetResourceVersion() {
-				t.Errorf("%s shows %v at %s, want %v", server, got, obj.GetResourceVersion(), want)
+				t.Errorf("%s returns %v at %s, want %v", server, got, obj.GetResourceVersion(), want)
 			}
 		}
 	}
@@ -314,7 +314,7 @@ func TestDefaultsApplyToExistingObjects(t *testing.T) {
 	}
 	events := s.watch(t, "/small"+path+"?watch=1&resourceVersion=0", "").nextEvents(t, 1)
 	if !strings.Contains(fmt.Sprint(events), "size:small") {
-		t.Errorf("the watch shows %v", events)
+		t.Errorf("the watch returned %v", events)
 	}
 }
 
