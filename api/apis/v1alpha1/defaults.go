@@ -2,8 +2,7 @@ package v1alpha1
 
 import kjson "sigs.k8s.io/json"
 
-// UnmarshalJSON decodes a version that is served unless it says otherwise: a Go type cannot tell later whether nothing
-// was said.
+// UnmarshalJSON sets the default of served, true, because a decoded object does not show whether the field was set.
 func (in *APIResourceVersion) UnmarshalJSON(data []byte) error {
 	type plain APIResourceVersion
 	version := plain{Served: true}

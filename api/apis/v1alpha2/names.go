@@ -2,9 +2,9 @@ package v1alpha2
 
 import conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 
-// Annotations that tell a schema, as seen by its consumers, from others. They stand on definitions.
+// Annotations of the definitions of schemas.
 const (
-	// BoundCRDAnnotationKey marks a definition that was made of an APIResourceSchema. Its value is empty.
+	// BoundCRDAnnotationKey marks a definition that was created from an APIResourceSchema. Its value is empty.
 	BoundCRDAnnotationKey = "apis.kcp.io/bound-crd"
 	// SchemaClusterAnnotationKey holds the logical cluster of that schema.
 	SchemaClusterAnnotationKey = "apis.kcp.io/schema-cluster"
@@ -12,20 +12,20 @@ const (
 	SchemaNameAnnotationKey = "apis.kcp.io/schema-name"
 	// IdentityAnnotationKey holds the identity of the export that a resource is served for.
 	IdentityAnnotationKey = "apis.kcp.io/identity"
-	// SchemaStorageAnnotationKey holds "virtual:<identity>" where objects are not stored but fetched from elsewhere.
+	// SchemaStorageAnnotationKey contains "virtual:<identity>" for resources with virtual storage.
 	SchemaStorageAnnotationKey = "apis.kcp.io/schema-storage"
 )
 
 // Annotations of APIExports.
 const (
-	// SkipEndpointSliceAnnotationKey keeps the server from making an APIExportEndpointSlice, whatever its value.
+	// SkipEndpointSliceAnnotationKey disables the creation of the default APIExportEndpointSlice, whatever its value.
 	SkipEndpointSliceAnnotationKey = "apiexports.apis.kcp.io/skip-endpointslice"
-	// ExtraAnnotationKeyPrefix starts annotations that are copied to every APIBinding of the export.
+	// ExtraAnnotationKeyPrefix is the prefix of annotations that are copied to every APIBinding of the export.
 	ExtraAnnotationKeyPrefix = "extra.apis.kcp.io/"
 )
 
-// Annotations that keep what one version can say and the other cannot. Each is found on objects of the version that
-// cannot, and holds JSON of the version that can.
+// Annotations that preserve fields of one version in the other, which lacks them. They are set on objects of the
+// version without the fields, and contain JSON of the version with them.
 const (
 	// ResourceSchemasAnnotationKey: the v1alpha2 resources of an APIExport that are not stored as custom resources.
 	ResourceSchemasAnnotationKey = "apis.v1alpha2.kcp.io/resource-schemas"
@@ -47,20 +47,21 @@ const (
 
 // Labels.
 const (
-	// ExportLabelKey stands on APIBindings. Its value is the base-62 SHA-224 of "<cluster of the export>:<its name>".
+	// ExportLabelKey is a label of APIBindings. Its value is the base-62 SHA-224 of "<cluster of the export>:<its
+	// name>".
 	ExportLabelKey = "internal.apis.kcp.io/export"
-	// ClaimedLabelKeyPrefix starts the label of an object that the provider of an export may see because it claims the
-	// resource.
+	// ClaimedLabelKeyPrefix is the prefix of the label of an object that the provider of an export may access by a
+	// claim on the resource.
 	ClaimedLabelKeyPrefix = "claimed.internal.apis.kcp.io/"
 )
 
-// APIBindingFinalizer stands on an APIBinding until the objects of the resources that it binds are gone.
+// APIBindingFinalizer remains on an APIBinding until the objects of the resources that it binds are deleted.
 const APIBindingFinalizer = "apis.kcp.io/apibinding-finalizer"
 
-// VerbBind is the verb that one needs on an APIExport to bind it.
+// VerbBind is the required verb on an APIExport for binding it.
 const VerbBind = "bind"
 
-// VerbAll among the verbs of a claim stands for all of them.
+// VerbAll in the verbs of a claim stands for all verbs.
 const VerbAll = "*"
 
 // Secrets with the identity of an export.
@@ -68,13 +69,13 @@ const (
 	// SecretKeyAPIExportIdentity is the key of the secret's data that holds the identity. Its SHA-256, in lower-case
 	// hex, is the identity hash.
 	SecretKeyAPIExportIdentity = "key"
-	// IdentitySecretNamespace is the namespace of the secrets that the server makes.
+	// IdentitySecretNamespace is the namespace of the secrets that the server creates.
 	IdentitySecretNamespace = "kcp-system"
 )
 
 // Condition types of APIExports.
 const (
-	// APIExportIdentityValid: the secret holds what status.identityHash was made of.
+	// APIExportIdentityValid: the secret contains the identity whose hash is status.identityHash.
 	APIExportIdentityValid conditionsv1alpha1.Type = "IdentityValid"
 	// APIExportVirtualWorkspaceURLsReady: status.virtualWorkspaces is complete.
 	APIExportVirtualWorkspaceURLsReady conditionsv1alpha1.Type = "VirtualWorkspaceURLsReady"
@@ -82,7 +83,7 @@ const (
 
 // Reasons of the conditions of APIExports.
 const (
-	// IdentityGenerationFailedReason: no secret could be made or referred to.
+	// IdentityGenerationFailedReason: the secret could not be created, or not be set in the spec.
 	IdentityGenerationFailedReason = "IdentityGenerationFailed"
 	// IdentityVerificationFailedReason: the secret is missing, incomplete or holds another identity.
 	IdentityVerificationFailedReason = "IdentityVerificationFailed"
@@ -90,48 +91,48 @@ const (
 	ErrorGeneratingURLsReason = "ErrorGeneratingURLs"
 )
 
-// Condition types of APIBindings. Ready sums up InitialBindingCompleted.
+// Condition types of APIBindings. Ready summarizes InitialBindingCompleted.
 const (
 	// APIExportValid: the export exists and can be bound.
 	APIExportValid conditionsv1alpha1.Type = "APIExportValid"
-	// InitialBindingCompleted: everything that the export offers has been bound once. It never becomes False again.
+	// InitialBindingCompleted: all resources of the export have been bound once. It never becomes False again.
 	InitialBindingCompleted conditionsv1alpha1.Type = "InitialBindingCompleted"
-	// BindingUpToDate: everything that the export offers now is bound.
+	// BindingUpToDate: all current resources of the export are bound.
 	BindingUpToDate conditionsv1alpha1.Type = "BindingUpToDate"
-	// PermissionClaimsValid: what is accepted is claimed by the export.
+	// PermissionClaimsValid: the export makes all accepted claims.
 	PermissionClaimsValid conditionsv1alpha1.Type = "PermissionClaimsValid"
 	// PermissionClaimsApplied: all objects of the claimed resources are labelled.
 	PermissionClaimsApplied conditionsv1alpha1.Type = "PermissionClaimsApplied"
-	// BindingResourceDeleteSuccess: the objects of a binding that is being deleted are gone.
+	// BindingResourceDeleteSuccess: the objects of a binding that is being deleted are deleted.
 	BindingResourceDeleteSuccess conditionsv1alpha1.Type = "BindingResourceDeleteSuccess"
 )
 
 // Reasons of the conditions of APIBindings.
 const (
-	// APIExportInvalidReferenceReason: the reference cannot be understood.
+	// APIExportInvalidReferenceReason: the reference is invalid.
 	APIExportInvalidReferenceReason = "APIExportInvalidReference"
-	// APIExportNotFoundReason: there is no such export.
+	// APIExportNotFoundReason: the export does not exist.
 	APIExportNotFoundReason = "APIExportNotFound"
 	// MissingIdentityHashReason: the export has no identity yet.
 	MissingIdentityHashReason = "MissingIdentityHash"
-	// APIResourceSchemaInvalidReason: no definition can be made of a schema.
+	// APIResourceSchemaInvalidReason: a schema cannot be converted to a definition.
 	APIResourceSchemaInvalidReason = "APIResourceSchemaInvalid"
 	// WaitingForEstablishedReason: a definition is not served yet.
 	WaitingForEstablishedReason = "WaitingForEstablished"
-	// LogicalClusterNotFoundReason: there is no LogicalCluster that could hold the locks.
+	// LogicalClusterNotFoundReason: there is no LogicalCluster to hold the resource reservations.
 	LogicalClusterNotFoundReason = "LogicalClusterNotFound"
-	// NamingConflictsReason: a name is taken by another binding or definition.
+	// NamingConflictsReason: a name is used by another binding or definition.
 	NamingConflictsReason = "NamingConflicts"
-	// InvalidPermissionClaimsReason: a claim is accepted that the export does not have.
+	// InvalidPermissionClaimsReason: an accepted claim is not made by the export.
 	InvalidPermissionClaimsReason = "InvalidPermissionClaims"
-	// PermissionClaimsMismatchReason: a claim is accepted in another form than the export has it.
+	// PermissionClaimsMismatchReason: an accepted claim differs from the claim of the export.
 	PermissionClaimsMismatchReason = "PermissionClaimsMismatch"
-	// ResourceDeletionFailedReason: deleting objects met an error.
+	// ResourceDeletionFailedReason: objects could not be deleted because of an error.
 	ResourceDeletionFailedReason = "ResourceDeletionFailed"
 	// SomeResourcesRemainReason: objects remain.
 	SomeResourcesRemainReason = "SomeResourcesRemain"
 	// SomeFinalizersRemainReason: objects remain because of their finalizers.
 	SomeFinalizersRemainReason = "SomeFinalizersRemain"
-	// InternalErrorReason: something failed that the user cannot mend.
+	// InternalErrorReason: an error that the user cannot fix.
 	InternalErrorReason = "InternalError"
 )

@@ -4,22 +4,23 @@ import conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 
 // Annotations of ClusterCachedResources.
 const (
-	// ResourceKindAnnotationKey holds the kind of the objects that are offered.
+	// ResourceKindAnnotationKey contains the kind of the published objects.
 	ResourceKindAnnotationKey = "cache.kcp.io/resource-kind"
-	// ResourceScopeAnnotationKey holds their scope, "Cluster" or "Namespaced".
+	// ResourceScopeAnnotationKey contains their scope, "Cluster" or "Namespaced".
 	ResourceScopeAnnotationKey = "cache.kcp.io/resource-scope"
 )
 
-// ClusterCachedResourceFinalizer stands on a ClusterCachedResource until its copies are gone from the cache.
+// ClusterCachedResourceFinalizer remains on a ClusterCachedResource until its objects are removed from the cache.
 const ClusterCachedResourceFinalizer = "cache.kcp.io/clustercachedresource"
 
 // Condition types.
 const (
-	// ResourceValid: what a ClusterCachedResource offers, or a slice refers to, exists and can be offered.
+	// ResourceValid: the resource of a ClusterCachedResource, or the ClusterCachedResource of a slice, exists and can
+	// be published.
 	ResourceValid conditionsv1alpha1.Type = "ResourceValid"
 	// ReplicationStarted: the objects of a ClusterCachedResource are being copied to the cache.
 	ReplicationStarted conditionsv1alpha1.Type = "ReplicationStarted"
-	// IdentityValid: the secret that proves who offers the resource exists and is the one of the beginning.
+	// IdentityValid: the secret with the identity exists and is unchanged.
 	IdentityValid conditionsv1alpha1.Type = "IdentityValid"
 	// APIExportValid: the export that a slice refers to exists, and refers to the slice.
 	APIExportValid conditionsv1alpha1.Type = "APIExportValid"
@@ -29,13 +30,13 @@ const (
 
 // Reasons of conditions that are false.
 const (
-	// ReasonResourceNotClusterScoped: objects of the resource belong to namespaces.
+	// ReasonResourceNotClusterScoped: the resource is namespaced.
 	ReasonResourceNotClusterScoped = "ResourceNotClusterScoped"
 	// ReasonResourceNotFound: the workspace does not serve the resource.
 	ReasonResourceNotFound = "ResourceNotFound"
 	// ReasonResourceNotSupported: the resource is built in.
 	ReasonResourceNotSupported = "ResourceNotSupported"
-	// ReasonNotReady: another condition has to be true before.
+	// ReasonNotReady: another condition has to be True first.
 	ReasonNotReady = "NotReady"
 	// ReasonDeleting: the ClusterCachedResource is being deleted.
 	ReasonDeleting = "Deleting"
@@ -45,10 +46,10 @@ const (
 	ReasonAPIExportInvalidReference = "APIExportInvalidReference"
 	// ReasonPartitionInvalidReference: the partition does not exist or is not valid.
 	ReasonPartitionInvalidReference = "PartitionInvalidReference"
-	// ReasonIdentityGenerationFailed: the secret of the identity could not be made.
+	// ReasonIdentityGenerationFailed: the secret with the identity could not be created.
 	ReasonIdentityGenerationFailed = "IdentityGenerationFailed"
-	// ReasonIdentityVerificationFailed: the secret is missing, or another than it was.
+	// ReasonIdentityVerificationFailed: the secret is missing or has changed.
 	ReasonIdentityVerificationFailed = "IdentityVerificationFailed"
-	// ReasonInternalError: finding out met an error.
+	// ReasonInternalError: the condition could not be determined because of an error.
 	ReasonInternalError = "InternalError"
 )

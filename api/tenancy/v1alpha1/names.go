@@ -5,40 +5,40 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// Annotations and labels of Workspaces. Those that LogicalClusters carry as well are named in core.kcp.io/v1alpha1.
+// Annotations and labels of Workspaces. Those that are also set on LogicalClusters are in core.kcp.io/v1alpha1.
 const (
 	// ExperimentalWorkspaceOwnerAnnotationKey holds the creator as JSON, an authentication.k8s.io/v1 UserInfo; it is
 	// reduced to the user's name once the workspace is ready.
 	ExperimentalWorkspaceOwnerAnnotationKey = "experimental.tenancy.kcp.io/owner"
-	// WorkspaceShardHashAnnotationKey holds the hash of the chosen shard's name. It is older than
-	// core.kcp.io/shard, and backfills it.
+	// WorkspaceShardHashAnnotationKey contains the hash of the name of the scheduled shard. It precedes
+	// core.kcp.io/shard, which is set from it if missing.
 	WorkspaceShardHashAnnotationKey = "internal.tenancy.kcp.io/shard"
-	// WorkspaceClusterAnnotationKey holds the chosen name of the logical cluster before spec.cluster does.
+	// WorkspaceClusterAnnotationKey contains the name of the logical cluster until spec.cluster is set.
 	WorkspaceClusterAnnotationKey = "internal.tenancy.kcp.io/cluster"
-	// WorkspacePreviousClusterAnnotationKey holds the name that was chosen before, where another shard did not give a
-	// logical cluster under it: what was asked there is taken back.
+	// WorkspacePreviousClusterAnnotationKey contains the previous name of the logical cluster, if another shard refused
+	// to create it: the request to that shard is withdrawn.
 	WorkspacePreviousClusterAnnotationKey = "internal.tenancy.kcp.io/previous-cluster"
 	// RegionLabelKey is copied from the shard.
 	RegionLabelKey = corev1alpha1.RegionLabelKey
 )
 
-// Condition types of Workspaces. WorkspaceInitialized and WorkspaceContentDeleted are named in core.kcp.io/v1alpha1.
+// Condition types of Workspaces. WorkspaceInitialized and WorkspaceContentDeleted are in core.kcp.io/v1alpha1.
 const (
-	// WorkspaceScheduled: a shard has been chosen.
+	// WorkspaceScheduled: the workspace is scheduled to a shard.
 	WorkspaceScheduled conditionsv1alpha1.Type = "WorkspaceScheduled"
-	// LogicalClusterEnded is True of a workspace whose logical cluster on another shard was deleted by itself.
+	// LogicalClusterEnded: the logical cluster of the workspace, on another shard, was deleted before the workspace.
 	LogicalClusterEnded conditionsv1alpha1.Type = "LogicalClusterEnded"
-	// WorkspaceMountReady: the object that a mount refers to is ready.
+	// WorkspaceMountReady: the object of the mount is ready.
 	WorkspaceMountReady conditionsv1alpha1.Type = "WorkspaceMountReady"
 )
 
 // Reasons of WorkspaceScheduled.
 const (
-	// ReasonUnschedulable: no shard fits, the chosen one is gone, or the selector is invalid.
+	// ReasonUnschedulable: no shard matches, the scheduled shard does not exist, or the selector is invalid.
 	ReasonUnschedulable = "Unschedulable"
-	// ReasonUnknown: the chosen shard's URL is invalid.
+	// ReasonUnknown: the URL of the scheduled shard is invalid.
 	ReasonUnknown = "Unknown"
-	// ReasonWaitingForShard: the chosen shard has not answered yet.
+	// ReasonWaitingForShard: the scheduled shard has not responded yet.
 	ReasonWaitingForShard = "WaitingForShard"
 )
 
@@ -58,7 +58,7 @@ const (
 	ReasonErrorGeneratingURLs = "ErrorGeneratingURLs"
 )
 
-// Names of workspace types with a meaning of their own.
+// Names of built-in workspace types.
 const (
 	// WorkspaceTypeRoot is the type of the root workspace.
 	WorkspaceTypeRoot = "root"

@@ -113,7 +113,7 @@ type WorkspaceTypeSelector struct {
 	Types []WorkspaceTypeReference `json:"types,omitempty"`
 }
 
-// AllowsNone tells whether no type is allowed at all.
+// AllowsNone reports whether the selector allows no type.
 func (s *WorkspaceTypeSelector) AllowsNone() bool { return s != nil && s.None != nil && *s.None }
 
 // APIExportReference names an APIExport.

@@ -17,17 +17,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// randomValues is what differs between two servers that did the same: identities, and versions in messages.
+// randomValues matches content that differs between two servers after the same requests: UIDs, and versions in
+// messages.
 var randomValues = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|record \(\d+\)`)
 
-// settled is an answer without what differs by chance.
+// normalizeResponse returns a response without random and volatile values.
 func normalizeResponse(body string) any {
 	value := normalizeJSON(randomValues.ReplaceAllString(body, "CHANCE"))
 	removeVolatileFields(value)
 	return value
 }
 
-// removeVolatileFields removes times and versions, and the order of who manages what: that is by time, in seconds.
+// removeVolatileFields removes times and versions, and sorts managed fields, which are ordered by time in seconds.
 func removeVolatileFields(value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -52,7 +53,8 @@ func removeVolatileFields(value any) {
 }
 
 func TestWritesMatchUpstream(t *testing.T) {
-	// Two groups with names of one length do the same, one above the shared storage and one above stock.
+	// Two groups with names of equal length receive the same requests, one over the shared storage and one over the
+	// upstream storage.
 	groups := map[string]string{"ours": "writes-ours.example.io", "stock": "writes-them.example.io"}
 	s := newServer(t)
 	cleanupStorage(t, widgetsResource(groups["stock"]))
@@ -195,9 +197,9 @@ func withoutStorageKey(body string) string {
 
 func TestCorruptObjectMatchesUpstream(t *testing.T) {
 	for name, value := range map[string]string{
-		"no kind":              `{"apiVersion":"GROUP/v1","metadata":{"name":"a","namespace":"default","annotations":{"kcp.io/cluster":"one"}}}`,
+		"no kind":            `{"apiVersion":"GROUP/v1","metadata":{"name":"a","namespace":"default","annotations":{"kcp.io/cluster":"one"}}}`,
 		"an unknown version": `{"apiVersion":"GROUP/v7","kind":"Widget","metadata":{"name":"a","namespace":"default","annotations":{"kcp.io/cluster":"one"}}}`,
-		"invalid JSON":              `{"apiVersion":`,
+		"invalid JSON":       `{"apiVersion":`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			group := strings.ReplaceAll(name, " ", "-") + ".corrupt.example.io"
