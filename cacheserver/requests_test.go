@@ -124,7 +124,7 @@ func TestInvalidRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method, path, media, body string
 		code                      int
-		says                      string
+		contains                  string
 	}{
 		"no shard":                                 {"GET", "/services/cache/apis/apis.kcp.io/v1alpha2/apiexports", "", "", 400, "a shard name is required"},
 		"no shard at the root":                     {"GET", "/", "", "", 400, "a shard name is required"},
@@ -162,8 +162,8 @@ func TestInvalidRequests(t *testing.T) {
 		"a watch of a future resource version":     {"GET", all + "?watch=true&resourceVersion=99999999", "", "", 410, "ahead of this cache"},
 	} {
 		code, answer := sendRequest(t, masters, tc.method, tc.path, tc.media, tc.body)
-		if code != tc.code || !strings.Contains(answer, tc.says) {
-			t.Errorf("%s: %d %.300s, want %d %s", name, code, answer, tc.code, tc.says)
+		if code != tc.code || !strings.Contains(answer, tc.contains) {
+			t.Errorf("%s: %d %.300s, want %d %s", name, code, answer, tc.code, tc.contains)
 		}
 		// Outside of the APIs, the stock server responds with a plain 404.
 		if status := (metav1.Status{}); tc.code != 404 && (json.Unmarshal([]byte(answer), &status) != nil || int(status.Code) != tc.code) {
@@ -182,7 +182,7 @@ func TestRepresentationsAndPatches(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method, path, media, body, accept string
 		code                              int
-		says                              string
+		contains                          string
 	}{
 		"numbers are kept":            {"GET", exportsURL + "/yy", "", "", "application/json", 200, "9007199254740993"},
 		"YAML":                        {"GET", exportsURL + "/yy", "", "", "application/yaml", 200, "big: 9007199254740993"},
@@ -203,14 +203,14 @@ func TestRepresentationsAndPatches(t *testing.T) {
 		if tc.accept == "another" {
 			header = []string{client.IncarnationHeader, tc.accept}
 		}
-		if code, answer := sendRequest(t, masters, tc.method, tc.path, tc.media, tc.body, header...); code != tc.code || !strings.Contains(answer, tc.says) {
-			t.Errorf("%s: %d %.600s, want %d %s", name, code, answer, tc.code, tc.says)
+		if code, answer := sendRequest(t, masters, tc.method, tc.path, tc.media, tc.body, header...); code != tc.code || !strings.Contains(answer, tc.contains) {
+			t.Errorf("%s: %d %.600s, want %d %s", name, code, answer, tc.code, tc.contains)
 		}
 	}
 	for _, tc := range []struct {
 		name, query, media, body string
 		code                     int
-		says                     string
+		contains                 string
 	}{
 		{"a merge patch", "", "application/merge-patch+json", `{"status":{"phase":"ok"}}`, 200, `"phase":"ok"`},
 		{"a JSON patch", "", "application/json-patch+json", `[{"op":"replace","path":"/status/phase","value":"better"}]`, 200, `"phase":"better"`},
@@ -221,8 +221,8 @@ func TestRepresentationsAndPatches(t *testing.T) {
 		{"a patch of the name", "", "application/merge-patch+json", `{"metadata":{"name":"z"}}`, 400, ""},
 		{"a patch cannot change shard and cluster", "", "application/merge-patch+json", `{"metadata":{"annotations":{"kcp.io/shard":"evil","kcp.io/cluster":"evil"}}}`, 200, `"kcp.io/cluster":"abc","kcp.io/shard":"forms"`},
 	} {
-		if code, answer := sendRequest(t, masters, "PATCH", exportsURL+"/yy"+tc.query, tc.media, tc.body); code != tc.code || !strings.Contains(answer, tc.says) {
-			t.Errorf("%s: %d %.600s, want %d %s", tc.name, code, answer, tc.code, tc.says)
+		if code, answer := sendRequest(t, masters, "PATCH", exportsURL+"/yy"+tc.query, tc.media, tc.body); code != tc.code || !strings.Contains(answer, tc.contains) {
+			t.Errorf("%s: %d %.600s, want %d %s", tc.name, code, answer, tc.code, tc.contains)
 		}
 	}
 }

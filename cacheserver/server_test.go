@@ -85,7 +85,7 @@ func TestPublishAndRead(t *testing.T) {
 		t.Errorf("the key is %s, want %s", read.Key, want)
 	}
 
-	_ = unstructured.SetNestedField(content.Object, "gone", "status", "phase")
+	_ = unstructured.SetNestedField(content.Object, "failed", "status", "phase")
 	updated, err := alpha.Update(ctx, exports, testCluster, content)
 	if err != nil {
 		t.Fatal(err)

@@ -27,8 +27,8 @@ import (
 const (
 	// Prefix is the path of caches. A standalone cache server also serves without it.
 	Prefix = "/services/cache"
-	// IncarnationHeader identifies the store of a cache in every response. The server rejects a watch with the header of
-	// another store with 410, so that a watch never resumes at a resource version of a lost store.
+	// IncarnationHeader identifies the store of a cache in every response. The server rejects a watch with the header
+	// of another store with 410, so that a watch never resumes at a resource version of a lost store.
 	IncarnationHeader = "Kcp-Cache-Incarnation"
 
 	// requestTimeout bounds all requests except watches.
@@ -126,7 +126,7 @@ func (c *Client) Get(ctx context.Context, gvr schema.GroupVersionResource, key K
 }
 
 // Create publishes an object of the client's shard in a logical cluster and returns it as stored. Kind and apiVersion
-// may be missing where Find knows the resource. The object must have no resource version. One that carries the
+// may be missing where FindResource has the resource. The object must have no resource version. One that carries the
 // annotation kcp.io/shard keeps its uid, generation and creation timestamp.
 func (c *Client) Create(ctx context.Context, gvr schema.GroupVersionResource, cluster logicalcluster.Name, obj Publishable) (*Object, error) {
 	key := Key{Shard: c.shard, Cluster: cluster, Namespace: obj.GetNamespace()}

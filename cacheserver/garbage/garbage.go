@@ -115,7 +115,7 @@ func (c *Collector) observe(ctx context.Context, parts []store.Part) (state, err
 	for _, part := range parts {
 		s.present.Insert(part.Shard)
 	}
-	// Reports first: a report that says complete must not speak of a state later than that of the Shard objects.
+	// Reports first: a report that says complete must not be of a later state than the Shard objects.
 	err := forEach(ctx, c.reports, scope.Scope{Shard: scope.AllShards, Cluster: logicalcluster.Wildcard}, func(report *unstructured.Unstructured) {
 		shard := report.GetAnnotations()[client.ShardAnnotation]
 		if report.GetName() != shard {

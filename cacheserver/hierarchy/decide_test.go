@@ -35,15 +35,15 @@ func TestDecide(t *testing.T) {
 		"a copy of the parent is never created in the parent":                            {decisionInput{local: parentCopy, unowned: true}, noAction},
 		"an object changed in the parent is updated here":                                {decisionInput{local: parentCopy, parent: with(otherCopy, two)}, updateLocal},
 		"a copy whose original was deleted is deleted here":                              {decisionInput{local: parentCopy, deletedInParent: true}, deleteLocal},
-		"a copy whose original is missing stays":                                         {decisionInput{local: parentCopy}, noAction},
+		"a copy whose original is missing is kept":                                       {decisionInput{local: parentCopy}, noAction},
 		"a copy whose original lost its reach is deleted here":                           {decisionInput{local: parentCopy, parent: regional}, deleteLocal},
 		"an object that a shard left when it moved away is replaced":                     {decisionInput{local: with(published, two), parent: otherCopy}, updateLocal},
 		"an object that a shard left and deleted is deleted here":                        {decisionInput{local: published, deletedInParent: true}, deleteLocal},
 		"an object of a moving shard is a conflict":                                      {decisionInput{local: with(published, two), parent: otherCopy, moving: true}, conflict},
 		"an object of a moving shard that the parent lacks is a conflict":                {decisionInput{local: published, deletedInParent: true, moving: true}, conflict},
 		"an object of a moving shard in the parent is created here":                      {decisionInput{parent: otherCopy, moving: true}, createLocal},
-		"an object without a copy in the parent stays":                                   {decisionInput{local: published}, noAction},
-		"a copy of an own object is left to its shard":                                   {decisionInput{local: parentCopy, parent: ownCopy, owned: true}, noAction},
+		"an object without a copy in the parent is kept":                                 {decisionInput{local: published}, noAction},
+		"a copy of an own object is kept":                                                {decisionInput{local: parentCopy, parent: ownCopy, owned: true}, noAction},
 		"no object needs no action":                                                      {decisionInput{}, noAction},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -52,7 +52,7 @@ type Config struct {
 	Transformer func(schema.GroupResource) value.Transformer
 	// CompactionInterval is how long etcd keeps old revisions at least. 0 disables compaction by this process.
 	CompactionInterval time.Duration
-	// Quota are the limits of each shard. Refused is called for rejected writes; it may be nil.
+	// Quota are the limits of each shard. OnQuotaExceeded is called for rejected writes; it may be nil.
 	Quota           Quota
 	OnQuotaExceeded func(shard string)
 }

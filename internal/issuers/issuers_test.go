@@ -96,7 +96,7 @@ func TestRequiredAudiences(t *testing.T) {
 	configs := []tenancyv1alpha1.JWTAuthenticator{issuer.Authenticator()}
 	authenticators := issuers.New(t.Context(), authenticator.Audiences{"installation"}, nil)
 	if _, ok, err := authenticators.Authenticate(t.Context(), testCluster, configs, issuer.Token(t, map[string]any{"sub": "ada"})); ok || err == nil {
-		t.Errorf("a token for the issuer's own audience alone: %v, %v", ok, err)
+		t.Errorf("a token for the issuer's audience only: %v, %v", ok, err)
 	}
 	both := issuer.Token(t, map[string]any{"sub": "ada", "aud": []string{issuertest.Audience, "installation"}})
 	if _, ok, err := authenticators.Authenticate(t.Context(), testCluster, configs, both); !ok || err != nil {
@@ -116,7 +116,7 @@ func TestAuthenticatorsAreShared(t *testing.T) {
 		}
 	}
 	if discoveries, fetches := issuer.Discoveries.Load(), issuer.Fetches.Load(); discoveries != 1 || fetches != 1 {
-		t.Errorf("the issuer was asked %d times for its document and %d times for its keys", discoveries, fetches)
+		t.Errorf("the issuer received %d requests for its document and %d for its keys", discoveries, fetches)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestDiscoveryFailureIsCached(t *testing.T) {
 		}
 	}
 	if discoveries := broken.Discoveries.Load(); discoveries != 1 {
-		t.Errorf("the broken issuer was asked %d times", discoveries)
+		t.Errorf("the broken issuer received %d requests", discoveries)
 	}
 	if _, ok, err := authenticators.Authenticate(t.Context(), testCluster, configs, healthy.Token(t, map[string]any{"sub": "ada"})); !ok || err != nil {
 		t.Errorf("the other: %v, %v", ok, err)

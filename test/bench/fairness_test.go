@@ -55,8 +55,8 @@ func BenchmarkFairness(b *testing.B) {
 		for i := range quietTenants {
 			quiet = append(quiet, newTenant(b, shard, fmt.Sprintf("quiet-%d", i)))
 		}
-		noisy := newTenant(b, shard, "loud")
-		noisyOtherShard := newTenant(b, startShard(b, startEtcd(b)), "loud")
+		noisy := newTenant(b, shard, "noisy")
+		noisyOtherShard := newTenant(b, startShard(b, startEtcd(b)), "noisy")
 		for _, profile := range []loadProfile{{Name: "reads", Method: http.MethodGet}, {Name: "writes", Method: http.MethodPost}, {Name: "connections", Method: http.MethodGet, NewConnections: true}} {
 			quiet.measure(b, window/4) // warms up connections and caches
 			var f fairness

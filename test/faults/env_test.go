@@ -104,7 +104,7 @@ func (s *env) createWidget(ctx context.Context, cluster, name string) error {
 }
 
 // expectServing checks that a fault of another server fails no request: it waits until writes have continued for a
-// while, and fails if one has failed since the mark, or a bound object cannot be written.
+// while, and fails if one has failed since the given counts, or a bound object cannot be written.
 func (s *env) expectServing(since failureCounts, shards ...string) {
 	s.Helper()
 	const enough = 20

@@ -96,7 +96,7 @@ func (e *endpoint) open(ctx context.Context, method, path string, body any) (*ht
 	return nil, statusError{response.StatusCode, string(text)}
 }
 
-// disconnect makes the next request connect anew: a restarted shard listens on another port.
+// disconnect makes the next request open a new connection: a restarted shard listens on another port.
 func (e *endpoint) disconnect(client *http.Client) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

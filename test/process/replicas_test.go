@@ -148,7 +148,7 @@ func waitForLeadership(t *testing.T, s *shard) {
 	}
 }
 
-// shortenLease makes the lease of a dead leader expire now instead of within a minute.
+// shortenLease makes the lease of a killed leader expire now instead of within a minute.
 func shortenLease(t *testing.T, s *shard) {
 	t.Helper()
 	leases := s.kubernetes(t, s.config(t, "system:admin")).CoordinationV1().Leases("kube-system")

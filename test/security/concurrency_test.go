@@ -135,7 +135,7 @@ func (s *sharingEnv) testConcurrentUsers(t *testing.T) {
 }
 
 // testRoutes requests, anonymously and as an unauthorized user, all paths that servers mount beside logical clusters,
-// in odd spellings too. They may return nothing but the health of the process.
+// in variant spellings too. They may return nothing but the health of the process.
 func (s *sharingEnv) testRoutes(t *testing.T) {
 	views := s.startVirtualWorkspaces(t)
 	paths := []string{

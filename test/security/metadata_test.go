@@ -43,7 +43,7 @@ var requiredFields = map[string]string{
 	"apiconversions":                        `"spec":{"conversions":[{"from":"v1","to":"v2","rules":[{"field":".spec.a","destination":".spec.b"}]}]}`,
 	"workspaceauthenticationconfigurations": `"spec":{"jwt":[{"issuer":{"url":"https://issuer.example.com","audiences":["x"]},"claimMappings":{"username":{"claim":"sub","prefix":""}}}]}`,
 	"clustercachedresources":                `"spec":{"group":"","version":"v1","resource":"namespaces"}`,
-	"apiresourceschemas": `"spec":{"group":"marks.example.com","scope":"Cluster","names":{"plural":"marked","singular":"onemarked","kind":"Marked","listKind":"MarkedList"},
+	"apiresourceschemas": `"spec":{"group":"forged.example.com","scope":"Cluster","names":{"plural":"forgeds","singular":"forged","kind":"Forged","listKind":"ForgedList"},
 		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"type":"object"}}]}`,
 }
 
@@ -54,9 +54,9 @@ const matchNothing = `{"resourceRules":[{"apiGroups":["unused.example.com"],"api
 // nothing that others published has changed.
 func testForgedMetadata(t *testing.T, s *env) {
 	// A workspace of its own, on the shard of b: some of the values harm the workspace that sets them.
-	s.createWorkspace(t, s.a, "marks")
-	s.waitReady(t, s.a, "marks")
-	cluster := s.workspaceCluster(t, s.a, "marks")
+	s.createWorkspace(t, s.a, "metadata")
+	s.waitReady(t, s.a, "metadata")
+	cluster := s.workspaceCluster(t, s.a, "metadata")
 	home := s.serverName(s.resolveShardURL(t, cluster))
 	before := s.publishedObjects(t)
 	for _, resource := range s.listResources(t, s.adminA, cluster) {
@@ -74,7 +74,7 @@ func testForgedMetadata(t *testing.T, s *env) {
 		return nil
 	})
 	for key, object := range after {
-		s.checkOrigin(t, key, object, map[string]string{"root": "root", s.a: "root:a", s.b: "root:b", cluster: "root:a:marks"})
+		s.checkOrigin(t, key, object, map[string]string{"root": "root", s.a: "root:a", s.b: "root:b", cluster: "root:a:metadata"})
 		fields := strings.Fields(key)
 		if previous, known := before[key]; fields[2] != cluster && fields[2] != s.a && !strings.HasPrefix(key, "logicalclusterre") && (!known || stableContent(previous) != stableContent(object)) {
 			t.Errorf("%s changed to %s\nbefore: %s", key, stableContent(object), stableContent(previous))
@@ -89,7 +89,7 @@ func testForgedMetadata(t *testing.T, s *env) {
 		}
 	}
 	// All logical clusters still resolve to the same cluster.
-	for path, want := range map[string]string{"root:a:marks": cluster, "root:a": s.a, "root:b": s.b, cluster: cluster, s.b: s.b} {
+	for path, want := range map[string]string{"root:a:metadata": cluster, "root:a": s.a, "root:b": s.b, cluster: cluster, s.b: s.b} {
 		for _, caller := range []*testUser{s.adminA, s.adminB} {
 			got := s.send(t, caller, s.proxyURL, request{path: "/clusters/" + path + ownClusterPath})
 			if got.status == http.StatusOK && !strings.Contains(got.body, `"kcp.io/cluster":"`+want+`"`) || got.status != http.StatusOK && caller == s.adminB && want == s.b {
@@ -98,7 +98,7 @@ func testForgedMetadata(t *testing.T, s *env) {
 		}
 	}
 	annotations := s.do(t, s.masters, cluster, request{path: ownClusterPath}).object(t)["metadata"].(map[string]any)["annotations"].(map[string]any)
-	for key, want := range map[string]any{"core.kcp.io/shard": home, "internal.core.kcp.io/owner-shard": s.placement.a, "kcp.io/path": "root:a:marks", "kcp.io/cluster": cluster} {
+	for key, want := range map[string]any{"core.kcp.io/shard": home, "internal.core.kcp.io/owner-shard": s.placement.a, "kcp.io/path": "root:a:metadata", "kcp.io/cluster": cluster} {
 		if annotations[key] != want {
 			t.Errorf("annotation %s is %v, want %v", key, annotations[key], want)
 		}
@@ -112,12 +112,12 @@ func (s *env) writeMetadata(t *testing.T, cluster string, resource servedResourc
 	metadata, err := json.Marshal(map[string]any{"annotations": annotations, "labels": labels})
 	must(t, err)
 	inner := strings.Trim(string(metadata), "{}") + "}"
-	name := "marked"
+	name := "forged-metadata"
 	switch resource.name {
 	case "logicalclusters":
 		name = "cluster"
 	case "apiresourceschemas":
-		name = "v1.marked.marks.example.com"
+		name = "v1.forgeds.forged.example.com"
 	}
 	body := `{"apiVersion":"` + resource.version + `","kind":"` + resource.kind + `","metadata":{"name":"` + name + `",` + inner + `}`
 	if more := requiredFields[resource.name]; more != "" {
@@ -136,7 +136,7 @@ func (s *env) writeMetadata(t *testing.T, cluster string, resource servedResourc
 	for _, path := range []string{object, object + "/status"} {
 		for _, r := range []request{
 			{method: http.MethodPatch, path: path, body: `{"metadata":{` + inner + `}}`, contentType: mergePatchType},
-			{method: http.MethodPatch, path: path + "?fieldManager=marks&force=true", body: body, contentType: applyPatchType},
+			{method: http.MethodPatch, path: path + "?fieldManager=forged&force=true", body: body, contentType: applyPatchType},
 			{method: http.MethodPut, path: path, body: strings.Replace(current.body, `"annotations":{`, `"annotations":{"cache.kcp.io/via":"europe","cache.kcp.io/down":"x","kcp.io/shard":"`+s.placement.a+`",`, 1)},
 		} {
 			if got := s.do(t, s.adminA, cluster, r); got.status >= 500 {

@@ -52,9 +52,9 @@ func testWorkspaceObjects(t *testing.T, s *env) {
 	}
 	forged := fmt.Sprintf(`"annotations":{"internal.tenancy.kcp.io/cluster":%q,"core.kcp.io/shard":"evil","internal.tenancy.kcp.io/shard":"evil","experimental.tenancy.kcp.io/owner":"{\"username\":\"bob\"}","authorization.kcp.io/required-groups":"forged-group","kcp.io/cluster":%q}`, s.b, s.b)
 	for _, r := range []request{
-		{method: http.MethodPost, path: workspacesPath, body: whole(`"name":"forged",`+forged, universal, `"phase":"Ready"`)},
+		{method: http.MethodPost, path: workspacesPath, body: whole(`"name":"annotated",`+forged, universal, `"phase":"Ready"`)},
 		{method: http.MethodPatch, path: honest, contentType: mergePatchType, body: `{"metadata":{` + forged + `}}`},
-		{method: http.MethodPatch, path: workspacesPath + "/applied-forged?fieldManager=me&force=true", contentType: applyPatchType, body: whole(`"name":"applied-forged",`+forged, universal, "")},
+		{method: http.MethodPatch, path: workspacesPath + "/applied-annotated?fieldManager=me&force=true", contentType: applyPatchType, body: whole(`"name":"applied-annotated",`+forged, universal, "")},
 	} {
 		if got := s.do(t, s.adminA, s.a, r); got.status < 300 && (strings.Contains(got.body, "bob") || strings.Contains(got.body, "evil") || strings.Contains(got.body, "forged-group") || strings.Contains(got.body, s.b)) {
 			if !strings.Contains(r.path, "honest") { // a refusal is fine, too
@@ -62,7 +62,7 @@ func testWorkspaceObjects(t *testing.T, s *env) {
 			}
 		}
 	}
-	for _, name := range []string{"honest", "forged", "applied-forged"} {
+	for _, name := range []string{"honest", "annotated", "applied-annotated"} {
 		s.waitReady(t, s.a, name)
 		got := s.do(t, s.adminA, s.a, request{path: workspacesPath + "/" + name})
 		if text := withoutManagedFields(got.body); strings.Contains(text, "bob") || strings.Contains(text, "evil") || strings.Contains(text, "forged-group") || strings.Contains(text, s.b) {

@@ -151,7 +151,7 @@ func testIdentityHeaders(t *testing.T, s *env) {
 	const review = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 	own, foreign := s.proxyCertificate(t, proxyName), s.proxyCertificate(t, "x")
 	trusted, other := s.newUser(t, "the front proxy", &own), s.newUser(t, "another certificate of its authority", &foreign)
-	privilegedGroups := []string{"system:masters", shardGroup, cacheGroup, "system:kcp:logical-cluster-admin", "system:kcp:initializer:root:universal", "system:kcp:terminator:x", "people"}
+	privilegedGroups := []string{"system:masters", shardGroup, cacheGroup, "system:kcp:logical-cluster-admin", "system:kcp:initializer:root:universal", "system:kcp:terminator:x", "tenants"}
 	headers := http.Header{"X-Remote-User": {shardGroup + ":beta"}, "X-Remote-Group": privilegedGroups, "X-Remote-Uid": {"1"}, "X-Remote-Extra-Authentication.kcp.io%2fscopes": {"cluster:" + s.b}, "X-Kcp-Internal-Deep-Subjectaccessreview": {"true"}, "X-Kcp-Virtual-Resource-Hops": {"-5"}}
 	for _, name := range s.layout.Shards() {
 		base := s.layout.URL(name)
@@ -183,7 +183,7 @@ func testIdentityHeaders(t *testing.T, s *env) {
 			t.Errorf("the proxy forwards group %s: %d %.600s", group, got.status, got.body)
 		}
 	}
-	if !strings.Contains(got.body, `"people"`) {
+	if !strings.Contains(got.body, `"tenants"`) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }

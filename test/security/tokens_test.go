@@ -34,7 +34,7 @@ func testForeignIssuers(t *testing.T, s *env) {
 	if got := s.do(t, s.masters, child, request{method: http.MethodPost, path: clusterBindings, body: allUsers}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	groups := []string{"system:masters", "system:kcp:admin", "system:kcp:logical-cluster-admin", "system:cluster:" + s.b, "system:cluster:partner", "system:kcp:initializer:root:universal", "system:serviceaccounts", "people"}
+	groups := []string{"system:masters", "system:kcp:admin", "system:kcp:logical-cluster-admin", "system:cluster:" + s.b, "system:cluster:partner", "system:kcp:initializer:root:universal", "system:serviceaccounts", "tenants"}
 	// The values of all extra keys: a scope of b, and a warrant of a privileged user.
 	extra := []string{"cluster:" + s.b, `{"user":"bob","groups":["system:masters"]}`}
 	for _, name := range []string{"bob", "kcp-admin", "system:apiserver", "system:serviceaccount:default:builder", "system:kcp:serviceaccount:partner:default:builder", " system:masters", "bob\n", "", proxyName} {
