@@ -7,9 +7,9 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// forCompiledInKinds restricts a plug-in to objects of compiled-in kinds. In a logical cluster that does not serve one of them,
-// a tenant's definition may have its name: such objects are custom resources, to which the plug-in's rules do not
-// apply.
+// forCompiledInKinds restricts a plug-in to objects of compiled-in kinds. In a logical cluster that does not serve one
+// of them, a tenant's definition may have its name: such objects are custom resources, to which the plug-in's rules do
+// not apply.
 func forCompiledInKinds(create func(Config) admission.Interface) func(Config) admission.Interface {
 	return func(config Config) admission.Interface { return compiledIn{create(config)} }
 }

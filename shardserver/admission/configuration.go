@@ -15,10 +15,10 @@ import (
 	apiserverinstall "k8s.io/apiserver/pkg/apis/apiserver/install"
 )
 
-// ReadLimitedResources reads a file of kind AdmissionConfiguration (apiserver.config.k8s.io/v1) and returns the resources that
-// need a quota: the limitedResources of upstream's ResourceQuotaConfiguration, which the entry of the quota plug-in
-// contains inline or as a path relative to the file. Entries of other plug-ins are errors, because those have no
-// configuration.
+// ReadLimitedResources reads a file of kind AdmissionConfiguration (apiserver.config.k8s.io/v1) and returns the
+// resources that need a quota: the limitedResources of upstream's ResourceQuotaConfiguration, which the entry of the
+// quota plug-in contains inline or as a path relative to the file. Entries of other plug-ins are errors, because those
+// have no configuration.
 func ReadLimitedResources(file string) ([]quotaapi.LimitedResource, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {

@@ -30,8 +30,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// fakeStore is the part of a registry that admission reads: objects by logical cluster and name. Like a real one it reads
-// from a cache for resource version "0"; objects in Latest only have not reached the cache yet.
+// fakeStore is the part of a registry that admission reads: objects by logical cluster and name. Like a real one it
+// reads from a cache for resource version "0"; objects in Latest only have not reached the cache yet.
 type fakeStore struct {
 	rest.TableConvertor
 	resource schema.GroupResource

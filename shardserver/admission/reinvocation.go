@@ -6,8 +6,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// reinvocationHandler runs a chain of mutating plug-ins a second time if one of them requests it: a webhook or a policy changed
-// the object after another had seen it. Plug-ins decide themselves whether they take part in the second run.
+// reinvocationHandler runs a chain of mutating plug-ins a second time if one of them requests it: a webhook or a policy
+// changed the object after another had seen it. Plug-ins decide themselves whether they take part in the second run.
 type reinvocationHandler struct{ chain admission.Interface }
 
 // Handles implements admission.Interface.

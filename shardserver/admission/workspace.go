@@ -107,8 +107,8 @@ func (w *workspace) Validate(ctx context.Context, a admission.Attributes, _ admi
 	return nil
 }
 
-// restoreFinalizer restores the finalizer on a live workspace if a tenant removed it: without it the logical cluster would
-// outlive its workspace and could not be deleted through it.
+// restoreFinalizer restores the finalizer on a live workspace if a tenant removed it: without it the logical cluster
+// would outlive its workspace and could not be deleted through it.
 func restoreFinalizer(a admission.Attributes, obj *tenancyv1alpha1.Workspace) error {
 	if a.GetOperation() != admission.Update {
 		return nil
@@ -149,16 +149,16 @@ func (w *workspace) validateMount(a admission.Attributes, old, obj *tenancyv1alp
 	return nil
 }
 
-// placementAnnotations are the annotations in which the scheduler records the location of a workspace. A tenant who could write
-// them could take the name of a logical cluster that is reserved for another workspace.
+// placementAnnotations are the annotations in which the scheduler records the location of a workspace. A tenant who
+// could write them could take the name of a logical cluster that is reserved for another workspace.
 var placementAnnotations = []string{
 	tenancyv1alpha1.WorkspaceClusterAnnotationKey,
 	corev1alpha1.ShardAnnotationKey,
 	tenancyv1alpha1.WorkspaceShardHashAnnotationKey,
 }
 
-// requiredAnnotations returns the annotations that the object must have, regardless of what the user sent. An empty value
-// means that the annotation must be absent.
+// requiredAnnotations returns the annotations that the object must have, regardless of what the user sent. An empty
+// value means that the annotation must be absent.
 func (w *workspace) requiredAnnotations(ctx context.Context, a admission.Attributes) (map[string]string, error) {
 	if a.GetOperation() == admission.Update {
 		return immutableAnnotations(a)
@@ -195,8 +195,8 @@ func (w *workspace) initialAnnotations(ctx context.Context, a admission.Attribut
 	return required, nil
 }
 
-// immutableAnnotations returns the annotations that an update must not change. Users who manage logical clusters may change
-// the placement.
+// immutableAnnotations returns the annotations that an update must not change. Users who manage logical clusters may
+// change the placement.
 func immutableAnnotations(a admission.Attributes) (map[string]string, error) {
 	if isMaster(a.GetUserInfo()) {
 		return nil, nil

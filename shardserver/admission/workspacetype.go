@@ -64,8 +64,8 @@ func (w *workspaceType) Validate(ctx context.Context, a admission.Attributes, _ 
 	return w.validateDefaultBindings(ctx, a, cluster, old.Spec.DefaultAPIBindings, obj.Spec.DefaultAPIBindings)
 }
 
-// findMissingPath returns the first field that refers to a type without a path. A path is required, because such references
-// are resolved in other workspaces than that of the type.
+// findMissingPath returns the first field that refers to a type without a path. A path is required, because such
+// references are resolved in other workspaces than that of the type.
 func findMissingPath(spec tenancyv1alpha1.WorkspaceTypeSpec) string {
 	if spec.DefaultChildWorkspaceType != nil && spec.DefaultChildWorkspaceType.Path == "" {
 		return "spec.defaultChildWorkspaceType.path"
@@ -86,9 +86,9 @@ func findMissingPath(spec tenancyv1alpha1.WorkspaceTypeSpec) string {
 
 func lacksPath(ref tenancyv1alpha1.WorkspaceTypeReference) bool { return ref.Path == "" }
 
-// validateDefaultBindings requires the permission to bind every export that becomes a default binding. Unchanged default bindings need
-// no permission of the user who edits the type. A path that does not resolve is refused with the same error; an export
-// may be created later.
+// validateDefaultBindings requires the permission to bind every export that becomes a default binding. Unchanged
+// default bindings need no permission of the user who edits the type. A path that does not resolve is refused with the
+// same error; an export may be created later.
 func (w *workspaceType) validateDefaultBindings(ctx context.Context, a admission.Attributes, own logicalcluster.Name, before, after []tenancyv1alpha1.APIExportReference) error {
 	for _, binding := range after {
 		if slices.Contains(before, binding) {

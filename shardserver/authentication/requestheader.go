@@ -14,9 +14,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
-// newRequestHeaderAuthenticator authenticates the identity headers of clients whose certificate the request header CA signed for an allowed
-// name, without the groups that headers must not yield. The front proxy removes these already; the shard does not rely
-// on that, so that a proxy's certificate alone gives no privileges on the shard itself.
+// newRequestHeaderAuthenticator authenticates the identity headers of clients whose certificate the request header CA
+// signed for an allowed name, without the groups that headers must not yield. The front proxy removes these already;
+// the shard does not rely on that, so that a proxy's certificate alone gives no privileges on the shard itself.
 func newRequestHeaderAuthenticator(config *authenticatorfactory.RequestHeaderConfig) authenticator.Request {
 	stock := headerrequest.NewDynamicVerifyOptionsSecure(
 		config.CAContentProvider.VerifyOptions,
@@ -36,9 +36,9 @@ func newRequestHeaderAuthenticator(config *authenticatorfactory.RequestHeaderCon
 	})
 }
 
-// ignoreProxyCertificates ignores errors of the certificate authenticator for certificates that the request header CA signed. A
-// front proxy forwards a request without credentials unchanged: its certificate then authenticates the connection and
-// is not the identity of the request, which is anonymous rather than invalid.
+// ignoreProxyCertificates ignores errors of the certificate authenticator for certificates that the request header CA
+// signed. A front proxy forwards a request without credentials unchanged: its certificate then authenticates the
+// connection and is not the identity of the request, which is anonymous rather than invalid.
 func ignoreProxyCertificates(certificates authenticator.Request, config *authenticatorfactory.RequestHeaderConfig) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := certificates.AuthenticateRequest(req)

@@ -15,8 +15,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// workspaceTokenAuthenticator authenticates tokens of the issuers that the type of the request's workspace configures. The
-// configuration is read from the watch cache for each token, so that changes take effect immediately, for existing
+// workspaceTokenAuthenticator authenticates tokens of the issuers that the type of the request's workspace configures.
+// The configuration is read from the watch cache for each token, so that changes take effect immediately, for existing
 // workspaces, too.
 type workspaceTokenAuthenticator struct {
 	types          *workspacetype.Resolver
@@ -24,8 +24,8 @@ type workspaceTokenAuthenticator struct {
 	authenticators *issuers.Authenticators
 }
 
-// newWorkspaceTokenAuthenticator reads only the watch cache and replicas of other shards: the client is not authenticated yet and
-// must not be able to cause reads from etcd.
+// newWorkspaceTokenAuthenticator reads only the watch cache and replicas of other shards: the client is not
+// authenticated yet and must not be able to cause reads from etcd.
 func newWorkspaceTokenAuthenticator(registry *storage.Registry, types *workspacetype.Index, authenticators *issuers.Authenticators) authenticator.Token {
 	return &workspaceTokenAuthenticator{
 		types: workspacetype.NewResolver(workspacetype.NewCachedReader(registry, types)),

@@ -15,8 +15,8 @@ const DeepSARHeader = "X-Kcp-Internal-Deep-SubjectAccessReview"
 
 type deepSARKey struct{}
 
-// WithDeepSAR makes decisions in the context skip required groups and workspace content. It is for checks that the server
-// makes itself about a logical cluster of any shard, which the user need not be able to access.
+// WithDeepSAR makes decisions in the context skip required groups and workspace content. It is for checks that the
+// server makes itself about a logical cluster of any shard, which the user need not be able to access.
 func WithDeepSAR(ctx context.Context) context.Context {
 	return context.WithValue(ctx, deepSARKey{}, true)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 )
 
-// protectedGroups may be impersonated only by their own members: a tenant's RBAC can grant `impersonate` on any name, but
-// these groups have permissions outside of the tenant's logical cluster.
+// protectedGroups may be impersonated only by their own members: a tenant's RBAC can grant `impersonate` on any name,
+// but these groups have permissions outside of the tenant's logical cluster.
 var protectedGroups = []string{
 	GroupMasters,
 	GroupLogicalClusterAdmin,
@@ -163,8 +163,8 @@ func addScope(extra map[string][]string, scope string) map[string][]string {
 	return out
 }
 
-// isSameUser reports whether two users are the same object. Only pointers can be: equal contents do not make an impersonated
-// user the requester.
+// isSameUser reports whether two users are the same object. Only pointers can be: equal contents do not make an
+// impersonated user the requester.
 func isSameUser(a, b user.Info) bool {
 	left, ok := a.(*user.DefaultInfo)
 	right, alsoOK := b.(*user.DefaultInfo)

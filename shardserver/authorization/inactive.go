@@ -20,8 +20,8 @@ var inactivePaths = []string{"/openapi", "/apis/core.kcp.io/v1alpha1/logicalclus
 
 var errInactive = errors.New("logical cluster is marked inactive")
 
-// WithInactiveCheck refuses requests of all users to logical clusters that are marked inactive. A logical cluster that is
-// being deleted stays available, because its content could not be removed otherwise. The filter must run after the
+// WithInactiveCheck refuses requests of all users to logical clusters that are marked inactive. A logical cluster that
+// is being deleted stays available, because its content could not be removed otherwise. The filter must run after the
 // resolution of the path and before every handler that acts on the request.
 func WithInactiveCheck(handler http.Handler, registry *storage.Registry, s runtime.NegotiatedSerializer) http.Handler {
 	clusters := newLogicalClusters(registry)

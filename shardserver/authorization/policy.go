@@ -162,7 +162,7 @@ type rules struct {
 
 var _ validation.AuthorizationRuleResolver = rules{}
 
-// GetRoleReferenceRules returns the rules of the role that a binding in the context's logical cluster refers to.
+// GetRoleReferenceRules returns the rules of the role that a binding in the context's logical cluster references.
 func (r rules) GetRoleReferenceRules(ctx context.Context, roleRef rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	return r.local.resolver.GetRoleReferenceRules(ctx, roleRef, namespace)
 }

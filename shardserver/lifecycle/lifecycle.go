@@ -103,8 +103,8 @@ func isActive(namespace *core.Namespace) bool {
 	return namespace.DeletionTimestamp == nil && namespace.Status.Phase != core.NamespaceTerminating
 }
 
-// ignoreTerminatingNamespace drops the errors of writing to a namespace that is deleted concurrently, and of creating an
-// object that was created concurrently.
+// ignoreTerminatingNamespace drops the errors of writing to a namespace that is deleted concurrently, and of creating
+// an object that was created concurrently.
 func ignoreTerminatingNamespace(err error) error {
 	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil

@@ -22,15 +22,17 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// settlePeriod is the minimum time between the deletion of a namespace and its removal. Create requests that were admitted
-// before the deletion, or by a replica that had not received it yet, complete within this time. Upstream uses 5 seconds.
+// settlePeriod is the minimum time between the deletion of a namespace and its removal. Create requests that were
+// admitted before the deletion, or by a replica that had not received it yet, complete within this time. Upstream uses
+// 5 seconds.
 const settlePeriod = 2 * time.Second
 
 // namespaceWorkers is the number of namespaces that are emptied concurrently. Workers mostly wait for watch caches.
 const namespaceWorkers = 32
 
-// namespaceController empties and finalizes terminating namespaces with upstream's deleter, whose clients take the logical
-// cluster from the context. A deleter is created for each reconcile because its discovery function has no context.
+// namespaceController empties and finalizes terminating namespaces with upstream's deleter, whose clients take the
+// logical cluster from the context. A deleter is created for each reconcile because its discovery function has no
+// context.
 type namespaceController struct {
 	cfg        Config
 	namespaces *storage.Reader[*core.Namespace]
@@ -85,8 +87,8 @@ func (c *namespaceController) reconcile(ctx context.Context, key controller.Requ
 }
 
 // prepare deletes the objects in a namespace according to the watch cache. If none are left, it finalizes the namespace
-// (done), without the conditions that the deleter would write first. Otherwise it returns a context with the resources that
-// have no objects, which spares the deleter two requests for each. wait is set while the settle period lasts.
+// (done), without the conditions that the deleter would write first. Otherwise it returns a context with the resources
+// that have no objects, which spares the deleter two requests for each. wait is set while the settle period lasts.
 //
 // A resource without objects stays so, as nothing can be created in a namespace whose phase is Terminating.
 func (c *namespaceController) prepare(ctx context.Context, name string, resources []*storage.Resource) (_ context.Context, wait time.Duration, done bool, err error) {
@@ -126,8 +128,9 @@ func (c *namespaceController) settleDelay(ctx context.Context, namespace *core.N
 	return remainingSettlePeriod(ctx, now.Sub(namespace.DeletionTimestamp.Time)), err
 }
 
-// remainingSettlePeriod returns the rest of the settle period of a namespace that was deleted age ago. A negative age means
-// that the clock of another replica is ahead, so that the age cannot be used: the function then waits for the whole period.
+// remainingSettlePeriod returns the rest of the settle period of a namespace that was deleted age ago. A negative age
+// means that the clock of another replica is ahead, so that the age cannot be used: the function then waits for the
+// whole period.
 func remainingSettlePeriod(ctx context.Context, age time.Duration) time.Duration {
 	if age >= -settlePeriod {
 		return settlePeriod - age

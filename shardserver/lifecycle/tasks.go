@@ -9,8 +9,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 )
 
-// Tasks returns the background tasks that process objects of all resources: the garbage collector and the resource quota
-// controller. They and the observers share one watch per storage.
+// Tasks returns the background tasks that process objects of all resources: the garbage collector and the resource
+// quota controller. They and the observers share one watch per storage.
 func Tasks(cfg Config) []func(context.Context) {
 	return []func(context.Context){func(ctx context.Context) {
 		collector := garbage.New(garbage.Config{Registry: cfg.Registry, Metadata: cfg.Clients.Metadata, Kubernetes: cfg.Clients.Kubernetes})

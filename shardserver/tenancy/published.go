@@ -20,8 +20,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// PublishedSources returns the sources of objects that this shard publishes: its requests to other shards, and its reports
-// on their requests.
+// PublishedSources returns the sources of objects that this shard publishes: its requests to other shards, and its
+// reports on their requests.
 func PublishedSources(cfg Config) []publisher.Source {
 	requestSource := &requestSource{
 		cfg:        cfg,

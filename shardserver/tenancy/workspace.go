@@ -23,8 +23,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/scheduling"
 )
 
-// workspaceController schedules workspaces, synchronizes their status with their LogicalClusters, and deletes these with
-// them.
+// workspaceController schedules workspaces, synchronizes their status with their LogicalClusters, and deletes these
+// with them.
 type workspaceController struct {
 	cfg        Config
 	workspaces *storage.Reader[*tenancyv1alpha1.Workspace]
@@ -57,8 +57,8 @@ func newWorkspaceController(cfg Config) controller.Controller {
 	}
 }
 
-// mapLogicalCluster maps a LogicalCluster to the Workspace that owns it and, as its path may have changed, to the workspaces it
-// contains.
+// mapLogicalCluster maps a LogicalCluster to the Workspace that owns it and, as its path may have changed, to the
+// workspaces it contains.
 func (c *workspaceController) mapLogicalCluster(event watch.Event) []controller.Request {
 	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
 	if !ok {
@@ -89,8 +89,8 @@ type workspaceScope struct {
 	facts   workspaceFacts
 }
 
-// reconcile schedules a workspace and updates it. The placement is stored before the LogicalCluster is created, so that the
-// next reconcile continues after a crash at any step.
+// reconcile schedules a workspace and updates it. The placement is stored before the LogicalCluster is created, so that
+// the next reconcile continues after a crash at any step.
 func (c *workspaceController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	stored, err := c.workspaces.Get(ctx, "", key.Name)
 	if err != nil {

@@ -116,8 +116,8 @@ func copyClusterStatus(workspace *tenancyv1alpha1.Workspace, cluster *corev1alph
 	}
 }
 
-// workspacePhase derives the phase from the facts and the conditions. A workspace that was never scheduled stays in phase
-// Scheduling, independent of its conditions.
+// workspacePhase derives the phase from the facts and the conditions. A workspace that was never scheduled stays in
+// phase Scheduling, independent of its conditions.
 func workspacePhase(workspace *tenancyv1alpha1.Workspace, facts workspaceFacts) corev1alpha1.LogicalClusterPhaseType {
 	switch {
 	case workspace.Spec.Cluster == "":

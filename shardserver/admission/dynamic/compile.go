@@ -38,7 +38,8 @@ func (p sharedCompiler) CompileMutatingEvaluator(expression cel.ExpressionAccess
 	return cel.NewMutatingEvaluator(p.expressions.CompileCELExpression(expression, available, mode))
 }
 
-// compilerFor returns the compiler for a policy that declares variables. The second result evaluates them; it may be nil.
+// compilerFor returns the compiler for a policy that declares variables. The second result evaluates them; it may be
+// nil.
 func (c compilers) compilerFor(declared []admissionregistrationv1.Variable, available cel.OptionalVariableDeclarations) (compiler, *cel.CompositedCompiler, error) {
 	if len(declared) == 0 {
 		return c.shared(), nil, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// existenceIndex indexes the logical clusters that have objects of a resource, from one wildcard watch: a set of names for
-// each logical cluster that has some, no entry for others. It saves every write of the shard four lists, which are
+// existenceIndex indexes the logical clusters that have objects of a resource, from one wildcard watch: a set of names
+// for each logical cluster that has some, no entry for others. It saves every write of the shard four lists, which are
 // almost always empty. While it is not synced, it reports that there may be objects.
 //
 // Of other shards it indexes what they publish, which may be incomplete; absent takes that into account.

@@ -21,15 +21,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// exemptResources are the resources that no policy applies to: reviews, and policies themselves, so that a broken policy can
-// be repaired.
+// exemptResources are the resources that no policy applies to: reviews, and policies themselves, so that a broken
+// policy can be repaired.
 var exemptResources = sets.New(append(exclusion.Excluded(),
 	admissionregistration.Resource("validatingadmissionpolicies"), admissionregistration.Resource("validatingadmissionpolicybindings"),
 	admissionregistration.Resource("mutatingadmissionpolicies"), admissionregistration.Resource("mutatingadmissionpolicybindings"),
 )...)
 
-// policyKind are the differences between validating and mutating policies. IP and IB are policies and bindings as they are
-// stored, P and B as upstream evaluates them, E is a compiled policy.
+// policyKind are the differences between validating and mutating policies. IP and IB are policies and bindings as they
+// are stored, P and B as upstream evaluates them, E is a compiled policy.
 type policyKind[IP, IB storedObject, P, B runtime.Object, E any] struct {
 	policies, bindings string
 	convertPolicy      func(IP) (P, error)

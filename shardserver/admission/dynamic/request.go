@@ -25,8 +25,8 @@ func isInternalWrite(a admission.Attributes) bool {
 	return a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") && isLoopback(a.GetUserInfo())
 }
 
-// contextAuthorizer is an authorizer for CEL expressions, which authorize without a context: it adds that of the request, with the
-// logical cluster.
+// contextAuthorizer is an authorizer for CEL expressions, which authorize without a context: it adds that of the
+// request, with the logical cluster.
 type contextAuthorizer struct {
 	// ctx is that of the request, because CEL does not pass one.
 	ctx      context.Context
@@ -38,8 +38,8 @@ func (a contextAuthorizer) Authorize(_ context.Context, attributes authorizer.At
 	return a.delegate.Authorize(a.ctx, attributes)
 }
 
-// addClusterAnnotation sets the logical cluster annotation on an object that is being created, so that webhooks see it, and
-// returns a function that removes it again. Existing objects have it from storage.
+// addClusterAnnotation sets the logical cluster annotation on an object that is being created, so that webhooks see it,
+// and returns a function that removes it again. Existing objects have it from storage.
 func addClusterAnnotation(cluster logicalcluster.Name, a admission.Attributes) (restore func()) {
 	if a.GetOperation() != admission.Create || a.GetObject() == nil {
 		return func() {}
@@ -53,8 +53,8 @@ func addClusterAnnotation(cluster logicalcluster.Name, a admission.Attributes) (
 	return func() { setClusterAnnotation(object, before, had) }
 }
 
-// setClusterAnnotation changes a copy of the annotations, since the map may be shared with the request's body, and leaves no empty
-// map.
+// setClusterAnnotation changes a copy of the annotations, since the map may be shared with the request's body, and
+// leaves no empty map.
 func setClusterAnnotation(object interface {
 	GetAnnotations() map[string]string
 	SetAnnotations(map[string]string)

@@ -18,8 +18,8 @@ const (
 	acquireTimeout = 250 * time.Millisecond
 )
 
-// semaphores are semaphores for the shard's own requests to webhooks, one per logical cluster, independent of changes of
-// its configurations. An entry exists while a request holds or waits for the semaphore.
+// semaphores are semaphores for the shard's own requests to webhooks, one per logical cluster, independent of changes
+// of its configurations. An entry exists while a request holds or waits for the semaphore.
 type semaphores struct {
 	mu        sync.Mutex
 	byCluster map[logicalcluster.Name]*semaphore

@@ -134,8 +134,8 @@ func (h *hooks) matches(a admission.Attributes) bool {
 	})
 }
 
-// sanitizeStatusCode returns a refusal with a valid status code. Webhooks choose codes freely, and net/http panics at codes of
-// more than three digits, which would abort the response.
+// sanitizeStatusCode returns a refusal with a valid status code. Webhooks choose codes freely, and net/http panics at
+// codes of more than three digits, which would abort the response.
 func sanitizeStatusCode(err error) error {
 	var refused *apierrors.StatusError
 	if errors.As(err, &refused) && refused.ErrStatus.Code > 599 {

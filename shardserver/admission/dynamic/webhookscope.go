@@ -14,8 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// scopedWebhook is a webhook in the scope of one request. The webhook itself is shared; the conditions that depend on the
-// logical cluster are evaluated for the request: labels of its namespace, and decisions of the authorizer.
+// scopedWebhook is a webhook in the scope of one request. The webhook itself is shared; the conditions that depend on
+// the logical cluster are evaluated for the request: labels of its namespace, and decisions of the authorizer.
 type scopedWebhook struct {
 	webhook.WebhookAccessor
 	scope *webhookScope
@@ -63,8 +63,8 @@ func (w scopedWebhook) GetParsedNamespaceSelector() (labels.Selector, error) {
 	return labels.Nothing(), nil
 }
 
-// isNamespaceWrite reports whether selectors apply to the labels of the request's object, which an earlier webhook may have
-// changed. Upstream evaluates them without a namespace lister.
+// isNamespaceWrite reports whether selectors apply to the labels of the request's object, which an earlier webhook may
+// have changed. Upstream evaluates them without a namespace lister.
 func isNamespaceWrite(a admission.Attributes) bool {
 	return a.GetResource().Resource == "namespaces" && a.GetSubresource() == "" &&
 		(a.GetOperation() == admission.Create || a.GetOperation() == admission.Update)

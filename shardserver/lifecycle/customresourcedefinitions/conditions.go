@@ -10,8 +10,9 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 )
 
-// computeStatus returns a copy of a definition with the desired status, given the accepted names of the other definitions
-// of the group. Apart from transition times it is a pure function; an unchanged condition keeps its transition time.
+// computeStatus returns a copy of a definition with the desired status, given the accepted names of the other
+// definitions of the group. Apart from transition times it is a pure function; an unchanged condition keeps its
+// transition time.
 func computeStatus(definition *apiextensions.CustomResourceDefinition, others nameSet) *apiextensions.CustomResourceDefinition {
 	updated := &apiextensions.CustomResourceDefinition{ObjectMeta: definition.ObjectMeta, Spec: definition.Spec}
 	definition.Status.DeepCopyInto(&updated.Status)
@@ -43,8 +44,8 @@ func namesAccepted(conflict *nameConflict) apiextensions.CustomResourceDefinitio
 }
 
 // established returns the condition to set, or nil if it does not change: an established definition remains established
-// when it later requests names that are not accepted. Unlike upstream there is no delay after NamesAccepted, as only this
-// shard serves the definition.
+// when it later requests names that are not accepted. Unlike upstream there is no delay after NamesAccepted, as only
+// this shard serves the definition.
 func established(definition *apiextensions.CustomResourceDefinition, accepted bool) *apiextensions.CustomResourceDefinitionCondition {
 	if apiextensions.IsCRDConditionTrue(definition, apiextensions.Established) {
 		return nil

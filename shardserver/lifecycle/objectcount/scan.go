@@ -66,8 +66,8 @@ func (c *Tracker) deltas() map[logicalcluster.Name]int64 {
 	return deltas
 }
 
-// replace stores the result of a scan. Changes during the scan are added: they may be counted twice until the next scan,
-// but are never missed.
+// replace stores the result of a scan. Changes during the scan are added: they may be counted twice until the next
+// scan, but are never missed.
 func (c *Tracker) replace(limits map[logicalcluster.Name]clusterLimit, sums, before map[logicalcluster.Name]int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 // Timeout is the age of a report at which the state of a shard is unknown: four heartbeats.
 const Timeout = 40 * time.Second
 
-// Tracker tracks the last reports of the other shards and when they were received, by the clock of this process. A report
-// counts as new if its beat is. There is one entry for each shard of the installation.
+// Tracker tracks the last reports of the other shards and when they were received, by the clock of this process. A
+// report counts as new if its beat is. There is one entry for each shard of the installation.
 type Tracker struct {
 	informer *informer.Informer[*shardingv1alpha1.ShardReport]
 	now      func() time.Time

@@ -32,8 +32,8 @@ type Registration struct {
 	publishedErr error
 }
 
-// Run registers the shard and keeps its registration up to date until the context ends. It retries with backoff and logs
-// when the error changes.
+// Run registers the shard and keeps its registration up to date until the context ends. It retries with backoff and
+// logs when the error changes.
 func (r *Registration) Run(ctx context.Context) {
 	retry := r.backoff()
 	for ctx.Err() == nil {
@@ -98,8 +98,8 @@ func (r *Registration) isRegistered() bool {
 	return r.registered
 }
 
-// ForeignRootError returns an error if root is known to belong to another installation. Nothing may be published to such a root or
-// its cache servers, and nothing that is read from them may be used.
+// ForeignRootError returns an error if root is known to belong to another installation. Nothing may be published to
+// such a root or its cache servers, and nothing that is read from them may be used.
 func (r *Registration) ForeignRootError() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,8 +114,8 @@ func (r *Registration) foreignRootError() error {
 	return r.publishedErr
 }
 
-// Healthy returns an error if the shard should get no traffic: root belongs to another installation, or the shard is new
-// and not registered yet. An unavailable root shard is not an error.
+// Healthy returns an error if the shard should get no traffic: root belongs to another installation, or the shard is
+// new and not registered yet. An unavailable root shard is not an error.
 func (r *Registration) Healthy() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// StartupServer serves the shard's port until the shard is ready to serve: it reports the process as live and not ready with
-// the reason, and asks clients to retry other requests.
+// StartupServer serves the shard's port until the shard is ready to serve: it reports the process as live and not ready
+// with the reason, and asks clients to retry other requests.
 type StartupServer struct {
 	mu     sync.Mutex
 	reason string

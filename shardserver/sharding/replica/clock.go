@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// skewCheckInterval is how often clocks are compared, maxClockSkew the difference that is not logged. Informers do not depend
-	// on clocks; tokens, certificates and leases do.
+	// skewCheckInterval is how often clocks are compared, maxClockSkew the difference that is not logged. Informers do not
+	// depend on clocks; tokens, certificates and leases do.
 	skewCheckInterval = 10 * time.Second
 	maxClockSkew      = 5 * time.Second
 )

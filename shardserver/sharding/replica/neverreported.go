@@ -15,16 +15,17 @@ import (
 // neverReportedTimeout is how long a shard that has never reported keeps stores from being synced.
 const neverReportedTimeout = 5 * time.Minute
 
-// A registered shard that never starts would keep the informers of all new shards from being synced. It counts as complete
-// if all of this holds for neverReportedTimeout without interruption:
+// A registered shard that never starts would keep the informers of all new shards from being synced. It counts as
+// complete if all of this holds for neverReportedTimeout without interruption:
 //
 //   - the root shard has recorded no report of it since it was registered. The record is in the Shard object in root's own
 //     etcd, and survives the loss of a cache;
 //   - the cache has no report of it, and the informer no other object, including those of the snapshot;
 //   - the cache is available.
 //
-// Logical clusters are placed on shards that report, so such a shard has none. Objects from before its registration arrive
-// like any new object when it publishes them. Informers that are synced already do not wait for new shards either.
+// Logical clusters are placed on shards that report, so such a shard has none. Objects from before its registration
+// arrive like any new object when it publishes them. Informers that are synced already do not wait for new shards
+// either.
 
 // Reported returns whether root has ever received a report of a shard since it was registered.
 func Reported(shard *corev1alpha1.Shard) bool { return len(shard.Status.Load) > 0 }

@@ -126,7 +126,8 @@ func (c *replicationController) observe(ctx context.Context) (*clusterState, err
 	return s, err
 }
 
-// adminRoles returns the roles of system:admin that bindings reference and that the logical cluster does not have itself.
+// adminRoles returns the roles of system:admin that bindings reference and that the logical cluster does not have
+// itself.
 func (c *replicationController) adminRoles(ctx context.Context, s *clusterState) ([]*rbac.ClusterRole, error) {
 	ctx = logicalcluster.With(ctx, logicalcluster.Admin)
 	var found []*rbac.ClusterRole

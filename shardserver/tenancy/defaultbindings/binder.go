@@ -17,8 +17,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// Precompute sets the status of the new bindings of a new logical cluster in advance, and returns the reservations that this
-// depends on. It returns "" and does not change the bindings if the status cannot be computed.
+// Precompute sets the status of the new bindings of a new logical cluster in advance, and returns the reservations that
+// this depends on. It returns "" and does not change the bindings if the status cannot be computed.
 type Precompute func(ctx context.Context, cluster logicalcluster.Name, bindings []*apisv1alpha2.APIBinding) (reservations string, err error)
 
 // Config configures a Binder.

@@ -20,8 +20,8 @@ type defaultBinding struct {
 	maintained bool
 }
 
-// defaultBindings returns the default bindings of the aliases of a logical cluster, in their order. Duplicates of the same
-// path and export are merged, and are maintained if one of them is.
+// defaultBindings returns the default bindings of the aliases of a logical cluster, in their order. Duplicates of the
+// same path and export are merged, and are maintained if one of them is.
 func defaultBindings(cluster logicalcluster.Name, aliases []workspacetype.Resolved) ([]defaultBinding, error) {
 	var all []defaultBinding
 	for _, alias := range aliases {
@@ -52,8 +52,8 @@ func maintains(alias workspacetype.Resolved) bool {
 	return len(alias.Spec.DefaultAPIBindings) > 0 && mode != nil && *mode == tenancyv1alpha1.APIBindingLifecycleModeMaintain
 }
 
-// newSpec returns the spec of a binding to an export: all claims of the export are accepted, with their default selectors.
-// keepDefault also copies the default selector to the claim.
+// newSpec returns the spec of a binding to an export: all claims of the export are accepted, with their default
+// selectors. keepDefault also copies the default selector to the claim.
 func newSpec(reference apiindex.Reference, export *apisv1alpha2.APIExport, keepDefault bool) apisv1alpha2.APIBindingSpec {
 	spec := apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{
 		Export: &apisv1alpha2.ExportBindingReference{Path: reference.Path.String(), Name: reference.Name},
@@ -84,7 +84,8 @@ func (w defaultBinding) find(bindings []*apisv1alpha2.APIBinding) *apisv1alpha2.
 	return nil
 }
 
-// isCompleteIn reports whether one of the bindings binds the export. Bindings of users with another name or path count, too.
+// isCompleteIn reports whether one of the bindings binds the export. Bindings of users with another name or path count,
+// too.
 func (w defaultBinding) isCompleteIn(bindings []*apisv1alpha2.APIBinding) bool {
 	own := w.find(bindings)
 	return slices.ContainsFunc(bindings, func(binding *apisv1alpha2.APIBinding) bool {

@@ -16,8 +16,8 @@ import (
 // noReservations is the annotation value of a logical cluster without reservations.
 const noReservations = "{}"
 
-// Reservations returns the value of ResourceBindingsAnnotationKey of a new logical cluster: the resources of the bindings of
-// its types. If it cannot be computed yet it is empty, and the bindings acquire their resources later.
+// Reservations returns the value of ResourceBindingsAnnotationKey of a new logical cluster: the resources of the
+// bindings of its types. If it cannot be computed yet it is empty, and the bindings acquire their resources later.
 func (b *Binder) Reservations(ctx context.Context, cluster logicalcluster.Name, aliases []workspacetype.Resolved) string {
 	all, err := defaultBindings(cluster, aliases)
 	if err != nil || len(all) == 0 || b.cfg.Precompute == nil {
@@ -41,9 +41,9 @@ func (b *Binder) Reservations(ctx context.Context, cluster logicalcluster.Name, 
 	return reservations
 }
 
-// Initialize creates the missing default bindings of the context's logical cluster. Existing ones are not changed. If the
-// logical cluster was created with their reservations, the bindings are complete immediately. It returns transient errors
-// only.
+// Initialize creates the missing default bindings of the context's logical cluster. Existing ones are not changed. If
+// the logical cluster was created with their reservations, the bindings are complete immediately. It returns transient
+// errors only.
 func (b *Binder) Initialize(ctx context.Context, cluster *corev1alpha1.LogicalCluster, aliases []workspacetype.Resolved) (Outcome, error) {
 	name, _ := logicalcluster.From(ctx)
 	all, err := defaultBindings(name, aliases)

@@ -24,9 +24,9 @@ import (
 
 var bindings = apisv1alpha2.Resource("apibindings")
 
-// TypeIndex maps events to the logical clusters whose default bindings they may affect. It indexes the names of all logical
-// clusters by type, and the extended types and bound exports of each type in use. Its methods map events to requests of a
-// controller of LogicalClusters. It is safe for concurrent use.
+// TypeIndex maps events to the logical clusters whose default bindings they may affect. It indexes the names of all
+// logical clusters by type, and the extended types and bound exports of each type in use. Its methods map events to
+// requests of a controller of LogicalClusters. It is safe for concurrent use.
 type TypeIndex struct {
 	types    *workspacetype.Resolver
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
@@ -144,7 +144,8 @@ func (c *TypeIndex) MapBinding(event watch.Event) []controller.Request {
 	return c.filterPending([]logicalcluster.Name{logicalcluster.Of(binding)})
 }
 
-// stateOf returns the generation of an object, or the resource version of a replica, whose generation is not meaningful.
+// stateOf returns the generation of an object, or the resource version of a replica, whose generation is not
+// meaningful.
 func stateOf(object metav1.Object) string {
 	if _, copied := object.GetAnnotations()[cacheclient.ShardAnnotation]; copied {
 		return object.GetResourceVersion()
