@@ -14,23 +14,23 @@ func testObjectLimit(t *testing.T, s *env) {
 	configMap := func(name, more string) request {
 		return request{method: http.MethodPost, path: configMapsPath, body: fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q%s}}`, name, more)}
 	}
-	held := configMapsPath + "/held"
+	finalized := configMapsPath + "/finalized"
 	s.do(t, s.adminA, s.a, configMap("finalized", `,"finalizers":["example.com/hold"]`))
 	if got := limit(`"1"`); got.status != http.StatusOK {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	defer func() {
 		limit("null")
-		s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: held, contentType: mergePatchType, body: `{"metadata":{"finalizers":null}}`})
-		s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: held})
+		s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: finalized, contentType: mergePatchType, body: `{"metadata":{"finalizers":null}}`})
+		s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: finalized})
 	}()
 	for i := range 100 {
 		for _, query := range []string{"", "?propagationPolicy=Orphan", "?propagationPolicy=Foreground", "?dryRun=All", "?gracePeriodSeconds=0", "?preconditions.uid=x"} {
-			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: held + query})
+			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: finalized + query})
 		}
 		if i%10 == 0 {
-			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: configMapsPath + "?fieldSelector=metadata.name=held"})
-			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: held, body: `{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"x"}}`})
+			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: configMapsPath + "?fieldSelector=metadata.name=finalized"})
+			s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: finalized, body: `{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"x"}}`})
 		}
 	}
 	for i := range 5 {
