@@ -26,7 +26,7 @@ func FuzzParseName(f *testing.F) {
 			t.Fatalf("ParseName(%q) = %q", in, name)
 		}
 		if strings.ContainsAny(in, "/.%\\* \x00\n") {
-			t.Fatalf("%q holds characters that do not belong in a key", in)
+			t.Fatalf("%q contains characters that are invalid in a key", in)
 		}
 		if again, ok := name.Path().Name(); !ok || again != name {
 			t.Fatalf("%q as a path is the name %q, %v", in, again, ok)

@@ -132,7 +132,7 @@ func FuzzFromURLPath(f *testing.F) {
 			t.Fatalf("rest %q of %q does not start at the root", got.Rest, in)
 		}
 		if strings.ContainsAny(got.Path.String(), "/.%") {
-			t.Fatalf("path %q of %q holds characters that do not belong in a key", got.Path, in)
+			t.Fatalf("path %q of %q contains characters that are invalid in a key", got.Path, in)
 		}
 	})
 }

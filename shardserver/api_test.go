@@ -534,7 +534,7 @@ func (p *resourceTest) pages(string) {
 		}
 	}
 	if want := []string{p.fullName("page-0"), p.fullName("page-1"), p.fullName("page-2"), p.fullName("page-3"), p.fullName("page-4")}; !slices.Equal(names, want) || len(versions) != 3 || len(slices.Compact(versions)) != 1 {
-		p.Errorf("pages hold %v at versions %v", names, versions)
+		p.Errorf("pages contain %v at versions %v", names, versions)
 	}
 	if _, err := p.objects.List(p.Context(), metav1.ListOptions{Limit: 2, Continue: "nonsense"}); err == nil {
 		p.Error("a malformed continue token was accepted")

@@ -59,7 +59,7 @@ func TestForgedContinueTokens(t *testing.T) {
 					}
 				}
 				if len(clusters) > objectsPerWorkspace {
-					t.Errorf("limit %d: %d objects, there are %d", limit, len(clusters), objectsPerWorkspace)
+					t.Errorf("limit %d: got %d objects, want %d", limit, len(clusters), objectsPerWorkspace)
 				}
 			}
 		})

@@ -132,7 +132,7 @@ func testDefinitionInDiscovery(t *testing.T, config *rest.Config) {
 	var groups metav1.APIGroupList
 	getJSON(t, config, "/apis", &groups)
 	if last := groups.Groups[len(groups.Groups)-1]; last.Name != "example.com" {
-		t.Errorf("groups of definitions come last, got %s", last.Name)
+		t.Errorf("groups of definitions must be last, got %s", last.Name)
 	}
 	var list apidiscoveryv2.APIGroupDiscoveryList
 	response := send(t, config, http.MethodGet, "/apis", http.Header{"Accept": {aggregated}}, "")
@@ -186,7 +186,7 @@ func testSameNameInTwoWorkspaces(t *testing.T, first, second, empty *rest.Config
 	}
 	for _, legacy := range []bool{true, false} {
 		if lines := strings.Join(listDiscovery(t, empty, legacy), "\n"); strings.Contains(lines, "example.com") {
-			t.Errorf("a workspace without definitions shows %s", lines)
+			t.Errorf("a workspace without definitions serves %s", lines)
 		}
 	}
 	for _, path := range []string{"/openapi/v3/apis/example.com/v1", "/openapi/v2", "/openapi/v3", "/apis"} {
@@ -205,7 +205,7 @@ func testSameNameInTwoWorkspaces(t *testing.T, first, second, empty *rest.Config
 	for config, want := range map[*rest.Config]bool{first: true, second: false} {
 		document := send(t, config, http.MethodGet, "/openapi/v2", http.Header{"Accept": {"application/json"}}, "").body
 		if has := strings.Contains(document, `"com.example.v1.Widget"`); has != want {
-			t.Errorf("%s: OpenAPI v2 shows Widget: %t", config.Host, has)
+			t.Errorf("%s: OpenAPI v2 contains Widget: %t", config.Host, has)
 		}
 	}
 	if got := getStatus(t, empty, "/openapi/v3/apis/example.com/v1"); got != http.StatusNotFound {
@@ -279,7 +279,7 @@ func testTerminatingDefinition(t *testing.T, config *rest.Config) {
 		return nil
 	})
 	if got := getStatus(t, config, "/apis/example.com"); got != http.StatusNotFound {
-		t.Errorf("the group of a definition that is gone: got %d", got)
+		t.Errorf("the group of a deleted definition: got %d", got)
 	}
 }
 

@@ -43,6 +43,6 @@ func TestWorkspaceDeletionInBatches(t *testing.T) {
 		return fmt.Errorf("phase %s, conditions %+v: %v", workspace.Status.Phase, workspace.Status.Conditions, err)
 	})
 	if left := shard.Keys(t, cluster); len(left) > 0 {
-		t.Errorf("%d keys are left, the first is %s", len(left), left[0])
+		t.Errorf("%d keys remain, the first is %s", len(left), left[0])
 	}
 }

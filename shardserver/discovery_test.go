@@ -298,7 +298,7 @@ func testProtobufPreference(t *testing.T, config *rest.Config) {
 	} {
 		response := send(t, config, http.MethodGet, path, http.Header{"Accept": {protobuf + ",application/json"}}, "")
 		if got := response.Header.Get("Content-Type"); got != want {
-			t.Errorf("GET %s came as %q, want %q", path, got, want)
+			t.Errorf("GET %s returned %q, want %q", path, got, want)
 		}
 	}
 	typed := rest.CopyConfig(config)

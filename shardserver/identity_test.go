@@ -76,7 +76,7 @@ func TestResourcesByIdentity(t *testing.T) {
 	t.Run("is not published", func(t *testing.T) {
 		answer := send(t, shardtesting.At(shard.Admin(t), "root"), http.MethodGet, path, http.Header{}, "")
 		if strings.Contains(answer.body, tenancy) {
-			t.Error("the identity shows in objects")
+			t.Error("objects contain the identity")
 		}
 		if !json.Valid([]byte(answer.body)) {
 			t.Errorf("the list is no JSON: %s", answer.body)

@@ -132,11 +132,11 @@ func testKeyLayout(t *testing.T, shard *shardtesting.Shard) {
 			continue
 		}
 		if object.GetAnnotations()["kcp.io/cluster"] != cluster || object.GetNamespace() != namespace || object.GetName() != name {
-			t.Errorf("%s holds %s/%s of cluster %q", key, object.GetNamespace(), object.GetName(), object.GetAnnotations()["kcp.io/cluster"])
+			t.Errorf("%s contains %s/%s of cluster %q", key, object.GetNamespace(), object.GetName(), object.GetAnnotations()["kcp.io/cluster"])
 		}
 	}
 	if len(stored) < 100 {
-		t.Errorf("only %d keys: the walk no longer sees etcd", len(stored))
+		t.Errorf("only %d keys: the test does not read the keys of the shard", len(stored))
 	}
 }
 

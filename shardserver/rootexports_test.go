@@ -42,7 +42,7 @@ func TestRootIdentities(t *testing.T) {
 			t.Fatal(err)
 		}
 		if sum := sha256.Sum256(secret.Data["key"]); len(secret.Data["key"]) != 43 || before["migration.kcp.io"] != hex.EncodeToString(sum[:]) {
-			t.Errorf("the secret holds %d bytes, the identity is %s", len(secret.Data["key"]), before["migration.kcp.io"])
+			t.Errorf("the secret has %d bytes, the identity is %s", len(secret.Data["key"]), before["migration.kcp.io"])
 		}
 	})
 	t.Run("root and system:shard bind the exports", func(t *testing.T) {
@@ -91,7 +91,7 @@ func rootIdentities(t *testing.T, c client.Client) map[string]string {
 			return err
 		}
 		if len(list.Items) != 5 {
-			return fmt.Errorf("there are %d exports", len(list.Items))
+			return fmt.Errorf("got %d exports", len(list.Items))
 		}
 		for _, export := range list.Items {
 			if export.Status.IdentityHash == "" {
@@ -113,7 +113,7 @@ func waitForBindings(t *testing.T, c client.Client, cluster string, count int, i
 			return err
 		}
 		if len(list.Items) != count {
-			return fmt.Errorf("there are %d", len(list.Items))
+			return fmt.Errorf("got %d bindings", len(list.Items))
 		}
 		for _, binding := range list.Items {
 			if binding.Status.Phase != apisv1alpha2.APIBindingPhaseBound || binding.Status.APIExportClusterName != "root" {

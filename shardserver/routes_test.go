@@ -45,7 +45,7 @@ func TestRoutesRequireAuthorization(t *testing.T) {
 		routes = append(routes, route{http.MethodGet, path})
 	}
 	if len(routes) < 150 {
-		t.Fatalf("only %d routes found: the walk no longer sees the server", len(routes))
+		t.Fatalf("only %d routes found: the test does not find the routes of the server", len(routes))
 	}
 	for _, prefix := range []string{"", "/clusters/root", "/clusters/system:admin", "/clusters/system:shard", "/clusters/*", "/clusters/nosuchcluster"} {
 		for _, r := range routes {

@@ -87,7 +87,7 @@ func TestAPIBinding(t *testing.T) {
 		"invalid selector":                                {object: claiming(`selector: {matchExpressions: [{key: c, operator: Likes}]}`), refuse: "not a valid selector operator"},
 		"invalid annotation":                              {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: nonsense}}, ` + to("c1", "widgets") + `}`, refuse: "apis.v1alpha2.kcp.io/acceptable-permission-claims cannot be used"},
 		"invalid annotation in the other version":         {version: "v1alpha2", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: nonsense}}, ` + to("c1", "widgets") + `}`, label: exportLabel("c1", "widgets")},
-		"annotation about a missing claim":                {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: '[{"resource":"pods","verbs":["get"]}]'}}, ` + to("c1", "widgets") + `}`, refuse: "holds a claim of pods, which the object does not"},
+		"annotation about a missing claim":                {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: '[{"resource":"pods","verbs":["get"]}]'}}, ` + to("c1", "widgets") + `}`, refuse: "contains a claim of pods, which the object does not"},
 		"phase that advances":                             {subresource: "status", old: `status: {phase: Binding}`, object: `status: {phase: Bound}`},
 		"phase that is reset by masters":                  {by: master, subresource: "status", old: `status: {phase: Bound}`, object: `{}`, refuse: `cannot transition from "Bound" to ""`},
 		"no phase before and after":                       {subresource: "status", old: `{}`, object: `{}`},

@@ -51,10 +51,10 @@ func TestAggregatedRoles(t *testing.T) {
 		}
 	}
 	if !allows("edit", "create", "configmaps") || !allows("admin", "create", "configmaps") || allows("view", "create", "configmaps") {
-		t.Error("who edits may create, and who administers may what an editor may")
+		t.Error("edit must include create, and admin must include edit")
 	}
 	if !allows("admin", "create", "rolebindings") || allows("edit", "create", "rolebindings") {
-		t.Error("only who administers may bind roles")
+		t.Error("only admin may bind roles")
 	}
 }
 

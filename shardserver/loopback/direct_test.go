@@ -54,7 +54,7 @@ func TestServeDirectlyPassesWrites(t *testing.T) {
 			t.Errorf("user agent %q", r.UserAgent())
 		}
 		if r.Context().Value(key{}) != nil {
-			t.Error("the handler sees what the caller's context holds")
+			t.Error("the handler inherits values of the caller's context")
 		}
 		r.Header.Del("Authorization") // as authentication does
 		w.Header().Set("Content-Type", "application/json")

@@ -127,7 +127,7 @@ func watchList(t *testing.T, c rest.Interface, objects string) {
 			return
 		}
 	}
-	t.Fatal("the watch ended before what there was had come")
+	t.Fatal("the watch ended before the initial events did")
 }
 
 // isPeriodicSeries reports whether a time series is one per kind that storage sets once a minute, hence at any time

@@ -145,7 +145,7 @@ func clusterOf(obj runtime.Object) (logicalcluster.Name, error) {
 	}
 	cluster := logicalcluster.Of(accessor)
 	if cluster.Empty() {
-		return cluster, fmt.Errorf("stored object %s/%s carries no annotation %s", accessor.GetNamespace(), accessor.GetName(), logicalcluster.AnnotationKey)
+		return cluster, fmt.Errorf("stored object %s/%s has no annotation %s", accessor.GetNamespace(), accessor.GetName(), logicalcluster.AnnotationKey)
 	}
 	return cluster, nil
 }

@@ -55,7 +55,7 @@ func TestPrune(t *testing.T) {
 		again     bool
 	}{
 		"a binding keeps its reservation":                                     {has: reservation{Binding: "one"}, want: reservation{Binding: "one"}},
-		"a binding keeps its reservation beside a definition":                 {has: reservation{Binding: "one"}, want: reservation{Binding: "one"}, defined: true, ready: true},
+		"a binding keeps its reservation if a definition exists":              {has: reservation{Binding: "one"}, want: reservation{Binding: "one"}, defined: true, ready: true},
 		"the reservation of a deleted binding is pruned":                      {has: reservation{Binding: "one"}, gone: true},
 		"an established definition gets the reservation of a deleted binding": {has: reservation{Binding: "one"}, gone: true, defined: true, ready: true, want: reservation{Definition: true}},
 		"an established definition gets an unreserved resource":               {defined: true, ready: true, want: reservation{Definition: true}},

@@ -102,7 +102,7 @@ func TestInternedSpecsAreEqual(t *testing.T) {
 			t.Fatal(err)
 		}
 		if recomputed, err := NewSpecInterner().HashOf(definition); err != nil || recomputed != hash {
-			t.Errorf("the hash depends on where a definition comes from: %s, then %s, %v", hash, recomputed, err)
+			t.Errorf("the hash depends on the source of a definition: %s, then %s, %v", hash, recomputed, err)
 		}
 		hashes[hash]++
 	}
@@ -172,7 +172,7 @@ func TestUnusedSpecsAreReleased(t *testing.T) {
 	for deadline := time.Now().Add(10 * time.Second); sizes() != [2]int{}; time.Sleep(time.Millisecond) {
 		runtime.GC()
 		if time.Now().After(deadline) {
-			t.Fatalf("specifications and texts that are left: %v", sizes())
+			t.Fatalf("remaining specifications and texts: %v", sizes())
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestDefaults(t *testing.T) {
 		t.Error("a phase that is left out is Scheduling, in lists too")
 	}
 	if workspaces.Items[1].Status.Phase != corev1alpha1.LogicalClusterPhaseReady {
-		t.Error("a phase that is set stays")
+		t.Error("an existing phase must be kept")
 	}
 	if got := withChild.Spec.DefaultChildWorkspaceType.String(); got != "team" {
 		t.Errorf("the chosen default child became %s", got)

@@ -77,7 +77,7 @@ func testBuiltInIsNotHidden(t *testing.T, shard *shardtesting.Shard) {
 		t.Errorf("a config map: %v, %v", created, err)
 	}
 	if keys := shard.Keys(t, "/core/configmaps/"+e.Schema.IdentityHash); len(keys) > 0 {
-		t.Errorf("there are keys %v", keys)
+		t.Errorf("unexpected keys %v", keys)
 	}
 }
 
@@ -136,7 +136,7 @@ func testVirtualStorage(t *testing.T, shard *shardtesting.Shard) {
 		t.Errorf("discovery: %d %s", status, body)
 	}
 	if keys := shard.Keys(t, "/example.com/widgets/"+e.Schema.IdentityHash); len(keys) > 0 {
-		t.Errorf("there are keys %v", keys)
+		t.Errorf("unexpected keys %v", keys)
 	}
 }
 
@@ -191,7 +191,7 @@ func testBoundObjectDeletion(t *testing.T, shard *shardtesting.Shard) {
 		t.Helper()
 		shardtesting.Eventually(t, "the keys", func(context.Context) error {
 			if keys := shard.Keys(t, prefix); len(keys) != len(want) {
-				return fmt.Errorf("there are %v, want %v", keys, want)
+				return fmt.Errorf("keys are %v, want %v", keys, want)
 			}
 			return nil
 		})
@@ -210,7 +210,7 @@ func testBoundObjectDeletion(t *testing.T, shard *shardtesting.Shard) {
 	expectKeys()
 	shardtesting.Eventually(t, "no object remains", func(context.Context) error {
 		if keys := shard.Keys(t, "/"+w.name+"/"); len(keys) > 0 {
-			return fmt.Errorf("there are %v", keys)
+			return fmt.Errorf("remaining keys are %v", keys)
 		}
 		return nil
 	})
@@ -238,7 +238,7 @@ func testExportedWithoutBindings(t *testing.T, shard *shardtesting.Shard) {
 	path := "/apis/" + group + "/v1/widgets:" + createdExport.Status.IdentityHash
 	masters := newWildcardWorkspace(t, shard)
 	if status, body, _ := masters.doRaw(http.MethodGet, path, "", acceptJSON, ""); status != http.StatusNotFound && status != http.StatusOK {
-		t.Errorf("before there is a definition: %d %s", status, body)
+		t.Errorf("without a definition: %d %s", status, body)
 	}
 	resourceSchema := &apisv1alpha1.APIResourceSchema{}
 	resourceSchema.Name = "v1.widgets." + group

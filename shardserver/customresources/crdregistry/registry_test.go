@@ -49,20 +49,20 @@ func TestUpdateOrder(t *testing.T) {
 		steps []step
 		want  uint64 // the version in the registry, 0 for none
 	}{
-		"the informer adds it":                                  {[]step{informerUpdate(1)}, 1},
-		"the informer deletes it":                               {[]step{informerUpdate(1), deleted(2)}, 0},
-		"a request is first":                                    {[]step{requestUpdate(3), informerUpdate(3)}, 3},
-		"a request is ahead of the informer":                    {[]step{informerUpdate(1), requestUpdate(3), informerUpdate(2)}, 3},
-		"a request that read before the deletion event":         {[]step{informerUpdate(1), deleted(2), requestUpdate(1)}, 0},
-		"a request that read what was created after a deletion": {[]step{informerUpdate(1), deleted(2), requestUpdate(3)}, 3},
-		"a deletion before what a request read":                 {[]step{informerUpdate(1), requestUpdate(3), deleted(2)}, 3},
-		"a request before the informer starts":                  {[]step{requestUpdate(1)}, 1},
-		"then it is in the initial list":                        {[]step{requestUpdate(1), initialList(5, key)}, 1},
-		"then it is deleted before the initial list":            {[]step{requestUpdate(1), initialList(5)}, 0},
-		"then it is created after the initial list":             {[]step{requestUpdate(6), initialList(5)}, 6},
-		"deleted while the informer was not watching":           {[]step{informerUpdate(1), initialList(5)}, 0},
-		"then a request reads the deleted one":                  {[]step{informerUpdate(1), initialList(5), requestUpdate(1)}, 0},
-		"the registry has a newer one when the informer lists":  {[]step{informerUpdate(7), initialList(9, key), informerUpdate(7)}, 7},
+		"the informer adds it":                                        {[]step{informerUpdate(1)}, 1},
+		"the informer deletes it":                                     {[]step{informerUpdate(1), deleted(2)}, 0},
+		"a request is first":                                          {[]step{requestUpdate(3), informerUpdate(3)}, 3},
+		"a request is ahead of the informer":                          {[]step{informerUpdate(1), requestUpdate(3), informerUpdate(2)}, 3},
+		"a request that read before the deletion event":               {[]step{informerUpdate(1), deleted(2), requestUpdate(1)}, 0},
+		"a request that read a definition created after the deletion": {[]step{informerUpdate(1), deleted(2), requestUpdate(3)}, 3},
+		"a deletion older than the definition that a request read":    {[]step{informerUpdate(1), requestUpdate(3), deleted(2)}, 3},
+		"a request before the informer starts":                        {[]step{requestUpdate(1)}, 1},
+		"then it is in the initial list":                              {[]step{requestUpdate(1), initialList(5, key)}, 1},
+		"then it is deleted before the initial list":                  {[]step{requestUpdate(1), initialList(5)}, 0},
+		"then it is created after the initial list":                   {[]step{requestUpdate(6), initialList(5)}, 6},
+		"deleted while the informer was not watching":                 {[]step{informerUpdate(1), initialList(5)}, 0},
+		"then a request reads the deleted one":                        {[]step{informerUpdate(1), initialList(5), requestUpdate(1)}, 0},
+		"the registry has a newer one when the informer lists":        {[]step{informerUpdate(7), initialList(9, key), informerUpdate(7)}, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resources := storage.NewRegistry()

@@ -66,10 +66,10 @@ func checkRoundTrip(t *testing.T, data string) {
 	}
 	got := map[string]any{}
 	if err := utiljson.Unmarshal(out, &got); err != nil {
-		t.Fatalf("writing %q gave %q: %v", data, out, err)
+		t.Fatalf("writing %q returned %q: %v", data, out, err)
 	}
 	if have, want := normalizeNumbers(got), normalizeNumbers(want); have != want {
-		t.Fatalf("writing %q gave\n%v, want\n%v", data, have, want)
+		t.Fatalf("writing %q returned\n%v, want\n%v", data, have, want)
 	}
 	checkMetadata(t, obj, want)
 

@@ -251,7 +251,7 @@ func TestWithLabelRequirements(t *testing.T) {
 		}
 		values, _ := url.ParseQuery(got.URL.RawQuery)
 		if len(values["labelSelector"]) != 1 || !slices.Equal(splitSelector(values.Get("labelSelector")), splitSelector(want)) || strings.Contains(query, "limit") != values.Has("limit") {
-			t.Errorf("%q becomes %q", query, got.URL.RawQuery)
+			t.Errorf("query %q is converted to %q", query, got.URL.RawQuery)
 		}
 	}
 	if _, err := withLabel(httptest.NewRequest(http.MethodGet, "/x?labelSelector=!!", nil), "key", []string{"a"}); !apierrors.IsBadRequest(err) {

@@ -35,11 +35,11 @@ func newClaimsValidator[T any](id func(T) claimKey, claims []apisv1alpha1.Permis
 		for _, item := range list {
 			claim := id(item)
 			if seen[claim] {
-				return fmt.Errorf("it holds the claim of %s twice", describeClaim(claim))
+				return fmt.Errorf("it contains the claim of %s twice", describeClaim(claim))
 			}
 			seen[claim] = true
 			if _, ok := claimsByKey[claim]; !ok {
-				return fmt.Errorf("it holds a claim of %s, which the object does not", describeClaim(claim))
+				return fmt.Errorf("it contains a claim of %s, which the object does not", describeClaim(claim))
 			}
 		}
 		return nil

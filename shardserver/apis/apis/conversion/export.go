@@ -121,7 +121,7 @@ func validateUnique(resources []apisv1alpha2.ResourceSchema) error {
 	for _, resource := range resources {
 		id := claimKey{group: resource.Group, resource: resource.Name}
 		if seen[id] {
-			return fmt.Errorf("it holds %s twice", describeClaim(id))
+			return fmt.Errorf("it contains %s twice", describeClaim(id))
 		}
 		seen[id] = true
 	}
