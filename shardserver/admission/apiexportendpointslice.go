@@ -8,8 +8,8 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 )
 
-// apiExportEndpointSlice requires the permission to bind an export for slices of its endpoints, which show where its
-// consumers are.
+// apiExportEndpointSlice requires the permission to bind an export for slices of its endpoints, whose addresses
+// disclose where its consumers are.
 type apiExportEndpointSlice struct {
 	*admission.Handler
 	access exportAccess

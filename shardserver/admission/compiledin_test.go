@@ -13,7 +13,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-var errCalled = errors.New("asked")
+var errCalled = errors.New("called")
 
 // rejectingPlugin refuses every request.
 type rejectingPlugin struct{ *admission.Handler }

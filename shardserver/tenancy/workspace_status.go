@@ -95,7 +95,7 @@ func deferStatus(stored *tenancyv1alpha1.Workspace, facts workspaceFacts) time.D
 		}
 	}
 	if facts.cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseInitializing || conditionsv1alpha1.IsFalse(facts.cluster, corev1alpha1.APIBindingsInitialized) {
-		return 0 // it has yet to begin, or waits for something
+		return 0 // it has not started, or its default bindings are not complete
 	}
 	return max(0, statusGracePeriod-age(facts.cluster.CreationTimestamp, facts.now))
 }

@@ -128,7 +128,7 @@ func (g *graph) update(resource *storage.Resource, object metav1.Object) {
 }
 
 // handleMissedDeletions is called with all objects of a storage when events were missed: other objects of the storage
-// are gone, and any owner may be.
+// are deleted, and any owner may be.
 func (g *graph) handleMissedDeletions(resource *storage.Resource, objects []metav1.Object) {
 	listed := make(map[key]struct{}, len(objects))
 	for _, object := range objects {
@@ -146,7 +146,7 @@ func (g *graph) handleMissedDeletions(resource *storage.Resource, objects []meta
 	}
 }
 
-// removeResource removes the nodes of a storage that exists no more.
+// removeResource removes the nodes of a removed storage.
 func (g *graph) removeResource(resource *storage.Resource) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

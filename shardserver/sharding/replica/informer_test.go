@@ -334,8 +334,8 @@ func TestSlowWatcher(t *testing.T) {
 	})
 }
 
-// TestSameNameFromSeveralShards: Get returns the object of the first shard by name, in whatever order they come and
-// go.
+// TestSameNameFromSeveralShards: Get returns the object of the first shard by name, in any order of additions and
+// deletions.
 func TestSameNameFromSeveralShards(t *testing.T) {
 	store := newStore(New(Config{Shard: "alpha", Root: "root"}), testResources(t)[0])
 	cluster := logicalcluster.MustParseName("one")
