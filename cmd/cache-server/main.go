@@ -33,13 +33,13 @@ func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache-server",
 		Short: "Serve the objects that the shards of an installation replicate",
-		Long: `The cache server keeps copies of what shards publish: exports, schemas, workspace types, shards, the RBAC that decides
-about them, and what one shard asks of another. Every shard writes under its own name and follows all others. A shard
-goes on without it, and catches up.
+		Long: `The cache server keeps copies of what shards publish: exports, schemas, workspace types, shards, RBAC of these, and
+requests of one shard to another. Every shard writes under its own name and watches all others. Shards continue without
+the cache, and catch up afterwards.
 
-Clients show a certificate of --client-ca-file. Organization system:masters may do everything; organization
-system:kcp:shard with common name system:kcp:shard:<name> reads everything and writes shards/<name>; organization
-system:kcp:cache with common name system:kcp:cache:<name> is a cache below this one.`,
+Clients authenticate with a certificate of --client-ca-file. Organization system:masters has all permissions;
+organization system:kcp:shard with common name system:kcp:shard:<name> reads all objects and writes shards/<name>;
+organization system:kcp:cache with common name system:kcp:cache:<name> is a child cache.`,
 		Example: `  # With etcd in the process and a generated serving certificate, data in .kcp-cache
   cache-server --client-ca-file=client-ca.crt
 

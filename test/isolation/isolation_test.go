@@ -29,7 +29,7 @@ var verbTests = []struct {
 }
 
 const (
-	nameInBoth = "twin"   // exists in both workspaces
+	nameInBoth = "both"   // exists in both workspaces
 	onlyA      = "only-a" // exists in a
 	onlyB      = "only-b" // exists in b
 )
@@ -107,9 +107,9 @@ func (r resource) objectName(suffix string) string {
 	case fixedNames[r.key()] != "":
 		return fixedNames[r.key()]
 	case r.key() == "customresourcedefinitions.apiextensions.k8s.io":
-		return strings.ReplaceAll(suffix, "-", "") + "s.twins.example.com"
+		return strings.ReplaceAll(suffix, "-", "") + "s.pairs.example.com"
 	case r.key() == "apiresourceschemas.apis.kcp.io":
-		return suffix + ".schemas.twins.example.com"
+		return suffix + ".schemas.pairs.example.com"
 	case r.key() == "apiexportendpointslices.apis.kcp.io":
 		return suffix + "-slice" // exports create objects under their own names
 	case r.key() == "events.events.k8s.io":

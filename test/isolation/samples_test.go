@@ -90,7 +90,7 @@ var minimalContent = map[string]fields{
 	},
 	"apiresourceschemas.apis.kcp.io": {
 		"spec": fields{
-			"group": "twins.example.com", "scope": "Cluster", "names": fields{"plural": "schemas", "singular": "schema", "kind": "Schema", "listKind": "SchemaList"},
+			"group": "pairs.example.com", "scope": "Cluster", "names": fields{"plural": "schemas", "singular": "schema", "kind": "Schema", "listKind": "SchemaList"},
 			"versions": []fields{{"name": "v1", "served": true, "storage": true, "schema": fields{"type": "object"}}},
 		},
 	},

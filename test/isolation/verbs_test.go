@@ -16,9 +16,9 @@ import (
 
 func testGet(t *testing.T, s *env, r resource) {
 	got := s.a.do(t, http.MethodGet, r.objectPath(r.objectName(nameInBoth)), "")
-	s.expectStatus(t, "GET of the twin", got, http.StatusOK)
+	s.expectStatus(t, "GET of the object in both", got, http.StatusOK)
 	if !strings.Contains(got.body, s.a.cluster) {
-		t.Errorf("the twin in a has no marker of a: %.300s", got.body)
+		t.Errorf("the object in a has no marker of a: %.300s", got.body)
 	}
 	if fixedNames[r.key()] != "" {
 		return
@@ -112,7 +112,7 @@ func testCreate(t *testing.T, s *env, r resource) {
 		return
 	}
 	s.expectStatus(t, "dry-run POST of a name of b", s.a.do(t, http.MethodPost, r.collectionPath()+"?dryRun=All", r.sample(t, s.a, r.objectName(onlyB))), http.StatusCreated)
-	s.expectStatus(t, "POST of the twin", s.a.do(t, http.MethodPost, r.collectionPath(), r.sample(t, s.a, r.objectName(nameInBoth))), http.StatusConflict)
+	s.expectStatus(t, "POST of the object in both", s.a.do(t, http.MethodPost, r.collectionPath(), r.sample(t, s.a, r.objectName(nameInBoth))), http.StatusConflict)
 }
 
 // testUpdate sends the object of b, with its UID and resourceVersion, to a name that does not exist in a, and to one
@@ -155,8 +155,8 @@ func testDelete(t *testing.T, s *env, r resource) {
 	s.expectStatus(t, "DELETE at a name of b", s.a.do(t, http.MethodDelete, r.objectPath(r.objectName(onlyB)), ""), http.StatusNotFound)
 	uid := s.b.must(t, http.MethodGet, r.objectPath(r.objectName(nameInBoth)), "").metadata(t, "uid")
 	precondition := fmt.Sprintf(`{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":%q}}`, uid)
-	s.expectStatus(t, "DELETE of the twin with b's uid", s.a.do(t, http.MethodDelete, r.objectPath(r.objectName(nameInBoth)), precondition), http.StatusConflict)
-	s.expectStatus(t, "DELETE of the twin", s.a.do(t, http.MethodDelete, r.objectPath(r.objectName(nameInBoth)), ""), http.StatusOK, http.StatusAccepted)
+	s.expectStatus(t, "DELETE of the object in both with b's uid", s.a.do(t, http.MethodDelete, r.objectPath(r.objectName(nameInBoth)), precondition), http.StatusConflict)
+	s.expectStatus(t, "DELETE of the object in both", s.a.do(t, http.MethodDelete, r.objectPath(r.objectName(nameInBoth)), ""), http.StatusOK, http.StatusAccepted)
 }
 
 func testDeleteCollection(t *testing.T, s *env, r resource) {
