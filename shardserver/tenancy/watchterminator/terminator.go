@@ -8,19 +8,17 @@ package watchterminator
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/klog/v2"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -30,8 +28,6 @@ const (
 	wildcardCooldown = 10 * time.Second
 	// timestampPrecision is the precision of deletion timestamps.
 	timestampPrecision = time.Second
-	// retryAfter is the delay before a broken watch of logical clusters is restarted.
-	retryAfter = time.Second
 )
 
 var logicalClusters = corev1alpha1.Resource("logicalclusters")
@@ -56,11 +52,10 @@ func (r *openRequest) canSee(cluster *corev1alpha1.LogicalCluster) bool {
 
 // Terminator tracks the long-running requests of a process and cancels them.
 type Terminator struct {
-	isLongRunning    request.LongRunningRequestCheck
-	visibility       VisibilityFunc
-	wildcardCooldown time.Duration
-	// cooldownUntil is when wildcard requests may be terminated again. Only Run accesses it.
-	cooldownUntil time.Time
+	isLongRunning request.LongRunningRequestCheck
+	visibility    VisibilityFunc
+	// wildcardDue has an element while requests over all logical clusters must be terminated.
+	wildcardDue chan struct{}
 
 	mu   sync.Mutex
 	open map[logicalcluster.Name]map[*openRequest]struct{}
@@ -69,7 +64,7 @@ type Terminator struct {
 // New returns a Terminator that tracks the requests for which isLongRunning returns true.
 func New(isLongRunning request.LongRunningRequestCheck, visibility VisibilityFunc) *Terminator {
 	return &Terminator{
-		isLongRunning: isLongRunning, visibility: visibility, wildcardCooldown: wildcardCooldown,
+		isLongRunning: isLongRunning, visibility: visibility, wildcardDue: make(chan struct{}, 1),
 		open: map[logicalcluster.Name]map[*openRequest]struct{}{},
 	}
 }
@@ -139,67 +134,63 @@ func all(*openRequest) bool { return true }
 
 // Run watches the logical clusters of the shard until the context ends. Every replica of a shard runs its own.
 func (t *Terminator) Run(ctx context.Context, registry *storage.Registry) {
-	for resumed := false; ctx.Err() == nil; {
-		synced, err := t.watch(ctx, registry, resumed)
-		resumed = resumed || synced
-		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("Watch of logical clusters for request termination ended", "err", err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryAfter):
-		}
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { t.terminateWildcard(ctx) })
+	t.newInformer(registry).Run(ctx)
+}
+
+func (t *Terminator) newInformer(registry *storage.Registry) *informer.Informer[*corev1alpha1.LogicalCluster] {
+	listed := false
+	reader := storage.NewReader[*corev1alpha1.LogicalCluster](registry, logicalClusters)
+	return informer.NewWithHandler(logicalClusters, reader.WatchAll, informer.EventHandler[*corev1alpha1.LogicalCluster]{
+		OnReplace: func(ctx context.Context, clusters []*corev1alpha1.LogicalCluster, _ string) error {
+			for _, cluster := range clusters {
+				_ = t.onUpdate(ctx, cluster)
+			}
+			if listed { // a cluster may have become inactive, and active again, when events were missed
+				t.enqueueWildcard()
+			}
+			listed = true
+			return nil
+		},
+		OnAdd:    t.onUpdate,
+		OnUpdate: t.onUpdate,
+		OnDelete: t.onDelete,
+	})
+}
+
+func (t *Terminator) onDelete(_ context.Context, cluster *corev1alpha1.LogicalCluster) error {
+	t.terminate(logicalcluster.Of(cluster), all)
+	return nil
+}
+
+// enqueueWildcard makes terminateWildcard terminate the requests over all logical clusters.
+func (t *Terminator) enqueueWildcard() {
+	select {
+	case t.wildcardDue <- struct{}{}:
+	default: // already enqueued
 	}
 }
 
-// watch runs one watch until it ends, and returns whether the initial list was received. If resumed is set, changes
-// between the previous watch and this one were missed, so all wildcard requests are terminated.
-func (t *Terminator) watch(ctx context.Context, registry *storage.Registry, resumed bool) (synced bool, err error) {
-	resource, err := registry.Get(logicalClusters)
-	if err != nil {
-		return false, err
-	}
-	watcher, err := storage.WatchAll(ctx, resource)
-	if err != nil {
-		return false, fmt.Errorf("watching logical clusters: %w", err)
-	}
-	defer watcher.Stop()
-	var wildcardDue <-chan time.Time // fires when wildcard requests must be terminated; nil if none must be
-	if resumed {
-		wildcardDue = time.After(time.Until(t.cooldownUntil))
-	}
+// terminateWildcard terminates requests over all logical clusters when that is enqueued, at most once per cooldown.
+func (t *Terminator) terminateWildcard(ctx context.Context) {
 	for {
 		select {
-		case <-wildcardDue:
-			wildcardDue, t.cooldownUntil = nil, time.Now().Add(t.wildcardCooldown)
-			t.terminate(logicalcluster.Wildcard, all)
-		case event, ok := <-watcher.ResultChan():
-			switch {
-			case !ok:
-				return synced, nil
-			case event.Type == watch.Error:
-				return synced, apierrors.FromObject(event.Object)
-			case event.Type == watch.Bookmark:
-				synced = true
-			}
-			if t.handle(event) && wildcardDue == nil {
-				wildcardDue = time.After(time.Until(t.cooldownUntil))
-			}
+		case <-ctx.Done():
+			return
+		case <-t.wildcardDue:
 		}
+		t.terminate(logicalcluster.Wildcard, all)
+		background.Sleep(ctx, wildcardCooldown)
 	}
 }
 
-// handle terminates the requests that an event affects. It returns whether wildcard requests must be terminated, too.
-func (t *Terminator) handle(event watch.Event) (wildcard bool) {
-	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
-	if !ok {
-		return false
-	}
+// onUpdate terminates the requests that the new state of a logical cluster affects.
+func (t *Terminator) onUpdate(_ context.Context, cluster *corev1alpha1.LogicalCluster) error {
 	name := logicalcluster.Of(cluster)
 	t.terminate(name, func(r *openRequest) bool { return !r.allowedWhileInactive && !r.canSee(cluster) })
 	switch {
-	case event.Type == watch.Deleted:
-		t.terminate(name, all)
 	case cluster.DeletionTimestamp != nil:
 		// Requests that start later are kept: controllers that remove finalizers need them.
 		t.terminate(name, func(r *openRequest) bool {
@@ -208,10 +199,10 @@ func (t *Terminator) handle(event watch.Event) (wildcard bool) {
 	case !authorization.IsInactive(cluster):
 	case cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseReady:
 		t.terminate(name, all) // it has just become inactive: the phase is updated after the annotation
-		return true
+		t.enqueueWildcard()
 	default:
 		// Requests that started before this process received the event.
 		t.terminate(name, func(r *openRequest) bool { return !r.allowedWhileInactive })
 	}
-	return false
+	return nil
 }

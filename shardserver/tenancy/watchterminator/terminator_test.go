@@ -76,7 +76,14 @@ func TestEventsTerminateRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, ended := newTerminator(t, now)
-			if got := c.handle(watch.Event{Type: tc.kind, Object: tc.object}); got != tc.wildcard {
+			handle := c.onUpdate
+			if tc.kind == watch.Deleted {
+				handle = c.onDelete
+			}
+			if err := handle(t.Context(), tc.object); err != nil {
+				t.Error(err)
+			}
+			if got := len(c.wildcardDue) > 0; got != tc.wildcard {
 				t.Errorf("wildcard is %v", got)
 			}
 			got := ended()
