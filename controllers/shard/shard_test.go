@@ -125,7 +125,7 @@ func TestDeletion(t *testing.T) {
 		"a shard that was never registered is deleted": {env: func(s *env) { s.registered = false }},
 		"a shard that does not answer waits":           {env: func(s *env) { s.err = errors.New("no connection") }, after: 24 * time.Hour, text: "no connection; repair it, or set the annotation operator.kcp.io/force-delete=true"},
 		"in the foreground workspaces are not counted": {
-			change: func(s *operatorv1alpha1.Shard) { s.Finalizers = append(s.Finalizers, metav1.FinalizerDeleteDependents) }, text: "then they come back", calls: "cordon"},
+			change: func(s *operatorv1alpha1.Shard) { s.Finalizers = append(s.Finalizers, metav1.FinalizerDeleteDependents) }, text: "the servers are created again", calls: "cordon"},
 		"force deletes workspaces, too":  {change: force, env: func(s *env) { s.count = 12 }, calls: "unregister"},
 		"force waits for the root shard": {change: force, env: func(s *env) { s.err = errors.New("no connection") }, text: "deletion is forced and waits 2m0s", calls: "unregister"},
 		"force waits for a limited time": {change: force, env: func(s *env) { s.err = errors.New("no connection") }, after: 3 * time.Minute, calls: "unregister"},
