@@ -21,30 +21,30 @@ func acceptableClaim(state apisv1alpha2.AcceptablePermissionClaimState, claim ap
 func TestEffectiveClaims(t *testing.T) {
 	const accepted, rejected = apisv1alpha2.ClaimAccepted, apisv1alpha2.ClaimRejected
 	for name, tc := range map[string]struct {
-		exported    apisv1alpha2.PermissionClaim
-		answered    apisv1alpha2.AcceptablePermissionClaim
-		none        bool
-		allows, not string
+		exported        apisv1alpha2.PermissionClaim
+		acceptable      apisv1alpha2.AcceptablePermissionClaim
+		ineffective     bool
+		allowed, denied string
 	}{
-		"a verb of both sides is allowed":                                  {exported: claim("a", "", "get", "list"), answered: acceptableClaim(accepted, claim("a", "", "get", "watch")), allows: "get", not: "list"},
-		"a verb of the consumer only is not allowed":                       {exported: claim("a", "", "get", "list"), answered: acceptableClaim(accepted, claim("a", "", "get", "watch")), allows: "get", not: "watch"},
-		"the verb * on both sides":                                         {exported: claim("a", "", "*"), answered: acceptableClaim(accepted, claim("a", "", "*")), allows: "patch"},
-		"the verb * of the export only":                                    {exported: claim("a", "", "*"), answered: acceptableClaim(accepted, claim("a", "", "get")), not: "get"},
-		"the verb * of the consumer only":                                  {exported: claim("a", "", "get"), answered: acceptableClaim(accepted, claim("a", "", "*")), not: "get"},
-		"a rejected claim is not effective":                                {exported: claim("a", "", "*"), answered: acceptableClaim(rejected, claim("a", "", "*")), none: true},
-		"an accepted claim that the export does not make is not effective": {exported: claim("a", "", "*"), answered: acceptableClaim(accepted, claim("b", "", "*")), none: true},
-		"another identity is another resource":                             {exported: claim("a", "x", "*"), answered: acceptableClaim(accepted, claim("a", "y", "*")), none: true},
-		"the same identity is the same resource":                           {exported: claim("a", "x", "get"), answered: acceptableClaim(accepted, claim("a", "x", "get")), allows: "get"},
+		"a verb of both sides is allowed":                                  {exported: claim("a", "", "get", "list"), acceptable: acceptableClaim(accepted, claim("a", "", "get", "watch")), allowed: "get", denied: "list"},
+		"a verb of the consumer only is not allowed":                       {exported: claim("a", "", "get", "list"), acceptable: acceptableClaim(accepted, claim("a", "", "get", "watch")), allowed: "get", denied: "watch"},
+		"the verb * on both sides":                                         {exported: claim("a", "", "*"), acceptable: acceptableClaim(accepted, claim("a", "", "*")), allowed: "patch"},
+		"the verb * of the export only":                                    {exported: claim("a", "", "*"), acceptable: acceptableClaim(accepted, claim("a", "", "get")), denied: "get"},
+		"the verb * of the consumer only":                                  {exported: claim("a", "", "get"), acceptable: acceptableClaim(accepted, claim("a", "", "*")), denied: "get"},
+		"a rejected claim is not effective":                                {exported: claim("a", "", "*"), acceptable: acceptableClaim(rejected, claim("a", "", "*")), ineffective: true},
+		"an accepted claim that the export does not make is not effective": {exported: claim("a", "", "*"), acceptable: acceptableClaim(accepted, claim("b", "", "*")), ineffective: true},
+		"another identity is another resource":                             {exported: claim("a", "x", "*"), acceptable: acceptableClaim(accepted, claim("a", "y", "*")), ineffective: true},
+		"the same identity is the same resource":                           {exported: claim("a", "x", "get"), acceptable: acceptableClaim(accepted, claim("a", "x", "get")), allowed: "get"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			binding := &apisv1alpha2.APIBinding{Spec: apisv1alpha2.APIBindingSpec{PermissionClaims: []apisv1alpha2.AcceptablePermissionClaim{tc.answered}}}
+			binding := &apisv1alpha2.APIBinding{Spec: apisv1alpha2.APIBindingSpec{PermissionClaims: []apisv1alpha2.AcceptablePermissionClaim{tc.acceptable}}}
 			export := &apisv1alpha2.APIExport{Spec: apisv1alpha2.APIExportSpec{PermissionClaims: []apisv1alpha2.PermissionClaim{tc.exported}}}
 			got := EffectiveClaims(binding, export)
-			if len(got) == 0 != tc.none {
+			if len(got) == 0 != tc.ineffective {
 				t.Fatalf("effective claims are %+v", got)
 			}
 			for _, claim := range got {
-				if (tc.allows != "" && !claim.Allows(tc.allows)) || (tc.not != "" && claim.Allows(tc.not)) || !claim.Selector.MatchAll {
+				if (tc.allowed != "" && !claim.Allows(tc.allowed)) || (tc.denied != "" && claim.Allows(tc.denied)) || !claim.Selector.MatchAll {
 					t.Errorf("got %+v", claim)
 				}
 			}

@@ -27,7 +27,7 @@ func TestExportAcrossShards(t *testing.T) {
 	s := newEnv(t)
 	for _, part := range []struct {
 		name string
-		tell func(*testing.T, *env)
+		run  func(*testing.T, *env)
 	}{
 		{"an export of another shard is bound by path", testBindByPath},
 		{"the endpoint slice lists the shards with consumers", testEndpointSliceShards},
@@ -45,7 +45,7 @@ func TestExportAcrossShards(t *testing.T) {
 		{"root and the cache are down", testCacheDown},
 		{"a deleted export stays bound", testExportDeletion},
 	} {
-		if !t.Run(part.name, func(t *testing.T) { part.tell(t, s) }) {
+		if !t.Run(part.name, func(t *testing.T) { part.run(t, s) }) {
 			return
 		}
 	}

@@ -54,36 +54,36 @@ func TestDecide(t *testing.T) {
 	notEstablished := func(r *exportedResource) { r.established = false }
 	reference := apiindex.Reference{Path: logicalcluster.MustParsePath("root:org"), Name: "widgets"}
 	for name, tc := range map[string]struct {
-		facts        statusInputs
-		valid        string // reason of APIExportValid, "" for True
-		lacking      string // reason of InitialBindingCompleted and BindingUpToDate
+		inputs       statusInputs
+		invalid      string // reason of APIExportValid, "" for True
+		incomplete   string // reason of InitialBindingCompleted and BindingUpToDate
 		severity     conditionsv1alpha1.Severity
 		bound        []string
 		noUpToDate   bool
 		phase        apisv1alpha2.APIBindingPhaseType
 		messageParts []string
 	}{
-		"all resources can be bound":                 {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1")}}, bound: []string{"a", "b"}, phase: "Bound"},
-		"an export without resources":                {facts: statusInputs{}, phase: "Bound"},
-		"one resource is reserved for another owner": {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1", reservedByOther)}}, bound: []string{"a"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{`"b.example.io"`, `APIBinding "other"`}},
-		"one resource has a name conflict":           {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", withNameConflict), newExportedResource("b", "v1")}}, bound: []string{"b"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{"the kind is in use"}},
-		"an invalid schema":                          {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", withInvalidSchema)}}, lacking: "APIResourceSchemaInvalid", severity: "Error", phase: "Binding", messageParts: []string{"spec is invalid"}},
-		"one resource is not served yet":             {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1", notEstablished)}}, bound: []string{"a"}, lacking: "WaitingForEstablished", severity: "Info", phase: "Binding", messageParts: []string{"b.example.io"}},
-		"a conflict takes precedence over a delay":   {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", notEstablished), newExportedResource("b", "v1", reservedByOther)}}, lacking: "NamingConflicts", severity: "Error", phase: "Binding"},
-		"no logical cluster":                         {facts: statusInputs{clusterMissing: true, resources: []*exportedResource{newExportedResource("a", "v1", notEstablished)}}, lacking: "LogicalClusterNotFound", severity: "Error", phase: "Binding"},
-		"missing export":                             {facts: statusInputs{problem: exportNotFound(reference)}, valid: "APIExportNotFound", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
-		"the export has no identity":                 {facts: statusInputs{problem: missingIdentity(reference)}, valid: "MissingIdentityHash", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
-		"an invalid reference":                       {facts: statusInputs{problem: invalidReference(errors.New("no path"))}, valid: "APIExportInvalidReference", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
-		"a missing schema":                           {facts: statusInputs{problem: schemaMissing(newWidgetsExport(), "v1.a")}, valid: "InternalError", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
-		"virtual storage has no storage versions":    {facts: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", func(r *exportedResource) { r.virtual = true })}}, bound: []string{"a"}, phase: "Bound"},
+		"all resources can be bound":                 {inputs: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1")}}, bound: []string{"a", "b"}, phase: "Bound"},
+		"an export without resources":                {inputs: statusInputs{}, phase: "Bound"},
+		"one resource is reserved for another owner": {inputs: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1", reservedByOther)}}, bound: []string{"a"}, incomplete: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{`"b.example.io"`, `APIBinding "other"`}},
+		"one resource has a name conflict":           {inputs: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", withNameConflict), newExportedResource("b", "v1")}}, bound: []string{"b"}, incomplete: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{"the kind is in use"}},
+		"an invalid schema":                          {inputs: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", withInvalidSchema)}}, incomplete: "APIResourceSchemaInvalid", severity: "Error", phase: "Binding", messageParts: []string{"spec is invalid"}},
+		"one resource is not served yet":             {inputs: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1"), newExportedResource("b", "v1", notEstablished)}}, bound: []string{"a"}, incomplete: "WaitingForEstablished", severity: "Info", phase: "Binding", messageParts: []string{"b.example.io"}},
+		"a conflict takes precedence over a delay":   {inputs: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", notEstablished), newExportedResource("b", "v1", reservedByOther)}}, incomplete: "NamingConflicts", severity: "Error", phase: "Binding"},
+		"no logical cluster":                         {inputs: statusInputs{clusterMissing: true, resources: []*exportedResource{newExportedResource("a", "v1", notEstablished)}}, incomplete: "LogicalClusterNotFound", severity: "Error", phase: "Binding"},
+		"missing export":                             {inputs: statusInputs{problem: exportNotFound(reference)}, invalid: "APIExportNotFound", incomplete: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"the export has no identity":                 {inputs: statusInputs{problem: missingIdentity(reference)}, invalid: "MissingIdentityHash", incomplete: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"an invalid reference":                       {inputs: statusInputs{problem: invalidReference(errors.New("no path"))}, invalid: "APIExportInvalidReference", incomplete: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"a missing schema":                           {inputs: statusInputs{problem: schemaMissing(newWidgetsExport(), "v1.a")}, invalid: "InternalError", incomplete: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"virtual storage has no storage versions":    {inputs: statusInputs{resources: []*exportedResource{newExportedResource("a", "v1", func(r *exportedResource) { r.virtual = true })}}, bound: []string{"a"}, phase: "Bound"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if tc.facts.problem == nil {
-				tc.facts.export = newWidgetsExport()
+			if tc.inputs.problem == nil {
+				tc.inputs.export = newWidgetsExport()
 			}
 			binding := &apisv1alpha2.APIBinding{}
-			decide(binding, tc.facts)
-			if got := conditionsv1alpha1.GetReason(binding, apisv1alpha2.APIExportValid); got != tc.valid || conditionsv1alpha1.IsTrue(binding, apisv1alpha2.APIExportValid) != (tc.valid == "") {
+			decide(binding, tc.inputs)
+			if got := conditionsv1alpha1.GetReason(binding, apisv1alpha2.APIExportValid); got != tc.invalid || conditionsv1alpha1.IsTrue(binding, apisv1alpha2.APIExportValid) != (tc.invalid == "") {
 				t.Errorf("APIExportValid is %+v", conditionsv1alpha1.Get(binding, apisv1alpha2.APIExportValid))
 			}
 			for _, condition := range []conditionsv1alpha1.Type{"Ready", apisv1alpha2.InitialBindingCompleted, apisv1alpha2.BindingUpToDate} {
@@ -94,7 +94,7 @@ func TestDecide(t *testing.T) {
 					}
 					continue
 				}
-				if got == nil || got.Reason != tc.lacking || got.Severity != tc.severity {
+				if got == nil || got.Reason != tc.incomplete || got.Severity != tc.severity {
 					t.Fatalf("%s is %+v", condition, got)
 				}
 				for _, part := range tc.messageParts {
@@ -110,11 +110,11 @@ func TestDecide(t *testing.T) {
 			if !slices.Equal(bound, tc.bound) || binding.Status.Phase != tc.phase {
 				t.Errorf("phase is %s, bound are %v", binding.Status.Phase, bound)
 			}
-			if tc.facts.export != nil && (binding.Status.APIExportClusterName != "provider" || len(binding.Status.ExportPermissionClaims) != 1) {
+			if tc.inputs.export != nil && (binding.Status.APIExportClusterName != "provider" || len(binding.Status.ExportPermissionClaims) != 1) {
 				t.Errorf("unexpected export in the status: %+v", binding.Status)
 			}
 			second := binding.DeepCopy()
-			if decide(second, tc.facts); !equality.Semantic.DeepEqual(second, binding) {
+			if decide(second, tc.inputs); !equality.Semantic.DeepEqual(second, binding) {
 				t.Errorf("the status is not stable: %+v, then %+v", binding.Status, second.Status)
 			}
 		})

@@ -48,36 +48,36 @@ func TestAcquire(t *testing.T) {
 func TestPrune(t *testing.T) {
 	expires := func(in time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(in)} }
 	for name, tc := range map[string]struct {
-		has, want reservation
-		defined   bool // the resource has a definition
-		ready     bool // which is established
-		gone      bool // the binding does not exist
-		again     bool
+		existing, want reservation
+		defined        bool // the resource has a definition
+		established    bool
+		bindingDeleted bool
+		requeue        bool
 	}{
-		"a binding keeps its reservation":                                     {has: reservation{Binding: "one"}, want: reservation{Binding: "one"}},
-		"a binding keeps its reservation if a definition exists":              {has: reservation{Binding: "one"}, want: reservation{Binding: "one"}, defined: true, ready: true},
-		"the reservation of a deleted binding is pruned":                      {has: reservation{Binding: "one"}, gone: true},
-		"an established definition gets the reservation of a deleted binding": {has: reservation{Binding: "one"}, gone: true, defined: true, ready: true, want: reservation{Definition: true}},
-		"an established definition gets an unreserved resource":               {defined: true, ready: true, want: reservation{Definition: true}},
+		"a binding keeps its reservation":                                     {existing: reservation{Binding: "one"}, want: reservation{Binding: "one"}},
+		"a binding keeps its reservation if a definition exists":              {existing: reservation{Binding: "one"}, want: reservation{Binding: "one"}, defined: true, established: true},
+		"the reservation of a deleted binding is pruned":                      {existing: reservation{Binding: "one"}, bindingDeleted: true},
+		"an established definition gets the reservation of a deleted binding": {existing: reservation{Binding: "one"}, bindingDeleted: true, defined: true, established: true, want: reservation{Definition: true}},
+		"an established definition gets an unreserved resource":               {defined: true, established: true, want: reservation{Definition: true}},
 		"a definition that is not established gets no reservation":            {defined: true},
-		"a definition keeps its reservation":                                  {has: reservation{Definition: true}, defined: true, want: reservation{Definition: true}},
-		"the reservation of a deleted definition is pruned":                   {has: reservation{Definition: true}},
-		"a pending definition keeps its reservation until it expires":         {has: reservation{Definition: true, Expiry: expires(time.Minute)}, want: reservation{Definition: true, Expiry: expires(time.Minute)}, again: true},
-		"an expired reservation without a definition is pruned":               {has: reservation{Definition: true, Expiry: expires(-time.Second)}},
-		"an expired reservation with a definition is kept":                    {has: reservation{Definition: true, Expiry: expires(-time.Second)}, defined: true, want: reservation{Definition: true, Expiry: expires(-time.Second)}},
-		"a definition that is being deleted keeps its reservation":            {has: reservation{Definition: true}, defined: true, ready: true, want: reservation{Definition: true}},
+		"a definition keeps its reservation":                                  {existing: reservation{Definition: true}, defined: true, want: reservation{Definition: true}},
+		"the reservation of a deleted definition is pruned":                   {existing: reservation{Definition: true}},
+		"a pending definition keeps its reservation until it expires":         {existing: reservation{Definition: true, Expiry: expires(time.Minute)}, want: reservation{Definition: true, Expiry: expires(time.Minute)}, requeue: true},
+		"an expired reservation without a definition is pruned":               {existing: reservation{Definition: true, Expiry: expires(-time.Second)}},
+		"an expired reservation with a definition is kept":                    {existing: reservation{Definition: true, Expiry: expires(-time.Second)}, defined: true, want: reservation{Definition: true, Expiry: expires(-time.Second)}},
+		"a definition that is being deleted keeps its reservation":            {existing: reservation{Definition: true}, defined: true, established: true, want: reservation{Definition: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			current := reservations{}
-			if tc.has != (reservation{}) {
-				current["widgets.example.io"] = tc.has
+			if tc.existing != (reservation{}) {
+				current["widgets.example.io"] = tc.existing
 			}
-			inputs := pruneInputs{definitions: map[string]bool{}, exists: func(string) (bool, error) { return !tc.gone, nil }, now: now}
+			inputs := pruneInputs{definitions: map[string]bool{}, exists: func(string) (bool, error) { return !tc.bindingDeleted, nil }, now: now}
 			if tc.defined {
-				inputs.definitions["widgets.example.io"] = tc.ready
+				inputs.definitions["widgets.example.io"] = tc.established
 			}
 			again, err := current.prune(inputs)
-			if err != nil || (again > 0) != tc.again {
+			if err != nil || (again > 0) != tc.requeue {
 				t.Errorf("requeue after %v, %v", again, err)
 			}
 			got := current["widgets.example.io"]

@@ -50,60 +50,60 @@ func TestUpdateStatus(t *testing.T) {
 	some := newScopedClaim(maps, map[string]string{"a": "b"})
 	configMaps := schema.GroupResource{Resource: "configmaps"}
 	for name, tc := range map[string]struct {
-		exported []apisv1alpha2.PermissionClaim
-		answers  []apisv1alpha2.AcceptablePermissionClaim
-		applied  []apisv1alpha2.ScopedPermissionClaim
-		deleting bool
-		empty    bool
-		pending  []schema.GroupResource
-		invalid  string
+		exported   []apisv1alpha2.PermissionClaim
+		acceptable []apisv1alpha2.AcceptablePermissionClaim
+		applied    []apisv1alpha2.ScopedPermissionClaim
+		deleting   bool
+		empty      bool
+		pending    []schema.GroupResource
+		invalid    string
 	}{
 		"no claims":                                            {},
-		"an accepted claim is pending":                         {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps))}, pending: []schema.GroupResource{configMaps}},
-		"an applied claim is not pending":                      {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps))}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}},
-		"an applied claim that is rejected is pending":         {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{newAcceptableClaim(all(maps), apisv1alpha2.ClaimRejected)}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, pending: []schema.GroupResource{configMaps}},
+		"an accepted claim is pending":                         {exported: []apisv1alpha2.PermissionClaim{maps}, acceptable: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps))}, pending: []schema.GroupResource{configMaps}},
+		"an applied claim is not pending":                      {exported: []apisv1alpha2.PermissionClaim{maps}, acceptable: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps))}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}},
+		"an applied claim that is rejected is pending":         {exported: []apisv1alpha2.PermissionClaim{maps}, acceptable: []apisv1alpha2.AcceptablePermissionClaim{newAcceptableClaim(all(maps), apisv1alpha2.ClaimRejected)}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, pending: []schema.GroupResource{configMaps}},
 		"an applied claim that is no longer listed is pending": {exported: []apisv1alpha2.PermissionClaim{maps}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, pending: []schema.GroupResource{configMaps}},
-		"a changed selector is pending":                        {exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(some)}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, pending: []schema.GroupResource{configMaps}},
+		"a changed selector is pending":                        {exported: []apisv1alpha2.PermissionClaim{maps}, acceptable: []apisv1alpha2.AcceptablePermissionClaim{accept(some)}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, pending: []schema.GroupResource{configMaps}},
 		"changed verbs are not pending": {
-			exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("", "configmaps", "get")))},
+			exported: []apisv1alpha2.PermissionClaim{maps}, acceptable: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("", "configmaps", "get")))},
 			applied: []apisv1alpha2.ScopedPermissionClaim{all(newClaim("", "configmaps", "list"))},
 		},
 		"a claim that the export no longer makes is invalid and pending": {
-			answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps))}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)},
+			acceptable: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps))}, applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)},
 			pending: []schema.GroupResource{configMaps}, invalid: apisv1alpha2.InvalidPermissionClaimsReason,
 		},
 		"a claim with another identity is another claim": {
-			exported: []apisv1alpha2.PermissionClaim{owned}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("example.io", "things", "get")))},
+			exported: []apisv1alpha2.PermissionClaim{owned}, acceptable: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("example.io", "things", "get")))},
 			invalid: apisv1alpha2.InvalidPermissionClaimsReason,
 		},
 		"different verbs are a mismatch": {
-			exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("", "configmaps", "list")))},
+			exported: []apisv1alpha2.PermissionClaim{maps}, acceptable: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("", "configmaps", "list")))},
 			applied: []apisv1alpha2.ScopedPermissionClaim{all(newClaim("", "configmaps", "list"))}, invalid: apisv1alpha2.PermissionClaimsMismatchReason,
 		},
 		"the verb * on one side is no mismatch": {
-			exported: []apisv1alpha2.PermissionClaim{maps}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("", "configmaps", "*")))},
+			exported: []apisv1alpha2.PermissionClaim{maps}, acceptable: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("", "configmaps", "*")))},
 			applied: []apisv1alpha2.ScopedPermissionClaim{all(newClaim("", "configmaps", "*"))},
 		},
 		"a selector that differs from the default is a mismatch": {
-			exported: []apisv1alpha2.PermissionClaim{selective}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(some)},
+			exported: []apisv1alpha2.PermissionClaim{selective}, acceptable: []apisv1alpha2.AcceptablePermissionClaim{accept(some)},
 			applied: []apisv1alpha2.ScopedPermissionClaim{some}, invalid: apisv1alpha2.PermissionClaimsMismatchReason,
 		},
 		"a binding that is being deleted keeps its claims while objects remain": {
-			exported: []apisv1alpha2.PermissionClaim{maps, secrets}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps)), accept(all(secrets))},
+			exported: []apisv1alpha2.PermissionClaim{maps, secrets}, acceptable: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps)), accept(all(secrets))},
 			applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, deleting: true, pending: []schema.GroupResource{{Resource: "secrets"}},
 		},
 		"a binding that is being deleted without objects has no claims": {
-			exported: []apisv1alpha2.PermissionClaim{maps, secrets}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps)), accept(all(secrets))},
+			exported: []apisv1alpha2.PermissionClaim{maps, secrets}, acceptable: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps)), accept(all(secrets))},
 			applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, deleting: true, empty: true, pending: []schema.GroupResource{configMaps},
 		},
 		"both groups of events are one resource": {
-			exported: []apisv1alpha2.PermissionClaim{newClaim("events.k8s.io", "events", "*")}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("events.k8s.io", "events", "*")))},
+			exported: []apisv1alpha2.PermissionClaim{newClaim("events.k8s.io", "events", "*")}, acceptable: []apisv1alpha2.AcceptablePermissionClaim{accept(all(newClaim("events.k8s.io", "events", "*")))},
 			pending: []schema.GroupResource{{Resource: "events"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			binding := newBinding(tc.exported...)
-			binding.Spec.PermissionClaims, binding.Status.AppliedPermissionClaims = tc.answers, tc.applied
+			binding.Spec.PermissionClaims, binding.Status.AppliedPermissionClaims = tc.acceptable, tc.applied
 			if tc.deleting {
 				now := metav1.Now()
 				binding.DeletionTimestamp = &now

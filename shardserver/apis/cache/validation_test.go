@@ -11,8 +11,8 @@ import (
 
 func TestValidateResourceSpec(t *testing.T) {
 	for name, tc := range map[string]struct {
-		spec  cachev1alpha1.ClusterCachedResourceSpec
-		wrong string
+		spec         cachev1alpha1.ClusterCachedResourceSpec
+		invalidField string
 	}{
 		"a resource of a group":           {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Group: "example.io", Version: "v1", Resource: "widgets"}}, ""},
 		"a resource of the core group":    {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Resource: "widgets"}}, ""},
@@ -22,7 +22,7 @@ func TestValidateResourceSpec(t *testing.T) {
 		"a requirement without operators": {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Resource: "widgets"}, LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a"}}}}, "spec.labelSelector.matchExpressions[0].operator"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkErrors(t, validateResourceSpec(&cachev1alpha1.ClusterCachedResource{Spec: tc.spec}), tc.wrong)
+			checkErrors(t, validateResourceSpec(&cachev1alpha1.ClusterCachedResource{Spec: tc.spec}), tc.invalidField)
 		})
 	}
 }
@@ -41,8 +41,8 @@ func TestValidateEndpointSlice(t *testing.T) {
 	}
 	old := slice(func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) {})
 	for name, tc := range map[string]struct {
-		change func(*cachev1alpha1.ClusterCachedResourceEndpointSlice)
-		wrong  string
+		change       func(*cachev1alpha1.ClusterCachedResourceEndpointSlice)
+		invalidField string
 	}{
 		"unchanged":         {func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) {}, ""},
 		"another partition": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.Partition = "p" }, ""},
@@ -66,7 +66,7 @@ func TestValidateEndpointSlice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := slice(tc.change)
 			errs := append(validateSliceSpec(s), validateSliceStatus(s)...)
-			checkErrors(t, append(errs, validateSliceTransition(s, old)...), tc.wrong)
+			checkErrors(t, append(errs, validateSliceTransition(s, old)...), tc.invalidField)
 		})
 	}
 }
