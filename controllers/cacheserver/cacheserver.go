@@ -12,11 +12,10 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
-	"github.com/atoll-dev/atoll/controllers/etcdserver"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
+	"github.com/atoll-dev/atoll/controllers/server"
 	"github.com/atoll-dev/atoll/controllers/status"
-	"github.com/atoll-dev/atoll/controllers/workload"
 )
 
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=cacheservers,verbs=get;list;watch
@@ -36,12 +35,9 @@ func NewReconciler(config reconcile.Config) *reconcile.Reconciler[*operatorv1alp
 			Files:      reconcile.FileKinds(),
 		},
 		NewScope: func(cache *operatorv1alpha1.CacheServer, report *status.Report) reconcile.Scope {
-			server := desired.NewCacheServer(cache)
+			desiredServer := desired.NewCacheServer(cache)
 			return &scope{
-				config: config, report: report, cache: cache, server: server,
-				spec:       validateSpec(cache),
-				etcd:       etcdserver.Store{Cluster: config.Cluster, Gate: config.Gate, Report: report},
-				deployment: config.NewDeployment(report, operatorv1alpha1.ConditionAvailable, cache.Namespace, server.Server()),
+				Scope: server.NewScope(config, report, cache.Namespace, desiredServer.Server()), cache: cache, server: desiredServer,
 			}
 		},
 	}
@@ -49,33 +45,31 @@ func NewReconciler(config reconcile.Config) *reconcile.Reconciler[*operatorv1alp
 
 // scope is one CacheServer during a reconcile.
 type scope struct {
-	config reconcile.Config
-	report *status.Report
+	server.Scope
 	cache  *operatorv1alpha1.CacheServer
 	server desired.CacheServer
-	spec   status.Result
 
-	parent     *desired.CacheParent // nil where the spec names none, or while it does not resolve
-	reference  status.Result        // to the parent; without a type if it resolves
-	caSource   status.Result
-	etcd       etcdserver.Store
-	deployment workload.Deployment
+	parent   *desired.CacheParent // nil where the spec names none, or while it does not resolve
+	caSource status.Result
 }
 
 // Observe implements reconcile.Scope.
 func (s *scope) Observe(ctx context.Context) (err error) {
-	if err := s.deployment.Observe(ctx); err != nil || s.spec.State == status.Stalled {
+	if err := s.Deployment.Observe(ctx); err != nil {
 		return err
 	}
-	if s.parent, s.reference, err = findParent(ctx, s.config.Cluster, s.cache); err != nil {
+	if s.Spec = validateSpec(s.cache); s.Spec.State == status.Stalled {
+		return nil
+	}
+	if s.parent, s.References, err = findParent(ctx, s.Cluster, s.cache); err != nil {
 		return err
 	}
-	if s.caSource, err = s.config.Cluster.ObserveCASource(ctx, s.cache.Namespace, s.cache.Spec.Certificates); err != nil {
+	if s.caSource, err = s.Cluster.ObserveCASource(ctx, s.cache.Namespace, s.cache.Spec.Certificates); err != nil {
 		return err
 	}
 	// An etcd that was removed from the spec is ignored: shards publish their objects to the cache again.
 	if s.isEtcdManaged() {
-		if err := s.etcd.ObserveManaged(ctx, s.managedEtcd(), s.config.Image); err != nil {
+		if err := s.Etcd.ObserveManaged(ctx, s.managedEtcd(), s.Image); err != nil {
 			return err
 		}
 	}
@@ -83,42 +77,27 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 	if !s.server.IsEmbedded() {
 		connection = etcd.Connection(s.server.AsOwner(), s.cache.Spec.Etcd)
 	}
-	rendered, err := s.server.Render(s.config.Image, connection, s.parent)
+	rendered, err := s.server.Render(s.Image, connection, s.parent)
 	if err != nil {
 		return err
 	}
-	return s.deployment.SetDesired(ctx, rendered)
+	return s.Deployment.SetDesired(ctx, rendered)
 }
 
 // Steps implements reconcile.Scope.
 func (s *scope) Steps() []reconcile.Step {
 	return []reconcile.Step{
-		{Name: "validate the spec", Run: s.validate},
-		{Name: "check references", Run: s.checkReferences},
+		{Name: "validate the spec", Run: s.Validate},
+		{Name: "check references", Run: s.CheckReferences},
 		{Name: "issue certificates", Run: s.issueCertificates},
-		{Name: "configure etcd", Run: s.etcd.Configure},
-		{Name: "admit the rollout of etcd", Run: s.etcd.AdmitRollout},
-		{Name: "apply etcd", Run: s.etcd.Apply},
-		{Name: "configure the server", Run: s.deployment.Configure},
-		{Name: "prepare the server", Run: s.prepare},
-		{Name: "admit the rollout of the server", Run: s.deployment.AdmitRollout},
-		{Name: "apply the server", Run: s.deployment.Apply},
+		{Name: "configure etcd", Run: s.Etcd.Configure},
+		{Name: "admit the rollout of etcd", Run: s.Etcd.AdmitRollout},
+		{Name: "apply etcd", Run: s.Etcd.Apply},
+		{Name: "configure the server", Run: s.Deployment.Configure},
+		{Name: "prepare the server", Run: s.Prepare},
+		{Name: "admit the rollout of the server", Run: s.Deployment.AdmitRollout},
+		{Name: "apply the server", Run: s.Deployment.Apply},
 	}
-}
-
-// validate stops the reconcile if the spec is invalid. Running pods are kept, and their state is reported.
-func (s *scope) validate(context.Context) error {
-	s.report.Set(s.spec)
-	if s.spec.State == status.Stalled {
-		s.deployment.ReportLive()
-		return reconcile.ErrStop
-	}
-	return nil
-}
-
-func (s *scope) checkReferences(context.Context) error {
-	s.report.SetWorst(s.reference)
-	return nil
 }
 
 // issueCertificates applies the certificate authority and the certificates below it.
@@ -127,12 +106,7 @@ func (s *scope) issueCertificates(ctx context.Context) error {
 	if s.isEtcdManaged() {
 		objects.Append(s.managedEtcd().Certificates())
 	}
-	return s.report.SetResult(s.config.Cluster.ApplyCertificatesWithCA(ctx, objects, s.caSource))
-}
-
-func (s *scope) prepare(context.Context) error {
-	s.deployment.Prepare(s.reference, s.report.Get(operatorv1alpha1.ConditionCertificatesReady), s.report.Get(operatorv1alpha1.ConditionEtcdAvailable))
-	return nil
+	return s.Report.SetResult(s.Cluster.ApplyCertificatesWithCA(ctx, objects, s.caSource))
 }
 
 // isEtcdManaged reports whether the operator runs an etcd for the cache server. Without an etcd the store is embedded.
@@ -153,10 +127,10 @@ func (s *scope) SetStatus() {
 		return
 	}
 	if !s.isEtcdManaged() {
-		s.report.RemoveCondition(operatorv1alpha1.ConditionEtcdAvailable)
+		s.Report.RemoveCondition(operatorv1alpha1.ConditionEtcdAvailable)
 	}
-	out.Conditions = s.report.Conditions(out.Conditions, s.cache.Generation)
-	out.Version, out.Endpoint = status.Version(s.deployment.Live()), s.server.URL()
+	out.Conditions = s.Report.Conditions(out.Conditions, s.cache.Generation)
+	out.Version, out.Endpoint = status.Version(s.Deployment.Live()), s.server.URL()
 	out.Phase = operatorv1alpha1.CacheServerPhaseProvisioning
 	if meta.IsStatusConditionTrue(out.Conditions, operatorv1alpha1.ConditionAvailable) {
 		out.Phase = operatorv1alpha1.CacheServerPhaseRunning

@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
+	"github.com/atoll-dev/atoll/controllers/server"
 	"github.com/atoll-dev/atoll/controllers/status"
-	"github.com/atoll-dev/atoll/controllers/workload"
 )
 
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=frontproxies,verbs=get;list;watch
@@ -34,88 +34,63 @@ func NewReconciler(config reconcile.Config) *reconcile.Reconciler[*operatorv1alp
 			Files:      reconcile.FileKinds(),
 		},
 		NewScope: func(front *operatorv1alpha1.FrontProxy, report *status.Report) reconcile.Scope {
-			return &scope{config: config, report: report, front: front, deployment: config.NewDeployment(report, operatorv1alpha1.ConditionAvailable, front.Namespace, desired.NewFrontProxy(front, nil).Server())}
+			return &scope{Scope: server.NewScope(config, report, front.Namespace, desired.NewFrontProxy(front, nil).Server()), front: front}
 		},
 	}
 }
 
 // scope is one FrontProxy during a reconcile.
 type scope struct {
-	config reconcile.Config
-	report *status.Report
-	front  *operatorv1alpha1.FrontProxy
+	server.Scope
+	front *operatorv1alpha1.FrontProxy
 
-	root       *operatorv1alpha1.RootShard // nil while the reference does not resolve
-	reference  status.Result               // to the RootShard
-	spec       status.Result               // without a type while there is no RootShard
-	proxy      desired.Proxy
-	deployment workload.Deployment
+	root  *operatorv1alpha1.RootShard // nil while the reference does not resolve
+	proxy desired.Proxy
 }
 
 // Observe implements reconcile.Scope.
 func (s *scope) Observe(ctx context.Context) (err error) {
-	if err := s.deployment.Observe(ctx); err != nil {
+	if err := s.Deployment.Observe(ctx); err != nil {
 		return err
 	}
-	s.root, s.reference, err = dependencies.ResolveRootShard(ctx, s.config.Cluster, s.front.Namespace, s.front.Spec.RootShard)
+	s.root, s.Reference, err = dependencies.ResolveRootShard(ctx, s.Cluster, s.front.Namespace, s.front.Spec.RootShard)
 	if err != nil || s.root == nil {
 		return err
 	}
-	if s.spec = validateSpec(s.front, s.root); s.spec.State == status.Stalled {
+	if s.Spec = validateSpec(s.front, s.root); s.Spec.State == status.Stalled {
 		return nil
 	}
-	shards, err := dependencies.ListShards(ctx, s.config.Cluster, s.root)
+	shards, err := dependencies.ListShards(ctx, s.Cluster, s.root)
 	if err != nil {
 		return err
 	}
-	signers, err := dependencies.ListSigners(ctx, s.config.Cluster, s.root, shards)
+	signers, err := dependencies.ListSigners(ctx, s.Cluster, s.root, shards)
 	if err != nil {
 		return err
 	}
 	s.proxy = desired.NewFrontProxy(s.front, s.root, signers...)
-	rendered, err := s.proxy.Render(s.config.Image)
+	rendered, err := s.proxy.Render(s.Image)
 	if err != nil {
 		return err
 	}
-	return s.deployment.SetDesired(ctx, rendered)
+	return s.Deployment.SetDesired(ctx, rendered)
 }
 
 // Steps implements reconcile.Scope.
 func (s *scope) Steps() []reconcile.Step {
 	return []reconcile.Step{
-		{Name: "resolve the RootShard", Run: s.reportRootShard},
-		{Name: "validate the spec", Run: s.validate},
+		{Name: "resolve the RootShard", Run: s.ReportReference},
+		{Name: "validate the spec", Run: s.Validate},
 		{Name: "issue certificates", Run: s.issueCertificates},
-		{Name: "configure the proxy", Run: s.deployment.Configure},
-		{Name: "prepare the proxy", Run: s.prepare},
-		{Name: "admit the rollout of the proxy", Run: s.deployment.AdmitRollout},
-		{Name: "apply the proxy", Run: s.deployment.Apply},
+		{Name: "configure the proxy", Run: s.Deployment.Configure},
+		{Name: "prepare the proxy", Run: s.Prepare},
+		{Name: "admit the rollout of the proxy", Run: s.Deployment.AdmitRollout},
+		{Name: "apply the proxy", Run: s.Deployment.Apply},
 	}
-}
-
-func (s *scope) reportRootShard(context.Context) error {
-	s.report.Set(s.reference)
-	return nil
-}
-
-// validate stops the reconcile if the spec is invalid, or without a RootShard. Running pods are kept, and their state
-// is reported.
-func (s *scope) validate(context.Context) error {
-	s.report.SetWorst(s.spec)
-	if s.root == nil || s.spec.State == status.Stalled {
-		s.deployment.ReportLive()
-		return reconcile.ErrStop
-	}
-	return nil
 }
 
 func (s *scope) issueCertificates(ctx context.Context) error {
-	return s.report.SetResult(s.config.Cluster.ApplyCertificates(ctx, pki.Proxy(s.proxy, s.root)))
-}
-
-func (s *scope) prepare(context.Context) error {
-	s.deployment.Prepare(s.report.Get(operatorv1alpha1.ConditionCertificatesReady))
-	return nil
+	return s.Report.SetResult(s.Cluster.ApplyCertificates(ctx, pki.Proxy(s.proxy, s.root)))
 }
 
 // SetStatus implements reconcile.Scope.
@@ -126,9 +101,9 @@ func (s *scope) SetStatus() {
 		out.Phase = operatorv1alpha1.FrontProxyPhaseDeleting
 		return
 	}
-	out.Conditions = s.report.Conditions(out.Conditions, s.front.Generation)
-	out.Version, out.Endpoint = status.Version(s.deployment.Live()), ""
-	if s.root != nil && s.spec.State != status.Stalled {
+	out.Conditions = s.Report.Conditions(out.Conditions, s.front.Generation)
+	out.Version, out.Endpoint = status.Version(s.Deployment.Live()), ""
+	if s.root != nil && s.Spec.State != status.Stalled {
 		out.Endpoint = desired.FrontProxyURL(s.front, s.root)
 	}
 	out.Phase = operatorv1alpha1.FrontProxyPhaseProvisioning

@@ -31,7 +31,7 @@ const (
 // finalize removes the finalizer of a Shard whose deletion loses nothing: it has no workspaces, or its installation
 // does not exist, or the user forces it. Until then the Shard stays, and new workspaces are kept off it.
 func (s *shardScope) finalize(ctx context.Context) error {
-	s.report.Requeue = finalizeInterval
+	s.Report.Requeue = finalizeInterval
 	switch {
 	case !controllerutil.ContainsFinalizer(s.shard, operatorv1alpha1.FinalizerShard):
 		return reconcile.ErrFinalized // finalizers of others remain; owner references delete what belongs to the Shard
@@ -44,7 +44,7 @@ func (s *shardScope) finalize(ctx context.Context) error {
 	if result.State == status.Satisfied {
 		return s.removeFinalizer(ctx)
 	}
-	s.report.Set(result)
+	s.Report.Set(result)
 	if isDeletedInForeground(s.shard) {
 		return reconcile.ErrStop
 	}
@@ -95,11 +95,11 @@ func (s *shardScope) forceFinalize(ctx context.Context) error {
 		return s.removeFinalizer(ctx)
 	}
 	if s.now.Sub(s.shard.DeletionTimestamp.Time) > forceTimeout {
-		s.recorder.Eventf(s.shard, nil, corev1.EventTypeWarning, "RegistrationLeftBehind", "Delete",
+		s.Recorder.Eventf(s.shard, nil, corev1.EventTypeWarning, "RegistrationLeftBehind", "Delete",
 			"Shard %s could not be removed inside the installation of RootShard %s: %v", s.shard.Name, s.root.Name, err)
 		return s.removeFinalizer(ctx)
 	}
-	s.report.Set(status.Wait(operatorv1alpha1.ConditionWorkspacesGone, "RootShardUnavailable",
+	s.Report.Set(status.Wait(operatorv1alpha1.ConditionWorkspacesGone, "RootShardUnavailable",
 		"deletion is forced and waits %s for RootShard %s to remove the shard: %v", forceTimeout, s.root.Name, err))
 	return nil
 }
@@ -107,10 +107,10 @@ func (s *shardScope) forceFinalize(ctx context.Context) error {
 // removeFinalizer deletes the volumes of the etcd, which are kept in all other cases, and lets the deletion complete.
 func (s *shardScope) removeFinalizer(ctx context.Context) error {
 	volumes := client.MatchingLabels(etcd.ShardVolumeClaimLabels(s.shard.Name))
-	if err := s.config.Cluster.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(s.shard.Namespace), volumes); err != nil {
+	if err := s.Cluster.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(s.shard.Namespace), volumes); err != nil {
 		return fmt.Errorf("deleting the volumes of the etcd of Shard %s: %w", s.shard.Name, err)
 	}
-	if err := s.config.Cluster.SetFinalizer(ctx, s.shard, operatorv1alpha1.FinalizerShard, false); err != nil {
+	if err := s.Cluster.SetFinalizer(ctx, s.shard, operatorv1alpha1.FinalizerShard, false); err != nil {
 		return err
 	}
 	return reconcile.ErrFinalized

@@ -41,10 +41,9 @@ func NewRootShardReconciler(config reconcile.Config) *reconcile.Reconciler[*oper
 		},
 		NewScope: func(root *operatorv1alpha1.RootShard, report *status.Report) reconcile.Scope {
 			return &rootShardScope{
+				scope:  newScope(config, report, root.Namespace, desired.RootShardServer(root)),
 				root:   root,
-				spec:   validateRootShard(root),
 				shards: root.Status.Shards,
-				server: newServer(config, report, root.Namespace, desired.RootShardServer(root)),
 				proxy:  config.NewDeployment(report, operatorv1alpha1.ConditionProxyAvailable, root.Namespace, desired.NewInternalProxy(root).Server()),
 			}
 		},
@@ -53,9 +52,8 @@ func NewRootShardReconciler(config reconcile.Config) *reconcile.Reconciler[*oper
 
 // rootShardScope is one RootShard during a reconcile.
 type rootShardScope struct {
-	server
+	scope
 	root *operatorv1alpha1.RootShard
-	spec status.Result
 
 	shards   []operatorv1alpha1.ShardMember // of the installation
 	caSource status.Result
@@ -64,10 +62,10 @@ type rootShardScope struct {
 
 // Observe implements reconcile.Scope.
 func (s *rootShardScope) Observe(ctx context.Context) error {
-	if err := s.deployment.Observe(ctx); err != nil {
+	if err := s.Deployment.Observe(ctx); err != nil {
 		return err
 	}
-	names, err := dependencies.ListShards(ctx, s.config.Cluster, s.root)
+	names, err := dependencies.ListShards(ctx, s.Cluster, s.root)
 	if err != nil {
 		return err
 	}
@@ -75,20 +73,20 @@ func (s *rootShardScope) Observe(ctx context.Context) error {
 	for _, name := range names {
 		s.shards = append(s.shards, operatorv1alpha1.ShardMember{Name: name})
 	}
-	if s.spec.State == status.Stalled {
+	if s.Spec = validateRootShard(s.root); s.Spec.State == status.Stalled {
 		return nil
 	}
 	if err := s.observe(ctx, desired.NewRootShard(s.root)); err != nil {
 		return err
 	}
-	s.caSource, err = s.config.Cluster.ObserveCASource(ctx, s.root.Namespace, s.root.Spec.Certificates)
+	s.caSource, err = s.Cluster.ObserveCASource(ctx, s.root.Namespace, s.root.Spec.Certificates)
 	if err != nil {
 		return err
 	}
 	if err := s.proxy.Observe(ctx); err != nil {
 		return err
 	}
-	rendered, err := desired.NewInternalProxy(s.root).Render(s.config.Image)
+	rendered, err := desired.NewInternalProxy(s.root).Render(s.Image)
 	if err != nil {
 		return err
 	}
@@ -98,16 +96,16 @@ func (s *rootShardScope) Observe(ctx context.Context) error {
 // Steps implements reconcile.Scope.
 func (s *rootShardScope) Steps() []reconcile.Step {
 	return []reconcile.Step{
-		{Name: "validate the spec", Run: s.validate},
-		{Name: "check references", Run: s.checkReferences},
+		{Name: "validate the spec", Run: s.Validate},
+		{Name: "check references", Run: s.CheckReferences},
 		{Name: "issue certificates", Run: s.issueCertificates},
-		{Name: "configure etcd", Run: s.etcd.Configure},
-		{Name: "admit the rollout of etcd", Run: s.etcd.AdmitRollout},
-		{Name: "apply etcd", Run: s.etcd.Apply},
-		{Name: "configure the server", Run: s.deployment.Configure},
-		{Name: "prepare the server", Run: s.prepare},
-		{Name: "admit the rollout of the server", Run: s.deployment.AdmitRollout},
-		{Name: "apply the server", Run: s.deployment.Apply},
+		{Name: "configure etcd", Run: s.Etcd.Configure},
+		{Name: "admit the rollout of etcd", Run: s.Etcd.AdmitRollout},
+		{Name: "apply etcd", Run: s.Etcd.Apply},
+		{Name: "configure the server", Run: s.Deployment.Configure},
+		{Name: "prepare the server", Run: s.Prepare},
+		{Name: "admit the rollout of the server", Run: s.Deployment.AdmitRollout},
+		{Name: "apply the server", Run: s.Deployment.Apply},
 		{Name: "configure the internal proxy", Run: s.proxy.Configure},
 		{Name: "prepare the internal proxy", Run: s.prepareProxy},
 		{Name: "admit the rollout of the internal proxy", Run: s.proxy.AdmitRollout},
@@ -115,24 +113,14 @@ func (s *rootShardScope) Steps() []reconcile.Step {
 	}
 }
 
-// validate stops the reconcile if the spec is invalid. Running pods are kept, and their state is reported.
-func (s *rootShardScope) validate(context.Context) error {
-	s.report.Set(s.spec)
-	if s.spec.State == status.Stalled {
-		s.deployment.ReportLive()
-		return reconcile.ErrStop
-	}
-	return nil
-}
-
 // issueCertificates applies the certificate authorities of the installation and the certificates of its root shard.
 func (s *rootShardScope) issueCertificates(ctx context.Context) error {
 	objects := withEtcdCertificates(pki.RootShard(s.root, s.dependencies.Cache), desired.NewRootShard(s.root))
-	return s.report.SetResult(s.config.Cluster.ApplyCertificatesWithCA(ctx, objects, s.caSource))
+	return s.Report.SetResult(s.Cluster.ApplyCertificatesWithCA(ctx, objects, s.caSource))
 }
 
 func (s *rootShardScope) prepareProxy(context.Context) error {
-	s.proxy.Prepare(s.report.Get(operatorv1alpha1.ConditionCertificatesReady))
+	s.proxy.Prepare(s.Report.Get(operatorv1alpha1.ConditionCertificatesReady))
 	return nil
 }
 
@@ -145,10 +133,10 @@ func (s *rootShardScope) SetStatus() {
 		return
 	}
 	if !etcd.IsManaged(s.root.Spec.Etcd) {
-		s.report.RemoveCondition(operatorv1alpha1.ConditionEtcdAvailable)
+		s.Report.RemoveCondition(operatorv1alpha1.ConditionEtcdAvailable)
 	}
-	out.Conditions = s.report.Conditions(out.Conditions, s.root.Generation)
-	out.Shards, out.Endpoint, out.Version = s.shards, desired.RootShardBaseURL(s.root), status.Version(s.deployment.Live())
+	out.Conditions = s.Report.Conditions(out.Conditions, s.root.Generation)
+	out.Shards, out.Endpoint, out.Version = s.shards, desired.RootShardBaseURL(s.root), status.Version(s.Deployment.Live())
 	out.Phase = operatorv1alpha1.RootShardPhaseProvisioning
 	if meta.IsStatusConditionTrue(out.Conditions, operatorv1alpha1.ConditionAvailable) {
 		out.Phase = operatorv1alpha1.RootShardPhaseRunning

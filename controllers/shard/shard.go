@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
@@ -51,8 +50,8 @@ func NewShardReconciler(config reconcile.Config, registry Registry) *reconcile.R
 		},
 		NewScope: func(shard *operatorv1alpha1.Shard, report *status.Report) reconcile.Scope {
 			return &shardScope{
-				shard: shard, registry: registry, recorder: config.Recorder, now: config.Now(),
-				server: newServer(config, report, shard.Namespace, desired.NewShard(shard, nil).Server()),
+				scope: newScope(config, report, shard.Namespace, desired.NewShard(shard, nil).Server()),
+				shard: shard, registry: registry, now: config.Now(),
 			}
 		},
 	}
@@ -60,29 +59,26 @@ func NewShardReconciler(config reconcile.Config, registry Registry) *reconcile.R
 
 // shardScope is one Shard during a reconcile.
 type shardScope struct {
-	server
+	scope
 	shard    *operatorv1alpha1.Shard
 	registry Registry
-	recorder events.EventRecorder
 	now      time.Time
 
-	root      *operatorv1alpha1.RootShard // nil while the reference does not resolve
-	reference status.Result               // to the RootShard
-	spec      status.Result               // without a type while there is no RootShard
+	root *operatorv1alpha1.RootShard // nil while the reference does not resolve
 }
 
 func (s *shardScope) desiredShard() desired.Shard { return desired.NewShard(s.shard, s.root) }
 
 // Observe implements reconcile.Scope.
 func (s *shardScope) Observe(ctx context.Context) (err error) {
-	if err := s.deployment.Observe(ctx); err != nil {
+	if err := s.Deployment.Observe(ctx); err != nil {
 		return err
 	}
-	s.root, s.reference, err = dependencies.ResolveRootShard(ctx, s.config.Cluster, s.shard.Namespace, s.shard.Spec.RootShard)
+	s.root, s.Reference, err = dependencies.ResolveRootShard(ctx, s.Cluster, s.shard.Namespace, s.shard.Spec.RootShard)
 	if err != nil || s.root == nil {
 		return err
 	}
-	if s.spec = validateShard(s.shard, s.root); s.spec.State == status.Stalled {
+	if s.Spec = validateShard(s.shard, s.root); s.Spec.State == status.Stalled {
 		return nil
 	}
 	return s.observe(ctx, s.desiredShard())
@@ -91,7 +87,7 @@ func (s *shardScope) Observe(ctx context.Context) (err error) {
 // Steps implements reconcile.Scope.
 func (s *shardScope) Steps() []reconcile.Step {
 	return append([]reconcile.Step{
-		{Name: "resolve the RootShard", Run: s.reportRootShard},
+		{Name: "resolve the RootShard", Run: s.ReportReference},
 		{Name: "add the finalizer", Run: s.addFinalizer},
 	}, s.serverSteps()...)
 }
@@ -100,64 +96,48 @@ func (s *shardScope) Steps() []reconcile.Step {
 // deleted: they must be reachable for that.
 func (s *shardScope) FinalizeSteps() []reconcile.Step {
 	return append([]reconcile.Step{
-		{Name: "resolve the RootShard", Run: s.reportRootShard},
+		{Name: "resolve the RootShard", Run: s.ReportReference},
 		{Name: "finalize", Run: s.finalize},
 	}, s.serverSteps()...)
 }
 
 func (s *shardScope) serverSteps() []reconcile.Step {
 	return []reconcile.Step{
-		{Name: "validate the spec", Run: s.validate},
-		{Name: "check references", Run: s.checkReferences},
+		{Name: "validate the spec", Run: s.Validate},
+		{Name: "check references", Run: s.CheckReferences},
 		{Name: "issue certificates", Run: s.issueCertificates},
-		{Name: "configure etcd", Run: s.etcd.Configure},
-		{Name: "admit the rollout of etcd", Run: s.etcd.AdmitRollout},
-		{Name: "apply etcd", Run: s.etcd.Apply},
-		{Name: "configure the server", Run: s.deployment.Configure},
-		{Name: "prepare the server", Run: s.prepare},
-		{Name: "admit the rollout of the server", Run: s.deployment.AdmitRollout},
-		{Name: "apply the server", Run: s.deployment.Apply},
+		{Name: "configure etcd", Run: s.Etcd.Configure},
+		{Name: "admit the rollout of etcd", Run: s.Etcd.AdmitRollout},
+		{Name: "apply etcd", Run: s.Etcd.Apply},
+		{Name: "configure the server", Run: s.Deployment.Configure},
+		{Name: "prepare the server", Run: s.Prepare},
+		{Name: "admit the rollout of the server", Run: s.Deployment.AdmitRollout},
+		{Name: "apply the server", Run: s.Deployment.Apply},
 	}
-}
-
-func (s *shardScope) reportRootShard(context.Context) error {
-	s.report.Set(s.reference)
-	return nil
 }
 
 func (s *shardScope) addFinalizer(ctx context.Context) error {
-	return s.config.Cluster.SetFinalizer(ctx, s.shard, operatorv1alpha1.FinalizerShard, true)
-}
-
-// validate stops the reconcile if the spec is invalid, or without a RootShard. Running pods are kept, and their state
-// is reported.
-func (s *shardScope) validate(context.Context) error {
-	s.report.SetWorst(s.spec)
-	if s.root == nil || s.spec.State == status.Stalled {
-		s.deployment.ReportLive()
-		return reconcile.ErrStop
-	}
-	return nil
+	return s.Cluster.SetFinalizer(ctx, s.shard, operatorv1alpha1.FinalizerShard, true)
 }
 
 // issueCertificates applies the certificates, which the authorities of the installation sign.
 func (s *shardScope) issueCertificates(ctx context.Context) error {
 	objects := withEtcdCertificates(pki.Shard(s.desiredShard(), s.dependencies.Cache), s.desiredShard())
-	return s.report.SetResult(s.config.Cluster.ApplyCertificates(ctx, objects))
+	return s.Report.SetResult(s.Cluster.ApplyCertificates(ctx, objects))
 }
 
 // SetStatus implements reconcile.Scope.
 func (s *shardScope) SetStatus() {
 	if !etcd.IsManaged(s.shard.Spec.Etcd) {
-		s.report.RemoveCondition(operatorv1alpha1.ConditionEtcdAvailable)
+		s.Report.RemoveCondition(operatorv1alpha1.ConditionEtcdAvailable)
 	}
 	out := &s.shard.Status
 	out.ObservedGeneration = s.shard.Generation
-	out.Conditions = s.report.Conditions(out.Conditions, s.shard.Generation)
+	out.Conditions = s.Report.Conditions(out.Conditions, s.shard.Generation)
 	if s.root != nil {
 		out.Endpoint = s.desiredShard().BaseURL()
 	}
-	out.Version = status.Version(s.deployment.Live())
+	out.Version = status.Version(s.Deployment.Live())
 	out.Phase = operatorv1alpha1.ShardPhaseProvisioning
 	switch {
 	case s.shard.DeletionTimestamp != nil:

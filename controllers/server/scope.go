@@ -1,0 +1,65 @@
+// Package server has what the scopes of all kinds with a server share: the results of resolving and validating a spec,
+// the etcd and the Deployment, and the steps that are the same for every kind. What a kind observes and renders, and the
+// order of its steps, is in its own package.
+package server
+
+import (
+	"context"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/etcdserver"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
+	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/controllers/workload"
+)
+
+// Scope is the server of one object during a reconcile. The scopes of the kinds embed it. Observe sets the results.
+type Scope struct {
+	reconcile.Config
+	Report *status.Report
+
+	Reference  status.Result // to the installation; without a type for a kind that belongs to none
+	Spec       status.Result // without a type while the reference does not resolve
+	References status.Result // to what else the spec names; without a type if all of it exists
+	Etcd       etcdserver.Store
+	Deployment workload.Deployment
+}
+
+// NewScope returns the scope of an object whose Deployment has a name.
+func NewScope(config reconcile.Config, report *status.Report, namespace, name string) Scope {
+	return Scope{
+		Config: config, Report: report,
+		Etcd:       etcdserver.Store{Cluster: config.Cluster, Gate: config.Gate, Report: report},
+		Deployment: config.NewDeployment(report, operatorv1alpha1.ConditionAvailable, namespace, name),
+	}
+}
+
+// ReportReference reports on the installation that the object belongs to.
+func (s *Scope) ReportReference(context.Context) error {
+	s.Report.Set(s.Reference)
+	return nil
+}
+
+// Validate stops the reconcile if the spec is invalid, or without an installation. Running pods are kept, and their state
+// is reported.
+func (s *Scope) Validate(context.Context) error {
+	s.Report.SetWorst(s.Spec)
+	if s.Reference.State != status.Satisfied || s.Spec.State == status.Stalled {
+		s.Deployment.ReportLive()
+		return reconcile.ErrStop
+	}
+	return nil
+}
+
+// CheckReferences reports on what else the spec names.
+func (s *Scope) CheckReferences(context.Context) error {
+	s.Report.SetWorst(s.References)
+	return nil
+}
+
+// Prepare makes the pods wait for the references, the certificates and a managed etcd. They do not wait for other
+// servers: each server does that itself.
+func (s *Scope) Prepare(context.Context) error {
+	s.Deployment.Prepare(s.References, s.Report.Get(operatorv1alpha1.ConditionCertificatesReady), s.Report.Get(operatorv1alpha1.ConditionEtcdAvailable))
+	return nil
+}

@@ -1,0 +1,52 @@
+package shard
+
+import (
+	"context"
+
+	"github.com/atoll-dev/atoll/controllers/dependencies"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
+	"github.com/atoll-dev/atoll/controllers/server"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// scope is what RootShards and Shards have in common during a reconcile: the server of a shard with its etcd.
+type scope struct {
+	server.Scope
+	dependencies desired.Dependencies
+}
+
+func newScope(config reconcile.Config, report *status.Report, namespace, name string) scope {
+	return scope{Scope: server.NewScope(config, report, namespace, name)}
+}
+
+// observe reads what a shard with a valid spec depends on.
+func (s *scope) observe(ctx context.Context, shard desired.Shard) (err error) {
+	if s.dependencies, s.References, err = dependencies.ResolveDependencies(ctx, s.Cluster, shard); err != nil {
+		return err
+	}
+	if etcd.IsManaged(shard.Spec().Etcd) {
+		err = s.Etcd.ObserveManaged(ctx, etcd.NewForShard(shard), s.Image)
+	} else {
+		err = s.Etcd.ObserveAbandoned(ctx, shard.AsOwner())
+	}
+	if err != nil {
+		return err
+	}
+	connection := etcd.Connection(shard.AsOwner(), shard.Spec().Etcd)
+	rendered, err := shard.Render(s.Image, connection, s.dependencies)
+	if err != nil {
+		return err
+	}
+	return s.Deployment.SetDesired(ctx, rendered)
+}
+
+// withEtcdCertificates adds the certificates of a managed etcd.
+func withEtcdCertificates(objects pki.Objects, shard desired.Shard) pki.Objects {
+	if etcd.IsManaged(shard.Spec().Etcd) {
+		objects.Append(etcd.NewForShard(shard).Certificates())
+	}
+	return objects
+}
