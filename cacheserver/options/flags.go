@@ -1,16 +1,12 @@
 package options
 
 import (
-	"strings"
-
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 
-	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/stockflags"
 )
 
 // upstreamFlags are the accepted flags of stock option sets, by exact name or by prefix ("etcd-*"). All others stay
@@ -43,41 +39,13 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 
 	o.EmbeddedEtcd.AddFlags(fss.FlagSet("Embedded etcd"))
 
-	for _, stock := range []struct {
-		name string
-		add  func(*pflag.FlagSet)
-	}{
-		{"Etcd", o.Etcd.AddFlags},
-		{"Secure serving", o.SecureServing.AddFlags},
-		{"Authentication", o.ClientCert.AddFlags},
-		{"Audit", o.Audit.AddFlags},
-		{"Generic", o.ServerRun.AddUniversalFlags},
-		{"Debug", o.Features.AddFlags},
-		{"Logs", func(fs *pflag.FlagSet) { logsapi.AddFlags(o.Logs, fs) }},
-	} {
-		all := pflag.NewFlagSet(stock.name, pflag.ContinueOnError)
-		stock.add(all)
-		target := fss.FlagSet(stock.name)
-		all.VisitAll(func(flag *pflag.Flag) {
-			if isAcceptedFlag(flag.Name) {
-				target.AddFlag(flag)
-			}
-		})
-	}
-	if flag := fss.FlagSet("Etcd").Lookup("etcd-servers"); flag != nil {
-		flag.Usage = embeddedetcd.ServersUsage
-	}
-}
-
-func isAcceptedFlag(name string) bool {
-	for _, pattern := range upstreamFlags {
-		if prefix, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(name, prefix) || name == pattern {
-			return true
-		}
-	}
-	return false
-}
-
-func readKubeconfig(path string) (*rest.Config, error) {
-	return clientcmd.BuildConfigFromFlags("", path)
+	stockflags.Add(fss, upstreamFlags, nil,
+		stockflags.Set{Name: "Etcd", AddFlags: o.Etcd.AddFlags},
+		stockflags.Set{Name: "Secure serving", AddFlags: o.SecureServing.AddFlags},
+		stockflags.Set{Name: "Authentication", AddFlags: o.ClientCert.AddFlags},
+		stockflags.Set{Name: "Audit", AddFlags: o.Audit.AddFlags},
+		stockflags.Set{Name: "Generic", AddFlags: o.ServerRun.AddUniversalFlags},
+		stockflags.Set{Name: "Debug", AddFlags: o.Features.AddFlags},
+		stockflags.Set{Name: "Logs", AddFlags: func(fs *pflag.FlagSet) { logsapi.AddFlags(o.Logs, fs) }},
+	)
 }

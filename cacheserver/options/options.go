@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/client-go/tools/clientcmd"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/atoll-dev/atoll/cacheserver"
@@ -108,7 +109,7 @@ func (o *Options) Complete() (cacheserver.Config, error) {
 		config.Embedded = &o.EmbeddedEtcd
 	}
 	if o.ParentKubeconfig != "" {
-		if config.Parent, err = readKubeconfig(o.ParentKubeconfig); err != nil {
+		if config.Parent, err = clientcmd.BuildConfigFromFlags("", o.ParentKubeconfig); err != nil {
 			return cacheserver.Config{}, fmt.Errorf("--parent-kubeconfig: %w", err)
 		}
 	}

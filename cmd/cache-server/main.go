@@ -3,27 +3,17 @@
 package main
 
 import (
-	"fmt"
-	"os"
-
 	"github.com/spf13/cobra"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	cliflag "k8s.io/component-base/cli/flag"
-	"k8s.io/component-base/logs"
-	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/term"
 	"k8s.io/component-base/version"
 
 	"github.com/atoll-dev/atoll/cacheserver"
 	"github.com/atoll-dev/atoll/cacheserver/options"
-	"github.com/atoll-dev/atoll/internal/gomemlimit"
+	"github.com/atoll-dev/atoll/internal/servercommand"
 )
 
 func main() {
-	if err := newCommand().ExecuteContext(genericapiserver.SetupSignalContext()); err != nil {
-		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
-		os.Exit(1)
-	}
+	servercommand.Main(newCommand())
 }
 
 func newCommand() *cobra.Command {
@@ -57,11 +47,9 @@ organization system:kcp:cache with common name system:kcp:cache:<name> is a chil
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := logsapi.ValidateAndApply(o.Logs, nil); err != nil {
-				return fmt.Errorf("logging flags: %w", err)
+			if err := servercommand.Configure(o.Logs, nil); err != nil {
+				return err
 			}
-			defer logs.FlushLogs()
-			gomemlimit.Set()
 			config, err := o.Complete()
 			if err != nil {
 				return err
@@ -73,13 +61,6 @@ organization system:kcp:cache with common name system:kcp:cache:<name> is a chil
 			return server.Run(cmd.Context())
 		},
 	}
-	for _, set := range sets.FlagSets {
-		cmd.Flags().AddFlagSet(set)
-	}
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		columns, _, _ := term.TerminalSize(cmd.OutOrStdout())
-		fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n", cmd.Long, cmd.UseLine(), cmd.Example)
-		cliflag.PrintSections(cmd.OutOrStdout(), sets, columns)
-	})
+	servercommand.AddFlagSets(cmd, sets)
 	return cmd
 }

@@ -3,27 +3,20 @@ package main
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 
-	"github.com/atoll-dev/atoll/internal/gomemlimit"
+	"github.com/atoll-dev/atoll/internal/servercommand"
 	"github.com/atoll-dev/atoll/proxy"
 	"github.com/atoll-dev/atoll/proxy/options"
 )
 
 func main() {
 	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
-	if err := newCommand().ExecuteContext(genericapiserver.SetupSignalContext()); err != nil {
-		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
-		os.Exit(1)
-	}
+	servercommand.Main(newCommand())
 }
 
 func newCommand() *cobra.Command {
@@ -59,11 +52,9 @@ file defines. It authenticates users and forwards their identity to shards.`,
 			if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(completed.UpstreamGates()); err != nil {
 				return fmt.Errorf("--feature-gates: %w", err)
 			}
-			if err := logsapi.ValidateAndApply(completed.Logs, utilfeature.DefaultFeatureGate); err != nil {
-				return fmt.Errorf("logging flags: %w", err)
+			if err := servercommand.Configure(completed.Logs, utilfeature.DefaultFeatureGate); err != nil {
+				return err
 			}
-			defer logs.FlushLogs()
-			gomemlimit.Set()
 			config, err := proxy.NewConfig(completed)
 			if err != nil {
 				return err

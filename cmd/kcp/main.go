@@ -2,29 +2,23 @@
 package main
 
 import (
-	"fmt"
+	"context"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	cliflag "k8s.io/component-base/cli/flag"
-	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/term"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/embeddedcache"
-	"github.com/atoll-dev/atoll/internal/gomemlimit"
+	"github.com/atoll-dev/atoll/internal/servercommand"
 	"github.com/atoll-dev/atoll/shardserver"
 	"github.com/atoll-dev/atoll/shardserver/options"
 )
 
 func main() {
-	if err := newCommand(os.Args[1:]).Execute(); err != nil {
-		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
-		os.Exit(1)
-	}
+	servercommand.Main(newCommand(os.Args[1:]))
 }
 
 func newCommand(args []string) *cobra.Command {
@@ -63,40 +57,26 @@ workspace, path routing, and an admin kubeconfig in .kcp/admin.kubeconfig.`,
   kcp start --etcd-servers=https://etcd-0:2379,https://etcd-1:2379 \
     --etcd-cafile=ca.crt --etcd-certfile=tls.crt --etcd-keyfile=tls.key`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return run(opts) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), opts) },
 	}
-	for _, set := range sets.FlagSets {
-		cmd.Flags().AddFlagSet(set)
-	}
-	printFlags := func(cmd *cobra.Command) error {
-		columns, _, _ := term.TerminalSize(cmd.OutOrStdout())
-		cliflag.PrintSections(cmd.OutOrStdout(), sets, columns)
-		return nil
-	}
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n", cmd.Long, cmd.UseLine(), cmd.Example)
-		_ = printFlags(cmd)
-	})
+	servercommand.AddFlagSets(cmd, sets)
 	cmd.AddCommand(&cobra.Command{
 		Use:   "options",
 		Short: "Print all flags of start",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return printFlags(cmd) },
+		Run:   func(cmd *cobra.Command, _ []string) { servercommand.PrintFlagSets(cmd, sets) },
 	})
 	return cmd
 }
 
-func run(opts *options.Options) error {
-	if err := logsapi.ValidateAndApply(opts.Logs, nil); err != nil {
+func run(ctx context.Context, opts *options.Options) error {
+	if err := servercommand.Configure(opts.Logs, nil); err != nil {
 		return err
 	}
-	defer klog.Flush()
-	gomemlimit.Set()
 	completed, err := opts.Complete()
 	if err != nil {
 		return err
 	}
-	ctx := genericapiserver.SetupSignalContext()
 	server, err := shardserver.New(ctx, completed, embeddedcache.New)
 	if err != nil && ctx.Err() != nil {
 		klog.InfoS("Ended before the shard could start", "reason", err)

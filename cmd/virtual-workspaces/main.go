@@ -4,26 +4,19 @@ package main
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 
-	"github.com/atoll-dev/atoll/internal/gomemlimit"
+	"github.com/atoll-dev/atoll/internal/servercommand"
 	"github.com/atoll-dev/atoll/proxy/virtualworkspaces"
 )
 
 func main() {
 	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
-	if err := newCommand().ExecuteContext(genericapiserver.SetupSignalContext()); err != nil {
-		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
-		os.Exit(1)
-	}
+	servercommand.Main(newCommand())
 }
 
 func newCommand() *cobra.Command {
@@ -50,11 +43,9 @@ shard.`,
 			if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(o.UpstreamGates()); err != nil {
 				return fmt.Errorf("--feature-gates: %w", err)
 			}
-			if err := logsapi.ValidateAndApply(o.Logs, utilfeature.DefaultFeatureGate); err != nil {
-				return fmt.Errorf("logging flags: %w", err)
+			if err := servercommand.Configure(o.Logs, utilfeature.DefaultFeatureGate); err != nil {
+				return err
 			}
-			defer logs.FlushLogs()
-			gomemlimit.Set()
 			server, err := virtualworkspaces.New(o)
 			if err != nil {
 				return err

@@ -9,7 +9,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // for --logging-format=json
 
-	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/stockflags"
 	"github.com/atoll-dev/atoll/shardserver/admission"
 )
 
@@ -104,40 +104,13 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.AdminAuth.KubeconfigPath, "kubeconfig-path", o.AdminAuth.KubeconfigPath, "Where to write the admin kubeconfig. Default: <root directory>/admin.kubeconfig.")
 	fs.StringVar(&o.AdminAuth.TokenHashPath, "authentication-admin-token-path", o.AdminAuth.TokenHashPath, "File with the SHA-256 of the shard-admin token. Default: <root directory>/.admin-token-store.")
 
-	for _, stock := range []struct {
-		name string
-		add  func(*pflag.FlagSet)
-	}{
-		{"Etcd", o.Etcd.AddFlags},
-		{"Secure serving", o.SecureServing.AddFlags},
-		{"Authentication", o.Authentication.AddFlags},
-		{"Audit", o.Audit.AddFlags},
-		{"Generic", o.ServerRun.AddUniversalFlags},
-		{"Debug", o.Features.AddFlags},
-		{"Logs", func(fs *pflag.FlagSet) { logsapi.AddFlags(o.Logs, fs) }},
-	} {
-		all := pflag.NewFlagSet(stock.name, pflag.ContinueOnError)
-		stock.add(all)
-		target := fss.FlagSet(stock.name)
-		all.VisitAll(func(flag *pflag.Flag) {
-			if isSupportedFlag(flag.Name) {
-				target.AddFlag(flag)
-			}
-		})
-	}
-	if flag := fss.FlagSet("Etcd").Lookup("etcd-servers"); flag != nil {
-		flag.Usage = embeddedetcd.ServersUsage
-	}
-}
-
-func isSupportedFlag(name string) bool {
-	if unsupportedFlags[name] {
-		return false
-	}
-	for _, pattern := range upstreamFlags {
-		if prefix, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(name, prefix) || name == pattern {
-			return true
-		}
-	}
-	return false
+	stockflags.Add(fss, upstreamFlags, unsupportedFlags,
+		stockflags.Set{Name: "Etcd", AddFlags: o.Etcd.AddFlags},
+		stockflags.Set{Name: "Secure serving", AddFlags: o.SecureServing.AddFlags},
+		stockflags.Set{Name: "Authentication", AddFlags: o.Authentication.AddFlags},
+		stockflags.Set{Name: "Audit", AddFlags: o.Audit.AddFlags},
+		stockflags.Set{Name: "Generic", AddFlags: o.ServerRun.AddUniversalFlags},
+		stockflags.Set{Name: "Debug", AddFlags: o.Features.AddFlags},
+		stockflags.Set{Name: "Logs", AddFlags: func(fs *pflag.FlagSet) { logsapi.AddFlags(o.Logs, fs) }},
+	)
 }

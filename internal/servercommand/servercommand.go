@@ -1,0 +1,56 @@
+// Package servercommand has what the commands of all servers of an installation share: how they start, end and print
+// their flags.
+package servercommand
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/component-base/term"
+
+	"github.com/atoll-dev/atoll/internal/gomemlimit"
+)
+
+// Main runs a command until it ends or the process is told to, and exits with 1 if it fails.
+func Main(cmd *cobra.Command) {
+	err := cmd.ExecuteContext(genericapiserver.SetupSignalContext())
+	logs.FlushLogs()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// Configure applies the logging flags and the memory limit of the container to the process. gates is nil for a command
+// without feature gates for logging.
+func Configure(logging *logsapi.LoggingConfiguration, gates featuregate.FeatureGate) error {
+	if err := logsapi.ValidateAndApply(logging, gates); err != nil {
+		return fmt.Errorf("logging flags: %w", err)
+	}
+	gomemlimit.Set()
+	return nil
+}
+
+// AddFlagSets adds named sets of flags to a command, whose help prints them by set.
+func AddFlagSets(cmd *cobra.Command, sets cliflag.NamedFlagSets) {
+	for _, set := range sets.FlagSets {
+		cmd.Flags().AddFlagSet(set)
+	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n", cmd.Long, cmd.UseLine(), cmd.Example)
+		PrintFlagSets(cmd, sets)
+	})
+}
+
+// PrintFlagSets prints named sets of flags as wide as the terminal.
+func PrintFlagSets(cmd *cobra.Command, sets cliflag.NamedFlagSets) {
+	columns, _, _ := term.TerminalSize(cmd.OutOrStdout())
+	cliflag.PrintSections(cmd.OutOrStdout(), sets, columns)
+}
