@@ -39,7 +39,7 @@ func ParentKubeconfig(secret string) *CacheParent { return &CacheParent{Kubeconf
 // ParentKubeconfigSecret is the kubeconfig for a parent whose credentials the operator issues.
 func ParentKubeconfigSecret(c CacheServer, parent *CacheParent) (*corev1.Secret, error) {
 	files := fileKubeconfig("parent", "parent", "cache", parent.URL, cacheParentDir+"/ca/tls.crt", cacheParentDir+"/client-certificate")
-	return kubeconfigSecret(c.parentKubeconfig(), c.object.Namespace, c.SecretLabels(), c.OwnerReferences(), files)
+	return c.kubeconfigSecret(c.parentKubeconfig(), files)
 }
 
 func (c CacheServer) parentKubeconfig() string { return c.object.Name + "-parent-kubeconfig" }

@@ -4,7 +4,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
@@ -14,15 +13,17 @@ import (
 const CacheClient = "cache-client"
 
 // CacheServer is the server of a CacheServer.
-type CacheServer struct{ object *operatorv1alpha1.CacheServer }
+type CacheServer struct {
+	component
+	object *operatorv1alpha1.CacheServer
+}
 
 // NewCacheServer returns the server of a CacheServer.
 func NewCacheServer(cache *operatorv1alpha1.CacheServer) CacheServer {
-	return CacheServer{object: cache}
+	return CacheServer{object: cache, component: component{
+		owner: cache, kind: "CacheServer", label: operatorv1alpha1.LabelCacheServer, component: ComponentCacheServer, suffix: "-cache-server",
+	}}
 }
-
-// Server is the name of the Deployment and the Service.
-func (c CacheServer) Server() string { return c.object.Name + "-cache-server" }
 
 // ClusterDomain is the DNS domain of the cluster the server runs in.
 func (c CacheServer) ClusterDomain() string {
@@ -51,9 +52,6 @@ func (c CacheServer) ProvidedCA() string {
 // CASecret is the name of the Secret that holds the certificate authority.
 func (c CacheServer) CASecret() string { return orDefault(c.ProvidedCA(), c.CA()) }
 
-// Certificate is the name of one of the server's certificates, and of its Secret.
-func (c CacheServer) Certificate(key string) string { return c.object.Name + "-" + key }
-
 // CacheName is the name of the cache among those of its hierarchy.
 func (c CacheServer) CacheName() string { return orDefault(c.object.Spec.CacheName, c.object.Name) }
 
@@ -63,34 +61,15 @@ func (c CacheServer) Kubeconfig() string { return c.object.Name + "-kubeconfig" 
 // IsEmbedded reports whether the store is embedded in the pod.
 func (c CacheServer) IsEmbedded() bool { return c.object.Spec.Etcd == nil }
 
-// Labels are the app labels of the server.
-func (c CacheServer) Labels() map[string]string {
-	return AppLabels(ComponentCacheServer, c.object.Name)
-}
-
-// SecretLabels are the labels of its Secrets.
-func (c CacheServer) SecretLabels() map[string]string {
-	return map[string]string{operatorv1alpha1.LabelCacheServer: c.object.Name}
-}
-
-// OwnerReferences is the owner reference of the objects of the server.
-func (c CacheServer) OwnerReferences() []metav1.OwnerReference {
-	return NewOwnerReferences("CacheServer", c.object)
-}
-
-func (c CacheServer) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: c.object.Namespace, Labels: c.Labels(), OwnerReferences: c.OwnerReferences()}
-}
-
 // CacheServerService is the Service of a cache server.
 func CacheServerService(c CacheServer) *corev1.Service {
-	return service(c.meta(c.Server()), c.Labels(), c.object.Spec.ServiceTemplate, httpsPort("https", ServerPort, ServerPort))
+	return c.service(c.object.Spec.ServiceTemplate, httpsPort("https", ServerPort, ServerPort))
 }
 
 // CacheServerKubeconfig is the kubeconfig of clients. It refers to files, where each client mounts its own certificate.
 func CacheServerKubeconfig(c CacheServer) (*corev1.Secret, error) {
 	files := fileKubeconfig("cache", "cache", "cache", c.URL(), cacheDir+"/tls/ca/root/tls.crt", cacheDir+"/tls/client-certificate")
-	return kubeconfigSecret(c.Kubeconfig(), c.object.Namespace, c.SecretLabels(), c.OwnerReferences(), files)
+	return c.kubeconfigSecret(c.Kubeconfig(), files)
 }
 
 // CacheServerDeployment is the Deployment of a cache server. etcd is its store unless that is embedded; parent is the
@@ -106,15 +85,14 @@ func CacheServerDeployment(c CacheServer, image Image, etcd Etcd, parent *CacheP
 		}
 	}
 	return server{
-		meta:      c.meta(c.Server()),
-		selector:  c.Labels(),
+		component: c.component,
 		container: "cache-server",
 		command:   []string{"/cache-server"},
 		args:      line.args,
 		volumes:   line.volumes,
 		mounts:    line.mounts,
 		resources: mergedResources(cacheResources(), spec.Resources),
-		probes:    probes{startup: httpsProbe("/readyz", 2, 2, 150), readiness: httpsProbe("/readyz", 15, 10, 3), liveness: httpsProbe("/livez", 15, 10, 3)},
+		probes:    defaultProbes(),
 		image:     image,
 		imageSpec: spec.Image,
 		replicas:  replicas,

@@ -61,9 +61,6 @@ func ServiceHost(name, namespace, domain string) string {
 	return fmt.Sprintf("%s.%s.svc.%s", name, namespace, domain)
 }
 
-// RootShardServer is the name of the root shard's Deployment and Service.
-func RootShardServer(root *operatorv1alpha1.RootShard) string { return root.Name + "-kcp" }
-
 // RootShardBaseURL is the URL under which other components reach the root shard.
 func RootShardBaseURL(root *operatorv1alpha1.RootShard) string { return NewRootShard(root).BaseURL() }
 

@@ -23,6 +23,7 @@ const (
 // Proxy is a front proxy or the internal proxy of a root shard. They run the same server and differ in names and in the
 // fields with their settings.
 type Proxy struct {
+	component
 	root  *operatorv1alpha1.RootShard
 	front *operatorv1alpha1.FrontProxy // nil for the internal one
 	spec  operatorv1alpha1.RootShardProxySpec
@@ -32,7 +33,9 @@ type Proxy struct {
 
 // NewInternalProxy returns the proxy of a root shard through which the operator reaches any workspace.
 func NewInternalProxy(root *operatorv1alpha1.RootShard) Proxy {
-	p := Proxy{root: root}
+	p := Proxy{root: root, component: component{
+		owner: root, kind: "RootShard", label: operatorv1alpha1.LabelRootShard, component: ComponentRootShardProxy, suffix: "-proxy",
+	}}
 	if root.Spec.Proxy != nil {
 		p.spec = *root.Spec.Proxy
 	}
@@ -42,7 +45,10 @@ func NewInternalProxy(root *operatorv1alpha1.RootShard) Proxy {
 // NewFrontProxy returns a front proxy of the installation of root. signers are the shards whose service account tokens
 // it accepts, as in Dependencies.
 func NewFrontProxy(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard, signers ...string) Proxy {
-	return Proxy{root: root, front: front, signers: signers, spec: operatorv1alpha1.RootShardProxySpec{
+	owner := component{
+		owner: front, kind: "FrontProxy", label: operatorv1alpha1.LabelFrontProxy, component: ComponentFrontProxy, suffix: "-front-proxy",
+	}
+	return Proxy{component: owner, root: root, front: front, signers: signers, spec: operatorv1alpha1.RootShardProxySpec{
 		Image: front.Spec.Image, Replicas: front.Spec.Replicas, Resources: front.Spec.Resources,
 		ServiceTemplate: front.Spec.ServiceTemplate, DeploymentTemplate: front.Spec.DeploymentTemplate,
 		CertificateTemplates: front.Spec.CertificateTemplates, ContainerExtras: front.Spec.ContainerExtras, Logging: front.Spec.Logging,
@@ -52,22 +58,6 @@ func NewFrontProxy(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.Ro
 
 // Root is the RootShard of the installation.
 func (p Proxy) Root() *operatorv1alpha1.RootShard { return p.root }
-
-// Name is the name of the FrontProxy, or of the RootShard of the internal proxy.
-func (p Proxy) Name() string {
-	if p.front != nil {
-		return p.front.Name
-	}
-	return p.root.Name
-}
-
-// Server is the name of the Deployment and the Service.
-func (p Proxy) Server() string {
-	if p.front != nil {
-		return p.front.Name + "-front-proxy"
-	}
-	return p.root.Name + "-proxy"
-}
 
 // Certificate is the name of a certificate; side is server, kubeconfig or requestheader.
 func (p Proxy) Certificate(side string) string {
@@ -131,39 +121,7 @@ func (p Proxy) BundleOwner() string {
 
 // OwnerLabels are the labels of the Secrets of the certificates.
 func (p Proxy) OwnerLabels() map[string]string {
-	labels := map[string]string{operatorv1alpha1.LabelRootShard: p.root.Name}
-	if p.front != nil {
-		labels[operatorv1alpha1.LabelFrontProxy] = p.front.Name
-	}
-	return labels
-}
-
-// SecretLabels are the labels of generated Secrets.
-func (p Proxy) SecretLabels() map[string]string {
-	if p.front != nil {
-		return map[string]string{operatorv1alpha1.LabelFrontProxy: p.front.Name}
-	}
-	return map[string]string{operatorv1alpha1.LabelRootShard: p.root.Name}
-}
-
-// Labels are the app labels of the proxy.
-func (p Proxy) Labels() map[string]string {
-	if p.front != nil {
-		return AppLabels(ComponentFrontProxy, p.front.Name)
-	}
-	return AppLabels(ComponentRootShardProxy, p.root.Name)
-}
-
-// OwnerReferences is the owner reference of the objects of the proxy.
-func (p Proxy) OwnerReferences() []metav1.OwnerReference {
-	if p.front != nil {
-		return NewOwnerReferences("FrontProxy", p.front)
-	}
-	return NewOwnerReferences("RootShard", p.root)
-}
-
-func (p Proxy) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: p.root.Namespace, Labels: p.Labels(), OwnerReferences: p.OwnerReferences()}
+	return p.ownerLabels(p.root)
 }
 
 func (p Proxy) configMap() string {
@@ -212,7 +170,7 @@ func MatchesGroup(patterns []string, group string) bool {
 
 // ProxyService is the Service of a proxy.
 func ProxyService(p Proxy) *corev1.Service {
-	return service(p.meta(p.Server()), p.Labels(), p.spec.ServiceTemplate, httpsPort("https", p.servicePort(), ServerPort))
+	return p.service(p.spec.ServiceTemplate, httpsPort("https", p.servicePort(), ServerPort))
 }
 
 // servicePort is the port of the address of the proxy, else of that of the installation.
@@ -274,8 +232,7 @@ func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 		resources = *p.spec.Resources
 	}
 	return server{
-		meta:      p.meta(p.Server()),
-		selector:  p.Labels(),
+		component: p.component,
 		container: "kcp-front-proxy",
 		command:   []string{"/kcp-front-proxy"},
 		args:      line.args,
@@ -284,7 +241,7 @@ func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 		resources: resources,
 		// A proxy listens once it has synced the shards. Without the startup probe it would be restarted while the root
 		// shard starts; with it that takes five minutes.
-		probes:    probes{startup: httpsProbe("/readyz", 2, 2, 150), readiness: httpsProbe("/readyz", 15, 10, 3), liveness: httpsProbe("/livez", 15, 10, 3)},
+		probes:    defaultProbes(),
 		image:     image,
 		imageSpec: p.spec.Image,
 		replicas:  p.spec.Replicas,

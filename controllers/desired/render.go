@@ -3,7 +3,6 @@ package desired
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
@@ -38,7 +37,7 @@ func (b Bundle) Sources() []string {
 func (s Shard) Render(image Image, etcd Etcd, dependencies Dependencies) (Server, error) {
 	out := Server{
 		Objects:    []client.Object{ShardService(s)},
-		Bundles:    mergedBundles(s, s.Namespace()),
+		Bundles:    s.mergedBundles(s.root, s.CABundleRefs(), s.ClientCABundleRefs()),
 		Deployment: ShardDeployment(s, image, etcd, dependencies),
 	}
 	kubeconfigs, err := ShardKubeconfigs(s)
@@ -70,7 +69,7 @@ func (c CacheServer) Render(image Image, etcd Etcd, parent *CacheParent) (Server
 func (v VirtualWorkspace) Render(image Image, cache *operatorv1alpha1.CacheServer) Server {
 	return Server{
 		Objects:    []client.Object{VirtualWorkspaceService(v)},
-		Bundles:    mergedBundles(v, v.object.Namespace),
+		Bundles:    v.mergedBundles(v.target.root, v.CABundleRefs(), v.ClientCABundleRefs()),
 		Deployment: VirtualWorkspaceDeployment(v, image, cache),
 	}
 }
@@ -85,36 +84,23 @@ func (p Proxy) Render(image Image) (Server, error) {
 	if err != nil {
 		return Server{}, err
 	}
-	bundle := func(name string, ca CA, refs ...*corev1.LocalObjectReference) Bundle {
-		return Bundle{Secret: bundleSecret(name, p.root.Namespace, p.SecretLabels(), p.OwnerReferences()), CA: CASecret(p.root, ca), Refs: refs}
-	}
-	bundles := []Bundle{bundle(MergedClientCA(p.BundleOwner()), ClientCA, p.ClientCABundleRefs()...)}
-	if p.CABundleRef() != nil {
-		bundles = append(bundles, bundle(MergedCABundle(p.BundleOwner()), ServerCA, p.CABundleRef()))
+	bundles := []Bundle{{Secret: p.secret(MergedClientCA(p.BundleOwner()), nil), CA: CASecret(p.root, ClientCA), Refs: p.ClientCABundleRefs()}}
+	if ref := p.CABundleRef(); ref != nil {
+		bundles = append(bundles, Bundle{
+			Secret: p.secret(MergedCABundle(p.BundleOwner()), nil), CA: CASecret(p.root, ServerCA), Refs: []*corev1.LocalObjectReference{ref},
+		})
 	}
 	return Server{Objects: []client.Object{ProxyService(p), config, kubeconfig}, Bundles: bundles, Deployment: ProxyDeployment(p, image)}, nil
 }
 
-// bundleOwner is a server that merges the user's CAs with those of its installation.
-type bundleOwner interface {
-	Name() string
-	Root() *operatorv1alpha1.RootShard
-	CABundleRefs() []*corev1.LocalObjectReference
-	ClientCABundleRefs() []*corev1.LocalObjectReference
-	SecretLabels() map[string]string
-	OwnerReferences() []metav1.OwnerReference
-}
-
-// mergedBundles are the bundles of a server whose spec adds CAs.
-func mergedBundles(o bundleOwner, namespace string) []Bundle {
+// mergedBundles are the bundles of a server whose spec adds CAs to those of its installation.
+func (c component) mergedBundles(root *operatorv1alpha1.RootShard, serverCAs, clientCAs []*corev1.LocalObjectReference) []Bundle {
 	var out []Bundle
-	add := func(name string, ca CA, refs []*corev1.LocalObjectReference) {
-		if len(refs) > 0 {
-			secret := bundleSecret(name, namespace, o.SecretLabels(), o.OwnerReferences())
-			out = append(out, Bundle{Secret: secret, CA: CASecret(o.Root(), ca), Refs: refs})
-		}
+	if len(serverCAs) > 0 {
+		out = append(out, Bundle{Secret: c.secret(MergedCABundle(c.Name()), nil), CA: CASecret(root, ServerCA), Refs: serverCAs})
 	}
-	add(MergedCABundle(o.Name()), ServerCA, o.CABundleRefs())
-	add(MergedClientCA(o.Name()), ClientCA, o.ClientCABundleRefs())
+	if len(clientCAs) > 0 {
+		out = append(out, Bundle{Secret: c.secret(MergedClientCA(c.Name()), nil), CA: CASecret(root, ClientCA), Refs: clientCAs})
+	}
 	return out
 }

@@ -22,11 +22,6 @@ func MergedClientCA(owner string) string { return owner + "-merged-client-ca" }
 // MergedCABundle is the Secret with all server CAs that a component trusts.
 func MergedCABundle(owner string) string { return owner + "-merged-ca-bundle" }
 
-// bundleSecret is the Secret of a bundle, without data.
-func bundleSecret(name, namespace string, labels map[string]string, owner []metav1.OwnerReference) *corev1.Secret {
-	return generatedSecret(name, namespace, labels, owner, nil)
-}
-
 // ShardKubeconfigs are the kubeconfigs that the server of a shard uses. They refer to certificate files.
 func ShardKubeconfigs(s Shard) ([]*corev1.Secret, error) {
 	const serverCA = shardTLS + "/ca/server/tls.crt"
@@ -46,7 +41,7 @@ func ShardKubeconfigs(s Shard) ([]*corev1.Secret, error) {
 	}
 	var out []*corev1.Secret
 	for _, key := range slices.Sorted(maps.Keys(files)) {
-		secret, err := kubeconfigSecret(s.Certificate(key+"-kubeconfig"), s.Namespace(), s.SecretLabels(), s.OwnerReferences(), files[key])
+		secret, err := s.kubeconfigSecret(s.Certificate(key+"-kubeconfig"), files[key])
 		if err != nil {
 			return nil, err
 		}
@@ -58,18 +53,16 @@ func ShardKubeconfigs(s Shard) ([]*corev1.Secret, error) {
 // ProxyKubeconfig is the kubeconfig with which a proxy watches the shards.
 func ProxyKubeconfig(p Proxy) (*corev1.Secret, error) {
 	files := fileKubeconfig("system:admin", "system:admin", "admin", RootShardBaseURL(p.root), proxyCADir+"/tls.crt", proxyDir+"/kubeconfig-client-cert")
-	return kubeconfigSecret(p.dynamicKubeconfig(), p.root.Namespace, p.SecretLabels(), p.OwnerReferences(), files)
+	return p.kubeconfigSecret(p.dynamicKubeconfig(), files)
 }
 
 // UserKubeconfig is the kubeconfig of a Kubeconfig object, with its credentials embedded.
 type UserKubeconfig struct {
-	User            string
-	Server          string // without a path
-	Workspace       string
-	CA, Cert, Key   []byte // PEM
-	WithShardBase   bool   // a third context, for a target that is a shard
-	SecretName      string
-	SecretNamespace string
+	User          string
+	Server        string // without a path
+	Workspace     string
+	CA, Cert, Key []byte // PEM
+	WithShardBase bool   // a third context, for a target that is a shard
 }
 
 // File renders the kubeconfig.
@@ -107,12 +100,17 @@ func fileKubeconfig(cluster, context, user, server, caFile, certDir string) *cli
 	return config
 }
 
-func kubeconfigSecret(name, namespace string, labels map[string]string, owner []metav1.OwnerReference, config *clientcmdapi.Config) (*corev1.Secret, error) {
+func (c component) kubeconfigSecret(name string, config *clientcmdapi.Config) (*corev1.Secret, error) {
 	file, err := clientcmd.Write(*config)
 	if err != nil {
 		return nil, fmt.Errorf("writing kubeconfig %s: %w", name, err)
 	}
-	return generatedSecret(name, namespace, labels, owner, map[string][]byte{KubeconfigKey: file}), nil
+	return c.secret(name, map[string][]byte{KubeconfigKey: file}), nil
+}
+
+// secret is a Secret that the operator generates for the server.
+func (c component) secret(name string, data map[string][]byte) *corev1.Secret {
+	return generatedSecret(name, c.Namespace(), c.SecretLabels(), c.OwnerReferences(), data)
 }
 
 func generatedSecret(name, namespace string, labels map[string]string, owner []metav1.OwnerReference, data map[string][]byte) *corev1.Secret {

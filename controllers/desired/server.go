@@ -20,9 +20,7 @@ const DefaultReplicas int32 = 2
 
 // server is what the Deployments of all components have in common.
 type server struct {
-	meta      metav1.ObjectMeta
-	selector  map[string]string
-	podLabels map[string]string
+	component
 
 	container string
 	command   []string
@@ -48,16 +46,22 @@ const (
 
 type probes struct{ startup, readiness, liveness *corev1.Probe }
 
+// defaultProbes are those of the servers that are not shards.
+func defaultProbes() probes {
+	return probes{startup: httpsProbe("/readyz", 2, 2, 150), readiness: httpsProbe("/readyz", 15, 10, 3), liveness: httpsProbe("/livez", 15, 10, 3)}
+}
+
 // deployment renders the Deployment. Replicas that the spec omits stay unset, so that an autoscaler can own them.
 func (s server) deployment() *appsv1.Deployment {
+	selector := s.Labels()
 	pod := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: mergeMaps(s.podLabels, s.selector)},
+		ObjectMeta: metav1.ObjectMeta{Labels: s.Labels()},
 		Spec: corev1.PodSpec{
 			SecurityContext: &corev1.PodSecurityContext{SeccompProfile: runtimeDefault()},
 			// No server is a client of the cluster that it runs on.
 			AutomountServiceAccountToken: ptr.To(false),
 			ImagePullSecrets:             pullSecrets(s.imageSpec, nil),
-			TopologySpreadConstraints:    topologySpread(s.selector),
+			TopologySpreadConstraints:    topologySpread(selector),
 			Volumes:                      append(s.volumes, s.extras.ExtraVolumes...),
 			Containers: []corev1.Container{{
 				Name:            s.container,
@@ -77,7 +81,7 @@ func (s server) deployment() *appsv1.Deployment {
 			TerminationGracePeriodSeconds: ptr.To(preStopSeconds + requestTimeoutSeconds + 5),
 		},
 	}
-	meta := s.meta
+	meta := s.meta(s.Server())
 	if t := s.template; t != nil {
 		meta = withTemplateMetadata(meta, t.Metadata)
 		if t.Spec != nil && t.Spec.Template != nil {
@@ -90,7 +94,7 @@ func (s server) deployment() *appsv1.Deployment {
 		ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
 			Replicas: s.replicas,
-			Selector: &metav1.LabelSelector{MatchLabels: s.selector},
+			Selector: &metav1.LabelSelector{MatchLabels: selector},
 			Strategy: appsv1.DeploymentStrategy{
 				Type: appsv1.RollingUpdateDeploymentStrategyType,
 				RollingUpdate: &appsv1.RollingUpdateDeployment{

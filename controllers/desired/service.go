@@ -10,11 +10,11 @@ import (
 )
 
 // service renders the Service of a component. Node ports are not set, so that allocated ones stay.
-func service(meta metav1.ObjectMeta, selector map[string]string, template *operatorv1alpha1.ServiceTemplate, ports ...corev1.ServicePort) *corev1.Service {
+func (c component) service(template *operatorv1alpha1.ServiceTemplate, ports ...corev1.ServicePort) *corev1.Service {
 	out := &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: meta,
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: selector, Ports: ports},
+		ObjectMeta: c.meta(c.Server()),
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: c.Labels(), Ports: ports},
 	}
 	if template != nil {
 		out.ObjectMeta = withTemplateMetadata(out.ObjectMeta, template.Metadata)

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
@@ -15,16 +14,23 @@ const rootShardName = "root"
 // Shard is the server of one shard: of a RootShard, or of a Shard that belongs to one. Both run the same server and
 // differ in names and dependencies.
 type Shard struct {
+	component
 	root  *operatorv1alpha1.RootShard
 	shard *operatorv1alpha1.Shard // nil for the root shard
 }
 
 // NewRootShard returns the shard of a RootShard.
-func NewRootShard(root *operatorv1alpha1.RootShard) Shard { return Shard{root: root} }
+func NewRootShard(root *operatorv1alpha1.RootShard) Shard {
+	return Shard{root: root, component: component{
+		owner: root, kind: "RootShard", label: operatorv1alpha1.LabelRootShard, component: ComponentRootShard, suffix: "-kcp",
+	}}
+}
 
 // NewShard returns the shard of a Shard in the installation of root.
 func NewShard(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) Shard {
-	return Shard{root: root, shard: shard}
+	return Shard{root: root, shard: shard, component: component{
+		owner: shard, kind: "Shard", label: operatorv1alpha1.LabelShard, component: ComponentShard, suffix: "-shard-kcp",
+	}}
 }
 
 // IsRoot reports whether the shard is the root shard of its installation.
@@ -32,12 +38,6 @@ func (s Shard) IsRoot() bool { return s.shard == nil }
 
 // Root is the RootShard of the installation.
 func (s Shard) Root() *operatorv1alpha1.RootShard { return s.root }
-
-// Name is the name of the custom resource, the prefix of the names of its objects.
-func (s Shard) Name() string { return s.object().GetName() }
-
-// Namespace is the namespace of the custom resource.
-func (s Shard) Namespace() string { return s.object().GetNamespace() }
 
 // ShardName is the name of the shard inside the installation.
 func (s Shard) ShardName() string {
@@ -74,17 +74,6 @@ func (s Shard) CacheRef() (name, field string) {
 	}
 }
 
-// Server is the name of the Deployment and the Service.
-func (s Shard) Server() string {
-	if s.IsRoot() {
-		return RootShardServer(s.root)
-	}
-	return s.shard.Name + "-shard-kcp"
-}
-
-// Certificate is the name of one of the shard's certificates, and of its Secret.
-func (s Shard) Certificate(key string) string { return s.Name() + "-" + key }
-
 // ClusterDomain is the DNS domain of the cluster the shard runs in.
 func (s Shard) ClusterDomain() string { return orDefault(s.Spec().ClusterDomain, DefaultClusterDomain) }
 
@@ -99,36 +88,9 @@ func (s Shard) BaseURL() string {
 	return httpsURL(s.Host(), ServerPort)
 }
 
-// Component is the value of the label app.kubernetes.io/component.
-func (s Shard) Component() string {
-	if s.IsRoot() {
-		return ComponentRootShard
-	}
-	return ComponentShard
-}
-
-// Labels are the app labels of the shard.
-func (s Shard) Labels() map[string]string { return AppLabels(s.Component(), s.Name()) }
-
-// SecretLabels are the labels of generated Secrets.
-func (s Shard) SecretLabels() map[string]string {
-	if s.IsRoot() {
-		return map[string]string{operatorv1alpha1.LabelRootShard: s.root.Name}
-	}
-	return map[string]string{operatorv1alpha1.LabelShard: s.shard.Name}
-}
-
 // OwnerLabels are the labels of the Secrets of the certificates.
 func (s Shard) OwnerLabels() map[string]string {
-	return mergeMaps(map[string]string{operatorv1alpha1.LabelRootShard: s.root.Name}, s.SecretLabels())
-}
-
-// OwnerReferences is the owner reference of the objects of the shard.
-func (s Shard) OwnerReferences() []metav1.OwnerReference {
-	if s.IsRoot() {
-		return NewOwnerReferences("RootShard", s.root)
-	}
-	return NewOwnerReferences("Shard", s.shard)
+	return s.ownerLabels(s.root)
 }
 
 // ClientCABundleRefs name the Secrets of the user with further client CAs, in the order they are merged. That of the
@@ -144,17 +106,6 @@ func (s Shard) ClientCABundleRefs() []*corev1.LocalObjectReference {
 // CABundleRefs name the user's Secret with CAs of the external address, if there is one.
 func (s Shard) CABundleRefs() []*corev1.LocalObjectReference {
 	return dropNil(s.Spec().CABundleSecretRef)
-}
-
-func (s Shard) object() metav1.Object {
-	if s.IsRoot() {
-		return s.root
-	}
-	return s.shard
-}
-
-func (s Shard) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: s.Namespace(), Labels: s.Labels(), OwnerReferences: s.OwnerReferences()}
 }
 
 // clientCA is the Secret with the CAs whose client certificates the shard accepts.

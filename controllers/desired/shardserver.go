@@ -35,8 +35,7 @@ func ShardDeployment(s Shard, image Image, etcd Etcd, dependencies Dependencies)
 	line := s.commandLine(etcd, dependencies)
 	spec := s.Spec()
 	return server{
-		meta:      s.meta(s.Server()),
-		selector:  s.Labels(),
+		component: s.component,
 		container: "kcp",
 		command:   []string{"/kcp", "start"},
 		args:      line.args,
@@ -64,7 +63,7 @@ func ShardService(s Shard) *corev1.Service {
 		// Nothing listens there; existing manifests refer to it.
 		ports = append(ports, httpsPort("https-virtual-workspaces", virtualWorkspacePort, virtualWorkspacePort))
 	}
-	return service(s.meta(s.Server()), s.Labels(), spec.ServiceTemplate, ports...)
+	return s.service(spec.ServiceTemplate, ports...)
 }
 
 // commandLine has the order that users of extraArgs rely on: the last value of a flag counts, so extraArgs override the

@@ -5,7 +5,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
@@ -13,13 +12,17 @@ import (
 
 // VirtualWorkspace is a virtual workspace server beside a shard.
 type VirtualWorkspace struct {
+	component
 	object *operatorv1alpha1.VirtualWorkspace
 	target Shard
 }
 
 // NewVirtualWorkspace returns the server of a VirtualWorkspace, beside the shard target.
 func NewVirtualWorkspace(virtualWorkspace *operatorv1alpha1.VirtualWorkspace, target Shard) VirtualWorkspace {
-	return VirtualWorkspace{object: virtualWorkspace, target: target}
+	return VirtualWorkspace{object: virtualWorkspace, target: target, component: component{
+		owner: virtualWorkspace, kind: "VirtualWorkspace", label: operatorv1alpha1.LabelVirtualWorkspace,
+		component: ComponentVirtualWorkspace, suffix: "-virtual-workspace",
+	}}
 }
 
 // Root is the RootShard of the installation.
@@ -27,17 +30,6 @@ func (v VirtualWorkspace) Root() *operatorv1alpha1.RootShard { return v.target.r
 
 // Target is the shard that the server runs beside.
 func (v VirtualWorkspace) Target() Shard { return v.target }
-
-// Name is the name of the custom resource.
-func (v VirtualWorkspace) Name() string { return v.object.Name }
-
-// Server is the name of the Deployment and the Service.
-func (v VirtualWorkspace) Server() string { return VirtualWorkspaceServer(v.object) }
-
-// VirtualWorkspaceServer is the name of the Deployment and the Service of a VirtualWorkspace.
-func VirtualWorkspaceServer(virtualWorkspace *operatorv1alpha1.VirtualWorkspace) string {
-	return virtualWorkspace.Name + "-virtual-workspace"
-}
 
 // Host is the DNS name of the Service.
 func (v VirtualWorkspace) Host() string {
@@ -51,27 +43,9 @@ func (v VirtualWorkspace) ServiceURL() string { return httpsURL(v.Host(), Server
 // unknown.
 func (v VirtualWorkspace) IsStandard() bool { return len(v.object.Spec.Command) == 0 }
 
-// Certificate is the name of one of the server's certificates, and of its Secret.
-func (v VirtualWorkspace) Certificate(key string) string { return v.object.Name + "-" + key }
-
-// Labels are the app labels of the server.
-func (v VirtualWorkspace) Labels() map[string]string {
-	return AppLabels(ComponentVirtualWorkspace, v.object.Name)
-}
-
-// SecretLabels are the labels of generated Secrets.
-func (v VirtualWorkspace) SecretLabels() map[string]string {
-	return map[string]string{operatorv1alpha1.LabelVirtualWorkspace: v.object.Name}
-}
-
 // OwnerLabels are the labels of the Secrets of the certificates.
 func (v VirtualWorkspace) OwnerLabels() map[string]string {
-	return mergeMaps(map[string]string{operatorv1alpha1.LabelRootShard: v.target.root.Name}, v.SecretLabels())
-}
-
-// OwnerReferences is the owner reference of the objects of the server.
-func (v VirtualWorkspace) OwnerReferences() []metav1.OwnerReference {
-	return NewOwnerReferences("VirtualWorkspace", v.object)
+	return v.ownerLabels(v.target.root)
 }
 
 // ClientCABundleRefs name the Secrets of the user with further client CAs, in the order they are merged.
@@ -84,13 +58,9 @@ func (v VirtualWorkspace) CABundleRefs() []*corev1.LocalObjectReference {
 	return dropNil(v.object.Spec.CABundleSecretRef)
 }
 
-func (v VirtualWorkspace) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: v.object.Namespace, Labels: v.Labels(), OwnerReferences: v.OwnerReferences()}
-}
-
 // VirtualWorkspaceService is the Service of a virtual workspace server.
 func VirtualWorkspaceService(v VirtualWorkspace) *corev1.Service {
-	return service(v.meta(v.Server()), v.Labels(), v.object.Spec.ServiceTemplate, httpsPort("https", ServerPort, ServerPort))
+	return v.service(v.object.Spec.ServiceTemplate, httpsPort("https", ServerPort, ServerPort))
 }
 
 // VirtualWorkspaceDeployment is the Deployment of a virtual workspace server. cache is the CacheServer of its target,
@@ -102,8 +72,7 @@ func VirtualWorkspaceDeployment(v VirtualWorkspace, image Image, cache *operator
 	line := v.commandLine(cache)
 	mountCredentials(line, "server-kubeconfig", "/etc/kcp/server-kubeconfig", v.target, v.Certificate("client"), spec.KubeconfigSecretRef)
 	s := server{
-		meta:      v.meta(v.Server()),
-		selector:  v.Labels(),
+		component: v.component,
 		container: "kcp",
 		command:   []string{"/virtual-workspaces"},
 		args:      line.args,
@@ -119,7 +88,7 @@ func VirtualWorkspaceDeployment(v VirtualWorkspace, image Image, cache *operator
 	if !v.IsStandard() {
 		s.command = spec.Command
 	} else {
-		s.probes = probes{startup: httpsProbe("/readyz", 2, 2, 150), readiness: httpsProbe("/readyz", 15, 10, 3), liveness: httpsProbe("/livez", 15, 10, 3)}
+		s.probes = defaultProbes()
 	}
 	out := s.deployment()
 	for _, init := range spec.InitContainers {

@@ -17,21 +17,11 @@ func ProxyTemplateKeys() []string { return []string{"kubeconfig", "requestheader
 // Proxy returns the certificates of a front proxy or internal proxy.
 func Proxy(p desired.Proxy, root *operatorv1alpha1.RootShard) Objects {
 	s := Owner{Namespace: root.Namespace, References: p.OwnerReferences(), Labels: p.Labels(), SecretLabels: p.OwnerLabels()}
-	var out Objects
-	for key, l := range map[string]leaf{
+	return s.newLeaves(map[string]leaf{
 		"server":        {issuer: desired.CAName(root, desired.ServerCA), usages: servingUsages, dnsNames: p.ServingNames()},
 		"kubeconfig":    {issuer: desired.CAName(root, desired.ClientCA), commonName: p.CommonName(), organizations: []string{"system:masters"}, usages: clientUsages},
 		"requestheader": {issuer: desired.CAName(root, desired.RequestHeaderCA), commonName: p.CommonName(), usages: clientUsages},
-	} {
-		l.name = p.Certificate(key)
-		certificate := s.newLeaf(l)
-		if template, ok := p.CertificateTemplates()[key]; ok {
-			applyTemplate(certificate, template)
-		}
-		out.Certificates = append(out.Certificates, certificate)
-	}
-	sortCertificates(out.Certificates)
-	return out
+	}, p.Certificate, p.CertificateTemplates())
 }
 
 // KubeconfigCertificate is the name of a Kubeconfig's certificate.

@@ -41,7 +41,7 @@ func NewRootShardReconciler(config reconcile.Config) *reconcile.Reconciler[*oper
 		},
 		NewScope: func(root *operatorv1alpha1.RootShard, report *status.Report) reconcile.Scope {
 			return &rootShardScope{
-				scope:  newScope(config, report, root.Namespace, desired.RootShardServer(root)),
+				scope:  newScope(config, report, root.Namespace, desired.NewRootShard(root).Server()),
 				root:   root,
 				shards: root.Status.Shards,
 				proxy:  config.NewDeployment(report, operatorv1alpha1.ConditionProxyAvailable, root.Namespace, desired.NewInternalProxy(root).Server()),

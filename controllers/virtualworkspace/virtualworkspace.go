@@ -35,7 +35,7 @@ func NewReconciler(config reconcile.Config) *reconcile.Reconciler[*operatorv1alp
 			Files:      reconcile.FileKinds(),
 		},
 		NewScope: func(object *operatorv1alpha1.VirtualWorkspace, report *status.Report) reconcile.Scope {
-			return &scope{Scope: server.NewScope(config, report, object.Namespace, desired.VirtualWorkspaceServer(object)), object: object}
+			return &scope{Scope: server.NewScope(config, report, object.Namespace, desired.NewVirtualWorkspace(object, desired.Shard{}).Server()), object: object}
 		},
 	}
 }

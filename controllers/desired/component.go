@@ -1,0 +1,49 @@
+package desired
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+// component is one server of an installation. The names, labels and owner of its objects derive from the custom
+// resource that it belongs to.
+type component struct {
+	owner     metav1.Object // the custom resource
+	kind      string        // of the owner
+	label     string        // with the name of the owner, on Secrets
+	component string        // value of the label app.kubernetes.io/component
+	suffix    string        // of the name of the Deployment and the Service
+}
+
+// Name is the name of the custom resource, the prefix of the names of its objects.
+func (c component) Name() string { return c.owner.GetName() }
+
+// Namespace is the namespace of the custom resource and of its objects.
+func (c component) Namespace() string { return c.owner.GetNamespace() }
+
+// Server is the name of the Deployment and the Service.
+func (c component) Server() string { return c.Name() + c.suffix }
+
+// Certificate is the name of one of the server's certificates, and of its Secret.
+func (c component) Certificate(key string) string { return c.Name() + "-" + key }
+
+// Labels are the app labels of the server.
+func (c component) Labels() map[string]string { return AppLabels(c.component, c.Name()) }
+
+// SecretLabels are the labels of generated Secrets.
+func (c component) SecretLabels() map[string]string { return map[string]string{c.label: c.Name()} }
+
+// ownerLabels are the labels of the Secrets of certificates that the installation of root signs.
+func (c component) ownerLabels(root *operatorv1alpha1.RootShard) map[string]string {
+	return mergeMaps(map[string]string{operatorv1alpha1.LabelRootShard: root.Name}, c.SecretLabels())
+}
+
+// OwnerReferences is the owner reference of the objects of the server.
+func (c component) OwnerReferences() []metav1.OwnerReference {
+	return NewOwnerReferences(c.kind, c.owner)
+}
+
+func (c component) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: c.Namespace(), Labels: c.Labels(), OwnerReferences: c.OwnerReferences()}
+}
