@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/keymutex"
 
 	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -90,7 +91,8 @@ func TestVariantIsComputedOnce(t *testing.T) {
 	decodings := &countingCodec{Codec: unstructured.UnstructuredJSONScheme}
 	view := &View{
 		codec: decodings, viewID: &viewToken{}, version: schema.GroupVersion{Group: "example.io", Version: "v1"},
-		newFunc: func() runtime.Object { return &unstructured.Unstructured{} },
+		newFunc:      func() runtime.Object { return &unstructured.Unstructured{} },
+		variantLocks: keymutex.NewHashed(variantLockCount),
 	}
 	view.identical = &variant{view: view.viewID}
 	const objects = 100

@@ -2,8 +2,6 @@ package crdstorage
 
 import (
 	"fmt"
-	"hash/maphash"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -22,6 +20,9 @@ type variant struct {
 	stored *storedObject
 	next   *variant
 }
+
+// variantLockCount is the number of locks of a view, each for the objects whose UIDs have the same hash.
+const variantLockCount = 16
 
 // maxVariants bounds the cached variants of an object. More views read the same object only if its definition serves more
 // versions; they decode it again.
@@ -86,9 +87,8 @@ func (v *View) getVariant(obj *Object) (*Object, error) {
 func (v *View) computeVariant(obj *Object) (*variant, error) {
 	s := obj.stored
 	if obj.GroupVersionKind().GroupVersion() == v.version {
-		lock := v.variantLocks.lockFor(s)
-		lock.Lock()
-		defer lock.Unlock()
+		v.variantLocks.LockKey(s.uid)
+		defer func() { _ = v.variantLocks.UnlockKey(s.uid) }() // never fails
 		if f := s.findVariant(v.viewID); f != nil {
 			return f, nil
 		}
@@ -105,15 +105,6 @@ func (v *View) computeVariant(obj *Object) (*variant, error) {
 	s.addVariant(f)
 	return f, nil
 }
-
-// variantLocks serialize the computation of variants, each lock for many objects.
-type variantLocks [16]sync.Mutex
-
-func (c *variantLocks) lockFor(s *storedObject) *sync.Mutex {
-	return &c[maphash.Comparable(lockSeed, s)%uint64(len(c))]
-}
-
-var lockSeed = maphash.MakeSeed()
 
 // convert decodes an object into the version of the view and encodes it. It returns the same pointer if nothing changes.
 func (v *View) convert(s *storedObject) (*storedObject, error) {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/utils/keymutex"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -23,8 +24,8 @@ type View struct {
 	// id is unique among all views of a storage, closed ones included.
 	id     string
 	viewID *viewToken
-	// variantLocks are held while variants are computed.
-	variantLocks variantLocks
+	// variantLocks are held by UID while variants are computed.
+	variantLocks keymutex.KeyMutex
 	// identical is the variant of all objects that the view serves as they are stored.
 	identical *variant
 	// codec decodes stored objects into the version of the view, with conversion, defaulting and pruning, and encodes

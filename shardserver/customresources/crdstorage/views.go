@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/keymutex"
 )
 
 // Views are the views of one compiled CRD (equal definitions of any number of logical clusters), by version. They are the
@@ -64,15 +65,16 @@ func (v *Views) decorate(
 	}
 	id := &viewToken{}
 	view := &View{
-		Interface: v.storage.objects,
-		storage:   v.storage,
-		id:        strconv.FormatUint(v.storage.viewCount.Add(1), 10),
-		viewID:    id,
-		identical: &variant{view: id},
-		codec:     config.Codec,
-		version:   version,
-		newFunc:   newFunc,
-		getAttrs:  getAttrs,
+		Interface:    v.storage.objects,
+		storage:      v.storage,
+		id:           strconv.FormatUint(v.storage.viewCount.Add(1), 10),
+		viewID:       id,
+		variantLocks: keymutex.NewHashed(variantLockCount),
+		identical:    &variant{view: id},
+		codec:        config.Codec,
+		version:      version,
+		newFunc:      newFunc,
+		getAttrs:     getAttrs,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	view.ctx, view.close = ctx, func() {
