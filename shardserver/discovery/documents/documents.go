@@ -4,13 +4,14 @@
 package documents
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+
+	"k8s.io/utils/lru"
 )
 
 // Limits bound a cache.
@@ -29,16 +30,13 @@ type Cache[K comparable, V any] struct {
 	slots  chan struct{}
 	built  atomic.Int64
 
-	mu sync.Mutex
-	// entries are the elements of recent by key; recent has the most recently used document in front.
-	entries  map[K]*list.Element
-	recent   *list.List
-	bytes    int64
+	mu       sync.Mutex
+	entries  *lru.Cache // of entry[V] by K
+	bytes    int64      // of all entries
 	building map[K]*build[V]
 }
 
-type entry[K comparable, V any] struct {
-	key   K
+type entry[V any] struct {
 	value V
 	bytes int64
 }
@@ -52,13 +50,10 @@ type build[V any] struct {
 
 // New returns an empty cache.
 func New[K comparable, V any](limits Limits) *Cache[K, V] {
-	return &Cache[K, V]{
-		limits:   limits,
-		slots:    make(chan struct{}, limits.Builds),
-		entries:  map[K]*list.Element{},
-		recent:   list.New(),
-		building: map[K]*build[V]{},
-	}
+	c := &Cache[K, V]{limits: limits, slots: make(chan struct{}, limits.Builds), building: map[K]*build[V]{}}
+	// Entries are added and evicted only while mu is held.
+	c.entries = lru.NewWithEvictionFunc(limits.Count, func(_ lru.Key, evicted any) { c.bytes -= evicted.(entry[V]).bytes })
+	return c
 }
 
 // Get returns the document of a key. If it is not cached, one of the concurrent callers runs make, which returns it and its
@@ -92,9 +87,8 @@ var errCanceled = errors.New("canceled while waiting to build")
 func (c *Cache[K, V]) lookup(key K) (value V, found bool, current *build[V], owner bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if element, ok := c.entries[key]; ok {
-		c.recent.MoveToFront(element)
-		return element.Value.(*entry[K, V]).value, true, nil, false
+	if cached, ok := c.entries.Get(key); ok {
+		return cached.(entry[V]).value, true, nil, false
 	}
 	if current, ok := c.building[key]; ok {
 		return value, false, current, false
@@ -128,15 +122,12 @@ func (c *Cache[K, V]) finish(key K, current *build[V], bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.building, key)
-	if current.err == nil {
-		c.entries[key] = c.recent.PushFront(&entry[K, V]{key: key, value: current.value, bytes: bytes})
+	if current.err == nil && bytes <= c.limits.Bytes {
 		c.bytes += bytes
+		c.entries.Add(key, entry[V]{value: current.value, bytes: bytes})
 	}
-	for len(c.entries) > c.limits.Count || c.bytes > c.limits.Bytes {
-		oldest := c.recent.Back()
-		evicted := c.recent.Remove(oldest).(*entry[K, V])
-		delete(c.entries, evicted.key)
-		c.bytes -= evicted.bytes
+	for c.bytes > c.limits.Bytes {
+		c.entries.RemoveOldest()
 	}
 	close(current.done)
 }
@@ -151,5 +142,5 @@ type Stats struct {
 func (c *Cache[K, V]) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Stats{Cached: int64(len(c.entries)), Bytes: c.bytes, Built: c.built.Load()}
+	return Stats{Cached: int64(c.entries.Len()), Bytes: c.bytes, Built: c.built.Load()}
 }
