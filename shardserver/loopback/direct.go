@@ -1,14 +1,14 @@
 package loopback
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"sync/atomic"
+
+	"github.com/atoll-dev/atoll/internal/responserecorder"
 )
 
 // directHandler passes writes to the handler of this process, while one is set. They run the same handler chain as requests
@@ -52,12 +52,12 @@ func serve(handler http.Handler, req *http.Request) (_ *http.Response, err error
 	if req.Body != nil {
 		defer req.Body.Close()
 	}
-	w := &responseBuffer{header: http.Header{}}
+	w := responserecorder.New()
 	handler.ServeHTTP(w, newServerRequest(ctx, req))
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
-	return w.toResponse(req), nil
+	return w.Response(req), nil
 }
 
 // newServerRequest returns a request as a server receives it from the network.
@@ -73,39 +73,4 @@ func newServerRequest(ctx context.Context, clientRequest *http.Request) *http.Re
 		Header: clientRequest.Header.Clone(), Body: body, ContentLength: clientRequest.ContentLength,
 	}
 	return req.WithContext(ctx)
-}
-
-// responseBuffer is a buffered response.
-type responseBuffer struct {
-	header http.Header
-	code   int // 0 until the header is written
-	body   bytes.Buffer
-}
-
-// Header implements http.ResponseWriter.
-func (a *responseBuffer) Header() http.Header { return a.header }
-
-// WriteHeader implements http.ResponseWriter. It ignores informational responses.
-func (a *responseBuffer) WriteHeader(code int) {
-	if a.code == 0 && code >= http.StatusOK {
-		a.code = code
-	}
-}
-
-// Write implements http.ResponseWriter.
-func (a *responseBuffer) Write(p []byte) (int, error) {
-	a.Flush()
-	return a.body.Write(p)
-}
-
-// Flush implements http.Flusher.
-func (a *responseBuffer) Flush() { a.WriteHeader(http.StatusOK) }
-
-func (a *responseBuffer) toResponse(req *http.Request) *http.Response {
-	a.Flush()
-	return &http.Response{
-		Status: fmt.Sprintf("%d %s", a.code, http.StatusText(a.code)), StatusCode: a.code,
-		Proto: "HTTP/2.0", ProtoMajor: 2,
-		Header: a.header, Body: io.NopCloser(&a.body), ContentLength: int64(a.body.Len()), Request: req,
-	}
 }

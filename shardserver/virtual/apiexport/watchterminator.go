@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/informer"
@@ -184,13 +185,6 @@ func (s *WatchTerminator) Run(ctx context.Context) {
 	}).Run(ctx)
 }
 
-func sleep(ctx context.Context, duration time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(duration):
-	}
-}
-
 func (s *WatchTerminator) recheckOnExportChanges(ctx context.Context) {
 	for {
 		select {
@@ -201,7 +195,7 @@ func (s *WatchTerminator) recheckOnExportChanges(ctx context.Context) {
 		for _, w := range s.listWatches(func(logicalcluster.Name) bool { return true }) {
 			s.recheck(ctx, w)
 		}
-		sleep(ctx, recheckInterval)
+		background.Sleep(ctx, recheckInterval)
 	}
 }
 
