@@ -60,6 +60,12 @@ var systemResources = []schema.GroupResource{
 	apisv1alpha2.Resource("apiexportendpointslices"), apisv1alpha2.Resource("apiconversions"),
 }
 
+// largeResources have large objects in etcd that are small in a watch cache, where equal specifications are shared.
+var largeResources = []schema.GroupResource{apiextensions.Definitions, apisv1alpha2.Resource("apiresourceschemas")}
+
+// largePageSize is the page size of reading them from etcd.
+const largePageSize = 500
+
 // restOptions configures the storage of every registry: the key layout of the contract, the decorator that adds the
 // logical cluster (wall W4), one watch cache per resource (wall W3).
 type restOptions struct {
@@ -102,7 +108,11 @@ func (r *restOptions) GetRESTOptions(resource schema.GroupResource, example runt
 	if err != nil {
 		return generic.RESTOptions{}, err
 	}
-	decorator := storage.WithCache()
+	cache := storage.CacheOptions{}
+	if slices.Contains(largeResources, resource) {
+		cache.MaxPageSize = largePageSize
+	}
+	decorator := storage.WithCache(cache)
 	if resource.Resource == "events" || !r.options.EnableWatchCache {
 		// Events are many, short-lived and rarely watched: a watch cache costs more than it saves.
 		decorator = storage.WithoutCache()

@@ -97,7 +97,7 @@ func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Obj
 	backend.Codec = legacyscheme.Codecs.LegacyCodec(schema.GroupVersion{Group: resource.Group, Version: versionOf(resource.Group)})
 	return generic.RESTOptions{
 		StorageConfig:  backend.ForResource(resource),
-		Decorator:      storage.WithCache(),
+		Decorator:      storage.WithCache(storage.CacheOptions{}),
 		ResourcePrefix: resource.Group + "/" + resource.Resource,
 	}, nil
 }

@@ -17,10 +17,8 @@ import (
 // watch cache collects a streamed list in a store keyed by namespace and name, where objects of different logical
 // clusters overwrite each other; a LIST reaches the watch cache, with its own keys, unchanged. The stock function can
 // replace this one once the reflector uses the key function of the store that it fills.
-//
-// compact may shrink an object in place before the watch cache stores it, when no other reference to it exists.
 func newCachedStorage(
-	compact func(runtime.Object),
+	options CacheOptions,
 	config *storagebackend.ConfigForResource,
 	resourcePrefix string,
 	keyFunc func(obj runtime.Object) (string, error),
@@ -33,8 +31,8 @@ func newCachedStorage(
 	if err != nil {
 		return nil, nil, err
 	}
-	if largeResources[config.GroupResource] {
-		raw = smallPages{raw}
+	if options.MaxPageSize > 0 {
+		raw = smallPages{raw, options.MaxPageSize}
 	}
 	watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
 		Storage:             &progressRequester{noWatchList: noWatchList{raw}},
@@ -43,7 +41,9 @@ func newCachedStorage(
 		EventsHistoryWindow: config.EventsHistoryWindow,
 		ResourcePrefix:      resourcePrefix,
 		KeyFunc: func(obj runtime.Object) (string, error) { // called once for each object, before it is stored
-			compact(obj)
+			if options.Compact != nil {
+				options.Compact(obj)
+			}
 			return keyFunc(obj)
 		},
 		NewFunc:      newFunc,

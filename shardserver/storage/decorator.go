@@ -30,11 +30,17 @@ import (
 // objects: keys separate logical clusters.
 const indexField = logicalcluster.AnnotationKey
 
-// WithCache returns the decorator for resources that have a watch cache.
-func WithCache() generic.StorageDecorator { return WithCacheTransform(func(runtime.Object) {}) }
+// CacheOptions are the options of the watch cache of a resource. The zero value is that of most resources.
+type CacheOptions struct {
+	// MaxPageSize bounds the pages in which the watch cache reads etcd, for resources with large objects. 0 means the
+	// pages of upstream.
+	MaxPageSize int64
+	// Compact shrinks an object in place before the watch cache stores it, when no other reference to it exists.
+	Compact func(runtime.Object)
+}
 
-// WithCacheTransform is WithCache for objects that can be shrunk in place before the watch cache stores them.
-func WithCacheTransform(compact func(runtime.Object)) generic.StorageDecorator {
+// WithCache returns the decorator for resources that have a watch cache.
+func WithCache(options CacheOptions) generic.StorageDecorator {
 	return decorate(func(
 		config *storagebackend.ConfigForResource,
 		resourcePrefix string,
@@ -44,7 +50,7 @@ func WithCacheTransform(compact func(runtime.Object)) generic.StorageDecorator {
 		trigger storage.IndexerFuncs,
 		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
-		return newCachedStorage(compact, config, resourcePrefix, keyFunc, newFunc, newListFunc, getAttrs, trigger, indexers)
+		return newCachedStorage(options, config, resourcePrefix, keyFunc, newFunc, newListFunc, getAttrs, trigger, indexers)
 	})
 }
 

@@ -20,6 +20,7 @@ func (a *limitRecorder) GetList(_ context.Context, _ string, opts storage.ListOp
 }
 
 func TestSmallPages(t *testing.T) {
+	const maxPageSize = 500
 	for name, tc := range map[string]struct {
 		recursive bool
 		limit     int64
@@ -34,7 +35,7 @@ func TestSmallPages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inner := &limitRecorder{}
 			opts := storage.ListOptions{Recursive: tc.recursive, Predicate: storage.SelectionPredicate{Limit: tc.limit}}
-			if err := (smallPages{inner}).GetList(t.Context(), "/", opts, nil); err != nil || inner.limit != tc.want {
+			if err := (smallPages{inner, maxPageSize}).GetList(t.Context(), "/", opts, nil); err != nil || inner.limit != tc.want {
 				t.Errorf("limit is %d (%v), want %d", inner.limit, err, tc.want)
 			}
 		})

@@ -164,7 +164,7 @@ func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Obj
 	config.Transport.TrustedCAFile, config.Transport.CertFile, config.Transport.KeyFile = o.etcd.CAFile, o.etcd.CertFile, o.etcd.KeyFile
 	return generic.RESTOptions{
 		StorageConfig:  config.ForResource(resource),
-		Decorator:      storage.WithCache(),
+		Decorator:      storage.WithCache(storage.CacheOptions{}),
 		ResourcePrefix: resource.Group + "/" + resource.Resource,
 	}, nil
 }

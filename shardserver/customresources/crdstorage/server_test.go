@@ -200,7 +200,7 @@ func (o stockRESTOptions) GetRESTOptions(resource schema.GroupResource, _ runtim
 func (o stockRESTOptions) decorate(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
-	store, destroy, err := clusterstorage.WithCache()(config, prefix, key, newFunc, newListFunc, attrs, trigger, indexers)
+	store, destroy, err := clusterstorage.WithCache(clusterstorage.CacheOptions{})(config, prefix, key, newFunc, newListFunc, attrs, trigger, indexers)
 	if err == nil {
 		o.t.Cleanup(destroy)
 	}

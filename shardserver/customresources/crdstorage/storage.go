@@ -36,11 +36,11 @@ func open(options Options, payloads *clusterstorage.Interner, resource schema.Gr
 	}
 	decorate := clusterstorage.WithoutCache()
 	if options.WatchCache {
-		decorate = clusterstorage.WithCacheTransform(func(obj runtime.Object) {
+		decorate = clusterstorage.WithCache(clusterstorage.CacheOptions{Compact: func(obj runtime.Object) {
 			if object, ok := obj.(*Object); ok {
 				object.sharePayload(payloads, clusterstorage.MinInternedSize)
 			}
-		})
+		}})
 	}
 	objects, destroy, err := decorate(config, s.Prefix(), s.key, newObject, newList, getAttrs, nil, nil)
 	if err != nil {

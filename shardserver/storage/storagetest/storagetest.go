@@ -49,7 +49,7 @@ func NewRegistry(t *testing.T) (*storage.Registry, *configmapstorage.REST) {
 
 	store, err := configmapstorage.NewREST(generic.RESTOptions{
 		StorageConfig:  config.ForResource(ConfigMaps),
-		Decorator:      storage.WithCache(),
+		Decorator:      storage.WithCache(storage.CacheOptions{}),
 		ResourcePrefix: "core/configmaps",
 	})
 	if err != nil {
