@@ -45,12 +45,8 @@ type HandlerConfig struct {
 	AlwaysAllow []string
 }
 
-// Defaults of a HandlerConfig.
-const (
-	DefaultShardTimeout = 10 * time.Minute
-	DefaultMinWatch     = 30 * time.Minute
-	DefaultMaxBody      = 3 << 20
-)
+// DefaultShardTimeout is the default of HandlerConfig.ShardTimeout.
+const DefaultShardTimeout = 10 * time.Minute
 
 // DefaultQuota are the default limits: one shard alone does not fill an etcd of the default quota.
 var DefaultQuota = store.Quota{Objects: client.DefaultMaxObjects, Bytes: 256 << 20}

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -64,15 +63,6 @@ func New(config *rest.Config, shard string) (*Client, error) {
 		return nil, fmt.Errorf("credentials for the cache server: %w", err)
 	}
 	return &Client{base: *base, http: client, shard: shard, clock: &clockSkew{}}, nil
-}
-
-// FromKubeconfig is New with the current context of a kubeconfig file.
-func FromKubeconfig(path, shard string) (*Client, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		return nil, fmt.Errorf("kubeconfig of the cache server: %w", err)
-	}
-	return New(config, shard)
 }
 
 // Address returns the URL of the cache.

@@ -31,9 +31,6 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// DefaultIssuer is the default issuer of service account tokens.
-const DefaultIssuer = "https://kcp.default.svc"
-
 // Config configures the authenticator.
 type Config struct {
 	// Stock is the configuration of the upstream flags (options.BuiltInAuthenticationOptions.ToAuthenticationConfig).

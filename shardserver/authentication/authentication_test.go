@@ -33,6 +33,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization/shardtest"
 )
 
+const defaultIssuer = "https://kcp.default.svc"
+
 var (
 	clusterA = logicalcluster.MustParseName("a")
 	clusterB = logicalcluster.MustParseName("b")
@@ -71,9 +73,9 @@ func newServiceAccountEnv(t *testing.T) *serviceAccountEnv {
 	request, err := New(t.Context(), Config{
 		Registry: shard.Registry,
 		Stock: kubeauthenticator.Config{
-			ServiceAccountIssuers:          []string{DefaultIssuer},
+			ServiceAccountIssuers:          []string{defaultIssuer},
 			ServiceAccountPublicKeysGetter: keys,
-			APIAudiences:                   authenticator.Audiences{DefaultIssuer},
+			APIAudiences:                   authenticator.Audiences{defaultIssuer},
 			TokenSuccessCacheTTL:           0, // so that deletions take effect immediately
 		},
 	})
@@ -96,7 +98,7 @@ func (a *serviceAccountEnv) account(t *testing.T, cluster logicalcluster.Name) c
 // token signs a token for the service account of one logical cluster, generated in another.
 func (a *serviceAccountEnv) token(t *testing.T, owner, cluster logicalcluster.Name, expires time.Duration, audiences ...string) string {
 	t.Helper()
-	generator, err := NewTokenGenerator(DefaultIssuer, a.key)
+	generator, err := NewTokenGenerator(defaultIssuer, a.key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +129,7 @@ func authenticateToken(ctx context.Context, request authenticator.Request, token
 func TestServiceAccountTokenCluster(t *testing.T) {
 	a := newServiceAccountEnv(t)
 	inB := logicalcluster.With(t.Context(), clusterB)
-	u, ok, err := authenticateToken(inB, a.request, a.token(t, clusterA, clusterA, time.Hour, DefaultIssuer))
+	u, ok, err := authenticateToken(inB, a.request, a.token(t, clusterA, clusterA, time.Hour, defaultIssuer))
 	if err != nil || !ok {
 		t.Fatalf("a good token sent to another logical cluster: %v, %v", ok, err)
 	}
@@ -138,15 +140,15 @@ func TestServiceAccountTokenCluster(t *testing.T) {
 		t.Errorf("the account of A has UID %q", u.GetUID())
 	}
 
-	forged, err := serviceaccount.JWTTokenGenerator(DefaultIssuer, newKey(t))
+	forged, err := serviceaccount.JWTTokenGenerator(defaultIssuer, newKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	stock, err := serviceaccount.JWTTokenGenerator(DefaultIssuer, a.key)
+	stock, err := serviceaccount.JWTTokenGenerator(defaultIssuer, a.key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims, private, err := serviceaccount.Claims(a.account(t, clusterA), nil, nil, nil, nil, nil, 3600, 0, []string{DefaultIssuer}, nil)
+	claims, private, err := serviceaccount.Claims(a.account(t, clusterA), nil, nil, nil, nil, nil, 3600, 0, []string{defaultIssuer}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,13 +173,13 @@ func TestServiceAccountTokenCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, token := range map[string]string{
-		"service account of A with the cluster B":            a.token(t, clusterA, clusterB, time.Hour, DefaultIssuer),
-		"service account that does not exist in the cluster": a.token(t, clusterA, logicalcluster.Root, time.Hour, DefaultIssuer),
+		"service account of A with the cluster B":            a.token(t, clusterA, clusterB, time.Hour, defaultIssuer),
+		"service account that does not exist in the cluster": a.token(t, clusterA, logicalcluster.Root, time.Hour, defaultIssuer),
 		"token signed with another key":                      unsigned,
 		"token without a logical cluster":                    withoutCluster,
 		"token of the wildcard cluster":                      wildcardToken,
 		"token for another audience":                         a.token(t, clusterA, clusterA, time.Hour, "https://other.example"),
-		"expired token":                                      a.token(t, clusterA, clusterA, -time.Hour, DefaultIssuer),
+		"expired token":                                      a.token(t, clusterA, clusterA, -time.Hour, defaultIssuer),
 	} {
 		t.Run("rejects "+name, func(t *testing.T) {
 			if u, ok, err := authenticateToken(logicalcluster.With(t.Context(), clusterA), a.request, token); ok || err == nil {
@@ -189,8 +191,8 @@ func TestServiceAccountTokenCluster(t *testing.T) {
 
 func TestTokenRevocation(t *testing.T) {
 	a := newServiceAccountEnv(t)
-	tokenOfA := a.token(t, clusterA, clusterA, time.Hour, DefaultIssuer)
-	tokenOfB := a.token(t, clusterB, clusterB, time.Hour, DefaultIssuer)
+	tokenOfA := a.token(t, clusterA, clusterA, time.Hour, defaultIssuer)
+	tokenOfB := a.token(t, clusterB, clusterB, time.Hour, defaultIssuer)
 	a.shard.Delete(t, clusterA, core.Resource("serviceaccounts"), "ns", "sa")
 	if _, ok, _ := authenticateToken(t.Context(), a.request, tokenOfA); ok {
 		t.Error("the token of the deleted account of A was accepted")
@@ -201,7 +203,7 @@ func TestTokenRevocation(t *testing.T) {
 }
 
 func TestTokenGenerator(t *testing.T) {
-	generator, err := NewTokenGenerator(DefaultIssuer, newKey(t))
+	generator, err := NewTokenGenerator(defaultIssuer, newKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +223,7 @@ func TestTokenGenerator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if parsed, ok := parseUnverified(token); !ok || parsed.cluster != "a" || parsed.issuer != DefaultIssuer {
+	if parsed, ok := parseUnverified(token); !ok || parsed.cluster != "a" || parsed.issuer != defaultIssuer {
 		t.Errorf("the token has claims %+v", parsed)
 	}
 	claims, private = serviceaccount.LegacyClaims(corev1.ServiceAccount{}, corev1.Secret{})
@@ -234,7 +236,7 @@ func TestTokenGenerator(t *testing.T) {
 }
 
 func TestInClusterRewrite(t *testing.T) {
-	generator, err := NewTokenGenerator(DefaultIssuer, newKey(t))
+	generator, err := NewTokenGenerator(defaultIssuer, newKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}
