@@ -339,11 +339,11 @@ func (d *dependencies) applyAdmission(context.Context) error {
 func (d *dependencies) applyAudit(context.Context) error { return d.options.Audit.ApplyTo(d.generic) }
 
 func (d *dependencies) applyFlowControl(context.Context) error {
-	flowControl, err := flowcontrol.New(flowcontrol.DefaultLimits(), d.authorizer.FlowOwner)
-	if err != nil {
-		return fmt.Errorf("creating the flow control of requests: %w", err)
-	}
-	d.generic.FlowControl = flowControl
+	d.generic.FlowControl = flowcontrol.New(flowcontrol.Config{
+		Seats:     d.generic.MaxRequestsInFlight + d.generic.MaxMutatingRequestsInFlight,
+		FlowOwner: d.authorizer.FlowOwner,
+		Origin:    authorization.Origin,
+	})
 	return nil
 }
 

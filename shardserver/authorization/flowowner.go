@@ -2,10 +2,11 @@ package authorization
 
 import (
 	"context"
+	"slices"
 
-	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
@@ -23,11 +24,25 @@ func (a *Authorizer) FlowOwner(ctx context.Context, u user.Info) string {
 	if IsServiceAccount(u) && InScope(cluster, u) {
 		return cluster.String()
 	}
-	checkCtx := audit.WithAuditContext(ctx) // the check is not part of the client's request
+	// Without the request info, the check is not audited as the decision about the client's request.
+	checkCtx := request.WithRequestInfo(ctx, &request.RequestInfo{})
 	decision, _, err := a.Authorize(checkCtx, authorizer.AttributesRecord{User: u, Verb: "access", Path: "/"})
 	if decision == authorizer.DecisionAllow || err != nil {
 		return cluster.String()
 	}
+	return originOf(u)
+}
+
+// Origin returns the logical cluster that a user comes from, or the user itself. The origin of an impersonated user is
+// that of the requester, unless the requester is a component of the installation.
+func Origin(ctx context.Context, u user.Info) string {
+	if original, ok := requester.From(ctx); ok && !slices.Contains(original.GetGroups(), user.SystemPrivilegedGroup) {
+		u = original
+	}
+	return originOf(u)
+}
+
+func originOf(u user.Info) string {
 	if origins := u.GetExtra()[ClusterNameExtraKey]; len(origins) == 1 {
 		return origins[0]
 	}

@@ -1,12 +1,16 @@
 package authorization_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 	"github.com/atoll-dev/atoll/shardserver/authorization/shardtest"
 )
 
@@ -35,6 +39,35 @@ func TestFlowOwner(t *testing.T) {
 			if got := s.Authorizer.FlowOwner(logicalcluster.With(t.Context(), clusterA), tc.user); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
+		})
+	}
+}
+
+func TestOrigin(t *testing.T) {
+	robot := newUser("system:serviceaccount:default:robot", "system:serviceaccounts")
+	robot.Extra = map[string][]string{authorization.ClusterNameExtraKey: {"b"}}
+	component := newUser("component", user.SystemPrivilegedGroup)
+	for name, tc := range map[string]struct {
+		requester, user user.Info
+		want            string
+	}{
+		"a user":                                {newUser("alice"), newUser("alice"), "user alice"},
+		"service accounts of a logical cluster": {robot, robot, "b"},
+		"an impersonated user":                  {robot, newUser("alice"), "b"},
+		"a user that a component of the installation impersonates": {component, newUser("alice"), "user alice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			authenticate := requester.NewAuthenticator(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+				return &authenticator.Response{User: tc.requester}, true, nil
+			}))
+			requester.With(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				if _, _, err := authenticate.AuthenticateRequest(req); err != nil {
+					t.Error(err)
+				}
+				if got := authorization.Origin(req.Context(), tc.user); got != tc.want {
+					t.Errorf("got %q, want %q", got, tc.want)
+				}
+			})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 		})
 	}
 }

@@ -22,7 +22,7 @@ var upstreamFlags = []string{
 	"etcd-*", "encryption-provider-config*", "storage-media-type", "watch-cache",
 	"bind-address", "secure-port", "cert-dir", "tls-*", "http2-max-streams-per-connection", "disable-http2-serving",
 	"permit-address-sharing", "permit-port-sharing",
-	"cors-allowed-origins", "goaway-chance", "livez-grace-period", "shutdown-delay-duration", "shutdown-send-retry-after",
+	"cors-allowed-origins", "goaway-chance", "livez-grace-period", "max-mutating-requests-inflight", "max-requests-inflight", "shutdown-delay-duration", "shutdown-send-retry-after",
 	"shutdown-watch-termination-grace-period", "strict-transport-security-directives", "storage-initialization-timeout",
 	"v", "vmodule", "logging-format", "log-flush-frequency", "profiling", "contention-profiling", "debug-socket-path",
 }

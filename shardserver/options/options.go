@@ -348,6 +348,9 @@ func (c *completed) validate() error {
 	if v := c.Shard.MaxObjectsPerRemoteShard; v < 0 {
 		errs = append(errs, fmt.Errorf("--shard-max-objects-of-another: got %d, want 0 for any number, or more", v))
 	}
+	if reads, writes := c.ServerRun.MaxRequestsInFlight, c.ServerRun.MaxMutatingRequestsInFlight; reads < 0 || writes < 0 || reads+writes == 0 {
+		errs = append(errs, fmt.Errorf("--max-requests-inflight, --max-mutating-requests-inflight: got %d and %d, want a sum of at least 1", reads, writes))
+	}
 	errs = append(errs, c.SecureServing.Validate()...)
 	errs = append(errs, c.Authentication.Validate()...)
 	errs = append(errs, c.Audit.Validate()...)

@@ -46,7 +46,7 @@ func TestOperatorFlags(t *testing.T) {
 		"--enable-admission-plugins=apis.kcp.io/ReservedMetadata", "--disable-admission-plugins=kcp.io/PathAnnotation",
 		"--root-shard-kubeconfig-file=" + file, "--cache-kubeconfig=" + file, "--cache-server-kubeconfig-file=" + file, "--shard-kubeconfig-file=" + file,
 		"--external-hostname=kcp.example.com", "--mount-proxy-client-cert-file=" + file, "--mount-proxy-client-key-file=" + file,
-		"--shard-virtual-workspace-ca-file=" + file, "--concurrent-serviceaccount-token-syncs=3", "--shard-max-logical-clusters=10", "--shard-max-objects=10", "--shard-max-objects-of-another=10",
+		"--shard-virtual-workspace-ca-file=" + file, "--concurrent-serviceaccount-token-syncs=3", "--shard-max-logical-clusters=10", "--shard-max-objects=10", "--shard-max-objects-of-another=10", "--max-requests-inflight=800", "--max-mutating-requests-inflight=100",
 		"--admission-control-config-file=" + file, "--oidc-client-id=x", "--token-auth-file=" + file, "--authentication-token-webhook-config-file=" + file,
 	} {
 		if _, err := parse(t, arg); err != nil {
@@ -57,7 +57,7 @@ func TestOperatorFlags(t *testing.T) {
 
 func TestUnsupportedFlags(t *testing.T) {
 	for _, flag := range []string{
-		"advertise-address", "enable-priority-and-fairness", "max-requests-inflight", "request-timeout", "runtime-config",
+		"advertise-address", "enable-priority-and-fairness", "request-timeout", "runtime-config",
 		"egress-selector-config-file", "delete-collection-workers", "enable-garbage-collector",
 		"default-watch-cache-size", "log-text-split-stream", "service-account-signing-endpoint",
 	} {
@@ -77,6 +77,7 @@ func TestCompleteRejects(t *testing.T) {
 		"a non-root shard with identity seeds":   {[]string{"--shard-name=alpha", "--cache-kubeconfig=options.go", "--root-shard-kubeconfig-file=options.go", "--root-identities-file=options.go"}, "--root-identities-file"},
 		"an invalid shard name":                  {[]string{"--shard-name=Alpha", "--cache-kubeconfig=options.go", "--root-shard-kubeconfig-file=options.go"}, "--shard-name"},
 		"a negative maximum of objects":          {[]string{"--shard-max-objects=-1"}, "--shard-max-objects"},
+		"no seats for requests":                  {[]string{"--max-requests-inflight=0", "--max-mutating-requests-inflight=0"}, "--max-requests-inflight"},
 		"embedded and external etcd at once":     {[]string{"--etcd-servers=embedded,https://etcd:2379"}, "--etcd-servers"},
 		"an invalid etcd URL":                    {[]string{"--etcd-servers=etcd"}, "--etcd-servers"},
 		"an invalid base URL":                    {[]string{"--shard-base-url=kcp"}, "--shard-base-url"},

@@ -15,8 +15,8 @@ import (
 )
 
 // Quiet tenants send one request at a time at a fixed rate per second, alternating reads and creations. A noisy tenant
-// keeps noisyWorkers requests in flight from a separate process, which is more than the shard serves: the figures show
-// how many are refused.
+// keeps noisyWorkers requests in flight from a separate process, which is more than processors serve at once: the
+// figures show how many are refused.
 const (
 	quietTenants = 8
 	quietRate    = 20
@@ -32,6 +32,7 @@ type loadProfile struct {
 	Name           string
 	Method         string
 	NewConnections bool // with a new connection for each request
+	Workers        int  // concurrent requests; noisyWorkers if 0
 }
 
 // BenchmarkFairness measures the requests of quiet tenants without load, with a noisy tenant that sends more than a

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -134,7 +135,7 @@ func runLoad(input string) error {
 			refused.Add(1)
 		}
 	}
-	for range noisyWorkers {
+	for range cmp.Or(a.Load.Workers, noisyWorkers) {
 		connected.Add(1)
 		running.Go(func() {
 			send()

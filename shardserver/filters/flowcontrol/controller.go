@@ -1,258 +1,138 @@
-// Package flowcontrol schedules requests so that the load of one logical cluster does not increase the latency of
-// others. It uses the stock priority-and-fairness filter and the stock fair queues; in addition, a flow is a logical
-// cluster and not a user, and a logical cluster with few requests never waits for one with many.
+// Package flowcontrol configures the stock API Priority and Fairness for a shard: a flow is a logical cluster and not a
+// user, and each user has a limited share of all seats.
 //
-// Upstream reads its priority levels from FlowSchema objects, which a shard does not serve: they would be objects of
-// one logical cluster with effects on all. The levels here are fixed.
+// A shard does not serve FlowSchemas and PriorityLevelConfigurations, because they would be objects of one logical
+// cluster with effects on all. Its objects are fixed.
 //
-// There is no state for logical clusters without requests in flight, and no metric label contains their names.
+// There is no state for logical clusters or users without requests in flight, and no metric label contains their names.
 package flowcontrol
 
 import (
 	"context"
-	"fmt"
-	"hash/maphash"
 	"net/http"
-	"runtime"
-	"time"
+	"slices"
+	"strings"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 	fq "k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing"
-	"k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing/eventclock"
-	"k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing/queueset"
 	fcmetrics "k8s.io/apiserver/pkg/util/flowcontrol/metrics"
 	fcrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+	"k8s.io/client-go/informers"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Limits are the limits of the priority levels.
-type Limits struct {
-	// GuaranteedPerFlow is the number of concurrent requests of one logical cluster that use the Calm level. Further ones share
-	// the Busy level with those of all other logical clusters.
-	GuaranteedPerFlow int
-	// GuaranteedSeats is the number of seats for requests within the allowance of their logical cluster.
-	GuaranteedSeats int
-	// SharedSeats is the number of seats for requests beyond the allowance of their logical cluster.
-	SharedSeats int
-	// WildcardSeats is the number of seats for requests to all logical clusters.
-	WildcardSeats int
-	// MaxSlow bounds the requests that continue without a seat after they have taken longer than SlowAfter. Such requests
-	// mostly wait: for a webhook, or for a client that reads slowly.
-	MaxSlow   int
-	SlowAfter time.Duration
-	// MaxPerFlow bounds the concurrent requests of one logical cluster, including slow ones. Further ones wait for those of
-	// the same logical cluster, without occupying a queue that others use.
-	MaxPerFlow int
+// userShare is the fraction of all seats that the requests of one user may occupy, in any number of logical clusters.
+const userShare = 4
+
+// reasonUserLimit is the reason of apiserver_flowcontrol_rejected_requests_total for requests beyond the user's share.
+const reasonUserLimit = "user-limit"
+
+// Config configures the flow control of a shard.
+type Config struct {
+	// Seats is the number of seats of all priority levels together.
+	Seats int
+	// FlowOwner returns the flow of a request to the logical cluster of the context: the logical cluster, if the user may
+	// access it. Others are refused later and must not occupy the queues of the logical cluster until then.
+	FlowOwner func(ctx context.Context, u user.Info) string
+	// Origin returns whose share of seats a request uses.
+	Origin func(ctx context.Context, u user.Info) string
 }
 
-// DefaultLimits depend on the number of processors. A single busy logical cluster uses at most as many seats as there
-// are processors, one within its allowance and those of the Busy level: requests that run concurrently compete for
-// processors, and those that wait do not. This keeps the latency of logical clusters with few requests independent of
-// the load of others.
-func DefaultLimits() Limits {
-	processors := runtime.GOMAXPROCS(0)
-	return Limits{
-		GuaranteedPerFlow: 1, GuaranteedSeats: max(64, 50*processors), SharedSeats: max(1, processors-1), WildcardSeats: max(4, processors),
-		MaxSlow: 400, SlowAfter: 100 * time.Millisecond, MaxPerFlow: max(16, 4*processors),
+// controller wraps the stock controller, which classifies by namespaces and users.
+type controller struct {
+	flowcontrol.Interface
+	config    Config
+	informers informers.SharedInformerFactory
+	users     *limiter
+}
+
+// New returns the flow control of a shard. It queues requests once it runs.
+func New(config Config) flowcontrol.Interface {
+	fcmetrics.Register()
+	factory := newInformers()
+	return &controller{
+		Interface: flowcontrol.New(factory, noStatus{}, config.Seats),
+		config:    config,
+		informers: factory,
+		users:     newLimiter(max(1, config.Seats/userShare), config.Seats),
 	}
 }
 
-// Queues of a level. Shuffle sharding assigns each flow a hand of queues, and a request waits in the shortest of them:
-// with a hand of 4 out of 128, the probability that two flows have the same hand is one in ten million.
-const (
-	queues      = 128
-	queueLength = 50
-	handSize    = 4
-)
-
-// Controller implements flowcontrol.Interface. It is safe for concurrent use.
-type Controller struct {
-	limits    Limits
-	flowOwner FlowOwnerFunc
-	inFlight  counter // requests in flight
-	slow      counter // those of them that run without a seat
-	perFlow   limiter
-	seed      maphash.Seed
-
-	exempt, guaranteed, shared, wildcard *level
+// Run runs the stock controller and its informers.
+func (c *controller) Run(stop <-chan struct{}) error {
+	c.informers.Start(stop)
+	defer c.informers.Shutdown()
+	return c.Interface.Run(stop)
 }
 
-var _ flowcontrol.Interface = &Controller{}
-
-// level is a priority level: its queues, and its names in responses, logs and metrics. The exempt level has no queues.
-type level struct {
-	schema *flowcontrolv1.FlowSchema
-	config *flowcontrolv1.PriorityLevelConfiguration
-	queues fq.QueueSet
-}
-
-// FlowOwnerFunc returns the flow owner of a user's request to the logical cluster of the context: the logical cluster, if the
-// user may access it.
-type FlowOwnerFunc func(ctx context.Context, u user.Info) string
-
-// New returns a controller. It calls payer for requests to a busy logical cluster: users without access are refused
-// later and must not occupy seats of the logical cluster until then.
-func New(limits Limits, flowOwner FlowOwnerFunc) (*Controller, error) {
-	c := &Controller{limits: limits, flowOwner: flowOwner, seed: maphash.MakeSeed()}
-	c.inFlight.counts, c.slow.counts = map[flow]int{}, map[flow]int{}
-	c.perFlow = limiter{flows: map[flow]*flowState{}, limit: limits.MaxPerFlow, maxWaiting: handSize * queueLength}
-	c.exempt = newLevel("exempt")
-	clock := eventclock.Real{}
-	factory := queueset.NewQueueSetFactory(clock)
-	for _, spec := range []struct {
-		level *(*level)
-		name  string
-		seats int
-	}{{&c.guaranteed, "calm", limits.GuaranteedSeats}, {&c.shared, "busy", limits.SharedSeats}, {&c.wildcard, "wildcard", limits.WildcardSeats}} {
-		created := newLevel(spec.name)
-		labels := []string{spec.name}
-		completer, err := factory.BeginConstruction(
-			fq.QueuingConfig{Name: spec.name, DesiredNumQueues: queues, QueueLengthLimit: queueLength, HandSize: handSize},
-			fcmetrics.RatioedGaugeVecPhasedElementPair(fcmetrics.PriorityLevelConcurrencyGaugeVec, 1, 1, labels),
-			fcmetrics.PriorityLevelExecutionSeatsGaugeVec.NewForLabelValuesSafe(0, 1, labels),
-			fcmetrics.NewUnionGauge(fq.NewNamedIntegrator(clock, spec.name), fcmetrics.ApiserverSeatDemands.NewForLabelValuesSafe(0, 1, labels)))
-		if err != nil {
-			return nil, fmt.Errorf("queues of level %s: %w", spec.name, err)
-		}
-		created.queues = completer.Complete(fq.DispatchingConfig{ConcurrencyLimit: spec.seats, ConcurrencyDenominator: spec.seats})
-		*spec.level = created
-	}
-	return c, nil
-}
-
-func newLevel(name string) *level {
-	meta := metav1.ObjectMeta{Name: name, UID: types.UID(name)}
-	return &level{
-		schema: &flowcontrolv1.FlowSchema{ObjectMeta: meta, Spec: flowcontrolv1.FlowSchemaSpec{
-			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: name}}},
-		config: &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: meta},
-	}
-}
-
-// Handle executes a request when it gets a seat. It returns without executing it if the queue is full or the context
-// ends first.
-func (c *Controller) Handle(ctx context.Context, digest flowcontrol.RequestDigest,
+// Handle executes a request when its user has seats left and its priority level has a seat for its flow.
+func (c *controller) Handle(ctx context.Context, digest flowcontrol.RequestDigest,
 	note func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string),
-	_ func() fcrequest.WorkEstimate, noteQueue fq.QueueNoteFn, execute func()) {
-	owner, exempt := flowOf(ctx, digest)
-	if exempt {
-		note(c.exempt.schema, c.exempt.config, "")
-		fcmetrics.AddDispatch(ctx, c.exempt.config.Name, c.exempt.schema.Name)
-		execute()
+	estimate func() fcrequest.WorkEstimate, noteQueue fq.QueueNoteFn, execute func()) {
+	if isExempt(digest) {
+		c.Interface.Handle(ctx, digest, note, estimate, noteQueue, execute)
 		return
 	}
-	if owner.inCluster && c.inFlight.get(owner) >= c.limits.GuaranteedPerFlow {
-		owner.name = c.flowOwner(ctx, digest.User)
+	origin := c.config.Origin(ctx, digest.User)
+	target := &inCluster
+	if cluster, ok := logicalcluster.From(ctx); ok && cluster.IsWildcard() && digest.RequestInfo.IsResourceRequest {
+		target = &wildcard
 	}
-	count := c.inFlight.add(owner)
-	defer c.inFlight.remove(owner)
-	target := c.guaranteed
+	note(target.schema, target.level, "")
+	work := estimate()
+	release, ok := c.users.acquire(ctx, origin, int64(work.MaxSeats()))
+	if !ok {
+		fcmetrics.AddReject(ctx, target.level.Name, target.schema.Name, reasonUserLimit)
+		return
+	}
+	defer release()
+	noted := func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string) {}
+	estimated := func() fcrequest.WorkEstimate { return work }
+	c.Interface.Handle(ctx, c.withFlow(ctx, digest, origin), noted, estimated, noteQueue, execute)
+}
+
+// withFlow returns a digest in which the flow of the request stands where the schemas distinguish flows: in the
+// namespace, or in the user's name for requests to all logical clusters, which are cluster-scoped to the schemas.
+func (c *controller) withFlow(ctx context.Context, digest flowcontrol.RequestDigest,
+	origin string) flowcontrol.RequestDigest {
+	info := *digest.RequestInfo
+	cluster, ok := logicalcluster.From(ctx)
 	switch {
-	case owner.wildcard:
-		target = c.wildcard
-	case count > c.limits.GuaranteedPerFlow:
-		target = c.shared
+	case ok && !cluster.IsWildcard():
+		info.Namespace = c.config.FlowOwner(ctx, digest.User)
+	case ok && info.IsResourceRequest:
+		info.Namespace = ""
+	default:
+		info.Namespace = origin
 	}
-	note(target.schema, target.config, owner.name)
-	arrived := time.Now()
-	if !owner.wildcard {
-		if !c.perFlow.acquire(ctx, owner) {
-			fcmetrics.ObserveWaitingDuration(ctx, target.config.Name, target.schema.Name, "false", time.Since(arrived))
-			return
-		}
-		defer c.perFlow.release(owner)
-	}
-	c.serve(ctx, arrived, target, owner, digest, noteQueue, execute)
-}
-
-// serve waits for a seat and executes the request. Every request needs one seat: upstream's work estimates of lists and
-// writes count objects over all logical clusters here, and the fair queues charge the actual execution time.
-//
-// A separate goroutine holds the seat, so that it can be released before the request has ended.
-func (c *Controller) serve(ctx context.Context, arrived time.Time, target *level, owner flow, digest flowcontrol.RequestDigest, noteQueue fq.QueueNoteFn, execute func()) {
-	level, schema := target.config.Name, target.schema.Name
-	queued, _ := target.queues.StartRequest(ctx, &fcrequest.WorkEstimate{InitialSeats: 1}, maphash.String(c.seed, owner.name), owner.name, schema, digest.RequestInfo, digest.User, noteQueue)
-	if queued == nil {
-		fcmetrics.ObserveWaitingDuration(ctx, level, schema, "false", time.Since(arrived))
-		return
-	}
-	dispatched, ended, released := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
-	go func() {
-		slow := false
-		queued.Finish(func() {
-			queueset.OnRequestDispatched(queued)
-			close(dispatched)
-			slow = c.holdSeat(owner, ended)
-		})
-		released <- slow
-	}()
-	select {
-	case <-dispatched:
-	case slow := <-released:
-		select {
-		case <-dispatched: // the request is slow before it began, because this goroutine was not scheduled in time
-			released <- slow
-		default: // the request left the queue without a seat
-			fcmetrics.ObserveWaitingDuration(ctx, level, schema, "false", time.Since(arrived))
-			return
-		}
-	}
-	started := time.Now()
-	fcmetrics.ObserveWaitingDuration(ctx, level, schema, "true", started.Sub(arrived))
-	apirequest.TrackAPFQueueWaitLatency(ctx, started.Sub(arrived))
-	fcmetrics.AddDispatch(ctx, level, schema)
-	defer func() {
-		close(ended)
-		if <-released {
-			c.slow.remove(owner)
-		}
-		fcmetrics.ObserveExecutionDuration(ctx, level, schema, time.Since(started))
-	}()
-	execute()
-}
-
-// holdSeat keeps a seat until the request has ended or counts as slow, and reports which.
-func (c *Controller) holdSeat(owner flow, ended <-chan struct{}) (slow bool) {
-	timer := time.NewTimer(c.limits.SlowAfter)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ended:
-			return false
-		case <-timer.C:
-			if c.slow.addWithin(owner, c.limits.MaxSlow) {
-				return true
-			}
-			timer.Reset(c.limits.SlowAfter)
-		}
+	return flowcontrol.RequestDigest{
+		RequestInfo: &info,
+		User:        &user.DefaultInfo{Name: origin, Groups: digest.User.GetGroups()},
 	}
 }
 
-// Run waits for the stop channel: the levels are fixed.
-func (c *Controller) Run(stop <-chan struct{}) error {
-	<-stop
-	return nil
+// isExempt returns whether the stock controller exempts a request: those of the shard itself and of other components of
+// the installation, and probes of the process, must not wait for tenants.
+func isExempt(digest flowcontrol.RequestDigest) bool {
+	if slices.Contains(digest.User.GetGroups(), user.SystemPrivilegedGroup) {
+		return true
+	}
+	info := digest.RequestInfo
+	return !info.IsResourceRequest && info.Verb == "get" && slices.ContainsFunc(probePaths, func(probe string) bool {
+		return info.Path == probe || strings.HasPrefix(info.Path, probe+"/")
+	})
 }
 
-// Install adds no debugging endpoints, because they would expose the names of logical clusters.
-func (c *Controller) Install(*mux.PathRecorderMux) {}
+// Install adds no debugging endpoints, because they would expose the names of logical clusters and users.
+func (c *controller) Install(*mux.PathRecorderMux) {}
 
-// RegisterWatch does nothing: a write is delivered only to the watchers of its own logical cluster.
-func (c *Controller) RegisterWatch(*http.Request) flowcontrol.ForgetWatchFunc { return func() {} }
+// RegisterWatch does nothing: the stock count of watches that receive a write is not by logical cluster.
+func (c *controller) RegisterWatch(*http.Request) flowcontrol.ForgetWatchFunc { return func() {} }
 
-// GetInterestedWatchCount returns 0: work estimates are not used.
-func (c *Controller) GetInterestedWatchCount(*apirequest.RequestInfo) int { return 0 }
-
-// GetMaxSeats returns 1: work estimates are not used.
-func (c *Controller) GetMaxSeats(string) uint64 { return 1 }
-
-// SetMaxSeats does nothing: seats are fixed.
-func (c *Controller) SetMaxSeats(string, uint64) {}
-
-// ForgetPriorityLevel does nothing: levels are fixed.
-func (c *Controller) ForgetPriorityLevel(string) {}
+// GetInterestedWatchCount returns 0: a write is delivered only to the few watches of its own logical cluster.
+func (c *controller) GetInterestedWatchCount(*apirequest.RequestInfo) int { return 0 }

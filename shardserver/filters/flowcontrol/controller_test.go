@@ -2,15 +2,22 @@ package flowcontrol
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
+	fcrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -19,7 +26,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	tenant           = &user.DefaultInfo{Name: "ada", Groups: []string{user.AllAuthenticated}}
+	otherTenant      = &user.DefaultInfo{Name: "eve", Groups: []string{user.AllAuthenticated}}
 	unauthorizedUser = &user.DefaultInfo{Name: "mallory", Groups: []string{user.AllAuthenticated}}
+	anonymous        = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 	masters          = &user.DefaultInfo{Name: "proxy", Groups: []string{user.SystemPrivilegedGroup}}
 	loopbackUser     = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}
 )
@@ -35,254 +44,369 @@ func clusterContext(t *testing.T, cluster string) context.Context {
 	return logicalcluster.With(t.Context(), logicalcluster.MustParseName(cluster))
 }
 
-// testController is a controller under test with the requests that hold its seats.
+// testController is a controller under test, with the requests that hold its seats until release is called.
 type testController struct {
-	*Controller
+	*controller
+	release func()
+	end     <-chan struct{}
+	// running are the requests of start.
 	running sync.WaitGroup
 }
 
-// start sends a request that runs until release is closed, and returns when it is executed, waits, or was rejected. It
-// returns whether it is executed, and the name of its level.
-func (s *testController) start(ctx context.Context, u user.Info, path string, release <-chan struct{}) (served bool, level string) {
+// newTestController runs a controller and waits until it uses the fixed objects.
+func newTestController(t *testing.T, seats int) *testController {
+	t.Helper()
+	c := New(Config{
+		Seats: seats,
+		FlowOwner: func(ctx context.Context, u user.Info) string {
+			cluster, _ := logicalcluster.From(ctx)
+			if u.GetName() == unauthorizedUser.Name {
+				return "user " + u.GetName()
+			}
+			return cluster.String()
+		},
+		Origin: func(_ context.Context, u user.Info) string { return "user " + u.GetName() },
+	}).(*controller)
+	end := make(chan struct{})
+	s := &testController{controller: c, end: end, release: sync.OnceFunc(func() { close(end) })}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		if err := c.Run(stop); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() {
+		s.release()
+		s.running.Wait()
+		close(stop)
+		<-stopped
+		if len(c.users.users) != 0 {
+			t.Errorf("after all have ended %d users are remembered", len(c.users.users))
+		}
+	})
+	eventually(t, "the fixed levels are used", func() bool {
+		return c.GetMaxSeats(inCluster.level.Name) > 0 && c.GetMaxSeats(wildcard.level.Name) > 0
+	})
+	return s
+}
+
+func eventually(t *testing.T, description string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(description)
+		}
+	}
+}
+
+// outcome is what becomes of a request: it is served, waits in a queue of its level, waits for its user's other
+// requests, or is refused.
+type outcome string
+
+const (
+	served  outcome = "served"
+	queued  outcome = "queued"
+	behind  outcome = "behind requests of the user"
+	refused outcome = "refused"
+)
+
+// start sends a request that runs until release is called. It returns its outcome and the name of its schema.
+func (s *testController) start(ctx context.Context, u user.Info, info request.RequestInfo,
+	seats uint64) (got outcome, schema string) {
 	executing, waits, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	name := make(chan string, 1)
+	noted := make(chan string, 1)
 	s.running.Go(func() {
 		defer close(ended)
-		digest := flowcontrol.RequestDigest{User: u, RequestInfo: &request.RequestInfo{IsResourceRequest: path == "", Path: path, Verb: "get"}}
-		s.Handle(ctx, digest, func(_ *flowcontrolv1.FlowSchema, level *flowcontrolv1.PriorityLevelConfiguration, _ string) {
-			name <- level.Name
-		}, nil,
-			func(queued bool) {
-				if queued {
+		s.Handle(ctx, flowcontrol.RequestDigest{User: u, RequestInfo: &info},
+			func(schema *flowcontrolv1.FlowSchema, _ *flowcontrolv1.PriorityLevelConfiguration, _ string) {
+				noted <- schema.Name
+			},
+			func() fcrequest.WorkEstimate { return fcrequest.WorkEstimate{InitialSeats: seats} },
+			func(inQueue bool) {
+				if inQueue {
 					close(waits)
 				}
 			},
 			func() {
 				close(executing)
-				<-release
+				<-s.end
 			})
 	})
-	level = <-name
+	schema = <-noted
+	wait := time.After(time.Second)
 	select {
 	case <-executing:
-		return true, level
-	default:
-	}
-	select {
-	case <-executing:
-		return true, level
+		return served, schema
+	case <-ended:
+		return refused, schema
+	case <-wait:
+		return behind, schema
 	case <-waits:
 		select { // a request that is executed at once passes through its queue
 		case <-executing:
-			return true, level
-		case <-time.After(50 * time.Millisecond):
-			return false, level
+			return served, schema
+		case <-time.After(200 * time.Millisecond):
+			return queued, schema
 		}
-	case <-ended:
-		return false, level
 	}
 }
 
-func newTestController(t *testing.T, limits Limits) *testController {
-	t.Helper()
-	c, err := New(limits, func(ctx context.Context, u user.Info) string {
-		cluster, _ := logicalcluster.From(ctx)
-		if u.GetName() == unauthorizedUser.Name {
-			return "user " + unauthorizedUser.Name
-		}
-		return cluster.String()
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &testController{Controller: c}
+func resource() request.RequestInfo {
+	return request.RequestInfo{IsResourceRequest: true, Verb: "get", Resource: "configmaps", Namespace: "default"}
 }
 
-func TestPriorityLevels(t *testing.T) {
-	s := newTestController(t, Limits{GuaranteedPerFlow: 2, GuaranteedSeats: 10, SharedSeats: 1, WildcardSeats: 1, SlowAfter: time.Hour, MaxPerFlow: 10})
-	release := make(chan struct{})
+func nonResource(path string) request.RequestInfo {
+	return request.RequestInfo{Verb: "get", Path: path}
+}
+
+func TestSchemas(t *testing.T) {
+	s := newTestController(t, 100)
 	for _, tc := range []struct {
 		sentence string
 		cluster  string
 		user     user.Info
-		path     string
-		served   bool
-		level    string
+		info     request.RequestInfo
+		schema   string
 	}{
-		{"a first request is served", "loud", tenant, "", true, "calm"},
-		{"a second one too", "loud", tenant, "", true, "calm"},
-		{"further ones have one place between them", "loud", tenant, "", true, "busy"},
-		{"and wait for it", "loud", tenant, "", false, "busy"},
-		{"even if somebody else sends them", "loud", &user.DefaultInfo{Name: "eve"}, "", false, "busy"},
-		{"but who may not enter takes none of its places", "loud", unauthorizedUser, "", true, "calm"},
-		{"a quiet logical cluster waits for nobody", "quiet", tenant, "", true, "calm"},
-		{"who asks for none is a flow", "", tenant, "/version", true, "calm"},
-		{"the shard itself waits for nobody", "loud", loopbackUser, "", true, "exempt"},
-		{"nor do components of the installation", "loud", masters, "", true, "exempt"},
-		{"nor does who asks whether it lives", "loud", tenant, "/livez/etcd", true, "exempt"},
-		{"requests to all logical clusters have places of their own", "*", masters, "", true, "wildcard"},
-		{"which are few", "*", masters, "", true, "wildcard"},
+		{"a request to a logical cluster", "one", tenant, resource(), "logical-clusters"},
+		{"one for discovery", "one", tenant, nonResource("/apis"), "logical-clusters"},
+		{"one of an anonymous user", "one", anonymous, resource(), "logical-clusters"},
+		{"one to no logical cluster", "", tenant, nonResource("/version"), "logical-clusters"},
+		{"one to all logical clusters", "*", tenant, resource(), "wildcard"},
+		{"one for discovery in all of them", "*", tenant, nonResource("/apis"), "logical-clusters"},
+		{"one of the shard itself", "one", loopbackUser, resource(), "exempt"},
+		{"one of a component of the installation", "*", masters, resource(), "exempt"},
+		{"a probe", "", anonymous, nonResource("/livez/etcd"), "probes"},
+		{"a probe in a logical cluster", "one", tenant, nonResource("/readyz"), "probes"},
+		{"metrics", "", tenant, nonResource("/metrics"), "probes"},
+		{"what looks like a probe", "one", tenant, nonResource("/livezz"), "logical-clusters"},
 	} {
-		if tc.sentence == "which are few" {
-			tc.served = false
+		if got, schema := s.start(clusterContext(t, tc.cluster), tc.user, tc.info, 1); got != served || schema != tc.schema {
+			t.Errorf("%s: %s by %s, want %s", tc.sentence, got, schema, tc.schema)
 		}
-		served, level := s.start(clusterContext(t, tc.cluster), tc.user, tc.path, release)
-		if served != tc.served || level != tc.level {
-			t.Errorf("%s: served %v at %s, want %v at %s", tc.sentence, served, level, tc.served, tc.level)
-		}
-	}
-	close(release)
-	s.running.Wait()
-	if len(s.inFlight.counts) != 0 || s.inFlight.total != 0 {
-		t.Errorf("after all have ended %d flows are remembered", len(s.inFlight.counts))
 	}
 }
 
-func TestSlowRequestReleasesSeat(t *testing.T) {
-	s := newTestController(t, Limits{GuaranteedPerFlow: 0, GuaranteedSeats: 1, SharedSeats: 1, WildcardSeats: 1, MaxSlow: 1, SlowAfter: time.Millisecond, MaxPerFlow: 10})
-	release := make(chan struct{})
-	if served, _ := s.start(clusterContext(t, "slow"), tenant, "", release); !served {
-		t.Fatal("the first request waits")
-	}
-	s.eventually(t, "it counts as slow", func() bool { return s.slow.total == 1 })
-	if served, _ := s.start(clusterContext(t, "slow"), tenant, "", release); !served {
-		t.Fatal("the place was not given up")
-	}
-	// The limit of slow requests is reached by the first, so the second one keeps its seat.
-	waiting := make(chan struct{})
-	if served, _ := s.start(clusterContext(t, "other"), tenant, "", waiting); served {
-		t.Error("the place was given up twice")
-	}
-	close(release)
-	close(waiting)
-	s.running.Wait()
-	if len(s.slow.counts) != 0 || s.slow.total != 0 {
-		t.Errorf("after all have ended %d flows are remembered", len(s.slow.counts))
+func TestFlows(t *testing.T) {
+	s := newTestController(t, 100)
+	for _, tc := range []struct {
+		sentence string
+		cluster  string
+		user     user.Info
+		info     request.RequestInfo
+		want     string
+	}{
+		{"a flow is a logical cluster", "one", tenant, resource(), "one"},
+		{"whoever sends the request", "one", otherTenant, resource(), "one"},
+		{"but users who may not access it are flows themselves", "one", unauthorizedUser, resource(), "user mallory"},
+		{"so are users in no logical cluster", "", tenant, nonResource("/version"), "user ada"},
+		{"and those that read documents of all", "*", tenant, nonResource("/apis"), "user ada"},
+		{"requests to all have no namespace", "*", tenant, resource(), ""},
+	} {
+		origin := "user " + tc.user.GetName()
+		digest := flowcontrol.RequestDigest{User: tc.user, RequestInfo: &tc.info}
+		got := s.withFlow(clusterContext(t, tc.cluster), digest, origin)
+		if got.RequestInfo.Namespace != tc.want || got.User.GetName() != origin {
+			t.Errorf("%s: got %q of %q, want %q", tc.sentence, got.RequestInfo.Namespace, got.User.GetName(), tc.want)
+		}
 	}
 }
 
-func TestSlowRequestsDelayOnlyTheirFlow(t *testing.T) {
-	s := newTestController(t, Limits{GuaranteedPerFlow: 0, GuaranteedSeats: 1, SharedSeats: 1, WildcardSeats: 1, MaxSlow: 100, SlowAfter: time.Millisecond, MaxPerFlow: 2})
-	release := make(chan struct{})
-	for n := 1; n <= 2; n++ {
-		if served, _ := s.start(clusterContext(t, "slow"), tenant, "", release); !served {
-			t.Fatal("a request waits")
+// TestUserShare exhausts the seats of a user in several logical clusters.
+func TestUserShare(t *testing.T) {
+	s := newTestController(t, 40) // 10 of which are for one user
+	for i := range 5 {
+		if got, _ := s.start(clusterContext(t, fmt.Sprintf("cluster-%d", i)), tenant, resource(), 2); got != served {
+			t.Fatalf("request %d: %s", i, got)
 		}
-		s.eventually(t, "it counts as slow", func() bool { return s.slow.total == n })
 	}
-	served := make(chan struct{})
-	s.running.Go(func() {
-		digest := flowcontrol.RequestDigest{User: tenant, RequestInfo: &request.RequestInfo{IsResourceRequest: true, Verb: "get"}}
-		s.Handle(clusterContext(t, "slow"), digest, func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string) {}, nil, func(bool) {}, func() { close(served) })
-	})
-	s.eventually(t, "a third one waits", func() bool {
-		s.perFlow.mu.Lock()
-		defer s.perFlow.mu.Unlock()
-		return len(s.perFlow.flows[flow{name: "slow", inCluster: true}].waiting) == 1
-	})
-	select {
-	case <-served:
-		t.Error("a third request was served beside two slow ones")
-	default:
+	if got, _ := s.start(clusterContext(t, "further"), tenant, resource(), 1); got != behind {
+		t.Errorf("a request beyond the user's share: %s", got)
 	}
-	if served, _ := s.start(clusterContext(t, "other"), tenant, "", release); !served {
-		t.Error("another logical cluster waits for slow requests that are not its own")
+	if got, _ := s.start(clusterContext(t, "cluster-0"), otherTenant, resource(), 1); got != served {
+		t.Errorf("a request of another user to the same logical cluster: %s", got)
 	}
-	close(release)
-	<-served
+	if got, _ := s.start(clusterContext(t, "cluster-0"), masters, resource(), 1); got != served {
+		t.Errorf("a request of a component of the installation: %s", got)
+	}
+	if got, _ := s.start(clusterContext(t, ""), tenant, nonResource("/livez"), 1); got != served {
+		t.Errorf("a probe: %s", got)
+	}
+}
+
+// TestFullLevel occupies all seats of a level by many users.
+func TestFullLevel(t *testing.T) {
+	s := newTestController(t, 20)
+	occupied := 0
+	for ; occupied < 20; occupied++ {
+		u := &user.DefaultInfo{Name: fmt.Sprintf("user-%d", occupied), Groups: []string{user.AllAuthenticated}}
+		if got, _ := s.start(clusterContext(t, "loud"), u, resource(), 1); got == queued {
+			break
+		}
+	}
+	if occupied == 0 || occupied == 20 {
+		t.Fatalf("%d requests were served at once", occupied)
+	}
+	if got, _ := s.start(clusterContext(t, "*"), tenant, resource(), 1); got != served {
+		t.Errorf("a request of another level: %s", got)
+	}
+	if got, _ := s.start(clusterContext(t, "loud"), masters, resource(), 1); got != served {
+		t.Errorf("a request of a component of the installation: %s", got)
+	}
+	s.release()
 	s.running.Wait()
-	if len(s.perFlow.flows) != 0 {
-		t.Errorf("after all have ended %d flows are remembered", len(s.perFlow.flows))
+}
+
+// TestFairness dispatches the requests of two logical clusters in turn, however many of one wait.
+func TestFairness(t *testing.T) {
+	s := newTestController(t, 20)
+	turn := make(chan string, 100)
+	var all sync.WaitGroup
+	seats := int(s.GetMaxSeats(inCluster.level.Name))
+	send := func(cluster string, i int, execute func()) {
+		u := &user.DefaultInfo{Name: fmt.Sprintf("user-%s-%d", cluster, i), Groups: []string{user.AllAuthenticated}}
+		waits := make(chan struct{})
+		once := sync.OnceFunc(func() { close(waits) })
+		info := resource()
+		all.Go(func() {
+			s.Handle(clusterContext(t, cluster), flowcontrol.RequestDigest{User: u, RequestInfo: &info},
+				func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string) {},
+				func() fcrequest.WorkEstimate { return fcrequest.WorkEstimate{InitialSeats: 1} },
+				func(bool) { once() },
+				func() {
+					once()
+					execute()
+				})
+		})
+		<-waits
 	}
+	for i := range 20 { // occupies all seats
+		send("first", i, func() { <-s.end })
+	}
+	for i := range 40 {
+		send("loud", i, func() {
+			time.Sleep(5 * time.Millisecond)
+			turn <- "loud"
+		})
+	}
+	send("quiet", 0, func() { turn <- "quiet" })
+	s.release()
+	all.Wait()
+	close(turn)
+	before := 0
+	for cluster := range turn {
+		if cluster == "quiet" {
+			break
+		}
+		before++
+	}
+	if before > 30 {
+		t.Errorf("the request of a quiet logical cluster was served after %d of a loud one, with %d seats at most", before, seats)
+	}
+}
+
+// TestRefusal sends more requests of one user than may wait, through the stock filter.
+func TestRefusal(t *testing.T) {
+	s := newTestController(t, 8) // 2 of which are for one user
+	executing := make(chan struct{}, 100)
+	handler := genericfilters.WithPriorityAndFairness(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		executing <- struct{}{}
+		<-s.end
+	}), genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString()), s,
+		func(*http.Request, string, string) fcrequest.WorkEstimate {
+			return fcrequest.WorkEstimate{InitialSeats: 1}
+		}, 10*time.Second)
+	send := func() *http.Response {
+		info := resource()
+		ctx := request.WithUser(request.WithRequestInfo(clusterContext(t, "one"), &info), tenant)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		return w.Result()
+	}
+	for range 8 {
+		s.running.Go(func() {
+			if res := send(); res.StatusCode != http.StatusOK {
+				t.Errorf("a request that may wait: %s", res.Status)
+			}
+		})
+	}
+	<-executing
+	<-executing
+	eventually(t, "the others wait", func() bool {
+		s.users.mu.Lock()
+		defer s.users.mu.Unlock()
+		return s.users.users["user ada"].requests == 8
+	})
+	res := send()
+	if res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "" ||
+		res.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID) != "logical-clusters" {
+		t.Errorf("a request too many: %s %v", res.Status, res.Header)
+	}
+	if len(executing) != 0 {
+		t.Error("more requests of one user are executed than its share")
+	}
+	s.release()
+	s.running.Wait()
+}
+
+// TestWatchReleasesSeats opens more watches than the user has seats.
+func TestWatchReleasesSeats(t *testing.T) {
+	s := newTestController(t, 8)
+	open := make(chan struct{}, 100)
+	handler := genericfilters.WithPriorityAndFairness(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		flowcontrol.WatchInitialized(req.Context())
+		open <- struct{}{}
+		<-s.end
+	}), genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString()), s,
+		func(*http.Request, string, string) fcrequest.WorkEstimate {
+			return fcrequest.WorkEstimate{InitialSeats: 1}
+		}, 10*time.Second)
+	for range 20 {
+		s.running.Go(func() {
+			info := resource()
+			info.Verb = "watch"
+			ctx := request.WithUser(request.WithRequestInfo(clusterContext(t, "one"), &info), tenant)
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/?watch=true", strings.NewReader("")))
+		})
+		<-open
+	}
+	s.release()
+	s.running.Wait()
 }
 
 func TestLimiter(t *testing.T) {
-	one, other := flow{name: "one"}, flow{name: "other"}
-	limiter := limiter{flows: map[flow]*flowState{}, limit: 1, maxWaiting: 2}
-	if !limiter.acquire(t.Context(), one) || !limiter.acquire(t.Context(), other) {
-		t.Fatal("the first request of a flow waits")
+	l := newLimiter(2, 3)
+	releaseOne, ok := l.acquire(t.Context(), "one", 1)
+	if !ok {
+		t.Fatal("the first request of a user waits")
 	}
-	first, _ := limiter.tryAcquire(one)
+	releaseWide, ok := l.acquire(t.Context(), "other", 5)
+	if !ok {
+		t.Fatal("a request that needs more than all seats is not served with all")
+	}
 	ended, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		if _, ok := l.acquire(ended, "one", 2); ok {
+			t.Error("a request went on without seats")
+		}
+	})
+	count := func(user string) int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.users[user].requests
+	}
+	eventually(t, "a request waits", func() bool { return count("one") == 2 })
 	cancel()
-	if limiter.acquire(ended, one) {
-		t.Error("a request whose context has ended went on")
+	waiting.Wait()
+	if got := count("one"); got != 1 {
+		t.Errorf("%d requests are counted", got)
 	}
-	second, _ := limiter.tryAcquire(one)
-	if limiter.acquire(t.Context(), one) {
-		t.Error("more wait than may")
-	}
-	limiter.release(one)
-	<-first
-	select {
-	case <-second:
-		t.Error("two go on for one that left")
-	default:
-	}
-	limiter.release(one)
-	<-second
-	limiter.release(one)
-	limiter.release(other)
-	if len(limiter.flows) != 0 {
-		t.Errorf("%d flows are remembered", len(limiter.flows))
-	}
-}
-
-func (s *testController) eventually(t *testing.T, description string, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
-		s.slow.mu.Lock()
-		done := condition()
-		s.slow.mu.Unlock()
-		if done {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal(description)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-func TestFullQueuesReject(t *testing.T) {
-	s := newTestController(t, Limits{GuaranteedPerFlow: 0, GuaranteedSeats: 1, SharedSeats: 1, WildcardSeats: 1, SlowAfter: time.Hour, MaxPerFlow: 1000})
-	ctx, cancel := context.WithCancel(clusterContext(t, "loud"))
-	release := make(chan struct{})
-	if served, _ := s.start(ctx, tenant, "", release); !served {
-		t.Fatal("the first request waits")
-	}
-	const sent = handSize*queueLength + 20
-	var mu sync.Mutex
-	outcomes := map[string]int{}
-	all := sync.WaitGroup{}
-	arrived := make(chan string, 2*sent)
-	for range sent {
-		all.Go(func() {
-			outcome := "refused"
-			digest := flowcontrol.RequestDigest{User: tenant, RequestInfo: &request.RequestInfo{IsResourceRequest: true, Verb: "get"}}
-			s.Handle(ctx, digest, func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string) {}, nil,
-				func(queued bool) {
-					if queued {
-						outcome = "gave up"
-						arrived <- outcome
-					}
-				}, func() { outcome = "served" })
-			if outcome == "refused" {
-				arrived <- outcome
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			outcomes[outcome]++
-		})
-	}
-	for range sent {
-		<-arrived
-	}
-	cancel() // as the request's own timeout does
-	close(release)
-	all.Wait()
-	s.running.Wait()
-	if outcomes["refused"] != 20 {
-		t.Errorf("got %v, want 20 refused at once", outcomes)
+	releaseOne()
+	releaseWide()
+	if len(l.users) != 0 {
+		t.Errorf("%d users are remembered", len(l.users))
 	}
 }

@@ -2,83 +2,71 @@ package flowcontrol
 
 import (
 	"context"
-	"slices"
 	"sync"
+
+	"golang.org/x/sync/semaphore"
 )
 
-// limiter limits the concurrent requests of each flow, in FIFO order. Flows are independent of each other. A flow without
-// requests is not in the map.
+// limiter limits the seats that requests of each user occupy, in FIFO order. Users are independent of each other. A
+// user without requests is not in the map.
 type limiter struct {
+	// seats is the number of seats of a user, maxRequests the number of requests that may occupy or await them.
+	seats       int64
+	maxRequests int
+
 	mu    sync.Mutex
-	flows map[flow]*flowState
-	// limit is the number of concurrent requests per flow, waiting the number of requests that may wait.
-	limit, maxWaiting int
+	users map[string]*userSeats
 }
 
-// flowState is the state of one flow.
-type flowState struct {
-	running int
-	waiting []chan struct{} // closed when the request may proceed
+// userSeats are the seats of one user.
+type userSeats struct {
+	*semaphore.Weighted
+	requests int // that occupy or await seats
 }
 
-// acquire waits until a request may proceed. If it returns true, the caller must call leave. It returns false if too many
-// requests wait, or if the context ends first.
-func (t *limiter) acquire(ctx context.Context, owner flow) bool {
-	ready, ok := t.tryAcquire(owner)
-	if ready == nil {
-		return ok
-	}
-	select {
-	case <-ready:
-		return true
-	case <-ctx.Done():
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if at := slices.Index(t.flows[owner].waiting, ready); at >= 0 {
-		t.flows[owner].waiting = slices.Delete(t.flows[owner].waiting, at, at+1)
-	} else {
-		t.releaseLocked(owner) // the request was admitted concurrently
-	}
-	return false
+func newLimiter(seats, maxRequests int) *limiter {
+	return &limiter{seats: int64(seats), maxRequests: maxRequests, users: map[string]*userSeats{}}
 }
 
-// tryAcquire admits a request (ok), refuses it (not ok), or returns a channel that is closed when the request may proceed.
-func (t *limiter) tryAcquire(owner flow) (ready chan struct{}, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	f := t.flows[owner]
-	if f == nil {
-		f = &flowState{}
-		t.flows[owner] = f
-	}
-	switch {
-	case f.running < t.limit:
-		f.running++
-		return nil, true
-	case len(f.waiting) >= t.maxWaiting:
+// acquire waits until the user has the seats for a request, which release returns. ok is false if too many requests of
+// the user wait, or if the context ends first.
+func (l *limiter) acquire(ctx context.Context, user string, seats int64) (release func(), ok bool) {
+	u := l.add(user)
+	if u == nil {
 		return nil, false
 	}
-	ready = make(chan struct{})
-	f.waiting = append(f.waiting, ready)
-	return ready, true
-}
-
-func (t *limiter) release(owner flow) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.releaseLocked(owner)
-}
-
-// releaseLocked gives the slot of a request to the next one of its flow. Callers must hold mu.
-func (t *limiter) releaseLocked(owner flow) {
-	f := t.flows[owner]
-	if len(f.waiting) > 0 {
-		close(f.waiting[0])
-		f.waiting = f.waiting[1:]
-		return
+	seats = min(seats, l.seats)
+	if err := u.Acquire(ctx, seats); err != nil {
+		l.remove(user)
+		return nil, false
 	}
-	if f.running--; f.running == 0 {
-		delete(t.flows, owner)
+	return func() {
+		u.Release(seats)
+		l.remove(user)
+	}, true
+}
+
+// add counts a request of the user. It returns nil if there are too many.
+func (l *limiter) add(user string) *userSeats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := l.users[user]
+	if u == nil {
+		u = &userSeats{Weighted: semaphore.NewWeighted(l.seats)}
+		l.users[user] = u
+	}
+	if u.requests >= l.maxRequests {
+		return nil
+	}
+	u.requests++
+	return u
+}
+
+func (l *limiter) remove(user string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := l.users[user]
+	if u.requests--; u.requests == 0 {
+		delete(l.users, user)
 	}
 }

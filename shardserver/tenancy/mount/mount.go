@@ -24,6 +24,7 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/klog/v2"
 )
 
@@ -105,6 +106,7 @@ func WithProxy(next http.Handler) http.Handler {
 			http.Error(w, "connections to mounted workspaces cannot be upgraded here: use the front proxy", http.StatusNotImplemented)
 			return
 		}
+		flowcontrol.WatchInitialized(req.Context()) // else a watch occupies its seats as long as it is open
 		newProxy(transport, target).ServeHTTP(w, req)
 	})
 }
