@@ -5,20 +5,20 @@ package routing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -53,72 +53,62 @@ func (s *Source) recordFuncs() map[schema.GroupResource]recordFunc {
 	return all
 }
 
-// ListAndWatch implements sharedindex.Source: one watch for each resource, over all logical clusters.
+var errWatchEnded = errors.New("a watch ended")
+
+// ListAndWatch implements sharedindex.Source: one informer for each resource, over all logical clusters.
 func (s *Source) ListAndWatch(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var emitMu sync.Mutex
-	var streams, listing sync.WaitGroup
+	var mu sync.Mutex // guards emit and synced
+	var running sync.WaitGroup
+	var informers []*informer.Informer[runtime.Object]
 	for gr, toRecord := range s.recordFuncs() {
-		listing.Add(1)
-		listed := sync.OnceFunc(listing.Done)
-		streams.Go(func() {
-			defer listed()
-			cancel(s.watchResource(ctx, gr, listed, func(event watch.Event) {
-				if change, ok := newChange(toRecord, event); ok {
-					emitMu.Lock()
-					defer emitMu.Unlock()
+		handler := func(deleted bool) func(context.Context, runtime.Object) error {
+			return func(_ context.Context, object runtime.Object) error {
+				if change, ok := newChange(toRecord, object, deleted); ok {
+					mu.Lock()
+					defer mu.Unlock()
 					emit(change)
 				}
-			}))
+				return nil
+			}
+		}
+		update := handler(false)
+		i := informer.NewWithHandler(gr, storage.NewReader[runtime.Object](s.registry, gr).WatchAll, informer.EventHandler[runtime.Object]{
+			OnReplace: informer.ForEach(update), OnAdd: update, OnUpdate: update, OnDelete: handler(true),
+			OnDisconnect: func() { cancel(fmt.Errorf("watching %s: %w", gr, errWatchEnded)) },
 		})
+		informers = append(informers, i)
+		running.Go(func() { i.Run(ctx) })
 	}
-	listing.Wait()
-	if ctx.Err() == nil {
-		emitMu.Lock()
-		synced()
-		emitMu.Unlock()
+	defer running.Wait()
+	for _, i := range informers {
+		if i.WaitForSync(ctx) != nil {
+			return context.Cause(ctx)
+		}
 	}
-	streams.Wait()
+	mu.Lock()
+	synced()
+	mu.Unlock()
+	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-// watchResource hands events of one resource on until the watch ends, which is an error. listed is called when there was
-// everything once.
-func (s *Source) watchResource(ctx context.Context, gr schema.GroupResource, listed func(), handle func(watch.Event)) error {
-	stream, err := storage.NewReader[runtime.Object](s.registry, gr).WatchAll(ctx)
-	if err != nil {
-		return fmt.Errorf("watching %s: %w", gr, err)
-	}
-	defer stream.Stop()
-	for event := range stream.ResultChan() {
-		switch event.Type {
-		case watch.Bookmark:
-			listed()
-		case watch.Error:
-			return fmt.Errorf("watching %s: %w", gr, apierrors.FromObject(event.Object))
-		default:
-			handle(event)
-		}
-	}
-	return fmt.Errorf("watching %s: the watch ended", gr)
-}
-
-// newChange returns what an event means for the index; ok is false if that is nothing.
-func newChange(toRecord recordFunc, event watch.Event) (change sharedindex.Change, ok bool) {
-	object, err := meta.Accessor(event.Object)
+// newChange returns what an object means for the index; ok is false if that is nothing.
+func newChange(toRecord recordFunc, object runtime.Object, deleted bool) (change sharedindex.Change, ok bool) {
+	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return change, false
 	}
-	if cluster := logicalcluster.Of(object); cluster.Empty() || cluster.IsSystem() {
+	if cluster := logicalcluster.Of(accessor); cluster.Empty() || cluster.IsSystem() {
 		return change, false // what every shard has, and nobody reaches
 	}
-	key, record := toRecord(event.Object)
+	key, record := toRecord(object)
 	if key.Kind == "" {
 		return change, false
 	}
 	change.Key = key
-	if event.Type == watch.Deleted || record == nil {
+	if deleted || record == nil {
 		return change, true
 	}
 	if change.Value, err = sharedindex.Encode(record); err != nil {

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
@@ -68,11 +67,7 @@ func TestNewChange(t *testing.T) {
 		"deleted Shard object outside root":     {object: shard("c1"), deleted: true, toRecord: shardRecord, ignored: true},
 	} {
 		t.Run(description, func(t *testing.T) {
-			event := watch.Event{Type: watch.Modified, Object: tc.object}
-			if tc.deleted {
-				event.Type = watch.Deleted
-			}
-			change, ok := newChange(tc.toRecord, event)
+			change, ok := newChange(tc.toRecord, tc.object, tc.deleted)
 			if ok == tc.ignored {
 				t.Fatalf("got %v, %v", change, ok)
 			}
