@@ -2,20 +2,21 @@ package authorization
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/kubernetes/pkg/apis/rbac"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -121,24 +122,22 @@ func (s *snapshot) ListClusterRoleBindings(context.Context) ([]*rbacv1.ClusterRo
 	return s.clusterRoleBindings, nil
 }
 
-// snapshotCache keeps one snapshot while it is watched.
+// snapshotCache keeps one snapshot while all RBAC resources are watched.
 type snapshotCache struct {
 	value atomic.Pointer[snapshot]
 
 	mu         sync.Mutex
-	watched    bool
-	generation uint64 // of the watched state; a snapshot loaded in an older generation is not kept
+	watches    int    // number of resources that are watched
+	generation uint64 // number of events; a snapshot loaded in an older generation is not kept
 }
 
-// get returns the snapshot and loads it if needed, or returns nil while there is no watch.
+// get returns the snapshot and loads it if needed, or returns nil while not everything is watched.
 func (k *snapshotCache) get(load func() (*snapshot, error)) (*snapshot, error) {
 	if cached := k.value.Load(); cached != nil {
 		return cached, nil
 	}
-	k.mu.Lock()
-	watched, generation := k.watched, k.generation
-	k.mu.Unlock()
-	if !watched {
+	generation, synced := k.state()
+	if !synced {
 		return nil, nil
 	}
 	loaded, err := load()
@@ -147,83 +146,65 @@ func (k *snapshotCache) get(load func() (*snapshot, error)) (*snapshot, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.watched && k.generation == generation {
+	if k.generation == generation {
 		k.value.Store(loaded)
 	}
 	return loaded, nil
 }
 
-// invalidate invalidates the snapshot.
-func (k *snapshotCache) invalidate(watched bool) {
+func (k *snapshotCache) state() (generation uint64, synced bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.generation, k.watches == len(rbacResources)
+}
+
+// invalidate drops the snapshot and changes the number of watches.
+func (k *snapshotCache) invalidate(watches int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.generation++
-	k.watched = watched
+	k.watches += watches
 	k.value.Store(nil)
 }
 
 // Run watches the bootstrap policy until the context ends, so that requests need not read it each time. It is optional:
 // decisions are the same without it.
 func (a *Authorizer) Run(ctx context.Context) {
-	for ctx.Err() == nil {
-		_ = a.bootstrap.watchPolicy(ctx) // errors are retried: the APIs are not installed yet, or a watch cache restarted
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, resource := range rbacResources {
+		running.Go(func() { a.bootstrap.newInformer(rbac.Resource(resource)).Run(ctx) })
 	}
 }
 
 // HasSynced reports whether Run watches the policy.
 func (a *Authorizer) HasSynced() bool {
-	a.bootstrap.cache.mu.Lock()
-	defer a.bootstrap.cache.mu.Unlock()
-	return a.bootstrap.cache.watched
+	_, synced := a.bootstrap.cache.state()
+	return synced
 }
 
-// watchPolicy invalidates the snapshot at every event, until one of the watches ends.
-func (s *bootstrapSource) watchPolicy(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(logicalcluster.With(request.WithNamespace(ctx, ""), logicalcluster.Admin))
-	defer cancel()
-	var watches []watch.Interface
-	defer func() {
-		s.cache.invalidate(false)
-		for _, w := range watches {
-			w.Stop()
-		}
-	}()
-	for _, name := range rbacResources {
-		resource, err := s.registry.Get(rbac.Resource(name))
-		if err != nil {
-			return err
-		}
-		w, err := resource.Store.Watch(ctx, &internalversion.ListOptions{ResourceVersion: "0"})
-		if err != nil {
-			return fmt.Errorf("watching %s of %s: %w", name, logicalcluster.Admin, err)
-		}
-		watches = append(watches, w)
+// newInformer returns an informer of a resource in system:admin that invalidates the snapshot at every event.
+func (s *bootstrapSource) newInformer(gr schema.GroupResource) *informer.Informer[runtime.Object] {
+	invalidate := func(context.Context, runtime.Object) error { s.cache.invalidate(0); return nil }
+	watchAdmin := func(ctx context.Context) (watch.Interface, error) { return s.watch(ctx, gr) }
+	return informer.NewWithHandler(gr, watchAdmin, informer.EventHandler[runtime.Object]{
+		OnReplace:    func(context.Context, []runtime.Object, string) error { s.cache.invalidate(1); return nil },
+		OnAdd:        invalidate,
+		OnUpdate:     invalidate,
+		OnDelete:     invalidate,
+		OnDisconnect: func() { s.cache.invalidate(-1) },
+	})
+}
+
+// watch starts a watch whose initial events are the state of the watch cache, so that it delivers every change that a
+// snapshot from the same cache does not contain. After a list it would start at a version that the cache may not have
+// reached.
+func (s *bootstrapSource) watch(ctx context.Context, gr schema.GroupResource) (watch.Interface, error) {
+	resource, err := s.registry.Get(gr)
+	if err != nil {
+		return nil, err
 	}
-	s.cache.invalidate(true)
-	done := make(chan struct{}, len(watches))
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel() // runs before the wait
-	for _, w := range watches {
-		wg.Go(func() {
-			defer func() { done <- struct{}{} }()
-			for {
-				select {
-				case _, ok := <-w.ResultChan():
-					if !ok {
-						return
-					}
-					s.cache.invalidate(true)
-				case <-ctx.Done():
-					return
-				}
-			}
-		})
-	}
-	<-done
-	return errors.New("a watch ended")
+	return resource.Store.Watch(logicalcluster.With(request.WithNamespace(ctx, ""), logicalcluster.Admin), &internalversion.ListOptions{
+		SendInitialEvents: new(true), ResourceVersion: "0", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true,
+	})
 }
