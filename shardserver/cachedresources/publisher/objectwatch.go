@@ -4,25 +4,22 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
-
-// watchRetry is the delay before a watch that ended is restarted.
-const watchRetry = 200 * time.Millisecond
 
 // objectWatch watches the objects of one storage in all logical clusters, and enqueues the ClusterCachedResources that
 // select them.
 type objectWatch struct {
 	publisher *Publisher
+	resource  schema.GroupResource
 	// prefix is the etcd prefix of the storage.
 	prefix string
 	// keys are the ClusterCachedResources of each logical cluster. The publisher's mu guards them.
@@ -41,7 +38,10 @@ func (p *Publisher) watchObjects(key controller.Request, resource *storage.Resou
 	}
 	f := p.watches[resource.Prefix]
 	if f == nil {
-		f = &objectWatch{publisher: p, prefix: resource.Prefix, keys: map[logicalcluster.Name]map[controller.Request]bool{}, cancel: func() {}}
+		f = &objectWatch{
+			publisher: p, resource: resource.GVR.GroupResource(), prefix: resource.Prefix,
+			keys: map[logicalcluster.Name]map[controller.Request]bool{}, cancel: func() {},
+		}
 		p.watches[resource.Prefix] = f
 		p.startWatch(f)
 	}
@@ -79,48 +79,31 @@ func (f *objectWatch) remove(key controller.Request) (last bool) {
 
 // run watches until the context ends.
 func (f *objectWatch) run(ctx context.Context) {
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if err := f.watchOnce(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("The watch of objects of cached resources ended, restarting it", "prefix", f.prefix, "reason", err)
-		}
-	}, watchRetry)
+	enqueue := func(_ context.Context, object metav1.Object) error { f.enqueue(logicalcluster.Of(object)); return nil }
+	informer.NewWithHandler(f.resource, f.watch, informer.EventHandler[metav1.Object]{
+		OnReplace: func(context.Context, []metav1.Object, string) error {
+			f.enqueue(logicalcluster.Wildcard) // earlier changes were not observed
+			return nil
+		},
+		OnAdd: enqueue, OnUpdate: enqueue, OnDelete: enqueue,
+	}).Run(ctx)
 }
 
-// watchOnce runs one watch to its end. It first enqueues all ClusterCachedResources, as earlier changes were not
-// observed.
-func (f *objectWatch) watchOnce(ctx context.Context) error {
-	registry := f.publisher.cfg.Registry
-	changed := registry.Changed()
-	var resource *storage.Resource
-	for _, stored := range registry.AllStorages() {
-		if stored.Prefix == f.prefix {
-			resource = stored
+// watch waits for the storage, which is removed with its last definition and may be added again, and watches it.
+func (f *objectWatch) watch(ctx context.Context) (watch.Interface, error) {
+	for ctx.Err() == nil {
+		changed := f.publisher.cfg.Registry.Changed()
+		for _, resource := range f.publisher.cfg.Registry.AllStorages() {
+			if resource.Prefix == f.prefix {
+				return storage.WatchAll(ctx, resource)
+			}
 		}
-	}
-	if resource == nil { // its last definition was deleted, and may be recreated
 		select {
 		case <-changed:
 		case <-ctx.Done():
 		}
-		return nil
 	}
-	stream, err := storage.WatchAll(ctx, resource)
-	if err != nil {
-		return err
-	}
-	defer stream.Stop()
-	synced := false
-	for event := range stream.ResultChan() {
-		object, ok := event.Object.(metav1.Object)
-		switch {
-		case event.Type == watch.Bookmark && !synced:
-			synced = true
-			f.enqueue(logicalcluster.Wildcard)
-		case ok && synced && event.Type != watch.Bookmark:
-			f.enqueue(logicalcluster.Of(object))
-		}
-	}
-	return nil
+	return nil, ctx.Err()
 }
 
 // enqueue enqueues the ClusterCachedResources of a logical cluster, or all.
