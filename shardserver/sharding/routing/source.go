@@ -101,7 +101,7 @@ func newChange(toRecord recordFunc, object runtime.Object, deleted bool) (change
 		return change, false
 	}
 	if cluster := logicalcluster.Of(accessor); cluster.Empty() || cluster.IsSystem() {
-		return change, false // what every shard has, and nobody reaches
+		return change, false // every shard has these, and they are not routed
 	}
 	key, record := toRecord(object)
 	if key.Kind == "" {
