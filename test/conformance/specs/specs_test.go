@@ -20,7 +20,7 @@ import (
 	e2econfig "k8s.io/kubernetes/test/e2e/framework/config"
 	"k8s.io/kubernetes/test/e2e/framework/testfiles"
 	manifests "k8s.io/kubernetes/test/e2e/testing-manifests"
-	_ "k8s.io/kubernetes/test/utils/format" // readable objects in failures
+	_ "k8s.io/kubernetes/test/utils/ktesting/format" // readable objects in failures
 
 	// The specs.
 	_ "k8s.io/kubernetes/test/e2e/apimachinery"
