@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/http2"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
@@ -109,11 +108,10 @@ const (
 
 func newHTTP2Transport(config *tls.Config) *http.Transport {
 	transport := utilnet.SetOldTransportDefaults(newTransport(config))
-	h2, err := http2.ConfigureTransports(transport)
-	if err != nil {
-		panic(err) // it is configured once
-	}
-	h2.ReadIdleTimeout, h2.PingTimeout = readIdleTimeout, pingTimeout
+	transport.Protocols = new(http.Protocols)
+	transport.Protocols.SetHTTP1(true)
+	transport.Protocols.SetHTTP2(true)
+	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: readIdleTimeout, PingTimeout: pingTimeout}
 	return transport
 }
 
