@@ -105,7 +105,7 @@ func TestServeDirectlyPassesOnlyWritesUntilContextEnds(t *testing.T) {
 func TestServeDirectlyPanic(t *testing.T) {
 	clients, _, _ := newDirectClients(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	err := clients.Typed.Delete(clusterContext(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
-	if err == nil || !strings.Contains(err.Error(), "gave up") {
+	if err == nil || !strings.Contains(err.Error(), "panicked") {
 		t.Errorf("got %v", err)
 	}
 }

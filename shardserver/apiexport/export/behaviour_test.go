@@ -33,12 +33,12 @@ func TestExports(t *testing.T) {
 	shard := shardtesting.Start(t)
 	admin := shard.Client(t, shard.Admin(t))
 	for name, test := range map[string]func(*testing.T, *env){
-		"an export gets an identity and a slice":    testGeneratedIdentity,
-		"an existing secret is used":                testExistingSecret,
-		"an identity never changes":                 testIdentityIsImmutable,
-		"a deleted slice is recreated":              testEndpointSliceRecreation,
-		"no slice with the skip annotation":         testSkipEndpointSlice,
-		"URLs in the status require a feature gate": testURLsAreDisabledByDefault,
+		"an export gets an identity and a slice": testGeneratedIdentity,
+		"an existing secret is used":             testExistingSecret,
+		"an identity never changes":              testIdentityIsImmutable,
+		"a deleted slice is recreated":           testEndpointSliceRecreation,
+		"no slice with the skip annotation":      testSkipEndpointSlice,
+		"the deprecated status requires a gate":  testURLsAreDisabledByDefault,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
