@@ -85,7 +85,7 @@ func TestChoose(t *testing.T) {
 		"unschedulable shard by its annotation": {shards: []*corev1alpha1.Shard{newShard("own", corev1alpha1.UnschedulableAnnotationKey), three[1]}, others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(100, 0)}, want: "alpha"},
 		"excluded shard":                        {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0)}, excluded: "alpha", want: "own"},
 		"no matching shard":                     {shards: three, selector: "name=x", wantErr: "No available shards to schedule the workspace"},
-		"reason: annotation":                    {shards: []*corev1alpha1.Shard{newShard("own", corev1alpha1.UnschedulableAnnotationKey)}, wantErr: `No available shards to schedule the workspace: shard "own" is wantErr by its annotation experimental.core.kcp.io/unschedulable`},
+		"reason: annotation":                    {shards: []*corev1alpha1.Shard{newShard("own", corev1alpha1.UnschedulableAnnotationKey)}, wantErr: `No available shards to schedule the workspace: shard "own" is closed by its annotation experimental.core.kcp.io/unschedulable`},
 		"reasons of all matching shards, sorted": {
 			shards: three, own: reportWithCondition(corev1alpha1.ShardSchedulable, "no memory"), others: map[string]shardingv1alpha1.ShardReportSpec{"beta": reportWithLoad(3, 3)},
 			wantErr: `No available shards to schedule the workspace: shard "alpha" has not reported lately; shard "beta" is full: it has 3 of 3 logical clusters; shard "own" accepts no new workspaces: no memory`,
