@@ -121,10 +121,16 @@ func (r resource) objectName(suffix string) string {
 	}
 }
 
+// labelValue is the value of testLabel of the objects of this resource. The same objects may be served as another
+// resource as well, whose tests run at the same time.
+func (r resource) labelValue() string { return strings.ReplaceAll(r.version(), "/", "_") }
+
+func (r resource) labelSelector() string { return testLabel + "%3D" + r.labelValue() }
+
 // state describes the objects of b: identity, marker, and whether it is being deleted.
 func (r resource) state(t *testing.T, s *env) []string {
 	t.Helper()
-	list := s.b.must(t, http.MethodGet, r.allNamespacesPath()+"?labelSelector="+testLabel, "").object(t)
+	list := s.b.must(t, http.MethodGet, r.allNamespacesPath()+"?labelSelector="+r.labelSelector(), "").object(t)
 	var lines []string
 	for _, item := range list["items"].([]any) {
 		metadata := item.(map[string]any)["metadata"].(map[string]any)
@@ -201,7 +207,7 @@ func createBindings(t *testing.T, s *env) {
 			third.must(t, http.MethodPost, "/api/v1/namespaces", fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, namespace))
 			for _, object := range []string{nameInBoth, onlyB} {
 				third.must(t, http.MethodPost, "/apis/shared.example.com/v1/namespaces/"+namespace+"/sharedthings", fmt.Sprintf(
-					`{"apiVersion":"shared.example.com/v1","kind":"SharedThing","metadata":{"name":%q,"labels":{%q:"yes"},"annotations":{%q:%q}}}`, object, testLabel, markerKey, s.b.marker))
+					`{"apiVersion":"shared.example.com/v1","kind":"SharedThing","metadata":{"name":%q,"labels":{%q:"shared.example.com_v1"},"annotations":{%q:%q}}}`, object, testLabel, markerKey, s.b.marker))
 			}
 		}
 	}

@@ -39,7 +39,7 @@ func testList(t *testing.T, s *env, r resource) {
 	for _, path := range []string{r.allNamespacesPath(), r.collectionPath()} {
 		for _, query := range []string{
 			"", "?resourceVersion=0", "?resourceVersion=" + version + "&resourceVersionMatch=NotOlderThan", "?resourceVersion=" + version + "&resourceVersionMatch=Exact",
-			"?labelSelector=" + testLabel, "?fieldSelector=metadata.name%3D" + r.objectName(onlyB), "?fieldSelector=metadata.name!%3Dmissing", "?limit=1000",
+			"?labelSelector=" + r.labelSelector(), "?fieldSelector=metadata.name%3D" + r.objectName(onlyB), "?fieldSelector=metadata.name!%3Dmissing", "?limit=1000",
 			"?fieldSelector=kcp.io/cluster%3D" + s.b.cluster,
 		} {
 			for _, accept := range []string{jsonType, tableType, partialListType, protobufType} {
@@ -50,7 +50,7 @@ func testList(t *testing.T, s *env, r resource) {
 	if expectedCount == 0 {
 		return
 	}
-	first := s.a.must(t, http.MethodGet, r.allNamespacesPath()+"?limit=1&labelSelector="+testLabel, "").object(t)
+	first := s.a.must(t, http.MethodGet, r.allNamespacesPath()+"?limit=1&labelSelector="+r.labelSelector(), "").object(t)
 	if metadata := first["metadata"].(map[string]any); metadata["continue"] == nil {
 		t.Errorf("a has %d objects, but the first page has no continue token", expectedCount)
 	}
@@ -77,7 +77,7 @@ func testWatch(t *testing.T, s *env, r resource) {
 	}
 	version := s.a.must(t, http.MethodGet, r.allNamespacesPath()+"?limit=1", "").metadata(t, "resourceVersion")
 	for i, query := range []string{
-		"", "&resourceVersion=0", "&resourceVersion=" + version, "&labelSelector=" + testLabel, "&fieldSelector=metadata.name%3D" + r.objectName(nameInBoth),
+		"", "&resourceVersion=0", "&resourceVersion=" + version, "&labelSelector=" + r.labelSelector(), "&fieldSelector=metadata.name%3D" + r.objectName(nameInBoth),
 		"&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan",
 	} {
 		if fixedNames[r.key()] != "" && strings.Contains(query, "labelSelector") {
@@ -163,7 +163,7 @@ func testDeleteCollection(t *testing.T, s *env, r resource) {
 	if fixedNames[r.key()] != "" {
 		return
 	}
-	s.expectStatus(t, "DELETE of the collection", s.a.do(t, http.MethodDelete, r.collectionPath()+"?labelSelector="+testLabel, ""), http.StatusOK)
+	s.expectStatus(t, "DELETE of the collection", s.a.do(t, http.MethodDelete, r.collectionPath()+"?labelSelector="+r.labelSelector(), ""), http.StatusOK)
 }
 
 // testSubresource tries every verb of a subresource at a name that exists only in b.

@@ -109,7 +109,7 @@ func TestReplicas(t *testing.T) {
 		if code := unauthenticated.Exit(t); code != 1 {
 			t.Errorf("exit code %d, want 1", code)
 		}
-		if want := "etcd at " + etcd.url + " does not answer"; !strings.Contains(unauthenticated.Output(), want) {
+		if want := "etcd at " + etcd.url + " does not respond"; !strings.Contains(unauthenticated.Output(), want) {
 			t.Errorf("the output does not contain %q:\n%s", want, unauthenticated.Tail())
 		}
 	})
