@@ -125,7 +125,7 @@ func testKubectl(t *testing.T, i *installation.Installation) {
 	k.expectOutput("create quota few --hard=count/configmaps=1 -n dock", "created")
 	k.expectOutput("diff -f "+set, "")
 
-	t.Run("apply with pruning, as Argo CD and Flux do", func(t *testing.T) {
+	t.Run("apply with pruning", func(t *testing.T) {
 		k := &kubectl{T: t, kubeconfig: k.kubeconfig, home: home}
 		raw, err := os.ReadFile(set)
 		if err != nil {
