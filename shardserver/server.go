@@ -31,6 +31,7 @@ import (
 
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
 	"github.com/atoll-dev/atoll/shardserver/metrics"
 	"github.com/atoll-dev/atoll/shardserver/options"
@@ -72,7 +73,7 @@ type Server struct {
 //
 // newCache creates the cache server of the installation if this shard embeds it; nil leaves it out.
 func New(ctx context.Context, opts options.Completed, newCache cache.NewServerFunc) (_ *Server, err error) {
-	registry := storage.NewRegistry()
+	registry := storage.NewRegistry(kcpcore.Locality)
 	s := &Server{
 		Registry:     registry,
 		dependencies: newDependencies(opts, registry),

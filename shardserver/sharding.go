@@ -177,7 +177,7 @@ func (d *dependencies) createReplication(ctx context.Context) error {
 	r.snapshots = &replica.SnapshotStore{Etcd: etcd, Prefix: d.options.Etcd.StorageConfig.Prefix}
 	resources := publisher.ReplicatedResources(d.registry)
 	for _, resource := range cacheclient.Resources() {
-		if storage.IsRemoteOnly(resource.GroupResource()) {
+		if d.registry.IsRemoteOnly(resource.GroupResource()) {
 			resources = append(resources, resource)
 		}
 	}

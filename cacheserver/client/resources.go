@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 )
 
 // DefaultMaxObjects is the default limit of objects of one shard in a cache.
@@ -17,6 +19,9 @@ type Resource struct {
 	Kind       string
 	Namespaced bool
 }
+
+// IsRemoteOnly returns whether shards exchange its objects, which no logical cluster stores.
+func (r Resource) IsRemoteOnly() bool { return r.Group == shardingv1alpha1.GroupName }
 
 // IsCached returns whether it is a user's cached resource, "<resource>:<identity>".
 func (r Resource) IsCached() bool { return isCached(r.Resource) }

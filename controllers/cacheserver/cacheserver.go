@@ -86,18 +86,7 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 
 // Steps implements reconcile.Scope.
 func (s *scope) Steps() []reconcile.Step {
-	return []reconcile.Step{
-		{Name: "validate the spec", Run: s.Validate},
-		{Name: "check references", Run: s.CheckReferences},
-		{Name: "issue certificates", Run: s.issueCertificates},
-		{Name: "configure etcd", Run: s.Etcd.Configure},
-		{Name: "admit the rollout of etcd", Run: s.Etcd.AdmitRollout},
-		{Name: "apply etcd", Run: s.Etcd.Apply},
-		{Name: "configure the server", Run: s.Deployment.Configure},
-		{Name: "prepare the server", Run: s.Prepare},
-		{Name: "admit the rollout of the server", Run: s.Deployment.AdmitRollout},
-		{Name: "apply the server", Run: s.Deployment.Apply},
-	}
+	return s.EtcdServerSteps(s.issueCertificates)
 }
 
 // issueCertificates applies the certificate authority and the certificates below it.

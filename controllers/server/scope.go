@@ -63,3 +63,19 @@ func (s *Scope) Prepare(context.Context) error {
 	s.Deployment.Prepare(s.References, s.Report.Get(operatorv1alpha1.ConditionCertificatesReady), s.Report.Get(operatorv1alpha1.ConditionEtcdAvailable))
 	return nil
 }
+
+// EtcdServerSteps returns the steps of a server with an etcd of its own.
+func (s *Scope) EtcdServerSteps(issueCertificates func(context.Context) error) []reconcile.Step {
+	return []reconcile.Step{
+		{Name: "validate the spec", Run: s.Validate},
+		{Name: "check references", Run: s.CheckReferences},
+		{Name: "issue certificates", Run: issueCertificates},
+		{Name: "configure etcd", Run: s.Etcd.Configure},
+		{Name: "admit the rollout of etcd", Run: s.Etcd.AdmitRollout},
+		{Name: "apply etcd", Run: s.Etcd.Apply},
+		{Name: "configure the server", Run: s.Deployment.Configure},
+		{Name: "prepare the server", Run: s.Prepare},
+		{Name: "admit the rollout of the server", Run: s.Deployment.AdmitRollout},
+		{Name: "apply the server", Run: s.Deployment.Apply},
+	}
+}

@@ -95,22 +95,12 @@ func (s *rootShardScope) Observe(ctx context.Context) error {
 
 // Steps implements reconcile.Scope.
 func (s *rootShardScope) Steps() []reconcile.Step {
-	return []reconcile.Step{
-		{Name: "validate the spec", Run: s.Validate},
-		{Name: "check references", Run: s.CheckReferences},
-		{Name: "issue certificates", Run: s.issueCertificates},
-		{Name: "configure etcd", Run: s.Etcd.Configure},
-		{Name: "admit the rollout of etcd", Run: s.Etcd.AdmitRollout},
-		{Name: "apply etcd", Run: s.Etcd.Apply},
-		{Name: "configure the server", Run: s.Deployment.Configure},
-		{Name: "prepare the server", Run: s.Prepare},
-		{Name: "admit the rollout of the server", Run: s.Deployment.AdmitRollout},
-		{Name: "apply the server", Run: s.Deployment.Apply},
+	return append(s.EtcdServerSteps(s.issueCertificates), []reconcile.Step{
 		{Name: "configure the internal proxy", Run: s.proxy.Configure},
 		{Name: "prepare the internal proxy", Run: s.prepareProxy},
 		{Name: "admit the rollout of the internal proxy", Run: s.proxy.AdmitRollout},
 		{Name: "apply the internal proxy", Run: s.proxy.Apply},
-	}
+	}...)
 }
 
 // issueCertificates applies the certificate authorities of the installation and the certificates of its root shard.

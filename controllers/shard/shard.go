@@ -89,7 +89,7 @@ func (s *shardScope) Steps() []reconcile.Step {
 	return append([]reconcile.Step{
 		{Name: "resolve the RootShard", Run: s.ReportReference},
 		{Name: "add the finalizer", Run: s.addFinalizer},
-	}, s.serverSteps()...)
+	}, s.EtcdServerSteps(s.issueCertificates)...)
 }
 
 // FinalizeSteps implements reconcile.Finalizer. The server is kept up while the Shard waits for its workspaces to be
@@ -98,22 +98,7 @@ func (s *shardScope) FinalizeSteps() []reconcile.Step {
 	return append([]reconcile.Step{
 		{Name: "resolve the RootShard", Run: s.ReportReference},
 		{Name: "finalize", Run: s.finalize},
-	}, s.serverSteps()...)
-}
-
-func (s *shardScope) serverSteps() []reconcile.Step {
-	return []reconcile.Step{
-		{Name: "validate the spec", Run: s.Validate},
-		{Name: "check references", Run: s.CheckReferences},
-		{Name: "issue certificates", Run: s.issueCertificates},
-		{Name: "configure etcd", Run: s.Etcd.Configure},
-		{Name: "admit the rollout of etcd", Run: s.Etcd.AdmitRollout},
-		{Name: "apply etcd", Run: s.Etcd.Apply},
-		{Name: "configure the server", Run: s.Deployment.Configure},
-		{Name: "prepare the server", Run: s.Prepare},
-		{Name: "admit the rollout of the server", Run: s.Deployment.AdmitRollout},
-		{Name: "apply the server", Run: s.Deployment.Apply},
-	}
+	}, s.EtcdServerSteps(s.issueCertificates)...)
 }
 
 func (s *shardScope) addFinalizer(ctx context.Context) error {

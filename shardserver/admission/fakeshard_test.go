@@ -26,6 +26,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
@@ -84,7 +85,7 @@ type fakeShard struct {
 }
 
 func newFakeShard() *fakeShard {
-	s := &fakeShard{registry: storage.NewRegistry(), stores: map[schema.GroupResource]*fakeStore{}, allowed: map[string]bool{}}
+	s := &fakeShard{registry: storage.NewRegistry(kcpcore.Locality), stores: map[schema.GroupResource]*fakeStore{}, allowed: map[string]bool{}}
 	for _, resource := range []schema.GroupResource{
 		namespaces, logicalClusters, workspaces, workspaceTypes, apiExports, apiResourceSchemas,
 		admissionregistration.Resource("mutatingwebhookconfigurations"), admissionregistration.Resource("validatingwebhookconfigurations"),

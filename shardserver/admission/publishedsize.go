@@ -10,7 +10,6 @@ import (
 
 	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/shardserver/sharding/replica"
-	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // maxPublishedSize bounds the size of an object that is published to other shards, in bytes of JSON. A cache server
@@ -31,7 +30,7 @@ func newPublishedSize(Config) admission.Interface {
 // deleted.
 func (*publishedSize) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	resource, published := client.FindResource(a.GetResource().GroupResource())
-	if !published || resource.Namespaced || a.GetSubresource() != "" || storage.IsRemoteOnly(resource.GroupResource()) {
+	if !published || resource.Namespaced || a.GetSubresource() != "" || resource.IsRemoteOnly() {
 		return nil
 	}
 	size, err := encodedSize(resource, a.GetObject())

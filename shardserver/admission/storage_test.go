@@ -28,6 +28,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	coreapis "github.com/atoll-dev/atoll/shardserver/apis/core"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	tenancyapis "github.com/atoll-dev/atoll/shardserver/apis/tenancy"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
@@ -73,7 +74,7 @@ func startStorageEnv(t *testing.T, permits ...string) *storageEnv {
 	}
 
 	state := newFakeShard().allow(permits...)
-	state.registry = storage.NewRegistry()
+	state.registry = storage.NewRegistry(kcpcore.Locality)
 	for _, resource := range []schema.GroupResource{namespaces, logicalClusters, workspaces, workspaceTypes} {
 		state.registry.Add(&storage.Resource{GVR: resource.WithVersion("v1alpha1"), Store: storages[resource.Resource].(storage.Store)})
 	}

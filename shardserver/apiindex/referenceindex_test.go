@@ -52,7 +52,7 @@ func TestNewReference(t *testing.T) {
 }
 
 func TestReferenceIndex(t *testing.T) {
-	consumers := NewConsumerIndex(storage.NewRegistry())
+	consumers := NewConsumerIndex(storage.NewRegistry(storage.Locality{}))
 	byPath, byCluster, other := bindingOf("c1", "root:org", "widgets"), bindingOf("c2", "provider", "widgets"), bindingOf("c3", "root:org", "gadgets")
 	for _, binding := range []*apisv1alpha2.APIBinding{byPath, byCluster, other, bindingOf("c4", "Nonsense", "widgets")} {
 		consumers.Observe(binding, false)
@@ -82,7 +82,7 @@ func TestReferenceIndex(t *testing.T) {
 }
 
 func TestReplaceRemovesMissingExports(t *testing.T) {
-	resolver := NewResolver(storage.NewRegistry(), nil)
+	resolver := NewResolver(storage.NewRegistry(storage.Locality{}), nil)
 	var notified []bindings.ExportKey
 	resolver.Subscribe(func(export bindings.ExportKey) { notified = append(notified, export) })
 	one, two := exportOf("provider", "root:org", "one", "1d"), exportOf("provider", "root:org", "two", "1d")

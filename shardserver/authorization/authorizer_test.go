@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -29,7 +30,7 @@ func (a *fakeWebhook) Authorize(_ context.Context, attributes authorizer.Attribu
 
 func TestWebhookReceivesClusterAndEffectiveUsers(t *testing.T) {
 	hook := &fakeWebhook{allow: "bob"}
-	a, err := New(Config{Registry: storage.NewRegistry(), Webhook: hook, Order: []string{ModeAlwaysAllowGroups, ModeWebhook}})
+	a, err := New(Config{Registry: storage.NewRegistry(kcpcore.Locality), Webhook: hook, Order: []string{ModeAlwaysAllowGroups, ModeWebhook}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func TestAuthorizerOrder(t *testing.T) {
 		"invalid path":   {Config{AlwaysAllowPaths: []string{"/a*b"}}, "always allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.config.Registry = storage.NewRegistry()
+			tc.config.Registry = storage.NewRegistry(kcpcore.Locality)
 			_, err := New(tc.config)
 			if (err == nil) != (tc.wrong == "") || (err != nil && !strings.Contains(err.Error(), tc.wrong)) {
 				t.Errorf("got %v, want %q", err, tc.wrong)
@@ -84,7 +85,7 @@ func TestAuthorizerOrder(t *testing.T) {
 }
 
 func TestAuthorizeFailsClosedBeforeAPIsAreInstalled(t *testing.T) {
-	a, err := New(Config{Registry: storage.NewRegistry()})
+	a, err := New(Config{Registry: storage.NewRegistry(kcpcore.Locality)})
 	if err != nil {
 		t.Fatal(err)
 	}

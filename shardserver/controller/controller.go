@@ -57,7 +57,7 @@ type MapFunc func(watch.Event) []Request
 type Source struct {
 	Resource schema.GroupResource
 	MapFunc  MapFunc
-	// Global adds the events of objects that other shards publish. Resources for which storage.IsRemoteOnly
+	// Global adds the events of objects that other shards publish. Resources for which Registry.IsRemoteOnly
 	// returns true have no others.
 	Global bool
 	// Stream, if set, is the source of events instead of storage. Resource is only a name then.

@@ -150,7 +150,7 @@ func controllerGoroutines() []string {
 
 func TestManagerStopsWhileWaitingForResources(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	stop := start(t, Config{Registry: storage.NewRegistry(), Controllers: []Controller{newRecordingController("idle", &reconcileLog{})}})
+	stop := start(t, Config{Registry: storage.NewRegistry(storage.Locality{}), Controllers: []Controller{newRecordingController("idle", &reconcileLog{})}})
 	storagetest.Eventually(t, "the controllers", func() bool { return len(controllerGoroutines()) > defaultMaxConcurrentReconciles })
 	stop()
 	goleak.VerifyNone(t, before)
@@ -254,7 +254,7 @@ func TestRequeueByOutcome(t *testing.T) {
 func TestResourceInstalledAfterStart(t *testing.T) {
 	full, store := storagetest.NewRegistry(t)
 	storagetest.Create(t, store, "a", "x")
-	registry := storage.NewRegistry()
+	registry := storage.NewRegistry(storage.Locality{})
 	var seen reconcileLog
 	start(t, Config{Registry: registry, Controllers: []Controller{newRecordingController("one", &seen)}})
 	resource, err := full.Get(configMaps)
@@ -274,7 +274,7 @@ func TestNewManagerRejectsInvalidControllers(t *testing.T) {
 		"no reconciler":   {{Name: "x", Sources: valid.Sources}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := NewManager(Config{Registry: storage.NewRegistry(), Controllers: tc}); err == nil {
+			if _, err := NewManager(Config{Registry: storage.NewRegistry(storage.Locality{}), Controllers: tc}); err == nil {
 				t.Error("want an error")
 			}
 		})

@@ -155,7 +155,7 @@ func TestLostLeaseStopsControllers(t *testing.T) {
 }
 
 func TestElectionRequiresClient(t *testing.T) {
-	if _, err := NewManager(Config{Registry: storage.NewRegistry(), Election: &Election{}}); err == nil {
+	if _, err := NewManager(Config{Registry: storage.NewRegistry(storage.Locality{}), Election: &Election{}}); err == nil {
 		t.Error("want an error")
 	}
 }

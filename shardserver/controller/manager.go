@@ -72,7 +72,7 @@ func (m *Manager) runControllers(ctx context.Context) {
 		group.Go(func() { informer.run(ctx) })
 	}
 	for _, c := range all {
-		group.Go(func() { c.Run(ctx, sourcesOf(c, informers)...) })
+		group.Go(func() { c.Run(ctx, sourcesOf(m.cfg.Registry, c, informers)...) })
 	}
 	for _, task := range m.cfg.Tasks {
 		group.Go(func() { task(ctx) })

@@ -32,12 +32,12 @@ type origin struct {
 }
 
 // origins returns the origins of a source.
-func (s *Source) origins() []origin {
+func (s *Source) origins(registry *storage.Registry) []origin {
 	if s.WatchFunc != nil {
 		return []origin{{resource: s.Resource, customSource: s}}
 	}
 	var origins []origin
-	if !storage.IsRemoteOnly(s.Resource) {
+	if !registry.IsRemoteOnly(s.Resource) {
 		origins = append(origins, origin{resource: s.Resource})
 	}
 	if s.Global {
@@ -83,7 +83,7 @@ func (o origin) list(ctx context.Context, registry *storage.Registry) ([]runtime
 
 // ForEachRequest calls a function with the requests for all existing objects.
 func (s *Source) ForEachRequest(ctx context.Context, registry *storage.Registry, fn func(Request)) error {
-	for _, origin := range s.origins() {
+	for _, origin := range s.origins(registry) {
 		objects, err := origin.list(ctx, registry)
 		if err != nil {
 			return err
@@ -128,7 +128,7 @@ func newInformers(ctx context.Context, registry *storage.Registry, controllers [
 	for _, c := range controllers {
 		for i := range c.Sources {
 			source := &c.Sources[i]
-			for _, from := range source.origins() {
+			for _, from := range source.origins(registry) {
 				if all[from] == nil {
 					all[from] = newSharedInformer(ctx, registry, from, replays)
 				}
@@ -195,7 +195,7 @@ func (s *sharedInformer) replayOthers(ctx context.Context) {
 	for _, affected := range s.consumers {
 		for i := range affected.Sources {
 			other := consumer{affected.runningController, &affected.Sources[i]}
-			for _, from := range other.source.origins() {
+			for _, from := range other.source.origins(s.registry) {
 				if from != s.origin {
 					s.replays.start(ctx, replay{from, other})
 				}
@@ -222,10 +222,10 @@ func (s *sharedInformer) WaitForSync(ctx context.Context) error {
 func (s *sharedInformer) String() string { return s.resource.String() }
 
 // sourcesOf returns the informers of a controller.
-func sourcesOf(c *runningController, informers map[origin]*sharedInformer) []source.TypedSource[Request] {
+func sourcesOf(registry *storage.Registry, c *runningController, informers map[origin]*sharedInformer) []source.TypedSource[Request] {
 	sources := map[origin]source.TypedSource[Request]{}
 	for i := range c.Sources {
-		for _, from := range c.Sources[i].origins() {
+		for _, from := range c.Sources[i].origins(registry) {
 			sources[from] = informers[from]
 		}
 	}

@@ -75,7 +75,7 @@ func (r *setRecorder) hasCalls(calls ...string) bool {
 }
 
 func TestSetReplacesStorage(t *testing.T) {
-	registry, first, second := storage.NewRegistry(), newStorage("r"), newStorage("r")
+	registry, first, second := storage.NewRegistry(storage.Locality{}), newStorage("r"), newStorage("r")
 	recorder := &setRecorder{first: first, started: make(chan struct{})}
 	set := informer.NewSet(registry, recorder.newHandler)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -37,8 +37,8 @@ func NewReader[T runtime.Object](registry *Registry, resource schema.GroupResour
 // Global returns a reader that includes replicas of other shards: an object of a logical cluster that is not on this
 // shard is read from Registry.RemoteStore. It fails closed: while the replicas are not synced, reading an object that
 // was not found, or listing a logical cluster of another shard, returns a NotSyncedError. A list of all logical
-// clusters, and WatchAll, include the replicas that exist so far. Resources for which IsRemoteOnly returns true can be
-// read in no other way.
+// clusters, and WatchAll, include the replicas that exist so far. Resources for which Registry.IsRemoteOnly returns true
+// can be read in no other way.
 func (r *Reader[T]) Global() *Reader[T] {
 	return &Reader[T]{registry: r.registry, resource: r.resource, global: true}
 }
@@ -77,7 +77,7 @@ func (r *Reader[T]) get(ctx context.Context, namespace, name, resourceVersion st
 }
 
 func (r *Reader[T]) getObject(ctx context.Context, namespace, name, resourceVersion string) (runtime.Object, error) {
-	if r.global && IsRemoteOnly(r.resource) {
+	if r.global && r.registry.IsRemoteOnly(r.resource) {
 		return r.registry.getRemote(ctx, r.resource, namespace, name)
 	}
 	resource, err := r.registry.Get(r.resource)
@@ -114,7 +114,7 @@ func (r *Reader[T]) list(ctx context.Context, namespace string, selector labels.
 		return nil
 	}
 	if r.global {
-		if err := r.eachRemote(ctx, namespace, selector, add); err != nil || IsRemoteOnly(r.resource) {
+		if err := r.eachRemote(ctx, namespace, selector, add); err != nil || r.registry.IsRemoteOnly(r.resource) {
 			return items, err
 		}
 	}
@@ -173,7 +173,7 @@ func (r *Reader[T]) eachRemote(ctx context.Context, namespace string, selector l
 // ends with the context, or when the cache restarts: then call WatchAll again. With Global it includes replicas of
 // other shards.
 func (r *Reader[T]) WatchAll(ctx context.Context) (watch.Interface, error) {
-	if r.global && IsRemoteOnly(r.resource) {
+	if r.global && r.registry.IsRemoteOnly(r.resource) {
 		return r.registry.WatchRemote(ctx, r.resource)
 	}
 	resource, err := r.registry.Get(r.resource)

@@ -66,6 +66,7 @@ type Registry struct {
 	isVisible       func(context.Context, schema.GroupResource) bool
 	// remoteStore reads replicas of other shards.
 	remoteStore RemoteStore
+	locality    Locality
 }
 
 // CustomResourceResolver resolves the custom resources of the context's logical cluster.
@@ -78,8 +79,11 @@ type CustomResourceResolver interface {
 }
 
 // NewRegistry returns an empty registry.
-func NewRegistry() *Registry {
-	return &Registry{resources: map[schema.GroupResource]*Resource{}, custom: map[string]*Resource{}, changed: make(chan struct{}), remoteStore: emptyRemoteStore{}}
+func NewRegistry(locality Locality) *Registry {
+	return &Registry{
+		resources: map[schema.GroupResource]*Resource{}, custom: map[string]*Resource{}, changed: make(chan struct{}),
+		remoteStore: emptyRemoteStore{}, locality: locality,
+	}
 }
 
 // Add adds a compiled-in resource. The first version of a group-resource is kept.

@@ -11,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
-	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
-	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -62,10 +60,20 @@ func (r *Registry) RemoteStore() RemoteStore {
 	return r.remoteStore
 }
 
-// IsRemoteOnly reports whether a resource exists in replicas only: objects of sharding.kcp.io, which shards exchange,
-// are not stored in logical clusters.
-func IsRemoteOnly(resource schema.GroupResource) bool {
-	return resource.Group == shardingv1alpha1.GroupName
+// Locality tells a registry which objects of an installation are on this shard. The zero value is that of a registry
+// without logical clusters of tenants and without replicas.
+type Locality struct {
+	// LogicalClusters is the resource of the object that each logical cluster of this shard has, and LogicalClusterName the
+	// object's name.
+	LogicalClusters    schema.GroupResource
+	LogicalClusterName string
+	// RemoteOnly reports whether a resource exists in replicas only, and is not stored in logical clusters.
+	RemoteOnly func(schema.GroupResource) bool
+}
+
+// IsRemoteOnly reports whether a resource exists in replicas only.
+func (r *Registry) IsRemoteOnly(resource schema.GroupResource) bool {
+	return r.locality.RemoteOnly != nil && r.locality.RemoteOnly(resource)
 }
 
 // IsLocal reports whether a logical cluster is on this shard. Objects of such a logical cluster are never read from
@@ -74,12 +82,12 @@ func (r *Registry) IsLocal(ctx context.Context, cluster logicalcluster.Name) (bo
 	if cluster.IsSystem() {
 		return true, nil
 	}
-	gr := corev1alpha1.Resource("logicalclusters")
+	gr := r.locality.LogicalClusters
 	resource, err := r.Get(gr)
 	if err != nil {
 		return false, err
 	}
-	_, err = resource.Store.Get(withRequestInfo(logicalcluster.With(ctx, cluster), gr, ""), corev1alpha1.LogicalClusterName, &metav1.GetOptions{ResourceVersion: "0"})
+	_, err = resource.Store.Get(withRequestInfo(logicalcluster.With(ctx, cluster), gr, ""), r.locality.LogicalClusterName, &metav1.GetOptions{ResourceVersion: "0"})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -90,7 +98,7 @@ func (r *Registry) IsLocal(ctx context.Context, cluster logicalcluster.Name) (bo
 // shard, which other shards must not publish.
 func (r *Registry) WatchRemote(ctx context.Context, resource schema.GroupResource) (watch.Interface, error) {
 	stream, err := r.RemoteStore().Watch(ctx, resource)
-	if err != nil || IsRemoteOnly(resource) {
+	if err != nil || r.IsRemoteOnly(resource) {
 		return stream, err
 	}
 	return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) {
@@ -108,7 +116,7 @@ func (r *Registry) WatchRemote(ctx context.Context, resource schema.GroupResourc
 // NotSyncedError if the replicas are not synced, because the absence of an object proves nothing then.
 func (r *Registry) ListRemote(ctx context.Context, resource schema.GroupResource, cluster logicalcluster.Name) ([]runtime.Object, error) {
 	remote := r.RemoteStore()
-	if cluster.IsWildcard() || IsRemoteOnly(resource) {
+	if cluster.IsWildcard() || r.IsRemoteOnly(resource) {
 		return r.excludeLocal(ctx, resource, remote.List(resource, cluster))
 	}
 	local, err := r.IsLocal(ctx, cluster)
@@ -123,7 +131,7 @@ func (r *Registry) ListRemote(ctx context.Context, resource schema.GroupResource
 
 // excludeLocal returns the objects without those of logical clusters on this shard.
 func (r *Registry) excludeLocal(ctx context.Context, resource schema.GroupResource, objects []runtime.Object) ([]runtime.Object, error) {
-	if IsRemoteOnly(resource) {
+	if r.IsRemoteOnly(resource) {
 		return objects, nil
 	}
 	localClusters := map[logicalcluster.Name]bool{}
@@ -157,7 +165,7 @@ func (r *Registry) getRemote(ctx context.Context, resource schema.GroupResource,
 	if !ok {
 		return nil, notFound
 	}
-	if !IsRemoteOnly(resource) {
+	if !r.IsRemoteOnly(resource) {
 		if local, err := r.IsLocal(ctx, cluster); err != nil {
 			return nil, err
 		} else if local {

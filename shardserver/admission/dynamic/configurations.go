@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,8 +21,6 @@ const (
 	maxClusters = 256
 	// maxCompiled bounds the number of different compiled policies, per plug-in.
 	maxCompiled = 256
-	// maxIdle is how long entries are kept after their last use.
-	maxIdle = 10 * time.Minute
 )
 
 var errNoCluster = errors.New("no single logical cluster in the request")
@@ -59,7 +56,7 @@ type preparedCache[T any] struct {
 }
 
 func newPreparedCache[T any]() preparedCache[T] {
-	return preparedCache[T]{newLRUCache[logicalcluster.Name, prepared[T]](maxClusters, maxIdle)}
+	return preparedCache[T]{newLRUCache[logicalcluster.Name, prepared[T]](maxClusters)}
 }
 
 // get returns the prepared configurations of the revisions, and prepares them if needed. Concurrent requests right
@@ -70,13 +67,13 @@ func (p preparedCache[T]) get(cluster logicalcluster.Name, revisions []revision,
 	}
 	value, err := prepare()
 	if err == nil {
-		p.entries.set(cluster, prepared[T]{revisions, value})
+		p.entries.entries.Add(cluster, prepared[T]{revisions, value})
 	}
 	return value, err
 }
 
 // remove removes the entry of a logical cluster without configurations.
-func (p preparedCache[T]) remove(cluster logicalcluster.Name) { p.entries.remove(cluster) }
+func (p preparedCache[T]) remove(cluster logicalcluster.Name) { p.entries.entries.Remove(cluster) }
 
 // clusterOf returns the logical cluster of a request. A wildcard request is an error.
 func clusterOf(ctx context.Context) (logicalcluster.Name, error) {

@@ -21,6 +21,8 @@ import (
 type existenceIndex struct {
 	registry *storage.Registry
 	resource schema.GroupResource
+	// onAbsent is called when the last object of a logical cluster is deleted.
+	onAbsent func(logicalcluster.Name)
 
 	mu     sync.RWMutex
 	names  map[logicalcluster.Name]map[string]struct{}
@@ -87,12 +89,16 @@ func (p *existenceIndex) update(object metav1.Object) {
 }
 
 func (p *existenceIndex) delete(object metav1.Object) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	cluster := logicalcluster.Of(object)
+	p.mu.Lock()
 	delete(p.names[cluster], object.GetName())
-	if len(p.names[cluster]) == 0 {
+	absent := len(p.names[cluster]) == 0
+	if absent {
 		delete(p.names, cluster)
+	}
+	p.mu.Unlock()
+	if absent {
+		p.onAbsent(cluster)
 	}
 }
 

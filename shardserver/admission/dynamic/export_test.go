@@ -7,13 +7,13 @@ import "k8s.io/apiserver/pkg/admission"
 func CacheSizes(plugin admission.Interface) (clusters, compiled int) {
 	switch plugin := plugin.(type) {
 	case mutatingWebhooks:
-		return plugin.prepared.entries.len(), 0
+		return plugin.prepared.entries.entries.Len(), 0
 	case validatingWebhooks:
-		return plugin.prepared.entries.len(), 0
+		return plugin.prepared.entries.entries.Len(), 0
 	case mutatingPolicies:
-		return plugin.prepared.entries.len(), plugin.compiled.len()
+		return plugin.prepared.entries.entries.Len(), plugin.compiled.entries.Len()
 	case validatingPolicies:
-		return plugin.prepared.entries.len(), plugin.compiled.len()
+		return plugin.prepared.entries.entries.Len(), plugin.compiled.entries.Len()
 	}
 	panic("not a plug-in of this package")
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kubernetes/pkg/apis/core"
 
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -97,11 +98,12 @@ func (p *Plugins) Run(ctx context.Context) {
 	group.Wait()
 }
 
-// newExistenceIndex returns the index of a resource, which Run maintains.
-func (p *Plugins) newExistenceIndex(resource watchable) *existenceIndex {
+// newExistenceIndex returns the index of a resource, which Run maintains, and which calls a function when the last object
+// of a logical cluster is deleted.
+func (p *Plugins) newExistenceIndex(resource watchable, onAbsent func(logicalcluster.Name)) *existenceIndex {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	index := &existenceIndex{registry: p.config.Registry, resource: resource.Resource()}
+	index := &existenceIndex{registry: p.config.Registry, resource: resource.Resource(), onAbsent: onAbsent}
 	p.indexes = append(p.indexes, indexWatch{index, resource})
 	return index
 }

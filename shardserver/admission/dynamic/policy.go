@@ -69,14 +69,15 @@ type boundPolicy[P, B runtime.Object] struct {
 
 func newPolicies[IP, IB storedObject, P, B runtime.Object, E any](plugins *Plugins, of policyKind[IP, IB, P, B, E]) *policies[IP, IB, P, B, E] {
 	bindings := storage.NewReader[IB](plugins.config.Registry, admissionregistration.Resource(of.bindings)).Global()
+	prepared := newPreparedCache[[]boundPolicy[P, B]]()
 	return &policies[IP, IB, P, B, E]{
 		kind:      of,
 		plugins:   plugins,
 		policies:  storage.NewReader[IP](plugins.config.Registry, admissionregistration.Resource(of.policies)).Global(),
 		bindings:  bindings,
-		existence: plugins.newExistenceIndex(bindings),
-		prepared:  newPreparedCache[[]boundPolicy[P, B]](),
-		compiled:  newLRUCache[contentKey, func() E](maxCompiled, maxIdle),
+		existence: plugins.newExistenceIndex(bindings, prepared.remove),
+		prepared:  prepared,
+		compiled:  newLRUCache[contentKey, func() E](maxCompiled),
 	}
 }
 

@@ -58,9 +58,9 @@ type model struct {
 func NewSchemas(registry *storage.Registry, scheme *runtime.Scheme, openAPI *common.OpenAPIV3Config) *Schemas {
 	return &Schemas{
 		registry: registry, custom: newDefinitions(registry), scheme: scheme, openAPI: openAPI,
-		compiled:  newLRUCache[schema.GroupVersionKind, func() model](maxModels, maxIdle),
-		byContent: newLRUCache[contentKey, func() model](maxModels, maxIdle),
-		hashes:    newLRUCache[definitionVersion, contentKey](4*maxModels, maxIdle),
+		compiled:  newLRUCache[schema.GroupVersionKind, func() model](maxModels),
+		byContent: newLRUCache[contentKey, func() model](maxModels),
+		hashes:    newLRUCache[definitionVersion, contentKey](4 * maxModels),
 	}
 }
 
@@ -163,7 +163,7 @@ func (s *Schemas) contentHash(definition *apiextensions.CustomResourceDefinition
 		return contentKey{}, fmt.Errorf("reading the definition %q: %w", definition.Name, err)
 	}
 	content := contentKey(sha256.Sum256(encoded))
-	s.hashes.set(state, content)
+	s.hashes.entries.Add(state, content)
 	return content, nil
 }
 

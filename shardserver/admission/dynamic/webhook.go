@@ -58,9 +58,10 @@ type hooks struct {
 
 func newWebhooks[C storedObject](plugins *Plugins, resource string, dispatcher generic.Dispatcher, webhooksOf func(C) ([]webhookDefinition, error)) *webhooks[C] {
 	reader := storage.NewReader[C](plugins.config.Registry, admissionregistration.Resource(resource)).Global()
+	prepared := newPreparedCache[*hooks]()
 	return &webhooks[C]{
-		plugins: plugins, dispatcher: dispatcher, reader: reader, existence: plugins.newExistenceIndex(reader),
-		prepared: newPreparedCache[*hooks](), shared: newLRUCache[contentKey, webhook.WebhookAccessor](maxWebhooks, maxIdle),
+		plugins: plugins, dispatcher: dispatcher, reader: reader, existence: plugins.newExistenceIndex(reader, prepared.remove),
+		prepared: prepared, shared: newLRUCache[contentKey, webhook.WebhookAccessor](maxWebhooks),
 		ownRequests: newSemaphores(), webhooksOf: webhooksOf,
 	}
 }

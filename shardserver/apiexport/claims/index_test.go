@@ -13,6 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -30,7 +31,7 @@ func newAcceptingBinding(cluster, name string, claim apisv1alpha2.ScopedPermissi
 // newSyncedIndex returns an index of the given bindings.
 func newSyncedIndex(t testing.TB, observed ...*apisv1alpha2.APIBinding) *Index {
 	t.Helper()
-	registry := storage.NewRegistry()
+	registry := storage.NewRegistry(kcpcore.Locality)
 	index := NewIndex(registry, bindings.NewIndex(registry))
 	for _, binding := range observed {
 		if err := index.update(binding); err != nil {

@@ -136,7 +136,7 @@ func TestUpdateAndRemove(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i := NewIndex(storage.NewRegistry())
+			i := NewIndex(storage.NewRegistry(storage.Locality{}))
 			test.do(i)
 			if got := describeBound(t, i, "a", gr); got != test.want {
 				t.Errorf("bound is %q, want %q", got, test.want)
@@ -149,7 +149,7 @@ func TestUpdateAndRemove(t *testing.T) {
 }
 
 func TestEqualResourceSetsAreShared(t *testing.T) {
-	i := NewIndex(storage.NewRegistry())
+	i := NewIndex(storage.NewRegistry(storage.Locality{}))
 	const clusters = 1000
 	for n := range clusters {
 		i.update(newParsedBinding(fmt.Sprintf("c%d", n), "default", uint64(n+1), gadgets("id1"), widgets("v1")), false)
@@ -171,7 +171,7 @@ func TestEqualResourceSetsAreShared(t *testing.T) {
 }
 
 func TestGetByIdentity(t *testing.T) {
-	i := NewIndex(storage.NewRegistry())
+	i := NewIndex(storage.NewRegistry(storage.Locality{}))
 	gr := widgets("").GroupResource
 	if i.GetByIdentity(gr, "id1") != nil {
 		t.Error("an identity without bindings was found")
@@ -191,7 +191,7 @@ func TestGetByIdentity(t *testing.T) {
 }
 
 func TestSubscribersGetPreviousAndCurrentResources(t *testing.T) {
-	i := NewIndex(storage.NewRegistry())
+	i := NewIndex(storage.NewRegistry(storage.Locality{}))
 	var changes []string
 	i.Subscribe(func(c Change) {
 		var schemas []string

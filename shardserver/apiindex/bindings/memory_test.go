@@ -13,7 +13,7 @@ import (
 
 // newFilledIndex returns an index of logical clusters with the bindings of new workspaces.
 func newFilledIndex(clusters int) *Index {
-	i := NewIndex(storage.NewRegistry())
+	i := NewIndex(storage.NewRegistry(storage.Locality{}))
 	tenancy := make([]Resource, 0, 3)
 	for _, name := range []string{"workspaces", "workspacetypes", "workspaceauthenticationconfigurations"} {
 		r := widgets("v1." + name + ".tenancy.kcp.io")

@@ -54,7 +54,7 @@ func Start(t testing.TB) *Shard {
 	t.Cleanup(server.Close)
 	options := restOptions{server}
 
-	s := &Shard{Registry: storage.NewRegistry(), stores: map[schema.GroupResource]rest.Storage{}}
+	s := &Shard{Registry: storage.NewRegistry(kcpcore.Locality), stores: map[schema.GroupResource]rest.Storage{}}
 	s.Authorizer, err = authorization.New(authorization.Config{Registry: s.Registry, AlwaysAllowPaths: []string{"/livez"}})
 	must(t, err)
 

@@ -10,6 +10,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -65,7 +66,7 @@ func TestUpdateOrder(t *testing.T) {
 		"the registry has a newer one when the informer lists":        {[]step{informerUpdate(7), initialList(9, key), informerUpdate(7)}, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resources := storage.NewRegistry()
+			resources := storage.NewRegistry(kcpcore.Locality)
 			r := New(Config{Resources: resources, Specs: apiextensions.NewSpecInterner(), Bindings: bindings.NewIndex(resources)})
 			// A reference of the test, so that definitions neither open nor close the storage.
 			r.mu.Lock()

@@ -198,7 +198,7 @@ func TestFlows(t *testing.T) {
 		want     string
 	}{
 		{"a flow is a logical cluster", "one", tenant, resource(), "one"},
-		{"whoever sends the request", "one", otherTenant, resource(), "one"},
+		{"any user", "one", otherTenant, resource(), "one"},
 		{"but users who may not access it are flows themselves", "one", unauthorizedUser, resource(), "user mallory"},
 		{"so are users in no logical cluster", "", tenant, nonResource("/version"), "user ada"},
 		{"and those that read documents of all", "*", tenant, nonResource("/apis"), "user ada"},

@@ -10,6 +10,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -63,7 +64,7 @@ func TestSetConditions(t *testing.T) {
 
 func TestTracker(t *testing.T) {
 	now := time.Unix(1000, 0)
-	tracker := NewTracker(storage.NewRegistry())
+	tracker := NewTracker(storage.NewRegistry(kcpcore.Locality))
 	tracker.now = func() time.Time { return now }
 	report := func(shard string, beat int64) *shardingv1alpha1.ShardReport {
 		report := &shardingv1alpha1.ShardReport{Spec: shardingv1alpha1.ShardReportSpec{Beat: beat}}

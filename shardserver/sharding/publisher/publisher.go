@@ -244,7 +244,7 @@ func (p *Publisher) annotate(content *unstructured.Unstructured, key controller.
 // hasGlobalReach returns whether all caches of an installation need an object: kinds that shards exchange and objects
 // of the logical cluster root always do; others if they or their logical cluster are annotated so.
 func (p *Publisher) hasGlobalReach(ctx context.Context, resource schema.GroupResource, key controller.Request, content *unstructured.Unstructured) (bool, error) {
-	if storage.IsRemoteOnly(resource) || key.ClusterName == logicalcluster.Root || content.GetAnnotations()[client.ReachAnnotation] == client.ReachGlobal {
+	if p.cfg.Registry.IsRemoteOnly(resource) || key.ClusterName == logicalcluster.Root || content.GetAnnotations()[client.ReachAnnotation] == client.ReachGlobal {
 		return true, nil
 	}
 	cluster, err := p.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)

@@ -24,6 +24,7 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	_ "github.com/atoll-dev/atoll/shardserver/apis/install"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/sharding/replica"
@@ -120,7 +121,7 @@ func newEnv(t *testing.T, source *fakeSource) *env {
 	known := replica.New(replica.Config{Shard: "root", Root: "root", Resources: resources})
 	writer := cache.Client(t, "root")
 	p := New(Config{
-		Registry: storage.NewRegistry(), Shard: "root", Cache: writer, Informer: known, Sources: []Source{source.toSource()},
+		Registry: storage.NewRegistry(kcpcore.Locality), Shard: "root", Cache: writer, Informer: known, Sources: []Source{source.toSource()},
 		Report: func(context.Context) (shardingv1alpha1.ShardReportSpec, error) {
 			return shardingv1alpha1.ShardReportSpec{}, nil
 		},

@@ -14,7 +14,6 @@ import (
 
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/cacheserver/client"
-	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // shardingScheme has the kinds that shards exchange only through the cache; shards do not serve them.
@@ -49,7 +48,7 @@ func decode(resource client.Resource, raw []byte) (runtime.Object, error) {
 }
 
 func decodeAny(resource client.Resource, raw []byte) (runtime.Object, error) {
-	if !storage.IsRemoteOnly(resource.GroupResource()) {
+	if !resource.IsRemoteOnly() {
 		return decodeServed(resource, raw)
 	}
 	obj, err := shardingScheme.New(resource.GroupVersionKind())
@@ -78,7 +77,7 @@ func decodeServed(resource client.Resource, raw []byte) (runtime.Object, error) 
 // Encode returns an object of a reader as JSON in the version of the resource in the cache.
 func Encode(resource client.Resource, obj runtime.Object) ([]byte, error) {
 	obj = obj.DeepCopyObject() // encoding sets the kind on the object, which is shared
-	if storage.IsRemoteOnly(resource.GroupResource()) {
+	if resource.IsRemoteOnly() {
 		obj.GetObjectKind().SetGroupVersionKind(resource.GroupVersionKind())
 		return json.Marshal(obj)
 	}

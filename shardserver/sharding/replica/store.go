@@ -11,7 +11,6 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/internal/reflector"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // store holds the objects of other shards of one resource.
@@ -108,7 +107,7 @@ func (s *store) all() []runtime.Object {
 // listForWatch returns one object of each name, or the objects of all shards where readers distinguish shards. Callers
 // must hold mu.
 func (s *store) listForWatch() []runtime.Object {
-	if storage.IsRemoteOnly(s.resource.GroupResource()) {
+	if s.resource.IsRemoteOnly() {
 		return s.all()
 	}
 	objects := make([]runtime.Object, 0, len(s.objects))
@@ -154,7 +153,7 @@ func (s *store) put(shard, version string, obj runtime.Object) {
 		if e.version != version {
 			// The map keeps the equal key strings of the previous object.
 			e.obj, e.version = obj, version
-			if !storage.IsRemoteOnly(s.resource.GroupResource()) {
+			if !s.resource.IsRemoteOnly() {
 				obj = s.objects[objectKeyOf(key)].obj
 			}
 			s.notify(key, watch.Modified, obj)
@@ -181,7 +180,7 @@ func (s *store) put(shard, version string, obj runtime.Object) {
 // distinguish shards see one object change into another.
 func (s *store) notifyAdded(key client.Key, e *entry) {
 	switch {
-	case storage.IsRemoteOnly(s.resource.GroupResource()), s.objects[objectKeyOf(key)] == e && e.next == nil:
+	case s.resource.IsRemoteOnly(), s.objects[objectKeyOf(key)] == e && e.next == nil:
 		s.notify(key, watch.Added, e.obj)
 	default:
 		s.notify(key, watch.Modified, s.objects[objectKeyOf(key)].obj)
@@ -190,7 +189,7 @@ func (s *store) notifyAdded(key client.Key, e *entry) {
 
 // notifyRemoved notifies the watchers of a removed entry, as notifyAdded does.
 func (s *store) notifyRemoved(key client.Key, e *entry) {
-	if left := s.objects[objectKeyOf(key)]; left != nil && !storage.IsRemoteOnly(s.resource.GroupResource()) {
+	if left := s.objects[objectKeyOf(key)]; left != nil && !s.resource.IsRemoteOnly() {
 		s.notify(key, watch.Modified, left.obj)
 		return
 	}

@@ -56,7 +56,7 @@ func NewRegistry(t *testing.T) (*storage.Registry, *configmapstorage.REST) {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Destroy)
-	registry := storage.NewRegistry()
+	registry := storage.NewRegistry(storage.Locality{})
 	registry.Add(&storage.Resource{
 		GVR:        ConfigMaps.WithVersion("v1"),
 		Kind:       schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},

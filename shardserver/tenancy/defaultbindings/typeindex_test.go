@@ -11,13 +11,14 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
 // TestTypeIndexRemovesDeletedObjects checks that entries are removed with their logical clusters, types and exports.
 func TestTypeIndexRemovesDeletedObjects(t *testing.T) {
-	registry := storage.NewRegistry()
+	registry := storage.NewRegistry(kcpcore.Locality)
 	c := NewTypeIndex(registry, workspacetype.NewResolver(workspacetype.NewConsistentReader(registry, workspacetype.NewIndex(registry))))
 	event := func(eventType watch.EventType, i int) {
 		in := map[string]string{logicalcluster.AnnotationKey: fmt.Sprintf("cluster%d", i)}

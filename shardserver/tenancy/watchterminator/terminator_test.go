@@ -19,6 +19,7 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -107,7 +108,7 @@ func TestEndedRequestsAreUntracked(t *testing.T) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		during = len(c.open)
-	}), storage.NewRegistry())
+	}), storage.NewRegistry(kcpcore.Locality))
 	for verb, want := range map[string]int{"watch": 1, "get": 0} {
 		ctx := request.WithRequestInfo(logicalcluster.With(context.Background(), logicalcluster.MustParseName(testCluster)), &request.RequestInfo{Verb: verb})
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
@@ -140,7 +141,7 @@ func TestRequestToInactiveClusterIsCancelled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1alpha1.InactiveAnnotationKey: tc.inactive}}}
-			registry := storage.NewRegistry()
+			registry := storage.NewRegistry(kcpcore.Locality)
 			registry.Add(&storage.Resource{GVR: logicalClusters.WithVersion("v1alpha1"), Prefix: "/x", Store: singleClusterStore{cluster: cluster}})
 			ended := false
 			handler := c.WithTermination(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { ended = req.Context().Err() != nil }), registry)
@@ -185,7 +186,7 @@ func (s *brokenOnce) Watch(ctx context.Context, _ *internalversion.ListOptions) 
 func TestWildcardRequestsAfterMissedEvents(t *testing.T) {
 	c, ended := newTerminator(t, time.Now())
 	broken := make(chan struct{})
-	registry, store := storage.NewRegistry(), &brokenOnce{broken: broken}
+	registry, store := storage.NewRegistry(kcpcore.Locality), &brokenOnce{broken: broken}
 	registry.Add(&storage.Resource{GVR: logicalClusters.WithVersion("v1alpha1"), Prefix: "/x", Store: store})
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
