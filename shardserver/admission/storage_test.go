@@ -27,7 +27,6 @@ import (
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
-	coreapis "github.com/atoll-dev/atoll/shardserver/apis/core"
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	tenancyapis "github.com/atoll-dev/atoll/shardserver/apis/tenancy"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -55,7 +54,7 @@ func startStorageEnv(t *testing.T, permits ...string) *storageEnv {
 	backend.Transport.TrustedCAFile, backend.Transport.CertFile, backend.Transport.KeyFile = server.CAFile, server.CertFile, server.KeyFile
 	options := restOptions{backend}
 	storages := map[string]rest.Storage{}
-	for _, install := range []func(generic.RESTOptionsGetter) (map[string]rest.Storage, error){coreapis.Storages, tenancyapis.Storages} {
+	for _, install := range []func(generic.RESTOptionsGetter) (map[string]rest.Storage, error){kcpcore.Storages, tenancyapis.Storages} {
 		installed, err := install(options)
 		if err != nil {
 			t.Fatal(err)
