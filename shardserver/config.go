@@ -338,11 +338,16 @@ func (d *dependencies) applyAdmission(context.Context) error {
 
 func (d *dependencies) applyAudit(context.Context) error { return d.options.Audit.ApplyTo(d.generic) }
 
+// flowShare is the fraction of all seats for one flow. It suffices to use many processors while requests wait for etcd.
+const flowShare = 16
+
 func (d *dependencies) applyFlowControl(context.Context) error {
+	seats := d.generic.MaxRequestsInFlight + d.generic.MaxMutatingRequestsInFlight
 	d.generic.FlowControl = flowcontrol.New(flowcontrol.Config{
-		Seats:     d.generic.MaxRequestsInFlight + d.generic.MaxMutatingRequestsInFlight,
-		FlowOwner: d.authorizer.FlowOwner,
-		Origin:    authorization.Origin,
+		Seats:        seats,
+		SeatsPerFlow: max(1, seats/flowShare),
+		FlowOwner:    d.authorizer.FlowOwner,
+		Origin:       authorization.Origin,
 	})
 	return nil
 }

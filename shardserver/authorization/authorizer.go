@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -76,6 +77,8 @@ type Authorizer struct {
 	bootstrap        *bootstrapSource
 	exports          *apiindex.Resolver
 	privilegedGroups []string
+	// flowOwners caches the results of FlowOwner, which each request needs.
+	flowOwners *cache.LRUExpireCache
 }
 
 var (
@@ -106,7 +109,10 @@ func New(config Config) (*Authorizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Authorizer{outer: outer, rules: resolver, bootstrap: bootstrap, exports: config.Exports, privilegedGroups: config.AlwaysAllowGroups}, nil
+	return &Authorizer{
+		outer: outer, rules: resolver, bootstrap: bootstrap, exports: config.Exports, privilegedGroups: config.AlwaysAllowGroups,
+		flowOwners: cache.NewLRUExpireCache(maxFlowOwners),
+	}, nil
 }
 
 func newAuthorizerChain(config Config, resolver rules, clusters logicalClusters) (authorizer.UnconditionalAuthorizer, error) {

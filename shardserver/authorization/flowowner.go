@@ -3,6 +3,7 @@ package authorization
 import (
 	"context"
 	"slices"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -24,14 +25,36 @@ func (a *Authorizer) FlowOwner(ctx context.Context, u user.Info) string {
 	if IsServiceAccount(u) && InScope(cluster, u) {
 		return cluster.String()
 	}
+	key := flowKey{cluster, originOf(u), u.GetName()}
+	if owner, ok := a.flowOwners.Get(key); ok {
+		return owner.(string)
+	}
 	// Without the request info, the check is not audited as the decision about the client's request.
 	checkCtx := request.WithRequestInfo(ctx, &request.RequestInfo{})
 	decision, _, err := a.Authorize(checkCtx, authorizer.AttributesRecord{User: u, Verb: "access", Path: "/"})
-	if decision == authorizer.DecisionAllow || err != nil {
+	if err != nil {
 		return cluster.String()
 	}
-	return originOf(u)
+	owner := key.origin
+	if decision == authorizer.DecisionAllow {
+		owner = cluster.String()
+	}
+	a.flowOwners.Add(key, owner, flowOwnerTTL)
+	return owner
 }
+
+// flowKey identifies a user of a logical cluster. Groups are not part of it: a wrong owner for a few seconds only changes
+// where requests wait.
+type flowKey struct {
+	cluster      logicalcluster.Name
+	origin, name string
+}
+
+const (
+	// maxFlowOwners bounds the number of cached owners of one shard.
+	maxFlowOwners = 4096
+	flowOwnerTTL  = 10 * time.Second
+)
 
 // Origin returns the logical cluster that a user comes from, or the user itself. The origin of an impersonated user is
 // that of the requester, unless the requester is a component of the installation.

@@ -37,7 +37,8 @@ type loadProfile struct {
 
 // BenchmarkFairness measures the requests of quiet tenants without load, with a noisy tenant that sends more than a
 // hundred times as many requests as each of them, and with a noisy tenant on another shard with another etcd on the
-// same machine. The last is the cost of shared processors, however fair the shard is; the additional cost of the noisy
+// same machine. The last is the cost of shared processors, however fair the shard is; the difference between the last two
+// is the cost of sharing the shard.
 //
 // The baseline is measured on an idle machine, and on one whose processors are kept busy by a program of the lowest
 // priority: the host of a virtual machine gives idle processors to other machines, and takes busy ones away.

@@ -1,14 +1,12 @@
 // Package installation runs an installation for tests as operators run it: the real binaries, certificates and flags
 // like those of the operator, a tenant who connects through the proxy. There are three shards and a cache server,
-// because more than one shard is the normal case; StartSingle is for the behaviour of one shard alone. Tests of many
-// requests through the whole stack start here; behaviour of a single shard is tested with shardserver/testing, which
-// starts faster.
+// because more than one shard is the normal case. Tests of many requests through the whole stack start here; behaviour
+// of a single shard is tested with shardserver/testing, which starts faster.
 package installation
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -64,12 +62,6 @@ func Start(t testing.TB, bin string, shardFlags ...string) *Installation {
 	return StartWith(t, bin, sharded.Options{Shards: []string{Root, Alpha, Beta}, ShardFlags: shardFlags})
 }
 
-// StartSingle runs one shard, which is its own cache, and a front proxy.
-func StartSingle(t testing.TB, bin string, shardFlags ...string) *Installation {
-	t.Helper()
-	return StartWith(t, bin, sharded.Options{Shards: []string{Root}, NoCache: true, ShardFlags: shardFlags})
-}
-
 // StartWith runs an installation with the given options, in a directory and on ports of the test.
 func StartWith(t testing.TB, bin string, options sharded.Options) *Installation {
 	t.Helper()
@@ -96,19 +88,6 @@ func (i *Installation) Shards() []string { return i.layout.Shards() }
 
 // ServerURL returns the URL of a shard, of sharded.CacheServer or of sharded.FrontProxy.
 func (i *Installation) ServerURL(name string) string { return i.layout.URL(name) }
-
-// ShardOf returns the name of the shard that has the logical cluster at a path.
-func (i *Installation) ShardOf(t testing.TB, path string) string {
-	t.Helper()
-	lookup, shard := i.newLookup(t), ""
-	shardtesting.Eventually(t, "finding the shard of "+path, func(context.Context) error {
-		if shard = lookup(path).shard; shard == "" {
-			return errors.New("no shard has it")
-		}
-		return nil
-	})
-	return shard
-}
 
 // newLookup returns a function that looks up the location of a logical cluster, empty if no shard has it.
 func (i *Installation) newLookup(t testing.TB) func(path string) location {

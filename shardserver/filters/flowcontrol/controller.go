@@ -1,5 +1,5 @@
 // Package flowcontrol configures the stock API Priority and Fairness for a shard: a flow is a logical cluster and not a
-// user, and each user has a limited share of all seats.
+// user, and each user and each flow have a limited share of all seats.
 //
 // A shard does not serve FlowSchemas and PriorityLevelConfigurations, because they would be objects of one logical
 // cluster with effects on all. Its objects are fixed.
@@ -26,16 +26,19 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// userShare is the fraction of all seats that the requests of one user may occupy, in any number of logical clusters.
-const userShare = 4
-
-// reasonUserLimit is the reason of apiserver_flowcontrol_rejected_requests_total for requests beyond the user's share.
-const reasonUserLimit = "user-limit"
+// Reasons of apiserver_flowcontrol_rejected_requests_total for requests beyond the share of their user or flow.
+const (
+	reasonUserLimit = "user-limit"
+	reasonFlowLimit = "flow-limit"
+)
 
 // Config configures the flow control of a shard.
 type Config struct {
 	// Seats is the number of seats of all priority levels together.
 	Seats int
+	// SeatsPerFlow is how many of them the requests of one flow may occupy, and those of one user in any number of logical
+	// clusters. They run at once, so they compete for processors with the requests of others.
+	SeatsPerFlow int
 	// FlowOwner returns the flow of a request to the logical cluster of the context: the logical cluster, if the user may
 	// access it. Others are refused later and must not occupy the queues of the logical cluster until then.
 	FlowOwner func(ctx context.Context, u user.Info) string
@@ -48,7 +51,8 @@ type controller struct {
 	flowcontrol.Interface
 	config    Config
 	informers informers.SharedInformerFactory
-	users     *limiter
+	// users are limited before flows, so that requests which wait for their user occupy no seats of a logical cluster.
+	users, flows *limiter
 }
 
 // New returns the flow control of a shard. It queues requests once it runs.
@@ -59,7 +63,8 @@ func New(config Config) flowcontrol.Interface {
 		Interface: flowcontrol.New(factory, noStatus{}, config.Seats),
 		config:    config,
 		informers: factory,
-		users:     newLimiter(max(1, config.Seats/userShare), config.Seats),
+		users:     newLimiter(config.SeatsPerFlow, config.Seats),
+		flows:     newLimiter(config.SeatsPerFlow, config.Seats),
 	}
 }
 
@@ -85,15 +90,24 @@ func (c *controller) Handle(ctx context.Context, digest flowcontrol.RequestDiges
 	}
 	note(target.schema, target.level, "")
 	work := estimate()
-	release, ok := c.users.acquire(ctx, origin, int64(work.MaxSeats()))
+	classified := c.withFlow(ctx, digest, origin)
+	releaseUser, ok := c.users.acquire(ctx, origin, int64(work.MaxSeats()))
 	if !ok {
 		fcmetrics.AddReject(ctx, target.level.Name, target.schema.Name, reasonUserLimit)
 		return
 	}
-	defer release()
+	defer releaseUser()
+	if flow := classified.RequestInfo.Namespace; flow != "" && flow != origin {
+		releaseFlow, ok := c.flows.acquire(ctx, flow, int64(work.MaxSeats()))
+		if !ok {
+			fcmetrics.AddReject(ctx, target.level.Name, target.schema.Name, reasonFlowLimit)
+			return
+		}
+		defer releaseFlow()
+	}
 	noted := func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string) {}
 	estimated := func() fcrequest.WorkEstimate { return work }
-	c.Interface.Handle(ctx, c.withFlow(ctx, digest, origin), noted, estimated, noteQueue, execute)
+	c.Interface.Handle(ctx, classified, noted, estimated, noteQueue, execute)
 }
 
 // withFlow returns a digest in which the flow of the request stands where the schemas distinguish flows: in the

@@ -54,10 +54,10 @@ type testController struct {
 }
 
 // newTestController runs a controller and waits until it uses the fixed objects.
-func newTestController(t *testing.T, seats int) *testController {
+func newTestController(t *testing.T, seats, seatsPerFlow int) *testController {
 	t.Helper()
 	c := New(Config{
-		Seats: seats,
+		Seats: seats, SeatsPerFlow: seatsPerFlow,
 		FlowOwner: func(ctx context.Context, u user.Info) string {
 			cluster, _ := logicalcluster.From(ctx)
 			if u.GetName() == unauthorizedUser.Name {
@@ -81,8 +81,8 @@ func newTestController(t *testing.T, seats int) *testController {
 		s.running.Wait()
 		close(stop)
 		<-stopped
-		if len(c.users.users) != 0 {
-			t.Errorf("after all have ended %d users are remembered", len(c.users.users))
+		if len(c.users.holders)+len(c.flows.holders) != 0 {
+			t.Errorf("after all have ended %d users and %d flows are remembered", len(c.users.holders), len(c.flows.holders))
 		}
 	})
 	eventually(t, "the fixed levels are used", func() bool {
@@ -100,14 +100,14 @@ func eventually(t *testing.T, description string, condition func() bool) {
 	}
 }
 
-// outcome is what becomes of a request: it is served, waits in a queue of its level, waits for its user's other
-// requests, or is refused.
+// outcome is what becomes of a request: it is served, waits in a queue of its level, waits for other requests of its user
+// or flow, or is refused.
 type outcome string
 
 const (
 	served  outcome = "served"
 	queued  outcome = "queued"
-	behind  outcome = "behind requests of the user"
+	behind  outcome = "behind requests of the user or flow"
 	refused outcome = "refused"
 )
 
@@ -161,7 +161,7 @@ func nonResource(path string) request.RequestInfo {
 }
 
 func TestSchemas(t *testing.T) {
-	s := newTestController(t, 100)
+	s := newTestController(t, 100, 25)
 	for _, tc := range []struct {
 		sentence string
 		cluster  string
@@ -189,7 +189,7 @@ func TestSchemas(t *testing.T) {
 }
 
 func TestFlows(t *testing.T) {
-	s := newTestController(t, 100)
+	s := newTestController(t, 100, 25)
 	for _, tc := range []struct {
 		sentence string
 		cluster  string
@@ -215,7 +215,7 @@ func TestFlows(t *testing.T) {
 
 // TestUserShare exhausts the seats of a user in several logical clusters.
 func TestUserShare(t *testing.T) {
-	s := newTestController(t, 40) // 10 of which are for one user
+	s := newTestController(t, 40, 10)
 	for i := range 5 {
 		if got, _ := s.start(clusterContext(t, fmt.Sprintf("cluster-%d", i)), tenant, resource(), 2); got != served {
 			t.Fatalf("request %d: %s", i, got)
@@ -235,9 +235,31 @@ func TestUserShare(t *testing.T) {
 	}
 }
 
+// TestFlowShare exhausts the seats of a logical cluster by many users.
+func TestFlowShare(t *testing.T) {
+	s := newTestController(t, 40, 10)
+	newUser := func(i int) user.Info {
+		return &user.DefaultInfo{Name: fmt.Sprintf("user-%d", i), Groups: []string{user.AllAuthenticated}}
+	}
+	for i := range 5 {
+		if got, _ := s.start(clusterContext(t, "one"), newUser(i), resource(), 2); got != served {
+			t.Fatalf("request %d: %s", i, got)
+		}
+	}
+	if got, _ := s.start(clusterContext(t, "one"), newUser(5), resource(), 1); got != behind {
+		t.Errorf("a request beyond the share of the logical cluster: %s", got)
+	}
+	if got, _ := s.start(clusterContext(t, "other"), newUser(0), resource(), 1); got != served {
+		t.Errorf("a request of one of the users to another logical cluster: %s", got)
+	}
+	if got, _ := s.start(clusterContext(t, "one"), masters, resource(), 1); got != served {
+		t.Errorf("a request of a component of the installation: %s", got)
+	}
+}
+
 // TestFullLevel occupies all seats of a level by many users.
 func TestFullLevel(t *testing.T) {
-	s := newTestController(t, 20)
+	s := newTestController(t, 20, 100)
 	occupied := 0
 	for ; occupied < 20; occupied++ {
 		u := &user.DefaultInfo{Name: fmt.Sprintf("user-%d", occupied), Groups: []string{user.AllAuthenticated}}
@@ -260,7 +282,7 @@ func TestFullLevel(t *testing.T) {
 
 // TestFairness dispatches the requests of two logical clusters in turn, however many of one wait.
 func TestFairness(t *testing.T) {
-	s := newTestController(t, 20)
+	s := newTestController(t, 50, 50)
 	turn := make(chan string, 100)
 	var all sync.WaitGroup
 	seats := int(s.GetMaxSeats(inCluster.level.Name))
@@ -281,7 +303,7 @@ func TestFairness(t *testing.T) {
 		})
 		<-waits
 	}
-	for i := range 20 { // occupies all seats
+	for i := range 50 { // occupies all seats
 		send("first", i, func() { <-s.end })
 	}
 	for i := range 40 {
@@ -301,14 +323,14 @@ func TestFairness(t *testing.T) {
 		}
 		before++
 	}
-	if before > 30 {
+	if before > 20 {
 		t.Errorf("the request of a quiet logical cluster was served after %d of a loud one, with %d seats at most", before, seats)
 	}
 }
 
 // TestRefusal sends more requests of one user than may wait, through the stock filter.
 func TestRefusal(t *testing.T) {
-	s := newTestController(t, 8) // 2 of which are for one user
+	s := newTestController(t, 8, 2)
 	executing := make(chan struct{}, 100)
 	handler := genericfilters.WithPriorityAndFairness(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		executing <- struct{}{}
@@ -336,7 +358,7 @@ func TestRefusal(t *testing.T) {
 	eventually(t, "the others wait", func() bool {
 		s.users.mu.Lock()
 		defer s.users.mu.Unlock()
-		return s.users.users["user ada"].requests == 8
+		return s.users.holders["user ada"].requests == 8
 	})
 	res := send()
 	if res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "" ||
@@ -352,7 +374,7 @@ func TestRefusal(t *testing.T) {
 
 // TestWatchReleasesSeats opens more watches than the user has seats.
 func TestWatchReleasesSeats(t *testing.T) {
-	s := newTestController(t, 8)
+	s := newTestController(t, 8, 2)
 	open := make(chan struct{}, 100)
 	handler := genericfilters.WithPriorityAndFairness(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		flowcontrol.WatchInitialized(req.Context())
@@ -396,7 +418,7 @@ func TestLimiter(t *testing.T) {
 	count := func(user string) int {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.users[user].requests
+		return l.holders[user].requests
 	}
 	eventually(t, "a request waits", func() bool { return count("one") == 2 })
 	cancel()
@@ -406,7 +428,7 @@ func TestLimiter(t *testing.T) {
 	}
 	releaseOne()
 	releaseWide()
-	if len(l.users) != 0 {
-		t.Errorf("%d users are remembered", len(l.users))
+	if len(l.holders) != 0 {
+		t.Errorf("%d users are remembered", len(l.holders))
 	}
 }
