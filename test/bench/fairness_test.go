@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
 // Quiet tenants send one request at a time at a fixed rate per second, alternating reads and creations. A noisy tenant
@@ -38,7 +42,8 @@ type loadProfile struct {
 // BenchmarkFairness measures the requests of quiet tenants without load, with a noisy tenant that sends more than a
 // hundred times as many requests as each of them, and with a noisy tenant on another shard with another etcd on the
 // same machine. The last is the cost of shared processors, however fair the shard is; the difference between the last two
-// is the cost of sharing the shard.
+// is the cost of sharing the shard. The same load on a kube-apiserver, with users in place of workspaces, is the cost that
+// stock priority and fairness leaves.
 //
 // The baseline is measured on an idle machine, and on one whose processors are kept busy by a program of the lowest
 // priority: the host of a virtual machine gives idle processors to other machines, and takes busy ones away.
@@ -59,8 +64,15 @@ func BenchmarkFairness(b *testing.B) {
 		}
 		noisy := newTenant(b, shard, "noisy")
 		noisyOtherShard := newTenant(b, startShard(b, startEtcd(b)), "noisy")
+		stock := startStock(b, startEtcd(b))
+		var quietStock tenants
+		for i := range quietTenants {
+			quietStock = append(quietStock, newAdministrator(b, stock, fmt.Sprintf("quiet-%d", i)))
+		}
+		noisyStock := newAdministrator(b, stock, "noisy")
 		for _, profile := range []loadProfile{{Name: "reads", Method: http.MethodGet}, {Name: "writes", Method: http.MethodPost}, {Name: "connections", Method: http.MethodGet, NewConnections: true}} {
 			quiet.measure(b, window/4) // warms up connections and caches
+			quietStock.measure(b, window/4)
 			var f fairness
 			for range fairnessRounds {
 				f.idle.add(quiet.measure(b, window))
@@ -69,6 +81,7 @@ func BenchmarkFairness(b *testing.B) {
 				stop()
 				f.sameShard.measure(b, quiet, noisy, profile)
 				f.otherShard.measure(b, quiet, noisyOtherShard, profile)
+				f.stock.measure(b, quietStock, noisyStock, profile)
 			}
 			f.record(profile.Name)
 		}
@@ -77,8 +90,8 @@ func BenchmarkFairness(b *testing.B) {
 
 // fairness holds the latencies of quiet tenants without a load and with each load.
 type fairness struct {
-	idle, busy            samples // on an idle machine, and on one with busy processors
-	sameShard, otherShard loadedSamples
+	idle, busy                   samples // on an idle machine, and on one with busy processors
+	sameShard, otherShard, stock loadedSamples
 }
 
 // loadedSamples holds the latencies under a load, and how many requests of that load are served and refused per second,
@@ -98,19 +111,22 @@ func (d *loadedSamples) measure(b *testing.B, quiet tenants, noisy *tenant, prof
 
 func (f *fairness) record(loadName string) {
 	rounds := float64(fairnessRounds)
-	against := fmt.Sprintf("with %d concurrent %s of another workspace: %.0f/s served, %.0f/s refused; on another shard %.0f/s served",
-		noisyWorkers, loadName, f.sameShard.served/rounds, f.sameShard.refused/rounds, f.otherShard.served/rounds)
+	against := fmt.Sprintf("with %d concurrent %s of another workspace: %.0f/s served, %.0f/s refused; on another shard %.0f/s served; stock %.0f/s served",
+		noisyWorkers, loadName, f.sameShard.served/rounds, f.sameShard.refused/rounds, f.otherShard.served/rounds, f.stock.served/rounds)
 	for _, of := range []struct {
-		name                        string
-		alone, awake, beside, apart []time.Duration
-	}{{"get", f.idle.reads, f.busy.reads, f.sameShard.reads, f.otherShard.reads}, {"create", f.idle.writes, f.busy.writes, f.sameShard.writes, f.otherShard.writes}} {
+		name                                     string
+		idle, busy, sameShard, otherShard, stock []time.Duration
+	}{
+		{"get", f.idle.reads, f.busy.reads, f.sameShard.reads, f.otherShard.reads, f.stock.reads},
+		{"create", f.idle.writes, f.busy.writes, f.sameShard.writes, f.otherShard.writes, f.stock.writes},
+	} {
 		for _, q := range []float64{0.5, 0.9, 0.99} {
 			at := func(of []time.Duration) float64 { return milliseconds(quantile(of, q)) }
-			after := at(of.beside)
-			compare := func(of []time.Duration) string { return fmt.Sprintf("%.2f ms, %+.0f %%", at(of), 100*(after/at(of)-1)) }
-			record(fmt.Sprintf("quiet tenants' %s p%.0f under load of %s", of.name, q*100, loadName), after, "ms",
-				fmt.Sprintf("%d requests; without load %s (goal for p99 +20 %%); without load on busy processors %s; with the load on another shard of the machine %s; %s",
-					len(of.beside), compare(of.alone), compare(of.awake), compare(of.apart), against))
+			loaded := at(of.sameShard)
+			compare := func(of []time.Duration) string { return fmt.Sprintf("%.2f ms, ratio %.2f", at(of), loaded/at(of)) }
+			record(fmt.Sprintf("quiet tenants' %s p%.0f under load of %s", of.name, q*100, loadName), loaded, "ms",
+				fmt.Sprintf("%d requests; with the load on another shard of the machine %s (goal for p99 1.5); the same on stock kube-apiserver %s; without load %s; without load on busy processors %s; %s",
+					len(of.sameShard), compare(of.otherShard), compare(of.stock), compare(of.idle), compare(of.busy), against))
 		}
 	}
 }
@@ -121,7 +137,7 @@ func (s *samples) add(more samples) {
 	s.reads, s.writes = append(s.reads, more.reads...), append(s.writes, more.writes...)
 }
 
-// tenant is an administrator of one workspace, with its own connections.
+// tenant is a user who is the administrator of one workspace, with connections of its own.
 type tenant struct {
 	client *http.Client
 	config tenantConfig
@@ -135,10 +151,28 @@ type tenantConfig struct {
 	Load       loadProfile // of a noisy tenant
 }
 
-func newTenant(b *testing.B, shard *apiServer, workspace string) *tenant {
+// newTenant returns a tenant with a workspace of its own.
+func newTenant(b *testing.B, shard *apiServer, name string) *tenant {
 	b.Helper()
-	cluster := newWorkspace(b, shard.base, "root", workspace)
-	t := tenantFromConfig(tenantConfig{URL: shard.base.Host + "/clusters/" + cluster + "/api/v1/namespaces/default/configmaps", Token: shard.admin.BearerToken, CA: shard.admin.CAData})
+	own := *shard
+	own.config = shardtesting.At(shard.base, newWorkspace(b, shard.base, "root", name))
+	return newAdministrator(b, &own, name)
+}
+
+// newAdministrator returns an administrator of a kube-apiserver, or of the workspace at the URL of the configuration.
+func newAdministrator(b *testing.B, server *apiServer, name string) *tenant {
+	b.Helper()
+	server.mustSend(b, http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1",
+		"kind":"ClusterRoleBinding","metadata":{"name":%[1]q},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":%[1]q}]}`, name))
+	ca := server.config.CAData
+	if len(ca) == 0 {
+		var err error
+		if ca, err = os.ReadFile(server.config.CAFile); err != nil {
+			b.Fatal(err)
+		}
+	}
+	t := tenantFromConfig(tenantConfig{URL: server.config.Host + "/api/v1/namespaces/default/configmaps", Token: name, CA: ca})
 	b.Cleanup(t.client.CloseIdleConnections)
 	eventually(b, "the read object is created", func(ctx context.Context) error {
 		code, err := t.do(ctx, http.MethodPost, "read")
@@ -148,6 +182,24 @@ func newTenant(b *testing.B, shard *apiServer, workspace string) *tenant {
 		return err
 	})
 	return t
+}
+
+// tokenFile writes a token file with the users of this benchmark. The token of a user is its name.
+func tokenFile(b *testing.B) string {
+	b.Helper()
+	names := []string{"noisy", "writer"}
+	for i := range quietTenants {
+		names = append(names, fmt.Sprintf("quiet-%d", i))
+	}
+	var lines strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&lines, "%[1]s,%[1]s,%[1]s\n", name)
+	}
+	file := filepath.Join(b.TempDir(), "tokens.csv")
+	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return file
 }
 
 func tenantFromConfig(a tenantConfig) *tenant {

@@ -56,7 +56,7 @@ func startStock(b *testing.B, etcd *etcdServer) *apiServer {
 	launch(b, "kube-apiserver",
 		"--etcd-servers="+etcd.url, "--etcd-prefix=/stock", "--bind-address=127.0.0.1", "--secure-port="+port, "--tls-cert-file="+cert, "--tls-private-key-file="+key,
 		"--client-ca-file="+ca.CertFile, "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://stock.example.com",
-		"--service-account-key-file="+signing, "--service-account-signing-key-file="+signing)
+		"--service-account-key-file="+signing, "--service-account-signing-key-file="+signing, "--token-auth-file="+tokenFile(b))
 	config := ca.Client(b, &rest.Config{Host: "https://" + address, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAFile: ca.CertFile}}, "bench", "system:masters")
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -73,7 +73,8 @@ func startShard(b *testing.B, etcd *etcdServer) *apiServer {
 	directory, address, profiler := b.TempDir(), programs.FreeAddress(b), programs.FreeAddress(b)
 	_, port, _ := net.SplitHostPort(address)
 	launch(b, "kcp", "start", "--root-directory="+directory, "--bind-address=127.0.0.1", "--secure-port="+port, "--etcd-servers="+etcd.url, "--etcd-prefix=/shard",
-		"--service-account-private-key-file="+programs.SigningKey(b, filepath.Join(b.TempDir(), "sa.key")), "--profiler-address="+profiler)
+		"--service-account-private-key-file="+programs.SigningKey(b, filepath.Join(b.TempDir(), "sa.key")), "--profiler-address="+profiler,
+		"--token-auth-file="+tokenFile(b))
 	var base, admin *rest.Config
 	eventually(b, "the shard writes its kubeconfig", func(context.Context) error {
 		kubeconfig, err := clientcmd.LoadFromFile(filepath.Join(directory, "admin.kubeconfig"))
