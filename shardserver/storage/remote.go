@@ -60,7 +60,7 @@ func (r *Registry) RemoteStore() RemoteStore {
 	return r.remoteStore
 }
 
-// Locality tells a registry which objects of an installation are on this shard. The zero value is that of a registry
+// Locality defines which objects of an installation are on this shard. The zero value is that of a registry
 // without logical clusters of tenants and without replicas.
 type Locality struct {
 	// LogicalClusters is the resource of the object that each logical cluster of this shard has, and LogicalClusterName the

@@ -1,7 +1,8 @@
-// Package v1alpha1 holds the API apis.kcp.io/v1alpha1: the APIResourceSchemas that describe resources, the APIExports
-// that export them to other workspaces, the APIBindings that bind them there, the APIExportEndpointSlices with the URLs
-// under which providers access the objects of consumers, and APIConversions. Exports and bindings are stored as
-// v1alpha2, which also names their annotations, conditions and reasons. Types only; no behaviour of a server.
+// Package v1alpha1 contains the types of the API apis.kcp.io/v1alpha1: APIResourceSchemas describe resources,
+// APIExports export them to other workspaces, APIBindings bind them in those workspaces, APIExportEndpointSlices list
+// the URLs at which providers access the objects of consumers, and APIConversions describe conversions between
+// versions. APIExports and APIBindings are stored as v1alpha2. Their annotations, conditions and reasons are defined in
+// package v1alpha2. The package contains no server code.
 //
 // +groupName=apis.kcp.io
 // +kubebuilder:object:generate=true

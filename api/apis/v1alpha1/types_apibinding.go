@@ -6,7 +6,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// APIBinding binds the resources of an APIExport in its workspace.
+// APIBinding binds the resources of an APIExport in the workspace of the APIBinding.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp
@@ -18,11 +18,11 @@ type APIBinding struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec defines what is bound and what the provider may do.
+	// spec describes the desired state of the APIBinding.
 	// +required
 	Spec APIBindingSpec `json:"spec"`
 
-	// status is the observed state.
+	// status describes the observed state of the APIBinding.
 	// +optional
 	Status APIBindingStatus `json:"status,omitempty"`
 }
@@ -37,114 +37,116 @@ func (in *APIBinding) SetConditions(conditions conditionsv1alpha1.Conditions) {
 
 var _ conditionsv1alpha1.Setter = &APIBinding{}
 
-// APIBindingSpec defines what is bound and what the provider may do.
+// APIBindingSpec describes the desired state of an APIBinding.
 type APIBindingSpec struct {
-	// reference names the export. It is immutable.
+	// reference is a reference to the APIExport to bind. Immutable.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="APIExport reference must not be changed"
 	Reference BindingReference `json:"reference"`
 
-	// permissionClaims accept or reject the claims of the export. Claims that are not listed are not accepted.
+	// permissionClaims is the list of permission claims of the APIExport that are accepted or rejected. Claims that are
+	// not listed are not accepted.
 	// +optional
 	PermissionClaims []AcceptablePermissionClaim `json:"permissionClaims,omitempty"`
 }
 
-// BindingReference names what is bound.
+// BindingReference is a reference to the object to bind.
 //
 // +kubebuilder:validation:ExactlyOneOf=export
 type BindingReference struct {
-	// export names an APIExport.
+	// export is a reference to an APIExport.
 	// +optional
 	Export *ExportBindingReference `json:"export,omitempty"`
 }
 
-// ExportBindingReference names an APIExport.
+// ExportBindingReference is a reference to an APIExport.
 type ExportBindingReference struct {
-	// path, or cluster name, of the workspace that holds the export. It defaults to that of the binding.
+	// path is the path or cluster name of the workspace that contains the APIExport. Defaults to the workspace of the
+	// referring object.
 	// +optional
 	// +kubebuilder:validation:Pattern:="^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 	Path string `json:"path,omitempty"`
 
-	// name of the export.
+	// name is the name of the APIExport.
 	// +required
 	Name string `json:"name"`
 }
 
-// APIBindingStatus is the observed state of a binding.
+// APIBindingStatus describes the observed state of an APIBinding.
 type APIBindingStatus struct {
-	// apiExportClusterName is the logical cluster of the export.
+	// apiExportClusterName is the name of the logical cluster that contains the APIExport.
 	// +optional
 	APIExportClusterName string `json:"apiExportClusterName,omitempty"`
 
-	// boundResources are the resources that the binding serves in its workspace.
+	// boundResources is the list of resources that are served in the workspace because of the APIBinding.
 	// +optional
 	// +listType=map
 	// +listMapKey=group
 	// +listMapKey=resource
 	BoundResources []BoundAPIResource `json:"boundResources,omitempty"`
 
-	// phase is the phase of the binding.
+	// phase is the current phase of the APIBinding.
 	// +optional
 	Phase APIBindingPhaseType `json:"phase,omitempty"`
 
-	// conditions of the object.
+	// conditions is the list of current conditions of the APIBinding.
 	// +optional
 	Conditions conditionsv1alpha1.Conditions `json:"conditions,omitempty"`
 
-	// appliedPermissionClaims are the accepted claims whose objects the provider sees.
+	// appliedPermissionClaims is the list of accepted permission claims whose objects are visible to the provider.
 	// +optional
 	AppliedPermissionClaims []PermissionClaim `json:"appliedPermissionClaims,omitempty"`
 
-	// exportPermissionClaims are the claims of the export.
+	// exportPermissionClaims is the list of permission claims of the APIExport.
 	// +optional
 	ExportPermissionClaims []PermissionClaim `json:"exportPermissionClaims,omitempty"`
 }
 
-// APIBindingPhaseType is the phase of a binding.
+// APIBindingPhaseType is the phase of an APIBinding.
 //
 // +kubebuilder:validation:Enum="";Binding;Bound
 type APIBindingPhaseType string
 
 const (
-	// APIBindingPhaseBinding means that resources are not served yet.
+	// APIBindingPhaseBinding indicates that resources are not served yet.
 	APIBindingPhaseBinding APIBindingPhaseType = "Binding"
-	// APIBindingPhaseBound means that the resources are served. A binding never leaves this phase.
+	// APIBindingPhaseBound indicates that the resources are served. An APIBinding does not leave this phase.
 	APIBindingPhaseBound APIBindingPhaseType = "Bound"
 )
 
-// BoundAPIResource is one resource that a binding serves.
+// BoundAPIResource describes a resource that is served because of an APIBinding.
 type BoundAPIResource struct {
-	// group of the resource, empty for the core group.
+	// group is the API group of the resource. Empty for the core group.
 	// +required
 	Group string `json:"group"`
 
-	// resource is its name, in plural.
+	// resource is the plural name of the resource.
 	// +required
 	Resource string `json:"resource"`
 
-	// schema describes it.
+	// schema identifies the APIResourceSchema of the resource.
 	// +required
 	Schema BoundAPIResourceSchema `json:"schema"`
 
-	// storageVersions are the versions in which objects were ever stored.
+	// storageVersions is the list of all versions in which objects have ever been stored.
 	// +optional
 	// +listType=set
 	StorageVersions []string `json:"storageVersions,omitempty"`
 }
 
-// BoundAPIResourceSchema identifies the schema of a bound resource.
+// BoundAPIResourceSchema identifies the APIResourceSchema of a bound resource.
 type BoundAPIResourceSchema struct {
-	// name of the APIResourceSchema.
+	// name is the name of the APIResourceSchema.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
 
-	// UID of the APIResourceSchema, which is the name of its CustomResourceDefinition.
+	// UID is the UID of the APIResourceSchema. It is also the name of the corresponding CustomResourceDefinition.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	UID string `json:"UID"`
 
-	// identityHash is the identity hash of the export, under which objects are stored.
+	// identityHash is the identity hash of the APIExport. Objects are stored under this hash.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	IdentityHash string `json:"identityHash"`

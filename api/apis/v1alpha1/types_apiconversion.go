@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// APIConversion defines how objects of the APIResourceSchema of the same name are converted between versions. It is stored
-// but not evaluated.
+// APIConversion defines how objects of the APIResourceSchema of the same name are converted between versions. It is
+// stored but not evaluated.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp
@@ -16,14 +16,14 @@ type APIConversion struct {
 	// +required
 	metav1.ObjectMeta `json:"metadata"`
 
-	// spec holds the conversions.
+	// spec describes the conversions between versions.
 	// +required
 	Spec APIConversionSpec `json:"spec"`
 }
 
-// APIConversionSpec holds conversions.
+// APIConversionSpec describes the conversions between versions of a resource.
 type APIConversionSpec struct {
-	// conversions are between two versions each.
+	// conversions is the list of conversions, each from one version to another.
 	// +required
 	// +listType=map
 	// +listMapKey=from
@@ -31,44 +31,46 @@ type APIConversionSpec struct {
 	Conversions []APIVersionConversion `json:"conversions"`
 }
 
-// APIVersionConversion defines how objects of one version are converted to another.
+// APIVersionConversion describes the conversion of objects from one version to another.
 type APIVersionConversion struct {
-	// from is the version to convert from.
+	// from is the source version.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:Pattern=`^v[1-9][0-9]*([a-z]+[1-9][0-9]*)?$`
 	From string `json:"from"`
 
-	// to is the version to convert to.
+	// to is the target version.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:Pattern=`^v[1-9][0-9]*([a-z]+[1-9][0-9]*)?$`
 	To string `json:"to"`
 
-	// rules set one field each.
+	// rules is the list of conversion rules. Each rule sets one field.
 	// +required
 	// +listType=map
 	// +listMapKey=destination
 	Rules []APIConversionRule `json:"rules"`
 
-	// preserve are the paths of fields that the other version does not have and that a round trip must restore.
+	// preserve is the list of paths of fields that do not exist in the other version and must be restored by a round
+	// trip.
 	// +optional
 	Preserve []string `json:"preserve,omitempty"`
 }
 
-// APIConversionRule sets one field.
+// APIConversionRule describes the conversion of one field.
 type APIConversionRule struct {
-	// field is the path that the value comes from.
+	// field is the path of the source field.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Field string `json:"field"`
 
-	// destination is the path that the value goes to.
+	// destination is the path of the destination field.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Destination string `json:"destination"`
 
-	// transformation is a CEL expression that computes the value from that of field. If unset, the value is copied.
+	// transformation is a CEL expression that computes the value from the value of the source field. If unset, the
+	// value is copied.
 	// +optional
 	Transformation string `json:"transformation,omitempty"`
 }

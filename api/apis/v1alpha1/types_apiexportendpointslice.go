@@ -6,7 +6,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// APIExportEndpointSlice lists the URLs of the virtual workspaces of an APIExport: one for every shard with a consumer.
+// APIExportEndpointSlice lists the URLs of the virtual workspaces of an APIExport, one for each shard with consumers.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp
@@ -20,11 +20,11 @@ type APIExportEndpointSlice struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec selects the export and the shards.
+	// spec describes the desired state of the APIExportEndpointSlice.
 	// +optional
 	Spec APIExportEndpointSliceSpec `json:"spec,omitempty"`
 
-	// status holds the endpoints.
+	// status describes the observed state of the APIExportEndpointSlice.
 	// +optional
 	Status APIExportEndpointSliceStatus `json:"status,omitempty"`
 }
@@ -41,76 +41,77 @@ func (in *APIExportEndpointSlice) SetConditions(conditions conditionsv1alpha1.Co
 
 var _ conditionsv1alpha1.Setter = &APIExportEndpointSlice{}
 
-// APIExportEndpointSliceSpec selects the export and the shards.
+// APIExportEndpointSliceSpec describes the desired state of an APIExportEndpointSlice.
 type APIExportEndpointSliceSpec struct {
-	// export names the APIExport. It is immutable.
+	// export is a reference to the APIExport. Immutable.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="APIExport reference must not be changed"
 	APIExport ExportBindingReference `json:"export"`
 
-	// partition names a Partition in the workspace of the slice, which selects the shards. If unset, all shards are listed.
+	// partition is the name of a Partition in the workspace of the APIExportEndpointSlice. Endpoints are listed for the
+	// shards that are selected by the Partition. If unset, endpoints are listed for all shards.
 	// +optional
 	Partition string `json:"partition,omitempty"`
 }
 
-// APIExportEndpointSliceStatus holds the endpoints.
+// APIExportEndpointSliceStatus describes the observed state of an APIExportEndpointSlice.
 type APIExportEndpointSliceStatus struct {
-	// conditions of the object.
+	// conditions is the list of current conditions of the APIExportEndpointSlice.
 	// +optional
 	Conditions conditionsv1alpha1.Conditions `json:"conditions,omitempty"`
 
-	// endpoints are the URLs of virtual workspaces.
+	// endpoints is the list of endpoints of the virtual workspaces.
 	// +optional
 	// +listType=map
 	// +listMapKey=url
 	APIExportEndpoints []APIExportEndpoint `json:"endpoints,omitempty"`
 
-	// shardSelector is the label selector of the partition. Empty for all shards.
+	// shardSelector is the label selector of the Partition as a string. If empty, all shards are selected.
 	// +optional
 	ShardSelector string `json:"shardSelector,omitempty"`
 }
 
-// APIExportEndpoint is the endpoint of a virtual workspace.
+// APIExportEndpoint describes the endpoint of a virtual workspace.
 type APIExportEndpoint struct {
-	// url of the virtual workspace.
+	// url is the URL of the virtual workspace.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	URL string `json:"url"`
 
-	// shards are the shards that use this endpoint for resources with virtual storage. If unset, it is the shard of the
+	// shards selects the shards that use this endpoint for resources with virtual storage. Defaults to the shard of the
 	// endpoint.
 	// +optional
 	Shards *ShardSet `json:"shards,omitempty"`
 }
 
-// ShardSet selects shards: all of them, or those whose labels match.
+// ShardSet selects either all shards or shards by label.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.matchAll) && self.matchAll && has(self.selector))",message="matchAll and selector are mutually exclusive"
 type ShardSet struct {
-	// matchAll selects every shard.
+	// matchAll selects all shards.
 	// +optional
 	MatchAll bool `json:"matchAll,omitempty"`
 
-	// selector is matched against the labels of Shards.
+	// selector selects shards by the labels of the Shard objects.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
 // Condition types of APIExportEndpointSlices.
 const (
-	// APIExportValid: the export exists.
+	// APIExportValid indicates that the APIExport exists.
 	APIExportValid conditionsv1alpha1.Type = "APIExportValid"
-	// PartitionValid: the partition exists and can be understood.
+	// PartitionValid indicates that the Partition exists and is valid.
 	PartitionValid conditionsv1alpha1.Type = "PartitionValid"
 )
 
 // Reasons of the conditions of APIExportEndpointSlices.
 const (
-	// APIExportNotFoundReason: there is no such export.
+	// APIExportNotFoundReason indicates that the APIExport does not exist.
 	APIExportNotFoundReason = "APIExportNotFound"
-	// PartitionInvalidReferenceReason: there is no such partition.
+	// PartitionInvalidReferenceReason indicates that the Partition does not exist.
 	PartitionInvalidReferenceReason = "PartitionInvalidReference"
-	// InternalErrorReason: something failed that the user cannot mend.
+	// InternalErrorReason indicates an error that the user cannot resolve.
 	InternalErrorReason = "InternalError"
 )
 

@@ -1,15 +1,15 @@
 package v1alpha1
 
-// GroupResource names a resource.
+// GroupResource identifies a resource by API group and name.
 type GroupResource struct {
-	// group of the resource, empty for the core group.
+	// group is the API group of the resource. Empty for the core group.
 	// +optional
 	// +default=""
 	// +kubebuilder:default=""
 	// +kubebuilder:validation:Pattern=`^(|[a-z0-9]([-a-z0-9]*[a-z0-9](\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?)$`
 	Group string `json:"group,omitempty"`
 
-	// resource is its name, in plural.
+	// resource is the plural name of the resource.
 	// +required
 	// +kubebuilder:validation:Pattern=`^[a-z][-a-z0-9]*[a-z0-9]$`
 	Resource string `json:"resource"`
@@ -21,15 +21,16 @@ type GroupResource struct {
 type PermissionClaim struct {
 	GroupResource `json:",inline"`
 
-	// all claims every object.
+	// all indicates that all objects of the resource are claimed.
 	// +optional
 	All bool `json:"all,omitempty"`
 
-	// resourceSelector claims some objects. It is stored but ignored: all objects are claimed.
+	// resourceSelector selects the claimed objects. It is stored but ignored: all objects are claimed.
 	// +optional
 	ResourceSelector []ResourceSelector `json:"resourceSelector,omitempty"`
 
-	// identityHash is the identity hash of the resource if another export offers it. It is empty for built-in resources.
+	// identityHash is the identity hash of the resource if it is exported by another APIExport. Empty for built-in
+	// resources.
 	// +optional
 	IdentityHash string `json:"identityHash,omitempty"`
 }
@@ -43,36 +44,36 @@ func (p PermissionClaim) EqualGRI(other PermissionClaim) bool {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.__namespace__) || has(self.name)",message="at least one field must be set"
 type ResourceSelector struct {
-	// name of the object.
+	// name is the name of the object.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9][-a-z0-9_.]*)?[a-z0-9]$`
 	Name string `json:"name,omitempty"`
 
-	// namespace of the objects.
+	// namespace is the namespace of the objects.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// AcceptablePermissionClaim is a claim that the consumer accepts or rejects.
+// AcceptablePermissionClaim is a permission claim that is accepted or rejected by the consumer.
 type AcceptablePermissionClaim struct {
 	PermissionClaim `json:",inline"`
 
-	// state is whether the claim is accepted or rejected.
+	// state indicates whether the claim is accepted or rejected.
 	// +required
 	State AcceptablePermissionClaimState `json:"state"`
 }
 
-// AcceptablePermissionClaimState is whether a claim is accepted or rejected.
+// AcceptablePermissionClaimState indicates whether a permission claim is accepted or rejected.
 //
 // +kubebuilder:validation:Enum=Accepted;Rejected
 type AcceptablePermissionClaimState string
 
 const (
-	// ClaimAccepted grants the claim.
+	// ClaimAccepted indicates that the claim is granted.
 	ClaimAccepted AcceptablePermissionClaimState = "Accepted"
-	// ClaimRejected does not grant the claim.
+	// ClaimRejected indicates that the claim is not granted.
 	ClaimRejected AcceptablePermissionClaimState = "Rejected"
 )

@@ -1,6 +1,6 @@
-// Package v1alpha2 holds the API apis.kcp.io/v1alpha2: APIExports and APIBindings in the form that is stored. It also
-// names the annotations, labels, finalizers, conditions and reasons that clients meet on them. Types only; no behaviour
-// of a server.
+// Package v1alpha2 contains the types of the API apis.kcp.io/v1alpha2: APIExports and APIBindings, in their storage
+// version. It also defines the annotations, labels, finalizers, conditions and reasons of these objects. The package
+// contains no server code.
 //
 // +groupName=apis.kcp.io
 // +kubebuilder:object:generate=true

@@ -4,16 +4,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GroupResource names a resource.
+// GroupResource identifies a resource by API group and name.
 type GroupResource struct {
-	// group of the resource, empty for the core group.
+	// group is the API group of the resource. Empty for the core group.
 	// +optional
 	// +default=""
 	// +kubebuilder:default=""
 	// +kubebuilder:validation:Pattern=`^(|[a-z0-9]([-a-z0-9]*[a-z0-9](\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?)$`
 	Group string `json:"group"`
 
-	// resource is its name, in plural.
+	// resource is the plural name of the resource.
 	// +required
 	// +kubebuilder:validation:Pattern=`^[a-z][-a-z0-9]*[a-z0-9]$`
 	Resource string `json:"resource"`
@@ -23,19 +23,20 @@ type GroupResource struct {
 type PermissionClaim struct {
 	GroupResource `json:",inline"`
 
-	// verbs are Kubernetes API verbs, or "*" for all.
+	// verbs is the list of claimed Kubernetes API verbs. "*" matches all verbs.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	Verbs []string `json:"verbs"`
 
-	// identityHash is the identity hash of the resource if another export offers it. It is empty for built-in resources.
+	// identityHash is the identity hash of the resource if it is exported by another APIExport. Empty for built-in
+	// resources.
 	// +optional
 	// +default=""
 	// +kubebuilder:default=""
 	IdentityHash string `json:"identityHash"`
 
-	// defaultSelector is the selector of this claim in bindings that are created because of a workspace type.
+	// defaultSelector is the selector of the claim in APIBindings that are created because of a WorkspaceType.
 	// +optional
 	DefaultSelector *PermissionClaimSelector `json:"defaultSelector,omitempty"`
 }
@@ -45,38 +46,38 @@ func (p PermissionClaim) EqualGRI(other PermissionClaim) bool {
 	return p.GroupResource == other.GroupResource && p.IdentityHash == other.IdentityHash
 }
 
-// PermissionClaimSelector selects objects: all of them, or those whose labels match.
+// PermissionClaimSelector selects either all objects or objects by label.
 //
 // +structType=atomic
 type PermissionClaimSelector struct {
 	metav1.LabelSelector `json:",inline"`
 
-	// matchAll selects every object.
+	// matchAll selects all objects.
 	// +optional
 	MatchAll bool `json:"matchAll,omitempty"`
 }
 
-// ScopedPermissionClaim is a claim with an object selector.
+// ScopedPermissionClaim is a permission claim with an object selector.
 type ScopedPermissionClaim struct {
 	PermissionClaim `json:",inline"`
 
-	// selector selects the objects.
+	// selector selects the claimed objects.
 	// +required
 	Selector PermissionClaimSelector `json:"selector"`
 }
 
-// AcceptablePermissionClaim is a claim that the consumer accepts or rejects.
-//
-// It repeats the selector of ScopedPermissionClaim instead of embedding that: of structs that are inlined three deep,
-// structured-merge-diff (v6.3.3) takes one field for another, and server-side apply would write nonsense.
+// AcceptablePermissionClaim is a permission claim that is accepted or rejected by the consumer.
 type AcceptablePermissionClaim struct {
 	PermissionClaim `json:",inline"`
 
-	// selector selects the objects.
+	// The selector of ScopedPermissionClaim is repeated instead of embedding that type: structured-merge-diff (v6.3.3)
+	// confuses fields of structs that are inlined three levels deep, which corrupts objects in server-side apply.
+
+	// selector selects the claimed objects.
 	// +required
 	Selector PermissionClaimSelector `json:"selector"`
 
-	// state is whether the claim is accepted or rejected.
+	// state indicates whether the claim is accepted or rejected.
 	// +required
 	State AcceptablePermissionClaimState `json:"state"`
 }
@@ -86,14 +87,14 @@ func (p AcceptablePermissionClaim) Scoped() ScopedPermissionClaim {
 	return ScopedPermissionClaim{PermissionClaim: p.PermissionClaim, Selector: p.Selector}
 }
 
-// AcceptablePermissionClaimState is whether a claim is accepted or rejected.
+// AcceptablePermissionClaimState indicates whether a permission claim is accepted or rejected.
 //
 // +kubebuilder:validation:Enum=Accepted;Rejected
 type AcceptablePermissionClaimState string
 
 const (
-	// ClaimAccepted grants the claim.
+	// ClaimAccepted indicates that the claim is granted.
 	ClaimAccepted AcceptablePermissionClaimState = "Accepted"
-	// ClaimRejected does not grant the claim.
+	// ClaimRejected indicates that the claim is not granted.
 	ClaimRejected AcceptablePermissionClaimState = "Rejected"
 )

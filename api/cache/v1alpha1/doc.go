@@ -1,7 +1,7 @@
-// Package v1alpha1 holds the API cache.kcp.io/v1alpha1: the ClusterCachedResource, by which a workspace publishes its
-// objects of one resource for reading on all shards, the endpoint slice with their URLs for consumers, and the
-// CachedObject of cache servers. It also names the annotations, finalizers, conditions and reasons that clients use.
-// Types only; no behaviour of a server.
+// Package v1alpha1 contains the types of the API cache.kcp.io/v1alpha1: ClusterCachedResources publish the objects of a
+// resource of a workspace for reading on all shards, ClusterCachedResourceEndpointSlices list their URLs for consumers,
+// and CachedObjects are used by cache servers. It also defines the annotations, finalizers, conditions and reasons of
+// these objects. The package contains no server code.
 //
 // +groupName=cache.kcp.io
 // +kubebuilder:object:generate=true

@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// CachedObject wraps an object of any kind. Cache servers know the kind; shards do not serve it, and copies are kept in
-// the cache as what they are.
+// CachedObject wraps an object of any kind. It is served by cache servers only, not by shards. Copies in the cache are
+// not wrapped, but stored under their own kinds.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp
@@ -18,14 +18,14 @@ type CachedObject struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec holds the object.
+	// spec contains the wrapped object.
 	// +required
 	Spec CachedObjectSpec `json:"spec"`
 }
 
-// CachedObjectSpec holds the wrapped object.
+// CachedObjectSpec contains the wrapped object.
 type CachedObjectSpec struct {
-	// raw is the object.
+	// raw is the wrapped object.
 	// +required
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Raw runtime.RawExtension `json:"raw"`

@@ -6,8 +6,8 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// ClusterCachedResourceEndpointSlice says where the objects of a ClusterCachedResource are served to the consumers of an
-// export.
+// ClusterCachedResourceEndpointSlice lists the URLs at which the objects of a ClusterCachedResource are served to the
+// consumers of an APIExport.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp
@@ -20,11 +20,11 @@ type ClusterCachedResourceEndpointSlice struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what is served, and for whom.
+	// spec describes the desired state of the ClusterCachedResourceEndpointSlice.
 	// +optional
 	Spec ClusterCachedResourceEndpointSliceSpec `json:"spec,omitempty"`
 
-	// status is where.
+	// status describes the observed state of the ClusterCachedResourceEndpointSlice.
 	// +optional
 	Status ClusterCachedResourceEndpointSliceStatus `json:"status,omitempty"`
 }
@@ -41,85 +41,88 @@ func (in *ClusterCachedResourceEndpointSlice) SetConditions(conditions condition
 
 var _ conditionsv1alpha1.Setter = &ClusterCachedResourceEndpointSlice{}
 
-// ClusterCachedResourceEndpointSliceSpec says what is served, and for whom.
+// ClusterCachedResourceEndpointSliceSpec describes the desired state of a ClusterCachedResourceEndpointSlice.
 type ClusterCachedResourceEndpointSliceSpec struct {
-	// clusterCachedResource is what is served.
+	// clusterCachedResource is a reference to the ClusterCachedResource whose objects are served. Immutable.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="ClusterCachedResource reference must not be changed"
 	ClusterCachedResource ClusterCachedResourceReference `json:"clusterCachedResource"`
 
-	// export is what the consumers are bound to.
+	// export is a reference to the APIExport to whose consumers the objects are served. Immutable.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="APIExport reference must not be changed"
 	APIExport ExportBindingReference `json:"export"`
 
-	// partition names a Partition beside this slice. Without it, the slice is about all shards.
+	// partition is the name of a Partition in the workspace of the ClusterCachedResourceEndpointSlice. Endpoints are
+	// listed for the shards that are selected by the Partition. If unset, endpoints are listed for all shards.
 	// +optional
 	Partition string `json:"partition,omitempty"`
 }
 
-// ClusterCachedResourceReference names a ClusterCachedResource.
+// ClusterCachedResourceReference is a reference to a ClusterCachedResource.
 type ClusterCachedResourceReference struct {
-	// path, or cluster name, of its workspace. It defaults to the slice's own.
+	// path is the path or cluster name of the workspace that contains the ClusterCachedResource. Defaults to the
+	// workspace of the referring object.
 	// +optional
 	// +kubebuilder:validation:Pattern:="^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 	Path string `json:"path,omitempty"`
 
-	// name of the ClusterCachedResource.
+	// name is the name of the ClusterCachedResource.
 	// +required
 	Name string `json:"name"`
 }
 
-// ExportBindingReference names an APIExport.
+// ExportBindingReference is a reference to an APIExport.
 type ExportBindingReference struct {
-	// path, or cluster name, of its workspace. It defaults to the slice's own.
+	// path is the path or cluster name of the workspace that contains the APIExport. Defaults to the workspace of the
+	// referring object.
 	// +optional
 	// +kubebuilder:validation:Pattern:="^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 	Path string `json:"path,omitempty"`
 
-	// name of the export.
+	// name is the name of the APIExport.
 	// +required
 	Name string `json:"name"`
 }
 
-// ClusterCachedResourceEndpointSliceStatus is where the objects are served.
+// ClusterCachedResourceEndpointSliceStatus describes the observed state of a ClusterCachedResourceEndpointSlice.
 type ClusterCachedResourceEndpointSliceStatus struct {
-	// conditions tell single facts.
+	// conditions is the list of current conditions of the ClusterCachedResourceEndpointSlice.
 	// +optional
 	Conditions conditionsv1alpha1.Conditions `json:"conditions,omitempty"`
 
-	// endpoints are the addresses, at most one for each shard.
+	// endpoints is the list of endpoints, at most one for each shard.
 	// +optional
 	// +listType=map
 	// +listMapKey=url
 	Endpoints []ClusterCachedResourceEndpoint `json:"endpoints,omitempty"`
 
-	// shardSelector is the selector of the partition as text. Empty, it selects all shards.
+	// shardSelector is the label selector of the Partition as a string. If empty, all shards are selected.
 	// +optional
 	ShardSelector string `json:"shardSelector,omitempty"`
 }
 
-// ClusterCachedResourceEndpoint is the address of one shard.
+// ClusterCachedResourceEndpoint describes the endpoint of a shard.
 type ClusterCachedResourceEndpoint struct {
-	// url of the virtual workspace.
+	// url is the URL of the virtual workspace.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	URL string `json:"url"`
 
-	// shards are those whose consumers shall use this address.
+	// shards selects the shards whose consumers use this endpoint.
 	// +optional
 	Shards *ShardSet `json:"shards,omitempty"`
 }
 
-// ShardSet is either all shards, or those that a selector selects.
+// ShardSet selects either all shards or shards by label.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.matchAll) && self.matchAll && has(self.selector))",message="either matchAll or selector must be set"
 type ShardSet struct {
-	// matchAll stands for all shards.
+	// matchAll selects all shards.
 	// +optional
 	MatchAll bool `json:"matchAll,omitempty"`
 
-	// selector selects shards by their labels.
+	// selector selects shards by the labels of the Shard objects.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }

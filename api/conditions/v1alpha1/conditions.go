@@ -105,9 +105,9 @@ func GetMessage(from Getter, conditionType Type) string {
 	return ""
 }
 
-// SetSummary sets Ready to the most severe state of the given types, or of all other conditions if none is given:
-// False of severity Error, then Warning, then Info, then True, then Unknown. The first condition by type represents
-// its group. Without conditions to summarize, Ready is unchanged.
+// SetSummary sets Ready to the most severe state of the given types, or of all other conditions if none is given: False
+// of severity Error, then Warning, then Info, then True, then Unknown. Of several conditions in the same state, the
+// first by type is used. Without conditions to summarize, Ready is unchanged.
 func SetSummary(to Setter, types ...Type) {
 	var worst *Condition
 	for _, condition := range to.GetConditions() {

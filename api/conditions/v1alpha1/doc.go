@@ -1,5 +1,6 @@
-// Package v1alpha1 holds the condition that the status of every kcp type carries, and the few functions that keep a
-// list of them sorted and without unnecessary changes, with a summary in Ready. It must not import any kind.
+// Package v1alpha1 contains the conditions in the status of all kcp types, and functions that read and update them.
+// Lists of conditions are sorted, are updated only if a condition changes, and are summarized in the condition Ready.
+// The package must not import any API type.
 //
 // +kubebuilder:object:generate=true
 // +k8s:openapi-gen=true

@@ -5,10 +5,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Severity says how much a condition that is False matters. It is empty for any other status.
+// Severity is the severity of a condition that is False. Empty for any other status.
 type Severity string
 
-// Severities, from the one that somebody must act on to the one that is merely told.
+// Severities of conditions, in decreasing order: Error requires action, Info is only informational.
 const (
 	SeverityError   Severity = "Error"
 	SeverityWarning Severity = "Warning"
@@ -16,40 +16,40 @@ const (
 	SeverityNone    Severity = ""
 )
 
-// Type names a condition, in CamelCase.
+// Type is the type of a condition, in CamelCase.
 type Type string
 
-// Ready summarises all other conditions of an object and stands first in the list.
+// Ready is the condition that summarizes all other conditions of an object. It is the first in the list.
 const Ready Type = "Ready"
 
-// Condition tells one observed fact about an object.
+// Condition describes one aspect of the observed state of an object.
 type Condition struct {
-	// type of the condition, in CamelCase.
+	// type is the type of the condition, in CamelCase.
 	// +required
 	Type Type `json:"type"`
 
-	// status of the condition: True, False or Unknown.
+	// status is the status of the condition. Must be True, False or Unknown.
 	// +required
 	Status corev1.ConditionStatus `json:"status"`
 
-	// severity says how much a status of False matters. It is empty for any other status.
+	// severity is the severity of a condition that is False. Empty for any other status.
 	// +optional
 	Severity Severity `json:"severity,omitempty"`
 
-	// lastTransitionTime is when status, severity, reason or message last changed, in whole seconds.
+	// lastTransitionTime is the last time that status, severity, reason or message changed, truncated to seconds.
 	// +required
 	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
 
-	// reason is one word in CamelCase for the status, for machines. It is empty when the status is True.
+	// reason is a machine-readable reason for the status, in one CamelCase word. Empty if the status is True.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// message tells people what is the matter. It is empty when the status is True.
+	// message is a human-readable description of the status. Empty if the status is True.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// Conditions is a list of conditions with at most one of each type, sorted by type, Ready first.
+// Conditions is a list of conditions with at most one condition of each type. It is sorted by type, with Ready first.
 type Conditions []Condition
 
 // Getter is an object that has conditions.

@@ -1,6 +1,6 @@
-// Package v1alpha1 holds the API core.kcp.io/v1alpha1: the LogicalCluster that every logical cluster contains, and the
-// Shard that the root workspace lists for every shard. It also names the annotations, labels, finalizers, conditions
-// and reasons that clients use. Types only; no behaviour of a server.
+// Package v1alpha1 contains the core.kcp.io/v1alpha1 API: LogicalCluster, the singleton object of every logical
+// cluster, and Shard, the registration of a shard in the root workspace. It also defines the annotations, labels,
+// finalizers, conditions and reasons that clients use. It contains no server code.
 //
 // +groupName=core.kcp.io
 // +kubebuilder:object:generate=true

@@ -2,30 +2,33 @@ package v1alpha1
 
 import conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 
-// LogicalClusterName is the name of the one LogicalCluster that a logical cluster contains.
+// LogicalClusterName is the name of the singleton LogicalCluster of a logical cluster.
 const LogicalClusterName = "cluster"
 
 // Annotations of LogicalClusters. Some of them are set on other objects, too.
 const (
-	// LogicalClusterPathAnnotationKey holds the canonical workspace path of a logical cluster, "root:a:b".
+	// LogicalClusterPathAnnotationKey contains the canonical workspace path of a logical cluster, for example
+	// "root:a:b".
 	LogicalClusterPathAnnotationKey = "kcp.io/path"
-	// LogicalClusterTypeAnnotationKey holds "<path of the type>:<name of the type>".
+	// LogicalClusterTypeAnnotationKey contains the workspace type of a logical cluster, in the format "<path of the
+	// type>:<name of the type>".
 	LogicalClusterTypeAnnotationKey = "internal.tenancy.kcp.io/type"
 	// ShardAnnotationKey contains the name of the shard of a logical cluster. It is also set on Workspaces.
 	ShardAnnotationKey = "core.kcp.io/shard"
-	// RequiredGroupsAnnotationKey contains the groups that a user must belong to: sets separated by ";", each "a,b".
+	// RequiredGroupsAnnotationKey contains the groups that a user must belong to: sets separated by ";", each in the
+	// format "a,b".
 	RequiredGroupsAnnotationKey = "authorization.kcp.io/required-groups"
-	// ReplicateAnnotationKey lists, separated by commas, the reasons to replicate the object to the cache. A non-empty
-	// value enables replication.
+	// ReplicateAnnotationKey contains a comma-separated list of the reasons to replicate the object to the cache. A
+	// non-empty value enables replication.
 	ReplicateAnnotationKey = "internal.kcp.io/replicate"
 	// ResourceBindingsAnnotationKey contains the owner, a binding or a definition, of each resource of the logical
 	// cluster.
 	ResourceBindingsAnnotationKey = "internal.apis.kcp.io/resource-bindings"
-	// InactiveAnnotationKey with the value "true" makes a logical cluster reject requests.
+	// InactiveAnnotationKey disables a logical cluster if its value is "true". Requests to it are rejected.
 	InactiveAnnotationKey = "core.kcp.io/inactive"
 	// LegacyInactiveAnnotationKey is the deprecated name of InactiveAnnotationKey.
 	LegacyInactiveAnnotationKey = "internal.kcp.io/inactive"
-	// MaxTotalObjectsAnnotationKey is the maximum number of objects in the logical cluster; an integer.
+	// MaxTotalObjectsAnnotationKey contains the maximum number of objects in the logical cluster, an integer.
 	MaxTotalObjectsAnnotationKey = "core.kcp.io/max-total-objects"
 	// MigratingAnnotationKey contains "<path>:<name of the LogicalClusterMigration>" during the migration of the
 	// logical cluster.
@@ -43,13 +46,14 @@ const (
 
 // Condition types of Shards, in addition to Ready, and their reasons.
 const (
-	// ShardSchedulable: new logical clusters are scheduled to the shard.
+	// ShardSchedulable is True if new logical clusters are scheduled to the shard.
 	ShardSchedulable conditionsv1alpha1.Type = "Schedulable"
-	// ReasonShardFull: the shard has reached its capacity.
+	// ReasonShardFull means that the shard has reached its capacity.
 	ReasonShardFull = "Full"
-	// ReasonShardNotReporting: the shard has not reported for a while. Its Ready is Unknown.
+	// ReasonShardNotReporting means that the shard has not reported its status recently. Its Ready condition is
+	// Unknown.
 	ReasonShardNotReporting = "Silent"
-	// ReasonShardNotHealthy: the shard reports that it is not ready for traffic.
+	// ReasonShardNotHealthy means that the shard reports that it is not ready for traffic.
 	ReasonShardNotHealthy = "NotHealthy"
 )
 
@@ -82,42 +86,43 @@ const SystemAPIBindingsInitializer LogicalClusterInitializer = "system:apibindin
 
 // Condition types of LogicalClusters, copied to Workspaces where they apply.
 const (
-	// WorkspaceInitialized: no initializers remain.
+	// WorkspaceInitialized is True if no initializers remain.
 	WorkspaceInitialized conditionsv1alpha1.Type = "WorkspaceInitialized"
-	// WorkspaceContentDeleted: the content of a logical cluster that is being deleted is deleted.
+	// WorkspaceContentDeleted is True if the content of a logical cluster that is being deleted has been deleted.
 	WorkspaceContentDeleted conditionsv1alpha1.Type = "WorkspaceContentDeleted"
-	// APIBindingsInitialized: the default bindings of the workspace's types exist and are complete.
+	// APIBindingsInitialized is True if the default bindings of the workspace's types exist and are complete.
 	APIBindingsInitialized conditionsv1alpha1.Type = "APIBindingsInitialized"
-	// APIBindingsReconciled: default bindings with lifecycle Maintain are as their types want them.
+	// APIBindingsReconciled is True if default bindings with lifecycle Maintain match the workspace's types.
 	APIBindingsReconciled conditionsv1alpha1.Type = "APIBindingsReconciled"
 )
 
 // Reasons of WorkspaceInitialized.
 const (
-	// ReasonInitializerExists: initializers remain; the message lists them.
+	// ReasonInitializerExists means that initializers remain. The message lists them.
 	ReasonInitializerExists = "InitializerExists"
-	// ReasonWorkspaceDisappeared: the logical cluster or its shard cannot be found.
+	// ReasonWorkspaceDisappeared means that the logical cluster or its shard cannot be found.
 	ReasonWorkspaceDisappeared = "WorkspaceDisappeared"
 )
 
 // Reasons of WorkspaceContentDeleted.
 const (
-	// ReasonSomeResourcesRemain: the message contains the number of remaining objects, by resource and by finalizer.
+	// ReasonSomeResourcesRemain means that objects remain. The message contains their number, by resource and by
+	// finalizer.
 	ReasonSomeResourcesRemain = "SomeResourcesRemain"
-	// ReasonDiscoveryFailed: the resources of the logical cluster could not be listed.
+	// ReasonDiscoveryFailed means that the resources of the logical cluster could not be listed.
 	ReasonDiscoveryFailed = "DiscoveryFailed"
-	// ReasonGroupVersionParsingFailed: discovery returned an invalid group version.
+	// ReasonGroupVersionParsingFailed means that discovery returned an invalid group version.
 	ReasonGroupVersionParsingFailed = "GroupVersionParsingFailed"
-	// ReasonContentDeletionFailed: the content could not be deleted because of an error.
+	// ReasonContentDeletionFailed means that the content could not be deleted because of an error.
 	ReasonContentDeletionFailed = "ContentDeletionFailed"
 )
 
 // Reasons of APIBindingsInitialized and APIBindingsReconciled.
 const (
-	// ReasonWaitingOnAPIBindings: bindings exist but are not complete yet.
+	// ReasonWaitingOnAPIBindings means that bindings exist but are not complete yet.
 	ReasonWaitingOnAPIBindings = "WaitingOnAPIBindings"
-	// ReasonWorkspaceTypesInvalid: the types of the workspace cannot be resolved.
+	// ReasonWorkspaceTypesInvalid means that the types of the workspace cannot be resolved.
 	ReasonWorkspaceTypesInvalid = "WorkspaceTypesInvalid"
-	// ReasonAPIBindingErrors: bindings could not be created because of errors.
+	// ReasonAPIBindingErrors means that bindings could not be created because of errors.
 	ReasonAPIBindingErrors = "APIBindingErrors"
 )

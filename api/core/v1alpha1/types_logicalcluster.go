@@ -8,8 +8,8 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// LogicalCluster stands for the logical cluster that contains it. A logical cluster exists if and only if it contains
-// an object of this kind, named "cluster".
+// LogicalCluster represents the logical cluster that contains it. It is a singleton named "cluster". A logical cluster
+// exists if and only if its LogicalCluster exists.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp
@@ -23,12 +23,12 @@ type LogicalCluster struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the logical cluster was made for.
+	// spec is the desired state of the logical cluster.
 	// +optional
 	// +kubebuilder:default={}
 	Spec LogicalClusterSpec `json:"spec,omitempty"`
 
-	// status is how far it has come.
+	// status is the observed state of the logical cluster.
 	// +optional
 	// +kubebuilder:default={}
 	Status LogicalClusterStatus `json:"status,omitempty"`
@@ -44,44 +44,47 @@ func (in *LogicalCluster) SetConditions(conditions conditionsv1alpha1.Conditions
 
 var _ conditionsv1alpha1.Setter = &LogicalCluster{}
 
-// LogicalClusterSpec says what a logical cluster was made for.
+// LogicalClusterSpec describes the desired state of a LogicalCluster.
 type LogicalClusterSpec struct {
-	// directlyDeletable lets users delete the logical cluster itself rather than its owner.
+	// directlyDeletable specifies whether users can delete the LogicalCluster directly instead of deleting its owner.
+	// Defaults to false.
 	// +optional
 	// +kubebuilder:default=false
 	DirectlyDeletable bool `json:"directlyDeletable"`
 
-	// owner is the object, usually a Workspace in the parent's logical cluster, that this logical cluster belongs to.
+	// owner is a reference to the object that owns this logical cluster, usually a Workspace in the parent logical
+	// cluster.
 	// +optional
 	Owner *LogicalClusterOwner `json:"owner,omitempty"`
 
-	// createdBy is who made the logical cluster. That user becomes its administrator.
+	// createdBy is the user that created the logical cluster. This user is an administrator of the logical cluster.
 	// +optional
 	CreatedBy *authenticationv1.UserInfo `json:"createdBy,omitempty"`
 
-	// initializers are the names of the controllers that must prepare the logical cluster before it is ready. They are
-	// copied into the status when initialization begins.
+	// initializers are the names of the controllers that must initialize the logical cluster before it becomes ready.
+	// They are copied to status.initializers when initialization starts.
 	// +optional
 	Initializers []LogicalClusterInitializer `json:"initializers,omitempty"`
 
-	// terminators are the names of the controllers that must clean up before a logical cluster that is being deleted
-	// disappears. They are copied into the status when initialization begins.
+	// terminators are the names of the controllers that must clean up a logical cluster before its deletion completes.
+	// They are copied to status.terminators when initialization starts.
 	// +optional
 	Terminators []LogicalClusterTerminator `json:"terminators,omitempty"`
 }
 
-// LogicalClusterInitializer names a controller that prepares new logical clusters: "<cluster name>:<name of the
-// workspace type>", or "system:<name>" for the server's own.
+// LogicalClusterInitializer is the name of a controller that initializes logical clusters. The format is "<cluster
+// name>:<name of the workspace type>", or "system:<name>" for initializers of the server.
 //
 // +kubebuilder:validation:Pattern:="^([a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:[a-z0-9][a-z0-9]([-a-z0-9]*[a-z0-9])?))|(system:.+)$"
 type LogicalClusterInitializer string
 
-// LogicalClusterTerminator names a controller that cleans up behind logical clusters; spelled like an initializer.
+// LogicalClusterTerminator is the name of a controller that cleans up logical clusters that are being deleted. The
+// format is the same as for initializers.
 //
 // +kubebuilder:validation:Pattern:="^([a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:[a-z0-9][a-z0-9]([-a-z0-9]*[a-z0-9])?))|(system:.+)$"
 type LogicalClusterTerminator string
 
-// LogicalClusterOwner refers to the object that a logical cluster belongs to.
+// LogicalClusterOwner is a reference to the object that owns a logical cluster.
 type LogicalClusterOwner struct {
 	// apiVersion is the group and version of the owner.
 	// +required
@@ -93,68 +96,69 @@ type LogicalClusterOwner struct {
 	// +kubebuilder:validation:MinLength=1
 	Resource string `json:"resource"`
 
-	// name of the owner.
+	// name is the name of the owner.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
 
-	// namespace of the owner, empty where it has none.
+	// namespace is the namespace of the owner. Empty for cluster-scoped owners.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// cluster is the name, not the path, of the logical cluster that contains the owner.
+	// cluster is the name of the logical cluster that contains the owner. Must not be a workspace path.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Cluster string `json:"cluster"`
 
-	// uid of the owner.
+	// uid is the UID of the owner.
 	// +required
 	UID types.UID `json:"uid"`
 }
 
-// LogicalClusterPhaseType tells how far a logical cluster has come.
+// LogicalClusterPhaseType is the phase of a logical cluster or of a workspace.
 //
 // +kubebuilder:validation:Enum=Scheduling;Initializing;Ready;Unavailable;Inactive;Terminating;Deleting
 type LogicalClusterPhaseType string
 
 // Phases of logical clusters and of workspaces.
 const (
-	// LogicalClusterPhaseScheduling: no place has been decided, or the decision is being carried out.
+	// LogicalClusterPhaseScheduling means that the logical cluster has not been scheduled to a shard, or that
+	// scheduling is in progress.
 	LogicalClusterPhaseScheduling LogicalClusterPhaseType = "Scheduling"
-	// LogicalClusterPhaseInitializing: initializers are at work.
+	// LogicalClusterPhaseInitializing means that the logical cluster is being initialized by its initializers.
 	LogicalClusterPhaseInitializing LogicalClusterPhaseType = "Initializing"
-	// LogicalClusterPhaseReady: it can be used.
+	// LogicalClusterPhaseReady means that the logical cluster is ready for use.
 	LogicalClusterPhaseReady LogicalClusterPhaseType = "Ready"
-	// LogicalClusterPhaseUnavailable: something it needs is missing.
+	// LogicalClusterPhaseUnavailable means that a dependency of the logical cluster or workspace is missing.
 	LogicalClusterPhaseUnavailable LogicalClusterPhaseType = "Unavailable"
-	// LogicalClusterPhaseInactive: it has been switched off by annotation.
+	// LogicalClusterPhaseInactive means that the logical cluster has been disabled by annotation.
 	LogicalClusterPhaseInactive LogicalClusterPhaseType = "Inactive"
-	// LogicalClusterPhaseTerminating: it is being deleted and terminators are at work.
+	// LogicalClusterPhaseTerminating means that the logical cluster is being deleted and terminators remain.
 	LogicalClusterPhaseTerminating LogicalClusterPhaseType = "Terminating"
-	// LogicalClusterPhaseDeleting: it is being deleted and no terminator is left.
+	// LogicalClusterPhaseDeleting means that the logical cluster is being deleted and no terminators remain.
 	LogicalClusterPhaseDeleting LogicalClusterPhaseType = "Deleting"
 )
 
-// LogicalClusterStatus tells how far a logical cluster has come.
+// LogicalClusterStatus describes the observed state of a LogicalCluster.
 type LogicalClusterStatus struct {
-	// URL is where the logical cluster can be reached.
+	// URL is the address of the logical cluster.
 	// +optional
 	URL string `json:"URL,omitempty"`
 
-	// phase sums up how far it has come.
+	// phase is the current phase of the logical cluster. Defaults to Scheduling.
 	// +optional
 	// +kubebuilder:default=Scheduling
 	Phase LogicalClusterPhaseType `json:"phase,omitempty"`
 
-	// conditions tell single facts.
+	// conditions are the current conditions of the logical cluster.
 	// +optional
 	Conditions conditionsv1alpha1.Conditions `json:"conditions,omitempty"`
 
-	// initializers are those of the spec that have not finished.
+	// initializers are the initializers of the spec that have not completed.
 	// +optional
 	Initializers []LogicalClusterInitializer `json:"initializers,omitempty"`
 
-	// terminators are those of the spec that have not finished.
+	// terminators are the terminators of the spec that have not completed.
 	// +optional
 	Terminators []LogicalClusterTerminator `json:"terminators,omitempty"`
 }

@@ -7,7 +7,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// Shard stands for one shard of the installation. Each registers its own in the root workspace.
+// Shard represents a shard of the installation. Each shard registers its own object in the root workspace.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp
@@ -24,11 +24,11 @@ type Shard struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is where the shard can be reached.
+	// spec is the desired state of the shard.
 	// +optional
 	Spec ShardSpec `json:"spec,omitempty"`
 
-	// status is what was observed of the shard.
+	// status is the observed state of the shard.
 	// +optional
 	Status ShardStatus `json:"status,omitempty"`
 }
@@ -43,38 +43,39 @@ func (in *Shard) SetConditions(conditions conditionsv1alpha1.Conditions) {
 
 var _ conditionsv1alpha1.Setter = &Shard{}
 
-// ShardSpec says where a shard can be reached. All URLs are absolute.
+// ShardSpec describes the desired state of a Shard. All URLs must be absolute.
 type ShardSpec struct {
-	// baseURL is where the other parts of the installation reach the shard.
+	// baseURL is the URL at which other components of the installation access the shard.
 	// +required
 	// +kubebuilder:validation:Format=uri
 	// +kubebuilder:validation:MinLength=1
 	BaseURL string `json:"baseURL"`
 
-	// externalURL is where users reach the logical clusters of the shard. It defaults to baseURL.
+	// externalURL is the URL at which users access the logical clusters of the shard. Defaults to baseURL.
 	// +optional
 	// +kubebuilder:validation:Format=uri
 	// +kubebuilder:validation:MinLength=1
 	ExternalURL string `json:"externalURL,omitempty"`
 
-	// virtualWorkspaceURL is where the virtual workspaces of the shard are served. It defaults to baseURL.
+	// virtualWorkspaceURL is the URL of the virtual workspaces of the shard. Defaults to baseURL.
 	// +optional
 	// +kubebuilder:validation:Format=uri
 	// +kubebuilder:validation:MinLength=1
 	VirtualWorkspaceURL string `json:"virtualWorkspaceURL,omitempty"`
 }
 
-// ShardStatus is what was observed of a shard.
+// ShardStatus describes the observed state of a Shard.
 type ShardStatus struct {
-	// capacity is how much the shard can hold: "logicalclusters", "objects" and "memory" (bytes), as far as there is a bound.
+	// capacity is the capacity of the shard for the resources "logicalclusters", "objects" and "memory" (in bytes).
+	// Resources without a limit are omitted.
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 
-	// load is how much of the same the shard holds, to two digits, so that it changes when it matters.
+	// load is the current usage of these resources, rounded down to two significant digits.
 	// +optional
 	Load corev1.ResourceList `json:"load,omitempty"`
 
-	// conditions tell single facts.
+	// conditions are the current conditions of the shard.
 	// +optional
 	Conditions conditionsv1alpha1.Conditions `json:"conditions,omitempty"`
 }

@@ -1,6 +1,6 @@
-// Package v1alpha1 holds the API migration.kcp.io/v1alpha1: the LogicalClusterMigration, which moves a logical cluster
-// to another shard, and the LogicalClusterDump by which the other shard reads its content. Types only; no behaviour of
-// a server.
+// Package v1alpha1 contains the migration.kcp.io/v1alpha1 API: LogicalClusterMigration, which moves a logical cluster
+// to another shard, and LogicalClusterDump, through which the destination shard reads the content. It contains no
+// server code.
 //
 // +groupName=migration.kcp.io
 // +kubebuilder:object:generate=true

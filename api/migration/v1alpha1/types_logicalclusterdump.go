@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LogicalClusterDump asks for a part of what the storage of a shard has of a logical cluster. The answer is its status; it
-// is never stored.
+// LogicalClusterDump requests a chunk of the stored content of a logical cluster on a shard. The chunk is returned in
+// the status. The object is not persisted.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced
@@ -15,48 +15,48 @@ type LogicalClusterDump struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says which part.
+	// spec describes the requested chunk.
 	// +optional
 	Spec LogicalClusterDumpSpec `json:"spec,omitempty"`
 
-	// status is the answer.
+	// status contains the returned chunk.
 	// +optional
 	Status LogicalClusterDumpStatus `json:"status,omitempty"`
 }
 
-// LogicalClusterDumpSpec says which part is asked for.
+// LogicalClusterDumpSpec describes the requested chunk.
 type LogicalClusterDumpSpec struct {
-	// continue is that of the answer before; empty in the beginning.
+	// continue is the continue token of the previous response. Empty for the first chunk.
 	// +optional
 	Continue string `json:"continue,omitempty"`
 
-	// limit is the largest number of entries that are wanted.
+	// limit is the maximum number of entries to return.
 	// +optional
 	Limit int64 `json:"limit,omitempty"`
 
-	// maxBytes is the largest size of all values that is wanted, in bytes.
+	// maxBytes is the maximum total size of the returned values, in bytes.
 	// +optional
 	MaxBytes int64 `json:"maxBytes,omitempty"`
 }
 
-// LogicalClusterDumpStatus is one part of the content.
+// LogicalClusterDumpStatus contains a chunk of the content of a logical cluster.
 type LogicalClusterDumpStatus struct {
-	// entries are keys and values as they are stored.
+	// entries are the key-value pairs, as stored.
 	// +optional
 	Entries []LogicalClusterDumpEntry `json:"entries,omitempty"`
 
-	// continue says where the next part begins. Empty, nothing is left.
+	// continue is the token for requesting the next chunk. Empty if there are no more entries.
 	// +optional
 	Continue string `json:"continue,omitempty"`
 }
 
-// LogicalClusterDumpEntry is one stored object.
+// LogicalClusterDumpEntry is a single stored object.
 type LogicalClusterDumpEntry struct {
-	// key is where it is stored, below the prefix of the shard.
+	// key is the storage key of the object, relative to the prefix of the shard.
 	// +required
 	Key string `json:"key"`
 
-	// value is what is stored.
+	// value is the stored value of the object.
 	// +required
 	Value []byte `json:"value"`
 }

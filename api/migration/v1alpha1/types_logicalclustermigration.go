@@ -21,11 +21,11 @@ type LogicalClusterMigration struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what moves where.
+	// spec is the desired state of the migration.
 	// +optional
 	Spec LogicalClusterMigrationSpec `json:"spec,omitempty"`
 
-	// status is how far it is.
+	// status is the observed state of the migration.
 	// +optional
 	Status LogicalClusterMigrationStatus `json:"status,omitempty"`
 }
@@ -42,60 +42,62 @@ func (in *LogicalClusterMigration) SetConditions(conditions conditionsv1alpha1.C
 
 var _ conditionsv1alpha1.Setter = &LogicalClusterMigration{}
 
-// LogicalClusterMigrationSpec says what moves where.
+// LogicalClusterMigrationSpec describes the desired state of a LogicalClusterMigration.
 type LogicalClusterMigrationSpec struct {
-	// logicalCluster is the name of the logical cluster.
+	// logicalCluster is the name of the logical cluster to migrate.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	LogicalCluster string `json:"logicalCluster"`
 
-	// destinationShard is the name of the shard that it moves to.
+	// destinationShard is the name of the shard to which the logical cluster is migrated.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	DestinationShard string `json:"destinationShard"`
 }
 
-// LogicalClusterMigrationStatus is how far a migration is.
+// LogicalClusterMigrationStatus describes the observed state of a LogicalClusterMigration.
 type LogicalClusterMigrationStatus struct {
-	// phase is the step that is under way.
+	// phase is the current phase of the migration. Defaults to Preparing.
 	// +optional
 	// +kubebuilder:default=Preparing
 	Phase LogicalClusterMigrationPhaseType `json:"phase,omitempty"`
 
-	// originShard is the name of the shard that held the logical cluster in the beginning.
+	// originShard is the name of the shard from which the logical cluster is migrated.
 	// +optional
 	OriginShard string `json:"originShard,omitempty"`
 
-	// dumpContinue is where copying goes on after an interruption.
+	// dumpContinue is the token for resuming the copy after an interruption.
 	// +optional
 	DumpContinue string `json:"dumpContinue,omitempty"`
 
-	// entriesCopied is how many objects the destination has written.
+	// entriesCopied is the number of objects written to the destination shard.
 	// +optional
 	EntriesCopied int64 `json:"entriesCopied,omitempty"`
 
-	// conditions tell single facts.
+	// conditions are the current conditions of the migration.
 	// +optional
 	Conditions conditionsv1alpha1.Conditions `json:"conditions,omitempty"`
 }
 
-// LogicalClusterMigrationPhaseType is a step of a migration.
+// LogicalClusterMigrationPhaseType is the phase of a migration.
 //
 // +kubebuilder:validation:Enum=Preparing;Migrating;OriginCleanup;DestinationFinalize;Completed;Failed
 type LogicalClusterMigrationPhaseType string
 
 const (
-	// LogicalClusterMigrationPhasePreparing waits for the origin to stop serving the logical cluster.
+	// LogicalClusterMigrationPhasePreparing means that the origin shard has not yet stopped serving the logical
+	// cluster.
 	LogicalClusterMigrationPhasePreparing LogicalClusterMigrationPhaseType = "Preparing"
-	// LogicalClusterMigrationPhaseMigrating copies the content.
+	// LogicalClusterMigrationPhaseMigrating means that the content is being copied to the destination shard.
 	LogicalClusterMigrationPhaseMigrating LogicalClusterMigrationPhaseType = "Migrating"
-	// LogicalClusterMigrationPhaseOriginCleanup removes the content from the origin.
+	// LogicalClusterMigrationPhaseOriginCleanup means that the content is being removed from the origin shard.
 	LogicalClusterMigrationPhaseOriginCleanup LogicalClusterMigrationPhaseType = "OriginCleanup"
-	// LogicalClusterMigrationPhaseDestinationFinalize makes the destination serve the logical cluster.
+	// LogicalClusterMigrationPhaseDestinationFinalize means that the destination shard is being prepared to serve the
+	// logical cluster.
 	LogicalClusterMigrationPhaseDestinationFinalize LogicalClusterMigrationPhaseType = "DestinationFinalize"
-	// LogicalClusterMigrationPhaseCompleted is the end.
+	// LogicalClusterMigrationPhaseCompleted means that the migration has completed successfully.
 	LogicalClusterMigrationPhaseCompleted LogicalClusterMigrationPhaseType = "Completed"
-	// LogicalClusterMigrationPhaseFailed is the other end.
+	// LogicalClusterMigrationPhaseFailed means that the migration has failed.
 	LogicalClusterMigrationPhaseFailed LogicalClusterMigrationPhaseType = "Failed"
 )
 

@@ -4,21 +4,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AuthSpec adds ways of authentication to client certificates, which always work.
+// AuthSpec configures authentication methods in addition to client certificates, which are always enabled.
 type AuthSpec struct {
-	// oidc accepts tokens of an OpenID Connect provider.
+	// oidc configures authentication by tokens of an OpenID Connect provider.
 	// +optional
 	OIDC *OIDCConfig `json:"oidc,omitempty"`
 
-	// webhook authenticates tokens with a remote service.
+	// webhook configures authentication of tokens by a remote service.
 	// +optional
 	Webhook *AuthenticationWebhook `json:"webhook,omitempty"`
 
-	// tokenAuthFile accepts the static tokens of a file.
+	// tokenAuthFile configures authentication by static tokens from a file.
 	// +optional
 	TokenAuthFile *TokenAuthFile `json:"tokenAuthFile,omitempty"`
 
-	// serviceAccount accepts tokens of service accounts of all shards.
+	// serviceAccount configures authentication by service account tokens of all shards.
 	// +optional
 	ServiceAccount *ServiceAccountAuthentication `json:"serviceAccount,omitempty"`
 
@@ -26,18 +26,18 @@ type AuthSpec struct {
 	// +optional
 	DropGroups []string `json:"dropGroups,omitempty"`
 
-	// passOnGroups are the only groups the front proxy passes on. Honoured on a FrontProxy only.
+	// passOnGroups are the only groups that the front proxy forwards. Honoured on a FrontProxy only.
 	// +optional
 	PassOnGroups []string `json:"passOnGroups,omitempty"`
 }
 
 // OIDCConfig describes an OpenID Connect provider.
 type OIDCConfig struct {
-	// issuerURL of the provider, as its tokens state it.
+	// issuerURL is the URL of the provider. Must match the issuer of its tokens.
 	// +required
 	IssuerURL string `json:"issuerURL"`
 
-	// clientID for which tokens must be issued.
+	// clientID is the client ID for which tokens must be issued.
 	// +required
 	ClientID string `json:"clientID"`
 
@@ -108,14 +108,14 @@ type TokenAuthFile struct {
 
 // ServiceAccountAuthentication defines whether service account tokens are accepted.
 type ServiceAccountAuthentication struct {
-	// enabled accepts tokens that any shard of the installation signed.
+	// enabled specifies whether tokens signed by any shard of the installation are accepted.
 	// +required
 	Enabled bool `json:"enabled"`
 }
 
-// AuthorizationSpec adds an authorizer to those that are built in.
+// AuthorizationSpec configures an authorizer in addition to the built-in ones.
 type AuthorizationSpec struct {
-	// webhook authorizes requests with a remote service.
+	// webhook configures authorization by a remote service.
 	// +optional
 	Webhook *AuthorizationWebhook `json:"webhook,omitempty"`
 }
@@ -126,7 +126,7 @@ type AuthorizationWebhook struct {
 	// +optional
 	ConfigSecretName string `json:"configSecretName,omitempty"`
 
-	// allowPaths are URL paths that need no authorization.
+	// allowPaths are URL paths that do not require authorization.
 	// +optional
 	AllowPaths []string `json:"allowPaths,omitempty"`
 

@@ -54,7 +54,7 @@ type CacheServerSpec struct {
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// logging sets how much the server logs.
+	// logging configures the log verbosity of the server.
 	// +optional
 	Logging *LoggingSpec `json:"logging,omitempty"`
 

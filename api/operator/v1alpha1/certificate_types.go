@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Certificates is the source of a certificate authority. With neither field set, the operator creates a self-signed
-// certificate authority of its own.
+// Certificates is the source of a certificate authority. If no field is set, the operator creates a self-signed
+// certificate authority.
 type Certificates struct {
 	// issuerRef names the issuer that signs the root certificate authority. It must be able to sign CA certificates.
 	// +optional
@@ -46,7 +46,7 @@ type CertificateTemplate struct {
 	Spec *CertificateSpecTemplate `json:"spec,omitempty"`
 }
 
-// CertificateSpecTemplate holds the fields of a Certificate that can be chosen.
+// CertificateSpecTemplate holds the configurable fields of a Certificate.
 type CertificateSpecTemplate struct {
 	// subject adds to the certificate's subject.
 	// +optional

@@ -1,17 +1,18 @@
 package v1alpha1
 
-// Condition types. Ready, Reconciling and Stalled have the meaning that kstatus gives them, so `kubectl wait`, Argo CD
-// and Flux understand every kind alike; the others are about one part of the object.
+// Condition types. Ready, Reconciling and Stalled are defined as in kstatus, so that tools such as `kubectl wait`, Argo
+// CD and Flux support every kind. The others describe one part of the object.
 const (
-	// ConditionReady is True if the object matches its spec; otherwise it has the reason.
+	// ConditionReady is True if the object matches its spec. Otherwise, its reason and message describe the difference.
 	ConditionReady = "Ready"
-	// ConditionReconciling is True while the operator works towards the spec without the user.
+	// ConditionReconciling is True while the operator applies the spec and no user action is required.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is True when nothing moves until the user changes what the message names.
+	// ConditionStalled is True if the operator cannot proceed until the user resolves the problem described in the
+	// message.
 	ConditionStalled = "Stalled"
 
-	// ConditionAvailable is True when all wanted pods of the newest revision are ready; on a Kubeconfig, when its
-	// Secret is written. Existing tools wait for this one.
+	// ConditionAvailable is True if all desired pods of the latest revision are ready; for a Kubeconfig, if its Secret
+	// is written. Existing tools wait for this condition.
 	ConditionAvailable = "Available"
 	// ConditionRootShard is True when the RootShard of a Shard or FrontProxy exists.
 	ConditionRootShard = "RootShard"
@@ -24,10 +25,10 @@ const (
 	ConditionEtcdAvailable = "EtcdAvailable"
 	// ConditionProxyAvailable is True when the internal proxy of a RootShard has all its pods ready.
 	ConditionProxyAvailable = "ProxyAvailable"
-	// ConditionRolledOut is False while pods wait for their turn to be replaced, are being replaced, or did not become
-	// healthy after that.
+	// ConditionRolledOut is False while pods are queued for replacement, are being replaced, or are not healthy after
+	// their replacement.
 	ConditionRolledOut = "RolledOut"
-	// ConditionWorkspacesGone exists while a Shard is being deleted, and is False while workspaces are on it.
+	// ConditionWorkspacesGone is set while a Shard is being deleted. It is False while the Shard contains workspaces.
 	ConditionWorkspacesGone = "WorkspacesGone"
 	// ConditionAuthorizationProvisioned is True when the bindings of a Kubeconfig exist in its workspace.
 	ConditionAuthorizationProvisioned = "AuthorizationProvisioned"

@@ -1,13 +1,13 @@
-// Package v1alpha1 holds the kinds of the group operator.kcp.io: what a user writes to have a kcp installation run on a
-// Kubernetes cluster, and what the operator reports back. Fields, enums and column names follow the manifests that
-// already exist for this group, so those apply unchanged; what Atoll adds is optional and said so in the field's text.
+// Package v1alpha1 contains the operator.kcp.io/v1alpha1 API, which describes the desired and the observed state of kcp
+// installations on a Kubernetes cluster. Fields, enums and printer columns are compatible with existing manifests of
+// this group. Additions of Atoll are optional and marked as such in the description of the field.
 //
-// Only types, their constants and generated code live here. Defaults are not written into objects: where a field is
-// left out, its text describes the default. Nothing in this package imports more than k8s.io/api and
-// k8s.io/apimachinery, so that importers get no server code.
+// The package contains only types, constants and generated code. Defaults are not written into objects; the description
+// of a field states its default. The package imports only k8s.io/api and k8s.io/apimachinery, so that importers do not
+// depend on server code.
 //
-// The first lines of every field's comment are what `kubectl explain` shows: longer descriptions are cut at a sentence,
-// which keeps each CustomResourceDefinition small enough for a plain `kubectl apply`.
+// The descriptions in the CustomResourceDefinitions, which kubectl explain shows, contain only the first lines of a
+// comment, cut at the end of a sentence. This keeps each CustomResourceDefinition small enough for a client-side apply.
 //
 // +kubebuilder:object:generate=true
 // +groupName=operator.kcp.io

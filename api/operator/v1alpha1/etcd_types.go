@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// What the operator does where a managed etcd leaves the choice to it.
+// Defaults of a managed etcd.
 const (
 	// DefaultEtcdReplicas is the number of members.
 	DefaultEtcdReplicas int32 = 1
@@ -31,7 +31,7 @@ type EtcdConfig struct {
 	// +optional
 	TLSConfig *EtcdTLSConfig `json:"tlsConfig,omitempty"`
 
-	// managed lets the operator run etcd. It is an addition of Atoll.
+	// managed configures an etcd that the operator runs. It is an addition of Atoll.
 	// +optional
 	Managed *ManagedEtcd `json:"managed,omitempty"`
 }
@@ -55,7 +55,7 @@ type ManagedEtcd struct {
 	Storage *EtcdStorage `json:"storage,omitempty"`
 }
 
-// EtcdStorage is what an etcd member keeps its data on: a persistent volume claim, unless emptyDir is set.
+// EtcdStorage is the storage of an etcd member: a persistent volume claim, unless emptyDir is set.
 // +kubebuilder:validation:XValidation:rule="!has(self.emptyDir) || (!has(self.size) && !has(self.storageClassName))",message="emptyDir excludes size and storageClassName, which describe a persistent volume claim"
 type EtcdStorage struct {
 	// emptyDir keeps the data on the node for as long as the pod lives. ALL DATA IS LOST when the pod is deleted or

@@ -45,7 +45,7 @@ type FrontProxySpec struct {
 	// +required
 	RootShard RootShardReference `json:"rootShard"`
 
-	// external is the address of this front proxy, where it differs from that of the RootShard.
+	// external is the address of this front proxy, if it differs from that of the RootShard.
 	// +optional
 	External *ExternalConfig `json:"external,omitempty"`
 
@@ -61,7 +61,7 @@ type FrontProxySpec struct {
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// auth adds ways of authentication. An oidc block needs serviceAccount.enabled to be true.
+	// auth configures additional authentication methods. oidc requires serviceAccount.enabled to be true.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.oidc) || (has(self.serviceAccount) && self.serviceAccount.enabled)",message="oidc needs serviceAccount.enabled: true, else service account tokens would be refused"
 	Auth *AuthSpec `json:"auth,omitempty"`
@@ -102,7 +102,7 @@ type FrontProxySpec struct {
 
 	ContainerExtras `json:",inline"`
 
-	// logging sets how much the proxy logs.
+	// logging configures the log verbosity of the proxy.
 	// +optional
 	Logging *LoggingSpec `json:"logging,omitempty"`
 }
@@ -122,7 +122,7 @@ type PathMapping struct {
 	// +required
 	BackendServerCA string `json:"backend_server_ca"`
 
-	// proxy_client_cert is the file with the certificate the proxy shows to the server.
+	// proxy_client_cert is the file with the client certificate that the proxy presents to the server.
 	// +required
 	ProxyClientCert string `json:"proxy_client_cert"`
 

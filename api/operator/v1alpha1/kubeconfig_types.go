@@ -72,13 +72,13 @@ type KubeconfigSpec struct {
 	// +optional
 	CertificateTemplate *CertificateTemplate `json:"certificateTemplate,omitempty"`
 
-	// authorization gives the user roles in the workspace.
+	// authorization grants roles in the workspace to the user.
 	// +optional
 	Authorization *KubeconfigAuthorization `json:"authorization,omitempty"`
 }
 
-// KubeconfigTarget is the component a kubeconfig points at. Where several are set, the first of rootShardRef, shardRef
-// and frontProxyRef counts.
+// KubeconfigTarget is the component a kubeconfig points at. If several fields are set, the first of rootShardRef,
+// shardRef and frontProxyRef is used.
 type KubeconfigTarget struct {
 	// rootShardRef names a RootShard in the same namespace.
 	// +optional
@@ -93,16 +93,16 @@ type KubeconfigTarget struct {
 	FrontProxyRef *corev1.LocalObjectReference `json:"frontProxyRef,omitempty"`
 }
 
-// KubeconfigAuthorization gives the user of a kubeconfig roles.
+// KubeconfigAuthorization grants roles to the user of a kubeconfig.
 type KubeconfigAuthorization struct {
-	// clusterRoleBindings are made in the workspace and removed with the Kubeconfig.
+	// clusterRoleBindings are created in the workspace and removed with the Kubeconfig.
 	// +required
 	ClusterRoleBindings KubeconfigClusterRoleBindings `json:"clusterRoleBindings"`
 }
 
-// KubeconfigClusterRoleBindings lists the roles a user gets.
+// KubeconfigClusterRoleBindings lists the roles that are granted to a user.
 type KubeconfigClusterRoleBindings struct {
-	// cluster is the path or name of the logical cluster the bindings are made in. Deprecated: use targetWorkspace.
+	// cluster is the path or name of the logical cluster the bindings are created in. Deprecated: use targetWorkspace.
 	// +optional
 	Cluster string `json:"cluster,omitempty"`
 
@@ -135,7 +135,7 @@ type KubeconfigStatus struct {
 	// +optional
 	TargetName string `json:"targetName,omitempty"`
 
-	// expiresAt is the time at which the certificate in the Secret ends, unless it is renewed before.
+	// expiresAt is the time at which the certificate in the Secret expires, unless it is renewed before.
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 

@@ -7,7 +7,7 @@ const (
 	LabelFrontProxy       = "operator.kcp.io/front-proxy"
 	LabelCacheServer      = "operator.kcp.io/cache-server"
 	LabelVirtualWorkspace = "operator.kcp.io/virtual-workspace"
-	// LabelKubeconfig holds the Kubeconfig's name on Secrets, and its UID on the bindings made inside kcp.
+	// LabelKubeconfig contains the name of the Kubeconfig on Secrets, and its UID on bindings inside kcp.
 	LabelKubeconfig = "operator.kcp.io/kubeconfig"
 )
 
@@ -18,25 +18,26 @@ const AnnotationForceDelete = "operator.kcp.io/force-delete"
 // Annotations by which a user controls rollouts: on a RootShard for its whole installation, on another object for that
 // object only.
 const (
-	// AnnotationPauseRollout with the value "true" keeps pods from being replaced. A rollout that has begun continues.
+	// AnnotationPauseRollout with the value "true" prevents the replacement of pods. A rollout in progress continues.
 	AnnotationPauseRollout = "operator.kcp.io/pause-rollout"
-	// AnnotationRolloutNow with the value "true" replaces pods at once, without order and checks.
+	// AnnotationRolloutNow with the value "true" replaces pods immediately, without ordering and health checks.
 	AnnotationRolloutNow = "operator.kcp.io/rollout-now"
-	// AnnotationRolloutTimeout, a duration on a RootShard, is how long new pods have to become healthy before the
-	// rollout stops. By default, it is ten minutes.
+	// AnnotationRolloutTimeout is the maximum time for new pods to become healthy before the rollout stops, a duration
+	// on a RootShard. Defaults to ten minutes.
 	AnnotationRolloutTimeout = "operator.kcp.io/rollout-timeout"
 )
 
 // Finalizers that the operator puts on custom resources.
 const (
-	// FinalizerKubeconfigRBAC holds a Kubeconfig with an authorization block until its bindings inside kcp are gone.
+	// FinalizerKubeconfigRBAC remains on a Kubeconfig with an authorization block until its bindings inside kcp are
+	// removed.
 	FinalizerKubeconfigRBAC = "operator.kcp.io/cleanup-rbac"
-	// FinalizerShard holds a Shard until its registration inside kcp is gone.
+	// FinalizerShard remains on a Shard until its registration inside kcp is removed.
 	FinalizerShard = "operator.kcp.io/cleanup-shard"
 )
 
-// TemplateMetadata is added to the metadata of an object that the operator creates. Where a key is also set by the
-// operator, the operator's value stays.
+// TemplateMetadata is added to the metadata of an object that the operator creates. Values set by the operator take
+// precedence.
 type TemplateMetadata struct {
 	// annotations are added to the object.
 	// +optional

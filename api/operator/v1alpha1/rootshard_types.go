@@ -41,8 +41,8 @@ type RootShardList struct {
 type RootShardSpec struct {
 	CommonShardSpec `json:",inline"`
 
-	// external is the address under which clients reach the installation. FrontProxies that name no address of their
-	// own use it.
+	// external is the address under which clients reach the installation. FrontProxies without an address of their own
+	// use it.
 	// +required
 	External ExternalConfig `json:"external"`
 
@@ -83,9 +83,9 @@ type EmbeddedCache struct {
 	Enabled bool `json:"enabled"`
 }
 
-// RootShardProxySpec holds the settings of a root shard's internal proxy, which is always there.
+// RootShardProxySpec holds the settings of the internal proxy of a root shard. The proxy always exists.
 type RootShardProxySpec struct {
-	// image of the proxy. It is chosen apart from the shard's image.
+	// image of the proxy. It is independent of the image of the shard.
 	// +optional
 	Image *ImageSpec `json:"image,omitempty"`
 
@@ -116,7 +116,7 @@ type RootShardProxySpec struct {
 
 	ContainerExtras `json:",inline"`
 
-	// logging sets how much the proxy logs.
+	// logging configures the log verbosity of the proxy.
 	// +optional
 	Logging *LoggingSpec `json:"logging,omitempty"`
 }

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Shard is a further shard of a kcp installation. It registers with its RootShard under its own name.
+// Shard is an additional shard of a kcp installation. It is registered at its RootShard under its own name.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories={atoll,kcp}
@@ -44,7 +44,7 @@ type ShardSpec struct {
 	// +required
 	RootShard RootShardReference `json:"rootShard"`
 
-	// cache names another cache server than the one the RootShard uses.
+	// cache is the cache server of the shard. Defaults to the cache server of the RootShard.
 	// +optional
 	Cache ShardCacheConfig `json:"cache,omitzero"`
 
@@ -54,10 +54,10 @@ type ShardSpec struct {
 	SharedIndex *SharedIndexClient `json:"sharedIndex,omitempty"`
 }
 
-// RootShardReference is the RootShard that an object belongs to.
+// RootShardReference is a reference to the RootShard that an object belongs to.
 type RootShardReference struct {
-	// ref names a RootShard in the same namespace. The schema does not require it; without it the object cannot become
-	// ready, which its conditions report.
+	// ref names a RootShard in the same namespace. It is optional in the schema, but an object without it does not
+	// become ready; its conditions report this.
 	// +optional
 	Reference *corev1.LocalObjectReference `json:"ref,omitempty"`
 }

@@ -4,7 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// CommonShardSpec is what a RootShard and a Shard have in common: the settings of one shard server.
+// CommonShardSpec contains the settings of a shard server that a RootShard and a Shard have in common.
 type CommonShardSpec struct {
 	// clusterDomain is the DNS domain of the cluster the shard runs in. By default, it is cluster.local.
 	// +optional
@@ -35,11 +35,11 @@ type CommonShardSpec struct {
 	// +optional
 	Audit *AuditSpec `json:"audit,omitempty"`
 
-	// authorization adds an authorizer.
+	// authorization configures an additional authorizer.
 	// +optional
 	Authorization *AuthorizationSpec `json:"authorization,omitempty"`
 
-	// auth adds ways of authentication.
+	// auth configures additional authentication methods.
 	// +optional
 	Auth *AuthSpec `json:"auth,omitempty"`
 
@@ -72,7 +72,7 @@ type CommonShardSpec struct {
 
 	ContainerExtras `json:",inline"`
 
-	// logging sets how much the server logs.
+	// logging configures the log verbosity of the server.
 	// +optional
 	Logging *LoggingSpec `json:"logging,omitempty"`
 }

@@ -16,8 +16,8 @@ type SharedIndexConfig struct {
 	// +kubebuilder:validation:Pattern=`^/.*[^/]$`
 	Prefix string `json:"prefix,omitempty"`
 
-	// compactionInterval is how often shards remove old revisions. 0 leaves it to the etcd. By default, it is five
-	// minutes.
+	// compactionInterval is the interval at which shards remove old revisions. If 0, compaction is left to etcd.
+	// Defaults to five minutes.
 	// +optional
 	CompactionInterval *metav1.Duration `json:"compactionInterval,omitempty"`
 
@@ -26,8 +26,7 @@ type SharedIndexConfig struct {
 
 // SharedIndexClient has the credentials of one component for the shared index, instead of those of the RootShard.
 type SharedIndexClient struct {
-	// tlsConfig holds the client credentials for the endpoints. Shards write and proxies read, so that etcd can limit
-	// each to that.
+	// tlsConfig holds the client credentials for the endpoints. Shards require write access, and proxies read access.
 	// +optional
 	TLSConfig *EtcdTLSConfig `json:"tlsConfig,omitempty"`
 }

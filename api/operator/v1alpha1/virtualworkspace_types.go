@@ -98,7 +98,7 @@ type VirtualWorkspaceSpec struct {
 
 	ContainerExtras `json:",inline"`
 
-	// logging sets how much the server logs.
+	// logging configures the log verbosity of the server.
 	// +optional
 	Logging *LoggingSpec `json:"logging,omitempty"`
 }

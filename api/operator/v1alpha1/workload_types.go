@@ -20,7 +20,7 @@ type ImageSpec struct {
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 }
 
-// LoggingSpec sets how much a component logs.
+// LoggingSpec configures the log verbosity of a component.
 type LoggingSpec struct {
 	// level is the verbosity from 0 (quiet) to 10 (everything, including request bodies).
 	// +optional
@@ -39,11 +39,11 @@ type ExternalConfig struct {
 	// +required
 	Port int32 `json:"port"`
 
-	// privateHostname is the name under which shards reach the front proxy, where it differs from hostname.
+	// privateHostname is the name under which shards reach the front proxy, if it differs from hostname.
 	// +optional
 	PrivateHostname string `json:"privateHostname,omitempty"`
 
-	// privatePort goes with privateHostname. By default, it is the same as port.
+	// privatePort is the port for privateHostname. Defaults to port.
 	// +optional
 	PrivatePort *int32 `json:"privatePort,omitempty"`
 }
@@ -59,7 +59,7 @@ type ServiceTemplate struct {
 	Spec *ServiceSpecTemplate `json:"spec,omitempty"`
 }
 
-// ServiceSpecTemplate holds the fields of a Service that can be chosen.
+// ServiceSpecTemplate holds the configurable fields of a Service.
 type ServiceSpecTemplate struct {
 	// type is ClusterIP, NodePort or LoadBalancer. By default, it is ClusterIP.
 	// +optional
@@ -81,7 +81,7 @@ type DeploymentTemplate struct {
 	Spec *DeploymentSpecTemplate `json:"spec,omitempty"`
 }
 
-// DeploymentSpecTemplate holds the part of a Deployment's spec that can be chosen.
+// DeploymentSpecTemplate holds the configurable part of the spec of a Deployment.
 type DeploymentSpecTemplate struct {
 	// template changes the pods.
 	// +optional
@@ -99,9 +99,9 @@ type PodTemplate struct {
 	Spec *PodSpecTemplate `json:"spec,omitempty"`
 }
 
-// PodSpecTemplate holds the fields of a pod that can be chosen. A field left out keeps the operator's own value.
+// PodSpecTemplate holds the configurable fields of a pod. If a field is unset, the operator's value is used.
 type PodSpecTemplate struct {
-	// nodeSelector lets pods run only on nodes with these labels.
+	// nodeSelector restricts the pods to nodes with these labels.
 	// +optional
 	// +mapType=atomic
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
@@ -110,7 +110,7 @@ type PodSpecTemplate struct {
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
 
-	// tolerations let pods run on tainted nodes.
+	// tolerations allow the pods to be scheduled to tainted nodes.
 	// +optional
 	// +listType=atomic
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`

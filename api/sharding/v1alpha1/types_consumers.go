@@ -2,9 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ExportConsumers reports that a shard has bindings to an export. The shard publishes it in the logical cluster of the
-// export, under the name of the export, while there is at least one. The shard of an endpoint slice
-// derives the addresses in the slice from it.
+// ExportConsumers reports that a shard has APIBindings of an APIExport. It is published by the shard in the logical
+// cluster of the APIExport, under the name of the APIExport, while there is at least one APIBinding. The endpoints in
+// endpoint slices of the APIExport are derived from it by the shard of the endpoint slice.
 //
 // +kubebuilder:object:root=true
 type ExportConsumers struct {

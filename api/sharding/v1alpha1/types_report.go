@@ -8,10 +8,10 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// LogicalClusterReport reports the state of a logical cluster to the shard of its workspace, which is another one. The
-// reporting shard publishes it in the logical cluster, under the name "<logical cluster of the workspace>.<name of the
-// workspace>", while there is a LogicalClusterRequest or an unacknowledged change. A logical cluster without either has
-// no report.
+// LogicalClusterReport reports the state of a logical cluster to the shard of its workspace, if that is another shard.
+// It is published by the reporting shard in the reported logical cluster, under the name "<logical cluster of the
+// Workspace object>.<name of the workspace>", while there is a LogicalClusterRequest or an unacknowledged change. A
+// logical cluster without either has no LogicalClusterReport.
 //
 // +kubebuilder:object:root=true
 type LogicalClusterReport struct {
@@ -25,53 +25,59 @@ type LogicalClusterReport struct {
 type LogicalClusterState string
 
 const (
-	// LogicalClusterExists: it exists, and the report has its state.
+	// LogicalClusterExists indicates that the logical cluster exists. Its state is in the report.
 	LogicalClusterExists LogicalClusterState = "Exists"
-	// LogicalClusterGone: it does not exist, and will not be created.
+	// LogicalClusterGone indicates that the logical cluster does not exist and will not be created.
 	LogicalClusterGone LogicalClusterState = "Gone"
-	// LogicalClusterRefused: the shard does not create it, for the reason in reason and message.
+	// LogicalClusterRefused indicates that the shard refuses to create the logical cluster. The reason is in the fields
+	// reason and message.
 	LogicalClusterRefused LogicalClusterState = "Refused"
 )
 
-// Reasons of refusals.
+// Reasons for the state Refused.
 const (
-	// ReasonNameTaken requires another name.
+	// ReasonNameTaken indicates that the name is reserved or already used. Another name is required.
 	ReasonNameTaken = "NameTaken"
-	// ReasonShardFull requires another shard.
+	// ReasonShardFull indicates that the shard is full. Another shard is required.
 	ReasonShardFull = "ShardFull"
 )
 
-// LogicalClusterReportSpec is the content of a report.
+// LogicalClusterReportSpec describes the reported state of a logical cluster.
 type LogicalClusterReportSpec struct {
-	// owner is the workspace that the report is for.
+	// owner is a reference to the workspace of the logical cluster.
 	Owner corev1alpha1.LogicalClusterOwner `json:"owner"`
 
+	// state is the state of the logical cluster.
 	State LogicalClusterState `json:"state"`
 
-	// shard is the shard of the workspace, which made the request and to which the report is addressed.
+	// shard is the name of the shard of the workspace. It is the origin of the request and the recipient of the report.
 	Shard string `json:"shard"`
 
-	// reason and message are those of a refusal.
+	// reason is the machine-readable reason for the state Refused.
 	// +optional
 	Reason string `json:"reason,omitempty"`
+	// message is a human-readable description of the state Refused.
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// uid is that of the LogicalCluster.
+	// uid is the UID of the LogicalCluster.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 
-	// deleting is set while the logical cluster is being deleted.
+	// deleting indicates that the logical cluster is being deleted.
 	// +optional
 	Deleting bool `json:"deleting,omitempty"`
 
-	// phase, initializers, terminators and conditions are those of the LogicalCluster.
+	// phase is the current phase of the LogicalCluster.
 	// +optional
 	Phase corev1alpha1.LogicalClusterPhaseType `json:"phase,omitempty"`
+	// initializers is the list of initializers of the LogicalCluster.
 	// +optional
 	Initializers []corev1alpha1.LogicalClusterInitializer `json:"initializers,omitempty"`
+	// terminators is the list of terminators of the LogicalCluster.
 	// +optional
 	Terminators []corev1alpha1.LogicalClusterTerminator `json:"terminators,omitempty"`
+	// conditions is the list of current conditions of the LogicalCluster.
 	// +optional
 	Conditions conditionsv1alpha1.Conditions `json:"conditions,omitempty"`
 }

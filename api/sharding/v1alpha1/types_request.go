@@ -7,10 +7,10 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// LogicalClusterRequest requests that a shard creates, reports or deletes the logical cluster of a workspace.
-// The shard of the workspace publishes it in the workspace's logical cluster, under the name
-// "<name of the workspace>.<name of the logical cluster>", and deletes it when the result is in the workspace: a
-// workspace that is Ready has none.
+// LogicalClusterRequest requests the creation, a report or the deletion of the logical cluster of a workspace from
+// another shard. It is published by the shard of the workspace in the logical cluster that contains the Workspace
+// object, under the name "<name of the workspace>.<name of the logical cluster>". It is deleted when the result is
+// written to the workspace. A workspace that is Ready has no LogicalClusterRequest.
 //
 // +kubebuilder:object:root=true
 type LogicalClusterRequest struct {
@@ -20,8 +20,8 @@ type LogicalClusterRequest struct {
 	Spec LogicalClusterRequestSpec `json:"spec"`
 }
 
-// LogicalClusterRequestSpec is the content of a request. One with a template requests a new logical cluster, one
-// with delete its deletion, any other a report.
+// LogicalClusterRequestSpec describes a request. If template is set, the creation of the logical cluster is requested.
+// If delete is true, its deletion is requested. Otherwise, a report is requested.
 type LogicalClusterRequestSpec struct {
 	// shard is the name of the requested shard.
 	Shard string `json:"shard"`
@@ -29,24 +29,25 @@ type LogicalClusterRequestSpec struct {
 	// cluster is the name of the logical cluster.
 	Cluster string `json:"cluster"`
 
-	// owner is the workspace. A logical cluster of another owner is neither reported nor deleted.
+	// owner is a reference to the workspace. A logical cluster of another owner is neither reported nor deleted.
 	Owner corev1alpha1.LogicalClusterOwner `json:"owner"`
 
-	// confirmed is the UID of the LogicalCluster of the workspace. A logical cluster that was created for a
-	// workspace of another shard becomes ready only when it is confirmed: one that was created for an outdated request
-	// has no workspace.
+	// confirmed is the UID of the LogicalCluster of the workspace. A logical cluster that was created for a workspace
+	// of another shard becomes ready only when it is confirmed, because a logical cluster that was created for an
+	// outdated request has no workspace.
 	// +optional
 	Confirmed types.UID `json:"confirmed,omitempty"`
 
-	// delete requests the deletion of the logical cluster. It is final: the name is not used again.
+	// delete requests the deletion of the logical cluster. The deletion is final: the name is not used again.
 	// +optional
 	Delete bool `json:"delete,omitempty"`
 
-	// annotations of the new LogicalCluster: type, path, owner, required groups. Others are ignored.
+	// annotations contains the annotations of the new LogicalCluster: type, path, owner and required groups. Other
+	// annotations are ignored.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
 
-	// template is the specification of the new LogicalCluster; nil if none is requested.
+	// template is the spec of the new LogicalCluster. Unset if no creation is requested.
 	// +optional
 	Template *corev1alpha1.LogicalClusterSpec `json:"template,omitempty"`
 }

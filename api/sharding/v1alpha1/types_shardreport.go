@@ -7,10 +7,10 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// ShardReport is the heartbeat of a shard. It is published in the logical cluster "root" under the shard's name, every
-// few seconds. The root shard copies it into the status of the Shard object; every shard selects the shard of new
-// workspaces by it. Readers measure its age from when they observed a change of spec.beat, not by the clock of the
-// writer.
+// ShardReport is the heartbeat of a shard. It is published every few seconds in the logical cluster "root" under the
+// name of the shard. It is copied to the status of the Shard object by the root shard, and used by all shards to select
+// the shard of new workspaces. Its age is measured by readers from the last observed change of spec.beat, not by the
+// clock of the writer.
 //
 // +kubebuilder:object:root=true
 type ShardReport struct {
@@ -20,23 +20,24 @@ type ShardReport struct {
 	Spec ShardReportSpec `json:"spec"`
 }
 
-// ShardReportSpec is the state of a shard.
+// ShardReportSpec describes the reported state of a shard.
 type ShardReportSpec struct {
 	// beat changes with every heartbeat.
 	Beat int64 `json:"beat"`
 
-	// complete is true once everything that the shard publishes is in this cache. A cache that lost its objects has
-	// lost the report with them: until it is back and complete, missing objects are not treated as deleted.
+	// complete indicates that all published objects of the shard are in this cache. If a cache loses its objects, it
+	// also loses the report. Missing objects are not treated as deleted until the report exists again and is complete.
 	Complete bool `json:"complete,omitempty"`
 
-	// capacity is the limit of the shard, load its usage: "logicalclusters", "objects", "memory"
-	// (bytes). A resource without a limit has no capacity.
+	// capacity contains the limits of the shard for the resources "logicalclusters", "objects" and "memory" (bytes).
+	// Resources without a limit are not listed.
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
+	// load contains the current usage of the resources "logicalclusters", "objects" and "memory" (bytes).
 	// +optional
 	Load corev1.ResourceList `json:"load,omitempty"`
 
-	// conditions are "Ready" and "Schedulable", with the reason where they are false.
+	// conditions contains the conditions "Ready" and "Schedulable", with a reason if they are False.
 	// +optional
 	Conditions conditionsv1alpha1.Conditions `json:"conditions,omitempty"`
 }

@@ -1,6 +1,6 @@
-// Package v1alpha1 holds the API tenancy.kcp.io/v1alpha1: the Workspaces that form the tree of logical clusters, and
-// the WorkspaceTypes that define how new ones are initialized. It also names the annotations, conditions and reasons
-// that clients use. Types only; no behaviour of a server.
+// Package v1alpha1 contains the tenancy.kcp.io/v1alpha1 API: Workspaces, which form the tree of logical clusters,
+// WorkspaceTypes, which define the initialization of new workspaces, and WorkspaceAuthenticationConfigurations. It also
+// defines the annotations, conditions and reasons that clients use. It contains no server code.
 //
 // +groupName=tenancy.kcp.io
 // +kubebuilder:object:generate=true

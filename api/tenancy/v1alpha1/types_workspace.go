@@ -7,8 +7,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// Workspace is a child in the tree of workspaces: it leads to a logical cluster on some shard, or to something else
-// that is mounted in its place.
+// Workspace is a node in the tree of workspaces. It is backed by a logical cluster on a shard, or by a mounted object.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp,shortName=ws
@@ -24,12 +23,12 @@ type Workspace struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the workspace should be and where it leads.
+	// spec is the desired state of the workspace.
 	// +required
 	// +kubebuilder:default={}
 	Spec WorkspaceSpec `json:"spec"`
 
-	// status is how far it has come.
+	// status is the observed state of the workspace.
 	// +optional
 	// +kubebuilder:default={}
 	Status WorkspaceStatus `json:"status,omitempty"`
@@ -45,40 +44,42 @@ func (in *Workspace) SetConditions(conditions conditionsv1alpha1.Conditions) {
 
 var _ conditionsv1alpha1.Setter = &Workspace{}
 
-// WorkspaceSpec says what a workspace should be and where it leads.
+// WorkspaceSpec describes the desired state of a Workspace.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.URL) || has(self.URL)",message="URL cannot be unset"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.cluster) || has(self.cluster)",message="cluster cannot be unset"
 type WorkspaceSpec struct {
-	// type says which WorkspaceType prepares the workspace. It is chosen by the parent if left out, and immutable.
+	// type is a reference to the WorkspaceType of the workspace. Defaults to the default child type of the parent
+	// workspace. Immutable.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.name == oldSelf.name",message="name is immutable"
 	// +kubebuilder:validation:XValidation:rule="has(oldSelf.path) == has(self.path)",message="path cannot be set or unset"
 	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.path) || !has(self.path) || self.path == oldSelf.path",message="path is immutable"
 	Type *WorkspaceTypeReference `json:"type,omitempty"`
 
-	// location narrows down the shards that may hold the workspace.
+	// location constrains the shards to which the workspace can be scheduled.
 	// +optional
 	Location *WorkspaceLocation `json:"location,omitempty"`
 
-	// cluster is the name of the logical cluster that the workspace leads to. Set by the system.
+	// cluster is the name of the logical cluster of the workspace. Set by the system. Immutable once set.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cluster is immutable"
 	Cluster string `json:"cluster,omitempty"`
 
-	// URL is where the workspace can be reached. Set by the system.
+	// URL is the address of the workspace. Set by the system. Cannot be unset.
 	// +optional
 	URL string `json:"URL,omitempty"`
 
-	// mount puts something else in the place of a logical cluster.
+	// mount mounts an endpoint that is described by another object, instead of a logical cluster.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(oldSelf.ref.__namespace__) == has(self.ref.__namespace__) && (!has(self.ref.__namespace__) || self.ref.__namespace__ == oldSelf.ref.__namespace__)",message="namespace of ref is immutable"
 	Mount *Mount `json:"mount,omitempty"`
 }
 
-// Mount refers to the object that stands for what is mounted.
+// Mount is a reference to the object that represents the mounted endpoint.
 type Mount struct {
-	// ref is an object in the workspace's own logical cluster, whose status holds a phase and a URL. It is immutable.
+	// ref is a reference to an object in the same logical cluster as the workspace. The object must provide
+	// status.phase and status.URL. Immutable.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self.apiVersion == oldSelf.apiVersion",message="apiVersion is immutable"
 	// +kubebuilder:validation:XValidation:rule="self.kind == oldSelf.kind",message="kind is immutable"
@@ -86,46 +87,46 @@ type Mount struct {
 	Reference ObjectReference `json:"ref"`
 }
 
-// ObjectReference names an object in the same logical cluster.
+// ObjectReference is a reference to an object in the same logical cluster.
 type ObjectReference struct {
 	// apiVersion is the group and version of the object.
 	// +required
 	APIVersion string `json:"apiVersion"`
 
-	// kind of the object.
+	// kind is the kind of the object.
 	// +required
 	Kind string `json:"kind"`
 
-	// name of the object.
+	// name is the name of the object.
 	// +required
 	Name string `json:"name"`
 
-	// namespace of the object, empty where it has none.
+	// namespace is the namespace of the object. Empty for cluster-scoped objects.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// WorkspaceLocation narrows down the shards that may hold a workspace.
+// WorkspaceLocation constrains the shards to which a workspace can be scheduled.
 type WorkspaceLocation struct {
-	// selector is matched against the labels of Shards. Without one, every shard may hold the workspace.
+	// selector is a label selector for Shards. If unset, the workspace can be scheduled to any shard.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
-// WorkspaceTypeReference names a WorkspaceType.
+// WorkspaceTypeReference is a reference to a WorkspaceType.
 type WorkspaceTypeReference struct {
-	// name of the type.
+	// name is the name of the WorkspaceType.
 	// +required
 	Name WorkspaceTypeName `json:"name"`
 
-	// path, or cluster name, of the workspace that holds the type. Left out on creation of a workspace: the type is
-	// looked for in the parent and its ancestors.
+	// path is the path or cluster name of the workspace that contains the WorkspaceType. If unset when a workspace is
+	// created, the type is looked up in the parent workspace and its ancestors.
 	// +optional
 	// +kubebuilder:validation:Pattern:="^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 	Path string `json:"path,omitempty"`
 }
 
-// String returns "<path>:<name>", or the name alone where there is no path.
+// String returns "<path>:<name>", or only the name if the path is empty.
 func (r WorkspaceTypeReference) String() string {
 	if r.Path == "" {
 		return string(r.Name)
@@ -138,22 +139,22 @@ func (r WorkspaceTypeReference) String() string {
 // +kubebuilder:validation:Pattern:="^[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
 type WorkspaceTypeName string
 
-// WorkspaceStatus tells how far a workspace has come.
+// WorkspaceStatus describes the observed state of a Workspace.
 type WorkspaceStatus struct {
-	// phase sums up how far it has come.
+	// phase is the current phase of the workspace. Defaults to Scheduling.
 	// +optional
 	// +kubebuilder:default=Scheduling
 	Phase corev1alpha1.LogicalClusterPhaseType `json:"phase,omitempty"`
 
-	// conditions tell single facts.
+	// conditions are the current conditions of the workspace.
 	// +optional
 	Conditions conditionsv1alpha1.Conditions `json:"conditions,omitempty"`
 
-	// initializers are those of the logical cluster that have not finished.
+	// initializers are the initializers of the logical cluster that have not completed.
 	// +optional
 	Initializers []corev1alpha1.LogicalClusterInitializer `json:"initializers,omitempty"`
 
-	// terminators are those of the logical cluster that have not finished.
+	// terminators are the terminators of the logical cluster that have not completed.
 	// +optional
 	Terminators []corev1alpha1.LogicalClusterTerminator `json:"terminators,omitempty"`
 }

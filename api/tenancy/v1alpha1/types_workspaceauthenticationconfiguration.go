@@ -4,8 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WorkspaceAuthenticationConfiguration holds issuers whose tokens are accepted in the workspaces of every WorkspaceType
-// of the same workspace that names it. Users of such tokens exist in these workspaces only.
+// WorkspaceAuthenticationConfiguration defines token issuers that are trusted in workspaces. It applies to workspaces
+// whose WorkspaceType references it, and must be in the same workspace as that WorkspaceType. Users authenticated by
+// these tokens are valid in these workspaces only.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp
@@ -15,115 +16,120 @@ type WorkspaceAuthenticationConfiguration struct {
 	// +required
 	metav1.ObjectMeta `json:"metadata"`
 
-	// spec holds the issuers.
+	// spec is the desired state of the authentication configuration.
 	// +required
 	Spec WorkspaceAuthenticationConfigurationSpec `json:"spec"`
 }
 
-// WorkspaceAuthenticationConfigurationSpec holds issuers of tokens.
+// WorkspaceAuthenticationConfigurationSpec describes the desired state of a WorkspaceAuthenticationConfiguration.
 type WorkspaceAuthenticationConfigurationSpec struct {
-	// jwt are the issuers of JSON web tokens, each once. They have the shape of those in the AuthenticationConfiguration
-	// of Kubernetes.
+	// jwt is a list of authenticators for JSON Web Tokens. Issuers must be unique. The format corresponds to jwt in the
+	// AuthenticationConfiguration of Kubernetes.
 	// +required
 	JWT []JWTAuthenticator `json:"jwt"`
 }
 
-// JWTAuthenticator accepts the tokens of one issuer.
+// JWTAuthenticator configures authentication by the tokens of one issuer.
 type JWTAuthenticator struct {
-	// issuer says whose tokens they are.
+	// issuer is the issuer of the tokens.
 	// +required
 	Issuer Issuer `json:"issuer"`
 
-	// claimValidationRules must all hold for the claims of a token.
+	// claimValidationRules are the rules for the claims of a token. All rules must be satisfied.
 	// +optional
 	ClaimValidationRules []ClaimValidationRule `json:"claimValidationRules,omitempty"`
 
-	// claimMappings say how claims become a user.
+	// claimMappings map the claims of a token to attributes of the user.
 	// +required
 	ClaimMappings ClaimMappings `json:"claimMappings"`
 
-	// userValidationRules must all hold for the user.
+	// userValidationRules are the rules for the user. All rules must be satisfied.
 	// +optional
 	UserValidationRules []UserValidationRule `json:"userValidationRules,omitempty"`
 }
 
-// Issuer says who issues tokens, and for whom.
+// Issuer describes an issuer of tokens and the accepted audiences.
 type Issuer struct {
-	// url is the issuer, as in the claim iss. Its keys are found by {url}/.well-known/openid-configuration.
+	// url is the URL of the issuer. Must match the iss claim of tokens. The signing keys are discovered from
+	// {url}/.well-known/openid-configuration.
 	// +required
 	URL string `json:"url"`
 
-	// discoveryURL is read in place of {url}/.well-known/openid-configuration.
+	// discoveryURL is the URL of the discovery document. Defaults to {url}/.well-known/openid-configuration.
 	// +optional
 	DiscoveryURL string `json:"discoveryURL,omitempty"`
 
-	// certificateAuthority is a PEM bundle that the issuer's server is verified by. Left out, those of the system are.
+	// certificateAuthority contains the PEM-encoded CA certificates for verifying the serving certificate of the
+	// issuer. If unset, the CA certificates of the system are used.
 	// +optional
 	CertificateAuthority string `json:"certificateAuthority,omitempty"`
 
-	// audiences are for whom a token must be, one of them at least.
+	// audiences are the accepted audiences. A token must be issued for at least one of them.
 	// +optional
 	Audiences []string `json:"audiences,omitempty"`
 
-	// audienceMatchPolicy must be MatchAny where there are several audiences.
+	// audienceMatchPolicy defines how the audiences of a token are matched. Must be MatchAny if there are multiple
+	// audiences.
 	// +optional
 	AudienceMatchPolicy AudienceMatchPolicyType `json:"audienceMatchPolicy,omitempty"`
 }
 
-// AudienceMatchPolicyType says how audiences are compared.
+// AudienceMatchPolicyType defines how the audiences of a token are matched.
 type AudienceMatchPolicyType string
 
-// AudienceMatchPolicyMatchAny: one of the audiences suffices.
+// AudienceMatchPolicyMatchAny means that a token must be issued for at least one of the audiences.
 const AudienceMatchPolicyMatchAny AudienceMatchPolicyType = "MatchAny"
 
-// ClaimValidationRule is a condition on the claims of a token: a claim with its value, or a CEL expression.
+// ClaimValidationRule is a rule for the claims of a token. Exactly one of claim and expression must be set.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.claim) || has(self.expression)",message="claim or expression is required"
 // +kubebuilder:validation:XValidation:rule="!(has(self.claim) && has(self.expression))",message="claim and expression cannot both be set"
 // +kubebuilder:validation:XValidation:rule="has(self.requiredValue) == has(self.claim)",message="requiredValue must be set with claim, and only then"
 // +kubebuilder:validation:XValidation:rule="has(self.message) == has(self.expression)",message="message must be set with expression, and only then"
 type ClaimValidationRule struct {
-	// claim is the name of a claim that must have requiredValue.
+	// claim is the name of a required claim. Must be set together with requiredValue.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	Claim string `json:"claim,omitempty"`
 
-	// requiredValue is the value of the claim.
+	// requiredValue is the required value of the claim.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	RequiredValue string `json:"requiredValue,omitempty"`
 
-	// expression is CEL over `claims` that must be true.
+	// expression is a CEL expression over the variable `claims`. Must evaluate to true. Must be set together with
+	// message.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	Expression string `json:"expression,omitempty"`
 
-	// message tells in logs what it means that expression is not true.
+	// message is a human-readable description of the failed rule, for logs.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	Message string `json:"message,omitempty"`
 }
 
-// ClaimMappings say how the claims of a token become a user.
+// ClaimMappings map the claims of a token to attributes of the user.
 type ClaimMappings struct {
-	// username yields the user's name. A name that begins with "system:" is refused.
+	// username is the mapping for the user name. Tokens with a user name that starts with "system:" are rejected.
 	// +optional
 	Username PrefixedClaimOrExpression `json:"username,omitzero"`
 
-	// groups yields the user's groups. Those that begin with "system:" are dropped.
+	// groups is the mapping for the groups of the user. Groups that start with "system:" are ignored.
 	// +optional
 	Groups PrefixedClaimOrExpression `json:"groups,omitzero"`
 
-	// uid yields the user's UID.
+	// uid is the mapping for the UID of the user.
 	// +optional
 	UID ClaimOrExpression `json:"uid,omitzero"`
 
-	// extra yields further attributes. Keys that contain "kcp.io" are dropped.
+	// extra are the mappings for extra attributes of the user. Attributes whose key contains "kcp.io" are ignored.
 	// +optional
 	Extra []ExtraMapping `json:"extra,omitempty"`
 }
 
-// PrefixedClaimOrExpression is a claim whose value gets a prefix, or a CEL expression.
+// PrefixedClaimOrExpression is a claim with a prefix, or a CEL expression. Exactly one of claim and expression must be
+// set.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.claim) || has(self.expression)",message="claim or expression is required"
 // +kubebuilder:validation:XValidation:rule="!(has(self.claim) && has(self.expression))",message="claim and expression cannot both be set"
@@ -134,17 +140,17 @@ type PrefixedClaimOrExpression struct {
 	// +kubebuilder:validation:MinLength=1
 	Claim string `json:"claim,omitempty"`
 
-	// prefix comes before the value of the claim. It must be set with claim, to "" for none.
+	// prefix is prepended to the value of the claim. Must be set if claim is set. An empty string means no prefix.
 	// +optional
 	Prefix *string `json:"prefix,omitempty"`
 
-	// expression is CEL over `claims`.
+	// expression is a CEL expression over the variable `claims`.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	Expression string `json:"expression,omitempty"`
 }
 
-// ClaimOrExpression is a claim, or a CEL expression.
+// ClaimOrExpression is a claim or a CEL expression. At most one of claim and expression can be set.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.claim) && has(self.expression))",message="claim and expression cannot both be set"
 type ClaimOrExpression struct {
@@ -153,30 +159,30 @@ type ClaimOrExpression struct {
 	// +kubebuilder:validation:MinLength=1
 	Claim string `json:"claim,omitempty"`
 
-	// expression is CEL over `claims`.
+	// expression is a CEL expression over the variable `claims`.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	Expression string `json:"expression,omitempty"`
 }
 
-// ExtraMapping yields one further attribute of a user.
+// ExtraMapping is the mapping for one extra attribute of a user.
 type ExtraMapping struct {
-	// key is the attribute: a path that begins with a domain, in lower case.
+	// key is the key of the attribute. Must be a lower-case path prefixed with a domain.
 	// +required
 	Key string `json:"key"`
 
-	// valueExpression is CEL over `claims`, a string or a list of strings.
+	// valueExpression is a CEL expression over the variable `claims`. Must evaluate to a string or a list of strings.
 	// +required
 	ValueExpression string `json:"valueExpression"`
 }
 
-// UserValidationRule is a condition on the user that claims became.
+// UserValidationRule is a rule for the user that results from the claim mappings.
 type UserValidationRule struct {
-	// expression is CEL over `user` that must be true.
+	// expression is a CEL expression over the variable `user`. Must evaluate to true.
 	// +required
 	Expression string `json:"expression"`
 
-	// message tells in logs what it means that expression is not true.
+	// message is a human-readable description of the failed rule, for logs.
 	// +required
 	Message string `json:"message"`
 }

@@ -7,7 +7,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// WorkspaceType says how workspaces of this type are prepared, and where they may stand in the tree.
+// WorkspaceType defines the initialization of workspaces of this type and their allowed parents and children.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp
@@ -18,11 +18,11 @@ type WorkspaceType struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says how workspaces of this type are prepared.
+	// spec is the desired state of the workspace type.
 	// +optional
 	Spec WorkspaceTypeSpec `json:"spec,omitempty"`
 
-	// status is what the system adds.
+	// status is the observed state of the workspace type.
 	// +optional
 	Status WorkspaceTypeStatus `json:"status,omitempty"`
 }
@@ -37,77 +37,81 @@ func (in *WorkspaceType) SetConditions(conditions conditionsv1alpha1.Conditions)
 
 var _ conditionsv1alpha1.Setter = &WorkspaceType{}
 
-// WorkspaceTypeSpec says how workspaces of a type are prepared, and where they may stand in the tree.
+// WorkspaceTypeSpec describes the desired state of a WorkspaceType.
 type WorkspaceTypeSpec struct {
-	// initializer adds an initializer for workspaces of this type and of the types that extend it.
+	// initializer specifies whether an initializer is added to workspaces of this type and of types that extend it.
 	// +optional
 	Initializer bool `json:"initializer,omitempty"`
 
-	// initializerPermissions are the rights of this type's initializer in a workspace that it prepares. They are not
-	// inherited.
+	// initializerPermissions are the permissions of the initializer of this type in workspaces that it initializes.
+	// They are not inherited.
 	// +optional
 	InitializerPermissions []rbacv1.PolicyRule `json:"initializerPermissions,omitempty"`
 
-	// terminator adds a terminator for workspaces of this type and of the types that extend it.
+	// terminator specifies whether a terminator is added to workspaces of this type and of types that extend it.
 	// +optional
 	Terminator bool `json:"terminator,omitempty"`
 
-	// terminatorPermissions are the rights of this type's terminator in a workspace that it cleans up. They are not
-	// inherited.
+	// terminatorPermissions are the permissions of the terminator of this type in workspaces that it cleans up. They
+	// are not inherited.
 	// +optional
 	TerminatorPermissions []rbacv1.PolicyRule `json:"terminatorPermissions,omitempty"`
 
-	// extend names types whose initializers, terminators, default bindings and place in the tree this one inherits.
+	// extend references the types from which this type inherits initializers, terminators, default bindings and
+	// constraints on parents and children.
 	// +optional
 	Extend WorkspaceTypeExtension `json:"extend,omitzero"`
 
-	// additionalWorkspaceLabels are put on new workspaces of this very type, where they do not have them.
+	// additionalWorkspaceLabels are labels that are added to new workspaces of this type. Labels that are already set
+	// are not changed. They are not inherited.
 	// +optional
 	AdditionalWorkspaceLabels map[string]string `json:"additionalWorkspaceLabels,omitempty"`
 
-	// defaultChildWorkspaceType is the type of child workspaces that are created without one.
+	// defaultChildWorkspaceType is a reference to the type of child workspaces that are created without a type.
+	// Defaults to type universal in workspace root.
 	// +optional
 	// +kubebuilder:default={name: "universal", path: "root"}
 	DefaultChildWorkspaceType *WorkspaceTypeReference `json:"defaultChildWorkspaceType,omitempty"`
 
-	// limitAllowedChildren says which types children may have. Without it, any.
+	// limitAllowedChildren restricts the types of child workspaces. If unset, all types are allowed.
 	// +optional
 	LimitAllowedChildren *WorkspaceTypeSelector `json:"limitAllowedChildren,omitempty"`
 
-	// limitAllowedParents says which types the parent may have. Without it, any.
+	// limitAllowedParents restricts the types of the parent workspace. If unset, all types are allowed.
 	// +optional
 	LimitAllowedParents *WorkspaceTypeSelector `json:"limitAllowedParents,omitempty"`
 
-	// defaultAPIBindings are the exports that new workspaces are bound to.
+	// defaultAPIBindings are the APIExports to which new workspaces are bound.
 	// +optional
 	DefaultAPIBindings []APIExportReference `json:"defaultAPIBindings,omitempty"`
 
-	// defaultAPIBindingLifecycle says whether those bindings are kept as the type wants them, or only made once.
+	// defaultAPIBindingLifecycle defines whether default bindings are only created during initialization
+	// (InitializeOnly) or also kept up to date with the type (Maintain). If unset, they are not kept up to date.
 	// +optional
 	DefaultAPIBindingLifecycle *APIBindingLifecycleMode `json:"defaultAPIBindingLifecycle,omitempty"`
 
-	// authenticationConfigurations name WorkspaceAuthenticationConfigurations beside this type, by which users of the
-	// workspaces may authenticate.
+	// authenticationConfigurations are references to WorkspaceAuthenticationConfigurations in the same workspace as
+	// this type. They authenticate users of workspaces of this type.
 	// +optional
 	AuthenticationConfigurations []AuthenticationConfigurationReference `json:"authenticationConfigurations,omitempty"`
 }
 
-// WorkspaceTypeExtension names the types that a type inherits from.
+// WorkspaceTypeExtension references the types that a type inherits from.
 type WorkspaceTypeExtension struct {
-	// with lists those types.
+	// with is the list of these types.
 	// +optional
 	With []WorkspaceTypeReference `json:"with,omitempty"`
 }
 
-// WorkspaceTypeSelector allows either no type at all or a list of types.
+// WorkspaceTypeSelector selects workspace types: either none or a list of types. Exactly one field must be set.
 //
 // +kubebuilder:validation:ExactlyOneOf=none;types
 type WorkspaceTypeSelector struct {
-	// none allows no type. That it is set counts, and excludes types: hence the pointer.
+	// none specifies that no type is allowed. Must be unset if types is set, even if its value is false.
 	// +optional
 	None *bool `json:"none,omitempty"`
 
-	// types lists what is allowed; whatever extends one of them is allowed too.
+	// types are the allowed types. Types that extend one of them are also allowed.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	Types []WorkspaceTypeReference `json:"types,omitempty"`
@@ -116,69 +120,72 @@ type WorkspaceTypeSelector struct {
 // AllowsNone reports whether the selector allows no type.
 func (s *WorkspaceTypeSelector) AllowsNone() bool { return s != nil && s.None != nil && *s.None }
 
-// APIExportReference names an APIExport.
+// APIExportReference is a reference to an APIExport.
 type APIExportReference struct {
-	// path, or cluster name, of the workspace that holds the export. It defaults to that of the type.
+	// path is the path or cluster name of the workspace that contains the APIExport. Defaults to the workspace of the
+	// type.
 	// +optional
 	// +kubebuilder:validation:Pattern:="^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 	Path string `json:"path,omitempty"`
 
-	// export is the name of the export.
+	// export is the name of the APIExport.
 	// +required
 	Export string `json:"export"`
 }
 
-// APIBindingLifecycleMode says what becomes of default bindings after they were made.
+// APIBindingLifecycleMode defines how default bindings are managed after their creation.
 //
 // +kubebuilder:validation:Enum=InitializeOnly;Maintain
 type APIBindingLifecycleMode string
 
 const (
-	// APIBindingLifecycleModeInitializeOnly makes default bindings once and leaves them to the users.
+	// APIBindingLifecycleModeInitializeOnly means that default bindings are created once and not updated afterwards.
 	APIBindingLifecycleModeInitializeOnly APIBindingLifecycleMode = "InitializeOnly"
-	// APIBindingLifecycleModeMaintain keeps default bindings as the type wants them.
+	// APIBindingLifecycleModeMaintain means that default bindings are kept up to date with the type.
 	APIBindingLifecycleModeMaintain APIBindingLifecycleMode = "Maintain"
 )
 
-// AuthenticationConfigurationReference names a WorkspaceAuthenticationConfiguration beside the type.
+// AuthenticationConfigurationReference is a reference to a WorkspaceAuthenticationConfiguration in the same workspace
+// as the type.
 type AuthenticationConfigurationReference struct {
-	// name of the configuration.
+	// name is the name of the WorkspaceAuthenticationConfiguration.
 	// +required
 	Name string `json:"name"`
 }
 
-// WorkspaceTypeStatus is what the system adds to a type.
+// WorkspaceTypeStatus describes the observed state of a WorkspaceType.
 type WorkspaceTypeStatus struct {
-	// conditions tell single facts.
+	// conditions are the current conditions of the workspace type.
 	// +optional
 	Conditions conditionsv1alpha1.Conditions `json:"conditions,omitempty"`
 
-	// virtualWorkspaces are where initializers and terminators of this type find their workspaces, for every shard.
+	// virtualWorkspaces are the virtual workspaces, for every shard, through which the initializer and the terminator
+	// of this type access workspaces.
 	// +optional
 	VirtualWorkspaces []VirtualWorkspace `json:"virtualWorkspaces,omitempty"`
 }
 
-// VirtualWorkspace is the address of one virtual workspace.
+// VirtualWorkspace describes the endpoint of a virtual workspace.
 type VirtualWorkspace struct {
-	// url of the virtual workspace.
+	// url is the URL of the virtual workspace.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	URL string `json:"url"`
 
-	// type says who it is for.
+	// type is the type of the virtual workspace: initializing or terminating.
 	// +optional
 	Type VirtualWorkspaceType `json:"type,omitempty"`
 }
 
-// VirtualWorkspaceType says who a virtual workspace is for.
+// VirtualWorkspaceType is the type of a virtual workspace.
 //
 // +kubebuilder:validation:Enum=initializing;terminating
 type VirtualWorkspaceType string
 
 const (
-	// VirtualWorkspaceTypeInitializing shows the workspaces that wait for an initializer.
+	// VirtualWorkspaceTypeInitializing means that the virtual workspace serves workspaces with a pending initializer.
 	VirtualWorkspaceTypeInitializing VirtualWorkspaceType = "initializing"
-	// VirtualWorkspaceTypeTerminating shows the workspaces that wait for a terminator.
+	// VirtualWorkspaceTypeTerminating means that the virtual workspace serves workspaces with a pending terminator.
 	VirtualWorkspaceTypeTerminating VirtualWorkspaceType = "terminating"
 )
 

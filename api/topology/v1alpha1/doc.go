@@ -1,6 +1,6 @@
-// Package v1alpha1 holds the API topology.kcp.io/v1alpha1: Partitions, which name a part of the shards of an
-// installation, and the PartitionSets that generate them. It also names the conditions and reasons that clients use.
-// Types only; no behaviour of a server.
+// Package v1alpha1 contains the topology.kcp.io/v1alpha1 API: Partition, a subset of the shards of an installation, and
+// PartitionSet, which generates Partitions. It also defines the conditions and reasons that clients use. It contains no
+// server code.
 //
 // +groupName=topology.kcp.io
 // +kubebuilder:object:generate=true

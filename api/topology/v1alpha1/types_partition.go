@@ -4,7 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Partition names a part of the shards of an installation, so that endpoint slices can be made for that part alone.
+// Partition defines a subset of the shards of an installation. Endpoint slices that reference it contain only these
+// shards.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp
@@ -16,14 +17,14 @@ type Partition struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says which shards belong to the partition.
+	// spec is the desired state of the partition.
 	// +required
 	Spec PartitionSpec `json:"spec"`
 }
 
-// PartitionSpec says which shards belong to a partition.
+// PartitionSpec describes the desired state of a Partition.
 type PartitionSpec struct {
-	// selector selects shards by their labels. Without it, all shards belong to the partition.
+	// selector is a label selector for the shards of the partition. If unset, all shards are selected.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }

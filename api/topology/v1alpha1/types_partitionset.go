@@ -6,7 +6,8 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// PartitionSet generates one Partition beside it for every combination of values that shards have in some labels.
+// PartitionSet generates Partitions in its workspace, one for each combination of values of the dimension labels of
+// shards.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp
@@ -19,11 +20,11 @@ type PartitionSet struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says which shards are divided, and by what.
+	// spec is the desired state of the partition set.
 	// +required
 	Spec PartitionSetSpec `json:"spec"`
 
-	// status is what became of it.
+	// status is the observed state of the partition set.
 	// +optional
 	Status PartitionSetStatus `json:"status,omitempty"`
 }
@@ -38,25 +39,25 @@ func (in *PartitionSet) SetConditions(conditions conditionsv1alpha1.Conditions) 
 
 var _ conditionsv1alpha1.Setter = &PartitionSet{}
 
-// PartitionSetSpec says which shards are divided, and by what.
+// PartitionSetSpec describes the desired state of a PartitionSet.
 type PartitionSetSpec struct {
-	// dimensions are the keys of the labels whose values divide the shards. A shard without one of them belongs to no
-	// partition of the set.
+	// dimensions are the label keys by whose values shards are grouped into partitions. Shards without one of these
+	// labels are not part of any partition of the set.
 	// +optional
 	Dimensions []string `json:"dimensions,omitempty"`
 
-	// shardSelector selects the shards that are divided. Without it, all are.
+	// shardSelector is a label selector for the shards that are partitioned. If unset, all shards are selected.
 	// +optional
 	ShardSelector *metav1.LabelSelector `json:"shardSelector,omitempty"`
 }
 
-// PartitionSetStatus is what became of a PartitionSet.
+// PartitionSetStatus describes the observed state of a PartitionSet.
 type PartitionSetStatus struct {
-	// count is the number of partitions that the set asks for.
+	// count is the desired number of partitions of the set.
 	// +optional
 	Count uint16 `json:"count,omitempty"`
 
-	// conditions tell single facts.
+	// conditions are the current conditions of the partition set.
 	// +optional
 	Conditions conditionsv1alpha1.Conditions `json:"conditions,omitempty"`
 }

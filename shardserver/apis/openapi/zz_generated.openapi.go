@@ -152,7 +152,7 @@ func schema_atoll_api_apis_v1alpha1_APIBinding(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIBinding binds the resources of an APIExport in its workspace.",
+				Description: "APIBinding binds the resources of an APIExport in the workspace of the APIBinding.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -177,14 +177,14 @@ func schema_atoll_api_apis_v1alpha1_APIBinding(ref common.ReferenceCallback) com
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec defines what is bound and what the provider may do.",
+							Description: "spec describes the desired state of the APIBinding.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.APIBindingSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is the observed state.",
+							Description: "status describes the observed state of the APIBinding.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.APIBindingStatus{}.OpenAPIModelName()),
 						},
@@ -250,19 +250,19 @@ func schema_atoll_api_apis_v1alpha1_APIBindingSpec(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIBindingSpec defines what is bound and what the provider may do.",
+				Description: "APIBindingSpec describes the desired state of an APIBinding.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"reference": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reference names the export. It is immutable.",
+							Description: "reference is a reference to the APIExport to bind. Immutable.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.BindingReference{}.OpenAPIModelName()),
 						},
 					},
 					"permissionClaims": {
 						SchemaProps: spec.SchemaProps{
-							Description: "permissionClaims accept or reject the claims of the export. Claims that are not listed are not accepted.",
+							Description: "permissionClaims is the list of permission claims of the APIExport that are accepted or rejected. Claims that are not listed are not accepted.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -286,12 +286,12 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIBindingStatus is the observed state of a binding.",
+				Description: "APIBindingStatus describes the observed state of an APIBinding.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"apiExportClusterName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "apiExportClusterName is the logical cluster of the export.",
+							Description: "apiExportClusterName is the name of the logical cluster that contains the APIExport.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -307,7 +307,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "boundResources are the resources that the binding serves in its workspace.",
+							Description: "boundResources is the list of resources that are served in the workspace because of the APIBinding.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -320,14 +320,14 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 					},
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "phase is the phase of the binding.",
+							Description: "phase is the current phase of the APIBinding.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the object.",
+							Description: "conditions is the list of current conditions of the APIBinding.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -340,7 +340,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 					},
 					"appliedPermissionClaims": {
 						SchemaProps: spec.SchemaProps{
-							Description: "appliedPermissionClaims are the accepted claims whose objects the provider sees.",
+							Description: "appliedPermissionClaims is the list of accepted permission claims whose objects are visible to the provider.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -353,7 +353,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 					},
 					"exportPermissionClaims": {
 						SchemaProps: spec.SchemaProps{
-							Description: "exportPermissionClaims are the claims of the export.",
+							Description: "exportPermissionClaims is the list of permission claims of the APIExport.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -401,7 +401,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversion(ref common.ReferenceCallback) 
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec holds the conversions.",
+							Description: "spec describes the conversions between versions.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.APIConversionSpec{}.OpenAPIModelName()),
 						},
@@ -467,12 +467,12 @@ func schema_atoll_api_apis_v1alpha1_APIConversionRule(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIConversionRule sets one field.",
+				Description: "APIConversionRule describes the conversion of one field.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"field": {
 						SchemaProps: spec.SchemaProps{
-							Description: "field is the path that the value comes from.",
+							Description: "field is the path of the source field.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -480,7 +480,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversionRule(ref common.ReferenceCallba
 					},
 					"destination": {
 						SchemaProps: spec.SchemaProps{
-							Description: "destination is the path that the value goes to.",
+							Description: "destination is the path of the destination field.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -488,7 +488,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversionRule(ref common.ReferenceCallba
 					},
 					"transformation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "transformation is a CEL expression that computes the value from that of field. If unset, the value is copied.",
+							Description: "transformation is a CEL expression that computes the value from the value of the source field. If unset, the value is copied.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -504,7 +504,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversionSpec(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIConversionSpec holds conversions.",
+				Description: "APIConversionSpec describes the conversions between versions of a resource.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"conversions": {
@@ -518,7 +518,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversionSpec(ref common.ReferenceCallba
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conversions are between two versions each.",
+							Description: "conversions is the list of conversions, each from one version to another.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -542,7 +542,7 @@ func schema_atoll_api_apis_v1alpha1_APIExport(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExport offers resources to other workspaces and lists the permissions that its provider claims there.",
+				Description: "APIExport exports resources to other workspaces and lists the permissions that the provider claims in those workspaces.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -567,14 +567,14 @@ func schema_atoll_api_apis_v1alpha1_APIExport(ref common.ReferenceCallback) comm
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec defines what is offered.",
+							Description: "spec describes the desired state of the APIExport.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.APIExportSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is set by the server.",
+							Description: "status describes the observed state of the APIExport.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.APIExportStatus{}.OpenAPIModelName()),
 						},
@@ -591,12 +591,12 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpoint(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportEndpoint is the endpoint of a virtual workspace.",
+				Description: "APIExportEndpoint describes the endpoint of a virtual workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"url": {
 						SchemaProps: spec.SchemaProps{
-							Description: "url of the virtual workspace.",
+							Description: "url is the URL of the virtual workspace.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -604,7 +604,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpoint(ref common.ReferenceCallba
 					},
 					"shards": {
 						SchemaProps: spec.SchemaProps{
-							Description: "shards are the shards that use this endpoint for resources with virtual storage. If unset, it is the shard of the endpoint.",
+							Description: "shards selects the shards that use this endpoint for resources with virtual storage. Defaults to the shard of the endpoint.",
 							Ref:         ref(v1alpha1.ShardSet{}.OpenAPIModelName()),
 						},
 					},
@@ -621,7 +621,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSlice(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportEndpointSlice lists the URLs of the virtual workspaces of an APIExport: one for every shard with a consumer.",
+				Description: "APIExportEndpointSlice lists the URLs of the virtual workspaces of an APIExport, one for each shard with consumers.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -646,14 +646,14 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSlice(ref common.ReferenceC
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec selects the export and the shards.",
+							Description: "spec describes the desired state of the APIExportEndpointSlice.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.APIExportEndpointSliceSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status holds the endpoints.",
+							Description: "status describes the observed state of the APIExportEndpointSlice.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.APIExportEndpointSliceStatus{}.OpenAPIModelName()),
 						},
@@ -718,19 +718,19 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceSpec(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportEndpointSliceSpec selects the export and the shards.",
+				Description: "APIExportEndpointSliceSpec describes the desired state of an APIExportEndpointSlice.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"export": {
 						SchemaProps: spec.SchemaProps{
-							Description: "export names the APIExport. It is immutable.",
+							Description: "export is a reference to the APIExport. Immutable.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ExportBindingReference{}.OpenAPIModelName()),
 						},
 					},
 					"partition": {
 						SchemaProps: spec.SchemaProps{
-							Description: "partition names a Partition in the workspace of the slice, which selects the shards. If unset, all shards are listed.",
+							Description: "partition is the name of a Partition in the workspace of the APIExportEndpointSlice. Endpoints are listed for the shards that are selected by the Partition. If unset, endpoints are listed for all shards.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -748,12 +748,12 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceStatus(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportEndpointSliceStatus holds the endpoints.",
+				Description: "APIExportEndpointSliceStatus describes the observed state of an APIExportEndpointSlice.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the object.",
+							Description: "conditions is the list of current conditions of the APIExportEndpointSlice.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -774,7 +774,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceStatus(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "endpoints are the URLs of virtual workspaces.",
+							Description: "endpoints is the list of endpoints of the virtual workspaces.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -787,7 +787,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceStatus(ref common.Refe
 					},
 					"shardSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "shardSelector is the label selector of the partition. Empty for all shards.",
+							Description: "shardSelector is the label selector of the Partition as a string. If empty, all shards are selected.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -852,7 +852,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportSpec(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportSpec defines what an export offers.",
+				Description: "APIExportSpec describes the desired state of an APIExport.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"latestResourceSchemas": {
@@ -862,7 +862,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportSpec(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "latestResourceSchemas are the names of APIResourceSchemas in the workspace of the export that describe its resources.",
+							Description: "latestResourceSchemas is the list of names of the APIResourceSchemas that describe the exported resources. They must be in the workspace of the APIExport.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -876,13 +876,13 @@ func schema_atoll_api_apis_v1alpha1_APIExportSpec(ref common.ReferenceCallback) 
 					},
 					"identity": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identity distinguishes this export from others that offer resources of the same names. Access to the Secret means ownership of the objects. If unset, the server generates one.",
+							Description: "identity distinguishes the APIExport from others that export resources with the same names. Access to the Secret implies ownership of the objects. If unset, an identity is generated by the server.",
 							Ref:         ref(v1alpha1.Identity{}.OpenAPIModelName()),
 						},
 					},
 					"maximalPermissionPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "maximalPermissionPolicy limits what users of consuming workspaces may do with the resources, in addition to the authorization in those workspaces.",
+							Description: "maximalPermissionPolicy limits the permissions of users in consuming workspaces on the exported resources. It applies in addition to the authorization in those workspaces.",
 							Ref:         ref(v1alpha1.MaximalPermissionPolicy{}.OpenAPIModelName()),
 						},
 					},
@@ -897,7 +897,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportSpec(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "permissionClaims are resources of consuming workspaces to which the provider requests access. Consumers accept or reject each.",
+							Description: "permissionClaims is the list of resources in consuming workspaces to which the provider requests access. Each claim is accepted or rejected by the consumer.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -920,19 +920,19 @@ func schema_atoll_api_apis_v1alpha1_APIExportStatus(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportStatus is the observed state of an export.",
+				Description: "APIExportStatus describes the observed state of an APIExport.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the lower-case hex SHA-256 of the identity. It is immutable once set.",
+							Description: "identityHash is the SHA-256 hash of the identity in lower-case hexadecimal. Immutable once set.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the object.",
+							Description: "conditions is the list of current conditions of the APIExport.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -945,7 +945,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportStatus(ref common.ReferenceCallback
 					},
 					"virtualWorkspaces": {
 						SchemaProps: spec.SchemaProps{
-							Description: "virtualWorkspaces are the URLs of the export's virtual workspaces. Deprecated: use APIExportEndpointSlices.",
+							Description: "virtualWorkspaces is the list of URLs of the virtual workspaces of the APIExport. Deprecated: use APIExportEndpointSlices.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -968,7 +968,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchema(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIResourceSchema describes one resource like a CustomResourceDefinition, but does not serve it: an APIExport offers it. Its spec is immutable. Its name is \"<prefix>.<plural>.<group, or core>\".",
+				Description: "APIResourceSchema describes a resource in the same way as a CustomResourceDefinition. The resource is not served by itself, but exported by an APIExport. The name must have the format \"<prefix>.<plural>.<group or core>\". The spec is immutable.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -993,7 +993,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchema(ref common.ReferenceCallba
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is the description.",
+							Description: "spec describes the resource. Immutable.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.APIResourceSchemaSpec{}.OpenAPIModelName()),
 						},
@@ -1058,12 +1058,12 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchemaSpec(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIResourceSchemaSpec describes one resource.",
+				Description: "APIResourceSchemaSpec describes a resource.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "group of the resource, empty for the core group.",
+							Description: "group is the API group of the resource. Empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1071,14 +1071,14 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchemaSpec(ref common.ReferenceCa
 					},
 					"names": {
 						SchemaProps: spec.SchemaProps{
-							Description: "names of the resource.",
+							Description: "names specifies the names of the resource.",
 							Default:     map[string]interface{}{},
 							Ref:         ref("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionNames"),
 						},
 					},
 					"scope": {
 						SchemaProps: spec.SchemaProps{
-							Description: "scope is whether objects are namespaced.",
+							Description: "scope is the scope of the resource. Must be Cluster or Namespaced.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1094,7 +1094,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchemaSpec(ref common.ReferenceCa
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "versions of the resource.",
+							Description: "versions is the list of versions of the resource.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1107,14 +1107,14 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchemaSpec(ref common.ReferenceCa
 					},
 					"nameValidation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "nameValidation is the validation of object names.",
+							Description: "nameValidation is the validation that is applied to object names. Defaults to DNS1123Subdomain.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"conversion": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conversion defines how objects are converted between versions.",
+							Description: "conversion defines how objects are converted between versions. Required if there is more than one version.",
 							Ref:         ref(v1alpha1.CustomResourceConversion{}.OpenAPIModelName()),
 						},
 					},
@@ -1131,12 +1131,12 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIResourceVersion is one version of a resource.",
+				Description: "APIResourceVersion describes a version of a resource.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the version.",
+							Description: "name is the name of the version.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1144,7 +1144,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 					},
 					"served": {
 						SchemaProps: spec.SchemaProps{
-							Description: "served is whether clients can use the version.",
+							Description: "served indicates whether the version is served to clients. Defaults to true.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -1152,7 +1152,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 					},
 					"storage": {
 						SchemaProps: spec.SchemaProps{
-							Description: "storage is whether objects are stored in the version. It is true for exactly one version.",
+							Description: "storage indicates whether objects are stored in the version. Must be true for exactly one version.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -1160,14 +1160,14 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 					},
 					"deprecated": {
 						SchemaProps: spec.SchemaProps{
-							Description: "deprecated makes the server return a warning to clients that use the version.",
+							Description: "deprecated indicates that the version is deprecated. If true, a warning is returned to clients that use the version.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"deprecationWarning": {
 						SchemaProps: spec.SchemaProps{
-							Description: "deprecationWarning is the text of that warning.",
+							Description: "deprecationWarning is the text of the warning that is returned to clients that use a deprecated version.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1179,13 +1179,13 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "schema validates objects. It is a JSONSchemaProps of apiextensions.k8s.io/v1.",
+							Description: "schema is the schema for the validation of objects. Must be a JSONSchemaProps of apiextensions.k8s.io/v1.",
 							Ref:         ref("io.k8s.apimachinery.pkg.runtime.RawExtension"),
 						},
 					},
 					"subresources": {
 						SchemaProps: spec.SchemaProps{
-							Description: "subresources are the subresources of objects.",
+							Description: "subresources specifies the subresources of the resource.",
 							Default:     map[string]interface{}{},
 							Ref:         ref("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresources"),
 						},
@@ -1200,7 +1200,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "additionalPrinterColumns are additional columns in Tables, as kubectl get prints them.",
+							Description: "additionalPrinterColumns is the list of additional columns in Tables, as printed by kubectl get.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1218,7 +1218,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "selectableFields are the fields that field selectors may use.",
+							Description: "selectableFields is the list of fields that can be used in field selectors.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1242,12 +1242,12 @@ func schema_atoll_api_apis_v1alpha1_APIVersionConversion(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIVersionConversion defines how objects of one version are converted to another.",
+				Description: "APIVersionConversion describes the conversion of objects from one version to another.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"from": {
 						SchemaProps: spec.SchemaProps{
-							Description: "from is the version to convert from.",
+							Description: "from is the source version.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1255,7 +1255,7 @@ func schema_atoll_api_apis_v1alpha1_APIVersionConversion(ref common.ReferenceCal
 					},
 					"to": {
 						SchemaProps: spec.SchemaProps{
-							Description: "to is the version to convert to.",
+							Description: "to is the target version.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1271,7 +1271,7 @@ func schema_atoll_api_apis_v1alpha1_APIVersionConversion(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "rules set one field each.",
+							Description: "rules is the list of conversion rules. Each rule sets one field.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1284,7 +1284,7 @@ func schema_atoll_api_apis_v1alpha1_APIVersionConversion(ref common.ReferenceCal
 					},
 					"preserve": {
 						SchemaProps: spec.SchemaProps{
-							Description: "preserve are the paths of fields that the other version does not have and that a round trip must restore.",
+							Description: "preserve is the list of paths of fields that do not exist in the other version and must be restored by a round trip.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1309,12 +1309,12 @@ func schema_atoll_api_apis_v1alpha1_AcceptablePermissionClaim(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AcceptablePermissionClaim is a claim that the consumer accepts or rejects.",
+				Description: "AcceptablePermissionClaim is a permission claim that is accepted or rejected by the consumer.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "group of the resource, empty for the core group.",
+							Description: "group is the API group of the resource. Empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1322,7 +1322,7 @@ func schema_atoll_api_apis_v1alpha1_AcceptablePermissionClaim(ref common.Referen
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is its name, in plural.",
+							Description: "resource is the plural name of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1330,14 +1330,14 @@ func schema_atoll_api_apis_v1alpha1_AcceptablePermissionClaim(ref common.Referen
 					},
 					"all": {
 						SchemaProps: spec.SchemaProps{
-							Description: "all claims every object.",
+							Description: "all indicates that all objects of the resource are claimed.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"resourceSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resourceSelector claims some objects. It is stored but ignored: all objects are claimed.",
+							Description: "resourceSelector selects the claimed objects. It is stored but ignored: all objects are claimed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1350,14 +1350,14 @@ func schema_atoll_api_apis_v1alpha1_AcceptablePermissionClaim(ref common.Referen
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the identity hash of the resource if another export offers it. It is empty for built-in resources.",
+							Description: "identityHash is the identity hash of the resource if it is exported by another APIExport. Empty for built-in resources.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is whether the claim is accepted or rejected.",
+							Description: "state indicates whether the claim is accepted or rejected.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1376,12 +1376,12 @@ func schema_atoll_api_apis_v1alpha1_BindingReference(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "BindingReference names what is bound.",
+				Description: "BindingReference is a reference to the object to bind.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"export": {
 						SchemaProps: spec.SchemaProps{
-							Description: "export names an APIExport.",
+							Description: "export is a reference to an APIExport.",
 							Ref:         ref(v1alpha1.ExportBindingReference{}.OpenAPIModelName()),
 						},
 					},
@@ -1397,12 +1397,12 @@ func schema_atoll_api_apis_v1alpha1_BoundAPIResource(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "BoundAPIResource is one resource that a binding serves.",
+				Description: "BoundAPIResource describes a resource that is served because of an APIBinding.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "group of the resource, empty for the core group.",
+							Description: "group is the API group of the resource. Empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1410,7 +1410,7 @@ func schema_atoll_api_apis_v1alpha1_BoundAPIResource(ref common.ReferenceCallbac
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is its name, in plural.",
+							Description: "resource is the plural name of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1418,7 +1418,7 @@ func schema_atoll_api_apis_v1alpha1_BoundAPIResource(ref common.ReferenceCallbac
 					},
 					"schema": {
 						SchemaProps: spec.SchemaProps{
-							Description: "schema describes it.",
+							Description: "schema identifies the APIResourceSchema of the resource.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.BoundAPIResourceSchema{}.OpenAPIModelName()),
 						},
@@ -1430,7 +1430,7 @@ func schema_atoll_api_apis_v1alpha1_BoundAPIResource(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "storageVersions are the versions in which objects were ever stored.",
+							Description: "storageVersions is the list of all versions in which objects have ever been stored.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1455,12 +1455,12 @@ func schema_atoll_api_apis_v1alpha1_BoundAPIResourceSchema(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "BoundAPIResourceSchema identifies the schema of a bound resource.",
+				Description: "BoundAPIResourceSchema identifies the APIResourceSchema of a bound resource.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the APIResourceSchema.",
+							Description: "name is the name of the APIResourceSchema.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1468,7 +1468,7 @@ func schema_atoll_api_apis_v1alpha1_BoundAPIResourceSchema(ref common.ReferenceC
 					},
 					"UID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "UID of the APIResourceSchema, which is the name of its CustomResourceDefinition.",
+							Description: "UID is the UID of the APIResourceSchema. It is also the name of the corresponding CustomResourceDefinition.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1476,7 +1476,7 @@ func schema_atoll_api_apis_v1alpha1_BoundAPIResourceSchema(ref common.ReferenceC
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the identity hash of the export, under which objects are stored.",
+							Description: "identityHash is the identity hash of the APIExport. Objects are stored under this hash.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1498,7 +1498,7 @@ func schema_atoll_api_apis_v1alpha1_CustomResourceConversion(ref common.Referenc
 				Properties: map[string]spec.Schema{
 					"strategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "strategy is None, which changes only the apiVersion, or Webhook.",
+							Description: "strategy is the conversion strategy. Must be None or Webhook. None changes only the apiVersion.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1506,7 +1506,7 @@ func schema_atoll_api_apis_v1alpha1_CustomResourceConversion(ref common.Referenc
 					},
 					"webhook": {
 						SchemaProps: spec.SchemaProps{
-							Description: "webhook configures the conversion webhook.",
+							Description: "webhook configures the conversion webhook. Must be set if and only if strategy is Webhook.",
 							Ref:         ref(v1alpha1.WebhookConversion{}.OpenAPIModelName()),
 						},
 					},
@@ -1523,19 +1523,19 @@ func schema_atoll_api_apis_v1alpha1_ExportBindingReference(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ExportBindingReference names an APIExport.",
+				Description: "ExportBindingReference is a reference to an APIExport.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"path": {
 						SchemaProps: spec.SchemaProps{
-							Description: "path, or cluster name, of the workspace that holds the export. It defaults to that of the binding.",
+							Description: "path is the path or cluster name of the workspace that contains the APIExport. Defaults to the workspace of the referring object.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the export.",
+							Description: "name is the name of the APIExport.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1552,12 +1552,12 @@ func schema_atoll_api_apis_v1alpha1_GroupResource(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "GroupResource names a resource.",
+				Description: "GroupResource identifies a resource by API group and name.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "group of the resource, empty for the core group.",
+							Description: "group is the API group of the resource. Empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1565,7 +1565,7 @@ func schema_atoll_api_apis_v1alpha1_GroupResource(ref common.ReferenceCallback) 
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is its name, in plural.",
+							Description: "resource is the plural name of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1582,12 +1582,12 @@ func schema_atoll_api_apis_v1alpha1_Identity(ref common.ReferenceCallback) commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Identity distinguishes an export from others.",
+				Description: "Identity describes the identity of an APIExport.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"secretRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "secretRef names the Secret with the identity in key \"key\".",
+							Description: "secretRef is a reference to a Secret that contains the identity in the key \"key\".",
 							Ref:         ref("io.k8s.api.core.v1.SecretReference"),
 						},
 					},
@@ -1603,7 +1603,7 @@ func schema_atoll_api_apis_v1alpha1_LocalAPIExportPolicy(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LocalAPIExportPolicy applies RBAC in the workspace of the export. It has no options.",
+				Description: "LocalAPIExportPolicy applies the RBAC rules in the workspace of the APIExport. It has no fields.",
 				Type:        []string{"object"},
 			},
 		},
@@ -1614,12 +1614,12 @@ func schema_atoll_api_apis_v1alpha1_MaximalPermissionPolicy(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "MaximalPermissionPolicy limits what users of consuming workspaces may do with resources.",
+				Description: "MaximalPermissionPolicy limits the permissions of users in consuming workspaces on exported resources.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"local": {
 						SchemaProps: spec.SchemaProps{
-							Description: "local applies RBAC in the workspace of the export, with users and groups prefixed by \"apis.kcp.io:binding:\".",
+							Description: "local applies the RBAC rules in the workspace of the APIExport, with user and group names prefixed with \"apis.kcp.io:binding:\".",
 							Ref:         ref(v1alpha1.LocalAPIExportPolicy{}.OpenAPIModelName()),
 						},
 					},
@@ -1640,7 +1640,7 @@ func schema_atoll_api_apis_v1alpha1_PermissionClaim(ref common.ReferenceCallback
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "group of the resource, empty for the core group.",
+							Description: "group is the API group of the resource. Empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1648,7 +1648,7 @@ func schema_atoll_api_apis_v1alpha1_PermissionClaim(ref common.ReferenceCallback
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is its name, in plural.",
+							Description: "resource is the plural name of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1656,14 +1656,14 @@ func schema_atoll_api_apis_v1alpha1_PermissionClaim(ref common.ReferenceCallback
 					},
 					"all": {
 						SchemaProps: spec.SchemaProps{
-							Description: "all claims every object.",
+							Description: "all indicates that all objects of the resource are claimed.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"resourceSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resourceSelector claims some objects. It is stored but ignored: all objects are claimed.",
+							Description: "resourceSelector selects the claimed objects. It is stored but ignored: all objects are claimed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1676,7 +1676,7 @@ func schema_atoll_api_apis_v1alpha1_PermissionClaim(ref common.ReferenceCallback
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the identity hash of the resource if another export offers it. It is empty for built-in resources.",
+							Description: "identityHash is the identity hash of the resource if it is exported by another APIExport. Empty for built-in resources.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1699,14 +1699,14 @@ func schema_atoll_api_apis_v1alpha1_ResourceSelector(ref common.ReferenceCallbac
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the object.",
+							Description: "name is the name of the object.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace of the objects.",
+							Description: "namespace is the namespace of the objects.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1721,19 +1721,19 @@ func schema_atoll_api_apis_v1alpha1_ShardSet(ref common.ReferenceCallback) commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ShardSet selects shards: all of them, or those whose labels match.",
+				Description: "ShardSet selects either all shards or shards by label.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"matchAll": {
 						SchemaProps: spec.SchemaProps{
-							Description: "matchAll selects every shard.",
+							Description: "matchAll selects all shards.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"selector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selector is matched against the labels of Shards.",
+							Description: "selector selects shards by the labels of the Shard objects.",
 							Ref:         ref("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"),
 						},
 					},
@@ -1749,12 +1749,12 @@ func schema_atoll_api_apis_v1alpha1_VirtualWorkspace(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "VirtualWorkspace is the URL of one virtual workspace.",
+				Description: "VirtualWorkspace contains the URL of a virtual workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"url": {
 						SchemaProps: spec.SchemaProps{
-							Description: "url of the virtual workspace.",
+							Description: "url is the URL of the virtual workspace.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1771,19 +1771,19 @@ func schema_atoll_api_apis_v1alpha1_WebhookClientConfig(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WebhookClientConfig is how to call a webhook. Services are not supported, because consumers have none.",
+				Description: "WebhookClientConfig specifies how to call a webhook. References to Services are not supported, because consumers do not have Services.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"url": {
 						SchemaProps: spec.SchemaProps{
-							Description: "url of the webhook.",
+							Description: "url is the URL of the webhook.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"caBundle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "caBundle is a PEM bundle of CAs for the webhook's server certificate. If unset, the system trust roots are used.",
+							Description: "caBundle is a PEM bundle of CA certificates for the validation of the server certificate of the webhook. If unset, the system trust roots are used.",
 							Type:        []string{"string"},
 							Format:      "byte",
 						},
@@ -1803,7 +1803,7 @@ func schema_atoll_api_apis_v1alpha1_WebhookConversion(ref common.ReferenceCallba
 				Properties: map[string]spec.Schema{
 					"clientConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "clientConfig is how to call the webhook.",
+							Description: "clientConfig specifies how to call the webhook.",
 							Ref:         ref(v1alpha1.WebhookClientConfig{}.OpenAPIModelName()),
 						},
 					},
@@ -1814,7 +1814,7 @@ func schema_atoll_api_apis_v1alpha1_WebhookConversion(ref common.ReferenceCallba
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conversionReviewVersions are the versions of ConversionReview that the webhook understands, the preferred first.",
+							Description: "conversionReviewVersions is the list of ConversionReview versions that the webhook supports, in order of preference.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1839,7 +1839,7 @@ func schema_atoll_api_apis_v1alpha2_APIBinding(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIBinding binds the resources of an APIExport in its workspace.",
+				Description: "APIBinding binds the resources of an APIExport in the workspace of the APIBinding.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1864,14 +1864,14 @@ func schema_atoll_api_apis_v1alpha2_APIBinding(ref common.ReferenceCallback) com
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec defines what is bound and what the provider may do.",
+							Description: "spec describes the desired state of the APIBinding.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.APIBindingSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is the observed state.",
+							Description: "status describes the observed state of the APIBinding.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.APIBindingStatus{}.OpenAPIModelName()),
 						},
@@ -1937,12 +1937,12 @@ func schema_atoll_api_apis_v1alpha2_APIBindingSpec(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIBindingSpec defines what is bound and what the provider may do.",
+				Description: "APIBindingSpec describes the desired state of an APIBinding.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"reference": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reference names the export. It is immutable.",
+							Description: "reference is a reference to the APIExport to bind. Immutable.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.BindingReference{}.OpenAPIModelName()),
 						},
@@ -1959,7 +1959,7 @@ func schema_atoll_api_apis_v1alpha2_APIBindingSpec(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "permissionClaims accept or reject the claims of the export. Claims that are not listed are not accepted.",
+							Description: "permissionClaims is the list of permission claims of the APIExport that are accepted or rejected. Claims that are not listed are not accepted.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1983,12 +1983,12 @@ func schema_atoll_api_apis_v1alpha2_APIBindingStatus(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIBindingStatus is the observed state of a binding.",
+				Description: "APIBindingStatus describes the observed state of an APIBinding.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"apiExportClusterName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "apiExportClusterName is the logical cluster of the export.",
+							Description: "apiExportClusterName is the name of the logical cluster that contains the APIExport.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2004,7 +2004,7 @@ func schema_atoll_api_apis_v1alpha2_APIBindingStatus(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "boundResources are the resources that the binding serves in its workspace.",
+							Description: "boundResources is the list of resources that are served in the workspace because of the APIBinding.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2017,14 +2017,14 @@ func schema_atoll_api_apis_v1alpha2_APIBindingStatus(ref common.ReferenceCallbac
 					},
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "phase is the phase of the binding.",
+							Description: "phase is the current phase of the APIBinding.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the object.",
+							Description: "conditions is the list of current conditions of the APIBinding.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2047,7 +2047,7 @@ func schema_atoll_api_apis_v1alpha2_APIBindingStatus(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "appliedPermissionClaims are the accepted claims whose objects the provider sees.",
+							Description: "appliedPermissionClaims is the list of accepted permission claims whose objects are visible to the provider.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2060,7 +2060,7 @@ func schema_atoll_api_apis_v1alpha2_APIBindingStatus(ref common.ReferenceCallbac
 					},
 					"exportPermissionClaims": {
 						SchemaProps: spec.SchemaProps{
-							Description: "exportPermissionClaims are the claims of the export.",
+							Description: "exportPermissionClaims is the list of permission claims of the APIExport.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2083,7 +2083,7 @@ func schema_atoll_api_apis_v1alpha2_APIExport(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExport offers resources to other workspaces and lists the permissions that its provider claims there.",
+				Description: "APIExport exports resources to other workspaces and lists the permissions that the provider claims in those workspaces.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -2108,14 +2108,14 @@ func schema_atoll_api_apis_v1alpha2_APIExport(ref common.ReferenceCallback) comm
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec defines what is offered.",
+							Description: "spec describes the desired state of the APIExport.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.APIExportSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is set by the server.",
+							Description: "status describes the observed state of the APIExport.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.APIExportStatus{}.OpenAPIModelName()),
 						},
@@ -2180,7 +2180,7 @@ func schema_atoll_api_apis_v1alpha2_APIExportSpec(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportSpec defines what an export offers.",
+				Description: "APIExportSpec describes the desired state of an APIExport.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"resources": {
@@ -2194,7 +2194,7 @@ func schema_atoll_api_apis_v1alpha2_APIExportSpec(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "resources are the offered resources, each with the schema that describes it.",
+							Description: "resources is the list of exported resources, each with its schema.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2207,13 +2207,13 @@ func schema_atoll_api_apis_v1alpha2_APIExportSpec(ref common.ReferenceCallback) 
 					},
 					"identity": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identity distinguishes this export from others that offer resources of the same names. Access to the Secret means ownership of the objects. If unset, the server generates one.",
+							Description: "identity distinguishes the APIExport from others that export resources with the same names. Access to the Secret implies ownership of the objects. If unset, an identity is generated by the server.",
 							Ref:         ref(v1alpha2.Identity{}.OpenAPIModelName()),
 						},
 					},
 					"maximalPermissionPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "maximalPermissionPolicy limits what users of consuming workspaces may do with the resources, in addition to the authorization in those workspaces.",
+							Description: "maximalPermissionPolicy limits the permissions of users in consuming workspaces on the exported resources. It applies in addition to the authorization in those workspaces.",
 							Ref:         ref(v1alpha2.MaximalPermissionPolicy{}.OpenAPIModelName()),
 						},
 					},
@@ -2228,7 +2228,7 @@ func schema_atoll_api_apis_v1alpha2_APIExportSpec(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "permissionClaims are resources of consuming workspaces to which the provider requests access. Consumers accept or reject each.",
+							Description: "permissionClaims is the list of resources in consuming workspaces to which the provider requests access. Each claim is accepted or rejected by the consumer.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2251,19 +2251,19 @@ func schema_atoll_api_apis_v1alpha2_APIExportStatus(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportStatus is the observed state of an export.",
+				Description: "APIExportStatus describes the observed state of an APIExport.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the lower-case hex SHA-256 of the identity. It is immutable once set.",
+							Description: "identityHash is the SHA-256 hash of the identity in lower-case hexadecimal. Immutable once set.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the object.",
+							Description: "conditions is the list of current conditions of the APIExport.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2276,7 +2276,7 @@ func schema_atoll_api_apis_v1alpha2_APIExportStatus(ref common.ReferenceCallback
 					},
 					"virtualWorkspaces": {
 						SchemaProps: spec.SchemaProps{
-							Description: "virtualWorkspaces are the URLs of the export's virtual workspaces. Deprecated: use APIExportEndpointSlices.",
+							Description: "virtualWorkspaces is the list of URLs of the virtual workspaces of the APIExport. Deprecated: use APIExportEndpointSlices.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2299,12 +2299,12 @@ func schema_atoll_api_apis_v1alpha2_AcceptablePermissionClaim(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AcceptablePermissionClaim is a claim that the consumer accepts or rejects.\n\nIt repeats the selector of ScopedPermissionClaim instead of embedding that: of structs that are inlined three deep, structured-merge-diff (v6.3.3) takes one field for another, and server-side apply would write nonsense.",
+				Description: "AcceptablePermissionClaim is a permission claim that is accepted or rejected by the consumer.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "group of the resource, empty for the core group.",
+							Description: "group is the API group of the resource. Empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2312,7 +2312,7 @@ func schema_atoll_api_apis_v1alpha2_AcceptablePermissionClaim(ref common.Referen
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is its name, in plural.",
+							Description: "resource is the plural name of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2325,7 +2325,7 @@ func schema_atoll_api_apis_v1alpha2_AcceptablePermissionClaim(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "verbs are Kubernetes API verbs, or \"*\" for all.",
+							Description: "verbs is the list of claimed Kubernetes API verbs. \"*\" matches all verbs.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2339,7 +2339,7 @@ func schema_atoll_api_apis_v1alpha2_AcceptablePermissionClaim(ref common.Referen
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the identity hash of the resource if another export offers it. It is empty for built-in resources.",
+							Description: "identityHash is the identity hash of the resource if it is exported by another APIExport. Empty for built-in resources.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2347,20 +2347,20 @@ func schema_atoll_api_apis_v1alpha2_AcceptablePermissionClaim(ref common.Referen
 					},
 					"defaultSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "defaultSelector is the selector of this claim in bindings that are created because of a workspace type.",
+							Description: "defaultSelector is the selector of the claim in APIBindings that are created because of a WorkspaceType.",
 							Ref:         ref(v1alpha2.PermissionClaimSelector{}.OpenAPIModelName()),
 						},
 					},
 					"selector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selector selects the objects.",
+							Description: "selector selects the claimed objects.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.PermissionClaimSelector{}.OpenAPIModelName()),
 						},
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is whether the claim is accepted or rejected.",
+							Description: "state indicates whether the claim is accepted or rejected.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2379,12 +2379,12 @@ func schema_atoll_api_apis_v1alpha2_BindingReference(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "BindingReference names what is bound.",
+				Description: "BindingReference is a reference to the object to bind.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"export": {
 						SchemaProps: spec.SchemaProps{
-							Description: "export names an APIExport.",
+							Description: "export is a reference to an APIExport.",
 							Ref:         ref(v1alpha2.ExportBindingReference{}.OpenAPIModelName()),
 						},
 					},
@@ -2400,12 +2400,12 @@ func schema_atoll_api_apis_v1alpha2_BoundAPIResource(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "BoundAPIResource is one resource that a binding serves.",
+				Description: "BoundAPIResource describes a resource that is served because of an APIBinding.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "group of the resource, empty for the core group.",
+							Description: "group is the API group of the resource. Empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2413,7 +2413,7 @@ func schema_atoll_api_apis_v1alpha2_BoundAPIResource(ref common.ReferenceCallbac
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is its name, in plural.",
+							Description: "resource is the plural name of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2421,7 +2421,7 @@ func schema_atoll_api_apis_v1alpha2_BoundAPIResource(ref common.ReferenceCallbac
 					},
 					"schema": {
 						SchemaProps: spec.SchemaProps{
-							Description: "schema describes it.",
+							Description: "schema identifies the APIResourceSchema of the resource.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.BoundAPIResourceSchema{}.OpenAPIModelName()),
 						},
@@ -2433,7 +2433,7 @@ func schema_atoll_api_apis_v1alpha2_BoundAPIResource(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "storageVersions are the versions in which objects were ever stored.",
+							Description: "storageVersions is the list of all versions in which objects have ever been stored.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2458,12 +2458,12 @@ func schema_atoll_api_apis_v1alpha2_BoundAPIResourceSchema(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "BoundAPIResourceSchema identifies the schema of a bound resource.",
+				Description: "BoundAPIResourceSchema identifies the APIResourceSchema of a bound resource.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the APIResourceSchema.",
+							Description: "name is the name of the APIResourceSchema.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2471,7 +2471,7 @@ func schema_atoll_api_apis_v1alpha2_BoundAPIResourceSchema(ref common.ReferenceC
 					},
 					"UID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "UID of the APIResourceSchema, which is the name of its CustomResourceDefinition.",
+							Description: "UID is the UID of the APIResourceSchema. It is also the name of the corresponding CustomResourceDefinition.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2479,7 +2479,7 @@ func schema_atoll_api_apis_v1alpha2_BoundAPIResourceSchema(ref common.ReferenceC
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the identity hash of the export, under which objects are stored.",
+							Description: "identityHash is the identity hash of the APIExport. Objects are stored under this hash.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2496,19 +2496,19 @@ func schema_atoll_api_apis_v1alpha2_ExportBindingReference(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ExportBindingReference names an APIExport.",
+				Description: "ExportBindingReference is a reference to an APIExport.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"path": {
 						SchemaProps: spec.SchemaProps{
-							Description: "path, or cluster name, of the workspace that holds the export. It defaults to that of the binding.",
+							Description: "path is the path or cluster name of the workspace that contains the APIExport. Defaults to the workspace of the referring object.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the export.",
+							Description: "name is the name of the APIExport.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2525,12 +2525,12 @@ func schema_atoll_api_apis_v1alpha2_GroupResource(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "GroupResource names a resource.",
+				Description: "GroupResource identifies a resource by API group and name.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "group of the resource, empty for the core group.",
+							Description: "group is the API group of the resource. Empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2538,7 +2538,7 @@ func schema_atoll_api_apis_v1alpha2_GroupResource(ref common.ReferenceCallback) 
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is its name, in plural.",
+							Description: "resource is the plural name of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2555,12 +2555,12 @@ func schema_atoll_api_apis_v1alpha2_Identity(ref common.ReferenceCallback) commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Identity distinguishes an export from others.",
+				Description: "Identity describes the identity of an APIExport.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"secretRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "secretRef names the Secret with the identity in key \"key\".",
+							Description: "secretRef is a reference to a Secret that contains the identity in the key \"key\".",
 							Ref:         ref("io.k8s.api.core.v1.SecretReference"),
 						},
 					},
@@ -2576,7 +2576,7 @@ func schema_atoll_api_apis_v1alpha2_LocalAPIExportPolicy(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LocalAPIExportPolicy applies RBAC in the workspace of the export. It has no options.",
+				Description: "LocalAPIExportPolicy applies the RBAC rules in the workspace of the APIExport. It has no fields.",
 				Type:        []string{"object"},
 			},
 		},
@@ -2587,12 +2587,12 @@ func schema_atoll_api_apis_v1alpha2_MaximalPermissionPolicy(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "MaximalPermissionPolicy limits what users of consuming workspaces may do with resources.",
+				Description: "MaximalPermissionPolicy limits the permissions of users in consuming workspaces on exported resources.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"local": {
 						SchemaProps: spec.SchemaProps{
-							Description: "local applies RBAC in the workspace of the export, with users and groups prefixed by \"apis.kcp.io:binding:\".",
+							Description: "local applies the RBAC rules in the workspace of the APIExport, with user and group names prefixed with \"apis.kcp.io:binding:\".",
 							Ref:         ref(v1alpha2.LocalAPIExportPolicy{}.OpenAPIModelName()),
 						},
 					},
@@ -2613,7 +2613,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaim(ref common.ReferenceCallback
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "group of the resource, empty for the core group.",
+							Description: "group is the API group of the resource. Empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2621,7 +2621,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaim(ref common.ReferenceCallback
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is its name, in plural.",
+							Description: "resource is the plural name of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2634,7 +2634,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaim(ref common.ReferenceCallback
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "verbs are Kubernetes API verbs, or \"*\" for all.",
+							Description: "verbs is the list of claimed Kubernetes API verbs. \"*\" matches all verbs.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2648,7 +2648,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaim(ref common.ReferenceCallback
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the identity hash of the resource if another export offers it. It is empty for built-in resources.",
+							Description: "identityHash is the identity hash of the resource if it is exported by another APIExport. Empty for built-in resources.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2656,7 +2656,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaim(ref common.ReferenceCallback
 					},
 					"defaultSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "defaultSelector is the selector of this claim in bindings that are created because of a workspace type.",
+							Description: "defaultSelector is the selector of the claim in APIBindings that are created because of a WorkspaceType.",
 							Ref:         ref(v1alpha2.PermissionClaimSelector{}.OpenAPIModelName()),
 						},
 					},
@@ -2673,7 +2673,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaimSelector(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PermissionClaimSelector selects objects: all of them, or those whose labels match.",
+				Description: "PermissionClaimSelector selects either all objects or objects by label.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"matchLabels": {
@@ -2711,7 +2711,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaimSelector(ref common.Reference
 					},
 					"matchAll": {
 						SchemaProps: spec.SchemaProps{
-							Description: "matchAll selects every object.",
+							Description: "matchAll selects all objects.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -2733,12 +2733,12 @@ func schema_atoll_api_apis_v1alpha2_ResourceSchema(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceSchema is one offered resource.",
+				Description: "ResourceSchema describes an exported resource.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the resource, in plural.",
+							Description: "name is the plural name of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2746,7 +2746,7 @@ func schema_atoll_api_apis_v1alpha2_ResourceSchema(ref common.ReferenceCallback)
 					},
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "group of the resource, empty for the core group.",
+							Description: "group is the API group of the resource. Empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2754,7 +2754,7 @@ func schema_atoll_api_apis_v1alpha2_ResourceSchema(ref common.ReferenceCallback)
 					},
 					"schema": {
 						SchemaProps: spec.SchemaProps{
-							Description: "schema is the name of an APIResourceSchema in the workspace of the export. It ends in \".<name>.<group or core>\".",
+							Description: "schema is the name of an APIResourceSchema in the workspace of the APIExport. Must end with \".<name>.<group or core>\".",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2762,7 +2762,7 @@ func schema_atoll_api_apis_v1alpha2_ResourceSchema(ref common.ReferenceCallback)
 					},
 					"storage": {
 						SchemaProps: spec.SchemaProps{
-							Description: "storage defines where objects are stored.",
+							Description: "storage defines where objects of the resource are stored. Defaults to crd.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.ResourceSchemaStorage{}.OpenAPIModelName()),
 						},
@@ -2780,18 +2780,18 @@ func schema_atoll_api_apis_v1alpha2_ResourceSchemaStorage(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceSchemaStorage defines where objects of a resource are stored. Exactly one field is set.",
+				Description: "ResourceSchemaStorage defines where objects of a resource are stored. Exactly one field must be set.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"crd": {
 						SchemaProps: spec.SchemaProps{
-							Description: "crd stores objects in consuming workspaces, like custom resources.",
+							Description: "crd indicates that objects are stored in consuming workspaces, like custom resources.",
 							Ref:         ref(v1alpha2.ResourceSchemaStorageCRD{}.OpenAPIModelName()),
 						},
 					},
 					"virtual": {
 						SchemaProps: spec.SchemaProps{
-							Description: "virtual reads objects from a virtual workspace.",
+							Description: "virtual indicates that objects are read from a virtual workspace.",
 							Ref:         ref(v1alpha2.ResourceSchemaStorageVirtual{}.OpenAPIModelName()),
 						},
 					},
@@ -2807,7 +2807,7 @@ func schema_atoll_api_apis_v1alpha2_ResourceSchemaStorageCRD(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceSchemaStorageCRD stores objects in consuming workspaces. It has no options.",
+				Description: "ResourceSchemaStorageCRD describes the storage of objects in consuming workspaces. It has no fields.",
 				Type:        []string{"object"},
 			},
 		},
@@ -2818,19 +2818,19 @@ func schema_atoll_api_apis_v1alpha2_ResourceSchemaStorageVirtual(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceSchemaStorageVirtual reads objects from a virtual workspace.",
+				Description: "ResourceSchemaStorageVirtual describes the virtual workspace that objects are read from.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"reference": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reference names an object in the workspace of the export that lists the URLs of the virtual workspace, such as a ClusterCachedResourceEndpointSlice.",
+							Description: "reference is a reference to an object in the workspace of the APIExport that lists the URLs of the virtual workspace, such as a ClusterCachedResourceEndpointSlice.",
 							Default:     map[string]interface{}{},
 							Ref:         ref("io.k8s.api.core.v1.TypedLocalObjectReference"),
 						},
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the identity of the resource in the virtual workspace.",
+							Description: "identityHash is the identity hash of the resource in the virtual workspace.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2849,12 +2849,12 @@ func schema_atoll_api_apis_v1alpha2_ScopedPermissionClaim(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ScopedPermissionClaim is a claim with an object selector.",
+				Description: "ScopedPermissionClaim is a permission claim with an object selector.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "group of the resource, empty for the core group.",
+							Description: "group is the API group of the resource. Empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2862,7 +2862,7 @@ func schema_atoll_api_apis_v1alpha2_ScopedPermissionClaim(ref common.ReferenceCa
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is its name, in plural.",
+							Description: "resource is the plural name of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2875,7 +2875,7 @@ func schema_atoll_api_apis_v1alpha2_ScopedPermissionClaim(ref common.ReferenceCa
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "verbs are Kubernetes API verbs, or \"*\" for all.",
+							Description: "verbs is the list of claimed Kubernetes API verbs. \"*\" matches all verbs.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2889,7 +2889,7 @@ func schema_atoll_api_apis_v1alpha2_ScopedPermissionClaim(ref common.ReferenceCa
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the identity hash of the resource if another export offers it. It is empty for built-in resources.",
+							Description: "identityHash is the identity hash of the resource if it is exported by another APIExport. Empty for built-in resources.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2897,13 +2897,13 @@ func schema_atoll_api_apis_v1alpha2_ScopedPermissionClaim(ref common.ReferenceCa
 					},
 					"defaultSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "defaultSelector is the selector of this claim in bindings that are created because of a workspace type.",
+							Description: "defaultSelector is the selector of the claim in APIBindings that are created because of a WorkspaceType.",
 							Ref:         ref(v1alpha2.PermissionClaimSelector{}.OpenAPIModelName()),
 						},
 					},
 					"selector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selector selects the objects.",
+							Description: "selector selects the claimed objects.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.PermissionClaimSelector{}.OpenAPIModelName()),
 						},
@@ -2921,12 +2921,12 @@ func schema_atoll_api_apis_v1alpha2_VirtualWorkspace(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "VirtualWorkspace is the URL of one virtual workspace.",
+				Description: "VirtualWorkspace contains the URL of a virtual workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"url": {
 						SchemaProps: spec.SchemaProps{
-							Description: "url of the virtual workspace.",
+							Description: "url is the URL of the virtual workspace.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2943,7 +2943,7 @@ func schema_atoll_api_cache_v1alpha1_CachedObject(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CachedObject wraps an object of any kind. Cache servers know the kind; shards do not serve it, and copies are kept in the cache as what they are.",
+				Description: "CachedObject wraps an object of any kind. It is served by cache servers only, not by shards. Copies in the cache are not wrapped, but stored under their own kinds.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -2968,7 +2968,7 @@ func schema_atoll_api_cache_v1alpha1_CachedObject(ref common.ReferenceCallback) 
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec holds the object.",
+							Description: "spec contains the wrapped object.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(cachev1alpha1.CachedObjectSpec{}.OpenAPIModelName()),
 						},
@@ -3034,12 +3034,12 @@ func schema_atoll_api_cache_v1alpha1_CachedObjectSpec(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CachedObjectSpec holds the wrapped object.",
+				Description: "CachedObjectSpec contains the wrapped object.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"raw": {
 						SchemaProps: spec.SchemaProps{
-							Description: "raw is the object.",
+							Description: "raw is the wrapped object.",
 							Ref:         ref("io.k8s.apimachinery.pkg.runtime.RawExtension"),
 						},
 					},
@@ -3056,7 +3056,7 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResource(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterCachedResource copies the objects of one cluster-scoped resource of its workspace to the cache, where all shards can read them. There is one for a resource and workspace.",
+				Description: "ClusterCachedResource copies the objects of a cluster-scoped resource in its workspace to the cache, where they can be read by all shards. A workspace can contain at most one ClusterCachedResource for a resource.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -3081,14 +3081,14 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResource(ref common.ReferenceC
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says what is copied.",
+							Description: "spec describes the desired state of the ClusterCachedResource.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(cachev1alpha1.ClusterCachedResourceSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is what became of it.",
+							Description: "status describes the observed state of the ClusterCachedResource.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(cachev1alpha1.ClusterCachedResourceStatus{}.OpenAPIModelName()),
 						},
@@ -3106,12 +3106,12 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceEndpoint(ref common.Re
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterCachedResourceEndpoint is the address of one shard.",
+				Description: "ClusterCachedResourceEndpoint describes the endpoint of a shard.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"url": {
 						SchemaProps: spec.SchemaProps{
-							Description: "url of the virtual workspace.",
+							Description: "url is the URL of the virtual workspace.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3119,7 +3119,7 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceEndpoint(ref common.Re
 					},
 					"shards": {
 						SchemaProps: spec.SchemaProps{
-							Description: "shards are those whose consumers shall use this address.",
+							Description: "shards selects the shards whose consumers use this endpoint.",
 							Ref:         ref(cachev1alpha1.ShardSet{}.OpenAPIModelName()),
 						},
 					},
@@ -3136,7 +3136,7 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceEndpointSlice(ref comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterCachedResourceEndpointSlice says where the objects of a ClusterCachedResource are served to the consumers of an export.",
+				Description: "ClusterCachedResourceEndpointSlice lists the URLs at which the objects of a ClusterCachedResource are served to the consumers of an APIExport.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -3161,14 +3161,14 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceEndpointSlice(ref comm
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says what is served, and for whom.",
+							Description: "spec describes the desired state of the ClusterCachedResourceEndpointSlice.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is where.",
+							Description: "status describes the observed state of the ClusterCachedResourceEndpointSlice.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(cachev1alpha1.ClusterCachedResourceEndpointSliceStatus{}.OpenAPIModelName()),
 						},
@@ -3233,26 +3233,26 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceEndpointSliceSpec(ref 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterCachedResourceEndpointSliceSpec says what is served, and for whom.",
+				Description: "ClusterCachedResourceEndpointSliceSpec describes the desired state of a ClusterCachedResourceEndpointSlice.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"clusterCachedResource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "clusterCachedResource is what is served.",
+							Description: "clusterCachedResource is a reference to the ClusterCachedResource whose objects are served. Immutable.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(cachev1alpha1.ClusterCachedResourceReference{}.OpenAPIModelName()),
 						},
 					},
 					"export": {
 						SchemaProps: spec.SchemaProps{
-							Description: "export is what the consumers are bound to.",
+							Description: "export is a reference to the APIExport to whose consumers the objects are served. Immutable.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(cachev1alpha1.ExportBindingReference{}.OpenAPIModelName()),
 						},
 					},
 					"partition": {
 						SchemaProps: spec.SchemaProps{
-							Description: "partition names a Partition beside this slice. Without it, the slice is about all shards.",
+							Description: "partition is the name of a Partition in the workspace of the ClusterCachedResourceEndpointSlice. Endpoints are listed for the shards that are selected by the Partition. If unset, endpoints are listed for all shards.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -3270,12 +3270,12 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceEndpointSliceStatus(re
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterCachedResourceEndpointSliceStatus is where the objects are served.",
+				Description: "ClusterCachedResourceEndpointSliceStatus describes the observed state of a ClusterCachedResourceEndpointSlice.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell single facts.",
+							Description: "conditions is the list of current conditions of the ClusterCachedResourceEndpointSlice.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3296,7 +3296,7 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceEndpointSliceStatus(re
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "endpoints are the addresses, at most one for each shard.",
+							Description: "endpoints is the list of endpoints, at most one for each shard.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3309,7 +3309,7 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceEndpointSliceStatus(re
 					},
 					"shardSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "shardSelector is the selector of the partition as text. Empty, it selects all shards.",
+							Description: "shardSelector is the label selector of the Partition as a string. If empty, all shards are selected.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -3374,19 +3374,19 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceReference(ref common.R
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterCachedResourceReference names a ClusterCachedResource.",
+				Description: "ClusterCachedResourceReference is a reference to a ClusterCachedResource.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"path": {
 						SchemaProps: spec.SchemaProps{
-							Description: "path, or cluster name, of its workspace. It defaults to the slice's own.",
+							Description: "path is the path or cluster name of the workspace that contains the ClusterCachedResource. Defaults to the workspace of the referring object.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the ClusterCachedResource.",
+							Description: "name is the name of the ClusterCachedResource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3403,26 +3403,26 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceSpec(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterCachedResourceSpec says what is copied to the cache.",
+				Description: "ClusterCachedResourceSpec describes the desired state of a ClusterCachedResource.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "group of the resource; empty for the core group.",
+							Description: "group is the API group of the resource. Empty for the core group.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"version": {
 						SchemaProps: spec.SchemaProps{
-							Description: "version of the resource.",
+							Description: "version is the API version of the resource.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is its plural name.",
+							Description: "resource is the plural name of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3430,13 +3430,13 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceSpec(ref common.Refere
 					},
 					"identity": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identity refers to the secret that proves who offers the resource. The system fills it in.",
+							Description: "identity is the identity of the provider of the resource. If unset, an identity is generated by the server.",
 							Ref:         ref(cachev1alpha1.Identity{}.OpenAPIModelName()),
 						},
 					},
 					"labelSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "labelSelector selects the objects that are copied; only matchLabels counts. Without it, all are.",
+							Description: "labelSelector selects the objects to copy. Only matchLabels is evaluated. If unset, all objects are copied.",
 							Ref:         ref("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"),
 						},
 					},
@@ -3453,32 +3453,32 @@ func schema_atoll_api_cache_v1alpha1_ClusterCachedResourceStatus(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterCachedResourceStatus is what became of a ClusterCachedResource.",
+				Description: "ClusterCachedResourceStatus describes the observed state of a ClusterCachedResource.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the SHA-256 of the secret's key, in hexadecimal.",
+							Description: "identityHash is the SHA-256 hash of the identity in lower-case hexadecimal.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"resourceCounts": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resourceCounts are the numbers of objects.",
+							Description: "resourceCounts contains the number of objects in the cache and in the workspace.",
 							Ref:         ref(cachev1alpha1.ResourceCount{}.OpenAPIModelName()),
 						},
 					},
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "phase says how far it is.",
+							Description: "phase is the current phase of the ClusterCachedResource. Defaults to Initializing.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell single facts.",
+							Description: "conditions is the list of current conditions of the ClusterCachedResource.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3501,19 +3501,19 @@ func schema_atoll_api_cache_v1alpha1_ExportBindingReference(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ExportBindingReference names an APIExport.",
+				Description: "ExportBindingReference is a reference to an APIExport.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"path": {
 						SchemaProps: spec.SchemaProps{
-							Description: "path, or cluster name, of its workspace. It defaults to the slice's own.",
+							Description: "path is the path or cluster name of the workspace that contains the APIExport. Defaults to the workspace of the referring object.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the export.",
+							Description: "name is the name of the APIExport.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3530,26 +3530,26 @@ func schema_atoll_api_cache_v1alpha1_GroupVersionResource(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "GroupVersionResource names a resource in one version.",
+				Description: "GroupVersionResource identifies a resource by API group, version and name.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "group of the resource; empty for the core group.",
+							Description: "group is the API group of the resource. Empty for the core group.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"version": {
 						SchemaProps: spec.SchemaProps{
-							Description: "version of the resource.",
+							Description: "version is the API version of the resource.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is its plural name.",
+							Description: "resource is the plural name of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3566,12 +3566,12 @@ func schema_atoll_api_cache_v1alpha1_Identity(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Identity refers to the secret of an identity.",
+				Description: "Identity describes the identity of the provider of a resource.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"secretRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "secretRef refers to a secret with the data key \"key\".",
+							Description: "secretRef is a reference to a Secret that contains the identity in the key \"key\".",
 							Ref:         ref("io.k8s.api.core.v1.SecretReference"),
 						},
 					},
@@ -3587,12 +3587,12 @@ func schema_atoll_api_cache_v1alpha1_ResourceCount(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceCount compares the objects of the workspace with those in the cache.",
+				Description: "ResourceCount contains the number of objects in the cache and in the workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"cache": {
 						SchemaProps: spec.SchemaProps{
-							Description: "cache is how many objects the cache has.",
+							Description: "cache is the number of objects in the cache.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -3600,7 +3600,7 @@ func schema_atoll_api_cache_v1alpha1_ResourceCount(ref common.ReferenceCallback)
 					},
 					"local": {
 						SchemaProps: spec.SchemaProps{
-							Description: "local is how many objects the workspace has.",
+							Description: "local is the number of objects in the workspace.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -3617,19 +3617,19 @@ func schema_atoll_api_cache_v1alpha1_ShardSet(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ShardSet is either all shards, or those that a selector selects.",
+				Description: "ShardSet selects either all shards or shards by label.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"matchAll": {
 						SchemaProps: spec.SchemaProps{
-							Description: "matchAll stands for all shards.",
+							Description: "matchAll selects all shards.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"selector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selector selects shards by their labels.",
+							Description: "selector selects shards by the labels of the Shard objects.",
 							Ref:         ref("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"),
 						},
 					},
@@ -3645,12 +3645,12 @@ func schema_atoll_api_conditions_v1alpha1_Condition(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Condition tells one observed fact about an object.",
+				Description: "Condition describes one aspect of the observed state of an object.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "type of the condition, in CamelCase.",
+							Description: "type is the type of the condition, in CamelCase.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3658,7 +3658,7 @@ func schema_atoll_api_conditions_v1alpha1_Condition(ref common.ReferenceCallback
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status of the condition: True, False or Unknown.",
+							Description: "status is the status of the condition. Must be True, False or Unknown.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3666,27 +3666,27 @@ func schema_atoll_api_conditions_v1alpha1_Condition(ref common.ReferenceCallback
 					},
 					"severity": {
 						SchemaProps: spec.SchemaProps{
-							Description: "severity says how much a status of False matters. It is empty for any other status.",
+							Description: "severity is the severity of a condition that is False. Empty for any other status.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"lastTransitionTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lastTransitionTime is when status, severity, reason or message last changed, in whole seconds.",
+							Description: "lastTransitionTime is the last time that status, severity, reason or message changed, truncated to seconds.",
 							Ref:         ref("io.k8s.apimachinery.pkg.apis.meta.v1.Time"),
 						},
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason is one word in CamelCase for the status, for machines. It is empty when the status is True.",
+							Description: "reason is a machine-readable reason for the status, in one CamelCase word. Empty if the status is True.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message tells people what is the matter. It is empty when the status is True.",
+							Description: "message is a human-readable description of the status. Empty if the status is True.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -3704,7 +3704,7 @@ func schema_atoll_api_core_v1alpha1_LogicalCluster(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LogicalCluster stands for the logical cluster that contains it. A logical cluster exists if and only if it contains an object of this kind, named \"cluster\".",
+				Description: "LogicalCluster represents the logical cluster that contains it. It is a singleton named \"cluster\". A logical cluster exists if and only if its LogicalCluster exists.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -3729,14 +3729,14 @@ func schema_atoll_api_core_v1alpha1_LogicalCluster(ref common.ReferenceCallback)
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is what the logical cluster was made for.",
+							Description: "spec is the desired state of the logical cluster.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(corev1alpha1.LogicalClusterSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is how far it has come.",
+							Description: "status is the observed state of the logical cluster.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(corev1alpha1.LogicalClusterStatus{}.OpenAPIModelName()),
 						},
@@ -3801,7 +3801,7 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterOwner(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LogicalClusterOwner refers to the object that a logical cluster belongs to.",
+				Description: "LogicalClusterOwner is a reference to the object that owns a logical cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"apiVersion": {
@@ -3822,7 +3822,7 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterOwner(ref common.ReferenceCall
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the owner.",
+							Description: "name is the name of the owner.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3830,14 +3830,14 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterOwner(ref common.ReferenceCall
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace of the owner, empty where it has none.",
+							Description: "namespace is the namespace of the owner. Empty for cluster-scoped owners.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"cluster": {
 						SchemaProps: spec.SchemaProps{
-							Description: "cluster is the name, not the path, of the logical cluster that contains the owner.",
+							Description: "cluster is the name of the logical cluster that contains the owner. Must not be a workspace path.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3845,7 +3845,7 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterOwner(ref common.ReferenceCall
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "uid of the owner.",
+							Description: "uid is the UID of the owner.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3862,12 +3862,12 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterSpec(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LogicalClusterSpec says what a logical cluster was made for.",
+				Description: "LogicalClusterSpec describes the desired state of a LogicalCluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"directlyDeletable": {
 						SchemaProps: spec.SchemaProps{
-							Description: "directlyDeletable lets users delete the logical cluster itself rather than its owner.",
+							Description: "directlyDeletable specifies whether users can delete the LogicalCluster directly instead of deleting its owner. Defaults to false.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -3875,19 +3875,19 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterSpec(ref common.ReferenceCallb
 					},
 					"owner": {
 						SchemaProps: spec.SchemaProps{
-							Description: "owner is the object, usually a Workspace in the parent's logical cluster, that this logical cluster belongs to.",
+							Description: "owner is a reference to the object that owns this logical cluster, usually a Workspace in the parent logical cluster.",
 							Ref:         ref(corev1alpha1.LogicalClusterOwner{}.OpenAPIModelName()),
 						},
 					},
 					"createdBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "createdBy is who made the logical cluster. That user becomes its administrator.",
+							Description: "createdBy is the user that created the logical cluster. This user is an administrator of the logical cluster.",
 							Ref:         ref("io.k8s.api.authentication.v1.UserInfo"),
 						},
 					},
 					"initializers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers are the names of the controllers that must prepare the logical cluster before it is ready. They are copied into the status when initialization begins.",
+							Description: "initializers are the names of the controllers that must initialize the logical cluster before it becomes ready. They are copied to status.initializers when initialization starts.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3901,7 +3901,7 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterSpec(ref common.ReferenceCallb
 					},
 					"terminators": {
 						SchemaProps: spec.SchemaProps{
-							Description: "terminators are the names of the controllers that must clean up before a logical cluster that is being deleted disappears. They are copied into the status when initialization begins.",
+							Description: "terminators are the names of the controllers that must clean up a logical cluster before its deletion completes. They are copied to status.terminators when initialization starts.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3925,26 +3925,26 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterStatus(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LogicalClusterStatus tells how far a logical cluster has come.",
+				Description: "LogicalClusterStatus describes the observed state of a LogicalCluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"URL": {
 						SchemaProps: spec.SchemaProps{
-							Description: "URL is where the logical cluster can be reached.",
+							Description: "URL is the address of the logical cluster.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "phase sums up how far it has come.",
+							Description: "phase is the current phase of the logical cluster. Defaults to Scheduling.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell single facts.",
+							Description: "conditions are the current conditions of the logical cluster.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3957,7 +3957,7 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterStatus(ref common.ReferenceCal
 					},
 					"initializers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers are those of the spec that have not finished.",
+							Description: "initializers are the initializers of the spec that have not completed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3971,7 +3971,7 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterStatus(ref common.ReferenceCal
 					},
 					"terminators": {
 						SchemaProps: spec.SchemaProps{
-							Description: "terminators are those of the spec that have not finished.",
+							Description: "terminators are the terminators of the spec that have not completed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3995,7 +3995,7 @@ func schema_atoll_api_core_v1alpha1_Shard(ref common.ReferenceCallback) common.O
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Shard stands for one shard of the installation. Each registers its own in the root workspace.",
+				Description: "Shard represents a shard of the installation. Each shard registers its own object in the root workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -4020,14 +4020,14 @@ func schema_atoll_api_core_v1alpha1_Shard(ref common.ReferenceCallback) common.O
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is where the shard can be reached.",
+							Description: "spec is the desired state of the shard.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(corev1alpha1.ShardSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is what was observed of the shard.",
+							Description: "status is the observed state of the shard.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(corev1alpha1.ShardStatus{}.OpenAPIModelName()),
 						},
@@ -4092,12 +4092,12 @@ func schema_atoll_api_core_v1alpha1_ShardSpec(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ShardSpec says where a shard can be reached. All URLs are absolute.",
+				Description: "ShardSpec describes the desired state of a Shard. All URLs must be absolute.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"baseURL": {
 						SchemaProps: spec.SchemaProps{
-							Description: "baseURL is where the other parts of the installation reach the shard.",
+							Description: "baseURL is the URL at which other components of the installation access the shard.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4105,14 +4105,14 @@ func schema_atoll_api_core_v1alpha1_ShardSpec(ref common.ReferenceCallback) comm
 					},
 					"externalURL": {
 						SchemaProps: spec.SchemaProps{
-							Description: "externalURL is where users reach the logical clusters of the shard. It defaults to baseURL.",
+							Description: "externalURL is the URL at which users access the logical clusters of the shard. Defaults to baseURL.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"virtualWorkspaceURL": {
 						SchemaProps: spec.SchemaProps{
-							Description: "virtualWorkspaceURL is where the virtual workspaces of the shard are served. It defaults to baseURL.",
+							Description: "virtualWorkspaceURL is the URL of the virtual workspaces of the shard. Defaults to baseURL.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -4128,12 +4128,12 @@ func schema_atoll_api_core_v1alpha1_ShardStatus(ref common.ReferenceCallback) co
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ShardStatus is what was observed of a shard.",
+				Description: "ShardStatus describes the observed state of a Shard.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"capacity": {
 						SchemaProps: spec.SchemaProps{
-							Description: "capacity is how much the shard can hold: \"logicalclusters\", \"objects\" and \"memory\" (bytes), as far as there is a bound.",
+							Description: "capacity is the capacity of the shard for the resources \"logicalclusters\", \"objects\" and \"memory\" (in bytes). Resources without a limit are omitted.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -4147,7 +4147,7 @@ func schema_atoll_api_core_v1alpha1_ShardStatus(ref common.ReferenceCallback) co
 					},
 					"load": {
 						SchemaProps: spec.SchemaProps{
-							Description: "load is how much of the same the shard holds, to two digits, so that it changes when it matters.",
+							Description: "load is the current usage of these resources, rounded down to two significant digits.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -4161,7 +4161,7 @@ func schema_atoll_api_core_v1alpha1_ShardStatus(ref common.ReferenceCallback) co
 					},
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell single facts.",
+							Description: "conditions are the current conditions of the shard.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4184,19 +4184,19 @@ func schema_atoll_api_tenancy_v1alpha1_APIExportReference(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportReference names an APIExport.",
+				Description: "APIExportReference is a reference to an APIExport.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"path": {
 						SchemaProps: spec.SchemaProps{
-							Description: "path, or cluster name, of the workspace that holds the export. It defaults to that of the type.",
+							Description: "path is the path or cluster name of the workspace that contains the APIExport. Defaults to the workspace of the type.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"export": {
 						SchemaProps: spec.SchemaProps{
-							Description: "export is the name of the export.",
+							Description: "export is the name of the APIExport.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4213,12 +4213,12 @@ func schema_atoll_api_tenancy_v1alpha1_AuthenticationConfigurationReference(ref 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AuthenticationConfigurationReference names a WorkspaceAuthenticationConfiguration beside the type.",
+				Description: "AuthenticationConfigurationReference is a reference to a WorkspaceAuthenticationConfiguration in the same workspace as the type.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the configuration.",
+							Description: "name is the name of the WorkspaceAuthenticationConfiguration.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4235,33 +4235,33 @@ func schema_atoll_api_tenancy_v1alpha1_ClaimMappings(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClaimMappings say how the claims of a token become a user.",
+				Description: "ClaimMappings map the claims of a token to attributes of the user.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"username": {
 						SchemaProps: spec.SchemaProps{
-							Description: "username yields the user's name. A name that begins with \"system:\" is refused.",
+							Description: "username is the mapping for the user name. Tokens with a user name that starts with \"system:\" are rejected.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(tenancyv1alpha1.PrefixedClaimOrExpression{}.OpenAPIModelName()),
 						},
 					},
 					"groups": {
 						SchemaProps: spec.SchemaProps{
-							Description: "groups yields the user's groups. Those that begin with \"system:\" are dropped.",
+							Description: "groups is the mapping for the groups of the user. Groups that start with \"system:\" are ignored.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(tenancyv1alpha1.PrefixedClaimOrExpression{}.OpenAPIModelName()),
 						},
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "uid yields the user's UID.",
+							Description: "uid is the mapping for the UID of the user.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(tenancyv1alpha1.ClaimOrExpression{}.OpenAPIModelName()),
 						},
 					},
 					"extra": {
 						SchemaProps: spec.SchemaProps{
-							Description: "extra yields further attributes. Keys that contain \"kcp.io\" are dropped.",
+							Description: "extra are the mappings for extra attributes of the user. Attributes whose key contains \"kcp.io\" are ignored.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4284,7 +4284,7 @@ func schema_atoll_api_tenancy_v1alpha1_ClaimOrExpression(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClaimOrExpression is a claim, or a CEL expression.",
+				Description: "ClaimOrExpression is a claim or a CEL expression. At most one of claim and expression can be set.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"claim": {
@@ -4296,7 +4296,7 @@ func schema_atoll_api_tenancy_v1alpha1_ClaimOrExpression(ref common.ReferenceCal
 					},
 					"expression": {
 						SchemaProps: spec.SchemaProps{
-							Description: "expression is CEL over `claims`.",
+							Description: "expression is a CEL expression over the variable `claims`.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -4311,33 +4311,33 @@ func schema_atoll_api_tenancy_v1alpha1_ClaimValidationRule(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClaimValidationRule is a condition on the claims of a token: a claim with its value, or a CEL expression.",
+				Description: "ClaimValidationRule is a rule for the claims of a token. Exactly one of claim and expression must be set.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"claim": {
 						SchemaProps: spec.SchemaProps{
-							Description: "claim is the name of a claim that must have requiredValue.",
+							Description: "claim is the name of a required claim. Must be set together with requiredValue.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"requiredValue": {
 						SchemaProps: spec.SchemaProps{
-							Description: "requiredValue is the value of the claim.",
+							Description: "requiredValue is the required value of the claim.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"expression": {
 						SchemaProps: spec.SchemaProps{
-							Description: "expression is CEL over `claims` that must be true.",
+							Description: "expression is a CEL expression over the variable `claims`. Must evaluate to true. Must be set together with message.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message tells in logs what it means that expression is not true.",
+							Description: "message is a human-readable description of the failed rule, for logs.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -4352,12 +4352,12 @@ func schema_atoll_api_tenancy_v1alpha1_ExtraMapping(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ExtraMapping yields one further attribute of a user.",
+				Description: "ExtraMapping is the mapping for one extra attribute of a user.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"key": {
 						SchemaProps: spec.SchemaProps{
-							Description: "key is the attribute: a path that begins with a domain, in lower case.",
+							Description: "key is the key of the attribute. Must be a lower-case path prefixed with a domain.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4365,7 +4365,7 @@ func schema_atoll_api_tenancy_v1alpha1_ExtraMapping(ref common.ReferenceCallback
 					},
 					"valueExpression": {
 						SchemaProps: spec.SchemaProps{
-							Description: "valueExpression is CEL over `claims`, a string or a list of strings.",
+							Description: "valueExpression is a CEL expression over the variable `claims`. Must evaluate to a string or a list of strings.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4382,12 +4382,12 @@ func schema_atoll_api_tenancy_v1alpha1_Issuer(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Issuer says who issues tokens, and for whom.",
+				Description: "Issuer describes an issuer of tokens and the accepted audiences.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"url": {
 						SchemaProps: spec.SchemaProps{
-							Description: "url is the issuer, as in the claim iss. Its keys are found by {url}/.well-known/openid-configuration.",
+							Description: "url is the URL of the issuer. Must match the iss claim of tokens. The signing keys are discovered from {url}/.well-known/openid-configuration.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4395,21 +4395,21 @@ func schema_atoll_api_tenancy_v1alpha1_Issuer(ref common.ReferenceCallback) comm
 					},
 					"discoveryURL": {
 						SchemaProps: spec.SchemaProps{
-							Description: "discoveryURL is read in place of {url}/.well-known/openid-configuration.",
+							Description: "discoveryURL is the URL of the discovery document. Defaults to {url}/.well-known/openid-configuration.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"certificateAuthority": {
 						SchemaProps: spec.SchemaProps{
-							Description: "certificateAuthority is a PEM bundle that the issuer's server is verified by. Left out, those of the system are.",
+							Description: "certificateAuthority contains the PEM-encoded CA certificates for verifying the serving certificate of the issuer. If unset, the CA certificates of the system are used.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"audiences": {
 						SchemaProps: spec.SchemaProps{
-							Description: "audiences are for whom a token must be, one of them at least.",
+							Description: "audiences are the accepted audiences. A token must be issued for at least one of them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4423,7 +4423,7 @@ func schema_atoll_api_tenancy_v1alpha1_Issuer(ref common.ReferenceCallback) comm
 					},
 					"audienceMatchPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "audienceMatchPolicy must be MatchAny where there are several audiences.",
+							Description: "audienceMatchPolicy defines how the audiences of a token are matched. Must be MatchAny if there are multiple audiences.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -4439,19 +4439,19 @@ func schema_atoll_api_tenancy_v1alpha1_JWTAuthenticator(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "JWTAuthenticator accepts the tokens of one issuer.",
+				Description: "JWTAuthenticator configures authentication by the tokens of one issuer.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"issuer": {
 						SchemaProps: spec.SchemaProps{
-							Description: "issuer says whose tokens they are.",
+							Description: "issuer is the issuer of the tokens.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(tenancyv1alpha1.Issuer{}.OpenAPIModelName()),
 						},
 					},
 					"claimValidationRules": {
 						SchemaProps: spec.SchemaProps{
-							Description: "claimValidationRules must all hold for the claims of a token.",
+							Description: "claimValidationRules are the rules for the claims of a token. All rules must be satisfied.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4464,14 +4464,14 @@ func schema_atoll_api_tenancy_v1alpha1_JWTAuthenticator(ref common.ReferenceCall
 					},
 					"claimMappings": {
 						SchemaProps: spec.SchemaProps{
-							Description: "claimMappings say how claims become a user.",
+							Description: "claimMappings map the claims of a token to attributes of the user.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(tenancyv1alpha1.ClaimMappings{}.OpenAPIModelName()),
 						},
 					},
 					"userValidationRules": {
 						SchemaProps: spec.SchemaProps{
-							Description: "userValidationRules must all hold for the user.",
+							Description: "userValidationRules are the rules for the user. All rules must be satisfied.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4495,12 +4495,12 @@ func schema_atoll_api_tenancy_v1alpha1_Mount(ref common.ReferenceCallback) commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Mount refers to the object that stands for what is mounted.",
+				Description: "Mount is a reference to the object that represents the mounted endpoint.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"ref": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ref is an object in the workspace's own logical cluster, whose status holds a phase and a URL. It is immutable.",
+							Description: "ref is a reference to an object in the same logical cluster as the workspace. The object must provide status.phase and status.URL. Immutable.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(tenancyv1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
@@ -4518,7 +4518,7 @@ func schema_atoll_api_tenancy_v1alpha1_ObjectReference(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ObjectReference names an object in the same logical cluster.",
+				Description: "ObjectReference is a reference to an object in the same logical cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"apiVersion": {
@@ -4531,7 +4531,7 @@ func schema_atoll_api_tenancy_v1alpha1_ObjectReference(ref common.ReferenceCallb
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "kind of the object.",
+							Description: "kind is the kind of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4539,7 +4539,7 @@ func schema_atoll_api_tenancy_v1alpha1_ObjectReference(ref common.ReferenceCallb
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the object.",
+							Description: "name is the name of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4547,7 +4547,7 @@ func schema_atoll_api_tenancy_v1alpha1_ObjectReference(ref common.ReferenceCallb
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace of the object, empty where it has none.",
+							Description: "namespace is the namespace of the object. Empty for cluster-scoped objects.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -4563,7 +4563,7 @@ func schema_atoll_api_tenancy_v1alpha1_PrefixedClaimOrExpression(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PrefixedClaimOrExpression is a claim whose value gets a prefix, or a CEL expression.",
+				Description: "PrefixedClaimOrExpression is a claim with a prefix, or a CEL expression. Exactly one of claim and expression must be set.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"claim": {
@@ -4575,14 +4575,14 @@ func schema_atoll_api_tenancy_v1alpha1_PrefixedClaimOrExpression(ref common.Refe
 					},
 					"prefix": {
 						SchemaProps: spec.SchemaProps{
-							Description: "prefix comes before the value of the claim. It must be set with claim, to \"\" for none.",
+							Description: "prefix is prepended to the value of the claim. Must be set if claim is set. An empty string means no prefix.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"expression": {
 						SchemaProps: spec.SchemaProps{
-							Description: "expression is CEL over `claims`.",
+							Description: "expression is a CEL expression over the variable `claims`.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -4597,12 +4597,12 @@ func schema_atoll_api_tenancy_v1alpha1_UserValidationRule(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "UserValidationRule is a condition on the user that claims became.",
+				Description: "UserValidationRule is a rule for the user that results from the claim mappings.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"expression": {
 						SchemaProps: spec.SchemaProps{
-							Description: "expression is CEL over `user` that must be true.",
+							Description: "expression is a CEL expression over the variable `user`. Must evaluate to true.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4610,7 +4610,7 @@ func schema_atoll_api_tenancy_v1alpha1_UserValidationRule(ref common.ReferenceCa
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message tells in logs what it means that expression is not true.",
+							Description: "message is a human-readable description of the failed rule, for logs.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4627,12 +4627,12 @@ func schema_atoll_api_tenancy_v1alpha1_VirtualWorkspace(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "VirtualWorkspace is the address of one virtual workspace.",
+				Description: "VirtualWorkspace describes the endpoint of a virtual workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"url": {
 						SchemaProps: spec.SchemaProps{
-							Description: "url of the virtual workspace.",
+							Description: "url is the URL of the virtual workspace.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4640,7 +4640,7 @@ func schema_atoll_api_tenancy_v1alpha1_VirtualWorkspace(ref common.ReferenceCall
 					},
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "type says who it is for.",
+							Description: "type is the type of the virtual workspace: initializing or terminating.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -4656,7 +4656,7 @@ func schema_atoll_api_tenancy_v1alpha1_Workspace(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Workspace is a child in the tree of workspaces: it leads to a logical cluster on some shard, or to something else that is mounted in its place.",
+				Description: "Workspace is a node in the tree of workspaces. It is backed by a logical cluster on a shard, or by a mounted object.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -4681,14 +4681,14 @@ func schema_atoll_api_tenancy_v1alpha1_Workspace(ref common.ReferenceCallback) c
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is what the workspace should be and where it leads.",
+							Description: "spec is the desired state of the workspace.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(tenancyv1alpha1.WorkspaceSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is how far it has come.",
+							Description: "status is the observed state of the workspace.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(tenancyv1alpha1.WorkspaceStatus{}.OpenAPIModelName()),
 						},
@@ -4706,7 +4706,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceAuthenticationConfiguration(ref 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WorkspaceAuthenticationConfiguration holds issuers whose tokens are accepted in the workspaces of every WorkspaceType of the same workspace that names it. Users of such tokens exist in these workspaces only.",
+				Description: "WorkspaceAuthenticationConfiguration defines token issuers that are trusted in workspaces. It applies to workspaces whose WorkspaceType references it, and must be in the same workspace as that WorkspaceType. Users authenticated by these tokens are valid in these workspaces only.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -4731,7 +4731,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceAuthenticationConfiguration(ref 
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec holds the issuers.",
+							Description: "spec is the desired state of the authentication configuration.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(tenancyv1alpha1.WorkspaceAuthenticationConfigurationSpec{}.OpenAPIModelName()),
 						},
@@ -4797,12 +4797,12 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceAuthenticationConfigurationSpec(
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WorkspaceAuthenticationConfigurationSpec holds issuers of tokens.",
+				Description: "WorkspaceAuthenticationConfigurationSpec describes the desired state of a WorkspaceAuthenticationConfiguration.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"jwt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "jwt are the issuers of JSON web tokens, each once. They have the shape of those in the AuthenticationConfiguration of Kubernetes.",
+							Description: "jwt is a list of authenticators for JSON Web Tokens. Issuers must be unique. The format corresponds to jwt in the AuthenticationConfiguration of Kubernetes.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4874,12 +4874,12 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceLocation(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WorkspaceLocation narrows down the shards that may hold a workspace.",
+				Description: "WorkspaceLocation constrains the shards to which a workspace can be scheduled.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"selector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selector is matched against the labels of Shards. Without one, every shard may hold the workspace.",
+							Description: "selector is a label selector for Shards. If unset, the workspace can be scheduled to any shard.",
 							Ref:         ref("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"),
 						},
 					},
@@ -4895,38 +4895,38 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceSpec(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WorkspaceSpec says what a workspace should be and where it leads.",
+				Description: "WorkspaceSpec describes the desired state of a Workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "type says which WorkspaceType prepares the workspace. It is chosen by the parent if left out, and immutable.",
+							Description: "type is a reference to the WorkspaceType of the workspace. Defaults to the default child type of the parent workspace. Immutable.",
 							Ref:         ref(tenancyv1alpha1.WorkspaceTypeReference{}.OpenAPIModelName()),
 						},
 					},
 					"location": {
 						SchemaProps: spec.SchemaProps{
-							Description: "location narrows down the shards that may hold the workspace.",
+							Description: "location constrains the shards to which the workspace can be scheduled.",
 							Ref:         ref(tenancyv1alpha1.WorkspaceLocation{}.OpenAPIModelName()),
 						},
 					},
 					"cluster": {
 						SchemaProps: spec.SchemaProps{
-							Description: "cluster is the name of the logical cluster that the workspace leads to. Set by the system.",
+							Description: "cluster is the name of the logical cluster of the workspace. Set by the system. Immutable once set.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"URL": {
 						SchemaProps: spec.SchemaProps{
-							Description: "URL is where the workspace can be reached. Set by the system.",
+							Description: "URL is the address of the workspace. Set by the system. Cannot be unset.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"mount": {
 						SchemaProps: spec.SchemaProps{
-							Description: "mount puts something else in the place of a logical cluster.",
+							Description: "mount mounts an endpoint that is described by another object, instead of a logical cluster.",
 							Ref:         ref(tenancyv1alpha1.Mount{}.OpenAPIModelName()),
 						},
 					},
@@ -4942,19 +4942,19 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceStatus(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WorkspaceStatus tells how far a workspace has come.",
+				Description: "WorkspaceStatus describes the observed state of a Workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "phase sums up how far it has come.",
+							Description: "phase is the current phase of the workspace. Defaults to Scheduling.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell single facts.",
+							Description: "conditions are the current conditions of the workspace.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4967,7 +4967,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceStatus(ref common.ReferenceCallb
 					},
 					"initializers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers are those of the logical cluster that have not finished.",
+							Description: "initializers are the initializers of the logical cluster that have not completed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4981,7 +4981,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceStatus(ref common.ReferenceCallb
 					},
 					"terminators": {
 						SchemaProps: spec.SchemaProps{
-							Description: "terminators are those of the logical cluster that have not finished.",
+							Description: "terminators are the terminators of the logical cluster that have not completed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5005,7 +5005,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceType(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WorkspaceType says how workspaces of this type are prepared, and where they may stand in the tree.",
+				Description: "WorkspaceType defines the initialization of workspaces of this type and their allowed parents and children.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -5030,14 +5030,14 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceType(ref common.ReferenceCallbac
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says how workspaces of this type are prepared.",
+							Description: "spec is the desired state of the workspace type.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(tenancyv1alpha1.WorkspaceTypeSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is what the system adds.",
+							Description: "status is the observed state of the workspace type.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(tenancyv1alpha1.WorkspaceTypeStatus{}.OpenAPIModelName()),
 						},
@@ -5054,12 +5054,12 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeExtension(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WorkspaceTypeExtension names the types that a type inherits from.",
+				Description: "WorkspaceTypeExtension references the types that a type inherits from.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"with": {
 						SchemaProps: spec.SchemaProps{
-							Description: "with lists those types.",
+							Description: "with is the list of these types.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5130,12 +5130,12 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeReference(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WorkspaceTypeReference names a WorkspaceType.",
+				Description: "WorkspaceTypeReference is a reference to a WorkspaceType.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the type.",
+							Description: "name is the name of the WorkspaceType.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5143,7 +5143,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeReference(ref common.Referen
 					},
 					"path": {
 						SchemaProps: spec.SchemaProps{
-							Description: "path, or cluster name, of the workspace that holds the type. Left out on creation of a workspace: the type is looked for in the parent and its ancestors.",
+							Description: "path is the path or cluster name of the workspace that contains the WorkspaceType. If unset when a workspace is created, the type is looked up in the parent workspace and its ancestors.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -5159,19 +5159,19 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSelector(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WorkspaceTypeSelector allows either no type at all or a list of types.",
+				Description: "WorkspaceTypeSelector selects workspace types: either none or a list of types. Exactly one field must be set.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"none": {
 						SchemaProps: spec.SchemaProps{
-							Description: "none allows no type. That it is set counts, and excludes types: hence the pointer.",
+							Description: "none specifies that no type is allowed. Must be unset if types is set, even if its value is false.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"types": {
 						SchemaProps: spec.SchemaProps{
-							Description: "types lists what is allowed; whatever extends one of them is allowed too.",
+							Description: "types are the allowed types. Types that extend one of them are also allowed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5194,19 +5194,19 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSpec(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WorkspaceTypeSpec says how workspaces of a type are prepared, and where they may stand in the tree.",
+				Description: "WorkspaceTypeSpec describes the desired state of a WorkspaceType.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"initializer": {
 						SchemaProps: spec.SchemaProps{
-							Description: "initializer adds an initializer for workspaces of this type and of the types that extend it.",
+							Description: "initializer specifies whether an initializer is added to workspaces of this type and of types that extend it.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"initializerPermissions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "initializerPermissions are the rights of this type's initializer in a workspace that it prepares. They are not inherited.",
+							Description: "initializerPermissions are the permissions of the initializer of this type in workspaces that it initializes. They are not inherited.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5219,14 +5219,14 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSpec(ref common.ReferenceCal
 					},
 					"terminator": {
 						SchemaProps: spec.SchemaProps{
-							Description: "terminator adds a terminator for workspaces of this type and of the types that extend it.",
+							Description: "terminator specifies whether a terminator is added to workspaces of this type and of types that extend it.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"terminatorPermissions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "terminatorPermissions are the rights of this type's terminator in a workspace that it cleans up. They are not inherited.",
+							Description: "terminatorPermissions are the permissions of the terminator of this type in workspaces that it cleans up. They are not inherited.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5239,14 +5239,14 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSpec(ref common.ReferenceCal
 					},
 					"extend": {
 						SchemaProps: spec.SchemaProps{
-							Description: "extend names types whose initializers, terminators, default bindings and place in the tree this one inherits.",
+							Description: "extend references the types from which this type inherits initializers, terminators, default bindings and constraints on parents and children.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(tenancyv1alpha1.WorkspaceTypeExtension{}.OpenAPIModelName()),
 						},
 					},
 					"additionalWorkspaceLabels": {
 						SchemaProps: spec.SchemaProps{
-							Description: "additionalWorkspaceLabels are put on new workspaces of this very type, where they do not have them.",
+							Description: "additionalWorkspaceLabels are labels that are added to new workspaces of this type. Labels that are already set are not changed. They are not inherited.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -5261,25 +5261,25 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSpec(ref common.ReferenceCal
 					},
 					"defaultChildWorkspaceType": {
 						SchemaProps: spec.SchemaProps{
-							Description: "defaultChildWorkspaceType is the type of child workspaces that are created without one.",
+							Description: "defaultChildWorkspaceType is a reference to the type of child workspaces that are created without a type. Defaults to type universal in workspace root.",
 							Ref:         ref(tenancyv1alpha1.WorkspaceTypeReference{}.OpenAPIModelName()),
 						},
 					},
 					"limitAllowedChildren": {
 						SchemaProps: spec.SchemaProps{
-							Description: "limitAllowedChildren says which types children may have. Without it, any.",
+							Description: "limitAllowedChildren restricts the types of child workspaces. If unset, all types are allowed.",
 							Ref:         ref(tenancyv1alpha1.WorkspaceTypeSelector{}.OpenAPIModelName()),
 						},
 					},
 					"limitAllowedParents": {
 						SchemaProps: spec.SchemaProps{
-							Description: "limitAllowedParents says which types the parent may have. Without it, any.",
+							Description: "limitAllowedParents restricts the types of the parent workspace. If unset, all types are allowed.",
 							Ref:         ref(tenancyv1alpha1.WorkspaceTypeSelector{}.OpenAPIModelName()),
 						},
 					},
 					"defaultAPIBindings": {
 						SchemaProps: spec.SchemaProps{
-							Description: "defaultAPIBindings are the exports that new workspaces are bound to.",
+							Description: "defaultAPIBindings are the APIExports to which new workspaces are bound.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5292,14 +5292,14 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSpec(ref common.ReferenceCal
 					},
 					"defaultAPIBindingLifecycle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "defaultAPIBindingLifecycle says whether those bindings are kept as the type wants them, or only made once.",
+							Description: "defaultAPIBindingLifecycle defines whether default bindings are only created during initialization (InitializeOnly) or also kept up to date with the type (Maintain). If unset, they are not kept up to date.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"authenticationConfigurations": {
 						SchemaProps: spec.SchemaProps{
-							Description: "authenticationConfigurations name WorkspaceAuthenticationConfigurations beside this type, by which users of the workspaces may authenticate.",
+							Description: "authenticationConfigurations are references to WorkspaceAuthenticationConfigurations in the same workspace as this type. They authenticate users of workspaces of this type.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5322,12 +5322,12 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeStatus(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WorkspaceTypeStatus is what the system adds to a type.",
+				Description: "WorkspaceTypeStatus describes the observed state of a WorkspaceType.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell single facts.",
+							Description: "conditions are the current conditions of the workspace type.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5340,7 +5340,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeStatus(ref common.ReferenceC
 					},
 					"virtualWorkspaces": {
 						SchemaProps: spec.SchemaProps{
-							Description: "virtualWorkspaces are where initializers and terminators of this type find their workspaces, for every shard.",
+							Description: "virtualWorkspaces are the virtual workspaces, for every shard, through which the initializer and the terminator of this type access workspaces.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5363,7 +5363,7 @@ func schema_atoll_api_topology_v1alpha1_Partition(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Partition names a part of the shards of an installation, so that endpoint slices can be made for that part alone.",
+				Description: "Partition defines a subset of the shards of an installation. Endpoint slices that reference it contain only these shards.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -5388,7 +5388,7 @@ func schema_atoll_api_topology_v1alpha1_Partition(ref common.ReferenceCallback) 
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says which shards belong to the partition.",
+							Description: "spec is the desired state of the partition.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(topologyv1alpha1.PartitionSpec{}.OpenAPIModelName()),
 						},
@@ -5454,7 +5454,7 @@ func schema_atoll_api_topology_v1alpha1_PartitionSet(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PartitionSet generates one Partition beside it for every combination of values that shards have in some labels.",
+				Description: "PartitionSet generates Partitions in its workspace, one for each combination of values of the dimension labels of shards.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -5479,14 +5479,14 @@ func schema_atoll_api_topology_v1alpha1_PartitionSet(ref common.ReferenceCallbac
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says which shards are divided, and by what.",
+							Description: "spec is the desired state of the partition set.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(topologyv1alpha1.PartitionSetSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is what became of it.",
+							Description: "status is the observed state of the partition set.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(topologyv1alpha1.PartitionSetStatus{}.OpenAPIModelName()),
 						},
@@ -5552,12 +5552,12 @@ func schema_atoll_api_topology_v1alpha1_PartitionSetSpec(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PartitionSetSpec says which shards are divided, and by what.",
+				Description: "PartitionSetSpec describes the desired state of a PartitionSet.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"dimensions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "dimensions are the keys of the labels whose values divide the shards. A shard without one of them belongs to no partition of the set.",
+							Description: "dimensions are the label keys by whose values shards are grouped into partitions. Shards without one of these labels are not part of any partition of the set.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5571,7 +5571,7 @@ func schema_atoll_api_topology_v1alpha1_PartitionSetSpec(ref common.ReferenceCal
 					},
 					"shardSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "shardSelector selects the shards that are divided. Without it, all are.",
+							Description: "shardSelector is a label selector for the shards that are partitioned. If unset, all shards are selected.",
 							Ref:         ref("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"),
 						},
 					},
@@ -5587,19 +5587,19 @@ func schema_atoll_api_topology_v1alpha1_PartitionSetStatus(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PartitionSetStatus is what became of a PartitionSet.",
+				Description: "PartitionSetStatus describes the observed state of a PartitionSet.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"count": {
 						SchemaProps: spec.SchemaProps{
-							Description: "count is the number of partitions that the set asks for.",
+							Description: "count is the desired number of partitions of the set.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell single facts.",
+							Description: "conditions are the current conditions of the partition set.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5622,12 +5622,12 @@ func schema_atoll_api_topology_v1alpha1_PartitionSpec(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PartitionSpec says which shards belong to a partition.",
+				Description: "PartitionSpec describes the desired state of a Partition.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"selector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selector selects shards by their labels. Without it, all shards belong to the partition.",
+							Description: "selector is a label selector for the shards of the partition. If unset, all shards are selected.",
 							Ref:         ref("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"),
 						},
 					},
