@@ -43,6 +43,12 @@ func (i *Installation) grantAdmin(t testing.TB, path, tenant string) {
 	i.bind(t, path, "tenant", "cluster-admin", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: tenant})
 }
 
+// Open lets all authenticated users access the workspace at a path. It grants no permissions in it.
+func (i *Installation) Open(t testing.TB, path string) {
+	t.Helper()
+	i.bind(t, path, "all-users", "system:kcp:workspace:access", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"})
+}
+
 func (i *Installation) bind(t testing.TB, path, name, role string, subject rbacv1.Subject) {
 	t.Helper()
 	clientset, err := kubernetes.NewForConfig(i.Admin(t, path))
