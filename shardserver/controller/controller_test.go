@@ -99,6 +99,7 @@ func TestControllersShareOneWatch(t *testing.T) {
 
 	var first, second reconcileLog
 	stop := start(t, Config{Registry: registry, Controllers: []Controller{newRecordingController("first", &first), newRecordingController("second", &second)}})
+	storagetest.Eventually(t, "a watch", func() bool { return counted.Watches.Load() > 0 }) // else the list contains both objects
 	storagetest.Create(t, store, "b", "after")
 	for _, seen := range []*reconcileLog{&first, &second} {
 		seen.waitFor(t, "a a|default/before")
