@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -216,11 +215,4 @@ func (s *Store) checkNotExists(ctx context.Context, key, name string) error {
 
 func (s *Store) newInvalidError(obj *unstructured.Unstructured, problem *field.Error) error {
 	return apierrors.NewInvalid(s.resource.GroupVersionKind().GroupKind(), obj.GetName(), field.ErrorList{problem})
-}
-
-// DeleteWithPreconditions deletes one object, regardless of the context's scope, if uid and resource version match.
-func (s *Store) DeleteWithPreconditions(ctx context.Context, key client.Key, uid types.UID, resourceVersion string) error {
-	ctx = scope.NewContext(request.WithNamespace(ctx, key.Namespace), scope.Scope{Shard: key.Shard, Cluster: key.Cluster})
-	_, _, err := s.Delete(ctx, key.Name, nil, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &resourceVersion}})
-	return err
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
@@ -62,7 +63,7 @@ func (b bindings) reconcile(ctx context.Context, k *operatorv1alpha1.Kubeconfig)
 	desired := desiredBindings(k)
 	for _, binding := range have.Items {
 		if !slices.ContainsFunc(desired, func(w rbacv1.ClusterRoleBinding) bool { return w.Name == binding.Name }) {
-			if err := ignoreNotFound(b.client.Delete(ctx, binding.Name, metav1.DeleteOptions{})); err != nil {
+			if err := client.IgnoreNotFound(b.client.Delete(ctx, binding.Name, metav1.DeleteOptions{})); err != nil {
 				return err
 			}
 		}
@@ -107,10 +108,10 @@ func (b bindings) reconcileOne(ctx context.Context, have []rbacv1.ClusterRoleBin
 func (b bindings) remove(ctx context.Context, k *operatorv1alpha1.Kubeconfig) error {
 	have, err := b.client.List(ctx, listOptions(k))
 	if err != nil {
-		return ignoreNotFound(err)
+		return client.IgnoreNotFound(err)
 	}
 	for _, binding := range have.Items {
-		if err := ignoreNotFound(b.client.Delete(ctx, binding.Name, metav1.DeleteOptions{})); err != nil {
+		if err := client.IgnoreNotFound(b.client.Delete(ctx, binding.Name, metav1.DeleteOptions{})); err != nil {
 			return err
 		}
 	}
@@ -132,11 +133,4 @@ func desiredBindings(k *operatorv1alpha1.Kubeconfig) []rbacv1.ClusterRoleBinding
 		})
 	}
 	return out
-}
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
