@@ -83,15 +83,7 @@ func (c *resourceController) keysInCluster(event watch.Event) []controller.Reque
 	if err != nil {
 		return nil
 	}
-	all, err := c.reader.List(logicalcluster.With(context.Background(), logicalcluster.Of(object)), "", nil)
-	if err != nil {
-		return nil // not installed yet: its own events trigger the reconcile
-	}
-	keys := make([]controller.Request, 0, len(all))
-	for _, cachedResource := range all {
-		keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(cachedResource), Name: cachedResource.Name})
-	}
-	return keys
+	return controller.RequestsForObjects(c.reader, logicalcluster.Of(object), nil)
 }
 
 // reconcile writes the object (finalizer, secret, annotations) first, then its status and, if it is being deleted,

@@ -61,7 +61,7 @@ func newSliceController(cfg Config) controller.Controller {
 
 // allKeys returns all slices: they are few, and so are events of the objects that they reference.
 func (c *sliceController) allKeys(watch.Event) []controller.Request {
-	return c.keysMatching(func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) bool { return true })
+	return controller.RequestsForObjects(c.slices, logicalcluster.Wildcard, nil)
 }
 
 // shardKeys returns all slices when a shard is created or deleted, or its addresses or labels change.
@@ -78,7 +78,7 @@ func (c *sliceController) consumerKeys(event watch.Event) []controller.Request {
 	if !ok {
 		return nil
 	}
-	return c.keysMatching(func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+	return controller.RequestsForObjects(c.slices, logicalcluster.Wildcard, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
 		return slice.Spec.APIExport.Name == consumers.Name
 	})
 }
@@ -90,23 +90,9 @@ func (c *sliceController) bindingKeys(event watch.Event) []controller.Request {
 	if !ok || event.Type == watch.Modified || binding.Spec.Reference.Export == nil {
 		return nil
 	}
-	return c.keysMatching(func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+	return controller.RequestsForObjects(c.slices, logicalcluster.Wildcard, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
 		return slice.Spec.APIExport.Name == binding.Spec.Reference.Export.Name
 	})
-}
-
-func (c *sliceController) keysMatching(matches func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) bool) []controller.Request {
-	all, err := c.slices.List(logicalcluster.With(context.Background(), logicalcluster.Wildcard), "", nil)
-	if err != nil {
-		return nil // not installed yet: its own events trigger the reconcile
-	}
-	var keys []controller.Request
-	for _, slice := range all {
-		if matches(slice) {
-			keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(slice), Name: slice.Name})
-		}
-	}
-	return keys
 }
 
 // observed is the input of the status of a slice.

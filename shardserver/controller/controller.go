@@ -9,15 +9,22 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/informer"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 const (
@@ -85,6 +92,28 @@ func RequestForObject(event watch.Event) []Request {
 		return nil
 	}
 	return []Request{{ClusterName: logicalcluster.Of(object), Namespace: object.GetNamespace(), Name: object.GetName()}}
+}
+
+// RequestsForObjects returns requests for the cluster-scoped objects of a logical cluster, or of all for the wildcard, that
+// match; nil matches all. There are none while the resource is not installed: the events of its objects follow.
+func RequestsForObjects[T interface {
+	runtime.Object
+	metav1.Object
+}](reader *storage.Reader[T], cluster logicalcluster.Name, matches func(T) bool) []Request {
+	objects, err := reader.List(logicalcluster.With(context.Background(), cluster), "", nil)
+	if err != nil {
+		if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+			klog.ErrorS(err, "Listing the objects that an event affects failed", "resource", reader.Resource(), "cluster", cluster)
+		}
+		return nil
+	}
+	var requests []Request
+	for _, object := range objects {
+		if matches == nil || matches(object) {
+			requests = append(requests, Request{ClusterName: logicalcluster.Of(object), Name: object.GetName()})
+		}
+	}
+	return requests
 }
 
 // runningController is a controller with its queue, for one run.

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -120,22 +119,8 @@ func mapToAll[T interface {
 		if !matches(event) {
 			return nil
 		}
-		return listKeys(reader, logicalcluster.Wildcard)
+		return controller.RequestsForObjects(reader, logicalcluster.Wildcard, nil)
 	}
-}
-
-// listKeys returns the keys of all cluster-scoped objects in a logical cluster, or in all for the wildcard.
-func listKeys[T client.Object](reader *storage.Reader[T], cluster logicalcluster.Name) []controller.Request {
-	objects, err := reader.List(logicalcluster.With(context.Background(), cluster), "", nil)
-	if err != nil {
-		klog.ErrorS(err, "Listing the objects that an event affects failed", "resource", reader.Resource(), "cluster", cluster)
-		return nil
-	}
-	keys := make([]controller.Request, 0, len(objects))
-	for _, obj := range objects {
-		keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(obj), Name: obj.GetName()})
-	}
-	return keys
 }
 
 // mapDeletionToCluster maps the deletion of an object to the LogicalCluster that contains it.

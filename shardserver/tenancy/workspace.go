@@ -71,7 +71,7 @@ func (c *workspaceController) mapLogicalCluster(event watch.Event) []controller.
 		}
 	}
 	if event.Type == watch.Modified {
-		keys = append(keys, listKeys(c.workspaces, logicalcluster.Of(cluster))...)
+		keys = append(keys, controller.RequestsForObjects(c.workspaces, logicalcluster.Of(cluster), nil)...)
 	}
 	return keys
 }

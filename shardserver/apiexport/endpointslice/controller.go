@@ -130,7 +130,7 @@ func (c *sliceController) partitionKeys(event watch.Event) []controller.Request 
 	if !ok {
 		return nil
 	}
-	return c.listKeys(logicalcluster.Of(partition), func(slice *apisv1alpha1.APIExportEndpointSlice) bool {
+	return controller.RequestsForObjects(c.slices, logicalcluster.Of(partition), func(slice *apisv1alpha1.APIExportEndpointSlice) bool {
 		return slice.Spec.Partition == partition.Name
 	})
 }
@@ -140,7 +140,7 @@ func (c *sliceController) shardKeys(event watch.Event) []controller.Request {
 	if _, changed := c.shardChanges.Observe(event); !changed {
 		return nil
 	}
-	return c.listKeys(logicalcluster.Wildcard, func(*apisv1alpha1.APIExportEndpointSlice) bool { return true })
+	return controller.RequestsForObjects(c.slices, logicalcluster.Wildcard, nil)
 }
 
 // consumerKeys returns the slices of the export of an ExportConsumers object that another shard published or deleted.
@@ -155,20 +155,6 @@ func (c *sliceController) consumerKeys(event watch.Event) []controller.Request {
 		return c.cfg.Slices.RequestsForReferences(apiindex.Reference{Path: key.Cluster.Path(), Name: key.Name})
 	}
 	return c.cfg.Slices.RequestsFor(export)
-}
-
-func (c *sliceController) listKeys(cluster logicalcluster.Name, matches func(*apisv1alpha1.APIExportEndpointSlice) bool) []controller.Request {
-	all, err := c.slices.List(logicalcluster.With(context.Background(), cluster), "", nil)
-	if err != nil {
-		return nil // not served yet; its own events follow
-	}
-	var keys []controller.Request
-	for _, slice := range all {
-		if matches(slice) {
-			keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(slice), Name: slice.Name})
-		}
-	}
-	return keys
 }
 
 // reconcile observes, writes the conditions, and applies the endpoints of shards.

@@ -90,7 +90,7 @@ func (c *exportController) secretKeys(event watch.Event) []controller.Request {
 	if !ok {
 		return nil
 	}
-	return c.listKeys(logicalcluster.Of(secret), func(export *apisv1alpha2.APIExport) bool {
+	return controller.RequestsForObjects(c.exports, logicalcluster.Of(secret), func(export *apisv1alpha2.APIExport) bool {
 		identity := export.Spec.Identity
 		return identity == nil || identity.SecretRef == nil ||
 			(identity.SecretRef.Name == secret.Name && identity.SecretRef.Namespace == secret.Namespace)
@@ -102,21 +102,7 @@ func (c *exportController) shardKeys(event watch.Event) []controller.Request {
 	if _, changed := c.shardChanges.Observe(event); !changed {
 		return nil
 	}
-	return c.listKeys(logicalcluster.Wildcard, func(*apisv1alpha2.APIExport) bool { return true })
-}
-
-func (c *exportController) listKeys(cluster logicalcluster.Name, matches func(*apisv1alpha2.APIExport) bool) []controller.Request {
-	all, err := c.exports.List(logicalcluster.With(context.Background(), cluster), "", nil)
-	if err != nil {
-		return nil // not served yet; its own events follow
-	}
-	var keys []controller.Request
-	for _, export := range all {
-		if matches(export) {
-			keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(export), Name: export.Name})
-		}
-	}
-	return keys
+	return controller.RequestsForObjects(c.exports, logicalcluster.Wildcard, nil)
 }
 
 // reconcile ensures the identity, computes and writes the status, and ensures the default endpoint slice.

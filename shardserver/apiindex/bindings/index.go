@@ -156,17 +156,6 @@ func (i *Index) List(ctx context.Context) []BoundResource {
 	return slices.CompactFunc(all, func(a, b BoundResource) bool { return a.GroupResource == b.GroupResource })
 }
 
-// ListByBinding returns the resources that one binding of the context's logical cluster has bound.
-func (i *Index) ListByBinding(ctx context.Context, name string) []*Resource {
-	cluster, _ := logicalcluster.From(ctx)
-	i.mu.RLock()
-	defer i.mu.RUnlock()
-	if at, found := find(i.clusters[cluster], name); found {
-		return i.clusters[cluster][at].set.resources
-	}
-	return nil
-}
-
 // GetByIdentity returns the resource with an identity that any logical cluster of the shard binds, or nil. If clusters
 // bind it with several schemas, it returns the one with the greatest schema name.
 func (i *Index) GetByIdentity(gr schema.GroupResource, hash string) *Resource {

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
@@ -82,16 +81,7 @@ func (c *partitionSetController) allKeys(event watch.Event) []controller.Request
 	if _, changed := c.shardChanges.Observe(event); !changed {
 		return nil
 	}
-	all, err := c.sets.List(logicalcluster.With(context.Background(), logicalcluster.Wildcard), "", nil)
-	if err != nil {
-		klog.ErrorS(err, "Listing the partition sets after a change of a shard failed")
-		return nil
-	}
-	keys := make([]controller.Request, 0, len(all))
-	for _, set := range all {
-		keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(set), Name: set.Name})
-	}
-	return keys
+	return controller.RequestsForObjects(c.sets, logicalcluster.Wildcard, nil)
 }
 
 func (c *partitionSetController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {

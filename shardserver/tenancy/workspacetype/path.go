@@ -2,16 +2,11 @@ package workspacetype
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/workspacepath"
 )
-
-// ErrUnavailable is returned for a path through a workspace that exists and is unavailable.
-var ErrUnavailable = errors.New("workspace is not available")
 
 // Resolver resolves paths to logical clusters and workspace types. It keeps no state.
 type Resolver struct {
@@ -21,23 +16,12 @@ type Resolver struct {
 // NewResolver returns a resolver over a reader.
 func NewResolver(reader Reader) *Resolver { return &Resolver{reader: reader} }
 
-// ClusterOf returns the logical cluster of a path: the first segment is the name of a cluster ("user:<name>" for that
-// of a home workspace), each further one a workspace in the cluster before it. A path of one
-// segment is returned as is, whether or not that cluster exists.
+// Locate returns the logical cluster of a path in a reference between objects: the first segment is the name of a
+// cluster ("user:<name>" for that of a home workspace), each further one a workspace in the cluster before it, also an
+// unavailable one. A path of one segment is returned as is, whether or not that cluster exists.
 //
 // If the path does not exist it returns a NotFound error of workspaces.tenancy.kcp.io, which wraps
-// workspacepath.ErrRemote if the path leaves this shard. For a path through an unavailable workspace it returns
-// ErrUnavailable.
-func (r *Resolver) ClusterOf(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
-	return r.walk(ctx, path, func(workspace *tenancyv1alpha1.Workspace) error {
-		if workspacepath.IsUnavailable(workspace) {
-			return fmt.Errorf("resolving %q: workspace %q: %w", path, workspace.Name, ErrUnavailable)
-		}
-		return nil
-	})
-}
-
-// Locate is ClusterOf for references between objects, which unavailable workspaces on the path do not affect.
+// workspacepath.ErrRemote if the path leaves this shard.
 func (r *Resolver) Locate(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
 	return r.walk(ctx, path, func(*tenancyv1alpha1.Workspace) error { return nil })
 }
