@@ -39,12 +39,15 @@ complete() {
 	for module in $modules; do
 		if [[ $module == k8s.io/kubernetes ]]; then wanted+=("$module@v$1"); else wanted+=("$module@v0.${1#1.}"); fi
 	done
-	go mod download "${wanted[@]}" >/dev/null 2>&1
+	go mod download "${wanted[@]}" 2>&1 >/dev/null
 }
 if [[ -z $version ]]; then
 	for minor in $(go list -m -versions k8s.io/apiserver | tr ' ' '\n' | grep "^v0\.${next#1.}\." | sort -rV); do
 		candidate=1.${minor#v0.}
-		if complete "$candidate"; then version=$candidate && break; fi
+		if reasons=$(complete "$candidate"); then version=$candidate && break; fi
+		# One reason suffices: a newer Go that the modules require, or a module that is missing.
+		reason=$({ grep -m 1 'requires go' <<<"$reasons" || head -n 1 <<<"$reasons"; } | cut -c 1-200)
+		echo "Kubernetes $candidate cannot be used: $reason"
 	done
 	if [[ -z $version ]]; then
 		echo "the module proxy has no complete release or pre-release of Kubernetes $next: nothing to test"
