@@ -1,6 +1,7 @@
 package authorization_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -40,6 +41,19 @@ func TestFlowOwner(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestFlowOwnersAreBounded asks for more flow owners than are cached.
+func TestFlowOwnersAreBounded(t *testing.T) {
+	s := shardtest.Start(t)
+	s.CreateCluster(t, clusterA, nil)
+	ctx := logicalcluster.With(t.Context(), clusterA)
+	for i := range authorization.MaxFlowOwners + 100 {
+		s.Authorizer.FlowOwner(ctx, newUser(fmt.Sprintf("user-%d", i)))
+	}
+	if n := s.Authorizer.CachedFlowOwners(); n == 0 || n > authorization.MaxFlowOwners {
+		t.Errorf("%d flow owners are cached, want at most %d", n, authorization.MaxFlowOwners)
 	}
 }
 

@@ -6,9 +6,11 @@ import (
 	"sync"
 	"testing"
 
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/sharding/routing"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -40,6 +42,10 @@ func TestListAndWatch(t *testing.T) {
 	shard := shardtesting.Start(t)
 	admin := shard.Client(t, shard.Admin(t))
 	first := shard.NewWorkspace(t, "root", "first")
+	workspaces := storage.NewReader[*tenancyv1alpha1.Workspace](shard.Server.Registry, tenancyv1alpha1.Resource("workspaces"))
+	if _, err := workspaces.GetNotOlderThan(shardtesting.In(t.Context(), "root"), "", "first", first.ResourceVersion); err != nil {
+		t.Fatal(err) // the watch cache has it, so that the first list contains it
+	}
 
 	for name, hasShards := range map[string]bool{"root": true, "alpha": false} {
 		emitted, synced := &records{byKey: map[sharedindex.Key]string{}}, make(chan struct{})
