@@ -15,11 +15,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -96,10 +95,7 @@ func RequestForObject(event watch.Event) []Request {
 
 // RequestsForObjects returns requests for the cluster-scoped objects of a logical cluster, or of all for the wildcard, that
 // match; nil matches all. There are none while the resource is not installed: the events of its objects follow.
-func RequestsForObjects[T interface {
-	runtime.Object
-	metav1.Object
-}](reader *storage.Reader[T], cluster logicalcluster.Name, matches func(T) bool) []Request {
+func RequestsForObjects[T client.Object](reader *storage.Reader[T], cluster logicalcluster.Name, matches func(T) bool) []Request {
 	objects, err := reader.List(logicalcluster.With(context.Background(), cluster), "", nil)
 	if err != nil {
 		if status := apierrors.APIStatus(nil); errors.As(err, &status) {

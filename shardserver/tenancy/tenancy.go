@@ -8,7 +8,6 @@ package tenancy
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -111,10 +110,7 @@ func shardByName(all []*corev1alpha1.Shard, name string) *corev1alpha1.Shard {
 
 // mapToAll returns a MapFunc that maps every event to all objects of another resource in all logical clusters. It is
 // for rare events, such as a change of a shard's URL.
-func mapToAll[T interface {
-	runtime.Object
-	client.Object
-}](reader *storage.Reader[T], matches func(watch.Event) bool) func(watch.Event) []controller.Request {
+func mapToAll[T client.Object](reader *storage.Reader[T], matches func(watch.Event) bool) func(watch.Event) []controller.Request {
 	return func(event watch.Event) []controller.Request {
 		if !matches(event) {
 			return nil
