@@ -27,9 +27,7 @@ type apiServer struct {
 	name string
 	// config reaches the API under measurement, base the metrics of the process.
 	config, base *rest.Config
-	// admin is the kcp administrator, whom the shard treats as a user.
-	admin  *rest.Config
-	client *http.Client
+	client       *http.Client
 	// collect is a URL that triggers a garbage collection of the process, requested with collector.
 	collect   string
 	collector *http.Client
@@ -75,26 +73,24 @@ func startShard(b *testing.B, etcd *etcdServer) *apiServer {
 	launch(b, "kcp", "start", "--root-directory="+directory, "--bind-address=127.0.0.1", "--secure-port="+port, "--etcd-servers="+etcd.url, "--etcd-prefix=/shard",
 		"--service-account-private-key-file="+programs.SigningKey(b, filepath.Join(b.TempDir(), "sa.key")), "--profiler-address="+profiler,
 		"--token-auth-file="+tokenFile(b))
-	var base, admin *rest.Config
+	var base *rest.Config
 	eventually(b, "the shard writes its kubeconfig", func(context.Context) error {
 		kubeconfig, err := clientcmd.LoadFromFile(filepath.Join(directory, "admin.kubeconfig"))
 		if err != nil {
 			return err
 		}
-		for name, config := range map[string]**rest.Config{"shard-base": &base, "base": &admin} {
-			*config, err = clientcmd.NewNonInteractiveClientConfig(*kubeconfig, name, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
-			if err != nil {
-				return err
-			}
-			(*config).QPS = -1
+		base, err = clientcmd.NewNonInteractiveClientConfig(*kubeconfig, "shard-base", &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+		if err != nil {
+			return err
 		}
+		base.QPS = -1
 		return nil
 	})
 	client, err := rest.HTTPClientFor(base)
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := &apiServer{name: "shard", base: base, admin: admin, client: client, collect: "http://" + profiler + "/debug/pprof/heap?gc=1", collector: http.DefaultClient}
+	p := &apiServer{name: "shard", base: base, client: client, collect: "http://" + profiler + "/debug/pprof/heap?gc=1", collector: http.DefaultClient}
 	p.waitReady(b)
 	p.config = shardtesting.At(base, newWorkspace(b, base, "root", "bench"))
 	return p
