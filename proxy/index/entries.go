@@ -38,10 +38,10 @@ func (s *Snapshot) putCluster(o *owner, cluster Cluster) (holder *owner) {
 	if name.Empty() || name.IsSystem() || name.IsWildcard() || name == logicalcluster.Root && o.name != rootShard {
 		return nil
 	}
-	first, _ := s.clusters.get(name)
+	first := s.cluster(name)
 	if own := first.reportedBy(o.name); own == nil || own.workspaceType != workspaceType {
 		first = first.with(s.canonical(name), o, workspaceType)
-		s.clusters = s.clusters.put(first)
+		s.clusters.ReplaceOrInsert(first)
 	}
 	if first.owner == o {
 		return nil
@@ -50,26 +50,24 @@ func (s *Snapshot) putCluster(o *owner, cluster Cluster) (holder *owner) {
 }
 
 func (s *Snapshot) deleteCluster(o *owner, name logicalcluster.Name) {
-	existing, ok := s.clusters.get(name)
-	if !ok {
-		return
-	}
+	existing := s.cluster(name)
 	switch others := existing.without(o); others {
 	case existing:
 	case nil:
-		s.clusters = s.clusters.remove(name)
+		s.clusters.Delete(existing)
 	default:
-		s.clusters = s.clusters.put(others)
+		s.clusters.ReplaceOrInsert(others)
 	}
 }
 
 // pruneClusters removes the owner's clusters that are not in keep.
 func (s *Snapshot) pruneClusters(o *owner, keep map[logicalcluster.Name]struct{}) {
 	var removed []logicalcluster.Name
-	s.clusters.forEach(func(e *clusterEntry) {
+	s.clusters.Ascend(func(e *clusterEntry) bool {
 		if _, ok := keep[e.name]; !ok && e.reportedBy(o.name) != nil {
 			removed = append(removed, e.name)
 		}
+		return true
 	})
 	for _, name := range removed {
 		s.deleteCluster(o, name)
@@ -123,7 +121,7 @@ func (s *Snapshot) putWorkspace(o *owner, w Workspace) {
 		s.deleteWorkspace(o, k)
 		return
 	}
-	existing, _ := s.workspaces.get(k)
+	existing := s.workspace(k)
 	if existing != nil && existing.owner == o && existing.equals(w) {
 		return // most events change no field that is indexed
 	}
@@ -140,27 +138,23 @@ func (s *Snapshot) putWorkspace(o *owner, w Workspace) {
 	} else if w.Shard != "" {
 		entry.shard = unique.Make(w.Shard)
 	}
-	s.workspaces = s.workspaces.put(entry)
+	s.workspaces.ReplaceOrInsert(entry)
 }
 
 func (s *Snapshot) deleteWorkspace(o *owner, k workspaceKey) {
-	existing, ok := s.workspaces.get(k)
-	if !ok {
-		return
-	}
+	existing := s.workspace(k)
 	switch others := existing.without(o); others {
 	case existing:
 	case nil:
-		s.workspaces = s.workspaces.remove(k)
+		s.workspaces.Delete(existing)
 	default:
-		s.workspaces = s.workspaces.put(others)
+		s.workspaces.ReplaceOrInsert(others)
 	}
 }
 
 // hasWorkspace reports whether the owner has an equal entry for the workspace.
 func (s *Snapshot) hasWorkspace(o *owner, w Workspace) bool {
-	e, _ := s.workspaces.get(workspaceKey{w.Parent, w.Name})
-	for ; e != nil; e = e.next {
+	for e := s.workspace(workspaceKey{w.Parent, w.Name}); e != nil; e = e.next {
 		if e.owner == o {
 			return e.equals(w)
 		}
@@ -171,16 +165,17 @@ func (s *Snapshot) hasWorkspace(o *owner, w Workspace) bool {
 // pruneWorkspaces removes the owner's workspaces that are not in keep.
 func (s *Snapshot) pruneWorkspaces(o *owner, keep map[workspaceKey]struct{}) {
 	var removed []workspaceKey
-	s.workspaces.forEach(func(head *workspaceEntry) {
+	s.workspaces.Ascend(func(head *workspaceEntry) bool {
 		if _, ok := keep[head.workspaceKey]; ok {
-			return
+			return true
 		}
 		for e := head; e != nil; e = e.next {
 			if e.owner == o {
 				removed = append(removed, head.workspaceKey)
-				return
+				break
 			}
 		}
+		return true
 	})
 	for _, k := range removed {
 		s.deleteWorkspace(o, k)

@@ -1,9 +1,8 @@
 // Package index maps logical clusters to their shards and resolves workspace paths.
 //
-// Resolve reads one immutable Snapshot behind an atomic pointer: without a lock, without an allocation for a name,
-// and never a partial update. A snapshot consists of persistent hash tries (see trie): an update copies the few small
-// nodes above the changed entry, O(log32 n), and not a map of all workspaces. A mutex, which readers do not take,
-// serializes writers.
+// Resolve reads one immutable Snapshot behind an atomic pointer: without a lock, and never a partial update. A snapshot
+// consists of B-trees, which are cloned for an update: the clone shares all nodes, and the update copies only those above
+// the changed entries. A mutex, which readers do not take, serializes writers.
 //
 // Each entry has the shard that reported it. It is removed by the shard's delete event, by a list of the shard
 // without it, or with the shard. There is no other state per workspace.
@@ -12,7 +11,6 @@
 package index
 
 import (
-	"hash/maphash"
 	"maps"
 	"net/url"
 	"slices"
@@ -22,9 +20,13 @@ import (
 	"unique"
 
 	"k8s.io/klog/v2"
+	"k8s.io/utils/third_party/forked/golang/btree"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
+
+// degree is that of the watch cache of Kubernetes.
+const degree = 16
 
 // rootShard is the only shard that may report the logical cluster "root".
 const rootShard = "root"
@@ -114,13 +116,10 @@ type clusterEntry struct {
 	next *clusterEntry
 }
 
-func (e *workspaceEntry) key() workspaceKey      { return e.workspaceKey }
-func (e *clusterEntry) key() logicalcluster.Name { return e.name }
-
 // Snapshot is an immutable state of the index.
 type Snapshot struct {
-	clusters   trie[logicalcluster.Name, *clusterEntry]
-	workspaces trie[workspaceKey, *workspaceEntry]
+	clusters   *btree.BTree[*clusterEntry]   // by name
+	workspaces *btree.BTree[*workspaceEntry] // by key
 	shards     map[string]*Shard
 	// synced has the state of each shard; notSynced counts the shards that are not completely synced.
 	synced    map[string]syncState
@@ -137,25 +136,31 @@ type Index struct {
 
 // New returns an empty index.
 func New() *Index {
-	// With a random seed, tenants cannot choose workspace names whose hashes collide.
-	seed := maphash.MakeSeed()
 	i := &Index{owners: map[string]*owner{}}
 	i.current.Store(&Snapshot{
-		clusters: trie[logicalcluster.Name, *clusterEntry]{hash: func(n logicalcluster.Name) uint64 {
-			return maphash.String(seed, n.String())
-		}},
-		workspaces: trie[workspaceKey, *workspaceEntry]{hash: func(k workspaceKey) uint64 {
-			var h maphash.Hash
-			h.SetSeed(seed)
-			h.WriteString(k.parent.String())
-			h.WriteByte(':')
-			h.WriteString(k.name)
-			return h.Sum64()
-		}},
+		clusters: btree.New(degree, func(a, b *clusterEntry) bool { return a.name.String() < b.name.String() }),
+		workspaces: btree.New(degree, func(a, b *workspaceEntry) bool {
+			if a.parent != b.parent {
+				return a.parent.String() < b.parent.String()
+			}
+			return a.name < b.name
+		}),
 		shards: map[string]*Shard{},
 		synced: map[string]syncState{},
 	})
 	return i
+}
+
+// cluster returns the entry of a logical cluster, nil if there is none.
+func (s *Snapshot) cluster(name logicalcluster.Name) *clusterEntry {
+	e, _ := s.clusters.Get(&clusterEntry{name: name})
+	return e
+}
+
+// workspace returns the entry of a workspace, nil if there is none.
+func (s *Snapshot) workspace(k workspaceKey) *workspaceEntry {
+	e, _ := s.workspaces.Get(&workspaceEntry{workspaceKey: k})
+	return e
 }
 
 // Load returns the current snapshot.
@@ -166,6 +171,7 @@ func (i *Index) update(f func(*Snapshot)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	next := *i.current.Load()
+	next.clusters, next.workspaces = next.clusters.Clone(), next.workspaces.Clone()
 	f(&next)
 	i.current.Store(&next)
 }
@@ -275,7 +281,7 @@ func (s *Snapshot) Counts() map[string]int {
 	for name := range s.shards {
 		counts[name] = 0
 	}
-	s.workspaces.forEach(func(e *workspaceEntry) { counts[e.owner.name]++ })
+	s.workspaces.Ascend(func(e *workspaceEntry) bool { counts[e.owner.name]++; return true })
 	return counts
 }
 
@@ -286,10 +292,11 @@ func (s *Snapshot) Conflicts() map[string]int {
 	for name := range s.shards {
 		counts[name] = 0
 	}
-	s.clusters.forEach(func(first *clusterEntry) {
+	s.clusters.Ascend(func(first *clusterEntry) bool {
 		for e := first.next; e != nil; e = e.next {
 			counts[e.owner.name]++
 		}
+		return true
 	})
 	return counts
 }
@@ -300,7 +307,7 @@ func (s *Snapshot) canonical(name logicalcluster.Name) logicalcluster.Name {
 	if name.Empty() {
 		return name
 	}
-	if e, ok := s.clusters.get(name); ok {
+	if e := s.cluster(name); e != nil {
 		return e.name
 	}
 	return logicalcluster.MustParseName(strings.Clone(name.String()))

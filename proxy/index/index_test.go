@@ -2,7 +2,6 @@ package index
 
 import (
 	"fmt"
-	"math/rand"
 	"net/url"
 	"runtime"
 	"sync"
@@ -296,8 +295,8 @@ func TestRemovedEntriesAreReleased(t *testing.T) {
 		i.DeleteWorkspace("root", clusterName("root"), fmt.Sprintf("w%d", n))
 	}
 	s := i.Load()
-	if s.clusters.size != 0 || s.workspaces.size != 0 || s.clusters.root != nil || s.workspaces.root != nil {
-		t.Fatalf("left over: %d clusters, %d workspaces, roots %v %v", s.clusters.size, s.workspaces.size, s.clusters.root, s.workspaces.root)
+	if s.clusters.Len() != 0 || s.workspaces.Len() != 0 {
+		t.Fatalf("left over: %d clusters, %d workspaces", s.clusters.Len(), s.workspaces.Len())
 	}
 	i.RemoveShard("root")
 	if len(i.owners) != 0 || len(i.Load().shards) != 0 {
@@ -330,59 +329,6 @@ func TestConcurrentReads(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-}
-
-type pair struct {
-	k int
-	v int
-}
-
-func (p *pair) key() int { return p.k }
-
-// TestTrieMatchesMap compares a trie with a map, also with poor hashes, which use all levels and the collision lists.
-func TestTrieMatchesMap(t *testing.T) {
-	for description, hash := range map[string]func(int) uint64{
-		"a good hash":               func(k int) uint64 { return uint64(k) * 0x9E3779B97F4A7C15 },
-		"only the last bits differ": func(k int) uint64 { return uint64(k%7) << 61 },
-		"all hashes are equal":      func(int) uint64 { return 42 },
-	} {
-		t.Run(description, func(t *testing.T) {
-			random := rand.New(rand.NewSource(1))
-			tr := trie[int, *pair]{hash: hash}
-			want := map[int]int{}
-			for n := range 20000 {
-				k := random.Intn(300)
-				if random.Intn(2) == 0 {
-					tr = tr.put(&pair{k, n})
-					want[k] = n
-				} else {
-					tr = tr.remove(k)
-					delete(want, k)
-				}
-			}
-			if tr.size != len(want) {
-				t.Fatalf("size %d, want %d", tr.size, len(want))
-			}
-			for k := range 300 {
-				got, ok := tr.get(k)
-				v, wanted := want[k]
-				if ok != wanted || (ok && got.v != v) || (!ok && got != nil) {
-					t.Fatalf("get(%d) = %v, %v; want %d, %v", k, got, ok, v, wanted)
-				}
-			}
-			seen := 0
-			tr.forEach(func(p *pair) { seen++ })
-			if seen != len(want) {
-				t.Fatalf("each visited %d, want %d", seen, len(want))
-			}
-			for k := range 300 {
-				tr = tr.remove(k)
-			}
-			if tr.root != nil || tr.size != 0 {
-				t.Fatal("an emptied trie keeps nodes")
-			}
-		})
-	}
 }
 
 const benchmarkSize = 100_000
@@ -420,8 +366,8 @@ func TestBytesPerWorkspace(t *testing.T) {
 	clusters, workspaces := manyWorkspaces()
 	before := heapAlloc()
 	i := newFilledIndex(clusters, workspaces)
-	if s := i.Load(); s.clusters.size != benchmarkSize+1 || s.workspaces.size != benchmarkSize {
-		t.Fatalf("indexed %d clusters and %d workspaces", s.clusters.size, s.workspaces.size)
+	if s := i.Load(); s.clusters.Len() != benchmarkSize+1 || s.workspaces.Len() != benchmarkSize {
+		t.Fatalf("indexed %d clusters and %d workspaces", s.clusters.Len(), s.workspaces.Len())
 	}
 	perWorkspace := float64(heapAlloc()-before) / benchmarkSize
 	t.Logf("%.0f bytes per workspace", perWorkspace)

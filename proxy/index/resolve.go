@@ -49,8 +49,7 @@ func (s *Snapshot) Resolve(path logicalcluster.Path) (Route, Resolution) {
 		if name.IsSystem() || name.IsWildcard() {
 			return Route{}, NotFound // even before the shards are synced
 		}
-		cluster, _ := s.clusters.get(name)
-		return s.route(cluster)
+		return s.route(s.cluster(name))
 	}
 	first, rest, _ := strings.Cut(path.String(), ":")
 	if first == homeSegment {
@@ -61,8 +60,8 @@ func (s *Snapshot) Resolve(path logicalcluster.Path) (Route, Resolution) {
 	if err != nil {
 		return Route{}, NotFound
 	}
-	cluster, found := s.clusters.get(name)
-	if !found {
+	cluster := s.cluster(name)
+	if cluster == nil {
 		return Route{}, s.missingCluster()
 	}
 
@@ -70,8 +69,7 @@ func (s *Snapshot) Resolve(path logicalcluster.Path) (Route, Resolution) {
 	for rest != "" {
 		var segment string
 		segment, rest, _ = strings.Cut(rest, ":")
-		reports, _ := s.workspaces.get(workspaceKey{name, segment})
-		w := reports.reportedBy(cluster)
+		w := s.workspace(workspaceKey{name, segment}).reportedBy(cluster)
 		if w == nil {
 			return Route{}, s.missingWorkspace(cluster)
 		}
@@ -83,7 +81,7 @@ func (s *Snapshot) Resolve(path logicalcluster.Path) (Route, Resolution) {
 			return Route{Mount: *w.mount}, Mounted
 		}
 		name = w.cluster
-		if cluster, _ = s.clusters.get(name); w.shardName() != "" {
+		if cluster = s.cluster(name); w.shardName() != "" {
 			cluster = cluster.reportedBy(w.shardName())
 		}
 	}
