@@ -25,7 +25,8 @@ const (
 	StageProxy
 )
 
-// Component is a part of an installation whose pods roll out together.
+// Component is a part of an installation whose pods roll out together. What has no workload yet is no component: there
+// are no pods that could be older than those of another one, or missing.
 type Component struct {
 	Title    string // for users: "Shard alpha"
 	Workload string // its Deployment or StatefulSet, by which it holds the slot
@@ -82,6 +83,9 @@ type Slot struct {
 	Since    time.Time
 }
 
+// heldBy reports whether a component holds the slot. Nothing holds a free one.
+func (s Slot) heldBy(c Component) bool { return s.Holder != "" && s.Holder == c.Workload }
+
 // Problem is a failed health check of a server.
 type Problem struct {
 	Check   Check
@@ -115,14 +119,14 @@ type Input struct {
 }
 
 // HoldsSlot reports whether Self holds the slot.
-func (in Input) HoldsSlot() bool { return in.Slot.Holder == in.Self.Workload }
+func (in Input) HoldsSlot() bool { return in.Slot.heldBy(in.Self.Component) }
 
 func (in Input) holder() (State, bool) {
 	if in.HoldsSlot() {
 		return in.Self, true
 	}
 	for _, other := range in.Others {
-		if other.Workload == in.Slot.Holder {
+		if in.Slot.heldBy(other.Component) {
 			return other, true
 		}
 	}

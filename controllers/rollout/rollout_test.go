@@ -70,6 +70,9 @@ func TestPreconditions(t *testing.T) {
 		"acquires the slot of a component that does not exist": {func(in *rollout.Input) {
 			in.Slot = rollout.Slot{Holder: "shard-gamma", Since: now}
 		}, rollout.Pass, "", ""},
+		"a free slot is held by nothing, not even by what has no workload": {func(in *rollout.Input) {
+			in.Others[beta].Workload = ""
+		}, rollout.Pass, "", ""},
 		"lets the holder of the slot continue with a newer revision": {func(in *rollout.Input) {
 			in.Slot, in.Self.Ready, in.Others[proxy].Ready = rollout.Slot{Holder: "shard-alpha", Since: now.Add(-time.Hour)}, false, false
 		}, rollout.Continue, "", ""},

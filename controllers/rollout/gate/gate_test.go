@@ -50,24 +50,38 @@ type health struct {
 	lag                                                                  time.Duration
 }
 
-func (h *health) ShardReady(context.Context, *operatorv1alpha1.RootShard, string) error {
-	return h.shard
+// withoutPods is part of the names of custom resources that have no Deployment. Their servers do not answer.
+const withoutPods = "podless"
+
+func (h *health) ShardReady(_ context.Context, _ *operatorv1alpha1.RootShard, url string) error {
+	return answer(url, h.shard)
 }
-func (h *health) CacheReady(context.Context, *operatorv1alpha1.CacheServer) error { return h.cache }
-func (h *health) ProxyReady(context.Context, desired.Proxy) error                 { return h.proxy }
+func (h *health) CacheReady(_ context.Context, cache *operatorv1alpha1.CacheServer) error {
+	return answer(cache.Name, h.cache)
+}
+
+func answer(server string, err error) error {
+	if strings.Contains(server, withoutPods) {
+		return errors.New("there is no server " + server)
+	}
+	return err
+}
+func (h *health) ProxyReady(context.Context, desired.Proxy) error { return h.proxy }
 func (h *health) VirtualWorkspaceReady(context.Context, desired.VirtualWorkspace) error {
 	return h.virtualWorkspace
 }
-func (h *health) Probe(_ context.Context, _ desired.Shard, proxies ...desired.Proxy) error {
+func (h *health) Probe(_ context.Context, shard desired.Shard, proxies ...desired.Proxy) error {
 	if len(proxies) > 0 && h.proxyProbe != nil {
 		return h.proxyProbe
 	}
-	return h.probe
+	return answer(shard.Name(), h.probe)
 }
 func (h *health) MissingHeartbeats(context.Context, *operatorv1alpha1.RootShard) (map[string]string, error) {
 	return nil, h.heartbeats
 }
-func (h *health) Lag(context.Context, desired.Shard) (time.Duration, error) { return h.lag, nil }
+func (h *health) Lag(_ context.Context, shard desired.Shard) (time.Duration, error) {
+	return h.lag, answer(shard.Name(), nil)
+}
 
 var workloads = []string{"cache-cache-server", "root-kcp", "alpha-shard-kcp", "beta-shard-kcp", "views-virtual-workspace", "door-front-proxy"}
 
@@ -79,10 +93,6 @@ func newEnv(t *testing.T) *env {
 			t.Fatal(err)
 		}
 	}
-	meta := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID(name), Generation: 1}
-	}
-	rootShardRef := operatorv1alpha1.RootShardReference{Reference: &corev1.LocalObjectReference{Name: "root"}}
 	root := &operatorv1alpha1.RootShard{ObjectMeta: meta("root")}
 	root.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "cache"}
 	owners := map[string]client.Object{
@@ -108,6 +118,13 @@ func newEnv(t *testing.T) *env {
 	}
 	s.updated = nil
 	return s
+}
+
+// rootShardRef names the RootShard of the installation.
+var rootShardRef = operatorv1alpha1.RootShardReference{Reference: &corev1.LocalObjectReference{Name: "root"}}
+
+func meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID(name), Generation: 1}
 }
 
 // startOperator starts with empty trackers, as a new process does.
@@ -251,6 +268,61 @@ func TestRolloutOrder(t *testing.T) {
 	}
 	if slot, _ := apply.Get[corev1.ConfigMap](t.Context(), s.client, namespace, "root-rollout"); slot == nil || slot.Data["component"] != "" {
 		t.Errorf("the slot is not free: %v", slot)
+	}
+}
+
+// TestObjectsWithoutPods: an object of any kind whose Deployment does not exist, because its spec is refused or it waits
+// for certificates, delays no rollout, and no condition names it.
+func TestObjectsWithoutPods(t *testing.T) {
+	s := newEnv(t)
+	cache := &operatorv1alpha1.CacheServer{ObjectMeta: meta(withoutPods + "-cache")}
+	shard := &operatorv1alpha1.Shard{ObjectMeta: meta(withoutPods + "-shard"), Spec: operatorv1alpha1.ShardSpec{RootShard: rootShardRef}}
+	shard.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: cache.Name}
+	views := &operatorv1alpha1.VirtualWorkspace{ObjectMeta: meta(withoutPods + "-views")}
+	views.Spec.Target.ShardRef = &corev1.LocalObjectReference{Name: "alpha"}
+	door := &operatorv1alpha1.FrontProxy{ObjectMeta: meta(withoutPods + "-door"), Spec: operatorv1alpha1.FrontProxySpec{RootShard: rootShardRef}}
+	for _, object := range []client.Object{cache, shard, views, door} {
+		if err := s.client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.setImage("example.com/atoll:v2")
+	for range 3 * len(workloads) {
+		s.reconcileAll(func(name string) {
+			if result := s.reconcile(name); result.State == status.Stalled || strings.Contains(result.Message, withoutPods) {
+				t.Errorf("%s: %+v", name, result)
+			}
+		})
+		for _, name := range workloads {
+			s.updatePods(name, true)
+		}
+	}
+	if !slices.Equal(s.updated, workloads) {
+		t.Errorf("rolled out in the order %v", s.updated)
+	}
+}
+
+// TestSlotWithInvalidTime: a slot whose time cannot be read is not overdue from the start.
+func TestSlotWithInvalidTime(t *testing.T) {
+	s := newEnv(t)
+	s.setImage("example.com/atoll:broken")
+	for range 3 {
+		s.reconcileAll(func(string) {})
+	}
+	slot, err := apply.Get[corev1.ConfigMap](t.Context(), s.client, namespace, "root-rollout")
+	if err != nil || slot == nil || slot.Data["component"] != "cache-cache-server" {
+		t.Fatalf("the slot is %v (%v)", slot, err)
+	}
+	slot.Data["since"] = "yesterday"
+	if err := s.client.Update(t.Context(), slot); err != nil {
+		t.Fatal(err)
+	}
+	if result := s.reconcile("cache-cache-server"); result.State != status.Waiting || result.Reason != rollout.ReasonRollingOut {
+		t.Errorf("while there is time: %+v", result)
+	}
+	s.clock = s.clock.Add(11 * time.Minute)
+	if result := s.reconcile("cache-cache-server"); result.State != status.Stalled || result.Reason != rollout.ReasonStopped {
+		t.Errorf("after its time: %+v", result)
 	}
 }
 

@@ -33,7 +33,7 @@ func (g *Gate) checkHealth(ctx context.Context, all *snapshot, root *operatorv1a
 	}
 	for i := range all.caches {
 		cache := &all.caches[i]
-		if cache.DeletionTimestamp == nil && slices.Contains(all.listRootShardsUsingCache(cache.Name), root.Name) {
+		if all.hasServer(cache) && slices.Contains(all.listRootShardsUsingCache(cache.Name), root.Name) {
 			add(rollout.CheckReadyz, "CacheServer "+cache.Name, func() error { return g.health.CacheReady(ctx, cache) })
 		}
 	}
@@ -146,19 +146,32 @@ func (s *snapshot) listVirtualWorkspaces(root *operatorv1alpha1.RootShard) []des
 	return out
 }
 
-// isServing reports whether a pod of the server of a custom resource is ready.
-func (s *snapshot) isServing(owner metav1.Object) bool {
-	return slices.ContainsFunc(s.components, func(c component) bool {
-		return c.owner.GetUID() == owner.GetUID() && c.prefix == "" && c.Serving
-	})
+// hasServer reports whether the server of a custom resource that is not being deleted has a Deployment. Without one there
+// is nothing to check.
+func (s *snapshot) hasServer(owner metav1.Object) bool {
+	_, ok := s.findServer(owner)
+	return ok
 }
 
-// listShards returns the shards of an installation that are not being deleted, the root shard first.
+// isServing reports whether a pod of the server of a custom resource is ready.
+func (s *snapshot) isServing(owner metav1.Object) bool {
+	server, _ := s.findServer(owner)
+	return server.Serving
+}
+
+func (s *snapshot) findServer(owner metav1.Object) (component, bool) {
+	return s.findFunc(func(c component) bool { return c.owner.GetUID() == owner.GetUID() && c.prefix == "" })
+}
+
+// listShards returns the shards of an installation that have servers, the root shard first.
 func (s *snapshot) listShards(root *operatorv1alpha1.RootShard) []desired.Shard {
-	out := []desired.Shard{desired.NewRootShard(root)}
+	var out []desired.Shard
+	if s.hasServer(root) {
+		out = append(out, desired.NewRootShard(root))
+	}
 	for i := range s.shards {
 		shard := &s.shards[i]
-		if shard.DeletionTimestamp == nil && slices.Contains(refNames(shard.Spec.RootShard.Reference), root.Name) {
+		if s.hasServer(shard) && slices.Contains(refNames(shard.Spec.RootShard.Reference), root.Name) {
 			out = append(out, desired.NewShard(shard, root))
 		}
 	}

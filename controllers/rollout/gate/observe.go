@@ -96,13 +96,13 @@ func (s *snapshot) addComponents(deployments []appsv1.Deployment, stores []appsv
 	}
 }
 
-// add adds the workloads of one custom resource as components.
+// add adds the workloads of one custom resource as components. One without any, because its spec is refused or it waits
+// for certificates, has none, and no rollout waits for it.
 func (s *snapshot) add(kind string, owner reconcile.Object, roots []string, stage, store rollout.Stage, deployments []appsv1.Deployment, stores []appsv1.StatefulSet) {
 	if owner.GetDeletionTimestamp() != nil {
 		return
 	}
 	title := kind + " " + owner.GetName()
-	found := false
 	for i := range deployments {
 		live := &deployments[i]
 		if !metav1.IsControlledBy(live, owner) {
@@ -118,7 +118,6 @@ func (s *snapshot) add(kind string, owner reconcile.Object, roots []string, stag
 			s.components = append(s.components, component{State: state, owner: owner, kind: kind, roots: roots, prefix: "internal proxy: "})
 			continue
 		}
-		found = true
 		s.components = append(s.components, component{State: state, owner: owner, kind: kind, roots: roots})
 	}
 	for i := range stores {
@@ -134,10 +133,6 @@ func (s *snapshot) add(kind string, owner reconcile.Object, roots []string, stag
 		}
 		s.components = append(s.components, component{State: state, owner: owner, kind: kind, roots: roots, prefix: "etcd: "})
 	}
-	if !found {
-		state := rollout.State{Component: rollout.Component{Title: title, Stage: stage}, UnknownReason: "it has no pods yet"}
-		s.components = append(s.components, component{State: state, owner: owner, kind: kind, roots: roots})
-	}
 }
 
 // completeState adds what was tracked of a component, and the annotations of the user.
@@ -146,9 +141,6 @@ func (g *Gate) completeState(c *component) {
 	if c.kind != "RootShard" {
 		c.Paused = isAnnotated(c.owner, operatorv1alpha1.AnnotationPauseRollout)
 		c.Immediate = isAnnotated(c.owner, operatorv1alpha1.AnnotationRolloutNow)
-	}
-	if c.UnknownReason != "" {
-		return
 	}
 	last, ok := g.components.get(c.owner.GetNamespace(), c.Workload, c.owner.GetUID())
 	switch {
@@ -159,16 +151,26 @@ func (g *Gate) completeState(c *component) {
 	}
 }
 
-// notReconciledReason is why the spec of a component was not reconciled: not yet, or it is stalled.
+// notReconciledReason is why the spec of a component was not reconciled: it is stalled, it waits for something, or it was
+// not observed yet.
 func notReconciledReason(owner reconcile.Object) string {
 	if stalled := meta.FindStatusCondition(owner.GetConditions(), operatorv1alpha1.ConditionStalled); stalled != nil && stalled.Status == metav1.ConditionTrue {
 		return stalled.Message
 	}
-	return "its spec is not reconciled yet"
+	const reason = "its spec is not reconciled yet"
+	ready := meta.FindStatusCondition(owner.GetConditions(), operatorv1alpha1.ConditionReady)
+	if ready != nil && ready.Status == metav1.ConditionFalse && ready.ObservedGeneration == owner.GetGeneration() {
+		return reason + ": " + ready.Message
+	}
+	return reason
 }
 
 func (s *snapshot) find(workload string) (component, bool) {
-	at := slices.IndexFunc(s.components, func(c component) bool { return c.Workload == workload })
+	return s.findFunc(func(c component) bool { return c.Workload == workload })
+}
+
+func (s *snapshot) findFunc(match func(component) bool) (component, bool) {
+	at := slices.IndexFunc(s.components, match)
 	if at < 0 {
 		return component{}, false
 	}

@@ -36,11 +36,11 @@ func (g *Gate) readSlot(ctx context.Context, root *operatorv1alpha1.RootShard) (
 	if out.Holder == "" {
 		return rollout.Slot{}, nil
 	}
-	// An invalid time makes the rollout overdue, which a condition reports; the slot is released all the same.
-	out.Since, _ = time.Parse(time.RFC3339, object.Data[keySince])
+	var invalid error
+	out.Since, invalid = time.Parse(time.RFC3339, object.Data[keySince])
 	// The clock of the operator that acquired the slot may have been ahead. The timeout must not wait for that time to
-	// come.
-	if since := g.slots.firstObserved(client.ObjectKeyFromObject(object), out, g.now()); out.Since.After(since) {
+	// come. Nor must a slot be overdue from the start because its time cannot be read.
+	if since := g.slots.firstObserved(client.ObjectKeyFromObject(object), out, g.now()); invalid != nil || out.Since.After(since) {
 		out.Since = since
 	}
 	return out, nil
