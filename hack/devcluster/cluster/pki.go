@@ -1,19 +1,18 @@
 package cluster
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
+	"crypto"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"net"
 	"os"
 	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+	kubeadmapi "k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm"
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/pkiutil"
 )
 
 // validity exceeds the lifetime of any checkout.
@@ -55,128 +54,73 @@ func (l Layout) ensurePKI(now time.Time) error {
 	if err := os.MkdirAll(l.path("pki"), 0o700); err != nil {
 		return err
 	}
-	type pair struct {
-		cert *x509.Certificate
-		key  *ecdsa.PrivateKey
-	}
-	issuers := map[string]pair{}
+	authorityCerts, authorityKeys := map[string]*x509.Certificate{}, map[string]crypto.Signer{}
 	for _, name := range authorities {
-		cert, key, err := l.loadCertificate(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			cert, key, err = l.issueCertificate(name, &x509.Certificate{
-				Subject:               pkix.Name{CommonName: "devcluster-" + name},
-				IsCA:                  true,
-				BasicConstraintsValid: true,
-				KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-			}, nil, nil, now)
-		}
+		config := newCertConfig(certutil.Config{CommonName: "devcluster-" + name}, now)
+		cert, key, err := l.ensureCertificate(name, func() (*x509.Certificate, crypto.Signer, error) { return pkiutil.NewCertificateAuthority(config) })
 		if err != nil {
 			return fmt.Errorf("certificate authority %s: %w", name, err)
 		}
-		issuers[name] = pair{cert, key}
+		authorityCerts[name], authorityKeys[name] = cert, key
 	}
 	for _, leaf := range leaves {
-		if _, _, err := l.loadCertificate(leaf.file); err == nil {
-			continue
-		}
-		issuer := issuers[leaf.issuer]
-		if _, _, err := l.issueCertificate(leaf.file, leaf.template(), issuer.cert, issuer.key, now); err != nil {
+		config := newCertConfig(leaf.config(), now)
+		if _, _, err := l.ensureCertificate(leaf.file, func() (*x509.Certificate, crypto.Signer, error) {
+			return pkiutil.NewCertAndKey(authorityCerts[leaf.issuer], authorityKeys[leaf.issuer], config)
+		}); err != nil {
 			return fmt.Errorf("certificate %s: %w", leaf.file, err)
 		}
 	}
 	return l.ensureServiceAccountKey()
 }
 
-func (c leaf) template() *x509.Certificate {
-	template := &x509.Certificate{
-		Subject:     pkix.Name{CommonName: c.user},
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		DNSNames:    c.dns,
+func (c leaf) config() certutil.Config {
+	config := certutil.Config{
+		CommonName: c.user,
+		AltNames:   certutil.AltNames{DNSNames: c.dns},
+		Usages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	if c.group != "" {
-		template.Subject.Organization = []string{c.group}
+		config.Organization = []string{c.group}
 	}
 	for _, ip := range c.ips {
-		template.IPAddresses = append(template.IPAddresses, net.ParseIP(ip))
+		config.AltNames.IPs = append(config.AltNames.IPs, net.ParseIP(ip))
 	}
 	if len(c.dns)+len(c.ips) > 0 {
-		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+		config.Usages = append(config.Usages, x509.ExtKeyUsageServerAuth)
 	}
-	return template
+	return config
 }
 
-// issueCertificate creates a key and a certificate signed by the issuer, or self-signed without one, and writes both.
-func (l Layout) issueCertificate(name string, template, issuer *x509.Certificate, issuerKey *ecdsa.PrivateKey, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	if issuer == nil {
-		issuer, issuerKey = template, key
-	}
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
-		return nil, nil, err
-	}
-	template.NotBefore, template.NotAfter = now.Add(-time.Hour), now.Add(validity)
-	der, err := x509.CreateCertificate(rand.Reader, template, issuer, key.Public(), issuerKey)
-	if err != nil {
-		return nil, nil, err
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := l.writeKey(name, key); err != nil {
-		return nil, nil, err
-	}
-	return cert, key, os.WriteFile(l.pki(name+".crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
+func newCertConfig(config certutil.Config, now time.Time) *pkiutil.CertConfig {
+	config.NotBefore = now.Add(-time.Hour).UTC()
+	return &pkiutil.CertConfig{Config: config, NotAfter: now.Add(validity).UTC(), EncryptionAlgorithm: kubeadmapi.EncryptionAlgorithmECDSAP256}
 }
 
-func (l Layout) writeKey(name string, key *ecdsa.PrivateKey) error {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return err
+// ensureCertificate reads a certificate with its key, or creates and writes both.
+func (l Layout) ensureCertificate(name string, create func() (*x509.Certificate, crypto.Signer, error)) (*x509.Certificate, crypto.Signer, error) {
+	if pkiutil.CertOrKeyExist(l.path("pki"), name) {
+		return pkiutil.TryLoadCertAndKeyFromDisk(l.path("pki"), name)
 	}
-	return os.WriteFile(l.pki(name+".key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
-}
-
-func (l Layout) loadCertificate(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	var ders [2][]byte
-	for i, suffix := range []string{".crt", ".key"} {
-		content, err := os.ReadFile(l.pki(name + suffix))
-		if err != nil {
-			return nil, nil, err
-		}
-		block, _ := pem.Decode(content)
-		if block == nil {
-			return nil, nil, fmt.Errorf("%s is not PEM", l.pki(name+suffix))
-		}
-		ders[i] = block.Bytes
-	}
-	cert, err := x509.ParseCertificate(ders[0])
+	cert, key, err := create()
 	if err != nil {
 		return nil, nil, err
 	}
-	key, err := x509.ParseECPrivateKey(ders[1])
-	return cert, key, err
+	return cert, key, pkiutil.WriteCertAndKey(l.path("pki"), name, cert, key)
 }
 
 // ensureServiceAccountKey creates the key pair that signs and verifies service account tokens.
 func (l Layout) ensureServiceAccountKey() error {
-	if _, err := os.Stat(l.pki("service-accounts.key")); err == nil {
-		return nil
+	const name = "service-accounts"
+	if _, err := os.Stat(l.pki(name + ".key")); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := pkiutil.NewPrivateKey(kubeadmapi.EncryptionAlgorithmECDSAP256)
 	if err != nil {
 		return err
 	}
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
+	if err := pkiutil.WritePublicKey(l.path("pki"), name, key.Public()); err != nil {
 		return err
 	}
-	if err := os.WriteFile(l.pki("service-accounts.pub"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o644); err != nil {
-		return err
-	}
-	return l.writeKey("service-accounts", key)
+	return pkiutil.WriteKey(l.path("pki"), name, key)
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/pkiutil"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -111,11 +113,11 @@ func TestEnsurePKI(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, leaf := range leaves {
-		authority, _, err := layout.loadCertificate(leaf.issuer)
+		authority, err := pkiutil.TryLoadCertFromDisk(layout.path("pki"), leaf.issuer)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cert, _, err := layout.loadCertificate(leaf.file)
+		cert, err := pkiutil.TryLoadCertFromDisk(layout.path("pki"), leaf.file)
 		if err != nil {
 			t.Fatal(err)
 		}
