@@ -85,8 +85,12 @@ func (s Shard) BaseURL() string {
 	if base := s.Spec().ShardBaseURL; base != "" {
 		return base
 	}
-	return httpsURL(s.Host(), ServerPort)
+	return s.ServiceURL()
 }
+
+// ServiceURL is the URL of the shard's Service, under which the operator reaches it. BaseURL may be an address that only
+// the pods of the installation resolve.
+func (s Shard) ServiceURL() string { return httpsURL(s.Host(), ServerPort) }
 
 // OwnerLabels are the labels of the Secrets of the certificates.
 func (s Shard) OwnerLabels() map[string]string {

@@ -8,22 +8,19 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/pki"
-	"github.com/atoll-dev/atoll/controllers/status"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -31,10 +28,15 @@ import (
 const callTimeout = 10 * time.Second
 
 // Clients connects to the installations of a cluster.
-type Clients struct{ cluster apply.Cluster }
+type Clients struct {
+	cluster apply.Cluster
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
+}
 
 // New returns clients whose credentials are in Secrets of the cluster.
-func New(cluster apply.Cluster) *Clients { return &Clients{cluster: cluster} }
+func New(cluster apply.Cluster) *Clients {
+	return &Clients{cluster: cluster, dial: (&net.Dialer{}).DialContext}
+}
 
 // Connect returns a client of a server of an installation, which authenticates as the operator. url has no path. The
 // caller closes the idle connections of the client.
@@ -63,28 +65,28 @@ func (c *Clients) connectAs(ctx context.Context, root *operatorv1alpha1.RootShar
 	if err != nil {
 		return nil, nil, err
 	}
-	return &rest.Config{Host: url, UserAgent: apply.FieldManager}, newHTTPClient(cas, pair), nil
+	return &rest.Config{Host: url, UserAgent: apply.FieldManager}, c.newHTTPClient(cas, pair), nil
 }
 
 // connectPinned returns a client of a server whose certificate may be from any issuer of the user, for any name: the
-// certificate in the Secret serving is trusted itself. The client authenticates as the operator.
-func (c *Clients) connectPinned(ctx context.Context, root *operatorv1alpha1.RootShard, url, secretName string) (*rest.Config, *http.Client, error) {
-	secret, err := apply.Get[corev1.Secret](ctx, c.cluster, root.Namespace, secretName)
+// certificate in the Secret serving is trusted itself. The client authenticates with the certificate in another Secret.
+func (c *Clients) connectPinned(ctx context.Context, root *operatorv1alpha1.RootShard, name, url, serving string) (*rest.Config, *http.Client, error) {
+	secret, err := apply.Get[corev1.Secret](ctx, c.cluster, root.Namespace, serving)
 	if err != nil {
 		return nil, nil, err
 	}
 	if secret == nil {
-		return nil, nil, Errorf("waiting for certificate %s", secretName)
+		return nil, nil, Errorf("waiting for certificate %s", serving)
 	}
 	block, _ := pem.Decode(secret.Data[corev1.TLSCertKey])
 	if block == nil {
-		return nil, nil, Errorf("Secret %s holds no certificate", secretName)
+		return nil, nil, Errorf("Secret %s holds no certificate", serving)
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return nil, nil, Errorf("Secret %s holds no certificate", secretName)
+		return nil, nil, Errorf("Secret %s holds no certificate", serving)
 	}
-	config, httpClient, err := c.Connect(ctx, root, url)
+	config, httpClient, err := c.connectAs(ctx, root, name, url)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,23 +98,43 @@ func (c *Clients) connectPinned(ctx context.Context, root *operatorv1alpha1.Root
 	return config, httpClient, nil
 }
 
+// connectShard returns a client of a shard, at its Service. It authenticates with the certificate in the Secret name.
+func (c *Clients) connectShard(ctx context.Context, shard desired.Shard, name string) (*rest.Config, *http.Client, error) {
+	return c.connectPinned(ctx, shard.Root(), name, shard.ServiceURL(), shard.Certificate("server"))
+}
+
 // newHTTPClient returns a client for a few requests: a shared one would keep every certificate that ever existed.
-func newHTTPClient(cas []byte, certificates ...tls.Certificate) *http.Client {
+func (c *Clients) newHTTPClient(cas []byte, certificates ...tls.Certificate) *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(cas)
 	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = c.dial
 	transport.Proxy = nil // an egress proxy cannot resolve in-cluster names
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, Certificates: certificates}
 	return &http.Client{Transport: transport, Timeout: callTimeout}
 }
 
-// withCluster calls do with a client of one logical cluster of a server, as the operator.
-func (c *Clients) withCluster(ctx context.Context, root *operatorv1alpha1.RootShard, url string, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
-	return c.withClusterAs(ctx, root, pki.OperatorCertificate(root), url, cluster, do)
+// withProxy calls do with a client of one logical cluster, as the operator, through the internal proxy.
+func (c *Clients) withProxy(ctx context.Context, root *operatorv1alpha1.RootShard, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
+	config, httpClient, err := c.Connect(ctx, root, desired.InternalProxyURL(root))
+	if err != nil {
+		return err
+	}
+	return withClient(config, httpClient, cluster, do)
 }
 
-func (c *Clients) withClusterAs(ctx context.Context, root *operatorv1alpha1.RootShard, certificate, url string, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
-	config, httpClient, err := c.connectAs(ctx, root, certificate, url)
+// withRoot calls do with a client of the logical cluster root, as the operator, on the root shard.
+func (c *Clients) withRoot(ctx context.Context, root *operatorv1alpha1.RootShard, do func(dynamic.Interface) error) error {
+	config, httpClient, err := c.connectShard(ctx, desired.NewRootShard(root), pki.OperatorCertificate(root))
+	if err != nil {
+		return err
+	}
+	return withClient(config, httpClient, logicalcluster.Root.Path(), do)
+}
+
+// withShard calls do with a client of one logical cluster of a shard, as the shard itself.
+func (c *Clients) withShard(ctx context.Context, shard desired.Shard, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
+	config, httpClient, err := c.connectShard(ctx, shard, shard.Certificate("client"))
 	if err != nil {
 		return err
 	}
@@ -128,50 +150,4 @@ func withClient(config *rest.Config, httpClient *http.Client, cluster logicalclu
 		return fmt.Errorf("client for %s: %w", config.Host, err)
 	}
 	return do(client)
-}
-
-// StableMessage returns a message for conditions, which is the same for each attempt: without ports and request
-// numbers.
-func StableMessage(err error) string {
-	var unknownAuthority x509.UnknownAuthorityError
-	var hostname x509.HostnameError
-	var stable *stableError
-	var statusErr *status.Error
-	switch apiStatus := apierrors.APIStatus(nil); {
-	case errors.As(err, &stable):
-		return stable.Error()
-	case errors.As(err, &statusErr):
-		return statusErr.Error()
-	case errors.As(err, &apiStatus):
-		return apiStatus.Status().Message
-	case errors.Is(err, context.DeadlineExceeded):
-		return "no answer within " + callTimeout.String()
-	case errors.As(err, &unknownAuthority):
-		return "its certificate is signed by an unknown authority"
-	case errors.As(err, &hostname):
-		return "its certificate is for another name"
-	}
-	return "no connection"
-}
-
-// stableError is an error whose text is the same for each attempt; cause may have more.
-type stableError struct {
-	message string
-	cause   error
-}
-
-func (t *stableError) Error() string { return t.message }
-
-func (t *stableError) Unwrap() error { return t.cause }
-
-// Errorf returns an error whose text is the same for each attempt.
-func Errorf(format string, args ...any) error {
-	return &stableError{message: fmt.Sprintf(format, args...)}
-}
-
-// describeError wraps err with a text that is the same for each attempt. What it omits is logged.
-func describeError(ctx context.Context, err error, format string, args ...any) error {
-	message := fmt.Sprintf(format, args...)
-	ctrl.LoggerFrom(ctx).Info("request to the installation failed", "attempt", message, "error", err.Error())
-	return &stableError{message: message + ": " + StableMessage(err), cause: err}
 }

@@ -18,19 +18,14 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
-	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/controllers/pki"
 )
 
 var shardsResource = corev1alpha1.SchemeGroupVersion.WithResource("shards")
 
 // ShardReady checks /readyz of a shard. The error names the checks that fail.
-func (c *Clients) ShardReady(ctx context.Context, root *operatorv1alpha1.RootShard, url string) error {
-	_, httpClient, err := c.Connect(ctx, root, url)
-	if err != nil {
-		return err
-	}
-	defer httpClient.CloseIdleConnections()
-	return checkReadyz(ctx, httpClient, url)
+func (c *Clients) ShardReady(ctx context.Context, shard desired.Shard) error {
+	return c.checkServerReadyz(ctx, shard.Root(), shard.ServiceURL(), shard.Certificate("server"))
 }
 
 // CacheReady checks /readyz of a cache server, without a client certificate: the server has a CA of its own, and
@@ -41,7 +36,7 @@ func (c *Clients) CacheReady(ctx context.Context, cache *operatorv1alpha1.CacheS
 	if err != nil {
 		return err
 	}
-	httpClient := newHTTPClient(cas)
+	httpClient := c.newHTTPClient(cas)
 	defer httpClient.CloseIdleConnections()
 	return checkReadyz(ctx, httpClient, server.URL())
 }
@@ -56,8 +51,8 @@ func (c *Clients) VirtualWorkspaceReady(ctx context.Context, virtualWorkspace de
 	return c.checkServerReadyz(ctx, virtualWorkspace.Root(), virtualWorkspace.ServiceURL(), virtualWorkspace.Certificate("server"))
 }
 
-func (c *Clients) checkServerReadyz(ctx context.Context, root *operatorv1alpha1.RootShard, url, secretName string) error {
-	_, httpClient, err := c.connectPinned(ctx, root, url, secretName)
+func (c *Clients) checkServerReadyz(ctx context.Context, root *operatorv1alpha1.RootShard, url, serving string) error {
+	_, httpClient, err := c.connectPinned(ctx, root, pki.OperatorCertificate(root), url, serving)
 	if err != nil {
 		return err
 	}
@@ -106,7 +101,7 @@ func failedChecks(page string) string {
 // missing one in the condition Ready of the Shard.
 func (c *Clients) MissingHeartbeats(ctx context.Context, root *operatorv1alpha1.RootShard) (map[string]string, error) {
 	missing := map[string]string{}
-	err := c.withCluster(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
+	err := c.withRoot(ctx, root, func(client dynamic.Interface) error {
 		list, err := client.Resource(shardsResource).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return fmt.Errorf("listing shards: %w", err)
@@ -130,18 +125,18 @@ const lagMetric = "atoll_replication_lag_seconds"
 
 // Lag returns the replication lag of a shard, from the replica that answers. It is 0 for a version without the metric.
 func (c *Clients) Lag(ctx context.Context, shard desired.Shard) (time.Duration, error) {
-	_, httpClient, err := c.connectAs(ctx, shard.Root(), shard.Certificate("client"), shard.BaseURL())
+	_, httpClient, err := c.connectShard(ctx, shard, shard.Certificate("client"))
 	if err != nil {
 		return 0, err
 	}
 	defer httpClient.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, shard.BaseURL()+"/metrics", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, shard.ServiceURL()+"/metrics", nil)
 	if err != nil {
-		return 0, fmt.Errorf("requesting %s: %w", shard.BaseURL(), err)
+		return 0, fmt.Errorf("requesting %s: %w", shard.ServiceURL(), err)
 	}
 	res, err := httpClient.Do(req)
 	if err != nil {
-		return 0, fmt.Errorf("requesting %s: %w", shard.BaseURL(), err)
+		return 0, fmt.Errorf("requesting %s: %w", shard.ServiceURL(), err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {

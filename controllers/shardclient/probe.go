@@ -21,6 +21,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -50,22 +51,21 @@ func (c *Clients) Probe(ctx context.Context, shard desired.Shard, proxies ...des
 	case err != nil:
 		return err
 	case schedulable:
-		return c.probeThrough(ctx, shard.Root(), desired.InternalProxyURL(shard.Root()), shard.ShardName(), proxies)
+		return c.probeWorkspace(ctx, shard.Root(), shard.ShardName(), proxies)
 	}
-	return c.withClusterAs(ctx, shard.Root(), shard.Certificate("client"), shard.BaseURL(), logicalcluster.Shard.Path(),
-		func(client dynamic.Interface) error {
-			value, err := writeProbeObject(ctx, client)
-			if err != nil {
-				return err
-			}
-			return waitForObject(ctx, client, value)
-		})
+	return c.withShard(ctx, shard, logicalcluster.Shard.Path(), func(client dynamic.Interface) error {
+		value, err := writeProbeObject(ctx, client)
+		if err != nil {
+			return err
+		}
+		return waitForObject(ctx, client, value)
+	})
 }
 
 // isSchedulable reports whether new workspaces may be scheduled to a shard: it is neither cordoned nor full.
 func (c *Clients) isSchedulable(ctx context.Context, shard desired.Shard) (bool, error) {
 	schedulable := false
-	err := c.withCluster(ctx, shard.Root(), desired.RootShardBaseURL(shard.Root()), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
+	err := c.withRoot(ctx, shard.Root(), func(client dynamic.Interface) error {
 		object, err := client.Resource(shardsResource).Get(ctx, shard.ShardName(), metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("reading the shard: %w", err)
@@ -81,9 +81,9 @@ func (c *Clients) isSchedulable(ctx context.Context, shard desired.Shard) (bool,
 	return schedulable, err
 }
 
-// probeThrough probes with a workspace that it creates through the proxy at url.
-func (c *Clients) probeThrough(ctx context.Context, root *operatorv1alpha1.RootShard, url, shard string, proxies []desired.Proxy) error {
-	return c.withCluster(ctx, root, url, logicalcluster.Root.Path(), func(rootClient dynamic.Interface) error {
+// probeWorkspace probes with a workspace that it creates through the internal proxy.
+func (c *Clients) probeWorkspace(ctx context.Context, root *operatorv1alpha1.RootShard, shard string, proxies []desired.Proxy) error {
+	return c.withProxy(ctx, root, logicalcluster.Root.Path(), func(rootClient dynamic.Interface) error {
 		workspaces := rootClient.Resource(workspacesResource)
 		probe, err := ensureProbeWorkspace(ctx, workspaces, shard)
 		if err != nil {
@@ -94,7 +94,7 @@ func (c *Clients) probeThrough(ctx context.Context, root *operatorv1alpha1.RootS
 		}
 		path := logicalcluster.Root.Path().Join(probe)
 		value := ""
-		err = c.withCluster(ctx, root, url, path, func(client dynamic.Interface) (err error) {
+		err = c.withProxy(ctx, root, path, func(client dynamic.Interface) (err error) {
 			if value, err = writeProbeObject(ctx, client); err != nil {
 				return err
 			}
@@ -158,7 +158,7 @@ func waitForWorkspace(ctx context.Context, workspaces dynamic.ResourceInterface,
 
 // readThroughProxy reads through a front proxy what a probe wrote.
 func (c *Clients) readThroughProxy(ctx context.Context, proxy desired.Proxy, path logicalcluster.Path, value string) error {
-	config, httpClient, err := c.connectPinned(ctx, proxy.Root(), proxy.ServiceURL(), proxy.Certificate("server"))
+	config, httpClient, err := c.connectPinned(ctx, proxy.Root(), pki.OperatorCertificate(proxy.Root()), proxy.ServiceURL(), proxy.Certificate("server"))
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func poll(ctx context.Context, message string, attempt func(context.Context) err
 
 // removeProbes deletes the workspaces that failed probes left on a shard.
 func (c *Clients) removeProbes(ctx context.Context, root *operatorv1alpha1.RootShard, shard string) error {
-	return c.withCluster(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
+	return c.withRoot(ctx, root, func(client dynamic.Interface) error {
 		workspaces := client.Resource(workspacesResource)
 		existing, err := workspaces.List(ctx, metav1.ListOptions{LabelSelector: probeLabel + "=" + shard})
 		if err != nil {

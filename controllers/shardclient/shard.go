@@ -27,7 +27,7 @@ func (c *Clients) LogicalClusters(ctx context.Context, root *operatorv1alpha1.Ro
 	}
 	count := 0
 	// Only a shard itself may list all logical clusters at once.
-	err := c.withClusterAs(ctx, root, server.Certificate("client"), server.BaseURL(), logicalcluster.Wildcard.Path(), func(client dynamic.Interface) error {
+	err := c.withShard(ctx, server, logicalcluster.Wildcard.Path(), func(client dynamic.Interface) error {
 		options := metav1.ListOptions{Limit: 500}
 		for {
 			page, err := client.Resource(logicalClustersResource).List(ctx, options)
@@ -80,7 +80,7 @@ func (c *Clients) Unregister(ctx context.Context, root *operatorv1alpha1.RootSha
 
 func (c *Clients) withRegistration(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard, do func(dynamic.ResourceInterface, string) error) error {
 	name := desired.NewShard(shard, root).ShardName()
-	err := c.withCluster(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
+	err := c.withRoot(ctx, root, func(client dynamic.Interface) error {
 		return do(client.Resource(shardsResource), name)
 	})
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -2,13 +2,18 @@ package shardclient
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,6 +71,7 @@ func TestMaxMetric(t *testing.T) {
 
 func TestStableMessage(t *testing.T) {
 	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "workspaces"}, "w")
+	address := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 6443}
 	for name, tc := range map[string]struct {
 		err  error
 		want string
@@ -77,7 +83,14 @@ func TestStableMessage(t *testing.T) {
 		"a server that does not answer":         {fmt.Errorf("port 4711: %w", context.DeadlineExceeded), "no answer within 10s"},
 		"a certificate of an unknown authority": {fmt.Errorf("port 4711: %w", x509.UnknownAuthorityError{}), "its certificate is signed by an unknown authority"},
 		"a certificate for another name":        {fmt.Errorf("port 4711: %w", x509.HostnameError{Certificate: &x509.Certificate{}}), "its certificate is for another name"},
-		"no connection at all":                  {fmt.Errorf("port 4711: %w", io.ErrUnexpectedEOF), "no connection"},
+		"an expired certificate":                {fmt.Errorf("port 4711: %w", x509.CertificateInvalidError{Reason: x509.Expired, Detail: "current time is"}), "its certificate has expired, or is not valid yet"},
+		"a connection that ends":                {fmt.Errorf("port 4711: %w", io.ErrUnexpectedEOF), "unexpected EOF"},
+		"a name that does not exist":            {&url.Error{Op: "Get", Err: &net.OpError{Op: "dial", Err: &net.DNSError{Name: "root-kcp.kcp.svc", Server: "10.0.0.10:53", IsNotFound: true}}}, "lookup root-kcp.kcp.svc: no such host"},
+		"a name server that does not answer":    {&net.DNSError{Err: "read udp 10.0.0.1:4711->10.0.0.10:53: i/o timeout", Name: "root-kcp.kcp.svc", IsTimeout: true}, "lookup root-kcp.kcp.svc: no answer of the name server"},
+		"a name server that fails":              {&net.DNSError{Err: "read udp 10.0.0.1:4711->10.0.0.10:53: connection refused", Name: "root-kcp.kcp.svc", IsTemporary: true}, "lookup root-kcp.kcp.svc: the name server failed"},
+		"a connection that is refused":          {fmt.Errorf("port 4711: %w", &net.OpError{Op: "dial", Net: "tcp", Addr: address, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}), "dial tcp 10.0.0.7:6443: connection refused"},
+		"a connection that is reset":            {&net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 4711}, Addr: address, Err: os.NewSyscallError("read", syscall.ECONNRESET)}, "read tcp 10.0.0.7:6443: connection reset by peer"},
+		"a client certificate that is refused":  {&url.Error{Op: "Get", Err: &net.OpError{Op: "remote error", Err: tls.AlertError(42)}}, "tls: bad certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if have := StableMessage(tc.err); have != tc.want {

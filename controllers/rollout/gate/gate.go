@@ -20,7 +20,7 @@ import (
 
 // Health checks the servers of an installation. *shardclient.Clients implements it.
 type Health interface {
-	ShardReady(ctx context.Context, root *operatorv1alpha1.RootShard, url string) error
+	ShardReady(ctx context.Context, shard desired.Shard) error
 	CacheReady(ctx context.Context, cache *operatorv1alpha1.CacheServer) error
 	ProxyReady(ctx context.Context, proxy desired.Proxy) error
 	VirtualWorkspaceReady(ctx context.Context, server desired.VirtualWorkspace) error

@@ -53,8 +53,8 @@ type health struct {
 // withoutPods is part of the names of custom resources that have no Deployment. Their servers do not answer.
 const withoutPods = "podless"
 
-func (h *health) ShardReady(_ context.Context, _ *operatorv1alpha1.RootShard, url string) error {
-	return answer(url, h.shard)
+func (h *health) ShardReady(_ context.Context, shard desired.Shard) error {
+	return answer(shard.Name(), h.shard)
 }
 func (h *health) CacheReady(_ context.Context, cache *operatorv1alpha1.CacheServer) error {
 	return answer(cache.Name, h.cache)

@@ -55,7 +55,7 @@ func (g *Gate) checkHealth(ctx context.Context, all *snapshot, root *operatorv1a
 			title = "Shard " + shard.Name()
 		}
 		titles[shard.ShardName()] = title
-		add(rollout.CheckReadyz, title, func() error { return g.health.ShardReady(ctx, root, shard.BaseURL()) })
+		add(rollout.CheckReadyz, title, func() error { return g.health.ShardReady(ctx, shard) })
 		add(rollout.CheckProbe, title, func() error { return g.health.Probe(ctx, shard, probeProxies...) })
 		if len(shards) > 1 { // one alone does not replicate
 			add(rollout.CheckLag, title, func() error { return g.checkLag(ctx, shard) })
