@@ -7,7 +7,6 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
-	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
 
@@ -33,12 +32,7 @@ var apiBindings = &registry.Kind[*apisv1alpha2.APIBinding]{
 		apisv1alpha1.SchemeGroupVersion.Version: validateBindingV1alpha1,
 	},
 
-	AgeFirst: true,
-	Columns: []registry.Column[*apisv1alpha2.APIBinding]{
-		{Name: "Ready", Path: `.status.conditions[?(@.type=="Ready")].status`, Value: func(binding *apisv1alpha2.APIBinding) string {
-			return conditionStatus(binding, conditionsv1alpha1.Ready)
-		}},
-	},
+	Columns: registry.Columns{registry.Age, registry.Column("Ready", `.status.conditions[?(@.type=="Ready")].status`)},
 }
 
 var (

@@ -7,7 +7,6 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
-	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/apis/install"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
@@ -32,21 +31,9 @@ var apiExports = &registry.Kind[*apisv1alpha2.APIExport]{
 		apisv1alpha1.SchemeGroupVersion.Version: validateExportV1alpha1,
 	},
 
-	AgeFirst: true,
-	VersionColumns: map[string][]registry.Column[*apisv1alpha2.APIExport]{
-		apisv1alpha1.SchemeGroupVersion.Version: {
-			{Name: "Ready", Path: `.status.conditions[?(@.type=="VirtualWorkspaceURLsReady")].status`, Value: func(export *apisv1alpha2.APIExport) string {
-				return conditionStatus(export, apisv1alpha2.APIExportVirtualWorkspaceURLsReady)
-			}},
-		},
+	VersionColumns: map[string]registry.Columns{
+		apisv1alpha1.SchemeGroupVersion.Version: {registry.Age, registry.Column("Ready", `.status.conditions[?(@.type=="VirtualWorkspaceURLsReady")].status`)},
 	},
-}
-
-func conditionStatus(obj conditionsv1alpha1.Getter, conditionType conditionsv1alpha1.Type) string {
-	if condition := conditionsv1alpha1.Get(obj, conditionType); condition != nil {
-		return string(condition.Status)
-	}
-	return ""
 }
 
 func validateExportSpec(export *apisv1alpha2.APIExport) field.ErrorList {

@@ -28,10 +28,7 @@ var apiExportEndpointSlices = &registry.Kind[*apisv1alpha1.APIExportEndpointSlic
 	ValidateStatus:     validateSliceStatus,
 	ValidateTransition: validateSliceTransition,
 
-	Columns: []registry.Column[*apisv1alpha1.APIExportEndpointSlice]{
-		{Name: "Export", Path: ".spec.export.name", Value: func(slice *apisv1alpha1.APIExportEndpointSlice) string { return slice.Spec.APIExport.Name }},
-		{Name: "Partition", Path: ".spec.partition", Value: func(slice *apisv1alpha1.APIExportEndpointSlice) string { return slice.Spec.Partition }},
-	},
+	Columns: registry.Columns{registry.Column("Export", ".spec.export.name"), registry.Column("Partition", ".spec.partition"), registry.Age},
 }
 
 func validateSliceSpec(slice *apisv1alpha1.APIExportEndpointSlice) field.ErrorList {

@@ -30,9 +30,7 @@ var resources = &registry.Kind[*cachev1alpha1.ClusterCachedResource]{
 	ValidateSpec:   validateResourceSpec,
 	ValidateStatus: validateResourceStatus,
 
-	Columns: []registry.Column[*cachev1alpha1.ClusterCachedResource]{
-		{Name: "Resource", Path: ".spec.resource", Value: func(r *cachev1alpha1.ClusterCachedResource) string { return r.Spec.Resource }},
-	},
+	Columns: registry.Columns{registry.Column("Resource", ".spec.resource"), registry.Age},
 }
 
 func validateResourceSpec(resource *cachev1alpha1.ClusterCachedResource) field.ErrorList {

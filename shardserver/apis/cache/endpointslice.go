@@ -32,11 +32,7 @@ var slices = &registry.Kind[*cachev1alpha1.ClusterCachedResourceEndpointSlice]{
 	ValidateStatus:     validateSliceStatus,
 	ValidateTransition: validateSliceTransition,
 
-	Columns: []registry.Column[*cachev1alpha1.ClusterCachedResourceEndpointSlice]{
-		{Name: "ClusterCachedResource", Path: ".spec.clusterCachedResource.name", Value: func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) string {
-			return s.Spec.ClusterCachedResource.Name
-		}},
-	},
+	Columns: registry.Columns{registry.Column("ClusterCachedResource", ".spec.clusterCachedResource.name"), registry.Age},
 }
 
 func validateSliceSpec(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) field.ErrorList {

@@ -36,10 +36,7 @@ var logicalClusters = &registry.Kind[*corev1alpha1.LogicalCluster]{
 	ValidateSpec:   validateLogicalClusterSpec,
 	ValidateStatus: validateLogicalClusterStatus,
 
-	Columns: []registry.Column[*corev1alpha1.LogicalCluster]{
-		{Name: "Phase", Path: ".status.phase", Value: func(lc *corev1alpha1.LogicalCluster) string { return string(lc.Status.Phase) }},
-		{Name: "URL", Path: ".status.URL", Value: func(lc *corev1alpha1.LogicalCluster) string { return lc.Status.URL }},
-	},
+	Columns: registry.Columns{registry.Column("Phase", ".status.phase"), registry.Column("URL", ".status.URL"), registry.Age},
 }
 
 func validateLogicalClusterName(name string, path *field.Path) field.ErrorList {

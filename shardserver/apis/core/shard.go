@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
@@ -26,27 +25,14 @@ var shards = &registry.Kind[*corev1alpha1.Shard]{
 	ValidateSpec:   validateShardSpec,
 	ValidateStatus: validateShardStatus,
 
-	Columns: []registry.Column[*corev1alpha1.Shard]{
-		registry.NewLabelColumn[*corev1alpha1.Shard]("Region", corev1alpha1.RegionLabelKey),
-		{Name: "URL", Path: ".spec.baseURL", Value: func(s *corev1alpha1.Shard) string { return s.Spec.BaseURL }},
-		{Name: "External URL", Path: ".spec.externalURL", Value: func(s *corev1alpha1.Shard) string { return s.Spec.ExternalURL }},
-		{Name: "Ready", Path: `.status.conditions[?(@.type=="Ready")].status`, Value: readyStatus},
-		{Name: "Logical Clusters", Path: ".status.load.logicalclusters", Value: logicalClusterCount},
+	Columns: registry.Columns{
+		registry.LabelColumn("Region", corev1alpha1.RegionLabelKey),
+		registry.Column("URL", ".spec.baseURL"),
+		registry.Column("External URL", ".spec.externalURL"),
+		registry.Column("Ready", `.status.conditions[?(@.type=="Ready")].status`),
+		registry.Column("Logical Clusters", ".status.load.logicalclusters"),
+		registry.Age,
 	},
-}
-
-func readyStatus(shard *corev1alpha1.Shard) string {
-	if ready := conditionsv1alpha1.Get(shard, conditionsv1alpha1.Ready); ready != nil {
-		return string(ready.Status)
-	}
-	return ""
-}
-
-func logicalClusterCount(shard *corev1alpha1.Shard) string {
-	if count, ok := shard.Status.Load["logicalclusters"]; ok {
-		return count.String()
-	}
-	return ""
 }
 
 func validateShardName(name string, path *field.Path) field.ErrorList {

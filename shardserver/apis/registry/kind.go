@@ -61,11 +61,10 @@ type Kind[T Object] struct {
 	// already converted. May be nil.
 	ValidateVersion map[string]func(obj T) field.ErrorList
 
-	// Columns are printed after the name, and before the age unless AgeFirst is set.
-	Columns  []Column[T]
-	AgeFirst bool
+	// Columns are printed after the name; nil is the age alone.
+	Columns Columns
 	// VersionColumns replace Columns for requests in another version. May be nil.
-	VersionColumns map[string][]Column[T]
+	VersionColumns map[string]Columns
 }
 
 func (k *Kind[T]) hasStatus() bool { return k.CopyStatus != nil }

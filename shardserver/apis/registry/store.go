@@ -39,6 +39,10 @@ func (r *REST) Categories() []string { return []string{category} }
 // NewStores creates the generic registry stores of a kind and adds them to into as "<resource>" and, if the kind has a
 // status, "<resource>/status".
 func NewStores[T Object](kind *Kind[T], typer runtime.ObjectTyper, getter generic.RESTOptionsGetter, into map[string]rest.Storage) error {
+	table, err := newTable(kind.Columns, kind.VersionColumns)
+	if err != nil {
+		return fmt.Errorf("printing %s: %w", kind.groupResource(), err)
+	}
 	write := strategy[T]{ObjectTyper: typer, NameGenerator: names.SimpleNameGenerator, kind: kind}
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return kind.New() },
@@ -49,7 +53,7 @@ func NewStores[T Object](kind *Kind[T], typer runtime.ObjectTyper, getter generi
 		UpdateStrategy:            write,
 		DeleteStrategy:            write,
 		ResetFieldsStrategy:       write,
-		TableConvertor:            newTable(kind),
+		TableConvertor:            table,
 	}
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter}); err != nil {
 		return fmt.Errorf("creating the store of %s: %w", kind.groupResource(), err)

@@ -35,16 +35,12 @@ var workspaces = &registry.Kind[*tenancyv1alpha1.Workspace]{
 	ValidateStatus:     validateWorkspaceStatus,
 	ValidateTransition: validateWorkspaceTransition,
 
-	Columns: []registry.Column[*tenancyv1alpha1.Workspace]{
-		{Name: "Type", Path: ".spec.type.name", Value: func(ws *tenancyv1alpha1.Workspace) string {
-			if ws.Spec.Type == nil {
-				return ""
-			}
-			return string(ws.Spec.Type.Name)
-		}},
-		registry.NewLabelColumn[*tenancyv1alpha1.Workspace]("Region", tenancyv1alpha1.RegionLabelKey),
-		{Name: "Phase", Path: ".status.phase", Value: func(ws *tenancyv1alpha1.Workspace) string { return string(ws.Status.Phase) }},
-		{Name: "URL", Path: ".spec.URL", Value: func(ws *tenancyv1alpha1.Workspace) string { return ws.Spec.URL }},
+	Columns: registry.Columns{
+		registry.Column("Type", ".spec.type.name"),
+		registry.LabelColumn("Region", tenancyv1alpha1.RegionLabelKey),
+		registry.Column("Phase", ".status.phase"),
+		registry.Column("URL", ".spec.URL"),
+		registry.Age,
 	},
 }
 

@@ -23,14 +23,5 @@ var partitions = &registry.Kind[*topologyv1alpha1.Partition]{
 		return registry.ValidateSelector(partition.Spec.Selector, field.NewPath("spec", "selector"))
 	},
 
-	Columns: []registry.Column[*topologyv1alpha1.Partition]{
-		{Name: "Owner", Path: ".metadata.ownerReferences[*].name", Value: ownerName},
-	},
-}
-
-func ownerName(partition *topologyv1alpha1.Partition) string {
-	if len(partition.OwnerReferences) == 0 {
-		return ""
-	}
-	return partition.OwnerReferences[0].Name
+	Columns: registry.Columns{registry.Column("Owner", ".metadata.ownerReferences[*].name"), registry.Age},
 }

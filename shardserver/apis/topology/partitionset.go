@@ -4,7 +4,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,14 +52,7 @@ var partitionSets = &registry.Kind[*topologyv1alpha1.PartitionSet]{
 		return registry.ValidateConditions(set.Status.Conditions, field.NewPath("status", "conditions"))
 	},
 
-	Columns: []registry.Column[*topologyv1alpha1.PartitionSet]{
-		{Name: "Count", Path: ".status.count", Value: func(set *topologyv1alpha1.PartitionSet) string {
-			if set.Status.Count == 0 {
-				return ""
-			}
-			return strconv.Itoa(int(set.Status.Count))
-		}},
-	},
+	Columns: registry.Columns{registry.Column("Count", ".status.count"), registry.Age},
 }
 
 // validateShardSelector is stricter than Kubernetes' validation of selectors: the set copies the selector into its
