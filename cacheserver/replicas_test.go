@@ -1,16 +1,24 @@
 package cacheserver_test
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/atoll-dev/atoll/cacheserver"
 	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/cacheserver/options"
 	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/etcdowner"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -50,6 +58,59 @@ func TestReplicasShareState(t *testing.T) {
 	expectObjects(t, parentReader, exports, "alpha|abc|one", "alpha|abc|two")
 	if seen.lists != 1 {
 		t.Errorf("got %d lists", seen.lists)
+	}
+}
+
+// TestCacheOfAnotherOwner: a cache server on the keys of another one only answers health checks, and names the owner.
+func TestCacheOfAnotherOwner(t *testing.T) {
+	t.Parallel()
+	store, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), WALSizeBytes: 5000, UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	configure := func(owner string) func(*options.Options) {
+		return func(o *options.Options) {
+			o.EtcdOwner.Owner = owner
+			transport := &o.Etcd.StorageConfig.Transport
+			transport.ServerList = []string{store.Endpoint}
+			transport.TrustedCAFile, transport.CertFile, transport.KeyFile = store.CAFile, store.CertFile, store.KeyFile
+		}
+	}
+	first := cachetesting.Start(t, configure("first"))
+	config, address := first.Beside(t, configure("second"))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		server, err := cacheserver.New(ctx, config)
+		if err == nil {
+			err = server.Run(ctx)
+		}
+		ended <- err
+	}()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	var code int
+	var body []byte
+	for deadline := time.Now().Add(time.Minute); ; {
+		response, err := (&http.Client{Transport: transport}).Get(address + "/readyz")
+		if err == nil {
+			code = response.StatusCode
+			body, _ = io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	if code != http.StatusInternalServerError || !strings.Contains(string(body), `belong to "first"`) {
+		t.Errorf("/readyz: %d %s", code, body)
+	}
+	cancel()
+	var owned *etcdowner.OwnedError
+	if err := <-ended; !errors.As(err, &owned) {
+		t.Errorf("it ended with %v", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
@@ -22,6 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/store"
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/etcdowner"
 )
 
 // Config is the configuration of a standalone cache server. Package options creates it from flags.
@@ -32,6 +34,8 @@ type Config struct {
 	ClientCert    *genericoptions.ClientCertAuthenticationOptions
 	Audit         *genericoptions.AuditOptions
 	Features      *genericoptions.FeatureOptions
+	// EtcdOwner names the owner of the keys in etcd.
+	EtcdOwner etcdowner.Options
 	// Embedded runs etcd in the process; nil if an external etcd is used.
 	Embedded *embeddedetcd.Config
 
@@ -78,11 +82,14 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
+	claim := func(ctx context.Context, etcd *clientv3.Client) error {
+		return etcdowner.Acquire(ctx, etcd, generic.SecureServing, config.EtcdOwner, config.Etcd.StorageConfig.Prefix)
+	}
 	s.handler, err = NewHandler(ctx, HandlerConfig{
 		Store: store.Config{
 			Transport: config.Etcd.StorageConfig.Transport, Prefix: config.Etcd.StorageConfig.Prefix,
 			CompactionInterval: config.Etcd.StorageConfig.CompactionInterval,
-			Transformer:        resourceTransformers(generic),
+			Transformer:        resourceTransformers(generic), Claim: claim,
 		},
 		Name: config.Name, Parent: config.Parent, ShardTimeout: config.ShardTimeout, Quota: config.Quota,
 		MinWatch: time.Duration(generic.MinRequestTimeout) * time.Second, MaxBody: generic.MaxRequestBodyBytes,

@@ -124,6 +124,7 @@ func (d *dependencies) build(ctx context.Context, newCache cache.NewServerFunc) 
 	d.buildIndexes()
 	for _, step := range []func(context.Context) error{
 		d.applyServing,
+		d.claimKeys,
 		d.applyOpenAPI,
 		d.applyStorage,
 		d.applyAuthentication,

@@ -214,7 +214,7 @@ func (d *dependencies) logicalClusterWorkspaces() ([]*virtual.Workspace, error) 
 
 // createCache serves a cache server at /services/cache, unless the shard has another one.
 func (d *dependencies) createCache(ctx context.Context, create cache.NewServerFunc) error {
-	if create == nil || d.options.Shard.CacheKubeconfig != "" {
+	if create == nil || !d.embedsCache() {
 		return nil
 	}
 	config := cache.Config{
@@ -234,6 +234,9 @@ func (d *dependencies) createCache(ctx context.Context, create cache.NewServerFu
 	}
 	return d.virtual.Register(cache.NewWorkspace(d.cache))
 }
+
+// embedsCache reports whether the shard runs the cache server of its installation.
+func (d *dependencies) embedsCache() bool { return d.options.Shard.CacheKubeconfig == "" }
 
 // embeddedCachePrefix returns the prefix of the embedded cache's keys. Installations that share an etcd by prefixes have
 // caches of their own.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/etcdowner"
 	"github.com/atoll-dev/atoll/shardserver"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
 	"github.com/atoll-dev/atoll/shardserver/options"
@@ -128,6 +130,42 @@ func TestNewShardWithoutRoot(t *testing.T) {
 		return nil
 	})
 	t.Run("it can be stopped", func(t *testing.T) { beta.stop(t) })
+}
+
+// TestShardOnKeysOfAnother: a shard whose etcd and prefix are those of another one writes nothing and only serves health
+// checks, which name the owner. The owner itself restarts, also on data of a version that did not claim its keys.
+func TestShardOnKeysOfAnother(t *testing.T) {
+	root := shardtesting.Start(t)
+	keys := func() []string {
+		return slices.DeleteFunc(root.Keys(t, "beta"), func(key string) bool { return strings.Contains(key, "/~elsewhere/") })
+	}
+	beta := startShard(t, shardtesting.Options(t, t.TempDir(), root.Peer(t, "beta"), func(o *options.Options) {
+		o.Etcd.StorageConfig.Transport = root.Server.StorageTransport()
+	}))
+	shardtesting.Eventually(t, "the reason why it is not ready", func(context.Context) error {
+		if code, body := beta.get(t, "/readyz"); code != http.StatusInternalServerError || !strings.Contains(body, `the keys in etcd belong to "root"`) {
+			return fmt.Errorf("/readyz: %d %s", code, body)
+		}
+		if code, _ := beta.get(t, "/clusters/root/api"); code != http.StatusServiceUnavailable {
+			return fmt.Errorf("the API: %d", code)
+		}
+		return nil
+	})
+	beta.stop(t)
+	if found := keys(); len(found) > 0 {
+		t.Errorf("it wrote %v", found)
+	}
+
+	for _, prefix := range []string{etcdPrefix, "/cache"} {
+		root.DeleteKey(t, etcdowner.Key(prefix))
+	}
+	must(t, root.Stop())
+	again := shardtesting.StartIn(t, root.Directory)
+	for _, prefix := range []string{etcdPrefix, "/cache"} {
+		if owner := again.Stored(t)[etcdowner.Key(prefix)]; string(owner) != "root" {
+			t.Errorf("the keys below %s belong to %q", prefix, owner)
+		}
+	}
 }
 
 // TestShardPermissionsInRoot: the certificate of a shard grants exactly the permissions that the shard needs in root.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
+	"github.com/atoll-dev/atoll/internal/etcdowner"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -115,6 +116,12 @@ func testKeyLayout(t *testing.T, shard *shardtesting.Shard) {
 	for key, value := range stored {
 		if upstreamKeys[key] || strings.HasPrefix(key, "/cache/") || strings.HasPrefix(key, etcdPrefix+"/~elsewhere/") {
 			continue // those of the embedded cache server, and replicas of other shards, are outside of the shard's own
+		}
+		if key == etcdowner.Key(etcdPrefix) {
+			if string(value) != "root" {
+				t.Errorf("the keys belong to %q", value)
+			}
+			continue
 		}
 		cluster, namespace, name, err := parseKey(shard, key)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/internal/startupserver"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/endpointslice"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
@@ -68,12 +69,12 @@ func (d *dependencies) join(ctx context.Context, configMaps registryrest.Storage
 	if root.client, err = join.NewRoot(config); err != nil {
 		return nil, err
 	}
-	var startupServer *join.StartupServer
+	var startupServer *startupserver.Server
 	var serveErr error
 	root.identities, err = join.Resolve(ctx, store, root.client, func(reason error) {
 		root.firstStart = true
 		if startupServer == nil && serveErr == nil {
-			startupServer, serveErr = join.NewStartupServer(d.generic.SecureServing)
+			startupServer, serveErr = startupserver.New(d.generic.SecureServing, "identities")
 		}
 		if startupServer != nil {
 			startupServer.SetReason(reason)

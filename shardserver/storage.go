@@ -24,6 +24,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/etcdowner"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/identity"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	kcpapis "github.com/atoll-dev/atoll/shardserver/apis/apis"
@@ -35,6 +36,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 	kcptenancy "github.com/atoll-dev/atoll/shardserver/apis/tenancy"
 	kcptopology "github.com/atoll-dev/atoll/shardserver/apis/topology"
+	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -155,6 +157,22 @@ func (r *restOptions) prefix(resource schema.GroupResource) (string, error) {
 		return "", fmt.Errorf("the identity of the export behind %s is not set", resource)
 	}
 	return prefix + "/" + identity, nil
+}
+
+// claimKeys claims the keys of this shard, and those of the cache server that it embeds, before anything reads or writes
+// them. While another owner has them, the secure port answers with the reason.
+func (d *dependencies) claimKeys(ctx context.Context) error {
+	config := d.options.Etcd.StorageConfig
+	etcd, err := etcdkeys.Connect(config.Transport)
+	if err != nil {
+		return err
+	}
+	defer etcd.Close()
+	prefixes := []string{config.Prefix}
+	if d.embedsCache() {
+		prefixes = append(prefixes, embeddedCachePrefix(config.Prefix))
+	}
+	return explainStorageError(etcdowner.Acquire(ctx, etcd, d.generic.SecureServing, d.options.EtcdOwner, prefixes...), config.Transport)
 }
 
 // apiGroups are all APIs of the shard, ready to be installed.

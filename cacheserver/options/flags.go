@@ -31,6 +31,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.DurationVar(&o.ShardTimeout, "shard-silence", o.ShardTimeout, "How long after its last report the objects of a shard are deleted, once its Shard object is deleted.")
 	fs.Int64Var(&o.Quota.Objects, "max-objects-per-shard", o.Quota.Objects, "Maximum number of objects of one shard in this cache, and of cached resources of its users. 0: no limit. Set --shard-max-objects-of-another of shards to the same value.")
 	fs.Int64Var(&o.Quota.Bytes, "max-bytes-per-shard", o.Quota.Bytes, "Maximum size in etcd of the objects of one shard, and of cached resources of its users, in bytes. Revisions that were replaced in the last ten minutes have a limit of the same size. 0: no limit.")
+	o.EtcdOwner.AddFlags(fs, `"`+defaultOwner+`", followed by --cache-name if that is set`)
 	fs.DurationVar(&o.SyntheticDelay, "synthetic-delay", o.SyntheticDelay, "Delay of every request, for tests.")
 
 	fs = fss.FlagSet("Hierarchy")

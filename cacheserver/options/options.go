@@ -21,6 +21,7 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver"
 	"github.com/atoll-dev/atoll/cacheserver/store"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/etcdowner"
 	"github.com/atoll-dev/atoll/internal/servingcert"
 )
 
@@ -30,6 +31,7 @@ const (
 
 	defaultPrefix = "/cache"
 	defaultPort   = 6443
+	defaultOwner  = "cache-server"
 	// compactionInterval is how long etcd keeps old revisions at least: a watch that was disconnected for less resumes.
 	compactionInterval = 5 * time.Minute
 )
@@ -47,6 +49,8 @@ type Options struct {
 	Logs          *logsapi.LoggingConfiguration
 
 	EmbeddedEtcd embeddedetcd.Config
+	// EtcdOwner names the owner of the keys in etcd.
+	EtcdOwner etcdowner.Options
 	// AlwaysAllowPaths need no authorization.
 	AlwaysAllowPaths []string
 	// SyntheticDelay is added to every request except health checks. For tests only.
@@ -107,6 +111,12 @@ func (o *Options) Complete() (cacheserver.Config, error) {
 	}
 	if embedded {
 		config.Embedded = &o.EmbeddedEtcd
+	}
+	if config.EtcdOwner = o.EtcdOwner; config.EtcdOwner.Owner == "" {
+		config.EtcdOwner.Owner = defaultOwner
+		if o.Name != "" {
+			config.EtcdOwner.Owner += "/" + o.Name
+		}
 	}
 	if o.ParentKubeconfig != "" {
 		if config.Parent, err = clientcmd.BuildConfigFromFlags("", o.ParentKubeconfig); err != nil {

@@ -50,6 +50,8 @@ type Config struct {
 	Prefix string
 	// Transformer returns the transformer that encrypts a resource at rest; nil, or a result of nil, means none.
 	Transformer func(schema.GroupResource) value.Transformer
+	// Claim claims the keys below the prefix before anything is written there; nil if the caller has done that.
+	Claim func(ctx context.Context, etcd *clientv3.Client) error
 	// CompactionInterval is how long etcd keeps old revisions at least. 0 disables compaction by this process.
 	CompactionInterval time.Duration
 	// Quota are the limits of each shard. OnQuotaExceeded is called for rejected writes; it may be nil.
@@ -75,6 +77,12 @@ func Open(ctx context.Context, config Config) (*Backend, error) {
 		return nil, fmt.Errorf("connecting to etcd at %v: %w", config.Transport.ServerList, err)
 	}
 	b := &Backend{config: config, client: client, usage: newUsageTracker()}
+	if config.Claim != nil {
+		if err := config.Claim(ctx, client.Client); err != nil {
+			b.Close()
+			return nil, err
+		}
+	}
 	if b.incarnation, err = b.ensureIncarnation(ctx); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("reading which store %v is: %w", config.Transport.ServerList, err)

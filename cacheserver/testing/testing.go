@@ -70,6 +70,13 @@ func (c *Cache) Replica(t testing.TB, configure ...func(*options.Options)) *Cach
 	return other
 }
 
+// Beside returns the configuration of another server with the certificates of this one, and its address.
+func (c *Cache) Beside(t testing.TB, configure ...func(*options.Options)) (config cacheserver.Config, address string) {
+	t.Helper()
+	other := &Cache{Directory: t.TempDir(), authority: c.authority, serving: c.serving, tb: t}
+	return other.config(t, "127.0.0.1:0", configure...), other.Address
+}
+
 // Restart runs a stopped server again at the same address and with the same directory. It stops with the test that
 // started it first.
 func (c *Cache) Restart(t testing.TB) {
@@ -81,6 +88,27 @@ func (c *Cache) Restart(t testing.TB) {
 func (c *Cache) run(t testing.TB, address string, configure ...func(*options.Options)) {
 	t.Helper()
 	c.configure = configure
+	config := c.config(t, address, configure...)
+	ctx, cancel := context.WithCancel(context.Background())
+	server, err := cacheserver.New(ctx, config)
+	if err != nil {
+		cancel()
+		t.Fatalf("creating the cache server: %v", err)
+	}
+	c.Server = server
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	c.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	c.tb.Cleanup(c.newCleanup(c.tb, c.stop))
+	c.waitReady(t)
+}
+
+// config returns the configuration of the server at an address, "host:port".
+func (c *Cache) config(t testing.TB, address string, configure ...func(*options.Options)) cacheserver.Config {
+	t.Helper()
 	listener, port, err := genericoptions.CreateListener("tcp", address, net.ListenConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -101,21 +129,7 @@ func (c *Cache) run(t testing.TB, address string, configure ...func(*options.Opt
 	if err != nil {
 		t.Fatalf("completing options: %v", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	server, err := cacheserver.New(ctx, config)
-	if err != nil {
-		cancel()
-		t.Fatalf("creating the cache server: %v", err)
-	}
-	c.Server = server
-	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
-	c.stop = sync.OnceValue(func() error {
-		cancel()
-		return <-ended
-	})
-	c.tb.Cleanup(c.newCleanup(c.tb, c.stop))
-	c.waitReady(t)
+	return config
 }
 
 func (c *Cache) newCleanup(t testing.TB, stop func() error) func() {

@@ -62,6 +62,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress, "Address of a plain HTTP listener for pprof. Empty: none.")
 	fs.BoolVar(&o.BindFreePort, "experimental-bind-free-port", o.BindFreePort, "Bind to a free port. Needs --secure-port=0.")
 	_ = fs.MarkHidden("experimental-bind-free-port")
+	o.EtcdOwner.AddFlags(fs, "the value of --shard-name")
 	o.addUnusedFlags(fs)
 
 	o.EmbeddedEtcd.AddFlags(fss.FlagSet("Embedded etcd"))

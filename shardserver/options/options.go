@@ -21,6 +21,7 @@ import (
 
 	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/etcdowner"
 	"github.com/atoll-dev/atoll/internal/servingcert"
 	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
@@ -46,7 +47,9 @@ type Options struct {
 	Features       *genericoptions.FeatureOptions
 	Logs           *logs.Options
 
-	EmbeddedEtcd  embeddedetcd.Config
+	EmbeddedEtcd embeddedetcd.Config
+	// EtcdOwner names the owner of the keys in etcd. Its default is the name of the shard.
+	EtcdOwner     etcdowner.Options
 	Shard         ShardOptions
 	Controllers   ControllerOptions
 	Authorization AuthorizationOptions
@@ -259,6 +262,9 @@ func (c *completed) completeRootDirectory() error {
 }
 
 func (c *completed) completeEtcd() (err error) {
+	if c.EtcdOwner.Owner == "" {
+		c.EtcdOwner.Owner = c.Shard.Name
+	}
 	c.Embedded, err = c.EmbeddedEtcd.Complete(c.Etcd.StorageConfig.Transport, c.RootDirectory)
 	return err
 }

@@ -39,6 +39,16 @@ func (s *Shard) stored(t testing.TB, options ...clientv3.OpOption) map[string][]
 	return stored
 }
 
+// DeleteKey deletes a key from the shard's etcd.
+func (s *Shard) DeleteKey(t testing.TB, key string) {
+	t.Helper()
+	etcd := s.etcd(t)
+	defer etcd.Close()
+	if _, err := etcd.Delete(context.Background(), key); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Write is one change of one key in the shard's etcd.
 type Write struct {
 	Key string

@@ -1,4 +1,4 @@
-package join
+package startupserver
 
 import (
 	"crypto/tls"
@@ -15,7 +15,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-func TestStartupServerLeavesThePortOpen(t *testing.T) {
+func TestServerLeavesThePortOpen(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,7 +30,7 @@ func TestStartupServerLeavesThePortOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := NewStartupServer(&genericapiserver.SecureServingInfo{Listener: listener, Cert: content})
+	server, err := New(&genericapiserver.SecureServingInfo{Listener: listener, Cert: content}, "identities")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestStartupServerLeavesThePortOpen(t *testing.T) {
 	}{
 		"/livez":             {http.StatusOK, "ok"},
 		"/livez/ping":        {http.StatusOK, "ok"},
-		"/readyz?verbose":    {http.StatusInternalServerError, "root is unavailable"},
+		"/readyz?verbose":    {http.StatusInternalServerError, "[-]identities failed: root is unavailable"},
 		"/healthz":           {http.StatusInternalServerError, "root is unavailable"},
 		"/clusters/root/api": {http.StatusServiceUnavailable, "starting"},
 	} {

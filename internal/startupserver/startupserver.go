@@ -1,4 +1,6 @@
-package join
+// Package startupserver answers health checks on the secure port of a server that waits for something before it can
+// serve.
+package startupserver
 
 import (
 	"crypto/tls"
@@ -14,9 +16,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// StartupServer serves the shard's port until the shard is ready to serve: it reports the process as live and not ready
-// with the reason, and asks clients to retry other requests.
-type StartupServer struct {
+// Server serves the secure port until the actual server does: it reports the process as live and not ready with the
+// reason, and asks clients to retry other requests.
+type Server struct {
+	check string
+
 	mu     sync.Mutex
 	reason string
 
@@ -25,13 +29,13 @@ type StartupServer struct {
 	port   *reusableListener
 }
 
-// NewStartupServer starts serving on the port. Stop leaves the port open.
-func NewStartupServer(serving *genericapiserver.SecureServingInfo) (*StartupServer, error) {
+// New starts serving on the port. check is the name of the readiness check that fails. Stop leaves the port open.
+func New(serving *genericapiserver.SecureServingInfo, check string) (*Server, error) {
 	port, ok := serving.Listener.(*net.TCPListener)
 	if !ok {
 		return nil, fmt.Errorf("the secure port is a %T, want a TCP listener", serving.Listener)
 	}
-	s := &StartupServer{done: make(chan struct{}), port: &reusableListener{TCPListener: port}, reason: "starting"}
+	s := &Server{check: check, done: make(chan struct{}), port: &reusableListener{TCPListener: port}, reason: "starting"}
 	s.server = &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -53,34 +57,34 @@ func NewStartupServer(serving *genericapiserver.SecureServingInfo) (*StartupServ
 }
 
 // SetReason sets the reason that the readiness check returns.
-func (s *StartupServer) SetReason(err error) {
+func (s *Server) SetReason(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reason = err.Error()
 }
 
 // Stop stops serving and leaves the port open. Connections are closed, so that clients reconnect to the next server.
-func (s *StartupServer) Stop() error {
+func (s *Server) Stop() error {
 	_ = s.server.Close()
 	<-s.done
 	return s.port.resume()
 }
 
-// ServeHTTP serves health checks as the shard does, and rejects all other requests.
-func (s *StartupServer) ServeHTTP(response http.ResponseWriter, req *http.Request) {
+// ServeHTTP serves health checks as the actual server does, and rejects all other requests.
+func (s *Server) ServeHTTP(response http.ResponseWriter, req *http.Request) {
 	path := strings.TrimSuffix(req.URL.Path, "/")
 	switch {
 	case path == "/livez" || strings.HasPrefix(path, "/livez/"):
 		fmt.Fprint(response, "ok")
 	case path == "/readyz" || path == "/healthz":
-		http.Error(response, "[-]identities failed: "+s.getReason(), http.StatusInternalServerError)
+		http.Error(response, "[-]"+s.check+" failed: "+s.getReason(), http.StatusInternalServerError)
 	default:
 		response.Header().Set("Retry-After", "1")
-		http.Error(response, "the shard is starting", http.StatusServiceUnavailable)
+		http.Error(response, "the server is starting", http.StatusServiceUnavailable)
 	}
 }
 
-func (s *StartupServer) getReason() string {
+func (s *Server) getReason() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reason

@@ -1,0 +1,64 @@
+package etcdowner_test
+
+import (
+	"errors"
+	"testing"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/etcdowner"
+)
+
+func TestClaim(t *testing.T) {
+	ignored := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, ignored) })
+	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), WALSizeBytes: 5000, UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	tls, err := transport.TLSInfo{TrustedCAFile: server.CAFile, CertFile: server.CertFile, KeyFile: server.KeyFile}.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint}, TLS: tls, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = etcd.Close() })
+	for _, key := range []string{"/old/core/secrets/root/default/a", "/older"} {
+		if _, err := etcd.Put(t.Context(), key, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	for _, tc := range []struct {
+		name, prefix, owner, previous string
+		refusedBy                     string // "" if the claim succeeds
+	}{
+		{"an empty prefix is claimed", "/registry", "alpha", "", ""},
+		{"a restart and another replica find their own claim", "/registry", "alpha", "", ""},
+		{"another shard is refused", "/registry", "beta", "", "alpha"},
+		{"a prefix written without the slash is the same", "registry/", "beta", "", "alpha"},
+		{"another prefix is another one's", "/registry-beta", "beta", "", ""},
+		{"a prefix below it is another one's", "/registry/beta", "beta", "", ""},
+		{"data of a version that did not claim is claimed", "/old", "alpha", "", ""},
+		{"a takeover from another owner than the one found is refused", "/registry", "beta", "gamma", "alpha"},
+		{"a takeover names the owner", "/registry", "beta", "alpha", ""},
+		{"the flag of a takeover may stay", "/registry", "beta", "alpha", ""},
+		{"the previous owner is refused then", "/registry", "alpha", "", "beta"},
+	} {
+		err := etcdowner.Claim(t.Context(), etcd, tc.prefix, etcdowner.Options{Owner: tc.owner, Previous: tc.previous})
+		var owned *etcdowner.OwnedError
+		switch {
+		case tc.refusedBy == "" && err != nil:
+			t.Errorf("%s: %v", tc.name, err)
+		case tc.refusedBy != "" && (!errors.As(err, &owned) || owned.Owner != tc.refusedBy):
+			t.Errorf("%s: got %v, want it refused by %s", tc.name, err, tc.refusedBy)
+		}
+	}
+}
