@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -96,10 +98,14 @@ func run(args []string) error {
 }
 
 func addControllers(mgr ctrl.Manager, image desired.Image) error {
+	clusterID, err := readClusterID(mgr.GetAPIReader())
+	if err != nil {
+		return err
+	}
 	cluster := apply.Cluster{Client: mgr.GetClient()}
 	clients := shardclient.New(cluster)
 	config := reconcile.Config{
-		Cluster: cluster, Recorder: mgr.GetEventRecorder("atoll-operator"), Gate: gate.New(cluster, clients, time.Now), Image: image, Now: time.Now,
+		Cluster: cluster, Recorder: mgr.GetEventRecorder("atoll-operator"), Gate: gate.New(cluster, clients, time.Now), Image: image, ClusterID: clusterID, Now: time.Now,
 	}
 	reconciliations := metrics.NewReconciliations()
 	for _, collector := range []prometheus.Collector{reconciliations, metrics.NewObjects(mgr.GetCache(), mgr.Elected())} {
@@ -122,6 +128,15 @@ func addControllers(mgr ctrl.Manager, image desired.Image) error {
 		}
 	}
 	return nil
+}
+
+// readClusterID returns the UID of the namespace kube-system, which identifies the Kubernetes cluster.
+func readClusterID(reader client.Reader) (string, error) {
+	system := &corev1.Namespace{}
+	if err := reader.Get(context.Background(), client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		return "", fmt.Errorf("reading the identity of the cluster: %w", err)
+	}
+	return string(system.UID), nil
 }
 
 // requireCertManager returns a clear error before the watches fail with an unclear one.

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/dependencies"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/pki"
@@ -61,6 +62,10 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 	if s.Spec = validateSpec(s.cache); s.Spec.State == status.Stalled {
 		return nil
 	}
+	if conflict, err := dependencies.ResolveEtcdConflict(ctx, s.Cluster, s.cache); err != nil || conflict.Type != "" {
+		s.Spec = conflict
+		return err
+	}
 	if s.parent, s.References, err = findParent(ctx, s.Cluster, s.cache); err != nil {
 		return err
 	}
@@ -76,6 +81,7 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 	var connection desired.Etcd
 	if !s.server.IsEmbedded() {
 		connection = etcd.Connection(s.server.AsOwner(), s.cache.Spec.Etcd)
+		connection.Owner = s.server.EtcdOwner(s.ClusterID)
 	}
 	rendered, err := s.server.Render(s.Image, connection, s.parent)
 	if err != nil {

@@ -70,6 +70,7 @@ func (c *commandLine) addEtcd(etcd Etcd) {
 func (c *commandLine) addEtcdWithMount(etcd Etcd, volume, dir string) {
 	c.addFlag("etcd-servers", strings.Join(etcd.Servers, ","))
 	addNonZeroFlag(c, "etcd-prefix", etcd.Prefix)
+	addNonZeroFlag(c, "etcd-owner", etcd.Owner)
 	if etcd.Credentials != "" {
 		c.addFlag("etcd-certfile", dir+"/tls.crt")
 		c.addFlag("etcd-keyfile", dir+"/tls.key")

@@ -1,6 +1,8 @@
 package desired
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
@@ -42,6 +44,15 @@ func (c component) ownerLabels(root *operatorv1alpha1.RootShard) map[string]stri
 // OwnerReferences is the owner reference of the objects of the server.
 func (c component) OwnerReferences() []metav1.OwnerReference {
 	return NewOwnerReferences(c.kind, c.owner)
+}
+
+// EtcdOwner is the name under which the server owns its keys in etcd. It is the same after the custom resource is created
+// again, and different in every Kubernetes cluster. It is empty while the cluster is unknown.
+func (c component) EtcdOwner(clusterID string) string {
+	if clusterID == "" {
+		return ""
+	}
+	return strings.ToLower(c.kind) + "/" + c.Namespace() + "/" + c.Name() + "@" + clusterID
 }
 
 func (c component) meta(name string) metav1.ObjectMeta {

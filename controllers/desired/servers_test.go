@@ -29,7 +29,7 @@ func fullInstallation(t *testing.T) (root *operatorv1alpha1.RootShard, shard *op
 	}
 }
 
-var managedEtcd = desired.Etcd{Servers: []string{"https://alpha-etcd-0.alpha-etcd:2379"}, Credentials: "alpha-etcd-client"}
+var managedEtcd = desired.Etcd{Servers: []string{"https://alpha-etcd-0.alpha-etcd:2379"}, Credentials: "alpha-etcd-client", Owner: "shard/kcp/alpha@11111111-0000-4000-8000-000000000000"}
 
 func minimalShard() *operatorv1alpha1.Shard {
 	return &operatorv1alpha1.Shard{
@@ -75,7 +75,7 @@ func TestRenderedCacheServers(t *testing.T) {
 	}{
 		"minimal_cacheserver": {minimalCache(), desired.Etcd{}, nil},
 		"full_cacheserver": {
-			dependencies.Cache, desired.Etcd{Servers: []string{"https://etcd-0:2379"}, Prefix: "/europe", Credentials: "etcd-client"}, desired.ParentRootShard(root),
+			dependencies.Cache, desired.Etcd{Servers: []string{"https://etcd-0:2379"}, Prefix: "/europe", Credentials: "etcd-client", Owner: desired.NewCacheServer(dependencies.Cache).EtcdOwner("11111111-0000-4000-8000-000000000000")}, desired.ParentRootShard(root),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ type Etcd struct {
 	Servers     []string // client URLs
 	Prefix      string   // "" is the default of the server
 	Credentials string   // Secret with tls.crt, tls.key and ca.crt; "" for none
+	Owner       string   // of the keys; "" is the default of the server
 }
 
 // Dependencies are the objects that the server of a shard depends on, as observed.

@@ -33,7 +33,9 @@ type Config struct {
 	Recorder events.EventRecorder
 	Gate     workload.Gate // of rollouts; nil admits every change at once
 	Image    desired.Image // of servers whose spec names none
-	Now      func() time.Time
+	// ClusterID identifies this Kubernetes cluster among all.
+	ClusterID string
+	Now       func() time.Time
 }
 
 // NewDeployment returns the Deployment of a server for one reconcile. condition is the type of the condition about its

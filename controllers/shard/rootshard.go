@@ -21,6 +21,7 @@ import (
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=rootshards/status,verbs=get;patch
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=rootshards/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps;services,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kube-system,verbs=get
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=cert-manager.io,resources=certificates;issuers,verbs=get;list;watch;create;patch
@@ -75,6 +76,10 @@ func (s *rootShardScope) Observe(ctx context.Context) error {
 	}
 	if s.Spec = validateRootShard(s.root); s.Spec.State == status.Stalled {
 		return nil
+	}
+	if conflict, err := dependencies.ResolveEtcdConflict(ctx, s.Cluster, s.root); err != nil || conflict.Type != "" {
+		s.Spec = conflict
+		return err
 	}
 	if err := s.observe(ctx, desired.NewRootShard(s.root)); err != nil {
 		return err

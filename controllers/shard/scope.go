@@ -36,6 +36,7 @@ func (s *scope) observe(ctx context.Context, shard desired.Shard) (err error) {
 		return err
 	}
 	connection := etcd.Connection(shard.AsOwner(), shard.Spec().Etcd)
+	connection.Owner = shard.EtcdOwner(s.ClusterID)
 	rendered, err := shard.Render(s.Image, connection, s.dependencies)
 	if err != nil {
 		return err

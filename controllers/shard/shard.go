@@ -81,6 +81,10 @@ func (s *shardScope) Observe(ctx context.Context) (err error) {
 	if s.Spec = validateShard(s.shard, s.root); s.Spec.State == status.Stalled {
 		return nil
 	}
+	if conflict, err := dependencies.ResolveEtcdConflict(ctx, s.Cluster, s.shard); err != nil || conflict.Type != "" {
+		s.Spec = conflict
+		return err
+	}
 	return s.observe(ctx, s.desiredShard())
 }
 

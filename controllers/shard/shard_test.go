@@ -247,6 +247,31 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// TestSharedEtcd: a Shard whose etcd and prefix are those of an older one of another namespace gets no server.
+func TestSharedEtcd(t *testing.T) {
+	share := func(shard *operatorv1alpha1.Shard) {
+		shard.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Endpoints: []string{"https://etcd.example.com:2379"}}
+	}
+	younger := newShard(share)
+	younger.CreationTimestamp = metav1.NewTime(time.Unix(1e9, 0))
+	other := newShard(share)
+	other.Namespace, other.Name, other.UID = "elsewhere", "beta", "beta"
+	other.CreationTimestamp = metav1.NewTime(time.Unix(1e9-1, 0))
+	s := newEnv(t, newRootShard(), younger, other)
+	s.reconcile()
+	condition := meta.FindStatusCondition(s.getShard().Status.Conditions, operatorv1alpha1.ConditionStalled)
+	if condition == nil || condition.Status != metav1.ConditionTrue || condition.Reason != "EtcdInUse" || !strings.Contains(condition.Message, "Shard elsewhere/beta keeps its data in the same etcd") {
+		t.Errorf("got %+v", condition)
+	}
+	if err := s.client.Delete(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	s.reconcile()
+	if condition := meta.FindStatusCondition(s.getShard().Status.Conditions, operatorv1alpha1.ConditionStalled); condition.Status != metav1.ConditionFalse {
+		t.Errorf("without the other one: %+v", condition)
+	}
+}
+
 func TestValidateNames(t *testing.T) {
 	for name, tc := range map[string]struct{ name, text string }{
 		"an ordinary name":              {"alpha", ""},
