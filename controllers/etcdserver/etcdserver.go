@@ -106,11 +106,13 @@ func (s *Store) AdmitRollout(ctx context.Context) error {
 	if s.managed == nil || s.desired == nil {
 		return nil
 	}
-	var ready status.Result
+	missing := ""
 	if s.live != nil {
-		ready = quorumResult(*s.managed, s.live)
+		if quorum := quorumResult(*s.managed, s.live); quorum.State != status.Satisfied {
+			missing = quorum.Message
+		}
 	}
-	result, err := workload.AdmitStatefulSet(ctx, s.Gate, s.live, s.desired, ready)
+	result, err := workload.AdmitStatefulSet(ctx, s.Gate, s.live, s.desired, missing)
 	s.Report.SetWorst(result)
 	return err
 }

@@ -46,9 +46,7 @@ const (
 )
 
 // MessageRollingOut is the message about pods that are being replaced.
-const MessageRollingOut = "rolling out: " + messagePodsReplaced
-
-const messagePodsReplaced = "pods are being replaced"
+const MessageRollingOut = "rolling out: pods are being replaced"
 
 func immediateRolloutRequested(in Input) Decision {
 	if in.Immediate || in.Self.Immediate {
@@ -126,7 +124,7 @@ func firstInStage(in Input) Decision {
 // reason the component's own pods do not count; its Deployment removes no pod before a new one is ready.
 func otherComponentsReady(in Input) Decision {
 	for _, other := range in.Others {
-		if !other.Ready && !other.Pending {
+		if other.Missing != "" && !other.Pending {
 			return blocked(ReasonInstallationWeakened, "waiting for %s, whose pods are not all ready", other.Title)
 		}
 	}
@@ -134,8 +132,8 @@ func otherComponentsReady(in Input) Decision {
 }
 
 func podsReplaced(in Input) Decision {
-	if !in.Self.Ready {
-		return blocked(ReasonRollingOut, messagePodsReplaced)
+	if in.Self.Missing != "" {
+		return blocked(ReasonRollingOut, "%s", in.Self.Missing)
 	}
 	return pass
 }

@@ -56,7 +56,7 @@ func (c Component) sameStage(other Component) bool {
 type State struct {
 	Component
 	Pending       bool   // its pods are to be replaced
-	Ready         bool   // all its pods run the newest revision and are ready
+	Missing       string // why not all its pods run the newest revision and are ready; "" if they do
 	Serving       bool   // at least one of its pods is ready
 	UnknownReason string // why it is unknown whether it matches its spec; "" if it is known
 	Paused        bool   // by the user
@@ -70,7 +70,7 @@ func (s State) outOfSyncReason() string {
 		return s.UnknownReason
 	case s.Pending:
 		return "it is not rolled out yet"
-	case !s.Ready:
+	case s.Missing != "":
 		return "its pods are not all ready"
 	}
 	return ""

@@ -14,7 +14,7 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func readyState(title string, stage rollout.Stage) rollout.State {
 	return rollout.State{
 		Component: rollout.Component{Title: title, Workload: strings.ToLower(strings.ReplaceAll(title, " ", "-")), Stage: stage},
-		Ready:     true, Serving: true,
+		Serving:   true,
 	}
 }
 
@@ -58,7 +58,7 @@ func TestPreconditions(t *testing.T) {
 			in.Immediate, in.Paused, in.Slot = true, true, rollout.Slot{Holder: "shard-beta", Since: now}
 		}, rollout.Exempt, "", ""},
 		"exempts a component without ready pods, as at a first start": {func(in *rollout.Input) {
-			in.Self.Serving, in.Others[root].Ready, in.Slot = false, false, rollout.Slot{Holder: "shard-beta", Since: now}
+			in.Self.Serving, in.Others[root].Missing, in.Slot = false, "0 of 2 pods are ready", rollout.Slot{Holder: "shard-beta", Since: now}
 		}, rollout.Exempt, "", ""},
 		"blocks a component without ready pods while paused": {func(in *rollout.Input) { in.Self.Serving, in.Paused = false, true },
 			rollout.Blocked, rollout.ReasonPaused, ""},
@@ -74,13 +74,14 @@ func TestPreconditions(t *testing.T) {
 			in.Others[beta].Workload = ""
 		}, rollout.Pass, "", ""},
 		"lets the holder of the slot continue with a newer revision": {func(in *rollout.Input) {
-			in.Slot, in.Self.Ready, in.Others[proxy].Ready = rollout.Slot{Holder: "shard-alpha", Since: now.Add(-time.Hour)}, false, false
+			in.Slot = rollout.Slot{Holder: "shard-alpha", Since: now.Add(-time.Hour)}
+			in.Self.Missing, in.Others[proxy].Missing = "1 of 2 pods run the newest revision", "0 of 2 pods are ready"
 		}, rollout.Continue, "", ""},
 		"waits for changes that are applied together": {func(in *rollout.Input) { in.ChangedAt = now.Add(-time.Second) },
 			rollout.Blocked, rollout.ReasonGatheringChanges, ""},
 		"blocks before the cache server has rolled": {func(in *rollout.Input) { in.Others[cache].Pending = true },
 			rollout.Blocked, rollout.ReasonWaitingForTurn, "CacheServer cache"},
-		"blocks while the root shard is not ready": {func(in *rollout.Input) { in.Others[root].Ready = false },
+		"blocks while the root shard is not ready": {func(in *rollout.Input) { in.Others[root].Missing = "1 of 2 pods are ready" },
 			rollout.Blocked, rollout.ReasonWaitingForTurn, "RootShard root, which rolls out first: its pods"},
 		"blocks while the state of the root shard is unknown": {func(in *rollout.Input) { in.Others[root].UnknownReason = "its spec is new" },
 			rollout.Blocked, rollout.ReasonWaitingForTurn, "its spec is new"},
@@ -104,12 +105,12 @@ func TestPreconditions(t *testing.T) {
 		"precedes an earlier shard that is paused": {func(in *rollout.Input) {
 			in.Others[beta].Workload, in.Others[beta].Pending, in.Others[beta].Paused = "shard-aaa", true, true
 		}, rollout.Pass, "", ""},
-		"blocks while pods of another component are missing": {func(in *rollout.Input) { in.Others[proxy].Ready = false },
+		"blocks while pods of another component are missing": {func(in *rollout.Input) { in.Others[proxy].Missing = "1 of 2 pods are ready" },
 			rollout.Blocked, rollout.ReasonInstallationWeakened, "FrontProxy door"},
 		"ignores missing pods of a component that is pending": {func(in *rollout.Input) {
-			in.Others[proxy].Ready, in.Others[proxy].Pending = false, true
+			in.Others[proxy].Missing, in.Others[proxy].Pending = "0 of 2 pods are ready", true
 		}, rollout.Pass, "", ""},
-		"ignores its own missing pods": {func(in *rollout.Input) { in.Self.Ready = false },
+		"ignores its own missing pods": {func(in *rollout.Input) { in.Self.Missing = "1 of 2 pods run the newest revision" },
 			rollout.Pass, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,11 +142,11 @@ func TestDecideProgress(t *testing.T) {
 		message string
 	}{
 		"done when pods are replaced and all servers are healthy": {func(*rollout.Input) {}, rollout.Pass, ""},
-		"waits while pods are replaced":                           {func(in *rollout.Input) { in.Self.Ready = false }, rollout.Blocked, "pods are being replaced"},
+		"waits while pods are replaced":                           {func(in *rollout.Input) { in.Self.Missing = "1 of 2 pods run the newest revision" }, rollout.Blocked, "rolling out: 1 of 2 pods run the newest revision"},
 		"waits for readyz":                                        {problem(rollout.CheckReadyz), rollout.Blocked, "Shard alpha is not ready: boom"},
 		"waits for a workspace to be written and read":            {problem(rollout.CheckProbe), rollout.Blocked, "written and read: boom"},
 		"waits for replication":                                   {problem(rollout.CheckLag), rollout.Blocked, "in time: boom"},
-		"stops when pods are not ready in time":                   {withTimeout(func(in *rollout.Input) { in.Self.Ready = false }), rollout.Stopped, "within 10m0s"},
+		"stops when pods are not ready in time":                   {withTimeout(func(in *rollout.Input) { in.Self.Missing = "1 of 2 pods run the newest revision" }), rollout.Stopped, "within 10m0s, and nothing else is rolled out: 1 of 2 pods run the newest revision"},
 		"stops with the reason":                                   {withTimeout(problem(rollout.CheckProbe)), rollout.Stopped, "written and read: boom. Correct the spec"},
 		"is done after the timeout, too":                          {withTimeout(func(*rollout.Input) {}), rollout.Pass, ""},
 	} {

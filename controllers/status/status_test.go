@@ -116,25 +116,40 @@ func TestDeploymentResult(t *testing.T) {
 			Status: appsv1.DeploymentStatus{ObservedGeneration: observed, UpdatedReplicas: updated, ReadyReplicas: ready, Replicas: total},
 		}
 	}
+	const up, unavailable, none = operatorv1alpha1.ReasonReplicasUp, operatorv1alpha1.ReasonReplicasUnavailable, operatorv1alpha1.ReasonDeploymentUnavailable
 	for name, tc := range map[string]struct {
-		live            *appsv1.Deployment
-		kind            status.State
-		reason, version string
+		live    *appsv1.Deployment
+		reason  string // of Available
+		old     bool   // pods of an older revision exist
+		rollout string // part of the message; "" if it is complete
+		version string
 	}{
-		"none yet": {nil, status.Waiting, operatorv1alpha1.ReasonDeploymentUnavailable, ""},
-		"all pods of the newest revision are ready":   {live(2, 2, 2, 2, 2, 2), status.Satisfied, operatorv1alpha1.ReasonReplicasUp, "v3"},
-		"counts of the previous revision are ignored": {live(2, 1, 2, 2, 2, 2), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
-		"an old pod is still there":                   {live(2, 2, 2, 2, 2, 3), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
-		"a pod is not ready":                          {live(2, 2, 2, 2, 1, 2), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
-		"no replicas are desired":                     {live(2, 2, 0, 0, 0, 0), status.Satisfied, operatorv1alpha1.ReasonReplicasUp, "v3"},
+		"none yet": {live: nil, reason: none},
+		"all pods of the newest revision are ready": {live(2, 2, 2, 2, 2, 2), up, false, "", "v3"},
+		"a change that is not observed yet":         {live(2, 1, 2, 2, 2, 2), up, true, "is being updated", ""},
+		"a Deployment that is not observed yet":     {live(1, 0, 2, 0, 0, 0), unavailable, false, "is being updated", ""},
+		"old pods serve until the new ones do":      {live(2, 2, 2, 1, 2, 3), up, true, "1 of 2 pods of Deployment root-kcp run the newest revision, 2 pods are ready", ""},
+		"an old pod is still there":                 {live(2, 2, 2, 2, 3, 3), up, true, "2 of 2 pods", ""},
+		"a pod is not ready":                        {live(2, 2, 2, 2, 1, 2), unavailable, false, "1 pods are ready", "v3"},
+		"an old and a new pod are not ready":        {live(2, 2, 2, 1, 1, 3), unavailable, true, "1 of 2 pods", ""},
+		"no replicas are desired":                   {live(2, 2, 0, 0, 0, 0), up, false, "", "v3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			result := status.DeploymentResult(operatorv1alpha1.ConditionAvailable, "root-kcp", tc.live)
-			if result.State != tc.kind || result.Reason != tc.reason {
+			if result.Reason != tc.reason || (result.State == status.Satisfied) != (tc.reason == up) {
 				t.Errorf("got %+v", result)
 			}
 			if version := status.Version(tc.live); version != tc.version {
 				t.Errorf("version is %q, want %q", version, tc.version)
+			}
+			if tc.live == nil {
+				return
+			}
+			if message := status.RolloutMessage(tc.live); (message == "") != (tc.rollout == "") || !strings.Contains(message, tc.rollout) {
+				t.Errorf("the rollout is %q, want %q", message, tc.rollout)
+			}
+			if old := status.HasOldPods(tc.live); old != tc.old {
+				t.Errorf("old pods: %t, want %t", old, tc.old)
 			}
 		})
 	}

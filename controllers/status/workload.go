@@ -6,42 +6,70 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// DeploymentResult returns the result about the pods of a Deployment. live is nil while there is none.
+// DeploymentResult returns the result about the pods of a Deployment that serve, of whatever revision: it is satisfied
+// while as many as the Deployment wants are ready, also while they wait for their replacement and are being replaced.
+// live is nil while there is no Deployment.
 func DeploymentResult(conditionType, name string, live *appsv1.Deployment) Result {
 	if live == nil {
 		return Wait(conditionType, operatorv1alpha1.ReasonDeploymentUnavailable, "Deployment %s does not exist yet", name)
 	}
-	want := int32(1)
-	if live.Spec.Replicas != nil {
-		want = *live.Spec.Replicas
-	}
-	s := live.Status
-	if s.ObservedGeneration < live.Generation {
-		return Wait(conditionType, operatorv1alpha1.ReasonReplicasUnavailable, "Deployment %s is being updated", live.Name)
-	}
-	if s.UpdatedReplicas == want && s.ReadyReplicas == want && s.Replicas == want {
+	want := wantedPods(live)
+	if live.Status.ReadyReplicas >= want {
 		return OK(conditionType, operatorv1alpha1.ReasonReplicasUp, "all %d pods are ready", want)
 	}
-	message := fmt.Sprintf("%d of %d pods of Deployment %s run the newest revision, %d are ready; see `kubectl -n %s get pods -l %s`",
-		s.UpdatedReplicas, want, live.Name, s.ReadyReplicas, live.Namespace, podSelector(live))
-	for _, condition := range s.Conditions {
+	message := fmt.Sprintf("%d of %d pods of Deployment %s are ready", live.Status.ReadyReplicas, want, live.Name)
+	return Wait(conditionType, operatorv1alpha1.ReasonReplicasUnavailable, "%s", message+details(live))
+}
+
+// RolloutMessage describes how far the replacement of the pods of a Deployment is, or is "" once all of them run the
+// newest revision and are ready.
+func RolloutMessage(live *appsv1.Deployment) string {
+	want, s := wantedPods(live), live.Status
+	switch {
+	case s.ObservedGeneration < live.Generation:
+		return fmt.Sprintf("Deployment %s is being updated", live.Name)
+	case IsUpdated(live) && s.ReadyReplicas == want:
+		return ""
+	}
+	return fmt.Sprintf("%d of %d pods of Deployment %s run the newest revision, %d pods are ready", s.UpdatedReplicas, want, live.Name, s.ReadyReplicas) + details(live)
+}
+
+// IsUpdated reports whether all pods of a Deployment run its newest revision, ready or not.
+func IsUpdated(live *appsv1.Deployment) bool {
+	want, s := wantedPods(live), live.Status
+	return s.ObservedGeneration >= live.Generation && s.UpdatedReplicas == want && s.Replicas == want
+}
+
+// HasOldPods reports whether pods of a Deployment run an older revision than its newest one.
+func HasOldPods(live *appsv1.Deployment) bool {
+	s := live.Status
+	return s.Replicas > s.UpdatedReplicas || s.Replicas > 0 && s.ObservedGeneration < live.Generation
+}
+
+func wantedPods(live *appsv1.Deployment) int32 { return ptr.Deref(live.Spec.Replicas, 1) }
+
+// details are why pods of a Deployment are missing, and how to list them.
+func details(live *appsv1.Deployment) string {
+	out := fmt.Sprintf("; see `kubectl -n %s get pods -l %s`", live.Namespace, podSelector(live))
+	for _, condition := range live.Status.Conditions {
 		if condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse {
-			message += "; " + condition.Message
+			out += "; " + condition.Message
 		}
 		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
-			message += "; " + condition.Message
+			out += "; " + condition.Message
 		}
 	}
-	return Wait(conditionType, operatorv1alpha1.ReasonReplicasUnavailable, "%s", message)
+	return out
 }
 
 // Version returns the image tag that all pods of a Deployment run, or "" while they differ.
 func Version(live *appsv1.Deployment) string {
-	if live == nil || len(live.Spec.Template.Spec.Containers) == 0 || DeploymentResult("", "", live).State != Satisfied {
+	if live == nil || len(live.Spec.Template.Spec.Containers) == 0 || !IsUpdated(live) {
 		return ""
 	}
 	image := live.Spec.Template.Spec.Containers[0].Image

@@ -14,6 +14,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/rollout"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
@@ -29,6 +30,7 @@ type Deployment struct {
 	live    *appsv1.Deployment // nil while there is none
 	server  desired.Server
 	files   apply.Files
+	rollout status.Result  // of the gate
 	blocked *status.Result // why the Deployment is left as it is
 }
 
@@ -54,8 +56,11 @@ func (d *Deployment) SetDesired(ctx context.Context, server desired.Server) (err
 func (d *Deployment) Live() *appsv1.Deployment { return d.live }
 
 // ReportLive reports on the pods of a Deployment that is left as it is.
-func (d *Deployment) ReportLive() {
-	d.Report.Set(status.DeploymentResult(d.Condition, d.Name, d.live))
+func (d *Deployment) ReportLive() { d.Report.Set(d.available()) }
+
+// available is the result about the pods that serve.
+func (d *Deployment) available() status.Result {
+	return status.DeploymentResult(d.Condition, d.Name, d.live)
 }
 
 // Configure applies everything of the server but its pods: Service, kubeconfigs, configuration and bundles.
@@ -96,7 +101,7 @@ func (d *Deployment) Prepare(prerequisites ...status.Result) {
 		case prerequisite.State == status.Satisfied:
 			continue
 		case d.live != nil:
-			d.setBlocked(status.DeploymentResult(d.Condition, d.Name, d.live))
+			d.setBlocked(d.available())
 		default:
 			d.setBlocked(status.Wait(d.Condition, operatorv1alpha1.ReasonDeploymentUnavailable, "waiting for %s: %s", prerequisite.Type, prerequisite.Message))
 		}
@@ -118,6 +123,7 @@ func (d *Deployment) AdmitRollout(ctx context.Context) error {
 		return nil
 	}
 	result, err := AdmitDeployment(ctx, d.Gate, d.live, d.server.Deployment)
+	d.rollout = result
 	d.Report.SetWorst(result)
 	return err
 }
@@ -129,7 +135,8 @@ func (d *Deployment) Apply(ctx context.Context) error {
 			return err
 		}
 	}
-	live := status.DeploymentResult(d.Condition, d.Name, d.live)
+	d.Report.SetWorst(replacementResult(d.rollout, d.live))
+	live := d.available()
 	result := live
 	if d.blocked != nil {
 		result = *d.blocked
@@ -154,6 +161,15 @@ func (d *Deployment) apply(ctx context.Context) error {
 	}
 	d.live = d.server.Deployment
 	return nil
+}
+
+// replacementResult reports on pods that are being replaced without the slot: at once, because the user requested it, or
+// because none was ready. admitted is the result of the gate, which counts while it has one that is not satisfied.
+func replacementResult(admitted status.Result, live *appsv1.Deployment) status.Result {
+	if admitted.State != status.Satisfied || live == nil || !status.HasOldPods(live) {
+		return status.Result{}
+	}
+	return status.Wait(operatorv1alpha1.ConditionRolledOut, rollout.ReasonRollingOut, "rolling out: %s", status.RolloutMessage(live))
 }
 
 // blockOnError reports whether an error ends a step. A result in the error blocks the steps that follow, any other

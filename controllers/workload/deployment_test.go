@@ -17,8 +17,6 @@ func TestSplitResult(t *testing.T) {
 		running          bool
 		pods, honored    string // messages; "" is no result
 	}{
-		"a rollout that began counts before the observed pods": {
-			status.Wait(available, operatorv1alpha1.ReasonReplicasUnavailable, "being updated"), serving, true, "being updated", ""},
 		"a missing Secret does not change pods that serve": {
 			status.Wait(available, "SecretNotFound", "create it"), serving, true, "all pods are ready", "create it"},
 		"nor does a rejected Deployment": {

@@ -19,10 +19,10 @@ const templateAnnotation = "operator.kcp.io/template"
 // Pods are the pods of a Deployment or StatefulSet that exists, as observed and as desired.
 type Pods struct {
 	Live     client.Object
-	Change   bool          // the desired template replaces the pods
-	Revision string        // hash of the desired template
-	Ready    status.Result // whether all pods run Live's newest revision and are ready
-	Serving  bool          // at least one pod is ready
+	Change   bool   // the desired template replaces the pods
+	Revision string // hash of the desired template
+	Missing  string // why not all pods run Live's newest revision and are ready; "" if they do
+	Serving  bool   // at least one pod is ready
 }
 
 // Gate decides whether pods may be replaced now. Every reconcile of an existing workload calls it, changed or not: this
@@ -38,16 +38,17 @@ func AdmitDeployment(ctx context.Context, gate Gate, live, desired *appsv1.Deplo
 	if live == nil {
 		return status.Result{}, setTemplateHash(desired, &desired.Spec.Template)
 	}
-	pods := Pods{Live: live, Ready: status.DeploymentResult("", live.Name, live), Serving: live.Status.ReadyReplicas > 0}
+	pods := Pods{Live: live, Missing: status.RolloutMessage(live), Serving: live.Status.ReadyReplicas > 0}
 	return admitTemplate(ctx, gate, pods, &live.Spec.Template, desired, &desired.Spec.Template)
 }
 
-// AdmitStatefulSet is AdmitDeployment for a StatefulSet. ready is the result about the pods of live.
-func AdmitStatefulSet(ctx context.Context, gate Gate, live, desired *appsv1.StatefulSet, ready status.Result) (status.Result, error) {
+// AdmitStatefulSet is AdmitDeployment for a StatefulSet. missing is why not all pods of live run its newest revision and
+// are ready, or "".
+func AdmitStatefulSet(ctx context.Context, gate Gate, live, desired *appsv1.StatefulSet, missing string) (status.Result, error) {
 	if live == nil {
 		return status.Result{}, setTemplateHash(desired, &desired.Spec.Template)
 	}
-	pods := Pods{Live: live, Ready: ready, Serving: live.Status.ReadyReplicas > 0}
+	pods := Pods{Live: live, Missing: missing, Serving: live.Status.ReadyReplicas > 0}
 	return admitTemplate(ctx, gate, pods, &live.Spec.Template, desired, &desired.Spec.Template)
 }
 

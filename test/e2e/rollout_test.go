@@ -17,9 +17,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
@@ -63,6 +65,7 @@ func (in *installation) testRolloutUnderLoad(t *testing.T) {
 		if len(rolling) > 1 {
 			t.Errorf("%v are rolled out concurrently", rolling)
 		}
+		in.checkAvailable(t)
 		if !killed && slices.Contains(order, "alpha-shard-kcp") {
 			killed = true
 			pod := in.operatorPod(t)
@@ -110,6 +113,18 @@ func (in *installation) trackRollout(ctx context.Context, next string, order *[]
 		}
 	}
 	return rolling, nil
+}
+
+// checkAvailable checks that all objects stay available and in their phase, whatever is rolled out.
+func (in *installation) checkAvailable(t *testing.T) {
+	t.Helper()
+	for _, u := range in.listCustomResources(t) {
+		phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
+		c := condition(u, operatorv1alpha1.ConditionAvailable)
+		if c == nil || c.Status != metav1.ConditionTrue || phase != "Running" && phase != "Ready" {
+			t.Errorf("%s %s: phase %s, Available is %+v", u.GetKind(), u.GetName(), phase, c)
+		}
+	}
 }
 
 func (in *installation) deploymentImage(t *testing.T, deployment string) string {

@@ -162,6 +162,7 @@ func (in *installation) testBrokenRollout(t *testing.T) {
 	if err := get(t.Context(), in.admin, "/clusters/"+in.consumers["beta"].path+"/api/v1/namespaces"); err != nil {
 		t.Errorf("while the rollout of its shard has stopped: %v", err)
 	}
+	in.checkAvailable(t)
 	in.setImage(t, "Shard", "beta", repository, tag)
 	eventually(t, 4*time.Minute, "readiness", in.allReady)
 	if err := in.hasCondition(t.Context(), "Shard", "beta", operatorv1alpha1.ConditionRolledOut, metav1.ConditionTrue, "Current"); err != nil {

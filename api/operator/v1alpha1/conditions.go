@@ -11,8 +11,8 @@ const (
 	// message.
 	ConditionStalled = "Stalled"
 
-	// ConditionAvailable is True if all desired pods of the latest revision are ready; for a Kubeconfig, if its Secret
-	// is written. Existing tools wait for this condition.
+	// ConditionAvailable is True if as many pods as desired are ready, of the latest revision or an older one; for a
+	// Kubeconfig, if its Secret is written. Existing tools wait for this condition.
 	ConditionAvailable = "Available"
 	// ConditionRootShard is True when the RootShard of a Shard or FrontProxy exists.
 	ConditionRootShard = "RootShard"
@@ -23,7 +23,7 @@ const (
 	ConditionCertificatesReady = "CertificatesReady"
 	// ConditionEtcdAvailable is True when the etcd that the operator runs for the object has a quorum of ready members.
 	ConditionEtcdAvailable = "EtcdAvailable"
-	// ConditionProxyAvailable is True when the internal proxy of a RootShard has all its pods ready.
+	// ConditionProxyAvailable is ConditionAvailable for the internal proxy of a RootShard.
 	ConditionProxyAvailable = "ProxyAvailable"
 	// ConditionRolledOut is False while pods are queued for replacement, are being replaced, or are not healthy after
 	// their replacement.

@@ -57,7 +57,7 @@ func (g *Gate) Admit(ctx context.Context, pods workload.Pods) (admitted bool, re
 		return true, status.Result{}, nil
 	}
 	changedAt := g.components.observe(newRecord(self, pods), g.now())
-	self.Pending, self.Ready, self.Serving, self.UnknownReason = pods.Change, pods.Ready.State == status.Satisfied, pods.Serving, ""
+	self.Pending, self.Missing, self.Serving, self.UnknownReason = pods.Change, pods.Missing, pods.Serving, ""
 
 	for _, root := range all.listRootShards(self) {
 		in := all.newInput(root, self, g.now())
@@ -108,7 +108,7 @@ func (g *Gate) decide(ctx context.Context, all *snapshot, root *operatorv1alpha1
 // completeRollout releases the slot once the new pods of its holder are healthy. Health is checked only once all of
 // them are ready.
 func (g *Gate) completeRollout(ctx context.Context, all *snapshot, root *operatorv1alpha1.RootShard, in rollout.Input) (rollout.Decision, error) {
-	if in.Self.Ready {
+	if in.Self.Missing == "" {
 		in.Problems = g.checkHealth(ctx, all, root)
 	}
 	decision := rollout.DecideProgress(in)

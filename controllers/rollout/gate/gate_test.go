@@ -41,6 +41,7 @@ type env struct {
 	health  health
 	owners  map[string]client.Object // by Deployment
 	images  map[string]string        // wanted, by Deployment
+	flapped []string                 // Deployments that were not available although enough pods served
 	updated []string                 // in the order of the updates
 }
 
@@ -173,6 +174,9 @@ func (s *env) reconcile(name string) status.Result {
 			s.t.Fatalf("%s: %v", name, err)
 		}
 	}
+	if before != "" && report.Get(operatorv1alpha1.ConditionAvailable).State != status.Satisfied {
+		s.flapped = append(s.flapped, name)
+	}
 	if after := s.liveImage(name); after != before {
 		s.updated = append(s.updated, name)
 		s.updatePods(name, false)
@@ -211,13 +215,14 @@ func (s *env) liveImage(name string) string {
 	return ""
 }
 
-// updatePods sets the status of the Deployment: all pods are new and ready, or one is still old.
+// updatePods sets the status of the Deployment: all pods are new and ready, or the first new one is not ready and two old
+// ones serve.
 func (s *env) updatePods(name string, ready bool) {
 	s.t.Helper()
 	live := s.deployment(name)
 	live.Status = appsv1.DeploymentStatus{ObservedGeneration: live.Generation, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}
 	if !ready {
-		live.Status.UpdatedReplicas, live.Status.ReadyReplicas = 1, 1
+		live.Status.Replicas, live.Status.UpdatedReplicas = 3, 1
 	}
 	if err := s.client.Status().Update(s.t.Context(), live); err != nil {
 		s.t.Fatal(err)
@@ -260,6 +265,9 @@ func TestRolloutOrder(t *testing.T) {
 	}
 	if !slices.Equal(s.updated, workloads) {
 		t.Errorf("rolled out in the order %v", s.updated)
+	}
+	if len(s.flapped) > 0 {
+		t.Errorf("not available while old pods serve: %v", s.flapped)
 	}
 	for _, name := range workloads {
 		if result := s.reconcile(name); result.State != status.Satisfied {
@@ -427,6 +435,24 @@ func TestRolloutHealthChecks(t *testing.T) {
 				t.Errorf("healthy again, rolled %v", s.updated)
 			}
 		})
+	}
+}
+
+// TestImmediateRollout: pods that are replaced without the slot are reported like others, and the old ones are available.
+func TestImmediateRollout(t *testing.T) {
+	s := newEnv(t)
+	s.setAnnotation("alpha-shard-kcp", operatorv1alpha1.AnnotationRolloutNow, "true")
+	s.setImage("example.com/atoll:v2")
+	s.reconcile("alpha-shard-kcp")
+	if result := s.reconcile("alpha-shard-kcp"); result.Reason != rollout.ReasonRollingOut || !strings.Contains(result.Message, "1 of 2 pods") {
+		t.Errorf("while pods are replaced: %+v", result)
+	}
+	s.updatePods("alpha-shard-kcp", true)
+	if result := s.reconcile("alpha-shard-kcp"); result.State != status.Satisfied {
+		t.Errorf("afterwards: %+v", result)
+	}
+	if len(s.flapped) > 0 || !slices.Equal(s.updated, []string{"alpha-shard-kcp"}) {
+		t.Errorf("rolled %v, not available: %v", s.updated, s.flapped)
 	}
 }
 

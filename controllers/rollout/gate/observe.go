@@ -110,7 +110,7 @@ func (s *snapshot) add(kind string, owner reconcile.Object, roots []string, stag
 		}
 		state := rollout.State{
 			Component: rollout.Component{Title: title, Workload: live.Name, Stage: stage},
-			Ready:     status.DeploymentResult("", live.Name, live).State == status.Satisfied,
+			Missing:   status.RolloutMessage(live),
 			Serving:   live.Status.ReadyReplicas > 0,
 		}
 		if live.Spec.Selector.MatchLabels["app.kubernetes.io/component"] == desired.ComponentRootShardProxy {
@@ -125,11 +125,12 @@ func (s *snapshot) add(kind string, owner reconcile.Object, roots []string, stag
 		if !metav1.IsControlledBy(live, owner) {
 			continue
 		}
-		want := ptr.Deref(live.Spec.Replicas, 1)
 		state := rollout.State{
 			Component: rollout.Component{Title: "etcd of " + title, Workload: live.Name, Stage: store},
-			Ready:     live.Status.ObservedGeneration == live.Generation && live.Status.UpdatedReplicas == want && live.Status.ReadyReplicas == want,
 			Serving:   live.Status.ReadyReplicas > 0,
+		}
+		if want := ptr.Deref(live.Spec.Replicas, 1); live.Status.ObservedGeneration != live.Generation || live.Status.UpdatedReplicas != want || live.Status.ReadyReplicas != want {
+			state.Missing = fmt.Sprintf("%d of %d members are ready", live.Status.ReadyReplicas, want)
 		}
 		s.components = append(s.components, component{State: state, owner: owner, kind: kind, roots: roots, prefix: "etcd: "})
 	}
