@@ -105,6 +105,9 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 	if s.Generic, err = generic.Complete(nil).New("cache-server", genericapiserver.NewEmptyDelegate()); err != nil {
 		return nil, fmt.Errorf("creating the server: %w", err)
 	}
+	// Requests have bounds of their own. A connection whose handshake ends after the shutdown has begun is never told to
+	// close.
+	s.Generic.ShutdownTimeout = 2 * time.Second
 	s.install()
 	return s, nil
 }

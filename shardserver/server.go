@@ -50,6 +50,11 @@ const (
 	hookStopControllers   = "kcp-stop-controllers"
 )
 
+// connectionsTimeout bounds how long the shutdown waits for connections to close. The requests on them have their own
+// bounds. An HTTP/2 connection whose handshake ends after the shutdown has begun is never told to close, and stays open
+// until its client closes it, whether it carries requests or not.
+const connectionsTimeout = 2 * time.Second
+
 // Server is a shard that is ready to run.
 type Server struct {
 	// Generic is the API server below.
@@ -93,6 +98,7 @@ func New(ctx context.Context, opts options.Completed, newCache cache.NewServerFu
 	if s.Generic, err = s.generic.Complete(nil).New("kcp", genericapiserver.NewEmptyDelegate()); err != nil {
 		return nil, fmt.Errorf("creating the API server: %w", err)
 	}
+	s.Generic.ShutdownTimeout = connectionsTimeout
 	s.openAPISpec = s.Generic
 	if err := s.groups.install(s.Generic); err != nil {
 		return nil, err
