@@ -99,6 +99,8 @@ type dependencies struct {
 	replicationView    *replication.Workspace
 	exportWatches      *virtualapiexport.WatchTerminator
 	cache              cache.Server
+	// builtInGroups collects the groups that the API server installs.
+	builtInGroups *discovery.Recorder
 	// discovery and openapi are set when the API server builds its handler chain.
 	discovery *discovery.Handler
 	openapi   *openapi.Handler
@@ -161,6 +163,8 @@ func (d *dependencies) applyServing(context.Context) error {
 	}
 	d.generic.EffectiveVersion = kubeversion.WithLinkedVersion(d.generic.EffectiveVersion)
 	metrics.RestrictLabels(legacyscheme.Scheme)
+	d.builtInGroups = discovery.NewRecorder()
+	d.generic.AggregatedDiscoveryGroupManager = d.builtInGroups
 	d.generic.EnableMetrics = false // package metrics serves them, with the shard's own
 	d.generic.LoopbackClientConfig.DisableCompression = true
 	d.generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())

@@ -75,7 +75,7 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 // withDocuments serves discovery and OpenAPI of the request's logical cluster: the built-in documents, as next serves
 // them, merged with definitions and bindings.
 func (d *dependencies) withDocuments(handler http.Handler, generic *genericapiserver.Config) http.Handler {
-	compiled := discovery.NewSource(handler)
+	compiled := discovery.NewSource(handler, d.builtInGroups)
 	sets := discovery.NewResolver(compiled, d.registry, d.groups.specs.HashOf, d.boundDefinitions, d.definitions.OverlapsBuiltIn)
 	d.discovery = discovery.NewHandler(handler, sets, generic.DiscoveryAddresses, generic.Serializer)
 	d.openapi = openapi.NewHandler(d.discovery, sets, compiled, func() *spec.Swagger { return d.openAPISpec.StaticOpenAPISpec }, generic.Serializer)

@@ -23,6 +23,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -99,6 +100,7 @@ func New(ctx context.Context, opts options.Completed, newCache cache.NewServerFu
 		return nil, fmt.Errorf("creating the API server: %w", err)
 	}
 	s.Generic.ShutdownTimeout = connectionsTimeout
+	s.Generic.AggregatedLegacyDiscoveryGroupManager = s.builtInGroups
 	s.openAPISpec = s.Generic
 	if err := s.groups.install(s.Generic); err != nil {
 		return nil, err
@@ -115,18 +117,40 @@ func New(ctx context.Context, opts options.Completed, newCache cache.NewServerFu
 
 // addHooks ties the parts of the shard to the lifecycle of the API server.
 func (s *Server) addHooks() {
-	s.Generic.AddPostStartHookOrDie(hookLoopback, func(hook genericapiserver.PostStartHookContext) error {
-		s.clients.ServeDirectly(hook, s.Generic.Handler) // own writes do not go through the network
-		return nil
-	})
-	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)
-	for name, tasks := range s.backgroundTasks() {
-		s.Generic.AddPostStartHookOrDie(name, func(hook genericapiserver.PostStartHookContext) error { return s.startTasks(hook, tasks) })
+	hooks := map[string]genericapiserver.PostStartHookFunc{
+		hookLoopback: func(hook genericapiserver.PostStartHookContext) error {
+			s.clients.ServeDirectly(hook, s.Generic.Handler) // own writes do not go through the network
+			return nil
+		},
+		hookBootstrap:   s.bootstrap,
+		hookControllers: s.startControllers,
 	}
-	s.Generic.AddPostStartHookOrDie(hookControllers, s.startControllers)
+	for name, tasks := range s.backgroundTasks() {
+		hooks[name] = func(hook genericapiserver.PostStartHookContext) error { return s.startTasks(hook, tasks) }
+	}
+	var pending atomic.Int64
+	pending.Store(int64(len(hooks)))
+	for name, run := range hooks {
+		s.Generic.AddPostStartHookOrDie(name, func(hook genericapiserver.PostStartHookContext) error {
+			err := run(hook)
+			if err == nil && pending.Add(-1) == 0 && hook.Err() == nil {
+				s.logReady()
+			}
+			return err
+		})
+	}
 	if s.manager != nil {
 		s.Generic.AddPreShutdownHookOrDie(hookStopControllers, s.stopControllers)
 	}
+}
+
+// logReady tells the person who started the shard what to do next.
+func (s *Server) logReady() {
+	if s.admin == nil {
+		klog.InfoS("Ready", "shard", s.options.Shard.Name, "url", s.options.Shard.BaseURL)
+		return
+	}
+	klog.Infof("Ready. To use it, type: export KUBECONFIG=%s; kubectl get workspaces", s.options.AdminAuth.KubeconfigPath)
 }
 
 // backgroundTask runs beside the requests for as long as the server serves.

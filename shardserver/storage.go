@@ -270,6 +270,11 @@ func (d *dependencies) newGroups(ctx context.Context, cfg builtin.Config) (*apiG
 		}
 		groups.named = append(groups.named, newGroupInfo(cachev1alpha1.SchemeGroupVersion, cacheStorages))
 	}
+	for _, info := range groups.named {
+		info.PrioritizedVersions = slices.DeleteFunc(info.PrioritizedVersions, func(version schema.GroupVersion) bool {
+			return len(info.VersionedResourcesStorageMap[version.Version]) == 0 // the API server would warn of each
+		})
+	}
 	return groups, groups.register(d.registry, options)
 }
 

@@ -35,7 +35,6 @@ func newCommand(args []string) *cobra.Command {
 
 func newStartCommand(args []string) *cobra.Command {
 	opts := options.New(parseRootDirectory(args))
-	opts.Logs.Verbosity = 2
 	var sets cliflag.NamedFlagSets
 	opts.AddFlags(&sets)
 	cmd := &cobra.Command{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/compatibility"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
@@ -33,6 +34,9 @@ func Main(cmd *cobra.Command) {
 func Configure(logging *logsapi.LoggingConfiguration, gates featuregate.FeatureGate) error {
 	if err := logsapi.ValidateAndApply(logging, gates); err != nil {
 		return fmt.Errorf("logging flags: %w", err)
+	}
+	if err := compatibility.DefaultComponentGlobalsRegistry.Set(); err != nil { // the flags are parsed
+		return fmt.Errorf("--emulated-version, --feature-gates: %w", err)
 	}
 	gomemlimit.Set()
 	return nil

@@ -112,10 +112,14 @@ func stages(options Options) ([]stage, error) {
 	), nil
 }
 
+// quietRetries is the number of retries that are not logged by default: the first requests may precede the handlers that
+// serve them.
+const quietRetries = 4
+
 // retry calls f until it succeeds or fails permanently.
 func retry(ctx context.Context, description string, f func(context.Context) error) error {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 6, Cap: 5 * time.Second}
-	for {
+	for level := quietRetries; ; level = max(level-1, 0) {
 		err := f(ctx)
 		if err == nil {
 			return nil
@@ -124,7 +128,7 @@ func retry(ctx context.Context, description string, f func(context.Context) erro
 			return fmt.Errorf("%s: %w", description, err)
 		}
 		delay := backoff.Step()
-		klog.FromContext(ctx).V(1).Info("Trying again", "what", description, "delay", delay, "err", err)
+		klog.FromContext(ctx).V(level).Info("Trying again", "what", description, "delay", delay, "err", err)
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %w", description, errors.Join(ctx.Err(), err))

@@ -105,7 +105,7 @@ func (t *Typed[R]) reconcile(ctx context.Context, req R) (reconcile.Result, erro
 	case err == nil:
 		outcome = outcomeSuccess
 		return result, nil
-	case apierrors.IsConflict(err): // the watch cache is behind: the event with the newer object follows
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err): // the watch cache is behind: the event with the newer object follows
 		outcome = outcomeConflict
 	case ctx.Err() == context.Canceled:
 		return reconcile.Result{}, nil

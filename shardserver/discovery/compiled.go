@@ -12,11 +12,30 @@ import (
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 
 	"github.com/atoll-dev/atoll/internal/responserecorder"
 )
 
-const acceptAggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+// Recorder collects the aggregated discovery of the API groups that an API server installs, for a Source. It is the
+// aggregated.ResourceManager of that server, which does not serve discovery itself.
+type Recorder struct {
+	aggregated.ResourceManager
+	resources map[schema.GroupVersion][]apidiscoveryv2.APIResourceDiscovery
+}
+
+// NewRecorder returns a recorder without groups.
+func NewRecorder() *Recorder {
+	return &Recorder{
+		ResourceManager: aggregated.NewResourceManager("apis"),
+		resources:       map[schema.GroupVersion][]apidiscoveryv2.APIResourceDiscovery{},
+	}
+}
+
+// AddGroupVersion implements aggregated.ResourceManager. It must not be called after the first request.
+func (r *Recorder) AddGroupVersion(group string, version apidiscoveryv2.APIVersionDiscovery) {
+	r.resources[schema.GroupVersion{Group: group, Version: version.Version}] = version.Resources
+}
 
 // Compiled is the discovery of the built-in resources, as the upstream handlers serve it. It is immutable.
 type Compiled struct {
@@ -59,14 +78,17 @@ func (c *Compiled) listResources(version schema.GroupVersion) []metav1.APIResour
 
 // Source reads the discovery of the built-in resources from the handlers that serve it, on the first request.
 type Source struct {
-	handler http.Handler
+	handler  http.Handler
+	recorder *Recorder
 
 	mu       sync.Mutex
 	compiled *Compiled
 }
 
-// NewSource returns the source for an upstream handler.
-func NewSource(handler http.Handler) *Source { return &Source{handler: handler} }
+// NewSource returns the source for an upstream handler, and what its server recorded.
+func NewSource(handler http.Handler, recorder *Recorder) *Source {
+	return &Source{handler: handler, recorder: recorder}
+}
 
 // Get sends a GET to the upstream handler and decodes the JSON response. The context is that of a request.
 func (s *Source) Get(ctx context.Context, path, accept string, into any) error {
@@ -110,18 +132,6 @@ func (s *Source) Load(ctx context.Context) (*Compiled, error) {
 }
 
 func (s *Source) loadAll(ctx context.Context) (*Compiled, error) {
-	aggregated := map[schema.GroupVersion][]apidiscoveryv2.APIResourceDiscovery{}
-	for _, path := range []string{"/api", "/apis"} {
-		var list apidiscoveryv2.APIGroupDiscoveryList
-		if err := s.Get(ctx, path, acceptAggregated, &list); err != nil {
-			return nil, err
-		}
-		for _, group := range list.Items {
-			for _, version := range group.Versions {
-				aggregated[schema.GroupVersion{Group: group.Name, Version: version.Version}] = version.Resources
-			}
-		}
-	}
 	var core metav1.APIVersions
 	if err := s.Get(ctx, "/api", "application/json", &core); err != nil {
 		return nil, err
@@ -136,7 +146,7 @@ func (s *Source) loadAll(ctx context.Context) (*Compiled, error) {
 	}
 	compiled := &Compiled{}
 	for _, known := range append([]metav1.APIGroup{coreGroup}, named.Groups...) {
-		read, err := s.loadGroup(ctx, known, aggregated)
+		read, err := s.loadGroup(ctx, known)
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +156,7 @@ func (s *Source) loadAll(ctx context.Context) (*Compiled, error) {
 	return compiled, nil
 }
 
-func (s *Source) loadGroup(ctx context.Context, known metav1.APIGroup, aggregated map[schema.GroupVersion][]apidiscoveryv2.APIResourceDiscovery) (group, error) {
+func (s *Source) loadGroup(ctx context.Context, known metav1.APIGroup) (group, error) {
 	read := group{name: known.Name}
 	for _, version := range known.Versions {
 		gv := schema.GroupVersion{Group: known.Name, Version: version.Version}
@@ -154,7 +164,7 @@ func (s *Source) loadGroup(ctx context.Context, known metav1.APIGroup, aggregate
 		if err := s.Get(ctx, PathOf(gv), "application/json", &list); err != nil {
 			return group{}, err
 		}
-		read.versions = append(read.versions, groupVersion{name: gv.Version, aggregated: aggregated[gv], unaggregated: list.APIResources})
+		read.versions = append(read.versions, groupVersion{name: gv.Version, aggregated: s.recorder.resources[gv], unaggregated: list.APIResources})
 	}
 	return read, nil
 }
