@@ -44,6 +44,8 @@ func TestSingleShard(t *testing.T) {
 	t.Run("readiness", func(t *testing.T) { testReadiness(t, s) })
 	t.Run("tokens are signed and verified with the same key", func(t *testing.T) { testTokenAcrossReplicas(t, s, s, "root") })
 
+	t.Run("a new Shard can be updated by its creator", func(t *testing.T) { testNewShard(t, s) })
+
 	first := map[string]*rest.Config{}
 	for _, name := range []string{"root", "shard-base", "user"} {
 		first[name] = s.config(t, name)
@@ -152,6 +154,23 @@ func testReadiness(t *testing.T, s *shard) {
 	}
 	expectStatus(t, anonymous, "/metrics", http.StatusForbidden)
 	expectStatus(t, s.config(t, "shard-base"), "/metrics", http.StatusOK)
+}
+
+// testNewShard creates a Shard that does not run, and updates it after its health has been checked.
+func testNewShard(t *testing.T, s *shard) {
+	c, ctx := s.client(t, "shard-base"), shardtesting.In(t.Context(), "root")
+	created := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "planned"}, Spec: corev1alpha1.ShardSpec{BaseURL: "https://planned.example.com"}}
+	if err := c.Create(ctx, created); err != nil {
+		t.Fatal(err)
+	}
+	waitForHealthChecks(t, s, 3) // two objects are checked
+	created.Labels = map[string]string{"region": "here"}
+	if err := c.Update(ctx, created); err != nil {
+		t.Errorf("updating the new Shard: %v", err)
+	}
+	if err := c.Delete(ctx, created); err != nil {
+		t.Error(err)
+	}
 }
 
 // testLostToken covers a missing or changed token of shard-admin whose digest exists.

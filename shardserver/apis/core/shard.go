@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
@@ -21,6 +22,8 @@ var shards = &registry.Kind[*corev1alpha1.Shard]{
 	SameSpec:   func(a, b *corev1alpha1.Shard) bool { return a.Spec == b.Spec },
 	SameStatus: func(a, b *corev1alpha1.Shard) bool { return equality.Semantic.DeepEqual(a.Status, b.Status) },
 
+	Initialize: MarkNeverReported,
+
 	ValidateName:   validateShardName,
 	ValidateSpec:   validateShardSpec,
 	ValidateStatus: validateShardStatus,
@@ -33,6 +36,16 @@ var shards = &registry.Kind[*corev1alpha1.Shard]{
 		registry.Column("Logical Clusters", ".status.load.logicalclusters"),
 		registry.Age,
 	},
+}
+
+// NoReportAdvice is the end of the messages about a shard that does not report.
+const NoReportAdvice = "see whether it runs, and whether it and the root shard reach the cache server"
+
+// MarkNeverReported sets the Ready condition of a shard that has never reported. Every Shard is created with it, so that
+// its creator can update it before the shard reports: a controller that wrote the condition afterwards would cause a
+// conflict.
+func MarkNeverReported(shard *corev1alpha1.Shard) {
+	conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardNotReporting, "The shard has never reported; "+NoReportAdvice)
 }
 
 func validateShardName(name string, path *field.Path) field.ErrorList {

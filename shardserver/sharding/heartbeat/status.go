@@ -16,12 +16,10 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
-
-// noReportAdvice is the end of the messages about a shard that does not report.
-const noReportAdvice = "see whether it runs, and whether it and the root shard reach the cache server"
 
 // checkInterval is the interval at which the age of a report is checked.
 const checkInterval = 5 * time.Second
@@ -123,7 +121,7 @@ func (c *statusController) lastReport(ctx context.Context, shard string) (*shard
 // setStatus writes a report to the status of a Shard. Other status fields are kept.
 func setStatus(shard *corev1alpha1.Shard, reported *shardingv1alpha1.ShardReportSpec, age time.Duration) {
 	if reported == nil {
-		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardNotReporting, "The shard has never reported; "+noReportAdvice)
+		kcpcore.MarkNeverReported(shard)
 		return
 	}
 	shard.Status.Capacity, shard.Status.Load = reported.Capacity, roundDown(reported.Load)
@@ -132,7 +130,7 @@ func setStatus(shard *corev1alpha1.Shard, reported *shardingv1alpha1.ShardReport
 		conditionsv1alpha1.Set(shard, *schedulable)
 	}
 	if age > Timeout {
-		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardNotReporting, "The shard has not reported for %s; "+noReportAdvice, Timeout)
+		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardNotReporting, "The shard has not reported for %s; "+kcpcore.NoReportAdvice, Timeout)
 	} else if ready := conditionsv1alpha1.Get(conditions, conditionsv1alpha1.Ready); ready != nil {
 		conditionsv1alpha1.Set(shard, *ready)
 	}
