@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 
+	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
 	"github.com/atoll-dev/atoll/internal/servingcert"
 	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/proxy/identity"
@@ -155,7 +156,7 @@ func (c *Config) Complete() (CompletedConfig, error) {
 }
 
 // newAuthenticator returns the authentication chain; ctx ends its background work.
-func (c CompletedConfig) newAuthenticator(ctx context.Context, lookup identity.Lookup) (*identity.Authenticator, error) {
+func (c CompletedConfig) newAuthenticator(ctx context.Context, lookup serviceaccounttokens.Lookup) (*identity.Authenticator, error) {
 	if !c.LookupServiceAccounts {
 		lookup = nil
 	}

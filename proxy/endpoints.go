@@ -32,7 +32,7 @@ func (s *Server) serveReadyz(w http.ResponseWriter) {
 func (s *Server) serveMetrics(w http.ResponseWriter, req *http.Request) {
 	u, err := s.authenticator.Authenticate(req, nil)
 	if err != nil || u == nil {
-		s.respond.unauthorized(w, req)
+		s.respond.authenticationError(w, req, err)
 		return
 	}
 	if s.config.MetricsAuthorizer == nil {

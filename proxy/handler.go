@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/internal/issuers"
+	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/identity"
@@ -59,7 +60,7 @@ func (h *proxyHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	u, err := h.authenticator.Authenticate(req, to.tokens)
 	if err != nil {
 		klog.V(2).InfoS("Unable to authenticate the request", "err", err)
-		h.respond.unauthorized(w, req)
+		h.respond.authenticationError(w, req, err)
 		return
 	}
 	if to.mountHops > 0 {
@@ -271,7 +272,7 @@ func withServiceAccountCluster(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		if cluster, ok := identity.ClusterClaim(bearerToken(req)); ok {
+		if cluster, ok := serviceaccounttokens.ClusterClaim(bearerToken(req)); ok {
 			prefix := cluster.Path().URLPath()
 			req = req.Clone(req.Context())
 			req.URL.Path = prefix + path

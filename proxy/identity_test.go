@@ -235,5 +235,9 @@ func TestServiceAccounts(t *testing.T) {
 		if status, _, _ := i.get(i.client(nil), "/clusters/root/api", bearer(sign(key, claims(func(c map[string]any) { c["kubernetes.io"].(map[string]any)["clusterName"] = "unknown" })))); status != 401 {
 			t.Errorf("an account of an unknown cluster: %d", status)
 		}
+		i.alpha.stop()
+		if status, _, _ := i.get(i.client(nil), "/clusters/root/api", bearer(sign(key, claims(func(c map[string]any) { c["jti"] = "id3" })))); status != 503 {
+			t.Errorf("an account whose shard does not answer: %d, want 503, so that clients repeat the request", status)
+		}
 	})
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+
+	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
 )
 
 // responder writes the proxy's own responses, as a Kubernetes server would.
@@ -53,8 +55,16 @@ func (r responder) denied(w http.ResponseWriter, req *http.Request, u user.Info,
 	responsewriters.Forbidden(attributes, w, req, reason, r.codecs)
 }
 
-func (r responder) unauthorized(w http.ResponseWriter, req *http.Request) {
-	r.error(w, req, apierrors.NewUnauthorized("Unauthorized"))
+// authenticationError writes the response for a request that cannot be authenticated. Clients repeat the request if the
+// shard of their service account does not answer.
+func (r responder) authenticationError(w http.ResponseWriter, req *http.Request, err error) {
+	if !errors.Is(err, serviceaccounttokens.ErrUnavailable) {
+		r.error(w, req, apierrors.NewUnauthorized("Unauthorized"))
+		return
+	}
+	status := apierrors.NewServiceUnavailable(serviceaccounttokens.ErrUnavailable.Error())
+	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	r.error(w, req, status)
 }
 
 func (r responder) internal(w http.ResponseWriter, req *http.Request, message string) {

@@ -11,16 +11,20 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/internal/issuers"
+	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/identity"
@@ -201,10 +205,13 @@ func (s *Server) serve(ctx context.Context) error {
 // Handler returns the handler with all filters, for servers that listen themselves.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// lookupServiceAccount sends a token to the shard of its logical cluster for review. It is an identity.Lookup.
+// lookupServiceAccount sends a token to the shard of its logical cluster for review. It is a serviceaccounttokens.Lookup.
 func (s *Server) lookupServiceAccount(ctx context.Context, cluster logicalcluster.Name, token string) error {
 	route, resolution := s.index.Load().Resolve(cluster.Path())
-	if resolution != index.Found || route.Shard.BaseURL == nil {
+	switch {
+	case resolution == index.NotSynced:
+		return serviceaccounttokens.ErrUnavailable
+	case resolution != index.Found || route.Shard.BaseURL == nil:
 		return errors.New("no shard has its logical cluster")
 	}
 	config := rest.CopyConfig(s.config.Shards)
@@ -214,12 +221,23 @@ func (s *Server) lookupServiceAccount(ctx context.Context, cluster logicalcluste
 	if err != nil {
 		return fmt.Errorf("client for token reviews: %w", err)
 	}
-	review, err := client.TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	var review *authenticationv1.TokenReview
+	err = retry.OnError(retry.DefaultBackoff, isDisconnected, func() (err error) {
+		review, err = client.TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+		return err
+	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("reviewing the token at shard %s: %w", route.Shard.Name, err)
+		return fmt.Errorf("reviewing the token at shard %s: %w: %w", route.Shard.Name, serviceaccounttokens.ErrUnavailable, err)
 	case !review.Status.Authenticated:
 		return errors.New("its shard does not accept it")
 	}
 	return nil
+}
+
+// isDisconnected reports whether a request lost its connection, as it does when a pod of the shard stops. client-go
+// itself repeats only requests that change nothing.
+func isDisconnected(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) && !os.IsTimeout(err)
 }

@@ -239,6 +239,9 @@ func (d *dependencies) applyAuthentication(ctx context.Context) error {
 	if config.Proxy, err = d.options.ProxyConfig(); err != nil {
 		return err
 	}
+	if config.ShardKeys, err = d.options.ServiceAccountKeys(); err != nil {
+		return err
+	}
 	if d.options.FeatureEnabled(options.GateWorkspaceAuthentication) {
 		config.Issuers = issuers.New(ctx, authenticator.Audiences(d.options.Authentication.APIAudiences), stock.APIAudiences)
 	}

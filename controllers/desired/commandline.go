@@ -130,9 +130,8 @@ func (c *commandLine) addAuthorization(spec *operatorv1alpha1.AuthorizationSpec)
 	c.addMount(secretVolume("authorization-webhook-config", webhook.ConfigSecretName), dir)
 }
 
-// addAuthentication renders authentication other than by client certificates. serviceAccounts are the names of the
-// shards whose tokens are accepted.
-func (c *commandLine) addAuthentication(spec *operatorv1alpha1.AuthSpec, serviceAccounts []string) {
+// addAuthentication renders authentication other than by client certificates and service account tokens.
+func (c *commandLine) addAuthentication(spec *operatorv1alpha1.AuthSpec) {
 	if spec == nil {
 		return
 	}
@@ -161,16 +160,18 @@ func (c *commandLine) addAuthentication(spec *operatorv1alpha1.AuthSpec, service
 		c.addFlag("token-auth-file", dir+"/"+orDefault(file.Key, "token.csv"))
 		c.addMount(secretVolume("token-auth-file", file.SecretName), dir)
 	}
-	if account := spec.ServiceAccount; account != nil && account.Enabled {
-		c.addFlag("service-account-lookup", false)
-		for _, shard := range serviceAccounts {
-			dir, name := "/etc/kcp/tls/"+shard+"/service-account", shard+"-service-account"
-			c.addFlag("service-account-key-file", dir+"/tls.crt")
-			volume := secretVolume(name, name)
-			// Tokens are verified with the public key.
-			volume.Secret.Items = []corev1.KeyToPath{{Key: corev1.TLSCertKey, Path: corev1.TLSCertKey}}
-			c.addMount(volume, dir)
-		}
+}
+
+// addServiceAccountKeys sets a flag, once for each signer of service account tokens, to the file with its public key, if
+// the spec enables service accounts.
+func (c *commandLine) addServiceAccountKeys(flag string, spec *operatorv1alpha1.AuthSpec, signers []string) {
+	if spec == nil || spec.ServiceAccount == nil || !spec.ServiceAccount.Enabled {
+		return
+	}
+	for _, signer := range signers {
+		dir, name := "/etc/kcp/tls/"+signer+"/service-account", signer+"-service-account"
+		c.addFlag(flag, dir+"/tls.crt")
+		c.addMount(caVolume(name, name), dir)
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 const (
 	frontProxyUser    = "kcp-front-proxy"
 	internalProxyUser = "kcp-root-shard-proxy"
-	mountsProxyUser   = "kcp-mounts-proxy"
 )
 
 // Proxy is a front proxy or the internal proxy of a root shard. They run the same server and differ in names and in the
@@ -277,7 +276,8 @@ func (p Proxy) commandLine() *commandLine {
 	c.addFlag("tls-cert-file", proxyDir+"/tls/tls.crt")
 	c.addFlag("mapping-file", proxyDir+"/config/path-mapping.yaml")
 	c.addFlag("client-ca-file", proxyDir+"/client-ca/tls.crt")
-	c.addRequestHeader(proxyCADir+"/requestheader-client/tls.crt", p.CommonName()+","+mountsProxyUser)
+	// Another proxy that forwards to a mount presents this name; shards have no certificate of this CA.
+	c.addRequestHeader(proxyCADir+"/requestheader-client/tls.crt", p.CommonName())
 	c.addSharedIndex(p.root.Spec.SharedIndex, p.spec.SharedIndex, proxyIndexDir)
 	if p.front == nil {
 		c.addLogging(p.spec.Logging)
@@ -295,7 +295,9 @@ func (p Proxy) commandLine() *commandLine {
 	}
 	c.addLogging(p.spec.Logging)
 	c.args = append(c.args, p.spec.ExtraArgs...)
-	c.addAuthentication(p.front.Spec.Auth, p.signers)
+	c.addAuthentication(p.front.Spec.Auth)
+	// The server has each token reviewed by the shard of its logical cluster, so that a key is good for one shard only.
+	c.addServiceAccountKeys("service-account-key-file", p.front.Spec.Auth, p.signers)
 	return c
 }
 

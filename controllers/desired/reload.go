@@ -10,8 +10,7 @@ import (
 // reloadedCertificatePaths are the mount paths of certificates that servers reload: the serving certificate, and client
 // certificates. Servers read nothing else from such a Secret.
 var reloadedCertificatePaths = []string{
-	shardTLS + "/server", shardTLS + "/client", shardTLS + "/mounts-proxy",
-	shardTLS + "/logical-cluster-admin", shardTLS + "/external-logical-cluster-admin",
+	shardTLS + "/server", shardTLS + "/client", shardTLS + "/logical-cluster-admin",
 	proxyDir + "/tls", proxyDir + "/requestheader-client", proxyDir + "/kubeconfig-client-cert",
 	cacheDir + "/tls/server", cacheDir + "/tls/client-certificate", cacheParentDir + "/client-certificate",
 }
@@ -39,7 +38,7 @@ func startupKeys(container *corev1.Container, path string) (keys []string, all b
 		return nil, false
 	case slices.Contains(etcdCredentialPaths, path):
 		return []string{"ca.crt"}, false
-	case strings.HasPrefix(path, shardTLS+"/") && strings.HasSuffix(path, "/service-account") && !strings.HasPrefix(path, shardTLS+"/ca/"):
+	case strings.HasPrefix(path, shardTLS+"/") && strings.HasSuffix(path, "/service-account"):
 		// Tokens are signed and checked with the key; the certificate that wraps it does not matter.
 		return []string{corev1.TLSPrivateKeyKey}, false
 	}

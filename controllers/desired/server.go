@@ -219,7 +219,7 @@ func secretVolume(name, secret string) corev1.Volume {
 	}}
 }
 
-// caVolume mounts the certificate of a CA without its private key.
+// caVolume mounts a certificate without its private key: of a CA, or with a key that others verify tokens with.
 func caVolume(name, secret string) corev1.Volume {
 	volume := secretVolume(name, secret)
 	volume.Secret.Items = []corev1.KeyToPath{{Key: corev1.TLSCertKey, Path: corev1.TLSCertKey}}

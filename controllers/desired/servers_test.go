@@ -160,19 +160,28 @@ func TestServiceAccountKeysOfAllShards(t *testing.T) {
 	shard.Spec.Auth = enabled
 	front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "kcp"}, Spec: operatorv1alpha1.FrontProxySpec{Auth: enabled}}
 	signers := []string{"root", "alpha", "beta"}
-	for name, deployment := range map[string]*appsv1.Deployment{
-		"by a shard":       desired.ShardDeployment(desired.NewShard(shard, installation), image, managedEtcd, desired.Dependencies{Signers: signers}),
-		"by a front proxy": desired.ProxyDeployment(desired.NewFrontProxy(front, installation, signers...), image),
+	const own, remote = "--service-account-key-file=", "--remote-service-account-key-file="
+	for name, tc := range map[string]struct {
+		deployment *appsv1.Deployment
+		want       []string
+	}{
+		"a shard has one key for its own logical clusters": {
+			desired.ShardDeployment(desired.NewShard(shard, installation), image, managedEtcd, desired.Dependencies{Signers: signers}),
+			[]string{own + "/etc/kcp/tls/service-account/tls.crt", remote + "/etc/kcp/tls/root/service-account/tls.crt", remote + "/etc/kcp/tls/beta/service-account/tls.crt"},
+		},
+		"a front proxy has all, and asks the shards": {
+			desired.ProxyDeployment(desired.NewFrontProxy(front, installation, signers...), image),
+			[]string{own + "/etc/kcp/tls/root/service-account/tls.crt", own + "/etc/kcp/tls/alpha/service-account/tls.crt", own + "/etc/kcp/tls/beta/service-account/tls.crt"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var keys []string
-			for _, arg := range containerArgs(deployment) {
-				if file, ok := strings.CutPrefix(arg, "--service-account-key-file=/etc/kcp/tls/"); ok && strings.Contains(file, "/service-account/") {
-					keys = append(keys, strings.TrimSuffix(file, "/service-account/tls.crt"))
-				}
-			}
-			if !slices.Equal(keys, signers) {
+			args := containerArgs(tc.deployment)
+			keys := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, own) && !strings.HasPrefix(arg, remote) })
+			if !slices.Equal(keys, tc.want) {
 				t.Errorf("got %v", keys)
+			}
+			if front := strings.HasPrefix(name, "a front proxy"); front && slices.Contains(args, "--service-account-lookup=false") {
+				t.Error("tokens are not looked up")
 			}
 		})
 	}

@@ -1,6 +1,8 @@
 package desired
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,7 +22,7 @@ type Dependencies struct {
 	Cache            *operatorv1alpha1.CacheServer      // nil: the root shard embeds the cache
 	VirtualWorkspace *operatorv1alpha1.VirtualWorkspace // nil: the shard serves virtual workspaces itself
 	// Signers are the names of the RootShard and the Shards that sign service account tokens: the root shard first,
-	// then sorted. The Secret <name>-service-account holds the key of each.
+	// then sorted. The Secret <name>-service-account holds the key pair of each.
 	Signers []string
 }
 
@@ -93,27 +95,30 @@ func (s Shard) commandLine(etcd Etcd, dependencies Dependencies) *commandLine {
 	c.addEtcd(etcd)
 	c.addAudit(spec.Audit)
 	c.addAuthorization(spec.Authorization)
-	c.addAuthentication(spec.Auth, dependencies.Signers)
+	c.addAuthentication(spec.Auth)
+	// Its own key, which is the only one for its own logical clusters, is among the fixed flags.
+	remote := slices.DeleteFunc(slices.Clone(dependencies.Signers), func(signer string) bool { return signer == s.Name() })
+	c.addServiceAccountKeys("remote-service-account-key-file", spec.Auth, remote)
 	return c
 }
 
-// mountFiles mounts the CAs of the installation and the certificates and kubeconfigs of the shard.
+// mountFiles mounts the CAs of the installation, and of the certificates and kubeconfigs of the shard those that it uses:
+// with the others a shard would have power over the rest of the installation. The kubeconfig of the external logical
+// cluster admin only has the address of the front proxy, its certificate is not mounted.
 func (s Shard) mountFiles(c *commandLine) {
 	for _, ca := range []struct {
 		volume, dir, secret string
 	}{
 		{"kcp-ca", "root", CASecret(s.root, RootCA)},
 		{"server-ca", "server", CASecret(s.root, ServerCA)},
-		{"service-account-ca", "service-account", CASecret(s.root, ServiceAccountCA)},
 		{"requestheader-client-ca", "requestheader-client", CASecret(s.root, RequestHeaderCA)},
 		{"client-ca", "client", s.clientCA()},
 	} {
 		c.addMount(caVolume(ca.volume, ca.secret), shardTLS+"/ca/"+ca.dir)
 	}
-	certificates := []string{"server", "service-account", "client", "logical-cluster-admin", "external-logical-cluster-admin"}
-	kubeconfigs := []string{"logical-cluster-admin-kubeconfig", "external-logical-cluster-admin-kubeconfig"}
+	certificates, kubeconfigs := []string{"server", "service-account"}, []string{"external-logical-cluster-admin-kubeconfig"}
 	if !s.IsRoot() {
-		certificates, kubeconfigs = append(certificates, "mounts-proxy"), append(kubeconfigs, "client-kubeconfig")
+		certificates, kubeconfigs = append(certificates, "client"), append(kubeconfigs, "client-kubeconfig")
 	}
 	for _, name := range certificates {
 		c.addMount(secretVolume(name+"-cert", s.Certificate(name)), shardTLS+"/"+name)
@@ -135,11 +140,8 @@ func (s Shard) addFixedFlags(c *commandLine) {
 	c.addFlag("service-account-key-file", shardTLS+"/service-account/tls.crt")
 	c.addFlag("service-account-private-key-file", shardTLS+"/service-account/tls.key")
 	c.addFlag("service-account-lookup", false)
-	c.addFlag("shard-client-key-file", shardTLS+"/client/tls.key")
-	c.addFlag("shard-client-cert-file", shardTLS+"/client/tls.crt")
 	c.addFlag("shard-base-url", s.BaseURL())
 	c.addFlag("shard-external-url", ExternalURL(s.root))
-	c.addFlag("logical-cluster-admin-kubeconfig", "/etc/kcp/logical-cluster-admin-kubeconfig/"+KubeconfigKey)
 	c.addFlag("external-logical-cluster-admin-kubeconfig", "/etc/kcp/external-logical-cluster-admin-kubeconfig/"+KubeconfigKey)
 	c.addFlag("batteries-included", "workspace-types")
 	c.addFlag("root-directory", "")
@@ -159,8 +161,8 @@ func (s Shard) addSecondaryFlags(c *commandLine, dependencies Dependencies) {
 		cache = cacheKubeconfig
 	}
 	c.addFlag("cache-kubeconfig", cache)
-	c.addFlag("mount-proxy-client-cert-file", shardTLS+"/mounts-proxy/tls.crt")
-	c.addFlag("mount-proxy-client-key-file", shardTLS+"/mounts-proxy/tls.key")
+	c.addFlag("shard-client-key-file", shardTLS+"/client/tls.key")
+	c.addFlag("shard-client-cert-file", shardTLS+"/client/tls.crt")
 }
 
 // mountCacheFiles mounts the files of a client of a cache server. certificate is the Secret with the certificate of

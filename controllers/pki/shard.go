@@ -14,9 +14,12 @@ func ShardTemplateKeys() []string {
 	}
 }
 
-// cacheClientGroup is the group of clients that may read everything in a cache server, and write objects under their
-// own name.
-const cacheClientGroup = "system:kcp:shard"
+// shardGroup is the group of shards: at the root shard a member may join the installation and write the Shard object of
+// its name, in a cache server it may read everything and write objects under its own name.
+const shardGroup = "system:kcp:shard"
+
+// shardUser is the user name of a shard in certificates of shardGroup.
+func shardUser(shard desired.Shard) string { return shardGroup + ":" + shard.ShardName() }
 
 // Shard returns the certificates of the server of a shard. cache is the CacheServer that it uses, or nil.
 func Shard(shard desired.Shard, cache *operatorv1alpha1.CacheServer) Objects {
@@ -26,14 +29,14 @@ func Shard(shard desired.Shard, cache *operatorv1alpha1.CacheServer) Objects {
 		leaves = rootShardLeaves(shard)
 	}
 	if cache != nil {
-		leaves[desired.CacheClient] = cacheClientLeaf(cache, cacheClientGroup+":"+shard.ShardName())
+		leaves[desired.CacheClient] = cacheClientLeaf(cache, shardUser(shard))
 	}
 	return s.newLeaves(leaves, shard.Certificate, shard.Spec().CertificateTemplates)
 }
 
 // cacheClientLeaf is the client certificate of a server for a cache server.
 func cacheClientLeaf(cache *operatorv1alpha1.CacheServer, user string) leaf {
-	return leaf{issuer: desired.NewCacheServer(cache).CA(), commonName: user, organizations: []string{cacheClientGroup}, usages: clientUsages}
+	return leaf{issuer: desired.NewCacheServer(cache).CA(), commonName: user, organizations: []string{shardGroup}, usages: clientUsages}
 }
 
 func shardOwner(shard desired.Shard) Owner {
@@ -55,7 +58,9 @@ func (s Owner) newLeaves(leaves map[string]leaf, name func(key string) string, t
 	return out
 }
 
-// rootShardLeaves are the certificates of a root shard by template key, with the client certificate of the operator.
+// rootShardLeaves are the certificates of a root shard by template key, with the client certificate of the operator. Of
+// the client certificates of shards only "client" is mounted, and only by shards that connect to the root shard; the
+// others exist for programs that expect them.
 func rootShardLeaves(shard desired.Shard) map[string]leaf {
 	root := shard.Root()
 	ca := func(ca desired.CA) string { return desired.CAName(root, ca) }
@@ -69,7 +74,7 @@ func rootShardLeaves(shard desired.Shard) map[string]leaf {
 		"service-account":                signingLeaf(shard),
 		"logical-cluster-admin":          adminLeaf(shard, "logical-cluster-admin", ""),
 		"external-logical-cluster-admin": adminLeaf(shard, "external-logical-cluster-admin", ""),
-		"client":                         {issuer: ca(desired.ClientCA), commonName: root.Name, organizations: []string{"system:masters"}, usages: clientUsages},
+		"client":                         shardLeaf(shard),
 		"kcp-operator":                   {issuer: ca(desired.ClientCA), commonName: "system:kcp-operator", organizations: []string{OperatorGroup}, usages: clientUsages},
 	}
 }
@@ -87,7 +92,7 @@ func secondaryShardLeaves(shard desired.Shard) map[string]leaf {
 		"service-account":                signingLeaf(shard),
 		"logical-cluster-admin":          adminLeaf(shard, "logical-cluster-admin", suffix),
 		"external-logical-cluster-admin": adminLeaf(shard, "external-logical-cluster-admin", suffix),
-		"client":                         {issuer: ca(desired.ClientCA), commonName: "shard-" + shard.Name(), organizations: []string{"system:masters"}, usages: clientUsages},
+		"client":                         shardLeaf(shard),
 		"mounts-proxy":                   {issuer: ca(desired.RequestHeaderCA), commonName: "kcp-mounts-proxy", usages: clientUsages},
 	}
 }
@@ -97,6 +102,12 @@ func signingLeaf(shard desired.Shard) leaf {
 	return leaf{
 		issuer: desired.CAName(shard.Root(), desired.ServiceAccountCA), commonName: shard.Name() + "-service-account",
 		usages: signingUsages, keepKey: true,
+	}
+}
+
+func shardLeaf(shard desired.Shard) leaf {
+	return leaf{
+		issuer: desired.CAName(shard.Root(), desired.ClientCA), commonName: shardUser(shard), organizations: []string{shardGroup}, usages: clientUsages,
 	}
 }
 

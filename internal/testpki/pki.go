@@ -107,10 +107,17 @@ func (a *Authority) sign(cert *x509.Certificate, key *ecdsa.PublicKey, file stri
 }
 
 // WriteSigningKey writes a key for service account tokens, because generating the shard's default of 4096 bits takes
-// seconds.
+// seconds, and the public key with the suffix ".pub".
 func WriteSigningKey(file string) error {
 	key, err := newKey()
 	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file+".pub", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600); err != nil {
 		return err
 	}
 	return writeKey(key, file)

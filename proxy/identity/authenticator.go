@@ -19,6 +19,8 @@ import (
 	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
+
+	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
 )
 
 // Authenticator authenticates requests.
@@ -33,7 +35,7 @@ type Authenticator struct {
 // NewAuthenticator returns the chain for the stock configuration: request header, client certificate, service account
 // tokens, other tokens. Service accounts have an authenticator that supports logical clusters in place of the stock
 // one. ctx ends background work (OIDC keys).
-func NewAuthenticator(ctx context.Context, config kubeauthenticator.Config, lookup Lookup, groups GroupFilter) (*Authenticator, error) {
+func NewAuthenticator(ctx context.Context, config kubeauthenticator.Config, lookup serviceaccounttokens.Lookup, groups GroupFilter) (*Authenticator, error) {
 	others := config
 	others.RequestHeaderConfig = nil
 	others.ClientCAContentProvider = nil
@@ -59,7 +61,7 @@ func NewAuthenticator(ctx context.Context, config kubeauthenticator.Config, look
 		chain = append(chain, newCertificateCache(byCertificate, ca.VerifyOptions))
 	}
 	if config.ServiceAccountPublicKeysGetter != nil {
-		tokens := tokencache.New(NewServiceAccountAuthenticator(config.ServiceAccountIssuers, config.ServiceAccountPublicKeysGetter, config.APIAudiences, lookup),
+		tokens := tokencache.New(serviceaccounttokens.NewAuthenticator(config.ServiceAccountIssuers, config.ServiceAccountPublicKeysGetter, config.APIAudiences, lookup),
 			true, config.TokenSuccessCacheTTL, config.TokenFailureCacheTTL)
 		chain = append(chain, group.NewAuthenticatedGroupAdder(tokenRequests(tokens)))
 		a.required = true

@@ -78,6 +78,6 @@ func withTrustedShard(t *testing.T, other *shardtesting.Shard) func(*options.Opt
 	proxy := other.PeerKubeconfig(t)
 	return func(o *options.Options) {
 		o.Shard.ExternalLogicalClusterAdminKubeconfig = proxy
-		o.Authentication.ServiceAccounts.KeyFiles = []string{filepath.Join(o.RootDirectory, "sa.key"), filepath.Join(other.Directory, "sa.key")}
+		o.RemoteServiceAccountKeyFiles = []string{filepath.Join(other.Directory, "sa.key")}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
+	"k8s.io/kubernetes/pkg/serviceaccount"
 
 	"github.com/atoll-dev/atoll/internal/issuers"
 	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
@@ -39,8 +40,12 @@ type Config struct {
 	Stock kubeauthenticator.Config
 	// Registry reads service accounts and secrets. It is required for service account tokens.
 	Registry *storage.Registry
-	// Proxy is a client configuration for all shards through the front proxy, with the permission to read service
-	// accounts and their secrets. If it is nil, tokens of logical clusters of other shards are not authenticated.
+	// ShardKeys are the public keys of all shards. A token of a logical cluster of another shard is sent to that shard only if
+	// one of them signed it; tokens of logical clusters of this shard must be signed by a key of Stock. They are required
+	// for service account tokens.
+	ShardKeys serviceaccount.PublicKeysGetter
+	// Proxy has the address and the CA of the front proxy, through which such tokens are reviewed. Its credentials are not
+	// used. If it is nil, tokens of logical clusters of other shards are not authenticated.
 	Proxy *rest.Config
 	// Issuers verifies tokens of the issuers of workspace types (feature gate WorkspaceAuthentication). It may be nil.
 	Issuers *issuers.Authenticators
@@ -105,11 +110,12 @@ func newTokenAuthenticator(config Config) (authenticator.Token, error) {
 		if config.Registry == nil {
 			return nil, errors.New("authentication: service account tokens need a storage registry")
 		}
-		accounts, err := newServiceAccountAuthenticators(config.Stock, newGlobalTokenGetter(config.Registry, config.Proxy))
+		accounts, err := newServiceAccountAuthenticators(config.Stock, newTokenGetter(config.Registry))
 		if err != nil {
 			return nil, err
 		}
 		tokens = append(tokens, accounts...)
+		tokens = append(tokens, newRemoteServiceAccountAuthenticator(config.Stock, config.ShardKeys, config.Registry, config.Proxy))
 	}
 	if len(tokens) == 0 {
 		return nil, nil

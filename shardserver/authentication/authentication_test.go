@@ -28,6 +28,8 @@ import (
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
+	"github.com/atoll-dev/atoll/internal/issuers"
+	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 	"github.com/atoll-dev/atoll/shardserver/authorization/shardtest"
@@ -54,6 +56,8 @@ type serviceAccountEnv struct {
 	shard   *shardtest.Shard
 	request authenticator.Request
 	key     *ecdsa.PrivateKey
+	// remoteKey is that of another shard.
+	remoteKey *ecdsa.PrivateKey
 }
 
 func newServiceAccountEnv(t *testing.T) *serviceAccountEnv {
@@ -70,8 +74,14 @@ func newServiceAccountEnv(t *testing.T) *serviceAccountEnv {
 	if err != nil {
 		t.Fatal(err)
 	}
+	remoteKey := newKey(t)
+	shardKeys, err := serviceaccount.StaticPublicKeysGetter([]any{key.Public(), remoteKey.Public()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	request, err := New(t.Context(), Config{
-		Registry: shard.Registry,
+		Registry:  shard.Registry,
+		ShardKeys: shardKeys,
 		Stock: kubeauthenticator.Config{
 			ServiceAccountIssuers:          []string{defaultIssuer},
 			ServiceAccountPublicKeysGetter: keys,
@@ -82,7 +92,7 @@ func newServiceAccountEnv(t *testing.T) *serviceAccountEnv {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &serviceAccountEnv{shard: shard, request: request, key: key}
+	return &serviceAccountEnv{shard: shard, request: request, key: key, remoteKey: remoteKey}
 }
 
 // account reads the stored service account of a logical cluster.
@@ -144,6 +154,10 @@ func TestServiceAccountTokenCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	remote, err := serviceaccount.JWTTokenGenerator(defaultIssuer, a.remoteKey)
+	if err != nil {
+		t.Fatal(err)
+	}
 	stock, err := serviceaccount.JWTTokenGenerator(defaultIssuer, a.key)
 	if err != nil {
 		t.Fatal(err)
@@ -157,6 +171,10 @@ func TestServiceAccountTokenCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	unsigned, err := forged.GenerateToken(t.Context(), claims, bound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signedByRemote, err := remote.GenerateToken(t.Context(), claims, bound)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,6 +194,7 @@ func TestServiceAccountTokenCluster(t *testing.T) {
 		"service account of A with the cluster B":            a.token(t, clusterA, clusterB, time.Hour, defaultIssuer),
 		"service account that does not exist in the cluster": a.token(t, clusterA, logicalcluster.Root, time.Hour, defaultIssuer),
 		"token signed with another key":                      unsigned,
+		"token signed with the key of another shard":         signedByRemote,
 		"token without a logical cluster":                    withoutCluster,
 		"token of the wildcard cluster":                      wildcardToken,
 		"token for another audience":                         a.token(t, clusterA, clusterA, time.Hour, "https://other.example"),
@@ -202,6 +221,16 @@ func TestTokenRevocation(t *testing.T) {
 	}
 }
 
+func checkClaims(t *testing.T, token, issuer string, cluster logicalcluster.Name) {
+	t.Helper()
+	if got, ok := serviceaccounttokens.ClusterClaim(token); !ok || got != cluster {
+		t.Errorf("the token is of the logical cluster %q", got)
+	}
+	if got, ok := issuers.UnverifiedIssuer(token); !ok || got != issuer {
+		t.Errorf("the token is of the issuer %q", got)
+	}
+}
+
 func TestTokenGenerator(t *testing.T) {
 	generator, err := NewTokenGenerator(defaultIssuer, newKey(t))
 	if err != nil {
@@ -223,16 +252,12 @@ func TestTokenGenerator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if parsed, ok := parseUnverified(token); !ok || parsed.cluster != "a" || parsed.issuer != defaultIssuer {
-		t.Errorf("the token has claims %+v", parsed)
-	}
+	checkClaims(t, token, defaultIssuer, clusterA)
 	claims, private = serviceaccount.LegacyClaims(corev1.ServiceAccount{}, corev1.Secret{})
 	if token, err = generator.GenerateToken(logicalcluster.With(t.Context(), clusterA), claims, private); err != nil {
 		t.Fatal(err)
 	}
-	if parsed, ok := parseUnverified(token); !ok || parsed.cluster != "a" || parsed.issuer != serviceaccount.LegacyIssuer {
-		t.Errorf("the token of a secret has claims %+v", parsed)
-	}
+	checkClaims(t, token, serviceaccount.LegacyIssuer, clusterA)
 }
 
 func TestInClusterRewrite(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -41,12 +42,7 @@ func clusterFromToken(req *http.Request) (logicalcluster.Name, bool) {
 	if !ok || !strings.EqualFold(scheme, "bearer") {
 		return logicalcluster.Name{}, false
 	}
-	claims, ok := parseUnverified(strings.TrimSpace(token))
-	if !ok {
-		return logicalcluster.Name{}, false
-	}
-	cluster, err := logicalcluster.ParseName(claims.cluster)
-	return cluster, err == nil
+	return serviceaccounttokens.ClusterClaim(strings.TrimSpace(token))
 }
 
 func rewriteToCluster(req *http.Request, cluster logicalcluster.Name) *http.Request {

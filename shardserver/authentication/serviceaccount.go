@@ -2,13 +2,10 @@ package authentication
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 
 	"gopkg.in/go-jose/go-jose.v2/jwt"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -22,6 +19,7 @@ import (
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
+	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -104,39 +102,6 @@ func asMap(value any) (map[string]any, error) {
 	return fields, nil
 }
 
-// unverifiedClaims are the claims of a token before its signature is verified.
-type unverifiedClaims struct {
-	issuer  string
-	cluster string // empty if the token has no such claim
-}
-
-// parseUnverified parses a token without verifying it. It returns false if it is not a JSON web token.
-func parseUnverified(token string) (unverifiedClaims, bool) {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return unverifiedClaims{}, false
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return unverifiedClaims{}, false
-	}
-	var claims struct {
-		Issuer     string `json:"iss"`
-		Kubernetes struct {
-			ClusterName string `json:"clusterName"`
-		} `json:"kubernetes.io"`
-		LegacyClusterName string `json:"kubernetes.io/serviceaccount/clusterName"`
-	}
-	if err := json.Unmarshal(payload, &claims); err != nil {
-		return unverifiedClaims{}, false
-	}
-	cluster := claims.Kubernetes.ClusterName
-	if cluster == "" {
-		cluster = claims.LegacyClusterName
-	}
-	return unverifiedClaims{issuer: claims.Issuer, cluster: cluster}, true
-}
-
 // newServiceAccountAuthenticators builds the authenticators of bound tokens and, with a writer of Secrets, of tokens in
 // Secrets.
 func newServiceAccountAuthenticators(stock kubeauthenticator.Config, getter serviceaccount.ServiceAccountTokenGetter) ([]authenticator.Token, error) {
@@ -147,11 +112,11 @@ func newServiceAccountAuthenticators(stock kubeauthenticator.Config, getter serv
 			return nil, fmt.Errorf("building the validator of service account tokens in secrets: %w", err)
 		}
 		issuers := []string{serviceaccount.LegacyIssuer}
-		tokens = append(tokens, withTokenCluster(issuers,
+		tokens = append(tokens, withTokenCluster(
 			serviceaccount.JWTTokenAuthenticator(issuers, stock.ServiceAccountPublicKeysGetter, stock.APIAudiences, validator)))
 	}
 	if issuers := stock.ServiceAccountIssuers; len(issuers) > 0 {
-		tokens = append(tokens, withTokenCluster(issuers,
+		tokens = append(tokens, withTokenCluster(
 			serviceaccount.JWTTokenAuthenticator(issuers, stock.ServiceAccountPublicKeysGetter, stock.APIAudiences, serviceaccount.NewValidator(getter))))
 	}
 	return tokens, nil
@@ -161,15 +126,11 @@ func newServiceAccountAuthenticators(stock kubeauthenticator.Config, getter serv
 // token has, regardless of the logical cluster of the request. The claim is read before the signature is verified,
 // but only used for that lookup, which the stock authenticator makes after it has verified the signature that covers
 // the claim.
-func withTokenCluster(issuers []string, stock authenticator.Token) authenticator.Token {
+func withTokenCluster(stock authenticator.Token) authenticator.Token {
 	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-		claims, ok := parseUnverified(token)
-		if !ok || !slices.Contains(issuers, claims.issuer) {
+		cluster, ok := serviceaccounttokens.ClusterClaim(token)
+		if !ok {
 			return nil, false, nil
-		}
-		cluster, err := logicalcluster.ParseName(claims.cluster)
-		if err != nil {
-			return nil, false, errors.New("service account token has no logical cluster")
 		}
 		response, ok, err := stock.AuthenticateToken(logicalcluster.With(ctx, cluster), token)
 		if err != nil || !ok {

@@ -60,6 +60,9 @@ func (c *completed) namedFiles() []flagFile {
 	for _, file := range c.Authentication.ServiceAccounts.KeyFiles {
 		files = append(files, flagFile{"service-account-key-file", file})
 	}
+	for _, file := range c.RemoteServiceAccountKeyFiles {
+		files = append(files, flagFile{"remote-service-account-key-file", file})
+	}
 	return files
 }
 

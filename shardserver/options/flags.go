@@ -49,7 +49,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.Shard.ClientCertFile, "shard-client-cert-file", o.Shard.ClientCertFile, "Client certificate of this shard for the root shard and the cache server, if --root-shard-kubeconfig-file and --cache-kubeconfig contain no credentials.")
 	fs.StringVar(&o.Shard.ClientKeyFile, "shard-client-key-file", o.Shard.ClientKeyFile, "Key of --shard-client-cert-file.")
 	fs.StringVar(&o.Shard.LogicalClusterAdminKubeconfig, "logical-cluster-admin-kubeconfig", o.Shard.LogicalClusterAdminKubeconfig, "Credentials for logical clusters on other shards. The file must exist and is not used: shards do not write to each other.")
-	fs.StringVar(&o.Shard.ExternalLogicalClusterAdminKubeconfig, "external-logical-cluster-admin-kubeconfig", o.Shard.ExternalLogicalClusterAdminKubeconfig, "Credentials for other shards through the front proxy, to authenticate service accounts of their workspaces. Without them, such service accounts are rejected.")
+	fs.StringVar(&o.Shard.ExternalLogicalClusterAdminKubeconfig, "external-logical-cluster-admin-kubeconfig", o.Shard.ExternalLogicalClusterAdminKubeconfig, "Address and CA of the front proxy, through which service account tokens of workspaces on other shards are reviewed by their shards. Its credentials are not used. Without it, such tokens are rejected.")
 	fs.StringVar(&o.Shard.RootIdentitiesFile, "root-identities-file", o.Shard.RootIdentitiesFile, "YAML file \"identities: [{export: NAME, identity: VALUE}]\" that seeds the identities of the root exports. Existing identities are kept.")
 	fs.Int64Var(&o.Shard.MaxLogicalClusters, "shard-max-logical-clusters", o.Shard.MaxLogicalClusters, "Maximum number of logical clusters. When it is reached, new workspaces are scheduled to other shards. 0: unlimited.")
 	fs.Int64Var(&o.Shard.MaxObjects, "shard-max-objects", o.Shard.MaxObjects, "Maximum number of objects in all logical clusters of the shard. When it is reached, new workspaces are scheduled to other shards. 0: unlimited.")
@@ -75,6 +75,8 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringVar(&c.LeaderElectionName, "leader-election-name", c.LeaderElectionName, "Name of the Lease.")
 	fs.StringVar(&o.RootCAFile, "root-ca-file", o.RootCAFile, "CA bundle published as kube-root-ca.crt. Default: the serving certificate.")
 	fs.StringVar(&o.ServiceAccountPrivateKeyFile, "service-account-private-key-file", o.ServiceAccountPrivateKeyFile, "Key that signs service account tokens. Default: <root directory>/sa.key, created if absent.")
+
+	fs.StringArrayVar(&o.RemoteServiceAccountKeyFiles, "remote-service-account-key-file", o.RemoteServiceAccountKeyFiles, "File with public keys that sign service account tokens on other shards. A token that one of them signed is valid if the shard of its workspace accepts it, and never for a workspace on this shard, whose tokens need a key of --service-account-key-file. May be repeated.")
 
 	fs = fss.FlagSet("Authorization")
 	fs.StringSliceVar(&o.Authorization.AlwaysAllowPaths, "authorization-always-allow-paths", o.Authorization.AlwaysAllowPaths, "Paths that need no authorization.")

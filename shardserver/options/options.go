@@ -74,6 +74,8 @@ type Options struct {
 	RootCAFile string
 	// ServiceAccountPrivateKeyFile is the key that signs service account tokens.
 	ServiceAccountPrivateKeyFile string
+	// RemoteServiceAccountKeyFiles have the public keys that sign service account tokens on other shards.
+	RemoteServiceAccountKeyFiles []string
 	// ProfilerAddress is the address of a separate plain listener for pprof; empty disables it.
 	ProfilerAddress string
 	// BindFreePort binds to a free port; it requires --secure-port=0.
@@ -101,8 +103,9 @@ type ShardOptions struct {
 	// MaxObjectsPerRemoteShard is the quota for objects that one other shard publishes. 0 is unlimited.
 	MaxObjectsPerRemoteShard int64
 
-	// The kubeconfigs below connect shards to each other; a single shard uses the loopback instead.
-	LogicalClusterAdminKubeconfig         string
+	// LogicalClusterAdminKubeconfig is not used.
+	LogicalClusterAdminKubeconfig string
+	// ExternalLogicalClusterAdminKubeconfig has the address and the CA of the front proxy. Its credentials are not used.
 	ExternalLogicalClusterAdminKubeconfig string
 }
 

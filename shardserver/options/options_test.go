@@ -37,7 +37,7 @@ func TestOperatorFlags(t *testing.T) {
 		"--requestheader-allowed-names=kcp-front-proxy,kcp-root-shard-proxy", "--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--tls-private-key-file=" + file, "--tls-cert-file=" + file, "--service-account-key-file=" + file,
-		"--service-account-private-key-file=" + file, "--service-account-lookup=false", "--shard-client-key-file=" + file,
+		"--service-account-private-key-file=" + file, "--service-account-lookup=false", "--remote-service-account-key-file=" + file, "--shard-client-key-file=" + file,
 		"--shard-client-cert-file=" + file, "--shard-base-url=https://root-kcp:6443", "--shard-external-url=https://kcp.example.com:6443",
 		"--logical-cluster-admin-kubeconfig=" + file, "--external-logical-cluster-admin-kubeconfig=" + file,
 		"--batteries-included=workspace-types", "--root-directory=", "--enable-leader-election=true", "--logging-format=json", "-v=4",
@@ -210,6 +210,16 @@ func TestPeerConfigs(t *testing.T) {
 	}
 	if none, err := New("").CacheConfig(); none != nil || err != nil {
 		t.Errorf("no cache: %v, %v", none, err)
+	}
+	o.Shard.ExternalLogicalClusterAdminKubeconfig = filepath.Join(t.TempDir(), "external")
+	if err := os.WriteFile(o.Shard.ExternalLogicalClusterAdminKubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"proxy",
+"clusters":[{"name":"proxy","cluster":{"server":"https://proxy:6443"}}],"users":[{"name":"me","user":{"client-certificate":"/not/mounted.crt","client-key":"/not/mounted.key"}}],
+"contexts":[{"name":"proxy","context":{"cluster":"proxy","user":"me"}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	proxy, err := o.ProxyConfig()
+	if err != nil || proxy.Host != "https://proxy:6443" || !hasNoCredentials(proxy) {
+		t.Errorf("the front proxy, with credentials whose files do not exist: %v, %v", proxy, err)
 	}
 	o.Shard.RootKubeconfig = filepath.Join(t.TempDir(), "other")
 	if err := os.WriteFile(o.Shard.RootKubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","contexts":[{"name":"base","context":{}}]}`), 0o600); err != nil {

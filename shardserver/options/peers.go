@@ -47,13 +47,23 @@ func (o *Options) CacheConfig() (*rest.Config, error) {
 	return o.loadPeerConfig("--cache-kubeconfig", o.Shard.CacheKubeconfig, "")
 }
 
-// ProxyConfig returns the client configuration for logical clusters of other shards, through the front proxy, or nil if
-// it is not configured.
+// ProxyConfig returns the address and the CA of the front proxy, or nil if it is not configured. The credentials in the
+// file are not read: the shard has none for logical clusters of other shards.
 func (o *Options) ProxyConfig() (*rest.Config, error) {
-	if o.Shard.ExternalLogicalClusterAdminKubeconfig == "" {
+	const flag = "--external-logical-cluster-admin-kubeconfig"
+	file := o.Shard.ExternalLogicalClusterAdminKubeconfig
+	if file == "" {
 		return nil, nil
 	}
-	return o.loadPeerConfig("--external-logical-cluster-admin-kubeconfig", o.Shard.ExternalLogicalClusterAdminKubeconfig, "")
+	kubeconfig, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	kubeconfig.AuthInfos = nil
+	for _, each := range kubeconfig.Contexts {
+		each.AuthInfo = ""
+	}
+	return o.peerConfig(flag, file, kubeconfig, "")
 }
 
 // loadPeerConfig reads a kubeconfig. If it contains no credentials, the shard's client certificate is used.
@@ -67,12 +77,17 @@ func (o *Options) loadPeerConfig(flag, file, context string) (*rest.Config, erro
 			return nil, fmt.Errorf("%s %s: has contexts %s, want one called %q", flag, file, contextNames(kubeconfig.Contexts), context)
 		}
 	}
+	config, err := o.peerConfig(flag, file, kubeconfig, context)
+	if err == nil && o.Shard.ClientCertFile != "" && hasNoCredentials(config) {
+		config.CertFile, config.KeyFile = o.Shard.ClientCertFile, o.Shard.ClientKeyFile
+	}
+	return config, err
+}
+
+func (o *Options) peerConfig(flag, file string, kubeconfig *clientcmdapi.Config, context string) (*rest.Config, error) {
 	config, err := clientcmd.NewNonInteractiveClientConfig(*kubeconfig, context, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", flag, file, err)
-	}
-	if o.Shard.ClientCertFile != "" && hasNoCredentials(config) {
-		config.CertFile, config.KeyFile = o.Shard.ClientCertFile, o.Shard.ClientKeyFile
 	}
 	config.UserAgent = rest.DefaultKubernetesUserAgent() + " shard/" + o.Shard.Name
 	return config, nil

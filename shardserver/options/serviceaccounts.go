@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"k8s.io/client-go/util/keyutil"
+	"k8s.io/kubernetes/pkg/serviceaccount"
 )
 
 // serviceAccountKeyBits is the size of a generated signing key.
@@ -30,6 +32,19 @@ func (c *completed) completeServiceAccounts() error {
 		c.Authentication.ServiceAccounts.KeyFiles = []string{c.ServiceAccountPrivateKeyFile}
 	}
 	return nil
+}
+
+// ServiceAccountKeys returns the public keys that sign service account tokens on this shard and on others.
+func (o *Options) ServiceAccountKeys() (serviceaccount.PublicKeysGetter, error) {
+	var keys []any
+	for _, file := range slices.Concat(o.Authentication.ServiceAccounts.KeyFiles, o.RemoteServiceAccountKeyFiles) {
+		more, err := keyutil.PublicKeysFromFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("reading the keys of service account tokens: %w", err)
+		}
+		keys = append(keys, more...)
+	}
+	return serviceaccount.StaticPublicKeysGetter(keys)
 }
 
 func ensureKey(file string) error {

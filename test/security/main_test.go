@@ -79,6 +79,7 @@ var crossShardAttacks = []attack{
 	{"forged internal annotations and labels", testForgedMetadata},
 	{"remote placement drops tenant metadata", testRemotePlacement},
 	{"permissions of a shard certificate", testShardCertificate},
+	{"the credentials in the pod of a shard give no power over others", testShardPod},
 	{"identity headers of clients are ignored", testIdentityHeaders},
 	{"cache access", testCaches},
 	{"shard-wide endpoints are Forbidden", testShardEndpoints},

@@ -14,18 +14,23 @@ const shardBase = "shard-base"
 // writeServerKubeconfig writes a kubeconfig for one server of the installation to connect to another as a user, and returns its
 // file name.
 func (l *Layout) writeServerKubeconfig(file, server, name string, groups ...string) (string, error) {
+	config, err := l.Client("", name, groups...)
+	if err != nil {
+		return "", err
+	}
+	return l.writeKubeconfig(file, server, name, authInfo(config))
+}
+
+// writeKubeconfig is writeServerKubeconfig with given credentials.
+func (l *Layout) writeKubeconfig(file, server, name string, credentials *clientcmdapi.AuthInfo) (string, error) {
 	url := l.urls[server]
 	if relay := l.options.Relays[server]; relay != "" {
 		url = "https://" + relay
 	}
-	config, err := l.Client(url, name, groups...)
-	if err != nil {
-		return "", err
-	}
 	return file, clientcmd.WriteToFile(clientcmdapi.Config{
 		CurrentContext: shardBase,
-		Clusters:       map[string]*clientcmdapi.Cluster{shardBase: {Server: config.Host, CertificateAuthority: config.CAFile}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: authInfo(config)},
+		Clusters:       map[string]*clientcmdapi.Cluster{shardBase: {Server: url, CertificateAuthority: l.servers.CertFile}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: credentials},
 		Contexts:       map[string]*clientcmdapi.Context{shardBase: {Cluster: shardBase, AuthInfo: name}},
 	}, file)
 }

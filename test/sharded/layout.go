@@ -26,8 +26,6 @@ const (
 	masters    = "system:masters"
 	proxyName  = "kcp-front-proxy"
 	shardGroup = "system:kcp:shard"
-	// externalAdmins may read, through the front proxy, data of logical clusters on other shards that a shard needs.
-	externalAdmins = "system:kcp:external-logical-cluster-admin"
 
 	// RootShard is the name of the first shard.
 	RootShard = "root"
@@ -106,7 +104,6 @@ type Layout struct {
 	servers, clients, proxies *testpki.Authority
 	urls                      map[string]string
 	serverPairs               map[string]testpki.Pair
-	signingKey                string
 }
 
 // New writes the files of an installation.
@@ -157,6 +154,9 @@ func (l *Layout) client(url string, pair testpki.Pair) *rest.Config {
 // Shards trust it only with the name of the proxy.
 func (l *Layout) ProxyCertificate(name string) (testpki.Pair, error) { return l.proxies.Issue(name) }
 
+// ServerCertificate returns a certificate of the authority that signs serving certificates.
+func (l *Layout) ServerCertificate(name string) (testpki.Pair, error) { return l.servers.Issue(name) }
+
 // CAFiles returns the certificates of the authorities for servers, for clients, and for front proxies that connect to
 // shards.
 func (l *Layout) CAFiles() (servers, clients, proxies string) {
@@ -181,11 +181,21 @@ func (l *Layout) createCertificates() error {
 			return err
 		}
 	}
-	l.signingKey = filepath.Join(directory, "service-accounts.key")
-	if _, err := os.Stat(l.signingKey); err == nil {
-		return nil // that of an earlier run: tokens that it signed stay valid
+	for _, shard := range l.options.Shards {
+		if _, err := os.Stat(l.SigningKey(shard)); err == nil {
+			continue // that of an earlier run: tokens that it signed stay valid
+		}
+		if err := testpki.WriteSigningKey(l.SigningKey(shard)); err != nil {
+			return err
+		}
 	}
-	return testpki.WriteSigningKey(l.signingKey)
+	return nil
+}
+
+// SigningKey returns the file of the key with which a shard signs service account tokens. The public key is beside it,
+// with the suffix ".pub".
+func (l *Layout) SigningKey(shard string) string {
+	return filepath.Join(l.options.Directory, "pki", shard+"-service-accounts.key")
 }
 
 func (l *Layout) assignAddresses() error {

@@ -5,9 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// requestHeaders are the flags for the headers in which the proxy forwards the user.
+// requestHeaders are the flags for the headers in which a proxy forwards the user: to shards, and to a proxy that serves
+// a mount.
 var requestHeaders = []string{
 	"--requestheader-allowed-names=" + proxyName, "--requestheader-username-headers=X-Remote-User",
 	"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
@@ -22,16 +25,21 @@ func (l *Layout) shard(name string) (Server, error) {
 	if err != nil {
 		return Server{}, err
 	}
-	externalKubeconfig, err := l.writeServerKubeconfig(filepath.Join(directory, "outside.kubeconfig"), FrontProxy, "external-logical-cluster-admin-"+name, externalAdmins)
+	externalKubeconfig, err := l.writeKubeconfig(filepath.Join(directory, "outside.kubeconfig"), FrontProxy, "nobody", &clientcmdapi.AuthInfo{})
 	if err != nil {
 		return Server{}, err
 	}
 	args := slices.Concat([]string{"start", "--root-directory=" + directory}, flags, embeddedEtcdFlags(), []string{
 		"--root-ca-file=" + l.servers.CertFile, "--requestheader-client-ca-file=" + l.proxies.CertFile,
-		"--service-account-private-key-file=" + l.signingKey, "--service-account-key-file=" + l.signingKey,
+		"--service-account-private-key-file=" + l.SigningKey(name), "--service-account-key-file=" + l.SigningKey(name) + ".pub",
 		"--shard-base-url=" + l.urls[name], "--shard-external-url=" + l.urls[FrontProxy],
 		"--external-logical-cluster-admin-kubeconfig=" + externalKubeconfig,
 	}, requestHeaders)
+	for _, other := range l.options.Shards {
+		if other != name {
+			args = append(args, "--remote-service-account-key-file="+l.SigningKey(other)+".pub")
+		}
+	}
 	cache := CacheServer
 	if l.options.NoCache {
 		cache = RootShard
@@ -75,7 +83,10 @@ func (l *Layout) proxy() (Server, error) {
 	shards, err := l.writeServerKubeconfig(filepath.Join(directory, "shards.kubeconfig"), RootShard, "proxy", masters)
 	args := slices.Concat(flags, []string{
 		"--mapping-file=" + mapping, "--root-kubeconfig=" + shards, "--shards-kubeconfig=" + shards, "--root-directory=" + directory,
-		"--service-account-key-file=" + l.signingKey, "--service-account-lookup=false",
-	}, l.options.ProxyFlags)
+		"--requestheader-client-ca-file=" + l.proxies.CertFile,
+	}, requestHeaders, l.options.ProxyFlags)
+	for _, shard := range l.options.Shards {
+		args = append(args, "--service-account-key-file="+l.SigningKey(shard)+".pub")
+	}
 	return l.server(FrontProxy, proxyName, args), err
 }

@@ -1,4 +1,9 @@
-package identity
+// Package serviceaccounttokens verifies service account tokens of logical clusters that are on another server: front
+// proxies do for all, shards for those of other shards. Which keys signed a token says nothing about its logical cluster,
+// because every shard has a key; so its own shard decides.
+//
+// Authentication by a shard of its own service accounts does not belong here (shardserver/authentication).
+package serviceaccounttokens
 
 import (
 	"context"
@@ -72,13 +77,18 @@ func ClusterClaim(token string) (logicalcluster.Name, bool) {
 	return name, err == nil
 }
 
-// Lookup returns an error unless the shard of the logical cluster accepts the token: the account and the object that
-// the token is bound to exist. With a nil Lookup only signature and claims are verified.
+// ErrUnavailable indicates that the shard of a token cannot be asked at the moment.
+var ErrUnavailable = errors.New("the shard of the service account does not answer")
+
+// Lookup returns an error unless the shard of the logical cluster accepts the token: its own key signed the token, and the
+// account and the object that the token is bound to exist. The signature of the token has been verified, so that clients
+// cannot cause lookups with invented tokens. With a nil Lookup, a token that any of the keys signed is valid for every
+// logical cluster.
 type Lookup func(ctx context.Context, cluster logicalcluster.Name, token string) error
 
-// NewServiceAccountAuthenticator returns an authenticator for service account tokens of all logical clusters. The issuer distinguishes
+// NewAuthenticator returns an authenticator for service account tokens of all logical clusters. The issuer distinguishes
 // legacy tokens from bound ones.
-func NewServiceAccountAuthenticator(issuers []string, keys serviceaccount.PublicKeysGetter, audiences authenticator.Audiences, lookup Lookup) authenticator.Token {
+func NewAuthenticator(issuers []string, keys serviceaccount.PublicKeysGetter, audiences authenticator.Audiences, lookup Lookup) authenticator.Token {
 	issuers = append([]string{serviceaccount.LegacyIssuer}, issuers...)
 	verified := serviceaccount.JWTTokenAuthenticator[claims](issuers, keys, audiences, validator{})
 	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
