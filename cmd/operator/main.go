@@ -78,8 +78,8 @@ func run(args []string) error {
 		// The process ends with the manager, so the next leader need not wait for the lease to expire.
 		LeaderElectionReleaseOnCancel: true,
 		// Secrets and ConfigMaps of the whole cluster are not cached: they are read when needed, and watched by
-		// metadata.
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}},
+		// metadata. Pods are read only while some of a workload are not ready.
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Pod{}}}},
 	})
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)

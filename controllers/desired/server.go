@@ -76,7 +76,9 @@ func (s server) deployment() *appsv1.Deployment {
 				LivenessProbe:   s.probes.liveness,
 				VolumeMounts:    append(s.mounts, s.extras.ExtraVolumeMounts...),
 				SecurityContext: ContainerSecurity(),
-				Lifecycle:       &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: preStopSeconds}}},
+				// The condition of the owner quotes the last lines of the log of a container that fails.
+				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+				Lifecycle:                &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: preStopSeconds}}},
 			}},
 			TerminationGracePeriodSeconds: ptr.To(preStopSeconds + requestTimeoutSeconds + 5),
 		},

@@ -112,13 +112,14 @@ func (v VirtualWorkspace) addInitContainer(pod *corev1.PodSpec, init operatorv1a
 	}
 	pod.Volumes = slices.Concat(pod.Volumes, own.volumes, init.Volumes)
 	pod.InitContainers = append(pod.InitContainers, corev1.Container{
-		Name:            init.Name,
-		Image:           image.With(imageSpec).String(),
-		ImagePullPolicy: corev1.PullIfNotPresent,
-		Command:         init.Command,
-		Args:            init.Args,
-		Resources:       serverResources(init.Resources),
-		VolumeMounts:    slices.Concat(shared, own.mounts, init.VolumeMounts),
+		Name:                     init.Name,
+		Image:                    image.With(imageSpec).String(),
+		ImagePullPolicy:          corev1.PullIfNotPresent,
+		Command:                  init.Command,
+		Args:                     init.Args,
+		Resources:                serverResources(init.Resources),
+		VolumeMounts:             slices.Concat(shared, own.mounts, init.VolumeMounts),
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		// A program of the user may write to the file system of its container.
 		SecurityContext: &corev1.SecurityContext{SeccompProfile: runtimeDefault(), AllowPrivilegeEscalation: ptr.To(false)},
 	})

@@ -158,6 +158,7 @@ func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 			Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
 			},
+			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 			// A member that replays a large log may take ten minutes to start.
 			StartupProbe:   httpProbe("/readyz", 2, 300),
 			ReadinessProbe: httpProbe("/readyz", 5, 3),

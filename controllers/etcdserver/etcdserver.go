@@ -4,6 +4,7 @@ package etcdserver
 
 import (
 	"context"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,9 +24,11 @@ type Store struct {
 	Cluster apply.Cluster
 	Gate    workload.Gate
 	Report  *status.Report
+	Now     func() time.Time
 
 	managed *etcd.Cluster // nil where the user runs it
 	live    *appsv1.StatefulSet
+	problem status.PodProblem   // of the members
 	desired *appsv1.StatefulSet // nil while nothing is applied
 	files   apply.Files
 }
@@ -36,6 +39,11 @@ func (s *Store) ObserveManaged(ctx context.Context, managed etcd.Cluster, image 
 	namespace := managed.Owner().Namespace
 	if s.live, err = apply.Get[appsv1.StatefulSet](ctx, s.Cluster, namespace, managed.Name()); err != nil {
 		return err
+	}
+	if s.live != nil && s.live.Status.ReadyReplicas < managed.Members() {
+		if s.problem, err = workload.ObservePods(ctx, s.Cluster, namespace, s.live.Spec.Selector); err != nil {
+			return err
+		}
 	}
 	mounts := desired.PodMounts(&s.desired.Spec.Template.Spec)
 	s.files, err = s.Cluster.ReadFiles(ctx, namespace, mounts.Secrets, mounts.ConfigMaps)
@@ -97,7 +105,7 @@ func (s *Store) configure(ctx context.Context) (status.Result, error) {
 	case s.live == nil:
 		return status.Wait(condition, apply.ReasonWaitingForCertificates, "etcd starts once its certificates are issued"), nil
 	}
-	return quorumResult(*s.managed, s.live), nil
+	return quorumResult(*s.managed, s.live, s.problem, s.Now()), nil
 }
 
 // AdmitRollout checks with the gate whether members may be replaced. Until they may, the StatefulSet keeps its pod
@@ -108,7 +116,7 @@ func (s *Store) AdmitRollout(ctx context.Context) error {
 	}
 	missing := ""
 	if s.live != nil {
-		if quorum := quorumResult(*s.managed, s.live); quorum.State != status.Satisfied {
+		if quorum := quorumResult(*s.managed, s.live, s.problem, s.Now()); quorum.State != status.Satisfied {
 			missing = quorum.Message
 		}
 	}
@@ -123,12 +131,12 @@ func (s *Store) Apply(ctx context.Context) error {
 		return nil
 	}
 	err := s.Cluster.ApplyObject(ctx, condition, s.desired)
-	return s.Report.SetResult(quorumResult(*s.managed, s.desired), err)
+	return s.Report.SetResult(quorumResult(*s.managed, s.desired, s.problem, s.Now()), err)
 }
 
 // quorumResult reports on the ready members. A quorum is sufficient, except while members are being replaced: servers
 // that restart meanwhile could not connect.
-func quorumResult(store etcd.Cluster, live *appsv1.StatefulSet) status.Result {
+func quorumResult(store etcd.Cluster, live *appsv1.StatefulSet, problem status.PodProblem, now time.Time) status.Result {
 	ready, want := live.Status.ReadyReplicas, store.Members()
 	switch {
 	case live.Status.ObservedGeneration < live.Generation:
@@ -136,8 +144,8 @@ func quorumResult(store etcd.Cluster, live *appsv1.StatefulSet) status.Result {
 	case ready >= store.Quorum() && live.Status.UpdatedReplicas < want:
 		return status.Wait(condition, "Updating", "%d of %d members run the newest revision", live.Status.UpdatedReplicas, want)
 	case ready < store.Quorum():
-		return status.Wait(condition, "NoQuorum", "%d of %d members are ready and %d are needed; see `kubectl -n %s describe pods -l app.kubernetes.io/component=etcd,app.kubernetes.io/instance=%s`",
-			ready, want, store.Quorum(), live.Namespace, live.Labels["app.kubernetes.io/instance"])
+		return status.PodsMissing(condition, "NoQuorum", problem, now, "%d of %d members are ready and %d are needed%s; see `kubectl -n %s describe pods -l app.kubernetes.io/component=etcd,app.kubernetes.io/instance=%s`",
+			ready, want, store.Quorum(), problem.Suffix(), live.Namespace, live.Labels["app.kubernetes.io/instance"])
 	default:
 		return status.OK(condition, "Quorum", "%d of %d members are ready", ready, want)
 	}

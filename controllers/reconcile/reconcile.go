@@ -41,7 +41,7 @@ type Config struct {
 // NewDeployment returns the Deployment of a server for one reconcile. condition is the type of the condition about its
 // pods.
 func (c Config) NewDeployment(report *status.Report, condition, namespace, name string) workload.Deployment {
-	return workload.Deployment{Cluster: c.Cluster, Gate: c.Gate, Report: report, Condition: condition, Namespace: namespace, Name: name}
+	return workload.Deployment{Cluster: c.Cluster, Gate: c.Gate, Report: report, Now: c.Now, Condition: condition, Namespace: namespace, Name: name}
 }
 
 // Scope is one object during one reconcile.

@@ -29,7 +29,7 @@ type Scope struct {
 func NewScope(config reconcile.Config, report *status.Report, namespace, name string) Scope {
 	return Scope{
 		Config: config, Report: report,
-		Etcd:       etcdserver.Store{Cluster: config.Cluster, Gate: config.Gate, Report: report},
+		Etcd:       etcdserver.Store{Cluster: config.Cluster, Gate: config.Gate, Report: report, Now: config.Now},
 		Deployment: config.NewDeployment(report, operatorv1alpha1.ConditionAvailable, namespace, name),
 	}
 }

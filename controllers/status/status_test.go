@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -135,7 +136,7 @@ func TestDeploymentResult(t *testing.T) {
 		"no replicas are desired":                   {live(2, 2, 0, 0, 0, 0), up, false, "", "v3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			result := status.DeploymentResult(operatorv1alpha1.ConditionAvailable, "root-kcp", tc.live)
+			result := status.DeploymentResult(operatorv1alpha1.ConditionAvailable, "root-kcp", tc.live, status.PodProblem{}, time.Time{})
 			if result.Reason != tc.reason || (result.State == status.Satisfied) != (tc.reason == up) {
 				t.Errorf("got %+v", result)
 			}
@@ -145,11 +146,46 @@ func TestDeploymentResult(t *testing.T) {
 			if tc.live == nil {
 				return
 			}
-			if message := status.RolloutMessage(tc.live); (message == "") != (tc.rollout == "") || !strings.Contains(message, tc.rollout) {
+			if message := status.RolloutMessage(tc.live, status.PodProblem{}); (message == "") != (tc.rollout == "") || !strings.Contains(message, tc.rollout) {
 				t.Errorf("the rollout is %q, want %q", message, tc.rollout)
 			}
 			if old := status.HasOldPods(tc.live); old != tc.old {
 				t.Errorf("old pods: %t, want %t", old, tc.old)
+			}
+		})
+	}
+}
+
+// TestStalledPods: pods that do not become ready are reported with their problem, and need the user once their time is
+// over.
+func TestStalledPods(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	overdue := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded", Message: "timed out progressing"}
+	quota := appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"}
+	crash := func(since time.Duration) status.PodProblem {
+		return status.PodProblem{Message: "container kcp exits with code 1", Since: now.Add(-since)}
+	}
+	for name, tc := range map[string]struct {
+		ready      int32
+		conditions []appsv1.DeploymentCondition
+		problem    status.PodProblem
+		state      status.State
+		text       string
+	}{
+		"pods that start":                          {1, nil, status.PodProblem{}, status.Waiting, "1 of 2 pods"},
+		"pods that crash":                          {1, nil, crash(time.Minute), status.Waiting, "1 of 2 pods of Deployment root-kcp are ready: container kcp exits with code 1; see"},
+		"pods that crash after they were ready":    {1, nil, crash(11 * time.Minute), status.Stalled, "exits with code 1; see"},
+		"pods that never became ready":             {1, []appsv1.DeploymentCondition{overdue}, status.PodProblem{}, status.Stalled, "timed out progressing"},
+		"pods that exceed a quota":                 {0, []appsv1.DeploymentCondition{quota}, status.PodProblem{}, status.Waiting, "exceeded quota"},
+		"new pods that crash while old ones serve": {2, []appsv1.DeploymentCondition{overdue}, crash(time.Hour), status.Satisfied, "all 2 pods are ready"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "root-kcp", Namespace: "kcp"}}
+			live.Spec.Replicas, live.Spec.Selector = ptr.To[int32](2), &metav1.LabelSelector{}
+			live.Status = appsv1.DeploymentStatus{ReadyReplicas: tc.ready, Conditions: tc.conditions}
+			result := status.DeploymentResult(operatorv1alpha1.ConditionAvailable, live.Name, live, tc.problem, now)
+			if result.State != tc.state || !strings.Contains(result.Message, tc.text) {
+				t.Errorf("got %+v", result)
 			}
 		})
 	}

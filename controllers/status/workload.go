@@ -2,7 +2,9 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,8 +15,9 @@ import (
 
 // DeploymentResult returns the result about the pods of a Deployment that serve, of whatever revision: it is satisfied
 // while as many as the Deployment wants are ready, also while they wait for their replacement and are being replaced.
-// live is nil while there is no Deployment.
-func DeploymentResult(conditionType, name string, live *appsv1.Deployment) Result {
+// live is nil while there is no Deployment. It is stalled once pods that are missing did not become ready in the time that
+// the Deployment gives them; problem is why they do not.
+func DeploymentResult(conditionType, name string, live *appsv1.Deployment, problem PodProblem, now time.Time) Result {
 	if live == nil {
 		return Wait(conditionType, operatorv1alpha1.ReasonDeploymentUnavailable, "Deployment %s does not exist yet", name)
 	}
@@ -22,13 +25,26 @@ func DeploymentResult(conditionType, name string, live *appsv1.Deployment) Resul
 	if live.Status.ReadyReplicas >= want {
 		return OK(conditionType, operatorv1alpha1.ReasonReplicasUp, "all %d pods are ready", want)
 	}
-	message := fmt.Sprintf("%d of %d pods of Deployment %s are ready", live.Status.ReadyReplicas, want, live.Name)
-	return Wait(conditionType, operatorv1alpha1.ReasonReplicasUnavailable, "%s", message+details(live))
+	message := fmt.Sprintf("%d of %d pods of Deployment %s are ready", live.Status.ReadyReplicas, want, live.Name) + details(live, problem)
+	if ProgressDeadlineExceeded(live) {
+		return Stall(conditionType, operatorv1alpha1.ReasonReplicasUnavailable, "%s"+stalledAdvice, message)
+	}
+	return PodsMissing(conditionType, operatorv1alpha1.ReasonReplicasUnavailable, problem, now, "%s", message)
 }
+
+// ProgressDeadlineExceeded reports whether new pods of a Deployment did not become ready in time.
+func ProgressDeadlineExceeded(live *appsv1.Deployment) bool {
+	return slices.ContainsFunc(live.Status.Conditions, func(condition appsv1.DeploymentCondition) bool {
+		return condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse && condition.Reason == progressDeadlineExceeded
+	})
+}
+
+// progressDeadlineExceeded is the reason with which the controller of Deployments reports the end of the time.
+const progressDeadlineExceeded = "ProgressDeadlineExceeded"
 
 // RolloutMessage describes how far the replacement of the pods of a Deployment is, or is "" once all of them run the
 // newest revision and are ready.
-func RolloutMessage(live *appsv1.Deployment) string {
+func RolloutMessage(live *appsv1.Deployment, problem PodProblem) string {
 	want, s := wantedPods(live), live.Status
 	switch {
 	case s.ObservedGeneration < live.Generation:
@@ -36,7 +52,7 @@ func RolloutMessage(live *appsv1.Deployment) string {
 	case IsUpdated(live) && s.ReadyReplicas == want:
 		return ""
 	}
-	return fmt.Sprintf("%d of %d pods of Deployment %s run the newest revision, %d pods are ready", s.UpdatedReplicas, want, live.Name, s.ReadyReplicas) + details(live)
+	return fmt.Sprintf("%d of %d pods of Deployment %s run the newest revision, %d pods are ready", s.UpdatedReplicas, want, live.Name, s.ReadyReplicas) + details(live, problem)
 }
 
 // IsUpdated reports whether all pods of a Deployment run its newest revision, ready or not.
@@ -54,8 +70,8 @@ func HasOldPods(live *appsv1.Deployment) bool {
 func wantedPods(live *appsv1.Deployment) int32 { return ptr.Deref(live.Spec.Replicas, 1) }
 
 // details are why pods of a Deployment are missing, and how to list them.
-func details(live *appsv1.Deployment) string {
-	out := fmt.Sprintf("; see `kubectl -n %s get pods -l %s`", live.Namespace, podSelector(live))
+func details(live *appsv1.Deployment, problem PodProblem) string {
+	out := problem.Suffix() + fmt.Sprintf("; see `kubectl -n %s get pods -l %s`", live.Namespace, podSelector(live))
 	for _, condition := range live.Status.Conditions {
 		if condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse {
 			out += "; " + condition.Message

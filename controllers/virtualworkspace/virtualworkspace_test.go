@@ -3,6 +3,7 @@ package virtualworkspace
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -53,7 +54,7 @@ func TestConditions(t *testing.T) {
 			cluster := memory.NewClient(t, virtualWorkspace, alpha,
 				&operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "without-root", Namespace: "kcp"}},
 				&operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}, Spec: operatorv1alpha1.RootShardSpec{External: address}})
-			r := NewReconciler(reconcile.Config{Cluster: apply.Cluster{Client: cluster}, Recorder: events.NewFakeRecorder(100), Image: desired.Image{Repository: "atoll", Tag: "v1"}})
+			r := NewReconciler(reconcile.Config{Cluster: apply.Cluster{Client: cluster}, Recorder: events.NewFakeRecorder(100), Now: time.Now, Image: desired.Image{Repository: "atoll", Tag: "v1"}})
 			key := client.ObjectKeyFromObject(virtualWorkspace)
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 				t.Fatal(err)

@@ -6,10 +6,15 @@ package workload
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
@@ -23,11 +28,13 @@ type Deployment struct {
 	Cluster   apply.Cluster
 	Gate      Gate
 	Report    *status.Report
+	Now       func() time.Time
 	Condition string // type of the condition about the pods
 	Namespace string
 	Name      string
 
 	live    *appsv1.Deployment // nil while there is none
+	problem status.PodProblem  // of its pods
 	server  desired.Server
 	files   apply.Files
 	rollout status.Result  // of the gate
@@ -37,7 +44,20 @@ type Deployment struct {
 // Observe reads the Deployment.
 func (d *Deployment) Observe(ctx context.Context) (err error) {
 	d.live, err = apply.Get[appsv1.Deployment](ctx, d.Cluster, d.Namespace, d.Name)
+	if err != nil || d.live == nil || status.RolloutMessage(d.live, status.PodProblem{}) == "" {
+		return err
+	}
+	d.problem, err = ObservePods(ctx, d.Cluster, d.Namespace, d.live.Spec.Selector)
 	return err
+}
+
+// ObservePods returns what keeps the pods of a workload from becoming ready.
+func ObservePods(ctx context.Context, c client.Reader, namespace string, selector *metav1.LabelSelector) (status.PodProblem, error) {
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels(selector.MatchLabels)); err != nil {
+		return status.PodProblem{}, fmt.Errorf("listing the pods of %s: %w", labels.FormatLabels(selector.MatchLabels), err)
+	}
+	return status.FindPodProblem(pods.Items), nil
 }
 
 // SetDesired sets what the server is to be, and reads the Secrets and ConfigMaps that it depends on.
@@ -60,7 +80,7 @@ func (d *Deployment) ReportLive() { d.Report.Set(d.available()) }
 
 // available is the result about the pods that serve.
 func (d *Deployment) available() status.Result {
-	return status.DeploymentResult(d.Condition, d.Name, d.live)
+	return status.DeploymentResult(d.Condition, d.Name, d.live, d.problem, d.Now())
 }
 
 // Configure applies everything of the server but its pods: Service, kubeconfigs, configuration and bundles.
@@ -122,7 +142,11 @@ func (d *Deployment) AdmitRollout(ctx context.Context) error {
 	if d.blocked != nil {
 		return nil
 	}
-	result, err := AdmitDeployment(ctx, d.Gate, d.live, d.server.Deployment)
+	missing := ""
+	if d.live != nil {
+		missing = status.RolloutMessage(d.live, d.problem)
+	}
+	result, err := AdmitDeployment(ctx, d.Gate, d.live, d.server.Deployment, missing)
 	d.rollout = result
 	d.Report.SetWorst(result)
 	return err
@@ -135,7 +159,7 @@ func (d *Deployment) Apply(ctx context.Context) error {
 			return err
 		}
 	}
-	d.Report.SetWorst(replacementResult(d.rollout, d.live))
+	d.Report.SetWorst(replacementResult(d.rollout, d.live, d.problem))
 	live := d.available()
 	result := live
 	if d.blocked != nil {
@@ -165,11 +189,15 @@ func (d *Deployment) apply(ctx context.Context) error {
 
 // replacementResult reports on pods that are being replaced without the slot: at once, because the user requested it, or
 // because none was ready. admitted is the result of the gate, which counts while it has one that is not satisfied.
-func replacementResult(admitted status.Result, live *appsv1.Deployment) status.Result {
+func replacementResult(admitted status.Result, live *appsv1.Deployment, problem status.PodProblem) status.Result {
 	if admitted.State != status.Satisfied || live == nil || !status.HasOldPods(live) {
 		return status.Result{}
 	}
-	return status.Wait(operatorv1alpha1.ConditionRolledOut, rollout.ReasonRollingOut, "rolling out: %s", status.RolloutMessage(live))
+	message := status.RolloutMessage(live, problem)
+	if status.ProgressDeadlineExceeded(live) {
+		return status.Stall(operatorv1alpha1.ConditionRolledOut, rollout.ReasonStopped, "%s. Correct the spec, or put back what it was", message)
+	}
+	return status.Wait(operatorv1alpha1.ConditionRolledOut, rollout.ReasonRollingOut, "rolling out: %s", message)
 }
 
 // blockOnError reports whether an error ends a step. A result in the error blocks the steps that follow, any other

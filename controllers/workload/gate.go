@@ -32,18 +32,18 @@ type Gate interface {
 	Admit(ctx context.Context, pods Pods) (admitted bool, result status.Result, err error)
 }
 
-// AdmitDeployment checks with the gate whether the pods of a Deployment may be replaced. Until they may, wanted gets
-// the pod template of live, which is nil while there is no Deployment.
-func AdmitDeployment(ctx context.Context, gate Gate, live, desired *appsv1.Deployment) (status.Result, error) {
+// AdmitDeployment checks with the gate whether the pods of a Deployment may be replaced. Until they may, desired gets
+// the pod template of live, which is nil while there is no Deployment. missing is why not all pods of live run its newest
+// revision and are ready, or "".
+func AdmitDeployment(ctx context.Context, gate Gate, live, desired *appsv1.Deployment, missing string) (status.Result, error) {
 	if live == nil {
 		return status.Result{}, setTemplateHash(desired, &desired.Spec.Template)
 	}
-	pods := Pods{Live: live, Missing: status.RolloutMessage(live), Serving: live.Status.ReadyReplicas > 0}
+	pods := Pods{Live: live, Missing: missing, Serving: live.Status.ReadyReplicas > 0}
 	return admitTemplate(ctx, gate, pods, &live.Spec.Template, desired, &desired.Spec.Template)
 }
 
-// AdmitStatefulSet is AdmitDeployment for a StatefulSet. missing is why not all pods of live run its newest revision and
-// are ready, or "".
+// AdmitStatefulSet is AdmitDeployment for a StatefulSet.
 func AdmitStatefulSet(ctx context.Context, gate Gate, live, desired *appsv1.StatefulSet, missing string) (status.Result, error) {
 	if live == nil {
 		return status.Result{}, setTemplateHash(desired, &desired.Spec.Template)

@@ -149,21 +149,25 @@ func (w workspace) apply(t *testing.T, manifest string) {
 	}
 }
 
-// testBrokenRollout gives beta an image that does not exist: the rollout stops there and its condition reports that,
-// while the workspaces of beta stay available. Restoring the image continues the rollout.
+// testBrokenRollout gives beta an image that does not exist and then a flag that does not exist: the rollout stops there
+// and its condition has the reason, while the workspaces of beta stay available. Restoring both continues the rollout.
 func (in *installation) testBrokenRollout(t *testing.T) {
 	in.annotate(t, "RootShard", "root", operatorv1alpha1.AnnotationRolloutTimeout, "40s")
 	good := in.deploymentImage(t, "beta-shard-kcp")
 	repository, tag, _ := cutImageTag(good)
 	in.setImage(t, "Shard", "beta", repository, "there-is-no-such-tag")
 	eventually(t, 4*time.Minute, "the stop of the rollout", func(ctx context.Context) error {
-		return in.hasCondition(ctx, "Shard", "beta", operatorv1alpha1.ConditionRolledOut, metav1.ConditionFalse, "RolloutStopped")
+		return in.hasMessage(ctx, "Shard", "beta", operatorv1alpha1.ConditionRolledOut, "RolloutStopped", ":there-is-no-such-tag of container kcp cannot be pulled")
+	})
+	in.patch(t, "Shard", "beta", fmt.Sprintf(`{"spec":{"image":{"tag":%q},"extraArgs":["--no-such-flag"]}}`, tag))
+	eventually(t, 4*time.Minute, "the last line of the log in the condition", func(ctx context.Context) error {
+		return in.hasMessage(ctx, "Shard", "beta", operatorv1alpha1.ConditionRolledOut, "", "unknown flag: --no-such-flag")
 	})
 	if err := get(t.Context(), in.admin, "/clusters/"+in.consumers["beta"].path+"/api/v1/namespaces"); err != nil {
 		t.Errorf("while the rollout of its shard has stopped: %v", err)
 	}
 	in.checkAvailable(t)
-	in.setImage(t, "Shard", "beta", repository, tag)
+	in.patch(t, "Shard", "beta", `{"spec":{"extraArgs":null}}`)
 	eventually(t, 4*time.Minute, "readiness", in.allReady)
 	if err := in.hasCondition(t.Context(), "Shard", "beta", operatorv1alpha1.ConditionRolledOut, metav1.ConditionTrue, "Current"); err != nil {
 		t.Error(err)
@@ -250,6 +254,22 @@ func (in *installation) hasCondition(ctx context.Context, kind, name, conditionT
 	}
 	if c.Status != status || (reason != "" && c.Reason != reason) {
 		return fmt.Errorf("%s %s: %s=%s, %s: %s", kind, name, conditionType, c.Status, c.Reason, c.Message)
+	}
+	return nil
+}
+
+// hasMessage reports whether a condition that is False has a text in its message.
+func (in *installation) hasMessage(ctx context.Context, kind, name, conditionType, reason, text string) error {
+	if err := in.hasCondition(ctx, kind, name, conditionType, metav1.ConditionFalse, reason); err != nil {
+		return err
+	}
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind))
+	if err := in.host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, u); err != nil {
+		return err
+	}
+	if c := condition(u, conditionType); c == nil || !strings.Contains(c.Message, text) {
+		return fmt.Errorf("%s %s: %s is %+v, want %q", kind, name, conditionType, c, text)
 	}
 	return nil
 }

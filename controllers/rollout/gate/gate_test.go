@@ -160,7 +160,8 @@ func (s *env) reconcile(name string) status.Result {
 	before := s.liveImage(name)
 	report := status.Report{}
 	deployment := workload.Deployment{
-		Cluster: s.cluster, Gate: s.gate, Report: &report, Condition: operatorv1alpha1.ConditionAvailable, Namespace: namespace, Name: name,
+		Cluster: s.cluster, Gate: s.gate, Report: &report, Now: func() time.Time { return s.clock },
+		Condition: operatorv1alpha1.ConditionAvailable, Namespace: namespace, Name: name,
 	}
 	for _, step := range []func(context.Context) error{
 		deployment.Observe,
@@ -225,6 +226,18 @@ func (s *env) updatePods(name string, ready bool) {
 		live.Status.Replicas, live.Status.UpdatedReplicas = 3, 1
 	}
 	if err := s.client.Status().Update(s.t.Context(), live); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// createCrashingPod adds a pod of a Deployment whose container crashes.
+func (s *env) createCrashingPod(name string) {
+	s.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name + "-crashing", Namespace: namespace, Labels: s.deployment(name).Spec.Selector.MatchLabels}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "server", LastTerminationState: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: "starting\nError: broken\n"},
+	}}}
+	if err := s.client.Create(s.t.Context(), pod); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -361,8 +374,13 @@ func TestRolloutTimeout(t *testing.T) {
 	if result := s.reconcile("cache-cache-server"); result.State != status.Waiting || result.Reason != rollout.ReasonRollingOut {
 		t.Errorf("while there is time: %+v", result)
 	}
+	s.createCrashingPod("cache-cache-server")
+	if result := s.reconcile("cache-cache-server"); !strings.Contains(result.Message, "container server exits with code 1: Error: broken") {
+		t.Errorf("while new pods crash: %+v", result)
+	}
 	s.clock = s.clock.Add(4 * time.Minute)
-	if result := s.reconcile("cache-cache-server"); result.State != status.Stalled || result.Reason != rollout.ReasonStopped {
+	if result := s.reconcile("cache-cache-server"); result.State != status.Stalled || result.Reason != rollout.ReasonStopped ||
+		!strings.Contains(result.Message, "within 3m0s") || !strings.Contains(result.Message, "Error: broken") {
 		t.Errorf("after its time: %+v", result)
 	}
 	if result := s.reconcile("root-kcp"); result.State != status.Waiting || result.Reason != rollout.ReasonStopped || !strings.Contains(result.Message, "CacheServer cache") {

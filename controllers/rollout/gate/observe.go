@@ -110,7 +110,7 @@ func (s *snapshot) add(kind string, owner reconcile.Object, roots []string, stag
 		}
 		state := rollout.State{
 			Component: rollout.Component{Title: title, Workload: live.Name, Stage: stage},
-			Missing:   status.RolloutMessage(live),
+			Missing:   status.RolloutMessage(live, status.PodProblem{}),
 			Serving:   live.Status.ReadyReplicas > 0,
 		}
 		if live.Spec.Selector.MatchLabels["app.kubernetes.io/component"] == desired.ComponentRootShardProxy {
