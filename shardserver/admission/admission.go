@@ -82,6 +82,7 @@ var plugins = []plugin{
 	{"tenancy.kcp.io/WorkspaceType", forCompiledInKinds(newWorkspaceType)},
 	{"tenancy.kcp.io/WorkspaceTypeExists", forCompiledInKinds(newWorkspaceTypeExists)},
 	{"core.kcp.io/LogicalCluster", forCompiledInKinds(newLogicalCluster)},
+	{"migration.kcp.io/LogicalClusterMigration", newRefuseMigrations},
 	{"apis.kcp.io/APIExport", forCompiledInKinds(newAPIExport)},
 	{"apis.kcp.io/APIBinding", forCompiledInKinds(newAPIBinding)},
 	{"apis.kcp.io/APIBindingDeletionFinalizer", forCompiledInKinds(newAPIBindingFinalizer)},
