@@ -203,7 +203,7 @@ func (d *dependencies) sliceConfig() endpointslice.Config {
 func (d *dependencies) exportControllers() []controller.Controller {
 	return slices.Concat(
 		export.Controllers(export.Config{
-			Registry: d.registry, Clients: d.clients, ShardName: d.options.Shard.Name,
+			Registry: d.registry, Clients: d.clients, Exports: d.exports, ShardName: d.options.Shard.Name,
 			DeprecatedURLs: d.options.FeatureEnabled(options.GateDeprecatedURLs),
 		}),
 		endpointslice.Controllers(d.sliceConfig()),

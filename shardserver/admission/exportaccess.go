@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/admission"
@@ -53,7 +54,7 @@ func (e exportAccess) canBind(ctx context.Context, a admission.Attributes, expor
 // the path does not resolve, or the resolution failed. So the error discloses nothing about workspaces that the user
 // cannot access.
 func forbidBinding(a admission.Attributes, reference apiindex.Reference) error {
-	return forbid(a, "no permission to bind to export %s", reference)
+	return forbid(a, "unable to %s %s: no permission to bind to export %s", strings.ToLower(string(a.GetOperation())), a.GetKind().Kind, reference)
 }
 
 // referenceIn parses a reference of an object in the request's logical cluster.

@@ -69,7 +69,7 @@ func (l *objectLimit) Validate(ctx context.Context, a admission.Attributes, _ ad
 		return apierrors.NewInternalError(fmt.Errorf("counting the objects of logical cluster %q: %w", name, err))
 	}
 	if !fits {
-		return forbid(a, "logical cluster %q has reached its object limit (%d/%d objects), delete objects to create others", name, count, limit)
+		return forbid(a, "total object count limit reached for logical cluster %q (%d/%d objects), delete objects to create others", name, count, limit)
 	}
 	return nil
 }

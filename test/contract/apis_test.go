@@ -122,7 +122,7 @@ func exportRows() []row {
 		{"6.3", "get of the status is Forbidden", "alice", "/clusters/{a}" + exports + "/widgets/status", "", 403, 403, "access denied"},
 		{"6.3", "v1alpha1: get of the status is Forbidden", "alice", "/clusters/{a}" + oldExports + "/widgets/status", "", 403, 403, "access denied"},
 		{"4.5", "endpoint slice with bind permission", "bob", createSlice, slice("root:a", "widgets"), 201, 201, ""},
-		{"4.5", "endpoint slice without bind permission is Forbidden", "bob", createSlice, slice("root:a", "hidden"), 403, 403, "no permission to bind to export root:a:hidden"},
+		{"4.5", "endpoint slice without bind permission is Forbidden", "bob", createSlice, slice("root:a", "hidden"), 403, 403, "unable to create APIExportEndpointSlice: no permission to bind to export root:a:hidden"},
 		{"4.5", "endpoint slice of a missing export is Forbidden", "bob", createSlice, slice("root:a", "nope"), 403, 403, "no permission to bind to export root:a:nope"},
 	}
 }
@@ -136,7 +136,7 @@ func bindingRows() []row {
 		{"4.7", "bind by logical cluster name", "bob", create, bindingJSON("x", "{a}", "widgets"), 201, 201, ""},
 		{"7.4", "finalizer of a binding", "bob", create, bindingJSON("x", "root:a", "widgets"), 201, 201, "apis.kcp.io/apibinding-finalizer"},
 		{"7.3", "path annotation of a binding", "bob", create, bindingJSON("x", "root:a", "widgets"), 201, 201, `"kcp.io/path":"root:b"`},
-		{"4.7", "bind without bind permission is Forbidden", "bob", create, bindingJSON("x", "root:a", "hidden"), 403, 403, "no permission to bind to export root:a:hidden"},
+		{"4.7", "bind without bind permission is Forbidden", "bob", create, bindingJSON("x", "root:a", "hidden"), 403, 403, "unable to create APIBinding: no permission to bind to export root:a:hidden"},
 		{"4.7", "bind a missing export is Forbidden", "bob", create, bindingJSON("x", "root:a", "nope"), 403, 403, "no permission to bind to export root:a:nope"},
 		{"4.7", "bind in a missing workspace is Forbidden", "bob", create, bindingJSON("x", "root:nope", "widgets"), 403, 403, "no permission to bind to export root:nope:widgets"},
 		{"4.7", "bind a missing export of root", "masters", create, bindingJSON("x", "root", "nope"), 201, 403, ""},

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
@@ -32,6 +33,8 @@ type env struct {
 func TestExports(t *testing.T) {
 	shard := shardtesting.Start(t)
 	admin := shard.Client(t, shard.Admin(t))
+	workspace := shard.NewWorkspace(t, "root", "fresh")
+	testFreshExports(t, &env{Shard: shard, Client: admin, t: t, cluster: workspace.Spec.Cluster}) // before the others cause errors
 	for name, test := range map[string]func(*testing.T, *env){
 		"an export gets an identity and a slice": testGeneratedIdentity,
 		"an existing secret is used":             testExistingSecret,
@@ -46,6 +49,31 @@ func TestExports(t *testing.T) {
 			workspace := shard.NewWorkspace(t, "root", strings.ReplaceAll(subtest, "_", "-"))
 			test(t, &env{Shard: shard, Client: admin, t: t, cluster: workspace.Spec.Cluster})
 		})
+	}
+}
+
+// testFreshExports checks that no slice of a new export is refused.
+func testFreshExports(t *testing.T, s *env) {
+	const count = 10
+	for i := range count {
+		s.createAll(newExport(fmt.Sprint("fresh-", i), nil))
+	}
+	for i := range count {
+		s.waitForSlice(fmt.Sprint("fresh-", i))
+	}
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "atoll_controller_reconciles_total" {
+			continue
+		}
+		for _, series := range family.GetMetric() {
+			if text := series.String(); strings.Contains(text, `"apiexport"`) && strings.Contains(text, `"error"`) {
+				t.Errorf("reconciling new exports failed: %s", text)
+			}
+		}
 	}
 }
 

@@ -41,6 +41,8 @@ type Config struct {
 	Registry *storage.Registry
 	// Clients write through the shard's own API.
 	Clients *loopback.Clients
+	// Exports resolves the exports that endpoint slices refer to, as admission does.
+	Exports *apiindex.Resolver
 	// ShardName is the value of the label "shard" of metrics.
 	ShardName string
 	// DeprecatedURLs enables status.virtualWorkspaces of exports.
@@ -146,6 +148,14 @@ func (c *exportController) ensureEndpointSlice(ctx context.Context, export *apis
 	if _, err := c.slices.Get(ctx, "", export.Name); err == nil || !apierrors.IsNotFound(err) {
 		return err
 	}
+	cluster := logicalcluster.Of(export)
+	reference, err := apiindex.NewReference(cluster, cluster.String(), export.Name)
+	if err != nil {
+		return fmt.Errorf("referring to APIExport %q: %w", export.Name, err)
+	}
+	if _, err := c.cfg.Exports.Resolve(ctx, reference); apierrors.IsNotFound(err) { // admission would refuse the slice
+		return apierrors.NewConflict(exports, export.Name, errors.New("it is not in the index of exports yet"))
+	}
 	slice := &apisv1alpha1.APIExportEndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: export.Name,
@@ -154,7 +164,7 @@ func (c *exportController) ensureEndpointSlice(ctx context.Context, export *apis
 			}},
 		},
 		Spec: apisv1alpha1.APIExportEndpointSliceSpec{APIExport: apisv1alpha1.ExportBindingReference{
-			Path: logicalcluster.Of(export).String(), Name: export.Name,
+			Path: cluster.String(), Name: export.Name,
 		}},
 	}
 	if err := c.cfg.Clients.Typed.Create(ctx, slice); err != nil && !apierrors.IsAlreadyExists(err) {
