@@ -157,6 +157,8 @@ func TestInvalidRequests(t *testing.T) {
 		"Protobuf":                                 {"POST", exportsPath, "application/vnd.kubernetes.protobuf", exportJSON, 415, ""},
 		"server-side apply":                        {"PATCH", exportsPath + "/x?fieldManager=me", "application/apply-patch+yaml", exportJSON, 415, ""},
 		"update of a missing object":               {"PUT", exportsPath + "/x", "application/json", exportJSON, 404, ""},
+		"an object that etcd refuses":              {"POST", exportsPath, "application/json", strings.Replace(exportJSON, `"x"`, `"`+strings.Repeat("x", 7<<18)+`"`, 1), 413, ""},
+		"an object that etcd's client refuses":     {"POST", exportsPath, "application/json", strings.Replace(exportJSON, `"x"`, `"`+strings.Repeat("x", 5<<19)+`"`, 1), 413, ""},
 		"an object that is too large":              {"POST", exportsPath, "application/json", strings.Replace(exportJSON, `"x"`, `"`+strings.Repeat("x", 4<<20)+`"`, 1), 413, ""},
 		"a selector for an unknown field":          {"GET", exportsPath + "?fieldSelector=spec.x%3Dy", "", "", 400, "field selector"},
 		"a watch of a future resource version":     {"GET", all + "?watch=true&resourceVersion=99999999", "", "", 410, "ahead of this cache"},

@@ -138,9 +138,19 @@ func (d *dependencies) createHeartbeat(context.Context) error {
 			}
 			return d.registration.Healthy()
 		},
+		Refused: d.refusedObjects(),
 	})
 	d.heartbeats = heartbeat.NewTracker(d.registry)
 	return nil
+}
+
+// refusedObjects returns a function that describes the objects of this shard that the cache server refuses, or nil
+// without a cache server.
+func (d *dependencies) refusedObjects() func() string {
+	if config, err := d.cacheConfig(); err != nil || config == nil {
+		return nil // createReplication returns the error
+	}
+	return func() string { return d.replication.publisher.RefusedMessage() }
 }
 
 // shardReplication connects a shard to the cache server: what other shards publish, and what this one publishes.
@@ -299,7 +309,7 @@ func (d *dependencies) replicationMetrics() []metrics.StableCollector {
 	if d.replication == nil {
 		return nil
 	}
-	return []metrics.StableCollector{replica.NewCollector(d.replication.replica, d.replication.publisher.Lag, d.replication.cache.ClockSkew)}
+	return []metrics.StableCollector{replica.NewCollector(d.replication.replica, d.replication.publisher, d.replication.cache.ClockSkew)}
 }
 
 // close closes the connections.

@@ -7,7 +7,11 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +50,7 @@ func (h *Handler) handleWrite(resource *servedResource, handle func(resource *se
 			return handle(resource, r)
 		}()
 		if err != nil {
-			h.writeError(err, resource.GroupVersion(), w, req)
+			h.writeError(withTooLarge(err), resource.GroupVersion(), w, req)
 			return
 		}
 		if req.Method == http.MethodPost {
@@ -54,6 +58,19 @@ func (h *Handler) handleWrite(resource *servedResource, handle func(resource *se
 		}
 		responsewriters.WriteObjectNegotiated(h.serializer, negotiation.DefaultEndpointRestrictions, resource.GroupVersion(), w, req, code, obj, false)
 	}
+}
+
+// withTooLarge returns the status of an object that etcd refuses because of its size, as the stock handlers do, and other
+// errors unchanged.
+func withTooLarge(err error) error {
+	refused := errors.Is(err, rpctypes.ErrRequestTooLarge)
+	if s, ok := grpcstatus.FromError(err); ok && s.Code() == codes.ResourceExhausted {
+		refused = strings.Contains(s.Message(), "trying to send message larger than max")
+	}
+	if !refused {
+		return err
+	}
+	return apierrors.NewRequestEntityTooLargeError(err.Error())
 }
 
 func (h *Handler) parseWriteRequest(req *http.Request) (writeRequest, error) {

@@ -73,6 +73,12 @@ func (c *Client) ForShard(shard string) *Client {
 	return &Client{base: c.base, http: c.http, shard: shard, clock: c.clock}
 }
 
+// IsRefused returns whether an error of a write means that the cache will not accept this object in this state, however
+// often it is written.
+func IsRefused(err error) bool {
+	return apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
 // CloseIdleConnections closes idle connections. Watches end with their contexts.
 func (c *Client) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 

@@ -12,12 +12,16 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/sharding/replica"
 )
 
-// maxPublishedSize bounds the size of an object that is published to other shards, in bytes of JSON. A cache server
-// stores it as JSON, with etcd's request limit of 1.5 MiB, while this shard may store it in a smaller encoding. An
-// object that does not fit there would keep this shard from ever reporting its publication as complete, so that other
-// shards could not rely on the absence of objects. The remainder of the limit is for the status and for annotations
-// that publishing adds.
-const maxPublishedSize = 5 << 18
+// The bounds of the size of an object that is published to other shards, in bytes of JSON. A cache server stores it as
+// JSON, with etcd's request limit of 1.5 MiB, while this shard may store it in a smaller encoding: other shards never
+// get a state that does not fit there.
+const (
+	// maxPublishedSize applies to all but the status, so that controllers have room for theirs.
+	maxPublishedSize = 5 << 18
+	// maxPublishedSizeWithStatus applies to the status. The remainder of etcd's limit is for the annotations that
+	// publishing adds and for etcd's own encoding.
+	maxPublishedSizeWithStatus = 11 << 17
+)
 
 // publishedSize bounds the size of objects that are published to other shards.
 type publishedSize struct{ *admission.Handler }
@@ -30,11 +34,15 @@ func newPublishedSize(Config) admission.Interface {
 // deleted.
 func (*publishedSize) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	resource, published := client.FindResource(a.GetResource().GroupResource())
-	if !published || resource.Namespaced || a.GetSubresource() != "" || resource.IsRemoteOnly() {
+	if !published || resource.Namespaced || resource.IsRemoteOnly() {
 		return nil
 	}
+	limit := maxPublishedSize
+	if a.GetSubresource() != "" {
+		limit = maxPublishedSizeWithStatus
+	}
 	size, err := encodedSize(resource, a.GetObject())
-	if err != nil || size <= maxPublishedSize {
+	if err != nil || size <= limit {
 		return err
 	}
 	if a.GetOperation() == admission.Update {
@@ -42,7 +50,7 @@ func (*publishedSize) Validate(_ context.Context, a admission.Attributes, _ admi
 			return err
 		}
 	}
-	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s that are published to other shards may have at most %d bytes of JSON, this has %d", resource.GroupResource(), maxPublishedSize, size))
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s that are published to other shards may have at most %d bytes of JSON, this has %d", resource.GroupResource(), limit, size))
 }
 
 func encodedSize(resource client.Resource, obj runtime.Object) (bytes int, err error) {

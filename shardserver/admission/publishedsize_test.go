@@ -16,18 +16,20 @@ func TestPublishedSizeLimit(t *testing.T) {
 		rule.ResourceNames = slices.Repeat([]string{"a"}, names) // three bytes each when stored, four when published
 		return &rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "large"}, Rules: []rbac.PolicyRule{rule}}
 	}
-	const fits, tooMany = 1000, 400_000
+	const fits, nearLimit, tooMany = 1000, 320_000, 400_000
 	for name, tc := range map[string]struct {
 		operation admission.Operation
 		old, now  int
 		sub       string
 		refused   bool
 	}{
-		"role below the limit":               {operation: admission.Create, now: fits},
-		"new role above the limit":           {operation: admission.Create, now: tooMany, refused: true},
-		"role that grows above the limit":    {operation: admission.Update, old: fits, now: tooMany, refused: true},
-		"role above the limit that shrinks":  {operation: admission.Update, old: tooMany + 1, now: tooMany},
-		"status of an object near the limit": {operation: admission.Update, old: tooMany, now: tooMany + 1, sub: "status"},
+		"role below the limit":                {operation: admission.Create, now: fits},
+		"new role above the limit":            {operation: admission.Create, now: tooMany, refused: true},
+		"role that grows above the limit":     {operation: admission.Update, old: fits, now: tooMany, refused: true},
+		"role above the limit that shrinks":   {operation: admission.Update, old: tooMany + 1, now: tooMany},
+		"status of an object near the limit":  {operation: admission.Update, old: nearLimit, now: nearLimit + 20_000, sub: "status"},
+		"status above the limit of both":      {operation: admission.Update, old: fits, now: tooMany, sub: "status", refused: true},
+		"status above the limit that shrinks": {operation: admission.Update, old: tooMany + 1, now: tooMany, sub: "status"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := testRequest{cluster: "one", resource: rbac.Resource("clusterroles"), name: "large", operation: tc.operation, subresource: tc.sub, obj: role(tc.now)}

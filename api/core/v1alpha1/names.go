@@ -48,6 +48,11 @@ const (
 const (
 	// ShardSchedulable is True if new logical clusters are scheduled to the shard.
 	ShardSchedulable conditionsv1alpha1.Type = "Schedulable"
+	// ShardPublished is True if other shards can read the current state of all objects that the shard shares with them. It
+	// is absent without a cache server.
+	ShardPublished conditionsv1alpha1.Type = "Published"
+	// ReasonObjectsRefused means that the cache server refuses objects in their current state.
+	ReasonObjectsRefused = "ObjectsRefused"
 	// ReasonShardFull means that the shard has reached its capacity.
 	ReasonShardFull = "Full"
 	// ReasonShardNotReporting means that the shard has not reported its status recently. Its Ready condition is

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -89,7 +88,7 @@ func (p *Publisher) syncObjects(ctx context.Context, state *publishedState, cach
 			switch {
 			case err == nil:
 				state.record(written)
-			case isPermanentError(err):
+			case client.IsRefused(err):
 				// Retrying would block all others forever. The counts in the status of the ClusterCachedResource show that it is
 				// missing.
 				klog.FromContext(ctx).Error(err, "An object of a cached resource cannot be published", "resource", state.resource, "cluster", state.cluster, "name", object.GetName())
@@ -113,12 +112,6 @@ func (p *Publisher) syncObjects(ctx context.Context, state *publishedState, cach
 		return err
 	}
 	return p.ensureCompleteMarker(ctx, state)
-}
-
-// isPermanentError returns whether the cache will never accept an object.
-func isPermanentError(err error) bool {
-	return apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
-		apierrors.IsInternalError(err) && strings.Contains(err.Error(), "request is too large")
 }
 
 // list returns the selected objects of the logical cluster of the context from the watch cache.

@@ -50,15 +50,27 @@ func TestIsMemoryShort(t *testing.T) {
 
 func TestSetConditions(t *testing.T) {
 	var healthErr error
-	r := NewReporter(ReporterConfig{MaxLogicalClusters: 1, Healthy: func() error { return healthErr }})
+	var refused string
+	r := NewReporter(ReporterConfig{MaxLogicalClusters: 1, Healthy: func() error { return healthErr }, Refused: func() string { return refused }})
 	first := &conditionList{r.setConditions(Load{})}
 	if !conditionsv1alpha1.IsTrue(first, conditionsv1alpha1.Ready) || !conditionsv1alpha1.IsTrue(first, corev1alpha1.ShardSchedulable) {
 		t.Errorf("healthy shard with capacity: conditions %+v", first.conditions)
 	}
+	if !conditionsv1alpha1.IsTrue(first, corev1alpha1.ShardPublished) {
+		t.Errorf("shard without refused objects: conditions %+v", first.conditions)
+	}
+	refused = "one object"
 	healthErr = errors.New("registered in another installation")
 	second := &conditionList{r.setConditions(Load{LogicalClusters: 1})}
 	if conditionsv1alpha1.GetMessage(second, conditionsv1alpha1.Ready) != healthErr.Error() || conditionsv1alpha1.GetReason(second, corev1alpha1.ShardSchedulable) != corev1alpha1.ReasonShardFull {
 		t.Errorf("unhealthy and full shard: conditions %+v", second.conditions)
+	}
+	if conditionsv1alpha1.GetReason(second, corev1alpha1.ShardPublished) != corev1alpha1.ReasonObjectsRefused || conditionsv1alpha1.GetMessage(second, corev1alpha1.ShardPublished) != refused {
+		t.Errorf("shard with a refused object: conditions %+v", second.conditions)
+	}
+	without := NewReporter(ReporterConfig{Healthy: func() error { return nil }})
+	if published := conditionsv1alpha1.Get(&conditionList{without.setConditions(Load{})}, corev1alpha1.ShardPublished); published != nil {
+		t.Errorf("shard without a cache server: %+v", published)
 	}
 }
 

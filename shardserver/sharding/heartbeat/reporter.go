@@ -42,6 +42,8 @@ type ReporterConfig struct {
 	MemoryLimit int64
 	// Healthy returns an error if the shard should get no traffic.
 	Healthy func() error
+	// Refused describes the objects that the cache server refuses; "" if there are none, nil without a cache server.
+	Refused func() string
 }
 
 // Reporter creates the reports of this shard.
@@ -113,8 +115,20 @@ func (r *Reporter) setConditions(load Load) conditionsv1alpha1.Conditions {
 	} else {
 		conditionsv1alpha1.MarkTrue(to, corev1alpha1.ShardSchedulable)
 	}
+	r.setPublished(to)
 	r.conditions = to.conditions
 	return r.conditions
+}
+
+func (r *Reporter) setPublished(to *conditionList) {
+	if r.cfg.Refused == nil {
+		return
+	}
+	if refused := r.cfg.Refused(); refused != "" {
+		conditionsv1alpha1.MarkFalse(to, corev1alpha1.ShardPublished, corev1alpha1.ReasonObjectsRefused, conditionsv1alpha1.SeverityWarning, "%s", refused)
+		return
+	}
+	conditionsv1alpha1.MarkTrue(to, corev1alpha1.ShardPublished)
 }
 
 func (r *Reporter) full(load Load) string {

@@ -126,8 +126,10 @@ func setStatus(shard *corev1alpha1.Shard, reported *shardingv1alpha1.ShardReport
 	}
 	shard.Status.Capacity, shard.Status.Load = reported.Capacity, roundDown(reported.Load)
 	conditions := &conditionList{reported.Conditions}
-	if schedulable := conditionsv1alpha1.Get(conditions, corev1alpha1.ShardSchedulable); schedulable != nil {
-		conditionsv1alpha1.Set(shard, *schedulable)
+	for _, condition := range []conditionsv1alpha1.Type{corev1alpha1.ShardSchedulable, corev1alpha1.ShardPublished} {
+		if found := conditionsv1alpha1.Get(conditions, condition); found != nil {
+			conditionsv1alpha1.Set(shard, *found)
+		}
 	}
 	if age > Timeout {
 		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardNotReporting, "The shard has not reported for %s; "+kcpcore.NoReportAdvice, Timeout)

@@ -16,7 +16,8 @@
 //
 // An object therefore counts once it was published after the resync began, whether or not it has changed again. A
 // resync ends after as many writes as there are objects, whatever tenants write in the meantime. One object that cannot
-// be written blocks it: readers would treat its absence as its deletion.
+// be written blocks it: readers would treat its absence as its deletion. The exception is an object that the cache refuses
+// because of its content: admission prevents it, and a condition of the shard reports what passed admission all the same.
 //
 // The guarantee is per store. The complete report is an update of a report that was in that store before the resync
 // ended, so it is never written to another store. The loss of a report revokes the guarantee and restarts a running

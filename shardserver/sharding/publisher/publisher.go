@@ -31,6 +31,9 @@ const (
 	lockCount = 256
 	// unreachableRetry is the delay before a write that did not reach the cache is retried.
 	unreachableRetry = 2 * time.Second
+	// refusedRetry is the delay before an object that the cache refused is written again: another cache server may have
+	// another limit.
+	refusedRetry = 5 * time.Minute
 )
 
 // Config configures a Publisher.
@@ -63,8 +66,8 @@ type Publisher struct {
 	running atomic.Bool
 
 	mu sync.Mutex
-	// pending are the objects that could not be written, and since when.
-	pending map[item]time.Time
+	// pending are the objects that could not be written.
+	pending map[item]pendingItem
 }
 
 // item is an object of a source.
@@ -76,7 +79,7 @@ type item struct {
 // New returns a publisher.
 func New(cfg Config) *Publisher {
 	return &Publisher{
-		cfg: cfg, pending: map[item]time.Time{}, locks: keymutex.NewHashed(lockCount),
+		cfg: cfg, pending: map[item]pendingItem{}, locks: keymutex.NewHashed(lockCount),
 		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, corev1alpha1.Resource("logicalclusters")),
 	}
 }
@@ -156,6 +159,8 @@ func (p *Publisher) publish(ctx context.Context, source Source, key controller.R
 		return controller.Result{}, nil
 	case errors.Is(err, errCacheUnavailable):
 		return controller.Result{RequeueAfter: p.retryDelay(obj)}, nil
+	case resultOf(err) == refusedObject:
+		return controller.Result{RequeueAfter: refusedRetry}, nil
 	case errors.Is(err, errSource), errors.As(err, &status):
 		return controller.Result{}, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
@@ -46,6 +47,9 @@ const (
 	succeeded result = iota
 	// failedObject: it could not be written; other objects may be.
 	failedObject
+	// refusedObject: the cache refuses the object in its current state. It stays in an earlier one, or absent, which the
+	// condition of the shard reports; retrying would block all other objects.
+	refusedObject
 	// unavailable: the cache is unavailable.
 	unavailable
 )
@@ -55,7 +59,11 @@ func resultOf(err error) result {
 	switch status := apierrors.APIStatus(nil); {
 	case err == nil:
 		return succeeded
-	case errors.Is(err, errSource), errors.As(err, &status):
+	case errors.Is(err, errSource):
+		return failedObject
+	case client.IsRefused(err):
+		return refusedObject
+	case errors.As(err, &status):
 		return failedObject
 	}
 	return unavailable

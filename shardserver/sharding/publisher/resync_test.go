@@ -59,13 +59,16 @@ func TestResultOf(t *testing.T) {
 		err  error
 		want result
 	}{
-		"a written object":           {nil, succeeded},
-		"an error of a source":       {fmt.Errorf("%w: %w", errSource, io.EOF), failedObject},
-		"a status error of a source": {fmt.Errorf("%w: %w", errSource, apierrors.NewServiceUnavailable("")), failedObject},
-		"a rejected write":           {fmt.Errorf("writing: %w", apierrors.NewTooManyRequests("", 1)), failedObject},
-		"a conflict":                 {apierrors.NewConflict(gr, "x", nil), failedObject},
-		"an unavailable cache":       {errCacheUnavailable, unavailable},
-		"a broken connection":        {fmt.Errorf("writing: %w", io.ErrUnexpectedEOF), unavailable},
+		"a written object":            {nil, succeeded},
+		"an error of a source":        {fmt.Errorf("%w: %w", errSource, io.EOF), failedObject},
+		"a status error of a source":  {fmt.Errorf("%w: %w", errSource, apierrors.NewServiceUnavailable("")), failedObject},
+		"a rejected write":            {fmt.Errorf("writing: %w", apierrors.NewTooManyRequests("", 1)), failedObject},
+		"an object that is too large": {apierrors.NewRequestEntityTooLargeError("limit"), refusedObject},
+		"an invalid object":           {apierrors.NewInvalid(schema.GroupKind{}, "x", nil), refusedObject},
+		"a source that is too large":  {fmt.Errorf("%w: %w", errSource, apierrors.NewRequestEntityTooLargeError("limit")), failedObject},
+		"a conflict":                  {apierrors.NewConflict(gr, "x", nil), failedObject},
+		"an unavailable cache":        {errCacheUnavailable, unavailable},
+		"a broken connection":         {fmt.Errorf("writing: %w", io.ErrUnexpectedEOF), unavailable},
 	} {
 		if got := resultOf(tc.err); got != tc.want {
 			t.Errorf("%s: got %d, want %d", name, got, tc.want)

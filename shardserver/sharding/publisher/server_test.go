@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -99,6 +100,12 @@ func TestPublisher(t *testing.T) {
 			}
 			return err
 		})
+	})
+	t.Run("status that no cache stores is refused", func(t *testing.T) {
+		err := writeLongStatus(t, atRoot, root.NewWorkspace(t, "root", "long").Spec.Cluster)
+		if !apierrors.IsRequestEntityTooLargeError(err) || !strings.Contains(err.Error(), "published to other shards") {
+			t.Errorf("got %v", err)
+		}
 	})
 	t.Run("unknown object is deleted and deleted object is recreated", func(t *testing.T) {
 		_, err := writer.Create(t.Context(), gvr, logicalcluster.Root, &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "unknown"}})
