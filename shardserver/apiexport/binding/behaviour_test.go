@@ -263,6 +263,12 @@ func (s *env) expectReservations(cluster string, want map[string]string) {
 // createDefinition creates a definition in a workspace, and waits until it is served.
 func (s *env) createDefinition(cluster string, gr schema.GroupResource, kind string) *apiextensionsv1.CustomResourceDefinition {
 	s.t.Helper()
+	return s.createDefinitionUntil(cluster, gr, kind, apiextensionsv1.Established, apiextensionsv1.ConditionTrue)
+}
+
+// createDefinitionUntil creates a definition in a workspace, and waits for a condition.
+func (s *env) createDefinitionUntil(cluster string, gr schema.GroupResource, kind string, wanted apiextensionsv1.CustomResourceDefinitionConditionType, status apiextensionsv1.ConditionStatus) *apiextensionsv1.CustomResourceDefinition {
+	s.t.Helper()
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: gr.String()},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -282,11 +288,11 @@ func (s *env) createDefinition(cluster string, gr schema.GroupResource, kind str
 			return err
 		}
 		for _, condition := range definition.Status.Conditions {
-			if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
+			if condition.Type == wanted && condition.Status == status {
 				return nil
 			}
 		}
-		return errors.New("it is not established")
+		return fmt.Errorf("%s is not %s: %v", wanted, status, definition.Status.Conditions)
 	})
 	return definition
 }
@@ -305,8 +311,10 @@ func testDefinitionReservesResource(t *testing.T, s *env) {
 	}
 	s.waitForBinding(consumer, "widgets", allOf(isBound, bindsResources("widgets")))
 	s.expectReservations(consumer, map[string]string{widgets.String(): "widgets"})
-	// A definition that is created later does not get the reservation.
-	s.createDefinition(consumer, widgets, "Widget")
+	// A definition that is created later gets neither the reservation nor the names of the bound resource.
+	s.createDefinitionUntil(consumer, widgets, "Widget", apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionFalse)
+	s.createDefinitionUntil(consumer, s.newResource("gadgets"), "Widget", apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionFalse)
+	s.createDefinitionUntil(consumer, schema.GroupResource{Group: "tenancy.kcp.io", Resource: "workspaces"}, "Workspace", apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionFalse)
 	s.expectReservations(consumer, map[string]string{widgets.String(): "widgets"})
 }
 

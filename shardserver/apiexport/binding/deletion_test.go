@@ -205,7 +205,7 @@ func testShadowedDefinition(t *testing.T, s *env) {
 	s.expectDeleted(consumer, definition)
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
 	s.Bind(t, consumer, provider, "widgets")
-	definition = s.createDefinition(consumer, widgets, "Widget")
+	definition = s.createDefinitionUntil(consumer, widgets, "Widget", apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionFalse)
 	s.createObject(consumer, widgets, "Widget", "bound")
 	if err := s.Delete(clusterContext(consumer), definition); err != nil {
 		t.Fatal(err)

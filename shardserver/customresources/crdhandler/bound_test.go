@@ -408,8 +408,14 @@ func testBoundHidesDefined(t *testing.T, shard *shardtesting.Shard) {
 		t.Errorf("its objects remain: %v", keys)
 	}
 	expectNames(w.name + "/bound")
-	w.define(newDefinition("example.com"))
+	// A definition of a resource that is bound is accepted once the binding is gone.
+	again, err := w.definitions().Create(t.Context(), newDefinition("example.com"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.waitNotAccepted(again.Name, "WidgetList")
 	w.unbind(shard, "widgets")
+	w.waitEstablished(again.Name)
 	expectNames()
 	w.create(newWidget("defined", nil))
 	expectNames(w.name + "/defined")

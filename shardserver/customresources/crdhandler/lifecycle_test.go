@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,16 +38,7 @@ func testNamesPerWorkspace(t *testing.T, shard *shardtesting.Shard) {
 	if _, err := a.definitions().Create(t.Context(), conflicting.DeepCopy(), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the names are rejected", func(ctx context.Context) error {
-		got, err := a.definitions().Get(ctx, conflicting.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if !apihelpers.IsCRDConditionFalse(got, apiextensionsv1.NamesAccepted) || !apihelpers.IsCRDConditionFalse(got, apiextensionsv1.Established) {
-			return fmt.Errorf("conditions are %v", got.Status.Conditions)
-		}
-		return nil
-	})
+	a.waitNotAccepted(conflicting.Name, "WidgetList")
 	if status, _, _ := a.doRaw(http.MethodGet, "/apis/example.com/v1/gadgets", "", acceptJSON, ""); status != http.StatusNotFound {
 		t.Errorf("a definition that is not established: status %d", status)
 	}

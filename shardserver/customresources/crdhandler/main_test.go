@@ -1,6 +1,7 @@
 package crdhandler_test
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -44,6 +45,7 @@ func TestCustomResources(t *testing.T) {
 		"deleting objects that cannot be converted":         testUnreadableObjectDeletion,
 		"deleting a namespace and a workspace with objects": testNamespaceAndWorkspaceDeletion,
 		"kinds of Kubernetes":                               testKubernetesKinds,
+		"groups without a dot":                              testGroupsWithoutDot,
 		"definitions of built-in resources have no effect":  testBuiltInsSurviveDefinitions,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,8 +84,27 @@ func (w *workspace) define(definition *apiextensionsv1.CustomResourceDefinition)
 	return w.waitEstablished(created.Name)
 }
 
-// waitEstablished waits with a watch, without polling.
+// waitEstablished and waitNotAccepted wait with a watch, without polling.
 func (w *workspace) waitEstablished(name string) *apiextensionsv1.CustomResourceDefinition {
+	w.Helper()
+	return w.waitFor(name, func(got *apiextensionsv1.CustomResourceDefinition) bool {
+		return apihelpers.IsCRDConditionTrue(got, apiextensionsv1.Established)
+	})
+}
+
+// waitNotAccepted waits until a name of a definition is not accepted.
+func (w *workspace) waitNotAccepted(definition, name string) {
+	w.Helper()
+	got := w.waitFor(definition, func(got *apiextensionsv1.CustomResourceDefinition) bool {
+		return apihelpers.FindCRDCondition(got, apiextensionsv1.NamesAccepted) != nil
+	})
+	accepted := apihelpers.FindCRDCondition(got, apiextensionsv1.NamesAccepted)
+	if accepted.Status != apiextensionsv1.ConditionFalse || !strings.Contains(accepted.Message, `"`+name+`" is already in use`) || !apihelpers.IsCRDConditionFalse(got, apiextensionsv1.Established) {
+		w.Errorf("%s has the conditions %+v", definition, got.Status.Conditions)
+	}
+}
+
+func (w *workspace) waitFor(name string, done func(*apiextensionsv1.CustomResourceDefinition) bool) *apiextensionsv1.CustomResourceDefinition {
 	w.Helper()
 	watcher, err := w.definitions().Watch(w.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	if err != nil {
@@ -91,11 +112,11 @@ func (w *workspace) waitEstablished(name string) *apiextensionsv1.CustomResource
 	}
 	defer watcher.Stop()
 	for event := range watcher.ResultChan() {
-		if got, ok := event.Object.(*apiextensionsv1.CustomResourceDefinition); ok && apihelpers.IsCRDConditionTrue(got, apiextensionsv1.Established) {
+		if got, ok := event.Object.(*apiextensionsv1.CustomResourceDefinition); ok && done(got) {
 			return got
 		}
 	}
-	w.Fatalf("%s was not established while it was watched", name)
+	w.Fatalf("%s did not get the expected status while it was watched", name)
 	return nil
 }
 

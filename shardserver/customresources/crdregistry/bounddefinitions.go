@@ -3,6 +3,7 @@ package crdregistry
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apiextensionsinternal "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,6 +54,48 @@ func (r *Registry) ListBoundDefinitions(ctx context.Context) ([]BoundDefinition,
 		}
 	}
 	return all, nil
+}
+
+// ListBoundNames returns the names of the resources of a group that the context's logical cluster binds, built-in ones
+// included. It reflects every binding whose status was written before the call.
+func (r *Registry) ListBoundNames(ctx context.Context, group string) ([]apiextensionsinternal.CustomResourceDefinitionNames, error) {
+	if err := r.Bindings.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	var all []apiextensionsinternal.CustomResourceDefinitionNames
+	for _, b := range r.Bindings.List(ctx) {
+		if b.Group != group {
+			continue
+		}
+		names, err := r.boundNames(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, names)
+	}
+	return all, nil
+}
+
+// boundNames returns the names of a bound resource; only the plural if its definition is unavailable.
+func (r *Registry) boundNames(ctx context.Context, b bindings.BoundResource) (apiextensionsinternal.CustomResourceDefinitionNames, error) {
+	names := apiextensionsinternal.CustomResourceDefinitionNames{Plural: b.GroupResource.Resource}
+	if r.IsBuiltIn(b.Resource) {
+		builtIn, err := r.Resources.Get(b.GroupResource)
+		if err != nil {
+			return names, err
+		}
+		kind := builtIn.Kind.Kind
+		names.Singular, names.Kind, names.ListKind = strings.ToLower(kind), kind, kind+"List"
+		return names, nil
+	}
+	d, err := r.getBoundDefinition(ctx, b.GroupResource, b.SchemaUID)
+	if err != nil && !apierrors.IsServiceUnavailable(err) {
+		return names, err
+	}
+	if d != nil && d.resource == b.GroupResource {
+		names = d.object.Spec.Names
+	}
+	return names, nil
 }
 
 // cachedBoundDefinition returns a definition of system:bound-crds as the informer has it, or nil.

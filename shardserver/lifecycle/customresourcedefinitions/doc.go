@@ -1,6 +1,7 @@
 // Package customresourcedefinitions has the controllers of CustomResourceDefinitions, one pair per shard for all
 // logical clusters: one writes their status, the other one deletes the objects of a definition that is being deleted.
-// Pure functions compute the status (names.go, conditions.go) from the definitions of one group in one logical cluster.
+// Pure functions compute the status (names.go, conditions.go) from the definitions and bound resources of one group in one
+// logical cluster.
 //
 // Custom resources are served by the packages below shardserver/customresources.
 package customresourcedefinitions

@@ -15,11 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdregistry"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -27,17 +30,21 @@ import (
 const fieldManager = "kcp-definitions"
 
 // statusController computes the status of all definitions of one group in one logical cluster: its keys are groups. So
-// names are never accepted concurrently.
+// names are never accepted concurrently. Names of resources that the logical cluster binds are not accepted.
 type statusController struct {
+	served *crdregistry.Registry
 	reader *storage.Reader[*apiextensions.CustomResourceDefinition]
 	client metadata.Interface
 }
 
 func newStatusController(cfg Config, reader *storage.Reader[*apiextensions.CustomResourceDefinition]) controller.Controller {
-	c := &statusController{reader: reader, client: cfg.Clients.Metadata}
+	c := &statusController{served: cfg.Definitions, reader: reader, client: cfg.Clients.Metadata}
 	return controller.Controller{
-		Name:      "definition-status",
-		Sources:   []controller.Source{{Resource: definitions, MapFunc: groupKey}},
+		Name: "definition-status",
+		Sources: []controller.Source{
+			{Resource: definitions, MapFunc: groupKey},
+			{Resource: apisv1alpha2.Resource("apibindings"), MapFunc: boundGroupKeys},
+		},
 		Reconcile: c.reconcile,
 	}
 }
@@ -48,6 +55,23 @@ func groupKey(event watch.Event) []controller.Request {
 		return nil
 	}
 	return []controller.Request{{ClusterName: logicalcluster.Of(definition), Name: definition.Spec.Group}}
+}
+
+// boundGroupKeys maps a change of a binding to the groups that it binds: it may release names. A new one does not.
+func boundGroupKeys(event watch.Event) []controller.Request {
+	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
+	if !ok || event.Type == watch.Added {
+		return nil
+	}
+	groups := sets.New[string]()
+	for _, bound := range binding.Status.BoundResources {
+		groups.Insert(bound.Group)
+	}
+	keys := make([]controller.Request, 0, len(groups))
+	for group := range groups {
+		keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(binding), Name: group})
+	}
+	return keys
 }
 
 func (c *statusController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
@@ -61,8 +85,15 @@ func (c *statusController) reconcile(ctx context.Context, key controller.Request
 			return controller.Result{}, err
 		}
 	}
+	bound, err := c.served.ListBoundNames(ctx, key.Name)
+	if err != nil {
+		return controller.Result{}, fmt.Errorf("listing the bound resources of group %s: %w", key.Name, err)
+	}
 	for _, definition := range outdated(group) {
 		others := acceptedNamesExcept(group, definition.Name)
+		for _, names := range bound {
+			others.add(names)
+		}
 		if key.ClusterName == logicalcluster.BoundCRDs { // nothing is served there, and conflicts are reported on bindings
 			others = nameSet{}
 		}
