@@ -9,21 +9,16 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/apis/apis"
 )
 
-var (
-	schemaPrefix = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
-
-	// groupsWithoutDot are groups of Kubernetes that predate the rule that groups are domains.
-	groupsWithoutDot = sets.New("apps", "batch", "extensions", "policy", "autoscaling")
-)
+var schemaPrefix = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 
 const (
 	// coreGroup replaces the empty group in names of schemas.
@@ -108,7 +103,7 @@ func definitionOf(schema *apisv1alpha1.APIResourceSchema) (*apiextensions.Custom
 	if err != nil {
 		return nil, err
 	}
-	if group := served.Spec.Group; group == "" || group == coreGroup || groupsWithoutDot.Has(group) {
+	if group := served.Spec.Group; group == "" || group == coreGroup || ownapiextensions.IsGroupWithoutDot(group) {
 		served.Spec.Group = anyGroup
 	}
 	served.Name = served.Spec.Names.Plural + "." + served.Spec.Group

@@ -31,7 +31,7 @@ func NewStorage(getter generic.RESTOptionsGetter, specs *SpecInterner) (generica
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, fmt.Errorf("creating storage of customresourcedefinitions: %w", err)
 	}
-	definitions.CreateStrategy, definitions.UpdateStrategy = boundCreateStrategy{definitions.CreateStrategy}, boundUpdateStrategy{definitions.UpdateStrategy}
+	definitions.CreateStrategy, definitions.UpdateStrategy = createStrategy{definitions.CreateStrategy}, updateStrategy{definitions.UpdateStrategy}
 	info := genericapiserver.NewDefaultAPIGroupInfo(apiextensions.GroupName, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
 	info.VersionedResourcesStorageMap[apiextensionsv1.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		Definitions.Resource:             collectionDeleter{definitions},

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,16 +19,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// newIngressDefinition defines a kind of Kubernetes, in its group networking.k8s.io.
-func newIngressDefinition() *apiextensionsv1.CustomResourceDefinition {
+// newKubernetesDefinition defines a kind of Kubernetes in its group.
+func newKubernetesDefinition(group, plural, singular, kind string) *apiextensionsv1.CustomResourceDefinition {
 	keep := true
-	definition := newDefinition("networking.k8s.io")
-	definition.Name = "ingresses.networking.k8s.io"
+	definition := newDefinition(group)
+	definition.Name = plural + "." + group
 	definition.Annotations = map[string]string{"api-approved.kubernetes.io": "unapproved, it is a test"}
-	definition.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: "ingresses", Singular: "ingress", Kind: "Ingress", ListKind: "IngressList"}
+	definition.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: singular, Kind: kind, ListKind: kind + "List"}
 	definition.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &keep}
 	definition.Spec.Versions[0].Subresources.Scale = nil
 	return definition
@@ -34,7 +37,7 @@ func newIngressDefinition() *apiextensionsv1.CustomResourceDefinition {
 
 func testKubernetesKinds(t *testing.T, shard *shardtesting.Shard) {
 	w := newWorkspace(t, shard)
-	w.define(newIngressDefinition())
+	w.define(newKubernetesDefinition("networking.k8s.io", "ingresses", "ingress", "Ingress"))
 	w.define(newDefinition("example.com"))
 	objects := dynamic.NewForConfigOrDie(w.config).Resource(schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}).Namespace("default")
 	created, err := objects.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
@@ -97,6 +100,54 @@ func testKubernetesKinds(t *testing.T, shard *shardtesting.Shard) {
 		t.Errorf("a kind that Kubernetes does not have: %d %s", status, body)
 	}
 	testProtobufBody(t, w)
+}
+
+func testGroupsWithoutDot(t *testing.T, shard *shardtesting.Shard) {
+	w := newWorkspace(t, shard)
+	w.define(newKubernetesDefinition("apps", "deployments", "deployment", "Deployment"))
+	w.define(newKubernetesDefinition("batch", "jobs", "job", "Job"))
+	clients := kubernetes.NewForConfigOrDie(w.config)
+	created, err := clients.AppsV1().Deployments("default").Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	created.Labels = map[string]string{"changed": "yes"}
+	if _, err := clients.AppsV1().Deployments("default").Update(t.Context(), created, metav1.UpdateOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := clients.BatchV1().Jobs("default").Create(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+	for _, group := range []string{"apps", "batch"} {
+		if served, err := clients.Discovery().ServerResourcesForGroupVersion(group + "/v1"); err != nil || len(served.APIResources) == 0 {
+			t.Errorf("discovery of %s returned %v, %v", group, served, err)
+		}
+	}
+	changed, err := w.definitions().Get(t.Context(), "deployments.apps", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed.Spec.Names.ShortNames = []string{"deploy"}
+	if _, err := w.definitions().Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("updating a definition: %v", err)
+	}
+	misnamed := newKubernetesDefinition("apps", "statefulsets", "statefulset", "StatefulSet")
+	misnamed.Name = "statefulsets.batch"
+	for name, definition := range map[string]*apiextensionsv1.CustomResourceDefinition{
+		"another group without a dot": newDefinition("example"),
+		"the core group":              newDefinition("core"),
+		"no group":                    newDefinition(""),
+		"the name of another group":   misnamed,
+	} {
+		if _, err := w.definitions().Create(t.Context(), definition, metav1.CreateOptions{}); !apierrors.IsInvalid(err) || strings.Contains(err.Error(), "placeholder") {
+			t.Errorf("%s: got %v, want Invalid", name, err)
+		}
+	}
+	for _, resource := range shard.Server.Registry.All() {
+		if group := resource.GVR.Group; ownapiextensions.IsGroupWithoutDot(group) {
+			t.Errorf("definitions may be in group %s, which is compiled in", group)
+		}
+	}
 }
 
 // testProtobufBody sends objects in protobuf, as typed clients do.
