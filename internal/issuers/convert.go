@@ -15,8 +15,8 @@ import (
 // compiler contains the CEL environments, which are expensive to create and shared.
 var compiler = sync.OnceValue(authenticationcel.NewDefaultCompiler)
 
-// Validate validates issuers like Kubernetes validates those of an AuthenticationConfiguration: URLs, audiences, CEL
-// expressions, unique issuers. path is the field path of the list.
+// Validate returns why tokens of issuers cannot be authenticated, as Kubernetes validates the issuers of an
+// AuthenticationConfiguration: URLs, audiences, CEL expressions, unique issuers. path is the field path of the list.
 func Validate(given []tenancyv1alpha1.JWTAuthenticator, path *field.Path) field.ErrorList {
 	errs := apiservervalidation.ValidateAuthenticationConfiguration(compiler(), &apiserver.AuthenticationConfiguration{JWT: convertAll(given)}, nil)
 	for _, err := range errs {

@@ -29,6 +29,10 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
+// maxMatchingIssuers bounds the issuers that one token is verified with: anybody can send tokens, and a tenant can
+// configure one issuer any number of times.
+const maxMatchingIssuers = 64
+
 // maxAuthenticators bounds the number of cached authenticators. After an eviction, the next token causes two requests to the issuer.
 const maxAuthenticators = 1024
 
@@ -73,9 +77,14 @@ func (a *Authenticators) Authenticate(ctx context.Context, cluster logicalcluste
 		return nil, false, nil
 	}
 	var errs []error
+	matching := 0
 	for i := range issuers {
 		if issuers[i].Issuer.URL != tokenClaims.Issuer {
 			continue
+		}
+		if matching++; matching > maxMatchingIssuers {
+			errs = append(errs, fmt.Errorf("issuer %q: only the first %d of its configurations are used", tokenClaims.Issuer, maxMatchingIssuers))
+			break
 		}
 		response, ok, err := a.authenticateWith(ctx, cluster, &issuers[i], token, tokenClaims)
 		if ok {

@@ -193,6 +193,19 @@ func TestMetricsLabelsAreBounded(t *testing.T) {
 	}
 }
 
+func TestTokenIsTriedWithLimitedIssuers(t *testing.T) {
+	issuer := issuertest.Start(t)
+	broken := issuer.Authenticator()
+	broken.Issuer.Audiences = nil
+	authenticators := issuers.New(t.Context(), nil, nil)
+	for before, accepted := range map[int]bool{63: true, 64: false} {
+		configured := append(slices.Repeat([]tenancyv1alpha1.JWTAuthenticator{broken}, before), issuer.Authenticator())
+		if _, ok, err := authenticators.Authenticate(t.Context(), testCluster, configured, issuer.Token(t, map[string]any{"sub": "ada"})); ok != accepted {
+			t.Errorf("an issuer after %d that cannot be used: accepted %t, %v", before, ok, err)
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	issuer := issuertest.Start(t)
 	for name, tc := range map[string]struct {

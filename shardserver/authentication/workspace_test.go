@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,4 +124,82 @@ func TestWorkspaceIssuers(t *testing.T) {
 	if err := admin.Create(root, configuration); !apierrors.IsInvalid(err) {
 		t.Errorf("an invalid configuration: %v", err)
 	}
+}
+
+// TestUnusableIssuers: what the schema accepts is stored, and an event tells why it authenticates no token.
+func TestUnusableIssuers(t *testing.T) {
+	s := shardtesting.Start(t)
+	admin := s.Client(t, s.Admin(t))
+	cluster := s.NewWorkspace(t, "root", "issuers").Spec.Cluster
+	ctx := shardtesting.In(t.Context(), cluster)
+	create := func(name string, change func(*tenancyv1alpha1.JWTAuthenticator)) error {
+		prefix := ""
+		jwt := tenancyv1alpha1.JWTAuthenticator{
+			Issuer:        tenancyv1alpha1.Issuer{URL: "https://issuer.example.com", Audiences: []string{"a"}},
+			ClaimMappings: tenancyv1alpha1.ClaimMappings{Username: tenancyv1alpha1.PrefixedClaimOrExpression{Claim: "sub", Prefix: &prefix}},
+		}
+		change(&jwt)
+		return admin.Create(ctx, &tenancyv1alpha1.WorkspaceAuthenticationConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: tenancyv1alpha1.WorkspaceAuthenticationConfigurationSpec{JWT: []tenancyv1alpha1.JWTAuthenticator{jwt}}})
+	}
+	for message, change := range map[string]func(*tenancyv1alpha1.JWTAuthenticator){
+		"spec.jwt[0].claimMappings.username: Invalid value: \"object\": claim and expression cannot both be specified": func(jwt *tenancyv1alpha1.JWTAuthenticator) {
+			jwt.ClaimMappings.Username.Expression = "claims.sub"
+		},
+		"spec.jwt[0].claimMappings.groups: Invalid value: \"object\": prefix can only be specified when claim is specified": func(jwt *tenancyv1alpha1.JWTAuthenticator) {
+			prefix := ""
+			jwt.ClaimMappings.Groups = tenancyv1alpha1.PrefixedClaimOrExpression{Expression: "claims.groups", Prefix: &prefix}
+		},
+		"spec.jwt[0].claimMappings.groups: Invalid value: \"object\": claim or expression must be specified": func(jwt *tenancyv1alpha1.JWTAuthenticator) {
+			prefix := ""
+			jwt.ClaimMappings.Groups = tenancyv1alpha1.PrefixedClaimOrExpression{Prefix: &prefix}
+		},
+		"spec.jwt[0].claimMappings.uid: Invalid value: \"object\": claim and expression cannot both be specified": func(jwt *tenancyv1alpha1.JWTAuthenticator) {
+			jwt.ClaimMappings.UID = tenancyv1alpha1.ClaimOrExpression{Claim: "sub", Expression: "claims.sub"}
+		},
+		"spec.jwt[0].claimValidationRules[0]: Invalid value: \"object\": requiredValue must be specified when claim is specified": func(jwt *tenancyv1alpha1.JWTAuthenticator) {
+			jwt.ClaimValidationRules = []tenancyv1alpha1.ClaimValidationRule{{Claim: "hd"}}
+		},
+		"spec.jwt[0].claimValidationRules[0]: Invalid value: \"object\": message must be specified when expression is specified": func(jwt *tenancyv1alpha1.JWTAuthenticator) {
+			jwt.ClaimValidationRules = []tenancyv1alpha1.ClaimValidationRule{{Expression: "true"}}
+		},
+		"spec.jwt[0].issuer.url: Required value": func(jwt *tenancyv1alpha1.JWTAuthenticator) { jwt.Issuer.URL = "" },
+	} {
+		if err := create("refused", change); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), message) {
+			t.Errorf("got %v, want %s", err, message)
+		}
+	}
+	for name, change := range map[string]func(*tenancyv1alpha1.JWTAuthenticator){
+		"usable":       func(*tenancyv1alpha1.JWTAuthenticator) {},
+		"plain-http":   func(jwt *tenancyv1alpha1.JWTAuthenticator) { jwt.Issuer.URL = "http://issuer.example.com" },
+		"no-audiences": func(jwt *tenancyv1alpha1.JWTAuthenticator) { jwt.Issuer.Audiences = nil },
+		"no-username": func(jwt *tenancyv1alpha1.JWTAuthenticator) {
+			jwt.ClaimMappings.Username = tenancyv1alpha1.PrefixedClaimOrExpression{}
+		},
+		"no-prefix": func(jwt *tenancyv1alpha1.JWTAuthenticator) { jwt.ClaimMappings.Username.Prefix = nil },
+		"no-expression": func(jwt *tenancyv1alpha1.JWTAuthenticator) {
+			jwt.UserValidationRules = []tenancyv1alpha1.UserValidationRule{{Expression: "user.", Message: ""}}
+		},
+	} {
+		if err := create(name, change); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	want := []string{"no-audiences", "no-expression", "no-prefix", "no-username", "plain-http"}
+	shardtesting.Eventually(t, "the events", func(ctx context.Context) error {
+		events := &corev1.EventList{}
+		if err := admin.List(shardtesting.In(ctx, cluster), events, client.InNamespace("default")); err != nil {
+			return err
+		}
+		var got []string
+		for _, event := range events.Items {
+			if event.Reason == "InvalidConfiguration" && strings.Contains(event.Message, "spec.jwt[0]") {
+				got = append(got, event.InvolvedObject.Name)
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			return fmt.Errorf("events of %q, want of %q", got, want)
+		}
+		return nil
+	})
 }

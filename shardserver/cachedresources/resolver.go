@@ -162,6 +162,10 @@ func (f ResourceResolver) listByPath(ctx context.Context, path, name string) ([]
 
 func (l SliceResolver) resolveExport(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, resolved *ResolvedSlice) error {
 	ref := slice.Spec.APIExport
+	if ref.Name == "" {
+		resolved.ExportMessage = "spec.export is not set; create a slice with the name of the APIExport whose consumers it serves"
+		return nil
+	}
 	resolved.ExportMessage = fmt.Sprintf("APIExport %q was not found in %s; create it, or delete the slice", ref.Name, describePath(ref.Path))
 	reference, err := apiindex.NewReference(logicalcluster.Of(slice), ref.Path, ref.Name)
 	if err != nil {

@@ -27,18 +27,19 @@ import (
 )
 
 var (
-	logicalClusters     = corev1alpha1.Resource("logicalclusters")
-	shards              = corev1alpha1.Resource("shards")
-	requests            = shardingv1alpha1.Resource("logicalclusterrequests")
-	reports             = shardingv1alpha1.Resource("logicalclusterreports")
-	shardReports        = shardingv1alpha1.Resource("shardreports")
-	workspaces          = tenancyv1alpha1.Resource("workspaces")
-	workspaceTypes      = tenancyv1alpha1.Resource("workspacetypes")
-	apiExports          = apisv1alpha2.Resource("apiexports")
-	apiBindings         = apisv1alpha2.Resource("apibindings")
-	namespaces          = schema.GroupResource{Resource: "namespaces"}
-	clusterRoles        = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
-	clusterRoleBindings = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}
+	logicalClusters              = corev1alpha1.Resource("logicalclusters")
+	shards                       = corev1alpha1.Resource("shards")
+	requests                     = shardingv1alpha1.Resource("logicalclusterrequests")
+	reports                      = shardingv1alpha1.Resource("logicalclusterreports")
+	shardReports                 = shardingv1alpha1.Resource("shardreports")
+	workspaces                   = tenancyv1alpha1.Resource("workspaces")
+	workspaceTypes               = tenancyv1alpha1.Resource("workspacetypes")
+	authenticationConfigurations = tenancyv1alpha1.Resource("workspaceauthenticationconfigurations")
+	apiExports                   = apisv1alpha2.Resource("apiexports")
+	apiBindings                  = apisv1alpha2.Resource("apibindings")
+	namespaces                   = schema.GroupResource{Resource: "namespaces"}
+	clusterRoles                 = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
+	clusterRoleBindings          = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}
 )
 
 // workers is the number of workers of the workspace and logical cluster controllers, which mostly wait for etcd.
@@ -74,6 +75,7 @@ func Controllers(cfg Config) []controller.Controller {
 		newLogicalClusterController(cfg),
 		newRequestController(cfg),
 		newWorkspaceTypeController(cfg),
+		newConfigurationController(cfg),
 	}
 }
 

@@ -82,10 +82,10 @@ const AudienceMatchPolicyMatchAny AudienceMatchPolicyType = "MatchAny"
 
 // ClaimValidationRule is a rule for the claims of a token. Exactly one of claim and expression must be set.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.claim) || has(self.expression)",message="claim or expression is required"
-// +kubebuilder:validation:XValidation:rule="!(has(self.claim) && has(self.expression))",message="claim and expression cannot both be set"
-// +kubebuilder:validation:XValidation:rule="has(self.requiredValue) == has(self.claim)",message="requiredValue must be set with claim, and only then"
-// +kubebuilder:validation:XValidation:rule="has(self.message) == has(self.expression)",message="message must be set with expression, and only then"
+// +kubebuilder:validation:XValidation:rule="has(self.claim) || has(self.expression)",message="claim or expression must be specified"
+// +kubebuilder:validation:XValidation:rule="!(has(self.claim) && has(self.expression))",message="claim and expression cannot both be specified"
+// +kubebuilder:validation:XValidation:rule="has(self.requiredValue) == has(self.claim)",message="requiredValue must be specified when claim is specified, and only then"
+// +kubebuilder:validation:XValidation:rule="has(self.message) == has(self.expression)",message="message must be specified when expression is specified, and only then"
 type ClaimValidationRule struct {
 	// claim is the name of a required claim. Must be set together with requiredValue.
 	// +optional
@@ -131,9 +131,9 @@ type ClaimMappings struct {
 // PrefixedClaimOrExpression is a claim with a prefix, or a CEL expression. Exactly one of claim and expression must be
 // set.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.claim) || has(self.expression)",message="claim or expression is required"
-// +kubebuilder:validation:XValidation:rule="!(has(self.claim) && has(self.expression))",message="claim and expression cannot both be set"
-// +kubebuilder:validation:XValidation:rule="!has(self.prefix) || has(self.claim)",message="prefix can only be set with claim"
+// +kubebuilder:validation:XValidation:rule="has(self.claim) || has(self.expression)",message="claim or expression must be specified"
+// +kubebuilder:validation:XValidation:rule="!(has(self.claim) && has(self.expression))",message="claim and expression cannot both be specified"
+// +kubebuilder:validation:XValidation:rule="!has(self.prefix) || has(self.claim)",message="prefix can only be specified when claim is specified"
 type PrefixedClaimOrExpression struct {
 	// claim is the name of the claim.
 	// +optional
@@ -152,7 +152,7 @@ type PrefixedClaimOrExpression struct {
 
 // ClaimOrExpression is a claim or a CEL expression. At most one of claim and expression can be set.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.claim) && has(self.expression))",message="claim and expression cannot both be set"
+// +kubebuilder:validation:XValidation:rule="!(has(self.claim) && has(self.expression))",message="claim and expression cannot both be specified"
 type ClaimOrExpression struct {
 	// claim is the name of the claim.
 	// +optional

@@ -38,13 +38,10 @@ var slices = &registry.Kind[*cachev1alpha1.ClusterCachedResourceEndpointSlice]{
 func validateSliceSpec(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) field.ErrorList {
 	path := field.NewPath("spec")
 	resource, export := slice.Spec.ClusterCachedResource, slice.Spec.APIExport
-	errs := validateReference(resource.Path, resource.Name, path.Child("clusterCachedResource"))
-	return append(errs, validateReference(export.Path, export.Name, path.Child("export"))...)
-}
-
-func validateReference(workspace, name string, path *field.Path) field.ErrorList {
-	errs := registry.ValidateRequired(name, path.Child("name"))
-	return append(errs, registry.ValidatePattern(workspace, pathPattern, path.Child("path"))...)
+	errs := registry.ValidateRequired(resource.Name, path.Child("clusterCachedResource", "name"))
+	errs = append(errs, registry.ValidatePattern(resource.Path, pathPattern, path.Child("clusterCachedResource", "path"))...)
+	// Go clients send an export without a name if they set none. A condition reports it.
+	return append(errs, registry.ValidatePattern(export.Path, pathPattern, path.Child("export", "path"))...)
 }
 
 // validateSliceTransition checks that references of the slice do not change.

@@ -71,6 +71,12 @@ func TestValidateEndpointSlice(t *testing.T) {
 	}
 }
 
+func TestSliceWithoutExport(t *testing.T) {
+	checkErrors(t, validateSliceSpec(&cachev1alpha1.ClusterCachedResourceEndpointSlice{Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
+		ClusterCachedResource: cachev1alpha1.ClusterCachedResourceReference{Name: "a"},
+	}}), "")
+}
+
 // checkErrors checks that errors are for a field or its direct children only; for "", that there are none.
 func checkErrors(t *testing.T, errs field.ErrorList, invalidField string) {
 	t.Helper()
