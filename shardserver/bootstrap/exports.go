@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	exactjson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
@@ -89,7 +90,7 @@ func normalizeSchema(spec apisv1alpha1.APIResourceSchemaSpec) any {
 		return nil // invalid raw JSON is never equal
 	}
 	var plain any
-	if err := json.Unmarshal(text, &plain); err != nil {
+	if err := exactjson.Unmarshal(text, &plain); err != nil {
 		return nil
 	}
 	return withoutDescriptions(plain)

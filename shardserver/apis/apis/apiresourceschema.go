@@ -3,10 +3,12 @@ package apis
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
+	exactjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
@@ -57,10 +59,32 @@ func equalJSON(a, b []byte) bool {
 		return true
 	}
 	var valueA, valueB any
-	if json.Unmarshal(a, &valueA) != nil || json.Unmarshal(b, &valueB) != nil {
+	if exactjson.Unmarshal(a, &valueA) != nil || exactjson.Unmarshal(b, &valueB) != nil {
 		return false
 	}
-	return equality.Semantic.DeepEqual(valueA, valueB)
+	return equality.Semantic.DeepEqual(withIntegers(valueA), withIntegers(valueB))
+}
+
+// maxExactFloat is the bound below which a float64 has every integer.
+const maxExactFloat = 1 << 53
+
+// withIntegers replaces numbers such as 1.0 and 1e2 by integers, in place: clients write them in either form.
+func withIntegers(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key := range value {
+			value[key] = withIntegers(value[key])
+		}
+	case []any:
+		for i := range value {
+			value[i] = withIntegers(value[i])
+		}
+	case float64:
+		if value == math.Trunc(value) && math.Abs(value) < maxExactFloat {
+			return int64(value)
+		}
+	}
+	return value
 }
 
 // validateSchemaSpec applies the rules of the kind's CRD schema. Admission checks whether the spec converts to a valid

@@ -2,7 +2,6 @@ package publisher
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	exactjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/keymutex"
 
@@ -209,7 +209,7 @@ func (p *Publisher) desired(ctx context.Context, source Source, key controller.R
 		return nil, err
 	}
 	content := &unstructured.Unstructured{}
-	if err := json.Unmarshal(raw, &content.Object); err != nil {
+	if err := exactjson.Unmarshal(raw, &content.Object); err != nil {
 		return nil, fmt.Errorf("decoding the encoded object: %w", err)
 	}
 	if content.GetName() != key.Name || content.GetNamespace() != key.Namespace {

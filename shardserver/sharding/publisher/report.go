@@ -2,13 +2,13 @@ package publisher
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	exactjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/klog/v2"
 
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
@@ -155,7 +155,7 @@ func (p *Publisher) report(key controller.Request, spec shardingv1alpha1.ShardRe
 		return nil, err
 	}
 	content := &unstructured.Unstructured{}
-	if err := json.Unmarshal(raw, &content.Object); err != nil {
+	if err := exactjson.Unmarshal(raw, &content.Object); err != nil {
 		return nil, fmt.Errorf("decoding what was encoded: %w", err)
 	}
 	p.annotate(content, key, true)

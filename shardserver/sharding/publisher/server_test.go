@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
@@ -97,6 +98,20 @@ func TestPublisher(t *testing.T) {
 			object, err := writer.Get(ctx, gvr, key("kept"))
 			if err == nil && object.Meta.Labels["forged"] != "" {
 				err = errors.New("it is still changed")
+			}
+			return err
+		})
+	})
+	t.Run("integers of schemas are published exactly", func(t *testing.T) {
+		const large = "9007199254740993" // one more than a float64 can hold
+		schemas, _ := cacheclient.FindResource(apisv1alpha1.Resource("apiresourceschemas"))
+		obj := shardtesting.NewSchema("v1", schema.GroupResource{Group: "example.com", Resource: "exact"}, "Exact")
+		obj.Spec.Versions[0].Schema.Raw = []byte(`{"type":"object","properties":{"spec":{"type":"integer","format":"int64","default":` + large + `}}}`)
+		must(t, atRoot.Create(shardtesting.In(t.Context(), "root"), obj))
+		shardtesting.Eventually(t, "the schema", func(ctx context.Context) error {
+			object, err := writer.Get(ctx, schemas.GroupVersionResource, key(obj.Name))
+			if err == nil && !strings.Contains(string(object.Raw), `"default":`+large) {
+				t.Errorf("got %s", object.Raw)
 			}
 			return err
 		})

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	exactjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/atoll-dev/atoll/cacheserver/client"
@@ -33,7 +34,7 @@ type Digest [16]byte
 func VersionOf(object *client.Object) (Version, error) {
 	version := Version{ResourceVersion: object.Meta.ResourceVersion, UID: object.Meta.UID}
 	var content map[string]any
-	if err := json.Unmarshal(object.Raw, &content); err != nil {
+	if err := exactjson.Unmarshal(object.Raw, &content); err != nil {
 		return version, fmt.Errorf("decoding %s: %w", object.Key, err)
 	}
 	var err error
