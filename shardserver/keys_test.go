@@ -114,7 +114,7 @@ func testKeysByKind(t *testing.T, shard *shardtesting.Shard, cluster string) {
 func testKeyLayout(t *testing.T, shard *shardtesting.Shard) {
 	stored := shard.Stored(t)
 	for key, value := range stored {
-		if upstreamKeys[key] || strings.HasPrefix(key, "/cache/") || strings.HasPrefix(key, etcdPrefix+"/~elsewhere/") {
+		if upstreamKeys[key] || strings.HasPrefix(key, "/cache/") || strings.HasPrefix(key, etcdPrefix+"/~elsewhere") {
 			continue // those of the embedded cache server, and replicas of other shards, are outside of the shard's own
 		}
 		if key == etcdowner.Key(etcdPrefix) {

@@ -3,12 +3,15 @@ package etcdkeys
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/klog/v2"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -22,13 +25,24 @@ type orphans struct {
 	stale <-chan struct{}
 }
 
+// errFenced is returned if the logical cluster is not the one that the caller has read.
+var errFenced = errors.New("the logical cluster was deleted or created again")
+
 // PurgeOrphans deletes all keys of the context's logical cluster under custom resources: the instances of definitions
 // that were removed without their instances. It is the last step of the deletion of a logical cluster, after the deletion
 // of everything that is served. Each key is deleted in a revision of its own, as watches expect.
-func (s *Scanner) PurgeOrphans(ctx context.Context) (removed int, err error) {
+//
+// seen is the LogicalCluster that the caller has read, with its deletion timestamp. A caller that no longer holds the
+// lease of controllers may be late: another replica may have completed the deletion, and the logical cluster may exist
+// again. Every deletion therefore requires that the stored LogicalCluster is not newer than that.
+func (s *Scanner) PurgeOrphans(ctx context.Context, seen *corev1alpha1.LogicalCluster) (removed int, err error) {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok || cluster.IsWildcard() || cluster.IsSystem() {
 		return 0, fmt.Errorf("purging orphans of %q: not a single user logical cluster", cluster)
+	}
+	fence, err := s.fence(cluster, seen)
+	if err != nil {
+		return 0, fmt.Errorf("purging orphans of %q: %w", cluster, err)
 	}
 	prefixes, err := s.customPrefixes(ctx)
 	if err != nil {
@@ -46,7 +60,7 @@ func (s *Scanner) PurgeOrphans(ctx context.Context) (removed int, err error) {
 			continue
 		}
 		klog.FromContext(ctx).Info("Purging orphaned keys of a deleted logical cluster", "cluster", cluster, "prefix", prefixes[i], "keys", keys)
-		n, err := s.deletePrefix(ctx, prefixes[i])
+		n, err := s.deletePrefix(ctx, prefixes[i], fence)
 		removed += n
 		if err != nil {
 			return removed, fmt.Errorf("purging orphans of %q: %w", cluster, err)
@@ -55,8 +69,28 @@ func (s *Scanner) PurgeOrphans(ctx context.Context) (removed int, err error) {
 	return removed, nil
 }
 
-// deletePrefix deletes all keys below a prefix.
-func (s *Scanner) deletePrefix(ctx context.Context, prefix string) (removed int, err error) {
+// fence returns the condition that the stored LogicalCluster is the one that was read.
+func (s *Scanner) fence(cluster logicalcluster.Name, seen *corev1alpha1.LogicalCluster) ([]clientv3.Cmp, error) {
+	if seen.DeletionTimestamp == nil {
+		return nil, errors.New("it is not being deleted")
+	}
+	resource, err := s.cfg.Registry.Get(corev1alpha1.Resource("logicalclusters"))
+	if err != nil {
+		return nil, err
+	}
+	revision, err := strconv.ParseInt(seen.ResourceVersion, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("the resource version of the LogicalCluster: %w", err)
+	}
+	key := s.prefixOf(resource.Prefix, cluster.String()) + seen.Name
+	return []clientv3.Cmp{
+		clientv3.Compare(clientv3.CreateRevision(key), ">", 0),
+		clientv3.Compare(clientv3.CreateRevision(key), "<", revision+1),
+	}, nil
+}
+
+// deletePrefix deletes all keys below a prefix while the fence holds.
+func (s *Scanner) deletePrefix(ctx context.Context, prefix string, fence []clientv3.Cmp) (removed int, err error) {
 	client, err := s.connect()
 	if err != nil {
 		return 0, err
@@ -67,8 +101,12 @@ func (s *Scanner) deletePrefix(ctx context.Context, prefix string) (removed int,
 			return removed, err
 		}
 		for _, kv := range page.Kvs {
-			if _, err := client.Delete(ctx, string(kv.Key)); err != nil {
+			response, err := client.Txn(ctx).If(fence...).Then(clientv3.OpDelete(string(kv.Key))).Commit()
+			if err != nil {
 				return removed, err
+			}
+			if !response.Succeeded {
+				return removed, errFenced
 			}
 			removed++
 		}

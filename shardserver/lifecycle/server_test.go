@@ -20,6 +20,8 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -362,11 +364,43 @@ func testOrphans(t *testing.T, w *env) {
 			t.Fatalf("orphaned keys are %v", keys)
 		}
 	}
+	t.Run("they stay if the logical cluster is not the one that was read", func(t *testing.T) { testFencedPurge(t, w, clusters[0]) })
 	w.deleteWorkspace(t, "torn", clusters[0])
 	if keys := w.Keys(t, "/torn.example.com/things/customresources/"+clusters[1]+"/"); len(keys) != 1 {
 		t.Errorf("the other workspace has %v", keys)
 	}
 	w.deleteWorkspace(t, "whole", clusters[1])
+}
+
+// testFencedPurge purges as a replica that has read a logical cluster, and then lost the lease of controllers.
+func testFencedPurge(t *testing.T, w *env, cluster string) {
+	keys := etcdkeys.New(etcdkeys.Config{Transport: w.Server.StorageTransport(), Prefix: "/registry", Registry: w.Server.Registry})
+	defer func() {
+		if err := keys.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	seen := &corev1alpha1.LogicalCluster{}
+	if err := w.client.Get(shardtesting.In(t.Context(), cluster), client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, seen); err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.Now()
+	for name, change := range map[string]func(*corev1alpha1.LogicalCluster){
+		"it was created again since": func(c *corev1alpha1.LogicalCluster) { c.DeletionTimestamp, c.ResourceVersion = &now, "1" },
+		"it does not exist any more": func(c *corev1alpha1.LogicalCluster) { c.DeletionTimestamp, c.Name = &now, "another" },
+		"it is not being deleted":    func(*corev1alpha1.LogicalCluster) {},
+		"it has no resource version": func(c *corev1alpha1.LogicalCluster) { c.DeletionTimestamp, c.ResourceVersion = &now, "" },
+	} {
+		stale := seen.DeepCopy()
+		change(stale)
+		removed, err := keys.PurgeOrphans(logicalcluster.With(t.Context(), logicalcluster.MustParseName(cluster)), stale)
+		if err == nil || removed != 0 {
+			t.Errorf("%s: removed %d, %v", name, removed, err)
+		}
+	}
+	if left := w.Keys(t, "/torn.example.com/things/customresources/"+cluster+"/"); len(left) != 1 {
+		t.Errorf("keys are %v", left)
+	}
 }
 
 func testObjectLimit(t *testing.T, w *env) {

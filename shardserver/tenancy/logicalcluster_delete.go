@@ -62,7 +62,7 @@ func (c *logicalClusterController) delete(ctx context.Context, scope *clusterSco
 	if !controllerutil.ContainsFinalizer(cluster, corev1alpha1.LogicalClusterDeletionFinalizer) {
 		return controller.Result{}, c.writeDeleting(ctx, scope)
 	}
-	left, err := c.deleteContent(ctx)
+	left, err := c.deleteContent(ctx, cluster)
 	switch {
 	case err != nil:
 		conditionsv1alpha1.MarkFalse(cluster, corev1alpha1.WorkspaceContentDeleted, corev1alpha1.ReasonContentDeletionFailed, conditionsv1alpha1.SeverityError, "%v", err)
@@ -112,8 +112,8 @@ func hasRecentCounts(cluster *corev1alpha1.LogicalCluster, now time.Time, delay 
 	return condition != nil && condition.Reason == corev1alpha1.ReasonSomeResourcesRemain && age(condition.LastTransitionTime, now) < contentStatusInterval+delay
 }
 
-// deleteContent deletes all content, and returns the remaining objects.
-func (c *logicalClusterController) deleteContent(ctx context.Context) (*content.Remaining, error) {
+// deleteContent deletes all content of a LogicalCluster, and returns the remaining objects.
+func (c *logicalClusterController) deleteContent(ctx context.Context, cluster *corev1alpha1.LogicalCluster) (*content.Remaining, error) {
 	all, err := c.cfg.Registry.List(ctx)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (c *logicalClusterController) deleteContent(ctx context.Context) (*content.
 	if err != nil || !left.Empty() || c.cfg.PurgeOrphans == nil {
 		return left, err
 	}
-	_, err = c.cfg.PurgeOrphans(ctx)
+	_, err = c.cfg.PurgeOrphans(ctx, cluster)
 	return left, err
 }
 

@@ -64,8 +64,8 @@ type Config struct {
 	// Keys counts the keys of a logical cluster in etcd.
 	Keys content.KeyCounter
 	// PurgeOrphans deletes the keys of the context's logical cluster in storages that are not served, and returns their
-	// number. It may be nil.
-	PurgeOrphans func(context.Context) (int, error)
+	// number. It fails if the logical cluster has been deleted since it was read. It may be nil.
+	PurgeOrphans func(context.Context, *corev1alpha1.LogicalCluster) (int, error)
 }
 
 // Controllers returns the controllers of this package.

@@ -126,7 +126,7 @@ func runAttacks(t *testing.T, where placement, all []attack) {
 // volatileKeys matches keys that the shard itself writes all the time, replicas for other shards among them, which
 // follow their originals with a delay. A namespace of b that is deleted right after its creation may leave behind its
 // default objects when the machine is busy, as in Kubernetes.
-var volatileKeys = regexp.MustCompile(`/quick/(default|kube-root-ca.crt)$|/leases/|/events/|:/cache/|/~elsewhere/|compact_rev_key`)
+var volatileKeys = regexp.MustCompile(`/quick/(default|kube-root-ca.crt)$|/leases/|/events/|:/cache/|/~elsewhere|compact_rev_key`)
 
 // etcdContent returns the content of the etcds of all shards, by "<shard>:<key>".
 func (s *env) etcdContent(t *testing.T) map[string][]byte {

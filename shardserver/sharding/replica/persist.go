@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -88,10 +89,13 @@ func (inf *Informer) Persist(ctx context.Context) {
 	}()
 	ticker := time.NewTicker(snapshotInterval)
 	defer ticker.Stop()
-	for diffed := false; ; {
-		err := inf.diff(ctx, &diffed)
+	for term := int64(0); ; {
+		err := inf.startTerm(ctx, &term)
 		if err == nil {
-			err = inf.flush(ctx)
+			err = inf.flush(ctx, term)
+		}
+		if errors.Is(err, errSnapshotTaken) {
+			term = 0
 		}
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Writing the snapshot of objects of other shards failed, will retry")
@@ -104,10 +108,14 @@ func (inf *Informer) Persist(ctx context.Context) {
 	}
 }
 
-// diff marks dirty, once, what differs between the snapshot and the informer.
-func (inf *Informer) diff(ctx context.Context, diffed *bool) error {
-	if *diffed {
+// startTerm acquires the snapshot, unless it is acquired, and marks dirty what differs between it and the informer.
+func (inf *Informer) startTerm(ctx context.Context, term *int64) error {
+	if *term != 0 {
 		return nil
+	}
+	acquired, err := inf.cfg.SnapshotStore.acquire(ctx)
+	if err != nil {
+		return err
 	}
 	stored := map[snapshotKey]string{}
 	if err := inf.cfg.SnapshotStore.read(ctx, func(key snapshotKey, value snapshotEntry) { stored[key] = value.CacheVersion }); err != nil {
@@ -134,17 +142,17 @@ func (inf *Informer) diff(ctx context.Context, diffed *bool) error {
 	for key := range stored { // deleted objects, and those of resources that are no longer in the snapshot
 		inf.markKeyDirty(key)
 	}
-	*diffed = true
+	*term = acquired
 	return nil
 }
 
-// flush writes the dirty objects. Those that cannot be written stay dirty.
-func (inf *Informer) flush(ctx context.Context) error {
+// flush writes the dirty objects in a term. Those that cannot be written stay dirty.
+func (inf *Informer) flush(ctx context.Context, term int64) error {
 	inf.mu.Lock()
 	dirty := inf.dirty
 	inf.dirty = map[snapshotKey]struct{}{}
 	inf.mu.Unlock()
-	batch := snapshotBatch{etcd: inf.cfg.SnapshotStore.Etcd, dirty: dirty}
+	batch := snapshotBatch{store: inf.cfg.SnapshotStore, term: term, dirty: dirty}
 	err := func() error {
 		for key := range dirty {
 			op, err := inf.operation(key)

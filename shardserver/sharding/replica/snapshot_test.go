@@ -1,7 +1,9 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,7 +54,11 @@ func TestSnapshotOfLargeObjects(t *testing.T) {
 		put(fmt.Sprintf("small%d", i), 100)
 	}
 	put("huge", 13<<17)
-	if err := m.flush(t.Context()); err != nil {
+	term, err := snapshots.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.flush(t.Context(), term); err != nil {
 		t.Fatal(err)
 	}
 	if len(m.dirty) > 0 {
@@ -64,5 +70,43 @@ func TestSnapshotOfLargeObjects(t *testing.T) {
 	}
 	if len(found) != large+small {
 		t.Errorf("the snapshot has %d objects, want %d: all but the one above etcd's limit", len(found), large+small)
+	}
+}
+
+// TestSnapshotHasOneWriter: a replica of the shard that lost the lease of controllers does not change what the next one
+// writes.
+func TestSnapshotHasOneWriter(t *testing.T) {
+	snapshots := newSnapshotStore(t)
+	newWriter := func(name string) *Informer {
+		m := New(Config{Shard: "alpha", Root: "root", Resources: testResources(t), SnapshotStore: snapshots})
+		m.dirty = map[snapshotKey]struct{}{}
+		object := newWorkspaceType(name)
+		object.Annotations = map[string]string{logicalcluster.AnnotationKey: "tenant"}
+		m.stores[workspaceTypes].put("root", "1", object)
+		return m
+	}
+	names := func() (found []string) {
+		t.Helper()
+		if err := snapshots.read(t.Context(), func(key snapshotKey, _ snapshotEntry) { found = append(found, key.Name) }); err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	late, next := newWriter("late"), newWriter("next")
+	var lateTerm, nextTerm int64
+	if err := late.startTerm(t.Context(), &lateTerm); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.startTerm(t.Context(), &nextTerm); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.flush(t.Context(), nextTerm); err != nil {
+		t.Fatal(err)
+	}
+	if err := late.flush(t.Context(), lateTerm); !errors.Is(err, errSnapshotTaken) {
+		t.Errorf("the late replica: %v", err)
+	}
+	if got := names(); !slices.Equal(got, []string{"next"}) {
+		t.Errorf("the snapshot has %q", got)
 	}
 }
