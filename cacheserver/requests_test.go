@@ -137,7 +137,7 @@ func TestInvalidRequests(t *testing.T) {
 		"a group that is not stored":               {"GET", strings.Replace(all, "apis.kcp.io", "apps", 1), "", "", 404, ""},
 		"a resource that is not stored":            {"GET", strings.Replace(all, "apiexports", "apibindings", 1), "", "", 404, ""},
 		"a reserved identity":                      {"GET", strings.Replace(exportsPath, "apiexports", "apiexports:customresources", 1), "", "", 404, ""},
-		"another version":                          {"GET", strings.Replace(all, "v1alpha2", "v1alpha1", 1), "", "", 404, ""},
+		"another version":                          {"GET", strings.Replace(all, "v1alpha2", "v1beta1", 1), "", "", 404, ""},
 		"a namespace of a cluster-scoped resource": {"GET", strings.Replace(exportsPath, "apiexports", "namespaces/x/apiexports", 1), "", "", 404, ""},
 		"a subresource":                            {"GET", exportsPath + "/x/status", "", "", 404, ""},
 		"get in all clusters":                      {"GET", all + "/x", "", "", 405, ""},

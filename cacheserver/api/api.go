@@ -38,7 +38,7 @@ type Handler struct {
 	groups  []metav1.APIGroup
 	lists   map[schema.GroupVersion]*metav1.APIResourceList
 	served  map[schema.GroupVersionResource]*servedResource
-	// cachedResources are the handlers of users' cached resources, by resource.
+	// cachedResources are the handlers of users' cached resources, by resource with or without identity.
 	cachedResources *lru.Cache
 	// serializer encodes objects and errors.
 	serializer runtime.NegotiatedSerializer
@@ -65,7 +65,7 @@ func New(backend *store.Backend, config Config) (*Handler, error) {
 		backend: backend, config: config, serializer: newSerializer(),
 		served: map[schema.GroupVersionResource]*servedResource{}, cachedResources: lru.New(maxCachedResources),
 	}
-	resources := client.Resources()
+	resources := append(client.Resources(), client.OtherVersions()...)
 	for _, resource := range resources {
 		entry, err := h.newServedResource(resource)
 		if err != nil {
@@ -90,6 +90,10 @@ func (h *Handler) newServedResource(resource client.Resource) (*servedResource, 
 	if err != nil {
 		return nil, err
 	}
+	return h.newServedResourceOf(resource, stored), nil
+}
+
+func (h *Handler) newServedResourceOf(resource client.Resource, stored *store.Store) *servedResource {
 	parameters := runtime.NewScheme()
 	parameters.AddUnversionedTypes(resource.GroupVersion(), &metav1.ListOptions{}, &metav1.GetOptions{}, &metav1.DeleteOptions{})
 	return &servedResource{Resource: resource, store: stored, scope: &handlers.RequestScope{
@@ -108,7 +112,7 @@ func (h *Handler) newServedResource(resource client.Resource) (*servedResource, 
 		HubGroupVersion:          resource.GroupVersion(),
 		MetaGroupVersion:         metav1.SchemeGroupVersion,
 		MaxRequestBodyBytes:      h.config.MaxBody,
-	}}, nil
+	}}
 }
 
 // findResource returns the resource of a request, or nil. "<resource>:<identity>" exists for every resource and
@@ -152,7 +156,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		h.serveDiscovery(w, req)
 		return
 	}
+	if req.Header.Get(client.MarkersHeader) != "" {
+		req = req.WithContext(store.WithMarkers(req.Context()))
+	}
 	resource := h.findResource(info)
+	if resource == nil {
+		var err error
+		if resource, err = h.findWithoutIdentity(req.Context(), info); err != nil {
+			h.writeError(err, schema.GroupVersion{}, w, req)
+			return
+		}
+	}
 	if resource == nil || info.Subresource != "" {
 		gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 		h.writeError(apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, schema.GroupResource{}, "", "", 0, true), gv, w, req)

@@ -19,7 +19,14 @@ func CachedResource(gvr schema.GroupVersionResource, identity string) schema.Gro
 // there are no others: only cluster-scoped resources can be cached.
 const CompleteKind = "Complete"
 
+// CompleteNamespace is the namespace of that object.
+const CompleteNamespace = "complete"
+
+// MarkersHeader is the header of requests for lists and watches that contain these objects. Without it, caches return
+// only what users cache.
+const MarkersHeader = "Kcp-Cache-Markers"
+
 // CompleteKey returns the key of that object.
 func CompleteKey(shard string, cluster logicalcluster.Name) Key {
-	return Key{Shard: shard, Cluster: cluster, Namespace: "complete", Name: "complete"}
+	return Key{Shard: shard, Cluster: cluster, Namespace: CompleteNamespace, Name: "complete"}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	exactjson "k8s.io/apimachinery/pkg/util/json"
 
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -22,7 +23,7 @@ const (
 	// OriginalResourceVersionAnnotation and OriginalUIDAnnotation are those of the object at its shard.
 	OriginalResourceVersionAnnotation = "cache.kcp.io/original-resource-version"
 	OriginalUIDAnnotation             = "cache.kcp.io/original-resource-UID"
-	// ReachAnnotation is the reach of an object across caches.
+	// ReachAnnotation is the reach of an object across caches, where HasGlobalReach does not imply it.
 	ReachAnnotation = "cache.kcp.io/reach"
 	// ReachGlobal is the reach of objects that all caches of an installation need. All other objects stay in the cache
 	// in which they were published.
@@ -58,6 +59,12 @@ type Object struct {
 	Meta metav1.ObjectMeta
 	// Raw is the complete object as JSON. It must not be changed.
 	Raw json.RawMessage
+}
+
+// HasGlobalReach returns whether all caches of an installation need an object: those that shards exchange and those of the
+// logical cluster root, and others with the annotation.
+func (o *Object) HasGlobalReach() bool {
+	return o.GroupVersionKind().Group == shardingv1alpha1.GroupName || o.Cluster == logicalcluster.Root || o.Meta.Annotations[ReachAnnotation] == ReachGlobal
 }
 
 // GetObjectMeta implements metav1.ObjectMetaAccessor.

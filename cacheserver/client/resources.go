@@ -82,6 +82,13 @@ func Resources() []Resource {
 	return all
 }
 
+// OtherVersions returns the resources that are served in another version than they are stored in. Objects are the same
+// but for their apiVersion: caches do not convert.
+func OtherVersions() []Resource {
+	exports := schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha1", Resource: "apiexports"}
+	return []Resource{{GroupVersionResource: exports, Kind: "APIExport"}}
+}
+
 // cachedObjects is the resource that all users' cached resources count as.
 var cachedObjects = schema.GroupVersionResource{Group: "cache.kcp.io", Version: "v1alpha1", Resource: "cachedobjects"}
 

@@ -27,7 +27,7 @@ func summarize(object *client.Object) (summary, error) {
 	}
 	sum := sha256.Sum256(canonical)
 	annotations := object.Meta.Annotations
-	known := summary{exists: true, global: annotations[client.ReachAnnotation] == client.ReachGlobal, via: annotations[ViaAnnotation]}
+	known := summary{exists: true, global: object.HasGlobalReach(), via: annotations[ViaAnnotation]}
 	_, known.down = annotations[DownAnnotation]
 	copy(known.digest[:], sum[:])
 	return known, nil

@@ -178,8 +178,9 @@ func (b *Backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// newStorage returns the stock storage of one resource. Its metrics are labelled by client.MetricsGroupResource.
-func (b *Backend) newStorage(gr schema.GroupResource, kind schema.GroupVersionKind, prefix string) (storage.Interface, error) {
+// newStorage returns the stock storage of one resource, of objects of a kind that may be stored in another version. Its
+// metrics are labelled by client.MetricsGroupResource.
+func (b *Backend) newStorage(gr schema.GroupResource, kind schema.GroupVersionKind, stored schema.GroupVersion, prefix string) (storage.Interface, error) {
 	transformer := identity.NewEncryptCheckTransformer()
 	if b.config.Transformer != nil {
 		if given := b.config.Transformer(gr); given != nil {
@@ -187,7 +188,10 @@ func (b *Backend) newStorage(gr schema.GroupResource, kind schema.GroupVersionKi
 		}
 	}
 	versioner := storage.APIObjectVersioner{}
-	codec := unstructured.UnstructuredJSONScheme
+	codec := runtime.Codec(unstructured.UnstructuredJSONScheme)
+	if served := kind.GroupVersion(); served != stored {
+		codec = versionCodec{codec, stored, served}
+	}
 	return etcd3.New(b.client, b.compactor, codec,
 		func() runtime.Object { return newObject(kind) }, // also for bookmarks
 		func() runtime.Object { return &unstructured.UnstructuredList{} },

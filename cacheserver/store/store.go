@@ -37,8 +37,21 @@ const coreSegment = "core"
 // without the checks of their kind.
 func IsReservedIdentity(identity string) bool { return identity == noIdentitySegment }
 
-// clusterField selects the objects of one logical cluster of all shards. It is internal to this package.
-const clusterField = "kcp.io/cluster"
+// Fields of selectors that are internal to this package: clusterField selects the objects of one logical cluster of all
+// shards, shardField those of a shard, markerField the markers of completeness.
+const (
+	clusterField = "kcp.io/cluster"
+	shardField   = "kcp.io/shard"
+	markerField  = "kcp.io/marker"
+)
+
+type markersKey struct{}
+
+// WithMarkers returns a context with which lists and watches contain the markers of completeness, which only shards
+// need.
+func WithMarkers(ctx context.Context) context.Context {
+	return context.WithValue(ctx, markersKey{}, true)
+}
 
 // Store holds the objects of one resource, of all shards. The context of each call has the scope (package scope) and,
 // for namespaced resources, the namespace (stock request.WithNamespace).
@@ -47,6 +60,8 @@ type Store struct {
 	resource client.Resource
 	storage  storage.Interface
 	root     string
+	// allIdentities is set if the store has the objects of several identities. It can only be read.
+	allIdentities bool
 }
 
 var (
@@ -64,16 +79,37 @@ func (b *Backend) NewStore(resource client.Resource) (*Store, error) {
 	if !ok {
 		identity = noIdentitySegment
 	}
-	group := resource.Group
-	if group == "" {
-		group = coreSegment
+	return b.newStore(resource, "/"+groupSegment(resource.Group)+"/"+name+"/"+identity)
+}
+
+// NewStoreOfAllIdentities returns the store of the objects of a user's cached resource, of every identity.
+func (b *Backend) NewStoreOfAllIdentities(resource client.Resource) (*Store, error) {
+	s, err := b.newStore(resource, "/"+groupSegment(resource.Group)+"/"+resource.Resource)
+	if err != nil {
+		return nil, err
 	}
-	root := "/" + group + "/" + name + "/" + identity
-	storage, err := b.newStorage(resource.GroupResource(), resource.GroupVersionKind(), root)
+	s.allIdentities = true
+	return s, nil
+}
+
+func (b *Backend) newStore(resource client.Resource, root string) (*Store, error) {
+	stored := resource.GroupVersion()
+	if builtIn, ok := client.FindResource(resource.GroupResource()); ok {
+		stored = builtIn.GroupVersion()
+	}
+	storage, err := b.newStorage(resource.GroupResource(), resource.GroupVersionKind(), stored, root)
 	if err != nil {
 		return nil, fmt.Errorf("creating the storage of %s: %w", resource.GroupResource(), err)
 	}
 	return &Store{backend: b, resource: resource, storage: storage, root: root}, nil
+}
+
+// groupSegment returns the key segment of an API group.
+func groupSegment(group string) string {
+	if group == "" {
+		return coreSegment
+	}
+	return group
 }
 
 // New implements rest.Storage.
@@ -169,7 +205,14 @@ func (s *Store) selectionPredicate(ctx context.Context, options *internalversion
 	if options.FieldSelector != nil {
 		predicate.Field = options.FieldSelector
 	}
+	if ctx.Value(markersKey{}) == nil && (s.allIdentities || s.resource.IsCached()) {
+		predicate.Field = fields.AndSelectors(predicate.Field, fields.OneTermNotEqualSelector(markerField, "true"))
+	}
 	namespace := request.NamespaceValue(ctx)
+	if s.allIdentities && target.Shard != scope.AllShards { // keys have the identity before the shard
+		predicate.Field = fields.AndSelectors(predicate.Field, fields.OneTermEqualSelector(shardField, target.Shard))
+		target.Shard = scope.AllShards
+	}
 	switch {
 	case target.Shard == scope.AllShards:
 		if !target.Cluster.IsWildcard() {
@@ -203,6 +246,8 @@ func getAttrs(obj runtime.Object) (labels.Set, fields.Set, error) {
 		"metadata.name":      u.GetName(),
 		"metadata.namespace": u.GetNamespace(),
 		clusterField:         u.GetAnnotations()[logicalcluster.AnnotationKey],
+		shardField:           u.GetAnnotations()[client.ShardAnnotation],
+		markerField:          strconv.FormatBool(u.GetKind() == client.CompleteKind && u.GetNamespace() == client.CompleteNamespace),
 	}, nil
 }
 

@@ -118,12 +118,6 @@ func TestWorkspaceIssuers(t *testing.T) {
 		}
 		return nil
 	})
-
-	configuration = &tenancyv1alpha1.WorkspaceAuthenticationConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "bad"},
-		Spec: tenancyv1alpha1.WorkspaceAuthenticationConfigurationSpec{JWT: []tenancyv1alpha1.JWTAuthenticator{{Issuer: tenancyv1alpha1.Issuer{URL: "http://x"}}}}}
-	if err := admin.Create(root, configuration); !apierrors.IsInvalid(err) {
-		t.Errorf("an invalid configuration: %v", err)
-	}
 }
 
 // TestUnusableIssuers: what the schema accepts is stored, and an event tells why it authenticates no token.

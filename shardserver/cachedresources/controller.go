@@ -47,7 +47,7 @@ type Config struct {
 	Exports Exports
 	// ShardName is the name of this shard's Shard object in root.
 	ShardName string
-	// Publisher publishes objects to other shards; nil without a cache.
+	// Publisher publishes objects in the cache; nil without one.
 	Publisher Publisher
 }
 

@@ -24,8 +24,6 @@ type Publisher interface {
 
 // PublishResult is the result of Publish.
 type PublishResult struct {
-	// Replicated reports whether there is any other shard to publish for.
-	Replicated bool
 	// Count is the number of published objects, if Known: it is unknown until the cache was read.
 	Count int
 	Known bool
@@ -45,16 +43,13 @@ func (c Config) forget(key controller.Request) {
 	}
 }
 
-// publish returns the number of published objects: objects itself if no other shard exists, as all shards then read the
-// originals, and the previous number if the current one is unknown.
+// publish returns the number of published objects: objects itself without a cache, as everybody then reads the originals,
+// and the previous number if the current one is unknown.
 func (c Config) publish(ctx context.Context, cachedResource *cachev1alpha1.ClusterCachedResource, identity string, resource *storage.Resource, objects int) (int, error) {
 	if c.Publisher == nil {
 		return objects, nil
 	}
 	result, err := c.Publisher.Publish(ctx, cachedResource, identity, resource)
-	if err == nil && !result.Replicated {
-		return objects, nil
-	}
 	if before := cachedResource.Status.ResourceCounts; !result.Known && before != nil {
 		return before.Cache, err
 	}

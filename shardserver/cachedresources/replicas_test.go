@@ -1,9 +1,6 @@
 package cachedresources_test
 
 import (
-	"context"
-	"fmt"
-	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,23 +42,7 @@ func (s *shardedEnv) testReplicas(t *testing.T) {
 	}
 	eventuallyLists := func(replica string, want ...string) string {
 		t.Helper()
-		version := ""
-		shardtesting.Eventually(t, replica+" server to list all", func(ctx context.Context) error {
-			list, err := clients[replica].List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return err
-			}
-			var got []string
-			for _, item := range list.Items {
-				got = append(got, item.GetName())
-			}
-			if slices.Sort(got); !slices.Equal(got, want) {
-				return fmt.Errorf("got %v", got)
-			}
-			version = list.GetResourceVersion()
-			return nil
-		})
-		return version
+		return waitForNames(t, replica+" server to list all", clients[replica], want...)
 	}
 	eventuallyLists("the second", "bitter", "salty", "smoky", "sweet")
 	version := eventuallyLists("the first", "bitter", "salty", "smoky", "sweet") // not older than the second's watch cache

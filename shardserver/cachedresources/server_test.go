@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +26,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -33,6 +35,7 @@ var flavors = schema.GroupVersionResource{Group: "example.com", Version: "v1", R
 
 // env is a provider that publishes flavors on one shard, and consumers on the same or another shard.
 type env struct {
+	cache                  *cachetesting.Cache
 	root, shard, consumers *shardtesting.Shard
 	c                      client.Client
 	provider, consumer     string
@@ -42,9 +45,12 @@ func cacheAPIs(o *options.Options) { o.FeatureGates = []string{"CacheAPIs=true"}
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	shard := shardtesting.Start(t, cacheAPIs)
+	cache := cachetesting.Start(t)
+	kubeconfig := cache.Kubeconfig(t, cache.Shard(t, "root"))
+	shard := shardtesting.Start(t, cacheAPIs, func(o *options.Options) { o.Shard.CacheKubeconfig = kubeconfig })
 	return &env{
-		root: shard, shard: shard, consumers: shard, c: shard.Client(t, shard.Admin(t)),
+		cache: cache,
+		root:  shard, shard: shard, consumers: shard, c: shard.Client(t, shard.Admin(t)),
 		provider: shard.NewWorkspace(t, "root", "provider").Spec.Cluster, consumer: shard.NewWorkspace(t, "root", "consumer").Spec.Cluster,
 	}
 }
@@ -141,6 +147,21 @@ func (s *env) cachedResource(t *testing.T) string {
 func (s *env) createExport(t *testing.T, identityHash string) {
 	t.Helper()
 	in := shardtesting.In(t.Context(), s.provider)
+	without := &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "no-export"}, Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
+		ClusterCachedResource: cachev1alpha1.ClusterCachedResourceReference{Name: "flavors"},
+	}}
+	if err := s.c.Create(in, without); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the condition of a slice without an export", func(ctx context.Context) error {
+		if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKeyFromObject(without), without); err != nil {
+			return err
+		}
+		if condition := conditionsv1alpha1.Get(without, cachev1alpha1.APIExportValid); condition == nil || condition.Reason != cachev1alpha1.ReasonAPIExportInvalidReference || !strings.Contains(condition.Message, "spec.export is not set") {
+			return fmt.Errorf("got %+v", condition)
+		}
+		return nil
+	})
 	slice := &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
 		ClusterCachedResource: cachev1alpha1.ClusterCachedResourceReference{Name: "flavors"},
 		APIExport:             cachev1alpha1.ExportBindingReference{Name: "flavors"},
@@ -255,10 +276,41 @@ func TestCachedResources(t *testing.T) {
 		return len(slice.Status.Endpoints) == 1 && strings.HasSuffix(slice.Status.Endpoints[0].URL, view)
 	})
 	t.Run("consumer reads the published objects as its own", s.testConsumerReads)
+	t.Run("cache server has what is counted", func(t *testing.T) { s.expectCopies(t, "root", "sour", "sweet") })
 	t.Run("consumer watches", s.testConsumerWatches)
 	t.Run("virtual workspace", func(t *testing.T) { s.basePath(t, view) })
 	t.Run("watch ends with the binding", s.testWatchEnds)
 	t.Run("cached resource is deleted", s.testDeletion)
+}
+
+// expectCopies checks the copies in the cache server, as clients without a shard list them: by the name of the resource.
+func (s *env) expectCopies(t *testing.T, shard string, want ...string) {
+	t.Helper()
+	masters := s.cache.Masters(t)
+	for _, scope := range []string{"/shards/" + shard + "/clusters/" + s.provider, "/shards/*/clusters/*"} {
+		waitForNames(t, "the copies in "+scope, s.flavorsClient(t, masters, "/services/cache"+scope), want...)
+	}
+}
+
+// waitForNames waits until a list has these objects, and returns its resource version.
+func waitForNames(t *testing.T, what string, c dynamic.ResourceInterface, want ...string) (resourceVersion string) {
+	t.Helper()
+	shardtesting.Eventually(t, what, func(ctx context.Context) error {
+		list, err := c.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var got []string
+		for _, item := range list.Items {
+			got = append(got, item.GetName())
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			return fmt.Errorf("got %q, want %q", got, want)
+		}
+		resourceVersion = list.GetResourceVersion()
+		return nil
+	})
+	return resourceVersion
 }
 
 func (s *env) testConsumerReads(t *testing.T) {

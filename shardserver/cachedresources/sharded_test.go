@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,7 +32,6 @@ import (
 // shardedEnv is an installation with root, the provider and the consumers on three shards: root, alpha and beta.
 type shardedEnv struct {
 	*env
-	cache    *cachetesting.Cache
 	identity string
 	// joinOptions are the options of shard beta.
 	joinOptions []func(*options.Options)
@@ -47,7 +47,7 @@ func newShardedEnv(t *testing.T) *shardedEnv {
 		return func(o *options.Options) { o.Shard.CacheKubeconfig = kubeconfig }
 	}
 	root := shardtesting.Start(t, cacheAPIs, withCache("root"))
-	s := &shardedEnv{env: &env{root: root}, cache: cache, parent: t, joinOptions: []func(*options.Options){root.Peer(t, "beta"), cacheAPIs, withCache("beta")}}
+	s := &shardedEnv{env: &env{root: root, cache: cache}, parent: t, joinOptions: []func(*options.Options){root.Peer(t, "beta"), cacheAPIs, withCache("beta")}}
 	s.shard = shardtesting.StartShard(t, root, "alpha", cacheAPIs, withCache("alpha"))
 	s.consumers = shardtesting.StartIn(t, t.TempDir(), s.joinOptions...)
 	s.c = s.shard.Client(t, s.shard.Admin(t))
@@ -203,6 +203,8 @@ func (s *shardedEnv) testCacheContent(t *testing.T) {
 	if found, err = s.listCached(t.Context(), t); err != nil || found["sweet"].Meta.ResourceVersion != before {
 		t.Errorf("an unchanged object was written again: %v", err)
 	}
+	delete(found, "complete") // only shards list it
+	s.expectCopies(t, "alpha", slices.Sorted(maps.Keys(found))...)
 }
 
 func (s *shardedEnv) setLabel(t *testing.T, name, shown string) {

@@ -18,7 +18,6 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/cachedresources"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/sharding/replica"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -40,7 +39,6 @@ type Config struct {
 // Publisher implements cachedresources.Publisher. One replica of a shard uses it at a time.
 type Publisher struct {
 	cfg         Config
-	shards      endpoints.ShardLister
 	changeQueue *changeQueue
 	// epoch is incremented whenever the cache may have lost objects.
 	epoch atomic.Uint64
@@ -61,7 +59,7 @@ var _ cachedresources.Publisher = &Publisher{}
 // New returns a publisher.
 func New(cfg Config) *Publisher {
 	return &Publisher{
-		cfg: cfg, shards: endpoints.NewShardLister(cfg.Registry), changeQueue: newChangeQueue(),
+		cfg: cfg, changeQueue: newChangeQueue(),
 		states: map[controller.Request]*publishedState{}, watches: map[string]*objectWatch{},
 	}
 }
@@ -98,20 +96,13 @@ func (p *Publisher) Run(ctx context.Context) {
 // Publish implements cachedresources.Publisher.
 func (p *Publisher) Publish(ctx context.Context, cachedResource *cachev1alpha1.ClusterCachedResource, identity string, resource *storage.Resource) (cachedresources.PublishResult, error) {
 	key := keyOf(cachedResource)
-	needed, err := p.shouldPublish(ctx, key)
-	if apierrors.IsServiceUnavailable(err) {
-		err = nil // events of shards trigger the next reconcile
-	}
-	if err != nil || !needed {
-		return cachedresources.PublishResult{}, err
-	}
 	p.watchObjects(key, resource)
 	state := p.getState(key)
 	known, err := p.refreshState(ctx, state, p.cacheResourceFor(cachedResource, identity))
 	if err == nil && known {
 		err = p.syncObjects(ctx, state, cachedResource, resource)
 	}
-	return cachedresources.PublishResult{Replicated: true, Count: len(state.objects), Known: state.objects != nil}, p.handleError(ctx, state, err)
+	return cachedresources.PublishResult{Count: len(state.objects), Known: state.objects != nil}, p.handleError(ctx, state, err)
 }
 
 // Withdraw implements cachedresources.Publisher.
@@ -121,22 +112,13 @@ func (p *Publisher) Withdraw(ctx context.Context, cachedResource *cachev1alpha1.
 		p.Forget(key)
 		return true, nil
 	}
-	needed, err := p.shouldPublish(ctx, key)
-	if apierrors.IsServiceUnavailable(err) {
-		return false, nil // objects may have been published before this process started
+	state := p.getState(key)
+	known, err := p.refreshState(ctx, state, p.cacheResourceFor(cachedResource, cachedResource.Status.IdentityHash))
+	if err == nil && known {
+		err = p.withdraw(ctx, state)
 	}
-	if err != nil {
-		return false, err
-	}
-	if needed {
-		state := p.getState(key)
-		known, err := p.refreshState(ctx, state, p.cacheResourceFor(cachedResource, cachedResource.Status.IdentityHash))
-		if err == nil && known {
-			err = p.withdraw(ctx, state)
-		}
-		if err != nil || !known {
-			return false, p.handleError(ctx, state, err)
-		}
+	if err != nil || !known {
+		return false, p.handleError(ctx, state, err)
 	}
 	p.Forget(key)
 	return true, nil
@@ -152,24 +134,6 @@ func (p *Publisher) Forget(key controller.Request) {
 			delete(p.watches, prefix)
 		}
 	}
-}
-
-// shouldPublish reports whether there are other shards or published objects. It returns ServiceUnavailable while the
-// other shards are not synced.
-func (p *Publisher) shouldPublish(ctx context.Context, key controller.Request) (bool, error) {
-	p.mu.Lock()
-	state := p.states[key]
-	p.mu.Unlock()
-	if state != nil && state.loaded {
-		return true, nil
-	}
-	all, err := p.shards.List(ctx)
-	for _, shard := range all {
-		if shard.Name != p.cfg.Shard {
-			return true, err
-		}
-	}
-	return false, err
 }
 
 // handleError drops errors of connections, which are retried when the cache is back, and makes the next call read the

@@ -61,7 +61,7 @@ func TestPublisher(t *testing.T) {
 		must(t, err)
 		annotations := object.Meta.Annotations
 		if object.Meta.UID != created.UID || annotations["cache.kcp.io/original-resource-UID"] != string(created.UID) || annotations["kcp.io/shard"] != "root" ||
-			annotations["kcp.io/cluster"] != "root" || annotations["cache.kcp.io/original-resource-version"] == "" || annotations["cache.kcp.io/reach"] != "global" {
+			annotations["kcp.io/cluster"] != "root" || annotations["cache.kcp.io/original-resource-version"] == "" || len(annotations) != len(created.Annotations)+3 {
 			t.Errorf("got %s, original UID %s", object.Raw, created.UID)
 		}
 	})
