@@ -24,6 +24,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/internal/etcdowner"
+	"github.com/atoll-dev/atoll/internal/writetimeout"
 )
 
 // Config is the configuration of a standalone cache server. Package options creates it from flags.
@@ -48,6 +49,8 @@ type Config struct {
 	ShardTimeout time.Duration
 	// Quota are the limits of each shard.
 	Quota store.Quota
+	// WriteTimeouts end responses that clients do not read.
+	WriteTimeouts writetimeout.Timeouts
 }
 
 // hookBackground is the name of the post-start hook that starts the background work.
@@ -100,8 +103,10 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 	}
 	generic.Authorization.Authorizer = s.handler.Authorizer()
 	generic.BuildHandlerChainFunc = func(inner http.Handler, c *genericapiserver.Config) http.Handler {
-		return scope.WithScope(genericapiserver.DefaultBuildHandlerChain(withDelay(inner, config.Delay), c), s.handler.writeScopeError)
+		handler := genericapiserver.DefaultBuildHandlerChain(withDelay(inner, config.Delay), c)
+		return config.WriteTimeouts.WithTimeouts(scope.WithScope(handler, s.handler.writeScopeError))
 	}
+	generic.SecureServing.Listener = config.WriteTimeouts.NewListener(generic.SecureServing.Listener)
 	if s.Generic, err = generic.Complete(nil).New("cache-server", genericapiserver.NewEmptyDelegate()); err != nil {
 		return nil, fmt.Errorf("creating the server: %w", err)
 	}

@@ -17,7 +17,9 @@ import (
 	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
 	"github.com/atoll-dev/atoll/internal/servingcert"
 	"github.com/atoll-dev/atoll/internal/sharedindex"
+	"github.com/atoll-dev/atoll/internal/writetimeout"
 	"github.com/atoll-dev/atoll/proxy/identity"
+	"github.com/atoll-dev/atoll/proxy/inflight"
 	"github.com/atoll-dev/atoll/proxy/mapping"
 	"github.com/atoll-dev/atoll/proxy/metrics"
 	"github.com/atoll-dev/atoll/proxy/options"
@@ -46,9 +48,13 @@ type Config struct {
 	// RequiredAudiences are those of --api-audiences. If any, tokens of workspace issuers must be for one of them.
 	RequiredAudiences authenticator.Audiences
 
+	// InFlight limits the concurrent requests of each user.
+	InFlight           inflight.Limits
 	CORSAllowedOrigins []string
 	ProfilerAddress    string
 	ShutdownTimeout    time.Duration
+	// WriteTimeouts end responses that clients do not read.
+	WriteTimeouts writetimeout.Timeouts
 
 	// MetricsAuthorizer authorizes requests for /metrics; Complete sets it.
 	MetricsAuthorizer authorizer.UnconditionalAuthorizer
@@ -58,12 +64,14 @@ type Config struct {
 func NewConfig(o options.CompletedOptions) (*Config, error) {
 	c := &Config{
 		Groups:             identity.GroupFilter{PassOn: o.PassOnGroups, Drop: o.DropGroups},
+		InFlight:           o.InFlight,
 		CORSAllowedOrigins: o.CORSAllowedOrigins,
 
 		WorkspaceAuthentication: o.FeatureEnabled(options.GateWorkspaceAuthentication),
 		RequiredAudiences:       o.Authentication.APIAudiences,
 		ProfilerAddress:         o.ProfilerAddress,
 		ShutdownTimeout:         o.ShutdownTimeout,
+		WriteTimeouts:           o.WriteTimeouts,
 		SharedIndex:             o.SharedIndex,
 		Subset:                  shards.Subset{Names: o.Shards},
 	}
@@ -108,6 +116,7 @@ func NewConfig(o options.CompletedOptions) (*Config, error) {
 	if err := o.SecureServing.ApplyTo(&c.Serving); err != nil {
 		return nil, fmt.Errorf("serving: %w", err)
 	}
+	c.Serving.Listener = c.WriteTimeouts.NewListener(c.Serving.Listener)
 	return c, nil
 }
 

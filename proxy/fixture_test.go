@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,6 +115,8 @@ type fakeServer struct {
 
 	allowMetrics map[string]bool // users that an access review allows
 	acceptTokens bool            // the result of token reviews
+
+	largeWritten, largeOpen atomic.Int64 // bytes of responses at /large, and those that have not ended
 }
 
 // pastEvent is an event that is sent to watches which start before it.
@@ -287,6 +290,16 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			case <-f.closed:
 				return
 			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	case strings.HasSuffix(path, "/large"):
+		f.largeOpen.Add(1)
+		defer f.largeOpen.Add(-1)
+		for range 128 {
+			n, err := w.Write(make([]byte, 32<<10))
+			f.largeWritten.Add(int64(n))
+			if err != nil {
+				return
 			}
 		}
 	case strings.HasSuffix(path, "/redirect"):

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,15 +12,18 @@ import (
 	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/internal/issuers"
 	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
+	"github.com/atoll-dev/atoll/internal/writetimeout"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/index"
+	"github.com/atoll-dev/atoll/proxy/inflight"
 	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 )
 
@@ -27,6 +31,7 @@ import (
 // passes them, and then the routes of the mapping file, each of which is a proxyHandler.
 func (s *Server) newHandler(routes http.Handler) http.Handler {
 	filters := []func(http.Handler) http.Handler{
+		s.config.WriteTimeouts.WithTimeouts,
 		s.withCORS,
 		s.withPanicRecovery,
 		s.metrics.WithRequestDuration,
@@ -63,10 +68,29 @@ func (h *proxyHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		h.respond.authenticationError(w, req, err)
 		return
 	}
+	release, ok := h.inFlight.Acquire(inFlightUser(req, u), isLongRunning(req))
+	if !ok {
+		h.respond.tooManyRequests(w, req)
+		return
+	}
+	defer release()
 	if to.mountHops > 0 {
 		req = mountRequest(req, to.mountHops)
 	}
 	h.forwarder.Forward(w, req, to.backend, to.url, u)
+}
+
+// inFlightUser returns the name under which a request counts. The service accounts of a logical cluster, and the users
+// of its own issuers, count together. A request that the shard authenticates counts for its token: other tokens cannot
+// exhaust the limit of this one.
+func inFlightUser(req *http.Request, u user.Info) string {
+	if u == nil {
+		return "token " + fmt.Sprintf("%x", sha256.Sum256([]byte(bearerToken(req))))
+	}
+	if cluster := u.GetExtra()[serviceaccounttokens.ClusterNameExtraKey]; len(cluster) == 1 {
+		return "cluster " + cluster[0]
+	}
+	return "user " + u.GetName()
 }
 
 // router holds what the entries of the mapping file share.
@@ -74,6 +98,7 @@ type router struct {
 	index         *index.Index
 	authenticator *identity.Authenticator
 	respond       responder
+	inFlight      *inflight.Limiter
 	// hasShards is set if the mapping file has an entry for the shards. Without one no logical cluster is resolved.
 	hasShards bool
 
@@ -248,15 +273,7 @@ func (s *Server) withLongRunningTermination(next http.Handler) http.Handler {
 }
 
 func isLongRunning(req *http.Request) bool {
-	if req.Header.Get("Upgrade") != "" {
-		return true
-	}
-	switch req.URL.Query().Get("watch") {
-	case "", "0", "false":
-	default:
-		return true
-	}
-	return req.URL.Query().Get("follow") == "true"
+	return req.Header.Get("Upgrade") != "" || writetimeout.IsWatch(req)
 }
 
 // shardedRequestHeader marks requests that already passed a proxy.

@@ -67,6 +67,11 @@ func (r responder) authenticationError(w http.ResponseWriter, req *http.Request,
 	r.error(w, req, status)
 }
 
+// tooManyRequests is the response beyond the limit of concurrent requests of a user.
+func (r responder) tooManyRequests(w http.ResponseWriter, req *http.Request) {
+	r.error(w, req, apierrors.NewTooManyRequests("too many concurrent requests of this user, please try again later", 1))
+}
+
 func (r responder) internal(w http.ResponseWriter, req *http.Request, message string) {
 	r.error(w, req, internalError(message))
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/index"
+	"github.com/atoll-dev/atoll/proxy/inflight"
 	"github.com/atoll-dev/atoll/proxy/metrics"
 	"github.com/atoll-dev/atoll/proxy/profiling"
 	"github.com/atoll-dev/atoll/proxy/shards"
@@ -100,7 +101,9 @@ func (s *Server) build() error {
 	s.metrics.Registry.CustomMustRegister(newIndexCollector(s.index))
 	s.metricsHandler = s.metrics.Handler()
 
-	r := &router{index: s.index, authenticator: s.authenticator, respond: s.respond}
+	r := &router{
+		index: s.index, authenticator: s.authenticator, respond: s.respond, inFlight: inflight.NewLimiter(s.config.InFlight),
+	}
 	if s.config.WorkspaceAuthentication {
 		r.types = workspacetypes.New(s.index)
 		r.issuers = issuers.New(s.background, s.config.RequiredAudiences, s.config.Authentication.APIAudiences)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -68,8 +69,28 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 		handler = audit.WithCluster(handler)
 	}
 	handler = d.virtual.WithRequest(handler)
-	handler = filters.WithCluster(handler, audit.NewRejectHandler(generic), filters.NewResolver(d.registry, d.options.Shard.Name, d.options.FeatureEnabled(options.GateWorkspaceMounts)), generic.Serializer)
-	return authentication.WithInClusterRewrite(handler)
+	resolver := filters.NewResolver(d.registry, d.options.Shard.Name, d.options.FeatureEnabled(options.GateWorkspaceMounts))
+	limiter := filters.NewReadLimiter(authenticatedOrigin(generic.Authentication))
+	handler = filters.WithCluster(handler, audit.NewRejectHandler(generic), resolver, limiter, generic.Serializer)
+	handler = authentication.WithInClusterRewrite(handler)
+	return d.options.WriteTimeouts.WithTimeouts(handler)
+}
+
+// authenticatedOrigin returns a function that authenticates requests before their logical cluster is known, and returns
+// the origin of the user. It is empty for users that the logical cluster itself authenticates, and without valid
+// credentials.
+func authenticatedOrigin(info genericapiserver.AuthenticationInfo) func(*http.Request) string {
+	return func(req *http.Request) string {
+		ctx := req.Context()
+		if len(info.APIAudiences) > 0 {
+			ctx = authenticator.WithAudiences(ctx, info.APIAudiences)
+		}
+		response, ok, err := info.Authenticator.AuthenticateRequest(req.WithContext(ctx))
+		if !ok || err != nil {
+			return ""
+		}
+		return authorization.Origin(ctx, response.User)
+	}
 }
 
 // withDocuments serves discovery and OpenAPI of the request's logical cluster: the built-in documents, as next serves

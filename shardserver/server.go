@@ -96,6 +96,7 @@ func New(ctx context.Context, opts options.Completed, newCache cache.NewServerFu
 	if err := s.build(ctx, newCache); err != nil {
 		return nil, err
 	}
+	s.generic.SecureServing.Listener = opts.WriteTimeouts.NewListener(s.generic.SecureServing.Listener)
 	if s.Generic, err = s.generic.Complete(nil).New("kcp", genericapiserver.NewEmptyDelegate()); err != nil {
 		return nil, fmt.Errorf("creating the API server: %w", err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/internal/etcdowner"
 	"github.com/atoll-dev/atoll/internal/servingcert"
+	"github.com/atoll-dev/atoll/internal/writetimeout"
 )
 
 const (
@@ -62,6 +63,8 @@ type Options struct {
 	ShardTimeout time.Duration
 	// Quota are the limits of each shard.
 	Quota store.Quota
+	// WriteTimeouts end responses that clients do not read. They have no flags.
+	WriteTimeouts writetimeout.Timeouts
 }
 
 // New returns the options with their defaults.
@@ -79,6 +82,7 @@ func New() *Options {
 		AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"},
 		ShardTimeout:     cacheserver.DefaultShardTimeout,
 		Quota:            cacheserver.DefaultQuota,
+		WriteTimeouts:    writetimeout.Default(),
 	}
 	o.Etcd.StorageConfig.Transport.ServerList = []string{embeddedetcd.InProcess}
 	o.Etcd.StorageConfig.CompactionInterval = compactionInterval
@@ -108,6 +112,7 @@ func (o *Options) Complete() (cacheserver.Config, error) {
 	config := cacheserver.Config{
 		ServerRun: o.ServerRun, Etcd: o.Etcd, SecureServing: o.SecureServing, ClientCert: o.ClientCert, Audit: o.Audit, Features: o.Features,
 		AlwaysAllowPaths: o.AlwaysAllowPaths, Delay: o.SyntheticDelay, Name: o.Name, ShardTimeout: o.ShardTimeout, Quota: o.Quota,
+		WriteTimeouts: o.WriteTimeouts,
 	}
 	if embedded {
 		config.Embedded = &o.EmbeddedEtcd

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -226,10 +227,6 @@ const (
 // ProxyDeployment is the Deployment of a proxy.
 func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 	line := p.commandLine()
-	var resources corev1.ResourceRequirements
-	if p.spec.Resources != nil {
-		resources = *p.spec.Resources
-	}
 	return server{
 		component: p.component,
 		container: "kcp-front-proxy",
@@ -237,7 +234,7 @@ func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 		args:      line.args,
 		volumes:   line.volumes,
 		mounts:    line.mounts,
-		resources: resources,
+		resources: mergedResources(proxyResources(), p.spec.Resources),
 		// A proxy listens once it has synced the shards. Without the startup probe it would be restarted while the root
 		// shard starts; with it that takes five minutes.
 		probes:    defaultProbes(),
@@ -247,6 +244,15 @@ func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 		template:  p.spec.DeploymentTemplate,
 		extras:    p.spec.ContainerExtras,
 	}.deployment()
+}
+
+// proxyResources are the default resources of a proxy: its index and its watches need memory in proportion to their
+// number, and the limit keeps it from using that of the node.
+func proxyResources() corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")},
+	}
 }
 
 func (p Proxy) commandLine() *commandLine {

@@ -127,8 +127,7 @@ func isUnsent(err error) bool {
 // bufferPool returns the pool of the buffer that copies the response. A watch keeps its buffer while it is open: a
 // large one would be most of its memory.
 func (f *Forwarder) bufferPool(req *http.Request) *bufferPool {
-	query := req.URL.RawQuery
-	if strings.Contains(query, "watch=") || strings.Contains(query, "follow=") { // a wrong guess costs little
+	if isWatch(req) {
 		return f.watchBuffers
 	}
 	return f.buffers

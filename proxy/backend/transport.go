@@ -34,8 +34,8 @@ type Transport struct {
 	reloading sync.Mutex
 }
 
-// transports use one version of the files. Upgrades have their own, because they need HTTP/1.1.
-type transports struct{ requests, upgrades *http.Transport }
+// transports use one version of the files. Watches, which are many, have smaller buffers; upgrades need HTTP/1.1.
+type transports struct{ requests, watches, upgrades *http.Transport }
 
 // NewTransport reads the files. Run reloads them.
 func NewTransport(name string, files Files) (*Transport, error) {
@@ -88,7 +88,10 @@ func (t *Transport) reload() error {
 		return fmt.Errorf("%s: %w", t.pair.Name(), err)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}
-	if former := t.current.Swap(&transports{requests: newHTTP2Transport(config), upgrades: newHTTP1Transport(config)}); former != nil {
+	current := &transports{
+		requests: newHTTP2Transport(config, requestWindow), watches: newHTTP2Transport(config, watchWindow), upgrades: newHTTP1Transport(config),
+	}
+	if former := t.current.Swap(current); former != nil {
 		former.closeIdleConnections()
 	}
 	return nil
@@ -96,6 +99,7 @@ func (t *Transport) reload() error {
 
 func (t *transports) closeIdleConnections() {
 	t.requests.CloseIdleConnections()
+	t.watches.CloseIdleConnections()
 	t.upgrades.CloseIdleConnections()
 }
 
@@ -106,12 +110,19 @@ const (
 	pingTimeout     = 5 * time.Second
 )
 
-func newHTTP2Transport(config *tls.Config) *http.Transport {
+// Bytes of a response that the proxy reads ahead of its client. There is no limit for a connection, because a client that
+// does not read would block others that share it.
+const (
+	requestWindow = 256 << 10
+	watchWindow   = 64 << 10
+)
+
+func newHTTP2Transport(config *tls.Config, window int) *http.Transport {
 	transport := utilnet.SetOldTransportDefaults(newTransport(config))
 	transport.Protocols = new(http.Protocols)
 	transport.Protocols.SetHTTP1(true)
 	transport.Protocols.SetHTTP2(true)
-	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: readIdleTimeout, PingTimeout: pingTimeout}
+	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: readIdleTimeout, PingTimeout: pingTimeout, MaxReceiveBufferPerStream: window}
 	return transport
 }
 
@@ -142,7 +153,16 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if isUpgrade(req) {
 		return current.upgrades.RoundTrip(req)
 	}
+	if isWatch(req) {
+		return current.watches.RoundTrip(req)
+	}
 	return current.requests.RoundTrip(req)
+}
+
+// isWatch guesses whether the response is open for any time. A wrong guess costs little.
+func isWatch(req *http.Request) bool {
+	query := req.URL.RawQuery
+	return strings.Contains(query, "watch=") || strings.Contains(query, "follow=")
 }
 
 func isUpgrade(req *http.Request) bool {

@@ -19,7 +19,9 @@ import (
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	"github.com/atoll-dev/atoll/internal/sharedindex"
+	"github.com/atoll-dev/atoll/internal/writetimeout"
 	"github.com/atoll-dev/atoll/proxy/identity"
+	"github.com/atoll-dev/atoll/proxy/inflight"
 	"github.com/atoll-dev/atoll/proxy/profiling"
 )
 
@@ -45,6 +47,9 @@ type Options struct {
 	Shards        []string
 	ShardSelector string
 
+	// InFlight limits the concurrent requests of each user.
+	InFlight inflight.Limits
+
 	CORSAllowedOrigins []string
 	ProfilerAddress    string
 	FeatureGates       map[string]bool
@@ -52,6 +57,8 @@ type Options struct {
 
 	// ShutdownTimeout bounds the time that requests have to end on shutdown. It has no flag.
 	ShutdownTimeout time.Duration
+	// WriteTimeouts end responses that clients do not read. They have no flags.
+	WriteTimeouts writetimeout.Timeouts
 }
 
 // New returns the defaults.
@@ -65,7 +72,9 @@ func New() *Options {
 		SharedIndex:     sharedindex.NewOptions(),
 		FeatureGates:    map[string]bool{},
 		Logs:            logsapi.NewLoggingConfiguration(),
+		InFlight:        inflight.Limits{Requests: 400, Watches: 10000},
 		ShutdownTimeout: 60 * time.Second,
+		WriteTimeouts:   writetimeout.Default(),
 	}
 	o.SecureServing.Required = true
 	o.SecureServing.ServerCert.CertDirectory = "" // follows --root-directory
@@ -105,6 +114,11 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Label selector for Shard objects: this proxy serves the shards that match, and those of --shards.")
 	fs.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory,
 		"Directory for the generated serving certificate apiserver.crt and its key, if --tls-cert-file is not given.")
+
+	fs.IntVar(&o.InFlight.Requests, "max-requests-inflight-per-user", o.InFlight.Requests,
+		"Maximum number of concurrent requests of a user, without watches. Further ones get status 429. The service accounts of a workspace count as one user. 0 is unlimited.")
+	fs.IntVar(&o.InFlight.Watches, "max-watches-per-user", o.InFlight.Watches,
+		"Maximum number of concurrent watches and upgraded connections of a user. Further ones get status 429. 0 is unlimited.")
 
 	fs.StringSliceVar(&o.CORSAllowedOrigins, "cors-allowed-origins", o.CORSAllowedOrigins,
 		"Origins allowed for CORS: regular expressions that must match the whole host, starting with ^ or // and ending with $ or : followed by ports.")
@@ -172,6 +186,11 @@ func (o Options) validate() error {
 	for _, origin := range o.CORSAllowedOrigins {
 		if _, err := regexp.Compile(origin); err != nil {
 			errs = append(errs, fmt.Errorf("--cors-allowed-origins: got %q, expected a regular expression: %w", origin, err))
+		}
+	}
+	for flag, value := range map[string]int{"max-requests-inflight-per-user": o.InFlight.Requests, "max-watches-per-user": o.InFlight.Watches} {
+		if value < 0 {
+			errs = append(errs, fmt.Errorf("--%s: got %d, expected a positive number, or 0 for no limit", flag, value))
 		}
 	}
 	if o.ProfilerAddress != "" {

@@ -43,6 +43,7 @@ func TestFlags(t *testing.T) {
 		"an incomplete OIDC configuration":        {line: required + "--oidc-issuer-url=https://x", want: "oidc-client-id"},
 		"an unknown gate":                         {line: required + "--feature-gates=Foo=true", want: "unrecognized feature gate: Foo"},
 		"a gate of kcp":                           {line: required + "--feature-gates=WorkspaceAuthentication=true,CacheAPIs=false"},
+		"a negative number of watches":            {line: required + "--max-watches-per-user=-1", want: "--max-watches-per-user: got -1"},
 		"a profiler address that is not loopback": {line: required + "--profiler-address=:6060", want: "expected a loopback host"},
 		"no credentials for shards":               {line: "--mapping-file=m", want: "--shards-kubeconfig"},
 		"a shared index needs none":               {line: "--mapping-file=m --shared-index-etcd-servers=https://etcd:2379"},

@@ -21,6 +21,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/internal/writetimeout"
 )
 
 const (
@@ -40,6 +42,7 @@ const (
 // passes them, and then this server's metrics or the shard.
 func (s *Server) Handler() http.Handler {
 	filters := []func(http.Handler) http.Handler{
+		s.options.WriteTimeouts.WithTimeouts,
 		withHealthEndpoints(s.newHealthMux()), // everything below needs the outcome of authentication
 		s.metrics.WithRequestDuration,
 		genericapifilters.WithAuditInit,
@@ -106,7 +109,7 @@ func (s *Server) forward(w http.ResponseWriter, req *http.Request) {
 	}
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
-	if info, ok := request.RequestInfoFrom(ctx); isWatch(req) || ok && info.Verb == "watch" {
+	if info, ok := request.RequestInfoFrom(ctx); writetimeout.IsWatch(req) || ok && info.Verb == "watch" {
 		defer context.AfterFunc(s.shuttingDown, cancel)()
 	}
 	target := &url.URL{Scheme: s.shard.Scheme, Host: s.shard.Host, Path: req.URL.Path, RawPath: req.URL.RawPath}
@@ -117,11 +120,6 @@ func (s *Server) forward(w http.ResponseWriter, req *http.Request) {
 	forwarded := req.Clone(ctx)
 	forwarded.Header.Del("Authorization") // the certificate has authenticated the client
 	s.impersonating.Forward(w, forwarded, s.shard.Host, target, u)
-}
-
-func isWatch(req *http.Request) bool {
-	value := req.URL.Query().Get("watch")
-	return value != "" && value != "false" && value != "0"
 }
 
 // hasImpersonation reports whether there is an impersonation header, in any spelling.

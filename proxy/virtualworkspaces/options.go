@@ -12,6 +12,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"github.com/atoll-dev/atoll/internal/writetimeout"
 	"github.com/atoll-dev/atoll/proxy/options"
 	"github.com/atoll-dev/atoll/proxy/profiling"
 )
@@ -33,6 +34,8 @@ type Options struct {
 
 	// ShutdownTimeout bounds the time that requests have to end on shutdown. It has no flag.
 	ShutdownTimeout time.Duration
+	// WriteTimeouts end responses that clients do not read. They have no flags.
+	WriteTimeouts writetimeout.Timeouts
 
 	// unused has the values of flags without effect.
 	unused struct {
@@ -54,6 +57,7 @@ func NewOptions() *Options {
 		FeatureGates:    map[string]bool{},
 		Logs:            logsapi.NewLoggingConfiguration(),
 		ShutdownTimeout: 60 * time.Second,
+		WriteTimeouts:   writetimeout.Default(),
 	}
 	o.SecureServing.Required = true
 	o.SecureServing.BindPort = 6444

@@ -144,6 +144,7 @@ func (s *Server) newAuthenticator(ctx context.Context) error {
 	if err := s.options.SecureServing.ApplyTo(&s.serving); err != nil {
 		return fmt.Errorf("serving: %w", err)
 	}
+	s.serving.Listener = s.options.WriteTimeouts.NewListener(s.serving.Listener)
 	// Both CAs are advertised: that of users, and that of front proxies.
 	var clientCAs []dynamiccertificates.CAContentProvider
 	if config.ClientCAContentProvider != nil {

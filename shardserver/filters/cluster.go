@@ -37,15 +37,15 @@ func (m *mountError) Error() string { return "the workspace is mounted from " + 
 
 // Resolver resolves paths to logical clusters on this shard.
 type Resolver interface {
-	// Resolve returns the logical cluster of the path. Its errors are errNotFound, errRemote, errNotAvailable, a
-	// mountError, or a failure to read.
-	Resolve(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error)
+	// Resolve returns the logical cluster of the path. It reads only what is in memory, unless mayRead allows more. Its
+	// errors are errNotFound, errRemote, errNotAvailable, a mountError, or a failure to read.
+	Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() bool) (logicalcluster.Name, error)
 }
 
 // WithCluster resolves the logical cluster of a request's URL into its context and strips it from the path. Names and
 // the wildcard are not resolved: authorization checks whether they exist. A request without /clusters/ has no logical
 // cluster in its context. Requests to shard-level endpoints below a logical cluster are passed to shardLevelHandler.
-func WithCluster(handler, shardLevelHandler http.Handler, resolver Resolver, serializer runtime.NegotiatedSerializer) http.Handler {
+func WithCluster(handler, shardLevelHandler http.Handler, resolver Resolver, limiter *ReadLimiter, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		target, err := logicalcluster.FromURLPath(req.URL.Path)
 		if err != nil {
@@ -58,7 +58,7 @@ func WithCluster(handler, shardLevelHandler http.Handler, resolver Resolver, ser
 		}
 		cluster, isName := target.Path.Name()
 		if !isName {
-			cluster, err = resolver.Resolve(req.Context(), target.Path)
+			cluster, err = resolver.Resolve(req.Context(), target.Path, limiter.For(req))
 			var mountErr *mountError
 			switch {
 			case errors.As(err, &mountErr):
@@ -75,7 +75,7 @@ func WithCluster(handler, shardLevelHandler http.Handler, resolver Resolver, ser
 				writeError(w, req, serializer, apierrors.NewNotFound(tenancyv1alpha1.Resource("workspaces"), target.Path.String()))
 				return
 			case err != nil:
-				// The client is not authenticated yet: internal errors are logged and not returned.
+				// The client may be anonymous: internal errors are logged and not returned.
 				klog.FromContext(req.Context()).Error(err, "Resolving a workspace path failed", "path", target.Path)
 				writeError(w, req, serializer, apierrors.NewInternalError(errors.New("the workspace path cannot be resolved now")))
 				return

@@ -16,7 +16,7 @@ import (
 // failingResolver is a resolver whose storage fails.
 type failingResolver struct{ err error }
 
-func (f failingResolver) Resolve(context.Context, logicalcluster.Path) (logicalcluster.Name, error) {
+func (f failingResolver) Resolve(context.Context, logicalcluster.Path, func() bool) (logicalcluster.Name, error) {
 	return logicalcluster.Name{}, f.err
 }
 
@@ -33,7 +33,8 @@ func TestResolveErrorResponses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request was passed on") })
 			response := httptest.NewRecorder()
-			WithCluster(next, http.NotFoundHandler(), failingResolver{tc.err}, legacyscheme.Codecs).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/clusters/root:a/api", nil))
+			limiter := NewReadLimiter(func(*http.Request) string { return "" })
+			WithCluster(next, http.NotFoundHandler(), failingResolver{tc.err}, limiter, legacyscheme.Codecs).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/clusters/root:a/api", nil))
 			if response.Code != tc.want {
 				t.Errorf("got %d, want %d", response.Code, tc.want)
 			}

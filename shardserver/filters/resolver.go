@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
@@ -14,22 +13,14 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/workspacepath"
 )
 
-// Limits of consistent reads for paths that are not in the watch cache, over all clients: they are not authenticated
-// yet.
-const (
-	latestPerSecond = 50
-	latestBurst     = 50
-)
-
 // CachedResolver resolves paths by Workspace objects in the shard's watch cache, one lookup for each segment. It keeps
 // no state. A workspace that the cache does not have, or shows without a scheduled logical cluster, is read from etcd
-// once, within a rate limit: a client that has just seen a workspace become Ready can use it, and guessing names causes
-// no load.
+// once, within the rate limit of the user: a client that has just seen a workspace become Ready can use it, and guessing
+// names causes little load.
 type CachedResolver struct {
 	registry *storage.Registry
 	// shard is the name of this shard.
 	shard           string
-	latest          *rate.Limiter
 	workspaces      *storage.Reader[*tenancyv1alpha1.Workspace]
 	logicalClusters *storage.Reader[*corev1alpha1.LogicalCluster]
 	mounts          bool
@@ -40,7 +31,6 @@ func NewResolver(registry *storage.Registry, shard string, mounts bool) *CachedR
 	return &CachedResolver{
 		registry:        registry,
 		shard:           shard,
-		latest:          rate.NewLimiter(latestPerSecond, latestBurst),
 		workspaces:      storage.NewReader[*tenancyv1alpha1.Workspace](registry, tenancyv1alpha1.Resource("workspaces")),
 		logicalClusters: storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
 		mounts:          mounts,
@@ -48,9 +38,9 @@ func NewResolver(registry *storage.Registry, shard string, mounts bool) *CachedR
 }
 
 // Resolve implements Resolver.
-func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
-	state := &resolution{resolver: r, shard: r.shard}
-	walker := workspacepath.Walker{GetWorkspace: r.getWorkspace, IsLocal: r.registry.IsLocal, Visit: state.visit}
+func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() bool) (logicalcluster.Name, error) {
+	state := &resolution{resolver: r, shard: r.shard, mayRead: mayRead}
+	walker := workspacepath.Walker{GetWorkspace: state.getWorkspace, IsLocal: r.registry.IsLocal, Visit: state.visit}
 	cluster, err := walker.Walk(ctx, path)
 	switch {
 	case errors.Is(err, workspacepath.ErrRemote):
@@ -62,12 +52,13 @@ func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path) 
 	case state.unavailable:
 		return logicalcluster.Name{}, errNotAvailable
 	}
-	return cluster, r.checkExists(logicalcluster.With(ctx, cluster), state.shard)
+	return cluster, r.checkExists(logicalcluster.With(ctx, cluster), state)
 }
 
 // resolution is the state of a resolution.
 type resolution struct {
 	resolver *CachedResolver
+	mayRead  func() bool
 	// unavailable is set if a workspace on the path is not available.
 	unavailable bool
 	// shard is the shard of the last workspace, initially that of the resolver.
@@ -99,7 +90,7 @@ func (r *CachedResolver) remoteError(path logicalcluster.Path, state *resolution
 		return errNotAvailable
 	case state.remote:
 		return errRemote
-	case !r.latest.Allow():
+	case !state.mayRead():
 		return errRemote // the lookup below is expensive; clients retry after this error
 	}
 	for _, object := range r.registry.RemoteStore().List(r.logicalClusters.Resource(), logicalcluster.Wildcard) {
@@ -110,15 +101,14 @@ func (r *CachedResolver) remoteError(path logicalcluster.Path, state *resolution
 	return errNotFound
 }
 
-// checkExists returns nil if the context's logical cluster is on this shard. shard is the one that it is scheduled to. For a
-// logical cluster that the cache does not have and that cannot be read from etcd now, it returns errRemote, so that
-// clients retry.
-func (r *CachedResolver) checkExists(ctx context.Context, shard string) error {
+// checkExists returns nil if the context's logical cluster is on this shard. For one that the cache does not have and that
+// cannot be read from etcd now, it returns errRemote, so that clients retry.
+func (r *CachedResolver) checkExists(ctx context.Context, state *resolution) error {
 	_, err := r.logicalClusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	if shard != r.shard || !r.latest.Allow() {
+	if state.shard != r.shard || !state.mayRead() {
 		return errRemote
 	}
 	if _, err = r.logicalClusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName); apierrors.IsNotFound(err) {
@@ -127,12 +117,13 @@ func (r *CachedResolver) checkExists(ctx context.Context, shard string) error {
 	return err
 }
 
-func (r *CachedResolver) getWorkspace(ctx context.Context, in logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
+func (w *resolution) getWorkspace(ctx context.Context, in logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
 	ctx = logicalcluster.With(ctx, in)
-	workspace, err := r.workspaces.Get(ctx, "", name)
+	workspaces := w.resolver.workspaces
+	workspace, err := workspaces.Get(ctx, "", name)
 	stale := apierrors.IsNotFound(err) || err == nil && workspace.Spec.Mount == nil && !workspacepath.IsResolvable(workspace)
-	if stale && r.latest.Allow() {
-		return r.workspaces.GetLatest(ctx, "", name)
+	if stale && w.mayRead() {
+		return workspaces.GetLatest(ctx, "", name)
 	}
 	return workspace, err
 }

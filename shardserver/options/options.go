@@ -24,6 +24,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/etcdowner"
 	"github.com/atoll-dev/atoll/internal/servingcert"
 	"github.com/atoll-dev/atoll/internal/sharedindex"
+	"github.com/atoll-dev/atoll/internal/writetimeout"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
@@ -78,6 +79,8 @@ type Options struct {
 	RemoteServiceAccountKeyFiles []string
 	// ProfilerAddress is the address of a separate plain listener for pprof; empty disables it.
 	ProfilerAddress string
+	// WriteTimeouts end responses that clients do not read. They have no flags.
+	WriteTimeouts writetimeout.Timeouts
 	// BindFreePort binds to a free port; it requires --secure-port=0.
 	BindFreePort bool
 
@@ -188,6 +191,7 @@ func New(rootDirectory string) *Options {
 		Objects:              ObjectOptions{ScanInterval: time.Minute},
 		EventTTL:             time.Hour,
 		BatteriesIncluded:    DefaultBatteries(),
+		WriteTimeouts:        writetimeout.Default(),
 	}
 	o.Etcd.StorageConfig.Transport.ServerList = []string{embeddedetcd.InProcess}
 	o.Etcd.DefaultStorageMediaType = "application/vnd.kubernetes.protobuf"

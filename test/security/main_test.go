@@ -62,6 +62,7 @@ var sameShardAttacks = []attack{
 	{"hanging conversion webhooks delay only their workspace", testHangingConversions},
 	{"hanging webhooks do not block deletion of other namespaces", testHangingNamespaces},
 	{"hanging webhooks do not block deletion of other workspaces", testHangingWorkspaces},
+	{"unread responses delay only their user", testUnreadResponses},
 	{"forged status of definitions", testDefinitionStatus},
 	{"garbage collection of other workspaces is not delayed", testGarbageCollection},
 	{"malformed strategic merge patches", testStrategicPatches},

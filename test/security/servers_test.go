@@ -15,6 +15,7 @@ import (
 
 	"github.com/atoll-dev/atoll/cacheserver"
 	cacheoptions "github.com/atoll-dev/atoll/cacheserver/options"
+	"github.com/atoll-dev/atoll/internal/writetimeout"
 	"github.com/atoll-dev/atoll/proxy"
 	proxyoptions "github.com/atoll-dev/atoll/proxy/options"
 	"github.com/atoll-dev/atoll/shardserver/options"
@@ -62,13 +63,16 @@ func (s *env) startServers(t *testing.T, layoutOptions sharded.Options) {
 	s.proxyURL, s.cacheURL = s.layout.URL(sharded.FrontProxy), s.layout.URL(sharded.CacheServer)
 }
 
+// writeTimeouts are short, so that tests need not wait long for them.
+var writeTimeouts = writetimeout.Timeouts{Response: 5 * time.Second, Watch: 5 * time.Second}
+
 func startShard(t *testing.T, directory string, server sharded.Server, port net.Listener) *shardtesting.Shard {
 	t.Helper()
 	return shardtesting.StartIn(t, directory, func(o *options.Options) {
 		var sets cliflag.NamedFlagSets
 		o.AddFlags(&sets)
 		parse(t, sets, server.Args[1:]) // arguments after "start"
-		o.BindFreePort, o.SecureServing.Listener = false, port
+		o.BindFreePort, o.SecureServing.Listener, o.WriteTimeouts = false, port, writeTimeouts
 	})
 }
 
@@ -97,7 +101,7 @@ func startProxy(t *testing.T, server sharded.Server, port net.Listener) {
 	flags := pflag.NewFlagSet(server.Name, pflag.ContinueOnError)
 	o.AddFlags(flags)
 	must(t, flags.Parse(server.Args))
-	o.ShutdownTimeout, o.SecureServing.Listener = time.Second, port
+	o.ShutdownTimeout, o.SecureServing.Listener, o.WriteTimeouts = time.Second, port, writeTimeouts
 	completed, err := o.Complete()
 	must(t, err)
 	config, err := proxy.NewConfig(completed)

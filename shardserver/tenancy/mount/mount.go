@@ -144,6 +144,9 @@ func newProxy(transport http.RoundTripper, target *url.URL) http.Handler {
 	}
 }
 
+// receiveBuffer is how many bytes of a response are read ahead of the client.
+const receiveBuffer = 64 << 10
+
 // newTransport returns the transport to mounts. Certificates are not verified: the API has no field for the CA of a
 // mount, and requests carry no secrets.
 func newTransport() http.RoundTripper {
@@ -157,6 +160,7 @@ func newTransport() http.RoundTripper {
 		IdleConnTimeout:       30 * time.Second,
 		DisableCompression:    true,
 		ForceAttemptHTTP2:     true,
+		HTTP2:                 &http.HTTP2Config{MaxReceiveBufferPerStream: receiveBuffer},
 	}
 }
 
