@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
@@ -26,6 +27,11 @@ func manifest(kind, spec string) string {
 		return head
 	}
 	return head + "spec:\n  " + strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  ") + "\n"
+}
+
+// named gives a manifest another name.
+func named(name, manifest string) string {
+	return strings.Replace(manifest, "name: sample", "name: "+name, 1)
 }
 
 const external = "external: {hostname: kcp.example.com, port: 6443}\n"
@@ -55,7 +61,7 @@ func TestManifests(t *testing.T) {
 		{"accepts a managed etcd with prefix, three members and a storage class", rootShard(external + "etcd: {prefix: /a, managed: {replicas: 3, storage: {size: 20Gi, storageClassName: fast}}}"), ""},
 		{"accepts a managed etcd on an empty directory", rootShard(external + "etcd: {managed: {storage: {emptyDir: {medium: Memory, sizeLimit: 1Gi}}}}"), ""},
 		{"refuses an etcd without endpoints and managed", rootShard(external + "etcd: {prefix: /a}"), "exactly one of endpoints and managed"},
-		{"refuses an etcd with endpoints and managed", rootShard(external + "etcd: {endpoints: [a], managed: {}}"), "exactly one of endpoints and managed"},
+		{"refuses an etcd with endpoints and managed", rootShard(external + "etcd: {endpoints: ['https://a'], managed: {}}"), "exactly one of endpoints and managed"},
 		{"refuses client credentials for a managed etcd", rootShard(external + "etcd: {managed: {}, tlsConfig: {secretRef: {name: a}}}"), "tlsConfig goes with endpoints"},
 		{"refuses a managed etcd of two members", rootShard(external + "etcd: {managed: {replicas: 2}}"), "spec.etcd.managed.replicas"},
 		{"refuses an empty directory with a storage class", rootShard(external + "etcd: {managed: {storage: {emptyDir: {}, storageClassName: fast}}}"), "emptyDir excludes"},
@@ -88,14 +94,14 @@ func TestManifests(t *testing.T) {
 
 		// Shards, cache servers, virtual workspace servers.
 		{"accepts a Shard without spec", shard(""), ""},
-		{"accepts a Shard whose rootShard is empty, for compatibility", shard("rootShard: {}\netcd: {endpoints: [a]}"), ""},
+		{"accepts a Shard whose rootShard is empty, for compatibility", shard("rootShard: {}\netcd: {endpoints: ['https://a']}"), ""},
 		{"accepts a Shard without etcd", shard("rootShard: {ref: {name: root}}"), ""},
-		{"refuses a Shard without rootShard", shard("etcd: {endpoints: [a]}"), "spec.rootShard"},
+		{"refuses a Shard without rootShard", shard("etcd: {endpoints: ['https://a']}"), "spec.rootShard"},
 		{"accepts a Shard with a cache of its own", shard("rootShard: {ref: {name: root}}\ncache: {ref: {name: europe}}"), ""},
 		{"accepts a CacheServer without spec", cacheServer(""), ""},
 		{"accepts a CacheServer with an empty spec", cacheServer("replicas: 1"), ""},
 		{"refuses several replicas of a CacheServer without etcd", cacheServer("replicas: 2"), "more than one replica needs etcd"},
-		{"accepts several replicas of a CacheServer with etcd", cacheServer("replicas: 2\netcd: {endpoints: [a]}"), ""},
+		{"accepts several replicas of a CacheServer with etcd", cacheServer("replicas: 2\netcd: {endpoints: ['https://a']}"), ""},
 		{"accepts a CacheServer whose etcd is managed", cacheServer("replicas: 2\netcd: {managed: {replicas: 3}}"), ""},
 		{"refuses a VirtualWorkspace without a target", virtualWorkspace(external + "target: {}"), "exactly one of"},
 		{"refuses a VirtualWorkspace with two targets", virtualWorkspace(external + "target: {rootShardRef: {name: a}, shardRef: {name: b}}"), "exactly one of"},
@@ -111,7 +117,64 @@ func TestManifests(t *testing.T) {
 		{"accepts roles in the deprecated cluster", kubeconfig(kubeconfigBasics + "authorization: {clusterRoleBindings: {cluster: root:a, clusterRoles: [cluster-admin]}}"), ""},
 		{"refuses target workspace and deprecated cluster together", kubeconfig(kubeconfigBasics + "targetWorkspace: root:a\nauthorization: {clusterRoleBindings: {cluster: root:a, clusterRoles: [a]}}"), "exclude each other"},
 		{"refuses authorization without roles", kubeconfig(kubeconfigBasics + "authorization: {clusterRoleBindings: {}}"), "clusterRoles"},
-		{"accepts two targets, for compatibility", kubeconfig(strings.Replace(kubeconfigBasics, "target: {", "target: {rootShardRef: {name: root}, ", 1)), ""},
+		{"refuses two targets", kubeconfig(strings.Replace(kubeconfigBasics, "target: {", "target: {rootShardRef: {name: root}, ", 1)), "exactly one of rootShardRef, shardRef and frontProxyRef"},
+		{"refuses three targets", kubeconfig(strings.Replace(kubeconfigBasics, "target: {", "target: {rootShardRef: {name: root}, shardRef: {name: a}, ", 1)), "exactly one of"},
+		{"refuses no target", kubeconfig(strings.Replace(kubeconfigBasics, "frontProxyRef: {name: main}", "", 1)), "exactly one of"},
+		{"accepts groups", kubeconfig(kubeconfigBasics + "groups: ['system:kcp:admin', a]"), ""},
+		{"refuses an empty group", kubeconfig(kubeconfigBasics + "groups: ['']"), "spec.groups[0]"},
+		{"refuses an empty user", kubeconfig(strings.Replace(kubeconfigBasics, "jane", "''", 1)), "spec.username"},
+		{"accepts a validity of an hour", kubeconfig(strings.Replace(kubeconfigBasics, "8766h", "60m", 1)), ""},
+		{"refuses a validity below an hour", kubeconfig(strings.Replace(kubeconfigBasics, "8766h", "59m59s", 1)), "validity is at least 1h"},
+		{"refuses a negative validity", kubeconfig(strings.Replace(kubeconfigBasics, "8766h", "-2h", 1)), "validity is at least 1h"},
+		{"refuses a validity beyond what fits", kubeconfig(strings.Replace(kubeconfigBasics, "8766h", "99999999999h", 1)), "spec.validity"},
+
+		// Addresses.
+		{"accepts an IPv6 address", rootShard("external: {hostname: '2001:db8::443', port: 6443}"), ""},
+		{"accepts an IPv4 address", virtualWorkspace("external: {hostname: 192.0.2.7, port: 6443}\ntarget: {shardRef: {name: b}}"), ""},
+		{"accepts an empty external name of a FrontProxy, for compatibility", frontProxy("rootShard: {}\nexternalHostname: ''"), ""},
+		{"refuses a scheme in the name of a RootShard", rootShard("external: {hostname: 'https://kcp.example.com', port: 6443}"), "spec.external.hostname"},
+		{"refuses a path in the name of a RootShard", rootShard("external: {hostname: kcp.example.com/a, port: 6443}"), "without scheme, port and path"},
+		{"refuses a port in the name of a RootShard", rootShard("external: {hostname: 'kcp.example.com:443', port: 6443}"), "without scheme, port and path"},
+		{"refuses a scheme in a private name", rootShard("external: {hostname: a, port: 1, privateHostname: 'https://b'}"), "spec.external.privateHostname"},
+		{"refuses a path in the name of a VirtualWorkspace", virtualWorkspace("external: {hostname: a/b, port: 6443}\ntarget: {shardRef: {name: b}}"), "spec.external.hostname"},
+		{"refuses a scheme in the name of a FrontProxy", frontProxy("rootShard: {}\nexternal: {hostname: 'https://a', port: 443}"), "spec.external.hostname"},
+		{"refuses a scheme in the deprecated name of a FrontProxy", frontProxy("rootShard: {}\nexternalHostname: 'https://a'"), "spec.externalHostname"},
+		{"refuses a path in the deprecated name of a FrontProxy", frontProxy("rootShard: {}\nexternalHostname: a/b"), "spec.externalHostname"},
+		{"accepts an empty base URL", shard("rootShard: {}\nshardBaseURL: ''"), ""},
+		{"refuses a base URL without TLS", shard("rootShard: {}\nshardBaseURL: 'http://a'"), "shardBaseURL is an https URL"},
+		{"accepts an etcd without TLS", shard("rootShard: {}\netcd: {endpoints: ['http://etcd:2379']}"), ""},
+		{"refuses an endpoint of etcd without scheme", shard("rootShard: {}\netcd: {endpoints: ['https://a:2379', 'etcd:2379']}"), "spec.etcd.endpoints[1]"},
+		{"refuses it on a RootShard", rootShard(external + "etcd: {endpoints: ['etcd:2379']}"), "spec.etcd.endpoints[0]"},
+		{"refuses it on a CacheServer", cacheServer("etcd: {endpoints: ['etcd:2379']}"), "spec.etcd.endpoints[0]"},
+
+		// Replicas.
+		{"accepts no replicas", shard("rootShard: {}\nreplicas: 0"), ""},
+		{"refuses negative replicas of a RootShard", rootShard(external + "replicas: -1"), "spec.replicas"},
+		{"refuses negative replicas of the internal proxy", rootShard(external + "proxy: {replicas: -1}"), "spec.proxy.replicas"},
+		{"refuses negative replicas of a Shard", shard("rootShard: {}\nreplicas: -1"), "spec.replicas"},
+		{"refuses negative replicas of a CacheServer", cacheServer("replicas: -1"), "spec.replicas"},
+		{"refuses negative replicas of a FrontProxy", frontProxy("rootShard: {}\nreplicas: -1"), "spec.replicas"},
+		{"refuses negative replicas of a VirtualWorkspace", virtualWorkspace(external + "target: {shardRef: {name: b}}\nreplicas: -1"), "spec.replicas"},
+
+		// Names.
+		{"refuses a RootShard with a dot in its name", named("a.b", rootShard(external)), "must not contain a dot"},
+		{"accepts the longest name of a RootShard", named(strings.Repeat("a", 40), rootShard(external)), ""},
+		{"refuses a longer name of a RootShard", named(strings.Repeat("a", 41), rootShard(external)), "at most 40 characters"},
+		{"refuses a Shard with a dot in its name", named("a.b", shard("rootShard: {}")), "must not contain a dot"},
+		{"accepts the longest name of a Shard", named(strings.Repeat("a", 27), shard("rootShard: {}")), ""},
+		{"refuses a longer name of a Shard", named(strings.Repeat("a", 28), shard("rootShard: {}")), "at most 27 characters"},
+		{"refuses a Shard named root", named("root", shard("rootShard: {ref: {name: main}}")), "the name root is that of the shard of the RootShard"},
+		{"refuses a Shard with the name of its RootShard", named("main", shard("rootShard: {ref: {name: main}}")), "must not have the name of its RootShard"},
+		{"refuses a long name of a Shard without spec", named(strings.Repeat("a", 28), shard("")), "at most 27 characters"},
+		{"refuses a CacheServer with a dot in its name", named("a.b", cacheServer("")), "must not contain a dot"},
+		{"accepts the longest name of a CacheServer", named(strings.Repeat("a", 50), cacheServer("")), ""},
+		{"refuses a longer name of a CacheServer", named(strings.Repeat("a", 51), cacheServer("")), "at most 50 characters"},
+		{"refuses a VirtualWorkspace with a dot in its name", named("a.b", virtualWorkspace(external+"target: {shardRef: {name: b}}")), "must not contain a dot"},
+		{"refuses a longer name of a VirtualWorkspace", named(strings.Repeat("a", 46), virtualWorkspace(external+"target: {shardRef: {name: b}}")), "at most 45 characters"},
+		{"refuses a FrontProxy with a dot in its name", named("a.b", frontProxy("rootShard: {}")), "must not contain a dot"},
+		{"refuses a FrontProxy named proxy", named("proxy", frontProxy("rootShard: {}")), "the name proxy is that of the internal proxy"},
+		{"accepts the longest name of a FrontProxy", named(strings.Repeat("a", 39), frontProxy("rootShard: {ref: {name: root}}")), ""},
+		{"refuses a longer name of a FrontProxy", named(strings.Repeat("a", 40), frontProxy("rootShard: {ref: {name: root}}")), "at most 43 characters together"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, errs := definitions[manifestKind(t, tc.manifest)].admit(t.Context(), tc.manifest)
@@ -122,6 +185,32 @@ func TestManifests(t *testing.T) {
 				t.Errorf("accepted:\n%s", tc.manifest)
 			case tc.refused != "" && !strings.Contains(errs.ToAggregate().Error(), tc.refused):
 				t.Errorf("refused for another reason than %q: %v", tc.refused, errs.ToAggregate())
+			}
+		})
+	}
+}
+
+// TestNamesOfExistingObjects: an object with a name that is refused for new ones can still be changed, or the finalizer of
+// a Shard could not be removed.
+func TestNamesOfExistingObjects(t *testing.T) {
+	definitions := load(t)
+	for _, manifest := range []string{
+		rootShard(external), shard("rootShard: {ref: {name: a.b}}"), cacheServer(""), frontProxy("rootShard: {}"),
+		virtualWorkspace(external + "target: {shardRef: {name: b}}"),
+	} {
+		kind := manifestKind(t, manifest)
+		t.Run(kind, func(t *testing.T) {
+			var existing, changed map[string]any
+			for _, object := range []*map[string]any{&existing, &changed} {
+				if err := yaml.Unmarshal([]byte(named("a.b", manifest)), object); err != nil {
+					t.Fatal(err)
+				}
+			}
+			changed["metadata"].(map[string]any)["finalizers"] = []any{"example.com/a"}
+			d := definitions[kind]
+			errs, _ := d.rules.Validate(t.Context(), nil, d.structural, changed, existing, celconfig.RuntimeCELCostBudget)
+			if len(errs) > 0 {
+				t.Error(errs.ToAggregate())
 			}
 		})
 	}

@@ -13,6 +13,8 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.contains('.')",message="the name of a CacheServer must not contain a dot: names of Services are made from it",optionalOldSelf=true
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 50",message="the name of a CacheServer has at most 50 characters: names of Services are made from it",optionalOldSelf=true
 type CacheServer struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -48,6 +50,7 @@ type CacheServerSpec struct {
 
 	// replicas is the number of server pods. By default, it is 1 with the embedded store and 2 with etcd.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// resources of the server container. Default: requests of 500m CPU and 1Gi, limits of 1 CPU and 2Gi.

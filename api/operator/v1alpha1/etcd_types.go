@@ -20,6 +20,7 @@ const (
 type EtcdConfig struct {
 	// endpoints are the client URLs of an existing etcd, for example https://etcd-0.etcd:2379.
 	// +optional
+	// +kubebuilder:validation:items:Pattern=`^https?://[^/]+`
 	Endpoints []string `json:"endpoints,omitempty"`
 
 	// prefix is put before every key, so that several components can share one etcd. The default is that of the

@@ -16,6 +16,9 @@ import (
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.contains('.')",message="the name of a FrontProxy must not contain a dot: names of Services are made from it",optionalOldSelf=true
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name != 'proxy'",message="the name proxy is that of the internal proxy of the RootShard",optionalOldSelf=true
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.spec) || !has(self.spec.rootShard.ref) || !has(self.spec.rootShard.ref.name) || self.spec.rootShard.ref.name.size() + self.metadata.name.size() <= 43",message="the names of a FrontProxy and of its RootShard have at most 43 characters together: names of volumes are made from them",optionalOldSelf=true
 type FrontProxy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -51,10 +54,12 @@ type FrontProxySpec struct {
 
 	// externalHostname is a host or host:port under which clients reach the proxy. Deprecated: use external.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!self.contains('/')",message="externalHostname is a host or host:port, without scheme and path"
 	ExternalHostname string `json:"externalHostname,omitempty"`
 
 	// replicas is the number of proxy pods. By default, it is 2 at first and an autoscaler may change it.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// resources of the proxy container.

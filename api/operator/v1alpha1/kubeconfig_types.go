@@ -42,6 +42,7 @@ type KubeconfigList struct {
 type KubeconfigSpec struct {
 	// target is the component the kubeconfig points at.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="[has(self.rootShardRef), has(self.shardRef), has(self.frontProxyRef)].exists_one(x, x)",message="exactly one of rootShardRef, shardRef and frontProxyRef must be set"
 	Target KubeconfigTarget `json:"target"`
 
 	// targetWorkspace is the path of the workspace the kubeconfig points at and is authorized in. By default, it is
@@ -52,16 +53,19 @@ type KubeconfigSpec struct {
 
 	// username becomes the common name of the certificate.
 	// +required
+	// +kubebuilder:validation:MinLength=1
 	Username string `json:"username"`
 
 	// groups become the organizations of the certificate.
 	// +optional
+	// +kubebuilder:validation:items:MinLength=1
 	Groups []string `json:"groups,omitempty"`
 
-	// validity of the certificate, for example 8766h. It is renewed in time.
+	// validity of the certificate, for example 8766h, at least one hour. It is renewed in time.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h')",message="validity is at least 1h, which is the minimum of cert-manager"
 	Validity metav1.Duration `json:"validity"`
 
 	// secretRef names the Secret that receives the kubeconfig under the key kubeconfig.
@@ -77,8 +81,8 @@ type KubeconfigSpec struct {
 	Authorization *KubeconfigAuthorization `json:"authorization,omitempty"`
 }
 
-// KubeconfigTarget is the component a kubeconfig points at. If several fields are set, the first of rootShardRef,
-// shardRef and frontProxyRef is used.
+// KubeconfigTarget is the component a kubeconfig points at. Exactly one field is set; in an object that an older version
+// accepted with several, the first of rootShardRef, shardRef and frontProxyRef is used.
 type KubeconfigTarget struct {
 	// rootShardRef names a RootShard in the same namespace.
 	// +optional

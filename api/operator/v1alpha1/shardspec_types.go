@@ -12,6 +12,7 @@ type CommonShardSpec struct {
 
 	// shardBaseURL is the URL under which the other components reach the shard. By default, it is that of its Service.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.startsWith('https://')",message="shardBaseURL is an https URL"
 	ShardBaseURL string `json:"shardBaseURL,omitempty"`
 
 	// etcd is the store of the shard. By default, the operator runs an etcd with one member on a persistent
@@ -25,6 +26,7 @@ type CommonShardSpec struct {
 
 	// replicas is the number of server pods. By default, it is 2 at first and an autoscaler may change it.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// resources of the server container. Default: requests of 1 CPU and 1Gi, limits of 2 CPU and 2Gi.

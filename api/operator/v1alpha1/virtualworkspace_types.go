@@ -13,6 +13,8 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.contains('.')",message="the name of a VirtualWorkspace must not contain a dot: names of Services are made from it",optionalOldSelf=true
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 45",message="the name of a VirtualWorkspace has at most 45 characters: names of Services are made from it",optionalOldSelf=true
 type VirtualWorkspace struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -65,6 +67,7 @@ type VirtualWorkspaceSpec struct {
 
 	// replicas is the number of server pods. By default, it is 2 at first and an autoscaler may change it.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// resources of the server container. Default: requests of 1 CPU and 1Gi, limits of 2 CPU and 2Gi.

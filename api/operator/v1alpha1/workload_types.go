@@ -33,6 +33,7 @@ type LoggingSpec struct {
 type ExternalConfig struct {
 	// hostname is the DNS name or IP address clients connect to.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="!self.contains('/') && !self.matches('^[^:]*:[0-9]+$')",message="hostname is a DNS name or an IP address, without scheme, port and path"
 	Hostname string `json:"hostname"`
 
 	// port is the TCP port clients connect to.
@@ -41,6 +42,7 @@ type ExternalConfig struct {
 
 	// privateHostname is the name under which shards reach the front proxy, if it differs from hostname.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!self.contains('/') && !self.matches('^[^:]*:[0-9]+$')",message="privateHostname is a DNS name or an IP address, without scheme, port and path"
 	PrivateHostname string `json:"privateHostname,omitempty"`
 
 	// privatePort is the port for privateHostname. Defaults to port.
