@@ -25,6 +25,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/cacheserver"
+	"github.com/atoll-dev/atoll/controllers/certificatesecret"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/frontproxy"
 	"github.com/atoll-dev/atoll/controllers/kubeconfig"
@@ -122,6 +123,7 @@ func addControllers(mgr ctrl.Manager, image desired.Image) error {
 		virtualworkspace.NewReconciler(config),
 		frontproxy.NewReconciler(config),
 		kubeconfig.NewReconciler(config),
+		&certificatesecret.Reconciler{Cluster: cluster},
 	} {
 		if err := controller.SetupWithManager(mgr, reconciliations.Instrument); err != nil {
 			return err

@@ -11,8 +11,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// ApplyCertificates applies cert-manager objects, sets the owners of their Secrets, and reports whether all
-// certificates are issued.
+// ApplyCertificates applies cert-manager objects, and reports whether all certificates are issued.
 func (c Cluster) ApplyCertificates(ctx context.Context, objects pki.Objects) (status.Result, error) {
 	const condition = operatorv1alpha1.ConditionCertificatesReady
 	for _, issuer := range objects.Issuers {
@@ -22,9 +21,6 @@ func (c Cluster) ApplyCertificates(ctx context.Context, objects pki.Objects) (st
 	}
 	for _, certificate := range objects.Certificates {
 		if err := c.ApplyObject(ctx, condition, certificate); err != nil {
-			return status.Result{}, err
-		}
-		if err := c.SetCertificateSecretOwner(ctx, certificate); err != nil {
 			return status.Result{}, err
 		}
 	}

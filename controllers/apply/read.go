@@ -33,9 +33,6 @@ func Get[T any, P interface {
 // default, which leaves valid private keys. The owner is the Certificate and not the custom resource: so the Secret is
 // deleted only after the Certificate, and cert-manager does not create it again in between.
 func (c Cluster) SetCertificateSecretOwner(ctx context.Context, certificate *certmanagerv1.Certificate) error {
-	if certificate.UID == "" {
-		return nil
-	}
 	secret, err := Get[corev1.Secret](ctx, c, certificate.Namespace, certificate.Spec.SecretName)
 	if err != nil || secret == nil {
 		return err

@@ -16,6 +16,15 @@ type component struct {
 	label     string        // with the name of the owner, on Secrets
 	component string        // value of the label app.kubernetes.io/component
 	suffix    string        // of the name of the Deployment and the Service
+	root      string        // name of the RootShard of its installation; "" for a cache server, which may serve several
+}
+
+// rootName is the name of a RootShard, or "" while it is not known.
+func rootName(root *operatorv1alpha1.RootShard) string {
+	if root == nil {
+		return ""
+	}
+	return root.Name
 }
 
 // Name is the name of the custom resource, the prefix of the names of its objects.
@@ -33,12 +42,14 @@ func (c component) Certificate(key string) string { return c.Name() + "-" + key 
 // Labels are the app labels of the server.
 func (c component) Labels() map[string]string { return AppLabels(c.component, c.Name()) }
 
-// SecretLabels are the labels of generated Secrets.
-func (c component) SecretLabels() map[string]string { return map[string]string{c.label: c.Name()} }
-
-// ownerLabels are the labels of the Secrets of certificates that the installation of root signs.
-func (c component) ownerLabels(root *operatorv1alpha1.RootShard) map[string]string {
-	return mergeMaps(map[string]string{operatorv1alpha1.LabelRootShard: root.Name}, c.SecretLabels())
+// FileLabels are the labels of the server's Secrets, those of certificates included, and of its ConfigMaps.
+func (c component) FileLabels() map[string]string {
+	labels := c.Labels()
+	if c.root != "" {
+		labels[operatorv1alpha1.LabelRootShard] = c.root
+	}
+	labels[c.label] = c.Name()
+	return labels
 }
 
 // OwnerReferences is the owner reference of the objects of the server.
@@ -53,6 +64,13 @@ func (c component) EtcdOwner(clusterID string) string {
 		return ""
 	}
 	return strings.ToLower(c.kind) + "/" + c.Namespace() + "/" + c.Name() + "@" + clusterID
+}
+
+// fileMeta is the metadata of a ConfigMap.
+func (c component) fileMeta(name string) metav1.ObjectMeta {
+	meta := c.meta(name)
+	meta.Labels = c.FileLabels()
+	return meta
 }
 
 func (c component) meta(name string) metav1.ObjectMeta {

@@ -85,7 +85,7 @@ func TestUserKubeconfig(t *testing.T) {
 	}
 	kubeconfig := &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Name: "admin", Namespace: "kcp", UID: "1"}}
 	kubeconfig.Spec.SecretRef.Name = "admin-kubeconfig"
-	golden.Check(t, "user_kubeconfig", withStringData(desired.UserSecret(kubeconfig, file, true)))
+	golden.Check(t, "user_kubeconfig", withStringData(desired.UserSecret(kubeconfig, root(nil), file, true)))
 }
 
 func root(change func(*operatorv1alpha1.RootShard)) *operatorv1alpha1.RootShard {

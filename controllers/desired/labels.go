@@ -18,6 +18,7 @@ const (
 	ComponentCacheServer      = "cache-server"
 	ComponentVirtualWorkspace = "virtual-workspace"
 	ComponentEtcd             = "etcd"
+	ComponentKubeconfig       = "kubeconfig"
 )
 
 // AppLabels are the labels by which Services and Deployments select pods. Selectors are immutable, so the values are
@@ -29,6 +30,12 @@ func AppLabels(component, instance string) map[string]string {
 		"app.kubernetes.io/instance":   instance,
 		"app.kubernetes.io/component":  component,
 	}
+}
+
+// KubeconfigLabels are the labels of the Secrets of a Kubeconfig in the installation of root.
+func KubeconfigLabels(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.RootShard) map[string]string {
+	return mergeMaps(AppLabels(ComponentKubeconfig, kubeconfig.Name),
+		map[string]string{operatorv1alpha1.LabelRootShard: root.Name, operatorv1alpha1.LabelKubeconfig: kubeconfig.Name})
 }
 
 // NewOwnerReferences is the owner reference to a custom resource, so that its objects are deleted with it.

@@ -12,10 +12,10 @@ type Owner struct {
 
 // AsOwner is the shard as the owner of its etcd.
 func (s Shard) AsOwner() Owner {
-	return Owner{Name: s.Name(), Namespace: s.Namespace(), Domain: s.ClusterDomain(), References: s.OwnerReferences(), SecretLabels: s.OwnerLabels()}
+	return Owner{Name: s.Name(), Namespace: s.Namespace(), Domain: s.ClusterDomain(), References: s.OwnerReferences(), SecretLabels: s.FileLabels()}
 }
 
 // AsOwner is the cache server as the owner of its etcd.
 func (c CacheServer) AsOwner() Owner {
-	return Owner{Name: c.object.Name, Namespace: c.object.Namespace, Domain: c.ClusterDomain(), References: c.OwnerReferences(), SecretLabels: c.SecretLabels()}
+	return Owner{Name: c.object.Name, Namespace: c.object.Namespace, Domain: c.ClusterDomain(), References: c.OwnerReferences(), SecretLabels: c.FileLabels()}
 }

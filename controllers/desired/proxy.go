@@ -34,7 +34,7 @@ type Proxy struct {
 // NewInternalProxy returns the proxy of a root shard through which the operator reaches any workspace.
 func NewInternalProxy(root *operatorv1alpha1.RootShard) Proxy {
 	p := Proxy{root: root, component: component{
-		owner: root, kind: "RootShard", label: operatorv1alpha1.LabelRootShard, component: ComponentRootShardProxy, suffix: "-proxy",
+		owner: root, kind: "RootShard", label: operatorv1alpha1.LabelRootShard, component: ComponentRootShardProxy, suffix: "-proxy", root: root.Name,
 	}}
 	if root.Spec.Proxy != nil {
 		p.spec = *root.Spec.Proxy
@@ -46,7 +46,7 @@ func NewInternalProxy(root *operatorv1alpha1.RootShard) Proxy {
 // it accepts, as in Dependencies.
 func NewFrontProxy(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard, signers ...string) Proxy {
 	owner := component{
-		owner: front, kind: "FrontProxy", label: operatorv1alpha1.LabelFrontProxy, component: ComponentFrontProxy, suffix: "-front-proxy",
+		owner: front, kind: "FrontProxy", label: operatorv1alpha1.LabelFrontProxy, component: ComponentFrontProxy, suffix: "-front-proxy", root: rootName(root),
 	}
 	return Proxy{component: owner, root: root, front: front, signers: signers, spec: operatorv1alpha1.RootShardProxySpec{
 		Image: front.Spec.Image, Replicas: front.Spec.Replicas, Resources: front.Spec.Resources,
@@ -117,11 +117,6 @@ func (p Proxy) BundleOwner() string {
 		return p.front.Name
 	}
 	return p.root.Name + "-proxy"
-}
-
-// OwnerLabels are the labels of the Secrets of the certificates.
-func (p Proxy) OwnerLabels() map[string]string {
-	return p.ownerLabels(p.root)
 }
 
 func (p Proxy) configMap() string {
@@ -213,7 +208,7 @@ func ProxyConfig(p Proxy) (*corev1.ConfigMap, error) {
 	}
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: p.meta(p.configMap()),
+		ObjectMeta: p.fileMeta(p.configMap()),
 		Data:       map[string]string{"path-mapping.yaml": string(file)},
 	}, nil
 }

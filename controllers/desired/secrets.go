@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,12 +81,14 @@ func (k UserKubeconfig) File() ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// UserSecret is the Secret of a Kubeconfig object. Its other keys are kept.
-func UserSecret(kubeconfig *operatorv1alpha1.Kubeconfig, file []byte, owned bool) *corev1.Secret {
-	secret := generatedSecret(kubeconfig.Spec.SecretRef.Name, kubeconfig.Namespace,
-		map[string]string{operatorv1alpha1.LabelKubeconfig: kubeconfig.Name}, nil, map[string][]byte{KubeconfigKey: file})
+// UserSecret is the Secret of a Kubeconfig object in the installation of root. Its other keys are kept, and so are the
+// app labels of one that is not owned: tools recognize what is theirs by them.
+func UserSecret(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.RootShard, file []byte, owned bool) *corev1.Secret {
+	secret := generatedSecret(kubeconfig.Spec.SecretRef.Name, kubeconfig.Namespace, KubeconfigLabels(kubeconfig, root), nil, map[string][]byte{KubeconfigKey: file})
 	if owned {
 		secret.OwnerReferences = NewOwnerReferences("Kubeconfig", kubeconfig)
+	} else {
+		maps.DeleteFunc(secret.Labels, func(key, _ string) bool { return strings.HasPrefix(key, "app.kubernetes.io/") })
 	}
 	secret.Type = "" // immutable, and the Secret may exist
 	return secret
@@ -110,7 +113,7 @@ func (c component) kubeconfigSecret(name string, config *clientcmdapi.Config) (*
 
 // secret is a Secret that the operator generates for the server.
 func (c component) secret(name string, data map[string][]byte) *corev1.Secret {
-	return generatedSecret(name, c.Namespace(), c.SecretLabels(), c.OwnerReferences(), data)
+	return generatedSecret(name, c.Namespace(), c.FileLabels(), c.OwnerReferences(), data)
 }
 
 func generatedSecret(name, namespace string, labels map[string]string, owner []metav1.OwnerReference, data map[string][]byte) *corev1.Secret {

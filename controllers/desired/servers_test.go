@@ -187,6 +187,41 @@ func TestServiceAccountKeysOfAllShards(t *testing.T) {
 	}
 }
 
+func TestLabelsOfFiles(t *testing.T) {
+	installation := root(func(r *operatorv1alpha1.RootShard) {
+		r.Spec.ClientCABundleRef, r.Spec.CABundleSecretRef = &corev1.LocalObjectReference{Name: "a"}, &corev1.LocalObjectReference{Name: "b"}
+	})
+	shard, front := desired.NewShard(minimalShard(), installation), &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "kcp"}}
+	rendered := map[string]desired.Server{}
+	var err error
+	for component, render := range map[string]func() (desired.Server, error){
+		"rootshard": func() (desired.Server, error) {
+			return desired.NewRootShard(installation).Render(image, managedEtcd, desired.Dependencies{})
+		},
+		"shard":           func() (desired.Server, error) { return shard.Render(image, managedEtcd, desired.Dependencies{}) },
+		"rootshard-proxy": func() (desired.Server, error) { return desired.NewInternalProxy(installation).Render(image) },
+		"front-proxy":     func() (desired.Server, error) { return desired.NewFrontProxy(front, installation).Render(image) },
+	} {
+		if rendered[component], err = render(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for component, server := range rendered {
+		files := slices.DeleteFunc(slices.Clone(server.Objects), func(object client.Object) bool { _, isService := object.(*corev1.Service); return isService })
+		for _, bundle := range server.Bundles {
+			files = append(files, bundle.Secret)
+		}
+		if len(files) < 3 {
+			t.Errorf("%s has %d files", component, len(files))
+		}
+		for _, file := range files {
+			if labels := file.GetLabels(); labels[operatorv1alpha1.LabelRootShard] != "root" || labels["app.kubernetes.io/component"] != component || labels["app.kubernetes.io/instance"] == "" {
+				t.Errorf("%s has the labels %v", file.GetName(), labels)
+			}
+		}
+	}
+}
+
 func TestCacheServerReplicas(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec operatorv1alpha1.CacheServerSpec

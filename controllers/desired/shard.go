@@ -22,14 +22,14 @@ type Shard struct {
 // NewRootShard returns the shard of a RootShard.
 func NewRootShard(root *operatorv1alpha1.RootShard) Shard {
 	return Shard{root: root, component: component{
-		owner: root, kind: "RootShard", label: operatorv1alpha1.LabelRootShard, component: ComponentRootShard, suffix: "-kcp",
+		owner: root, kind: "RootShard", label: operatorv1alpha1.LabelRootShard, component: ComponentRootShard, suffix: "-kcp", root: root.Name,
 	}}
 }
 
 // NewShard returns the shard of a Shard in the installation of root.
 func NewShard(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) Shard {
 	return Shard{root: root, shard: shard, component: component{
-		owner: shard, kind: "Shard", label: operatorv1alpha1.LabelShard, component: ComponentShard, suffix: "-shard-kcp",
+		owner: shard, kind: "Shard", label: operatorv1alpha1.LabelShard, component: ComponentShard, suffix: "-shard-kcp", root: rootName(root),
 	}}
 }
 
@@ -91,11 +91,6 @@ func (s Shard) BaseURL() string {
 // ServiceURL is the URL of the shard's Service, under which the operator reaches it. BaseURL may be an address that only
 // the pods of the installation resolve.
 func (s Shard) ServiceURL() string { return httpsURL(s.Host(), ServerPort) }
-
-// OwnerLabels are the labels of the Secrets of the certificates.
-func (s Shard) OwnerLabels() map[string]string {
-	return s.ownerLabels(s.root)
-}
 
 // ClientCABundleRefs name the Secrets of the user with further client CAs, in the order they are merged. That of the
 // RootShard applies to all shards.

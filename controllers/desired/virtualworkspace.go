@@ -21,7 +21,7 @@ type VirtualWorkspace struct {
 func NewVirtualWorkspace(virtualWorkspace *operatorv1alpha1.VirtualWorkspace, target Shard) VirtualWorkspace {
 	return VirtualWorkspace{object: virtualWorkspace, target: target, component: component{
 		owner: virtualWorkspace, kind: "VirtualWorkspace", label: operatorv1alpha1.LabelVirtualWorkspace,
-		component: ComponentVirtualWorkspace, suffix: "-virtual-workspace",
+		component: ComponentVirtualWorkspace, suffix: "-virtual-workspace", root: rootName(target.root),
 	}}
 }
 
@@ -42,11 +42,6 @@ func (v VirtualWorkspace) ServiceURL() string { return httpsURL(v.Host(), Server
 // IsStandard reports whether it is the server of this project, and not a command of the user, whose endpoints are
 // unknown.
 func (v VirtualWorkspace) IsStandard() bool { return len(v.object.Spec.Command) == 0 }
-
-// OwnerLabels are the labels of the Secrets of the certificates.
-func (v VirtualWorkspace) OwnerLabels() map[string]string {
-	return v.ownerLabels(v.target.root)
-}
 
 // ClientCABundleRefs name the Secrets of the user with further client CAs, in the order they are merged.
 func (v VirtualWorkspace) ClientCABundleRefs() []*corev1.LocalObjectReference {

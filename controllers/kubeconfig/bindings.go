@@ -25,6 +25,8 @@ const reasonForbidden = "WorkspaceForbidden"
 // bindings are the ClusterRoleBindings of one workspace.
 type bindings struct {
 	client rbacclient.ClusterRoleBindingInterface
+	// written is set if the kubeconfig has the certificate of the current spec.
+	written bool
 }
 
 // withBindings calls do with the bindings of a workspace and returns the result for the condition.
@@ -38,7 +40,7 @@ func (s *scope) withBindings(ctx context.Context, workspace string, do func(bind
 	config.Host += "/clusters/" + workspace
 	client, err := rbacclient.NewForConfigAndClient(config, httpClient)
 	if err == nil {
-		err = do(bindings{client: client.ClusterRoleBindings()})
+		err = do(bindings{client: client.ClusterRoleBindings(), written: s.report.Get(available).State == status.Satisfied})
 	}
 	if err == nil {
 		return status.OK(condition, "Provisioned", "the bindings exist in workspace %s", workspace)
@@ -69,14 +71,14 @@ func (b bindings) reconcile(ctx context.Context, k *operatorv1alpha1.Kubeconfig)
 		}
 	}
 	for i := range desired {
-		if err := b.reconcileOne(ctx, have.Items, &desired[i]); err != nil {
+		if err := b.reconcileOne(ctx, k, have.Items, &desired[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b bindings) reconcileOne(ctx context.Context, have []rbacv1.ClusterRoleBinding, desired *rbacv1.ClusterRoleBinding) error {
+func (b bindings) reconcileOne(ctx context.Context, k *operatorv1alpha1.Kubeconfig, have []rbacv1.ClusterRoleBinding, desired *rbacv1.ClusterRoleBinding) error {
 	at := slices.IndexFunc(have, func(h rbacv1.ClusterRoleBinding) bool { return h.Name == desired.Name })
 	if at < 0 {
 		_, err := b.client.Create(ctx, desired, metav1.CreateOptions{FieldManager: apply.FieldManager})
@@ -91,11 +93,15 @@ func (b bindings) reconcileOne(ctx context.Context, have []rbacv1.ClusterRoleBin
 		have, at = []rbacv1.ClusterRoleBinding{*found}, 0
 	}
 	current := have[at].DeepCopy()
-	if equality.Semantic.DeepEqual(current.RoleRef, desired.RoleRef) && equality.Semantic.DeepEqual(current.Subjects, desired.Subjects) &&
+	subjects := desired.Subjects
+	if !b.written {
+		subjects = withFormerGroup(subjects, current.Subjects, k)
+	}
+	if equality.Semantic.DeepEqual(current.RoleRef, desired.RoleRef) && equality.Semantic.DeepEqual(current.Subjects, subjects) &&
 		current.Labels[operatorv1alpha1.LabelKubeconfig] == desired.Labels[operatorv1alpha1.LabelKubeconfig] {
 		return nil
 	}
-	current.Subjects = desired.Subjects
+	current.Subjects = subjects
 	if current.Labels == nil {
 		current.Labels = map[string]string{}
 	}
@@ -129,8 +135,21 @@ func desiredBindings(k *operatorv1alpha1.Kubeconfig) []rbacv1.ClusterRoleBinding
 				Labels: map[string]string{operatorv1alpha1.LabelKubeconfig: string(k.UID)},
 			},
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: pki.KubeconfigGroup(k)}},
+			Subjects: []rbacv1.Subject{groupSubject(pki.KubeconfigGroup(k))},
 		})
 	}
 	return out
+}
+
+// withFormerGroup adds the group that earlier operators put into certificates, if a binding has it: until the kubeconfig
+// has a certificate with the new group, its user has the permissions by the former one. Kubeconfigs of one name share it.
+func withFormerGroup(desired, current []rbacv1.Subject, k *operatorv1alpha1.Kubeconfig) []rbacv1.Subject {
+	if former := groupSubject("kubeconfig:" + k.Name); slices.Contains(current, former) {
+		return append(slices.Clone(desired), former)
+	}
+	return desired
+}
+
+func groupSubject(name string) rbacv1.Subject {
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
 }

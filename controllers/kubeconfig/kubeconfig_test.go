@@ -1,11 +1,13 @@
 package kubeconfig
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
@@ -88,8 +90,25 @@ func TestWorkspaces(t *testing.T) {
 				return
 			}
 			bindings := desiredBindings(k)
-			if len(bindings) != 2 || bindings[0].Name != "uid:a" || bindings[1].Name != "uid:b" || bindings[0].Subjects[0].Name != "kubeconfig:k" {
+			if len(bindings) != 2 || bindings[0].Name != "uid:a" || bindings[1].Name != "uid:b" || bindings[0].Subjects[0].Name != "kubeconfig:uid" {
 				t.Errorf("bindings are %+v", bindings)
+			}
+		})
+	}
+}
+
+func TestFormerGroup(t *testing.T) {
+	k := &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Name: "k", UID: "uid"}}
+	current, former, foreign := groupSubject("kubeconfig:uid"), groupSubject("kubeconfig:k"), groupSubject("others")
+	for name, tc := range map[string]struct{ have, want []rbacv1.Subject }{
+		"stays until the new certificate is written":         {[]rbacv1.Subject{former}, []rbacv1.Subject{current, former}},
+		"stays beside the new one":                           {[]rbacv1.Subject{current, former}, []rbacv1.Subject{current, former}},
+		"is never added":                                     {[]rbacv1.Subject{current}, []rbacv1.Subject{current}},
+		"stays alone: other subjects are not the operator's": {[]rbacv1.Subject{foreign}, []rbacv1.Subject{current}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := withFormerGroup([]rbacv1.Subject{current}, tc.have, k); !slices.Equal(got, tc.want) {
+				t.Errorf("got %v", got)
 			}
 		})
 	}

@@ -113,7 +113,7 @@ func (s *scope) applySecret(ctx context.Context, ca []byte, owned bool) (status.
 	if err != nil {
 		return status.Result{}, fmt.Errorf("rendering the kubeconfig of Kubeconfig %s: %w", k.Name, err)
 	}
-	if err := s.config.Cluster.ApplyObject(ctx, available, desired.UserSecret(k, file, owned)); err != nil {
+	if err := s.config.Cluster.ApplyObject(ctx, available, desired.UserSecret(k, s.target.root, file, owned)); err != nil {
 		return status.Result{}, err
 	}
 	if expiry, err := pki.ParseExpiry(certificate.Data[corev1.TLSCertKey]); err == nil {

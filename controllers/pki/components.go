@@ -16,7 +16,7 @@ func ProxyTemplateKeys() []string { return []string{"kubeconfig", "requestheader
 
 // Proxy returns the certificates of a front proxy or internal proxy.
 func Proxy(p desired.Proxy, root *operatorv1alpha1.RootShard) Objects {
-	s := Owner{Namespace: root.Namespace, References: p.OwnerReferences(), Labels: p.Labels(), SecretLabels: p.OwnerLabels()}
+	s := Owner{Namespace: root.Namespace, References: p.OwnerReferences(), Labels: p.Labels(), SecretLabels: p.FileLabels()}
 	return s.newLeaves(map[string]leaf{
 		"server":        {issuer: desired.CAName(root, desired.ServerCA), usages: servingUsages, dnsNames: p.ServingNames()},
 		"kubeconfig":    {issuer: desired.CAName(root, desired.ClientCA), commonName: p.CommonName(), organizations: []string{"system:masters"}, usages: clientUsages},
@@ -29,9 +29,10 @@ func KubeconfigCertificate(kubeconfig *operatorv1alpha1.Kubeconfig) string {
 	return "kubeconfig-cert-" + kubeconfig.Name
 }
 
-// KubeconfigGroup is the subject of the bindings of a Kubeconfig. Only its user is in this group.
+// KubeconfigGroup is the subject of the bindings of a Kubeconfig. Only its user is in this group: a later Kubeconfig of the
+// same name has another UID.
 func KubeconfigGroup(kubeconfig *operatorv1alpha1.Kubeconfig) string {
-	return "kubeconfig:" + kubeconfig.Name
+	return "kubeconfig:" + string(kubeconfig.UID)
 }
 
 // Kubeconfig returns the client certificate of a Kubeconfig. It has the labels of the object, and one with the name of
@@ -41,7 +42,7 @@ func Kubeconfig(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.
 		Namespace:    kubeconfig.Namespace,
 		References:   desired.NewOwnerReferences("Kubeconfig", kubeconfig),
 		Labels:       mergeMissing(map[string]string{operatorv1alpha1.LabelRootShard: root.Name}, kubeconfig.Labels),
-		SecretLabels: map[string]string{operatorv1alpha1.LabelKubeconfig: kubeconfig.Name},
+		SecretLabels: desired.KubeconfigLabels(kubeconfig, root),
 	}
 	certificate := s.newLeaf(leaf{
 		name:          KubeconfigCertificate(kubeconfig),
@@ -72,7 +73,7 @@ const EtcdPeerName = "etcd-peer"
 func ManagedEtcd(owner desired.Owner, etcd Etcd) Objects {
 	s := Owner{
 		Namespace: owner.Namespace, References: owner.References,
-		Labels: desired.AppLabels(desired.ComponentEtcd, owner.Name), SecretLabels: owner.SecretLabels,
+		Labels: desired.AppLabels(desired.ComponentEtcd, owner.Name), SecretLabels: mergeMissing(desired.AppLabels(desired.ComponentEtcd, owner.Name), owner.SecretLabels),
 	}
 	var out Objects
 	selfSigned := SelfSignedIssuer(owner.Name)

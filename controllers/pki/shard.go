@@ -40,7 +40,7 @@ func cacheClientLeaf(cache *operatorv1alpha1.CacheServer, user string) leaf {
 }
 
 func shardOwner(shard desired.Shard) Owner {
-	return Owner{Namespace: shard.Namespace(), References: shard.OwnerReferences(), Labels: shard.Labels(), SecretLabels: shard.OwnerLabels()}
+	return Owner{Namespace: shard.Namespace(), References: shard.OwnerReferences(), Labels: shard.Labels(), SecretLabels: shard.FileLabels()}
 }
 
 // newLeaves returns the certificates of leaves by template key, with the templates applied.
@@ -127,7 +127,7 @@ func VirtualWorkspaceTemplateKeys() []string {
 // nil.
 func VirtualWorkspace(v desired.VirtualWorkspace, virtualWorkspace *operatorv1alpha1.VirtualWorkspace, cache *operatorv1alpha1.CacheServer) Objects {
 	root := v.Root()
-	s := Owner{Namespace: virtualWorkspace.Namespace, References: v.OwnerReferences(), Labels: v.Labels(), SecretLabels: v.OwnerLabels()}
+	s := Owner{Namespace: virtualWorkspace.Namespace, References: v.OwnerReferences(), Labels: v.Labels(), SecretLabels: v.FileLabels()}
 	leaves := map[string]leaf{
 		"server": {
 			issuer: desired.CAName(root, desired.ServerCA), usages: servingUsages,
@@ -163,7 +163,7 @@ const cacheGroup = "system:kcp:cache"
 // cache above it, or nil.
 func CacheServer(cache *operatorv1alpha1.CacheServer, parent *desired.CacheParent) Objects {
 	c := desired.NewCacheServer(cache)
-	s := Owner{Namespace: cache.Namespace, References: c.OwnerReferences(), Labels: c.Labels(), SecretLabels: c.SecretLabels()}
+	s := Owner{Namespace: cache.Namespace, References: c.OwnerReferences(), Labels: c.Labels(), SecretLabels: c.FileLabels()}
 	var out Objects
 	if c.ProvidedCA() != "" {
 		out.Issuers = append(out.Issuers, s.newCAIssuer(c.CA(), c.ProvidedCA()))

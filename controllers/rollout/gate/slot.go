@@ -56,12 +56,13 @@ func (g *Gate) updateSlot(ctx context.Context, root *operatorv1alpha1.RootShard,
 	if to.Holder != "" {
 		data = map[string]string{keyHolder: to.Holder, keyRevision: to.Revision, keySince: to.Since.UTC().Format(time.RFC3339)}
 	}
+	labels := desired.NewRootShard(root).FileLabels()
 	switch {
 	case live == nil:
 		object := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: slotName(root), Namespace: root.Namespace,
-				Labels:          map[string]string{operatorv1alpha1.LabelRootShard: root.Name},
+				Labels:          labels,
 				OwnerReferences: desired.NewOwnerReferences("RootShard", root),
 			},
 			Data: data,
@@ -71,7 +72,7 @@ func (g *Gate) updateSlot(ctx context.Context, root *operatorv1alpha1.RootShard,
 		return slotConflictError{root.Name}
 	default:
 		object := live.DeepCopy()
-		object.Data = data
+		object.Data, object.Labels = data, labels
 		err = g.cluster.Patch(ctx, object, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(apply.FieldManager))
 	}
 	switch {

@@ -1,0 +1,85 @@
+// Package certificatesecret deletes the Secrets of certificates with what they were issued for. cert-manager does not delete
+// Secrets by default, which leaves valid private keys.
+package certificatesecret
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
+)
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=delete
+
+const (
+	name = "certificatesecret"
+	// retryInterval is the time until a Secret whose Certificate is not known is looked at again: caches of different
+	// kinds are not in step.
+	retryInterval = 10 * time.Second
+)
+
+// Reconciler makes Certificates of the operator the owners of their Secrets. The Secret of a Kubeconfig that was issued while
+// its Certificate was deleted has no owner: it is deleted once the Kubeconfig does not exist.
+type Reconciler struct{ Cluster apply.Cluster }
+
+// SetupWithManager adds the controller to a manager.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, wrap reconcile.Middleware) error {
+	issued := predicate.NewPredicateFuncs(isIssued)
+	err := ctrl.NewControllerManagedBy(mgr).Named(name).For(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(issued)).Complete(wrap(name, r))
+	if err != nil {
+		return fmt.Errorf("adding the controller %s: %w", name, err)
+	}
+	return nil
+}
+
+// isIssued reports whether cert-manager issued a Secret.
+func isIssued(secret client.Object) bool {
+	return secret.GetAnnotations()[certmanagerv1.CertificateNameKey] != ""
+}
+
+// Reconcile implements reconcile.Reconciler for the name of a Secret.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	if err := r.Cluster.Get(ctx, req.NamespacedName, secret); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, errors.Join(reconcile.ErrRead, err)
+	} else if err != nil || !isIssued(secret) {
+		return ctrl.Result{}, nil
+	}
+	certificate, err := apply.Get[certmanagerv1.Certificate](ctx, r.Cluster, secret.Namespace, secret.Annotations[certmanagerv1.CertificateNameKey])
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if certificate != nil {
+		if owner := metav1.GetControllerOf(certificate); owner == nil || owner.APIVersion != operatorv1alpha1.SchemeGroupVersion.String() {
+			return ctrl.Result{}, nil // of somebody else
+		}
+		return ctrl.Result{}, r.Cluster.SetCertificateSecretOwner(ctx, certificate)
+	}
+	// Others may hold a CA or a key that somebody restores before the object that it belongs to.
+	owner := secret.Labels[operatorv1alpha1.LabelKubeconfig]
+	if owner == "" {
+		return ctrl.Result{}, nil
+	}
+	kubeconfig, err := apply.Get[operatorv1alpha1.Kubeconfig](ctx, r.Cluster, secret.Namespace, owner)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if kubeconfig != nil {
+		return ctrl.Result{RequeueAfter: retryInterval}, nil
+	}
+	unchanged := client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}
+	return ctrl.Result{}, client.IgnoreNotFound(r.Cluster.Delete(ctx, secret, unchanged))
+}
