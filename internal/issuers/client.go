@@ -7,12 +7,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
-	"syscall"
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/atoll-dev/atoll/internal/dialguard"
 )
 
 // Limits of requests to servers that tenants configure.
@@ -27,8 +27,8 @@ const (
 )
 
 // newClient returns a client for the server of one issuer, verified by the given PEM bundle or, without one, the system
-// roots. It uses https only, keeps no idle connections, and refuses link-local addresses, where cloud providers serve
-// instance metadata.
+// roots. It uses https only, keeps no idle connections, and refuses the addresses of package
+// dialguard.
 func newClient(bundle string) (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if bundle != "" {
@@ -38,7 +38,7 @@ func newClient(bundle string) (*http.Client, error) {
 		}
 		config.RootCAs = roots
 	}
-	dialer := &net.Dialer{Timeout: connectTimeout, Control: rejectLinkLocal}
+	dialer := &net.Dialer{Timeout: connectTimeout, Control: dialguard.Control}
 	transport := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            dialer.DialContext,
@@ -53,18 +53,6 @@ func newClient(bundle string) (*http.Client, error) {
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if req.URL.Scheme != "https" || len(via) > maxRedirects {
 		return errors.New("redirected too often, or to a URL that is not https")
-	}
-	return nil
-}
-
-// rejectLinkLocal checks the resolved address, so that a host name cannot hide it.
-func rejectLinkLocal(_, address string, _ syscall.RawConn) error {
-	target, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	if ip := target.Addr().Unmap(); ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
-		return errors.New("the address is not one that an issuer can have")
 	}
 	return nil
 }

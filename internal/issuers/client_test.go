@@ -36,10 +36,10 @@ func TestClientLimits(t *testing.T) {
 		url, client := startServer(t, func(w http.ResponseWriter, req *http.Request) { http.Redirect(w, req, "/again", http.StatusFound) })
 		expectError(t, client, url, "too often")
 	})
-	t.Run("link-local addresses are refused", func(t *testing.T) {
+	t.Run("addresses of metadata services are refused", func(t *testing.T) {
 		_, client := startServer(t, func(http.ResponseWriter, *http.Request) {})
-		for _, address := range []string{"https://169.254.169.254/", "https://[fe80::1]/", "https://[::ffff:169.254.169.254]/", "https://0.0.0.0/"} {
-			expectError(t, client, address, "not one that an issuer can have")
+		for _, address := range []string{"https://169.254.169.254/", "https://[fe80::1]/", "https://[fd00:ec2::254]/", "https://100.100.100.200/", "https://0.0.0.0/"} {
+			expectError(t, client, address, "metadata service")
 		}
 	})
 	t.Run("the response size is limited", func(t *testing.T) {

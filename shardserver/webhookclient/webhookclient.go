@@ -9,12 +9,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
-	"syscall"
 	"time"
 
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
+
+	"github.com/atoll-dev/atoll/internal/dialguard"
 )
 
 const (
@@ -40,7 +40,7 @@ func (AnonymousResolver) ClientConfigFor(string) (*rest.Config, error) {
 	return &rest.Config{
 		UserAgent:     "kube-apiserver-admission", // as upstream
 		Timeout:       callTimeout,
-		Dial:          (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: rejectLinkLocal}).DialContext,
+		Dial:          (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: dialguard.Control}).DialContext,
 		WrapTransport: func(next http.RoundTripper) http.RoundTripper { return guardedTransport{next} },
 	}, nil
 }
@@ -48,19 +48,6 @@ func (AnonymousResolver) ClientConfigFor(string) (*rest.Config, error) {
 // ClientConfigForService implements webhook.AuthenticationInfoResolver. A workspace has no services.
 func (AnonymousResolver) ClientConfigForService(name, namespace string, _ int) (*rest.Config, error) {
 	return nil, fmt.Errorf("service %q in namespace %q cannot be resolved: a workspace has no services, use clientConfig.url", name, namespace)
-}
-
-// rejectLinkLocal rejects link-local addresses, where clouds serve the metadata and secrets of machines. It runs after name
-// resolution, so host names cannot bypass it.
-func rejectLinkLocal(_, address string, _ syscall.RawConn) error {
-	target, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	if ip := target.Addr().Unmap(); ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
-		return errors.New("the address is not allowed for webhooks")
-	}
-	return nil
 }
 
 // guardedTransport rejects redirects, drops the bodies of failed responses, which could disclose to a tenant what else the

@@ -26,18 +26,18 @@ func TestClientConfigHasNoCredentials(t *testing.T) {
 	}
 }
 
-func TestRejectLinkLocal(t *testing.T) {
-	for address, rejected := range map[string]bool{
-		"169.254.169.254:443":          true,
-		"[fe80::1]:443":                true,
-		"[::ffff:169.254.169.254]:443": true,
-		"0.0.0.0:443":                  true,
-		"224.0.0.1:443":                true,
-		"10.0.0.1:443":                 false,
-		"127.0.0.1:443":                false,
-	} {
-		if err := rejectLinkLocal("tcp", address, nil); (err != nil) != rejected {
-			t.Errorf("%s: got %v", address, err)
+func TestMetadataServicesAreRefused(t *testing.T) {
+	config, err := AnonymousResolver{}.ClientConfigFor("example.com:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{"169.254.169.254:443", "[fd00:ec2::254]:443", "100.100.100.200:443"} {
+		conn, err := config.Dial(t.Context(), "tcp", address)
+		if err == nil {
+			_ = conn.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "metadata service") {
+			t.Errorf("%s: %v", address, err)
 		}
 	}
 }

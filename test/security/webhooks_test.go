@@ -20,7 +20,7 @@ func testWorkspaceWebhooks(t *testing.T, s *env) {
 	const configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 	for _, url := range []string{
 		s.resolveShardURL(t, s.b) + "/clusters/" + s.b + confidentialPath, s.resolveShardURL(t, s.b) + "/clusters/" + s.b + configMapsPath, s.shardURL + "/metrics", s.shardURL + "/debug/pprof/cmdline", s.shardURL + "/clusters/system:admin/api", s.proxyURL + "/clusters/root:b/api", s.resolveShardURL(t, s.b) + "/clusters/" + s.b + "/apis/authentication.k8s.io/v1/selfsubjectreviews",
-		"https://169.254.169.254/latest/meta-data", "https://[fe80::1]/", "https://0.0.0.0/", "https://[::ffff:169.254.169.254]/",
+		"https://169.254.169.254/latest/meta-data", "https://[fd00:ec2::254]/latest/meta-data", "https://100.100.100.200/latest/meta-data", "https://[fe80::1]/", "https://0.0.0.0/", "https://[::ffff:169.254.169.254]/",
 	} {
 		t.Run(url, func(t *testing.T) {
 			got := s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: configurations, body: configuration(url)})

@@ -15,17 +15,17 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/internal/dialguard"
 )
 
 type key struct{}
@@ -151,7 +151,7 @@ const receiveBuffer = 64 << 10
 // mount, and requests carry no secrets.
 func newTransport() http.RoundTripper {
 	return &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: rejectSpecialAddresses}).DialContext,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: dialguard.Control}).DialContext,
 		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, //nolint:gosec // see above
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: time.Minute,
@@ -162,17 +162,4 @@ func newTransport() http.RoundTripper {
 		ForceAttemptHTTP2:     true,
 		HTTP2:                 &http.HTTP2Config{MaxReceiveBufferPerStream: receiveBuffer},
 	}
-}
-
-// rejectSpecialAddresses rejects link-local, multicast and unspecified addresses after name resolution: metadata
-// services of clouds have link-local addresses.
-func rejectSpecialAddresses(_, address string, _ syscall.RawConn) error {
-	parsed, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	if ip := parsed.Addr().Unmap(); ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
-		return fmt.Errorf("mounts cannot use address %s", ip)
-	}
-	return nil
 }

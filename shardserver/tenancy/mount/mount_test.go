@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -111,13 +112,14 @@ func TestUpgradesAreRefused(t *testing.T) {
 	}
 }
 
-func TestRejectSpecialAddresses(t *testing.T) {
-	for address, rejected := range map[string]bool{
-		"169.254.169.254:443": true, "[fe80::1]:443": true, "[::ffff:169.254.169.254]:443": true, "0.0.0.0:443": true, "224.0.0.1:443": true,
-		"10.0.0.1:443": false, "192.0.2.1:6443": false, "127.0.0.1:6443": false, "[2001:db8::1]:443": false,
-	} {
-		if err := rejectSpecialAddresses("tcp", address, nil); (err != nil) != rejected {
-			t.Errorf("%s: %v", address, err)
+func TestMetadataServicesAreRefused(t *testing.T) {
+	for _, host := range []string{"169.254.169.254", "[fd00:ec2::254]", "100.100.100.200"} {
+		resp, err := (&http.Client{Transport: newTransport()}).Get("https://" + host + "/")
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "metadata service") {
+			t.Errorf("%s: %v", host, err)
 		}
 	}
 }
