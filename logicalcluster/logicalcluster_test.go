@@ -107,6 +107,15 @@ func TestHashes(t *testing.T) {
 	}
 }
 
+func TestHomePath(t *testing.T) {
+	for name, want := range map[string]string{"alice": "user:alice", "a-1": "user:a-1", "bob:x": "", "Bob": "", "ada@example.com": "", "": "", "system:admin": ""} {
+		path, ok := HomePath(name)
+		if path.String() != want || ok != (want != "") {
+			t.Errorf("HomePath(%q) = %q, %v", name, path, ok)
+		}
+	}
+}
+
 func TestContext(t *testing.T) {
 	if _, ok := From(context.Background()); ok {
 		t.Error("an empty context has no cluster")

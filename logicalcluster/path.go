@@ -33,6 +33,18 @@ func MustParsePath(s string) Path {
 	return p
 }
 
+// HomePrefix is the first segment of the paths of home workspaces. It is not a logical cluster.
+const HomePrefix = "user"
+
+// HomePath returns the path of a user's home workspace, "user:<name>", and whether it has one: a user name that is not
+// one segment is no part of a path, and with a colon would name a workspace in the home of another user.
+func HomePath(user string) (Path, bool) {
+	if !segmentPattern.MatchString(user) {
+		return Path{}, false
+	}
+	return Path{HomePrefix + ":" + user}, true
+}
+
 // String returns the path in the form of URLs.
 func (p Path) String() string { return p.s }
 

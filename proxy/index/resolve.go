@@ -34,9 +34,6 @@ type Route struct {
 	Mount string
 }
 
-// homeSegment is the first segment of a path into the home workspace of a user: "user:<name>[:...]".
-const homeSegment = "user"
-
 // Resolve follows the path from its first segment, the name of a logical cluster, through the workspaces named by the
 // other segments. Segments after a mount are dropped: they belong to the mounted server.
 //
@@ -52,7 +49,7 @@ func (s *Snapshot) Resolve(path logicalcluster.Path) (Route, Resolution) {
 		return s.route(s.cluster(name))
 	}
 	first, rest, _ := strings.Cut(path.String(), ":")
-	if first == homeSegment {
+	if first == logicalcluster.HomePrefix {
 		user, below, _ := strings.Cut(rest, ":")
 		first, rest = logicalcluster.HomeName(user).String(), below
 	}

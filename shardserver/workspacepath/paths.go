@@ -16,16 +16,12 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// homeSegment is the first segment of the canonical paths of home workspaces, "user:<name>". It is not a logical
-// cluster.
-const homeSegment = "user"
-
 // ErrRemote means that a path leads through a logical cluster of another shard, so that this shard cannot resolve it.
 // Errors that wrap it are also Kubernetes NotFound errors.
 var ErrRemote = errors.New("the path leads through a logical cluster of another shard")
 
 // IsHome reports whether a path is the common first segment of the paths of home workspaces.
-func IsHome(path logicalcluster.Path) bool { return path.String() == homeSegment }
+func IsHome(path logicalcluster.Path) bool { return path.String() == logicalcluster.HomePrefix }
 
 // Split returns the logical cluster at the start of a path and the names of the workspaces below it. It fails with a
 // NotFound error for a path that does not start with one logical cluster.
@@ -34,7 +30,7 @@ func Split(path logicalcluster.Path) (logicalcluster.Name, []string, error) {
 	switch {
 	case len(segments) == 0 || path == logicalcluster.Wildcard.Path():
 		return logicalcluster.Name{}, nil, NewNotFound(path)
-	case len(segments) >= 2 && segments[0] == homeSegment:
+	case len(segments) >= 2 && segments[0] == logicalcluster.HomePrefix:
 		return logicalcluster.HomeName(segments[1]), segments[2:], nil
 	}
 	cluster, err := logicalcluster.ParseName(segments[0])

@@ -1,6 +1,7 @@
 // Package home serves GET workspaces/~ in root: it returns the home workspace of the user and creates it on the first
 // request. A home workspace has no Workspace object and no parent: the name of its logical cluster is derived from the
-// user name, and its path is "user:<name>".
+// user name, and its path is "user:<name>" if that is a path. The path of a user name with a colon would be that of a
+// workspace in another user's home.
 //
 // Initialization of home workspaces belongs to package tenancy, access to them to package authorization.
 package home
@@ -203,17 +204,20 @@ func newCluster(u user.Info, typeRef workspacetype.Reference, aliases []workspac
 	if err != nil {
 		return nil, fmt.Errorf("encoding user %q as owner: %w", u.GetName(), err)
 	}
+	annotations := map[string]string{
+		corev1alpha1.LogicalClusterTypeAnnotationKey:            typeRef.String(),
+		corev1alpha1.ShardAnnotationKey:                         shard,
+		corev1alpha1.ResourceBindingsAnnotationKey:              "{}", // nothing is bound yet
+		tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: string(owner),
+	}
+	if path, ok := logicalcluster.HomePath(u.GetName()); ok {
+		annotations[corev1alpha1.LogicalClusterPathAnnotationKey] = path.String()
+	}
 	return &corev1alpha1.LogicalCluster{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: corev1alpha1.LogicalClusterName,
-			Annotations: map[string]string{
-				corev1alpha1.LogicalClusterPathAnnotationKey:            "user:" + u.GetName(),
-				corev1alpha1.LogicalClusterTypeAnnotationKey:            typeRef.String(),
-				corev1alpha1.ShardAnnotationKey:                         shard,
-				corev1alpha1.ResourceBindingsAnnotationKey:              "{}", // nothing is bound yet
-				tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: string(owner),
-			},
-			Finalizers: []string{corev1alpha1.LogicalClusterDeletionFinalizer},
+			Name:        corev1alpha1.LogicalClusterName,
+			Annotations: annotations,
+			Finalizers:  []string{corev1alpha1.LogicalClusterDeletionFinalizer},
 		},
 		Spec: corev1alpha1.LogicalClusterSpec{
 			CreatedBy:    creator,

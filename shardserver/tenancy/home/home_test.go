@@ -136,6 +136,43 @@ func TestHomeWorkspaces(t *testing.T) {
 		})
 	})
 
+	t.Run("user whose name looks like a path has no path of another user's workspace", func(t *testing.T) {
+		name := "alice:lab"
+		imitator := impersonate(t, shard, name, owners)
+		shardtesting.Eventually(t, "a home", func(context.Context) error {
+			if resp, body := get(t, imitator, homePath); resp.StatusCode != http.StatusOK {
+				return fmt.Errorf("%s %s", resp.Status, body)
+			}
+			return nil
+		})
+		own := logicalcluster.HomeName(name).String()
+		in, c := shardtesting.In(t.Context(), own), shard.Client(t, imitator)
+		home := &corev1alpha1.LogicalCluster{}
+		if err := masters.Get(in, client.ObjectKey{Name: "cluster"}, home); err != nil {
+			t.Fatal(err)
+		}
+		export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "lab"}}
+		if err := c.Create(in, export); err != nil {
+			t.Fatal(err)
+		}
+		if got, has := home.Annotations["kcp.io/path"]; has || export.Annotations["kcp.io/path"] != own {
+			t.Errorf("path of the home workspace %q, of its export %q", got, export.Annotations["kcp.io/path"])
+		}
+		if err := c.Create(in, &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "desk"}}); err != nil {
+			t.Fatal(err)
+		}
+		child := shard.WaitReady(t, own, "desk")
+		if !strings.HasSuffix(child.Spec.URL, "/clusters/"+own+":desk") {
+			t.Errorf("URL of its child: %s", child.Spec.URL)
+		}
+		if resp, body := get(t, imitator, "/clusters/"+own+":desk/api/v1/namespaces"); resp.StatusCode != http.StatusOK {
+			t.Errorf("its child: %s %s", resp.Status, body)
+		}
+		if resp, body := get(t, imitator, "/clusters/user:alice:lab/api/v1/namespaces"); resp.StatusCode != http.StatusForbidden {
+			t.Errorf("alice's workspace: %s %s", resp.Status, body)
+		}
+	})
+
 	for name, config := range map[string]*rest.Config{
 		"users outside of the creator groups":                       impersonate(t, shard, "carol", "others"),
 		"anonymous users":                                           impersonate(t, shard, "system:anonymous", "system:unauthenticated"),
