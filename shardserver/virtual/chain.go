@@ -91,11 +91,9 @@ func (a chainAuthorizer) Authorize(ctx context.Context, attributes authorizer.At
 // WithServing routes requests to the handlers of their virtual workspaces. It is the outermost handler after
 // authorization; content serves logical clusters.
 func (s *Registry) WithServing(content http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
-	// A virtual workspace may replace the user of a request. That is not impersonation: there is no original requester.
-	inClusterHandler := requester.With(content)
 	handlers := map[string]http.Handler{}
 	for name, w := range s.workspaces {
-		handlers[name] = w.Handler(inClusterHandler)
+		handlers[name] = w.Handler(content)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		target, ok := req.Context().Value(requestKey{}).(Request)
@@ -120,11 +118,12 @@ func hasIdentity(req *http.Request) bool {
 
 type inClusterKey struct{}
 
-// InClusterAs returns the request as one to its logical cluster by user u, for the content handler of a Workspace.
+// InClusterAs returns the request as one to its logical cluster by user u, for the content handler of a Workspace. The
+// caller does not impersonate u: the permissions of u in other logical clusters count, too.
 // allowed authorizes what handlers check while they serve the request, such as create for an update of a missing object;
 // if it is nil, the authorizer of the shard does.
 func InClusterAs(req *http.Request, u user.Info, allowed authorizer.UnconditionalAuthorizer) *http.Request {
-	ctx := context.WithValue(req.Context(), inClusterKey{}, allowed)
+	ctx := requester.Without(context.WithValue(req.Context(), inClusterKey{}, allowed))
 	audit.LogImpersonatedUser(ctx, u, "")
 	return InCluster(req.WithContext(request.WithUser(ctx, u)))
 }

@@ -22,12 +22,18 @@ func With(handler http.Handler) http.Handler {
 	})
 }
 
+// Without returns a context without the requester, for a request that a component of the server makes as a user of its
+// own choice. That is not impersonation.
+func Without(ctx context.Context) context.Context {
+	return context.WithValue(ctx, contextKey{}, (*holder)(nil))
+}
+
 // NewAuthenticator returns an authenticator that records the user it authenticates.
 func NewAuthenticator(delegate authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := delegate.AuthenticateRequest(req)
 		// Only the first user counts: a token review calls the same authenticator for another user later on.
-		if h, has := req.Context().Value(contextKey{}).(*holder); has && ok && err == nil && h.user == nil {
+		if h, has := req.Context().Value(contextKey{}).(*holder); has && h != nil && ok && err == nil && h.user == nil {
 			h.user = response.User
 		}
 		return response, ok, err
@@ -37,7 +43,7 @@ func NewAuthenticator(delegate authenticator.Request) authenticator.Request {
 // From returns the authenticated user, or false if no recorded authenticator was involved (loopback requests).
 func From(ctx context.Context) (user.Info, bool) {
 	h, ok := ctx.Value(contextKey{}).(*holder)
-	if !ok || h.user == nil {
+	if !ok || h == nil || h.user == nil {
 		return nil, false
 	}
 	return h.user, true

@@ -192,11 +192,14 @@ func TestClaimsOnResourcesOfOtherExports(t *testing.T) {
 	}
 	s.expectStatus(http.StatusOK, "masters", http.MethodGet, s.virtualPath("*", allGizmos), "")
 	s.expectStatus(http.StatusCreated, "masters", http.MethodPost, "/clusters/"+owner+"/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"max"},"rules":[{"verbs":["get","list"],"apiGroups":["`+group+`"],"resources":["gizmos"]}]}`)
-	s.expectStatus(http.StatusCreated, "masters", http.MethodPost, "/clusters/"+owner+"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"max"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"max"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"apis.kcp.io:binding:provider"}]}`)
-	for _, target := range []string{cluster, "*"} {
-		s.eventuallyStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(target, allGizmos), "")
+	s.expectStatus(http.StatusCreated, "masters", http.MethodPost, "/clusters/"+owner+"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"max"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"max"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"apis.kcp.io:binding:provider"},{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"apis.kcp.io:binding:user"}]}`)
+	for _, caller := range []string{"provider", "user"} {
+		for _, target := range []string{cluster, "*"} {
+			s.eventuallyStatus(http.StatusOK, caller, http.MethodGet, s.virtualPath(target, allGizmos), "")
+		}
+		s.expectStatus(http.StatusOK, caller, http.MethodGet, s.virtualPath(cluster, gizmos+"/made"), "")
+		s.expectStatus(http.StatusForbidden, caller, http.MethodDelete, s.virtualPath(cluster, gizmos+"/made"), "")
 	}
-	s.expectStatus(http.StatusForbidden, "provider", http.MethodDelete, s.virtualPath(cluster, gizmos+"/made"), "")
 
 	t.Run("a resource of the same name with another identity", func(t *testing.T) {
 		s := s.withT(t)

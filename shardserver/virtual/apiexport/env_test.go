@@ -40,7 +40,8 @@ type env struct {
 }
 
 // newEnv starts a shard with a provider whose export "widgets" offers widgets and claims some resources. Users are
-// masters, "provider" with the permission on the export's content, and "stranger" without it.
+// masters, "provider" and "user" with the permission on the export's content, and "stranger" without it. All but "user",
+// who has a certificate, are impersonated by masters.
 func newEnv(t *testing.T, claims ...apisv1alpha2.PermissionClaim) *env {
 	t.Helper()
 	return newEnvWith(t, func(*options.Options) {}, claims...)
@@ -50,7 +51,7 @@ func newEnv(t *testing.T, claims ...apisv1alpha2.PermissionClaim) *env {
 func newEnvWith(t *testing.T, configure func(*options.Options), claims ...apisv1alpha2.PermissionClaim) *env {
 	t.Helper()
 	shard := shardtesting.Start(t, configure)
-	s := &env{T: t, shard: shard, masters: shard.Client(t, shard.Masters(t)), users: map[string]*rest.Config{"masters": shard.Masters(t)}, export: "widgets"}
+	s := &env{T: t, shard: shard, masters: shard.Client(t, shard.Masters(t)), users: map[string]*rest.Config{"masters": shard.Masters(t), "user": shard.User(t)}, export: "widgets"}
 	for _, name := range []string{"provider", "stranger"} {
 		config := rest.CopyConfig(shard.Masters(t))
 		config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
@@ -58,6 +59,7 @@ func newEnvWith(t *testing.T, configure func(*options.Options), claims ...apisv1
 	}
 	s.provider = shard.NewWorkspace(t, "root", "provider").Spec.Cluster
 	s.grantContentAccess(s.provider, "provider")
+	s.grantContentAccess(s.provider, "user")
 	s.createExport(s.provider, s.export, claims...)
 	return s
 }

@@ -12,9 +12,11 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
@@ -49,10 +51,8 @@ func newEnv(t *testing.T) *env {
 		{Verbs: []string{"get", "list"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
 		{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}},
 	}})
-	for role, name := range map[string]string{"lifecycle": "permitted", "neighbour": "neighbour"} {
-		s.create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}}})
-	}
+	s.bindRole(ctx, "lifecycle", "permitted")
+	s.bindRole(ctx, "neighbour", "neighbour")
 	rules := []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "patch"}, APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces"}}}
 	for _, workspaceType := range []*tenancyv1alpha1.WorkspaceType{
 		{ObjectMeta: metav1.ObjectMeta{Name: "prep"}, Spec: tenancyv1alpha1.WorkspaceTypeSpec{Initializer: true, Extend: tenancyv1alpha1.WorkspaceTypeExtension{With: []tenancyv1alpha1.WorkspaceTypeReference{{Name: "universal", Path: "root"}}}}},
@@ -71,6 +71,12 @@ func (s *env) create(ctx context.Context, obj client.Object) {
 	if err := s.masters.Create(ctx, obj); err != nil {
 		s.Fatal(err)
 	}
+}
+
+func (s *env) bindRole(ctx context.Context, role, user string) {
+	s.Helper()
+	s.create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{GenerateName: role + "-"},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}})
 }
 
 // newWorkspace creates a workspace in root, as alice, with a type of the provider, and waits until it has a phase.
@@ -269,6 +275,28 @@ func TestVirtualWorkspaces(t *testing.T) {
 			t.Errorf("the user is %s", body)
 		}
 		s.expectStatus(http.StatusCreated, "permitted", http.MethodPost, s.initializingPath("prep", waiting, "/api/v1/namespaces/default/configmaps"), `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"made"}}`)
+	})
+
+	t.Run("the creator's permissions in other logical clusters count", func(t *testing.T) {
+		// One caller is impersonated by masters, the other is not impersonated.
+		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: map[string]*rest.Config{"permitted": s.users["permitted"], "user": s.shard.User(t)}}
+		s.shard.NewExport(t, s.provider, "bounded", schema.GroupResource{Group: "bounded.io", Resource: "things"}, "Thing", func(export *apisv1alpha2.APIExport) {
+			export.Spec.MaximalPermissionPolicy = &apisv1alpha2.MaximalPermissionPolicy{Local: &apisv1alpha2.LocalAPIExportPolicy{}}
+		})
+		in := shardtesting.In(t.Context(), s.provider)
+		s.create(in, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "bounded"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{"bounded.io"}, Resources: []string{"things"}}}})
+		s.bindRole(in, "bounded", "apis.kcp.io:binding:alice")
+		s.bindRole(in, "lifecycle", "user")
+		s.shard.Bind(t, waiting, s.provider, "bounded")
+		for _, caller := range []string{"permitted", "user"} {
+			shardtesting.Eventually(t, caller+" may list what the creator may list", func(context.Context) error {
+				if got, content := s.do(caller, http.MethodGet, s.initializingPath("prep", waiting, "/apis/bounded.io/v1/things"), ""); got != http.StatusOK {
+					return fmt.Errorf("%d: %s", got, content)
+				}
+				return nil
+			})
+			s.expectStatus(http.StatusForbidden, caller, http.MethodDelete, s.initializingPath("prep", waiting, "/apis/bounded.io/v1/namespaces/default/things/x"), "")
+		}
 	})
 
 	t.Run("an initializer with permissions has only these", func(t *testing.T) {
