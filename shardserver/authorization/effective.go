@@ -27,27 +27,45 @@ type Warrant struct {
 //   - every warrant, by the same rules. A warrant for a service account must name the account's logical cluster, and a
 //     warrant never yields system:masters.
 //
-// Values that cannot be decoded grant nothing.
+// Values that cannot be decoded grant nothing. Scopes only take permissions away: they yield no group, and beyond them
+// an origin counts only if they contain it. An administrator who impersonates a user from elsewhere, whose scope is the
+// administrator's own logical cluster, thus gets permissions of that origin nowhere else.
 func EffectiveUsers(cluster logicalcluster.Name, u user.Info) []user.Info {
-	origins := u.GetExtra()[ClusterNameExtraKey]
+	return effectiveUsers(cluster, cluster, u)
+}
+
+// effectiveUsers is EffectiveUsers for permissions that the policy of another logical cluster grants.
+func effectiveUsers(cluster, policy logicalcluster.Name, u user.Info) []user.Info {
+	origin := provenOrigin(policy, u)
 	var users []user.Info
 	if InScope(cluster, u) {
 		users = append(users, u)
 	} else {
-		users = append(users, outOfScopeUser(u, origins))
+		users = append(users, outOfScopeUser(u, origin))
 	}
-	if namespace, name, ok := parseServiceAccount(u); ok && len(origins) == 1 && matchesScopes(cluster, u) {
+	if namespace, name, ok := parseServiceAccount(u); ok && origin != "" && matchesScopes(cluster.String(), u) {
 		users = append(users, &user.DefaultInfo{
-			Name:   ForeignServiceAccountPrefix + origins[0] + ":" + namespace + ":" + name,
+			Name:   ForeignServiceAccountPrefix + origin + ":" + namespace + ":" + name,
 			Groups: []string{user.AllAuthenticated},
 		})
 	}
 	for _, encoded := range u.GetExtra()[WarrantExtraKey] {
 		if bearer, ok := decodeWarrant(encoded); ok {
-			users = append(users, EffectiveUsers(cluster, bearer)...)
+			users = append(users, effectiveUsers(cluster, policy, bearer)...)
 		}
 	}
 	return users
+}
+
+// provenOrigin returns the logical cluster that u comes from, as far as a policy may rely on it; "" if it may not. The
+// scopes of u have to contain the logical cluster of the policy, where whoever set the origin has to be trusted, or the
+// origin itself.
+func provenOrigin(policy logicalcluster.Name, u user.Info) string {
+	origins := u.GetExtra()[ClusterNameExtraKey]
+	if len(origins) != 1 || !matchesScopes(policy.String(), u) && !matchesScopes(origins[0], u) {
+		return ""
+	}
+	return origins[0]
 }
 
 // EffectiveGroups returns the union of the groups of EffectiveUsers.
@@ -75,7 +93,7 @@ func InScope(cluster logicalcluster.Name, u user.Info) bool {
 			return false
 		}
 	}
-	return matchesScopes(cluster, u)
+	return matchesScopes(cluster.String(), u)
 }
 
 // IsServiceAccount reports whether u is a service account of any logical cluster.
@@ -84,22 +102,22 @@ func IsServiceAccount(u user.Info) bool {
 	return ok
 }
 
-func matchesScopes(cluster logicalcluster.Name, u user.Info) bool {
+func matchesScopes(cluster string, u user.Info) bool {
 	for _, alternatives := range u.GetExtra()[ScopesExtraKey] {
-		if !slices.Contains(strings.Split(alternatives, ","), scopePrefix+cluster.String()) {
+		if !slices.Contains(strings.Split(alternatives, ","), scopePrefix+cluster) {
 			return false
 		}
 	}
 	return true
 }
 
-func outOfScopeUser(u user.Info, origins []string) user.Info {
+func outOfScopeUser(u user.Info, origin string) user.Info {
 	anonymous := &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 	if slices.Contains(u.GetGroups(), user.AllAuthenticated) {
 		anonymous.Groups = []string{user.AllAuthenticated}
 	}
-	if len(origins) == 1 {
-		anonymous.Groups = append(anonymous.Groups, ClusterGroupPrefix+origins[0])
+	if origin != "" {
+		anonymous.Groups = append(anonymous.Groups, ClusterGroupPrefix+origin)
 	}
 	return anonymous
 }

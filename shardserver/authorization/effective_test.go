@@ -60,6 +60,31 @@ func TestEffectiveUsers(t *testing.T) {
 			}},
 			want: []user.Info{&user.DefaultInfo{Name: "system:anonymous", Groups: []string{"system:authenticated", "system:cluster:b"}}},
 		},
+		"user out of scope has no group of its scope": {
+			user: &user.DefaultInfo{Name: "alice", Groups: []string{"system:authenticated"}, Extra: extra(ScopesExtraKey, "cluster:b")},
+			want: []user.Info{authenticated},
+		},
+		"user out of scope has no group of an origin outside of its scope": {
+			user: &user.DefaultInfo{Name: "alice", Groups: []string{"system:authenticated"}, Extra: map[string][]string{
+				ScopesExtraKey: {"cluster:a"}, ClusterNameExtraKey: {"b"},
+			}},
+			want: []user.Info{authenticated},
+		},
+		"user out of two scopes has no group of an origin in one of them": {
+			user: &user.DefaultInfo{Name: "alice", Groups: []string{"system:authenticated"}, Extra: map[string][]string{
+				ScopesExtraKey: {"cluster:a", "cluster:b"}, ClusterNameExtraKey: {"b"},
+			}},
+			want: []user.Info{authenticated},
+		},
+		"service account of another cluster, impersonated in this one, has its names there": {
+			user: &user.DefaultInfo{Name: "system:serviceaccount:ns:sa", Groups: []string{"system:authenticated"}, Extra: map[string][]string{
+				ScopesExtraKey: {"cluster:c"}, ClusterNameExtraKey: {"b"},
+			}},
+			want: []user.Info{
+				&user.DefaultInfo{Name: "system:anonymous", Groups: []string{"system:authenticated", "system:cluster:b"}},
+				&user.DefaultInfo{Name: "system:kcp:serviceaccount:b:ns:sa", Groups: []string{"system:authenticated"}},
+			},
+		},
 		"service account without a cluster is local": {user: account()},
 		"local service account also has its global name": {
 			user: account("c"),

@@ -51,6 +51,9 @@ func FuzzEffectiveUsers(f *testing.F) {
 			if other.GetName() != user.Anonymous {
 				t.Errorf("scoped to another logical cluster the user name is %q", other.GetName())
 			}
+			if group := ClusterGroupPrefix + origin; origin != "other" && slices.Contains(other.GetGroups(), group) {
+				t.Errorf("scoped to another logical cluster it has the group %q", group)
+			}
 		}
 	})
 }

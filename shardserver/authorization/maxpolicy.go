@@ -114,13 +114,13 @@ func hasLocalPolicy(export *apisv1alpha2.APIExport) bool {
 // bindingUsers returns the names that a user of one logical cluster has in the maximal permission policy of another:
 // the effective users there, with a prefix. A service account has its global name. A user that counts in some logical
 // clusters only, because of impersonation or an issuer of one workspace, is merely authenticated in other logical
-// clusters: otherwise a consumer could assume any name that the policy grants permissions to.
+// clusters: otherwise a consumer could assume any name or origin that the policy grants permissions to.
 func bindingUsers(cluster, policy logicalcluster.Name, u user.Info) []user.Info {
-	effective := EffectiveUsers(cluster, u)
+	effective := effectiveUsers(cluster, policy, u)
 	prefixed := make([]user.Info, 0, len(effective))
 	for _, info := range effective {
-		if !matchesScopes(policy, info) {
-			info = outOfScopeUser(info, info.GetExtra()[ClusterNameExtraKey])
+		if !matchesScopes(policy.String(), info) {
+			info = outOfScopeUser(info, provenOrigin(policy, info))
 		}
 		name := info.GetName()
 		if namespace, account, ok := parseServiceAccount(info); ok {

@@ -70,6 +70,13 @@ func TestBindingUsers(t *testing.T) {
 				{binding + "system:kcp:serviceaccount:c:ns:sa", authenticated},
 			},
 		},
+		"impersonated service account of another cluster has no name": {
+			&user.DefaultInfo{
+				Name: "system:serviceaccount:ns:sa", Groups: []string{"staff", "system:authenticated"},
+				Extra: map[string][]string{ClusterNameExtraKey: {"b"}, ScopesExtraKey: {"cluster:c"}},
+			},
+			[]subject{{binding + "system:anonymous", authenticated}},
+		},
 		"warrants, without masters": {
 			&user.DefaultInfo{Name: "alice", Extra: map[string][]string{WarrantExtraKey: {
 				`{"user":"bob","groups":["staff","system:masters"],"extra":{"authorization.kcp.io/warrant":["{\"user\":\"carol\"}"]}}`,
