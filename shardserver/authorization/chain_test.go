@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -12,8 +13,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -89,6 +93,9 @@ func TestAuthorizationChain(t *testing.T) {
 			t.Errorf("in another logical cluster: %v", err)
 		}
 	})
+	t.Run("origins and scopes of impersonated users grant nothing in other logical clusters", func(t *testing.T) {
+		testImpersonatedOrigins(t, s)
+	})
 	t.Run("token in a secret works", func(t *testing.T) {
 		clients := s.Kubernetes(t, admin)
 		secret := &corev1.Secret{
@@ -159,4 +166,58 @@ func TestAuthorizationChain(t *testing.T) {
 		mark("null")
 		shardtesting.Eventually(t, "listing", func(context.Context) error { return list() })
 	})
+}
+
+// testImpersonatedOrigins binds an export that users from two logical clusters may bind: as the administrator of the
+// first, who impersonates users, and as its service account.
+func testImpersonatedOrigins(t *testing.T, s *shardtesting.Shard) {
+	provider, own, partner := s.NewWorkspace(t, "root", "provider").Spec.Cluster, s.NewWorkspace(t, "root", "own").Spec.Cluster, s.NewWorkspace(t, "root", "partner").Spec.Cluster
+	s.NewExport(t, provider, "things", schema.GroupResource{Group: "things.io", Resource: "things"}, "Thing")
+	subject := func(group string) rbacv1.Subject {
+		return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "Group", Name: group}
+	}
+	grant(t, s, shardtesting.At(s.Masters(t), provider), "bind", []rbacv1.PolicyRule{{Verbs: []string{"bind"}, APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports"}}},
+		subject("system:cluster:"+own), subject("system:cluster:"+partner))
+	grant(t, s, shardtesting.At(s.Masters(t), own), "everything", []rbacv1.PolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}, {Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}},
+		subject("system:authenticated"))
+	bind := func(config *rest.Config) error {
+		binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{GenerateName: "things-"}, Spec: apisv1alpha2.APIBindingSpec{
+			Reference: apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: provider, Name: "things"}},
+		}}
+		return s.Client(t, config).Create(shardtesting.In(t.Context(), own), binding, client.DryRunAll)
+	}
+	token, err := s.Kubernetes(t, shardtesting.At(s.Masters(t), own)).CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := rest.AnonymousClientConfig(s.Masters(t))
+	account.BearerToken = token.Status.Token
+	shardtesting.Eventually(t, "the service account to bind", func(context.Context) error { return bind(account) })
+
+	const origin, scopes, warrant = "authentication.kcp.io/cluster-name", "authentication.kcp.io/scopes", "authorization.kcp.io/warrant"
+	for name, tc := range map[string]struct {
+		user  string
+		extra map[string][]string
+	}{
+		"the scope of its own logical cluster": {"bob", map[string][]string{scopes: {"cluster:" + own}}},
+		"the scope of another logical cluster": {"bob", map[string][]string{scopes: {"cluster:" + partner}}},
+		"scopes of both":                       {"bob", map[string][]string{scopes: {"cluster:" + own + ",cluster:" + partner + ",cluster:" + provider}}},
+		"another origin":                       {"bob", map[string][]string{origin: {partner}}},
+		"another origin with its scope":        {"bob", map[string][]string{origin: {partner}, scopes: {"cluster:" + partner}}},
+		"another origin with both scopes":      {"bob", map[string][]string{origin: {partner}, scopes: {"cluster:" + partner + ",cluster:" + own}}},
+		"a service account from elsewhere":     {"system:serviceaccount:default:default", map[string][]string{origin: {partner}}},
+		"a warrant for one from elsewhere":     {"bob", map[string][]string{warrant: {`{"user":"system:serviceaccount:default:default","extra":{"` + origin + `":["` + partner + `"]}}`}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := rest.CopyConfig(s.Admin(t))
+			config.Impersonate = rest.ImpersonationConfig{UserName: tc.user, Groups: []string{"system:authenticated"}, Extra: tc.extra}
+			// The administrator may impersonate the user, and admission refuses the binding.
+			if _, err := s.Kubernetes(t, shardtesting.At(config, own)).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+				t.Errorf("reading in its own logical cluster: %v", err)
+			}
+			if err := bind(config); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no permission to bind") {
+				t.Errorf("binding: %v", err)
+			}
+		})
+	}
 }

@@ -38,8 +38,6 @@ func isProtectedGroup(group string) bool {
 // It refuses
 //
 //   - groups with permissions beyond the logical cluster, directly or inside a warrant, to users who are not members;
-//   - an origin in another logical cluster, directly or inside a warrant, to users who do not come from there: the
-//     origin counts (as ClusterGroupPrefix and ForeignServiceAccountPrefix) outside of the request's logical cluster;
 //   - the "constrained" modes altogether: their filter caches decisions by user, without the logical cluster, and would
 //     apply a decision of one tenant's workspace to every other. When refused, the filter falls back to plain
 //     impersonation, which authorizes each request.
@@ -53,34 +51,23 @@ func deniesImpersonation(ctx context.Context, attributes authorizer.Attributes) 
 	}
 	cluster, _ := logicalcluster.From(ctx)
 	ownGroups := EffectiveGroups(EffectiveUsers(cluster, attributes.GetUser()))
-	groups, origins := impersonationTargets(attributes)
-	for _, group := range groups {
+	for _, group := range impersonatedGroups(attributes) {
 		if isProtectedGroup(group) && !ownGroups[group] {
 			return "impersonation is not allowed for the requestor", true
-		}
-	}
-	for _, origin := range origins {
-		if origin != cluster.String() && !slices.Contains(attributes.GetUser().GetExtra()[ClusterNameExtraKey], origin) {
-			return "impersonation of identities of another logical cluster is not allowed", true
 		}
 	}
 	return "", false
 }
 
-// impersonationTargets returns the groups and origins that one authorization request covers.
-func impersonationTargets(attributes authorizer.Attributes) (groups, origins []string) {
-	switch attributes.GetResource() {
-	case "groups":
-		return []string{attributes.GetName()}, nil
-	case "userextras":
-		switch attributes.GetSubresource() {
-		case WarrantExtraKey:
-			return warrantGroups(attributes.GetName()), warrantOrigins(attributes.GetName())
-		case ClusterNameExtraKey:
-			return nil, []string{attributes.GetName()}
-		}
+// impersonatedGroups returns the groups that one authorization request covers.
+func impersonatedGroups(attributes authorizer.Attributes) []string {
+	switch {
+	case attributes.GetResource() == "groups":
+		return []string{attributes.GetName()}
+	case attributes.GetResource() == "userextras" && attributes.GetSubresource() == WarrantExtraKey:
+		return warrantGroups(attributes.GetName())
 	}
-	return nil, nil
+	return nil
 }
 
 // warrantGroups returns the groups of a warrant and of the warrants nested in it, without the authenticated group,
@@ -95,19 +82,6 @@ func warrantGroups(encoded string) []string {
 		groups = append(groups, warrantGroups(inner)...)
 	}
 	return groups
-}
-
-// warrantOrigins returns the origins of a warrant and of the warrants nested in it.
-func warrantOrigins(encoded string) []string {
-	bearer, ok := decodeWarrant(encoded)
-	if !ok {
-		return nil
-	}
-	origins := slices.Clone(bearer.GetExtra()[ClusterNameExtraKey])
-	for _, inner := range bearer.GetExtra()[WarrantExtraKey] {
-		origins = append(origins, warrantOrigins(inner)...)
-	}
-	return origins
 }
 
 // WithImpersonationScope restricts an impersonated user to the request's logical cluster for the handlers after it:
