@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -18,7 +19,7 @@ import (
 )
 
 // TestAuthorizationWebhook: a decision of the webhook for one logical cluster, cached or not, does not apply to
-// another.
+// another. If the webhook is the first authorizer, it decides about requests outside of logical clusters, too.
 func TestAuthorizationWebhook(t *testing.T) {
 	var mu sync.Mutex
 	allowed := "none"
@@ -30,6 +31,8 @@ func TestAuthorizationWebhook(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		cluster := review.Spec.Extra["authorization.kcp.io/cluster-name"]
+		attributes := review.Spec.NonResourceAttributes
+		review.Status.Denied = attributes != nil && attributes.Path == "/livez" && review.Spec.User == "system:anonymous"
 		review.Status.Allowed = len(cluster) == 1 && cluster[0] == allowed && review.Spec.User == "user"
 		_ = json.NewEncoder(w).Encode(review)
 	}))
@@ -47,6 +50,7 @@ func TestAuthorizationWebhook(t *testing.T) {
 	}
 	shard := shardtesting.Start(t, func(o *options.Options) {
 		o.Authorization.WebhookConfigFile, o.Authorization.WebhookVersion = file, "v1"
+		o.Authorization.Order = []string{"Webhook", "AlwaysAllowGroups", "AlwaysAllowPaths", "RBAC"}
 	})
 	a, b := shard.NewWorkspace(t, "root", "a").Spec.Cluster, shard.NewWorkspace(t, "root", "b").Spec.Cluster
 	mu.Lock()
@@ -56,5 +60,13 @@ func TestAuthorizationWebhook(t *testing.T) {
 		if got := getStatus(t, shardtesting.At(shard.User(t), cluster), "/api/v1/namespaces"); got != want {
 			t.Errorf("/clusters/%s: got %d, want %d", cluster, got, want)
 		}
+	}
+	for path, want := range map[string]int{"/livez": http.StatusForbidden, "/readyz": http.StatusOK} {
+		if got := getStatus(t, rest.AnonymousClientConfig(shard.User(t)), path); got != want {
+			t.Errorf("anonymous %s: got %d, want %d", path, got, want)
+		}
+	}
+	if got := getStatus(t, shard.User(t), "/livez"); got != http.StatusOK {
+		t.Errorf("/livez of a user: got %d", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/cache"
@@ -64,7 +65,7 @@ type Config struct {
 	AlwaysAllowGroups []string
 	// Audited reports whether audit annotations of decisions are recorded. If nil, they are.
 	Audited func() bool
-	// Webhook is consulted if no other authorizer decided. It may be nil.
+	// Webhook is consulted if no authorizer before it in Order decided. It may be nil.
 	Webhook authorizer.UnconditionalAuthorizer
 	// Order lists the modes in evaluation order; a mode that is not listed is disabled. Default: DefaultOrder.
 	Order []string
@@ -193,7 +194,8 @@ func (a *Authorizer) RulesFor(ctx context.Context, u user.Info, namespace string
 // policy, over the effective users.
 func (a *Authorizer) RuleResolver() validation.AuthorizationRuleResolver { return a.rules }
 
-// webhook calls the configured webhook for every effective user and adds the logical cluster to the request.
+// webhook calls the configured webhook for every effective user and adds the logical cluster to the request, if it is to
+// one. It cannot allow requests to all logical clusters, of which a webhook that does not expect them sees only one.
 type webhook struct {
 	delegate authorizer.UnconditionalAuthorizer
 }
@@ -205,26 +207,27 @@ const (
 )
 
 func (w webhook) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	cluster, ok := logicalcluster.From(ctx)
-	if !ok || cluster.IsWildcard() {
-		return authorizer.DecisionNoOpinion, "no single logical cluster in the request", nil
-	}
-	return forEachUser(EffectiveUsers(cluster, attributes.GetUser()), attributes, func(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-		withCluster := withExtra(attributes.GetUser(), map[string]string{
-			clusterNameForWebhook:       cluster.String(),
-			legacyClusterNameForWebhook: cluster.String(),
-		})
-		return w.delegate.Authorize(ctx, attributesWithUser{attributes, withCluster})
+	cluster, _ := logicalcluster.From(ctx) // empty outside of logical clusters
+	decision, reason, err := forEachUser(EffectiveUsers(cluster, attributes.GetUser()), attributes, func(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+		return w.delegate.Authorize(ctx, attributesWithUser{attributes, forWebhook(attributes.GetUser(), cluster)})
 	})
+	if decision == authorizer.DecisionAllow && cluster.IsWildcard() {
+		return authorizer.DecisionNoOpinion, "requests to all logical clusters are for privileged groups", err
+	}
+	return decision, reason, err
 }
 
-func withExtra(u user.Info, set map[string]string) user.Info {
-	extra := make(map[string][]string, len(u.GetExtra())+len(set))
-	for key, values := range u.GetExtra() {
-		extra[key] = values
+// forWebhook returns a user with the logical cluster of the request, or without one.
+func forWebhook(u user.Info, cluster logicalcluster.Name) user.Info {
+	extra := maps.Clone(u.GetExtra())
+	if extra == nil {
+		extra = map[string][]string{}
 	}
-	for key, value := range set {
-		extra[key] = []string{value}
+	for _, key := range []string{clusterNameForWebhook, legacyClusterNameForWebhook} {
+		delete(extra, key)
+		if !cluster.Empty() {
+			extra[key] = []string{cluster.String()}
+		}
 	}
 	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
 }

@@ -50,13 +50,27 @@ func TestWebhookReceivesClusterAndEffectiveUsers(t *testing.T) {
 			}
 		}
 	}
-	for name, ctx := range map[string]context.Context{"no": t.Context(), "all": logicalcluster.With(t.Context(), logicalcluster.Wildcard)} {
-		if decision, _, _ := a.Authorize(ctx, attributes); decision == authorizer.DecisionAllow {
-			t.Errorf("a request to %s logical clusters was allowed by the webhook", name)
+	for name, tc := range map[string]struct {
+		ctx     context.Context
+		allowed bool
+		want    []string
+	}{
+		"no logical cluster": {t.Context(), true, nil},
+		// The webhook may deny such requests, but not allow them.
+		"all logical clusters": {logicalcluster.With(t.Context(), logicalcluster.Wildcard), false, []string{"*"}},
+	} {
+		hook.users = nil
+		if decision, _, _ := a.Authorize(tc.ctx, attributes); (decision == authorizer.DecisionAllow) != tc.allowed {
+			t.Errorf("a request to %s: %v", name, decision)
 		}
-	}
-	if len(hook.users) != 2 {
-		t.Error("the webhook was called")
+		if len(hook.users) != 2 {
+			t.Fatalf("for a request to %s the webhook received %v", name, hook.users)
+		}
+		for _, u := range hook.users {
+			if diff := cmp.Diff(tc.want, u.GetExtra()["authorization.kcp.io/cluster-name"]); diff != "" {
+				t.Errorf("a request to %s: %s", name, diff)
+			}
+		}
 	}
 }
 

@@ -82,7 +82,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringSliceVar(&o.Authorization.AlwaysAllowPaths, "authorization-always-allow-paths", o.Authorization.AlwaysAllowPaths, "Paths that need no authorization.")
 	a := &o.Authorization
 	fs.StringSliceVar(&a.Order, "authorization-order", a.Order, "The authorizers in evaluation order. Authorizers that are not listed are disabled.")
-	fs.StringVar(&a.WebhookConfigFile, "authorization-webhook-config-file", a.WebhookConfigFile, "Kubeconfig of a webhook for requests that no other authorizer decides. Its reviews contain the logical cluster as extra authorization.kcp.io/cluster-name.")
+	fs.StringVar(&a.WebhookConfigFile, "authorization-webhook-config-file", a.WebhookConfigFile, "Kubeconfig of a webhook for requests that no authorizer before it in --authorization-order decides. Its reviews contain the logical cluster, if a request is to one, as extra authorization.kcp.io/cluster-name.")
 	fs.StringVar(&a.WebhookVersion, "authorization-webhook-version", a.WebhookVersion, "Version of SubjectAccessReview to send to the webhook: v1 or v1beta1.")
 	fs.DurationVar(&a.WebhookAuthorizedTTL, "authorization-webhook-cache-authorized-ttl", a.WebhookAuthorizedTTL, "How long 'authorized' responses of the webhook are cached.")
 	fs.DurationVar(&a.WebhookUnauthorizedTTL, "authorization-webhook-cache-unauthorized-ttl", a.WebhookUnauthorizedTTL, "How long 'unauthorized' responses of the webhook are cached.")
