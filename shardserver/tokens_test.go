@@ -322,6 +322,18 @@ func testReviews(t *testing.T, s *tenantEnv) {
 	}) {
 		t.Errorf("rules of the robot: %+v", rules.Status)
 	}
+	listed := map[string]int{}
+	for _, rule := range rules.Status.ResourceRules {
+		listed[rule.String()]++
+	}
+	for _, rule := range rules.Status.NonResourceRules {
+		listed[rule.String()]++
+	}
+	for rule, count := range listed {
+		if count > 1 {
+			t.Errorf("listed %d times: %s", count, rule)
+		}
+	}
 }
 
 func testClientCertificates(t *testing.T, s *tenantEnv) {

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/kubernetes/pkg/apis/rbac"
@@ -204,9 +205,17 @@ func (r rules) VisitRulesFor(ctx context.Context, u user.Info, namespace string,
 	}
 }
 
-// toRuleInfos converts rules to the form that a SelfSubjectRulesReview shows.
+// toRuleInfos converts rules to the form that a SelfSubjectRulesReview shows. Each rule is listed once, although several
+// bindings, or one for several effective users, may grant it.
 func toRuleInfos(policyRules []rbacv1.PolicyRule) (resources []authorizer.ResourceRuleInfo, urls []authorizer.NonResourceRuleInfo) {
-	for _, rule := range policyRules {
+	seen := sets.New[string]()
+	for i := range policyRules {
+		rule := &policyRules[i]
+		key := rule.String()
+		if seen.Has(key) {
+			continue
+		}
+		seen.Insert(key)
 		if len(rule.Resources) > 0 {
 			resources = append(resources, &authorizer.DefaultResourceRuleInfo{
 				Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: rule.ResourceNames,

@@ -207,6 +207,13 @@ func TestRulesReviewMergesLocalAndBootstrap(t *testing.T) {
 	if err != nil || len(resources) != 1 || len(urls) != 1 || resources[0].GetResources()[0] != "configmaps" || urls[0].GetNonResourceURLs()[0] != "/" {
 		t.Errorf("got %v, %v, %v", resources, urls, err)
 	}
+	s.Grant(t, clusterA, "again", shardtest.UserSubject("system:serviceaccount:ns:sa"), readConfigMaps, access)
+	account := newUser("system:serviceaccount:ns:sa")
+	account.Extra = map[string][]string{authorization.ClusterNameExtraKey: {clusterA.String()}}
+	resources, urls, _, err = s.Authorizer.RulesFor(logicalcluster.With(t.Context(), clusterA), account, "default")
+	if err != nil || len(resources) != 1 || len(urls) != 1 {
+		t.Errorf("rules of a service account, which has two names: %v, %v, %v", resources, urls, err)
+	}
 	if _, _, _, err := s.Authorizer.RulesFor(t.Context(), newUser("alice"), ""); err == nil || !strings.Contains(err.Error(), "no single logical cluster") {
 		t.Errorf("without a logical cluster there are no rules, got %v", err)
 	}
