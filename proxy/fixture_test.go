@@ -115,6 +115,7 @@ type fakeServer struct {
 
 	allowMetrics map[string]bool // users that an access review allows
 	acceptTokens bool            // the result of token reviews
+	reviewedUser string          // the user of token reviews
 
 	largeWritten, largeOpen atomic.Int64 // bytes of responses at /large, and those that have not ended
 }
@@ -126,7 +127,7 @@ type pastEvent struct {
 }
 
 func newFakeServer(t testing.TB, name string, server, clients *authority) *fakeServer {
-	f := &fakeServer{name: name, objects: map[string]map[string]any{}, watchers: map[chan string]string{}, lists: map[string]int{}, closed: make(chan struct{}), conns: map[net.Conn]bool{}, acceptTokens: true}
+	f := &fakeServer{name: name, objects: map[string]map[string]any{}, watchers: map[chan string]string{}, lists: map[string]int{}, closed: make(chan struct{}), conns: map[net.Conn]bool{}, acceptTokens: true, reviewedUser: "system:serviceaccount:ns:app"}
 	f.Server = httptest.NewUnstartedServer(f)
 	roots := x509.NewCertPool()
 	roots.AddCert(clients.cert)
@@ -267,7 +268,9 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		_ = json.NewEncoder(w).Encode(review)
 	case strings.HasSuffix(path, "/tokenreviews"):
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": map[string]any{"authenticated": f.acceptTokens}})
+		cluster := strings.Split(path, "/")[2]
+		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": map[string]any{"authenticated": f.acceptTokens,
+			"user": map[string]any{"username": f.reviewedUser, "extra": map[string]any{"authentication.kcp.io/cluster-name": []string{cluster}}}}})
 	case req.Header.Get("Upgrade") != "":
 		conn, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {

@@ -227,6 +227,12 @@ func TestServiceAccounts(t *testing.T) {
 			t.Errorf("an existing account: %d %s", status, body)
 		}
 		i.alpha.mu.Lock()
+		i.alpha.reviewedUser = "oidc:app"
+		i.alpha.mu.Unlock()
+		if status, _, _ := i.get(i.client(nil), "/clusters/root/api", bearer(sign(key, claims(func(c map[string]any) { c["jti"] = "id4" })))); status != 401 {
+			t.Errorf("a user of an issuer of the workspace: %d", status)
+		}
+		i.alpha.mu.Lock()
 		i.alpha.acceptTokens = false
 		i.alpha.mu.Unlock()
 		if status, _, _ := i.get(i.client(nil), "/clusters/root/api", bearer(sign(key, claims(func(c map[string]any) { c["jti"] = "id2" })))); status != 401 {

@@ -232,7 +232,7 @@ func (s *Server) lookupServiceAccount(ctx context.Context, cluster logicalcluste
 	switch {
 	case err != nil:
 		return fmt.Errorf("reviewing the token at shard %s: %w: %w", route.Shard.Name, serviceaccounttokens.ErrUnavailable, err)
-	case !review.Status.Authenticated:
+	case !review.Status.Authenticated || !serviceaccounttokens.IsServiceAccountOf(review.Status.User, cluster):
 		return errors.New("its shard does not accept it")
 	}
 	return nil

@@ -12,10 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"gopkg.in/go-jose/go-jose.v2/jwt"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	apiserverserviceaccount "k8s.io/apiserver/pkg/authentication/serviceaccount"
 	tokenjwt "k8s.io/apiserver/pkg/authentication/token/jwt"
@@ -109,6 +111,12 @@ func NewAuthenticator(issuers []string, keys serviceaccount.PublicKeysGetter, au
 		response.User = withClusterName(response.User, cluster)
 		return response, true, nil
 	})
+}
+
+// IsServiceAccountOf reports whether a shard has authenticated a token as one of a service account of a logical cluster. A
+// workspace may have token issuers of its own, whose users are others.
+func IsServiceAccountOf(u authenticationv1.UserInfo, cluster logicalcluster.Name) bool {
+	return strings.HasPrefix(u.Username, apiserverserviceaccount.ServiceAccountUsernamePrefix) && slices.Equal(u.Extra[ClusterNameExtraKey], []string{cluster.String()})
 }
 
 func withClusterName(u user.Info, cluster logicalcluster.Name) user.Info {

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	apiserverserviceaccount "k8s.io/apiserver/pkg/authentication/serviceaccount"
 	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
@@ -20,7 +18,6 @@ import (
 
 	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/authorization"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -71,8 +68,7 @@ func reviewAsBearer(ctx context.Context, proxy *rest.Config, token string) error
 	if err != nil {
 		return fmt.Errorf("asking the shard of %q: %w", cluster, err)
 	}
-	user := review.Status.UserInfo
-	if !strings.HasPrefix(user.Username, apiserverserviceaccount.ServiceAccountUsernamePrefix) || !slices.Equal(user.Extra[authorization.ClusterNameExtraKey], []string{cluster.String()}) {
+	if user := review.Status.UserInfo; !serviceaccounttokens.IsServiceAccountOf(user, cluster) {
 		return fmt.Errorf("the shard of %q authenticates it as %q", cluster, user.Username)
 	}
 	return nil

@@ -94,6 +94,17 @@ func TestWorkspaceIssuers(t *testing.T) {
 		}
 		return nil
 	})
+	for cluster, want := range map[string]bool{own: true, foreign: false, "root": false} {
+		review, err := s.Kubernetes(t, shardtesting.At(s.Admin(t), cluster)).AuthenticationV1().TokenReviews().Create(t.Context(),
+			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: ada}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := review.Status
+		if got.Authenticated != want || want && (got.User.Username != "oidc:ada" || !slices.Equal(got.User.Extra["authentication.kcp.io/scopes"], []string{"cluster:" + own})) {
+			t.Errorf("the review in %q is %+v", cluster, got)
+		}
+	}
 	if _, err := s.Kubernetes(t, as(ada, own)).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("request denied by RBAC of the workspace: %v", err)
 	}

@@ -94,6 +94,9 @@ func NewNamedGroups(cfg Config, getter generic.RESTOptionsGetter) ([]*genericapi
 		if err != nil {
 			return nil, fmt.Errorf("creating group %s: %w", provider.GroupName(), err)
 		}
+		if provider.GroupName() == authenticationv1.GroupName {
+			info.VersionedResourcesStorageMap[authenticationv1.SchemeGroupVersion.Version]["tokenreviews"] = newTokenReviews(cfg)
+		}
 		infos = append(infos, &info)
 	}
 	admissionRegistration, err := NewAdmissionRegistrationGroup(cfg, getter)
