@@ -57,6 +57,7 @@ import (
 	virtualapiexport "github.com/atoll-dev/atoll/shardserver/virtual/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/virtual/cache"
 	"github.com/atoll-dev/atoll/shardserver/virtual/replication"
+	"github.com/atoll-dev/atoll/shardserver/virtual/virtualstorage"
 )
 
 // dependencies are the parts of a shard in topological order: each needs only those above it, unless its comment says
@@ -97,6 +98,7 @@ type dependencies struct {
 	bindingDefinitions *definitions.Manager
 	customResources    *crdhandler.Handler
 	replicationView    *replication.Workspace
+	virtualStorage     *virtualstorage.Handler
 	exportWatches      *virtualapiexport.WatchTerminator
 	cache              cache.Server
 	// builtInGroups collects the groups that the API server installs.

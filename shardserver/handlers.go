@@ -177,14 +177,18 @@ func (d *dependencies) createVirtualWorkspaces(context.Context) error {
 	if err != nil {
 		return err
 	}
-	exports, watches := virtualapiexport.New(virtualapiexport.Config{
+	exportsConfig := virtualapiexport.Config{
 		Registry:   d.registry,
 		Exports:    d.exports,
 		Authorizer: d.authorizer,
 		Policy:     d.authorizer.AuthorizeClaimed,
 		Documents:  func() (*discovery.Handler, *openapi.Handler) { return d.discovery, d.openapi },
 		Serializer: d.generic.Serializer,
-	})
+	}
+	if d.virtualStorage != nil {
+		exportsConfig.VirtualStorage = d.virtualStorage
+	}
+	exports, watches := virtualapiexport.New(exportsConfig)
 	d.exportWatches = watches
 	schemas, err := apiresourceschema.New(apiresourceschema.Config{
 		Base:       d.generic,

@@ -196,8 +196,9 @@ func (d *dependencies) createReplicationView() {
 		Documents:  func() (*discovery.Handler, *openapi.Handler) { return d.discovery, d.openapi },
 		Serializer: d.generic.Serializer,
 	})
-	d.customResources.SetVirtual(virtualstorage.New(virtualstorage.Config{
-		Registry: d.registry, Exports: d.exports, Replication: d.replicationView.ServeConsumer,
+	d.virtualStorage = virtualstorage.New(virtualstorage.Config{
+		Registry: d.registry, Exports: d.exports, Bindings: d.bindings, Replication: d.replicationView,
 		ShardName: d.options.Shard.Name, Serializer: d.generic.Serializer,
-	}))
+	})
+	d.customResources.SetVirtual(d.virtualStorage)
 }

@@ -279,6 +279,7 @@ func TestCachedResources(t *testing.T) {
 	t.Run("cache server has what is counted", func(t *testing.T) { s.expectCopies(t, "root", "sour", "sweet") })
 	t.Run("consumer watches", s.testConsumerWatches)
 	t.Run("virtual workspace", func(t *testing.T) { s.basePath(t, view) })
+	t.Run("virtual workspace of the export", s.testExportView)
 	t.Run("watch ends with the binding", s.testWatchEnds)
 	t.Run("cached resource is deleted", s.testDeletion)
 }

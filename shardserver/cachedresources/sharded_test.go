@@ -89,6 +89,8 @@ func TestCachedResourcesAcrossShards(t *testing.T) {
 		{"media types and list options", s.testMediaTypes},
 		{"consumer watches", s.testConsumerWatches},
 		{"virtual workspace on the consumer's shard", func(t *testing.T) { s.basePath(t, view) }},
+		{"virtual workspace of the export on the consumer's shard", s.testExportView},
+		{"virtual workspace of the export on a shard without consumers", s.testExportViewWithoutConsumers},
 		{"published objects are annotated with their origin", s.testCacheContent},
 		{"published objects follow the selected ones", s.testSelection},
 		{"slice references a cached resource of another shard by path, with permission", s.testReferenceByPath},

@@ -47,6 +47,21 @@ var (
 	allVerbs    = append(append(append([]string{}, readVerbs...), writeVerbs...), statusVerbs...)
 )
 
+// Flavors are cached resources, in one logical cluster or in all.
+var (
+	cachedStates   = []string{"bound", "unbound", "all"}
+	selectedFlavor = resource{verbs: allVerbs, path: "/apis/" + group + "/v1/flavors", name: existingName,
+		body: `{"apiVersion":"` + group + `/v1","kind":"Flavor","metadata":{"name":"NAME"}}`}
+	unselectedFlavor = resource{verbs: []string{"get"}, path: selectedFlavor.path, name: func(string) string { return "unselected" }}
+)
+
+func clusterOrWildcard(s *env, state string) string {
+	if state == "all" {
+		return "*"
+	}
+	return s.clusters[state]
+}
+
 var virtualWorkspaces = []virtualWorkspace{
 	{
 		name: "apiexport", states: exportStates,
@@ -72,20 +87,22 @@ var virtualWorkspaces = []virtualWorkspace{
 		},
 	},
 	{
-		name: "replication", states: []string{"bound", "unbound", "all"},
+		name: "replication", states: cachedStates,
 		basePath: func(s *env, state string) string {
-			cluster := s.clusters[state]
-			if state == "all" {
-				cluster = "*"
-			}
-			return "/services/replication/" + s.clusters["provider"] + "/flavors/clusters/" + cluster
+			return "/services/replication/" + s.clusters["provider"] + "/flavors/clusters/" + clusterOrWildcard(s, state)
 		},
 		resources: map[string]resource{
-			"documents": documentRequests,
-			"selected": {verbs: allVerbs, path: "/apis/" + group + "/v1/flavors", name: existingName,
-				body: `{"apiVersion":"` + group + `/v1","kind":"Flavor","metadata":{"name":"NAME"}}`},
-			"unselected": {verbs: []string{"get"}, path: "/apis/" + group + "/v1/flavors", name: func(string) string { return "unselected" }},
-			"unclaimed":  {verbs: []string{"get", "list"}, path: "/api/v1/namespaces/default/secrets", name: existingName},
+			"documents": documentRequests, "selected": selectedFlavor, "unselected": unselectedFlavor,
+			"unclaimed": {verbs: []string{"get", "list"}, path: "/api/v1/namespaces/default/secrets", name: existingName},
+		},
+	},
+	{
+		name: "cached", states: cachedStates,
+		basePath: func(s *env, state string) string {
+			return "/services/apiexport/" + s.clusters["provider"] + "/flavors/clusters/" + clusterOrWildcard(s, state)
+		},
+		resources: map[string]resource{
+			"documents": documentRequests, "selected": selectedFlavor, "unselected": unselectedFlavor,
 		},
 	},
 	lifecycleVirtualWorkspace("initializing", "initializingworkspaces"),

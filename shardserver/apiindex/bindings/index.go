@@ -59,7 +59,11 @@ type Index struct {
 	states map[State]int
 	// syncedVersion is the resource version up to which all changes are applied.
 	syncedVersion uint64
-	subscribers   []func(Change)
+	// virtualVersion is the resource version of the last change of bound resources with virtual storage; virtualChanged is
+	// closed with the next.
+	virtualVersion uint64
+	virtualChanged chan struct{}
+	subscribers    []func(Change)
 }
 
 // entry is the index entry of one APIBinding.
@@ -87,6 +91,8 @@ func NewIndex(registry *storage.Registry) *Index {
 		clusters: map[logicalcluster.Name][]entry{},
 		pool:     newResourcePool(),
 		states:   map[State]int{},
+
+		virtualChanged: make(chan struct{}),
 	}
 	i.informer = informer.NewWithHandler(i.reader.Resource(), i.reader.WatchAll, informer.EventHandler[*apisv1alpha2.APIBinding]{
 		OnReplace: i.onReplace, OnAdd: i.onUpdate, OnUpdate: i.onUpdate, OnDelete: i.onDelete, OnBookmark: i.setSyncedVersion,
@@ -205,6 +211,7 @@ func (i *Index) update(o parsedBinding, fromRequest bool) {
 	} else {
 		i.clusters[o.cluster] = slices.Insert(entries, at, current)
 	}
+	i.setVirtualVersion(o.version, previous.set, current.set)
 	i.unlockAndNotify(o.cluster, previous, current)
 }
 
@@ -223,7 +230,27 @@ func (i *Index) remove(k bindingKey, version uint64) {
 	} else {
 		i.clusters[k.cluster] = slices.Clip(entries)
 	}
+	i.setVirtualVersion(version, previous.set, nil)
 	i.unlockAndNotify(k.cluster, previous, entry{})
+}
+
+// VirtualVersion returns the resource version of the last change of bound resources with virtual storage in any logical
+// cluster, at least that of the first list, and a channel that is closed with the next change.
+func (i *Index) VirtualVersion() (version uint64, changed <-chan struct{}) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.virtualVersion, i.virtualChanged
+}
+
+// setVirtualVersion records a change of a binding. Callers must hold i.mu.
+func (i *Index) setVirtualVersion(version uint64, previous, current *resourceSet) {
+	isVirtual := func(resource *Resource) bool { return resource.Virtual }
+	if previous == current || !slices.ContainsFunc(previous.all(), isVirtual) && !slices.ContainsFunc(current.all(), isVirtual) {
+		return
+	}
+	i.virtualVersion = max(i.virtualVersion, version)
+	close(i.virtualChanged)
+	i.virtualChanged = make(chan struct{})
 }
 
 // unlockAndNotify releases the resources of the previous entry, unlocks i.mu, which the caller must hold, and calls the

@@ -212,3 +212,34 @@ func TestSubscribersGetPreviousAndCurrentResources(t *testing.T) {
 		t.Errorf("got changes %q, want %q", changes, want)
 	}
 }
+
+func TestVirtualVersion(t *testing.T) {
+	i := NewIndex(storage.NewRegistry(storage.Locality{}))
+	virtual := widgets("v1")
+	virtual.Virtual = true
+	expect := func(what string, want uint64, wantChanged bool, change func()) {
+		t.Helper()
+		_, changed := i.VirtualVersion()
+		change()
+		isChanged := false
+		select {
+		case <-changed:
+			isChanged = true
+		default:
+		}
+		if got, _ := i.VirtualVersion(); got != want || isChanged != wantChanged {
+			t.Errorf("%s: version %d, want %d; changed: %v", what, got, want, isChanged)
+		}
+	}
+	expect("stored resources", 0, false, func() { i.update(newParsedBinding("a", "stored", 1, widgets("v1")), false) })
+	expect("virtual resources", 2, true, func() { i.update(newParsedBinding("b", "virtual", 2, virtual), false) })
+	expect("the same resources", 2, false, func() { i.update(newParsedBinding("b", "virtual", 3, virtual), false) })
+	expect("an unbound stored resource", 2, false, func() { i.remove(bindingKey{logicalcluster.MustParseName("a"), "stored"}, 4) })
+	expect("an unbound virtual resource", 5, true, func() { i.remove(bindingKey{logicalcluster.MustParseName("b"), "virtual"}, 5) })
+	if err := i.onReplace(t.Context(), nil, "7"); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := i.VirtualVersion(); got != 7 {
+		t.Errorf("after the first list: version %d", got)
+	}
+}

@@ -82,6 +82,7 @@ func (i *Index) onReplace(ctx context.Context, objects []*apisv1alpha2.APIBindin
 	}
 	if version, err := strconv.ParseUint(resourceVersion, 10, 64); err == nil {
 		i.prune(existing, version)
+		i.setFirstVirtualVersion(version)
 	}
 	i.setSyncedVersion(resourceVersion)
 	return nil
@@ -120,6 +121,15 @@ func (i *Index) setSyncedVersion(resourceVersion string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.syncedVersion = max(i.syncedVersion, version)
+}
+
+// setFirstVirtualVersion records that changes before the first list are not known.
+func (i *Index) setFirstVirtualVersion(version uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.syncedVersion == 0 {
+		i.virtualVersion = max(i.virtualVersion, version)
+	}
 }
 
 // prune removes bindings that were deleted while the watch was disconnected.

@@ -70,12 +70,12 @@ func (h *Handler) Wrap(next http.Handler) http.Handler {
 
 // serve serves a request to one logical cluster.
 func (h *Handler) serve(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, gr schema.GroupResource, next http.Handler) {
-	if b, ok := h.registry.Bindings.Get(req.Context(), gr); ok && b.Virtual {
+	identity := bindings.IdentityFrom(req.Context())
+	if b, ok := h.registry.Bindings.Get(req.Context(), gr); ok && b.Virtual && (identity == "" || identity == b.Identity) {
 		h.serveVirtual(w, req, info, b)
 		return
 	}
 	lease, err := h.registry.Acquire(req.Context(), gr, slices.Contains(writeVerbs, info.Verb))
-	identity := bindings.IdentityFrom(req.Context())
 	switch {
 	case err != nil:
 		h.writeInternalError(w, req, info, err)

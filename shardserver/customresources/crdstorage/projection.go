@@ -8,38 +8,43 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 type projectionKey struct{}
 
-// projection is how objects appear that are read on behalf of another logical cluster.
-type projection struct {
-	cluster         logicalcluster.Name
-	omitAnnotations []string
+// Projection is how objects appear that are read on behalf of other logical clusters.
+type Projection struct {
+	// Cluster is the logical cluster in which objects appear.
+	Cluster logicalcluster.Name
+	// Audience, if not nil, is used instead of Cluster, and for lists and watches only.
+	Audience Audience
+	// OmitAnnotations are the annotations that objects appear without.
+	OmitAnnotations []string
 }
 
-// WithProjection returns a context whose reads return objects as if they were in another logical cluster, without certain
-// annotations. The logical cluster of the context still determines which objects are read. It is not for writes.
-func WithProjection(ctx context.Context, cluster logicalcluster.Name, omitAnnotations ...string) context.Context {
-	return context.WithValue(ctx, projectionKey{}, &projection{cluster, omitAnnotations})
+// WithProjection returns a context whose reads return objects as if they were in other logical clusters. The logical
+// cluster of the context still determines which objects are read. It is not for writes.
+func WithProjection(ctx context.Context, p Projection) context.Context {
+	return context.WithValue(ctx, projectionKey{}, &p)
 }
 
 // WithoutProjection returns a context whose reads return objects as stored.
 func WithoutProjection(ctx context.Context) context.Context {
-	return context.WithValue(ctx, projectionKey{}, (*projection)(nil))
+	return context.WithValue(ctx, projectionKey{}, (*Projection)(nil))
 }
 
 // projectionFrom returns the projection of a context, nil for objects as stored.
-func projectionFrom(ctx context.Context) *projection {
-	p, _ := ctx.Value(projectionKey{}).(*projection)
+func projectionFrom(ctx context.Context) *Projection {
+	p, _ := ctx.Value(projectionKey{}).(*Projection)
 	return p
 }
 
-// project returns the projection of an object, which shares no memory with the stored one.
-func (p *projection) project(obj *Object) (*Object, error) {
-	if p == nil || obj.stored == nil || obj.GetName() == "" { // bookmarks have no name
+// project returns the projection of an object to a logical cluster, which shares no memory with the stored one.
+func (p *Projection) project(obj *Object, cluster logicalcluster.Name) (*Object, error) {
+	if isBookmark(obj) {
 		return obj, nil
 	}
 	content, err := obj.Unstructured()
@@ -50,10 +55,10 @@ func (p *projection) project(obj *Object) (*Object, error) {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	for _, key := range p.omitAnnotations {
+	for _, key := range p.OmitAnnotations {
 		delete(annotations, key)
 	}
-	annotations[logicalcluster.AnnotationKey] = p.cluster.String()
+	annotations[logicalcluster.AnnotationKey] = cluster.String()
 	content.SetAnnotations(annotations)
 	content.SetResourceVersion("")
 	data, err := json.Marshal(content.Object)
@@ -63,13 +68,16 @@ func (p *projection) project(obj *Object) (*Object, error) {
 	return NewObject(data, obj.resourceVersion)
 }
 
+// isBookmark reports whether an object of a watch is that of a bookmark, which has no name.
+func isBookmark(obj *Object) bool { return obj.stored == nil || obj.GetName() == "" }
+
 // projectInto replaces an object by its projection.
-func (p *projection) projectInto(out runtime.Object) error {
+func (p *Projection) projectInto(out runtime.Object) error {
 	obj, ok := out.(*Object)
 	if p == nil || !ok {
 		return nil
 	}
-	projected, err := p.project(obj)
+	projected, err := p.project(obj, p.Cluster)
 	if err == nil {
 		*obj = *projected
 	}
@@ -77,10 +85,13 @@ func (p *projection) projectInto(out runtime.Object) error {
 }
 
 // projectList replaces the objects of a list. The items may be modified, but not what they point to.
-func (p *projection) projectList(list runtime.Object) error {
+func (p *Projection) projectList(ctx context.Context, list runtime.Object) error {
 	objects, ok := list.(*List)
 	if p == nil || !ok {
 		return nil
+	}
+	if p.Audience != nil {
+		return p.projectListToAudience(ctx, objects)
 	}
 	objects.Items = slices.Clone(objects.Items)
 	for i := range objects.Items {
@@ -91,25 +102,37 @@ func (p *projection) projectList(list runtime.Object) error {
 	return nil
 }
 
-// projectWatch projects the objects of a watch.
-func (p *projection) projectWatch(stream watch.Interface) watch.Interface {
-	if p == nil {
-		return stream
+// projectWatch projects the objects of a watch with options.
+func (p *Projection) projectWatch(ctx context.Context, stream watch.Interface, opts storage.ListOptions) (watch.Interface, error) {
+	switch {
+	case p == nil:
+		return stream, nil
+	case p.Audience != nil:
+		return p.projectWatchToAudience(ctx, stream, opts)
 	}
-	return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) {
-		object := event.Object
-		if envelope, ok := object.(runtime.CacheableObject); ok {
-			object = envelope.GetObject()
-		}
-		obj, ok := object.(*Object)
-		if !ok { // an error
-			return event, true
-		}
-		projected, err := p.project(obj)
-		if err != nil {
-			return watch.Event{Type: watch.Error, Object: newErrorStatus(err)}, true
-		}
-		event.Object = projected
-		return event, true
-	})
+	return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) { return p.projectEvent(event, p.Cluster), true }), nil
+}
+
+// projectEvent projects the object of an event of a watch to a logical cluster.
+func (p *Projection) projectEvent(event watch.Event, cluster logicalcluster.Name) watch.Event {
+	obj, ok := objectOf(event)
+	if !ok { // an error
+		return event
+	}
+	projected, err := p.project(obj, cluster)
+	if err != nil {
+		return watch.Event{Type: watch.Error, Object: newErrorStatus(err)}
+	}
+	event.Object = projected
+	return event
+}
+
+// objectOf returns the object of an event; false for an error.
+func objectOf(event watch.Event) (*Object, bool) {
+	object := event.Object
+	if envelope, ok := object.(runtime.CacheableObject); ok {
+		object = envelope.GetObject()
+	}
+	obj, ok := object.(*Object)
+	return obj, ok
 }

@@ -62,10 +62,15 @@ func (s *sharedStorage) GuaranteedUpdate(ctx context.Context, key string, destin
 // GetList implements storage.Interface.
 func (s *sharedStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	s.waitReady(ctx)
+	projection := projectionFrom(ctx)
+	opts, err := projection.limitList(ctx, opts)
+	if err != nil {
+		return err
+	}
 	if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
 		return err
 	}
-	return projectionFrom(ctx).projectList(list)
+	return projection.projectList(ctx, list)
 }
 
 // Watch implements storage.Interface.
@@ -75,7 +80,11 @@ func (s *sharedStorage) Watch(ctx context.Context, key string, opts storage.List
 	if err != nil {
 		return nil, err
 	}
-	return projectionFrom(ctx).projectWatch(stream), nil
+	projected, err := projectionFrom(ctx).projectWatch(ctx, stream, opts)
+	if err != nil {
+		stream.Stop()
+	}
+	return projected, err
 }
 
 // Get implements storage.Interface.

@@ -18,7 +18,8 @@ import (
 )
 
 var (
-	// allVerbs are the verbs of the resources that the export offers or claims, readVerbs those of bindings.
+	// allVerbs are the verbs of the resources that the export offers or claims, readVerbs those of bindings and of resources
+	// with virtual storage.
 	allVerbs    = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 	readVerbs   = metav1.Verbs{"get", "list", "watch"}
 	statusVerbs = metav1.Verbs{"get", "patch", "update"}
@@ -51,6 +52,8 @@ type apiResource struct {
 	schema *apisv1alpha1.APIResourceSchema
 	// claim is the export's claim on the resource; nil for its own resources and for bindings without a claim.
 	claim *apisv1alpha2.PermissionClaim
+	// virtual means that the objects are not stored, but read from elsewhere.
+	virtual bool
 	// verbs are the verbs of the resource, status those of its status subresource.
 	verbs, status metav1.Verbs
 }
@@ -103,7 +106,11 @@ func (s *apiSet) resolveResource(ctx context.Context, gr schema.GroupResource, r
 		if resourceSchema == nil || err != nil {
 			return nil, err
 		}
-		return &apiResource{GroupResource: gr, identity: s.export.Status.IdentityHash, schema: resourceSchema, verbs: allVerbs, status: statusVerbs}, nil
+		own := &apiResource{GroupResource: gr, identity: s.export.Status.IdentityHash, schema: resourceSchema, verbs: allVerbs, status: statusVerbs}
+		if s.export.Spec.Resources[resourceIndex].Storage.Virtual != nil {
+			own.virtual, own.verbs, own.status = true, readVerbs, nil
+		}
+		return own, nil
 	case claim >= 0:
 		return s.resolveClaimed(ctx, gr, &s.export.Spec.PermissionClaims[claim])
 	case gr == apiBindings:

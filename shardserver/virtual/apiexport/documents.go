@@ -68,7 +68,9 @@ func (f *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error)
 			klog.FromContext(ctx).V(2).Info("Leaving an invalid schema out of discovery", "schema", o.schema.Name, "export", set.name.Name, "reason", err)
 			continue
 		}
-		result.Definitions = append(result.Definitions, *definition)
+		described := *definition
+		described.ReadOnly = o.virtual
+		result.Definitions = append(result.Definitions, described)
 	}
 	result.Compiled = compiled.Restrict(selected)
 	slices.SortFunc(result.Definitions, func(a, b discovery.Definition) int { return strings.Compare(a.Object.Name, b.Object.Name) })

@@ -85,7 +85,8 @@ func removeContentHeaders(header http.Header) {
 	}
 }
 
-// serveEmptyWatch keeps a watch open without events until the resource is stored or the timeout is over.
+// serveEmptyWatch keeps a watch open without events until the resource is stored, or may have consumers, or the timeout is
+// over.
 func (w *workspace) serveEmptyWatch(rw http.ResponseWriter, req *http.Request, c *resourceRequest) {
 	limit := maxEmptyWatch
 	if seconds, err := strconv.Atoi(req.URL.Query().Get("timeoutSeconds")); err == nil && seconds > 0 {
@@ -102,11 +103,16 @@ func (w *workspace) serveEmptyWatch(rw http.ResponseWriter, req *http.Request, c
 	}
 	timeout := time.After(limit)
 	for {
-		changed := w.config.Registry.Changed()
+		changed, virtualChanged := w.config.Registry.Changed(), (<-chan struct{})(nil)
+		if c.resource.virtual && w.config.VirtualStorage != nil && c.target.Cluster.IsWildcard() {
+			virtualChanged = w.config.VirtualStorage.Changed()
+		}
 		if c.target.Cluster.IsWildcard() && w.isStored(c) {
 			return
 		}
 		select {
+		case <-virtualChanged:
+			return
 		case <-req.Context().Done():
 			return
 		case <-timeout:

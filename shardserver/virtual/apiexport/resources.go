@@ -127,6 +127,12 @@ func intersection(a, b []string) []string {
 
 // serveWildcard serves a list or watch across all consumers of the shard, from the storage that they share.
 func (w *workspace) serveWildcard(rw http.ResponseWriter, req *http.Request, c *resourceRequest, content http.Handler) {
+	if c.resource.virtual && w.config.VirtualStorage != nil {
+		w.serveOrEmpty(rw, virtual.InCluster(req), c, http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+			w.config.VirtualStorage.ServeAll(rw, req, c.set.name, c.resource.GroupResource)
+		}))
+		return
+	}
 	forwarded, err := c.forward(virtual.InCluster(req))
 	if err != nil {
 		w.writeError(rw, req, err)

@@ -36,10 +36,20 @@ type Config struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Policy authorizes requests for claimed resources of other exports.
 	Policy PolicyAuthorizer
+	// VirtualStorage serves the export's own resources whose objects are not stored, over all consumers; nil if nothing does.
+	VirtualStorage VirtualStorage
 	// Documents returns the discovery and OpenAPI handlers of logical clusters. It is called when requests are served.
 	Documents func() (*discovery.Handler, *openapi.Handler)
 	// Serializer encodes errors.
 	Serializer runtime.NegotiatedSerializer
+}
+
+// VirtualStorage serves resources with virtual storage, as *virtualstorage.Handler does.
+type VirtualStorage interface {
+	// ServeAll serves a list or watch over all consumers on this shard, or responds with 404 if there is none.
+	ServeAll(w http.ResponseWriter, req *http.Request, export bindings.ExportKey, resource schema.GroupResource)
+	// Changed returns a channel that is closed when the consumers of any such resource change.
+	Changed() <-chan struct{}
 }
 
 // ExportSource is Exports with change notifications.

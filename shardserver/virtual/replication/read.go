@@ -7,9 +7,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/cachedresources"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
@@ -20,12 +22,8 @@ var hiddenAnnotations = []string{"kcp.io/shard", "cache.kcp.io/original-resource
 
 // serveRead serves a read of objects in another logical cluster as if they were in that of the consumer.
 func (w *Workspace) serveRead(rw http.ResponseWriter, req *http.Request, info *request.RequestInfo, consumer logicalcluster.Name, exposed *exposedResource) {
-	if info.APIGroup != exposed.resource.Group || info.Resource != exposed.resource.Resource || info.Subresource != "" || info.Namespace != "" {
-		w.writeError(rw, req, newNotFoundError(req))
-		return
-	}
-	if !isRead(info.Verb) {
-		w.writeError(rw, req, apierrors.NewMethodNotSupported(exposed.resource, info.Verb))
+	if err := checkRead(req, info, exposed); err != nil {
+		w.writeError(rw, req, err)
 		return
 	}
 	bound, ok, err := w.getBinding(req.Context(), consumer, exposed)
@@ -36,9 +34,25 @@ func (w *Workspace) serveRead(rw http.ResponseWriter, req *http.Request, info *r
 		w.writeError(rw, req, err)
 		return
 	}
-	req, done := w.terminateWhenRevoked(req, info, consumer, exposed)
+	w.serveProjection(rw, req, info, bound.SchemaUID, crdstorage.Projection{Cluster: consumer}, exposed)
+}
+
+// checkRead fails for a request that is not a read of the exposed resource.
+func checkRead(req *http.Request, info *request.RequestInfo, exposed *exposedResource) error {
+	switch {
+	case info.APIGroup != exposed.resource.Group || info.Resource != exposed.resource.Resource || info.Subresource != "" || info.Namespace != "":
+		return newNotFoundError(req)
+	case !isRead(info.Verb):
+		return apierrors.NewMethodNotSupported(exposed.resource, info.Verb)
+	}
+	return nil
+}
+
+// serveProjection serves a read of objects in another logical cluster, with a schema that consumers have bound.
+func (w *Workspace) serveProjection(rw http.ResponseWriter, req *http.Request, info *request.RequestInfo, schema types.UID, projection crdstorage.Projection, exposed *exposedResource) {
+	req, done := w.terminateWhenRevoked(req, info, projection.Cluster, exposed)
 	defer done()
-	source, err := w.newObjectSource(req.Context(), exposed, bound.SchemaUID)
+	source, err := w.newObjectSource(req.Context(), exposed, schema)
 	if err != nil {
 		w.writeError(rw, req, err)
 		return
@@ -51,7 +65,9 @@ func (w *Workspace) serveRead(rw http.ResponseWriter, req *http.Request, info *r
 			return
 		}
 	}
-	forwarded := virtual.InCluster(req.WithContext(crdstorage.WithProjection(ctx, consumer, hiddenAnnotations...)))
+	projection.OmitAnnotations = hiddenAnnotations
+	// The identity that a request may name is that of the export, not of the objects.
+	forwarded := virtual.InCluster(req.WithContext(crdstorage.WithProjection(bindings.WithIdentity(ctx, ""), projection)))
 	if forwarded, err = withSelector(forwarded, info.Verb, selector); err == nil {
 		err = source.serve(rw, forwarded)
 	}

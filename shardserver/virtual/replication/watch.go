@@ -13,7 +13,7 @@ import (
 // recheckInterval is the interval between two checks of an open watch.
 const recheckInterval = time.Second
 
-// terminateWhenRevoked returns a watch request that ends when the binding of the consumer, the slice, its export or the
+// terminateWhenRevoked returns a watch request that ends when the binding of the consumer, if there is only one, the slice, its export or the
 // ClusterCachedResource is deleted or changed. Other requests are returned unchanged. Callers must call done at the end of
 // the request.
 func (w *Workspace) terminateWhenRevoked(req *http.Request, info *request.RequestInfo, consumer logicalcluster.Name, exposed *exposedResource) (tracked *http.Request, done func()) {
@@ -44,6 +44,9 @@ func (w *Workspace) isStillExposed(ctx context.Context, consumer logicalcluster.
 	}
 	if current == nil || current.Resource.UID != exposed.Resource.UID || current.Export.UID != exposed.Export.UID || current.Resource.Generation != exposed.Resource.Generation {
 		return false
+	}
+	if consumer.Empty() {
+		return true // of several consumers; the watch expires when these change
 	}
 	_, bound, err := w.getBinding(ctx, consumer, exposed)
 	return bound || err != nil

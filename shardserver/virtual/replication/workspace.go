@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -28,6 +29,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/cachedresources"
 	"github.com/atoll-dev/atoll/shardserver/cachedresources/replica"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/openapi"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -192,6 +194,24 @@ func (w *Workspace) ServeConsumer(rw http.ResponseWriter, req *http.Request, clu
 	default:
 		w.serveRead(rw, req, info, consumer, exposed)
 	}
+	return true
+}
+
+// ServeAudience is ServeConsumer for all logical clusters of an audience, which have bound the resource with a schema.
+func (w *Workspace) ServeAudience(rw http.ResponseWriter, req *http.Request, cluster logicalcluster.Name, slice string, audience crdstorage.Audience, schema types.UID) bool {
+	info, ok := request.RequestInfoFrom(req.Context())
+	exposed, err := w.findExposed(req.Context(), cluster, slice)
+	if err == nil && (exposed == nil || !ok || w.content == nil) {
+		return false
+	}
+	if err == nil {
+		err = checkRead(req, info, exposed)
+	}
+	if err != nil {
+		w.writeError(rw, req, err)
+		return true
+	}
+	w.serveProjection(rw, req, info, schema, crdstorage.Projection{Audience: audience}, exposed)
 	return true
 }
 

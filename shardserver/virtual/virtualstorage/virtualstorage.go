@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
@@ -26,6 +27,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -34,11 +36,19 @@ import (
 type Config struct {
 	Registry *storage.Registry
 	Exports  Exports
-	// Replication serves a request from a ClusterCachedResourceEndpointSlice. It returns false if the slice does not exist.
-	Replication func(w http.ResponseWriter, req *http.Request, cluster logicalcluster.Name, slice string) bool
+	// Bindings tells of changes of bindings.
+	Bindings *bindings.Index
+	// Replication serves requests from a ClusterCachedResourceEndpointSlice.
+	Replication Replication
 	// ShardName is the name of this shard's Shard object in root.
 	ShardName  string
 	Serializer runtime.NegotiatedSerializer
+}
+
+// Replication serves requests from slices, as *replication.Workspace does. Methods return false if the slice does not exist.
+type Replication interface {
+	ServeConsumer(w http.ResponseWriter, req *http.Request, cluster logicalcluster.Name, slice string) bool
+	ServeAudience(w http.ResponseWriter, req *http.Request, cluster logicalcluster.Name, slice string, audience crdstorage.Audience, schema types.UID) bool
 }
 
 // Exports returns exports, as *apiindex.Resolver does.
@@ -62,19 +72,21 @@ func hasTooManyHops(req *http.Request) bool {
 	return err != nil || hops < 0 || hops >= maxHops
 }
 
-type handler struct {
+// Handler serves requests to the logical cluster of a consumer. Requests carry the bound resource in their context
+// (bindings.BoundResourceFrom).
+type Handler struct {
 	Config
-	shards endpoints.ShardLister
+	shards   endpoints.ShardLister
+	bindings *storage.Reader[*apisv1alpha2.APIBinding]
 }
 
-// New returns the handler of bound resources with virtual storage. Requests carry the bound resource in their context
-// (bindings.BoundResourceFrom).
-func New(cfg Config) http.Handler {
-	return &handler{cfg, endpoints.NewShardLister(cfg.Registry)}
+// New returns the handler of bound resources with virtual storage.
+func New(cfg Config) *Handler {
+	return &Handler{cfg, endpoints.NewShardLister(cfg.Registry), storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apisv1alpha2.Resource("apibindings"))}
 }
 
 // ServeHTTP implements http.Handler.
-func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	bound, ok := bindings.BoundResourceFrom(req.Context())
 	if !ok {
 		h.writeError(w, req, errors.New("no bound resource in the request"))
@@ -84,30 +96,66 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		h.writeError(w, req, fmt.Errorf("%s: header %s is %q", bound.GroupResource, hopsHeader, req.Header.Get(hopsHeader)))
 		return
 	}
-	cluster, slice, err := h.findSlice(req.Context(), bound)
-	if err != nil {
-		h.writeError(w, req, fmt.Errorf("%s: %w", bound.GroupResource, err))
+	h.serve(w, req, bound.Export, bound.GroupResource, h.Replication.ServeConsumer)
+}
+
+// ServeAll serves a list or watch of a resource of an export over all logical clusters of this shard that bind it. It
+// responds with 404 if there is none.
+func (h *Handler) ServeAll(w http.ResponseWriter, req *http.Request, export bindings.ExportKey, gr schema.GroupResource) {
+	if hasTooManyHops(req) {
+		h.writeError(w, req, fmt.Errorf("%s: header %s is %q", gr, hopsHeader, req.Header.Get(hopsHeader)))
 		return
 	}
-	if !h.Replication(w, req, cluster, slice) {
-		h.writeError(w, req, fmt.Errorf("%s: endpoint slice %q of %q exposes no resource", bound.GroupResource, slice, cluster))
+	all := consumers{h.bindings, h.Bindings, export, gr}
+	if err := all.checkResumable(req); err != nil {
+		responsewriters.ErrorNegotiated(err, h.Serializer, schema.GroupVersion{}, w, req)
+		return
+	}
+	found, uid, err := all.list(req.Context())
+	switch {
+	case err != nil:
+		h.writeError(w, req, fmt.Errorf("%s: listing the bindings of the export: %w", gr, err))
+	case len(found) == 0:
+		responsewriters.ErrorNegotiated(apierrors.NewNotFound(gr, ""), h.Serializer, schema.GroupVersion{}, w, req)
+	default:
+		h.serve(w, req, export, gr, func(w http.ResponseWriter, req *http.Request, cluster logicalcluster.Name, slice string) bool {
+			return h.Replication.ServeAudience(w, req, cluster, slice, all, uid)
+		})
 	}
 }
 
-// findSlice returns the logical cluster and name of the endpoint slice of a bound resource.
-func (h *handler) findSlice(ctx context.Context, bound bindings.BoundResource) (logicalcluster.Name, string, error) {
+// Changed returns a channel that is closed when the consumers of any resource change.
+func (h *Handler) Changed() <-chan struct{} {
+	_, changed := h.Bindings.VirtualVersion()
+	return changed
+}
+
+// serve serves a request from the slice of a resource of an export.
+func (h *Handler) serve(w http.ResponseWriter, req *http.Request, export bindings.ExportKey, gr schema.GroupResource, serve func(http.ResponseWriter, *http.Request, logicalcluster.Name, string) bool) {
+	cluster, slice, err := h.findSlice(req.Context(), export, gr)
+	if err != nil {
+		h.writeError(w, req, fmt.Errorf("%s: %w", gr, err))
+		return
+	}
+	if !serve(w, req, cluster, slice) {
+		h.writeError(w, req, fmt.Errorf("%s: endpoint slice %q of %q exposes no resource", gr, slice, cluster))
+	}
+}
+
+// findSlice returns the logical cluster and name of the endpoint slice of a resource of an export.
+func (h *Handler) findSlice(ctx context.Context, key bindings.ExportKey, gr schema.GroupResource) (logicalcluster.Name, string, error) {
 	none := logicalcluster.Name{}
-	export, err := h.Exports.Get(ctx, bound.Export)
+	export, err := h.Exports.Get(ctx, key)
 	if err != nil {
 		return none, "", fmt.Errorf("reading the export: %w", err)
 	}
 	at := slices.IndexFunc(export.Spec.Resources, func(entry apisv1alpha2.ResourceSchema) bool {
-		return entry.Group == bound.Group && entry.Name == bound.GroupResource.Resource && entry.Storage.Virtual != nil
+		return entry.Group == gr.Group && entry.Name == gr.Resource && entry.Storage.Virtual != nil
 	})
 	if at < 0 {
 		return none, "", errors.New("the export has no virtual storage for the resource")
 	}
-	candidates, err := h.listEndpoints(ctx, bound.Export.Cluster, export.Spec.Resources[at].Storage.Virtual)
+	candidates, err := h.listEndpoints(ctx, key.Cluster, export.Spec.Resources[at].Storage.Virtual)
 	if err != nil {
 		return none, "", err
 	}
@@ -131,7 +179,7 @@ func (h *handler) findSlice(ctx context.Context, bound bindings.BoundResource) (
 
 // listEndpoints returns status.endpoints of an endpoint slice of any kind in the logical cluster of the export. For exports
 // on other shards, the kind has to be one that shards publish.
-func (h *handler) listEndpoints(ctx context.Context, cluster logicalcluster.Name, virtual *apisv1alpha2.ResourceSchemaStorageVirtual) ([]endpoints.Endpoint, error) {
+func (h *Handler) listEndpoints(ctx context.Context, cluster logicalcluster.Name, virtual *apisv1alpha2.ResourceSchemaStorageVirtual) ([]endpoints.Endpoint, error) {
 	reference := virtual.Reference
 	kind := schema.GroupKind{Kind: reference.Kind}
 	if reference.APIGroup != nil {
@@ -164,7 +212,7 @@ func (h *handler) listEndpoints(ctx context.Context, cluster logicalcluster.Name
 	return slice.Status.Endpoints, nil
 }
 
-func (h *handler) readSlice(ctx context.Context, resource *storage.Resource, name string) (runtime.Object, error) {
+func (h *Handler) readSlice(ctx context.Context, resource *storage.Resource, name string) (runtime.Object, error) {
 	gr := resource.GVR.GroupResource()
 	if compiled, err := h.Registry.Get(gr); err == nil && compiled == resource {
 		return storage.NewReader[runtime.Object](h.Registry, gr).Global().GetLatest(ctx, "", name)
@@ -175,7 +223,7 @@ func (h *handler) readSlice(ctx context.Context, resource *storage.Resource, nam
 
 // writeError responds with 500, or with 503 while the objects of other shards are not synced. Details concern the provider and
 // are only logged.
-func (h *handler) writeError(w http.ResponseWriter, req *http.Request, err error) {
+func (h *Handler) writeError(w http.ResponseWriter, req *http.Request, err error) {
 	if req.Context().Err() == nil {
 		klog.FromContext(req.Context()).V(2).Info("A resource with virtual storage cannot be served", "path", req.URL.Path, "reason", err)
 	}
