@@ -3,7 +3,9 @@ package tenancy
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,16 +18,26 @@ import (
 // universalInitializer is the initializer of the built-in type that most others extend.
 const universalInitializer corev1alpha1.LogicalClusterInitializer = "root:universal"
 
-// initialize runs the system initializers and removes the completed ones from the list. Others are left to their
-// controllers.
+// initialize ensures the admin binding, runs the system initializers and removes the completed ones from the list. Others
+// are left to their controllers. The objects do not depend on each other: they are created at once, because each creation
+// waits for etcd.
 func (c *logicalClusterController) initialize(ctx context.Context, scope *clusterScope) (controller.Result, error) {
 	cluster := scope.cluster
 	if cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseInitializing {
-		return controller.Result{}, nil
+		return controller.Result{}, c.ensureAdmin(ctx, scope)
 	}
 	var result controller.Result
-	bindings, err := c.bindDefaults(ctx, scope)
-	if err != nil {
+	var bindings bindingsResult
+	var creating errgroup.Group
+	creating.Go(func() error { return c.ensureAdmin(ctx, scope) })
+	if slices.Contains(cluster.Status.Initializers, universalInitializer) {
+		creating.Go(func() error { return c.createNamespaces(ctx) })
+	}
+	creating.Go(func() (err error) {
+		bindings, err = c.bindDefaults(ctx, scope) // alone changes the scope
+		return err
+	})
+	if err := creating.Wait(); err != nil {
 		return result, err
 	}
 	var remaining []corev1alpha1.LogicalClusterInitializer
@@ -33,9 +45,6 @@ func (c *logicalClusterController) initialize(ctx context.Context, scope *cluste
 		done := false
 		switch initializer {
 		case universalInitializer:
-			if err := c.createNamespaces(ctx); err != nil {
-				return result, err
-			}
 			done = true
 		case corev1alpha1.SystemAPIBindingsInitializer:
 			done, result.RequeueAfter = bindings.done, bindings.requeueAfter
@@ -50,14 +59,18 @@ func (c *logicalClusterController) initialize(ctx context.Context, scope *cluste
 
 // createNamespaces creates the namespaces that Kubernetes clients expect. Tenants may change them.
 func (c *logicalClusterController) createNamespaces(ctx context.Context) error {
+	var creating errgroup.Group
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
 		if _, err := c.namespaces.Get(ctx, "", name); err == nil {
 			continue
 		}
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{bootstrap.CreateOnlyAnnotation: "true"}}}
-		if err := c.cfg.Clients.Typed.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("creating namespace %q: %w", name, err)
-		}
+		creating.Go(func() error {
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{bootstrap.CreateOnlyAnnotation: "true"}}}
+			if err := c.cfg.Clients.Typed.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+				return fmt.Errorf("creating namespace %q: %w", name, err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return creating.Wait()
 }

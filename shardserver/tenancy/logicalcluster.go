@@ -99,8 +99,7 @@ type clusterScope struct {
 	responder *placement.Responder
 }
 
-// reconcile observes, starts initialization, ensures the admin binding, initializes, sets the phase, maintains and
-// writes.
+// reconcile observes, starts initialization, initializes, sets the phase, maintains and writes.
 func (c *logicalClusterController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	scope, err := c.observe(ctx, key)
 	if err != nil {
@@ -110,9 +109,6 @@ func (c *logicalClusterController) reconcile(ctx context.Context, key controller
 		return c.delete(ctx, scope)
 	}
 	if err := c.startInitialization(ctx, scope); err != nil {
-		return controller.Result{}, err
-	}
-	if err := c.ensureAdmin(ctx, scope); err != nil {
 		return controller.Result{}, err
 	}
 	result, err := c.initialize(ctx, scope)

@@ -29,6 +29,8 @@ import (
 const (
 	parallelLists   = 32
 	parallelDeletes = 8
+	// fewDeletes are deleted at once: each waits for etcd, and most resources of a logical cluster have no more objects.
+	fewDeletes = 4
 	// maxDeletesPerCall bounds the deletions of one resource per call, because workers are shared by all tenants.
 	maxDeletesPerCall = 500
 )
@@ -131,8 +133,8 @@ func deleteListed(ctx context.Context, client metadata.Interface, resource *stor
 	return deleteObjects(ctx, client, resource, objects, left)
 }
 
-// deleteObjects deletes objects of one resource: the first alone, the others concurrently. If an admission webhook of
-// the tenant hangs, only one request waits for it. After a failure the others remain until the next call.
+// deleteObjects deletes objects of one resource: few of them concurrently, of many the first alone. If an admission webhook
+// of the tenant hangs, only few requests wait for it. After a failure the others remain until the next call.
 func deleteObjects(ctx context.Context, client metadata.Interface, resource *storage.Resource, objects []metav1.Object, left *Remaining) error {
 	name := resource.GVR.GroupResource()
 	var failed atomic.Bool
@@ -159,7 +161,7 @@ func deleteObjects(ctx context.Context, client metadata.Interface, resource *sto
 			continue
 		}
 		tried++
-		if tried == 1 {
+		if tried == 1 && len(objects) > fewDeletes {
 			deletes.Go(func() error { return try(object) })
 			_ = deletes.Wait() // the group keeps the error
 			continue

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -12,6 +13,9 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
+
+// parallelCreates bounds the bindings that are created at once for one logical cluster. Each waits for etcd.
+const parallelCreates = 8
 
 // noReservations is the annotation value of a logical cluster without reservations.
 const noReservations = "{}"
@@ -77,14 +81,21 @@ func (b *Binder) Initialize(ctx context.Context, cluster *corev1alpha1.LogicalCl
 			return outcome, err
 		}
 	}
-	for _, binding := range created {
-		w := byName[binding.Name]
-		err := b.create(ctx, binding)
-		if err := outcome.record(w, append(existing, binding), err); err != nil {
-			return outcome, err
-		}
+	errs := make([]error, len(created))
+	var creating errgroup.Group
+	creating.SetLimit(parallelCreates)
+	for i, binding := range created {
+		creating.Go(func() error {
+			errs[i] = b.create(ctx, binding)
+			return nil
+		})
 	}
-	return outcome, nil
+	_ = creating.Wait()
+	var transient []error
+	for i, binding := range created {
+		transient = append(transient, outcome.record(byName[binding.Name], append(existing, binding), errs[i]))
+	}
+	return outcome, errors.Join(transient...)
 }
 
 // precompute sets the status of new bindings if the logical cluster was created with their reservations.
