@@ -57,34 +57,43 @@ func BenchmarkFairness(b *testing.B) {
 	recordGaps(b)
 	lowerServerPriority(b)
 	for range b.N {
-		shard := startShard(b, startEtcd(b))
-		var quiet tenants
-		for i := range quietTenants {
-			quiet = append(quiet, newTenant(b, shard, fmt.Sprintf("quiet-%d", i)))
+		reads, writes := loadProfile{Name: "reads", Method: http.MethodGet}, loadProfile{Name: "writes", Method: http.MethodPost}
+		connections := loadProfile{Name: "connections", Method: http.MethodGet, NewConnections: true}
+		measureFairness(b, 0, reads, writes, connections)
+		measureFairness(b, etcdDelays[1], writes) // the others do not wait for etcd
+	}
+}
+
+// measureFairness measures with etcds whose responses are delayed.
+func measureFairness(b *testing.B, delay time.Duration, profiles ...loadProfile) {
+	b.Helper()
+	shard := startShard(b, startEtcd(b).delayed(b, delay))
+	var quiet tenants
+	for i := range quietTenants {
+		quiet = append(quiet, newTenant(b, shard, fmt.Sprintf("quiet-%d", i)))
+	}
+	noisy := newTenant(b, shard, "noisy")
+	noisyOtherShard := newTenant(b, startShard(b, startEtcd(b).delayed(b, delay)), "noisy")
+	stock := startStock(b, startEtcd(b).delayed(b, delay))
+	var quietStock tenants
+	for i := range quietTenants {
+		quietStock = append(quietStock, newAdministrator(b, stock, fmt.Sprintf("quiet-%d", i)))
+	}
+	noisyStock := newAdministrator(b, stock, "noisy")
+	for _, profile := range profiles {
+		quiet.measure(b, window/4) // warms up connections and caches
+		quietStock.measure(b, window/4)
+		var f fairness
+		for range fairnessRounds {
+			f.idle.add(quiet.measure(b, window))
+			stop := keepBusy(b)
+			f.busy.add(quiet.measure(b, window))
+			stop()
+			f.sameShard.measure(b, quiet, noisy, profile)
+			f.otherShard.measure(b, quiet, noisyOtherShard, profile)
+			f.stock.measure(b, quietStock, noisyStock, profile)
 		}
-		noisy := newTenant(b, shard, "noisy")
-		noisyOtherShard := newTenant(b, startShard(b, startEtcd(b)), "noisy")
-		stock := startStock(b, startEtcd(b))
-		var quietStock tenants
-		for i := range quietTenants {
-			quietStock = append(quietStock, newAdministrator(b, stock, fmt.Sprintf("quiet-%d", i)))
-		}
-		noisyStock := newAdministrator(b, stock, "noisy")
-		for _, profile := range []loadProfile{{Name: "reads", Method: http.MethodGet}, {Name: "writes", Method: http.MethodPost}, {Name: "connections", Method: http.MethodGet, NewConnections: true}} {
-			quiet.measure(b, window/4) // warms up connections and caches
-			quietStock.measure(b, window/4)
-			var f fairness
-			for range fairnessRounds {
-				f.idle.add(quiet.measure(b, window))
-				stop := keepBusy(b)
-				f.busy.add(quiet.measure(b, window))
-				stop()
-				f.sameShard.measure(b, quiet, noisy, profile)
-				f.otherShard.measure(b, quiet, noisyOtherShard, profile)
-				f.stock.measure(b, quietStock, noisyStock, profile)
-			}
-			f.record(profile.Name)
-		}
+		f.record(withDelay(profile.Name, delay))
 	}
 }
 

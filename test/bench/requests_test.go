@@ -55,54 +55,62 @@ const widgets = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceD
 func BenchmarkKubeAPIServerComparison(b *testing.B) {
 	recordDuration(b)
 	for range b.N {
-		servers := startServers(b)
-		for _, p := range servers {
-			p.mustSend(b, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", widgets)
-			eventually(b, "widgets are served", func(context.Context) error { return p.checkServed(loads[1].collection) })
+		for _, delay := range etcdDelays {
+			compareServers(b, delay)
 		}
-		for _, l := range loads {
-			results := map[string]map[string][]float64{}
-			add := func(p *apiServer, what string, value float64) {
-				if results[what] == nil {
-					results[what] = map[string][]float64{}
+	}
+}
+
+// compareServers sends the requests of a comparison, with an etcd whose responses are delayed.
+func compareServers(b *testing.B, delay time.Duration) {
+	b.Helper()
+	servers := startServers(b, delay)
+	for _, p := range servers {
+		p.mustSend(b, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", widgets)
+		eventually(b, "widgets are served", func(context.Context) error { return p.checkServed(loads[1].collection) })
+	}
+	for _, l := range loads {
+		results := map[string]map[string][]float64{}
+		add := func(p *apiServer, what string, value float64) {
+			if results[what] == nil {
+				results[what] = map[string][]float64{}
+			}
+			results[what][p.name] = append(results[what][p.name], value)
+		}
+		for i := range repetitions {
+			for _, p := range rotate(servers, i) {
+				run := fmt.Sprint("r", i)
+				before := p.heap(b)
+				// measure records the rate per second, and the cost of one operation for the server.
+				measure := func(what string, n int, rate func() float64) {
+					from := p.currentUsage(b)
+					overhead := p.currentUsage(b).since(from)
+					from = p.currentUsage(b)
+					add(p, what, rate())
+					cost := p.currentUsage(b).since(from).since(overhead)
+					add(p, what+", processor time", cost.processor/float64(n)*1000)
+					add(p, what+", allocated", cost.allocated/float64(n)/1024)
 				}
-				results[what][p.name] = append(results[what][p.name], value)
-			}
-			for i := range repetitions {
-				for _, p := range rotate(servers, i) {
-					run := fmt.Sprint("r", i)
-					before := p.heap(b)
-					// measure records the rate per second, and the cost of one operation for the server.
-					measure := func(what string, n int, rate func() float64) {
-						from := p.currentUsage(b)
-						overhead := p.currentUsage(b).since(from)
-						from = p.currentUsage(b)
-						add(p, what, rate())
-						cost := p.currentUsage(b).since(from).since(overhead)
-						add(p, what+", processor time", cost.processor/float64(n)*1000)
-						add(p, what+", allocated", cost.allocated/float64(n)/1024)
-					}
-					each := func(what string, n int, do func(i int) error) {
-						measure(what, n, func() float64 { return p.runParallel(b, n, do) })
-					}
-					each("create", objects, func(i int) error { return p.create(l, run, i) })
-					each("get", objects, func(i int) error {
-						return p.send(http.MethodGet, fmt.Sprintf("%s/%s-%d", l.collection, run, i), "")
-					})
-					each("list", lists, func(int) error { return p.send(http.MethodGet, l.collection+"?resourceVersion=0", "") })
-					each("list, consistent", lists, func(int) error { return p.send(http.MethodGet, l.collection, "") })
-					each("update", objects, func(i int) error {
-						return p.send(http.MethodPatch, fmt.Sprintf("%s/%s-%d", l.collection, run, i), fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}}}`, i))
-					})
-					measure("events to watchers", changes*watchers, func() float64 { return p.watch(b, l, run) })
-					add(p, "held bytes per object", (p.heap(b)-before)/float64(objects))
+				each := func(what string, n int, do func(i int) error) {
+					measure(what, n, func() float64 { return p.runParallel(b, n, do) })
 				}
+				each("create", objects, func(i int) error { return p.create(l, run, i) })
+				each("get", objects, func(i int) error {
+					return p.send(http.MethodGet, fmt.Sprintf("%s/%s-%d", l.collection, run, i), "")
+				})
+				each("list", lists, func(int) error { return p.send(http.MethodGet, l.collection+"?resourceVersion=0", "") })
+				each("list, consistent", lists, func(int) error { return p.send(http.MethodGet, l.collection, "") })
+				each("update", objects, func(i int) error {
+					return p.send(http.MethodPatch, fmt.Sprintf("%s/%s-%d", l.collection, run, i), fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}}}`, i))
+				})
+				measure("events to watchers", changes*watchers, func() float64 { return p.watch(b, l, run) })
+				add(p, "held bytes per object", (p.heap(b)-before)/float64(objects))
 			}
-			for _, what := range slices.Sorted(maps.Keys(results)) {
-				values := results[what]
-				stock, ours := median(values[servers[0].name]), median(values[servers[1].name])
-				record(l.name+": "+what, ours, figureUnit(what), fmt.Sprintf("stock %.1f; ratio %.2f; medians of %d", stock, ours/stock, repetitions))
-			}
+		}
+		for _, what := range slices.Sorted(maps.Keys(results)) {
+			values := results[what]
+			stock, ours := median(values[servers[0].name]), median(values[servers[1].name])
+			record(withDelay(l.name+": "+what, delay), ours, figureUnit(what), fmt.Sprintf("stock %.1f; ratio %.2f; medians of %d", stock, ours/stock, repetitions))
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -33,10 +34,11 @@ type apiServer struct {
 	collector *http.Client
 }
 
-// startServers runs a kube-apiserver and a shard on one etcd, and creates a workspace in the shard.
-func startServers(b *testing.B) []*apiServer {
+// startServers runs a kube-apiserver and a shard on one etcd, whose responses are delayed, and creates a workspace in the
+// shard.
+func startServers(b *testing.B, delay time.Duration) []*apiServer {
 	b.Helper()
-	etcd := startEtcd(b)
+	etcd := startEtcd(b).delayed(b, delay)
 	return []*apiServer{startStock(b, etcd), startShard(b, etcd)}
 }
 

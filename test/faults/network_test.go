@@ -1,14 +1,10 @@
 package faults
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -77,80 +73,20 @@ func TestCacheNetworkPartition(t *testing.T) {
 	s.finish()
 }
 
-// relay forwards connections, with a delay for their data.
-type relay struct {
-	listener net.Listener
-	target   func() string
-	delay    atomic.Int64
-	running  sync.WaitGroup
-}
-
-func newRelay(t *testing.T, target func() string) *relay {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &relay{listener: listener, target: target}
-	ctx, cancel := context.WithCancel(context.Background())
-	r.running.Go(func() { r.run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		listener.Close()
-		r.running.Wait()
-	})
-	return r
-}
-
-func (r *relay) run(ctx context.Context) {
-	for {
-		in, err := r.listener.Accept()
-		if err != nil {
-			return
-		}
-		out, err := net.Dial("tcp", r.target())
-		if err != nil {
-			in.Close()
-			continue
-		}
-		stop := context.AfterFunc(ctx, func() { in.Close(); out.Close() })
-		var both sync.WaitGroup
-		for _, direction := range [][2]net.Conn{{in, out}, {out, in}} {
-			both.Go(func() {
-				defer direction[1].Close()
-				_, _ = io.Copy(direction[1], delayedConn{direction[0], r})
-			})
-		}
-		r.running.Go(func() { both.Wait(); stop() })
-	}
-}
-
-// delayedConn delays reads.
-type delayedConn struct {
-	net.Conn
-	relay *relay
-}
-
-func (s delayedConn) Read(into []byte) (int, error) {
-	n, err := s.Conn.Read(into)
-	time.Sleep(time.Duration(s.relay.delay.Load()))
-	return n, err
-}
-
-// TestSlowCache delays every packet to and from the cache. Tenants are unaffected; operations that need the cache
+// TestSlowCache delays every response of the cache. Tenants are unaffected; operations that need the cache
 // complete later.
 func TestSlowCache(t *testing.T) {
 	var layout atomic.Pointer[sharded.Layout]
 	target := programs.FreeAddress(t) // refuses connections until the address of the cache is set
-	r := newRelay(t, func() string {
+	r := programs.NewRelay(t, func() string {
 		if l := layout.Load(); l != nil {
 			return strings.TrimPrefix(l.URL(sharded.CacheServer), "https://")
 		}
 		return target
 	})
-	s := newEnv(t, sharded.Options{Relays: map[string]string{sharded.CacheServer: r.listener.Addr().String()}, OnPrepared: layout.Store})
+	s := newEnv(t, sharded.Options{Relays: map[string]string{sharded.CacheServer: r.Address()}, OnPrepared: layout.Store})
 	before := s.countFailures()
-	r.delay.Store(int64(time.Second))
+	r.SetDelay(time.Second)
 	s.expectServing(before, root, alpha, beta)
 	s.createWorkspace("by-a-slow-cache", beta)
 	s.expectServing(before, root, alpha, beta)
