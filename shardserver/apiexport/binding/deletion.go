@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -29,6 +33,8 @@ import (
 )
 
 const (
+	// parallelLists bounds the lists of one binding that run at once.
+	parallelLists = 8
 	// Of the deletionWorkers, at most maxDeletionsPerCluster work on one logical cluster; its other bindings are requeued
 	// after limiterRetryInterval.
 	deletionWorkers        = 32
@@ -161,10 +167,12 @@ func (c *deletionController) deleteObjects(ctx context.Context, binding *apisv1a
 	others := slices.DeleteFunc(all, func(other *apisv1alpha2.APIBinding) bool {
 		return other.Name == binding.Name || other.DeletionTimestamp != nil
 	})
+	done, inFlight := c.findDone(ctx, others, binding.Status.BoundResources)
+	state.requestsInFlight = inFlight
 	var errs []error
-	for _, bound := range binding.Status.BoundResources {
-		if len(bound.StorageVersions) == 0 {
-			continue // virtual storage
+	for i, bound := range binding.Status.BoundResources {
+		if done[i] {
+			continue
 		}
 		adopted, err := c.isBoundByOther(ctx, others, bound)
 		if err == nil && !adopted {
@@ -175,6 +183,42 @@ func (c *deletionController) deleteObjects(ctx context.Context, binding *apisv1a
 		}
 	}
 	return state, errors.Join(errs...)
+}
+
+// findDone reports for each bound resource whether the binding has nothing to delete: storage is virtual, another binding
+// adopts the objects, or there are none. It asks for all resources at once, because each answer waits for etcd. Resources
+// with errors are not done. inFlight means that requests may still create objects of a resource that is done.
+func (c *deletionController) findDone(ctx context.Context, others []*apisv1alpha2.APIBinding, resources []apisv1alpha2.BoundAPIResource) (done []bool, inFlight bool) {
+	done = make([]bool, len(resources))
+	var requests atomic.Bool
+	var running errgroup.Group
+	running.SetLimit(parallelLists)
+	for i, bound := range resources {
+		running.Go(func() error {
+			if len(bound.StorageVersions) == 0 {
+				done[i] = true
+				return nil
+			}
+			adopted, err := c.isBoundByOther(ctx, others, bound)
+			if err != nil || adopted {
+				done[i] = adopted && err == nil
+				return nil
+			}
+			lister, _, quiesced, release, err := c.acquireBoundObjects(ctx, bound)
+			if err != nil {
+				return nil
+			}
+			defer release()
+			list, err := lister.List(ctx, &internalversion.ListOptions{Limit: 1})
+			done[i] = err == nil && meta.LenList(list) == 0
+			if done[i] && !quiesced {
+				requests.Store(true)
+			}
+			return nil
+		})
+	}
+	_ = running.Wait()
+	return done, requests.Load()
 }
 
 func boundGroupResource(bound apisv1alpha2.BoundAPIResource) schema.GroupResource {
