@@ -98,6 +98,12 @@ func (c *Clients) connectPinned(ctx context.Context, root *operatorv1alpha1.Root
 	return config, httpClient, nil
 }
 
+// privilegedCertificate is the client certificate of the internal proxy. Requests to all logical clusters of a shard at
+// once are for its group only; neither the operator nor a shard is in it.
+func privilegedCertificate(root *operatorv1alpha1.RootShard) string {
+	return desired.NewInternalProxy(root).Certificate("kubeconfig")
+}
+
 // connectShard returns a client of a shard, at its Service. It authenticates with the certificate in the Secret name.
 func (c *Clients) connectShard(ctx context.Context, shard desired.Shard, name string) (*rest.Config, *http.Client, error) {
 	return c.connectPinned(ctx, shard.Root(), name, shard.ServiceURL(), shard.Certificate("server"))
@@ -132,9 +138,9 @@ func (c *Clients) withRoot(ctx context.Context, root *operatorv1alpha1.RootShard
 	return withClient(config, httpClient, logicalcluster.Root.Path(), do)
 }
 
-// withShard calls do with a client of one logical cluster of a shard, as the shard itself.
+// withShard calls do with a client of one logical cluster of a shard, or of all of them at once.
 func (c *Clients) withShard(ctx context.Context, shard desired.Shard, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
-	config, httpClient, err := c.connectShard(ctx, shard, shard.Certificate("client"))
+	config, httpClient, err := c.connectShard(ctx, shard, privilegedCertificate(shard.Root()))
 	if err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ const lagMetric = "atoll_replication_lag_seconds"
 
 // Lag returns the replication lag of a shard, from the replica that answers. It is 0 for a version without the metric.
 func (c *Clients) Lag(ctx context.Context, shard desired.Shard) (time.Duration, error) {
-	_, httpClient, err := c.connectShard(ctx, shard, shard.Certificate("client"))
+	_, httpClient, err := c.connectShard(ctx, shard, privilegedCertificate(shard.Root()))
 	if err != nil {
 		return 0, err
 	}
