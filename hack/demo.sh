@@ -221,7 +221,8 @@ up() {
 remove_objects() {
 	kubectl version >/dev/null 2>&1 || { say "   the cluster does not respond; its objects are kept"; return; }
 	if [[ -d $state/installation ]]; then
-		step "deleting the installation"
+		step "deleting the installation, with its workspaces"
+		kubectl -n "$namespace" annotate rootshards.operator.kcp.io --all --overwrite operator.kcp.io/force-delete=true >/dev/null
 		kubectl -n "$namespace" delete kubeconfigs.operator.kcp.io,frontproxies.operator.kcp.io,rootshards.operator.kcp.io --all --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
 		kubectl delete namespace "$namespace" --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
 	fi

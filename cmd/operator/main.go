@@ -80,7 +80,7 @@ func run(args []string) error {
 		LeaderElectionReleaseOnCancel: true,
 		// Secrets and ConfigMaps of the whole cluster are not cached: they are read when needed, and watched by
 		// metadata. Pods are read only while some of a workload are not ready.
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Pod{}}}},
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Pod{}, &corev1.Namespace{}}}},
 	})
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)
@@ -118,7 +118,7 @@ func addControllers(mgr ctrl.Manager, image desired.Image) error {
 		SetupWithManager(mgr ctrl.Manager, wrap reconcile.Middleware) error
 	}{
 		cacheserver.NewReconciler(config),
-		shard.NewRootShardReconciler(config),
+		shard.NewRootShardReconciler(config, clients),
 		shard.NewShardReconciler(config, clients),
 		virtualworkspace.NewReconciler(config),
 		frontproxy.NewReconciler(config),

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
@@ -28,11 +29,18 @@ func ResolveRootShard(ctx context.Context, c apply.Cluster, namespace string, re
 	if err != nil {
 		return nil, status.Result{}, err
 	}
-	if root == nil || root.DeletionTimestamp != nil {
+	if root == nil || root.DeletionTimestamp != nil && !WaitsForWorkspaces(root) {
 		return nil, status.Wait(condition, operatorv1alpha1.ReasonInvalidReference,
 			"RootShard %s does not exist in namespace %s: create it, or correct rootShard.ref.name", name, namespace), nil
 	}
 	return root, status.OK(condition, operatorv1alpha1.ReasonValid, "RootShard %s exists", name), nil
+}
+
+// WaitsForWorkspaces reports whether the deletion of a RootShard waits for the workspaces of its installation, which is
+// kept up meanwhile.
+func WaitsForWorkspaces(root *operatorv1alpha1.RootShard) bool {
+	return root.DeletionTimestamp != nil && controllerutil.ContainsFinalizer(root, operatorv1alpha1.FinalizerRootShard) &&
+		root.Annotations[operatorv1alpha1.AnnotationForceDelete] != "true"
 }
 
 // ResolveDependencies observes what a shard refers to. The result names the first reference that does not resolve; it

@@ -4,9 +4,12 @@ package etcd
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
@@ -28,8 +31,10 @@ type Cluster struct {
 	prefix  string
 	members int32
 	storage operatorv1alpha1.EtcdStorage
-	// retainVolumes keeps the volumes when the StatefulSet is deleted.
+	// retainVolumes keeps the volumes when the StatefulSet is deleted; a finalizer of the owner deletes them.
 	retainVolumes bool
+	// labelClaims labels the volumes as those of a Shard.
+	labelClaims bool
 }
 
 // IsManaged reports whether the operator runs the etcd of a shard. That of a cache server is managed only if its spec
@@ -40,11 +45,19 @@ func IsManaged(spec *operatorv1alpha1.EtcdConfig) bool { return spec == nil || s
 func NewForShard(s desired.Shard) Cluster {
 	spec := s.Spec()
 	c := New(s.AsOwner(), spec.Etcd, spec.Image)
-	// The deletion of a Shard waits for its workspaces. A deletion in the foreground, as some tools do it, deletes the
-	// StatefulSet meanwhile: with retained volumes it is created again with all data. The finalizer of the Shard
-	// deletes them.
-	c.retainVolumes = !s.IsRoot()
+	// The deletion of a Shard, or of a RootShard that has served, waits for its workspaces. A deletion in the foreground,
+	// as some tools do it, deletes the StatefulSet meanwhile: with retained volumes it is created again with all data.
+	c.labelClaims = !s.IsRoot()
+	c.retainVolumes = !s.IsRoot() || slices.Contains(s.Root().Finalizers, operatorv1alpha1.FinalizerRootShard)
 	return c
+}
+
+// RootShardVolumeClaims selects the volume claims of the etcd of a RootShard, and not those of a Shard of that name.
+func RootShardVolumeClaims(name string) (labels.Selector, error) {
+	return metav1.LabelSelectorAsSelector(&metav1.LabelSelector{
+		MatchLabels:      desired.AppLabels(desired.ComponentEtcd, name),
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: operatorv1alpha1.LabelShard, Operator: metav1.LabelSelectorOpDoesNotExist}},
+	})
 }
 
 // New returns a managed etcd, with defaults. image is from the spec of the owner.
@@ -79,7 +92,7 @@ func ShardVolumeClaimLabels(name string) map[string]string {
 
 // claimLabels are the labels of the volume claims. Those of a StatefulSet that exists are immutable.
 func (c Cluster) claimLabels() map[string]string {
-	if c.retainVolumes {
+	if c.labelClaims {
 		return ShardVolumeClaimLabels(c.owner.Name)
 	}
 	return c.labels()

@@ -51,10 +51,10 @@ func (s *shardScope) finalize(ctx context.Context) error {
 	return nil
 }
 
-// isDeletedInForeground reports whether the garbage collector is deleting the dependents of the Shard first. Creating
+// isDeletedInForeground reports whether the garbage collector is deleting the dependents of an object first. Creating
 // them again meanwhile has no effect; once they are deleted they are created again, with their data.
-func isDeletedInForeground(shard *operatorv1alpha1.Shard) bool {
-	return controllerutil.ContainsFinalizer(shard, metav1.FinalizerDeleteDependents)
+func isDeletedInForeground(object client.Object) bool {
+	return controllerutil.ContainsFinalizer(object, metav1.FinalizerDeleteDependents)
 }
 
 // unregisterIfEmpty removes the shard from the installation once no workspaces are on it. It is cordoned first: a

@@ -17,11 +17,10 @@ import (
 	"github.com/atoll-dev/atoll/controllers/workload"
 )
 
-// +kubebuilder:rbac:groups=operator.kcp.io,resources=rootshards,verbs=get;list;watch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=rootshards,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=rootshards/status,verbs=get;patch
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=rootshards/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps;services,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kube-system,verbs=get
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
@@ -30,7 +29,7 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // NewRootShardReconciler returns the reconciler of RootShards.
-func NewRootShardReconciler(config reconcile.Config) *reconcile.Reconciler[*operatorv1alpha1.RootShard] {
+func NewRootShardReconciler(config reconcile.Config, registry Registry) *reconcile.Reconciler[*operatorv1alpha1.RootShard] {
 	return &reconcile.Reconciler[*operatorv1alpha1.RootShard]{
 		Config: config,
 		Watches: reconcile.Watches[*operatorv1alpha1.RootShard]{
@@ -43,8 +42,8 @@ func NewRootShardReconciler(config reconcile.Config) *reconcile.Reconciler[*oper
 		},
 		NewScope: func(root *operatorv1alpha1.RootShard, report *status.Report) reconcile.Scope {
 			return &rootShardScope{
-				scope:  newScope(config, report, root.Namespace, desired.NewRootShard(root).Server()),
-				root:   root,
+				scope: newScope(config, report, root.Namespace, desired.NewRootShard(root).Server()),
+				root:  root, registry: registry,
 				shards: root.Status.Shards,
 				proxy:  config.NewDeployment(report, operatorv1alpha1.ConditionProxyAvailable, root.Namespace, desired.NewInternalProxy(root).Server()),
 			}
@@ -55,7 +54,8 @@ func NewRootShardReconciler(config reconcile.Config) *reconcile.Reconciler[*oper
 // rootShardScope is one RootShard during a reconcile.
 type rootShardScope struct {
 	scope
-	root *operatorv1alpha1.RootShard
+	root     *operatorv1alpha1.RootShard
+	registry Registry
 
 	shards   []operatorv1alpha1.ShardMember // of the installation
 	caSource status.Result
@@ -101,6 +101,16 @@ func (s *rootShardScope) Observe(ctx context.Context) error {
 
 // Steps implements reconcile.Scope.
 func (s *rootShardScope) Steps() []reconcile.Step {
+	return append([]reconcile.Step{{Name: "add the finalizer", Run: s.addFinalizer}}, s.serverSteps()...)
+}
+
+// FinalizeSteps implements reconcile.Finalizer. The servers are kept up while the RootShard waits for the workspaces of
+// the installation to be deleted: they must be reachable for that.
+func (s *rootShardScope) FinalizeSteps() []reconcile.Step {
+	return append([]reconcile.Step{{Name: "finalize", Run: s.finalize}}, s.serverSteps()...)
+}
+
+func (s *rootShardScope) serverSteps() []reconcile.Step {
 	return append(s.EtcdServerSteps(s.issueCertificates), []reconcile.Step{
 		{Name: "configure the internal proxy", Run: s.proxy.Configure},
 		{Name: "prepare the internal proxy", Run: s.prepareProxy},
@@ -124,17 +134,16 @@ func (s *rootShardScope) prepareProxy(context.Context) error {
 func (s *rootShardScope) SetStatus() {
 	out := &s.root.Status
 	out.ObservedGeneration = s.root.Generation
-	if s.root.DeletionTimestamp != nil {
-		out.Phase = operatorv1alpha1.RootShardPhaseDeleting
-		return
-	}
 	if !etcd.IsManaged(s.root.Spec.Etcd) {
 		s.Report.RemoveCondition(operatorv1alpha1.ConditionEtcdAvailable)
 	}
 	out.Conditions = s.Report.Conditions(out.Conditions, s.root.Generation)
 	out.Shards, out.Endpoint, out.Version = s.shards, desired.RootShardBaseURL(s.root), status.Version(s.Deployment.Live())
 	out.Phase = operatorv1alpha1.RootShardPhaseProvisioning
-	if meta.IsStatusConditionTrue(out.Conditions, operatorv1alpha1.ConditionAvailable) {
+	switch {
+	case s.root.DeletionTimestamp != nil:
+		out.Phase = operatorv1alpha1.RootShardPhaseDeleting
+	case meta.IsStatusConditionTrue(out.Conditions, operatorv1alpha1.ConditionAvailable):
 		out.Phase = operatorv1alpha1.RootShardPhaseRunning
 	}
 }

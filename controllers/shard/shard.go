@@ -27,6 +27,10 @@ type Registry interface {
 	Registered(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (bool, error)
 	// Cordon keeps new workspaces off the shard.
 	Cordon(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error
+	// Workspaces counts the workspaces of an installation, on all its shards.
+	Workspaces(ctx context.Context, root *operatorv1alpha1.RootShard) (int, error)
+	// CordonAll keeps new workspaces off all shards of an installation.
+	CordonAll(ctx context.Context, root *operatorv1alpha1.RootShard) error
 	// Unregister deletes the object of the shard inside the installation.
 	Unregister(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error
 }

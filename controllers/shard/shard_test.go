@@ -45,6 +45,16 @@ func (s *env) LogicalClusters(context.Context, *operatorv1alpha1.RootShard, *ope
 	return s.count, s.err
 }
 
+func (s *env) Workspaces(context.Context, *operatorv1alpha1.RootShard) (int, error) {
+	s.calls = append(s.calls, "count all")
+	return s.count, s.err
+}
+
+func (s *env) CordonAll(context.Context, *operatorv1alpha1.RootShard) error {
+	s.calls = append(s.calls, "cordon all")
+	return s.err
+}
+
 func (s *env) Cordon(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) error {
 	s.calls = append(s.calls, "cordon")
 	return s.err
@@ -63,13 +73,17 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 	return &env{t: t, clock: time.Now(), registered: true, client: memory.NewClient(t, objects...)}
 }
 
+func (s *env) config() reconcile.Config {
+	return reconcile.Config{
+		Cluster: apply.Cluster{Client: s.client}, Recorder: events.NewFakeRecorder(100), Now: func() time.Time { return s.clock },
+		Image: desired.Image{Repository: "registry.example.com/atoll", Tag: "v1"},
+	}
+}
+
 // reconcile reconciles Shard alpha once.
 func (s *env) reconcile() {
 	s.t.Helper()
-	r := NewShardReconciler(reconcile.Config{
-		Cluster: apply.Cluster{Client: s.client}, Recorder: events.NewFakeRecorder(100), Now: func() time.Time { return s.clock },
-		Image: desired.Image{Repository: "registry.example.com/atoll", Tag: "v1"},
-	}, s)
+	r := NewShardReconciler(s.config(), s)
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "kcp", Name: "alpha"}}
 	if _, err := r.Reconcile(s.t.Context(), request); err != nil {
 		s.t.Fatal(err)
@@ -132,12 +146,19 @@ func TestDeletion(t *testing.T) {
 		"any other value of the annotation is ignored": {change: func(s *operatorv1alpha1.Shard) {
 			s.Annotations = map[string]string{operatorv1alpha1.AnnotationForceDelete: "yes"}
 		}, env: func(s *env) { s.count = 2 }, text: "2 workspaces", calls: "cordon count"},
+		"a shard of an installation that waits for its workspaces waits, too": {
+			change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference.Name = "waiting" }, env: func(s *env) { s.count = 12 },
+			text: "12 workspaces", calls: "cordon count"},
+		"a shard of an installation whose deletion is confirmed is deleted": {
+			change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference.Name = "confirmed" }, env: func(s *env) { s.count = 12 }},
 		"the installation was deleted first": {
 			change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference.Name = "gone" }, env: func(s *env) { s.count = 12 }},
 		"a shard without an installation is deleted": {change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newEnv(t, newRootShard(), newShard(func(shard *operatorv1alpha1.Shard) {
+			waiting := deletedRootShard("waiting", "")
+			confirmed := deletedRootShard("confirmed", "true")
+			s := newEnv(t, newRootShard(), waiting, confirmed, newShard(func(shard *operatorv1alpha1.Shard) {
 				shard.Finalizers = []string{operatorv1alpha1.FinalizerShard}
 				if tc.change != nil {
 					tc.change(shard)

@@ -27,6 +27,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
+	"github.com/atoll-dev/atoll/controllers/pki"
 )
 
 // TestPinnedServingCertificate: the certificate of a front proxy may come from a public authority, for public
@@ -95,6 +96,11 @@ func TestServicesAreDialed(t *testing.T) {
 			_, err := c.LogicalClusters(ctx, root, alpha)
 			return err
 		}, []string{rootService, alphaService}},
+		"workspaces": {func(ctx context.Context, c *Clients) error {
+			_, err := c.Workspaces(ctx, root)
+			return err
+		}, []string{rootService}},
+		"cordon": {func(ctx context.Context, c *Clients) error { return c.CordonAll(ctx, root) }, []string{rootService}},
 		"a probe of a shard that is not schedulable": {func(ctx context.Context, c *Clients) error {
 			return c.Probe(ctx, desired.NewShard(alpha, root))
 		}, []string{rootService, alphaService}},
@@ -115,7 +121,7 @@ func TestServicesAreDialed(t *testing.T) {
 				}
 			})
 			var secrets []client.Object
-			for _, name := range []string{"root-kcp-operator", "root-server-ca", "root-ca", "root-server", "root-client", "alpha-server", "alpha-client"} {
+			for _, name := range []string{"root-kcp-operator", "root-server-ca", "root-ca", "root-server", "root-proxy-kubeconfig", "alpha-server"} {
 				secrets = append(secrets, server.secret(name, server.certificate))
 			}
 			clients := New(apply.Cluster{Client: memory.NewClient(t, secrets...)})
@@ -129,6 +135,66 @@ func TestServicesAreDialed(t *testing.T) {
 			}
 			if dialed = slices.Compact(dialed); !slices.Equal(dialed, tc.want) {
 				t.Errorf("dialed %v, want %v", dialed, tc.want)
+			}
+		})
+	}
+}
+
+// TestPrivilegedCertificate: shards answer requests to all logical clusters only to system:masters.
+func TestPrivilegedCertificate(t *testing.T) {
+	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}}
+	for _, certificate := range pki.Proxy(desired.NewInternalProxy(root), root).Certificates {
+		if certificate.Spec.SecretName == privilegedCertificate(root) {
+			if have := certificate.Spec.Subject.Organizations; !slices.Equal(have, []string{"system:masters"}) {
+				t.Errorf("it has the groups %v", have)
+			}
+			return
+		}
+	}
+	t.Errorf("there is no certificate %s", privilegedCertificate(root))
+}
+
+// TestWorkspaces: the logical clusters of the root shard are counted with the workspaces that are elsewhere, each once,
+// and without those that every installation has.
+func TestWorkspaces(t *testing.T) {
+	cluster := func(name string) string {
+		return fmt.Sprintf(`{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"cluster","annotations":{"kcp.io/cluster":%q}}}`, name)
+	}
+	workspace := func(cluster string) string {
+		return fmt.Sprintf(`{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"w"},"spec":{"cluster":%q}}`, cluster)
+	}
+	for name, tc := range map[string]struct {
+		clusters, workspaces []string
+		want                 int
+	}{
+		"a new installation":                          {[]string{cluster("root"), cluster("system:admin"), cluster("system:shard")}, nil, 0},
+		"a workspace that has no logical cluster yet": {[]string{cluster("root")}, []string{workspace("")}, 0},
+		"workspaces here, elsewhere and left behind": {
+			[]string{cluster("root"), cluster("here"), cluster("left")}, []string{workspace("here"), workspace("elsewhere")}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newTestServer(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				var items []string
+				switch r.URL.Path {
+				case "/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters":
+					items = tc.clusters
+				case "/clusters/*/apis/tenancy.kcp.io/v1alpha1/workspaces":
+					items = tc.workspaces
+				}
+				fmt.Fprintf(w, `{"apiVersion":"v1","kind":"List","items":[%s]}`, strings.Join(items, ","))
+			})
+			var secrets []client.Object
+			for _, name := range []string{"root-kcp-operator", "root-server-ca", "root-ca", "root-server", "root-proxy-kubeconfig"} {
+				secrets = append(secrets, server.secret(name, server.certificate))
+			}
+			clients := New(apply.Cluster{Client: memory.NewClient(t, secrets...)})
+			clients.dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+			}
+			count, err := clients.Workspaces(t.Context(), &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}})
+			if err != nil || count != tc.want {
+				t.Errorf("got %d, %v; want %d", count, err, tc.want)
 			}
 		})
 	}

@@ -214,11 +214,11 @@ func poll(ctx context.Context, message string, attempt func(context.Context) err
 	return Errorf("%s: %s", message, StableMessage(last))
 }
 
-// removeProbes deletes the workspaces that failed probes left on a shard.
-func (c *Clients) removeProbes(ctx context.Context, root *operatorv1alpha1.RootShard, shard string) error {
+// deleteProbes deletes the workspaces that failed probes left, by a selector of labels.
+func (c *Clients) deleteProbes(ctx context.Context, root *operatorv1alpha1.RootShard, selector string) error {
 	return c.withRoot(ctx, root, func(client dynamic.Interface) error {
 		workspaces := client.Resource(workspacesResource)
-		existing, err := workspaces.List(ctx, metav1.ListOptions{LabelSelector: probeLabel + "=" + shard})
+		existing, err := workspaces.List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
 			return fmt.Errorf("listing workspaces of probes: %w", err)
 		}

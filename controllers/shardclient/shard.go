@@ -7,7 +7,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
@@ -22,32 +24,92 @@ var logicalClustersResource = corev1alpha1.SchemeGroupVersion.WithResource("logi
 // is why they cannot be counted.
 func (c *Clients) LogicalClusters(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (int, error) {
 	server := desired.NewShard(shard, root)
-	if err := c.removeProbes(ctx, root, server.ShardName()); err != nil {
+	if err := c.deleteProbes(ctx, root, probeLabel+"="+server.ShardName()); err != nil {
 		return 0, describeError(ctx, err, "requesting RootShard %s", root.Name)
 	}
 	count := 0
-	// Only a shard itself may list all logical clusters at once.
 	err := c.withShard(ctx, server, logicalcluster.Wildcard.Path(), func(client dynamic.Interface) error {
-		options := metav1.ListOptions{Limit: 500}
-		for {
-			page, err := client.Resource(logicalClustersResource).List(ctx, options)
-			if err != nil {
-				return err
+		return forEach(ctx, client.Resource(logicalClustersResource), func(object unstructured.Unstructured) {
+			if !strings.HasPrefix(object.GetAnnotations()[logicalcluster.AnnotationKey], "system:") {
+				count++
 			}
-			for i := range page.Items {
-				if !strings.HasPrefix(page.Items[i].GetAnnotations()[logicalcluster.AnnotationKey], "system:") {
-					count++
-				}
-			}
-			if options.Continue = page.GetContinue(); options.Continue == "" {
-				return nil
-			}
-		}
+		})
 	})
 	if err != nil {
 		return 0, describeError(ctx, err, "requesting Shard %s", shard.Name)
 	}
 	return count, nil
+}
+
+// Workspaces counts the workspaces of an installation: the logical clusters on the root shard, without root and those that
+// every shard has, and the workspaces in them that are on other shards. What is on another shard has an ancestor among
+// these.
+func (c *Clients) Workspaces(ctx context.Context, root *operatorv1alpha1.RootShard) (int, error) {
+	found := sets.New[string]()
+	err := c.deleteProbes(ctx, root, probeLabel)
+	if err == nil {
+		err = c.withShard(ctx, desired.NewRootShard(root), logicalcluster.Wildcard.Path(), func(client dynamic.Interface) error {
+			err := forEach(ctx, client.Resource(logicalClustersResource), func(object unstructured.Unstructured) {
+				found.Insert(object.GetAnnotations()[logicalcluster.AnnotationKey])
+			})
+			if err != nil {
+				return err
+			}
+			return forEach(ctx, client.Resource(workspacesResource), func(object unstructured.Unstructured) {
+				if cluster, _, _ := unstructured.NestedString(object.Object, "spec", "cluster"); cluster != "" {
+					found.Insert(cluster)
+				}
+			})
+		})
+	}
+	if err != nil {
+		return 0, describeError(ctx, err, "requesting RootShard %s", root.Name)
+	}
+	count := 0
+	for cluster := range found {
+		if cluster != logicalcluster.Root.String() && !strings.HasPrefix(cluster, "system:") {
+			count++
+		}
+	}
+	return count, nil
+}
+
+// forEach calls do with each object of a resource.
+func forEach(ctx context.Context, resource dynamic.ResourceInterface, do func(unstructured.Unstructured)) error {
+	options := metav1.ListOptions{Limit: 500}
+	for {
+		page, err := resource.List(ctx, options)
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			do(page.Items[i])
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// CordonAll keeps new workspaces off all shards of an installation.
+func (c *Clients) CordonAll(ctx context.Context, root *operatorv1alpha1.RootShard) error {
+	err := c.withRoot(ctx, root, func(client dynamic.Interface) error {
+		shards := client.Resource(shardsResource)
+		list, err := shards.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if err := cordon(ctx, shards, list.Items[i].GetName()); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return describeError(ctx, err, "requesting RootShard %s", root.Name)
+	}
+	return nil
 }
 
 // Registered reports whether a shard is registered in the installation. One that never started is not, and holds no
@@ -64,11 +126,15 @@ func (c *Clients) Registered(ctx context.Context, root *operatorv1alpha1.RootSha
 
 // Cordon keeps new workspaces off a shard. One that is not registered has none.
 func (c *Clients) Cordon(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error {
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"being deleted"}}}`, corev1alpha1.UnschedulableAnnotationKey)
 	return c.withRegistration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
-		_, err := shards.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		return err
+		return cordon(ctx, shards, name)
 	})
+}
+
+func cordon(ctx context.Context, shards dynamic.ResourceInterface, name string) error {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"being deleted"}}}`, corev1alpha1.UnschedulableAnnotationKey)
+	_, err := shards.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
 }
 
 // Unregister deletes the Shard object of a shard inside the installation.

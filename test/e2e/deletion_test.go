@@ -155,6 +155,7 @@ func keysContaining(t *testing.T, store *clientv3.Client, cluster string) []stri
 // testInstallationDeletion deletes the custom resources, root shard first, which is the hardest order, and waits until
 // the namespace is empty.
 func (in *installation) testInstallationDeletion(t *testing.T) {
+	in.confirmDeletion(t.Context(), t)
 	for _, kind := range []client.Object{
 		&operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.Shard{}, &operatorv1alpha1.VirtualWorkspace{},
 		&operatorv1alpha1.FrontProxy{}, &operatorv1alpha1.Kubeconfig{},

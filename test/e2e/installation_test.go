@@ -78,7 +78,7 @@ func (in *installation) remove(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	// The operator needs its own objects to finalize a Kubeconfig with bindings, so these are deleted first.
-	in.forceDeleteShards(ctx, t)
+	in.confirmDeletion(ctx, t)
 	for _, kind := range []client.Object{
 		&operatorv1alpha1.Kubeconfig{}, &operatorv1alpha1.FrontProxy{}, &operatorv1alpha1.VirtualWorkspace{}, &operatorv1alpha1.Shard{}, &operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{},
 	} {

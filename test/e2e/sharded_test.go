@@ -39,6 +39,7 @@ func TestShardedInstallation(t *testing.T) {
 	t.Run("certificate renewal without restart", in.testCertificateRenewal)
 	t.Run("rollout stops at an image that does not start", in.testBrokenRollout)
 	t.Run("shards with workspaces are protected from deletion", in.testShardDeletionProtection)
+	t.Run("installations with workspaces are protected from deletion", in.testRootShardDeletionProtection)
 	t.Run("installation deletion removes all objects", in.testInstallationDeletion)
 }
 
@@ -51,17 +52,20 @@ func setTwoReplicas(t *testing.T, u *unstructured.Unstructured) {
 	}
 }
 
-// forceDeleteShards deletes Shards that remain from an interrupted run, with their workspaces.
-func (in *installation) forceDeleteShards(ctx context.Context, t *testing.T) {
+// confirmDeletion confirms that the RootShards and Shards may be deleted with their workspaces.
+func (in *installation) confirmDeletion(ctx context.Context, t *testing.T) {
 	t.Helper()
-	shards := &operatorv1alpha1.ShardList{}
-	if err := in.host.List(ctx, shards, client.InNamespace(namespace)); err != nil {
-		t.Errorf("list Shards: %v", err)
-	}
-	for i := range shards.Items {
-		patch := client.RawPatch("application/merge-patch+json", []byte(fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, operatorv1alpha1.AnnotationForceDelete)))
-		if err := in.host.Patch(ctx, &shards.Items[i], patch); client.IgnoreNotFound(err) != nil {
-			t.Errorf("force the deletion of Shard %s: %v", shards.Items[i].Name, err)
+	for _, kind := range []string{"RootShard", "Shard"} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind + "List"))
+		if err := in.host.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			t.Errorf("list %s: %v", kind, err)
+		}
+		for i := range list.Items {
+			patch := client.RawPatch("application/merge-patch+json", []byte(fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, operatorv1alpha1.AnnotationForceDelete)))
+			if err := in.host.Patch(ctx, &list.Items[i], patch); client.IgnoreNotFound(err) != nil {
+				t.Errorf("confirm the deletion of %s %s: %v", kind, list.Items[i].GetName(), err)
+			}
 		}
 	}
 }
@@ -209,6 +213,21 @@ func (in *installation) testShardDeletionProtection(t *testing.T) {
 	// No new workspace is placed there, and the other shards are unaffected.
 	eventually(t, 3*time.Minute, "readiness without it", in.allReady)
 	in.createWorkspace(t, "root", "after-beta")
+}
+
+// testRootShardDeletionProtection deletes the RootShard, which waits for the workspaces of the installation and serves
+// them.
+func (in *installation) testRootShardDeletionProtection(t *testing.T) {
+	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: namespace}}
+	if err := in.host.Delete(t.Context(), root); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, "the count of its workspaces", func(ctx context.Context) error {
+		return in.hasCondition(ctx, "RootShard", "root", operatorv1alpha1.ConditionWorkspacesGone, metav1.ConditionFalse, "HoldsWorkspaces")
+	})
+	if err := get(t.Context(), in.admin, "/clusters/"+in.consumers["alpha"].path+"/api/v1/namespaces"); err != nil {
+		t.Errorf("its workspaces are still used: %v", err)
+	}
 }
 
 func cutImageTag(image string) (repository, tag string, ok bool) {

@@ -28,7 +28,8 @@ const (
 	// ConditionRolledOut is False while pods are queued for replacement, are being replaced, or are not healthy after
 	// their replacement.
 	ConditionRolledOut = "RolledOut"
-	// ConditionWorkspacesGone is set while a Shard is being deleted. It is False while the Shard contains workspaces.
+	// ConditionWorkspacesGone is set while a Shard or RootShard is being deleted. It is False while the Shard, or the
+	// installation of the RootShard, contains workspaces.
 	ConditionWorkspacesGone = "WorkspacesGone"
 	// ConditionAuthorizationProvisioned is True when the bindings of a Kubeconfig exist in its workspace.
 	ConditionAuthorizationProvisioned = "AuthorizationProvisioned"

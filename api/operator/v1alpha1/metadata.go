@@ -11,8 +11,8 @@ const (
 	LabelKubeconfig = "operator.kcp.io/kubeconfig"
 )
 
-// AnnotationForceDelete with the value "true" completes the deletion of a Shard that has workspaces or does not
-// respond. Its data is lost.
+// AnnotationForceDelete with the value "true" completes the deletion of a Shard or RootShard that has workspaces or does
+// not respond. Its data is lost, and that of all shards with a RootShard.
 const AnnotationForceDelete = "operator.kcp.io/force-delete"
 
 // Annotations by which a user controls rollouts: on a RootShard for its whole installation, on another object for that
@@ -34,6 +34,8 @@ const (
 	FinalizerKubeconfigRBAC = "operator.kcp.io/cleanup-rbac"
 	// FinalizerShard remains on a Shard until its registration inside kcp is removed.
 	FinalizerShard = "operator.kcp.io/cleanup-shard"
+	// FinalizerRootShard remains on a RootShard that has served until its installation has no workspaces.
+	FinalizerRootShard = "operator.kcp.io/cleanup-rootshard"
 )
 
 // TemplateMetadata is added to the metadata of an object that the operator creates. Values set by the operator take
