@@ -142,7 +142,7 @@ func quorumResult(store etcd.Cluster, live *appsv1.StatefulSet, problem status.P
 	case live.Status.ObservedGeneration < live.Generation:
 		return status.Wait(condition, "Updating", "StatefulSet %s is being updated", live.Name)
 	case ready >= store.Quorum() && live.Status.UpdatedReplicas < want:
-		return status.Wait(condition, "Updating", "%d of %d members run the newest revision", live.Status.UpdatedReplicas, want)
+		return status.Wait(condition, "Updating", "%d of %d members run the newest revision%s", live.Status.UpdatedReplicas, want, problem.Suffix())
 	case ready < store.Quorum():
 		return status.PodsMissing(condition, "NoQuorum", problem, now, "%d of %d members are ready and %d are needed%s; see `kubectl -n %s describe pods -l app.kubernetes.io/component=etcd,app.kubernetes.io/instance=%s`",
 			ready, want, store.Quorum(), problem.Suffix(), live.Namespace, live.Labels["app.kubernetes.io/instance"])

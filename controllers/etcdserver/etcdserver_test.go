@@ -34,6 +34,7 @@ func TestQuorum(t *testing.T) {
 		"two members lost":   {2, 1, 3, status.Waiting, status.PodProblem{}, "NoQuorum"},
 		"members that crash": {2, 1, 3, status.Waiting, crashLoop(time.Minute), "NoQuorum"},
 		"members that crash for long need the user":       {2, 1, 3, status.Stalled, crashLoop(time.Hour), "NoQuorum"},
+		"a new member that crashes stops the replacement": {2, 2, 1, status.Waiting, crashLoop(time.Minute), "Updating"},
 		"members that are being replaced are waited for":  {2, 3, 1, status.Waiting, status.PodProblem{}, "Updating"},
 		"a change that is not observed yet is waited for": {1, 3, 3, status.Waiting, status.PodProblem{}, "Updating"},
 	} {
