@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/client-go/dynamic"
@@ -358,8 +361,20 @@ func (d *dependencies) applyFlowControl(context.Context) error {
 		SeatsPerFlow: max(1, seats/flowShare),
 		FlowOwner:    d.authorizer.FlowOwner,
 		Origin:       authorization.Origin,
+
+		MayWaitForTenant: d.mayWaitForTenant,
 	})
 	return nil
+}
+
+// mayWaitForTenant returns whether a request to one logical cluster may wait for a webhook or a mount of a tenant.
+func (d *dependencies) mayWaitForTenant(ctx context.Context, info *request.RequestInfo) bool {
+	if mount.HasTarget(ctx) {
+		return true
+	}
+	resource := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
+	isWrite := !slices.Contains([]string{"get", "list", "watch"}, info.Verb)
+	return info.IsResourceRequest && d.dynamicAdmission.MayCallWebhooks(ctx, resource, isWrite)
 }
 
 func (d *dependencies) writeKubeconfig() error {

@@ -1,6 +1,7 @@
 package security_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
@@ -9,6 +10,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
 // startHangingWebhook starts a webhook that accepts every call and does not answer until the test ends.
@@ -65,6 +70,40 @@ func testHangingConversions(t *testing.T, s *env) {
 	}
 	for i := range definitions {
 		s.waitForStatus(t, s.adminA, s.a, fmt.Sprintf("%s/hangs.hang-%d.example.com", definitionsPath, i), http.StatusNotFound)
+	}
+}
+
+// testTenantServers checks that requests which wait for a webhook of a have seats of their own, and others do not.
+func testTenantServers(t *testing.T, s *env) {
+	url, bundle := startHangingWebhook(t)
+	const configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+	s.createObject(t, configurations, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"hang"},"webhooks":[{"name":"hang.example.com","sideEffects":"None",
+		"admissionReviewVersions":["v1"],"timeoutSeconds":1,"clientConfig":{"url":"`+url+`","caBundle":"`+bundle+`"},"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"],"operations":["CREATE"]}]}]}`)
+	defer s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: configurations + "/hang"})
+	definition := "levels.level.example.com"
+	s.createDefinition(t, definitionJSON("level.example.com", "levels", "Level", "Namespaced", "v1", ""), definition)
+	s.setConversionWebhook(t, s.adminA, s.a, definition, url, bundle)
+	defer s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: definitionsPath + "/" + definition})
+	create := request{method: http.MethodPost, path: configMapsPath, body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"x-"}}`}
+	for _, tc := range []struct {
+		sentence string
+		caller   *testUser
+		cluster  string
+		request  request
+		want     string
+	}{
+		{"a write that calls a webhook", s.adminA, s.a, create, "tenant-servers"},
+		{"a read that may convert objects", s.adminA, s.a, request{path: "/apis/level.example.com/v1/namespaces/default/levels/none"}, "tenant-servers"},
+		{"a read in the same workspace", s.adminA, s.a, request{path: confidentialPath}, "logical-clusters"},
+		{"a write in another workspace", s.adminB, s.b, request{method: http.MethodPost, path: create.path + "?dryRun=All", body: create.body}, "logical-clusters"},
+	} {
+		shardtesting.Eventually(t, tc.sentence+" is of the priority level "+tc.want, func(context.Context) error {
+			got := s.do(t, tc.caller, tc.cluster, tc.request)
+			if level := got.header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID); level != tc.want {
+				return fmt.Errorf("level %q: %d %s", level, got.status, got.body)
+			}
+			return nil
+		})
 	}
 }
 

@@ -63,6 +63,7 @@ var sameShardAttacks = []attack{
 	{"hanging webhooks do not block deletion of other namespaces", testHangingNamespaces},
 	{"hanging webhooks do not block deletion of other workspaces", testHangingWorkspaces},
 	{"unread responses delay only their user", testUnreadResponses},
+	{"requests that wait for webhooks have seats of their own", testTenantServers},
 	{"forged status of definitions", testDefinitionStatus},
 	{"garbage collection of other workspaces is not delayed", testGarbageCollection},
 	{"malformed strategic merge patches", testStrategicPatches},

@@ -48,6 +48,8 @@ type Plugins struct {
 
 	mu      sync.Mutex
 	indexes []indexWatch
+	// webhookIndexes are the indexes of webhook configurations.
+	webhookIndexes []*existenceIndex
 }
 
 // indexWatch is an existence index and the resource that it watches.

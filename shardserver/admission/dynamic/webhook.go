@@ -59,8 +59,10 @@ type hooks struct {
 func newWebhooks[C storedObject](plugins *Plugins, resource string, dispatcher generic.Dispatcher, webhooksOf func(C) ([]webhookDefinition, error)) *webhooks[C] {
 	reader := storage.NewReader[C](plugins.config.Registry, admissionregistration.Resource(resource)).Global()
 	prepared := newPreparedCache[*hooks]()
+	existence := plugins.newExistenceIndex(reader, prepared.remove)
+	plugins.webhookIndexes = append(plugins.webhookIndexes, existence)
 	return &webhooks[C]{
-		plugins: plugins, dispatcher: dispatcher, reader: reader, existence: plugins.newExistenceIndex(reader, prepared.remove),
+		plugins: plugins, dispatcher: dispatcher, reader: reader, existence: existence,
 		prepared: prepared, shared: newLRUCache[contentKey, webhook.WebhookAccessor](maxWebhooks),
 		ownRequests: newSemaphores(), webhooksOf: webhooksOf,
 	}

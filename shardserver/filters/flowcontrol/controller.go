@@ -42,6 +42,9 @@ type Config struct {
 	// FlowOwner returns the flow of a request to the logical cluster of the context: the logical cluster, if the user may
 	// access it. Others are refused later and must not occupy the queues of the logical cluster until then.
 	FlowOwner func(ctx context.Context, u user.Info) string
+	// MayWaitForTenant returns whether a request to one logical cluster may wait for a server of a tenant: a webhook, or a
+	// mount.
+	MayWaitForTenant func(ctx context.Context, info *apirequest.RequestInfo) bool
 	// Origin returns whose share of seats a request uses.
 	Origin func(ctx context.Context, u user.Info) string
 }
@@ -84,13 +87,13 @@ func (c *controller) Handle(ctx context.Context, digest flowcontrol.RequestDiges
 		return
 	}
 	origin := c.config.Origin(ctx, digest.User)
-	target := &inCluster
-	if cluster, ok := logicalcluster.From(ctx); ok && cluster.IsWildcard() && digest.RequestInfo.IsResourceRequest {
-		target = &wildcard
-	}
+	target := c.levelOf(ctx, digest.RequestInfo)
 	note(target.schema, target.level, "")
 	work := estimate()
 	classified := c.withFlow(ctx, digest, origin)
+	if target == &tenantServers {
+		classified.RequestInfo.IsResourceRequest, classified.RequestInfo.Path = false, tenantServersPath
+	}
 	releaseUser, ok := c.users.acquire(ctx, origin, int64(work.MaxSeats()))
 	if !ok {
 		fcmetrics.AddReject(ctx, target.level.Name, target.schema.Name, reasonUserLimit)
@@ -108,6 +111,20 @@ func (c *controller) Handle(ctx context.Context, digest flowcontrol.RequestDiges
 	noted := func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string) {}
 	estimated := func() fcrequest.WorkEstimate { return work }
 	c.Interface.Handle(ctx, classified, noted, estimated, noteQueue, execute)
+}
+
+// levelOf returns the priority level of a request that is not exempt.
+func (c *controller) levelOf(ctx context.Context, info *apirequest.RequestInfo) *limited {
+	cluster, ok := logicalcluster.From(ctx)
+	switch {
+	case !ok:
+		return &inCluster
+	case cluster.IsWildcard() && info.IsResourceRequest:
+		return &wildcard
+	case !cluster.IsWildcard() && c.config.MayWaitForTenant(ctx, info):
+		return &tenantServers
+	}
+	return &inCluster
 }
 
 // withFlow returns a digest in which the flow of the request stands where the schemas distinguish flows: in the

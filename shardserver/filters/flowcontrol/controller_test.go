@@ -65,7 +65,8 @@ func newTestController(t *testing.T, seats, seatsPerFlow int) *testController {
 			}
 			return cluster.String()
 		},
-		Origin: func(_ context.Context, u user.Info) string { return "user " + u.GetName() },
+		MayWaitForTenant: func(_ context.Context, info *request.RequestInfo) bool { return info.Resource == hooked },
+		Origin:           func(_ context.Context, u user.Info) string { return "user " + u.GetName() },
 	}).(*controller)
 	end := make(chan struct{})
 	s := &testController{controller: c, end: end, release: sync.OnceFunc(func() { close(end) })}
@@ -156,6 +157,15 @@ func resource() request.RequestInfo {
 	return request.RequestInfo{IsResourceRequest: true, Verb: "get", Resource: "configmaps", Namespace: "default"}
 }
 
+// hooked is a resource with webhooks.
+const hooked = "hooks"
+
+func hookedResource() request.RequestInfo {
+	info := resource()
+	info.Resource = hooked
+	return info
+}
+
 func nonResource(path string) request.RequestInfo {
 	return request.RequestInfo{Verb: "get", Path: path}
 }
@@ -175,6 +185,8 @@ func TestSchemas(t *testing.T) {
 		{"one to no logical cluster", "", tenant, nonResource("/version"), "logical-clusters"},
 		{"one to all logical clusters", "*", tenant, resource(), "wildcard"},
 		{"one for discovery in all of them", "*", tenant, nonResource("/apis"), "logical-clusters"},
+		{"one that may call a webhook", "one", tenant, hookedResource(), "tenant-servers"},
+		{"one of the shard itself that may call a webhook", "one", loopbackUser, hookedResource(), "exempt"},
 		{"one of the shard itself", "one", loopbackUser, resource(), "exempt"},
 		{"one of a component of the installation", "*", masters, resource(), "exempt"},
 		{"a probe", "", anonymous, nonResource("/livez/etcd"), "probes"},
@@ -255,6 +267,26 @@ func TestFlowShare(t *testing.T) {
 	if got, _ := s.start(clusterContext(t, "one"), masters, resource(), 1); got != served {
 		t.Errorf("a request of a component of the installation: %s", got)
 	}
+}
+
+// TestTenantServers occupies all seats of requests that may wait for tenants, from many logical clusters.
+func TestTenantServers(t *testing.T) {
+	s := newTestController(t, 20, 100)
+	occupied := 0
+	for got := served; got == served; occupied++ {
+		u := &user.DefaultInfo{Name: fmt.Sprintf("user-%d", occupied), Groups: []string{user.AllAuthenticated}}
+		got, _ = s.start(clusterContext(t, fmt.Sprintf("cluster-%d", occupied)), u, hookedResource(), 1)
+	}
+	if occupied < 2 || occupied > 5 {
+		t.Fatalf("request %d waits, want one after a fifth of the seats", occupied)
+	}
+	for range 10 {
+		if got, schema := s.start(clusterContext(t, "cluster-0"), tenant, resource(), 1); got != served || schema != inCluster.schema.Name {
+			t.Errorf("a request that calls no webhook: %s by %s", got, schema)
+		}
+	}
+	s.release()
+	s.running.Wait()
 }
 
 // TestFullLevel occupies all seats of a level by many users.

@@ -31,16 +31,34 @@ type limited struct {
 // In the digests that the stock controller receives, requests to one logical cluster are in the namespace that is their
 // flow, and requests to all logical clusters are cluster-scoped.
 var (
-	inCluster = newLimited("logical-clusters", 70, flowcontrolv1.FlowDistinguisherMethodByNamespaceType, rules{
+	inCluster = newLimited("logical-clusters", 50, flowcontrolv1.FlowDistinguisherMethodByNamespaceType, rules{
 		ResourceRules: []flowcontrolv1.ResourcePolicyRule{resourceRule(flowcontrolv1.NamespaceEvery)},
 		NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{
 			Verbs: []string{flowcontrolv1.VerbAll}, NonResourceURLs: []string{flowcontrolv1.NonResourceAll},
 		}},
 	})
-	wildcard = newLimited("wildcard", 25, flowcontrolv1.FlowDistinguisherMethodByUserType, rules{
+	tenantServers = newTenantServers()
+	wildcard      = newLimited("wildcard", 25, flowcontrolv1.FlowDistinguisherMethodByUserType, rules{
 		ResourceRules: []flowcontrolv1.ResourcePolicyRule{resourceRule()},
 	})
 )
+
+// tenantServersPath is the path of requests that may wait for a server of a tenant, in the digests that the stock controller
+// receives.
+const tenantServersPath = "/tenant-servers"
+
+// newTenantServers returns the level of requests that may wait for a server of a tenant. It borrows no seats: those of the
+// other levels remain for other requests however long such servers take.
+func newTenantServers() limited {
+	l := newLimited("tenant-servers", 20, flowcontrolv1.FlowDistinguisherMethodByNamespaceType, rules{
+		NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{
+			Verbs: []string{flowcontrolv1.VerbAll}, NonResourceURLs: []string{tenantServersPath},
+		}},
+	})
+	l.schema.Spec.MatchingPrecedence = 900
+	l.level.Spec.Limited.BorrowingLimitPercent = ptr.To[int32](0)
+	return l
+}
 
 type rules = flowcontrolv1.PolicyRulesWithSubjects
 
@@ -101,7 +119,7 @@ func newMeta(name string) metav1.ObjectMeta {
 func levels() *flowcontrolv1.PriorityLevelConfigurationList {
 	list := &flowcontrolv1.PriorityLevelConfigurationList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	mandatory := slices.Clone(bootstrap.MandatoryPriorityLevelConfigurations)
-	for _, level := range append(mandatory, inCluster.level, wildcard.level) {
+	for _, level := range append(mandatory, inCluster.level, tenantServers.level, wildcard.level) {
 		list.Items = append(list.Items, *level)
 	}
 	return list
@@ -113,7 +131,7 @@ func schemas() *flowcontrolv1.FlowSchemaList {
 	})
 	list := &flowcontrolv1.FlowSchemaList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	mandatory := slices.Clone(bootstrap.MandatoryFlowSchemas)
-	for _, schema := range append(mandatory, probes, inCluster.schema, wildcard.schema) {
+	for _, schema := range append(mandatory, probes, inCluster.schema, tenantServers.schema, wildcard.schema) {
 		list.Items = append(list.Items, *schema)
 	}
 	return list

@@ -36,6 +36,12 @@ func WithTarget(ctx context.Context, target *url.URL) context.Context {
 	return context.WithValue(ctx, key{}, target)
 }
 
+// HasTarget reports whether a request is sent to a mount.
+func HasTarget(ctx context.Context) bool {
+	_, ok := targetFrom(ctx)
+	return ok
+}
+
 func targetFrom(ctx context.Context) (*url.URL, bool) {
 	target, ok := ctx.Value(key{}).(*url.URL)
 	return target, ok

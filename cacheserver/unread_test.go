@@ -1,0 +1,39 @@
+package cacheserver_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/atoll-dev/atoll/cacheserver/options"
+	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
+	"github.com/atoll-dev/atoll/internal/writetimeout"
+	unread "github.com/atoll-dev/atoll/internal/writetimeout/testing"
+)
+
+// TestUnreadResponses does not read responses, which the server ends.
+func TestUnreadResponses(t *testing.T) {
+	cache := cachetesting.Start(t, func(o *options.Options) {
+		o.WriteTimeouts = writetimeout.Timeouts{Response: 100 * time.Millisecond, Watch: time.Hour}
+	})
+	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the responses are not read
+	c, err := unread.Dial(t.Context(), strings.TrimPrefix(cache.Address, "https://"), config, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for range 10 {
+		if err := c.Get("/readyz"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the responses end", func(context.Context) error {
+		if count := c.Count(); count.Reset != 10 {
+			return fmt.Errorf("%+v", count)
+		}
+		return nil
+	})
+}
