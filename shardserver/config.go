@@ -3,6 +3,7 @@ package shardserver
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/kube-openapi/pkg/common"
@@ -63,6 +65,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual/virtualstorage"
 )
 
+// checkSpace is the name of the /readyz check that etcd accepts writes. Reads and deletions work without.
+const checkSpace = "etcd-space"
+
 // dependencies are the parts of a shard in topological order: each needs only those above it, unless its comment says
 // otherwise. Optional parts are nil where they are not configured.
 type dependencies struct {
@@ -81,6 +86,7 @@ type dependencies struct {
 	slices          *apiindex.ReferenceIndex[*apisv1alpha1.APIExportEndpointSlice]
 	claims          *claims.Index
 	objectCounts    *objectcount.Tracker
+	space           *etcdkeys.SpaceMonitor
 	quotaInFlight   *quota.InFlight
 
 	// Parts of the request path above storage.
@@ -205,10 +211,12 @@ func (d *dependencies) applyStorage(context.Context) error {
 		return err
 	}
 	rest.cacheAPIs = d.options.FeatureEnabled(options.GateCacheAPIs)
+	rest.meter = d.objectCounts
 	d.restOptions = rest
 	if err := d.options.Etcd.ApplyWithStorageFactoryTo(rest.factory, d.generic); err != nil {
 		return fmt.Errorf("connecting to etcd: %w", err)
 	}
+	d.generic.AddReadyzChecks(healthz.NamedCheck(checkSpace, func(*http.Request) error { return d.space.Space().Err() }))
 	rest.transformers = d.generic.ResourceTransformers
 	d.generic.RESTOptionsGetter = rest
 	return nil
@@ -333,6 +341,7 @@ func (d *dependencies) applyAdmission(context.Context) error {
 		InFlight:    d.quotaInFlight,
 		Mounts:      d.options.FeatureEnabled(options.GateWorkspaceMounts),
 		Counts:      d.objectCounts,
+		Space:       d.space.Space,
 		Enabled:     sets.New(opts.Enable...),
 		Disabled:    sets.New(opts.Disable...),
 	}

@@ -50,9 +50,18 @@ func (d *dependencies) buildIndexes() {
 	d.claims = claims.NewIndex(d.registry, d.bindings)
 	d.objectCounts = objectcount.New(objectcount.Config{
 		Registry: d.registry, Keys: d.keys, Shard: d.options.Shard.Name,
-		DefaultLimit: d.options.Objects.DefaultLimit, Interval: d.options.Objects.ScanInterval,
+		DefaultLimit: d.options.Objects.DefaultLimit, DefaultByteLimit: d.defaultByteLimit, Interval: d.options.Objects.ScanInterval,
 	})
+	d.space = etcdkeys.NewSpaceMonitor(d.keys, d.options.Shard.Name, d.objectCounts.Written)
 	d.quotaInFlight = quota.NewInFlight()
+}
+
+// defaultByteLimit returns the byte limit of logical clusters without one of their own.
+func (d *dependencies) defaultByteLimit() int64 {
+	if limit := d.options.Objects.DefaultByteLimit; limit != options.AutomaticByteLimit {
+		return limit
+	}
+	return objectcount.ByteLimitFor(d.space.Space().Quota)
 }
 
 // Bindings returns the index of what logical clusters have bound.
@@ -154,6 +163,7 @@ func (d *dependencies) createCustomResources(context.Context) error {
 	pool := crdstorage.NewPool(crdstorage.Options{
 		Storage:                 d.options.Etcd.StorageConfig,
 		Transformers:            d.restOptions.transformers,
+		Meter:                   d.objectCounts,
 		WatchCache:              d.options.Etcd.EnableWatchCache,
 		GarbageCollection:       d.options.Etcd.EnableGarbageCollection,
 		DeleteCollectionWorkers: d.options.Etcd.DeleteCollectionWorkers,

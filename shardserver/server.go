@@ -176,6 +176,7 @@ func (s *Server) backgroundTasks() map[string][]backgroundTask {
 		{"admission configurations", s.dynamicAdmission.Run, nil},
 		{"logical clusters", func(ctx context.Context) { s.watchTerminator.Run(ctx, s.registry) }, nil},
 		{"object counts", s.objectCounts.Run, nil},
+		{"etcd space", s.space.Run, nil},
 		{"shard reports", s.heartbeats.Run, nil},
 	}}
 	if s.registration != nil {

@@ -132,6 +132,7 @@ func (d *dependencies) createHeartbeat(context.Context) error {
 		MaxLogicalClusters: d.options.Shard.MaxLogicalClusters,
 		MaxObjects:         d.options.Shard.MaxObjects,
 		MemoryLimit:        debug.SetMemoryLimit(-1),
+		Space:              d.space.Space,
 		Healthy: func() error {
 			if d.registration == nil {
 				return nil

@@ -81,6 +81,8 @@ type restOptions struct {
 	cacheAPIs bool
 	// interner holds content that objects of all logical clusters share in memory.
 	interner *storage.Interner
+	// meter counts the bytes that are written.
+	meter storage.Meter
 }
 
 func newRESTOptions(options *genericoptions.EtcdOptions, resources *serverstorage.ResourceConfig) (*restOptions, error) {
@@ -105,6 +107,7 @@ func (r *restOptions) GetRESTOptions(resource schema.GroupResource, example runt
 	if r.transformers != nil {
 		config.Transformer = r.transformers.TransformerForResource(resource)
 	}
+	config.Transformer = storage.WithMeter(config.Transformer, r.meter)
 	config.Codec = r.interner.Codec(config.Codec, internableStrings)
 	prefix, err := r.prefix(resource)
 	if err != nil {

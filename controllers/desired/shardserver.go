@@ -33,6 +33,10 @@ const (
 	cacheKubeconfig = cacheDir + "/kubeconfig/" + KubeconfigKey
 )
 
+// shardReadyPath is the path of the probes of a shard. While etcd refuses writes, reads and deletions work, and a pod without
+// traffic could not even delete.
+const shardReadyPath = "/readyz?exclude=etcd-space"
+
 // ShardDeployment is the Deployment of a shard.
 func ShardDeployment(s Shard, image Image, etcd Etcd, dependencies Dependencies) *appsv1.Deployment {
 	line := s.commandLine(etcd, dependencies)
@@ -46,8 +50,8 @@ func ShardDeployment(s Shard, image Image, etcd Etcd, dependencies Dependencies)
 		mounts:    line.mounts,
 		resources: serverResources(spec.Resources),
 		probes: probes{
-			startup:   httpsProbe("/readyz", 10, 5, 60),
-			readiness: httpsProbe("/readyz", 10, 10, 6),
+			startup:   httpsProbe(shardReadyPath, 10, 5, 60),
+			readiness: httpsProbe(shardReadyPath, 10, 10, 6),
 			liveness:  httpsProbe("/livez", 10, 10, 6),
 		},
 		image:     image,

@@ -19,6 +19,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiexport/binding"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/objectcount"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -45,8 +46,10 @@ type Config struct {
 	InFlight *quota.InFlight
 	// Reserver reserves resources for definitions; it may be nil only if the plug-in that uses it is not enabled.
 	Reserver *binding.Reserver
-	// Counts are the numbers of objects for the object limit; nil disables the limit.
+	// Counts are the numbers and sizes of objects for the limits of logical clusters; nil disables the limits.
 	Counts *objectcount.Tracker
+	// Space returns the space that etcd has left; it may be nil only without Counts.
+	Space func() etcdkeys.Space
 	// Claims returns the labels of permission claims for objects; nil if there are no claims.
 	Claims *claims.Index
 	// Mounts permits workspaces that are mounts of other servers.
@@ -100,6 +103,7 @@ var plugins = []plugin{
 	{"kcp.io/PathAnnotation", newPathAnnotation},
 	{"sharding.kcp.io/PublishedSize", forCompiledInKinds(newPublishedSize)},
 	{"core.kcp.io/LogicalClusterObjectCountLimit", newObjectLimit},
+	{"core.kcp.io/LogicalClusterByteLimit", newByteLimit},
 	{resourceQuotaName, newResourceQuota},
 	{"apis.kcp.io/ClusterCachedResource", forCompiledInKinds(newClusterCachedResource)},
 }

@@ -96,8 +96,10 @@ func (*logicalCluster) Validate(_ context.Context, a admission.Attributes, _ adm
 	if err != nil {
 		return err
 	}
-	if !inAnyGroup(a.GetUserInfo(), groupAdmin) && limitOf(old) != limitOf(obj) {
-		return forbid(a, "annotation %s cannot be changed by tenants", corev1alpha1.MaxTotalObjectsAnnotationKey)
+	for _, limit := range limitAnnotations {
+		if !inAnyGroup(a.GetUserInfo(), groupAdmin) && valueOf(old, limit) != valueOf(obj, limit) {
+			return forbid(a, "annotation %s cannot be changed by tenants", limit)
+		}
 	}
 	for _, rule := range logicalClusterRules {
 		if violated := rule(old, obj); violated != "" {
@@ -107,9 +109,12 @@ func (*logicalCluster) Validate(_ context.Context, a admission.Attributes, _ adm
 	return nil
 }
 
-// limitOf returns the object limit that is set on the logical cluster itself.
-func limitOf(cluster *corev1alpha1.LogicalCluster) string {
-	limit, ok := cluster.Annotations[corev1alpha1.MaxTotalObjectsAnnotationKey]
+// limitAnnotations are the limits that administrators of the shard set.
+var limitAnnotations = []string{corev1alpha1.MaxTotalObjectsAnnotationKey, corev1alpha1.MaxTotalBytesAnnotationKey}
+
+// valueOf returns the limit that is set on the logical cluster itself.
+func valueOf(cluster *corev1alpha1.LogicalCluster, annotation string) string {
+	limit, ok := cluster.Annotations[annotation]
 	if !ok {
 		return "by default"
 	}

@@ -1,6 +1,6 @@
-// Package etcdkeys scans the keys of a shard in etcd, below the registries: it counts the keys of logical clusters, and
-// purges orphans, the keys of resources that are not served. It reads keys, never values, and deletes only what no API
-// can delete.
+// Package etcdkeys scans the keys of a shard in etcd, below the registries: it counts the keys of logical clusters and the
+// size of their values, and purges orphans, the keys of resources that are not served. It does not decode values, and deletes
+// only what no API can delete. It also monitors the space that etcd has left.
 package etcdkeys
 
 import (

@@ -49,6 +49,8 @@ func TestLifecycle(t *testing.T) {
 		"definitions and objects are deleted with the logical cluster": testClusterDeletion,
 		"orphaned objects are deleted with the logical cluster":        testOrphans,
 		"object limit of a logical cluster":                            testObjectLimit,
+		"byte limit of a logical cluster":                              testByteLimit,
+		"byte limit with custom resources":                             testByteLimitOfCustomResources,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, w) })
 	}
@@ -349,17 +351,7 @@ func testOrphans(t *testing.T, w *env) {
 		if _, err := w.dynamicClient(t, cluster).Resource(orphaned).Namespace("default").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		definitions, definition := w.dynamicClient(t, cluster).Resource(crds), orphaned.GroupResource().String()
-		if err := definitions.Delete(t.Context(), definition, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		shardtesting.Eventually(t, "the definition to be deleted", func(ctx context.Context) error {
-			_, err := definitions.Patch(ctx, definition, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return fmt.Errorf("it exists: %v", err)
-		})
+		w.orphan(t, cluster, orphaned)
 		if keys := w.Keys(t, "/torn.example.com/things/customresources/"+cluster+"/"); len(keys) != 1 {
 			t.Fatalf("orphaned keys are %v", keys)
 		}
@@ -403,16 +395,28 @@ func testFencedPurge(t *testing.T, w *env, cluster string) {
 	}
 }
 
+// orphan deletes the definition of a resource without its objects.
+func (w *env) orphan(t *testing.T, cluster string, resource schema.GroupVersionResource) {
+	t.Helper()
+	definitions, definition := w.dynamicClient(t, cluster).Resource(crds), resource.GroupResource().String()
+	if err := definitions.Delete(t.Context(), definition, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the definition to be deleted", func(ctx context.Context) error {
+		_, err := definitions.Patch(ctx, definition, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it exists: %v", err)
+	})
+}
+
 func testObjectLimit(t *testing.T, w *env) {
 	cluster := w.NewWorkspace(t, "root", "limited").Spec.Cluster
 	initial := len(w.Keys(t, "/"+cluster+"/"))
-	setLimit := func(setLimit string) {
+	setLimit := func(limit string) {
 		t.Helper()
-		object := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName}}
-		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, corev1alpha1.MaxTotalObjectsAnnotationKey, setLimit)
-		if err := w.client.Patch(shardtesting.In(t.Context(), cluster), object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
-			t.Fatal(err)
-		}
+		w.annotate(t, cluster, corev1alpha1.MaxTotalObjectsAnnotationKey, limit)
 	}
 	createConfigMap := func(ctx context.Context, name string) error {
 		return w.client.Create(shardtesting.In(ctx, cluster), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})

@@ -57,6 +57,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringSliceVar(&o.BatteriesIncluded, "batteries-included", o.BatteriesIncluded, fmt.Sprintf("Optional content to bootstrap: %v. A plain list replaces the default; items with '+' or '-' change it.", allBatteries))
 	fs.StringSliceVar(&o.FeatureGates, "feature-gates", o.FeatureGates, fmt.Sprintf("Name=true|false pairs. Known: %s.", strings.Join(knownGates(), ", ")))
 	fs.Int64Var(&o.Objects.DefaultLimit, "logical-cluster-total-object-limit", o.Objects.DefaultLimit, "Maximum number of objects of a logical cluster without the annotation core.kcp.io/max-total-objects. 0: unlimited. Does not apply to root and system clusters.")
+	fs.Int64Var(&o.Objects.DefaultByteLimit, "logical-cluster-total-byte-limit", o.Objects.DefaultByteLimit, "Maximum size of all objects of a logical cluster as they are stored, events included, in bytes, without the annotation core.kcp.io/max-total-bytes. -1: 128 MiB, or a sixteenth of the quota that etcd reports if that is less. 0: unlimited. Does not apply to root and system clusters.")
 	fs.DurationVar(&o.Objects.ScanInterval, "logical-cluster-object-count-scan-interval", o.Objects.ScanInterval, "How often the objects of logical clusters with a limit are counted in storage. In between, creations and deletions are added up.")
 	fs.DurationVar(&o.EventTTL, "event-ttl", o.EventTTL, "How long events are kept.")
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress, "Address of a plain HTTP listener for pprof. Empty: none.")

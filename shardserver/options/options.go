@@ -120,10 +120,15 @@ type ControllerOptions struct {
 	LeaderElectionName      string
 }
 
-// ObjectOptions configure the limit of objects per logical cluster.
+// AutomaticByteLimit is the value of ObjectOptions.DefaultByteLimit that depends on the quota of etcd.
+const AutomaticByteLimit = -1
+
+// ObjectOptions configure the limits of the number and size of objects per logical cluster.
 type ObjectOptions struct {
 	// DefaultLimit applies to logical clusters without a limit of their own; 0 is unlimited.
 	DefaultLimit int64
+	// DefaultByteLimit applies to logical clusters without a byte limit of their own; 0 is unlimited.
+	DefaultByteLimit int64
 	// ScanInterval is the interval of counting all keys.
 	ScanInterval time.Duration
 }
@@ -188,7 +193,7 @@ func New(rootDirectory string) *Options {
 		RunVirtualWorkspaces: true,
 		SharedIndex:          sharedindex.NewOptions(),
 		Home:                 HomeOptions{Enabled: true, CreatorGroups: []string{user.AllAuthenticated}},
-		Objects:              ObjectOptions{ScanInterval: time.Minute},
+		Objects:              ObjectOptions{DefaultByteLimit: AutomaticByteLimit, ScanInterval: time.Minute},
 		EventTTL:             time.Hour,
 		BatteriesIncluded:    DefaultBatteries(),
 		WriteTimeouts:        writetimeout.Default(),
@@ -351,6 +356,9 @@ func (c *completed) validate() error {
 	}
 	if v := c.Objects.DefaultLimit; v < 0 {
 		errs = append(errs, fmt.Errorf("--logical-cluster-total-object-limit: got %d, want 0 for no limit, or more", v))
+	}
+	if v := c.Objects.DefaultByteLimit; v < AutomaticByteLimit {
+		errs = append(errs, fmt.Errorf("--logical-cluster-total-byte-limit: got %d, want -1 for the default, 0 for no limit, or more", v))
 	}
 	if v := c.Shard.MaxLogicalClusters; v < 0 {
 		errs = append(errs, fmt.Errorf("--shard-max-logical-clusters: got %d, want 0 for any number, or more", v))

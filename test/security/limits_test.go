@@ -9,7 +9,7 @@ import (
 // testObjectLimit attempts to exceed the object limit of workspace a with delete requests that delete nothing.
 func testObjectLimit(t *testing.T, s *env) {
 	limit := func(value string) httpResponse {
-		return s.do(t, s.masters, s.a, request{method: http.MethodPatch, path: ownClusterPath, contentType: mergePatchType, body: `{"metadata":{"annotations":{"core.kcp.io/max-total-objects":` + value + `}}}`})
+		return s.do(t, s.masters, s.a, request{method: http.MethodPatch, path: ownClusterPath, contentType: mergePatchType, body: `{"metadata":{"annotations":{"core.kcp.io/max-total-bytes":"1000000000","core.kcp.io/max-total-objects":` + value + `}}}`})
 	}
 	configMap := func(name, more string) request {
 		return request{method: http.MethodPost, path: configMapsPath, body: fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q%s}}`, name, more)}
@@ -40,10 +40,12 @@ func testObjectLimit(t *testing.T, s *env) {
 		}
 	}
 	for _, caller := range []*testUser{s.adminA, s.serviceAccount} {
-		for _, value := range []string{`"0"`, `"1000000"`, "null", `"x"`} {
-			got := s.do(t, caller, s.a, request{method: http.MethodPatch, path: ownClusterPath, contentType: mergePatchType, body: `{"metadata":{"annotations":{"core.kcp.io/max-total-objects":` + value + `}}}`})
-			if got.status < 300 {
-				t.Errorf("%s sets the limit to %s: %d %.300s", caller.name, value, got.status, got.body)
+		for _, annotation := range []string{"core.kcp.io/max-total-objects", "core.kcp.io/max-total-bytes"} {
+			for _, value := range []string{`"0"`, `"1000000"`, "null", `"x"`} {
+				got := s.do(t, caller, s.a, request{method: http.MethodPatch, path: ownClusterPath, contentType: mergePatchType, body: fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, annotation, value)})
+				if got.status < 300 {
+					t.Errorf("%s sets %s to %s: %d %.300s", caller.name, annotation, value, got.status, got.body)
+				}
 			}
 		}
 	}

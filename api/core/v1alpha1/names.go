@@ -30,6 +30,9 @@ const (
 	LegacyInactiveAnnotationKey = "internal.kcp.io/inactive"
 	// MaxTotalObjectsAnnotationKey contains the maximum number of objects in the logical cluster, an integer.
 	MaxTotalObjectsAnnotationKey = "core.kcp.io/max-total-objects"
+	// MaxTotalBytesAnnotationKey contains the maximum size of all objects in the logical cluster as they are stored, in
+	// bytes, an integer.
+	MaxTotalBytesAnnotationKey = "core.kcp.io/max-total-bytes"
 	// MigratingAnnotationKey contains "<path>:<name of the LogicalClusterMigration>" during the migration of the
 	// logical cluster.
 	MigratingAnnotationKey = "internal.kcp.io/migrating"

@@ -17,6 +17,8 @@ type Options struct {
 	Storage storagebackend.Config
 	// Transformers encrypt at rest; nil for none.
 	Transformers storagevalue.ResourceTransformers
+	// Meter counts the bytes that are written; nil for none.
+	Meter clusterstorage.Meter
 	// WatchCache enables the watch cache. Without it every read goes to etcd.
 	WatchCache bool
 	// GarbageCollection and DeleteCollectionWorkers are those of the shard's other resources.

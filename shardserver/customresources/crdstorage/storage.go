@@ -34,6 +34,7 @@ func open(options Options, payloads *clusterstorage.Interner, resource schema.Gr
 	if options.Transformers != nil {
 		config.Transformer = options.Transformers.TransformerForResource(resource)
 	}
+	config.Transformer = clusterstorage.WithMeter(config.Transformer, options.Meter)
 	decorate := clusterstorage.WithoutCache()
 	if options.WatchCache {
 		decorate = clusterstorage.WithCache(clusterstorage.CacheOptions{Compact: func(obj runtime.Object) {

@@ -1,15 +1,16 @@
 // Package objectcount tracks the approximate number of objects of logical clusters with an object limit: the keys that
-// the last scan of etcd found, plus the creations and minus the deletions through this process since. Admission checks
-// the limit against it.
+// the last scan of etcd found, plus the creations and minus the deletions through this process since. It also tracks their
+// size: the bytes that the last count found, plus what this process has written since. Admission checks the limits against
+// them.
 //
-// Entries exist only for logical clusters that have a limit of their own, are close to their limit, or have created
-// objects since the last scan.
+// Entries exist only for logical clusters that have an object limit of their own, are close to their limit, or have created
+// objects since the last scan; and for the size, for those that have written since the start and still exist.
 package objectcount
 
 import (
 	"context"
-	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -26,12 +27,14 @@ const (
 	reportedPercent = 90
 )
 
-// KeyCounter counts keys in etcd.
+// KeyCounter counts keys and bytes in etcd.
 type KeyCounter interface {
 	// CountAll calls count for every logical cluster and storage.
 	CountAll(ctx context.Context, count func(cluster logicalcluster.Name, keys int64)) error
 	// Count returns the number of keys of one logical cluster.
 	Count(ctx context.Context, cluster logicalcluster.Name) (int64, error)
+	// CountBytes returns the size of all values of one logical cluster, which it reads.
+	CountBytes(ctx context.Context, cluster logicalcluster.Name) (int64, error)
 }
 
 // Config configures a Tracker.
@@ -42,6 +45,8 @@ type Config struct {
 	Shard string
 	// DefaultLimit applies to logical clusters without a limit of their own; 0 is no limit.
 	DefaultLimit int64
+	// DefaultByteLimit returns the byte limit of logical clusters without one of their own; 0 is no limit.
+	DefaultByteLimit func() int64
 	// Interval is the time between two scans.
 	Interval time.Duration
 }
@@ -50,9 +55,14 @@ type Config struct {
 type Tracker struct {
 	cfg      Config
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
+	// due are the logical clusters whose bytes are to be counted.
+	due chan logicalcluster.Name
+	// written are the bytes that this process has written.
+	written atomic.Int64
 
 	mu     sync.Mutex
 	counts map[logicalcluster.Name]*clusterCount
+	bytes  map[logicalcluster.Name]*byteCount
 }
 
 // clusterCount is the count of one logical cluster.
@@ -69,19 +79,15 @@ func New(cfg Config) *Tracker {
 	return &Tracker{
 		cfg:      cfg,
 		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, corev1alpha1.Resource("logicalclusters")),
+		due:      make(chan logicalcluster.Name, maxDue),
 		counts:   map[logicalcluster.Name]*clusterCount{},
+		bytes:    map[logicalcluster.Name]*byteCount{},
 	}
 }
 
 // Limit returns the object limit of a logical cluster; 0 is no limit.
 func (c *Tracker) Limit(cluster *corev1alpha1.LogicalCluster) int64 {
-	if own, err := strconv.ParseInt(cluster.Annotations[corev1alpha1.MaxTotalObjectsAnnotationKey], 10, 64); err == nil {
-		return max(own, 0)
-	}
-	if name := logicalcluster.Of(cluster); name == logicalcluster.Root || name.IsSystem() {
-		return 0
-	}
-	return c.cfg.DefaultLimit
+	return limitOf(cluster, corev1alpha1.MaxTotalObjectsAnnotationKey, func() int64 { return c.cfg.DefaultLimit })
 }
 
 // Add counts one object of a logical cluster, unless the limit is reached. It returns the count before. If there is no
@@ -166,8 +172,11 @@ func (c *Tracker) add(cluster logicalcluster.Name, entry *clusterCount, limit in
 	return current, true, true
 }
 
-// Run scans until the context ends.
+// Run scans and counts until the context ends.
 func (c *Tracker) Run(ctx context.Context) {
+	var counting sync.WaitGroup
+	defer counting.Wait()
+	counting.Go(func() { c.runByteCounts(ctx) })
 	ticker := time.NewTicker(c.cfg.Interval)
 	defer ticker.Stop()
 	for {

@@ -12,11 +12,14 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// fakeKeyCounter is a fake KeyCounter with a number of keys for each logical cluster.
+// fakeKeyCounter is a fake KeyCounter with a number of keys for each logical cluster, and one size for all.
 type fakeKeyCounter struct {
-	keys    map[logicalcluster.Name]int64
-	calls   atomic.Int64
-	failing atomic.Bool
+	keys  map[logicalcluster.Name]int64
+	calls atomic.Int64
+	// bytes returns the size of any logical cluster, byteCalls counts the calls for it.
+	bytes     func() int64
+	byteCalls atomic.Int64
+	failing   atomic.Bool
 	// onCount runs after one logical cluster was counted.
 	onCount func()
 }

@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/atoll-dev/atoll/logicalcluster"
-
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 // clusterLimit is the limit of one logical cluster.
@@ -15,15 +14,17 @@ type clusterLimit struct {
 	own   bool
 }
 
-// scan counts all logical clusters with a limit and removes entries that are not needed. If there is no limit, it only
-// reads the watch cache.
+// scan counts the objects of all logical clusters with an object limit and removes entries that are not needed. If there is
+// no object limit, it only reads the watch cache.
 func (c *Tracker) scan(ctx context.Context) error {
-	limits, err := c.limits(ctx)
+	all, err := c.clusters.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
 	if err != nil {
-		return err
+		return fmt.Errorf("listing logical clusters: %w", err)
 	}
+	c.pruneBytes(all)
+	limits := c.limits(all)
 	if len(limits) == 0 {
-		c.reset()
+		c.resetObjects()
 		return nil
 	}
 	before := c.deltas()
@@ -40,12 +41,8 @@ func (c *Tracker) scan(ctx context.Context) error {
 	return nil
 }
 
-// limits returns the logical clusters that have a limit.
-func (c *Tracker) limits(ctx context.Context) (map[logicalcluster.Name]clusterLimit, error) {
-	all, err := c.clusters.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
-	if err != nil {
-		return nil, fmt.Errorf("listing logical clusters: %w", err)
-	}
+// limits returns those logical clusters that have an object limit.
+func (c *Tracker) limits(all []*corev1alpha1.LogicalCluster) map[logicalcluster.Name]clusterLimit {
 	limits := map[logicalcluster.Name]clusterLimit{}
 	for _, cluster := range all {
 		if limit := c.Limit(cluster); limit > 0 {
@@ -53,7 +50,7 @@ func (c *Tracker) limits(ctx context.Context) (map[logicalcluster.Name]clusterLi
 			limits[logicalcluster.Of(cluster)] = clusterLimit{limit, own}
 		}
 	}
-	return limits, nil
+	return limits
 }
 
 func (c *Tracker) deltas() map[logicalcluster.Name]int64 {
@@ -89,6 +86,12 @@ func (c *Tracker) replace(limits map[logicalcluster.Name]clusterLimit, sums, bef
 
 // reset removes all entries and metrics.
 func (c *Tracker) reset() {
+	c.pruneBytes(nil)
+	c.resetObjects()
+}
+
+// resetObjects removes all entries and metrics of objects.
+func (c *Tracker) resetObjects() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.counts = map[logicalcluster.Name]*clusterCount{}

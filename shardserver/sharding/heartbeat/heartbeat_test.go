@@ -11,6 +11,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
+	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -20,12 +21,14 @@ func TestReporterFull(t *testing.T) {
 		load Load
 		want string // part of the reason; empty if the shard accepts more
 	}{
-		"no limits": {ReporterConfig{MemoryLimit: math.MaxInt64}, Load{1 << 40, 1 << 40, 1 << 40}, ""},
+		"no limits": {ReporterConfig{MemoryLimit: math.MaxInt64}, Load{LogicalClusters: 1 << 40, Objects: 1 << 40, Memory: 1 << 40}, ""},
 		"one below the limit of logical clusters": {ReporterConfig{MaxLogicalClusters: 10}, Load{LogicalClusters: 9}, ""},
 		"at the limit of logical clusters":        {ReporterConfig{MaxLogicalClusters: 10}, Load{LogicalClusters: 10}, "10 logical clusters"},
 		"at the limit of objects":                 {ReporterConfig{MaxObjects: 7, MaxLogicalClusters: 10}, Load{Objects: 7}, "7 objects"},
 		"live memory above the threshold":         {ReporterConfig{MemoryLimit: 1 << 30}, Load{Memory: 800 << 20}, "1Gi"},
 		"live memory below the threshold":         {ReporterConfig{MemoryLimit: 1 << 30}, Load{Memory: 700 << 20}, ""},
+		"storage below the watermark":             {ReporterConfig{}, Load{Space: etcdkeys.Space{Quota: 100 << 20, InUse: 79 << 20}}, ""},
+		"storage at the watermark":                {ReporterConfig{}, Load{Space: etcdkeys.Space{Quota: 100 << 20, InUse: 80 << 20}}, "more than 75 percent of its quota of 100Mi"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := NewReporter(tc.cfg).full(tc.load)
@@ -71,6 +74,22 @@ func TestSetConditions(t *testing.T) {
 	without := NewReporter(ReporterConfig{Healthy: func() error { return nil }})
 	if published := conditionsv1alpha1.Get(&conditionList{without.setConditions(Load{})}, corev1alpha1.ShardPublished); published != nil {
 		t.Errorf("shard without a cache server: %+v", published)
+	}
+}
+
+func TestNoSpaceCondition(t *testing.T) {
+	r := NewReporter(ReporterConfig{Healthy: func() error { return nil }})
+	full := &conditionList{r.setConditions(Load{Space: etcdkeys.Space{NoSpace: true}})}
+	if !strings.Contains(conditionsv1alpha1.GetMessage(full, conditionsv1alpha1.Ready), "NOSPACE") || !conditionsv1alpha1.IsFalse(full, corev1alpha1.ShardSchedulable) {
+		t.Errorf("etcd refuses writes: conditions %+v", full.conditions)
+	}
+}
+
+func TestRoundStorage(t *testing.T) {
+	for inUse, want := range map[int64]int64{0: 0, 1999: 0, 2000: 2000, 99_999: 98_000} {
+		if got := roundStorage(etcdkeys.Space{Quota: 100_000, InUse: inUse}); got != want {
+			t.Errorf("%d: got %d, want %d", inUse, got, want)
+		}
 	}
 }
 
@@ -122,7 +141,7 @@ func TestTracker(t *testing.T) {
 }
 
 func TestSetStatus(t *testing.T) {
-	spec := &shardingv1alpha1.ShardReportSpec{Capacity: NewReporter(ReporterConfig{MaxObjects: 5}).capacity()}
+	spec := &shardingv1alpha1.ShardReportSpec{Capacity: NewReporter(ReporterConfig{MaxObjects: 5}).capacity(Load{})}
 	to := &conditionList{}
 	conditionsv1alpha1.MarkTrue(to, conditionsv1alpha1.Ready)
 	conditionsv1alpha1.MarkFalse(to, corev1alpha1.ShardSchedulable, corev1alpha1.ReasonShardFull, conditionsv1alpha1.SeverityWarning, "full")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -26,6 +27,8 @@ type Load struct {
 	LogicalClusters, Objects int64
 	// Memory is the memory of the process in bytes, without garbage.
 	Memory int64
+	// Space is what etcd has left, for all logical clusters.
+	Space etcdkeys.Space
 }
 
 // Keys counts keys in storage, without those of the shard's own logical clusters.
@@ -37,6 +40,7 @@ type KeyCounter interface {
 type meter struct {
 	keys     KeyCounter
 	registry *storage.Registry
+	space    func() etcdkeys.Space
 
 	mu                sync.Mutex
 	load              Load
@@ -47,7 +51,7 @@ type meter struct {
 func (m *meter) measure(ctx context.Context) (Load, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.load.Memory = liveMemory()
+	m.load.Memory, m.load.Space = liveMemory(), m.space()
 	if time.Since(m.clusters) >= clustersMaxAge {
 		resource, err := m.registry.Get(corev1alpha1.Resource("logicalclusters"))
 		if err != nil {

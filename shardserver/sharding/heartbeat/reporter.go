@@ -2,6 +2,7 @@ package heartbeat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -22,6 +24,8 @@ const (
 	LogicalClusters corev1.ResourceName = "logicalclusters"
 	Objects         corev1.ResourceName = "objects"
 	Memory          corev1.ResourceName = corev1.ResourceMemory
+	// Storage is the space in etcd, in bytes.
+	Storage corev1.ResourceName = corev1.ResourceStorage
 )
 
 const (
@@ -40,6 +44,8 @@ type ReporterConfig struct {
 	MaxLogicalClusters, MaxObjects int64
 	// MemoryLimit is that of the Go runtime (GOMEMLIMIT), in bytes; math.MaxInt64 without a limit.
 	MemoryLimit int64
+	// Space returns the space that etcd has left.
+	Space func() etcdkeys.Space
 	// Healthy returns an error if the shard should get no traffic.
 	Healthy func() error
 	// Refused describes the objects that the cache server refuses; "" if there are none, nil without a cache server.
@@ -59,7 +65,7 @@ type Reporter struct {
 
 // NewReporter returns a Reporter.
 func NewReporter(cfg ReporterConfig) *Reporter {
-	return &Reporter{cfg: cfg, meter: meter{keys: cfg.Keys, registry: cfg.Registry}}
+	return &Reporter{cfg: cfg, meter: meter{keys: cfg.Keys, registry: cfg.Registry, space: cfg.Space}}
 }
 
 // Report returns the next report of this shard. The field Complete is not set.
@@ -81,7 +87,7 @@ func (r *Reporter) Current(ctx context.Context) (shardingv1alpha1.ShardReportSpe
 	if err != nil {
 		return shardingv1alpha1.ShardReportSpec{}, fmt.Errorf("measuring the load of this shard: %w", err)
 	}
-	return shardingv1alpha1.ShardReportSpec{Capacity: r.capacity(), Load: quantities(load), Conditions: r.setConditions(load)}, nil
+	return shardingv1alpha1.ShardReportSpec{Capacity: r.capacity(load), Load: quantities(load), Conditions: r.setConditions(load)}, nil
 }
 
 // Full returns the reason why the shard accepts no new logical clusters, or "".
@@ -105,7 +111,7 @@ func (r *Reporter) setConditions(load Load) conditionsv1alpha1.Conditions {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	to := &conditionList{r.conditions}
-	if err := r.cfg.Healthy(); err != nil {
+	if err := errors.Join(r.cfg.Healthy(), load.Space.Err()); err != nil {
 		conditionsv1alpha1.MarkFalse(to, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardNotHealthy, conditionsv1alpha1.SeverityError, "%s", err.Error())
 	} else {
 		conditionsv1alpha1.MarkTrue(to, conditionsv1alpha1.Ready)
@@ -137,6 +143,8 @@ func (r *Reporter) full(load Load) string {
 		return fmt.Sprintf("The shard has reached its capacity of %d logical clusters", r.cfg.MaxLogicalClusters)
 	case r.cfg.MaxObjects > 0 && load.Objects >= r.cfg.MaxObjects:
 		return fmt.Sprintf("The shard has reached its capacity of %d objects", r.cfg.MaxObjects)
+	case load.Space.Level() != etcdkeys.SpaceOK:
+		return "The storage of the shard is almost full: " + load.Space.Shortage()
 	case r.isMemoryShort(load.Memory):
 		limit := bytes(r.cfg.MemoryLimit)
 		return fmt.Sprintf("The shard needs more than %d percent of its memory limit of %s", memoryLowPercent, limit.String())
@@ -160,7 +168,7 @@ func (r *Reporter) isMemoryShort(needed int64) bool {
 	return r.memoryShort
 }
 
-func (r *Reporter) capacity() corev1.ResourceList {
+func (r *Reporter) capacity(load Load) corev1.ResourceList {
 	capacity := corev1.ResourceList{}
 	if r.cfg.MaxLogicalClusters > 0 {
 		capacity[LogicalClusters] = *resource.NewQuantity(r.cfg.MaxLogicalClusters, resource.DecimalSI)
@@ -171,6 +179,9 @@ func (r *Reporter) capacity() corev1.ResourceList {
 	if r.cfg.MemoryLimit > 0 && r.cfg.MemoryLimit < math.MaxInt64 {
 		capacity[Memory] = bytes(r.cfg.MemoryLimit)
 	}
+	if load.Space.Quota > 0 {
+		capacity[Storage] = bytes(load.Space.Quota)
+	}
 	return capacity
 }
 
@@ -179,7 +190,16 @@ func quantities(load Load) corev1.ResourceList {
 		LogicalClusters: *resource.NewQuantity(load.LogicalClusters, resource.DecimalSI),
 		Objects:         *resource.NewQuantity(load.Objects, resource.DecimalSI),
 		Memory:          bytes(load.Memory),
+		Storage:         bytes(roundStorage(load.Space)),
 	}
+}
+
+// storageSteps is the number of steps in which the used part of the storage is reported: etcd grows and shrinks all the time.
+const storageSteps = 50
+
+func roundStorage(space etcdkeys.Space) int64 {
+	step := max(space.Quota/storageSteps, 1)
+	return space.InUse / step * step
 }
 
 func bytes(count int64) resource.Quantity { return *resource.NewQuantity(count, resource.BinarySI) }

@@ -1,0 +1,253 @@
+package objectcount
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+const (
+	// recountFraction is the fraction of the byte limit that may be written before the bytes are counted again: what
+	// replicas of the shard have written since is known only from a count.
+	recountFraction = 8
+	// A logical cluster is counted for at most one pauseFactor-th of the time, and not again within minPause.
+	pauseFactor = 10
+	minPause    = time.Second
+	// maxDue bounds the logical clusters that wait for being counted. Others are counted after a later write.
+	maxDue = 100
+)
+
+// The default byte limit is a fraction of etcd's quota, so that one logical cluster cannot fill it, and at most
+// maxDefaultByteLimit, because the watch caches need several times the size in memory.
+const (
+	quotaFraction       = 16
+	maxDefaultByteLimit = 128 << 20
+)
+
+// ByteLimitFor returns the default byte limit for a quota of etcd, 0 if it is not known.
+func ByteLimitFor(quota int64) int64 {
+	if quota <= 0 {
+		return maxDefaultByteLimit
+	}
+	return min(quota/quotaFraction, maxDefaultByteLimit)
+}
+
+// ByteState says whether a logical cluster may store more bytes.
+type ByteState int
+
+const (
+	// BytesFit means that the limit is not reached, or that there is none.
+	BytesFit ByteState = iota
+	// BytesFull means that the last count reached the limit.
+	BytesFull
+	// BytesUncertain means that the limit is reached if everything that was written since the last count was added. The
+	// next count decides.
+	BytesUncertain
+)
+
+// byteCount is the size of one logical cluster.
+type byteCount struct {
+	// counted is the size of all values in etcd at the last count, 0 before the first. written is the size of what this
+	// process has written since: the whole object for an update, while deletions do not count, so that counted+written is
+	// too high, until the next count, but for what other replicas write.
+	counted, written int64
+	// limit is the last limit, checkAt the value of written from which the limit is read and checked.
+	limit, checkAt int64
+	// due is true while a count is due, nextCount the time before which there is none.
+	due       bool
+	nextCount time.Time
+}
+
+// state returns whether a logical cluster may store more, and whether it should be counted.
+func (b *byteCount) state(limit int64) (state ByteState, count bool) {
+	switch {
+	case b.counted >= limit:
+		return BytesFull, true
+	case b.counted+b.written >= limit:
+		return BytesUncertain, true
+	}
+	return BytesFit, b.written >= limit/recountFraction
+}
+
+// nextCheck returns the value of written at which the state changes.
+func (b *byteCount) nextCheck(limit int64) int64 {
+	return min(limit/recountFraction, limit-b.counted)
+}
+
+// AddWritten implements storage.Meter.
+func (c *Tracker) AddWritten(cluster logicalcluster.Name, bytes int) {
+	c.written.Add(int64(bytes))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entry := c.bytes[cluster]
+	if entry == nil {
+		entry = &byteCount{}
+		c.bytes[cluster] = entry
+	}
+	entry.written += int64(bytes)
+}
+
+// Written returns the bytes that this process has written to etcd.
+func (c *Tracker) Written() int64 { return c.written.Load() }
+
+// ByteLimit returns the byte limit of a logical cluster; 0 is no limit.
+func (c *Tracker) ByteLimit(cluster *corev1alpha1.LogicalCluster) int64 {
+	return limitOf(cluster, corev1alpha1.MaxTotalBytesAnnotationKey, c.cfg.DefaultByteLimit)
+}
+
+// limitOf returns the value of the annotation, or the default, which applies neither to root nor to system logical clusters.
+func limitOf(cluster *corev1alpha1.LogicalCluster, annotation string, byDefault func() int64) int64 {
+	if own, err := strconv.ParseInt(cluster.Annotations[annotation], 10, 64); err == nil {
+		return max(own, 0)
+	}
+	if name := logicalcluster.Of(cluster); name == logicalcluster.Root || name.IsSystem() {
+		return 0
+	}
+	return byDefault()
+}
+
+// ByteUsage is the size of a logical cluster.
+type ByteUsage struct {
+	State ByteState
+	// Counted is the size at the last count.
+	Counted, Limit int64
+}
+
+// CheckBytes returns whether the context's logical cluster may store more. It never waits: if the bytes should be counted,
+// Run does so.
+func (c *Tracker) CheckBytes(ctx context.Context, cluster logicalcluster.Name) (ByteUsage, error) {
+	if !c.isCheckDue(cluster) {
+		return ByteUsage{}, nil
+	}
+	own, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	if apierrors.IsNotFound(err) {
+		return ByteUsage{}, nil
+	}
+	if err != nil {
+		return ByteUsage{}, err
+	}
+	return c.checkBytes(cluster, c.ByteLimit(own), time.Now()), nil
+}
+
+// isCheckDue reports whether the limit of a logical cluster must be read.
+func (c *Tracker) isCheckDue(cluster logicalcluster.Name) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entry := c.bytes[cluster]
+	return entry != nil && entry.written >= entry.checkAt
+}
+
+func (c *Tracker) checkBytes(cluster logicalcluster.Name, limit int64, now time.Time) ByteUsage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entry := c.bytes[cluster]
+	if entry == nil {
+		return ByteUsage{}
+	}
+	entry.limit = limit
+	if limit == 0 {
+		entry.checkAt = math.MaxInt64
+		return ByteUsage{}
+	}
+	state, count := entry.state(limit)
+	if count {
+		c.requestCount(cluster, entry, now)
+	} else {
+		entry.checkAt = entry.nextCheck(limit)
+	}
+	return ByteUsage{state, entry.counted, limit}
+}
+
+// requestCount makes Run count a logical cluster, unless it was counted recently. Callers must hold mu.
+func (c *Tracker) requestCount(cluster logicalcluster.Name, entry *byteCount, now time.Time) {
+	if entry.due || now.Before(entry.nextCount) {
+		return
+	}
+	select {
+	case c.due <- cluster:
+		entry.due = true
+	default:
+	}
+}
+
+// runByteCounts counts the logical clusters that are due, one at a time, until the context ends.
+func (c *Tracker) runByteCounts(ctx context.Context) {
+	for {
+		select {
+		case cluster := <-c.due:
+			if err := c.countBytes(ctx, cluster); err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "Counting the bytes of a logical cluster failed, the previous count is kept")
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// countBytes counts one logical cluster. What is written during the count may count twice until the next.
+func (c *Tracker) countBytes(ctx context.Context, cluster logicalcluster.Name) error {
+	before, started := c.writtenTo(cluster), time.Now()
+	bytes, err := c.cfg.Keys.CountBytes(ctx, cluster)
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entry := c.bytes[cluster]
+	if entry == nil {
+		return err
+	}
+	entry.due = false
+	entry.nextCount = now.Add(max(pauseFactor*now.Sub(started), minPause))
+	if err != nil {
+		return err
+	}
+	entry.counted, entry.written, entry.checkAt = bytes, max(entry.written-before, 0), 0
+	return nil
+}
+
+func (c *Tracker) writtenTo(cluster logicalcluster.Name) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if entry := c.bytes[cluster]; entry != nil {
+		return entry.written
+	}
+	return 0
+}
+
+// pruneBytes removes the entries of logical clusters that are gone. The limits of the others, which may have changed, are
+// read again with their next write.
+func (c *Tracker) pruneBytes(existing []*corev1alpha1.LogicalCluster) {
+	names := make(map[logicalcluster.Name]bool, len(existing))
+	for _, cluster := range existing {
+		names[logicalcluster.Of(cluster)] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for cluster, entry := range c.bytes {
+		if !names[cluster] {
+			delete(c.bytes, cluster)
+			continue
+		}
+		entry.checkAt = 0
+	}
+	c.reportBytes()
+}
+
+// reportBytes sets the metrics of the logical clusters close to their byte limit and removes others. Callers must hold mu.
+func (c *Tracker) reportBytes() {
+	shard := map[string]string{"shard": c.cfg.Shard}
+	byteCounts.DeletePartialMatch(shard)
+	byteLimits.DeletePartialMatch(shard)
+	for cluster, entry := range c.bytes {
+		if entry.limit > 0 && entry.counted >= entry.limit/100*reportedPercent {
+			byteCounts.WithLabelValues(c.cfg.Shard, cluster.String()).Set(float64(entry.counted))
+			byteLimits.WithLabelValues(c.cfg.Shard, cluster.String()).Set(float64(entry.limit))
+		}
+	}
+}
