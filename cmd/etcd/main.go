@@ -1,16 +1,28 @@
 // Command etcd is etcd 3.7, built from its module, so that the image can run the store of a RootShard that configures
-// no other.
+// no other. A member that the operator runs starts on an empty volume only where that loses no data (package etcdmember).
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
 
+	"github.com/atoll-dev/atoll/internal/etcdmember"
 	"github.com/atoll-dev/atoll/internal/gomemlimit"
 )
 
 func main() {
 	gomemlimit.Set()
-	etcdmain.Main(os.Args)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	args, err := etcdmember.Arguments(ctx, os.Args)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "etcd:", err)
+		os.Exit(1)
+	}
+	etcdmain.Main(args)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/cacheserver"
 	"github.com/atoll-dev/atoll/controllers/certificatesecret"
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcdclient"
 	"github.com/atoll-dev/atoll/controllers/frontproxy"
 	"github.com/atoll-dev/atoll/controllers/kubeconfig"
 	"github.com/atoll-dev/atoll/controllers/metrics"
@@ -106,7 +107,7 @@ func addControllers(mgr ctrl.Manager, image desired.Image) error {
 	cluster := apply.Cluster{Client: mgr.GetClient()}
 	clients := shardclient.New(cluster)
 	config := reconcile.Config{
-		Cluster: cluster, Recorder: mgr.GetEventRecorder("atoll-operator"), Gate: gate.New(cluster, clients, time.Now), Image: image, ClusterID: clusterID, Now: time.Now,
+		Cluster: cluster, Recorder: mgr.GetEventRecorder("atoll-operator"), Gate: gate.New(cluster, clients, time.Now), Image: image, Etcd: etcdclient.Client{}, ClusterID: clusterID, Now: time.Now,
 	}
 	reconciliations := metrics.NewReconciliations()
 	for _, collector := range []prometheus.Collector{reconciliations, metrics.NewObjects(mgr.GetCache(), mgr.Elected())} {

@@ -13,6 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/dependencies"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/etcdserver"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/server"
@@ -74,7 +75,9 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 	}
 	// An etcd that was removed from the spec is ignored: shards publish their objects to the cache again.
 	if s.isEtcdManaged() {
-		if err := s.Etcd.ObserveManaged(ctx, s.managedEtcd(), s.Image); err != nil {
+		if err := s.Etcd.ObserveManaged(ctx, etcdserver.Input{
+			Cluster: s.managedEtcd(), Image: s.Image, Served: s.Deployment.Live() != nil, Annotations: s.cache.Annotations, Status: s.cache.Status.Etcd,
+		}); err != nil {
 			return err
 		}
 	}
@@ -123,7 +126,9 @@ func (s *scope) SetStatus() {
 	}
 	if !s.isEtcdManaged() {
 		s.Report.RemoveCondition(operatorv1alpha1.ConditionEtcdAvailable)
+		s.Report.RemoveCondition(operatorv1alpha1.ConditionEtcdHealthy)
 	}
+	out.Etcd = s.Etcd.Status(out.Etcd)
 	out.Conditions = s.Report.Conditions(out.Conditions, s.cache.Generation)
 	out.Version, out.Endpoint = status.Version(s.Deployment.Live()), s.server.URL()
 	out.Phase = operatorv1alpha1.CacheServerPhaseProvisioning

@@ -47,6 +47,17 @@ func (s Shard) ShardName() string {
 	return s.shard.Name
 }
 
+// Annotations are those of the custom resource.
+func (s Shard) Annotations() map[string]string { return s.owner.GetAnnotations() }
+
+// EtcdStatus is the status of the etcd in the custom resource.
+func (s Shard) EtcdStatus() *operatorv1alpha1.EtcdStatus {
+	if s.IsRoot() {
+		return s.root.Status.Etcd
+	}
+	return s.shard.Status.Etcd
+}
+
 // Spec is what a RootShard and a Shard have in common.
 func (s Shard) Spec() operatorv1alpha1.CommonShardSpec {
 	if s.IsRoot() {

@@ -152,6 +152,12 @@ func (c Cluster) certificates() pki.Etcd {
 	return pki.Etcd{CA: c.Name() + "-ca", Server: c.Name() + "-server", Peer: c.Name() + "-peer", Client: c.Name() + "-client", Hosts: hosts}
 }
 
+// Record is the name of the ConfigMap with the record of the bootstrap.
+func (c Cluster) Record() string { return c.Name() + "-record" }
+
+// ClientSecret is the name of the Secret with the certificate of a client.
+func (c Cluster) ClientSecret() string { return c.certificates().Client }
+
 func (c Cluster) clientService() string { return c.Name() + "-client" }
 
 func (c Cluster) memberName(i int32) string { return fmt.Sprintf("%s-%d", c.Name(), i) }

@@ -14,11 +14,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/internal/etcdmember"
 )
 
 const (
 	dataVolume = "data"
 	dataMount  = "/var/lib/etcd"
+	// recordMount is where a member reads the record of the bootstrap.
+	recordMount = "/etc/etcd/cluster"
 	// user of the image; volumes are writable for its group.
 	user int64 = 65532
 )
@@ -29,6 +32,12 @@ func (c Cluster) labels() map[string]string {
 
 func (c Cluster) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: c.owner.Namespace, Labels: c.labels(), OwnerReferences: c.owner.References}
+}
+
+// RecordConfigMap holds the record of the bootstrap, which members read when they start.
+func (c Cluster) RecordConfigMap(record etcdmember.Record) *corev1.ConfigMap {
+	record.Endpoints = c.connection().Servers
+	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: c.meta(c.Record()), Data: record.Data()}
 }
 
 // Services are the headless Service with the names of members, ready or not, and the Service of clients.
@@ -92,7 +101,7 @@ func (c Cluster) StatefulSet(image desired.Image) *appsv1.StatefulSet {
 			},
 		},
 	}
-	out.Annotations = map[string]string{versionAnnotation: version.Version}
+	out.Annotations = map[string]string{versionAnnotation: version.Version + startProtocol}
 	if c.storage.EmptyDir == nil {
 		out.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
@@ -129,6 +138,9 @@ func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 	// The key of the CA is not mounted. Only the certificate of the CA is trusted: ca.crt of a leaf is the same for a
 	// self-signed CA, and would trust more below another one.
 	volumes[2].Secret.Items = []corev1.KeyToPath{{Key: corev1.TLSCertKey, Path: corev1.TLSCertKey}}
+	volumes = append(volumes, corev1.Volume{Name: "record", VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: c.Record()}, DefaultMode: ptr.To[int32](0o444)},
+	}})
 	if c.storage.EmptyDir != nil {
 		volumes = append(volumes, corev1.Volume{Name: dataVolume, VolumeSource: corev1.VolumeSource{EmptyDir: c.storage.EmptyDir}})
 	}
@@ -148,6 +160,7 @@ func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 			Command:         []string{"/etcd"},
 			Args:            c.args(),
 			Env: []corev1.EnvVar{
+				{Name: etcdmember.RecordEnv, Value: recordMount},
 				{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
 			},
 			Ports: []corev1.ContainerPort{
@@ -168,6 +181,7 @@ func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 				{Name: "server", MountPath: "/etc/etcd/tls/server", ReadOnly: true},
 				{Name: "peer", MountPath: "/etc/etcd/tls/peer", ReadOnly: true},
 				{Name: "ca", MountPath: "/etc/etcd/tls/ca", ReadOnly: true},
+				{Name: "record", MountPath: recordMount, ReadOnly: true},
 			},
 			SecurityContext: desired.ContainerSecurity(),
 		}},
@@ -185,7 +199,8 @@ func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 }
 
 // args are the arguments of a member of a cluster of fixed size: the same for each member and each start. etcd ignores
-// the list of members once it has a data directory.
+// the list of members once it has a data directory. A member without one starts as the record says, whatever the state
+// here is (package etcdmember).
 func (c Cluster) args() []string {
 	const self = "$(POD_NAME)"
 	host := self + "." + desired.ServiceHost(c.Name(), c.owner.Namespace, c.owner.Domain)

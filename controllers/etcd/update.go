@@ -35,7 +35,11 @@ func ValidateRemoval(live *appsv1.StatefulSet) *Rejection {
 		"etcd.endpoints is set and StatefulSet %s still holds this shard's data. Copy the data to the new etcd, then delete the StatefulSet; or remove etcd.endpoints", live.Name)}
 }
 
-// versionAnnotation, on the StatefulSet, is the version of etcd in the default image when the image was chosen.
+// startProtocol changes with how members start: their image changes with it, although etcd does not.
+const startProtocol = "+record"
+
+// versionAnnotation, on the StatefulSet, is the version of etcd in the default image when the image was chosen, with how
+// members start.
 const versionAnnotation = "operator.kcp.io/etcd-version"
 
 // KeepImage keeps the image that members run while the desired one has the same version of etcd: a restart of a single

@@ -25,17 +25,29 @@ type Store struct {
 	Gate    workload.Gate
 	Report  *status.Report
 	Now     func() time.Time
+	Members Members
 
 	managed *etcd.Cluster // nil where the user runs it
 	live    *appsv1.StatefulSet
 	problem status.PodProblem   // of the members
 	desired *appsv1.StatefulSet // nil while nothing is applied
 	files   apply.Files
+	members members
+}
+
+// Input is the etcd of an object, as its spec describes it.
+type Input struct {
+	Cluster     etcd.Cluster
+	Image       desired.Image
+	Served      bool // the server that uses it has run
+	Annotations map[string]string
+	Status      *operatorv1alpha1.EtcdStatus
 }
 
 // ObserveManaged reads what there is of an etcd that the operator runs.
-func (s *Store) ObserveManaged(ctx context.Context, managed etcd.Cluster, image desired.Image) (err error) {
-	s.managed, s.desired = &managed, managed.StatefulSet(image)
+func (s *Store) ObserveManaged(ctx context.Context, in Input) (err error) {
+	managed := in.Cluster
+	s.managed, s.desired = &managed, managed.StatefulSet(in.Image)
 	namespace := managed.Owner().Namespace
 	if s.live, err = apply.Get[appsv1.StatefulSet](ctx, s.Cluster, namespace, managed.Name()); err != nil {
 		return err
@@ -46,8 +58,10 @@ func (s *Store) ObserveManaged(ctx context.Context, managed etcd.Cluster, image 
 		}
 	}
 	mounts := desired.PodMounts(&s.desired.Spec.Template.Spec)
-	s.files, err = s.Cluster.ReadFiles(ctx, namespace, mounts.Secrets, mounts.ConfigMaps)
-	return err
+	if s.files, err = s.Cluster.ReadFiles(ctx, namespace, mounts.Secrets, mounts.ConfigMaps); err != nil {
+		return err
+	}
+	return s.observeMembers(ctx, in)
 }
 
 // ObserveAbandoned reads the etcd that the operator ran for an owner before its spec named another one. It holds the
@@ -91,6 +105,11 @@ func (s *Store) configure(ctx context.Context) (status.Result, error) {
 			return status.Result{}, err
 		}
 	}
+	record := s.managed.RecordConfigMap(s.members.record)
+	if err := s.Cluster.ApplyObject(ctx, condition, record); err != nil {
+		return status.Result{}, err
+	}
+	s.files.Add(record)
 	if s.live != nil {
 		if rejection := etcd.ValidateUpdate(s.live, s.desired); rejection != nil {
 			return status.Stall(condition, rejection.Reason, "%s", rejection.Message), nil
@@ -105,7 +124,7 @@ func (s *Store) configure(ctx context.Context) (status.Result, error) {
 	case s.live == nil:
 		return status.Wait(condition, apply.ReasonWaitingForCertificates, "etcd starts once its certificates are issued"), nil
 	}
-	return quorumResult(*s.managed, s.live, s.problem, s.Now()), nil
+	return s.availability(s.live), nil
 }
 
 // AdmitRollout checks with the gate whether members may be replaced. Until they may, the StatefulSet keeps its pod
@@ -114,15 +133,23 @@ func (s *Store) AdmitRollout(ctx context.Context) error {
 	if s.managed == nil || s.desired == nil {
 		return nil
 	}
-	missing := ""
-	if s.live != nil {
-		if quorum := quorumResult(*s.managed, s.live, s.problem, s.Now()); quorum.State != status.Satisfied {
-			missing = quorum.Message
-		}
-	}
-	result, err := workload.AdmitStatefulSet(ctx, s.Gate, s.live, s.desired, missing)
+	result, err := s.admitRollout(ctx)
 	s.Report.SetWorst(result)
 	return err
+}
+
+func (s *Store) admitRollout(ctx context.Context) (status.Result, error) {
+	missing := ""
+	switch {
+	case s.live == nil:
+	case s.members.decision.IsRepairing(): // a rollout would take away another member
+		return workload.HoldStatefulSet(ctx, s.Gate, s.live, s.desired, "a member is being replaced")
+	default:
+		if available := s.availability(s.live); available.State != status.Satisfied {
+			missing = available.Message
+		}
+	}
+	return workload.AdmitStatefulSet(ctx, s.Gate, s.live, s.desired, missing)
 }
 
 // Apply applies the StatefulSet, with the pod template that the gate admitted, and reports on the quorum.
@@ -131,7 +158,16 @@ func (s *Store) Apply(ctx context.Context) error {
 		return nil
 	}
 	err := s.Cluster.ApplyObject(ctx, condition, s.desired)
-	return s.Report.SetResult(quorumResult(*s.managed, s.desired, s.problem, s.Now()), err)
+	return s.Report.SetResult(s.availability(s.desired), err)
+}
+
+// availability reports on the quorum, or on what keeps the cluster from having one.
+func (s *Store) availability(live *appsv1.StatefulSet) status.Result {
+	result, quorum := s.members.decision.Available, quorumResult(*s.managed, live, s.problem, s.Now())
+	if result.Type == "" || result.State == status.Waiting && quorum.State != status.Satisfied {
+		return quorum
+	}
+	return result
 }
 
 // quorumResult reports on the ready members. A quorum is sufficient, except while members are being replaced: servers

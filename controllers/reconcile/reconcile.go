@@ -17,6 +17,7 @@ import (
 
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcdserver"
 	"github.com/atoll-dev/atoll/controllers/status"
 	"github.com/atoll-dev/atoll/controllers/workload"
 )
@@ -31,8 +32,9 @@ type Object interface {
 type Config struct {
 	Cluster  apply.Cluster
 	Recorder events.EventRecorder
-	Gate     workload.Gate // of rollouts; nil admits every change at once
-	Image    desired.Image // of servers whose spec names none
+	Gate     workload.Gate      // of rollouts; nil admits every change at once
+	Image    desired.Image      // of servers whose spec names none
+	Etcd     etcdserver.Members // of etcds that the operator runs; nil leaves them alone
 	// ClusterID identifies this Kubernetes cluster among all.
 	ClusterID string
 	Now       func() time.Time

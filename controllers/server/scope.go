@@ -29,7 +29,7 @@ type Scope struct {
 func NewScope(config reconcile.Config, report *status.Report, namespace, name string) Scope {
 	return Scope{
 		Config: config, Report: report,
-		Etcd:       etcdserver.Store{Cluster: config.Cluster, Gate: config.Gate, Report: report, Now: config.Now},
+		Etcd:       etcdserver.Store{Cluster: config.Cluster, Gate: config.Gate, Report: report, Now: config.Now, Members: config.Etcd},
 		Deployment: config.NewDeployment(report, operatorv1alpha1.ConditionAvailable, namespace, name),
 	}
 }
@@ -73,6 +73,7 @@ func (s *Scope) EtcdServerSteps(issueCertificates func(context.Context) error) [
 		{Name: "configure etcd", Run: s.Etcd.Configure},
 		{Name: "admit the rollout of etcd", Run: s.Etcd.AdmitRollout},
 		{Name: "apply etcd", Run: s.Etcd.Apply},
+		{Name: "repair etcd", Run: s.Etcd.Repair},
 		{Name: "configure the server", Run: s.Deployment.Configure},
 		{Name: "prepare the server", Run: s.Prepare},
 		{Name: "admit the rollout of the server", Run: s.Deployment.AdmitRollout},

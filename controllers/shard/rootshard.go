@@ -136,7 +136,9 @@ func (s *rootShardScope) SetStatus() {
 	out.ObservedGeneration = s.root.Generation
 	if !etcd.IsManaged(s.root.Spec.Etcd) {
 		s.Report.RemoveCondition(operatorv1alpha1.ConditionEtcdAvailable)
+		s.Report.RemoveCondition(operatorv1alpha1.ConditionEtcdHealthy)
 	}
+	s.root.Status.Etcd = s.Etcd.Status(s.root.Status.Etcd)
 	out.Conditions = s.Report.Conditions(out.Conditions, s.root.Generation)
 	out.Shards, out.Endpoint, out.Version = s.shards, desired.RootShardBaseURL(s.root), status.Version(s.Deployment.Live())
 	out.Phase = operatorv1alpha1.RootShardPhaseProvisioning

@@ -6,6 +6,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/dependencies"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/etcdserver"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/server"
@@ -28,7 +29,9 @@ func (s *scope) observe(ctx context.Context, shard desired.Shard) (err error) {
 		return err
 	}
 	if etcd.IsManaged(shard.Spec().Etcd) {
-		err = s.Etcd.ObserveManaged(ctx, etcd.NewForShard(shard), s.Image)
+		err = s.Etcd.ObserveManaged(ctx, etcdserver.Input{
+			Cluster: etcd.NewForShard(shard), Image: s.Image, Served: s.Deployment.Live() != nil, Annotations: shard.Annotations(), Status: shard.EtcdStatus(),
+		})
 	} else {
 		err = s.Etcd.ObserveAbandoned(ctx, shard.AsOwner())
 	}

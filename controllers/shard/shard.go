@@ -123,7 +123,9 @@ func (s *shardScope) issueCertificates(ctx context.Context) error {
 func (s *shardScope) SetStatus() {
 	if !etcd.IsManaged(s.shard.Spec.Etcd) {
 		s.Report.RemoveCondition(operatorv1alpha1.ConditionEtcdAvailable)
+		s.Report.RemoveCondition(operatorv1alpha1.ConditionEtcdHealthy)
 	}
+	s.shard.Status.Etcd = s.Etcd.Status(s.shard.Status.Etcd)
 	out := &s.shard.Status
 	out.ObservedGeneration = s.shard.Generation
 	out.Conditions = s.Report.Conditions(out.Conditions, s.shard.Generation)

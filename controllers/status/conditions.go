@@ -30,6 +30,7 @@ type Report struct {
 	Requeue time.Duration
 
 	removed []string
+	within  time.Duration
 }
 
 // Set stores a result in place of an earlier one of its type.
@@ -99,8 +100,23 @@ const (
 	stalledInterval = 2 * time.Minute
 )
 
+// RequeueWithin reconciles again after a duration at the latest: for states that change without an event.
+func (r *Report) RequeueWithin(duration time.Duration) {
+	if r.within == 0 || duration < r.within {
+		r.within = duration
+	}
+}
+
 // RequeueAfter returns when to reconcile again without an event; 0 is never.
 func (r *Report) RequeueAfter() time.Duration {
+	after := r.requeueAfter()
+	if r.within > 0 && (after == 0 || r.within < after) {
+		return r.within
+	}
+	return after
+}
+
+func (r *Report) requeueAfter() time.Duration {
 	if r.Requeue > 0 {
 		return r.Requeue
 	}

@@ -37,6 +37,13 @@ func Transitions(before, after []metav1.Condition) []Event {
 			if !isTrue && (changed || was.Message != now.Message) {
 				out = append(out, Event{corev1.EventTypeWarning, now.Reason, now.Message})
 			}
+		case operatorv1alpha1.ConditionEtcdHealthy:
+			if isTrue && changed && was != nil {
+				out = append(out, Event{corev1.EventTypeNormal, now.Type, now.Message})
+			}
+			if !isTrue && (changed || was.Message != now.Message) {
+				out = append(out, Event{corev1.EventTypeWarning, now.Reason, now.Message})
+			}
 		case operatorv1alpha1.ConditionReconciling:
 		default:
 			if changed && isTrue {

@@ -67,14 +67,34 @@ func admitTemplate(ctx context.Context, gate Gate, pods Pods, liveTemplate *core
 	if err != nil || admitted || !pods.Change {
 		return result, err
 	}
+	keepTemplate(pods.Live, liveTemplate, desired, template)
+	return result, nil
+}
+
+// HoldStatefulSet gives desired the pod template of live, and tells the gate that no pods are to be replaced.
+func HoldStatefulSet(ctx context.Context, gate Gate, live, desired *appsv1.StatefulSet, missing string) (status.Result, error) {
+	keepTemplate(live, &live.Spec.Template, desired, &desired.Spec.Template)
+	if gate == nil {
+		return status.Result{}, nil
+	}
+	_, result, err := gate.Admit(ctx, Pods{
+		Live: live, Missing: missing, Serving: live.Status.ReadyReplicas > 0, Revision: live.Annotations[templateAnnotation],
+	})
+	return result, err
+}
+
+// keepTemplate gives the desired object the live template with its hash.
+func keepTemplate(live client.Object, liveTemplate *corev1.PodTemplateSpec, desired client.Object, template *corev1.PodTemplateSpec) {
 	liveTemplate.DeepCopyInto(template)
 	annotations := maps.Clone(desired.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
 	delete(annotations, templateAnnotation)
-	if hash, ok := pods.Live.GetAnnotations()[templateAnnotation]; ok {
+	if hash, ok := live.GetAnnotations()[templateAnnotation]; ok {
 		annotations[templateAnnotation] = hash
 	}
 	desired.SetAnnotations(annotations)
-	return result, nil
 }
 
 // setTemplateHash sets the hash of a pod template on the object that holds it.

@@ -11,8 +11,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
 // testReapply applies the same manifests twice: neither the custom resources nor the objects that the
@@ -113,4 +116,91 @@ func (w workspace) inventory(t *testing.T) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// TestEtcdMemberLoss deletes the volume of one of three etcd members with its pod, under load: the operator replaces the
+// member, and all acknowledged writes are there.
+func TestEtcdMemberLoss(t *testing.T) {
+	in := newInstallation(t, "development")
+	in.mutate = func(t *testing.T, u *unstructured.Unstructured) {
+		if u.GetKind() == "RootShard" {
+			set(t, u, map[string]any{"managed": map[string]any{"replicas": int64(3), "storage": map[string]any{"size": "1Gi"}}}, "spec", "etcd")
+		}
+	}
+	if !t.Run("install", in.testInstall) {
+		t.FailNow()
+	}
+	w := in.createWorkspace(t, "root", "members")
+	if err := w.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sharedNamespace}}); err != nil {
+		t.Fatal(err)
+	}
+	root := &unstructured.Unstructured{}
+	root.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind("RootShard"))
+	checkHealthy := func(ctx context.Context) error {
+		if err := in.host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "root"}, root); err != nil {
+			return err
+		}
+		if c := condition(root, operatorv1alpha1.ConditionEtcdHealthy); c == nil || c.Status != metav1.ConditionTrue {
+			return fmt.Errorf("condition EtcdHealthy is %+v", c)
+		}
+		return nil
+	}
+	eventually(t, time.Minute, "all members", checkHealthy)
+
+	writing, stop := context.WithCancel(t.Context())
+	acknowledged := make(chan []string, 1)
+	go func() {
+		var names []string
+		for i := 0; writing.Err() == nil; i++ {
+			object := w.object(fmt.Sprintf("written-%d", i))
+			if err := w.client.Create(writing, object); err == nil {
+				names = append(names, object.Name)
+			}
+		}
+		acknowledged <- names
+	}()
+	defer stop()
+	claim := &corev1.PersistentVolumeClaim{}
+	key := client.ObjectKey{Namespace: namespace, Name: "data-root-etcd-1"}
+	if err := in.host.Get(t.Context(), key, claim); err != nil {
+		t.Fatal(err)
+	}
+	lost := claim.UID
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "root-etcd-1"}}
+	for _, object := range []client.Object{claim, pod} { // the claim stays until its pod is deleted
+		if err := in.host.Delete(t.Context(), object, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deleted := time.Now()
+	eventually(t, 5*time.Minute, "the replacement of the member", func(ctx context.Context) error {
+		if err := in.host.Get(ctx, key, claim); err != nil {
+			return err
+		}
+		if claim.UID == lost {
+			return fmt.Errorf("claim %s is not deleted yet", claim.Name)
+		}
+		if err := in.host.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if !podReady(pod) {
+			return fmt.Errorf("pod %s is not ready; %v", pod.Name, checkHealthy(ctx))
+		}
+		return checkHealthy(ctx)
+	})
+	t.Logf("%.1fs from the deletion of the claim to three members", time.Since(deleted).Seconds())
+	stop()
+	names := <-acknowledged
+	all := &corev1.ConfigMapList{}
+	if err := w.client.List(t.Context(), all, client.InNamespace(sharedNamespace)); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, item := range all.Items {
+		found[item.Name] = true
+	}
+	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return found[name] })
+	if len(names) == 0 || len(missing) > 0 {
+		t.Errorf("%d of %d acknowledged writes are missing: %v", len(missing), len(names), missing)
+	}
 }

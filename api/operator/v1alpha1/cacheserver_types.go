@@ -144,6 +144,10 @@ type CacheServerStatus struct {
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 
+	// etcd is the state of the etcd that the operator runs for the object. It is an addition of Atoll.
+	// +optional
+	Etcd *EtcdStatus `json:"etcd,omitempty"`
+
 	// conditions are the states of the parts of the cache server.
 	// +optional
 	// +listType=map

@@ -23,6 +23,9 @@ const (
 	ConditionCertificatesReady = "CertificatesReady"
 	// ConditionEtcdAvailable is True when the etcd that the operator runs for the object has a quorum of ready members.
 	ConditionEtcdAvailable = "EtcdAvailable"
+	// ConditionEtcdHealthy is True when all members of the etcd that the operator runs serve and have space. While it is
+	// False, the data is less redundant, or writes are rejected; the message has the next step.
+	ConditionEtcdHealthy = "EtcdHealthy"
 	// ConditionProxyAvailable is ConditionAvailable for the internal proxy of a RootShard.
 	ConditionProxyAvailable = "ProxyAvailable"
 	// ConditionRolledOut is False while pods are queued for replacement, are being replaced, or are not healthy after

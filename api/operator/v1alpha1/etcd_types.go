@@ -56,6 +56,17 @@ type ManagedEtcd struct {
 	Storage *EtcdStorage `json:"storage,omitempty"`
 }
 
+// EtcdStatus is the observed state of an etcd that the operator runs.
+type EtcdStatus struct {
+	// clusterID is the ID of the cluster that holds the data. It is set once the cluster is bootstrapped.
+	// +optional
+	ClusterID string `json:"clusterID,omitempty"`
+
+	// defragmented is the last value of the annotation operator.kcp.io/defragment-etcd that was handled.
+	// +optional
+	Defragmented string `json:"defragmented,omitempty"`
+}
+
 // EtcdStorage is the storage of an etcd member: a persistent volume claim, unless emptyDir is set.
 // +kubebuilder:validation:XValidation:rule="!has(self.emptyDir) || (!has(self.size) && !has(self.storageClassName))",message="emptyDir excludes size and storageClassName, which describe a persistent volume claim"
 type EtcdStorage struct {

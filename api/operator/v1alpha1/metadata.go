@@ -15,6 +15,15 @@ const (
 // not respond. Its data is lost, and that of all shards with a RootShard.
 const AnnotationForceDelete = "operator.kcp.io/force-delete"
 
+// Annotations by which a user controls an etcd that the operator runs, on the object that it belongs to.
+const (
+	// AnnotationEtcdDataLost confirms that the data of an etcd is lost, and that it begins again without. The value is the
+	// ID of the lost cluster, as the condition reports it.
+	AnnotationEtcdDataLost = "operator.kcp.io/etcd-data-lost"
+	// AnnotationDefragmentEtcd requests that every member is compacted and defragmented, once for every value.
+	AnnotationDefragmentEtcd = "operator.kcp.io/defragment-etcd"
+)
+
 // Annotations by which a user controls rollouts: on a RootShard for its whole installation, on another object for that
 // object only.
 const (

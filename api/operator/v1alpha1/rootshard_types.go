@@ -152,6 +152,10 @@ type RootShardStatus struct {
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 
+	// etcd is the state of the etcd that the operator runs for the object. It is an addition of Atoll.
+	// +optional
+	Etcd *EtcdStatus `json:"etcd,omitempty"`
+
 	// conditions are the states of the parts of the root shard.
 	// +optional
 	// +listType=map
