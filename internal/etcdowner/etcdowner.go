@@ -57,38 +57,35 @@ func Claim(ctx context.Context, etcd *clientv3.Client, prefix string, options Op
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	key := Key(prefix)
-	response, err := etcd.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, options.Owner)).
-		Else(clientv3.OpGet(key)).Commit()
-	if err != nil {
-		return fmt.Errorf("claiming the keys below %s: %w", prefix, err)
+	for {
+		// The owner is read before anything is written: an etcd without space refuses a transaction that may write, and a
+		// server must be able to restart there.
+		found, err := etcd.Get(ctx, key)
+		if err != nil {
+			return fmt.Errorf("reading the owner of the keys below %s: %w", prefix, err)
+		}
+		revision := int64(0) // of a key that does not exist
+		if len(found.Kvs) == 1 {
+			owner := string(found.Kvs[0].Value)
+			if owner == options.Owner {
+				return nil
+			}
+			if options.Previous == "" || owner != options.Previous {
+				return &OwnedError{Key: key, Owner: owner, Self: options.Owner}
+			}
+			klog.InfoS("Taking over the keys in etcd", "key", key, "from", owner, "owner", options.Owner)
+			revision = found.Kvs[0].ModRevision
+		}
+		written, err := etcd.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
+			Then(clientv3.OpPut(key, options.Owner)).Commit()
+		if err != nil {
+			return fmt.Errorf("claiming the keys below %s: %w", prefix, err)
+		}
+		if written.Succeeded {
+			return nil
+		}
 	}
-	if response.Succeeded {
-		return nil
-	}
-	found := response.Responses[0].GetResponseRange().Kvs
-	if len(found) != 1 {
-		return fmt.Errorf("claiming the keys below %s: %s was deleted concurrently", prefix, key)
-	}
-	owner := string(found[0].Value)
-	if owner == options.Owner {
-		return nil
-	}
-	if options.Previous == "" || owner != options.Previous {
-		return &OwnedError{Key: key, Owner: owner, Self: options.Owner}
-	}
-	klog.InfoS("Taking over the keys in etcd", "key", key, "from", owner, "owner", options.Owner)
-	response, err = etcd.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(key), "=", found[0].ModRevision)).
-		Then(clientv3.OpPut(key, options.Owner)).Commit()
-	if err == nil && !response.Succeeded {
-		err = errors.New("its owner was changed concurrently")
-	}
-	if err != nil {
-		return fmt.Errorf("taking over %s: %w", key, err)
-	}
-	return nil
 }
 
 // Acquire claims the keys below all prefixes before anything else is written there. While another owner has them, it

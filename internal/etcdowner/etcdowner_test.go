@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
@@ -60,5 +61,17 @@ func TestClaim(t *testing.T) {
 		case tc.refusedBy != "" && (!errors.As(err, &owned) || owned.Owner != tc.refusedBy):
 			t.Errorf("%s: got %v, want it refused by %s", tc.name, err, tc.refusedBy)
 		}
+	}
+
+	// etcd refuses a transaction that may write while it has no space; servers must be able to restart all the same.
+	maintenance := pb.NewMaintenanceClient(etcd.ActiveConnection())
+	if _, err := maintenance.Alarm(t.Context(), &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, Alarm: pb.AlarmType_NOSPACE}); err != nil {
+		t.Fatal(err)
+	}
+	if err := etcdowner.Claim(t.Context(), etcd, "/registry", etcdowner.Options{Owner: "beta"}); err != nil {
+		t.Errorf("a restart while etcd has no space: %v", err)
+	}
+	if err := etcdowner.Claim(t.Context(), etcd, "/new", etcdowner.Options{Owner: "beta"}); err == nil {
+		t.Error("claimed without space")
 	}
 }

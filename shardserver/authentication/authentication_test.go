@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/kubernetes/pkg/apis/core"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
@@ -56,8 +58,9 @@ type serviceAccountEnv struct {
 	shard   *shardtest.Shard
 	request authenticator.Request
 	key     *ecdsa.PrivateKey
-	// remoteKey is that of another shard.
+	// remoteKey is that of another shard, shardKeys are the public keys of both.
 	remoteKey *ecdsa.PrivateKey
+	shardKeys serviceaccount.PublicKeysGetter
 }
 
 func newServiceAccountEnv(t *testing.T) *serviceAccountEnv {
@@ -92,7 +95,7 @@ func newServiceAccountEnv(t *testing.T) *serviceAccountEnv {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &serviceAccountEnv{shard: shard, request: request, key: key, remoteKey: remoteKey}
+	return &serviceAccountEnv{shard: shard, request: request, key: key, remoteKey: remoteKey, shardKeys: shardKeys}
 }
 
 // account reads the stored service account of a logical cluster.
@@ -218,6 +221,40 @@ func TestTokenRevocation(t *testing.T) {
 	}
 	if _, ok, err := authenticateToken(t.Context(), a.request, tokenOfB); !ok {
 		t.Errorf("the token of the account of B: %v", err)
+	}
+}
+
+// TestRefusedRemoteToken: a token that its own shard refuses causes one request there, however often it is sent.
+func TestRefusedRemoteToken(t *testing.T) {
+	a := newServiceAccountEnv(t)
+	var reviews atomic.Int32
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		reviews.Add(1)
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer proxy.Close()
+	remote := newRemoteServiceAccountAuthenticator(kubeauthenticator.Config{
+		ServiceAccountIssuers: []string{defaultIssuer}, APIAudiences: authenticator.Audiences{defaultIssuer},
+	}, a.shardKeys, a.shard.Registry, &rest.Config{Host: proxy.URL})
+	generator, err := NewTokenGenerator(defaultIssuer, a.remoteKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, private, err := serviceaccount.Claims(a.account(t, clusterA), nil, nil, nil, nil, nil, 3600, 0, []string{defaultIssuer}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := generator.GenerateToken(logicalcluster.With(t.Context(), logicalcluster.MustParseName("elsewhere")), claims, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, ok, err := remote.AuthenticateToken(t.Context(), token); ok || err == nil {
+			t.Fatalf("accepted: %v", err)
+		}
+	}
+	if got := reviews.Load(); got != 1 {
+		t.Errorf("%d reviews", got)
 	}
 }
 

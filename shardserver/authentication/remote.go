@@ -32,7 +32,8 @@ const (
 // other shards. keys are those of all shards; which of them signed a token proves nothing, so its own shard decides.
 func newRemoteServiceAccountAuthenticator(stock kubeauthenticator.Config, keys serviceaccount.PublicKeysGetter, registry *storage.Registry, proxy *rest.Config) authenticator.Token {
 	accepted := tokencache.New(authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-		return nil, true, reviewAsBearer(ctx, proxy, token)
+		err := reviewAsBearer(ctx, proxy, token)
+		return nil, err == nil, err
 	}), true, 0, remoteFailureTTL)
 	lookup := func(ctx context.Context, cluster logicalcluster.Name, token string) error {
 		local, err := registry.IsLocal(ctx, cluster)

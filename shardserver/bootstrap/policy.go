@@ -92,7 +92,8 @@ func systemRoles() []rbacv1.ClusterRole {
 	}
 }
 
-// externalAdminRules returns the permissions of shards on other shards, through the front proxy.
+// externalAdminRules returns the permissions that the contract gives to shards on other shards, through the front proxy.
+// Atoll's shards do not use them.
 func externalAdminRules() []policyRule {
 	return []policyRule{
 		rule("get", "update", "delete").groups("core.kcp.io").resources("logicalclusters", "logicalclusters/status"),

@@ -107,6 +107,7 @@ func (t *Typed[R]) reconcile(ctx context.Context, req R) (reconcile.Result, erro
 		return result, nil
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err): // the watch cache is behind: the event with the newer object follows
 		outcome = outcomeConflict
+		klog.FromContext(ctx).V(3).Info("Reconciling conflicts with another write, will retry", "controller", t.options.Name, "request", req, "reason", err)
 	case ctx.Err() == context.Canceled:
 		return reconcile.Result{}, nil
 	case storage.IsNotSynced(err): // events follow when other shards' objects have synced

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -65,12 +66,13 @@ func (c *configurationController) reconcile(ctx context.Context, key controller.
 func newConfigurationEvent(configuration *tenancyv1alpha1.WorkspaceAuthenticationConfiguration, problems string) *corev1.Event {
 	message := "Tokens cannot be authenticated: " + problems
 	if len(message) > maxEventMessage {
-		message = message[:maxEventMessage-3] + "..."
+		message = strings.ToValidUTF8(message[:maxEventMessage-3], "") + "..."
 	}
 	hash := sha256.Sum256([]byte(string(configuration.UID) + problems))
+	name := strings.TrimRight(fmt.Sprintf("%.200s", configuration.Name), "-.") // as the name of an object requires
 	now := metav1.Now()
 	return &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%.200s.%x", configuration.Name, hash[:8])},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%s.%x", name, hash[:8])},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: tenancyv1alpha1.SchemeGroupVersion.String(), Kind: "WorkspaceAuthenticationConfiguration",
 			Name: configuration.Name, UID: configuration.UID, ResourceVersion: configuration.ResourceVersion,

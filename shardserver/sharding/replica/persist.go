@@ -69,7 +69,8 @@ func (inf *Informer) markKeyDirty(key snapshotKey) {
 	}
 }
 
-// Persist keeps the snapshot up to date until the context ends. One replica of a shard runs it at a time.
+// Persist keeps the snapshot up to date until the context ends, or another replica of the shard writes it. One replica of
+// a shard runs it at a time.
 func (inf *Informer) Persist(ctx context.Context) {
 	if inf.cfg.SnapshotStore == nil {
 		return
@@ -94,8 +95,8 @@ func (inf *Informer) Persist(ctx context.Context) {
 		if err == nil {
 			err = inf.flush(ctx, term)
 		}
-		if errors.Is(err, errSnapshotTaken) {
-			term = 0
+		if errors.Is(err, errSnapshotTaken) { // this replica has lost the lease of controllers
+			return
 		}
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Writing the snapshot of objects of other shards failed, will retry")
