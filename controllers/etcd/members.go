@@ -83,6 +83,11 @@ func (d Decision) ChangesMembers() bool {
 	return d.Action == Remove || d.Action == Add || d.Action == Promote
 }
 
+// MayDefragment reports whether all members serve, so that one at a time may stop answering.
+func (c Cluster) MayDefragment(f Facts, d Decision) bool {
+	return d.Action == None && f.Record.ClusterID != "" && c.allServe(f)
+}
+
 // IsRepairing reports whether a member is lost or being replaced, so that no other may be missing.
 func (d Decision) IsRepairing() bool {
 	return d.Healthy.Reason == reasonMemberLost || d.Healthy.Reason == reasonReplacing
@@ -203,6 +208,10 @@ func (c Cluster) healthy(f Facts) status.Result {
 	}
 	if strangers := slices.IndexFunc(f.Listed, func(m Listed) bool { return m.Index < 0 }); strangers >= 0 {
 		return status.Warn(condition, "UnknownMember", "member %x is none of the pods of this etcd: remove it with `etcdctl member remove %x`", f.Listed[strangers].ID, f.Listed[strangers].ID)
+	}
+	if full := c.names(f, func(_ int, m MemberFacts) bool { return m.NoSpace }); len(full) > 0 {
+		return status.Warn(condition, "NoSpace", "etcd rejects writes, because the database has reached its quota: delete objects, then set the annotation %s to a new value, and the operator compacts and defragments the members and clears the alarm",
+			operatorv1alpha1.AnnotationDefragmentEtcd)
 	}
 	return status.OK(condition, "MembersServe", "all %d members serve", c.members)
 }

@@ -77,6 +77,8 @@ func TestDecide(t *testing.T) {
 	}{
 		"members that serve need nothing": {facts(), etcd.None, 0, "", "MembersServe", "all 3 members serve"},
 
+		"an alarm about space is reported": {facts(func(f *etcd.Facts) { f.Members[1].NoSpace = true }), etcd.None, 0, "", "NoSpace", "operator.kcp.io/defragment-etcd"},
+
 		"a bootstrap is recorded once all members serve":        {facts(fresh), etcd.Record, 0, "", "MembersServe", ""},
 		"not while one has not served yet":                      {facts(fresh, down(2)), etcd.None, 0, "Bootstrapping", "MemberUnavailable", "2 of 3 members serve, and the first start waits for all"},
 		"not while one has not published that it serves":        {facts(fresh, func(f *etcd.Facts) { f.Listed[1].Started = false }), etcd.None, 0, "Bootstrapping", "MembersServe", ""},

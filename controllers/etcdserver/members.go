@@ -18,6 +18,8 @@ type Members interface {
 	Observe(ctx context.Context, endpoints []etcd.Endpoint, credentials *tls.Config, facts *etcd.Facts)
 	// Repair takes the action of a decision about a member.
 	Repair(ctx context.Context, endpoints []etcd.Endpoint, credentials *tls.Config, facts etcd.Facts, decision etcd.Decision) error
+	// Defragment compacts and defragments all members, one after the other, and clears the alarm about space.
+	Defragment(ctx context.Context, endpoints []etcd.Endpoint, credentials *tls.Config, facts etcd.Facts) error
 	// Credentials reads those of a client from the data of a Secret.
 	Credentials(data map[string][]byte) (*tls.Config, error)
 }
@@ -38,6 +40,7 @@ type members struct {
 	decision    etcd.Decision
 	record      etcdmember.Record // as it is to be
 	status      operatorv1alpha1.EtcdStatus
+	defragment  string // the value of the annotation that requests it
 }
 
 // observeMembers reads the record, observes the members, and decides what to do. Members that are about to start for the
@@ -48,6 +51,7 @@ func (s *Store) observeMembers(ctx context.Context, in Input) error {
 		m.status = *in.Status
 	}
 	m.record = s.readRecord(in)
+	m.defragment = in.Annotations[operatorv1alpha1.AnnotationDefragmentEtcd]
 	m.status.ClusterID = m.record.ClusterID
 	if s.live == nil || s.Members == nil {
 		return nil
@@ -111,6 +115,15 @@ func (s *Store) Repair(ctx context.Context) error {
 	if m.decision.ChangesMembers() {
 		if err := s.Members.Repair(ctx, s.managed.Endpoints(), m.credentials, m.facts, m.decision); err != nil && !errors.Is(err, context.Canceled) {
 			result.Message += "; etcd does not allow it yet: " + err.Error()
+		}
+	}
+	if m.defragment != "" && m.defragment != m.status.Defragmented && s.managed.MayDefragment(m.facts, m.decision) {
+		s.Report.RequeueWithin(repairInterval)
+		if err := s.Members.Defragment(ctx, s.managed.Endpoints(), m.credentials, m.facts); err != nil {
+			result = status.Warn(operatorv1alpha1.ConditionEtcdHealthy, "DefragmentationFailed", "it is tried again: %v", err)
+			s.Report.RequeueWithin(downInterval)
+		} else {
+			m.status.Defragmented = m.defragment
 		}
 	}
 	if result.Type != "" {

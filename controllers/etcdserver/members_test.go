@@ -25,6 +25,8 @@ import (
 type answers struct {
 	facts    etcd.Facts
 	repaired []etcd.Action
+	// defragmented counts the calls.
+	defragmented int
 }
 
 func (a *answers) Credentials(map[string][]byte) (*tls.Config, error) { return &tls.Config{}, nil }
@@ -35,6 +37,11 @@ func (a *answers) Observe(_ context.Context, _ []etcd.Endpoint, _ *tls.Config, f
 
 func (a *answers) Repair(_ context.Context, _ []etcd.Endpoint, _ *tls.Config, _ etcd.Facts, decision etcd.Decision) error {
 	a.repaired = append(a.repaired, decision.Action)
+	return nil
+}
+
+func (a *answers) Defragment(context.Context, []etcd.Endpoint, *tls.Config, etcd.Facts) error {
+	a.defragmented++
 	return nil
 }
 
@@ -118,6 +125,44 @@ func TestRecord(t *testing.T) {
 			conditions := report.Conditions(nil, 1)
 			if condition := meta.FindStatusCondition(conditions, operatorv1alpha1.ConditionEtcdAvailable); condition == nil || condition.Reason != tc.available {
 				t.Errorf("got %+v", condition)
+			}
+		})
+	}
+}
+
+// TestDefragment: a value of the annotation is handled once, and only while all members serve.
+func TestDefragment(t *testing.T) {
+	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp", UID: "uid"}}
+	cluster := etcd.NewForShard(desired.NewRootShard(root))
+	for name, tc := range map[string]struct {
+		requested, handled string
+		answer             etcd.Facts
+		calls              int
+	}{
+		"a new value":                    {"2", "1", healthyMember("c1"), 1},
+		"a handled value":                {"1", "1", healthyMember("c1"), 0},
+		"no value":                       {"", "1", healthyMember("c1"), 0},
+		"a member that does not serve":   {"2", "1", etcd.Facts{Members: []etcd.MemberFacts{{}}}, 0},
+		"a bootstrap that is not stored": {"2", "1", etcd.Facts{ClusterID: "c1", Members: []etcd.MemberFacts{{Serving: true}}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			members := &answers{facts: tc.answer}
+			set := cluster.StatefulSet(desired.Image{Repository: "atoll", Tag: "v1"})
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "root-etcd-client", Namespace: "kcp"}}
+			store := Store{Cluster: apply.Cluster{Client: memory.NewClient(t, set, secret)}, Report: &status.Report{}, Now: time.Now, Members: members}
+			err := store.ObserveManaged(t.Context(), Input{
+				Cluster: cluster, Served: true, Annotations: map[string]string{operatorv1alpha1.AnnotationDefragmentEtcd: tc.requested},
+				Status: &operatorv1alpha1.EtcdStatus{ClusterID: "c1", Defragmented: tc.handled},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := store.Repair(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			handled := store.Status(nil).Defragmented
+			if want := map[int]string{0: tc.handled, 1: tc.requested}[tc.calls]; members.defragmented != tc.calls || handled != want {
+				t.Errorf("defragmented %d times, %q is handled", members.defragmented, handled)
 			}
 		})
 	}

@@ -1,0 +1,71 @@
+package etcdclient
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/atoll-dev/atoll/controllers/etcd"
+)
+
+// defragmentTimeout bounds the defragmentation of one member, which copies its data.
+const defragmentTimeout = 5 * time.Minute
+
+// Defragment compacts the history, defragments one member after the other, the leader last, and clears the alarm about
+// space if there is space then. A member answers no request while it is defragmented.
+func (Client) Defragment(ctx context.Context, endpoints []etcd.Endpoint, credentials *tls.Config, facts etcd.Facts) error {
+	urls := serving(endpoints, facts.Members)
+	err := request(ctx, urls, credentials, defragmentTimeout, func(ctx context.Context, client *clientv3.Client) error {
+		current, err := client.Get(ctx, "revision", clientv3.WithCountOnly())
+		if err != nil {
+			return err
+		}
+		_, err = client.Compact(ctx, current.Header.Revision, clientv3.WithCompactPhysical())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("compacting: %w", err)
+	}
+	order := make([]int, len(endpoints))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return rank(facts.Members[a]) - rank(facts.Members[b]) })
+	full := false
+	for _, i := range order {
+		url := endpoints[i].ClientURL
+		err := request(ctx, []string{url}, credentials, defragmentTimeout, func(ctx context.Context, client *clientv3.Client) error {
+			if _, err := client.Defragment(ctx, url); err != nil {
+				return err
+			}
+			status, err := client.Status(ctx, url)
+			if err == nil {
+				full = full || status.DbSizeQuota > 0 && status.DbSize >= status.DbSizeQuota
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("defragmenting %s: %w", endpoints[i].Name, err)
+		}
+	}
+	if full {
+		return errors.New("the data itself exceeds the quota: delete objects")
+	}
+	return request(ctx, urls, credentials, clusterTimeout, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{})
+		return err
+	})
+}
+
+// rank orders members by when they are defragmented.
+func rank(member etcd.MemberFacts) int {
+	if member.Leader {
+		return 1
+	}
+	return 0
+}
