@@ -18,7 +18,6 @@ import (
 
 	"github.com/atoll-dev/atoll/internal/issuers"
 	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
-	"github.com/atoll-dev/atoll/internal/writetimeout"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/identity"
@@ -68,7 +67,7 @@ func (h *proxyHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		h.respond.authenticationError(w, req, err)
 		return
 	}
-	release, ok := h.inFlight.Acquire(inFlightUser(req, u), isLongRunning(req))
+	release, ok := h.inFlight.Acquire(inFlightUser(req, u), backend.IsLongRunning(req))
 	if !ok {
 		h.respond.tooManyRequests(w, req)
 		return
@@ -256,7 +255,7 @@ func (s *Server) withLocalEndpoints(next http.Handler) http.Handler {
 // shutdown timeout; their clients reconnect to another replica.
 func (s *Server) withLongRunningTermination(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if !isLongRunning(req) {
+		if !backend.IsLongRunning(req) {
 			next.ServeHTTP(w, req)
 			return
 		}
@@ -270,10 +269,6 @@ func (s *Server) withLongRunningTermination(next http.Handler) http.Handler {
 		defer context.AfterFunc(s.shuttingDown, cancel)()
 		next.ServeHTTP(w, req.WithContext(ctx))
 	})
-}
-
-func isLongRunning(req *http.Request) bool {
-	return req.Header.Get("Upgrade") != "" || writetimeout.IsWatch(req)
 }
 
 // shardedRequestHeader marks requests that already passed a proxy.

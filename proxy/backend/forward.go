@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/klog/v2"
 
+	"github.com/atoll-dev/atoll/internal/writetimeout"
 	"github.com/atoll-dev/atoll/proxy/identity"
 )
 
@@ -127,7 +128,7 @@ func isUnsent(err error) bool {
 // bufferPool returns the pool of the buffer that copies the response. A watch keeps its buffer while it is open: a
 // large one would be most of its memory.
 func (f *Forwarder) bufferPool(req *http.Request) *bufferPool {
-	if isWatch(req) {
+	if writetimeout.IsWatch(req) {
 		return f.watchBuffers
 	}
 	return f.buffers

@@ -18,6 +18,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/internal/writetimeout"
 )
 
 // Files are the PEM files of a connection: the CA of the server and the client certificate of the proxy.
@@ -153,17 +155,15 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if isUpgrade(req) {
 		return current.upgrades.RoundTrip(req)
 	}
-	if isWatch(req) {
+	if writetimeout.IsWatch(req) {
 		return current.watches.RoundTrip(req)
 	}
 	return current.requests.RoundTrip(req)
 }
 
-// isWatch guesses whether the response is open for any time. A wrong guess costs little.
-func isWatch(req *http.Request) bool {
-	query := req.URL.RawQuery
-	return strings.Contains(query, "watch=") || strings.Contains(query, "follow=")
-}
+// IsLongRunning reports whether the response is open for any time: a watch or an upgraded connection. Its limit and its
+// buffers are others than those of a request that ends.
+func IsLongRunning(req *http.Request) bool { return isUpgrade(req) || writetimeout.IsWatch(req) }
 
 func isUpgrade(req *http.Request) bool {
 	if req.Header.Get("Upgrade") == "" {

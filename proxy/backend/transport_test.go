@@ -3,6 +3,8 @@ package backend
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,5 +66,32 @@ func TestConcurrentReloadsUseTheLatestFiles(t *testing.T) {
 		if !used.RootCAs.Equal(roots) || !slices.EqualFunc(used.Certificates[0].Certificate, cert.Certificate, slices.Equal) {
 			t.Fatalf("change %d: former files are in use", round)
 		}
+	}
+}
+
+// TestIsLongRunning: the limits of users and the buffers of responses agree about what a watch is, however it is written.
+func TestIsLongRunning(t *testing.T) {
+	for name, tc := range map[string]struct {
+		query, connection string
+		want              bool
+	}{
+		"a list":                       {"limit=5", "", false},
+		"a watch":                      {"watch=true", "", true},
+		"a watch with an encoded key":  {"%77atch=true", "", true},
+		"a log that is followed":       {"follow=true", "", true},
+		"a query that contains watch=": {"fieldSelector=a%3Dwatch%3D", "", false},
+		"an upgrade":                   {"", "keep-alive, Upgrade", true},
+		"the header Upgrade by itself": {"", "keep-alive", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := httptest.NewRequest(http.MethodGet, "/api/v1/configmaps?"+tc.query, nil)
+			if tc.connection != "" {
+				req.Header.Set("Upgrade", "SPDY/3.1")
+				req.Header.Set("Connection", tc.connection)
+			}
+			if got := IsLongRunning(req); got != tc.want {
+				t.Errorf("got %t", got)
+			}
+		})
 	}
 }

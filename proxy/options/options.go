@@ -72,7 +72,7 @@ func New() *Options {
 		SharedIndex:     sharedindex.NewOptions(),
 		FeatureGates:    map[string]bool{},
 		Logs:            logsapi.NewLoggingConfiguration(),
-		InFlight:        inflight.Limits{Requests: 400, Watches: 10000},
+		InFlight:        inflight.Limits{Requests: 400, Watches: 2000},
 		ShutdownTimeout: 60 * time.Second,
 		WriteTimeouts:   writetimeout.Default(),
 	}
