@@ -81,7 +81,7 @@ func run(args []string) error {
 		LeaderElectionReleaseOnCancel: true,
 		// Secrets and ConfigMaps of the whole cluster are not cached: they are read when needed, and watched by
 		// metadata. Pods are read only while some of a workload are not ready.
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Pod{}, &corev1.Namespace{}}}},
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.PersistentVolumeClaim{}, &corev1.Pod{}, &corev1.Namespace{}}}},
 	})
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)

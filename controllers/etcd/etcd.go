@@ -152,6 +152,21 @@ func (c Cluster) certificates() pki.Etcd {
 	return pki.Etcd{CA: c.Name() + "-ca", Server: c.Name() + "-server", Peer: c.Name() + "-peer", Client: c.Name() + "-client", Hosts: hosts}
 }
 
+// ClaimNames are the names of the volume claims, by ordinal; none on an emptyDir.
+func (c Cluster) ClaimNames() []string {
+	if c.storage.EmptyDir != nil {
+		return nil
+	}
+	var out []string
+	for i := range c.members {
+		out = append(out, dataVolume+"-"+c.memberName(i))
+	}
+	return out
+}
+
+// ClaimSize is the size of each volume claim.
+func (c Cluster) ClaimSize() resource.Quantity { return *c.storage.Size }
+
 // Record is the name of the ConfigMap with the record of the bootstrap.
 func (c Cluster) Record() string { return c.Name() + "-record" }
 

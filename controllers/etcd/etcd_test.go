@@ -69,8 +69,11 @@ func TestValidateUpdate(t *testing.T) {
 		"a size written out is the default one": {nil, storage(operatorv1alpha1.EtcdStorage{Size: quantity("8Gi")}), "", ""},
 		"more members are rejected": {
 			nil, &operatorv1alpha1.ManagedEtcd{Replicas: ptr.To[int32](3)}, "EtcdReplicasImmutable", "Set it back to 1"},
-		"another size is rejected": {
-			nil, storage(operatorv1alpha1.EtcdStorage{Size: quantity("20Gi")}), "EtcdStorageImmutable", "is a persistent volume claim of 20Gi and etcd runs on a persistent volume claim of 8Gi"},
+		"a larger size is accepted": {nil, storage(operatorv1alpha1.EtcdStorage{Size: quantity("20Gi")}), "", ""},
+		"a smaller size is rejected": {
+			nil, storage(operatorv1alpha1.EtcdStorage{Size: quantity("2Gi")}), "EtcdStorageImmutable", "is a persistent volume claim of 2Gi and etcd runs on a persistent volume claim of 8Gi"},
+		"a larger size of another class is rejected": {
+			nil, storage(operatorv1alpha1.EtcdStorage{Size: quantity("20Gi"), StorageClassName: ptr.To("fast")}), "EtcdStorageImmutable", "of storage class fast"},
 		"another class is rejected": {
 			nil, storage(operatorv1alpha1.EtcdStorage{StorageClassName: ptr.To("fast")}), "EtcdStorageImmutable", "of storage class fast"},
 		"a claim instead of an emptyDir is rejected": {emptyDir, nil, "EtcdStorageImmutable", "etcd runs on an emptyDir volume"},

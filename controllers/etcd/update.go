@@ -2,26 +2,28 @@ package etcd
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Rejection is why a change cannot be made to an etcd that runs, and what the user can do.
 type Rejection struct{ Reason, Message string }
 
-// ValidateUpdate rejects a change of the number of members or of their storage. Both are fixed at the first start:
-// changing either by replacing pods would lose data.
+// ValidateUpdate rejects a change of the number of members, or of their storage except for a larger size. Both are fixed at
+// the first start: changing either by replacing pods would lose data.
 func ValidateUpdate(live, desired *appsv1.StatefulSet) *Rejection {
 	if have, want := replicas(live), replicas(desired); have != want {
 		return &Rejection{"EtcdReplicasImmutable", fmt.Sprintf(
 			"etcd.managed.replicas is %d and etcd runs with %d: the number of members is fixed once etcd has started. Set it back to %d", want, have, have)}
 	}
 	have, want := describeStorage(live), describeStorage(desired)
-	if have != want {
+	if have != want && !isGrowth(live, desired) {
 		return &Rejection{"EtcdStorageImmutable", fmt.Sprintf(
-			"etcd.managed.storage is %s and etcd runs on %s: storage is fixed once etcd has started, because its data would be lost. Set it back", want, have)}
+			"etcd.managed.storage is %s and etcd runs on %s: storage is fixed once etcd has started, because its data would be lost, except that size may grow. Set it back", want, have)}
 	}
 	return nil
 }
@@ -62,6 +64,45 @@ func replicas(set *appsv1.StatefulSet) int32 {
 		return 1
 	}
 	return *set.Spec.Replicas
+}
+
+// isGrowth reports whether the storage differs only by a larger size.
+func isGrowth(live, desired *appsv1.StatefulSet) bool {
+	have, want := dataClaim(live), dataClaim(desired)
+	if have == nil || want == nil || ptr.Deref(have.Spec.StorageClassName, "") != ptr.Deref(want.Spec.StorageClassName, "") {
+		return false
+	}
+	size := want.Spec.Resources.Requests[corev1.ResourceStorage]
+	return size.Cmp(have.Spec.Resources.Requests[corev1.ResourceStorage]) > 0
+}
+
+func dataClaim(set *appsv1.StatefulSet) *corev1.PersistentVolumeClaim {
+	for i := range set.Spec.VolumeClaimTemplates {
+		if claim := &set.Spec.VolumeClaimTemplates[i]; claim.Name == dataVolume {
+			return claim
+		}
+	}
+	return nil
+}
+
+// KeepClaimTemplates keeps the claim templates of a StatefulSet that exists: they are immutable. Claims are resized instead.
+func KeepClaimTemplates(live, desired *appsv1.StatefulSet) {
+	desired.Spec.VolumeClaimTemplates = live.Spec.VolumeClaimTemplates
+}
+
+// KeepQuota keeps the quota of the database: it grows after the volumes.
+func KeepQuota(live, desired *appsv1.StatefulSet) {
+	quota := func(set *appsv1.StatefulSet) *string {
+		args := set.Spec.Template.Spec.Containers[0].Args
+		at := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--quota-backend-bytes=") })
+		if at < 0 {
+			return nil
+		}
+		return &args[at]
+	}
+	if have, want := quota(live), quota(desired); have != nil && want != nil {
+		*want = *have
+	}
 }
 
 // describeStorage describes the storage of a member; descriptions are equal if the storage is. An omitted storage class

@@ -115,6 +115,9 @@ func (s *Store) configure(ctx context.Context) (status.Result, error) {
 			return status.Stall(condition, rejection.Reason, "%s", rejection.Message), nil
 		}
 		etcd.KeepImage(s.live, s.desired)
+		if err := s.growVolumes(ctx); err != nil {
+			return status.Result{}, err
+		}
 	}
 	revisions, missing := s.files.Revisions(desired.PodMounts(&s.desired.Spec.Template.Spec))
 	switch {

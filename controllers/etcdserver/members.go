@@ -41,6 +41,7 @@ type members struct {
 	record      etcdmember.Record // as it is to be
 	status      operatorv1alpha1.EtcdStatus
 	defragment  string // the value of the annotation that requests it
+	volumes     status.Result
 }
 
 // observeMembers reads the record, observes the members, and decides what to do. Members that are about to start for the
@@ -101,7 +102,14 @@ func (s *Store) readRecord(in Input) etcdmember.Record {
 // Repair takes one step to repair the members, and reports on them.
 func (s *Store) Repair(ctx context.Context) error {
 	m := &s.members
-	if s.managed == nil || !m.observed {
+	if s.managed == nil {
+		return nil
+	}
+	if m.volumes.Type != "" {
+		s.Report.RequeueWithin(downInterval)
+		s.Report.SetWorst(m.volumes)
+	}
+	if !m.observed {
 		return nil
 	}
 	s.Report.RequeueWithin(checkInterval)
@@ -126,7 +134,7 @@ func (s *Store) Repair(ctx context.Context) error {
 			m.status.Defragmented = m.defragment
 		}
 	}
-	if result.Type != "" {
+	if result.Type != "" && (result.State != status.Satisfied || m.volumes.Type == "") {
 		s.Report.Set(result)
 	}
 	return nil
