@@ -99,7 +99,7 @@ func (d *dependencies) withDocuments(handler http.Handler, generic *genericapise
 	compiled := discovery.NewSource(handler, d.builtInGroups)
 	sets := discovery.NewResolver(compiled, d.registry, d.groups.specs.HashOf, d.boundDefinitions, d.definitions.OverlapsBuiltIn)
 	d.discovery = discovery.NewHandler(handler, sets, generic.DiscoveryAddresses, generic.Serializer)
-	d.openapi = openapi.NewHandler(d.discovery, sets, compiled, func() *spec.Swagger { return d.openAPISpec.StaticOpenAPISpec }, generic.Serializer)
+	d.openapi = openapi.NewHandler(d.discovery, sets, compiled, generic.OpenAPIV3Config, func() *spec.Swagger { return d.openAPISpec.StaticOpenAPISpec }, generic.Serializer)
 	return d.openapi
 }
 

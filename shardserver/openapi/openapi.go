@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -37,6 +38,7 @@ type Handler struct {
 	next       http.Handler
 	resolver   discovery.APISetResolver
 	source     *discovery.Source
+	config     *common.OpenAPIV3Config
 	serializer runtime.NegotiatedSerializer
 	compiledV2 func() *spec.Swagger
 	compiledV3 compiledIndex
@@ -52,10 +54,11 @@ type key struct {
 }
 
 // NewHandler returns a handler of the OpenAPI documents of the request's logical cluster. It delegates every other request to next.
-// The source has the built-in documents; compiledV2 returns the built-in document of version 2.
-func NewHandler(next http.Handler, resolver discovery.APISetResolver, source *discovery.Source, compiledV2 func() *spec.Swagger, serializer runtime.NegotiatedSerializer) *Handler {
+// The source has the built-in documents, and config is that of version 3; compiledV2 returns the built-in document of version 2.
+func NewHandler(next http.Handler, resolver discovery.APISetResolver, source *discovery.Source, config *common.OpenAPIV3Config, compiledV2 func() *spec.Swagger,
+	serializer runtime.NegotiatedSerializer) *Handler {
 	return &Handler{
-		next: next, resolver: resolver, source: source, serializer: serializer, compiledV2: compiledV2,
+		next: next, resolver: resolver, source: source, config: config, serializer: serializer, compiledV2: compiledV2,
 		cacheV2: documents.New[key, *encodedDocument](limitsV2), cacheV3: documents.New[key, *encodedDocument](limitsV3),
 	}
 }

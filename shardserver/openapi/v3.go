@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -117,6 +118,11 @@ func (i *index) forAPISet(set *discovery.APISet) handler3.OpenAPIV3Discovery {
 			}
 		}
 	}
+	for _, group := range definedGroups(set) {
+		if _, known := paths.Paths["apis/"+group]; !known {
+			add("apis/"+group, i.tag(groupKey(group)))
+		}
+	}
 	return paths
 }
 
@@ -128,7 +134,7 @@ func (i *index) tagOf(set *discovery.APISet, name string, version schema.GroupVe
 	return i.tag(document)
 }
 
-// serveV3 serves one document: the built-in one, or the merged one of the API set.
+// serveV3 serves one document: the built-in one, the merged one of the API set, or that of a group of definitions.
 func (h *Handler) serveV3(w http.ResponseWriter, req *http.Request, name string) {
 	compiled, err := h.compiledIndex(req.Context())
 	if err != nil {
@@ -146,21 +152,25 @@ func (h *Handler) serveV3(w http.ResponseWriter, req *http.Request, name string)
 	if isVersion {
 		document, plain := set.VersionKey(version)
 		if set.Serves(version) && !plain {
-			h.serveMerged(w, req, set, version, document, compiled)
+			h.serveBuilt(w, req, name, document, compiled, func() ([]byte, error) { return h.buildV3(req.Context(), set, version, compiled) })
 			return
 		}
 		isStock = isStock && set.Serves(version)
 	}
+	group, isGroup := strings.CutPrefix(name, "apis/")
 	switch {
-	case !isStock:
-		http.NotFound(w, req)
-	case redirectOutdated(w, req, stock):
-	default:
+	case isStock && redirectOutdated(w, req, stock):
+	case isStock:
 		h.next.ServeHTTP(w, req)
+	case isGroup && slices.Contains(definedGroups(set), group):
+		h.serveBuilt(w, req, name, groupKey(group), compiled, func() ([]byte, error) { return h.buildGroup(group) })
+	default:
+		http.NotFound(w, req)
 	}
 }
 
-func (h *Handler) serveMerged(w http.ResponseWriter, req *http.Request, set *discovery.APISet, version schema.GroupVersion, of discovery.Hash, compiled *index) {
+// serveBuilt serves a document that is not a built-in one. It is built if it is not cached.
+func (h *Handler) serveBuilt(w http.ResponseWriter, req *http.Request, name string, of discovery.Hash, compiled *index, buildContent func() ([]byte, error)) {
 	target, mediaType := formatsOf("v3").negotiate(req)
 	if target == "" {
 		w.Header().Set("Vary", varyHeader)
@@ -172,12 +182,12 @@ func (h *Handler) serveMerged(w http.ResponseWriter, req *http.Request, set *dis
 		return
 	}
 	build := func() (*encodedDocument, error) {
-		content, err := h.buildV3(req.Context(), set, version, compiled)
+		content, err := buildContent()
 		return &encodedDocument{content: content, tag: tag, modified: time.Now()}, err
 	}
 	document, err := getEncoded(req.Context(), h.cacheV3, of, target, acceptsGzip(req), build, handler3.ToV3ProtoBinary)
 	if err != nil {
-		discovery.WriteError(w, req, h.serializer, fmt.Errorf("building the OpenAPI v3 document of %s: %w", version, err))
+		discovery.WriteError(w, req, h.serializer, fmt.Errorf("building the OpenAPI v3 document %s: %w", name, err))
 		return
 	}
 	setImmutable(w, req)

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -8,7 +9,12 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	stock "k8s.io/apiserver/pkg/endpoints/discovery"
+	"k8s.io/kube-openapi/pkg/builder3"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/common/restfuladapter"
 	"k8s.io/kube-openapi/pkg/spec3"
 
 	"github.com/atoll-dev/atoll/shardserver/discovery"
@@ -20,15 +26,40 @@ func hasDocument(set *discovery.APISet, name string) bool {
 	if _, isVersion := groupVersion(name); isVersion || !set.Compiled.IsView() {
 		return true
 	}
-	group, isGroup := strings.CutPrefix(name, "apis/")
 	switch name {
-	case "version", "apis":
+	case "version", "api", "apis":
 		return true
-	case "api":
-		return set.Compiled.HasGroup("")
-	default:
-		return isGroup && set.Compiled.HasGroup(group)
 	}
+	group, isGroup := strings.CutPrefix(name, "apis/")
+	return isGroup && (set.Compiled.HasGroup(group) || slices.Contains(definedGroups(set), group))
+}
+
+// definedGroups returns the groups of the definitions of a view. Each has a document, as upstream's groups do. In logical
+// clusters, as in stock Kubernetes, custom groups have none.
+func definedGroups(set *discovery.APISet) []string {
+	if !set.Compiled.IsView() {
+		return nil
+	}
+	var groups []string
+	for _, definition := range set.Definitions {
+		if group := definition.Object.Spec.Group; group != "" && !slices.Contains(groups, group) {
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
+
+// groupKey returns the cache key of the document of a group, which depends on nothing but its name.
+func groupKey(group string) discovery.Hash { return sha256.Sum256([]byte("group " + group)) }
+
+// buildGroup builds the document of a group from the route that upstream installs for one.
+func (h *Handler) buildGroup(group string) ([]byte, error) {
+	routes := stock.NewAPIGroupHandler(h.serializer, metav1.APIGroup{Name: group}).WebService()
+	document, err := builder3.BuildOpenAPISpecFromRoutes([]common.RouteContainer{&restfuladapter.WebServiceAdapter{WebService: routes}}, h.config)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(document)
 }
 
 // restrictPaths removes from the document of a version what a view does not have: paths and operations of other resources,
@@ -113,7 +144,7 @@ func pruneSchemas(document *spec3.OpenAPI) {
 // upstream documents that are not of a group version, and every other request.
 func (h *Handler) View(resolver discovery.APISetResolver, next http.Handler) *Handler {
 	return &Handler{
-		next: next, resolver: resolver, source: h.source, serializer: h.serializer, compiledV2: h.compiledV2, cacheV2: h.cacheV2, cacheV3: h.cacheV3,
+		next: next, resolver: resolver, source: h.source, config: h.config, serializer: h.serializer, compiledV2: h.compiledV2, cacheV2: h.cacheV2, cacheV3: h.cacheV3,
 	}
 }
 

@@ -181,19 +181,27 @@ func TestExportDocuments(t *testing.T) {
 			}
 			s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, "/api"), "")
 			s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, "/version"), "")
-			for _, path := range []string{"/apis/rbac.authorization.k8s.io", "/apis/example.com/v9", "/api/v2", "/openapi/v2", "/openapi/v3/apis/rbac.authorization.k8s.io/v1", "/openapi/v3/logs", "/nothing"} {
+			for _, path := range []string{"/apis/rbac.authorization.k8s.io", "/apis/example.com/v9", "/api/v2", "/openapi/v2", "/openapi/v3/apis/rbac.authorization.k8s.io/v1", "/openapi/v3/logs", "/openapi/v3/apis/example.org", "/openapi/v3/example.com", "/nothing"} {
 				s.expectStatus(http.StatusNotFound, "provider", http.MethodGet, s.virtualPath(cluster, path), "")
 			}
 			index := s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, "/openapi/v3"), "")
 			for name, shown := range map[string]bool{
-				`"api/v1"`: true, `"apis/example.com/v1"`: true, `"apis/apis.kcp.io/v1alpha2"`: true, `"version"`: true, `"apis"`: true, `"apis/apis.kcp.io"`: true,
+				`"api/v1"`: true, `"apis/example.com/v1"`: true, `"apis/apis.kcp.io/v1alpha2"`: true, `"version"`: true, `"api"`: true, `"apis"`: true, `"apis/apis.kcp.io"`: true, `"apis/example.com"`: true,
 				`"apis/rbac.authorization.k8s.io/v1"`: false, `"apis/rbac.authorization.k8s.io"`: false, `"apis/core.kcp.io/v1alpha1"`: false,
 			} {
 				if strings.Contains(index, name) != shown {
 					t.Errorf("index contains %s: %t: %s", name, !shown, index)
 				}
 			}
-			s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, "/openapi/v3/version"), "")
+			for _, name := range []string{"version", "api", "apis"} {
+				s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, "/openapi/v3/"+name), "")
+			}
+			for _, group := range []string{"example.com", "apis.kcp.io"} { // of a definition and of built-in resources
+				document := s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, "/openapi/v3/apis/"+group), "")
+				if !strings.Contains(document, `"/apis/`+group+`/":{"get":`) || !strings.Contains(document, "io.k8s.apimachinery.pkg.apis.meta.v1.APIGroup\"") {
+					t.Errorf("the group %s is %.2000s", group, document)
+				}
+			}
 			core := s.expectStatus(http.StatusOK, "provider", http.MethodGet, s.virtualPath(cluster, "/openapi/v3/api/v1"), "")
 			if !strings.Contains(core, "/api/v1/namespaces/{namespace}/configmaps/{name}") || strings.Contains(core, "secrets") || strings.Contains(core, "io.k8s.api.core.v1.Namespace\"") || !strings.Contains(core, "io.k8s.api.core.v1.ConfigMap\"") {
 				t.Errorf("the core API is %.2000s", core)
