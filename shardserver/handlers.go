@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/routes"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/authentication"
@@ -194,6 +196,7 @@ func (d *dependencies) createVirtualWorkspaces(context.Context) error {
 		Base:       d.generic,
 		Registry:   d.registry,
 		Exports:    d.exports,
+		Schemas:    d.storesOf(apisv1alpha1.SchemeGroupVersion)["apiresourceschemas"],
 		Authorizer: d.authorizer,
 		Serializer: d.generic.Serializer,
 	})
@@ -219,14 +222,7 @@ func (d *dependencies) servesVirtualWorkspaces() bool {
 
 // logicalClusterWorkspaces returns the virtual workspaces of initializers and terminators.
 func (d *dependencies) logicalClusterWorkspaces() ([]*virtual.Workspace, error) {
-	stores := map[string]rest.Storage{}
-	for _, info := range d.groups.named {
-		if version := info.PrioritizedVersions[0]; version == corev1alpha1.SchemeGroupVersion {
-			for name, store := range info.VersionedResourcesStorageMap[version.Version] {
-				stores[name] = store
-			}
-		}
-	}
+	stores := d.storesOf(corev1alpha1.SchemeGroupVersion)
 	return lifecycle.New(lifecycle.Config{
 		Base:            d.generic,
 		Registry:        d.registry,
@@ -235,6 +231,16 @@ func (d *dependencies) logicalClusterWorkspaces() ([]*virtual.Workspace, error) 
 		Status:          stores["logicalclusters/status"],
 		Serializer:      d.generic.Serializer,
 	})
+}
+
+// storesOf returns the built-in storages of a version of a group by resource.
+func (d *dependencies) storesOf(version schema.GroupVersion) map[string]rest.Storage {
+	for _, info := range d.groups.named {
+		if info.PrioritizedVersions[0].Group == version.Group {
+			return info.VersionedResourcesStorageMap[version.Version]
+		}
+	}
+	return nil
 }
 
 // createCache serves a cache server at /services/cache, unless the shard has another one.

@@ -3,9 +3,12 @@ package apiresourceschema_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,6 +111,21 @@ func TestConsumersReadBoundSchemas(t *testing.T) {
 			}
 		})
 	}
+	t.Run("discovery describes schemas as that of the shard does", func(t *testing.T) {
+		describe := func(path string) metav1.APIResource {
+			var list metav1.APIResourceList
+			code, body := doRequest(t, admin, http.MethodGet, path)
+			if err := json.Unmarshal([]byte(body), &list); err != nil || code != http.StatusOK {
+				t.Fatalf("%d, %v: %s", code, err, body)
+			}
+			found := list.APIResources[slices.IndexFunc(list.APIResources, func(resource metav1.APIResource) bool { return resource.Name == "apiresourceschemas" })]
+			found.Verbs = nil
+			return found
+		}
+		if got, want := describe(virtualPath(consumer, "/apis/apis.kcp.io/v1alpha1")), describe("/clusters/root/apis/apis.kcp.io/v1alpha1"); !reflect.DeepEqual(got, want) || len(got.Categories) == 0 {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	})
 	for name, tc := range map[string]struct {
 		config       *rest.Config
 		method, path string

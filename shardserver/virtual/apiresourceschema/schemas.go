@@ -21,6 +21,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
 var schemas = apisv1alpha1.Resource("apiresourceschemas")
@@ -28,24 +29,21 @@ var schemas = apisv1alpha1.Resource("apiresourceschemas")
 // schemaStorage serves the schemas of the exports that a logical cluster binds, each as it is in the logical cluster of
 // its provider.
 type schemaStorage struct {
+	virtual.Description
 	registry *storage.Registry
 	exports  Exports
 	bindings *storage.Reader[*apisv1alpha2.APIBinding]
 }
 
 var (
-	_ rest.Getter               = &schemaStorage{}
-	_ rest.Lister               = &schemaStorage{}
-	_ rest.Watcher              = &schemaStorage{}
-	_ rest.Scoper               = &schemaStorage{}
-	_ rest.SingularNameProvider = &schemaStorage{}
+	_ rest.Getter  = &schemaStorage{}
+	_ rest.Lister  = &schemaStorage{}
+	_ rest.Watcher = &schemaStorage{}
 )
 
 func (v *schemaStorage) New() runtime.Object     { return &apisv1alpha1.APIResourceSchema{} }
 func (v *schemaStorage) NewList() runtime.Object { return &apisv1alpha1.APIResourceSchemaList{} }
 func (v *schemaStorage) Destroy()                {}
-func (v *schemaStorage) NamespaceScoped() bool   { return false }
-func (v *schemaStorage) GetSingularName() string { return "apiresourceschema" }
 
 // Get implements rest.Getter. If several providers have a schema of the name, it returns that of the first logical cluster
 // by name.
@@ -94,18 +92,6 @@ func matchesOptions(options *internalversion.ListOptions, found *apisv1alpha1.AP
 // bindings without an event of their own.
 func (v *schemaStorage) Watch(context.Context, *internalversion.ListOptions) (watch.Interface, error) {
 	return watch.NewEmptyWatch(), nil
-}
-
-// ConvertToTable implements rest.TableConvertor.
-func (v *schemaStorage) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
-	resource, err := v.registry.Get(schemas)
-	if err != nil {
-		return nil, err
-	}
-	if columns, ok := resource.Store.(rest.TableConvertor); ok {
-		return columns.ConvertToTable(ctx, object, options)
-	}
-	return rest.NewDefaultTableConvertor(schemas).ConvertToTable(ctx, object, options)
 }
 
 // listBoundBindings returns the bindings of the context's logical cluster in phase Bound.

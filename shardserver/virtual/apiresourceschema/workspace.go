@@ -53,6 +53,8 @@ type Config struct {
 	Registry *storage.Registry
 	// Exports returns exports and schemas.
 	Exports Exports
+	// Schemas is the storage of schemas of the shard.
+	Schemas rest.Storage
 	// Authorizer is the shard's whole authorization chain.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Serializer encodes errors.
@@ -68,10 +70,15 @@ type Exports interface {
 
 // New returns the virtual workspace.
 func New(cfg Config) (*virtual.Workspace, error) {
+	description, ok := cfg.Schemas.(virtual.Description)
+	if !ok {
+		return nil, fmt.Errorf("the storage of schemas is %T, which is not that of a resource of the shard", cfg.Schemas)
+	}
 	store := &schemaStorage{
-		registry: cfg.Registry,
-		exports:  cfg.Exports,
-		bindings: storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apisv1alpha2.Resource("apibindings")),
+		Description: description,
+		registry:    cfg.Registry,
+		exports:     cfg.Exports,
+		bindings:    storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apisv1alpha2.Resource("apibindings")),
 	}
 	group := genericapiserver.NewDefaultAPIGroupInfo(apisv1alpha1.SchemeGroupVersion.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
 	group.PrioritizedVersions = []schema.GroupVersion{apisv1alpha1.SchemeGroupVersion}

@@ -227,6 +227,10 @@ func TestVirtualWorkspaces(t *testing.T) {
 		}
 	})
 
+	t.Run("discovery describes logical clusters as that of the shard does", func(t *testing.T) {
+		testDiscovery(&env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users})
+	})
+
 	t.Run("URLs that do not resolve", func(t *testing.T) {
 		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
 		for _, path := range []string{"/services/", "/services/nothing/x", "/services/initializingworkspaces/x", "/services/initializingworkspaces/" + s.provider + ":prep/clusters/root:none/api"} {

@@ -26,23 +26,20 @@ var errNoOwner = errors.New("no virtual workspace in the request")
 // clusterStorage serves the LogicalClusters that wait for the owner of the request, from the storage of the shard. Others
 // are not found, and one that stops waiting is reported as deleted to watches.
 type clusterStorage struct {
+	virtual.Description
 	kind  *ownerKind
 	store storage.Store
 }
 
 var (
-	_ rest.Getter               = &clusterStorage{}
-	_ rest.Lister               = &clusterStorage{}
-	_ rest.Watcher              = &clusterStorage{}
-	_ rest.Scoper               = &clusterStorage{}
-	_ rest.SingularNameProvider = &clusterStorage{}
+	_ rest.Getter  = &clusterStorage{}
+	_ rest.Lister  = &clusterStorage{}
+	_ rest.Watcher = &clusterStorage{}
 )
 
 func (v *clusterStorage) New() runtime.Object     { return v.store.New() }
 func (v *clusterStorage) NewList() runtime.Object { return &corev1alpha1.LogicalClusterList{} }
 func (v *clusterStorage) Destroy()                {} // the storage is the shard's
-func (v *clusterStorage) NamespaceScoped() bool   { return false }
-func (v *clusterStorage) GetSingularName() string { return "logicalcluster" }
 
 // Get implements rest.Getter.
 func (v *clusterStorage) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
@@ -94,11 +91,6 @@ func (v *clusterStorage) restrictOptions(ctx context.Context, options *internalv
 	}
 	restricted.LabelSelector, err = v.kind.restrictSelector(owner, restricted.LabelSelector)
 	return &restricted, err
-}
-
-// ConvertToTable implements rest.TableConvertor.
-func (v *clusterStorage) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
-	return v.store.(rest.TableConvertor).ConvertToTable(ctx, object, options)
 }
 
 // statusStore is the status subresource of the shard.

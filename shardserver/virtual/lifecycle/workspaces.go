@@ -49,15 +49,16 @@ func New(cfg Config) ([]*virtual.Workspace, error) {
 }
 
 func newWorkspace(cfg Config, k *ownerKind) (*virtual.Workspace, error) {
-	store, ok := cfg.LogicalClusters.(storage.Store)
-	if !ok {
-		return nil, fmt.Errorf("the storage of logical clusters is %T, which is not readable", cfg.LogicalClusters)
+	store, readable := cfg.LogicalClusters.(storage.Store)
+	description, described := cfg.LogicalClusters.(virtual.Description)
+	if !readable || !described {
+		return nil, fmt.Errorf("the storage of logical clusters is %T, which is not that of a resource of the shard", cfg.LogicalClusters)
 	}
 	status, ok := cfg.Status.(statusStore)
 	if !ok {
 		return nil, fmt.Errorf("the storage of the status of logical clusters is %T, which cannot be written", cfg.Status)
 	}
-	clusters := &clusterStorage{kind: k, store: store}
+	clusters := &clusterStorage{Description: description, kind: k, store: store}
 	group := genericapiserver.NewDefaultAPIGroupInfo(corev1alpha1.SchemeGroupVersion.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
 	group.NegotiatedSerializer = registry.WithoutProtobuf(group.NegotiatedSerializer)
 	group.VersionedResourcesStorageMap[corev1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
