@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -14,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
@@ -25,8 +27,8 @@ import (
 
 const (
 	name = "certificatesecret"
-	// retryInterval is the time until a Secret whose Certificate is not known is looked at again: caches of different
-	// kinds are not in step.
+	// retryInterval is the time until a Secret without a Certificate is reconciled again, while its Kubeconfig exists: the
+	// Kubeconfig may be deleted without an event of a Certificate or Secret.
 	retryInterval = 10 * time.Second
 )
 
@@ -36,17 +38,43 @@ type Reconciler struct{ Cluster apply.Cluster }
 
 // SetupWithManager adds the controller to a manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, wrap reconcile.Middleware) error {
-	issued := predicate.NewPredicateFuncs(isIssued)
-	err := ctrl.NewControllerManagedBy(mgr).Named(name).For(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(issued)).Complete(wrap(name, r))
+	err := ctrl.NewControllerManagedBy(mgr).Named(name).
+		For(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(predicate.NewPredicateFuncs(isIssued))).
+		// A Secret may be known before its Certificate: caches of different kinds are not in step.
+		Watches(&certmanagerv1.Certificate{}, handler.EnqueueRequestsFromMapFunc(secretOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(wrap(name, r))
 	if err != nil {
 		return fmt.Errorf("adding the controller %s: %w", name, err)
 	}
 	return nil
 }
 
-// isIssued reports whether cert-manager issued a Secret.
+// isIssued reports whether cert-manager issued a Secret for a Certificate of the operator, all of which have its labels.
 func isIssued(secret client.Object) bool {
-	return secret.GetAnnotations()[certmanagerv1.CertificateNameKey] != ""
+	if secret.GetAnnotations()[certmanagerv1.CertificateNameKey] == "" {
+		return false
+	}
+	for label := range secret.GetLabels() {
+		if strings.HasPrefix(label, operatorv1alpha1.GroupName+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// secretOf maps a Certificate of the operator to its Secret.
+func secretOf(_ context.Context, obj client.Object) []ctrl.Request {
+	certificate, ok := obj.(*certmanagerv1.Certificate)
+	if !ok || !isOwned(certificate) {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: certificate.Namespace, Name: certificate.Spec.SecretName}}}
+}
+
+// isOwned reports whether a Certificate belongs to an object of the operator.
+func isOwned(certificate *certmanagerv1.Certificate) bool {
+	owner := metav1.GetControllerOf(certificate)
+	return owner != nil && owner.APIVersion == operatorv1alpha1.SchemeGroupVersion.String()
 }
 
 // Reconcile implements reconcile.Reconciler for the name of a Secret.
@@ -63,7 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if certificate != nil {
-		if owner := metav1.GetControllerOf(certificate); owner == nil || owner.APIVersion != operatorv1alpha1.SchemeGroupVersion.String() {
+		if !isOwned(certificate) {
 			return ctrl.Result{}, nil // of somebody else
 		}
 		return ctrl.Result{}, r.Cluster.SetCertificateSecretOwner(ctx, certificate)

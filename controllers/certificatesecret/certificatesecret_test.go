@@ -64,3 +64,32 @@ func TestSecrets(t *testing.T) {
 		})
 	}
 }
+
+func TestEvents(t *testing.T) {
+	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp", UID: "root"}}
+	certificate := pki.Kubeconfig(&operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Name: "jane", Namespace: "kcp", UID: "jane"}}, root)
+	foreign := certificate.DeepCopy()
+	foreign.OwnerReferences = nil
+	key := client.ObjectKey{Namespace: "kcp", Name: certificate.Spec.SecretName}
+	if got := secretOf(t.Context(), certificate); len(got) != 1 || got[0].NamespacedName != key {
+		t.Errorf("a Certificate that is observed after its Secret enqueues %v, want %s", got, key)
+	}
+	if got := secretOf(t.Context(), foreign); len(got) != 0 {
+		t.Errorf("the Certificate of somebody else enqueues %v", got)
+	}
+	issued := map[string]string{certmanagerv1.CertificateNameKey: "x"}
+	for name, tc := range map[string]struct {
+		annotations, labels map[string]string
+		want                bool
+	}{
+		"a Secret of a Kubeconfig":       {issued, certificate.Spec.SecretTemplate.Labels, true},
+		"a Secret of a shard":            {issued, map[string]string{operatorv1alpha1.LabelShard: "alpha"}, true},
+		"a Secret of somebody else":      {issued, map[string]string{"app": "web"}, false},
+		"a Secret without a label":       {issued, nil, false},
+		"one that was not issued at all": {nil, map[string]string{operatorv1alpha1.LabelShard: "alpha"}, false},
+	} {
+		if got := isIssued(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations, Labels: tc.labels}}); got != tc.want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
