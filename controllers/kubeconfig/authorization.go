@@ -50,6 +50,9 @@ func (s *scope) provisionAuthorization(ctx context.Context) error {
 	case "":
 		s.report.RemoveCondition(operatorv1alpha1.ConditionAuthorizationProvisioned)
 	case recorded:
+		if wait := s.formerGroupTime(); wait > 0 {
+			s.report.RequeueWithin(wait)
+		}
 		s.report.Set(s.withBindings(ctx, desired, func(b bindings) error { return b.reconcile(ctx, k) }))
 	default:
 		k.Status.Authorization = &operatorv1alpha1.KubeconfigAuthorizationStatus{ProvisionedCluster: desired}

@@ -3,6 +3,7 @@ package kubeconfig
 import (
 	"context"
 	"slices"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,11 +23,14 @@ import (
 // reasonForbidden is the reason for a workspace to which access is forbidden, as it is to one that does not exist.
 const reasonForbidden = "WorkspaceForbidden"
 
+// formerGroupPeriod begins with the validity of the certificate.
+const formerGroupPeriod = 10 * time.Minute
+
 // bindings are the ClusterRoleBindings of one workspace.
 type bindings struct {
 	client rbacclient.ClusterRoleBindingInterface
-	// written is set if the kubeconfig has the certificate of the current spec.
-	written bool
+	// keepFormer is set while programs may use a certificate of the former group.
+	keepFormer bool
 }
 
 // withBindings calls do with the bindings of a workspace and returns the result for the condition.
@@ -40,7 +44,7 @@ func (s *scope) withBindings(ctx context.Context, workspace string, do func(bind
 	config.Host += "/clusters/" + workspace
 	client, err := rbacclient.NewForConfigAndClient(config, httpClient)
 	if err == nil {
-		err = do(bindings{client: client.ClusterRoleBindings(), written: s.report.Get(available).State == status.Satisfied})
+		err = do(bindings{client: client.ClusterRoleBindings(), keepFormer: s.formerGroupTime() > 0})
 	}
 	if err == nil {
 		return status.OK(condition, "Provisioned", "the bindings exist in workspace %s", workspace)
@@ -94,7 +98,7 @@ func (b bindings) reconcileOne(ctx context.Context, k *operatorv1alpha1.Kubeconf
 	}
 	current := have[at].DeepCopy()
 	subjects := desired.Subjects
-	if !b.written {
+	if b.keepFormer {
 		subjects = withFormerGroup(subjects, current.Subjects, k)
 	}
 	if equality.Semantic.DeepEqual(current.RoleRef, desired.RoleRef) && equality.Semantic.DeepEqual(current.Subjects, subjects) &&
@@ -141,8 +145,17 @@ func desiredBindings(k *operatorv1alpha1.Kubeconfig) []rbacv1.ClusterRoleBinding
 	return out
 }
 
-// withFormerGroup adds the group that earlier operators put into certificates, if a binding has it: until the kubeconfig
-// has a certificate with the new group, its user has the permissions by the former one. Kubeconfigs of one name share it.
+// formerGroupTime returns how long bindings keep the former group. A new certificate reaches programs that mount the Secret
+// only when kubelets have synchronized it.
+func (s *scope) formerGroupTime() time.Duration {
+	if s.report.Get(available).State != status.Satisfied || s.issuedAt.IsZero() {
+		return formerGroupPeriod
+	}
+	return max(0, s.issuedAt.Add(formerGroupPeriod).Sub(s.now))
+}
+
+// withFormerGroup adds the group that earlier operators put into certificates, if a binding has it: until programs use
+// a certificate with the new group, their user has the permissions by the former one. Kubeconfigs of one name share it.
 func withFormerGroup(desired, current []rbacv1.Subject, k *operatorv1alpha1.Kubeconfig) []rbacv1.Subject {
 	if former := groupSubject("kubeconfig:" + k.Name); slices.Contains(current, former) {
 		return append(slices.Clone(desired), former)

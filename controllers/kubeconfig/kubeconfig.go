@@ -50,6 +50,7 @@ type scope struct {
 	target    *target       // nil while the reference does not resolve
 	reference status.Result // to the target
 	secrets   secrets
+	issuedAt  time.Time // start of validity of the certificate in the Secret; zero until the Secret is written
 	expiresAt *metav1.Time
 }
 

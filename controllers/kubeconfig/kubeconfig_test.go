@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -111,6 +112,26 @@ func TestFormerGroup(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		})
+	}
+}
+
+func TestFormerGroupTime(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	written, waiting := status.OK(available, "R", ""), status.Wait(available, "R", "")
+	for name, tc := range map[string]struct {
+		result   status.Result
+		issuedAt time.Time
+		want     time.Duration
+	}{
+		"all of it until the Secret is written":      {waiting, time.Time{}, 10 * time.Minute},
+		"the rest of it after the Secret is written": {written, now.Add(-4 * time.Minute), 6 * time.Minute},
+		"nothing after ten minutes":                  {written, now.Add(-10 * time.Minute), 0},
+		"nothing for an old certificate":             {written, now.Add(-24 * time.Hour), 0},
+	} {
+		s := &scope{report: &status.Report{Results: []status.Result{tc.result}}, now: now, issuedAt: tc.issuedAt}
+		if got := s.formerGroupTime(); got != tc.want {
+			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
 	}
 }
 

@@ -116,8 +116,8 @@ func (s *scope) applySecret(ctx context.Context, ca []byte, owned bool) (status.
 	if err := s.config.Cluster.ApplyObject(ctx, available, desired.UserSecret(k, s.target.root, file, owned)); err != nil {
 		return status.Result{}, err
 	}
-	if expiry, err := pki.ParseExpiry(certificate.Data[corev1.TLSCertKey]); err == nil {
-		s.expiresAt = &metav1.Time{Time: expiry}
+	if notBefore, expiry, err := pki.ParseValidity(certificate.Data[corev1.TLSCertKey]); err == nil {
+		s.issuedAt, s.expiresAt = notBefore, &metav1.Time{Time: expiry}
 	}
 	message := fmt.Sprintf("Secret %s holds the kubeconfig", k.Spec.SecretRef.Name)
 	if !owned {

@@ -44,15 +44,15 @@ func MergeBundle(parts ...BundlePart) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// ParseExpiry is the end of validity of the first certificate of a PEM file, which is the leaf of a chain.
-func ParseExpiry(file []byte) (time.Time, error) {
+// ParseValidity returns the validity of the first certificate of a PEM file, which is the leaf of a chain.
+func ParseValidity(file []byte) (notBefore, notAfter time.Time, err error) {
 	block, _ := pem.Decode(file)
 	if block == nil {
-		return time.Time{}, fmt.Errorf("no PEM block")
+		return time.Time{}, time.Time{}, fmt.Errorf("no PEM block")
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, time.Time{}, err
 	}
-	return certificate.NotAfter, nil
+	return certificate.NotBefore, certificate.NotAfter, nil
 }

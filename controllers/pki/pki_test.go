@@ -202,7 +202,7 @@ func TestMergeBundle(t *testing.T) {
 			}
 		})
 	}
-	if expiry, err := pki.ParseExpiry(good); err != nil || !expiry.Equal(end) {
+	if _, expiry, err := pki.ParseValidity(good); err != nil || !expiry.Equal(end) {
 		t.Errorf("expiry is %v, %v", expiry, err)
 	}
 }
