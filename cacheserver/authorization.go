@@ -74,6 +74,12 @@ func isDiscoveryPath(path string) bool {
 	return path == "/api" || path == "/apis" || strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/apis/")
 }
 
+// isMember returns whether a user is a shard, another server of the installation, or a cache. Those of earlier versions
+// send no header.
+func isMember(u user.Info) bool {
+	return u != nil && (slices.Contains(u.GetGroups(), ShardGroup) || slices.Contains(u.GetGroups(), CacheGroup))
+}
+
 // parseMember returns the name of a shard or cache, if the user is one.
 func parseMember(u user.Info, group, prefix string) (string, bool) {
 	name, ok := strings.CutPrefix(u.GetName(), prefix)

@@ -1,11 +1,13 @@
 package cacheserver_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,7 +21,13 @@ import (
 // clientIn returns a client that is no shard, of a scope such as "/shards/*/clusters/*".
 func clientIn(t *testing.T, scope string, gvr schema.GroupVersionResource) dynamic.ResourceInterface {
 	t.Helper()
-	config := rest.CopyConfig(cache.Masters(t))
+	return clientOf(t, cache.Masters(t), scope, gvr)
+}
+
+// clientOf returns a stock client of a user.
+func clientOf(t *testing.T, user *rest.Config, scope string, gvr schema.GroupVersionResource) dynamic.ResourceInterface {
+	t.Helper()
+	config := rest.CopyConfig(user)
 	config.Host += client.Prefix + scope
 	c, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -32,6 +40,29 @@ func namesOf(list *unstructured.UnstructuredList) []string {
 	var names []string
 	for _, item := range list.Items {
 		names = append(names, item.GetName())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// watchNames returns the names of the first count objects of a watch.
+func watchNames(t *testing.T, c dynamic.ResourceInterface, count int) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	watcher, err := c.Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	var names []string
+	for range count {
+		event := <-watcher.ResultChan() // closed after the timeout
+		object, ok := event.Object.(*unstructured.Unstructured)
+		if !ok {
+			t.Fatalf("the event is %v", event)
+		}
+		names = append(names, object.GetName())
 	}
 	slices.Sort(names)
 	return names
@@ -145,17 +176,7 @@ func TestCachedResourcesWithoutIdentity(t *testing.T) {
 		if err != nil || len(page.Items) != len(tc.want) || page.GetRemainingItemCount() != nil {
 			t.Errorf("%s, a page of all: %v, %v", name, page, err)
 		}
-		watcher, err := c.Watch(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var watched []string
-		for range tc.want {
-			event := <-watcher.ResultChan()
-			watched = append(watched, event.Object.(*unstructured.Unstructured).GetName())
-		}
-		watcher.Stop()
-		if slices.Sort(watched); !slices.Equal(watched, tc.want) {
+		if watched := watchNames(t, c, len(tc.want)); !slices.Equal(watched, tc.want) {
 			t.Errorf("%s: watched %q", name, watched)
 		}
 	}
@@ -166,6 +187,18 @@ func TestCachedResourcesWithoutIdentity(t *testing.T) {
 	withMarkers, _, err := cache.Client(t, "flavors-b").List(t.Context(), ofA)
 	if err != nil || len(withMarkers) != 3 {
 		t.Errorf("shards list %v, %v", withMarkers, err)
+	}
+	for name, config := range map[string]*rest.Config{
+		"a shard": cache.Shard(t, "flavors-b"), "a cache": cache.User(t, "system:kcp:cache:x", "system:kcp:cache"),
+	} {
+		c := clientOf(t, config, "/shards/*/clusters/*", ofA)
+		list, err := c.List(t.Context(), metav1.ListOptions{})
+		if err != nil || !slices.Equal(namesOf(list), []string{"complete", "sour", "sweet"}) {
+			t.Errorf("%s of an earlier version, which sends no header, lists %v, %v", name, list, err)
+		}
+		if watched := watchNames(t, c, 3); !slices.Equal(watched, []string{"complete", "sour", "sweet"}) {
+			t.Errorf("%s of an earlier version watches %q", name, watched)
+		}
 	}
 	body, err := json.Marshal(map[string]any{"apiVersion": "example.com/v1", "kind": "Flavor", "metadata": map[string]any{"name": "bitter"}})
 	if err != nil {

@@ -79,7 +79,7 @@ func NewHandler(ctx context.Context, config HandlerConfig) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	apiHandler, err := api.New(backend, api.Config{MinWatch: config.MinWatch, MaxBody: config.MaxBody})
+	apiHandler, err := api.New(backend, api.Config{MinWatch: config.MinWatch, MaxBody: config.MaxBody, IsMember: isMember})
 	if err != nil {
 		backend.Close()
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/metrics"
@@ -50,6 +51,8 @@ type Config struct {
 	MinWatch time.Duration
 	// MaxBody is the maximum size of an object, in bytes.
 	MaxBody int64
+	// IsMember returns whether a user, which may be nil, is a shard or cache.
+	IsMember func(user.Info) bool
 }
 
 // servedResource is one resource with its storage and handlers.
@@ -156,8 +159,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		h.serveDiscovery(w, req)
 		return
 	}
-	if req.Header.Get(client.MarkersHeader) != "" {
-		req = req.WithContext(store.WithMarkers(req.Context()))
+	if u, _ := request.UserFrom(req.Context()); req.Header.Get(client.MemberHeader) != "" || h.config.IsMember(u) {
+		req = req.WithContext(store.AsMember(req.Context()))
 	}
 	resource := h.findResource(info)
 	if resource == nil {

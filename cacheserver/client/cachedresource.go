@@ -22,9 +22,9 @@ const CompleteKind = "Complete"
 // CompleteNamespace is the namespace of that object.
 const CompleteNamespace = "complete"
 
-// MarkersHeader is the header of requests for lists and watches that contain these objects. Without it, caches return
-// only what users cache.
-const MarkersHeader = "Kcp-Cache-Markers"
+// MemberHeader is the header of requests for lists and watches that contain these objects. Without it, caches return them
+// only to members of the groups of shards and caches.
+const MemberHeader = "Kcp-Cache-Markers"
 
 // CompleteKey returns the key of that object.
 func CompleteKey(shard string, cluster logicalcluster.Name) Key {

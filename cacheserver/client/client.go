@@ -236,7 +236,7 @@ func (c *Client) send(ctx context.Context, verb, address string, body []byte, he
 		request.Header[name] = values
 	}
 	request.Header.Set("Accept", runtime.ContentTypeJSON)
-	request.Header.Set(MarkersHeader, "true")
+	request.Header.Set(MemberHeader, "true")
 	if body != nil {
 		request.Header.Set("Content-Type", runtime.ContentTypeJSON)
 	}

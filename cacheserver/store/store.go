@@ -45,13 +45,15 @@ const (
 	markerField  = "kcp.io/marker"
 )
 
-type markersKey struct{}
+type memberKey struct{}
 
-// WithMarkers returns a context with which lists and watches contain the markers of completeness, which only shards
-// need.
-func WithMarkers(ctx context.Context) context.Context {
-	return context.WithValue(ctx, markersKey{}, true)
+// AsMember returns a context with which lists and watches contain the markers of completeness, which only shards and
+// caches need.
+func AsMember(ctx context.Context) context.Context {
+	return context.WithValue(ctx, memberKey{}, true)
 }
+
+func isMember(ctx context.Context) bool { return ctx.Value(memberKey{}) != nil }
 
 // Store holds the objects of one resource, of all shards. The context of each call has the scope (package scope) and,
 // for namespaced resources, the namespace (stock request.WithNamespace).
@@ -205,7 +207,7 @@ func (s *Store) selectionPredicate(ctx context.Context, options *internalversion
 	if options.FieldSelector != nil {
 		predicate.Field = options.FieldSelector
 	}
-	if ctx.Value(markersKey{}) == nil && (s.allIdentities || s.resource.IsCached()) {
+	if !isMember(ctx) && (s.allIdentities || s.resource.IsCached()) {
 		predicate.Field = fields.AndSelectors(predicate.Field, fields.OneTermNotEqualSelector(markerField, "true"))
 	}
 	namespace := request.NamespaceValue(ctx)
