@@ -48,6 +48,17 @@ func namesOf(list *unstructured.UnstructuredList) []string {
 // watchNames returns the names of the first count objects of a watch.
 func watchNames(t *testing.T, c dynamic.ResourceInterface, count int) []string {
 	t.Helper()
+	var names []string
+	for _, object := range watchObjects(t, c, count) {
+		names = append(names, object.GetName())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// watchObjects returns the first count objects of a watch.
+func watchObjects(t *testing.T, c dynamic.ResourceInterface, count int) []*unstructured.Unstructured {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	watcher, err := c.Watch(ctx, metav1.ListOptions{})
@@ -55,17 +66,16 @@ func watchNames(t *testing.T, c dynamic.ResourceInterface, count int) []string {
 		t.Fatal(err)
 	}
 	defer watcher.Stop()
-	var names []string
+	var objects []*unstructured.Unstructured
 	for range count {
 		event := <-watcher.ResultChan() // closed after the timeout
 		object, ok := event.Object.(*unstructured.Unstructured)
 		if !ok {
 			t.Fatalf("the event is %v", event)
 		}
-		names = append(names, object.GetName())
+		objects = append(objects, object)
 	}
-	slices.Sort(names)
-	return names
+	return objects
 }
 
 func TestExportsInBothVersions(t *testing.T) {
@@ -116,6 +126,39 @@ func TestExportsInBothVersions(t *testing.T) {
 		}
 		if code, answer := sendRequest(t, cache.Masters(t), http.MethodGet, client.Prefix+scope+"/apis/apis.kcp.io/"+version, "", ""); code != http.StatusOK || !strings.Contains(answer, `"apiexports"`) {
 			t.Errorf("discovery of %s: %d %s", version, code, answer)
+		}
+	}
+}
+
+// TestReachAnnotation: shards and caches, also of earlier versions, read the annotation of the reach, and other clients
+// only those of the contract.
+func TestReachAnnotation(t *testing.T) {
+	created := newObject(exports, "global", setGlobalReach)
+	if _, err := cache.Client(t, "reach").Create(t.Context(), exports, testCluster, created); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		user *rest.Config
+		want string
+	}{
+		"a shard":    {cache.Shard(t, "reach"), client.ReachGlobal},
+		"a cache":    {cache.User(t, "system:kcp:cache:x", "system:kcp:cache"), client.ReachGlobal},
+		"all others": {cache.Masters(t), ""},
+	} {
+		c := clientOf(t, tc.user, "/shards/reach/clusters/"+testCluster.String(), exports)
+		got, err := c.Get(t.Context(), "global", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := c.List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != 1 {
+			t.Fatalf("%s: %v, %v", name, list, err)
+		}
+		watched := watchObjects(t, c, 1)[0]
+		for _, object := range []*unstructured.Unstructured{got, &list.Items[0], watched} {
+			if annotations := object.GetAnnotations(); annotations[client.ReachAnnotation] != tc.want || annotations[client.ShardAnnotation] != "reach" {
+				t.Errorf("%s: annotations %v", name, annotations)
+			}
 		}
 	}
 }

@@ -23,7 +23,8 @@ const (
 	// OriginalResourceVersionAnnotation and OriginalUIDAnnotation are those of the object at its shard.
 	OriginalResourceVersionAnnotation = "cache.kcp.io/original-resource-version"
 	OriginalUIDAnnotation             = "cache.kcp.io/original-resource-UID"
-	// ReachAnnotation is the reach of an object across caches, where HasGlobalReach does not imply it.
+	// ReachAnnotation is the reach of an object across caches. Shards set it also where HasGlobalReach implies it, for
+	// caches of earlier versions. Caches return it only to shards and caches.
 	ReachAnnotation = "cache.kcp.io/reach"
 	// ReachGlobal is the reach of objects that all caches of an installation need. All other objects stay in the cache
 	// in which they were published.

@@ -47,13 +47,25 @@ const (
 
 type memberKey struct{}
 
-// AsMember returns a context with which lists and watches contain the markers of completeness, which only shards and
-// caches need.
+// AsMember returns a context with which lists and watches contain the markers of completeness, and reads the annotation
+// of the reach: only shards and caches need them.
 func AsMember(ctx context.Context) context.Context {
 	return context.WithValue(ctx, memberKey{}, true)
 }
 
 func isMember(ctx context.Context) bool { return ctx.Value(memberKey{}) != nil }
+
+// hideReach removes the annotation of the reach from an object that was decoded for this request.
+func hideReach(ctx context.Context, obj runtime.Object) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok || isMember(ctx) {
+		return
+	}
+	if annotations := u.GetAnnotations(); annotations[client.ReachAnnotation] != "" {
+		delete(annotations, client.ReachAnnotation)
+		u.SetAnnotations(annotations)
+	}
+}
 
 // Store holds the objects of one resource, of all shards. The context of each call has the scope (package scope) and,
 // for namespaced resources, the namespace (stock request.WithNamespace).
@@ -137,6 +149,7 @@ func (s *Store) Get(ctx context.Context, name string, options *metav1.GetOptions
 	if err := s.storage.Get(ctx, key, storage.GetOptions{ResourceVersion: options.ResourceVersion}, obj); err != nil {
 		return nil, storeerr.InterpretGetError(err, s.resource.GroupResource(), name)
 	}
+	hideReach(ctx, obj)
 	return obj, nil
 }
 
@@ -147,10 +160,13 @@ func (s *Store) List(ctx context.Context, options *internalversion.ListOptions) 
 		return nil, err
 	}
 	predicate.Limit, predicate.Continue = options.Limit, options.Continue
-	list := s.NewList()
+	list := s.NewList().(*unstructured.UnstructuredList)
 	opts := storage.ListOptions{ResourceVersion: options.ResourceVersion, ResourceVersionMatch: options.ResourceVersionMatch, Predicate: predicate, Recursive: true}
 	if err := s.storage.GetList(ctx, prefix, opts, list); err != nil {
 		return nil, storeerr.InterpretListError(err, s.resource.GroupResource())
+	}
+	for i := range list.Items {
+		hideReach(ctx, &list.Items[i])
 	}
 	return list, nil
 }
@@ -169,11 +185,14 @@ func (s *Store) Watch(ctx context.Context, options *internalversion.ListOptions)
 		ResourceVersion: options.ResourceVersion, Predicate: predicate, Recursive: true,
 		SendInitialEvents: options.SendInitialEvents, ProgressNotify: options.AllowWatchBookmarks,
 	})
-	if err != nil || options.AllowWatchBookmarks {
+	if err != nil || options.AllowWatchBookmarks && isMember(ctx) {
 		return stream, err
 	}
-	// Backend.Run requests progress notifications for all watches of the process.
-	return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) { return event, event.Type != watch.Bookmark }), nil
+	return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) {
+		hideReach(ctx, event.Object)
+		// Backend.Run requests progress notifications for all watches of the process.
+		return event, options.AllowWatchBookmarks || event.Type != watch.Bookmark
+	}), nil
 }
 
 func (s *Store) checkResourceVersion(ctx context.Context, resourceVersion string) error {

@@ -215,7 +215,7 @@ func (p *Publisher) desired(ctx context.Context, source Source, key controller.R
 	if content.GetName() != key.Name || content.GetNamespace() != key.Namespace {
 		return nil, fmt.Errorf("the source returned %s/%s for this key", content.GetNamespace(), content.GetName())
 	}
-	global, err := p.needsReachAnnotation(ctx, source.Resource, key)
+	global, err := p.hasGlobalReach(ctx, source.Resource, key)
 	if err != nil {
 		return nil, err
 	}
@@ -246,11 +246,12 @@ func (p *Publisher) annotate(content *unstructured.Unstructured, key controller.
 	content.SetResourceVersion("")
 }
 
-// needsReachAnnotation returns whether all caches of an installation need an object because its logical cluster is
-// annotated so. Caches find out by themselves about kinds that shards exchange and about the logical cluster root.
-func (p *Publisher) needsReachAnnotation(ctx context.Context, resource schema.GroupResource, key controller.Request) (bool, error) {
+// hasGlobalReach returns whether all caches of an installation need an object: kinds that shards exchange and objects of
+// the logical cluster root always do; others if their logical cluster is annotated so. Caches of earlier versions rely
+// on the annotation for all of them.
+func (p *Publisher) hasGlobalReach(ctx context.Context, resource schema.GroupResource, key controller.Request) (bool, error) {
 	if p.cfg.Registry.IsRemoteOnly(resource) || key.ClusterName == logicalcluster.Root {
-		return false, nil
+		return true, nil
 	}
 	cluster, err := p.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if apierrors.IsNotFound(err) {

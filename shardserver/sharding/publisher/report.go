@@ -158,6 +158,6 @@ func (p *Publisher) report(key controller.Request, spec shardingv1alpha1.ShardRe
 	if err := exactjson.Unmarshal(raw, &content.Object); err != nil {
 		return nil, fmt.Errorf("decoding what was encoded: %w", err)
 	}
-	p.annotate(content, key, false)
+	p.annotate(content, key, true)
 	return content, nil
 }

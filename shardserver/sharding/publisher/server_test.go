@@ -61,8 +61,13 @@ func TestPublisher(t *testing.T) {
 		must(t, err)
 		annotations := object.Meta.Annotations
 		if object.Meta.UID != created.UID || annotations["cache.kcp.io/original-resource-UID"] != string(created.UID) || annotations["kcp.io/shard"] != "root" ||
-			annotations["kcp.io/cluster"] != "root" || annotations["cache.kcp.io/original-resource-version"] == "" || len(annotations) != len(created.Annotations)+3 {
+			annotations["kcp.io/cluster"] != "root" || annotations["cache.kcp.io/original-resource-version"] == "" || annotations["cache.kcp.io/reach"] != "global" || len(annotations) != len(created.Annotations)+4 {
 			t.Errorf("got %s, original UID %s", object.Raw, created.UID)
+		}
+		report, err := writer.Get(t.Context(), cacheclient.Reports, key("root"))
+		must(t, err)
+		if report.Meta.Annotations["cache.kcp.io/reach"] != "global" {
+			t.Errorf("caches of earlier versions do not copy %s", report.Raw)
 		}
 	})
 	t.Run("tenants cannot set annotations of caches or names of shards", func(t *testing.T) {
