@@ -117,7 +117,7 @@ func TestServicesAreDialed(t *testing.T) {
 				case strings.Contains(r.URL.Path, "configmaps"):
 					fmt.Fprint(w, written)
 				default:
-					fmt.Fprint(w, `{"apiVersion":"core.kcp.io/v1alpha1","kind":"Shard","metadata":{"name":"alpha","annotations":{"experimental.core.kcp.io/unschedulable":""}},"items":[]}`)
+					fmt.Fprint(w, `{"apiVersion":"core.kcp.io/v1alpha1","kind":"Shard","metadata":{"name":"alpha","annotations":{"experimental.core.kcp.io/unschedulable":""}},"status":{"identityHash":"abc"},"items":[]}`)
 				}
 			})
 			var secrets []client.Object
@@ -179,7 +179,10 @@ func TestWorkspaces(t *testing.T) {
 				switch r.URL.Path {
 				case "/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters":
 					items = tc.clusters
-				case "/clusters/*/apis/tenancy.kcp.io/v1alpha1/workspaces":
+				case "/clusters/root/apis/apis.kcp.io/v1alpha2/apiexports/tenancy.kcp.io":
+					fmt.Fprint(w, `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"tenancy.kcp.io"},"status":{"identityHash":"abc"}}`)
+					return
+				case "/clusters/*/apis/tenancy.kcp.io/v1alpha1/workspaces:abc":
 					items = tc.workspaces
 				}
 				fmt.Fprintf(w, `{"apiVersion":"v1","kind":"List","items":[%s]}`, strings.Join(items, ","))

@@ -12,13 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-var logicalClustersResource = corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
+var (
+	logicalClustersResource = corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
+	exportsResource         = apisv1alpha2.SchemeGroupVersion.WithResource("apiexports")
+)
 
 // LogicalClusters counts the logical clusters on a shard, without those that every shard has ("system:..."). The error
 // is why they cannot be counted.
@@ -46,7 +51,15 @@ func (c *Clients) LogicalClusters(ctx context.Context, root *operatorv1alpha1.Ro
 // these.
 func (c *Clients) Workspaces(ctx context.Context, root *operatorv1alpha1.RootShard) (int, error) {
 	found := sets.New[string]()
+	workspaces := workspacesResource
 	err := c.deleteProbes(ctx, root, probeLabel)
+	if err == nil {
+		err = c.withRoot(ctx, root, func(client dynamic.Interface) error {
+			identity, err := tenancyIdentity(ctx, client)
+			workspaces.Resource += ":" + identity // all logical clusters at once are listed by identity only
+			return err
+		})
+	}
 	if err == nil {
 		err = c.withShard(ctx, desired.NewRootShard(root), logicalcluster.Wildcard.Path(), func(client dynamic.Interface) error {
 			err := forEach(ctx, client.Resource(logicalClustersResource), func(object unstructured.Unstructured) {
@@ -55,7 +68,7 @@ func (c *Clients) Workspaces(ctx context.Context, root *operatorv1alpha1.RootSha
 			if err != nil {
 				return err
 			}
-			return forEach(ctx, client.Resource(workspacesResource), func(object unstructured.Unstructured) {
+			return forEach(ctx, client.Resource(workspaces), func(object unstructured.Unstructured) {
 				if cluster, _, _ := unstructured.NestedString(object.Object, "spec", "cluster"); cluster != "" {
 					found.Insert(cluster)
 				}
@@ -72,6 +85,19 @@ func (c *Clients) Workspaces(ctx context.Context, root *operatorv1alpha1.RootSha
 		}
 	}
 	return count, nil
+}
+
+// tenancyIdentity returns the identity of the export of workspaces, which is in root.
+func tenancyIdentity(ctx context.Context, client dynamic.Interface) (string, error) {
+	export, err := client.Resource(exportsResource).Get(ctx, tenancyv1alpha1.SchemeGroupVersion.Group, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	identity, _, _ := unstructured.NestedString(export.Object, "status", "identityHash")
+	if identity == "" {
+		return "", fmt.Errorf("the APIExport %s in root has no identity yet", export.GetName())
+	}
+	return identity, nil
 }
 
 // forEach calls do with each object of a resource.
