@@ -198,7 +198,7 @@ func TestPrinterColumns(t *testing.T) {
 		"tenancy.kcp.io/v1alpha1/workspaces":     "Name=a Type=team Region=eu Phase=Scheduling URL=https://example.test Age=",
 		"tenancy.kcp.io/v1alpha1/workspaces/a":   "Name=a Type=team Region=eu Phase=Scheduling URL=https://example.test Age=",
 		"tenancy.kcp.io/v1alpha1/workspacetypes": "Name=a Age=",
-		"core.kcp.io/v1alpha1/shards":            "Name=a Region=<nil> URL=https://s.test External URL=<nil> Ready=<nil> Logical Clusters=<nil> Age=",
+		"core.kcp.io/v1alpha1/shards":            "Name=a Region=<nil> URL=https://s.test External URL=<nil> Ready=Unknown Logical Clusters=<nil> Age=",
 		"core.kcp.io/v1alpha1/logicalclusters":   "Name=cluster Phase=Scheduling URL=<nil> Age=",
 	} {
 		var table metav1.Table
