@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/net/http2"
-
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -130,11 +128,15 @@ func TestStopWithUnusedConnection(t *testing.T) {
 		}
 		return nil
 	})
-	connection := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http2.NextProtoTLS}}) //nolint:gosec // no data is sent
-	if err := connection.HandshakeContext(t.Context()); err == nil {
-		if _, err := (&http2.Transport{}).NewClientConn(connection); err != nil {
-			t.Logf("the shard ended before the connection was established: %v", err)
-		}
+	transport := &http.Transport{
+		ForceAttemptHTTP2: true,
+		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			connection := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // no data is sent
+			return connection, connection.HandshakeContext(ctx)
+		},
+	}
+	if _, err := transport.NewClientConn(t.Context(), "https", address.Host); err != nil {
+		t.Logf("the shard ended before the connection was established: %v", err)
 	}
 	if code := s.Exit(t); code != 0 {
 		t.Errorf("exit code %d\n%s", code, s.Tail())
