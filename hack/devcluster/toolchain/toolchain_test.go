@@ -86,7 +86,7 @@ func TestKubernetesVersionMatchesGoMod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(content), "k8s.io/kubernetes "+KubernetesVersion+" ") {
+	if !strings.Contains(string(content), "k8s.io/kubernetes "+KubernetesVersion+"\n") {
 		t.Errorf("go.mod does not require k8s.io/kubernetes %s", KubernetesVersion)
 	}
 }
