@@ -251,7 +251,7 @@ func TestCachedResourcesWithoutIdentity(t *testing.T) {
 		method, path string
 		code         int
 	}{
-		"a resource that nobody caches":      {http.MethodGet, "/shards/*/clusters/*/apis/example.com/v1/colours", http.StatusNotFound},
+		"a resource that is not cached":      {http.MethodGet, "/shards/*/clusters/*/apis/example.com/v1/colours", http.StatusNotFound},
 		"another version":                    {http.MethodGet, "/shards/*/clusters/*/apis/example.com/v2/flavors", http.StatusNotFound},
 		"a cluster that does not cache it":   {http.MethodGet, "/shards/flavors-a/clusters/other/apis/example.com/v1/flavors", http.StatusNotFound},
 		"an object of no particular cluster": {http.MethodGet, "/shards/*/clusters/*/apis/example.com/v1/flavors/sweet", http.StatusMethodNotAllowed},

@@ -20,7 +20,7 @@ import (
 var clusterCachedResources = cachev1alpha1.SchemeGroupVersion.WithResource("clustercachedresources")
 
 // findWithoutIdentity returns the resource of a request that reads a user's cached resource by its name alone, or nil if
-// nobody in the scope of the context caches one. A logical cluster has at most one identity of a resource; a request for
+// the scope of the context has none. A logical cluster has at most one identity of a resource; a request for
 // several logical clusters reads all identities.
 func (h *Handler) findWithoutIdentity(ctx context.Context, info *request.RequestInfo) (*servedResource, error) {
 	gvr := client.Resource{}

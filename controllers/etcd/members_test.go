@@ -89,7 +89,7 @@ func TestDecide(t *testing.T) {
 		"the volumes of another cluster are refused":            {facts(record(etcdmember.Record{ClusterID: "c0"})), etcd.None, 0, "EtcdForeignCluster", "EtcdForeignCluster", "set the annotation operator.kcp.io/etcd-data-lost=c0"},
 		"unless the loss of the recorded one is confirmed":      {facts(record(etcdmember.Record{ClusterID: "c0"}), confirmed("c0")), etcd.Forget, 0, "", "MembersServe", ""},
 		"a member that is down may return":                      {facts(down(1)), etcd.None, 0, "", "MemberUnavailable", "root-etcd-1 does not serve"},
-		"a member that nobody knows is reported":                {facts(func(f *etcd.Facts) { f.Listed = append(f.Listed, etcd.Listed{ID: 255, Index: -1}) }), etcd.None, 0, "", "UnknownMember", "etcdctl member remove ff"},
+		"a member of no pod is reported":                        {facts(func(f *etcd.Facts) { f.Listed = append(f.Listed, etcd.Listed{ID: 255, Index: -1}) }), etcd.None, 0, "", "UnknownMember", "etcdctl member remove ff"},
 		"a lost member is removed":                              {facts(empty(1)), etcd.Remove, 2, "", "ReplacingMember", "step 1 of 3"},
 		"not while another one is down":                         {facts(empty(1), down(2)), etcd.None, 0, "", "MemberLost", "describe pods root-etcd-2"},
 		"once removed it is added as a learner":                 {facts(empty(1), removed(1)), etcd.Add, 0, "", "ReplacingMember", "step 2 of 3"},
@@ -104,10 +104,10 @@ func TestDecide(t *testing.T) {
 		"one lost member without a quorum waits for the others": {facts(noQuorum, empty(0), down(1)), etcd.None, 0, "", "", ""},
 		"two lost members lose the quorum":                      {facts(noQuorum, empty(0, 2)), etcd.None, 0, "EtcdQuorumLost", "EtcdQuorumLost", "the volumes of root-etcd-0 and root-etcd-2 are empty, so 1 of 3"},
 		"a confirmation does not give up data that is left":     {facts(noQuorum, empty(0, 2), confirmed(clusterID)), etcd.None, 0, "EtcdQuorumLost", "EtcdQuorumLost", ""},
-		"all volumes lost is told":                              {facts(noQuorum, empty(0, 1, 2)), etcd.None, 0, "EtcdDataLost", "EtcdDataLost", "operator.kcp.io/etcd-data-lost=c1"},
+		"the loss of all volumes is reported":                   {facts(noQuorum, empty(0, 1, 2)), etcd.None, 0, "EtcdDataLost", "EtcdDataLost", "operator.kcp.io/etcd-data-lost=c1"},
 		"a confirmed loss begins again":                         {facts(noQuorum, empty(0, 1, 2), confirmed(clusterID)), etcd.Forget, 0, "", "", ""},
 		"the confirmation of another loss does not":             {facts(noQuorum, empty(0, 1, 2), confirmed("c0")), etcd.None, 0, "EtcdDataLost", "EtcdDataLost", ""},
-		"the lost volume of a single member is told":            {facts(single, noQuorum, empty(0)), etcd.None, 0, "EtcdDataLost", "EtcdDataLost", "(root-etcd-0) is empty"},
+		"the lost volume of a single member is reported":        {facts(single, noQuorum, empty(0)), etcd.None, 0, "EtcdDataLost", "EtcdDataLost", "(root-etcd-0) is empty"},
 		"so is that of an older version that was never recorded": {
 			facts(single, adopted, noQuorum, empty(0)), etcd.None, 0, "EtcdDataLost", "EtcdDataLost", "operator.kcp.io/etcd-data-lost=unrecorded"},
 	} {

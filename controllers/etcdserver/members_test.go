@@ -73,7 +73,7 @@ func TestRecord(t *testing.T) {
 		"a deleted record returns from the status":          {nil, "c1", true, true, "", healthyMember("c1"), "c1", "", "Quorum"},
 		"also while the StatefulSet is deleted":             {nil, "c1", false, true, "", etcd.Facts{}, "c1", "", "NoQuorum"},
 		"an emptied record does, too":                       {recordMap(nil), "c1", true, true, "", healthyMember("c1"), "c1", "", "Quorum"},
-		"the loss of the only volume is told":               {recordMap(map[string]string{"cluster-id": "c1"}), "c1", true, true, "", lost, "c1", "", "EtcdDataLost"},
+		"the loss of the only volume is reported":           {recordMap(map[string]string{"cluster-id": "c1"}), "c1", true, true, "", lost, "c1", "", "EtcdDataLost"},
 		"a confirmed loss begins again with another token":  {recordMap(map[string]string{"cluster-id": "c1"}), "c1", true, true, "c1", lost, "", "kcp/root-etcd/uid/c1", "Quorum"},
 		"a lost status does not make it a first start, too": {recordMap(map[string]string{"cluster-id": "c1"}), "", true, true, "", lost, "c1", "", "EtcdDataLost"},
 	} {
