@@ -188,7 +188,7 @@ func (b *Backend) newStorage(gr schema.GroupResource, kind schema.GroupVersionKi
 		}
 	}
 	versioner := storage.APIObjectVersioner{}
-	var codec runtime.Codec = unstructured.UnstructuredJSONScheme
+	codec := unstructured.UnstructuredJSONScheme
 	if served := kind.GroupVersion(); served != stored {
 		codec = versionCodec{codec, stored, served}
 	}
