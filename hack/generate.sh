@@ -40,6 +40,11 @@ if ((${#shard_groups[@]})); then
 	(cd api && "$controller_gen" crd "${shard_groups[@]}" output:crd:dir="$PWD/../config/kcp/crd")
 fi
 
+# What the sync agent reads on a service cluster.
+echo "definitions: config/sync-agent/crd"
+mkdir -p config/sync-agent/crd
+(cd api && "$controller_gen" crd paths=./syncagent/... output:crd:dir="$PWD/../config/sync-agent/crd")
+
 if compgen -G 'controllers/*' >/dev/null; then
 	echo "role: config/rbac/role.yaml"
 	mkdir -p config/rbac

@@ -1,0 +1,57 @@
+// Package publication has the form of a published resource that the other packages of the agent know, whichever dialect it was
+// written in.
+package publication
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+)
+
+// Prefix is the prefix of the agent's labels, annotations and finalizers.
+const Prefix = syncagentv1alpha1.GroupName + "/"
+
+// Labels and annotations of objects that the agent writes.
+const (
+	LabelAgentName           = Prefix + "agent-name"
+	LabelRemoteCluster       = Prefix + "remote-object-cluster"
+	LabelRemoteNamespaceHash = Prefix + "remote-object-namespace-hash"
+	LabelRemoteNameHash      = Prefix + "remote-object-name-hash"
+	LabelObjectState         = Prefix + "object-state"
+
+	AnnotationRemoteNamespace  = Prefix + "remote-object-namespace"
+	AnnotationRemoteName       = Prefix + "remote-object-name"
+	AnnotationWorkspacePath    = Prefix + "remote-object-workspace-path"
+	AnnotationSourceGeneration = Prefix + "source-generation"
+	// AnnotationRelatedPrefix is followed by "<identifier>.<index>".
+	AnnotationRelatedPrefix = "related-resources." + Prefix
+
+	// Finalizer is on every object of a workspace that has a copy.
+	Finalizer = Prefix + "cleanup"
+)
+
+// Publication is one published resource. It is never changed after it has been made.
+type Publication struct {
+	// Object is the object it was made of, of either dialect. Its UID identifies the publication; events and status belong to it.
+	Object client.Object
+	// Spec is what is published.
+	Spec syncagentv1alpha1.PublishedResourceSpec
+	// SchemaName is the name of the APIResourceSchema, empty until there is one.
+	SchemaName string
+}
+
+// Resource is a resource on one side.
+type Resource struct {
+	schema.GroupVersionKind
+	// Resource is its plural name.
+	Resource   string
+	Namespaced bool
+	// HasStatus means that it has a status subresource.
+	HasStatus bool
+}
+
+// GroupVersionResource returns the resource with its group and version.
+func (r Resource) GroupVersionResource() schema.GroupVersionResource {
+	return r.GroupVersion().WithResource(r.Resource)
+}
