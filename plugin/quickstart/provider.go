@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/atoll-dev/atoll/internal/apiresourceschema"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/plugin/binding"
 	"github.com/atoll-dev/atoll/plugin/connection"
-	"github.com/atoll-dev/atoll/plugin/snapshot"
 )
 
 // cowboysYAML is the definition of the API that the provider exports.
@@ -61,7 +61,7 @@ func (s *setup) createExport(ctx context.Context, provider logicalcluster.Path) 
 	if err := yaml.UnmarshalStrict(cowboysYAML, &definition); err != nil {
 		return fmt.Errorf("reading the definition of the API: %w", err)
 	}
-	typed, err := snapshot.NewAPIResourceSchema(&definition, schemaPrefix)
+	typed, err := apiresourceschema.FromDefinition(&definition, schemaPrefix)
 	if err != nil {
 		return fmt.Errorf("making a schema of the API: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	sigsyaml "sigs.k8s.io/yaml"
 
+	"github.com/atoll-dev/atoll/internal/apiresourceschema"
 	"github.com/atoll-dev/atoll/plugin/connection"
 )
 
@@ -92,7 +93,7 @@ func (o options) run(streams genericiooptions.IOStreams) error {
 	}
 	var output bytes.Buffer // nothing is written after an error
 	for _, definition := range definitions {
-		schema, err := NewAPIResourceSchema(definition, o.prefix)
+		schema, err := apiresourceschema.FromDefinition(definition, o.prefix)
 		if err == nil {
 			err = o.write(&output, schema)
 		}

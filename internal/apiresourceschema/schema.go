@@ -1,4 +1,5 @@
-package snapshot
+// Package apiresourceschema converts CustomResourceDefinitions to the APIResourceSchemas of an APIExport, without a server.
+package apiresourceschema
 
 import (
 	"encoding/json"
@@ -16,9 +17,9 @@ import (
 // coreGroup stands for the legacy group in the names of schemas.
 const coreGroup = "core"
 
-// NewAPIResourceSchema returns the APIResourceSchema of a definition. It fails for features that a schema does not support: webhooks
+// FromDefinition returns the APIResourceSchema of a definition, named <prefix>.<plural>.<group>. It fails for features that a schema does not support: webhooks
 // behind a Service, preserveUnknownFields, versions without a schema.
-func NewAPIResourceSchema(definition *apiextensionsv1.CustomResourceDefinition, prefix string) (*apisv1alpha1.APIResourceSchema, error) {
+func FromDefinition(definition *apiextensionsv1.CustomResourceDefinition, prefix string) (*apisv1alpha1.APIResourceSchema, error) {
 	spec := &definition.Spec
 	if spec.PreserveUnknownFields {
 		return nil, errors.New("spec.preserveUnknownFields: schemas are structural; use x-kubernetes-preserve-unknown-fields in the schema instead")
