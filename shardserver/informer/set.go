@@ -17,6 +17,9 @@ var uncached = map[schema.GroupResource]bool{
 	{Group: "events.k8s.io", Resource: "events"}: true,
 }
 
+// IsCached reports whether a resource has a watch cache, hence an informer in a Set.
+func IsCached(resource *storage.Resource) bool { return !uncached[resource.GVR.GroupResource()] }
+
 // NewHandlerFunc returns the event handler of one storage.
 type NewHandlerFunc func(*storage.Resource) EventHandler[metav1.Object]
 
@@ -70,7 +73,7 @@ func (s *Set) HasSynced() bool {
 func (s *Set) storages() map[*storage.Resource]bool {
 	storages := map[*storage.Resource]bool{}
 	for _, resource := range s.registry.AllStorages() {
-		if !uncached[resource.GVR.GroupResource()] {
+		if IsCached(resource) {
 			storages[resource] = true
 		}
 	}

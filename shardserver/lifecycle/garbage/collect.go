@@ -21,6 +21,9 @@ const parallelOrphans = 8
 // another owner.
 func (c *Collector) collect(ctx context.Context, n nodeSnapshot) error {
 	refs, err := c.classify(ctx, n, n.owners)
+	if len(refs.absent) > 0 || errors.Is(err, errOwnerScope) || errors.Is(err, errUnknownKind) {
+		c.searchOwners(n.node)
+	}
 	switch {
 	case errors.Is(err, errOwnerScope):
 		return nil // it stays unchanged, as upstream
@@ -47,6 +50,15 @@ func (c *Collector) collect(ctx context.Context, n nodeSnapshot) error {
 		return c.deleteWithDependents(ctx, n, object)
 	}
 	return c.delete(ctx, n, object, propagationPolicy(object))
+}
+
+// searchOwners has the owners of an object searched in other namespaces.
+func (c *Collector) searchOwners(n node) {
+	for _, owner := range n.owners {
+		if !c.isDeleted(key{n.cluster, owner.UID}) {
+			c.owners.add(n, owner)
+		}
+	}
 }
 
 // getLatest reads an object from storage. It returns nil if it is gone.

@@ -11,11 +11,11 @@ package garbage
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/utils/lru"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
@@ -36,8 +36,6 @@ const (
 	// syncDelay the delay of a deletion that requires all dependents while storages are being listed.
 	orphanDelay = 250 * time.Millisecond
 	syncDelay   = 250 * time.Millisecond
-	// maxReportedPairs bounds the pairs that are kept so that none is reported twice.
-	maxReportedPairs = 4096
 )
 
 // Config configures a Collector.
@@ -54,19 +52,15 @@ type Collector struct {
 	controller *controller.Typed[key]
 	// synced reports whether all objects of the shard have been listed.
 	synced func() bool
-	// reported are the pairs of dependent and owner whose different namespaces have been reported.
-	reported *lru.Cache
+	owners *ownerSearch
 
 	*graph
 }
 
 // New returns a collector for one run.
 func New(cfg Config) *Collector {
-	c := &Collector{
-		cfg:      cfg,
-		synced:   func() bool { return false },
-		reported: lru.New(maxReportedPairs),
-	}
+	c := &Collector{cfg: cfg, synced: func() bool { return false }}
+	c.owners = newOwnerSearch(cfg.Registry, c.reportInvalidNamespace)
 	c.controller = controller.NewTyped(controller.Options[key]{
 		Name: "garbage-collector", MaxConcurrentReconciles: workers, Timeout: objectTimeout, RetryBase: retryBase, RetryMax: retryMax,
 		ClusterName: func(k key) logicalcluster.Name { return k.cluster },
@@ -83,7 +77,10 @@ func New(cfg Config) *Collector {
 // Run collects until the context ends and its workers have returned. The informers have the collector's event handlers.
 func (c *Collector) Run(ctx context.Context, informers *informer.Set) {
 	c.synced = informers.HasSynced
-	c.controller.Run(ctx)
+	var group sync.WaitGroup
+	group.Go(func() { c.controller.Run(ctx) })
+	group.Go(func() { c.owners.controller.Run(ctx) })
+	group.Wait()
 }
 
 // Size returns the number of objects and of owners in the graph.

@@ -63,8 +63,9 @@ func (c *Collector) patch(ctx context.Context, n node, object metav1.Object, met
 }
 
 // reportInvalidNamespace creates the event that an object has an owner in another namespace.
-func (c *Collector) reportInvalidNamespace(ctx context.Context, n nodeSnapshot, reference metav1.OwnerReference) error {
-	served, err := c.servedResource(ctx, n.node)
+func (c *Collector) reportInvalidNamespace(ctx context.Context, unresolved unresolvedReference) error {
+	n, reference := unresolved.dependent, unresolved.owner
+	served, err := c.servedResource(ctx, n)
 	if err != nil {
 		return err
 	}

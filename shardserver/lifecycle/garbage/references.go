@@ -7,13 +7,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -75,7 +71,6 @@ func (c *Collector) getOwner(ctx context.Context, n nodeSnapshot, reference meta
 	if resource.Namespaced {
 		namespace = n.namespace
 		if namespace == "" {
-			c.reportOtherNamespace(ctx, n, reference, resource)
 			return nil, errOwnerScope
 		}
 	}
@@ -92,37 +87,7 @@ func (c *Collector) getOwner(ctx context.Context, n nodeSnapshot, reference meta
 			return owner, nil
 		}
 	}
-	if resource.Namespaced {
-		c.reportOtherNamespace(ctx, n, reference, resource)
-	}
 	return nil, nil
-}
-
-// reportOtherNamespace creates an event if the referenced object is in another namespace. It reports a pair once while
-// the pair is cached; a failure does not prevent collection.
-func (c *Collector) reportOtherNamespace(ctx context.Context, n nodeSnapshot, reference metav1.OwnerReference, resource *storage.Resource) {
-	pair := [2]key{n.key, {n.cluster, reference.UID}}
-	if _, known := c.reported.Get(pair); known {
-		return
-	}
-	c.reported.Add(pair, nil)
-	list, err := resource.Store.List(request.WithNamespace(ctx, ""), &internalversion.ListOptions{ResourceVersion: latest})
-	if err == nil && contains(list, reference.UID) {
-		err = c.reportInvalidNamespace(ctx, n, reference)
-	}
-	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Reporting an owner in another namespace failed", "cluster", n.cluster, "uid", n.uid, "owner", reference.UID, "reason", err)
-	}
-}
-
-func contains(list runtime.Object, uid types.UID) bool {
-	found := false
-	_ = meta.EachListItem(list, func(item runtime.Object) error {
-		object, err := meta.Accessor(item)
-		found = found || (err == nil && object.GetUID() == uid)
-		return nil
-	})
-	return found
 }
 
 // read reads the metadata of one object of the context's logical cluster.
