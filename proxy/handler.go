@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/user"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/klog/v2"
 
@@ -67,7 +65,7 @@ func (h *proxyHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		h.respond.authenticationError(w, req, err)
 		return
 	}
-	release, ok := h.inFlight.Acquire(inFlightUser(req, u), backend.IsLongRunning(req))
+	release, ok := h.inFlight.Acquire(inflight.UserOf(req, u), backend.IsLongRunning(req))
 	if !ok {
 		h.respond.tooManyRequests(w, req)
 		return
@@ -77,19 +75,6 @@ func (h *proxyHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		req = mountRequest(req, to.mountHops)
 	}
 	h.forwarder.Forward(w, req, to.backend, to.url, u)
-}
-
-// inFlightUser returns the name under which a request counts. The service accounts of a logical cluster, and the users
-// of its own issuers, count together. A request that the shard authenticates counts for its token: other tokens cannot
-// exhaust the limit of this one.
-func inFlightUser(req *http.Request, u user.Info) string {
-	if u == nil {
-		return "token " + fmt.Sprintf("%x", sha256.Sum256([]byte(bearerToken(req))))
-	}
-	if cluster := u.GetExtra()[serviceaccounttokens.ClusterNameExtraKey]; len(cluster) == 1 {
-		return "cluster " + cluster[0]
-	}
-	return "user " + u.GetName()
 }
 
 // router holds what the entries of the mapping file share.
@@ -284,7 +269,7 @@ func withServiceAccountCluster(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		if cluster, ok := serviceaccounttokens.ClusterClaim(bearerToken(req)); ok {
+		if cluster, ok := serviceaccounttokens.ClusterClaim(identity.BearerToken(req)); ok {
 			prefix := cluster.Path().URLPath()
 			req = req.Clone(req.Context())
 			req.URL.Path = prefix + path
@@ -294,15 +279,6 @@ func withServiceAccountCluster(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, req)
 	})
-}
-
-// bearerToken returns the bearer token of the request, or "".
-func bearerToken(req *http.Request) string {
-	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "bearer") {
-		return ""
-	}
-	return strings.TrimSpace(token)
 }
 
 const clustersPrefix = "/clusters/"

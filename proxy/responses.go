@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 
 	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
+	"github.com/atoll-dev/atoll/proxy/inflight"
 )
 
 // responder writes the proxy's own responses, as a Kubernetes server would.
@@ -69,7 +70,7 @@ func (r responder) authenticationError(w http.ResponseWriter, req *http.Request,
 
 // tooManyRequests is the response beyond the limit of concurrent requests of a user.
 func (r responder) tooManyRequests(w http.ResponseWriter, req *http.Request) {
-	r.error(w, req, apierrors.NewTooManyRequests("too many concurrent requests of this user, please try again later", 1))
+	r.error(w, req, apierrors.NewTooManyRequests(inflight.Message, 1))
 }
 
 func (r responder) internal(w http.ResponseWriter, req *http.Request, message string) {

@@ -36,6 +36,7 @@ func TestFlags(t *testing.T) {
 		"a profiler address that is not loopback":  {[]string{"--kubeconfig=x", "--profiler-address=0.0.0.0:6060"}, "--profiler-address"},
 		"an unknown gate":                          {[]string{"--kubeconfig=x", "--feature-gates=Nonsense=true"}, "--feature-gates"},
 		"no port":                                  {[]string{"--kubeconfig=x", "--secure-port=0"}, "--secure-port"},
+		"a negative limit":                         {[]string{"--kubeconfig=x", "--max-watches-per-user=-1"}, "--max-watches-per-user: got -1"},
 		"an unknown flag":                          {[]string{"--nonsense"}, "unknown flag"},
 		"an argument":                              {[]string{"start"}, "unknown command"},
 		"several errors":                           {[]string{"--secure-port=0"}, "--kubeconfig: got nothing"},

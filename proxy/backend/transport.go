@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/internal/writetimeout"
@@ -28,12 +30,24 @@ type Files struct{ CA, Cert, Key string }
 // Transport is a round tripper that reloads its certificates when their files change. It connects to any number of
 // hosts; requests of different users share the connections to a host.
 type Transport struct {
-	ca      *dynamiccertificates.DynamicFileCAContent
-	pair    *dynamiccertificates.DynamicCertKeyPairContent
+	name string
+	// newTLSConfig returns a configuration with the present content of the files.
+	newTLSConfig func() (*tls.Config, error)
+	// proxy returns the HTTP proxy of a request; nil for that of the environment.
+	proxy   proxyFunc
+	files   []watchedFile
 	current atomic.Pointer[transports]
 	// reloading serializes reloads: one that read the files before a change must not replace one that read them after
 	// it.
 	reloading sync.Mutex
+}
+
+type proxyFunc = func(*http.Request) (*url.URL, error)
+
+// watchedFile is a CA, or a certificate with its key, in files.
+type watchedFile interface {
+	dynamiccertificates.Notifier
+	dynamiccertificates.ControllerRunner
 }
 
 // transports use one version of the files. Watches, which are many, have smaller buffers; upgrades need HTTP/1.1.
@@ -49,24 +63,66 @@ func NewTransport(name string, files Files) (*Transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proxy_client_cert and proxy_client_key: %w", err)
 	}
-	t := &Transport{ca: ca, pair: pair}
-	if err := t.reload(); err != nil {
-		return nil, err
+	t := &Transport{name: name, files: []watchedFile{ca, pair}, newTLSConfig: func() (*tls.Config, error) {
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(ca.CurrentCABundleContent()) {
+			return nil, fmt.Errorf("%s: no certificate in it", ca.Name())
+		}
+		cert, err := tls.X509KeyPair(pair.CurrentCertKeyContent())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", pair.Name(), err)
+		}
+		return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}, nil
+	}}
+	return t, t.start()
+}
+
+// NewTransportFor returns a transport with the TLS options of a client configuration. Run reloads the files among them.
+// Other credentials are not added: see rest.HTTPWrappersForConfig.
+func NewTransportFor(name string, config *rest.Config) (*Transport, error) {
+	t := &Transport{name: name, proxy: config.Proxy, newTLSConfig: func() (*tls.Config, error) {
+		tlsConfig, err := rest.TLSConfigFor(config)
+		if tlsConfig == nil && err == nil {
+			tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		return tlsConfig, err
+	}}
+	if config.CAFile != "" && len(config.CAData) == 0 {
+		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("backend-ca::"+name, config.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("certificate authority: %w", err)
+		}
+		t.files = append(t.files, ca)
 	}
-	ca.AddListener(t)
-	pair.AddListener(t)
-	return t, nil
+	if config.CertFile != "" && config.KeyFile != "" && len(config.CertData) == 0 && len(config.KeyData) == 0 {
+		pair, err := dynamiccertificates.NewDynamicServingContentFromFiles("proxy-client-cert::"+name, config.CertFile, config.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate and key: %w", err)
+		}
+		t.files = append(t.files, pair)
+	}
+	return t, t.start()
+}
+
+// start builds the first transports, and is notified of changes.
+func (t *Transport) start() error {
+	if err := t.reload(); err != nil {
+		return err
+	}
+	for _, file := range t.files {
+		file.AddListener(t)
+	}
+	return nil
 }
 
 // Run watches the files until the context ends, and then closes idle connections.
 func (t *Transport) Run(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		t.ca.Run(ctx, 1)
-	}()
-	t.pair.Run(ctx, 1)
-	<-done
+	var watching sync.WaitGroup
+	for _, file := range t.files {
+		watching.Go(func() { file.Run(ctx, 1) })
+	}
+	watching.Wait()
+	<-ctx.Done()
 	t.current.Load().closeIdleConnections()
 }
 
@@ -74,24 +130,19 @@ func (t *Transport) Run(ctx context.Context) {
 // new files.
 func (t *Transport) Enqueue() {
 	if err := t.reload(); err != nil {
-		klog.ErrorS(err, "Cannot reload the certificates of a backend, the former ones stay in use", "ca", t.ca.Name(), "pair", t.pair.Name())
+		klog.ErrorS(err, "Cannot reload the certificates of a backend, the former ones stay in use", "backend", t.name)
 	}
 }
 
 func (t *Transport) reload() error {
 	t.reloading.Lock()
 	defer t.reloading.Unlock()
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(t.ca.CurrentCABundleContent()) {
-		return fmt.Errorf("%s: no certificate in it", t.ca.Name())
-	}
-	cert, err := tls.X509KeyPair(t.pair.CurrentCertKeyContent())
+	config, err := t.newTLSConfig()
 	if err != nil {
-		return fmt.Errorf("%s: %w", t.pair.Name(), err)
+		return err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}
 	current := &transports{
-		requests: newHTTP2Transport(config, requestWindow), watches: newHTTP2Transport(config, watchWindow), upgrades: newHTTP1Transport(config),
+		requests: newHTTP2Transport(config, t.proxy, requestWindow), watches: newHTTP2Transport(config, t.proxy, watchWindow), upgrades: newHTTP1Transport(config, t.proxy),
 	}
 	if former := t.current.Swap(current); former != nil {
 		former.closeIdleConnections()
@@ -119,8 +170,8 @@ const (
 	watchWindow   = 64 << 10
 )
 
-func newHTTP2Transport(config *tls.Config, window int) *http.Transport {
-	transport := utilnet.SetOldTransportDefaults(newTransport(config))
+func newHTTP2Transport(config *tls.Config, proxy proxyFunc, window int) *http.Transport {
+	transport := utilnet.SetOldTransportDefaults(newTransport(config, proxy))
 	transport.Protocols = new(http.Protocols)
 	transport.Protocols.SetHTTP1(true)
 	transport.Protocols.SetHTTP2(true)
@@ -128,8 +179,8 @@ func newHTTP2Transport(config *tls.Config, window int) *http.Transport {
 	return transport
 }
 
-func newHTTP1Transport(config *tls.Config) *http.Transport {
-	transport := newTransport(config)
+func newHTTP1Transport(config *tls.Config, proxy proxyFunc) *http.Transport {
+	transport := newTransport(config, proxy)
 	transport.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	return utilnet.SetOldTransportDefaults(transport)
@@ -137,8 +188,9 @@ func newHTTP1Transport(config *tls.Config) *http.Transport {
 
 // newTransport returns a transport without a time limit for responses: watches are open for any time. Keep-alives and
 // pings detect broken connections.
-func newTransport(config *tls.Config) *http.Transport {
+func newTransport(config *tls.Config, proxy proxyFunc) *http.Transport {
 	return &http.Transport{
+		Proxy:               proxy,
 		DialContext:         newDialer().DialContext,
 		TLSClientConfig:     config.Clone(),
 		TLSHandshakeTimeout: 10 * time.Second,

@@ -3,14 +3,18 @@ package backend
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/atoll-dev/atoll/internal/testpki"
 )
@@ -45,7 +49,11 @@ func TestConcurrentReloadsUseTheLatestFiles(t *testing.T) {
 		}
 	}
 	write(versions[1])
-	transport, err := NewTransport("test", files)
+	fromFiles, err := NewTransport("test", files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromConfig, err := NewTransportFor("test", &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: files.CA, CertFile: files.Cert, KeyFile: files.Key}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +61,9 @@ func TestConcurrentReloadsUseTheLatestFiles(t *testing.T) {
 		state := versions[round%2]
 		write(state)
 		var readers sync.WaitGroup
-		readers.Go(func() { _ = transport.ca.RunOnce(t.Context()) })
-		readers.Go(func() { _ = transport.pair.RunOnce(t.Context()) })
+		for _, file := range append(fromFiles.files, fromConfig.files...) {
+			readers.Go(func() { _ = file.RunOnce(t.Context()) })
+		}
 		readers.Wait()
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(state[files.CA])
@@ -62,10 +71,81 @@ func TestConcurrentReloadsUseTheLatestFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		used := transport.current.Load().requests.TLSClientConfig
-		if !used.RootCAs.Equal(roots) || !slices.EqualFunc(used.Certificates[0].Certificate, cert.Certificate, slices.Equal) {
-			t.Fatalf("change %d: former files are in use", round)
+		for name, transport := range map[string]*Transport{"files": fromFiles, "client configuration": fromConfig} {
+			used := transport.current.Load().requests.TLSClientConfig
+			if !used.RootCAs.Equal(roots) || !slices.EqualFunc(clientCertificate(t, used).Certificate, cert.Certificate, slices.Equal) {
+				t.Fatalf("%s, change %d: former files are in use", name, round)
+			}
 		}
+	}
+}
+
+func clientCertificate(t *testing.T, config *tls.Config) *tls.Certificate {
+	t.Helper()
+	if config.GetClientCertificate == nil {
+		return &config.Certificates[0]
+	}
+	cert, err := config.GetClientCertificate(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+// TestReadAhead: of a response that is not read, the transport of a client configuration buffers its window.
+func TestReadAhead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		query  string
+		window int64
+	}{
+		"an ordinary request": {"", requestWindow},
+		"a watch":             {"?watch=true", watchWindow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const chunk = 16 << 10
+			var written atomic.Int64
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				for req.Method == http.MethodGet {
+					n, err := w.Write(make([]byte, chunk))
+					if written.Add(int64(n)); err != nil {
+						return
+					}
+				}
+			}))
+			server.EnableHTTP2 = true
+			server.StartTLS()
+			defer server.Close()
+			ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+			transport, err := NewTransportFor("test", &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer transport.current.Load().closeIdleConnections()
+			client := http.Client{Transport: transport}
+			unread, err := client.Get(server.URL + "/" + tc.query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = unread.Body.Close() }()
+			if unread.ProtoMajor != 2 {
+				t.Errorf("the protocol is %s", unread.Proto)
+			}
+			for deadline := time.Now().Add(time.Minute); written.Load() < tc.window; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("the server has sent %d bytes", written.Load())
+				}
+			}
+			for range 20 { // the server would continue to send meanwhile
+				head, err := client.Head(server.URL + "/" + tc.query)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = head.Body.Close()
+			}
+			if got, most := written.Load(), tc.window+4*chunk; got > most {
+				t.Errorf("the server has sent %d bytes, want at most %d", got, most)
+			}
+		})
 	}
 }
 

@@ -69,3 +69,12 @@ func escapeKey(key string) string {
 func isTokenByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
+
+// BearerToken returns the bearer token in the header Authorization of a request, or "".
+func BearerToken(req *http.Request) string {
+	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}

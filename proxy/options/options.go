@@ -72,7 +72,7 @@ func New() *Options {
 		SharedIndex:     sharedindex.NewOptions(),
 		FeatureGates:    map[string]bool{},
 		Logs:            logsapi.NewLoggingConfiguration(),
-		InFlight:        inflight.Limits{Requests: 400, Watches: 2000},
+		InFlight:        inflight.DefaultLimits(),
 		ShutdownTimeout: 60 * time.Second,
 		WriteTimeouts:   writetimeout.Default(),
 	}
@@ -115,10 +115,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory,
 		"Directory for the generated serving certificate apiserver.crt and its key, if --tls-cert-file is not given.")
 
-	fs.IntVar(&o.InFlight.Requests, "max-requests-inflight-per-user", o.InFlight.Requests,
-		"Maximum number of concurrent requests of a user, without watches. Further ones get status 429. The service accounts of a workspace count as one user. 0 is unlimited.")
-	fs.IntVar(&o.InFlight.Watches, "max-watches-per-user", o.InFlight.Watches,
-		"Maximum number of concurrent watches and upgraded connections of a user. Further ones get status 429. 0 is unlimited.")
+	o.InFlight.AddFlags(fs)
 
 	fs.StringSliceVar(&o.CORSAllowedOrigins, "cors-allowed-origins", o.CORSAllowedOrigins,
 		"Origins allowed for CORS: regular expressions that must match the whole host, starting with ^ or // and ending with $ or : followed by ports.")
@@ -188,11 +185,7 @@ func (o Options) validate() error {
 			errs = append(errs, fmt.Errorf("--cors-allowed-origins: got %q, expected a regular expression: %w", origin, err))
 		}
 	}
-	for flag, value := range map[string]int{"max-requests-inflight-per-user": o.InFlight.Requests, "max-watches-per-user": o.InFlight.Watches} {
-		if value < 0 {
-			errs = append(errs, fmt.Errorf("--%s: got %d, expected a positive number, or 0 for no limit", flag, value))
-		}
-	}
+	errs = append(errs, o.InFlight.Validate()...)
 	if o.ProfilerAddress != "" {
 		errs = append(errs, profiling.Validate(o.ProfilerAddress))
 	}

@@ -23,6 +23,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/internal/writetimeout"
+	"github.com/atoll-dev/atoll/proxy/backend"
+	"github.com/atoll-dev/atoll/proxy/inflight"
 )
 
 const (
@@ -107,6 +109,12 @@ func (s *Server) forward(w http.ResponseWriter, req *http.Request) {
 		s.forbidden(w, req, messageImpersonation)
 		return
 	}
+	release, ok := s.inFlight.Acquire(inflight.UserOf(req, u), backend.IsLongRunning(req))
+	if !ok {
+		s.error(w, req, apierrors.NewTooManyRequests(inflight.Message, 1))
+		return
+	}
+	defer release()
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
 	if info, ok := request.RequestInfoFrom(ctx); writetimeout.IsWatch(req) || ok && info.Verb == "watch" {

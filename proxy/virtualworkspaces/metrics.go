@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -15,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/proxy/identity"
 )
 
 // reviewTimeout bounds a token review.
@@ -26,7 +27,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, req *http.Request) {
 	u, authenticated := request.UserFrom(req.Context())
 	if !authenticated {
 		var err error
-		if u, err = s.reviewToken(req.Context(), req.Header.Get("Authorization")); err != nil {
+		if u, err = s.reviewToken(req.Context(), identity.BearerToken(req)); err != nil {
 			klog.V(4).InfoS("Unable to authenticate the request", "err", err)
 			s.error(w, req, apierrors.NewUnauthorized("Unauthorized"))
 			return
@@ -45,10 +46,9 @@ func (s *Server) serveMetrics(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// reviewToken returns the user of the bearer token in an Authorization header.
-func (s *Server) reviewToken(ctx context.Context, authorization string) (user.Info, error) {
-	scheme, token, _ := strings.Cut(authorization, " ")
-	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "bearer") || token == "" {
+// reviewToken returns the user of a bearer token.
+func (s *Server) reviewToken(ctx context.Context, token string) (user.Info, error) {
+	if token == "" {
 		return nil, errors.New("there is no bearer token")
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)

@@ -13,6 +13,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/atoll-dev/atoll/internal/writetimeout"
+	"github.com/atoll-dev/atoll/proxy/inflight"
 	"github.com/atoll-dev/atoll/proxy/options"
 	"github.com/atoll-dev/atoll/proxy/profiling"
 )
@@ -31,6 +32,9 @@ type Options struct {
 	ProfilerAddress string
 	FeatureGates    map[string]bool
 	Logs            *logsapi.LoggingConfiguration
+
+	// InFlight limits the concurrent requests of each user.
+	InFlight inflight.Limits
 
 	// ShutdownTimeout bounds the time that requests have to end on shutdown. It has no flag.
 	ShutdownTimeout time.Duration
@@ -56,6 +60,7 @@ func NewOptions() *Options {
 		Audit:           genericoptions.NewAuditOptions(),
 		FeatureGates:    map[string]bool{},
 		Logs:            logsapi.NewLoggingConfiguration(),
+		InFlight:        inflight.DefaultLimits(),
 		ShutdownTimeout: 60 * time.Second,
 		WriteTimeouts:   writetimeout.Default(),
 	}
@@ -75,6 +80,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.ClientCert.AddFlags(fs)
 	o.RequestHeader.AddFlags(fs)
 	o.Audit.AddFlags(fs)
+	o.InFlight.AddFlags(fs)
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress, "Loopback address such as localhost:6060 at which pprof listens. Empty for none.")
 	fs.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "Feature gates as key=true|false pairs. Gates of kcp are those of the shard: they are accepted and change nothing here.")
 	logsapi.AddFlags(o.Logs, fs)
@@ -114,6 +120,7 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.SecureServing.Validate()...)
 	errs = append(errs, o.RequestHeader.Validate()...)
 	errs = append(errs, o.Audit.Validate()...)
+	errs = append(errs, o.InFlight.Validate()...)
 	if o.ProfilerAddress != "" {
 		errs = append(errs, profiling.Validate(o.ProfilerAddress))
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/identity"
+	"github.com/atoll-dev/atoll/proxy/inflight"
 	"github.com/atoll-dev/atoll/proxy/metrics"
 	"github.com/atoll-dev/atoll/proxy/profiling"
 )
@@ -53,6 +54,8 @@ type Server struct {
 	metricsAuthorizer authorizer.UnconditionalAuthorizer
 	tokenReviews      authenticationclient.TokenReviewInterface
 
+	inFlight   *inflight.Limiter
+	transports []*backend.Transport
 	// impersonating forwards requests of authenticated users, anonymous those with a token or without credentials.
 	impersonating, anonymous *backend.Forwarder
 
@@ -67,7 +70,7 @@ func New(o *Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, codecs: newCodecs(), metrics: metrics.New()}
+	s := &Server{options: o, codecs: newCodecs(), metrics: metrics.New(), inFlight: inflight.NewLimiter(o.InFlight)}
 	s.metricsHandler = s.metrics.Handler()
 	background, stopBackground := context.WithCancel(context.Background())
 	s.stopBackground = stopBackground
@@ -97,14 +100,13 @@ func (s *Server) newClients(context.Context) error {
 	if s.shard, err = url.Parse(config.Host); err != nil || s.shard.Scheme != "https" || s.shard.Host == "" {
 		return fmt.Errorf("--kubeconfig: got server %q, expected an https URL", config.Host)
 	}
-	config.DisableCompression = true // responses are forwarded unchanged
-	credentials, err := rest.TransportFor(config)
+	credentials, err := s.newTransport("shard", config)
 	if err != nil {
-		return fmt.Errorf("--kubeconfig: %w", err)
+		return err
 	}
-	withoutCredentials, err := rest.TransportFor(rest.AnonymousClientConfig(config))
+	withoutCredentials, err := s.newTransport("shard-anonymous", rest.AnonymousClientConfig(config))
 	if err != nil {
-		return fmt.Errorf("--kubeconfig: %w", err)
+		return err
 	}
 	s.client = &http.Client{Transport: credentials}
 	counters := backend.NewMetrics(s.metrics.Registry.MustRegister)
@@ -122,6 +124,20 @@ func (s *Server) newClients(context.Context) error {
 	}
 	s.tokenReviews = reviews.TokenReviews()
 	return nil
+}
+
+// newTransport returns a transport with the credentials of a configuration. Run reloads its certificates.
+func (s *Server) newTransport(name string, config *rest.Config) (http.RoundTripper, error) {
+	transport, err := backend.NewTransportFor(name, config)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	s.transports = append(s.transports, transport)
+	authenticating, err := rest.HTTPWrappersForConfig(config, transport)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return authenticating, nil
 }
 
 // newAuthenticator builds the authenticator, and the listener, which advertises its CAs.
@@ -177,6 +193,9 @@ func (s *Server) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stopWork()
+	for _, transport := range s.transports {
+		running.Go(func() { transport.Run(work) })
+	}
 	if s.options.ProfilerAddress != "" {
 		if err := profiling.Serve(work, &running, s.options.ProfilerAddress); err != nil {
 			return err
@@ -200,6 +219,5 @@ func (s *Server) Run(ctx context.Context) error {
 	close(stop)
 	<-listenerStopped
 	<-stopped
-	s.client.CloseIdleConnections()
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -22,12 +23,18 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	unread "github.com/atoll-dev/atoll/internal/writetimeout/testing"
+	"github.com/atoll-dev/atoll/proxy/inflight"
 	"github.com/atoll-dev/atoll/proxy/virtualworkspaces"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-const proxyName = "kcp-front-proxy"
+const (
+	proxyName = "kcp-front-proxy"
+	// watchLimit is the number of concurrent watches of a user.
+	watchLimit = 3
+)
 
 // env is a shard and a server of its virtual workspaces.
 type env struct {
@@ -82,6 +89,7 @@ func (s *env) start() {
 	o.ClientCert.ClientCA = s.clients.CertFile
 	o.RequestHeader.ClientCAFile, o.RequestHeader.AllowedNames = s.proxies.CertFile, []string{proxyName}
 	o.ShutdownTimeout = 10 * time.Second
+	o.InFlight = inflight.Limits{Requests: 10, Watches: watchLimit}
 	s.audit = filepath.Join(s.TempDir(), "audit.log")
 	o.Audit.LogOptions.Path = s.audit
 	o.Audit.PolicyFile = filepath.Join(s.TempDir(), "policy.yaml")
@@ -248,6 +256,52 @@ func TestServer(t *testing.T) {
 				err = fmt.Errorf("got %.500s", log)
 			}
 			return err
+		})
+	})
+	t.Run("a user beyond the limit of watches is refused, and others are served", func(t *testing.T) {
+		tlsConfig, err := rest.TLSConfigFor(alice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watches, err := unread.Dial(t.Context(), strings.TrimPrefix(s.address, "https://"), tlsConfig, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range watchLimit + 2 {
+			if err := watches.Get(wildcardPath + "?watch=1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := map[string]int{"200": watchLimit, "429": 2}
+		shardtesting.Eventually(t, "all responses", func(context.Context) error {
+			if got := watches.Count().Status; !maps.Equal(got, want) {
+				return fmt.Errorf("got %v, want %v", got, want)
+			}
+			return nil
+		})
+		const shortWatch = "?watch=1&timeoutSeconds=1"
+		s := *s
+		s.T = t
+		for name, tc := range map[string]struct {
+			config *rest.Config
+			path   string
+			want   int
+		}{
+			"a watch of the same user":                         {alice, wildcardPath + shortWatch, http.StatusTooManyRequests},
+			"a watch of the same user through the front proxy": {frontProxy, wildcardPath + shortWatch, http.StatusTooManyRequests},
+			"a list of the same user":                          {alice, wildcardPath, http.StatusOK},
+			"a watch of another user":                          {account, wildcardPath + shortWatch, http.StatusOK},
+		} {
+			if code, body := s.get(tc.config, tc.path, "X-Remote-User", "alice"); code != tc.want {
+				t.Errorf("%s: got %d, want %d: %.300s", name, code, tc.want, body)
+			}
+		}
+		watches.Close()
+		shardtesting.Eventually(t, "the user to be served again", func(context.Context) error {
+			if code, body := s.get(alice, wildcardPath+shortWatch); code != http.StatusOK {
+				return fmt.Errorf("got %d: %.300s", code, body)
+			}
+			return nil
 		})
 	})
 	t.Run("objects and watches are forwarded, and watches end with the server", func(t *testing.T) {
