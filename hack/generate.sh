@@ -45,6 +45,11 @@ echo "definitions: config/sync-agent/crd"
 mkdir -p config/sync-agent/crd
 (cd api && "$controller_gen" crd paths=./syncagent/... output:crd:dir="$PWD/../config/sync-agent/crd")
 
+# The older dialect: PublishedResources for service clusters, Services for workspaces of organisations.
+echo "definitions: config/sync-agent/kdp"
+mkdir -p config/sync-agent/kdp
+(cd api && "$controller_gen" crd paths=./kdp/... output:crd:dir="$PWD/../config/sync-agent/kdp")
+
 if compgen -G 'controllers/*' >/dev/null; then
 	echo "role: config/rbac/role.yaml"
 	mkdir -p config/rbac

@@ -4,6 +4,7 @@ package publication
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
@@ -37,6 +38,9 @@ type Publication struct {
 	Object client.Object
 	// Spec is what is published.
 	Spec syncagentv1alpha1.PublishedResourceSpec
+	// Invalid is what is wrong with the object, with the paths of its dialect. Nothing is published or synced while there is
+	// anything.
+	Invalid field.ErrorList
 	// SchemaName is the name of the APIResourceSchema, empty until there is one.
 	SchemaName string
 }

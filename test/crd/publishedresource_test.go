@@ -1,13 +1,18 @@
 package crd_test
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	servicesv1alpha1 "github.com/atoll-dev/atoll/api/kdp/services/v1alpha1"
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
@@ -123,9 +128,68 @@ func checkRelated(t *testing.T, cases []relatedCase) {
 	}
 }
 
-func TestPublishedResourceDefinitionIsValid(t *testing.T) {
-	for _, err := range crdvalidation.ValidateCustomResourceDefinition(t.Context(), readDefinition(t, publishedResourceDefinition).internal) {
-		t.Error(err)
+func TestDefinitionsOfTheSyncAgentAreValid(t *testing.T) {
+	files, err := filepath.Glob("../../config/sync-agent/*/*kcp.io_*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	older, err := filepath.Glob("../../config/sync-agent/*/*kdp.k8c.io_*.yaml")
+	if err != nil || len(files) != 1 || len(older) != 2 {
+		t.Fatalf("definitions are %v and %v (%v)", files, older, err)
+	}
+	for _, file := range append(files, older...) {
+		for _, err := range crdvalidation.ValidateCustomResourceDefinition(t.Context(), readDefinition(t, file).internal) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+func TestManifestsOfTheOlderDialectAreAdmitted(t *testing.T) {
+	d := readDefinition(t, "../../config/sync-agent/kdp/services.kdp.k8c.io_publishedresources.yaml")
+	files, err := filepath.Glob("../../syncagent/kdp/testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no manifests: %v", err)
+	}
+	for _, file := range files {
+		document, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object, errs := d.admit(t.Context(), string(document))
+		if len(errs) > 0 {
+			t.Errorf("%s: %v", file, errs)
+		}
+		stored, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after servicesv1alpha1.PublishedResource
+		if err := errors.Join(yaml.UnmarshalStrict(document, &before), yaml.UnmarshalStrict(stored, &after)); err != nil {
+			t.Fatal(err)
+		}
+		if !equality.Semantic.DeepEqual(before, after) {
+			t.Errorf("%s: the definition prunes fields: %s", file, stored)
+		}
+	}
+}
+
+func TestServicesOfTheOlderDialect(t *testing.T) {
+	d := readDefinition(t, "../../config/sync-agent/kdp/core.kdp.k8c.io_services.yaml")
+	for _, tc := range []struct{ name, spec, refused string }{
+		{"accepts the service of the guide", "apiGroup: certificates.example.corp\ncatalogMetadata: {title: Certificate Management, description: Acquire certificates.}", ""},
+		{"accepts a Secret for the kubeconfig", "apiGroup: certificates.example.corp\nkubeconfig: {name: agent, namespace: agents}", ""},
+		{"refuses no group", "catalogMetadata: {title: a}", "spec.apiGroup"},
+		{"refuses a group without a domain", "apiGroup: certificates", "spec.apiGroup"},
+		{"refuses a Secret without a name", "apiGroup: a.b\nkubeconfig: {namespace: agents}", "spec.kubeconfig.name"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			document := strings.Replace(manifest("Service", tc.spec), "operator.kcp.io", "core.kdp.k8c.io", 1)
+			if _, errs := d.admit(t.Context(), document); (tc.refused == "") != (len(errs) == 0) {
+				t.Errorf("refused: %v", errs)
+			} else if tc.refused != "" && !strings.Contains(errs.ToAggregate().Error(), tc.refused) {
+				t.Errorf("%s is not named: %v", tc.refused, errs)
+			}
+		})
 	}
 }
 

@@ -165,6 +165,18 @@ type SynchronizationSpec struct {
 	Enabled bool `json:"enabled"`
 }
 
+// The conditions of a PublishedResource.
+const (
+	// ConditionSchemaReady says whether there is an APIResourceSchema of the current content.
+	ConditionSchemaReady = "SchemaReady"
+	// ConditionExported says whether the APIExport has that schema, and the permission claims.
+	ConditionExported = "Exported"
+	// ConditionSyncing says whether objects are synced.
+	ConditionSyncing = "Syncing"
+	// ConditionReady sums up the others.
+	ConditionReady = "Ready"
+)
+
 // PublishedResourceStatus is the observed state of a PublishedResource.
 type PublishedResourceStatus struct {
 	// resourceSchemaName is the name of the APIResourceSchema that has been created for the resource.

@@ -1,0 +1,173 @@
+// Package dialects reads PublishedResources of both dialects from the service cluster, and writes their status. All other
+// packages know publications only.
+package dialects
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	servicesv1alpha1 "github.com/atoll-dev/atoll/api/kdp/services/v1alpha1"
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/kdp"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+)
+
+// AddToScheme registers the kinds of both dialects.
+func AddToScheme(scheme *runtime.Scheme) error {
+	if err := syncagentv1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	return servicesv1alpha1.AddToScheme(scheme)
+}
+
+// Options configures a Reader.
+type Options struct {
+	// Client reads from a cache where there is one, and writes status.
+	Client client.Client
+	// Selector selects PublishedResources by their labels; nil selects all.
+	Selector labels.Selector
+	// Group is the API group that PublishedResources of the older dialect are published in: that of the Service.
+	Group string
+}
+
+// Reader reads publications.
+type Reader struct {
+	options Options
+	kinds   []client.Object
+}
+
+// NewReader returns a Reader of the dialects that the server has definitions of. It fails if it has none.
+func NewReader(options Options) (*Reader, error) {
+	if options.Selector == nil {
+		options.Selector = labels.Everything()
+	}
+	r := &Reader{options: options}
+	for _, kind := range []client.Object{&syncagentv1alpha1.PublishedResource{}, &servicesv1alpha1.PublishedResource{}} {
+		gvk, err := options.Client.GroupVersionKindFor(kind)
+		if err != nil {
+			return nil, err
+		}
+		switch _, err := options.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version); {
+		case err == nil:
+			r.kinds = append(r.kinds, kind)
+		case !meta.IsNoMatchError(err):
+			return nil, fmt.Errorf("looking up %s on the service cluster: %w", gvk.GroupKind(), err)
+		}
+	}
+	if len(r.kinds) == 0 {
+		return nil, fmt.Errorf("the service cluster has no definition of publishedresources.%s; apply it first", syncagentv1alpha1.GroupName)
+	}
+	return r, nil
+}
+
+// Kinds are the kinds to watch. Key turns their objects into keys.
+func (r *Reader) Kinds() []client.Object { return slices.Clone(r.kinds) }
+
+// Key identifies a publication in queues: names are unique in each dialect only, so that the older one has its API group in the
+// place of a namespace.
+func Key(object client.Object) types.NamespacedName {
+	key := types.NamespacedName{Name: object.GetName()}
+	if _, older := object.(*servicesv1alpha1.PublishedResource); older {
+		key.Namespace = servicesv1alpha1.GroupName
+	}
+	return key
+}
+
+// List returns all selected publications in the order of their keys.
+func (r *Reader) List(ctx context.Context) ([]*publication.Publication, error) {
+	var result []*publication.Publication
+	for _, kind := range r.kinds {
+		var err error
+		switch kind.(type) {
+		case *syncagentv1alpha1.PublishedResource:
+			var list syncagentv1alpha1.PublishedResourceList
+			err = r.options.Client.List(ctx, &list, client.MatchingLabelsSelector{Selector: r.options.Selector})
+			for i := range list.Items {
+				result = append(result, r.publication(&list.Items[i]))
+			}
+		case *servicesv1alpha1.PublishedResource:
+			var list servicesv1alpha1.PublishedResourceList
+			err = r.options.Client.List(ctx, &list, client.MatchingLabelsSelector{Selector: r.options.Selector})
+			for i := range list.Items {
+				result = append(result, r.publication(&list.Items[i]))
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing PublishedResources: %w", err)
+		}
+	}
+	slices.SortFunc(result, func(a, b *publication.Publication) int {
+		return cmp.Compare(Key(a.Object).String(), Key(b.Object).String())
+	})
+	return result, nil
+}
+
+// Get returns one publication. One that is not selected is not found.
+func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*publication.Publication, error) {
+	object, err := r.object(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if !r.options.Selector.Matches(labels.Set(object.GetLabels())) {
+		return nil, apierrors.NewNotFound(syncagentv1alpha1.Resource("publishedresources"), key.Name)
+	}
+	return r.publication(object), nil
+}
+
+func (r *Reader) object(ctx context.Context, key types.NamespacedName) (client.Object, error) {
+	for _, kind := range r.kinds {
+		object := kind.DeepCopyObject().(client.Object)
+		object.SetName(key.Name)
+		if Key(object) == key {
+			return object, r.options.Client.Get(ctx, types.NamespacedName{Name: key.Name}, object)
+		}
+	}
+	return nil, apierrors.NewNotFound(syncagentv1alpha1.Resource("publishedresources"), key.Name)
+}
+
+func (r *Reader) publication(object client.Object) *publication.Publication {
+	if older, ok := object.(*servicesv1alpha1.PublishedResource); ok {
+		return kdp.FromPublishedResource(older, r.options.Group)
+	}
+	return publication.FromPublishedResource(object.(*syncagentv1alpha1.PublishedResource))
+}
+
+// WriteStatus changes the status of the object of a publication, if that makes a difference. It derives the condition Ready from
+// the others. An object that has been replaced by another one of its name is not found.
+func (r *Reader) WriteStatus(ctx context.Context, p *publication.Publication, change func(*syncagentv1alpha1.PublishedResourceStatus)) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		object, err := r.object(ctx, Key(p.Object))
+		if err != nil {
+			return err
+		}
+		if object.GetUID() != p.Object.GetUID() {
+			return apierrors.NewNotFound(syncagentv1alpha1.Resource("publishedresources"), object.GetName())
+		}
+		before := object.DeepCopyObject().(client.Object)
+		status := statusOf(object)
+		change(status)
+		setReady(status, object.GetGeneration(), r.publication(object).Syncs())
+		if equality.Semantic.DeepEqual(statusOf(before), status) {
+			return nil
+		}
+		return r.options.Client.Status().Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	})
+}
+
+func statusOf(object client.Object) *syncagentv1alpha1.PublishedResourceStatus {
+	if older, ok := object.(*servicesv1alpha1.PublishedResource); ok {
+		return &older.Status
+	}
+	return &object.(*syncagentv1alpha1.PublishedResource).Status
+}
