@@ -1,0 +1,89 @@
+package state
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/atoll-dev/atoll/syncagent/expression"
+)
+
+// maxContents bounds the contents in one Secret, below the limit of the server. Of contents that exceed it together, the digests of the
+// largest are kept: enough to see that nothing has changed.
+const maxContents = 768 << 10
+
+// digestPrefix marks a digest. It is no JSON, so that a reader that does not know digests takes the content for unknown.
+const digestPrefix = "sha256:"
+
+// Key returns the key of the content of an object, given what identifies it.
+func Key(identity ...string) string { return expression.SHA1Hex(strings.Join(identity, "/")) }
+
+// Last returns the content that was written last, and false if it is not known.
+func (s *State) Last(key string) (map[string]any, bool) {
+	var content map[string]any
+	if encoded, found := s.contents[key]; !found || json.Unmarshal(encoded, &content) != nil || content == nil {
+		return nil, false
+	}
+	return content, true
+}
+
+// IsLast reports whether a content is the one that was written last, of which possibly only the digest is known.
+func (s *State) IsLast(key string, content map[string]any) (bool, error) {
+	recorded, found := s.contents[key]
+	if !found {
+		return false, nil
+	}
+	encoded, err := json.Marshal(content)
+	if err != nil {
+		return false, fmt.Errorf("encoding a content: %w", err)
+	}
+	return bytes.Equal(recorded, encoded) || bytes.Equal(recorded, digest(encoded)), nil
+}
+
+// Has reports whether anything is known about an object.
+func (s *State) Has(key string) bool { return len(s.contents[key]) > 0 }
+
+// SetLast records the content that has been written.
+func (s *State) SetLast(key string, content map[string]any) error {
+	encoded, err := json.Marshal(content)
+	if err != nil {
+		return fmt.Errorf("encoding a content: %w", err)
+	}
+	if !bytes.Equal(s.contents[key], digest(encoded)) {
+		s.contents[key] = encoded
+	}
+	return nil
+}
+
+// Forget removes the content of an object.
+func (s *State) Forget(key string) { delete(s.contents, key) }
+
+func digest(encoded []byte) []byte {
+	sum := sha256.Sum256(encoded)
+	return []byte(digestPrefix + hex.EncodeToString(sum[:]))
+}
+
+// fit returns the contents with digests in place of the largest, so that they fit into a Secret.
+func fit(contents map[string][]byte) map[string][]byte {
+	fitting, size := maps.Clone(contents), 0
+	for _, encoded := range contents {
+		size += len(encoded)
+	}
+	for _, key := range keys(contents) {
+		if size <= maxContents {
+			break
+		}
+		d := digest(contents[key])
+		if len(d) >= len(contents[key]) {
+			break
+		}
+		fitting[key] = d
+		size -= len(contents[key]) - len(d)
+	}
+	return fitting
+}

@@ -1,0 +1,208 @@
+// Package state keeps what the agent has last written, so that later changes of the source can be told from changes that others
+// made to a copy. One Secret per primary object in the agent's namespace on the service cluster has the contents and the related
+// objects; it is a Secret because contents of Secrets are in it. Nothing is kept in memory between two passes.
+package state
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/syncagent/expression"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+)
+
+const (
+	// annotationCopy is the key of the copy of the primary object, as JSON.
+	annotationCopy = publication.Prefix + "copy"
+	// relatedKey is the key of the list of related objects in the data.
+	relatedKey = "related-objects"
+)
+
+// Client is what the store needs of a client of the service cluster.
+type Client interface {
+	client.Reader
+	client.Writer
+}
+
+// Store has the states of all primary objects of an agent.
+type Store struct {
+	Client Client
+	// Namespace is the namespace of the agent.
+	Namespace string
+}
+
+// Primary identifies a primary object, the one in a workspace.
+type Primary struct {
+	Cluster logicalcluster.Name
+	schema.GroupVersionKind
+	types.NamespacedName
+}
+
+// State is the state of one primary object. It is changed in memory, and written by Save.
+type State struct {
+	name   types.NamespacedName
+	labels map[string]string
+	// read is what the server has, nil if nothing.
+	read *corev1.Secret
+
+	copy     string
+	contents map[string][]byte
+	related  []Related
+	// relatedKnown means that the list of related objects is complete.
+	relatedKnown bool
+}
+
+// SecretName returns the name of the Secret of a primary object.
+func SecretName(primary Primary) string {
+	apiVersion, kind := primary.ToAPIVersionAndKind()
+	identity, _ := json.Marshal(struct { // four texts can always be encoded
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Namespace  string `json:"namespace"`
+		Name       string `json:"name"`
+	}{apiVersion, kind, primary.Namespace, primary.Name})
+	return fmt.Sprintf("obj-state-%s-%s", primary.Cluster, expression.ShortHash(string(identity)))
+}
+
+// Load reads the state of a primary object; a missing one is empty. labels are those of its copy.
+func (s Store) Load(ctx context.Context, primary Primary, labels map[string]string) (*State, error) {
+	state := &State{
+		name:   types.NamespacedName{Namespace: s.Namespace, Name: SecretName(primary)},
+		labels: map[string]string{publication.LabelObjectState: "true"}, contents: map[string][]byte{},
+	}
+	maps.Copy(state.labels, labels)
+	secret := &corev1.Secret{}
+	switch err := s.Client.Get(ctx, state.name, secret); {
+	case apierrors.IsNotFound(err):
+		return state, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading the state in Secret %s: %w", state.name, err)
+	}
+	state.decode(secret)
+	return state, nil
+}
+
+func (s *State) decode(secret *corev1.Secret) {
+	s.read = secret
+	s.copy = secret.Annotations[annotationCopy]
+	for key, value := range secret.Data {
+		if key != relatedKey {
+			s.contents[key] = value
+			continue
+		}
+		s.relatedKnown = json.Unmarshal(value, &s.related) == nil
+		if !s.relatedKnown {
+			s.related = nil
+		}
+	}
+}
+
+// Exists reports whether the server has the state.
+func (s *State) Exists() bool { return s.read != nil }
+
+// Copy returns the key of the copy of the primary object, and whether one is recorded.
+func (s *State) Copy() (key types.NamespacedName, recorded bool) {
+	var k copyKey
+	if s.copy == "" || json.Unmarshal([]byte(s.copy), &k) != nil || k.Name == "" {
+		return key, false
+	}
+	return types.NamespacedName(k), true
+}
+
+// SetCopy records the key of the copy of the primary object.
+func (s *State) SetCopy(key types.NamespacedName) {
+	encoded, _ := json.Marshal(copyKey(key)) // two texts can always be encoded
+	s.copy = string(encoded)
+}
+
+type copyKey struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// Save writes the state if it differs from what has been read.
+func (s Store) Save(ctx context.Context, state *State) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: state.name.Namespace, Name: state.name.Name}}
+	if state.read != nil {
+		secret = state.read.DeepCopy()
+	}
+	if err := state.encode(secret); err != nil {
+		return err
+	}
+	var err error
+	switch {
+	case state.read == nil:
+		err = s.Client.Create(ctx, secret)
+	case equality.Semantic.DeepEqual(secret, state.read):
+		return nil
+	default:
+		err = s.Client.Update(ctx, secret)
+	}
+	if apierrors.IsAlreadyExists(err) || state.read != nil && apierrors.IsNotFound(err) {
+		err = apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, state.name.Name, err)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the state in Secret %s: %w", state.name, err)
+	}
+	state.read = secret
+	return nil
+}
+
+func (s *State) encode(secret *corev1.Secret) error {
+	if secret.Labels == nil {
+		secret.Labels = map[string]string{}
+	}
+	maps.Copy(secret.Labels, s.labels)
+	if s.copy != "" {
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotationCopy, s.copy)
+	} else {
+		delete(secret.Annotations, annotationCopy)
+	}
+	secret.Data = fit(s.contents)
+	if s.relatedKnown {
+		encoded, err := json.Marshal(s.related)
+		if err != nil {
+			return fmt.Errorf("encoding the related objects: %w", err)
+		}
+		secret.Data[relatedKey] = encoded
+	}
+	return nil
+}
+
+// Delete deletes the state.
+func (s Store) Delete(ctx context.Context, state *State) error {
+	if state.read == nil {
+		return nil
+	}
+	err := s.Client.Delete(ctx, state.read, client.Preconditions{UID: &state.read.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting the state in Secret %s: %w", state.name, err)
+	}
+	*state = State{name: state.name, labels: state.labels, contents: map[string][]byte{}}
+	return nil
+}
+
+// keys returns the keys of the contents, the largest content first.
+func keys(contents map[string][]byte) []string {
+	return slices.SortedFunc(maps.Keys(contents), func(a, b string) int {
+		if c := len(contents[b]) - len(contents[a]); c != 0 {
+			return c
+		}
+		return slices.Compare([]byte(a), []byte(b))
+	})
+}
+
+// ForgetCopy removes the key of the copy.
+func (s *State) ForgetCopy() { s.copy = "" }

@@ -1,0 +1,182 @@
+package syncer
+
+import (
+	"maps"
+	"math"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// The content of an object is what is synced from a source to its copy: all fields at the top level but those of notContent, and the
+// syncable labels and annotations. It is normalized: numbers that are equal have one type, and fields that are null are left out, because
+// a merge patch cannot set them.
+
+// notContent are fields at the top level that are no content. The status has a direction of its own.
+var notContent = map[string]bool{"apiVersion": true, "kind": true, "metadata": true, "status": true}
+
+// contentOf returns the content of an object.
+func contentOf(object *unstructured.Unstructured) map[string]any {
+	content := map[string]any{}
+	for key, value := range object.Object {
+		if !notContent[key] && value != nil {
+			content[key] = normalize(value)
+		}
+	}
+	content["metadata"] = map[string]any{
+		"labels":      syncable(object.GetLabels(), isSyncableLabel),
+		"annotations": syncable(object.GetAnnotations(), isSyncableAnnotation),
+	}
+	return content
+}
+
+func syncable(values map[string]string, accept func(key string) bool) map[string]any {
+	result := map[string]any{}
+	for key, value := range values {
+		if accept(key) {
+			result[key] = value
+		}
+	}
+	return result
+}
+
+// normalize returns a copy of a JSON value in which equal values are deeply equal.
+func normalize(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		result := make(map[string]any, len(v))
+		for key, field := range v {
+			if field != nil {
+				result[key] = normalize(field)
+			}
+		}
+		return result
+	case []any:
+		result := make([]any, len(v))
+		for i := range v {
+			result[i] = normalize(v[i])
+		}
+		return result
+	case int:
+		return int64(v)
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) <= 1<<53 {
+			return int64(v)
+		}
+	}
+	return value
+}
+
+// equal compares JSON values. An empty object equals a missing one.
+func equal(a, b any) bool {
+	a, b = normalize(a), normalize(b)
+	return isEmpty(a) && isEmpty(b) || reflect.DeepEqual(a, b)
+}
+
+func isEmpty(value any) bool {
+	m, isMap := value.(map[string]any)
+	return value == nil || isMap && len(m) == 0
+}
+
+// contentPatch returns the JSON merge patch from one content to another. Labels and annotations are removed one by one: a copy has others.
+func contentPatch(from, to map[string]any) map[string]any {
+	return mergePatch(withMetadata(from), withMetadata(to))
+}
+
+// withMetadata returns a normalized content that has labels and annotations, if empty ones.
+func withMetadata(content map[string]any) map[string]any {
+	result := normalize(content).(map[string]any)
+	meta, _ := result["metadata"].(map[string]any)
+	labels, _ := meta["labels"].(map[string]any)
+	annotations, _ := meta["annotations"].(map[string]any)
+	result["metadata"] = map[string]any{"labels": orEmpty(labels), "annotations": orEmpty(annotations)}
+	return result
+}
+
+func orEmpty(m map[string]any) map[string]any {
+	if m == nil {
+		return map[string]any{}
+	}
+	return m
+}
+
+// mergePatch returns the JSON merge patch from one normalized object to another.
+func mergePatch(from, to map[string]any) map[string]any {
+	patch := map[string]any{}
+	for key, old := range from {
+		value, found := to[key]
+		if !found {
+			patch[key] = nil
+			continue
+		}
+		oldMap, isMap := old.(map[string]any)
+		newMap, stays := value.(map[string]any)
+		switch {
+		case isMap && stays:
+			if inner := mergePatch(oldMap, newMap); len(inner) > 0 {
+				patch[key] = inner
+			}
+		case !reflect.DeepEqual(old, value):
+			patch[key] = value
+		}
+	}
+	for key, value := range to {
+		if _, found := from[key]; !found {
+			patch[key] = value
+		}
+	}
+	return patch
+}
+
+// overwrite returns an object with a content in place of its own. Labels and annotations that only it has stay.
+func overwrite(object *unstructured.Unstructured, content map[string]any, identification metadata) *unstructured.Unstructured {
+	result := object.DeepCopy()
+	for key := range object.Object {
+		if _, wanted := content[key]; !wanted && !notContent[key] {
+			delete(result.Object, key)
+		}
+	}
+	for key, value := range content {
+		if key != "metadata" {
+			result.Object[key] = normalize(value)
+		}
+	}
+	labels, annotations := metadataOf(content)
+	result.SetLabels(merged(merged(object.GetLabels(), labels), identification.labels))
+	result.SetAnnotations(merged(merged(object.GetAnnotations(), annotations), identification.annotations))
+	return result
+}
+
+// metadataOf returns the labels and annotations of a content.
+func metadataOf(content map[string]any) (labels, annotations map[string]string) {
+	labels, _, _ = unstructured.NestedStringMap(content, "metadata", "labels")
+	annotations, _, _ = unstructured.NestedStringMap(content, "metadata", "annotations")
+	return labels, annotations
+}
+
+// addMetadata adds labels and annotations to a merge patch.
+func addMetadata(patch map[string]any, add metadata) {
+	if add.empty() {
+		return
+	}
+	meta, _ := patch["metadata"].(map[string]any)
+	meta = maps.Clone(meta)
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	for field, values := range map[string]map[string]string{"labels": add.labels, "annotations": add.annotations} {
+		if len(values) == 0 {
+			continue
+		}
+		inner, _ := meta[field].(map[string]any)
+		inner = maps.Clone(inner)
+		if inner == nil {
+			inner = map[string]any{}
+		}
+		for key, value := range values {
+			inner[key] = value
+		}
+		meta[field] = inner
+	}
+	patch["metadata"] = meta
+}

@@ -1,0 +1,75 @@
+package syncer
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/atoll-dev/atoll/syncagent/publication"
+)
+
+// delete removes the copy of a source that is being deleted, what belongs to it, and then the finalizer. Filters do not matter: what has
+// a finalizer has been synced.
+func (p *pass) delete(ctx context.Context) (Result, error) {
+	held := slices.Contains(p.source.GetFinalizers(), publication.Finalizer)
+	if err := p.loadState(ctx); err != nil {
+		return Result{}, err
+	}
+	copied, err := p.findCopy(ctx)
+	if err == nil && copied == nil && held {
+		copied, err = p.findUnrecordedCopy(ctx)
+	}
+	if err != nil || copied == nil && !held && !p.state.Exists() {
+		return Result{}, err
+	}
+	if copied == nil || copied.GetDeletionTimestamp() == nil {
+		if result, done, err := p.cleanUpRelated(ctx, copied); err != nil || !done {
+			return result, err
+		}
+	}
+	if copied != nil {
+		return p.deleteCopy(ctx, copied)
+	}
+	if err := p.Syncer.state.Delete(ctx, p.state); err != nil || !held {
+		return Result{}, err
+	}
+	return Result{}, p.removeFinalizer(ctx)
+}
+
+// findUnrecordedCopy lists copies if no pass has recorded where it is: one may have been created without being in a cache yet.
+func (p *pass) findUnrecordedCopy(ctx context.Context) (*unstructured.Unstructured, error) {
+	if _, recorded := p.state.Copy(); recorded {
+		return nil, nil
+	}
+	found, err := ListedCopies{p.config.Service, p.config.ServiceResource.GroupVersionKind, p.config.AgentName}.Find(ctx, p.request.Source())
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found) > 1:
+		return nil, &AmbiguousError{p.request.Source()}
+	case len(found) == 0 || claimOf(&found[0], p.identification()) == claimOther:
+		return nil, nil
+	}
+	return &found[0], nil
+}
+
+func (p *pass) deleteCopy(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
+	if copied.GetDeletionTimestamp() != nil {
+		return p.awaitDeletion(copied), nil
+	}
+	if err := p.service().delete(ctx, copied); err != nil {
+		return Result{}, err
+	}
+	p.record(ctx, ReasonCleanup)
+	return p.awaitDeletion(copied), nil
+}
+
+func (p *pass) removeFinalizer(ctx context.Context) error {
+	finalizers := slices.DeleteFunc(slices.Clone(p.source.GetFinalizers()), func(f string) bool { return f == publication.Finalizer })
+	err := p.workspace().setFinalizers(ctx, p.source, finalizers)
+	if err == nil {
+		p.record(ctx, ReasonDeleted)
+	}
+	return err
+}

@@ -1,0 +1,502 @@
+package syncer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/yaml"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+)
+
+const (
+	testAgent     = "agent"
+	testNamespace = "agent-system"
+)
+
+var (
+	testCluster, _ = logicalcluster.ParseName("2cluster")
+	testKey        = types.NamespacedName{Namespace: "team", Name: "db"}
+
+	widgetInWorkspace = publication.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Widget"}, Resource: "widgets", Namespaced: true, HasStatus: true}
+	widgetOnService   = publication.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "internal.example.org", Version: "v1beta1", Kind: "Gadget"}, Resource: "gadgets", Namespaced: true, HasStatus: true}
+	secrets           = publication.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true}
+	configMaps        = publication.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps", Namespaced: true}
+	things            = publication.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "things.example.org", Version: "v1", Kind: "Thing"}, Resource: "things", Namespaced: true, HasStatus: true}
+)
+
+// disturbance is what happens at one write of a run.
+type disturbance int
+
+const (
+	// killed means that the write is executed, and that the process makes no other request.
+	killed disturbance = iota
+	// refused means that the write is not executed, and fails.
+	refused
+	// responseLost means that the write is executed, and its response is an error.
+	responseLost
+)
+
+var disturbances = map[string]disturbance{"killed": killed, "refused": refused, "response lost": responseLost}
+
+var errDisturbed = errors.New("disturbed")
+
+// writes counts the writes to both sides, and disturbs one of them.
+type writes struct {
+	log []string
+	// at is the number of the write that is disturbed, 0 for none.
+	at   int
+	kind disturbance
+	dead bool
+}
+
+// reset starts another process.
+func (w *writes) reset() { *w = writes{} }
+
+// do executes a write.
+func (w *writes) do(what string, write func() error) error {
+	if w.dead {
+		return errDisturbed
+	}
+	w.log = append(w.log, what)
+	if len(w.log) != w.at {
+		return write()
+	}
+	if w.kind == refused {
+		return apierrors.NewInternalError(errDisturbed)
+	}
+	if err := write(); err != nil {
+		return err
+	}
+	w.dead = w.kind == killed
+	return apierrors.NewInternalError(errDisturbed)
+}
+
+func (w *writes) read() error {
+	if w.dead {
+		return errDisturbed
+	}
+	return nil
+}
+
+// env has a workspace, a service cluster and an agent.
+type env struct {
+	t testing.TB
+	// workspace and service are the clients of users and controllers: their writes are not counted.
+	workspace, service client.WithWatch
+	agentWorkspace     client.Client
+	writes             *writes
+	config             Config
+	events             *recordedEvents
+	uids               int
+	// controllers act on the service cluster after every pass.
+	controllers []func()
+}
+
+type recordedEvents struct{ log []string }
+
+func (r *recordedEvents) Event(_ context.Context, _ Client, _ *unstructured.Unstructured, eventType, reason, message string) {
+	r.log = append(r.log, fmt.Sprintf("%s %s %s", eventType, reason, message))
+}
+
+func (r *recordedEvents) count(reason string) (n int) {
+	for _, event := range r.log {
+		if strings.Fields(event)[1] == reason {
+			n++
+		}
+	}
+	return n
+}
+
+func newEnv(t testing.TB) *env {
+	e := &env{t: t, writes: &writes{}, events: &recordedEvents{}}
+	e.workspace, e.service = e.newCluster(widgetInWorkspace, things), e.newCluster(widgetOnService, things)
+	e.agentWorkspace = e.count("workspace", e.workspace)
+	service := e.count("service", e.service)
+	e.config = Config{
+		AgentName: testAgent, Namespace: testNamespace, WorkspaceResource: widgetInWorkspace, ServiceResource: widgetOnService,
+		Publication: &publication.Publication{}, Service: service, Events: e.events,
+		Copies: ListedCopies{service, widgetOnService.GroupVersionKind, testAgent},
+	}
+	e.createIn(e.workspace, object(namespaces, types.NamespacedName{Name: testKey.Namespace}, ""))
+	e.createIn(e.service, object(namespaces, types.NamespacedName{Name: testNamespace}, ""))
+	return e
+}
+
+// newCluster returns a client of an empty cluster, which checks what a server checks and the fake client does not.
+func (e *env) newCluster(withStatus ...publication.Resource) client.WithWatch {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		e.t.Fatal(err)
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme)
+	for _, resource := range withStatus {
+		builder = builder.WithStatusSubresource(object(resource, types.NamespacedName{}, ""))
+	}
+	return interceptor.NewClient(builder.Build(), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if ns := object.GetNamespace(); ns != "" {
+				if err := c.Get(ctx, types.NamespacedName{Name: ns}, &corev1.Namespace{}); err != nil {
+					return err
+				}
+			}
+			e.uids++
+			object.SetUID(types.UID(fmt.Sprintf("uid-%d", e.uids)))
+			return c.Create(ctx, object, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			data, err := patch.Data(object)
+			if err != nil {
+				return err
+			}
+			var sent metav1.PartialObjectMetadata
+			if err := json.Unmarshal(data, &sent); err != nil {
+				return err
+			}
+			current := &unstructured.Unstructured{}
+			current.SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
+			if err := c.Get(ctx, client.ObjectKeyFromObject(object), current); err == nil && sent.UID != "" && sent.UID != current.GetUID() {
+				return apierrors.NewConflict(schema.GroupResource{}, object.GetName(), errors.New("uid"))
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+}
+
+// count returns the agent's client of a cluster.
+func (e *env) count(name string, inner client.WithWatch) client.Client {
+	what := func(verb string, object client.Object) string {
+		return fmt.Sprintf("%s %s %s/%s", verb, name, object.GetObjectKind().GroupVersionKind().Kind, object.GetName())
+	}
+	return interceptor.NewClient(inner, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			return errors.Join(e.writes.read(), c.Get(ctx, key, object, options...))
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			return errors.Join(e.writes.read(), c.List(ctx, list, options...))
+		},
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			return e.writes.do(what("create", object), func() error { return c.Create(ctx, object, options...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			return e.writes.do(what("update", object), func() error { return c.Update(ctx, object, options...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			return e.writes.do(what("patch", object), func() error { return c.Patch(ctx, object, patch, options...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			return e.writes.do(what("delete", object), func() error { return c.Delete(ctx, object, options...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, object client.Object, options ...client.SubResourceUpdateOption) error {
+			return e.writes.do(what("update "+subresource, object), func() error { return c.SubResource(subresource).Update(ctx, object, options...) })
+		},
+	})
+}
+
+// object returns an object with fields in YAML.
+func object(resource publication.Resource, key types.NamespacedName, fields string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{}}
+	encoded, err := yaml.YAMLToJSON([]byte(fields))
+	if err != nil {
+		panic(err)
+	}
+	if fields != "" {
+		if err := json.Unmarshal(encoded, &o.Object); err != nil {
+			panic(err)
+		}
+		o.Object = normalize(o.Object).(map[string]any)
+	}
+	o.SetGroupVersionKind(resource.GroupVersionKind)
+	o.SetNamespace(key.Namespace)
+	o.SetName(key.Name)
+	return o
+}
+
+func (e *env) createIn(c client.Client, o *unstructured.Unstructured) {
+	e.t.Helper()
+	status, hasStatus := o.Object["status"]
+	if err := c.Create(context.Background(), o); err != nil {
+		e.t.Fatal(err)
+	}
+	if hasStatus {
+		o.Object["status"] = status
+		if err := c.Status().Update(context.Background(), o); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+}
+
+// get returns an object, or nil.
+func (e *env) get(c client.Client, resource publication.Resource, key types.NamespacedName) *unstructured.Unstructured {
+	e.t.Helper()
+	o := object(resource, key, "")
+	switch err := c.Get(context.Background(), key, o); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		e.t.Fatal(err)
+	}
+	return o
+}
+
+// change changes an object as its user does.
+func (e *env) change(c client.Client, resource publication.Resource, key types.NamespacedName, change func(o *unstructured.Unstructured)) {
+	e.t.Helper()
+	o := e.get(c, resource, key)
+	if o == nil {
+		e.t.Fatalf("no %s %s", resource.Kind, key)
+	}
+	change(o)
+	status := o.DeepCopy().Object["status"]
+	if err := c.Update(context.Background(), o); err != nil {
+		e.t.Fatal(err)
+	}
+	if !resource.HasStatus {
+		return
+	}
+	if o = e.get(c, resource, key); o != nil && !equal(status, o.Object["status"]) {
+		o.Object["status"] = status
+		if err := c.Status().Update(context.Background(), o); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+}
+
+func (e *env) deleteIn(c client.Client, resource publication.Resource, key types.NamespacedName) {
+	e.t.Helper()
+	if err := c.Delete(context.Background(), object(resource, key, "")); client.IgnoreNotFound(err) != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// setField sets a field of an object; its path is dotted.
+func setField(path string, value any) func(o *unstructured.Unstructured) {
+	return func(o *unstructured.Unstructured) {
+		if err := unstructured.SetNestedField(o.Object, value, strings.Split(path, ".")...); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// copies returns all copies of primary objects on the service cluster.
+func (e *env) copies() []unstructured.Unstructured {
+	e.t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(widgetOnService.GroupVersion().WithKind("GadgetList"))
+	if err := e.service.List(context.Background(), list); err != nil {
+		e.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// theCopy returns the one copy.
+func (e *env) theCopy() *unstructured.Unstructured {
+	e.t.Helper()
+	found := e.copies()
+	if len(found) != 1 {
+		e.t.Fatalf("got %d copies, want 1", len(found))
+	}
+	return &found[0]
+}
+
+func (e *env) copyKey() types.NamespacedName { return client.ObjectKeyFromObject(e.theCopy()) }
+
+// sync makes one pass over a primary object.
+func (e *env) sync(key types.NamespacedName) (Result, error) {
+	return New(e.config).Sync(klog.NewContext(context.Background(), logr.Discard()), Request{Cluster: testCluster, NamespacedName: key, Workspace: e.agentWorkspace})
+}
+
+// settle makes passes until nothing changes any more.
+func (e *env) settle(keys ...types.NamespacedName) {
+	e.t.Helper()
+	if len(keys) == 0 {
+		keys = []types.NamespacedName{testKey}
+	}
+	var last error
+	for range 40 {
+		before := e.dump()
+		last = nil
+		waits := false
+		for _, key := range keys {
+			result, err := e.sync(key)
+			waits = waits || result.RequeueAfter > 0
+			last = errors.Join(last, err)
+		}
+		for _, controller := range e.controllers {
+			controller()
+		}
+		if last == nil && !waits && before == e.dump() {
+			return
+		}
+	}
+	e.t.Fatalf("not settled: %v\n%s", last, e.dump())
+}
+
+// expectIdle fails if another pass writes anything.
+func (e *env) expectIdle(keys ...types.NamespacedName) {
+	e.t.Helper()
+	if len(keys) == 0 {
+		keys = []types.NamespacedName{testKey}
+	}
+	e.writes.reset()
+	events := len(e.events.log)
+	for range 2 {
+		for _, key := range keys {
+			if _, err := e.sync(key); err != nil {
+				e.t.Fatalf("idle pass: %v", err)
+			}
+		}
+	}
+	if len(e.writes.log) > 0 || len(e.events.log) > events {
+		e.t.Fatalf("an idle pass wrote %v, events %v", e.writes.log, e.events.log[events:])
+	}
+}
+
+// dump returns all objects of both sides, without what differs between equal runs.
+func (e *env) dump() string {
+	e.t.Helper()
+	var lines []string
+	for name, c := range map[string]client.Client{"workspace": e.workspace, "service": e.service} {
+		for _, resource := range []publication.Resource{widgetInWorkspace, widgetOnService, secrets, configMaps, things, namespaces} {
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(resource.GroupVersion().WithKind(resource.Kind + "List"))
+			if err := c.List(context.Background(), list); err != nil {
+				e.t.Fatal(err)
+			}
+			for _, item := range list.Items {
+				meta := item.Object["metadata"].(map[string]any)
+				for _, field := range []string{"resourceVersion", "uid", "creationTimestamp", "generation"} {
+					delete(meta, field)
+				}
+				if meta["deletionTimestamp"] != nil {
+					meta["deletionTimestamp"] = "set"
+				}
+				encoded, err := json.Marshal(item.Object)
+				if err != nil {
+					e.t.Fatal(err)
+				}
+				lines = append(lines, name+" "+string(encoded))
+			}
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// scenario is a sequence of what users and controllers do, after each of which the agent runs until nothing changes.
+type scenario struct {
+	prepare func(e *env)
+	steps   []func(e *env)
+	check   func(t *testing.T, e *env)
+	// expected are the reasons of events of the undisturbed run.
+	expected []string
+}
+
+// run runs a scenario; disturb is called before the agent runs in each step.
+func (s scenario) run(t *testing.T, disturb func(step int, e *env)) *env {
+	t.Helper()
+	e := newEnv(t)
+	if s.prepare != nil {
+		s.prepare(e)
+	}
+	for i, step := range s.steps {
+		step(e)
+		if disturb != nil {
+			disturb(i, e)
+		}
+		e.settle()
+	}
+	return e
+}
+
+// test runs a scenario undisturbed, and with each of its writes disturbed, and expects the same end.
+func (s scenario) test(t *testing.T) {
+	t.Helper()
+	counts := map[int]int{}
+	undisturbed := s.run(t, nil)
+	for step := range s.steps { // how many writes each step takes
+		e := newEnv(t)
+		if s.prepare != nil {
+			s.prepare(e)
+		}
+		for i, act := range s.steps[:step+1] {
+			act(e)
+			if i == step {
+				e.writes.reset()
+			}
+			e.settle()
+		}
+		counts[step] = len(e.writes.log)
+	}
+	if s.check != nil {
+		s.check(t, undisturbed)
+	}
+	for _, reason := range s.expected {
+		if undisturbed.events.count(reason) == 0 {
+			t.Errorf("no event %s in %q", reason, undisturbed.events.log)
+		}
+	}
+	undisturbed.expectIdle()
+	want := undisturbed.dump()
+	for _, name := range slices.Sorted(maps.Keys(disturbances)) {
+		for step, count := range counts {
+			for n := 1; n <= count; n++ {
+				var wrote []string
+				e := s.run(t, func(i int, e *env) {
+					if i != step {
+						return
+					}
+					e.writes.reset()
+					e.writes.at, e.writes.kind = n, disturbances[name]
+					for range 20 { // until the disturbed write
+						_, _ = e.sync(testKey)
+						for _, controller := range e.controllers {
+							if !e.writes.dead {
+								controller()
+							}
+						}
+						if len(e.writes.log) >= n {
+							break
+						}
+					}
+					wrote = e.writes.log
+					e.writes.reset()
+				})
+				if got := e.dump(); got != want {
+					t.Fatalf("%s at write %d of step %d (%v): got\n%s\nwant\n%s", name, n, step, wrote, got, want)
+				}
+				e.expectIdle()
+			}
+		}
+	}
+}
+
+// relatedByReference returns a related resource whose name is in a field of the primary object.
+func relatedByReference(identifier string, origin syncagentv1alpha1.RelatedResourceOrigin, path string, from, to publication.Resource) RelatedResource {
+	return RelatedResource{Origin: from, Copy: to, Spec: syncagentv1alpha1.RelatedResourceSpec{
+		Identifier: identifier, Origin: origin, Kind: "Secret",
+		Object: syncagentv1alpha1.RelatedResourceObject{RelatedResourceObjectSpec: syncagentv1alpha1.RelatedResourceObjectSpec{
+			Reference: &syncagentv1alpha1.RelatedResourceObjectReference{Path: path},
+		}},
+	}}
+}

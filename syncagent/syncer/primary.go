@@ -1,0 +1,308 @@
+package syncer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/syncagent/mutation"
+	"github.com/atoll-dev/atoll/syncagent/naming"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/state"
+)
+
+// logicalClusters is the resource of the one object that describes a logical cluster.
+var logicalClusters = publication.Resource{
+	GroupVersionKind: schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "LogicalCluster"}, Resource: "logicalclusters",
+}
+
+const logicalClusterName = "cluster"
+
+// matchesFilter reports whether the publication selects the source.
+func (p *pass) matchesFilter(ctx context.Context) (bool, error) {
+	filter := p.spec().Filter
+	if filter == nil {
+		return true, nil
+	}
+	if matches, err := selects(filter.Resource, p.source.GetLabels()); err != nil || !matches {
+		return false, err
+	}
+	if filter.Namespace == nil || p.request.Namespace == "" {
+		return true, nil
+	}
+	namespace, err := p.workspace().get(ctx, namespaces, types.NamespacedName{Name: p.request.Namespace})
+	if err != nil || namespace == nil {
+		return false, err
+	}
+	return selects(filter.Namespace, namespace.GetLabels())
+}
+
+func selects(selector *metav1.LabelSelector, values map[string]string) (bool, error) {
+	if selector == nil {
+		return true, nil
+	}
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return false, fmt.Errorf("the filter is not valid: %w", err)
+	}
+	return s.Matches(labels.Set(values)), nil
+}
+
+// readPath reads the path of the workspace, if the publication asks for it.
+func (p *pass) readPath(ctx context.Context) error {
+	if !p.spec().EnableWorkspacePaths {
+		return nil
+	}
+	cluster, err := p.workspace().get(ctx, logicalClusters, types.NamespacedName{Name: logicalClusterName})
+	if err != nil {
+		return err
+	}
+	if cluster != nil {
+		p.path = cluster.GetAnnotations()[logicalcluster.PathAnnotationKey]
+	}
+	if p.path == "" {
+		return fmt.Errorf("logical cluster %s has no path", p.request.Cluster)
+	}
+	return nil
+}
+
+func (p *pass) loadState(ctx context.Context) (err error) {
+	p.state, err = p.Syncer.state.Load(ctx, state.Primary{
+		Cluster: p.request.Cluster, GroupVersionKind: p.config.WorkspaceResource.GroupVersionKind, NamespacedName: p.request.NamespacedName,
+	}, p.request.Source().Labels())
+	return err
+}
+
+func (p *pass) saveState(ctx context.Context) error { return p.Syncer.state.Save(ctx, p.state) }
+
+// primaryKey is the key of the content of the primary object in its state.
+func (p *pass) primaryKey() string {
+	return state.Key(p.request.Cluster.String(), p.request.Namespace, p.request.Name)
+}
+
+// findCopy returns the copy of the source, or nil.
+func (p *pass) findCopy(ctx context.Context) (*unstructured.Unstructured, error) {
+	found, err := p.config.Copies.Find(ctx, p.request.Source())
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("finding the copy: %w", err)
+	case len(found) > 1:
+		return nil, &AmbiguousError{p.request.Source()}
+	case len(found) == 1:
+		return p.fresh(ctx, &found[0])
+	}
+	key, recorded := p.state.Copy()
+	if !recorded {
+		return nil, nil
+	}
+	copied, err := p.service().get(ctx, p.config.ServiceResource, key) // a cache may not have it yet
+	if err != nil || copied == nil {
+		return nil, err
+	}
+	switch claimOf(copied, p.identification()) {
+	case claimOwn:
+		return copied, nil
+	case claimNone:
+		if p.source.GetDeletionTimestamp() != nil { // else it is adopted
+			return copied, nil
+		}
+	}
+	return nil, nil
+}
+
+// fresh returns the current version of a copy where an older one would be misleading: related objects are named in it.
+func (p *pass) fresh(ctx context.Context, copied *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if len(p.config.Related) == 0 {
+		return copied, nil
+	}
+	return p.service().get(ctx, p.config.ServiceResource, client.ObjectKeyFromObject(copied))
+}
+
+func (p *pass) ensureFinalizer(ctx context.Context) error {
+	finalizers := p.source.GetFinalizers()
+	if slices.Contains(finalizers, publication.Finalizer) {
+		return nil
+	}
+	if err := p.workspace().setFinalizers(ctx, p.source, append(slices.Clone(finalizers), publication.Finalizer)); err != nil {
+		return err
+	}
+	p.record(ctx, ReasonAccepted)
+	return nil
+}
+
+// desired is what a copy should be.
+type desired struct {
+	key types.NamespacedName
+	// mutated is the source after mutation.
+	mutated *unstructured.Unstructured
+	content map[string]any
+	// identification are labels and annotations that are no content.
+	identification metadata
+}
+
+// desiredCopy computes what the copy of the source should be. found is the existing one, or nil.
+func (p *pass) desiredCopy(found *unstructured.Unstructured) (desired, error) {
+	result := desired{mutated: p.source.DeepCopy(), identification: p.identification()}
+	if found != nil {
+		result.key = client.ObjectKeyFromObject(found)
+	} else {
+		var err error
+		if result.key, err = p.nameCopy(); err != nil {
+			return desired{}, err
+		}
+		found = newObject(p.config.ServiceResource, result.key, contentOf(p.source), result.identification)
+	}
+	if err := mutation.Apply(p.mutation().Spec, result.mutated, found); err != nil {
+		return desired{}, fmt.Errorf("mutating the object: %w", err)
+	}
+	result.content = contentOf(result.mutated)
+	return result, nil
+}
+
+func (p *pass) mutation() syncagentv1alpha1.ResourceMutationSpec {
+	if m := p.spec().Mutation; m != nil {
+		return *m
+	}
+	return syncagentv1alpha1.ResourceMutationSpec{}
+}
+
+// nameCopy decides where the copy is created.
+func (p *pass) nameCopy() (types.NamespacedName, error) {
+	key, err := naming.Key(p.spec().Naming, naming.Input{
+		Object: p.source, ClusterName: p.request.Cluster.String(), ClusterPath: p.path, ClusterScoped: !p.config.ServiceResource.Namespaced,
+	})
+	if err != nil {
+		return types.NamespacedName{}, fmt.Errorf("naming the copy: %w", err)
+	}
+	return key, nil
+}
+
+// newObject returns an object that does not exist yet.
+func newObject(resource publication.Resource, key types.NamespacedName, content map[string]any, identification metadata) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetGroupVersionKind(resource.GroupVersionKind)
+	object.SetNamespace(key.Namespace)
+	object.SetName(key.Name)
+	return overwrite(object, content, identification)
+}
+
+// create creates the copy, or adopts what exists under its name. wait means that what exists is being deleted.
+func (p *pass) create(ctx context.Context, d desired) (created *unstructured.Unstructured, wait bool, err error) {
+	key, err := p.recordedKey(ctx, d.key)
+	if err != nil {
+		return nil, false, err
+	}
+	if wait, err := p.service().ensureNamespace(ctx, key.Namespace); err != nil || wait {
+		return nil, wait, err
+	}
+	object := newObject(p.config.ServiceResource, key, d.content, d.identification)
+	err = p.config.Service.Create(ctx, object)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return p.adopt(ctx, key, d.identification)
+	case isNamespaceTerminating(err):
+		return nil, true, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("creating %s: %w", p.service().describe(p.config.ServiceResource, key), err)
+	}
+	p.record(ctx, ReasonPlaced)
+	if err := p.recordContent(ctx, key, d.content); err != nil {
+		return nil, false, err
+	}
+	return object, false, nil
+}
+
+// recordedKey returns the key that an earlier pass has decided on if there is an object, else the given one. The record of another key
+// is removed before the copy is created: a pass that finds no record looks for the copy by a list.
+func (p *pass) recordedKey(ctx context.Context, key types.NamespacedName) (types.NamespacedName, error) {
+	recorded, found := p.state.Copy()
+	if !found || recorded == key {
+		return key, nil
+	}
+	existing, err := p.service().get(ctx, p.config.ServiceResource, recorded)
+	if err != nil {
+		return key, err
+	}
+	if existing != nil && claimOf(existing, p.identification()) != claimOther {
+		return recorded, nil
+	}
+	p.state.ForgetCopy()
+	return key, p.saveState(ctx)
+}
+
+// adopt makes an existing object the copy, unless it is that of another source. Its content is unknown, so that all of it is written later.
+func (p *pass) adopt(ctx context.Context, key types.NamespacedName, identification metadata) (adopted *unstructured.Unstructured, wait bool, err error) {
+	service := p.service()
+	existing, err := service.get(ctx, p.config.ServiceResource, key)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case existing == nil || existing.GetDeletionTimestamp() != nil:
+		return nil, true, nil
+	}
+	switch claimOf(existing, identification) {
+	case claimOwn:
+		return existing, false, nil
+	case claimOther:
+		return nil, false, &OwnedError{service.describeObject(existing), "is the copy of another object, or of another agent"}
+	}
+	p.state.Forget(p.primaryKey())
+	p.state.SetCopy(key)
+	if err := p.saveState(ctx); err != nil {
+		return nil, false, err
+	}
+	patch := map[string]any{"metadata": map[string]any{"resourceVersion": existing.GetResourceVersion()}}
+	addMetadata(patch, identification.missing(existing.GetLabels(), existing.GetAnnotations()))
+	if err := service.patch(ctx, existing, patch); err != nil {
+		return nil, false, err
+	}
+	p.record(ctx, ReasonPlaced)
+	return existing, false, nil
+}
+
+// recordContent records what has been written to the copy.
+func (p *pass) recordContent(ctx context.Context, key types.NamespacedName, content map[string]any) error {
+	p.state.SetCopy(key)
+	if err := p.state.SetLast(p.primaryKey(), content); err != nil {
+		return err
+	}
+	return p.saveState(ctx)
+}
+
+// syncContent writes what differs between the source and its copy.
+func (p *pass) syncContent(ctx context.Context, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, error) {
+	result, written, err := p.service().write(ctx, p.state, p.primaryKey(), copied, p.config.ServiceResource, d)
+	if err != nil {
+		return nil, err
+	}
+	if written {
+		p.record(ctx, ReasonSynced)
+	}
+	return result, p.recordContent(ctx, client.ObjectKeyFromObject(result), d.content)
+}
+
+// syncStatus copies the status of the copy to the source.
+func (p *pass) syncStatus(ctx context.Context, copied, mutated *unstructured.Unstructured) error {
+	if !p.config.WorkspaceResource.HasStatus || !p.config.ServiceResource.HasStatus {
+		return nil
+	}
+	from := copied.DeepCopy()
+	if err := mutation.Apply(p.mutation().Status, from, mutated); err != nil {
+		return fmt.Errorf("mutating the status: %w", err)
+	}
+	if written, err := p.workspace().writeStatus(ctx, p.source, from.Object["status"]); err != nil || !written {
+		return err
+	}
+	p.record(ctx, ReasonStatusSynced)
+	return nil
+}

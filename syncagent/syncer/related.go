@@ -1,0 +1,252 @@
+package syncer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/related"
+	"github.com/atoll-dev/atoll/syncagent/state"
+)
+
+// relation is a related object that the primary object refers to, or has referred to.
+type relation struct {
+	state.Related
+	// resource is nil if the publication has no such entry any more.
+	resource *RelatedResource
+	// referenced means that the primary object refers to it.
+	referenced bool
+	// origin is nil if it does not exist.
+	origin *unstructured.Unstructured
+	// unknown means that the origin could not be read.
+	unknown bool
+}
+
+func (r relation) presence() presence {
+	switch {
+	case r.origin == nil:
+		return originMissing
+	case r.origin.GetDeletionTimestamp() != nil:
+		return originTerminating
+	}
+	return originLive
+}
+
+// relatedPass is the part of a pass that is about related objects.
+type relatedPass struct {
+	*pass
+	errs []error
+	// unlocated are the identifiers whose objects could not be located, incomplete those of which an object could not be synced.
+	unlocated, incomplete map[string]bool
+	synced                []relation
+	wait                  bool
+}
+
+func newRelatedPass(p *pass) *relatedPass {
+	return &relatedPass{pass: p, unlocated: map[string]bool{}, incomplete: map[string]bool{}}
+}
+
+func (r *relatedPass) failed(identifier string, err error) {
+	r.incomplete[identifier] = true
+	r.errs = append(r.errs, fmt.Errorf("related object %q: %w", identifier, err))
+}
+
+// syncRelated syncs the related objects of a live primary object. One that fails does not keep the others from being synced.
+func (p *pass) syncRelated(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
+	recorded, _ := p.state.Related()
+	if len(p.config.Related) == 0 && len(recorded) == 0 {
+		return Result{}, nil
+	}
+	r := newRelatedPass(p)
+	relations := r.observe(ctx, r.locate(ctx, copied), recorded)
+	if err := r.recordRelations(ctx, relations); err != nil {
+		return Result{}, err
+	}
+	remaining := r.apply(ctx, relations)
+	p.state.SetRelated(remaining)
+	if err := p.saveState(ctx); err != nil {
+		r.errs = append(r.errs, err)
+	}
+	if err := p.annotateRelated(ctx, r.synced, r.incomplete); err != nil {
+		r.errs = append(r.errs, err)
+	}
+	result := Result{}
+	if r.wait {
+		result.RequeueAfter = pollDelay
+	}
+	return result, errors.Join(r.errs...)
+}
+
+// locate returns the related objects that the primary object refers to.
+func (r *relatedPass) locate(ctx context.Context, copied *unstructured.Unstructured) []relation {
+	var located []relation
+	taken := map[state.Object]bool{}
+	for i := range r.config.Related {
+		resource := &r.config.Related[i]
+		pairs, err := r.locatePairs(ctx, resource, copied)
+		if err != nil {
+			r.failed(resource.Spec.Identifier, err)
+			r.unlocated[resource.Spec.Identifier] = true
+			continue
+		}
+		for _, pair := range pairs {
+			entry := newRelated(resource, pair)
+			if taken[entry.Copy] {
+				r.failed(entry.Identifier, &OwnedError{describeCopy(entry), "is the copy of another related object of the same object"})
+				continue
+			}
+			taken[entry.Copy] = true
+			located = append(located, relation{Related: entry, resource: resource, referenced: true})
+		}
+	}
+	return located
+}
+
+func (p *pass) locatePairs(ctx context.Context, resource *RelatedResource, copied *unstructured.Unstructured) ([]related.Pair, error) {
+	origin, _ := p.sides(resource.Spec.Origin)
+	return related.Locate(ctx, resource.Spec, related.Input{
+		Workspace: p.source, Service: copied, ClusterName: p.request.Cluster.String(), ClusterPath: p.path,
+		OriginClusterScoped: !resource.Origin.Namespaced, CopyClusterScoped: !resource.Copy.Namespaced,
+		List: func(ctx context.Context, namespace string, selector labels.Selector) ([]unstructured.Unstructured, error) {
+			return origin.list(ctx, resource.Origin, namespace, selector)
+		},
+		ListNamespaces: func(ctx context.Context, selector labels.Selector) ([]unstructured.Unstructured, error) {
+			return origin.list(ctx, namespaces, "", selector)
+		},
+	})
+}
+
+// sides returns the side of the origin and that of the copy.
+func (p *pass) sides(origin syncagentv1alpha1.RelatedResourceOrigin) (from, to side) {
+	if origin == syncagentv1alpha1.RelatedResourceOriginKcp {
+		return p.workspace(), p.service()
+	}
+	return p.service(), p.workspace()
+}
+
+func newRelated(resource *RelatedResource, pair related.Pair) state.Related {
+	return state.Related{
+		Identifier: resource.Spec.Identifier, Side: resource.Spec.Origin, Policy: cleanupPolicy(resource.Spec),
+		Origin: newObjectReference(resource.Origin, pair.Origin), Copy: newObjectReference(resource.Copy, pair.Copy),
+	}
+}
+
+func newObjectReference(resource publication.Resource, key types.NamespacedName) state.Object {
+	if !resource.Namespaced {
+		key.Namespace = ""
+	}
+	return state.Object{
+		Group: resource.Group, Version: resource.Version, Kind: resource.Kind, Resource: resource.Resource,
+		Namespace: key.Namespace, Name: key.Name,
+	}
+}
+
+func describeCopy(entry state.Related) string {
+	return fmt.Sprintf("%s %s", entry.Copy.Kind, keyOf(entry.Copy))
+}
+
+func resourceOf(object state.Object) publication.Resource {
+	return publication.Resource{
+		GroupVersionKind: schema.GroupVersionKind{Group: object.Group, Version: object.Version, Kind: object.Kind},
+		Resource:         object.Resource, Namespaced: object.Namespace != "",
+	}
+}
+
+func keyOf(object state.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+}
+
+// observe reads the origins of the located and of the recorded related objects.
+func (r *relatedPass) observe(ctx context.Context, located []relation, recorded []state.Related) []relation {
+	relations, known := []relation{}, map[string]bool{}
+	add := func(relation relation) {
+		from, _ := r.sides(relation.Side)
+		origin, err := from.get(ctx, resourceOf(relation.Origin), keyOf(relation.Origin))
+		if err != nil {
+			r.failed(relation.Identifier, err)
+		}
+		relation.origin, relation.unknown = origin, err != nil
+		known[relation.Key()] = true
+		relations = append(relations, relation)
+	}
+	for _, relation := range located {
+		add(relation)
+	}
+	for _, entry := range recorded {
+		if !known[entry.Key()] {
+			add(relation{Related: entry})
+		}
+	}
+	return relations
+}
+
+// recordRelations records related objects before a finalizer or a copy of them is written.
+func (r *relatedPass) recordRelations(ctx context.Context, relations []relation) error {
+	recorded, _ := r.state.Related()
+	entries := slices.Clone(recorded)
+	for _, relation := range relations {
+		at := slices.IndexFunc(entries, func(e state.Related) bool { return e.Key() == relation.Key() })
+		switch {
+		case at >= 0 && relation.referenced:
+			entries[at] = relation.Related // the policy may have changed
+		case at < 0 && (relation.presence() == originLive || r.holds(relation)):
+			entries = append(entries, relation.Related)
+		}
+	}
+	r.state.SetRelated(entries)
+	return r.saveState(ctx)
+}
+
+// apply does what is to be done about each related object, and returns those that may still have a copy or a finalizer.
+func (r *relatedPass) apply(ctx context.Context, relations []relation) []state.Related {
+	recorded, _ := r.state.Related()
+	done := map[string]bool{}
+	for _, relation := range relations {
+		isRecorded := slices.ContainsFunc(recorded, func(e state.Related) bool { return e.Key() == relation.Key() })
+		if !isRecorded || relation.unknown {
+			continue
+		}
+		switch actionFor(relation.Related, relation.referenced || r.unlocated[relation.Identifier], relation.presence()) {
+		case actionSync:
+			r.sync(ctx, relation)
+		case actionCleanUp:
+			cleaned, err := r.cleanUp(ctx, relation.Related)
+			switch {
+			case err != nil:
+				r.failed(relation.Identifier, err)
+			case !cleaned:
+				r.wait = true
+			default:
+				done[relation.Key()] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(recorded), func(e state.Related) bool { return done[e.Key()] })
+}
+
+// holds reports whether an origin that is not recorded has a finalizer of the agent: the record has been lost.
+func (p *pass) holds(r relation) bool {
+	return r.Side == syncagentv1alpha1.RelatedResourceOriginKcp && r.origin != nil &&
+		len(p.releasedFinalizers(r.origin.GetFinalizers(), r.Origin)) < len(r.origin.GetFinalizers())
+}
+
+func (r *relatedPass) sync(ctx context.Context, relation relation) {
+	if relation.resource == nil {
+		return
+	}
+	wait, err := r.syncOne(ctx, relation)
+	if err != nil {
+		r.failed(relation.Identifier, err)
+		return
+	}
+	r.wait = r.wait || wait
+	r.synced = append(r.synced, relation)
+}

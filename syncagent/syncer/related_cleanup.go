@@ -1,0 +1,206 @@
+package syncer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/klog/v2"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/state"
+)
+
+// cleanUp deletes the copy of a related object, and then releases its origin. done is false while the copy is being deleted.
+func (p *pass) cleanUp(ctx context.Context, entry state.Related) (done bool, err error) {
+	from, to := p.sides(entry.Side)
+	if gone, err := p.removeRelatedCopy(ctx, to, entry); err != nil || !gone {
+		return false, err
+	}
+	if entry.Side == syncagentv1alpha1.RelatedResourceOriginKcp {
+		if err := p.releaseOrigin(ctx, from, entry.Origin); err != nil {
+			return false, err
+		}
+	}
+	p.state.Forget(entry.Key())
+	return true, nil
+}
+
+// removeRelatedCopy deletes a copy that is made for no other primary object. gone means that it does not exist, or not for this one.
+func (p *pass) removeRelatedCopy(ctx context.Context, to side, entry state.Related) (gone bool, err error) {
+	copied, err := to.get(ctx, resourceOf(entry.Copy), keyOf(entry.Copy))
+	switch {
+	case err != nil && to.name == syncagentv1alpha1.RelatedResourceOriginService && isNotServed(err):
+		return true, nil // the objects of a resource are deleted with it
+	case err != nil || copied == nil:
+		return err == nil, err
+	}
+	owners := ownersOf(copied.GetLabels(), p.ownerLabel(), p.originHash(entry))
+	switch {
+	case owners.shared || owners.foreign:
+		if !owners.own {
+			return true, nil
+		}
+		return true, to.patch(ctx, copied, map[string]any{"metadata": map[string]any{
+			"labels": map[string]any{p.ownerLabel(): nil}, "resourceVersion": copied.GetResourceVersion(),
+		}})
+	case !owners.own && !p.state.Has(entry.Key()):
+		return true, nil
+	}
+	if copied.GetDeletionTimestamp() == nil {
+		if err := to.delete(ctx, copied); err != nil {
+			return false, err
+		}
+	}
+	copied, err = to.get(ctx, resourceOf(entry.Copy), keyOf(entry.Copy))
+	return err == nil && copied == nil, err
+}
+
+func isNotServed(err error) bool { return apierrors.IsNotFound(err) && !isMissing(err) }
+
+// releaseOrigin removes the finalizer from an origin in the workspace.
+func (p *pass) releaseOrigin(ctx context.Context, from side, object state.Object) error {
+	origin, err := from.get(ctx, resourceOf(object), keyOf(object))
+	if err != nil || origin == nil {
+		return err
+	}
+	remaining := p.releasedFinalizers(origin.GetFinalizers(), object)
+	if len(remaining) == len(origin.GetFinalizers()) {
+		return nil
+	}
+	return from.setFinalizers(ctx, origin, remaining)
+}
+
+// releasedFinalizers returns the finalizers of an origin that does not matter to the primary object any more.
+func (p *pass) releasedFinalizers(finalizers []string, object state.Object) []string {
+	return withoutRelatedFinalizer(finalizers, p.relatedFinalizer(), object.Group == p.config.WorkspaceResource.Group)
+}
+
+// cleanUpRelated cleans up the related objects of a primary object that is being deleted. copied is its copy, or nil.
+func (p *pass) cleanUpRelated(ctx context.Context, copied *unstructured.Unstructured) (result Result, done bool, err error) {
+	entries, known := p.state.Related()
+	if !known && len(p.config.Related) > 0 {
+		if entries, err = p.locateUnrecorded(ctx, copied); err != nil {
+			return Result{}, false, err
+		}
+	}
+	if len(entries) == 0 {
+		return Result{}, true, nil
+	}
+	r := newRelatedPass(p)
+	var remaining []state.Related
+	for _, entry := range entries {
+		if !cleansUpWithPrimary(entry) {
+			continue
+		}
+		cleaned, err := p.cleanUp(ctx, entry)
+		if err != nil && !known && IsClaimNotAccepted(err) {
+			cleaned, err = true, nil // without the claim, nothing has been written
+		}
+		if err != nil {
+			r.failed(entry.Identifier, err)
+		}
+		if !cleaned {
+			remaining = append(remaining, entry)
+		}
+	}
+	p.state.SetRelated(remaining)
+	if p.state.Exists() {
+		if err := p.saveState(ctx); err != nil {
+			r.errs = append(r.errs, err)
+		}
+	}
+	return Result{RequeueAfter: pollDelay}, len(remaining) == 0 && len(r.errs) == 0, errors.Join(r.errs...)
+}
+
+// locateUnrecorded returns the related objects of a primary object whose state is lost, as far as it still refers to them.
+func (p *pass) locateUnrecorded(ctx context.Context, copied *unstructured.Unstructured) ([]state.Related, error) {
+	if err := p.readPath(ctx); err != nil {
+		klog.FromContext(ctx).V(2).Info("The path of the workspace is not known for the clean-up", "err", err)
+	}
+	d, err := p.desiredCopy(copied)
+	if err != nil {
+		klog.FromContext(ctx).Info("The related objects of an object without state cannot be located", "err", err)
+		return nil, nil
+	}
+	if copied == nil {
+		copied = newObject(p.config.ServiceResource, d.key, d.content, d.identification)
+	}
+	var entries []state.Related
+	for i := range p.config.Related {
+		resource := &p.config.Related[i]
+		pairs, err := p.locatePairs(ctx, resource, copied)
+		switch {
+		case apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err):
+			return nil, err
+		case err != nil:
+			klog.FromContext(ctx).Info("The related objects of an object without state cannot be located", "identifier", resource.Spec.Identifier, "err", err)
+		}
+		for _, pair := range pairs {
+			entries = append(entries, newRelated(resource, pair))
+		}
+	}
+	return entries, nil
+}
+
+// annotateRelated lists the related objects that originate on the service cluster in annotations of the primary object. Annotations of
+// identifiers that are incomplete stay.
+func (p *pass) annotateRelated(ctx context.Context, synced []relation, incomplete map[string]bool) error {
+	wanted, err := relatedAnnotations(synced)
+	if err != nil {
+		return err
+	}
+	patch := annotationPatch(p.source.GetAnnotations(), wanted, incomplete)
+	if len(patch) == 0 {
+		return nil
+	}
+	return p.workspace().patch(ctx, p.source, map[string]any{"metadata": map[string]any{"annotations": patch}})
+}
+
+// relatedAnnotations returns the annotations of the primary object for the synced relations.
+func relatedAnnotations(synced []relation) (map[string]string, error) {
+	annotations, counts := map[string]string{}, map[string]int{}
+	for _, r := range synced {
+		if r.Side != syncagentv1alpha1.RelatedResourceOriginService {
+			continue
+		}
+		apiVersion, kind := resourceOf(r.Origin).ToAPIVersionAndKind()
+		value, err := json.Marshal(struct {
+			Namespace  string `json:"namespace,omitempty"`
+			Name       string `json:"name"`
+			APIVersion string `json:"apiVersion"`
+			Kind       string `json:"kind"`
+		}{r.Copy.Namespace, r.Copy.Name, apiVersion, kind})
+		if err != nil {
+			return nil, fmt.Errorf("encoding the annotation of a related object: %w", err)
+		}
+		annotations[fmt.Sprintf("%s%s.%d", publication.AnnotationRelatedPrefix, r.Identifier, counts[r.Identifier])] = string(value)
+		counts[r.Identifier]++
+	}
+	return annotations, nil
+}
+
+// annotationPatch returns what has to change for exactly the wanted annotations of related objects to exist.
+func annotationPatch(existing, wanted map[string]string, incomplete map[string]bool) map[string]any {
+	patch := map[string]any{}
+	keep := func(key string) bool {
+		name := strings.TrimPrefix(key, publication.AnnotationRelatedPrefix)
+		return incomplete[name[:max(0, strings.LastIndexByte(name, '.'))]]
+	}
+	for key, value := range wanted {
+		if existing[key] != value && !keep(key) {
+			patch[key] = value
+		}
+	}
+	for key := range existing {
+		if _, stays := wanted[key]; !stays && strings.HasPrefix(key, publication.AnnotationRelatedPrefix) && !keep(key) {
+			patch[key] = nil
+		}
+	}
+	return patch
+}

@@ -1,0 +1,156 @@
+package syncer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/mutation"
+)
+
+// syncOne brings the copy of a related object up to date. wait means that something of the same name is being deleted.
+func (p *pass) syncOne(ctx context.Context, r relation) (wait bool, err error) {
+	from, to := p.sides(r.Side)
+	if r.Side == syncagentv1alpha1.RelatedResourceOriginKcp {
+		if err := p.holdOrigin(ctx, from, r.origin); err != nil {
+			return false, err
+		}
+	}
+	copied, err := to.get(ctx, r.resource.Copy, keyOf(r.Copy))
+	if err != nil {
+		return false, err
+	}
+	if copied != nil && copied.GetDeletionTimestamp() != nil {
+		return true, nil
+	}
+	d, err := p.desiredRelated(r, copied)
+	if err != nil {
+		return false, err
+	}
+	written := copied == nil
+	if copied == nil {
+		copied, wait, err = p.createRelated(ctx, to, r, d)
+	} else {
+		copied, written, err = p.writeRelated(ctx, to, r, copied, d)
+	}
+	if err != nil || wait {
+		return wait, err
+	}
+	if err := p.state.SetLast(r.Key(), d.content); err != nil {
+		return false, err
+	}
+	return false, p.forwardStatus(ctx, to, r, copied, written)
+}
+
+// holdOrigin puts the finalizer of the agent and the primary object on an origin in the workspace.
+func (p *pass) holdOrigin(ctx context.Context, from side, origin *unstructured.Unstructured) error {
+	finalizers := origin.GetFinalizers()
+	if slices.Contains(finalizers, p.relatedFinalizer()) {
+		return nil
+	}
+	return from.setFinalizers(ctx, origin, append(slices.Clone(finalizers), p.relatedFinalizer()))
+}
+
+// desiredRelated computes what the copy of a related object should be.
+func (p *pass) desiredRelated(r relation, copied *unstructured.Unstructured) (desired, error) {
+	d := desired{
+		key: keyOf(r.Copy), mutated: r.origin.DeepCopy(),
+		identification: metadata{labels: map[string]string{p.ownerLabel(): p.originHash(r.Related)}},
+	}
+	if copied == nil {
+		copied = newObject(r.resource.Copy, d.key, contentOf(r.origin), metadata{})
+	}
+	if steps := r.resource.Spec.Mutation; steps != nil {
+		if err := mutation.Apply(steps.Spec, d.mutated, copied); err != nil {
+			return desired{}, fmt.Errorf("mutating the object: %w", err)
+		}
+	}
+	var err error
+	d.content, err = convert(contentOf(d.mutated), r.resource.Origin.GroupVersionKind.GroupKind(), r.resource.Copy.GroupVersionKind.GroupKind())
+	return d, err
+}
+
+func (p *pass) createRelated(ctx context.Context, to side, r relation, d desired) (created *unstructured.Unstructured, wait bool, err error) {
+	if wait, err := to.ensureNamespace(ctx, d.key.Namespace); err != nil || wait {
+		return nil, wait, err
+	}
+	object := newObject(r.resource.Copy, d.key, d.content, d.identification)
+	err = to.client.Create(ctx, object)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil, false, conflict(r.resource.Copy, d.key, "the object has been created by somebody else")
+	case isNamespaceTerminating(err):
+		return nil, true, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("creating %s: %w", to.describe(r.resource.Copy, d.key), err)
+	}
+	p.record(ctx, ReasonPlaced)
+	return object, false, nil
+}
+
+func (p *pass) writeRelated(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, bool, error) {
+	owners := ownersOf(copied.GetLabels(), p.ownerLabel(), p.originHash(r.Related))
+	same := equal(contentOf(overwrite(copied, d.content, metadata{})), contentOf(copied))
+	if !owners.mayWrite(p.state.Has(r.Key()), same) {
+		return nil, false, &OwnedError{to.describeObject(copied), "is no copy of the related object"}
+	}
+	if mustReplace(copied, d.content) {
+		if err := to.delete(ctx, copied); err != nil {
+			return nil, false, err
+		}
+		return nil, false, conflict(r.resource.Copy, d.key, "the copy cannot be changed and is replaced")
+	}
+	result, written, err := to.write(ctx, p.state, r.Key(), copied, r.resource.Copy, d)
+	if err == nil && written {
+		p.record(ctx, ReasonSynced)
+	}
+	return result, written, err
+}
+
+// mustReplace reports whether a server refuses to change a copy: the type of Secrets and the data of immutable Secrets and ConfigMaps are fixed.
+func mustReplace(copied *unstructured.Unstructured, content map[string]any) bool {
+	switch copied.GroupVersionKind().GroupKind() {
+	case secretKind, configMapKind:
+	default:
+		return false
+	}
+	changed := func(field string) bool { return !equal(copied.Object[field], content[field]) }
+	wantedType, _ := content["type"].(string)
+	return wantedType != "" && changed("type") ||
+		copied.Object["immutable"] == true && (changed("data") || changed("binaryData") || changed("immutable"))
+}
+
+// forwardStatus copies the status of an origin to its copy, if the publication asks for it. written means that the copy has been
+// written: the consumer is told once that it can have no status, not in every pass.
+func (p *pass) forwardStatus(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, written bool) error {
+	if !r.resource.Spec.SyncStatus {
+		return nil
+	}
+	if !r.resource.Copy.HasStatus {
+		if written {
+			p.warn(ctx, ReasonStatusSubresourceMissing, fmt.Sprintf("The status of %s cannot be synchronized: it has no status subresource.", describeWorkspace(r)))
+		}
+		return nil
+	}
+	from := r.origin.DeepCopy()
+	if steps := r.resource.Spec.Mutation; steps != nil {
+		if err := mutation.Apply(steps.Status, from, copied); err != nil {
+			return fmt.Errorf("mutating the status: %w", err)
+		}
+	}
+	_, err := to.writeStatus(ctx, copied, from.Object["status"])
+	return err
+}
+
+// describeWorkspace names the object of a relation that the consumer knows.
+func describeWorkspace(r relation) string {
+	object := r.Copy
+	if r.Side == syncagentv1alpha1.RelatedResourceOriginKcp {
+		object = r.Origin
+	}
+	return fmt.Sprintf("%s %s", object.Kind, keyOf(object))
+}

@@ -1,0 +1,145 @@
+package syncer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+)
+
+// namespaces is the resource of Namespaces, on both sides.
+var namespaces = publication.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Resource: "namespaces"}
+
+// side is one of the two places of an object.
+type side struct {
+	client Client
+	name   syncagentv1alpha1.RelatedResourceOrigin
+	// own is the resource that the agent may access in a workspace without a claim.
+	own schema.GroupKind
+	// namespaceLabels are those of Namespaces that the agent creates, so that empty ones can be found.
+	namespaceLabels map[string]string
+}
+
+func (p *pass) workspace() side {
+	return side{client: p.request.Workspace, name: syncagentv1alpha1.RelatedResourceOriginKcp, own: p.config.WorkspaceResource.GroupKind()}
+}
+
+func (s *Syncer) service() side {
+	return side{
+		client: s.config.Service, name: syncagentv1alpha1.RelatedResourceOriginService,
+		namespaceLabels: map[string]string{publication.LabelAgentName: s.config.AgentName},
+	}
+}
+
+// readError adds to an error of a read what it means.
+func (s side) readError(err error, kind schema.GroupVersionKind, resource string) error {
+	if s.name == syncagentv1alpha1.RelatedResourceOriginKcp && kind.GroupKind() != s.own && apierrors.IsForbidden(err) {
+		return &ClaimError{schema.GroupResource{Group: kind.Group, Resource: resource}, err}
+	}
+	return err
+}
+
+// get returns an object, or nil if it does not exist.
+func (s side) get(ctx context.Context, resource publication.Resource, key types.NamespacedName) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(resource.GroupVersionKind)
+	err := s.client.Get(ctx, key, object)
+	switch {
+	case isMissing(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s: %w", s.describe(resource, key), s.readError(err, resource.GroupVersionKind, resource.Resource))
+	}
+	return object, nil
+}
+
+// list returns the objects that match a selector; an empty namespace stands for all.
+func (s side) list(ctx context.Context, resource publication.Resource, namespace string, selector labels.Selector) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(resource.GroupVersion().WithKind(resource.Kind + "List"))
+	if err := s.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing %s (%s): %w", resource.Resource, s.name, s.readError(err, resource.GroupVersionKind, resource.Resource))
+	}
+	return list.Items, nil
+}
+
+// patch sends a JSON merge patch for an object, and updates it with the response. The object must not have been replaced.
+func (s side) patch(ctx context.Context, object *unstructured.Unstructured, patch map[string]any) error {
+	meta, _ := patch["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	if uid := object.GetUID(); uid != "" {
+		meta["uid"] = string(uid)
+	}
+	patch["metadata"] = meta
+	encoded, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	err = s.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, encoded))
+	if isMissing(err) {
+		err = apierrors.NewConflict(schema.GroupResource{Group: object.GroupVersionKind().Group, Resource: object.GetKind()}, object.GetName(), err)
+	}
+	if err != nil {
+		return fmt.Errorf("patching %s: %w", s.describeObject(object), err)
+	}
+	return nil
+}
+
+// setFinalizers replaces the finalizers of an object in the version that was read.
+func (s side) setFinalizers(ctx context.Context, object *unstructured.Unstructured, finalizers []string) error {
+	return s.patch(ctx, object, map[string]any{"metadata": map[string]any{
+		"finalizers": finalizers, "resourceVersion": object.GetResourceVersion(),
+	}})
+}
+
+// delete deletes the object that was read, if it still exists.
+func (s side) delete(ctx context.Context, object *unstructured.Unstructured) error {
+	options := []client.DeleteOption{client.PropagationPolicy(metav1.DeletePropagationBackground)}
+	if uid := object.GetUID(); uid != "" {
+		options = append(options, client.Preconditions{UID: &uid})
+	}
+	if err := s.client.Delete(ctx, object, options...); err != nil && !isMissing(err) {
+		return fmt.Errorf("deleting %s: %w", s.describeObject(object), err)
+	}
+	return nil
+}
+
+// ensureNamespace creates a namespace if it does not exist. wait means that one of this name is being deleted.
+func (s side) ensureNamespace(ctx context.Context, name string) (wait bool, err error) {
+	if name == "" {
+		return false, nil
+	}
+	namespace, err := s.get(ctx, namespaces, types.NamespacedName{Name: name})
+	if err != nil || namespace != nil {
+		return namespace != nil && namespace.GetDeletionTimestamp() != nil, err
+	}
+	namespace = &unstructured.Unstructured{}
+	namespace.SetGroupVersionKind(namespaces.GroupVersionKind)
+	namespace.SetName(name)
+	namespace.SetLabels(s.namespaceLabels)
+	if err := s.client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		return false, fmt.Errorf("creating namespace %s (%s): %w", name, s.name, err)
+	}
+	return false, nil
+}
+
+func (s side) describe(resource publication.Resource, key types.NamespacedName) string {
+	return fmt.Sprintf("%s %s (%s)", resource.Resource, key, s.name)
+}
+
+func (s side) describeObject(object *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %s (%s)", object.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(object), s.name)
+}

@@ -1,0 +1,178 @@
+package syncer
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/state"
+)
+
+const (
+	// pollDelay is the delay of the next pass where no event announces what a pass waits for.
+	pollDelay = 5 * time.Second
+	// conflictDelay is the delay of the next pass after a conflict: a cache may not have the other change yet.
+	conflictDelay = 500 * time.Millisecond
+)
+
+// Client is what the syncer needs of a client. It passes objects as unstructured ones, but for Secrets and Namespaces of the service
+// cluster.
+type Client interface {
+	client.Reader
+	client.Writer
+	client.StatusClient
+}
+
+// Config is what a Syncer needs. It is not changed.
+type Config struct {
+	AgentName string
+	// Namespace is the namespace of the agent on the service cluster.
+	Namespace   string
+	Publication *publication.Publication
+	// WorkspaceResource and ServiceResource are the published resource on each side.
+	WorkspaceResource, ServiceResource publication.Resource
+	// Related are the related resources, in the order of the publication.
+	Related []RelatedResource
+	// Service is a client of the service cluster. It must not read from a cache.
+	Service Client
+	// Copies finds copies on the service cluster. It may read from a cache.
+	Copies Copies
+	Events Events
+}
+
+// RelatedResource is a related resource, known on both sides.
+type RelatedResource struct {
+	Spec syncagentv1alpha1.RelatedResourceSpec
+	// Origin is the resource on the side that decides, Copy that on the other.
+	Origin, Copy publication.Resource
+}
+
+// Request is a primary object to sync.
+type Request struct {
+	Cluster logicalcluster.Name
+	types.NamespacedName
+	// Workspace is a client of the logical cluster. It may read the primary object from a cache, but no other.
+	Workspace Client
+}
+
+// Source returns the identity of the primary object.
+func (r Request) Source() Source { return Source{r.Cluster, r.NamespacedName} }
+
+// Result says when the object needs another pass, if no event announces it.
+type Result struct {
+	RequeueAfter time.Duration
+}
+
+// Syncer syncs the objects of one publication.
+type Syncer struct {
+	config Config
+	state  state.Store
+}
+
+// New returns a Syncer.
+func New(config Config) *Syncer {
+	return &Syncer{config: config, state: state.Store{Client: config.Service, Namespace: config.Namespace}}
+}
+
+// Sync makes one pass over a primary object. An error has been reported to the consumer by a generic event; its text is for the owner
+// of the service only.
+func (s *Syncer) Sync(ctx context.Context, request Request) (Result, error) {
+	p := &pass{Syncer: s, request: request}
+	source, err := p.workspace().get(ctx, s.config.WorkspaceResource, request.NamespacedName)
+	if err != nil || source == nil {
+		return Result{}, err
+	}
+	p.source = source
+	result, err := p.run(ctx)
+	switch {
+	case err == nil:
+		return result, nil
+	case apierrors.IsConflict(err):
+		return Result{RequeueAfter: conflictDelay}, nil
+	}
+	p.warn(ctx, ReasonReconcilingError, consumerText(err))
+	return Result{}, err
+}
+
+// pass is one pass over a primary object.
+type pass struct {
+	*Syncer
+	request Request
+	// source is the primary object in the workspace.
+	source *unstructured.Unstructured
+	// path is the path of the workspace, empty unless the publication asks for it.
+	path  string
+	state *state.State
+}
+
+func (p *pass) run(ctx context.Context) (Result, error) {
+	if p.source.GetDeletionTimestamp() != nil {
+		return p.delete(ctx)
+	}
+	if matches, err := p.matchesFilter(ctx); err != nil || !matches {
+		return Result{}, err
+	}
+	if err := p.readPath(ctx); err != nil {
+		return Result{}, err
+	}
+	if err := p.loadState(ctx); err != nil {
+		return Result{}, err
+	}
+	found, err := p.findCopy(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	if found != nil && found.GetDeletionTimestamp() != nil {
+		return p.awaitDeletion(found), nil // it is created anew afterwards
+	}
+	if err := p.ensureFinalizer(ctx); err != nil {
+		return Result{}, err
+	}
+	return p.update(ctx, found)
+}
+
+// update brings copy, status and related objects up to date.
+func (p *pass) update(ctx context.Context, found *unstructured.Unstructured) (Result, error) {
+	desired, err := p.desiredCopy(found)
+	if err != nil {
+		return Result{}, err
+	}
+	if found == nil {
+		var wait bool
+		if found, wait, err = p.create(ctx, desired); err != nil {
+			return Result{}, err
+		}
+		if wait {
+			return Result{RequeueAfter: pollDelay}, nil
+		}
+	}
+	found, err = p.syncContent(ctx, found, desired)
+	if err != nil {
+		return Result{}, err
+	}
+	if found.GetDeletionTimestamp() != nil {
+		return p.awaitDeletion(found), nil
+	}
+	if err := p.syncStatus(ctx, found, desired.mutated); err != nil {
+		return Result{}, err
+	}
+	return p.syncRelated(ctx, found)
+}
+
+// awaitDeletion returns when to look again at a copy that is being deleted. The watch of copies announces the end of those with the
+// agent's label.
+func (p *pass) awaitDeletion(copied *unstructured.Unstructured) Result {
+	if copied.GetLabels()[publication.LabelAgentName] == p.config.AgentName {
+		return Result{}
+	}
+	return Result{RequeueAfter: pollDelay}
+}
+
+func (s *Syncer) spec() *syncagentv1alpha1.PublishedResourceSpec { return &s.config.Publication.Spec }

@@ -1,0 +1,92 @@
+package syncer
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/state"
+)
+
+// write writes what differs between a desired and an existing copy, and returns the copy as it is then. What the state does not know is
+// compared with the copy, and overwritten as a whole.
+func (s side) write(ctx context.Context, known *state.State, key string, copied *unstructured.Unstructured, resource publication.Resource, d desired) (result *unstructured.Unstructured, written bool, err error) {
+	if unchanged, err := known.IsLast(key, d.content); err != nil {
+		return nil, false, err
+	} else if unchanged {
+		return s.writePatch(ctx, copied, map[string]any{}, d.identification)
+	}
+	if last, found := known.Last(key); found {
+		return s.writePatch(ctx, copied, contentPatch(last, d.content), d.identification)
+	}
+	return s.writeAll(ctx, copied, resource, d)
+}
+
+// writePatch sends a patch together with what is missing of the identification.
+func (s side) writePatch(ctx context.Context, copied *unstructured.Unstructured, patch map[string]any, identification metadata) (*unstructured.Unstructured, bool, error) {
+	addMetadata(patch, identification.missing(copied.GetLabels(), copied.GetAnnotations()))
+	if len(patch) == 0 {
+		return copied, false, nil
+	}
+	return copied, true, s.patch(ctx, copied, patch)
+}
+
+// writeAll replaces the content of a copy.
+func (s side) writeAll(ctx context.Context, copied *unstructured.Unstructured, resource publication.Resource, d desired) (*unstructured.Unstructured, bool, error) {
+	key := client.ObjectKeyFromObject(copied)
+	current, err := s.get(ctx, resource, key)
+	if err != nil {
+		return nil, false, err
+	}
+	if current == nil || current.GetUID() != copied.GetUID() {
+		return nil, false, conflict(resource, key, "the copy has been deleted")
+	}
+	if current.GetDeletionTimestamp() != nil {
+		return current, false, nil
+	}
+	updated := overwrite(current, d.content, d.identification)
+	if equal(contentAndMetadata(updated), contentAndMetadata(current)) {
+		return current, false, nil
+	}
+	klog.FromContext(ctx).Info("The last written content is not known; all of the copy is overwritten", "copy", s.describe(resource, key))
+	if err := s.client.Update(ctx, updated); err != nil {
+		return nil, false, fmt.Errorf("updating %s: %w", s.describe(resource, key), err)
+	}
+	return updated, true, nil
+}
+
+// contentAndMetadata returns all of an object that the agent may write.
+func contentAndMetadata(object *unstructured.Unstructured) map[string]any {
+	content := contentOf(object)
+	labels, annotations := map[string]any{}, map[string]any{}
+	for key, value := range object.GetLabels() {
+		labels[key] = value
+	}
+	for key, value := range object.GetAnnotations() {
+		annotations[key] = value
+	}
+	content["metadata"] = map[string]any{"labels": labels, "annotations": annotations}
+	return content
+}
+
+// writeStatus replaces the status of an object in the version that was read, if it differs.
+func (s side) writeStatus(ctx context.Context, object *unstructured.Unstructured, status any) (written bool, err error) {
+	if equal(object.Object["status"], status) {
+		return false, nil
+	}
+	updated := object.DeepCopy()
+	if isEmpty(status) {
+		delete(updated.Object, "status")
+	} else {
+		updated.Object["status"] = status
+	}
+	if err := s.client.Status().Update(ctx, updated); err != nil {
+		return false, fmt.Errorf("updating the status of %s: %w", s.describeObject(object), err)
+	}
+	*object = *updated
+	return true, nil
+}
