@@ -1,10 +1,9 @@
 package publication
 
 import (
-	"regexp"
-	"text/template/parse"
-
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/atoll-dev/atoll/syncagent/expression"
 )
 
 func required(value string, check func(string) []string, fldPath *field.Path) field.ErrorList {
@@ -25,21 +24,26 @@ func optional(value string, check func(string) []string, fldPath *field.Path) fi
 	return errs
 }
 
-func isPattern(pattern string) []string {
-	if _, err := regexp.Compile(pattern); err != nil {
-		return []string{err.Error()}
-	}
-	return nil
+// isReadPath checks a path by reading at it.
+func isReadPath(path string) []string {
+	_, err := expression.Get(map[string]any{}, path)
+	return message(err)
 }
 
-// isTemplateText checks the syntax of a Go template. Functions are looked up where it is rendered.
-func isTemplateText(text string) []string {
-	tree := parse.New("template")
-	tree.Mode = parse.SkipFuncCheck
-	if _, err := tree.Parse(text, "", "", map[string]*parse.Tree{}); err != nil {
-		return []string{err.Error()}
-	}
-	return nil
+// isWritePath checks a path by deleting at it, which does nothing where there is nothing.
+func isWritePath(path string) []string {
+	return message(expression.Delete(map[string]any{}, path))
 }
 
-func anyText(string) []string { return nil }
+func compilesAsPattern(pattern string) []string { return message(expression.CompilePattern(pattern)) }
+
+func compilesAsTemplate(text string) []string { return message(expression.CompileTemplate(text)) }
+
+func compilesAsCEL(text string) []string { return message(expression.CompileCEL(text)) }
+
+func message(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return []string{err.Error()}
+}

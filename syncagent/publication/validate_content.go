@@ -35,7 +35,7 @@ func validateNaming(spec *syncagentv1alpha1.PublishedResourceSpec, fldPath *fiel
 // no name.
 func validateNamingPattern(pattern string, isName func(string) []string, fldPath *field.Path) field.ErrorList {
 	if isTemplate(pattern) {
-		return optional(pattern, isTemplateText, fldPath)
+		return optional(pattern, compilesAsTemplate, fldPath)
 	}
 	return optional(pattern, func(pattern string) []string { return isName(samplePlaceholders.Replace(pattern)) }, fldPath)
 }
@@ -65,26 +65,19 @@ func validateStep(step *syncagentv1alpha1.ResourceMutation, fldPath *field.Path)
 		return field.ErrorList{field.Required(fldPath, "set one of delete, regex, template and cel")}
 	}
 	if step.Delete != nil {
-		errs = append(errs, required(step.Delete.Path, isPath, fldPath.Child("delete", "path"))...)
+		errs = append(errs, required(step.Delete.Path, isWritePath, fldPath.Child("delete", "path"))...)
 	}
 	if step.Regex != nil {
-		errs = append(errs, required(step.Regex.Path, isPath, fldPath.Child("regex", "path"))...)
-		errs = append(errs, optional(step.Regex.Pattern, isPattern, fldPath.Child("regex", "pattern"))...)
+		errs = append(errs, required(step.Regex.Path, isWritePath, fldPath.Child("regex", "path"))...)
+		errs = append(errs, optional(step.Regex.Pattern, compilesAsPattern, fldPath.Child("regex", "pattern"))...)
 	}
 	if step.Template != nil {
-		errs = append(errs, required(step.Template.Path, isPath, fldPath.Child("template", "path"))...)
-		errs = append(errs, optional(step.Template.Template, isTemplateText, fldPath.Child("template", "template"))...)
+		errs = append(errs, required(step.Template.Path, isWritePath, fldPath.Child("template", "path"))...)
+		errs = append(errs, optional(step.Template.Template, compilesAsTemplate, fldPath.Child("template", "template"))...)
 	}
 	if step.CEL != nil {
-		errs = append(errs, required(step.CEL.Path, isPath, fldPath.Child("cel", "path"))...)
-		errs = append(errs, required(step.CEL.Expression, anyText, fldPath.Child("cel", "expression"))...)
+		errs = append(errs, required(step.CEL.Path, isWritePath, fldPath.Child("cel", "path"))...)
+		errs = append(errs, required(step.CEL.Expression, compilesAsCEL, fldPath.Child("cel", "expression"))...)
 	}
 	return errs
-}
-
-func isPath(path string) []string {
-	if strings.HasPrefix(path, ".") || strings.HasSuffix(path, ".") || strings.Contains(path, "..") {
-		return []string{"is a path such as spec.items.0.name, without a leading dot and empty parts"}
-	}
-	return nil
 }

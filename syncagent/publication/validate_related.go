@@ -133,7 +133,7 @@ func validateLocator(locator *syncagentv1alpha1.RelatedResourceObjectSpec, fldPa
 	if reference := locator.Reference; reference != nil {
 		count++
 		at := fldPath.Child("reference")
-		errs = append(errs, required(reference.Path, isPath, at.Child("path"))...)
+		errs = append(errs, required(reference.Path, isReadPath, at.Child("path"))...)
 		errs = append(errs, validateRegex(reference.Regex, at.Child("regex"))...)
 	}
 	if locator.Selector != nil {
@@ -142,7 +142,7 @@ func validateLocator(locator *syncagentv1alpha1.RelatedResourceObjectSpec, fldPa
 	}
 	if locator.Template != nil {
 		count++
-		errs = append(errs, required(locator.Template.Template, isTemplateText, fldPath.Child("template", "template"))...)
+		errs = append(errs, required(locator.Template.Template, compilesAsTemplate, fldPath.Child("template", "template"))...)
 	}
 	switch {
 	case count == 0:
@@ -161,7 +161,7 @@ func validateRegex(regex *syncagentv1alpha1.RegularExpression, fldPath *field.Pa
 	if regex.Pattern == "" && regex.Replacement == "" {
 		return field.ErrorList{field.Required(fldPath.Child("replacement"), "without a pattern, the replacement is the name")}
 	}
-	return optional(regex.Pattern, isPattern, fldPath.Child("pattern"))
+	return optional(regex.Pattern, compilesAsPattern, fldPath.Child("pattern"))
 }
 
 func validateSelector(selector *syncagentv1alpha1.RelatedResourceObjectSelector, fldPath *field.Path) field.ErrorList {
@@ -176,7 +176,7 @@ func validateSelector(selector *syncagentv1alpha1.RelatedResourceObjectSelector,
 		at := fldPath.Child("matchLabels").Key(key)
 		for _, text := range []string{key, value} {
 			if isTemplate(text) {
-				errs = append(errs, optional(text, isTemplateText, at)...)
+				errs = append(errs, optional(text, compilesAsTemplate, at)...)
 			}
 		}
 	}
@@ -187,7 +187,7 @@ func validateSelector(selector *syncagentv1alpha1.RelatedResourceObjectSelector,
 		return append(errs, field.Invalid(rewrite, "", "set exactly one of regex and template"))
 	}
 	if selector.Rewrite.Template != nil {
-		return append(errs, required(selector.Rewrite.Template.Template, isTemplateText, rewrite.Child("template", "template"))...)
+		return append(errs, required(selector.Rewrite.Template.Template, compilesAsTemplate, rewrite.Child("template", "template"))...)
 	}
 	return append(errs, validateRegex(selector.Rewrite.Regex, rewrite.Child("regex"))...)
 }

@@ -58,6 +58,11 @@ func TestValidate(t *testing.T) {
 		{"refuses a step without content", source + "mutation: {status: [{}]}", []string{"spec.mutation.status[0]"}},
 		{"refuses paths with a leading dot", source + "mutation: {spec: [{delete: {path: .spec.a}}]}", []string{"spec.mutation.spec[0].delete.path"}},
 		{"refuses a pattern that does not compile", source + "mutation: {spec: [{regex: {path: a, pattern: '('}}]}", []string{"spec.mutation.spec[0].regex.pattern"}},
+		{"refuses an expression that does not compile", source + "mutation: {spec: [{cel: {path: a, expression: 'self.spec +'}}]}", []string{"spec.mutation.spec[0].cel.expression"}},
+		{"refuses an expression with unknown variables", source + "mutation: {spec: [{cel: {path: a, expression: nothing.spec}}]}", []string{"spec.mutation.spec[0].cel.expression"}},
+		{"refuses a template with unknown functions", source + "mutation: {spec: [{template: {path: a, template: '{{ env \"HOME\" }}'}}]}", []string{"spec.mutation.spec[0].template.template"}},
+		{"refuses to write at a path that only reads", source + "mutation: {spec: [{delete: {path: 'a.#.b'}}]}", []string{"spec.mutation.spec[0].delete.path"}},
+		{"accepts such a path in a reference", related("object: {reference: {path: 'spec.items.#.name'}}"), nil},
 		{"refuses a CEL step without expression", source + "mutation: {spec: [{cel: {path: a, expression: ''}}]}", []string{"spec.mutation.spec[0].cel.expression"}},
 
 		{"refuses an identifier twice", source + "related: [{identifier: a, origin: kcp, kind: Secret, object: {template: {template: a}}}, {identifier: a, origin: kcp, kind: Secret, object: {template: {template: a}}}]",
