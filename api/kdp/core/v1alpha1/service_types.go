@@ -5,6 +5,20 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // ConditionReady of a Service says whether its APIExport and the kubeconfig of its agent exist.
 const ConditionReady = "Ready"
 
+// Reasons of the condition Ready.
+const (
+	// ReasonOffered means that the APIExport and the kubeconfig exist.
+	ReasonOffered = "Offered"
+	// ReasonAPIGroupTaken means that another Service has the API group.
+	ReasonAPIGroupTaken = "APIGroupTaken"
+	// ReasonNameTaken means that an object which would have to be created exists, and belongs to somebody else.
+	ReasonNameTaken = "NameTaken"
+	// ReasonWaitingForToken means that the token of the agent has not been issued yet.
+	ReasonWaitingForToken = "WaitingForToken"
+	// ReasonFailed means that a request failed. It is repeated.
+	ReasonFailed = "Failed"
+)
+
 // Service is an API group that an organisation offers in a catalogue. It becomes an APIExport of the same name, and a Secret
 // with a kubeconfig for the agent that publishes resources in that group.
 // +kubebuilder:object:root=true
@@ -60,18 +74,22 @@ type ServiceSpec struct {
 type CatalogMetadata struct {
 	// title is the headline.
 	// +optional
+	// +kubebuilder:validation:MaxLength=256
 	Title string `json:"title,omitempty"`
 
 	// description is a text in Markdown.
 	// +optional
+	// +kubebuilder:validation:MaxLength=65536
 	Description string `json:"description,omitempty"`
 
 	// documentationURL is where to read more.
 	// +optional
+	// +kubebuilder:validation:MaxLength=2048
 	DocumentationURL string `json:"documentationURL,omitempty"`
 
 	// logo is a picture: a URL, also one with data.
 	// +optional
+	// +kubebuilder:validation:MaxLength=131072
 	Logo string `json:"logo,omitempty"`
 }
 
