@@ -1,11 +1,14 @@
 // Package garbage deletes from a cache the objects of removed shards. Running shards delete their own objects.
 //
-// It runs in every replica: deleting is idempotent.
+// It runs in every replica, without a lease: a deletion requires in etcd that what was observed still holds. A replica
+// that is late, because its process was suspended, deletes nothing that a shard has published meanwhile.
 package garbage
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,6 +28,9 @@ import (
 
 // RootShard is the shard whose Shard objects define which shards exist.
 const RootShard = "root"
+
+// rootScope is the scope of the Shard objects.
+var rootScope = scope.Scope{Shard: RootShard, Cluster: logicalcluster.Root}
 
 // maxInterval bounds the time between two collections.
 const maxInterval = time.Minute
@@ -67,6 +73,8 @@ type state struct {
 	trusted bool
 	// heartbeats are the resource versions of reports. A shard without a report has none.
 	heartbeats map[string]string
+	// revision is that of the store when the reports were read.
+	revision int64
 }
 
 func (c *Collector) collect(ctx context.Context) error {
@@ -82,7 +90,12 @@ func (c *Collector) collect(ctx context.Context) error {
 		return err
 	}
 	for _, shard := range sets.List(c.expired(current)) {
-		if err := c.removeShard(ctx, shard, parts); err != nil {
+		err := c.removeShard(ctx, shard, parts, current.revision)
+		if errors.Is(err, store.ErrChanged) { // the next collection decides again
+			klog.FromContext(ctx).V(2).Info("A shard without a Shard object writes again", "shard", shard, "reason", err)
+			continue
+		}
+		if err != nil {
 			return err
 		}
 		delete(c.observations, shard)
@@ -116,7 +129,7 @@ func (c *Collector) observe(ctx context.Context, parts []store.Part) (state, err
 		s.present.Insert(part.Shard)
 	}
 	// Reports first: a report that says complete must not be of a later state than the Shard objects.
-	err := forEach(ctx, c.reports, scope.Scope{Shard: scope.AllShards, Cluster: logicalcluster.Wildcard}, func(report *unstructured.Unstructured) {
+	revision, err := forEach(ctx, c.reports, scope.Scope{Shard: scope.AllShards, Cluster: logicalcluster.Wildcard}, func(report *unstructured.Unstructured) {
 		shard := report.GetAnnotations()[client.ShardAnnotation]
 		if report.GetName() != shard {
 			return
@@ -129,7 +142,8 @@ func (c *Collector) observe(ctx context.Context, parts []store.Part) (state, err
 	if err != nil {
 		return state{}, fmt.Errorf("listing the reports of shards: %w", err)
 	}
-	err = forEach(ctx, c.shards, scope.Scope{Shard: RootShard, Cluster: logicalcluster.Root}, func(shard *unstructured.Unstructured) {
+	s.revision = revision
+	_, err = forEach(ctx, c.shards, rootScope, func(shard *unstructured.Unstructured) {
 		s.registered.Insert(shard.GetName())
 	})
 	if err != nil {
@@ -138,13 +152,18 @@ func (c *Collector) observe(ctx context.Context, parts []store.Part) (state, err
 	return s, nil
 }
 
-func (c *Collector) removeShard(ctx context.Context, shard string, parts []store.Part) error {
+// removeShard deletes the objects of a shard that has no Shard object and has written nothing since a revision.
+func (c *Collector) removeShard(ctx context.Context, shard string, parts []store.Part, revision int64) error {
+	unregistered, err := c.shards.Absent(scope.NewContext(ctx, rootScope), shard)
+	if err != nil {
+		return err
+	}
 	var removed int64
 	for _, part := range parts {
 		if part.Shard != shard {
 			continue
 		}
-		count, err := c.backend.Remove(ctx, part)
+		count, err := c.backend.Remove(ctx, part, revision, unregistered, c.reports.UnchangedSince(shard, revision))
 		if err != nil {
 			return err
 		}
@@ -173,12 +192,20 @@ func (c *Collector) recordMetrics(ctx context.Context, parts []store.Part) error
 	return nil
 }
 
-func forEach(ctx context.Context, from *store.Store, target scope.Scope, visit func(*unstructured.Unstructured)) error {
+// forEach visits all objects of a scope, and returns the revision of the store at which they were read.
+func forEach(ctx context.Context, from *store.Store, target scope.Scope, visit func(*unstructured.Unstructured)) (revision int64, err error) {
 	list, err := from.List(scope.NewContext(ctx, target), &internalversion.ListOptions{})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return meta.EachListItem(list, func(obj runtime.Object) error {
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		return 0, err
+	}
+	if revision, err = strconv.ParseInt(accessor.GetResourceVersion(), 10, 64); err != nil {
+		return 0, fmt.Errorf("the resource version of a list: %w", err)
+	}
+	return revision, meta.EachListItem(list, func(obj runtime.Object) error {
 		visit(obj.(*unstructured.Unstructured))
 		return nil
 	})

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -70,11 +71,35 @@ func (b *Backend) Count(ctx context.Context, part Part) (int64, error) {
 	return response.Count, nil
 }
 
-// Remove deletes all objects of a part, and returns their number.
-func (b *Backend) Remove(ctx context.Context, part Part) (int64, error) {
-	response, err := b.client.Client.Delete(ctx, part.prefix, clientv3.WithPrefix())
+// ErrChanged is returned by Remove if a condition does not hold.
+var ErrChanged = errors.New("the cache has changed")
+
+// Remove deletes all objects of a part, and returns their number. If one was written after a revision, or another
+// condition does not hold, it deletes none and returns ErrChanged.
+func (b *Backend) Remove(ctx context.Context, part Part, revision int64, conditions ...clientv3.Cmp) (int64, error) {
+	conditions = append(conditions, unchangedSince(part.prefix, revision))
+	response, err := b.client.Client.Txn(ctx).If(conditions...).Then(clientv3.OpDelete(part.prefix, clientv3.WithPrefix())).Commit()
+	if err == nil && !response.Succeeded {
+		err = ErrChanged
+	}
 	if err != nil {
 		return 0, fmt.Errorf("removing the %s of shard %s: %w", part.Resource, part.Shard, err)
 	}
-	return response.Deleted, nil
+	return response.Responses[0].GetResponseDeleteRange().Deleted, nil
+}
+
+// unchangedSince is the condition that no key below a prefix was written after a revision.
+func unchangedSince(prefix string, revision int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(prefix), "<", revision+1).WithPrefix()
+}
+
+// UnchangedSince returns the condition that no object of a shard was written after a revision.
+func (s *Store) UnchangedSince(shard string, revision int64) clientv3.Cmp {
+	return unchangedSince(s.backend.Prefix()+s.root+"/"+shard+"/", revision)
+}
+
+// Absent returns the condition that an object of the context's scope does not exist.
+func (s *Store) Absent(ctx context.Context, name string) (clientv3.Cmp, error) {
+	key, err := s.key(ctx, name)
+	return clientv3.Compare(clientv3.ModRevision(s.backend.Prefix()+key), "=", 0), err
 }
