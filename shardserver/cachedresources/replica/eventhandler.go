@@ -23,9 +23,9 @@ const writers = 8
 // eventHandler writes what the reflector of a source receives. It implements client.EventHandler. It blocks the
 // reflector while it writes to etcd.
 type eventHandler struct {
-	ctx         context.Context //nolint:containedctx // the lifetime of the reflector
-	source      Source
-	openStorage *openStorage
+	ctx     context.Context //nolint:containedctx // the lifetime of the reflector
+	source  Source
+	storage *writer
 	// missing are replicas that are not in the cache. They are deleted when the shard reports that the source is
 	// complete: an emptied cache is refilled gradually.
 	missing map[string]bool
@@ -35,7 +35,7 @@ type eventHandler struct {
 func (f *eventHandler) OnReplace(objects []*client.Object, _ client.Position) {
 	var stored map[string]original
 	f.retry("Listing replicas", func() (err error) {
-		stored, err = f.openStorage.listOriginals(f.ctx, f.source.Cluster)
+		stored, err = f.storage.listOriginals(f.ctx, f.source.Cluster)
 		return err
 	})
 	f.missing = make(map[string]bool, len(stored))
@@ -80,7 +80,7 @@ func (f *eventHandler) OnEvent(change watch.EventType, object *client.Object, _ 
 	case !f.trusts(object):
 	case change == watch.Deleted:
 		delete(f.missing, object.Name)
-		f.retry("Deleting a replica", func() error { return f.openStorage.delete(f.ctx, f.source.Cluster, object.Name) })
+		f.retry("Deleting a replica", func() error { return f.storage.delete(f.ctx, f.source.Cluster, object.Name) })
 	default:
 		delete(f.missing, object.Name)
 		f.write(object)
@@ -109,10 +109,10 @@ func (f *eventHandler) trusts(object *client.Object) bool {
 // finishReplace deletes the missing replicas and marks the rest as complete.
 func (f *eventHandler) finishReplace() {
 	for name := range f.missing {
-		f.retry("Deleting a replica", func() error { return f.openStorage.delete(f.ctx, f.source.Cluster, name) })
+		f.retry("Deleting a replica", func() error { return f.storage.delete(f.ctx, f.source.Cluster, name) })
 	}
 	f.missing = nil
-	f.retry("Marking replicas as complete", func() error { return f.openStorage.putCompleteMarker(f.ctx, f.source) })
+	f.retry("Marking replicas as complete", func() error { return f.storage.putCompleteMarker(f.ctx, f.source) })
 }
 
 func (f *eventHandler) retry(operation string, fn func() error) {
@@ -124,7 +124,7 @@ func (f *eventHandler) write(object *client.Object) {
 	replica, err := newReplica(object)
 	if err == nil {
 		f.retry("Writing a replica", func() error {
-			err := f.openStorage.put(f.ctx, f.source.Cluster, replica)
+			err := f.storage.put(f.ctx, f.source.Cluster, replica)
 			if errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrGRPCRequestTooLarge) {
 				klog.FromContext(f.ctx).Error(err, "A cached resource of another shard is too large to be replicated", "object", object.Key)
 				return nil

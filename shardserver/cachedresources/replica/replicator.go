@@ -38,6 +38,8 @@ type ReplicatorConfig struct {
 type Replicator struct {
 	cfg     ReplicatorConfig
 	changed chan struct{}
+	// checkTerm is set by Run, and ends it when another server of the shard has started to run.
+	checkTerm func(context.Context) error
 
 	mu sync.Mutex
 	// desired is nil until SetSources; dropped counts the sources beyond maxSources.
@@ -129,8 +131,14 @@ func (f *activeSource) stop() {
 	<-f.done
 }
 
-// Run replicates the sources and deletes all other replicas until the context ends. Replicas then stay.
+// Run replicates the sources and deletes all other replicas until the context ends, or another server of the shard runs
+// it. Replicas then stay.
 func (k *Replicator) Run(ctx context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if !k.acquireTerm(ctx, stop) {
+		return
+	}
 	running := map[sourceKey]*activeSource{}
 	defer func() {
 		for _, f := range running {
@@ -153,6 +161,24 @@ func (k *Replicator) Run(ctx context.Context) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// acquireTerm acquires the right to write replicas. It returns false if the context ended before. stop is called at the
+// end of the term.
+func (k *Replicator) acquireTerm(ctx context.Context, stop func()) bool {
+	var term *replica.Term
+	retry(ctx, "Acquiring the replicas of cached resources", Source{}, func() (err error) {
+		term, err = k.cfg.SnapshotStore.AcquireTerm(ctx, segment)
+		return err
+	})
+	k.checkTerm = func(ctx context.Context) error {
+		err := term.Check(ctx)
+		if errors.Is(err, replica.ErrTermEnded) { // this server has lost the lease of controllers
+			stop()
+		}
+		return err
+	}
+	return term != nil
 }
 
 // syncReflectors starts and stops reflectors. It returns the replicas that could not be deleted.
@@ -221,7 +247,7 @@ func (k *Replicator) runReflector(ctx context.Context, source Source) {
 	if openStorage == nil {
 		return
 	}
-	eventHandler := &eventHandler{ctx: ctx, source: source, openStorage: openStorage}
+	eventHandler := &eventHandler{ctx: ctx, source: source, storage: &writer{openStorage, k.checkTerm}}
 	k.cfg.Cache.NewScopedReflector(client.CachedResource(source.Resource, source.Identity), source.Shard, source.Cluster, client.Position{}, eventHandler).Run(ctx)
 }
 
@@ -236,7 +262,8 @@ func (k *Replicator) deleteReplicas(ctx context.Context, key sourceKey) error {
 		return err
 	}
 	defer done()
-	if err := openStorage.deleteCompleteMarker(ctx, key.cluster); err != nil {
+	storage := &writer{openStorage, k.checkTerm}
+	if err := storage.deleteCompleteMarker(ctx, key.cluster); err != nil {
 		return err
 	}
 	stored, err := openStorage.listOriginals(ctx, key.cluster)
@@ -247,7 +274,7 @@ func (k *Replicator) deleteReplicas(ctx context.Context, key sourceKey) error {
 		if len(k.changed) > 0 {
 			return errSourcesChanged
 		}
-		if err := openStorage.delete(ctx, key.cluster, name); err != nil {
+		if err := storage.delete(ctx, key.cluster, name); err != nil {
 			return fmt.Errorf("deleting the replica of %q: %w", name, err)
 		}
 	}

@@ -47,16 +47,23 @@ func (h *openStorage) listOriginals(ctx context.Context, cluster logicalcluster.
 	return stored, nil
 }
 
-func (h *openStorage) put(ctx context.Context, cluster logicalcluster.Name, object *crdstorage.Object) error {
-	return h.storage.Put(logicalcluster.With(ctx, cluster), object)
+// writer writes replicas while the term of the Replicator lasts. A check that succeeds just before another replica of the
+// shard acquires the term permits one more write, unless that replica writes the same object.
+type writer struct {
+	*openStorage
+	check func(context.Context) error
 }
 
-func (h *openStorage) delete(ctx context.Context, cluster logicalcluster.Name, name string) error {
-	return h.storage.Delete(logicalcluster.With(ctx, cluster), name)
+func (h *writer) put(ctx context.Context, cluster logicalcluster.Name, object *crdstorage.Object) error {
+	return h.storage.Put(logicalcluster.With(ctx, cluster), object, h.check)
+}
+
+func (h *writer) delete(ctx context.Context, cluster logicalcluster.Name, name string) error {
+	return h.storage.Delete(logicalcluster.With(ctx, cluster), name, h.check)
 }
 
 // putCompleteMarker marks the replicas of a source as complete; deleteCompleteMarker revokes it.
-func (h *openStorage) putCompleteMarker(ctx context.Context, source Source) error {
+func (h *writer) putCompleteMarker(ctx context.Context, source Source) error {
 	data, err := json.Marshal(metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: cachev1alpha1.SchemeGroupVersion.String(), Kind: client.CompleteKind},
 		ObjectMeta: metav1.ObjectMeta{Name: source.Cluster.String(), Annotations: map[string]string{
@@ -74,7 +81,7 @@ func (h *openStorage) putCompleteMarker(ctx context.Context, source Source) erro
 }
 
 // deleteCompleteMarker is described at putCompleteMarker.
-func (h *openStorage) deleteCompleteMarker(ctx context.Context, cluster logicalcluster.Name) error {
+func (h *writer) deleteCompleteMarker(ctx context.Context, cluster logicalcluster.Name) error {
 	return h.delete(ctx, completeMarkers, cluster.String())
 }
 

@@ -90,12 +90,12 @@ func (inf *Informer) Persist(ctx context.Context) {
 	}()
 	ticker := time.NewTicker(snapshotInterval)
 	defer ticker.Stop()
-	for term := int64(0); ; {
+	for term := (*Term)(nil); ; {
 		err := inf.startTerm(ctx, &term)
 		if err == nil {
 			err = inf.flush(ctx, term)
 		}
-		if errors.Is(err, errSnapshotTaken) { // this replica has lost the lease of controllers
+		if errors.Is(err, ErrTermEnded) { // this replica has lost the lease of controllers
 			return
 		}
 		if err != nil && ctx.Err() == nil {
@@ -110,11 +110,11 @@ func (inf *Informer) Persist(ctx context.Context) {
 }
 
 // startTerm acquires the snapshot, unless it is acquired, and marks dirty what differs between it and the informer.
-func (inf *Informer) startTerm(ctx context.Context, term *int64) error {
-	if *term != 0 {
+func (inf *Informer) startTerm(ctx context.Context, term **Term) error {
+	if *term != nil {
 		return nil
 	}
-	acquired, err := inf.cfg.SnapshotStore.acquire(ctx)
+	acquired, err := inf.cfg.SnapshotStore.AcquireTerm(ctx, segment)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (inf *Informer) startTerm(ctx context.Context, term *int64) error {
 }
 
 // flush writes the dirty objects in a term. Those that cannot be written stay dirty.
-func (inf *Informer) flush(ctx context.Context, term int64) error {
+func (inf *Informer) flush(ctx context.Context, term *Term) error {
 	inf.mu.Lock()
 	dirty := inf.dirty
 	inf.dirty = map[snapshotKey]struct{}{}

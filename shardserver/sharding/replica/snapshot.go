@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,8 +24,6 @@ const (
 	segment = "~elsewhere"
 	// syncedKey is stored in place of an object if the store of the resource is synced.
 	syncedKey = "known"
-	// writerSegment is the key that the replica of the shard that writes the snapshot has written.
-	writerSegment = segment + "-writer"
 	// snapshotInterval is the time between two writes of changes.
 	snapshotInterval = time.Second
 	// maxBatchOperations and maxBatchBytes keep transactions below etcd's default limits of 128 operations and 1.5 MiB. A
@@ -122,26 +119,10 @@ func (d *SnapshotStore) read(ctx context.Context, visit func(snapshotKey, snapsh
 	}
 }
 
-// errSnapshotTaken is returned when another replica of the shard writes the snapshot.
-var errSnapshotTaken = errors.New("another replica of the shard writes the snapshot")
-
-func (d *SnapshotStore) writerKey() string { return path.Join("/", d.Prefix, writerSegment) }
-
-// acquire makes this replica the one that writes, and returns its term: writes of the previous one fail from here on. A
-// replica that has lost the lease of controllers may still be writing.
-func (d *SnapshotStore) acquire(ctx context.Context) (term int64, err error) {
-	response, err := d.Etcd.Put(ctx, d.writerKey(), uuid.NewString())
-	if err != nil {
-		return 0, fmt.Errorf("acquiring the snapshot of objects of other shards: %w", err)
-	}
-	return response.Header.Revision, nil
-}
-
 // snapshotBatch collects writes that fit into one transaction.
 type snapshotBatch struct {
 	store *SnapshotStore
-	// term is that of acquire.
-	term int64
+	term  *Term
 	// dirty are the objects to be written. commit removes what it has written.
 	dirty map[snapshotKey]struct{}
 	keys  []snapshotKey
@@ -164,9 +145,9 @@ func (w *snapshotBatch) commit(ctx context.Context) error {
 	if len(w.ops) == 0 {
 		return nil
 	}
-	response, err := w.store.Etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(w.store.writerKey()), "=", w.term)).Then(w.ops...).Commit()
+	response, err := w.store.Etcd.Txn(ctx).If(w.term.holds()).Then(w.ops...).Commit()
 	if err == nil && !response.Succeeded {
-		err = errSnapshotTaken
+		err = ErrTermEnded
 	}
 	if len(w.keys) == 1 && (errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrGRPCRequestTooLarge)) {
 		// Retrying would block all other writes forever. A start without the cache lacks this object.

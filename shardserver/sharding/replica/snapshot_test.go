@@ -54,7 +54,7 @@ func TestSnapshotOfLargeObjects(t *testing.T) {
 		put(fmt.Sprintf("small%d", i), 100)
 	}
 	put("huge", 13<<17)
-	term, err := snapshots.acquire(t.Context())
+	term, err := snapshots.AcquireTerm(t.Context(), segment)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestSnapshotHasOneWriter(t *testing.T) {
 		return found
 	}
 	late, next := newWriter("late"), newWriter("next")
-	var lateTerm, nextTerm int64
+	var lateTerm, nextTerm *Term
 	if err := late.startTerm(t.Context(), &lateTerm); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestSnapshotHasOneWriter(t *testing.T) {
 	if err := next.flush(t.Context(), nextTerm); err != nil {
 		t.Fatal(err)
 	}
-	if err := late.flush(t.Context(), lateTerm); !errors.Is(err, errSnapshotTaken) {
+	if err := late.flush(t.Context(), lateTerm); !errors.Is(err, ErrTermEnded) {
 		t.Errorf("the late replica: %v", err)
 	}
 	if got := names(); !slices.Equal(got, []string{"next"}) {
