@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -42,6 +43,17 @@ func Selector(cachedResource *cachev1alpha1.ClusterCachedResource) labels.Select
 		return labels.Everything()
 	}
 	return labels.SelectorFromSet(cachedResource.Spec.LabelSelector.MatchLabels)
+}
+
+// OmittedFields returns the paths of the fields that consumers do not see. They are validated when they are written.
+func OmittedFields(cachedResource *cachev1alpha1.ClusterCachedResource) [][]string {
+	var paths [][]string
+	for path := range strings.SplitSeq(cachedResource.Annotations[cachev1alpha1.OmittedFieldsAnnotationKey], ",") {
+		if path = strings.TrimSpace(path); path != "" {
+			paths = append(paths, strings.Split(path, "."))
+		}
+	}
+	return paths
 }
 
 func groupResource(cachedResource *cachev1alpha1.ClusterCachedResource) schema.GroupResource {

@@ -12,12 +12,14 @@ import (
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -93,6 +95,7 @@ func TestCachedResourcesAcrossShards(t *testing.T) {
 		{"virtual workspace of the export on a shard without consumers", s.testExportViewWithoutConsumers},
 		{"published objects are annotated with their origin", s.testCacheContent},
 		{"published objects follow the selected ones", s.testSelection},
+		{"consumers do not see omitted fields", s.testOmittedFields},
 		{"slice references a cached resource of another shard by path, with permission", s.testReferenceByPath},
 		{"consumers read without the cache", s.testCacheUnavailable},
 		{"emptied cache is refilled without interruption for consumers", s.testCacheEmptied},
@@ -258,6 +261,73 @@ func (s *shardedEnv) testSelection(t *testing.T) {
 	s.eventuallyLists(t, s.consumer, "hidden", "secret")
 	s.patchCachedResource(t, `{"spec":{"labelSelector":{"matchLabels":{"shown":"yes"}}}}`)
 	s.eventuallyLists(t, s.consumer, "bitter", "sour", "sweet")
+}
+
+// testOmittedFields: a provider hides a field, and whatever in the metadata repeats it, on its own shard and on others.
+func (s *shardedEnv) testOmittedFields(t *testing.T) {
+	const secret = "internal-only"
+	local := s.createWorkspace(t, "local-consumer", s.shardOf(s.provider))
+	bind(t, s.shardOf(s.provider), local, s.provider, "flavors")
+	applied := map[string]any{"apiVersion": "example.com/v1", "kind": "Flavor",
+		"metadata": map[string]any{"name": "sweet", "annotations": map[string]any{corev1.LastAppliedConfigAnnotation: secret}},
+		"spec":     map[string]any{"taste": "sweet", "internal": map[string]any{"recipe": secret}}}
+	if _, err := s.flavorsIn(t, s.provider).Apply(t.Context(), "sweet", &unstructured.Unstructured{Object: applied}, metav1.ApplyOptions{FieldManager: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	s.patchCachedResource(t, `{"metadata":{"annotations":{"cache.kcp.io/omitted-fields":"spec.internal"}}}`)
+	view := "/services/apiexport/" + s.provider + "/flavors/clusters/"
+	readers := map[string]dynamic.ResourceInterface{
+		"a consumer on another shard": s.flavorsIn(t, s.consumer), "a consumer on the provider's shard": s.flavorsClient(t, s.shardOf(s.provider).Admin(t), "/clusters/"+local),
+		"the view of the export": s.flavorsClient(t, s.consumers.Admin(t), view+"*"),
+	}
+	for name, flavors := range readers {
+		shardtesting.Eventually(t, name+" to read sweet without the field", func(ctx context.Context) error {
+			list, err := flavors.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=sweet"})
+			if err != nil {
+				return err
+			}
+			text, err := list.MarshalJSON()
+			if err != nil {
+				return err
+			}
+			if len(list.Items) == 0 || strings.Contains(string(text), secret) || strings.Contains(string(text), "f:internal") || !strings.Contains(string(text), `"taste":"sweet"`) {
+				return fmt.Errorf("got %s", text)
+			}
+			return nil
+		})
+	}
+	events, err := s.flavorsIn(t, s.consumer).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for event := range events.ResultChan() {
+		object, ok := event.Object.(*unstructured.Unstructured)
+		if !ok {
+			break // the watch ends with the change below
+		}
+		if object.GetName() != "sweet" {
+			continue
+		}
+		if _, found, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "internal"); found {
+			t.Errorf("a watch delivers %v", object.Object)
+		}
+		s.patchCachedResource(t, `{"metadata":{"annotations":{"cache.kcp.io/omitted-fields":null}}}`)
+	}
+	shardtesting.Eventually(t, "the field to be shown again", func(ctx context.Context) error {
+		got, err := s.flavorsIn(t, s.consumer).Get(ctx, "sweet", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if recipe, _, _ := unstructured.NestedString(got.Object, "spec", "internal", "recipe"); recipe != secret {
+			return fmt.Errorf("got %v", got.Object)
+		}
+		return nil
+	})
+	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}
+	if err := s.c.Delete(shardtesting.In(t.Context(), local), binding); err != nil {
+		t.Fatal(err)
+	}
+	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool { return len(slice.Status.Endpoints) == 1 })
 }
 
 func (s *shardedEnv) patchCachedResource(t *testing.T, patch string) {

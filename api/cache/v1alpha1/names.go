@@ -8,6 +8,9 @@ const (
 	ResourceKindAnnotationKey = "cache.kcp.io/resource-kind"
 	// ResourceScopeAnnotationKey contains the scope of the published objects, "Cluster" or "Namespaced".
 	ResourceScopeAnnotationKey = "cache.kcp.io/resource-scope"
+	// OmittedFieldsAnnotationKey contains fields that consumers do not see, separated by commas, such as
+	// "spec.internal,status.node". It is set by users. It is an addition of Atoll.
+	OmittedFieldsAnnotationKey = "cache.kcp.io/omitted-fields"
 )
 
 // ClusterCachedResourceFinalizer prevents the removal of a ClusterCachedResource until its objects are removed from the

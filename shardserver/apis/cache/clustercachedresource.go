@@ -1,6 +1,9 @@
 package cache
 
 import (
+	"regexp"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -9,6 +12,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apis/install"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
+
+// omittedField is a path of fields. Elements of lists cannot be omitted.
+var omittedField = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$-]*(\.[A-Za-z_$][A-Za-z0-9_$-]*)*$`)
 
 var resources = &registry.Kind[*cachev1alpha1.ClusterCachedResource]{
 	Resource: cachev1alpha1.SchemeGroupVersion.WithResource("clustercachedresources"),
@@ -20,7 +26,9 @@ var resources = &registry.Kind[*cachev1alpha1.ClusterCachedResource]{
 	CopySpec:   func(to, from *cachev1alpha1.ClusterCachedResource) { to.Spec = from.Spec },
 	CopyStatus: func(to, from *cachev1alpha1.ClusterCachedResource) { to.Status = from.Status },
 	SameSpec: func(a, b *cachev1alpha1.ClusterCachedResource) bool {
-		return equality.Semantic.DeepEqual(a.Spec, b.Spec)
+		// Omitted fields are desired state as well: a change makes a new generation, at which watches of consumers end.
+		const omitted = cachev1alpha1.OmittedFieldsAnnotationKey
+		return equality.Semantic.DeepEqual(a.Spec, b.Spec) && a.Annotations[omitted] == b.Annotations[omitted]
 	},
 	SameStatus: func(a, b *cachev1alpha1.ClusterCachedResource) bool {
 		return equality.Semantic.DeepEqual(a.Status, b.Status)
@@ -39,7 +47,28 @@ func validateResourceSpec(resource *cachev1alpha1.ClusterCachedResource) field.E
 	errs := registry.ValidatePattern(spec.Group, groupPattern, path.Child("group"))
 	errs = append(errs, registry.ValidateRequired(spec.Resource, path.Child("resource"))...)
 	errs = append(errs, registry.ValidatePattern(spec.Resource, resourcePattern, path.Child("resource"))...)
-	return append(errs, registry.ValidateSelector(spec.LabelSelector, path.Child("labelSelector"))...)
+	errs = append(errs, registry.ValidateSelector(spec.LabelSelector, path.Child("labelSelector"))...)
+	return append(errs, validateOmittedFields(resource)...)
+}
+
+// validateOmittedFields refuses what would leave fields visible that somebody wanted to hide.
+func validateOmittedFields(resource *cachev1alpha1.ClusterCachedResource) field.ErrorList {
+	value, ok := resource.Annotations[cachev1alpha1.OmittedFieldsAnnotationKey]
+	if !ok {
+		return nil
+	}
+	var errs field.ErrorList
+	at := field.NewPath("metadata", "annotations").Key(cachev1alpha1.OmittedFieldsAnnotationKey)
+	for path := range strings.SplitSeq(value, ",") {
+		first, _, _ := strings.Cut(strings.TrimSpace(path), ".")
+		switch {
+		case !omittedField.MatchString(strings.TrimSpace(path)):
+			errs = append(errs, field.Invalid(at, path, "must be names of fields, separated by dots, such as spec.internal"))
+		case first == "apiVersion" || first == "kind" || first == "metadata":
+			errs = append(errs, field.Invalid(at, path, "apiVersion, kind and metadata cannot be omitted"))
+		}
+	}
+	return errs
 }
 
 func validateResourceStatus(resource *cachev1alpha1.ClusterCachedResource) field.ErrorList {

@@ -27,6 +27,28 @@ func TestValidateResourceSpec(t *testing.T) {
 	}
 }
 
+func TestValidateOmittedFields(t *testing.T) {
+	const at = "metadata.annotations[" + cachev1alpha1.OmittedFieldsAnnotationKey + "]"
+	for value, invalidField := range map[string]string{
+		"spec.internal":              "",
+		"spec.a.b-c, status, data.x": "",
+		"":                           at,
+		"spec.internal,":             at,
+		"spec..internal":             at,
+		".spec":                      at,
+		"spec.items[0]":              at,
+		"spec.items.*":               at,
+		"metadata.labels":            at,
+		"kind":                       at,
+	} {
+		t.Run(value, func(t *testing.T) {
+			resource := &cachev1alpha1.ClusterCachedResource{Spec: cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Resource: "widgets"}}}
+			resource.Annotations = map[string]string{cachev1alpha1.OmittedFieldsAnnotationKey: value}
+			checkErrors(t, validateResourceSpec(resource), invalidField)
+		})
+	}
+}
+
 func TestValidateEndpointSlice(t *testing.T) {
 	slice := func(change func(*cachev1alpha1.ClusterCachedResourceEndpointSlice)) *cachev1alpha1.ClusterCachedResourceEndpointSlice {
 		s := &cachev1alpha1.ClusterCachedResourceEndpointSlice{Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{

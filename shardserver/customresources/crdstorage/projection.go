@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
@@ -23,6 +25,9 @@ type Projection struct {
 	Audience Audience
 	// OmitAnnotations are the annotations that objects appear without.
 	OmitAnnotations []string
+	// OmitFields are the paths of fields that objects appear without. Metadata that could repeat them is omitted, too:
+	// managedFields, and the annotation of kubectl apply.
+	OmitFields [][]string
 }
 
 // WithProjection returns a context whose reads return objects as if they were in other logical clusters. The logical
@@ -57,6 +62,13 @@ func (p *Projection) project(obj *Object, cluster logicalcluster.Name) (*Object,
 	}
 	for _, key := range p.OmitAnnotations {
 		delete(annotations, key)
+	}
+	if len(p.OmitFields) > 0 {
+		delete(annotations, corev1.LastAppliedConfigAnnotation)
+		content.SetManagedFields(nil)
+	}
+	for _, path := range p.OmitFields {
+		unstructured.RemoveNestedField(content.Object, path...)
 	}
 	annotations[logicalcluster.AnnotationKey] = cluster.String()
 	content.SetAnnotations(annotations)

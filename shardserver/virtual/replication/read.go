@@ -65,7 +65,7 @@ func (w *Workspace) serveProjection(rw http.ResponseWriter, req *http.Request, i
 			return
 		}
 	}
-	projection.OmitAnnotations = hiddenAnnotations
+	projection.OmitAnnotations, projection.OmitFields = hiddenAnnotations, cachedresources.OmittedFields(exposed.Resource)
 	// The identity that a request may name is that of the export, not of the objects.
 	forwarded := virtual.InCluster(req.WithContext(crdstorage.WithProjection(bindings.WithIdentity(ctx, ""), projection)))
 	if forwarded, err = withSelector(forwarded, info.Verb, selector); err == nil {
