@@ -327,7 +327,9 @@ func (s *shardedEnv) testOmittedFields(t *testing.T) {
 	if err := s.c.Delete(shardtesting.In(t.Context(), local), binding); err != nil {
 		t.Fatal(err)
 	}
-	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool { return len(slice.Status.Endpoints) == 1 })
+	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+		return len(slice.Status.Endpoints) == 1
+	})
 }
 
 func (s *shardedEnv) patchCachedResource(t *testing.T, patch string) {
