@@ -55,6 +55,7 @@ func TestRoutesAndIdentities(t *testing.T) {
 		"a mount":                          {path: "/clusters/root:org:mount:below/api", backend: "services", forwarded: "/mounted/api"},
 		"the name of an Unavailable one":   {path: "/clusters/broken1/api", backend: "alpha", forwarded: "/clusters/broken1/api"},
 		"services":                         {path: "/services/apiexport/root/x/clusters/*/api", backend: "services", forwarded: "/vw/services/apiexport/root/x/clusters/*/api"},
+		"services of an agent":             {path: "/services/syncer/root:x/clusters/*/api", backend: "services", forwarded: "/vw/services/syncer/root:x/clusters/*/api"},
 		"services without a cluster":       {path: "/services/thing", backend: "services", forwarded: "/vw/services/thing"},
 		"services without a trailing path": {path: "/services", backend: "services", forwarded: "/vw/services"},
 		"services of a known cluster":      {path: "/services/v/clusters/root:org/api", backend: "services", forwarded: "/vw/services/v/clusters/root:org/api"},

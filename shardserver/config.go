@@ -108,7 +108,7 @@ type dependencies struct {
 	customResources    *crdhandler.Handler
 	replicationView    *replication.Workspace
 	virtualStorage     *virtualstorage.Handler
-	exportWatches      *virtualapiexport.WatchTerminator
+	exportWatches      []*virtualapiexport.WatchTerminator
 	cache              cache.Server
 	// builtInGroups collects the groups that the API server installs.
 	builtInGroups *discovery.Recorder

@@ -40,6 +40,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual/apiresourceschema"
 	"github.com/atoll-dev/atoll/shardserver/virtual/cache"
 	"github.com/atoll-dev/atoll/shardserver/virtual/lifecycle"
+	"github.com/atoll-dev/atoll/shardserver/virtual/syncer"
 )
 
 // cachePrefix is the prefix of the embedded cache's keys in the shard's etcd, where the shard has the stock prefix.
@@ -191,7 +192,8 @@ func (d *dependencies) createVirtualWorkspaces(context.Context) error {
 		exportsConfig.VirtualStorage = d.virtualStorage
 	}
 	exports, watches := virtualapiexport.New(exportsConfig)
-	d.exportWatches = watches
+	agents, agentWatches := syncer.New(exportsConfig)
+	d.exportWatches = []*virtualapiexport.WatchTerminator{watches, agentWatches}
 	schemas, err := apiresourceschema.New(apiresourceschema.Config{
 		Base:       d.generic,
 		Registry:   d.registry,
@@ -203,7 +205,7 @@ func (d *dependencies) createVirtualWorkspaces(context.Context) error {
 	if err != nil {
 		return err
 	}
-	all = append(all, exports, schemas)
+	all = append(all, exports, agents, schemas)
 	if d.replicationView != nil {
 		all = append(all, d.replicationView.VirtualWorkspace())
 	}

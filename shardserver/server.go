@@ -188,8 +188,8 @@ func (s *Server) backgroundTasks() map[string][]backgroundTask {
 	if s.cachedResources != nil {
 		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"idle replicas", s.cachedResources.store.Run, nil})
 	}
-	if s.exportWatches != nil {
-		tasks[hookVirtualWorkspaces] = []backgroundTask{{"watches of exports", s.exportWatches.Run, nil}}
+	for _, watches := range s.exportWatches {
+		tasks[hookVirtualWorkspaces] = append(tasks[hookVirtualWorkspaces], backgroundTask{"watches of exports", watches.Run, nil})
 	}
 	if s.cache != nil {
 		tasks[hookCacheServer] = []backgroundTask{{"cache server", s.cache.Run, nil}}

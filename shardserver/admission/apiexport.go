@@ -10,6 +10,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/internal/syncerview"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apis/apis/conversion"
 )
@@ -37,6 +38,23 @@ func (apiExport) Validate(_ context.Context, a admission.Attributes, _ admission
 	}
 	if errs := validateExport(export.Spec); len(errs) > 0 {
 		return forbid(a, "%w", errs.ToAggregate())
+	}
+	return validateSyncerView(a, export)
+}
+
+// validateSyncerView validates the description of the syncer's view, if it changes.
+func validateSyncerView(a admission.Attributes, export *apisv1alpha2.APIExport) error {
+	text := export.Annotations[syncerview.Annotation]
+	if a.GetOperation() == admission.Update {
+		if old, err := objectOf[*apisv1alpha2.APIExport](a.GetOldObject()); err != nil || old.Annotations[syncerview.Annotation] == text {
+			return err
+		}
+	}
+	if text == "" {
+		return nil
+	}
+	if _, err := syncerview.Parse(text); err != nil {
+		return forbid(a, "%w", err)
 	}
 	return nil
 }

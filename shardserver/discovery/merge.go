@@ -124,6 +124,9 @@ func (d Definition) addTo(to *groupVersion) {
 }
 
 func (d Definition) verbs() metav1.Verbs {
+	if len(d.Verbs) > 0 {
+		return d.Verbs
+	}
 	if d.ReadOnly {
 		return metav1.Verbs{"get", "list", "watch"}
 	}

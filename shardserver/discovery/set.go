@@ -42,6 +42,8 @@ type Definition struct {
 	Terminating bool
 	// ReadOnly is set for objects that are served by a virtual workspace.
 	ReadOnly bool
+	// Verbs are the verbs of the resource in a view; empty for all.
+	Verbs []string
 	// Object is shared with the watch cache: callers must neither modify nor retain it.
 	Object *apiextensions.CustomResourceDefinition
 }
@@ -103,7 +105,7 @@ func (s *APISet) Key() Hash {
 	s.Compiled.writeRestriction(hash, allGroups)
 	writeHidden(hash, s.Hidden)
 	for _, definition := range s.Definitions {
-		fmt.Fprintf(hash, "%x %t %t\n", definition.Content, definition.Terminating, definition.ReadOnly)
+		fmt.Fprintf(hash, "%x %t %t %q\n", definition.Content, definition.Terminating, definition.ReadOnly, definition.Verbs)
 	}
 	return Hash(hash.Sum(nil))
 }

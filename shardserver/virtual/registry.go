@@ -130,6 +130,14 @@ func (r Request) IsOpen(cluster *corev1alpha1.LogicalCluster) bool {
 
 type requestKey struct{}
 
+// WithCluster returns a context whose Request, and whose logical cluster, is another logical cluster of the same owner. The
+// caller must know that the owner may access it.
+func WithCluster(ctx context.Context, cluster logicalcluster.Name) context.Context {
+	request, _ := From(ctx)
+	request.Cluster = cluster
+	return logicalcluster.With(context.WithValue(ctx, requestKey{}, request), cluster)
+}
+
 // From returns the Request of the context, and whether it was resolved to a virtual workspace.
 func From(ctx context.Context) (Request, bool) {
 	r, ok := ctx.Value(requestKey{}).(Request)

@@ -38,7 +38,9 @@ type Exports interface {
 // apiSet is the API that an export offers in its virtual workspace, as of the watch cache.
 type apiSet struct {
 	exports Exports
-	name    bindings.ExportKey
+	// view restricts the set; nil for all.
+	view View
+	name bindings.ExportKey
 	// export is nil if it does not exist or has no identity. The API is empty then.
 	export *apisv1alpha2.APIExport
 }
@@ -52,6 +54,8 @@ type apiResource struct {
 	schema *apisv1alpha1.APIResourceSchema
 	// claim is the export's claim on the resource; nil for its own resources and for bindings without a claim.
 	claim *apisv1alpha2.PermissionClaim
+	// entry is what the view has for the resource; empty without a view.
+	entry string
 	// virtual means that the objects are not stored, but read from elsewhere.
 	virtual bool
 	// verbs are the verbs of the resource, status those of its status subresource.
@@ -62,20 +66,20 @@ type apiResource struct {
 func (o *apiResource) isOwn() bool { return o.identity != "" && o.claim == nil }
 
 // apiSetFrom returns the API set of the export of the context's request.
-func apiSetFrom(ctx context.Context, exports Exports) (*apiSet, error) {
+func apiSetFrom(ctx context.Context, exports Exports, view View) (*apiSet, error) {
 	request, ok := virtual.From(ctx)
 	if !ok {
 		return nil, apierrors.NewInternalError(errNoExport)
 	}
-	return apiSetFor(ctx, exports, request)
+	return apiSetFor(ctx, exports, view, request)
 }
 
-func apiSetFor(ctx context.Context, exports Exports, request virtual.Request) (*apiSet, error) {
+func apiSetFor(ctx context.Context, exports Exports, view View, request virtual.Request) (*apiSet, error) {
 	cluster, err := logicalcluster.ParseName(request.Owner[0])
 	if err != nil {
 		return nil, apierrors.NewInternalError(err) // resolve has validated it
 	}
-	set := &apiSet{exports: exports, name: bindings.ExportKey{Cluster: cluster, Name: request.Owner[1]}}
+	set := &apiSet{exports: exports, view: view, name: bindings.ExportKey{Cluster: cluster, Name: request.Owner[1]}}
 	export, err := exports.Get(ctx, set.name)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -100,6 +104,19 @@ func (s *apiSet) find(ctx context.Context, gr schema.GroupResource) (*apiResourc
 // resolveResource returns the offer of a resource, given the indexes of its entries in spec.resources and spec.permissionClaims of
 // the export, which are -1 if there is none.
 func (s *apiSet) resolveResource(ctx context.Context, gr schema.GroupResource, resourceIndex, claim int) (*apiResource, error) {
+	found, err := s.resolveUnrestricted(ctx, gr, resourceIndex, claim)
+	if err != nil || found == nil || s.view == nil {
+		return found, err
+	}
+	entry, offered, err := s.view.Offer(ctx, s.export, gr, found.isOwn(), found.claim != nil)
+	if err != nil || !offered {
+		return nil, err
+	}
+	found.entry = entry
+	return found, nil
+}
+
+func (s *apiSet) resolveUnrestricted(ctx context.Context, gr schema.GroupResource, resourceIndex, claim int) (*apiResource, error) {
 	switch {
 	case resourceIndex >= 0:
 		resourceSchema, err := s.getSchema(ctx, s.name.Cluster, s.export.Spec.Resources[resourceIndex].Schema)

@@ -31,6 +31,7 @@ type PolicyAuthorizer func(ctx context.Context, home logicalcluster.Name, attrib
 // stepsAuthorizer allows a request if all steps allow it.
 type stepsAuthorizer struct {
 	exports   Exports
+	view      View
 	consumers bindingLister
 	// rbac is the authorizer of the shard.
 	rbac   authorizer.UnconditionalAuthorizer
@@ -72,7 +73,7 @@ func (a stepsAuthorizer) Authorize(ctx context.Context, attributes authorizer.At
 }
 
 func (a stepsAuthorizer) authorize(ctx context.Context, request virtual.Request, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	set, err := apiSetFor(ctx, a.exports, request)
+	set, err := apiSetFor(ctx, a.exports, a.view, request)
 	if err != nil {
 		return a.internalError(ctx, attributes, err)
 	}
@@ -148,15 +149,20 @@ func (a stepsAuthorizer) checkBindings(ctx context.Context, request accessReques
 	return last
 }
 
-// checkContent checks that the caller has the same verb on apiexports/content in the logical cluster of the export.
+// checkContent checks that the caller has the permission on the export, in its logical cluster: the same verb on
+// apiexports/content, or the verb of the view on apiexports.
 func (a stepsAuthorizer) checkContent(ctx context.Context, request accessRequest) stepResult {
+	verb, subresource, permission := request.GetVerb(), "content", "apiexports/content"
+	if a.view != nil {
+		verb, subresource, permission = a.view.Verb(), "", a.view.Verb()
+	}
 	decision, reason, err := a.rbac.Authorize(authorization.WithRemote(logicalcluster.With(ctx, request.set.name.Cluster)), authorizer.AttributesRecord{
 		User:            request.GetUser(),
-		Verb:            request.GetVerb(),
+		Verb:            verb,
 		APIGroup:        apisv1alpha2.SchemeGroupVersion.Group,
 		APIVersion:      apisv1alpha2.SchemeGroupVersion.Version,
 		Resource:        "apiexports",
-		Subresource:     "content",
+		Subresource:     subresource,
 		Name:            request.set.name.Name,
 		ResourceRequest: true,
 	})
@@ -164,9 +170,9 @@ func (a stepsAuthorizer) checkContent(ctx context.Context, request accessRequest
 	case err != nil:
 		return newFailed(err)
 	case decision != authorizer.DecisionAllow:
-		return newDenied("apiexports/content of %q in %q: %s", request.set.name.Name, request.set.name.Cluster, reason)
+		return newDenied("%s of %q in %q: %s", permission, request.set.name.Name, request.set.name.Cluster, reason)
 	}
-	return newAllowed("apiexports/content: %s", reason)
+	return newAllowed("%s: %s", permission, reason)
 }
 
 // checkMaximalPermissionPolicy checks the maximal permission policies of the exports that own a claimed resource.

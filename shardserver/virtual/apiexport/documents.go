@@ -32,18 +32,19 @@ var limits = discoverydocuments.Limits{Count: 1024, Bytes: 16 << 20, Builds: 2}
 // apiSetResolver builds the API sets of exports for discovery and OpenAPI documents.
 type apiSetResolver struct {
 	exports Exports
+	view    View
 	source  *discovery.Source
 	// definitions are cached by the UID of the immutable schema.
 	definitions *discoverydocuments.Cache[types.UID, *discovery.Definition]
 }
 
-func newAPISetResolver(exports Exports, source *discovery.Source) *apiSetResolver {
-	return &apiSetResolver{exports: exports, source: source, definitions: discoverydocuments.New[types.UID, *discovery.Definition](limits)}
+func newAPISetResolver(exports Exports, view View, source *discovery.Source) *apiSetResolver {
+	return &apiSetResolver{exports: exports, view: view, source: source, definitions: discoverydocuments.New[types.UID, *discovery.Definition](limits)}
 }
 
 // Resolve implements discovery.APISetResolver.
 func (f *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error) {
-	set, err := apiSetFrom(ctx, f.exports)
+	set, err := apiSetFrom(ctx, f.exports, f.view)
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +71,11 @@ func (f *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error)
 		}
 		described := *definition
 		described.ReadOnly = o.virtual
+		if f.view != nil && o.isOwn() {
+			if described, err = f.view.Describe(ctx, set.export, described); err != nil {
+				return nil, err
+			}
+		}
 		result.Definitions = append(result.Definitions, described)
 	}
 	result.Compiled = compiled.Restrict(selected)
@@ -96,7 +102,7 @@ func (f *apiSetResolver) getDefinition(ctx context.Context, resourceSchema *apis
 // content.
 func (w *workspace) newDocumentHandler(content http.Handler) http.Handler {
 	shardDiscovery, shardOpenAPI := w.config.Documents()
-	resolver := newAPISetResolver(w.config.Exports, shardOpenAPI.Source())
+	resolver := newAPISetResolver(w.config.Exports, w.config.View, shardOpenAPI.Source())
 	stock := http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		path := strings.TrimSuffix(req.URL.Path, "/")
 		switch {

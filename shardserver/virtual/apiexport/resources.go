@@ -57,7 +57,7 @@ func (w *workspace) parseRequest(req *http.Request) (*resourceRequest, error) {
 		return nil, apierrors.NewInternalError(errors.New("no request info in the request"))
 	}
 	var err error
-	if c.set, err = apiSetFor(ctx, w.config.Exports, c.target); err != nil {
+	if c.set, err = apiSetFor(ctx, w.config.Exports, w.config.View, c.target); err != nil {
 		return nil, err
 	}
 	gr := schema.GroupResource{Group: c.info.APIGroup, Resource: c.info.Resource}

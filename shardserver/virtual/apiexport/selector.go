@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
 // isVisible reports whether the named object of a request exists and has the visibility label.
@@ -26,25 +27,9 @@ func (w *workspace) isVisible(ctx context.Context, c *resourceRequest) (bool, er
 		return false, err
 	}
 	key, values := c.set.visibilityLabel(c.resource)
-	namespacedCtx := request.WithNamespace(ctx, c.info.Namespace)
-	// A consistent read follows, because the watch cache may lag behind a new object or label.
-	for _, version := range []string{"0", ""} {
-		found, err := served.Store.Get(namespacedCtx, c.info.Name, &metav1.GetOptions{ResourceVersion: version})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return false, err
-		}
-		object, err := meta.Accessor(found)
-		if err != nil {
-			return false, err
-		}
-		if slices.Contains(values, object.GetLabels()[key]) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return virtual.IsVisible(ctx, served.Store, c.info.Namespace, c.info.Name, func(object metav1.Object, _ bool) (bool, error) {
+		return slices.Contains(values, object.GetLabels()[key]), nil
+	})
 }
 
 // reviewGroups are the groups of review resources, which are not stored and have no labels.

@@ -129,7 +129,7 @@ func (s *WatchTerminator) recheck(ctx context.Context, w *openWatch) {
 var errChanged = errors.New("the export offers something else")
 
 func (s *WatchTerminator) check(ctx context.Context, w *openWatch) error {
-	set, err := apiSetFor(ctx, s.authorizer.exports, w.request.target)
+	set, err := apiSetFor(ctx, s.authorizer.exports, s.authorizer.view, w.request.target)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func isSameResource(current, previous *apiResource) bool {
 		}
 		return o.schema.UID
 	}
-	return current != nil && current.identity == previous.identity && schemaOf(current) == schemaOf(previous) && (current.claim == nil) == (previous.claim == nil)
+	return current != nil && current.identity == previous.identity && current.entry == previous.entry && schemaOf(current) == schemaOf(previous) && (current.claim == nil) == (previous.claim == nil)
 }
 
 // onExportChange schedules a check of all watches.

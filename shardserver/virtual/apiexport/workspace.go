@@ -1,6 +1,7 @@
 package apiexport
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -26,8 +27,10 @@ import (
 // name is the name of the virtual workspace and of its readiness check.
 const name = "apiexport"
 
-// Config holds the dependencies of the virtual workspace. All fields are required.
+// Config holds the dependencies of the virtual workspace. All fields but View and VirtualStorage are required.
 type Config struct {
+	// View restricts what is offered; nil for the virtual workspace of exports itself.
+	View View
 	// Registry reads bindings and claimed objects.
 	Registry *storage.Registry
 	// Exports returns exports and schemas, and notifies about changes.
@@ -42,6 +45,18 @@ type Config struct {
 	Documents func() (*discovery.Handler, *openapi.Handler)
 	// Serializer encodes errors.
 	Serializer runtime.NegotiatedSerializer
+}
+
+// View restricts the virtual workspace of exports for callers with another permission, and changes how it describes what it
+// offers. Its own virtual workspace wraps the one that New returns.
+type View interface {
+	// Verb is the verb on an APIExport that callers need instead of permissions on apiexports/content.
+	Verb() string
+	// Offer returns whether a resource is offered. It is one of the export itself (own), or claimed, or that of bindings.
+	// Watches of it end when entry changes.
+	Offer(ctx context.Context, export *apisv1alpha2.APIExport, resource schema.GroupResource, own, claimed bool) (entry string, offered bool, err error)
+	// Describe returns the definition by which discovery and OpenAPI describe an offered resource of the export itself.
+	Describe(ctx context.Context, export *apisv1alpha2.APIExport, definition discovery.Definition) (discovery.Definition, error)
 }
 
 // VirtualStorage serves resources with virtual storage, as *virtualstorage.Handler does.
@@ -69,7 +84,7 @@ type workspace struct {
 // New returns the virtual workspace and its watch terminator, which has to run as long as the server.
 func New(cfg Config) (*virtual.Workspace, *WatchTerminator) {
 	w := &workspace{config: cfg, consumers: bindingLister{storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apiBindings)}}
-	w.authorizer = stepsAuthorizer{exports: cfg.Exports, consumers: w.consumers, rbac: cfg.Authorizer, policy: cfg.Policy}
+	w.authorizer = stepsAuthorizer{exports: cfg.Exports, view: cfg.View, consumers: w.consumers, rbac: cfg.Authorizer, policy: cfg.Policy}
 	w.watches = newWatchTerminator(w.authorizer, w.consumers.reader)
 	cfg.Exports.Subscribe(w.watches.onExportChange)
 	return &virtual.Workspace{

@@ -1,0 +1,283 @@
+package syncer_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/internal/syncerview"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+const (
+	group = "example.io"
+
+	// Widgets are published as gadgets of the service cluster, and maps as its config maps.
+	widgetsPath    = "/apis/example.io/v1/namespaces/default/widgets"
+	gadgetsPath    = "/apis/service.io/v1beta1/namespaces/default/gadgets"
+	allGadgetsPath = "/apis/service.io/v1beta1/gadgets"
+	mapsPath       = "/apis/example.io/v1/namespaces/NAMESPACE/maps"
+	allMapsPath    = "/api/v1/configmaps"
+	profilesPath   = "/apis/example.io/v1/namespaces/default/profiles"
+	secretsPath    = "/api/v1/namespaces/default/secrets"
+
+	description = `{"resources":[
+		{"group":"example.io","resource":"widgets","source":{"group":"service.io","kind":"Gadget","resource":"gadgets","versions":{"v1":"v1beta1"}},"filter":{"resource":{"matchLabels":{"sync":"yes"}}}},
+		{"group":"example.io","resource":"maps","source":{"kind":"ConfigMap","resource":"configmaps"},"filter":{"namespace":{"matchExpressions":[{"key":"env","operator":"In","values":["prod"]}]}}}
+	],"related":[{"group":"example.io","resource":"profiles"}]}`
+)
+
+// env is a provider on shard alpha whose API is consumed on shard beta; root is a third shard. The consumers have bound the
+// export: one accepts its claims, the other rejects them; unbound has no binding.
+type env struct {
+	*testing.T
+	shards                                  map[string]*shardtesting.Shard
+	provider, accepting, rejecting, unbound string
+}
+
+func newEnv(t *testing.T) *env {
+	root := shardtesting.Start(t)
+	s := &env{T: t, shards: map[string]*shardtesting.Shard{"root": root, "alpha": shardtesting.StartShard(t, root, "alpha"), "beta": shardtesting.StartShard(t, root, "beta")}}
+	root.WaitShards(t, "alpha", "beta")
+	masters := root.Client(t, root.Masters(t))
+	workspace := func(name, shard string) string {
+		return shardtesting.NewWorkspace(t, masters, "root", name, shardtesting.OnShard(shard)).Spec.Cluster
+	}
+	s.provider = workspace("provider", "alpha")
+	s.accepting, s.rejecting, s.unbound = workspace("accepting", "beta"), workspace("rejecting", "beta"), workspace("unbound", "beta")
+	s.createExport()
+	s.grant("agent", rbacv1.PolicyRule{Verbs: []string{"sync"}, APIGroups: []string{apisv1alpha2.GroupName}, Resources: []string{"apiexports"}, ResourceNames: []string{"things"}})
+	s.grant("another-agent", rbacv1.PolicyRule{Verbs: []string{"sync"}, APIGroups: []string{apisv1alpha2.GroupName}, Resources: []string{"apiexports"}, ResourceNames: []string{"else"}})
+	s.grant("reader", rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{apisv1alpha2.GroupName}, Resources: []string{"apiexports", "apiexports/content"}})
+	for cluster, state := range map[string]apisv1alpha2.AcceptablePermissionClaimState{s.accepting: apisv1alpha2.ClaimAccepted, s.rejecting: apisv1alpha2.ClaimRejected} {
+		shardtesting.Bind(t, s.masters("beta"), cluster, s.provider, "things", func(binding *apisv1alpha2.APIBinding) {
+			for _, claim := range claims {
+				binding.Spec.PermissionClaims = append(binding.Spec.PermissionClaims, apisv1alpha2.AcceptablePermissionClaim{
+					PermissionClaim: claim, Selector: apisv1alpha2.PermissionClaimSelector{MatchAll: true}, State: state})
+			}
+		})
+	}
+	return s
+}
+
+var claims = []apisv1alpha2.PermissionClaim{
+	{GroupResource: apisv1alpha2.GroupResource{Resource: "namespaces"}, Verbs: []string{"*"}},
+	{GroupResource: apisv1alpha2.GroupResource{Resource: "secrets"}, Verbs: []string{"*"}},
+}
+
+func (s *env) createExport() {
+	var more []apisv1alpha2.ResourceSchema
+	for resource, kind := range map[string]string{"maps": "Map", "profiles": "Profile", "others": "Other"} {
+		created := shardtesting.NewSchema("v1", schema.GroupResource{Group: group, Resource: resource}, kind)
+		s.create("alpha", s.provider, created)
+		more = append(more, apisv1alpha2.ResourceSchema{Name: resource, Group: group, Schema: created.Name, Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}}})
+	}
+	shardtesting.NewExport(s.T, s.masters("alpha"), s.provider, "things", schema.GroupResource{Group: group, Resource: "widgets"}, "Widget", func(export *apisv1alpha2.APIExport) {
+		export.Annotations = map[string]string{syncerview.Annotation: description}
+		export.Spec.Resources = append(export.Spec.Resources, more...)
+		export.Spec.PermissionClaims = claims
+	})
+}
+
+// grant grants a user rules in the workspace of the provider.
+func (s *env) grant(user string, rules ...rbacv1.PolicyRule) {
+	s.Helper()
+	rules = append(rules, rbacv1.PolicyRule{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}})
+	s.create("alpha", s.provider, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules})
+	s.create("alpha", s.provider, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}})
+}
+
+func (s *env) masters(shard string) client.Client {
+	return s.shards[shard].Client(s.T, s.shards[shard].Masters(s.T))
+}
+
+func (s *env) create(shard, cluster string, object client.Object) {
+	s.Helper()
+	if err := s.masters(shard).Create(shardtesting.In(s.Context(), cluster), object); err != nil {
+		s.Fatalf("creating %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+// withT returns the env for a subtest.
+func (s *env) withT(t *testing.T) *env {
+	copied := *s
+	copied.T = t
+	return &copied
+}
+
+// viewPath returns a path of the syncer's view of the env's export.
+func (s *env) viewPath(cluster, path string) string {
+	return "/services/syncer/" + s.provider + ":things/clusters/" + cluster + path
+}
+
+// response is an HTTP response.
+type response struct {
+	status int
+	body   string
+	header http.Header
+}
+
+// send sends one request to shard beta, as masters or as a user whom they impersonate.
+func (s *env) send(user, method, path, body string, headers ...string) response {
+	s.Helper()
+	resp := s.open(s.Context(), "beta", user, method, path, body, headers...)
+	defer func() { _ = resp.Body.Close() }()
+	content, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return response{resp.StatusCode, string(content), resp.Header}
+}
+
+func (s *env) open(ctx context.Context, shard, user, method, path, body string, headers ...string) *http.Response {
+	s.Helper()
+	config := rest.CopyConfig(s.shards[shard].Masters(s.T))
+	if user != "masters" {
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		s.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, config.Host+path, bytes.NewBufferString(body))
+	if err != nil {
+		s.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/json")
+	switch {
+	case method == http.MethodPatch:
+		req.Header.Set("Content-Type", "application/merge-patch+json")
+	case body != "":
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := httpClient.Do(req)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return resp
+}
+
+// expect sends one request, checks the status and returns the body.
+func (s *env) expect(status int, user, method, path, body string, headers ...string) string {
+	s.Helper()
+	got := s.send(user, method, path, body, headers...)
+	if got.status != status {
+		s.Errorf("%s %s as %s: %d, want %d: %.500s", method, path, user, got.status, status, got.body)
+	}
+	return got.body
+}
+
+// eventually is expect for results that controllers, caches or other shards delay.
+func (s *env) eventually(status int, user, method, path, body string) {
+	s.Helper()
+	shardtesting.Eventually(s.T, fmt.Sprintf("%s %s as %s is %d", method, path, user, status), func(context.Context) error {
+		if got := s.send(user, method, path, body); got.status != status {
+			return fmt.Errorf("%d: %.500s", got.status, got.body)
+		}
+		return nil
+	})
+}
+
+// newObject creates an object in a logical cluster as its owner does.
+func (s *env) newObject(cluster, path, kind, name, metadata string) {
+	s.Helper()
+	body := `{"apiVersion":"example.io/v1","kind":"` + kind + `","metadata":{"name":"` + name + `"` + metadata + `},"spec":{"size":1}}`
+	s.eventually(http.StatusCreated, "masters", http.MethodPost, "/clusters/"+cluster+path, body)
+}
+
+// object is what tests read of an object.
+type object struct {
+	metav1.PartialObjectMetadata `json:",inline"`
+	Status                       any `json:"status"`
+}
+
+// list lists objects as the agent and returns their names, sorted.
+func (s *env) list(path string, headers ...string) (names []string, kinds map[string]bool) {
+	s.Helper()
+	var list struct {
+		metav1.TypeMeta `json:",inline"`
+		Items           []object `json:"items"`
+	}
+	s.decode(s.expect(http.StatusOK, "agent", http.MethodGet, path, "", headers...), &list)
+	kinds = map[string]bool{list.APIVersion + " " + list.Kind: true}
+	for _, item := range list.Items {
+		names = append(names, item.Name)
+		kinds[item.APIVersion+" "+item.Kind] = true
+	}
+	slices.Sort(names)
+	return names, kinds
+}
+
+func (s *env) decode(text string, into any) {
+	s.Helper()
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		s.Fatalf("%v: %.500s", err, text)
+	}
+}
+
+// watchStream is an open watch of the agent.
+type watchStream struct {
+	*testing.T
+	decoder *json.Decoder
+	close   func()
+}
+
+func (s *env) watch(path string, headers ...string) *watchStream {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.Context())
+	resp := s.open(ctx, "beta", "agent", http.MethodGet, path, "", headers...)
+	s.Cleanup(func() { cancel(); _ = resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(resp.Body)
+		s.Fatalf("watching %s: %d: %s", path, resp.StatusCode, body)
+	}
+	return &watchStream{s.T, json.NewDecoder(resp.Body), cancel}
+}
+
+// next returns "<type> <apiVersion> <kind> <name>" of the next event.
+func (w *watchStream) next() (string, error) {
+	var event struct {
+		Type   string
+		Object object
+	}
+	if err := w.decoder.Decode(&event); err != nil {
+		return "", err
+	}
+	return event.Type + " " + event.Object.APIVersion + " " + event.Object.Kind + " " + event.Object.Name, nil
+}
+
+// expect reads the next events, which must be the wanted ones.
+func (w *watchStream) expect(wanted ...string) {
+	w.Helper()
+	for _, want := range wanted {
+		if got, err := w.next(); err != nil || got != want {
+			w.Fatalf("got event %q, %v, want %q", got, err, want)
+		}
+	}
+}
+
+// expectEnd reads events until the stream ends.
+func (w *watchStream) expectEnd() {
+	for {
+		if _, err := w.next(); err != nil {
+			return
+		}
+	}
+}

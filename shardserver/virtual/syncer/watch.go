@@ -1,0 +1,206 @@
+package syncer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/atoll-dev/atoll/internal/responserecorder"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
+)
+
+const (
+	// replayedRevisions is how much earlier than a watch that of its namespaces starts. The streams are not ordered: a client may
+	// have seen an object of a later revision than the change of a namespace that it has not seen. Repeated events are harmless.
+	replayedRevisions = 1000
+	// pageSize bounds the objects in memory while those of a namespace enter or leave a watch.
+	pageSize = 500
+
+	acceptMetadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+)
+
+// errExpired means that the changes of namespaces since the start of a watch are not known any more.
+var errExpired = errors.New("the resource version is too old")
+
+// serveWatch serves a watch. With a filter for namespaces, a second watch follows the namespaces, and objects enter and
+// leave with theirs. Deletions are passed on whatever the namespace is: it may have left the filter in between.
+func (w *workspace) serveWatch(rw http.ResponseWriter, req *http.Request, c *publishedRequest) {
+	if c.Namespaces == nil {
+		serveStream(rw, req, c.exports, func(out io.Writer, in io.Reader) error {
+			flush(out)
+			return readFrames(in, (&frameWriter{translation: c.translation, out: out}).write)
+		})
+		return
+	}
+	since, err := c.namespacesVersion(req)
+	if err != nil {
+		w.writeError(rw, req, err)
+		return
+	}
+	ctx, cancel := context.WithCancel(req.Context())
+	defer cancel()
+	serveStream(rw, req.WithContext(ctx), c.exports, func(out io.Writer, in io.Reader) error {
+		flush(out)
+		client := &frameWriter{translation: c.translation, out: out}
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		all.Go(func() {
+			defer cancel()
+			c.followNamespaces(req.WithContext(ctx), since, client)
+		})
+		return readFrames(in, func(next frame) error {
+			if next.Type == watch.Added || next.Type == watch.Modified {
+				if matches, err := w.matchesNamespace(ctx, c.published, next.Object); err != nil || !matches {
+					return err
+				}
+			}
+			return client.write(next)
+		})
+	})
+}
+
+// namespacesVersion returns the resource version from which a watch has to follow the namespaces.
+func (c *publishedRequest) namespacesVersion(req *http.Request) (uint64, error) {
+	query := req.URL.Query()
+	if since, err := strconv.ParseUint(query.Get("resourceVersion"), 10, 64); err == nil && since > 0 {
+		return since, nil
+	}
+	response := responserecorder.New()
+	c.exports.ServeHTTP(response, c.namespacesRequest(req, "list", url.Values{"limit": {"1"}}))
+	var list metav1.PartialObjectMetadataList
+	if response.Status != http.StatusOK || json.Unmarshal(response.Body.Bytes(), &list) != nil {
+		return 0, fmt.Errorf("listing namespaces: %d: %.500s", response.Status, response.Body.String())
+	}
+	return strconv.ParseUint(list.ResourceVersion, 10, 64)
+}
+
+// namespacesRequest returns a request for the namespaces that the filter selects.
+func (c *publishedRequest) namespacesRequest(req *http.Request, verb string, query url.Values) *http.Request {
+	accept := acceptMetadata
+	if verb == "list" {
+		accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	}
+	query.Set("labelSelector", c.Namespaces.String())
+	info := &request.RequestInfo{IsResourceRequest: true, Verb: verb, Parts: []string{namespaces.Resource}}
+	return newRead(req, info, namespaces.WithVersion("v1"), query, accept)
+}
+
+// newRead returns another read on behalf of the same caller.
+func newRead(req *http.Request, info *request.RequestInfo, gvr schema.GroupVersionResource, query url.Values, accept string) *http.Request {
+	out := withResource(req, info, gvr)
+	out.URL.RawQuery, out.Body = query.Encode(), http.NoBody
+	out.Header.Set("Accept", accept)
+	return out
+}
+
+// followNamespaces writes events for the objects of namespaces that start or stop matching the filter, until the context is
+// done or the watch of namespaces ends.
+func (c *publishedRequest) followNamespaces(req *http.Request, since uint64, client *frameWriter) {
+	err := errExpired
+	if since > replayedRevisions {
+		err = c.watchNamespaces(req, since-replayedRevisions, client)
+	}
+	if errors.Is(err, errExpired) {
+		err = c.watchNamespaces(req, since, client)
+	}
+	if !errors.Is(err, errExpired) {
+		return
+	}
+	status, _ := json.Marshal(apierrors.NewResourceExpired("the namespaces of the objects have changed: list them again").Status())
+	_ = client.write(frame{watch.Error, status}) // the watch ends anyway
+}
+
+func (c *publishedRequest) watchNamespaces(req *http.Request, since uint64, client *frameWriter) error {
+	query := url.Values{"watch": {"true"}, "resourceVersion": {strconv.FormatUint(since, 10)}}
+	if seconds := req.URL.Query().Get("timeoutSeconds"); seconds != "" {
+		query.Set("timeoutSeconds", seconds)
+	}
+	var result error
+	status := serveStream(discard{http.Header{}}, c.namespacesRequest(req, "watch", query), c.exports, func(_ io.Writer, in io.Reader) error {
+		result = readFrames(in, func(next frame) error {
+			switch next.Type {
+			case watch.Error:
+				return errExpired // whatever the error is, the client has to list again
+			case watch.Added, watch.Deleted:
+				return c.writeObjects(req, next, client)
+			}
+			return nil
+		})
+		return nil
+	})
+	if status == http.StatusGone {
+		return errExpired
+	}
+	return result
+}
+
+// writeObjects writes the event of a namespace for each of its objects.
+func (c *publishedRequest) writeObjects(req *http.Request, namespace frame, client *frameWriter) error {
+	var object metav1.PartialObjectMetadata
+	if err := json.Unmarshal(namespace.Object, &object); err != nil {
+		return err
+	}
+	cluster, _, err := locate(namespace.Object)
+	if err != nil || c.info.Namespace != "" && c.info.Namespace != object.Name {
+		return err
+	}
+	original := req.URL.Query()
+	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	for _, key := range []string{"labelSelector", "fieldSelector"} {
+		if original.Has(key) {
+			query.Set(key, original.Get(key))
+		}
+	}
+	accept := req.Header.Get("Accept")
+	if accept == acceptMetadata {
+		accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	}
+	// The label of the claim means that the logical cluster binds the export.
+	req = req.WithContext(virtual.WithCluster(req.Context(), cluster))
+	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", Namespace: object.Name, Parts: []string{c.resource.Resource}}
+	for {
+		response := responserecorder.New()
+		c.exports.ServeHTTP(response, newRead(req, info, c.resource, query, accept))
+		var list struct {
+			Metadata metav1.ListMeta   `json:"metadata"`
+			Items    []json.RawMessage `json:"items"`
+		}
+		if response.Status != http.StatusOK {
+			return fmt.Errorf("listing the objects of a namespace: %d: %.500s", response.Status, response.Body.String())
+		}
+		if err := json.Unmarshal(response.Body.Bytes(), &list); err != nil {
+			return err
+		}
+		for _, item := range list.Items {
+			if err := client.write(frame{namespace.Type, item}); err != nil {
+				return err
+			}
+		}
+		if list.Metadata.Continue == "" {
+			return nil
+		}
+		query.Set("continue", list.Metadata.Continue)
+	}
+}
+
+// discard is an http.ResponseWriter without a client.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header          { return d.header }
+func (discard) WriteHeader(int)                {}
+func (discard) Write(part []byte) (int, error) { return len(part), nil }
+func (discard) Flush()                         {}
+func (discard) CloseNotify() <-chan bool       { return nil }
