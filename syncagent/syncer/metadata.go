@@ -48,8 +48,11 @@ func notIn(wanted, existing map[string]string) map[string]string {
 	return missing
 }
 
-// merged returns the union of both; values of the second win.
+// merged returns the union of both, nil if it is empty; values of the second win.
 func merged(values, others map[string]string) map[string]string {
+	if len(values)+len(others) == 0 {
+		return nil
+	}
 	result := map[string]string{}
 	maps.Copy(result, values)
 	maps.Copy(result, others)

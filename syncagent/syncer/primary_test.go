@@ -1,0 +1,350 @@
+package syncer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+)
+
+// placed returns the key of the copy of the test object under the default naming.
+func placed(t *testing.T) types.NamespacedName {
+	t.Helper()
+	e := newEnv(t)
+	createWidget(e)
+	e.settle()
+	return e.copyKey()
+}
+
+func createNamespaceOfCopies(e *env) {
+	e.createIn(e.service, object(namespaces, types.NamespacedName{Name: testCluster.String()}, ""))
+}
+
+func TestObjectsOfOthersAreNotAdopted(t *testing.T) {
+	key := placed(t)
+	for name, labels := range map[string]map[string]string{
+		"another source": merged(Source{testCluster, types.NamespacedName{Namespace: "team", Name: "other"}}.Labels(), map[string]string{publication.LabelAgentName: testAgent}),
+		"another agent":  merged(Source{testCluster, testKey}.Labels(), map[string]string{publication.LabelAgentName: "other"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			createNamespaceOfCopies(e)
+			existing := object(widgetOnService, key, "spec: {size: 7}")
+			existing.SetLabels(labels)
+			e.createIn(e.service, existing)
+			createWidget(e)
+			var owned *OwnedError
+			if _, err := e.sync(testKey); !errors.As(err, &owned) {
+				t.Fatalf("got error %v, want an OwnedError", err)
+			}
+			expectField(t, e.theCopy(), 7, "spec", "size")
+			if got := e.events.log[len(e.events.log)-1]; !strings.HasPrefix(got, "Warning ReconcilingError") || strings.Contains(got, key.Name) {
+				t.Errorf("the last event is %q", got)
+			}
+			deleteWidget(e)
+			e.settle()
+			expectField(t, e.theCopy(), 7, "spec", "size") // the deletion is not theirs either
+			if e.get(e.workspace, widgetInWorkspace, testKey) != nil {
+				t.Error("the primary object is left")
+			}
+		})
+	}
+}
+
+func TestUnlabelledObjectIsAdoptedAndOverwritten(t *testing.T) {
+	e := newEnv(t)
+	key := placed(t)
+	createNamespaceOfCopies(e)
+	e.createIn(e.service, object(widgetOnService, key, "spec: {size: 7, local: x}\nmetadata: {labels: {mine: yes-please}}"))
+	createWidget(e)
+	e.settle()
+	expectField(t, e.theCopy(), 3, "spec", "size")
+	expectField(t, e.theCopy(), nil, "spec", "local")
+	expectField(t, e.theCopy(), "yes-please", "metadata", "labels", "mine")
+	e.expectIdle()
+}
+
+func TestTerminatingObjectIsAwaitedAndNotAdopted(t *testing.T) {
+	e := newEnv(t)
+	key := placed(t)
+	createNamespaceOfCopies(e)
+	e.createIn(e.service, object(widgetOnService, key, "spec: {size: 7}\nmetadata: {finalizers: [example.org/slow]}"))
+	e.deleteIn(e.service, widgetOnService, key)
+	createWidget(e)
+	for range 3 {
+		if result, err := e.sync(testKey); err != nil || result.RequeueAfter != pollDelay {
+			t.Fatalf("got %v, %v, want a requeue", result, err)
+		}
+	}
+	expectField(t, e.theCopy(), 7, "spec", "size")
+	changeCopy(func(o *unstructured.Unstructured) { o.SetFinalizers(nil) })(e)
+	e.settle()
+	expectField(t, e.theCopy(), 3, "spec", "size")
+}
+
+func TestTerminatingCopyIsNotUpdated(t *testing.T) {
+	e := newEnv(t)
+	createWidget(e)
+	e.settle()
+	changeCopy(func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.org/slow"}) })(e)
+	e.deleteIn(e.service, widgetOnService, e.copyKey())
+	changeWidget(setField("spec.size", int64(8)))(e)
+	e.expectIdle() // its end is an event: nothing is polled
+	if result, err := e.sync(testKey); err != nil || result.RequeueAfter != 0 {
+		t.Errorf("got %v, %v", result, err)
+	}
+	changeCopy(func(o *unstructured.Unstructured) { o.SetFinalizers(nil) })(e)
+	e.settle()
+	expectField(t, e.theCopy(), 8, "spec", "size")
+}
+
+func TestTwoCopiesAreAnError(t *testing.T) {
+	e := newEnv(t)
+	createWidget(e)
+	e.settle()
+	second := e.theCopy()
+	second.SetName("second")
+	second.SetResourceVersion("")
+	e.createIn(e.service, second)
+	var ambiguous *AmbiguousError
+	if _, err := e.sync(testKey); !errors.As(err, &ambiguous) {
+		t.Errorf("got error %v, want an AmbiguousError", err)
+	}
+}
+
+func TestNamingIsDecidedOnce(t *testing.T) {
+	e := newEnv(t)
+	createWidget(e)
+	e.settle()
+	key := e.copyKey()
+	e.config.Publication = &publication.Publication{Spec: syncagentv1alpha1.PublishedResourceSpec{
+		Naming: &syncagentv1alpha1.ResourceNaming{Name: "{{ .Object.metadata.name }}", Namespace: "elsewhere"},
+	}}
+	changeWidget(setField("spec.size", int64(8)))(e)
+	e.settle()
+	if got := e.copyKey(); got != key {
+		t.Errorf("the copy is %s, want %s", got, key)
+	}
+	changeCopy(func(o *unstructured.Unstructured) { o.SetLabels(nil) })(e)
+	e.settle()
+	if got := e.copyKey(); got != key {
+		t.Errorf("the adopted copy is %s, want %s", got, key)
+	}
+	e.deleteIn(e.service, widgetOnService, key)
+	e.settle()
+	if got, want := e.copyKey(), (types.NamespacedName{Namespace: "elsewhere", Name: testKey.Name}); got != want {
+		t.Errorf("the new copy is %s, want %s", got, want)
+	}
+}
+
+func TestFilter(t *testing.T) {
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}
+	for name, filter := range map[string]*syncagentv1alpha1.ResourceFilter{
+		"of objects": {Resource: selector}, "of namespaces": {Namespace: selector}, "of both": {Resource: selector, Namespace: selector},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			e.config.Publication = &publication.Publication{Spec: syncagentv1alpha1.PublishedResourceSpec{Filter: filter}}
+			createWidget(e)
+			e.expectIdle()
+			label := func(value string) {
+				if filter.Resource != nil {
+					changeWidget(setField("metadata.labels.tier", value))(e)
+				}
+				if filter.Namespace != nil {
+					e.change(e.workspace, namespaces, types.NamespacedName{Name: testKey.Namespace}, func(o *unstructured.Unstructured) {
+						o.SetLabels(map[string]string{"tier": value})
+					})
+				}
+			}
+			label("gold")
+			e.settle()
+			e.theCopy()
+			label("lead")
+			e.expectIdle()
+			deleteWidget(e) // what has been accepted is cleaned up
+			e.settle()
+			expectNothingLeft(t, e)
+		})
+	}
+}
+
+func TestWorkspacePath(t *testing.T) {
+	e := newEnv(t)
+	e.config.Publication = &publication.Publication{Spec: syncagentv1alpha1.PublishedResourceSpec{
+		EnableWorkspacePaths: true, Naming: &syncagentv1alpha1.ResourceNaming{Namespace: `{{ .ClusterPath | replace ":" "-" }}`},
+	}}
+	createWidget(e)
+	if _, err := e.sync(testKey); err == nil || e.events.count(ReasonReconcilingError) != 1 || len(e.copies()) > 0 {
+		t.Fatalf("without a path: error %v, events %v", err, e.events.log)
+	}
+	e.createIn(e.workspace, object(logicalClusters, types.NamespacedName{Name: logicalClusterName}, "metadata: {annotations: {kcp.io/path: root:org:team}}"))
+	e.settle()
+	expectField(t, e.theCopy(), "root:org:team", "metadata", "annotations", publication.AnnotationWorkspacePath)
+	if got := e.copyKey().Namespace; got != "root-org-team" {
+		t.Errorf("the copy is in namespace %s", got)
+	}
+	e.expectIdle()
+	e.deleteIn(e.workspace, logicalClusters, types.NamespacedName{Name: logicalClusterName})
+	deleteWidget(e) // a path is not needed for the deletion
+	e.settle()
+	expectNothingLeft(t, e)
+}
+
+func TestStatusNeedsTheSubresourceOnBothSides(t *testing.T) {
+	for name, change := range map[string]func(c *Config){
+		"not in workspaces": func(c *Config) { c.WorkspaceResource.HasStatus = false },
+		"not on service":    func(c *Config) { c.ServiceResource.HasStatus = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			change(&e.config)
+			createWidget(e)
+			e.settle()
+			changeCopy(setField("status", map[string]any{"phase": "Ready"}))(e)
+			e.expectIdle()
+		})
+	}
+}
+
+func TestClusterScopedSourceAndCopy(t *testing.T) {
+	e := newEnv(t)
+	e.config.WorkspaceResource.Namespaced, e.config.ServiceResource.Namespaced = false, false
+	key := types.NamespacedName{Name: strings.Repeat("n", 250)}
+	e.createIn(e.workspace, object(widgetInWorkspace, key, "spec: {size: 1}"))
+	e.settle(key)
+	if source, ok := SourceOf(e.theCopy()); !ok || source.NamespacedName != key || e.copyKey().Namespace != "" {
+		t.Errorf("the copy %s names source %v", e.copyKey(), source)
+	}
+	e.expectIdle(key)
+	e.deleteIn(e.workspace, widgetInWorkspace, key)
+	e.settle(key)
+	if len(e.copies())+len(stateSecrets(e)) > 0 {
+		t.Error("something is left")
+	}
+}
+
+// staleCopies is a cache that has not received anything yet.
+type staleCopies struct{}
+
+func (staleCopies) Find(context.Context, Source) ([]unstructured.Unstructured, error) {
+	return nil, nil
+}
+
+func TestCopyThatNoCacheHasYet(t *testing.T) {
+	for name, loseState := range map[string]bool{"state is known": false, "state is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			e.config.Copies = staleCopies{}
+			e.config.Publication = &publication.Publication{Spec: syncagentv1alpha1.PublishedResourceSpec{
+				Naming: &syncagentv1alpha1.ResourceNaming{Name: "{{ .Object.spec.size }}"},
+			}}
+			createWidget(e)
+			e.settle()
+			e.expectIdle()
+			if !loseState {
+				changeWidget(setField("spec.size", int64(4)))(e) // its name would be another one
+				e.settle()
+				expectField(t, e.theCopy(), 4, "spec", "size")
+			} else {
+				for _, name := range stateSecrets(e) {
+					e.deleteIn(e.service, secrets, types.NamespacedName{Namespace: testNamespace, Name: name})
+				}
+			}
+			deleteWidget(e)
+			e.settle()
+			expectNothingLeft(t, e)
+		})
+	}
+}
+
+func TestConflictIsRepeatedWithoutAnEvent(t *testing.T) {
+	e := newEnv(t)
+	createWidget(e)
+	stale := e.get(e.workspace, widgetInWorkspace, testKey)
+	changeWidget(setField("spec.size", int64(4)))(e)
+	inner := e.agentWorkspace
+	e.agentWorkspace = interceptor.NewClient(inner.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			u := object.(*unstructured.Unstructured)
+			if u.GroupVersionKind() == widgetInWorkspace.GroupVersionKind {
+				u.Object = stale.DeepCopy().Object
+				return nil
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+	})
+	if result, err := e.sync(testKey); err != nil || result.RequeueAfter != conflictDelay || len(e.events.log) > 0 {
+		t.Errorf("got %v, %v, events %v", result, err, e.events.log)
+	}
+	e.agentWorkspace = inner
+	e.settle()
+	expectField(t, e.theCopy(), 4, "spec", "size")
+}
+
+func TestDeleteOrphan(t *testing.T) {
+	e := newEnv(t)
+	withRelated(secretRelation(syncagentv1alpha1.RelatedResourceOriginKcp, ""))(e)
+	createWidget(e)
+	nameSecret(e)
+	createSecret(inWorkspace, "b25l")(e)
+	e.settle()
+	before := e.get(e.workspace, secrets, credsInWorkspace)
+	done, err := New(e.config).DeleteOrphan(t.Context(), e.theCopy())
+	if err != nil || !done {
+		t.Fatalf("got %v, %v", done, err)
+	}
+	if len(e.copies())+len(stateSecrets(e)) > 0 || e.get(e.service, secrets, credsOnService) != nil {
+		t.Errorf("something is left:\n%s", e.dump())
+	}
+	if after := e.get(e.workspace, secrets, credsInWorkspace); after.GetResourceVersion() != before.GetResourceVersion() {
+		t.Error("the workspace was written to")
+	}
+}
+
+func TestForgottenSourceWithoutFinalizerStillHasItsCopyDeleted(t *testing.T) {
+	e := newEnv(t)
+	createWidget(e)
+	e.settle()
+	changeWidget(func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.org/other"}) })(e)
+	deleteWidget(e)
+	e.settle()
+	if len(e.copies())+len(stateSecrets(e)) > 0 {
+		t.Error("something is left")
+	}
+	if got := e.get(e.workspace, widgetInWorkspace, testKey).GetFinalizers(); !slices.Equal(got, []string{"example.org/other"}) {
+		t.Errorf("the source has finalizers %v", got)
+	}
+}
+
+// forbid has the agent's client of the workspace refuse reads of a resource.
+func forbid(e *env, kind string) (allow func()) {
+	inner := e.agentWorkspace
+	denied := func(object client.Object) error {
+		if object.GetObjectKind().GroupVersionKind().Kind == kind {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "claimed"}, object.GetName(), errors.New("access denied"))
+		}
+		return nil
+	}
+	e.agentWorkspace = interceptor.NewClient(inner.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if err := denied(object); err != nil {
+				return err
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+	})
+	return func() { e.agentWorkspace = inner }
+}

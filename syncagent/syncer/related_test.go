@@ -1,0 +1,440 @@
+package syncer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+)
+
+const (
+	fromWorkspace = syncagentv1alpha1.RelatedResourceOriginKcp
+	fromService   = syncagentv1alpha1.RelatedResourceOriginService
+)
+
+// withSecret prepares an env with a synced widget that refers to a Secret on the side of the origin.
+func withSecret(t *testing.T, relation RelatedResource) *env {
+	t.Helper()
+	e := newEnv(t)
+	withRelated(relation)(e)
+	createWidget(e)
+	nameSecret(e)
+	e.settle()
+	if relation.Spec.Origin == fromWorkspace {
+		createSecret(inWorkspace, "b25l")(e)
+	} else {
+		createSecret(onService, "b25l")(e)
+	}
+	return e
+}
+
+func TestClaimThatIsNotAcceptedConcernsRelatedObjectsOnly(t *testing.T) {
+	for _, origin := range []syncagentv1alpha1.RelatedResourceOrigin{fromWorkspace, fromService} {
+		t.Run(string(origin), func(t *testing.T) {
+			e := withSecret(t, secretRelation(origin, syncagentv1alpha1.CleanupOnPrimaryDeletion))
+			allow := forbid(e, "Secret")
+			changeWidget(setField("spec.size", int64(6)))(e)
+			_, err := e.sync(testKey)
+			if !IsClaimNotAccepted(err) {
+				t.Fatalf("got error %v", err)
+			}
+			expectField(t, e.theCopy(), 6, "spec", "size")
+			if got := e.events.log[len(e.events.log)-1]; !strings.Contains(got, "permission claim for secrets") {
+				t.Errorf("the last event is %q", got)
+			}
+			allow()
+			e.settle()
+			if e.get(e.workspace, secrets, credsInWorkspace) == nil || e.get(e.service, secrets, credsOnService) == nil {
+				t.Error("the related object is not synced when the claim is accepted")
+			}
+			forbid(e, "Secret")
+			deleteWidget(e)
+			if _, err := e.sync(testKey); !IsClaimNotAccepted(err) {
+				t.Errorf("got error %v for the deletion", err)
+			}
+		})
+	}
+	t.Run("nothing was ever synced", func(t *testing.T) {
+		e := newEnv(t)
+		forbid(e, "Secret")
+		withRelated(secretRelation(fromWorkspace, ""))(e)
+		createWidget(e)
+		nameSecret(e)
+		_, _ = e.sync(testKey)
+		deleteWidget(e)
+		e.settle()
+		expectNothingLeft(t, e)
+	})
+}
+
+func TestUnrelatedObjectIsNotOverwritten(t *testing.T) {
+	for _, origin := range []syncagentv1alpha1.RelatedResourceOrigin{fromWorkspace, fromService} {
+		t.Run(string(origin), func(t *testing.T) {
+			e := withSecret(t, secretRelation(origin, syncagentv1alpha1.CleanupOnPrimaryDeletion))
+			c, key := e.workspace, credsInWorkspace
+			if origin == fromWorkspace {
+				c, key = e.service, credsOnService
+			}
+			e.createIn(c, object(secrets, key, "type: Opaque\ndata: {password: bWluZQ==}"))
+			var owned *OwnedError
+			if _, err := e.sync(testKey); !errors.As(err, &owned) || strings.Contains(err.Error(), "bWluZQ==") {
+				t.Fatalf("got error %v, want an OwnedError", err)
+			}
+			deleteWidget(e)
+			e.settle()
+			expectNothingLeft(t, e)
+			expectField(t, e.get(c, secrets, key), "bWluZQ==", "data", "password")
+		})
+	}
+}
+
+func TestEqualObjectIsTakenOver(t *testing.T) {
+	e := withSecret(t, secretRelation(fromService, ""))
+	e.createIn(e.workspace, object(secrets, credsInWorkspace, "type: Opaque\ndata: {password: b25l}"))
+	e.settle()
+	e.change(e.service, secrets, credsOnService, setField("data.password", "dHdv"))
+	e.settle()
+	expectField(t, e.get(e.workspace, secrets, credsInWorkspace), "dHdv", "data", "password")
+	e.expectIdle()
+}
+
+func TestLabelsLostInTheWorkspaceAreRepaired(t *testing.T) {
+	e := withSecret(t, secretRelation(fromService, ""))
+	e.settle()
+	want := e.get(e.workspace, secrets, credsInWorkspace).GetLabels()
+	e.change(e.workspace, secrets, credsInWorkspace, func(o *unstructured.Unstructured) {
+		o.SetLabels(nil)
+		setField("data.added", "eA==")(o)
+	})
+	e.settle()
+	got := e.get(e.workspace, secrets, credsInWorkspace)
+	if len(want) == 0 || fmt.Sprint(got.GetLabels()) != fmt.Sprint(want) {
+		t.Errorf("got labels %v, want %v", got.GetLabels(), want)
+	}
+	expectField(t, got, "eA==", "data", "added") // changes of other fields stay
+}
+
+// secondKey is another primary object of the workspace.
+var secondKey = types.NamespacedName{Namespace: testKey.Namespace, Name: "second"}
+
+func withSecondWidget(e *env) {
+	e.createIn(e.workspace, object(widgetInWorkspace, secondKey, "spec: {secretName: creds}"))
+	e.settle(testKey, secondKey)
+}
+
+func TestTwoPrimaryObjectsShareAnOriginInTheWorkspace(t *testing.T) {
+	e := withSecret(t, secretRelation(fromWorkspace, ""))
+	withSecondWidget(e)
+	if got := e.get(e.workspace, secrets, credsInWorkspace).GetFinalizers(); len(got) != 2 {
+		t.Fatalf("the origin has finalizers %v, want two", got)
+	}
+	deleteWidget(e)
+	e.settle(testKey, secondKey)
+	if got := e.get(e.workspace, secrets, credsInWorkspace).GetFinalizers(); len(got) != 1 {
+		t.Errorf("the origin has finalizers %v, want one", got)
+	}
+	copied := e.get(e.service, secrets, credsOnService)
+	if copied == nil || len(copied.GetLabels()) != 1 {
+		t.Fatalf("the copy that the second needs is %v", copied)
+	}
+	e.deleteIn(e.workspace, widgetInWorkspace, secondKey)
+	e.settle(testKey, secondKey)
+	if e.get(e.service, secrets, credsOnService) != nil || len(e.get(e.workspace, secrets, credsInWorkspace).GetFinalizers()) > 0 {
+		t.Errorf("something is left:\n%s", e.dump())
+	}
+}
+
+func TestTwoPrimaryObjectsShareACopyInTheWorkspace(t *testing.T) {
+	e := withSecret(t, secretRelation(fromService, syncagentv1alpha1.CleanupOnPrimaryDeletion))
+	withSecondWidget(e)
+	deleteWidget(e)
+	e.settle(testKey, secondKey)
+	if e.get(e.workspace, secrets, credsInWorkspace) == nil {
+		t.Fatal("the copy that the second needs is gone")
+	}
+	e.deleteIn(e.workspace, widgetInWorkspace, secondKey)
+	e.settle(testKey, secondKey)
+	if e.get(e.workspace, secrets, credsInWorkspace) != nil {
+		t.Error("the copy is left")
+	}
+}
+
+func TestTwoAgentsShareAnOrigin(t *testing.T) {
+	first := withSecret(t, secretRelation(fromWorkspace, ""))
+	first.settle()
+	second := newEnv(t) // another service cluster, and the same workspace
+	second.workspace, second.agentWorkspace = first.workspace, second.count("workspace", first.workspace)
+	second.config.AgentName = "other-agent"
+	second.config.Copies = ListedCopies{second.config.Service, widgetOnService.GroupVersionKind, "other-agent"}
+	withRelated(secretRelation(fromWorkspace, ""))(second)
+	second.settle()
+	e := func() []string { return first.get(first.workspace, secrets, credsInWorkspace).GetFinalizers() }
+	if got := e(); len(got) != 2 {
+		t.Fatalf("the origin has finalizers %v, want two", got)
+	}
+	first.expectIdle()
+	second.expectIdle()
+	first.deleteIn(first.workspace, secrets, credsInWorkspace)
+	first.settle()
+	if got := e(); len(got) != 1 || !strings.HasPrefix(got[0], "other-agent.syncagent.kcp.io/cleanup-") {
+		t.Errorf("the origin has finalizers %v, want that of the second agent", got)
+	}
+	second.settle()
+	if first.get(first.workspace, secrets, credsInWorkspace) != nil {
+		t.Error("the origin is left")
+	}
+}
+
+func TestFinalizerOfOlderAgentsIsRemoved(t *testing.T) {
+	for name, deleteIt := range map[string]func(e *env){
+		"with the primary object": deleteWidget,
+		"with the origin":         func(e *env) { e.deleteIn(e.workspace, secrets, credsInWorkspace) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := withSecret(t, secretRelation(fromWorkspace, ""))
+			e.change(e.workspace, secrets, credsInWorkspace, func(o *unstructured.Unstructured) { o.SetFinalizers([]string{publication.Finalizer}) })
+			e.settle()
+			deleteIt(e)
+			e.settle()
+			if origin := e.get(e.workspace, secrets, credsInWorkspace); origin != nil && len(origin.GetFinalizers()) > 0 {
+				t.Errorf("the origin has finalizers %v", origin.GetFinalizers())
+			}
+		})
+	}
+	t.Run("before the first pass", func(t *testing.T) {
+		e := withSecret(t, secretRelation(fromWorkspace, ""))
+		e.change(e.workspace, secrets, credsInWorkspace, func(o *unstructured.Unstructured) { o.SetFinalizers([]string{publication.Finalizer}) })
+		e.deleteIn(e.workspace, secrets, credsInWorkspace)
+		e.settle()
+		if e.get(e.workspace, secrets, credsInWorkspace) != nil {
+			t.Error("the origin is left")
+		}
+	})
+}
+
+func TestStateOfRelatedObjectsIsLost(t *testing.T) {
+	lose := func(e *env) {
+		for _, name := range stateSecrets(e) {
+			e.deleteIn(e.service, secrets, types.NamespacedName{Namespace: testNamespace, Name: name})
+		}
+	}
+	for name, deleteIt := range map[string]func(e *env){
+		"then the primary object is deleted": deleteWidget,
+		"then the origin is deleted":         func(e *env) { e.deleteIn(e.workspace, secrets, credsInWorkspace) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := withSecret(t, secretRelation(fromWorkspace, ""))
+			e.settle()
+			lose(e)
+			deleteIt(e)
+			e.settle()
+			if e.get(e.service, secrets, credsOnService) != nil {
+				t.Error("the copy is left")
+			}
+			if origin := e.get(e.workspace, secrets, credsInWorkspace); origin != nil && len(origin.GetFinalizers()) > 0 {
+				t.Errorf("the origin has finalizers %v", origin.GetFinalizers())
+			}
+		})
+	}
+}
+
+func TestStatusOfRelatedObjects(t *testing.T) {
+	for _, origin := range []syncagentv1alpha1.RelatedResourceOrigin{fromWorkspace, fromService} {
+		for _, syncStatus := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s %v", origin, syncStatus), func(t *testing.T) {
+				e := newEnv(t)
+				relation := relatedByReference("thing", origin, "spec.secretName", things, things)
+				relation.Spec.SyncStatus = syncStatus
+				withRelated(relation)(e)
+				createWidget(e)
+				nameSecret(e)
+				e.settle()
+				from, fromKey, to, toKey := e.workspace, credsInWorkspace, e.service, credsOnService
+				if origin == fromService {
+					from, fromKey, to, toKey = to, toKey, from, fromKey
+				}
+				e.createIn(from, object(things, fromKey, "spec: {x: 1}\nstatus: {phase: Ready}"))
+				e.settle()
+				var want any
+				if syncStatus {
+					want = map[string]any{"phase": "Ready"}
+				}
+				expectField(t, e.get(to, things, toKey), want, "status")
+				e.change(to, things, toKey, setField("status", map[string]any{"phase": "Forged"}))
+				e.settle()
+				expectField(t, e.get(from, things, fromKey), map[string]any{"phase": "Ready"}, "status")
+				e.expectIdle()
+			})
+		}
+	}
+	t.Run("without the subresource", func(t *testing.T) {
+		e := newEnv(t)
+		relation := relatedByReference("thing", fromService, "spec.secretName", things, things)
+		relation.Spec.SyncStatus, relation.Copy.HasStatus = true, false
+		withRelated(relation)(e)
+		createWidget(e)
+		nameSecret(e)
+		e.settle()
+		e.createIn(e.service, object(things, credsOnService, "spec: {x: 1}\nstatus: {phase: Ready}"))
+		e.settle()
+		if got := e.events.count(ReasonStatusSubresourceMissing); got != 1 {
+			t.Errorf("got %d events, want one", got)
+		}
+		e.expectIdle()
+	})
+}
+
+func TestNamespacesOfRelatedObjectsAreCreated(t *testing.T) {
+	for _, origin := range []syncagentv1alpha1.RelatedResourceOrigin{fromWorkspace, fromService} {
+		t.Run(string(origin), func(t *testing.T) {
+			e := newEnv(t)
+			relation := secretRelation(origin, "")
+			relation.Spec.Object.Namespace = &syncagentv1alpha1.RelatedResourceObjectSpec{Template: &syncagentv1alpha1.TemplateExpression{Template: "new-{{ .Side }}"}}
+			withRelated(relation)(e)
+			createWidget(e)
+			nameSecret(e)
+			e.settle()
+			from, to, side := e.workspace, e.service, "service"
+			if origin == fromService {
+				from, to, side = to, from, "kcp"
+			}
+			other := map[string]string{"service": "kcp", "kcp": "service"}[side]
+			e.createIn(from, object(namespaces, types.NamespacedName{Name: "new-" + other}, ""))
+			e.createIn(from, object(secrets, types.NamespacedName{Namespace: "new-" + other, Name: "creds"}, "data: {a: YQ==}"))
+			e.settle()
+			if e.get(to, secrets, types.NamespacedName{Namespace: "new-" + side, Name: "creds"}) == nil {
+				t.Errorf("no copy:\n%s", e.dump())
+			}
+			labels := e.get(to, namespaces, types.NamespacedName{Name: "new-" + side}).GetLabels()
+			if labelled := len(labels) > 0; labelled != (side == "service") {
+				t.Errorf("the namespace has labels %v", labels)
+			}
+		})
+	}
+}
+
+func TestOneRelatedObjectThatFailsHoldsUpNoOther(t *testing.T) {
+	e := newEnv(t)
+	relation := relatedByReference("many", fromService, "spec.names", secrets, secrets)
+	relation.Spec.Object.Reference.Path = "spec.names.#.name"
+	broken := relatedByReference("broken", fromService, "spec", secrets, secrets)
+	withRelated(broken, relation)(e)
+	createWidget(e)
+	changeWidget(setField("spec.names", []any{map[string]any{"name": "a"}, map[string]any{"name": ""}, map[string]any{"name": "b"}, map[string]any{"name": "c"}}))(e)
+	_, _ = e.sync(testKey)
+	for _, name := range []string{"a", "b", "c"} {
+		e.createIn(e.service, object(secrets, types.NamespacedName{Namespace: testCluster.String(), Name: name}, "data: {a: YQ==}"))
+	}
+	e.createIn(e.workspace, object(secrets, types.NamespacedName{Namespace: testKey.Namespace, Name: "b"}, "data: {mine: YQ==}"))
+	if _, err := e.sync(testKey); err == nil {
+		t.Fatal("no error")
+	}
+	for _, name := range []string{"a", "c"} {
+		if e.get(e.workspace, secrets, types.NamespacedName{Namespace: testKey.Namespace, Name: name}) == nil {
+			t.Errorf("Secret %s is missing", name)
+		}
+	}
+}
+
+func TestAnnotationsOfRelatedObjectsFollow(t *testing.T) {
+	e := newEnv(t)
+	relation := relatedByReference("many", fromService, "spec.names", secrets, secrets)
+	withRelated(relation)(e)
+	createWidget(e)
+	changeWidget(setField("spec.names", []any{"b", "a"}))(e)
+	e.settle()
+	for _, name := range []string{"a", "b"} {
+		e.createIn(e.service, object(secrets, types.NamespacedName{Namespace: testCluster.String(), Name: name}, "data: {a: YQ==}"))
+	}
+	annotations := func() (names []string) {
+		for key, value := range e.get(e.workspace, widgetInWorkspace, testKey).GetAnnotations() {
+			if strings.HasPrefix(key, publication.AnnotationRelatedPrefix) {
+				names = append(names, strings.TrimPrefix(key, publication.AnnotationRelatedPrefix)+" "+value)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	e.settle()
+	if got := annotations(); len(got) != 2 || !strings.HasPrefix(got[0], `many.0 {"namespace":"team","name":"a"`) || !strings.HasPrefix(got[1], `many.1 {"namespace":"team","name":"b"`) {
+		t.Errorf("got annotations %q", got)
+	}
+	changeWidget(setField("spec.names", []any{"b"}))(e)
+	e.settle()
+	if got := annotations(); len(got) != 1 || !strings.HasPrefix(got[0], `many.0 {"namespace":"team","name":"b"`) {
+		t.Errorf("got annotations %q", got)
+	}
+	e.expectIdle()
+}
+
+func TestConfigMapIsCopiedAsSecret(t *testing.T) {
+	e := newEnv(t)
+	withRelated(relatedByReference("config", fromWorkspace, "spec.secretName", configMaps, secrets))(e)
+	createWidget(e)
+	nameSecret(e)
+	e.createIn(e.workspace, object(configMaps, credsInWorkspace, "data: {text: hello}"))
+	e.settle()
+	expectField(t, e.get(e.service, secrets, credsOnService), "aGVsbG8=", "data", "text")
+	e.expectIdle()
+}
+
+func TestImmutableCopyIsReplaced(t *testing.T) {
+	e := newEnv(t)
+	withRelated(relatedByReference("config", fromService, "spec.secretName", configMaps, configMaps))(e)
+	createWidget(e)
+	nameSecret(e)
+	e.settle()
+	e.createIn(e.service, object(configMaps, credsOnService, "immutable: true\ndata: {a: x}"))
+	e.settle()
+	before := e.get(e.workspace, configMaps, credsInWorkspace).GetUID()
+	e.deleteIn(e.service, configMaps, credsOnService)
+	e.createIn(e.service, object(configMaps, credsOnService, "immutable: true\ndata: {a: other}"))
+	e.settle()
+	after := e.get(e.workspace, configMaps, credsInWorkspace)
+	expectField(t, after, "other", "data", "a")
+	if after.GetUID() == before {
+		t.Error("the copy was changed, which a server refuses")
+	}
+}
+
+func TestLargeRelatedObjectsFitIntoTheState(t *testing.T) {
+	e := newEnv(t)
+	relation := relatedByReference("large", fromService, "", configMaps, configMaps)
+	relation.Spec.Object = syncagentv1alpha1.RelatedResourceObject{RelatedResourceObjectSpec: syncagentv1alpha1.RelatedResourceObjectSpec{
+		Selector: &syncagentv1alpha1.RelatedResourceObjectSelector{
+			LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"large": "yes"}},
+			Rewrite:       syncagentv1alpha1.RelatedResourceSelectorRewrite{Template: &syncagentv1alpha1.TemplateExpression{Template: "{{ .Value }}"}},
+		},
+	}}
+	withRelated(relation)(e)
+	createWidget(e)
+	e.settle()
+	for i := range 3 {
+		large := object(configMaps, types.NamespacedName{Namespace: testCluster.String(), Name: fmt.Sprint("large-", i)}, "")
+		large.SetLabels(map[string]string{"large": "yes"})
+		large.Object["data"] = map[string]any{"text": strings.Repeat(fmt.Sprint(i), 900<<10)}
+		e.createIn(e.service, large)
+	}
+	e.settle()
+	e.expectIdle()
+	size := 0
+	for _, name := range stateSecrets(e) {
+		for _, value := range e.get(e.service, secrets, types.NamespacedName{Namespace: testNamespace, Name: name}).Object["data"].(map[string]any) {
+			size += len(value.(string)) * 3 / 4
+		}
+	}
+	if size == 0 || size > 1<<20 {
+		t.Errorf("the state has %d bytes", size)
+	}
+	e.change(e.service, configMaps, types.NamespacedName{Namespace: testCluster.String(), Name: "large-0"}, setField("data.text", "small"))
+	e.settle()
+	expectField(t, e.get(e.workspace, configMaps, types.NamespacedName{Namespace: testKey.Namespace, Name: "large-0"}), "small", "data", "text")
+}
