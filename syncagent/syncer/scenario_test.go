@@ -171,7 +171,7 @@ func TestStatusIsClearedScenario(t *testing.T) {
 
 func TestDeletionScenario(t *testing.T) {
 	scenario{
-		steps: []func(e *env){createWidget, deleteWidget},
+		steps: []func(e *env){createWidget, deleteWidget}, hasty: true,
 		check: expectNothingLeft, expected: []string{ReasonCleanup, ReasonDeleted},
 	}.test(t)
 }
@@ -372,18 +372,19 @@ func TestRelatedFromWorkspaceScenario(t *testing.T) {
 		scenario{
 			prepare: prepare,
 			steps:   append(slices.Clone(steps), func(e *env) { e.deleteIn(e.workspace, secrets, credsInWorkspace) }),
+			hasty:   true,
 			check:   func(t *testing.T, e *env) { expectReleased(t, e, false) },
 		}.test(t)
 	})
 	t.Run("primary deleted", func(t *testing.T) {
 		scenario{
-			prepare: prepare, steps: append(slices.Clone(steps), deleteWidget),
+			prepare: prepare, steps: append(slices.Clone(steps), deleteWidget), hasty: true,
 			check: func(t *testing.T, e *env) { expectNothingLeft(t, e); expectReleased(t, e, true) },
 		}.test(t)
 	})
 	t.Run("reference changed", func(t *testing.T) {
 		scenario{
-			prepare: prepare, steps: append(slices.Clone(steps), changeWidget(setField("spec.secretName", "other"))),
+			prepare: prepare, steps: append(slices.Clone(steps), changeWidget(setField("spec.secretName", "other"))), hasty: true,
 			check: func(t *testing.T, e *env) { expectReleased(t, e, true) },
 		}.test(t)
 	})
