@@ -323,6 +323,31 @@ func TestAnnotationPatch(t *testing.T) {
 	}
 }
 
+func TestRelatedAnnotationsStayWithinTheLimitsOfTheServer(t *testing.T) {
+	var synced []relation
+	for i := range 2000 {
+		synced = append(synced, relation{Related: state.Related{
+			Identifier: strings.Repeat("i", 60), Side: syncagentv1alpha1.RelatedResourceOriginService,
+			Origin: state.Object{Version: "v1", Kind: "Secret"}, Copy: state.Object{Name: fmt.Sprint("secret-", i)},
+		}})
+	}
+	got, err := relatedAnnotations(synced)
+	if err != nil || len(got) != 100 { // the next key would be too long
+		t.Errorf("got %d annotations, %v, want 100", len(got), err)
+	}
+	for i := range synced {
+		synced[i].Identifier = "i"
+	}
+	got, err = relatedAnnotations(synced)
+	size := 0
+	for key, value := range got {
+		size += len(key) + len(value)
+	}
+	if err != nil || size > maxAnnotations || size < maxAnnotations-200 {
+		t.Errorf("got annotations of %d bytes, %v", size, err)
+	}
+}
+
 func TestErrorsTellWhatTheyMean(t *testing.T) {
 	resource := schema.GroupResource{Resource: "secrets"}
 	notServed := apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", resource, "x", "404 page not found", 0, true)

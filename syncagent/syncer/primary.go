@@ -2,6 +2,7 @@ package syncer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -300,9 +301,9 @@ func (p *pass) syncStatus(ctx context.Context, copied, mutated *unstructured.Uns
 	if err := mutation.Apply(p.mutation().Status, from, mutated); err != nil {
 		return fmt.Errorf("mutating the status: %w", err)
 	}
-	if written, err := p.workspace().writeStatus(ctx, p.source, from.Object["status"]); err != nil || !written {
-		return err
+	written, err := p.writeStatus(ctx, p.workspace(), p.source, from.Object["status"], p.primaryKey()+statusKeySuffix)
+	if written {
+		p.record(ctx, ReasonStatusSynced)
 	}
-	p.record(ctx, ReasonStatusSynced)
-	return nil
+	return errors.Join(err, p.saveState(ctx))
 }

@@ -219,6 +219,34 @@ func TestStatusNeedsTheSubresourceOnBothSides(t *testing.T) {
 	}
 }
 
+func TestStatusThatTheWorkspacePrunesIsWrittenOnce(t *testing.T) {
+	e := newEnv(t)
+	createWidget(e)
+	e.settle()
+	inner := e.agentWorkspace
+	e.agentWorkspace = interceptor.NewClient(inner.(client.WithWatch), interceptor.Funcs{
+		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, object client.Object, options ...client.SubResourceUpdateOption) error {
+			if status, _ := object.(*unstructured.Unstructured).Object["status"].(map[string]any); status != nil {
+				delete(status, "internal")
+				status["completed"] = true
+			}
+			return c.SubResource(subresource).Update(ctx, object, options...)
+		},
+	})
+	changeCopy(setField("status", map[string]any{"phase": "Ready", "internal": "x"}))(e)
+	e.settle()
+	want := map[string]any{"phase": "Ready", "completed": true}
+	expectField(t, e.get(e.workspace, widgetInWorkspace, testKey), want, "status")
+	e.expectIdle()
+	changeWidget(setField("status", map[string]any{"phase": "Forged"}))(e)
+	e.settle()
+	expectField(t, e.get(e.workspace, widgetInWorkspace, testKey), want, "status")
+	changeCopy(setField("status.phase", "Steady"))(e)
+	e.settle()
+	expectField(t, e.get(e.workspace, widgetInWorkspace, testKey), "Steady", "status", "phase")
+	e.expectIdle()
+}
+
 func TestClusterScopedSourceAndCopy(t *testing.T) {
 	e := newEnv(t)
 	e.config.WorkspaceResource.Namespaced, e.config.ServiceResource.Namespaced = false, false

@@ -28,6 +28,7 @@ func (p *pass) cleanUp(ctx context.Context, entry state.Related) (done bool, err
 		}
 	}
 	p.state.Forget(entry.Key())
+	p.state.Forget(entry.Key() + statusKeySuffix)
 	return true, nil
 }
 
@@ -162,9 +163,16 @@ func (p *pass) annotateRelated(ctx context.Context, synced []relation, incomplet
 	return p.workspace().patch(ctx, p.source, map[string]any{"metadata": map[string]any{"annotations": patch}})
 }
 
+const (
+	// maxAnnotationName is the limit of the server for the part of a key behind the slash, maxAnnotations a bound far below its limit for all
+	// annotations together. They are informational: what exceeds either is left out.
+	maxAnnotationName = 63
+	maxAnnotations    = 64 << 10
+)
+
 // relatedAnnotations returns the annotations of the primary object for the synced relations.
 func relatedAnnotations(synced []relation) (map[string]string, error) {
-	annotations, counts := map[string]string{}, map[string]int{}
+	annotations, counts, size := map[string]string{}, map[string]int{}, 0
 	for _, r := range synced {
 		if r.Side != syncagentv1alpha1.RelatedResourceOriginService {
 			continue
@@ -179,8 +187,12 @@ func relatedAnnotations(synced []relation) (map[string]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("encoding the annotation of a related object: %w", err)
 		}
-		annotations[fmt.Sprintf("%s%s.%d", publication.AnnotationRelatedPrefix, r.Identifier, counts[r.Identifier])] = string(value)
+		name := fmt.Sprintf("%s.%d", r.Identifier, counts[r.Identifier])
 		counts[r.Identifier]++
+		size += len(publication.AnnotationRelatedPrefix) + len(name) + len(value)
+		if len(name) <= maxAnnotationName && size <= maxAnnotations {
+			annotations[publication.AnnotationRelatedPrefix+name] = string(value)
+		}
 	}
 	return annotations, nil
 }

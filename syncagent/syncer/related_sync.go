@@ -75,8 +75,10 @@ func (p *pass) desiredRelated(r relation, copied *unstructured.Unstructured) (de
 }
 
 func (p *pass) createRelated(ctx context.Context, to side, r relation, d desired) (created *unstructured.Unstructured, wait bool, err error) {
-	if wait, err := to.ensureNamespace(ctx, d.key.Namespace); err != nil || wait {
-		return nil, wait, err
+	if r.Side != syncagentv1alpha1.RelatedResourceOriginService || d.key.Namespace != p.request.Namespace { // that of the primary object exists
+		if wait, err := to.ensureNamespace(ctx, d.key.Namespace); err != nil || wait {
+			return nil, wait, err
+		}
 	}
 	object := newObject(r.resource.Copy, d.key, d.content, d.identification)
 	err = to.client.Create(ctx, object)
@@ -94,7 +96,7 @@ func (p *pass) createRelated(ctx context.Context, to side, r relation, d desired
 
 func (p *pass) writeRelated(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, bool, error) {
 	owners := ownersOf(copied.GetLabels(), p.ownerLabel(), p.originHash(r.Related))
-	same := equal(contentOf(overwrite(copied, d.content, metadata{})), contentOf(copied))
+	same := equal(withoutMetadata(d.content), withoutMetadata(contentOf(copied)))
 	if !owners.mayWrite(p.state.Has(r.Key()), same) {
 		return nil, false, &OwnedError{to.describeObject(copied), "is no copy of the related object"}
 	}
@@ -142,7 +144,7 @@ func (p *pass) forwardStatus(ctx context.Context, to side, r relation, copied *u
 			return fmt.Errorf("mutating the status: %w", err)
 		}
 	}
-	_, err := to.writeStatus(ctx, copied, from.Object["status"])
+	_, err := p.writeStatus(ctx, to, copied, from.Object["status"], r.Key()+statusKeySuffix)
 	return err
 }
 

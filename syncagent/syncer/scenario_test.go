@@ -264,7 +264,8 @@ func createSecret(side func(e *env) (string, string), value string) func(e *env)
 		if where == "service" {
 			c = e.service
 		}
-		e.createIn(c, object(secrets, types.NamespacedName{Namespace: namespace, Name: "creds"}, "type: Opaque\ndata: {password: "+value+"}"))
+		e.createIn(c, object(secrets, types.NamespacedName{Namespace: namespace, Name: "creds"},
+			"type: Opaque\ndata: {password: "+value+"}\nmetadata: {labels: {app: db, syncagent.kcp.io/agent-name: leaked}}"))
 	}
 }
 
@@ -305,6 +306,8 @@ func TestRelatedFromServiceScenario(t *testing.T) {
 				check: func(t *testing.T, e *env) {
 					copied := e.get(e.workspace, secrets, credsInWorkspace)
 					expectField(t, copied, "dHdv", "data", "password")
+					expectField(t, copied, nil, "metadata", "labels", publication.LabelAgentName)
+					expectField(t, copied, "db", "metadata", "labels", "app")
 					if len(copied.GetFinalizers()) > 0 || len(copied.GetAnnotations()) > 0 {
 						t.Errorf("the related copy has metadata %v", copied.Object["metadata"])
 					}

@@ -94,6 +94,8 @@ func (s *Syncer) Sync(ctx context.Context, request Request) (Result, error) {
 	switch {
 	case err == nil:
 		return result, nil
+	case ctx.Err() != nil:
+		return Result{}, err
 	case apierrors.IsConflict(err):
 		return Result{RequeueAfter: conflictDelay}, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -73,20 +74,35 @@ func contentAndMetadata(object *unstructured.Unstructured) map[string]any {
 	return content
 }
 
-// writeStatus replaces the status of an object in the version that was read, if it differs.
-func (s side) writeStatus(ctx context.Context, object *unstructured.Unstructured, status any) (written bool, err error) {
+// statusKeySuffix is appended to the key of an object in the state, for its status.
+const statusKeySuffix = ".status"
+
+// writeStatus replaces the status of an object in the version that was read, if it differs. What a server makes of a status that it
+// completes or prunes is recorded under a key of the state, so that it is not written again and again.
+func (p *pass) writeStatus(ctx context.Context, to side, object *unstructured.Unstructured, status any, key string) (written bool, err error) {
 	if equal(object.Object["status"], status) {
 		return false, nil
+	}
+	if known, err := p.state.IsLast(key, statusPair(status, object.Object["status"])); err != nil || known {
+		return false, err
 	}
 	updated := object.DeepCopy()
 	if isEmpty(status) {
 		delete(updated.Object, "status")
 	} else {
-		updated.Object["status"] = status
+		updated.Object["status"] = runtime.DeepCopyJSONValue(status)
 	}
-	if err := s.client.Status().Update(ctx, updated); err != nil {
-		return false, fmt.Errorf("updating the status of %s: %w", s.describeObject(object), err)
+	if err := to.client.Status().Update(ctx, updated); err != nil {
+		return false, fmt.Errorf("updating the status of %s: %w", to.describeObject(object), err)
 	}
 	*object = *updated
-	return true, nil
+	if equal(object.Object["status"], status) {
+		p.state.Forget(key)
+		return true, nil
+	}
+	return true, p.state.SetLast(key, statusPair(status, object.Object["status"]))
+}
+
+func statusPair(wanted, got any) map[string]any {
+	return map[string]any{"wanted": normalize(wanted), "got": normalize(got)}
 }
