@@ -27,7 +27,7 @@ const (
 // An object that is read from etcd is replaced by the object with the same resource version in the watch cache, if present,
 // which has cached variants.
 //
-// Reads with a projection (WithProjection) return projected objects.
+// Reads with a projection (WithProjection) return projected objects, and those with a filter (WithFilter) the objects that match.
 type sharedStorage struct {
 	storage.Interface
 	cached bool
@@ -67,6 +67,7 @@ func (s *sharedStorage) GetList(ctx context.Context, key string, opts storage.Li
 	if err != nil {
 		return err
 	}
+	opts.Predicate = filterPredicate(ctx, opts.Predicate)
 	if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
 		return err
 	}
@@ -76,6 +77,7 @@ func (s *sharedStorage) GetList(ctx context.Context, key string, opts storage.Li
 // Watch implements storage.Interface.
 func (s *sharedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	s.waitReady(ctx)
+	opts.Predicate = filterPredicate(ctx, opts.Predicate)
 	stream, err := s.Interface.Watch(ctx, key, opts)
 	if err != nil {
 		return nil, err

@@ -161,6 +161,16 @@ func testWatch(s *env) {
 	for _, w := range []*watchStream{wildcard, one} {
 		w.expect("ADDED "+gadgetKinds+" ignored", "MODIFIED "+gadgetKinds+" ignored", "DELETED "+gadgetKinds+" ignored", "MODIFIED "+gadgetKinds+" first")
 	}
+	// With the agent's finalizer it stays until the agent has released it.
+	s.patch(s.accepting, widgetsPath+"/ignored", `{"metadata":{"labels":{"sync":"yes"},"finalizers":["syncagent.kcp.io/cleanup"]}}`)
+	s.patch(s.accepting, widgetsPath+"/ignored", `{"metadata":{"labels":{"sync":"no"}}}`)
+	if names, _ := s.list(s.viewPath(s.accepting, allGadgetsPath)); strings.Join(names, " ") != "first ignored" {
+		s.Errorf("with the finalizer, %v are listed", names)
+	}
+	s.expect(http.StatusOK, "agent", http.MethodPatch, s.viewPath(s.accepting, gadgetsPath+"/ignored"), `{"metadata":{"finalizers":null}}`)
+	for _, w := range []*watchStream{wildcard, one} {
+		w.expect("ADDED "+gadgetKinds+" ignored", "MODIFIED "+gadgetKinds+" ignored", "DELETED "+gadgetKinds+" ignored")
+	}
 	streaming := s.watch(s.viewPath("*", allGadgetsPath+"?watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"))
 	for _, want := range []string{"ADDED " + gadgetKinds, "ADDED " + gadgetKinds, "BOOKMARK " + gadgetKinds} {
 		if got, err := streaming.next(); err != nil || !strings.HasPrefix(got, want) {
@@ -234,7 +244,10 @@ func testNamespaces(s *env) {
 	s.newObject(s.accepting, strings.Replace(mapsPath, "NAMESPACE", "two", 1), "Map", "later-in-two", "")
 	s.patch(s.accepting, strings.Replace(mapsPath, "NAMESPACE", "two", 1)+"/in-two", `{"spec":{"size":3}}`)
 	s.patch(s.accepting, strings.Replace(mapsPath, "NAMESPACE", "one", 1)+"/in-one", `{"spec":{"size":2}}`)
-	for i, w := range watches {
+	for i, w := range watches { // a change of an object that is not shown may be its last one
+		if got, err := w.next(); err != nil || got != "DELETED v1 ConfigMap in-two" {
+			s.Errorf("watch %d shows an object of another namespace: %q, %v", i, got, err)
+		}
 		if got, err := w.next(); err != nil || got != "MODIFIED v1 ConfigMap in-one" {
 			s.Errorf("watch %d shows an object of another namespace: %q, %v", i, got, err)
 		}
@@ -243,6 +256,17 @@ func testNamespaces(s *env) {
 	s.setNamespace(s.rejecting, "two", "prod")
 	s.setNamespace(s.accepting, "two", "prod")
 	follow("a namespace matches again", "ADDED v1 ConfigMap in-two", "ADDED v1 ConfigMap later-in-two")
+	inTwo := strings.Replace(mapsPath, "NAMESPACE", "two", 1) + "/in-two"
+	s.patch(s.accepting, inTwo, `{"metadata":{"finalizers":["syncagent.kcp.io/cleanup"]}}`)
+	s.setNamespace(s.accepting, "two", "test")
+	follow("its namespace leaves without an object that has the agent's finalizer", "MODIFIED v1 ConfigMap in-two", "DELETED v1 ConfigMap later-in-two")
+	if names, _ := s.list(s.viewPath("*", allMapsPath)); strings.Join(names, " ") != "in-one in-two" {
+		s.Errorf("with the finalizer, %v are listed", names)
+	}
+	s.expect(http.StatusOK, "agent", http.MethodPatch, s.viewPath(s.accepting, "/api/v1/namespaces/two/configmaps/in-two"), `{"metadata":{"finalizers":null}}`)
+	follow("the agent releases it", "DELETED v1 ConfigMap in-two")
+	s.setNamespace(s.accepting, "two", "prod")
+	follow("the namespace matches once more", "ADDED v1 ConfigMap in-two", "ADDED v1 ConfigMap later-in-two")
 	streaming := s.watch(s.viewPath("*", allMapsPath+"?watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"))
 	added := 0
 	for {

@@ -11,14 +11,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// isVisible reports whether the named object of a request matches the filter. An object with the agent's finalizer is visible,
-// too: the agent has to release it.
+// selects reports whether the labels of an object match the filter. An object with the agent's finalizer is shown whatever its
+// labels are: only the agent can release it.
+func (p *published) selects(object metav1.Object) bool {
+	return p.Objects == nil || p.Objects.Matches(labels.Set(object.GetLabels())) || hasFinalizer(object.GetFinalizers())
+}
+
+func hasFinalizer(finalizers []string) bool { return slices.Contains(finalizers, finalizer) }
+
+// isVisible reports whether the named object of a request is shown.
 func (w *workspace) isVisible(ctx context.Context, c *publishedRequest) (bool, error) {
 	if c.Objects == nil && c.Namespaces == nil {
 		return true, nil
@@ -28,47 +36,53 @@ func (w *workspace) isVisible(ctx context.Context, c *publishedRequest) (bool, e
 		return err == nil, err // the virtual workspace of the export responds
 	}
 	return virtual.IsVisible(ctx, served.Store, c.info.Namespace, c.info.Name, func(object metav1.Object, latest bool) (bool, error) {
-		if slices.Contains(object.GetFinalizers(), finalizer) {
-			return true, nil
-		}
-		if c.Objects != nil && !c.Objects.Matches(labels.Set(object.GetLabels())) {
+		switch {
+		case !c.selects(object):
 			return false, nil
-		}
-		if c.Namespaces == nil || c.info.Namespace == "" {
+		case c.Namespaces == nil || c.info.Namespace == "" || hasFinalizer(object.GetFinalizers()):
 			return true, nil
 		}
 		return w.isSelectedNamespace(ctx, c.published, c.target.Cluster, c.info.Namespace, latest)
 	})
 }
 
-// matchesNamespace reports whether the filter matches the namespace of an object, as JSON.
-func (w *workspace) matchesNamespace(ctx context.Context, p *published, raw json.RawMessage) (bool, error) {
-	if p.Namespaces == nil {
-		return true, nil
-	}
-	cluster, namespace, err := locate(raw)
-	if err != nil || namespace == "" {
-		return err == nil, err
-	}
-	return w.isSelectedNamespace(ctx, p, cluster, namespace, false)
+// reference is what identifies an object, and what decides about it besides its labels.
+type reference struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        struct {
+		Name            string            `json:"name"`
+		Namespace       string            `json:"namespace,omitempty"`
+		UID             types.UID         `json:"uid,omitempty"`
+		ResourceVersion string            `json:"resourceVersion,omitempty"`
+		Annotations     map[string]string `json:"annotations,omitempty"`
+		Finalizers      []string          `json:"finalizers,omitempty"`
+	} `json:"metadata"`
 }
 
-// locate returns the logical cluster and the namespace of an object, as JSON.
-func locate(raw json.RawMessage) (logicalcluster.Name, string, error) {
-	var object struct {
-		Metadata struct {
-			Namespace   string            `json:"namespace"`
-			Annotations map[string]string `json:"annotations"`
-		} `json:"metadata"`
-	}
+// readReference decodes the reference of an object, and returns its logical cluster.
+func readReference(raw json.RawMessage) (reference, logicalcluster.Name, error) {
+	var object reference
 	if err := json.Unmarshal(raw, &object); err != nil {
-		return logicalcluster.Name{}, "", err
+		return object, logicalcluster.Name{}, err
 	}
 	cluster, err := logicalcluster.ParseName(object.Metadata.Annotations[logicalcluster.AnnotationKey])
 	if err != nil {
-		return logicalcluster.Name{}, "", fmt.Errorf("the logical cluster of an object: %w", err)
+		err = fmt.Errorf("the logical cluster of an object: %w", err)
 	}
-	return cluster, object.Metadata.Namespace, nil
+	object.Metadata.Annotations = map[string]string{logicalcluster.AnnotationKey: cluster.String()}
+	return object, cluster, err
+}
+
+// isShown reports whether an object, as JSON, whose labels match, is also shown by its namespace.
+func (c *publishedRequest) isShown(ctx context.Context, raw json.RawMessage) (bool, error) {
+	if c.Namespaces == nil {
+		return true, nil
+	}
+	object, cluster, err := readReference(raw)
+	if err != nil || object.Metadata.Namespace == "" || hasFinalizer(object.Metadata.Finalizers) {
+		return err == nil, err
+	}
+	return c.view.isSelectedNamespace(ctx, c.published, cluster, object.Metadata.Namespace, false)
 }
 
 // isSelectedNamespace reports whether the filter selects a namespace that the export may read.

@@ -14,12 +14,14 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/atoll-dev/atoll/internal/responserecorder"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
 // publishedRequest is a request for a published resource.
 type publishedRequest struct {
 	*published
+	view *workspace
 	translation
 	target virtual.Request
 	// info is that of the request, by the names of the service cluster.
@@ -53,7 +55,7 @@ func (w *workspace) newHandler(content http.Handler) http.Handler {
 		case found == nil:
 			exports.ServeHTTP(rw, req)
 		default:
-			w.servePublished(rw, req, &publishedRequest{published: found, target: target, info: info, exports: exports})
+			w.servePublished(rw, req, &publishedRequest{published: found, view: w, target: target, info: info, exports: exports})
 		}
 	})
 }
@@ -69,7 +71,7 @@ func (w *workspace) servePublished(rw http.ResponseWriter, req *http.Request, c 
 	case "list":
 		serveStream(rw, renamed, c.exports, func(out io.Writer, in io.Reader) error {
 			return c.convertList(out, in, c.Namespaces != nil, func(raw json.RawMessage) (json.RawMessage, error) {
-				if matches, err := w.matchesNamespace(renamed.Context(), c.published, raw); err != nil || !matches {
+				if shown, err := c.isShown(renamed.Context(), raw); err != nil || !shown {
 					return nil, err
 				}
 				return c.toSource(raw)
@@ -168,14 +170,7 @@ func (w *workspace) translate(ctx context.Context, c *publishedRequest) error {
 // restrict restricts a request to the objects that match the filter.
 func (w *workspace) restrict(req *http.Request, c *publishedRequest) (*http.Request, error) {
 	if c.info.Verb == "list" || c.info.Verb == "watch" {
-		if c.Objects == nil {
-			return req, nil
-		}
-		requirements, selectable := c.Objects.Requirements()
-		if !selectable {
-			return nil, fmt.Errorf("the filter of %s selects nothing", c.name())
-		}
-		return virtual.WithLabelRequirements(req, requirements...)
+		return req.WithContext(crdstorage.WithFilter(req.Context(), c.selects)), nil
 	}
 	if c.target.Cluster.IsWildcard() {
 		return req, nil // refused by the virtual workspace of the export

@@ -36,6 +36,7 @@ var errExpired = errors.New("the resource version is too old")
 
 // serveWatch serves a watch. With a filter for namespaces, a second watch follows the namespaces, and objects enter and
 // leave with theirs. Deletions are passed on whatever the namespace is: it may have left the filter in between.
+// So is a change of an object that is not shown, as its deletion: it may have lost the agent's finalizer.
 func (w *workspace) serveWatch(rw http.ResponseWriter, req *http.Request, c *publishedRequest) {
 	if c.Namespaces == nil {
 		serveStream(rw, req, c.exports, func(out io.Writer, in io.Reader) error {
@@ -63,13 +64,28 @@ func (w *workspace) serveWatch(rw http.ResponseWriter, req *http.Request, c *pub
 		})
 		return readFrames(in, func(next frame) error {
 			if next.Type == watch.Added || next.Type == watch.Modified {
-				if matches, err := w.matchesNamespace(ctx, c.published, next.Object); err != nil || !matches {
+				if shown, err := c.isShown(ctx, next.Object); err != nil || !shown && next.Type == watch.Added {
 					return err
+				} else if !shown {
+					return client.writeDeleted(next.Object)
 				}
 			}
 			return client.write(next)
 		})
 	})
+}
+
+// writeDeleted writes the deletion of an object with nothing but its reference.
+func (w *frameWriter) writeDeleted(object json.RawMessage) error {
+	reference, _, err := readReference(object)
+	if err != nil {
+		return err
+	}
+	encoded, err := json.Marshal(reference)
+	if err != nil {
+		return err
+	}
+	return w.write(frame{watch.Deleted, encoded})
 }
 
 // namespacesVersion returns the resource version from which a watch has to follow the namespaces.
@@ -147,14 +163,15 @@ func (c *publishedRequest) watchNamespaces(req *http.Request, since uint64, clie
 	return result
 }
 
-// writeObjects writes the event of a namespace for each of its objects.
-func (c *publishedRequest) writeObjects(req *http.Request, namespace frame, client *frameWriter) error {
-	var object metav1.PartialObjectMetadata
-	if err := json.Unmarshal(namespace.Object, &object); err != nil {
+// writeObjects writes the event of a namespace for each of its objects, unless the namespace has changed again: then another
+// event follows.
+func (c *publishedRequest) writeObjects(req *http.Request, event frame, client *frameWriter) error {
+	object, cluster, err := readReference(event.Object)
+	namespace := object.Metadata.Name
+	if err != nil || c.info.Namespace != "" && c.info.Namespace != namespace {
 		return err
 	}
-	cluster, _, err := locate(namespace.Object)
-	if err != nil || c.info.Namespace != "" && c.info.Namespace != object.Name {
+	if selected, err := c.view.isSelectedNamespace(req.Context(), c.published, cluster, namespace, false); err != nil || selected != (event.Type == watch.Added) {
 		return err
 	}
 	original := req.URL.Query()
@@ -170,7 +187,7 @@ func (c *publishedRequest) writeObjects(req *http.Request, namespace frame, clie
 	}
 	// The label of the claim means that the logical cluster binds the export.
 	req = req.WithContext(virtual.WithCluster(req.Context(), cluster))
-	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", Namespace: object.Name, Parts: []string{c.resource.Resource}}
+	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", Namespace: namespace, Parts: []string{c.resource.Resource}}
 	for {
 		response := responserecorder.New()
 		c.exports.ServeHTTP(response, newRead(req, info, c.resource, query, accept))
@@ -185,7 +202,7 @@ func (c *publishedRequest) writeObjects(req *http.Request, namespace frame, clie
 			return err
 		}
 		for _, item := range list.Items {
-			if err := client.write(frame{namespace.Type, item}); err != nil {
+			if err := c.writeObject(event.Type, item, client); err != nil {
 				return err
 			}
 		}
@@ -194,6 +211,17 @@ func (c *publishedRequest) writeObjects(req *http.Request, namespace frame, clie
 		}
 		query.Set("continue", list.Metadata.Continue)
 	}
+}
+
+// writeObject writes the event of its namespace for an object. One with the agent's finalizer does not leave.
+func (c *publishedRequest) writeObject(eventType watch.EventType, item json.RawMessage, client *frameWriter) error {
+	if eventType == watch.Added {
+		return client.write(frame{eventType, item})
+	}
+	if object, _, err := readReference(item); err != nil || hasFinalizer(object.Metadata.Finalizers) {
+		return err
+	}
+	return client.writeDeleted(item)
 }
 
 // discard is an http.ResponseWriter without a client.
