@@ -47,6 +47,9 @@ func newSession(kubeconfig *clientcmdapi.Config, files clientcmd.ConfigAccess, o
 	return s, nil
 }
 
+// Config returns the configuration of clients for the server URL in effect, which need not be that of a workspace.
+func (s *Session) Config() *rest.Config { return rest.CopyConfig(s.config) }
+
 // URL returns the server URL in effect.
 func (s *Session) URL() string { return s.config.Host }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/atoll-dev/atoll/plugin/binding"
 	"github.com/atoll-dev/atoll/plugin/connection"
+	"github.com/atoll-dev/atoll/plugin/publishedresource"
 	"github.com/atoll-dev/atoll/plugin/quickstart"
 	"github.com/atoll-dev/atoll/plugin/snapshot"
 	"github.com/atoll-dev/atoll/plugin/workspace"
@@ -23,6 +24,7 @@ func NewCommand(flags *connection.Flags) *cobra.Command {
 		binding.NewBindCommand(flags),
 		binding.NewClaimsCommand(flags),
 		snapshot.NewCommand(flags),
+		publishedresource.NewCommand(flags),
 		quickstart.NewCommand(flags),
 	)
 	return cmd

@@ -2,18 +2,15 @@ package snapshot
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/atoll-dev/atoll/internal/apiresourceschema"
 	"github.com/atoll-dev/atoll/plugin/connection"
+	"github.com/atoll-dev/atoll/plugin/manifests"
 )
 
 // NewCommand returns "kubectl kcp crd". The caller binds the flags of the connection, of which only the streams are
@@ -32,7 +29,8 @@ func NewCommand(flags *connection.Flags) *cobra.Command {
 
 // options are the flags of "kubectl kcp crd snapshot".
 type options struct {
-	file, prefix, output string
+	file, prefix string
+	output       manifests.Format
 }
 
 func newSnapshotCommand(streams genericiooptions.IOStreams) *cobra.Command {
@@ -53,8 +51,7 @@ the schemas are PREFIX.RESOURCE.GROUP. A schema never changes: take a new prefix
 	}
 	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "File with the definitions, - for standard input")
 	cmd.Flags().StringVar(&o.prefix, "prefix", "", "First part of the names of the schemas, for instance a date")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "yaml", "Format of the output: yaml or json")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]cobra.Completion{"yaml", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	o.output.Bind(cmd)
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	return cmd
 }
@@ -65,57 +62,28 @@ func (o options) validate() error {
 		return errors.New("--filename is required")
 	case o.prefix == "":
 		return errors.New("--prefix is required")
-	case o.output != "yaml" && o.output != "json":
-		return fmt.Errorf("invalid value %q for --output; valid values are json, yaml", o.output)
 	}
-	return nil
+	return o.output.Validate()
 }
 
 func (o options) run(streams genericiooptions.IOStreams) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	in, name := streams.In, "standard input"
-	if o.file != "-" {
-		file, err := os.Open(o.file)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		in, name = file, o.file
-	}
-	definitions, err := readDefinitions(in)
+	definitions, err := readDefinitions(o.file, streams.In)
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", name, err)
-	}
-	if len(definitions) == 0 {
-		return fmt.Errorf("%s holds no %s", name, definitionKind)
+		return err
 	}
 	var output bytes.Buffer // nothing is written after an error
 	for _, definition := range definitions {
 		schema, err := apiresourceschema.FromDefinition(definition, o.prefix)
 		if err == nil {
-			err = o.write(&output, schema)
+			err = o.output.Write(&output, schema)
 		}
 		if err != nil {
 			return fmt.Errorf("making a schema of CustomResourceDefinition %q: %w", definition.Name, err)
 		}
 	}
 	_, err = output.WriteTo(streams.Out)
-	return err
-}
-
-// write prints one object and its separator.
-func (o options) write(out io.Writer, object any) error {
-	content, err := sigsyaml.Marshal(object)
-	if o.output == "json" {
-		if content, err = json.MarshalIndent(object, "", "    "); err == nil {
-			content = append(content, '\n')
-		}
-	}
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(out, "%s---\n", content)
 	return err
 }

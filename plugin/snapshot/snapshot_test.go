@@ -140,7 +140,7 @@ func TestSnapshotErrors(t *testing.T) {
 		"an empty stream":          {stdinArgs, "# nothing\n", "standard input holds no CustomResourceDefinition"},
 		"another kind":             {stdinArgs, "{apiVersion: v1, kind: ConfigMap}", "reading standard input: document 1: want a CustomResourceDefinition of apiextensions.k8s.io/v1, not a ConfigMap of v1"},
 		"an old definition":        {stdinArgs, "{apiVersion: apiextensions.k8s.io/v1beta1, kind: CustomResourceDefinition}", "reading standard input: document 1: want a CustomResourceDefinition of apiextensions.k8s.io/v1, not a CustomResourceDefinition of apiextensions.k8s.io/v1beta1"},
-		"an object without a kind": {stdinArgs, "a: b", "reading standard input: document 1: want a CustomResourceDefinition, not an object without apiVersion and kind"},
+		"an object without a kind": {stdinArgs, "a: b", "reading standard input: document 1: the object has no apiVersion and kind"},
 		"a webhook's service":      {stdinArgs, newDefinition(t, map[string]any{"conversion": service}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": spec.conversion.webhook.clientConfig.service: workspaces have no services; give the webhook a url`},
 		"unknown fields":           {stdinArgs, newDefinition(t, map[string]any{"preserveUnknownFields": true}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": spec.preserveUnknownFields: schemas are structural; use x-kubernetes-preserve-unknown-fields in the schema instead`},
 		"no schema in a version":   {stdinArgs, newDefinition(t, map[string]any{"versions": []any{map[string]any{"name": "v1"}}}), `making a schema of CustomResourceDefinition "cowboys.wildwest.dev": version "v1": has no schema`},

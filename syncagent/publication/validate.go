@@ -2,6 +2,7 @@ package publication
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -83,7 +84,7 @@ func validateProjection(spec *syncagentv1alpha1.PublishedResourceSpec, fldPath *
 // lists them.
 func validateVersionNames(source *syncagentv1alpha1.SourceResource, projection *syncagentv1alpha1.ResourceProjection, fldPath *field.Path) field.ErrorList {
 	version, versions := fldPath.Child("version"), fldPath.Child("versions")
-	errs := optional(projection.Version, validation.IsDNS1035Label, version)
+	errs := optional(projection.Version, isSchemaVersion, version)
 	if projection.Version != "" {
 		if len(projection.Versions) > 0 {
 			errs = append(errs, field.Forbidden(versions, "version and versions exclude each other"))
@@ -100,7 +101,7 @@ func validateVersionNames(source *syncagentv1alpha1.SourceResource, projection *
 	}
 	for _, old := range slices.Sorted(maps.Keys(projection.Versions)) {
 		renamed := projection.Versions[old]
-		errs = append(errs, required(renamed, validation.IsDNS1035Label, versions.Key(old))...)
+		errs = append(errs, required(renamed, isSchemaVersion, versions.Key(old))...)
 		if len(source.Versions) > 0 && !slices.Contains(source.Versions, old) {
 			continue // not published
 		}
@@ -121,6 +122,16 @@ func validateLabels(names *[]string, fldPath *field.Path) field.ErrorList {
 		errs = append(errs, required(name, validation.IsDNS1035Label, fldPath.Index(i))...)
 	}
 	return errs
+}
+
+// schemaVersion is what an APIResourceSchema accepts. Definitions allow more, so that versions of the source may need other names.
+var schemaVersion = regexp.MustCompile(`^v[1-9][0-9]*([a-z]+[1-9][0-9]*)?$`)
+
+func isSchemaVersion(version string) []string {
+	if !schemaVersion.MatchString(version) {
+		return []string{"is not of the form v1, v1beta1"}
+	}
+	return nil
 }
 
 // isKind is the check of a definition: kinds are labels, in capitals or not.

@@ -52,6 +52,7 @@ func TestPlugins(t *testing.T) {
 		"completion":           testCompletion,
 		"quickstart of an API": testAPIQuickstart,
 		"quickstart of a tree": testTreeQuickstart,
+		"published resources":  testPublishedResources,
 		"no server":            testNoServer,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, i) })
