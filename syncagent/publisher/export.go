@@ -1,0 +1,147 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/dialects"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+)
+
+// Reasons of events of the APIExport.
+const (
+	reasonAddingSchemas   = "AddingResourceSchemas"
+	reasonRemovingSchemas = "RemovingResourceSchemas"
+	reasonAddingClaims    = "AddingPermissionClaims"
+)
+
+// Reasons of the condition Exported.
+const (
+	reasonExported     = "Exported"
+	reasonNoSchema     = "NoSchema"
+	reasonNoExport     = "ExportNotFound"
+	reasonDuplicate    = "ResourceAlreadyPublished"
+	reasonExportFailed = "ExportNotUpdated"
+)
+
+// exportReconciler keeps the APIExport.
+type exportReconciler struct {
+	options   Options
+	workspace client.Client
+	recorder  events.EventRecorder
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *exportReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	publications, err := r.options.Publications.List(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	publishedResources.Set(float64(len(publications)))
+	publications = slices.DeleteFunc(publications, func(p *publication.Publication) bool { return p.Object.GetDeletionTimestamp() != nil })
+	exported, duplicates := selectSchemas(publications)
+	outcome, err := r.update(ctx, request.Name, publications, exported)
+	if apierrors.IsConflict(err) { // there is a newer version, whose event enqueues the export
+		return reconcile.Result{}, nil
+	}
+	errs := []error{err}
+	for _, p := range publications {
+		condition := outcome
+		switch {
+		case p.SchemaName == "":
+			condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonNoSchema, Message: "There is no APIResourceSchema yet; see the condition SchemaReady."}
+		case slices.Contains(duplicates, p):
+			first := exported[resourceOf(p.SchemaName)]
+			condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonDuplicate, Message: fmt.Sprintf(
+				"PublishedResource %s already publishes %s. Set another name or group in spec.projection, or delete one of the two.", dialects.Key(first.Object).Name, resourceOf(p.SchemaName))}
+		}
+		errs = append(errs, r.report(ctx, p, condition))
+	}
+	return reconcile.Result{}, errors.Join(errs...)
+}
+
+// update writes the export if it has to change, and returns the condition Exported of publications with a schema.
+func (r *exportReconciler) update(ctx context.Context, name string, publications []*publication.Publication, exported map[string]*publication.Publication) (metav1.Condition, error) {
+	failed := func(reason, format string, args ...any) metav1.Condition {
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(format, args...)}
+	}
+	export := &apisv1alpha1.APIExport{}
+	err := r.workspace.Get(ctx, client.ObjectKey{Name: name}, export)
+	switch {
+	case apierrors.IsNotFound(err):
+		return failed(reasonNoExport, "There is no APIExport %s yet. Create an empty one in the workspace that the APIExportEndpointSlice refers to.", name), nil
+	case err != nil:
+		return failed(reasonExportFailed, "Cannot read APIExport %s: %v", name, err), err
+	case len(exported) == 0:
+		return metav1.Condition{}, nil
+	}
+	if err := r.write(ctx, export, publications, exported); err != nil {
+		return failed(reasonExportFailed, "Cannot update APIExport %s: %v", name, err), err
+	}
+	return metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonExported, Message: fmt.Sprintf("APIExport %s has the schema; workspaces can bind it", name)}, nil
+}
+
+// write writes schemas, claims and the annotation of an export, if any of them has to change. No other field is written, and a write
+// that others have overtaken fails.
+func (r *exportReconciler) write(ctx context.Context, export *apisv1alpha1.APIExport, publications []*publication.Publication, exported map[string]*publication.Publication) error {
+	before := export.DeepCopy()
+	export.Spec.LatestResourceSchemas = mergeSchemas(before.Spec.LatestResourceSchemas, exported)
+	wanted := wantedClaims(publications, export.Spec.LatestResourceSchemas)
+	var claims []apisv1alpha1.PermissionClaim
+	export.Spec.PermissionClaims, claims = mergeClaims(before.Spec.PermissionClaims, wanted)
+	// The name of another agent is no reason to write: two agents with one export would never end.
+	if slices.Equal(before.Spec.LatestResourceSchemas, export.Spec.LatestResourceSchemas) && len(claims) == 0 &&
+		export.Annotations[publication.LabelAgentName] != "" {
+		return nil
+	}
+	export.Annotations = with(before.Annotations, map[string]string{publication.LabelAgentName: r.options.AgentName})
+	if err := r.workspace.Patch(ctx, export, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	r.record(export, before.Spec.LatestResourceSchemas, claims)
+	return nil
+}
+
+// record records what has been changed as events of the export.
+func (r *exportReconciler) record(export *apisv1alpha1.APIExport, before []string, claims []apisv1alpha1.PermissionClaim) {
+	after := export.Spec.LatestResourceSchemas
+	if added := difference(after, before); len(added) > 0 {
+		r.event(export, corev1.EventTypeNormal, reasonAddingSchemas, "Added "+strings.Join(added, ", "))
+	}
+	if removed := difference(before, after); len(removed) > 0 {
+		r.event(export, corev1.EventTypeWarning, reasonRemovingSchemas, "Removed "+strings.Join(removed, ", "))
+	}
+	if len(claims) > 0 {
+		var names []string
+		for _, claim := range claims {
+			names = append(names, strings.TrimSuffix(claim.Resource+"."+claim.Group, "."))
+		}
+		r.event(export, corev1.EventTypeNormal, reasonAddingClaims, "Added claims for "+strings.Join(names, ", ")+"; consumers have to accept them")
+	}
+}
+
+func (r *exportReconciler) event(export *apisv1alpha1.APIExport, eventType, reason, message string) {
+	r.recorder.Eventf(export, nil, eventType, reason, "Publish", "%s", note(message))
+}
+
+// report writes the condition Exported of a publication.
+func (r *exportReconciler) report(ctx context.Context, p *publication.Publication, condition metav1.Condition) error {
+	condition.Type, condition.ObservedGeneration = syncagentv1alpha1.ConditionExported, p.Object.GetGeneration()
+	err := r.options.Publications.WriteStatus(ctx, p, func(status *syncagentv1alpha1.PublishedResourceStatus) {
+		meta.SetStatusCondition(&status.Conditions, condition)
+	})
+	return client.IgnoreNotFound(err)
+}

@@ -1,0 +1,121 @@
+package publisher
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/related"
+)
+
+// coreGroup stands for the empty group in the names of schemas.
+const coreGroup = "core"
+
+// resourceOf returns the "<plural>.<group>" of a schema's name, "<prefix>.<plural>.<group>".
+func resourceOf(schemaName string) string {
+	_, resource, _ := strings.Cut(schemaName, ".")
+	return resource
+}
+
+// selectSchemas returns the publications whose schemas are exported, by resource. Of several publications of one resource it is the
+// oldest; the others are returned as second.
+func selectSchemas(publications []*publication.Publication) (exported map[string]*publication.Publication, duplicates []*publication.Publication) {
+	sorted := slices.SortedStableFunc(slices.Values(publications), func(a, b *publication.Publication) int {
+		return a.Object.GetCreationTimestamp().Compare(b.Object.GetCreationTimestamp().Time)
+	})
+	exported = map[string]*publication.Publication{}
+	for _, p := range sorted {
+		if p.SchemaName == "" {
+			continue
+		}
+		if _, taken := exported[resourceOf(p.SchemaName)]; taken {
+			duplicates = append(duplicates, p)
+			continue
+		}
+		exported[resourceOf(p.SchemaName)] = p
+	}
+	return exported, duplicates
+}
+
+// mergeSchemas returns the names of schemas that an export should have, sorted by resource: those of publications, and those that
+// it has for other resources, which others have added, or which are of publications that have been deleted.
+func mergeSchemas(existing []string, exported map[string]*publication.Publication) []string {
+	var names []string
+	for _, name := range existing {
+		if _, managed := exported[resourceOf(name)]; !managed {
+			names = append(names, name)
+		}
+	}
+	for _, p := range exported {
+		names = append(names, p.SchemaName)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(resourceOf(a), resourceOf(b)), cmp.Compare(a, b)) })
+	return slices.Compact(names)
+}
+
+// wantedClaims returns the claims that syncing publications needs, for an export with these schemas.
+func wantedClaims(publications []*publication.Publication, schemas []string) []apisv1alpha1.PermissionClaim {
+	own := map[string]bool{}
+	for _, name := range schemas {
+		own[resourceOf(name)] = true
+	}
+	claims := []apisv1alpha1.PermissionClaim{newClaim("", "events", "")}
+	for _, p := range publications {
+		if p.SchemaName == "" || len(p.Invalid) > 0 {
+			continue
+		}
+		if len(p.Spec.Related) > 0 || p.Spec.Filter != nil && p.Spec.Filter.Namespace != nil {
+			claims = append(claims, newClaim("", "namespaces", ""))
+		}
+		if p.Spec.EnableWorkspacePaths {
+			claims = append(claims, newClaim("core.kcp.io", "logicalclusters", ""))
+		}
+		for _, entry := range p.Spec.Related {
+			resource := workspaceResource(entry)
+			if !own[resource.Resource+"."+cmp.Or(resource.Group, coreGroup)] {
+				claims = append(claims, newClaim(resource.Group, resource.Resource, entry.IdentityHash))
+			}
+		}
+	}
+	return claims
+}
+
+// workspaceResource returns the resource of a related entry in workspaces.
+func workspaceResource(entry syncagentv1alpha1.RelatedResourceSpec) schema.GroupVersionResource {
+	if entry.Origin == syncagentv1alpha1.RelatedResourceOriginKcp {
+		return related.OriginResource(entry)
+	}
+	return related.CopyResource(entry)
+}
+
+func newClaim(group, resource, identityHash string) apisv1alpha1.PermissionClaim {
+	return apisv1alpha1.PermissionClaim{
+		GroupResource: apisv1alpha1.GroupResource{Group: group, Resource: resource}, All: true, IdentityHash: identityHash,
+	}
+}
+
+// mergeClaims returns the existing claims with those added that are missing, sorted by group and resource, and the added ones. A
+// claim of the same resource counts as present, whatever it selects: an export has one claim for a resource.
+func mergeClaims(existing, wanted []apisv1alpha1.PermissionClaim) (merged, added []apisv1alpha1.PermissionClaim) {
+	merged = slices.Clone(existing)
+	for _, claim := range wanted {
+		if slices.ContainsFunc(merged, func(present apisv1alpha1.PermissionClaim) bool { return present.GroupResource == claim.GroupResource }) {
+			continue
+		}
+		merged, added = append(merged, claim), append(added, claim)
+	}
+	slices.SortStableFunc(merged, func(a, b apisv1alpha1.PermissionClaim) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+	})
+	return merged, added
+}
+
+// difference returns the elements of the first that are not in the second.
+func difference(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
+}
