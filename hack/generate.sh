@@ -50,6 +50,11 @@ echo "definitions: config/sync-agent/kdp"
 mkdir -p config/sync-agent/kdp
 (cd api && "$controller_gen" crd paths=./kdp/... output:crd:dir="$PWD/../config/sync-agent/kdp")
 
+# What the infrastructure provider puts into its workspace, under the API group that it is configured with.
+echo "definitions: config/infrastructure/crd"
+mkdir -p config/infrastructure/crd
+(cd api && "$controller_gen" crd paths=./infrastructure/... output:crd:dir="$PWD/../config/infrastructure/crd")
+
 if compgen -G 'controllers/*' >/dev/null; then
 	echo "role: config/rbac/role.yaml"
 	mkdir -p config/rbac
