@@ -1,0 +1,176 @@
+package template
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+)
+
+// Labels of definitions. A definition without LabelTemplate is somebody else's and never changed. The prefix of labels is the API
+// group of the provider.
+const (
+	labelTemplate = "template"
+	labelVersion  = "template-version"
+)
+
+// drainingMessage is what tenants read who create an instance of a Template that is being removed.
+const drainingMessage = "this kind is being removed from the catalogue; new instances cannot be created"
+
+// LabelTemplate returns the key of the label with the name of the Template of a definition or object.
+func LabelTemplate(group string) string { return group + "/" + labelTemplate }
+
+// LabelTemplateVersion returns the key of the label with the version of the Template.
+func LabelTemplateVersion(group string) string { return group + "/" + labelVersion }
+
+// DefinitionName is the name of the CustomResourceDefinition of a Template.
+func DefinitionName(t *infrastructurev1alpha1.Template) string {
+	return t.Spec.InstanceCRD.Resource + "." + t.Spec.InstanceCRD.Group
+}
+
+// Definition returns the definition of the kind of a Template. current is the definition that exists, or nil: its versions stay
+// served, its storage version stays what it is. Versions that the Template retires are left out unless objects may be stored in
+// them. While a Template is being deleted, the definition refuses new instances.
+func Definition(t *infrastructurev1alpha1.Template, current *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
+	names := t.Spec.InstanceCRD
+	version, err := newVersion(t)
+	if err != nil {
+		return nil, err
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{
+		TypeMeta: metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: DefinitionName(t),
+			Labels: map[string]string{
+				LabelTemplate(names.Group):        t.Name,
+				LabelTemplateVersion(names.Group): labelValue(t.Spec.Version),
+			},
+		},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: names.Group,
+			Scope: apiextensionsv1.ClusterScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{
+				Kind: names.Kind, ListKind: names.Kind + "List", Plural: names.Resource, Singular: strings.ToLower(names.Kind),
+			},
+		},
+	}
+	crd.Spec.Versions = mergeVersions(t, version, current)
+	return crd, nil
+}
+
+// mergeVersions adds the version of a Template to those that exist.
+func mergeVersions(t *infrastructurev1alpha1.Template, version apiextensionsv1.CustomResourceDefinitionVersion, current *apiextensionsv1.CustomResourceDefinition) []apiextensionsv1.CustomResourceDefinitionVersion {
+	version.Storage = true
+	if current == nil {
+		return []apiextensionsv1.CustomResourceDefinitionVersion{version}
+	}
+	var versions []apiextensionsv1.CustomResourceDefinitionVersion
+	for _, former := range current.Spec.Versions {
+		stored := slices.Contains(current.Status.StoredVersions, former.Name)
+		switch {
+		case former.Name == version.Name:
+			version.Storage = former.Storage
+			continue
+		case !stored && slices.Contains(t.Spec.RetiredVersions, former.Name):
+			continue
+		}
+		if former.Storage {
+			version.Storage = false
+		}
+		former.Deprecated = true
+		former.DeprecationWarning = ptr.To(fmt.Sprintf("%s/%s %s is deprecated; use %s", t.Spec.InstanceCRD.Group, former.Name, t.Spec.InstanceCRD.Kind, version.Name))
+		versions = append(versions, former)
+	}
+	return append(versions, version)
+}
+
+func newVersion(t *infrastructurev1alpha1.Template) (apiextensionsv1.CustomResourceDefinitionVersion, error) {
+	spec, err := parseSchema(t.Spec.Schema.Raw)
+	if err != nil {
+		return apiextensionsv1.CustomResourceDefinitionVersion{}, err
+	}
+	schema := apiextensionsv1.JSONSchemaProps{
+		Type:        "object",
+		Description: t.Spec.Description,
+		Required:    []string{"spec"}, // else neither required fields nor defaults of spec apply where it is absent
+		Properties: map[string]apiextensionsv1.JSONSchemaProps{
+			"apiVersion": {Type: "string"},
+			"kind":       {Type: "string"},
+			"metadata":   {Type: "object"},
+			"spec":       *spec,
+			"status":     statusSchema(),
+		},
+	}
+	if !t.DeletionTimestamp.IsZero() {
+		schema.XValidations = apiextensionsv1.ValidationRules{{
+			Rule: "oldSelf.hasValue()", Message: drainingMessage, OptionalOldSelf: ptr.To(true),
+		}}
+	}
+	return apiextensionsv1.CustomResourceDefinitionVersion{
+		Name:         t.Spec.InstanceCRD.Version,
+		Served:       true,
+		Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+		Schema:       &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &schema},
+		AdditionalPrinterColumns: []apiextensionsv1.CustomResourceColumnDefinition{
+			{Name: "Phase", Type: "string", JSONPath: ".status.phase"},
+			{Name: "Message", Type: "string", JSONPath: ".status.message"},
+			{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
+		},
+	}, nil
+}
+
+// statusSchema is the common part of the status of all instances. Backends add fields for their outputs.
+func statusSchema() apiextensionsv1.JSONSchemaProps {
+	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
+	return apiextensionsv1.JSONSchemaProps{
+		Type:                   "object",
+		XPreserveUnknownFields: ptr.To(true),
+		Properties: map[string]apiextensionsv1.JSONSchemaProps{
+			"phase":              text,
+			"message":            text,
+			"observedGeneration": {Type: "integer", Format: "int64"},
+			"conditions": {
+				Type:         "array",
+				XListType:    ptr.To("map"),
+				XListMapKeys: []string{"type"},
+				Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{
+					Type:     "object",
+					Required: []string{"type", "status"},
+					Properties: map[string]apiextensionsv1.JSONSchemaProps{
+						"type": text, "status": text, "reason": text, "message": text,
+						"lastTransitionTime": {Type: "string", Format: "date-time"},
+						"observedGeneration": {Type: "integer", Format: "int64"},
+					},
+				}},
+			},
+		},
+	}
+}
+
+// parseSchema reads the schema of spec. Unknown keywords are an error: they would be dropped silently.
+func parseSchema(raw []byte) (*apiextensionsv1.JSONSchemaProps, error) {
+	decoder := json.NewDecoder(strings.NewReader(string(raw)))
+	decoder.DisallowUnknownFields()
+	schema := &apiextensionsv1.JSONSchemaProps{}
+	if err := decoder.Decode(schema); err != nil {
+		return nil, fmt.Errorf("reading the schema: %w", err)
+	}
+	return schema, nil
+}
+
+// labelValue makes a valid label value of a version.
+func labelValue(version string) string {
+	value := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {
+			return r
+		}
+		return '-'
+	}, version)
+	return strings.Trim(value[:min(len(value), 63)], "-._")
+}

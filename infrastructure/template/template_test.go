@@ -1,0 +1,158 @@
+package template
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+)
+
+const redisSchema = `{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"size":{"type":"string","enum":["small","medium","large"],"default":"small"},"version":{"type":"string","enum":["6","7"],"default":"7"}}}`
+
+func redis(changes ...func(*infrastructurev1alpha1.Template)) *infrastructurev1alpha1.Template {
+	t := &infrastructurev1alpha1.Template{
+		ObjectMeta: metav1.ObjectMeta{Name: "redis", UID: "1", CreationTimestamp: metav1.Unix(1000, 0)},
+		Spec: infrastructurev1alpha1.TemplateSpec{
+			DisplayName: "Redis cache", Category: "Databases", Version: "0.1.0", Backend: "kro",
+			InstanceCRD: infrastructurev1alpha1.InstanceCRD{Group: infrastructurev1alpha1.GroupName, Version: "v1alpha1", Kind: "Redis", Resource: "redis"},
+			Schema:      runtime.RawExtension{Raw: []byte(redisSchema)},
+		},
+	}
+	for _, change := range changes {
+		change(t)
+	}
+	return t
+}
+
+func withSchema(schema string) func(*infrastructurev1alpha1.Template) {
+	return func(t *infrastructurev1alpha1.Template) { t.Spec.Schema.Raw = []byte(schema) }
+}
+
+func TestValidate(t *testing.T) {
+	older := redis(func(t *infrastructurev1alpha1.Template) {
+		t.Name, t.UID, t.CreationTimestamp = "older", "0", metav1.Unix(10, 0)
+	})
+	younger := redis(func(t *infrastructurev1alpha1.Template) {
+		t.Name, t.UID, t.CreationTimestamp = "younger", "2", metav1.NewTime(time.Unix(2000, 0))
+	})
+	for _, test := range []struct {
+		name     string
+		template *infrastructurev1alpha1.Template
+		others   []infrastructurev1alpha1.Template
+		want     []string // beginnings of messages, in order
+	}{
+		{"a good one", redis(), nil, nil},
+		{"beside itself", redis(), []infrastructurev1alpha1.Template{*redis()}, nil},
+		{"who wanted the kind first has it", redis(), []infrastructurev1alpha1.Template{*younger}, nil},
+		{"who wanted it later does not", redis(), []infrastructurev1alpha1.Template{*older}, []string{`spec.instanceCRD.resource: Duplicate value: "redis, of Template older"`, `spec.instanceCRD.kind: Duplicate value: "Redis, of Template older"`}},
+		{"of another group", redis(func(t *infrastructurev1alpha1.Template) { t.Spec.InstanceCRD.Group = "example.org" }), nil, []string{"spec.instanceCRD.group: Invalid value"}},
+		{"that defines templates", redis(func(t *infrastructurev1alpha1.Template) { t.Spec.InstanceCRD.Resource = "templates" }), nil, []string{"spec.instanceCRD.resource: Forbidden"}},
+		{"that retires its version", redis(func(t *infrastructurev1alpha1.Template) { t.Spec.RetiredVersions = []string{"v1alpha1"} }), nil, []string{"spec.instanceCRD.version: Invalid value"}},
+		{"without JSON", redis(withSchema(`{`)), nil, []string{"spec.schema: Invalid value: reading the schema"}},
+		{"with an unknown keyword", redis(withSchema(`{"type":"object","propertys":{}}`)), nil, []string{"spec.schema: Invalid value: reading the schema"}},
+		{"of a string", redis(withSchema(`{"type":"string"}`)), nil, []string{`spec.schema.type: Invalid value: "string": must be object`}},
+		{"with a reserved field", redis(withSchema(`{"type":"object","properties":{"status":{"type":"object"}}}`)), nil, []string{"spec.schema.properties[status]: Forbidden"}},
+		{"that is not structural", redis(withSchema(`{"type":"object","properties":{"a":{}}}`)), nil, []string{"spec.schema.properties[a].type: Required value"}},
+		{"with a rule that does not compile", redis(withSchema(`{"type":"object","properties":{"a":{"type":"string"}},"x-kubernetes-validations":[{"rule":"self.b == 1"}]}`)), nil, []string{"spec.schema.x-kubernetes-validations[0].rule: Invalid value"}},
+		{"with a default that is not valid", redis(withSchema(`{"type":"object","properties":{"a":{"type":"string","default":3}}}`)), nil, []string{"spec.schema.properties[a].default: Invalid value"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := Validate(test.template, infrastructurev1alpha1.GroupName, test.others)
+			if !slices.EqualFunc([]*field.Error(got), test.want, func(err *field.Error, want string) bool { return strings.HasPrefix(err.Error(), want) }) {
+				t.Errorf("got %v, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func mustDefine(t *testing.T, template *infrastructurev1alpha1.Template, current *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	definition, err := Definition(template, current)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return definition
+}
+
+func TestDefinitionKeepsPluralAndSchema(t *testing.T) {
+	definition := mustDefine(t, redis(), nil)
+	if definition.Name != "redis."+infrastructurev1alpha1.GroupName || definition.Spec.Scope != apiextensionsv1.ClusterScoped {
+		t.Errorf("got %s, %s", definition.Name, definition.Spec.Scope)
+	}
+	spec := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	want, err := parseSchema([]byte(redisSchema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changes := append(Compare(want, &spec), Compare(&spec, want)...); len(changes) > 0 {
+		t.Errorf("the schema changes: %q", changes)
+	}
+}
+
+func TestDefinitionOfSeveralVersions(t *testing.T) {
+	first := mustDefine(t, redis(), nil)
+	first.Status.StoredVersions = []string{"v1alpha1"}
+	next := redis(func(t *infrastructurev1alpha1.Template) { t.Spec.InstanceCRD.Version = "v1" })
+	type version struct {
+		name                        string
+		served, storage, deprecated bool
+	}
+	for _, test := range []struct {
+		name    string
+		stored  []string
+		retired []string
+		want    []version
+	}{
+		{"a new version is served beside the stored one", []string{"v1alpha1"}, nil, []version{{"v1alpha1", true, true, true}, {"v1", true, false, false}}},
+		{"a retired version with objects stays", []string{"v1alpha1"}, []string{"v1alpha1"}, []version{{"v1alpha1", true, true, true}, {"v1", true, false, false}}},
+		{"a retired version without objects goes", []string{"v1"}, []string{"v1alpha1"}, []version{{"v1", true, true, false}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			current := first.DeepCopy()
+			current.Status.StoredVersions = test.stored
+			template := next.DeepCopy()
+			template.Spec.RetiredVersions = test.retired
+			var got []version
+			for _, v := range mustDefine(t, template, current).Spec.Versions {
+				got = append(got, version{v.Name, v.Served, v.Storage, v.Deprecated})
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestSchemaIsNamedByContent(t *testing.T) {
+	name := func(template *infrastructurev1alpha1.Template) string {
+		schema, err := Schema(mustDefine(t, template, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return schema.Name
+	}
+	first := name(redis())
+	if !strings.HasPrefix(first, "tmpl") || !strings.HasSuffix(first, ".redis."+infrastructurev1alpha1.GroupName) {
+		t.Errorf("got %s", first)
+	}
+	if again := name(redis(func(t *infrastructurev1alpha1.Template) {
+		t.Name, t.UID, t.Spec.Version = "other", types.UID("9"), "0.2.0"
+	})); again != first {
+		t.Errorf("the same content is named %s and %s", first, again)
+	}
+	if changed := name(redis(withSchema(`{"type":"object"}`))); changed == first {
+		t.Errorf("another schema is named %s, too", first)
+	}
+	deleted := redis(func(t *infrastructurev1alpha1.Template) { now := metav1.Now(); t.DeletionTimestamp = &now })
+	if draining := name(deleted); draining == first {
+		t.Errorf("the schema that refuses new instances is named %s, too", first)
+	}
+}

@@ -1,0 +1,108 @@
+package template
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+)
+
+// reserved are fields that every instance has beside its spec. A template that has them in spec is a mistake: its author wanted to
+// describe the whole object.
+var reserved = []string{"apiVersion", "kind", "metadata", "status"}
+
+// Validate returns the mistakes of a Template that can be found without a server. group is the API group of the provider. others are all
+// other Templates: of two that want the same kind or resource, the older one has it.
+func Validate(t *infrastructurev1alpha1.Template, group string, others []infrastructurev1alpha1.Template) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validateNames(t, group, others, spec.Child("instanceCRD"))
+	schema, err := parseSchema(t.Spec.Schema.Raw)
+	if err != nil {
+		return append(errs, field.Invalid(spec.Child("schema"), field.OmitValueType{}, err.Error()))
+	}
+	if schema.Type != "object" {
+		errs = append(errs, field.Invalid(spec.Child("schema", "type"), schema.Type, "must be object"))
+	}
+	for _, name := range reserved {
+		if _, ok := schema.Properties[name]; ok {
+			errs = append(errs, field.Forbidden(spec.Child("schema", "properties").Key(name), "is reserved: the schema is that of spec, not of the whole object"))
+		}
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	return validateDefinition(t, spec.Child("schema"))
+}
+
+func validateNames(t *infrastructurev1alpha1.Template, group string, others []infrastructurev1alpha1.Template, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := t.Spec.InstanceCRD
+	if names.Group != group {
+		errs = append(errs, field.Invalid(path.Child("group"), names.Group, "must be "+group+", the API group of this provider"))
+	}
+	if names.Resource == "templates" || strings.EqualFold(names.Kind, "Template") {
+		errs = append(errs, field.Forbidden(path.Child("resource"), "is reserved for the catalogue"))
+	}
+	if slices.Contains(t.Spec.RetiredVersions, names.Version) {
+		errs = append(errs, field.Invalid(path.Child("version"), names.Version, "is in retiredVersions"))
+	}
+	for i := range others {
+		other := &others[i]
+		if other.UID == t.UID || !isOlder(other, t) {
+			continue
+		}
+		if other.Spec.InstanceCRD.Resource == names.Resource {
+			errs = append(errs, field.Duplicate(path.Child("resource"), fmt.Sprintf("%s, of Template %s", names.Resource, other.Name)))
+		}
+		if other.Spec.InstanceCRD.Kind == names.Kind {
+			errs = append(errs, field.Duplicate(path.Child("kind"), fmt.Sprintf("%s, of Template %s", names.Kind, other.Name)))
+		}
+	}
+	return errs
+}
+
+// isOlder orders Templates: the first who wanted a name has it.
+func isOlder(a, b *infrastructurev1alpha1.Template) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+// validateDefinition asks the code of an API server whether it would accept the definition, so that nothing is written for a schema
+// that is not structural or has rules that do not compile.
+func validateDefinition(t *infrastructurev1alpha1.Template, path *field.Path) field.ErrorList {
+	definition, err := Definition(t, nil)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
+	}
+	apiextensionsv1.SetDefaults_CustomResourceDefinition(definition)
+	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&definition.Spec)
+	internal := &apiextensions.CustomResourceDefinition{}
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(definition, internal, nil); err != nil {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
+	}
+	internal.Status.StoredVersions = []string{t.Spec.InstanceCRD.Version}
+	var errs field.ErrorList
+	for _, err := range apiextensionsvalidation.ValidateCustomResourceDefinition(context.Background(), internal) {
+		errs = append(errs, locate(err, path))
+	}
+	return errs
+}
+
+// locate names the field of the Template that an error about its definition is about.
+func locate(err *field.Error, path *field.Path) *field.Error {
+	const before = ".openAPIV3Schema.properties[spec]"
+	located := *err
+	if _, inner, ok := strings.Cut(err.Field, before); ok {
+		located.Field = path.String() + inner
+	}
+	return &located
+}
