@@ -1,0 +1,176 @@
+package template
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
+)
+
+// retryInterval is the interval of retries where no event tells that something has changed, such as a backend that is not ready.
+const retryInterval = 10 * time.Second
+
+// Instances are the instances of a kind in all workspaces that have bound the export.
+type Instances interface {
+	// Count returns their number. It fails unless all workspaces could be read.
+	Count(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
+	// Remove gives all of them the phase TemplateRemoved, deletes them, and returns how many are left. It fails unless all
+	// workspaces could be read.
+	Remove(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
+}
+
+// Reconciler publishes Templates: it keeps their definitions, schemas and entries of the export, and calls their backends.
+type Reconciler struct {
+	// Client is a client of the workspace of the provider. Its Templates are in Group.
+	Client client.Client
+	// Group is the API group of the provider, Export the name of its APIExport.
+	Group, Export string
+	Backends      *backend.Registry
+	Instances     Instances
+	Events        events.EventRecorder
+}
+
+// Finalizer returns the finalizer of Templates of a group.
+func Finalizer(group string) string { return "templates." + group + "/reconcile" }
+
+// LabelReady returns the key of the label of Templates that tenants may see. Its value is "true".
+func LabelReady(group string) string { return group + "/ready" }
+
+// AnnotationAbandon returns the annotation of a deleted Template whose instances shall not be waited for.
+func AnnotationAbandon(group string) string { return group + "/abandon-instances" }
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("template").
+		For(&infrastructurev1alpha1.Template{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition)).
+		Watches(&apisv1alpha2.APIExport{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(r)
+}
+
+func (r *Reconciler) ofDefinition(_ context.Context, definition client.Object) []reconcile.Request {
+	name, ok := definition.GetLabels()[LabelTemplate(r.Group)]
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+}
+
+// all returns the requests of all Templates: an entry of the export may have been removed by hand.
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	var list infrastructurev1alpha1.TemplateList
+	if err := r.Client.List(ctx, &list); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "listing templates")
+		return nil
+	}
+	requests := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		requests[i].Name = list.Items[i].Name
+	}
+	return requests
+}
+
+// Reconcile publishes one Template, or removes what was published of it.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	s, err := r.observe(ctx, req.Name)
+	if err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	finalizer := Finalizer(r.Group)
+	removing := !s.template.DeletionTimestamp.IsZero()
+	switch {
+	case removing && !controllerutil.ContainsFinalizer(s.template, finalizer):
+		return ctrl.Result{}, nil
+	case !removing && !controllerutil.ContainsFinalizer(s.template, finalizer):
+		patch := client.MergeFromWithOptions(s.template.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		controllerutil.AddFinalizer(s.template, finalizer)
+		if err := r.Client.Patch(ctx, s.template, patch); err != nil {
+			return ctrl.Result{}, fmt.Errorf("adding the finalizer: %w", err)
+		}
+	}
+	before := s.template.DeepCopy()
+	steps := []step{r.findBackend, r.validate, r.defineKind, r.setUp, r.export}
+	if removing {
+		steps = []step{r.closeKind, r.removeInstances, r.tearDown, r.removeExport, r.removeKind}
+	}
+	var failed error
+	for _, step := range steps {
+		if err := step(ctx, s); err != nil {
+			failed = err
+			break
+		}
+	}
+	if removing && failed == nil {
+		patch := client.MergeFromWithOptions(s.template.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		controllerutil.RemoveFinalizer(s.template, finalizer)
+		return ctrl.Result{}, client.IgnoreNotFound(r.Client.Patch(ctx, s.template, patch))
+	}
+	result, failed := outcome(s, failed)
+	return result, errors.Join(failed, r.writeStatus(ctx, s, before))
+}
+
+// observe reads what the steps decide by.
+func (r *Reconciler) observe(ctx context.Context, name string) (*scope, error) {
+	s := &scope{template: &infrastructurev1alpha1.Template{}}
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, s.template); err != nil {
+		return nil, err
+	}
+	var all infrastructurev1alpha1.TemplateList
+	if err := r.Client.List(ctx, &all); err != nil {
+		return nil, fmt.Errorf("listing templates: %w", err)
+	}
+	s.others = all.Items
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	err := r.Client.Get(ctx, types.NamespacedName{Name: DefinitionName(s.template)}, definition)
+	switch {
+	case err == nil:
+		s.definition = definition
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("reading the definition: %w", err)
+	}
+	return s, nil
+}
+
+// writeStatus writes status and the label of Templates that tenants may see, where they have changed.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope, before *infrastructurev1alpha1.Template) error {
+	s.setStatus()
+	if !equality.Semantic.DeepEqual(before.Status, s.template.Status) {
+		if err := r.Client.Status().Patch(ctx, s.template.DeepCopy(), client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("writing the status: %w", err)
+		}
+	}
+	key, ready := LabelReady(r.Group), isReady(s.template)
+	if (s.template.Labels[key] == "true") == ready {
+		return nil
+	}
+	labelled := &infrastructurev1alpha1.Template{}
+	labelled.Name = s.template.Name
+	value := "null"
+	if ready {
+		value = `"true"`
+	}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, key, value))
+	if err := r.Client.Patch(ctx, labelled, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("labelling: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package template
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+)
+
+// entryChange changes the resources of an export, and reports whether it did.
+type entryChange func(*[]apisv1alpha2.ResourceSchema) bool
+
+// listed lists a resource with a schema. There is one entry for a resource and group, all others are kept.
+func listed(resource, group, schema string) entryChange {
+	return func(entries *[]apisv1alpha2.ResourceSchema) bool {
+		i := slices.IndexFunc(*entries, isEntryOf(resource, group))
+		if i < 0 {
+			*entries = append(*entries, apisv1alpha2.ResourceSchema{Name: resource, Group: group, Schema: schema,
+				Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}}})
+			return true
+		}
+		changed := (*entries)[i].Schema != schema
+		(*entries)[i].Schema = schema
+		return changed
+	}
+}
+
+// unlisted removes the entry of a resource.
+func unlisted(resource, group string) entryChange {
+	return func(entries *[]apisv1alpha2.ResourceSchema) bool {
+		before := len(*entries)
+		*entries = slices.DeleteFunc(*entries, isEntryOf(resource, group))
+		return len(*entries) != before
+	}
+}
+
+func isEntryOf(resource, group string) func(apisv1alpha2.ResourceSchema) bool {
+	return func(entry apisv1alpha2.ResourceSchema) bool { return entry.Name == resource && entry.Group == group }
+}
+
+// changeExport reads the export, changes it, and writes it if that changed something. Other Templates change it at the same time, so
+// that conflicts are repeated.
+func (r *Reconciler) changeExport(ctx context.Context, change entryChange) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		export := &apisv1alpha2.APIExport{}
+		if err := r.Client.Get(ctx, types.NamespacedName{Name: r.Export}, export); err != nil {
+			return fmt.Errorf("reading APIExport %s: %w", r.Export, err)
+		}
+		if !change(&export.Spec.Resources) {
+			return nil
+		}
+		if err := r.Client.Update(ctx, export); err != nil {
+			return fmt.Errorf("updating APIExport %s: %w", r.Export, err)
+		}
+		return nil
+	})
+}

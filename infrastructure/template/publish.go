@@ -1,0 +1,192 @@
+package template
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
+)
+
+// maxMessage is the limit of messages of backends in the status.
+const maxMessage = 2048
+
+// findBackend finds the backend that the Template names. A Template whose backend this process does not have stays as it is.
+func (r *Reconciler) findBackend(_ context.Context, s *scope) error {
+	name := s.template.Spec.Backend
+	found, ok := r.Backends.Get(name)
+	if !ok {
+		return &problem{condition: infrastructurev1alpha1.ConditionBackendReady, reason: infrastructurev1alpha1.ReasonBackendNotFound, wait: true,
+			message: fmt.Sprintf("there is no backend %q; those of this provider are %s", name, strings.Join(r.Backends.Names(), ", "))}
+	}
+	s.backend = found
+	return nil
+}
+
+// validate finds mistakes before anything is written.
+func (r *Reconciler) validate(ctx context.Context, s *scope) error {
+	invalid := func(message string) error {
+		return &problem{condition: infrastructurev1alpha1.ConditionSchemaCompatible, reason: infrastructurev1alpha1.ReasonInvalidSpec, message: message, wait: true}
+	}
+	if errs := Validate(s.template, r.Group, s.others); len(errs) > 0 {
+		return invalid(errs.ToAggregate().Error())
+	}
+	if s.definition == nil {
+		return nil
+	}
+	if owner, ok := s.definition.Labels[LabelTemplate(r.Group)]; !ok || owner != s.template.Name {
+		return &problem{condition: infrastructurev1alpha1.ConditionCRDEstablished, reason: infrastructurev1alpha1.ReasonCRDError,
+			message: fmt.Sprintf("CustomResourceDefinition %s exists and is not this Template's; delete it, or name another resource", s.definition.Name)}
+	}
+	if changes := incompatible(s.template, s.definition); len(changes) > 0 {
+		return invalid("existing instances could become invalid: " + strings.Join(changes, "; ") + "; give the kind a new spec.instanceCRD.version")
+	}
+	return r.validateBackendChange(ctx, s)
+}
+
+// validateBackendChange refuses another backend while there are instances that the former one provides.
+func (r *Reconciler) validateBackendChange(ctx context.Context, s *scope) error {
+	former := s.template.Status.Backend.Name
+	if former == "" || former == s.template.Spec.Backend {
+		return nil
+	}
+	count, err := r.Instances.Count(ctx, s.template)
+	if err != nil {
+		return fmt.Errorf("counting instances: %w", err)
+	}
+	if count == 0 {
+		return nil
+	}
+	return &problem{condition: infrastructurev1alpha1.ConditionBackendReady, reason: infrastructurev1alpha1.ReasonInvalidSpec,
+		message: fmt.Sprintf("%d instances are provided by backend %q; they must be deleted before backend %q takes over", count, former, s.template.Spec.Backend)}
+}
+
+// incompatible compares the schema of a Template with that of the same version of the existing definition.
+func incompatible(t *infrastructurev1alpha1.Template, definition *apiextensionsv1.CustomResourceDefinition) []string {
+	after, err := parseSchema(t.Spec.Schema.Raw)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, version := range definition.Spec.Versions {
+		if version.Name == t.Spec.InstanceCRD.Version && version.Schema != nil && version.Schema.OpenAPIV3Schema != nil {
+			before := version.Schema.OpenAPIV3Schema.Properties["spec"]
+			return Compare(&before, after)
+		}
+	}
+	return nil
+}
+
+// defineKind writes the definition in the workspace of the provider, where no tenant sees it yet, and waits until it is established.
+func (r *Reconciler) defineKind(ctx context.Context, s *scope) error {
+	failed := func(err error) error {
+		return &problem{condition: infrastructurev1alpha1.ConditionCRDEstablished, reason: infrastructurev1alpha1.ReasonCRDError, message: err.Error(), cause: err}
+	}
+	if err := r.applyDefinition(ctx, s); err != nil {
+		return failed(err)
+	}
+	if !isEstablished(s.definition) {
+		return &problem{condition: infrastructurev1alpha1.ConditionCRDEstablished, reason: infrastructurev1alpha1.ReasonAwaitingEstablish, wait: true,
+			message: "waiting until CustomResourceDefinition " + s.definition.Name + " is established"}
+	}
+	return nil
+}
+
+// applyDefinition creates or updates the definition, and computes the schema of the export.
+func (r *Reconciler) applyDefinition(ctx context.Context, s *scope) error {
+	wanted, err := Definition(s.template, s.definition)
+	if err != nil {
+		return err
+	}
+	if s.schema, err = Schema(wanted); err != nil {
+		return err
+	}
+	if s.definition == nil {
+		s.definition = wanted
+		if err := r.Client.Create(ctx, s.definition); err != nil {
+			return fmt.Errorf("creating the definition: %w", err)
+		}
+		return nil
+	}
+	// As a server would complete it, so that an unchanged definition is not written.
+	wanted.Spec.Conversion = s.definition.Spec.Conversion
+	if equality.Semantic.DeepEqual(wanted.Spec, s.definition.Spec) && containsAll(s.definition.Labels, wanted.Labels) {
+		return nil
+	}
+	updated := s.definition.DeepCopy()
+	updated.Spec = wanted.Spec
+	for key, value := range wanted.Labels {
+		updated.Labels[key] = value
+	}
+	if err := r.Client.Update(ctx, updated); err != nil {
+		return fmt.Errorf("updating the definition: %w", err)
+	}
+	s.definition = updated
+	return nil
+}
+
+func containsAll(labels, wanted map[string]string) bool {
+	for key, value := range wanted {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// setUp calls the backend. What is exported of an earlier generation stays exported until this succeeds.
+func (r *Reconciler) setUp(ctx context.Context, s *scope) error {
+	var answer backend.Status
+	err := withoutPanic(func() (err error) {
+		answer, err = s.backend.SetupTemplate(ctx, s.template.DeepCopy())
+		return err
+	})
+	status := &s.template.Status.Backend
+	if err != nil {
+		status.Ready, status.Message = false, truncate(err.Error())
+		return &problem{condition: infrastructurev1alpha1.ConditionBackendReady, reason: infrastructurev1alpha1.ReasonBackendError, message: status.Message, cause: err}
+	}
+	status.Name, status.Ready, status.Message = s.backend.Name(), answer.Ready, truncate(answer.Message)
+	if !answer.Ready {
+		return &problem{condition: infrastructurev1alpha1.ConditionBackendReady, reason: infrastructurev1alpha1.ReasonBackendNotReady, message: status.Message}
+	}
+	return nil
+}
+
+// export creates the schema and lists it in the export.
+func (r *Reconciler) export(ctx context.Context, s *scope) error {
+	failed := func(err error) error {
+		return &problem{condition: infrastructurev1alpha1.ConditionSchemaInAPIExport, reason: infrastructurev1alpha1.ReasonAPIExportError, message: err.Error(), cause: err}
+	}
+	s.schema.Labels = map[string]string{LabelTemplate(r.Group): s.template.Name}
+	if err := r.Client.Create(ctx, s.schema); err != nil && !apierrors.IsAlreadyExists(err) {
+		return failed(fmt.Errorf("creating the schema: %w", err))
+	}
+	names := s.template.Spec.InstanceCRD
+	if err := r.changeExport(ctx, listed(names.Resource, names.Group, s.schema.Name)); err != nil {
+		return failed(err)
+	}
+	s.exported = true
+	return nil
+}
+
+// withoutPanic calls a backend: one that panics makes its own Template unready, and no other.
+func withoutPanic(call func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("the backend panicked: %v", cause)
+		}
+	}()
+	return call()
+}
+
+func truncate(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
+}

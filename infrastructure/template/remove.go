@@ -1,0 +1,106 @@
+package template
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+)
+
+// isOwn reports whether the definition of the kind is that of this Template. One that was never published removes nothing: the names
+// in its spec may be those of another.
+func (r *Reconciler) isOwn(s *scope) bool {
+	return s.definition != nil && s.definition.Labels[LabelTemplate(r.Group)] == s.template.Name
+}
+
+// closeKind has the exported schema refuse new instances.
+func (r *Reconciler) closeKind(ctx context.Context, s *scope) error {
+	if !r.isOwn(s) || !s.definition.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	if err := r.applyDefinition(ctx, s); err != nil {
+		return removing(fmt.Errorf("closing the kind: %w", err))
+	}
+	if !s.template.Status.Registered.SchemaInAPIExport {
+		return nil
+	}
+	return r.export(ctx, s)
+}
+
+// removeInstances removes all instances, with what backends made for them, and waits until they are gone.
+func (r *Reconciler) removeInstances(ctx context.Context, s *scope) error {
+	if !r.isOwn(s) || !s.template.Status.Registered.SchemaInAPIExport {
+		return nil
+	}
+	if _, abandon := s.template.Annotations[AnnotationAbandon(r.Group)]; abandon {
+		r.Events.Eventf(s.template, nil, corev1.EventTypeWarning, "InstancesAbandoned", "Remove", "instances are not waited for, as an annotation asks; what they are made of may be left")
+		return nil
+	}
+	left, err := r.Instances.Remove(ctx, s.template)
+	if err != nil {
+		return removing(fmt.Errorf("removing instances: %w", err))
+	}
+	if left == 0 {
+		return nil
+	}
+	return &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonDraining,
+		message: fmt.Sprintf("waiting for %d instances to be removed; annotate the Template with %s to abandon them", left, AnnotationAbandon(r.Group))}
+}
+
+// tearDown calls the backend that was set up. One that this process does not have cannot be called.
+func (r *Reconciler) tearDown(ctx context.Context, s *scope) error {
+	name := s.template.Status.Backend.Name
+	if name == "" {
+		name = s.template.Spec.Backend
+	}
+	found, ok := r.Backends.Get(name)
+	if !ok {
+		r.Events.Eventf(s.template, nil, corev1.EventTypeWarning, infrastructurev1alpha1.ReasonBackendNotFound, "Remove", "there is no backend %q to tear the template down", name)
+		return nil
+	}
+	if err := withoutPanic(func() error { return found.TeardownTemplate(ctx, s.template.DeepCopy()) }); err != nil {
+		return &problem{condition: infrastructurev1alpha1.ConditionBackendReady, reason: infrastructurev1alpha1.ReasonBackendError, message: truncate(err.Error()), cause: err}
+	}
+	return nil
+}
+
+// removeExport takes the kind out of the export, and removes its schemas.
+func (r *Reconciler) removeExport(ctx context.Context, s *scope) error {
+	if !r.isOwn(s) {
+		return nil
+	}
+	names := s.template.Spec.InstanceCRD
+	if err := r.changeExport(ctx, unlisted(names.Resource, names.Group)); client.IgnoreNotFound(err) != nil {
+		return removing(err)
+	}
+	if err := r.Client.DeleteAllOf(ctx, &apisv1alpha1.APIResourceSchema{}, client.MatchingLabels{LabelTemplate(r.Group): s.template.Name}); err != nil {
+		return removing(fmt.Errorf("deleting schemas: %w", err))
+	}
+	return nil
+}
+
+// removeKind deletes the definition and waits until it is gone.
+func (r *Reconciler) removeKind(ctx context.Context, s *scope) error {
+	if !r.isOwn(s) {
+		return nil
+	}
+	err := r.Client.Delete(ctx, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: s.definition.ObjectMeta})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return removing(fmt.Errorf("deleting the definition: %w", err))
+	}
+	return &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonDraining, wait: true, message: "waiting until the definition is deleted"}
+}
+
+// removing is an error during removal that is retried.
+func removing(err error) error {
+	return &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonDraining, message: err.Error(), cause: err}
+}

@@ -1,0 +1,134 @@
+package template
+
+import (
+	"context"
+	"errors"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
+)
+
+// step is one step of a reconciliation. It returns a *problem where the user has to do something or something is waited for, and other
+// errors where it shall be called again.
+type step func(context.Context, *scope) error
+
+// scope is one Template during one reconciliation.
+type scope struct {
+	template   *infrastructurev1alpha1.Template
+	others     []infrastructurev1alpha1.Template
+	definition *apiextensionsv1.CustomResourceDefinition // nil if there is none
+
+	backend backend.Backend
+	schema  *apisv1alpha1.APIResourceSchema
+
+	problem  *problem // what stopped the reconciliation
+	exported bool
+}
+
+// problem is why a Template is not ready.
+type problem struct {
+	condition, reason, message string
+	// wait means that an event will come. Otherwise the reconciliation is repeated after retryInterval.
+	wait bool
+	// cause is an error to be retried with a growing delay.
+	cause error
+}
+
+func (p *problem) Error() string { return p.message }
+
+// outcome keeps what stopped a reconciliation, and says when to try again.
+func outcome(s *scope, err error) (ctrl.Result, error) {
+	if err == nil {
+		return ctrl.Result{}, nil
+	}
+	if errors.As(err, &s.problem) {
+		if s.problem.cause != nil || s.problem.wait {
+			return ctrl.Result{}, s.problem.cause
+		}
+		return ctrl.Result{RequeueAfter: retryInterval}, nil
+	}
+	s.problem = &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonReconciling, message: err.Error()}
+	return ctrl.Result{}, err
+}
+
+// conditions are those that make Ready, in the order of the steps that set them.
+var conditions = []string{
+	infrastructurev1alpha1.ConditionSchemaCompatible,
+	infrastructurev1alpha1.ConditionCRDEstablished,
+	infrastructurev1alpha1.ConditionBackendReady,
+	infrastructurev1alpha1.ConditionSchemaInAPIExport,
+}
+
+// setStatus computes the status. Conditions of steps that were not reached keep what they said, because nothing was found out about
+// them: a kind whose edit is refused is still served as before.
+func (s *scope) setStatus() {
+	status, generation := &s.template.Status, s.template.Generation
+	if s.problem == nil {
+		status.ObservedGeneration = generation
+	}
+	stopped := len(conditions)
+	for i, condition := range conditions {
+		if s.problem != nil && s.problem.condition == condition {
+			stopped = i
+		}
+	}
+	if s.problem != nil && stopped == len(conditions) {
+		stopped = 0
+	}
+	for _, condition := range conditions[:stopped] {
+		set(status, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: infrastructurev1alpha1.ReasonReady, ObservedGeneration: generation})
+	}
+	ready := metav1.Condition{Type: infrastructurev1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: infrastructurev1alpha1.ReasonReady, ObservedGeneration: generation}
+	if s.problem != nil {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, s.problem.reason, s.problem.message
+		if s.problem.condition != ready.Type {
+			set(status, metav1.Condition{Type: s.problem.condition, Status: metav1.ConditionFalse, Reason: s.problem.reason, Message: s.problem.message, ObservedGeneration: generation})
+		}
+	}
+	set(status, ready)
+	status.Registered.CRDEstablished = isEstablished(s.definition)
+	status.Registered.SchemaInAPIExport = s.exported || s.problem != nil && status.Registered.SchemaInAPIExport
+	if s.exported {
+		status.Registered.SchemaName = s.schema.Name
+	}
+	status.Registered.Versions = servedVersions(s.definition)
+}
+
+func set(status *infrastructurev1alpha1.TemplateStatus, condition metav1.Condition) {
+	meta.SetStatusCondition(&status.Conditions, condition)
+}
+
+func isReady(t *infrastructurev1alpha1.Template) bool {
+	return meta.IsStatusConditionTrue(t.Status.Conditions, infrastructurev1alpha1.ConditionReady)
+}
+
+func isEstablished(definition *apiextensionsv1.CustomResourceDefinition) bool {
+	if definition == nil {
+		return false
+	}
+	for _, condition := range definition.Status.Conditions {
+		if condition.Type == apiextensionsv1.Established {
+			return condition.Status == apiextensionsv1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func servedVersions(definition *apiextensionsv1.CustomResourceDefinition) []string {
+	if definition == nil {
+		return nil
+	}
+	var names []string
+	for _, version := range definition.Spec.Versions {
+		if version.Served {
+			names = append(names, version.Name)
+		}
+	}
+	return names
+}
