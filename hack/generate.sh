@@ -51,9 +51,10 @@ mkdir -p config/sync-agent/kdp
 (cd api && "$controller_gen" crd paths=./kdp/... output:crd:dir="$PWD/../config/sync-agent/kdp")
 
 # What the infrastructure provider puts into its workspace, under the API group that it is configured with.
-echo "definitions: config/infrastructure/crd"
-mkdir -p config/infrastructure/crd
-(cd api && "$controller_gen" crd paths=./infrastructure/... output:crd:dir="$PWD/../config/infrastructure/crd")
+echo "definitions: infrastructure/catalogue/crd"
+mkdir -p infrastructure/catalogue/crd
+(cd api && "$controller_gen" crd paths=./infrastructure/... output:crd:dir="$scratch/infrastructure")
+cp "$scratch"/infrastructure/*_templates.yaml infrastructure/catalogue/crd/templates.yaml
 
 if compgen -G 'controllers/*' >/dev/null; then
 	echo "role: config/rbac/role.yaml"

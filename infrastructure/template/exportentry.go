@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
@@ -14,19 +15,20 @@ import (
 // entryChange changes the resources of an export, and reports whether it did.
 type entryChange func(*[]apisv1alpha2.ResourceSchema) bool
 
-// listed lists a resource with a schema. There is one entry for a resource and group, all others are kept.
-func listed(resource, group, schema string) entryChange {
-	return func(entries *[]apisv1alpha2.ResourceSchema) bool {
-		i := slices.IndexFunc(*entries, isEntryOf(resource, group))
-		if i < 0 {
-			*entries = append(*entries, apisv1alpha2.ResourceSchema{Name: resource, Group: group, Schema: schema,
-				Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}}})
-			return true
-		}
-		changed := (*entries)[i].Schema != schema
-		(*entries)[i].Schema = schema
-		return changed
+// SetEntry sets the one entry of a resource and group, and reports whether that changed something. All others are kept.
+func SetEntry(entries *[]apisv1alpha2.ResourceSchema, entry apisv1alpha2.ResourceSchema) bool {
+	i := slices.IndexFunc(*entries, isEntryOf(entry.Name, entry.Group))
+	if i < 0 {
+		*entries = append(*entries, entry)
+		return true
 	}
+	changed := !equality.Semantic.DeepEqual((*entries)[i], entry)
+	(*entries)[i] = entry
+	return changed
+}
+
+func listed(entry apisv1alpha2.ResourceSchema) entryChange {
+	return func(entries *[]apisv1alpha2.ResourceSchema) bool { return SetEntry(entries, entry) }
 }
 
 // unlisted removes the entry of a resource.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 )
@@ -89,7 +90,7 @@ func (r *Reconciler) defineKind(ctx context.Context, s *scope) error {
 	if err := r.applyDefinition(ctx, s); err != nil {
 		return failed(err)
 	}
-	if !isEstablished(s.definition) {
+	if !IsEstablished(s.definition) {
 		return &problem{condition: infrastructurev1alpha1.ConditionCRDEstablished, reason: infrastructurev1alpha1.ReasonAwaitingEstablish, wait: true,
 			message: "waiting until CustomResourceDefinition " + s.definition.Name + " is established"}
 	}
@@ -167,7 +168,9 @@ func (r *Reconciler) export(ctx context.Context, s *scope) error {
 		return failed(fmt.Errorf("creating the schema: %w", err))
 	}
 	names := s.template.Spec.InstanceCRD
-	if err := r.changeExport(ctx, listed(names.Resource, names.Group, s.schema.Name)); err != nil {
+	entry := apisv1alpha2.ResourceSchema{Name: names.Resource, Group: names.Group, Schema: s.schema.Name,
+		Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}}}
+	if err := r.changeExport(ctx, listed(entry)); err != nil {
 		return failed(err)
 	}
 	s.exported = true

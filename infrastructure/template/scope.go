@@ -92,7 +92,7 @@ func (s *scope) setStatus() {
 		}
 	}
 	set(status, ready)
-	status.Registered.CRDEstablished = isEstablished(s.definition)
+	status.Registered.CRDEstablished = IsEstablished(s.definition)
 	status.Registered.SchemaInAPIExport = s.exported || s.problem != nil && status.Registered.SchemaInAPIExport
 	if s.exported {
 		status.Registered.SchemaName = s.schema.Name
@@ -108,7 +108,8 @@ func isReady(t *infrastructurev1alpha1.Template) bool {
 	return meta.IsStatusConditionTrue(t.Status.Conditions, infrastructurev1alpha1.ConditionReady)
 }
 
-func isEstablished(definition *apiextensionsv1.CustomResourceDefinition) bool {
+// IsEstablished reports whether a definition is served; false for nil.
+func IsEstablished(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	if definition == nil {
 		return false
 	}

@@ -2,6 +2,8 @@
 package apiresourceschema
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,6 +53,20 @@ func FromDefinition(definition *apiextensionsv1.CustomResourceDefinition, prefix
 		schema.Spec.Versions = append(schema.Spec.Versions, version)
 	}
 	return schema, nil
+}
+
+// ByContent returns the APIResourceSchema of a definition under a name that is a function of its content, <prefix><hash>.<plural>.<group>,
+// so that the same content never makes a second object. Schemas have no conversion of their own; that of the definition is ignored.
+func ByContent(definition *apiextensionsv1.CustomResourceDefinition, prefix string) (*apisv1alpha1.APIResourceSchema, error) {
+	content := *definition
+	content.Spec.Conversion = nil
+	// Keys of maps are sorted and fields of structs are in their order, so the text is canonical.
+	text, err := json.Marshal(content.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("hashing the definition: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return FromDefinition(&content, prefix+hex.EncodeToString(sum[:4]))
 }
 
 // completeNames sets the names that are defaulted by the server in a definition, and are required in a schema.

@@ -1,0 +1,169 @@
+package catalogue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template"
+)
+
+// pollInterval is the interval of looks at objects that servers complete.
+const pollInterval = 500 * time.Millisecond
+
+// Options configure a catalogue.
+type Options struct {
+	// Group is the API group of the provider, Export the name of its APIExport.
+	Group, Export string
+	// Binders is the group of users who may bind the export, such as system:authenticated; empty for nobody.
+	Binders string
+}
+
+// Ensure brings up the workspace of the provider. It may be repeated at any time, and then writes only what has changed. c is an uncached
+// client of that workspace. It waits for servers until the context ends.
+func Ensure(ctx context.Context, c client.Client, o Options) error {
+	if err := ensureDefinition(ctx, c, o.Group); err != nil {
+		return err
+	}
+	if err := checkHidingSupported(ctx, c, o.Group); err != nil {
+		return err
+	}
+	objects := []client.Object{shell(o.Export), cached(o.Group), publishedBy(o.Export), endpoints(o.Export)}
+	if o.Binders != "" {
+		role, binding := binders(o.Export, o.Binders)
+		objects = append(objects, role, binding)
+	}
+	for _, object := range objects {
+		if err := c.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	if err := ensurePublication(ctx, c, o.Group); err != nil {
+		return err
+	}
+	identity, err := waitForIdentity(ctx, c)
+	if err != nil {
+		return err
+	}
+	return ensureEntry(ctx, c, o, identity)
+}
+
+// ensureDefinition creates or updates the definition of Templates, and waits until it is established.
+func ensureDefinition(ctx context.Context, c client.Client, group string) error {
+	wanted, err := definition(group)
+	if err != nil {
+		return err
+	}
+	current := &apiextensionsv1.CustomResourceDefinition{}
+	err = c.Get(ctx, client.ObjectKeyFromObject(wanted), current)
+	switch {
+	case apierrors.IsNotFound(err):
+		if err := c.Create(ctx, wanted); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating the definition of templates: %w", err)
+		}
+	case err != nil:
+		return fmt.Errorf("reading the definition of templates: %w", err)
+	default:
+		wanted.Spec.Conversion = current.Spec.Conversion
+		if !equality.Semantic.DeepEqual(current.Spec, wanted.Spec) {
+			current.Spec = wanted.Spec
+			if err := c.Update(ctx, current); err != nil {
+				return fmt.Errorf("updating the definition of templates: %w", err)
+			}
+		}
+	}
+	return poll(ctx, "the definition of templates to be established", func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(wanted), current)
+		return err == nil && template.IsEstablished(current), client.IgnoreNotFound(err)
+	})
+}
+
+// checkHidingSupported fails on servers that would show tenants what only backends may read: those that do not know the annotation do
+// not refuse a wrong value of it.
+func checkHidingSupported(ctx context.Context, c client.Client, group string) error {
+	probe := cached(group)
+	probe.Name += "-probe"
+	probe.Annotations[cachev1alpha1.OmittedFieldsAnnotationKey] = "."
+	err := c.Create(ctx, probe, client.DryRunAll)
+	switch {
+	case apierrors.IsInvalid(err):
+		return nil
+	case err == nil:
+		return fmt.Errorf("this server does not support the annotation %s of ClusterCachedResources, so that the catalogue would show tenants the configuration of backends; it is not published",
+			cachev1alpha1.OmittedFieldsAnnotationKey)
+	}
+	return fmt.Errorf("asking whether fields of the catalogue can be hidden (it needs the feature gate CacheAPIs): %w", err)
+}
+
+// ensurePublication repairs the selection and the hidden fields of the publication.
+func ensurePublication(ctx context.Context, c client.Client, group string) error {
+	wanted, current := cached(group), &cachev1alpha1.ClusterCachedResource{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(wanted), current); err != nil {
+		return fmt.Errorf("reading the publication of templates: %w", err)
+	}
+	repaired := current.DeepCopy()
+	if repaired.Annotations == nil {
+		repaired.Annotations = map[string]string{}
+	}
+	repaired.Annotations[cachev1alpha1.OmittedFieldsAnnotationKey] = hiddenFields
+	repaired.Spec.GroupVersionResource, repaired.Spec.LabelSelector = wanted.Spec.GroupVersionResource, wanted.Spec.LabelSelector
+	if equality.Semantic.DeepEqual(current, repaired) {
+		return nil
+	}
+	if err := c.Update(ctx, repaired); err != nil {
+		return fmt.Errorf("repairing the publication of templates: %w", err)
+	}
+	return nil
+}
+
+// waitForIdentity waits for the identity of the publication.
+func waitForIdentity(ctx context.Context, c client.Client) (string, error) {
+	current := &cachev1alpha1.ClusterCachedResource{}
+	err := poll(ctx, "the identity of the publication of templates", func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKey{Name: publication}, current)
+		return current.Status.IdentityHash != "", err
+	})
+	return current.Status.IdentityHash, err
+}
+
+// ensureEntry lists Templates in the export.
+func ensureEntry(ctx context.Context, c client.Client, o Options, identity string) error {
+	schema, err := publishedSchema(o.Group)
+	if err != nil {
+		return err
+	}
+	if err := c.Create(ctx, schema); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating the schema of templates: %w", err)
+	}
+	wanted := entry(o.Group, schema.Name, identity)
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		export := &apisv1alpha2.APIExport{}
+		if err := c.Get(ctx, client.ObjectKey{Name: o.Export}, export); err != nil {
+			return fmt.Errorf("reading APIExport %s: %w", o.Export, err)
+		}
+		if !template.SetEntry(&export.Spec.Resources, wanted) {
+			return nil
+		}
+		if err := c.Update(ctx, export); err != nil {
+			return fmt.Errorf("listing templates in APIExport %s: %w", o.Export, err)
+		}
+		return nil
+	})
+}
+
+// poll repeats until the condition holds or the context ends.
+func poll(ctx context.Context, what string, condition wait.ConditionWithContextFunc) error {
+	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, condition); err != nil {
+		return fmt.Errorf("waiting for %s: %w", what, err)
+	}
+	return nil
+}

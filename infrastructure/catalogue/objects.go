@@ -1,0 +1,132 @@
+package catalogue
+
+import (
+	_ "embed"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template"
+	"github.com/atoll-dev/atoll/internal/apiresourceschema"
+)
+
+// publication is the name of the ClusterCachedResource of Templates and of its endpoint slice.
+const publication = "publish-templates"
+
+// resource is the plural name of Templates.
+const resource = "templates"
+
+// hiddenFields are what only backends and the provider read.
+const hiddenFields = "spec.backendConfig,spec.backend,status"
+
+// schemaPrefix is the prefix of the name of the schema of Templates in the export.
+const schemaPrefix = "catalogue"
+
+//go:embed crd/templates.yaml
+var templates []byte
+
+// definition returns the definition of Templates in a group.
+func definition(group string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(templates, crd); err != nil {
+		return nil, fmt.Errorf("reading the definition of templates: %w", err)
+	}
+	crd.Name, crd.Spec.Group = resource+"."+group, group
+	return crd, nil
+}
+
+// publishedSchema returns the schema of Templates as tenants see them: without the fields that are hidden from them.
+func publishedSchema(group string) (*apisv1alpha1.APIResourceSchema, error) {
+	crd, err := definition(group)
+	if err != nil {
+		return nil, err
+	}
+	for i := range crd.Spec.Versions {
+		version := &crd.Spec.Versions[i]
+		delete(version.Schema.OpenAPIV3Schema.Properties, "status")
+		spec := version.Schema.OpenAPIV3Schema.Properties["spec"]
+		delete(spec.Properties, "backendConfig")
+		delete(spec.Properties, "backend")
+		version.Subresources = nil
+		version.AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{
+			{Name: "Display Name", Type: "string", JSONPath: ".spec.displayName"},
+			{Name: "Category", Type: "string", JSONPath: ".spec.category"},
+			{Name: "Kind", Type: "string", JSONPath: ".spec.instanceCRD.kind"},
+			{Name: "Version", Type: "string", JSONPath: ".spec.version"},
+		}
+	}
+	crd.Spec.Conversion = nil
+	return apiresourceschema.ByContent(crd, schemaPrefix)
+}
+
+// shell returns the export without resources. Its only claim is for Secrets with credentials that tenants give.
+func shell(name string) *apisv1alpha2.APIExport {
+	return &apisv1alpha2.APIExport{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: apisv1alpha2.APIExportSpec{PermissionClaims: []apisv1alpha2.PermissionClaim{{
+			GroupResource: apisv1alpha2.GroupResource{Resource: "secrets"}, Verbs: []string{"get", "list", "watch"},
+		}}},
+	}
+}
+
+// binders returns the permission to bind the export for a group of users.
+func binders(export, group string) (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
+	meta := metav1.ObjectMeta{Name: export + ":bind"}
+	return &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{apisv1alpha2.GroupName}, Resources: []string{"apiexports"}, ResourceNames: []string{export}, Verbs: []string{"bind"},
+		}}}, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}},
+		}
+}
+
+// cached returns the publication of the Templates of a group that are ready.
+func cached(group string) *cachev1alpha1.ClusterCachedResource {
+	return &cachev1alpha1.ClusterCachedResource{
+		ObjectMeta: metav1.ObjectMeta{Name: publication, Annotations: map[string]string{cachev1alpha1.OmittedFieldsAnnotationKey: hiddenFields}},
+		Spec: cachev1alpha1.ClusterCachedResourceSpec{
+			GroupVersionResource: cachev1alpha1.GroupVersionResource{Group: group, Version: infrastructurev1alpha1.Version, Resource: resource},
+			LabelSelector:        &metav1.LabelSelector{MatchLabels: map[string]string{template.LabelReady(group): "true"}},
+		},
+	}
+}
+
+// publishedBy returns the endpoint slice through which the export serves the publication.
+func publishedBy(export string) *cachev1alpha1.ClusterCachedResourceEndpointSlice {
+	return &cachev1alpha1.ClusterCachedResourceEndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: publication},
+		Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
+			ClusterCachedResource: cachev1alpha1.ClusterCachedResourceReference{Name: publication},
+			APIExport:             cachev1alpha1.ExportBindingReference{Name: export},
+		},
+	}
+}
+
+// endpoints returns the slice with the URLs of the export's view.
+func endpoints(export string) *apisv1alpha1.APIExportEndpointSlice {
+	return &apisv1alpha1.APIExportEndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: export},
+		Spec:       apisv1alpha1.APIExportEndpointSliceSpec{APIExport: apisv1alpha1.ExportBindingReference{Name: export}},
+	}
+}
+
+// entry returns the entry of Templates in the export.
+func entry(group, schema, identity string) apisv1alpha2.ResourceSchema {
+	return apisv1alpha2.ResourceSchema{
+		Name: resource, Group: group, Schema: schema,
+		Storage: apisv1alpha2.ResourceSchemaStorage{Virtual: &apisv1alpha2.ResourceSchemaStorageVirtual{
+			Reference:    corev1.TypedLocalObjectReference{APIGroup: ptr.To(cachev1alpha1.GroupName), Kind: "ClusterCachedResourceEndpointSlice", Name: publication},
+			IdentityHash: identity,
+		}},
+	}
+}
