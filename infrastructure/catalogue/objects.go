@@ -3,6 +3,7 @@ package catalogue
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -56,6 +57,8 @@ func publishedSchema(group string) (*apisv1alpha1.APIResourceSchema, error) {
 		spec := version.Schema.OpenAPIV3Schema.Properties["spec"]
 		delete(spec.Properties, "backendConfig")
 		delete(spec.Properties, "backend")
+		spec.Required = slices.DeleteFunc(spec.Required, func(name string) bool { return name == "backend" })
+		version.Schema.OpenAPIV3Schema.Properties["spec"] = spec
 		version.Subresources = nil
 		version.AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{
 			{Name: "Display Name", Type: "string", JSONPath: ".spec.displayName"},

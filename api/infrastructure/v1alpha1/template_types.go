@@ -66,11 +66,10 @@ type TemplateSpec struct {
 	IconURL string `json:"iconURL,omitempty"`
 
 	// backend is the name of the backend that provides instances.
-	// +optional
-	// +kubebuilder:default=kro
+	// +required
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[a-z][a-z0-9-]*$`
-	Backend string `json:"backend,omitempty"`
+	Backend string `json:"backend"`
 
 	// instanceCRD names the kind of the instances.
 	// +required

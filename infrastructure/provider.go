@@ -1,0 +1,136 @@
+package infrastructure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/catalogue"
+	"github.com/atoll-dev/atoll/infrastructure/template"
+)
+
+// ensureInterval is how often the workspace of the provider is compared with what it should have.
+const ensureInterval = 5 * time.Minute
+
+// Config configures a provider.
+type Config struct {
+	// Workspace is the client configuration of the workspace of the provider.
+	Workspace *rest.Config
+	Catalogue catalogue.Options
+	Backends  *backend.Registry
+	Instances template.Instances
+	// LeaderElectionNamespace is the namespace, in the workspace of the provider, of the lease that replicas share; empty for one
+	// replica.
+	LeaderElectionNamespace string
+	// MetricsAddress and HealthAddress are listened at; "0" for none.
+	MetricsAddress, HealthAddress string
+	Log                           logr.Logger
+}
+
+// NewScheme returns the types that the provider reads and writes, with Templates in an API group.
+func NewScheme(group string) *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, apisv1alpha1.AddToScheme, apisv1alpha2.AddToScheme, cachev1alpha1.AddToScheme,
+		infrastructurev1alpha1.AddGroupToScheme(group),
+	} {
+		utilruntime.Must(add(scheme))
+	}
+	return scheme
+}
+
+// Run serves the catalogue until the context ends. It returns an error where it cannot, or where a backend ended.
+func Run(ctx context.Context, cfg Config) error {
+	ctrl.SetLogger(cfg.Log)
+	scheme := NewScheme(cfg.Catalogue.Group)
+	direct, err := client.New(cfg.Workspace, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("connecting to the workspace of the provider: %w", err)
+	}
+	cfg.Log.Info("Bringing up the catalogue", "group", cfg.Catalogue.Group, "export", cfg.Catalogue.Export)
+	if err := catalogue.Ensure(ctx, direct, cfg.Catalogue); err != nil {
+		return fmt.Errorf("bringing up the catalogue: %w", err)
+	}
+	skipNames := true // one provider of that name per test
+	mgr, err := ctrl.NewManager(cfg.Workspace, manager.Options{
+		Scheme: scheme, Logger: cfg.Log,
+		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Controller:                    config.Controller{SkipNameValidation: &skipNames},
+		Metrics:                       metricsserver.Options{BindAddress: cfg.MetricsAddress},
+		HealthProbeBindAddress:        cfg.HealthAddress,
+		LeaderElection:                cfg.LeaderElectionNamespace != "",
+		LeaderElectionNamespace:       cfg.LeaderElectionNamespace,
+		LeaderElectionID:              "infrastructure-provider",
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return fmt.Errorf("building the manager: %w", err)
+	}
+	for _, add := range []func(string, healthz.Checker) error{mgr.AddHealthzCheck, mgr.AddReadyzCheck} {
+		if err := add("ping", healthz.Ping); err != nil {
+			return err
+		}
+	}
+	templates := &template.Reconciler{
+		Client: mgr.GetClient(), Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export,
+		Backends: cfg.Backends, Instances: cfg.Instances, Events: mgr.GetEventRecorder("infrastructure-provider"),
+	}
+	if err := templates.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("adding the controller of templates: %w", err)
+	}
+	if err := mgr.Add(keep(direct, cfg)); err != nil {
+		return err
+	}
+	for _, name := range cfg.Backends.Names() {
+		b, _ := cfg.Backends.Get(name)
+		if err := mgr.Add(run(b, cfg)); err != nil {
+			return err
+		}
+	}
+	return mgr.Start(ctx)
+}
+
+// run has the leader run a backend. One that returns before the end ends the process, which starts anew.
+func run(b backend.Backend, cfg Config) manager.Runnable {
+	return manager.RunnableFunc(func(ctx context.Context) error {
+		err := b.Run(ctx, rest.CopyConfig(cfg.Workspace))
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("backend %q ended: %w", b.Name(), err)
+	})
+}
+
+// keep has the leader repair the workspace of the provider.
+func keep(c client.Client, cfg Config) manager.Runnable {
+	return manager.RunnableFunc(func(ctx context.Context) error {
+		wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, ensureInterval)
+			defer cancel()
+			if err := catalogue.Ensure(ctx, c, cfg.Catalogue); err != nil && ctx.Err() == nil {
+				cfg.Log.Error(err, "Could not repair the catalogue, will retry")
+			}
+		}, ensureInterval, 0.1, true)
+		return nil
+	})
+}

@@ -1,0 +1,434 @@
+package infrastructure_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/backends/stub"
+	"github.com/atoll-dev/atoll/infrastructure/catalogue"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+const (
+	group  = infrastructurev1alpha1.GroupName
+	export = "infrastructure.providers.kedge.faros.sh"
+)
+
+// env is a shard with a provider and a tenant.
+type env struct {
+	shard            *shardtesting.Shard
+	provider, tenant string
+	c                client.Client // of the workspace of the provider
+	backend, other   *stub.Backend
+	instances        *counter
+}
+
+// counter says how many instances there are.
+type counter struct{ count atomic.Int64 }
+
+func (c *counter) Count(context.Context, *infrastructurev1alpha1.Template) (int, error) {
+	return int(c.count.Load()), nil
+}
+
+func (c *counter) Remove(context.Context, *infrastructurev1alpha1.Template) (int, error) {
+	return int(c.count.Load()), nil
+}
+
+func newEnv(t *testing.T) *env {
+	shard := shardtesting.Start(t, func(o *options.Options) { o.FeatureGates = []string{"CacheAPIs=true"} })
+	e := &env{shard: shard, backend: stub.New("kro"), other: stub.New("manifest"), instances: &counter{}}
+	e.provider = shard.NewWorkspace(t, "root", "provider").Spec.Cluster
+	e.tenant = shard.NewWorkspace(t, "root", "tenant").Spec.Cluster
+	config := shardtesting.At(shard.Admin(t), e.provider)
+	var err error
+	if e.c, err = client.New(config, client.Options{Scheme: infrastructure.NewScheme(group)}); err != nil {
+		t.Fatal(err)
+	}
+	registry := &backend.Registry{}
+	if err := errors.Join(registry.Register(e.backend), registry.Register(e.other)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- infrastructure.Run(ctx, infrastructure.Config{
+			Workspace: config, Catalogue: catalogue.Options{Group: group, Export: export, Binders: "system:authenticated"},
+			Backends: registry, Instances: e.instances, MetricsAddress: "0", HealthAddress: "0", Log: klog.Background(),
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the provider ended: %v", err)
+		}
+	})
+	return e
+}
+
+func newTemplate(name, kind string, changes ...func(*infrastructurev1alpha1.Template)) *infrastructurev1alpha1.Template {
+	template := &infrastructurev1alpha1.Template{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: infrastructurev1alpha1.TemplateSpec{
+			DisplayName: name, Category: "Databases", Version: "0.1.0", Backend: "kro",
+			InstanceCRD:   infrastructurev1alpha1.InstanceCRD{Group: group, Version: "v1alpha1", Kind: kind, Resource: strings.ToLower(kind)},
+			Schema:        runtime.RawExtension{Raw: []byte(`{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"size":{"type":"string","enum":["small","large"],"default":"small"}}}`)},
+			BackendConfig: &runtime.RawExtension{Raw: []byte(`{"resources":[{"id":"confidential"}],"number":1.50}`)},
+		},
+	}
+	for _, change := range changes {
+		change(template)
+	}
+	return template
+}
+
+// waitFor waits until a Template has a condition with a status and reason, and returns it.
+func (e *env) waitFor(t *testing.T, name, condition string, status metav1.ConditionStatus, reason string) *infrastructurev1alpha1.Template {
+	t.Helper()
+	template := &infrastructurev1alpha1.Template{}
+	shardtesting.Eventually(t, fmt.Sprintf("%s of %s to be %s, %s", condition, name, status, reason), func(ctx context.Context) error {
+		if err := e.c.Get(ctx, client.ObjectKey{Name: name}, template); err != nil {
+			return err
+		}
+		got := meta.FindStatusCondition(template.Status.Conditions, condition)
+		if got == nil || got.Status != status || got.Reason != reason || got.ObservedGeneration != template.Generation {
+			return fmt.Errorf("conditions %+v", template.Status.Conditions)
+		}
+		return nil
+	})
+	return template
+}
+
+func (e *env) ready(t *testing.T, name string) *infrastructurev1alpha1.Template {
+	t.Helper()
+	return e.waitFor(t, name, infrastructurev1alpha1.ConditionReady, metav1.ConditionTrue, infrastructurev1alpha1.ReasonReady)
+}
+
+// exported returns the schemas of the export by resource.
+func (e *env) exported(t *testing.T) map[string]string {
+	t.Helper()
+	exported := &apisv1alpha2.APIExport{}
+	if err := e.c.Get(t.Context(), client.ObjectKey{Name: export}, exported); err != nil {
+		t.Fatal(err)
+	}
+	schemas := map[string]string{}
+	for _, entry := range exported.Spec.Resources {
+		schemas[entry.Name] = entry.Schema
+	}
+	return schemas
+}
+
+func (e *env) create(t *testing.T, template *infrastructurev1alpha1.Template) {
+	t.Helper()
+	shardtesting.Eventually(t, "templates to be served", func(ctx context.Context) error { return e.c.Create(ctx, template.DeepCopy()) })
+}
+
+// gone waits until a Template and what was published of it is gone.
+func (e *env) gone(t *testing.T, template *infrastructurev1alpha1.Template) {
+	t.Helper()
+	shardtesting.Eventually(t, template.Name+" to be gone", func(ctx context.Context) error {
+		if err := e.c.Get(ctx, client.ObjectKey{Name: template.Name}, template.DeepCopy()); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the template: %w", err)
+		}
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		if err := e.c.Get(ctx, client.ObjectKey{Name: template.Spec.InstanceCRD.Resource + "." + group}, definition); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the definition: %w", err)
+		}
+		return nil
+	})
+	if schema, ok := e.exported(t)[template.Spec.InstanceCRD.Resource]; ok {
+		t.Errorf("the export lists %s", schema)
+	}
+	var schemas apisv1alpha1.APIResourceSchemaList
+	if err := e.c.List(t.Context(), &schemas, client.MatchingLabels{group + "/template": template.Name}); err != nil || len(schemas.Items) > 0 {
+		t.Errorf("schemas that are left: %v, %v", len(schemas.Items), err)
+	}
+}
+
+func (e *env) inTenant(t *testing.T, resource string) dynamic.ResourceInterface {
+	t.Helper()
+	c, err := dynamic.NewForConfig(shardtesting.At(e.shard.Admin(t), e.tenant))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Resource(schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: resource})
+}
+
+func TestTemplates(t *testing.T) {
+	e := newEnv(t)
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"A1 A2: a template becomes a kind of the export", e.testPublished},
+		{"A4: of an unknown backend", e.testUnknownBackend},
+		{"A5: a changed schema", e.testChangedSchema},
+		{"bad input disturbs nobody", e.testBadInput},
+		{"B1 B2: tenants read the catalogue", e.testCatalogue},
+		{"a backend that is not ready, fails or panics", e.testBackendFails},
+		{"another backend takes over only without instances", e.testBackendChange},
+		{"what was changed by hand is restored", e.testRepair},
+		{"A3: removal drains, tears down, and leaves nothing", e.testRemoval},
+	} {
+		if !t.Run(step.name, step.run) {
+			return
+		}
+	}
+}
+
+func (e *env) testPublished(t *testing.T) {
+	e.create(t, newTemplate("redis", "Redis"))
+	template := e.ready(t, "redis")
+	if got := template.Status.Registered; !got.CRDEstablished || !got.SchemaInAPIExport || got.SchemaName != e.exported(t)["redis"] || !slices.Equal(got.Versions, []string{"v1alpha1"}) {
+		t.Errorf("registered: %+v", got)
+	}
+	if got := template.Status.Backend; got.Name != "kro" || !got.Ready {
+		t.Errorf("backend: %+v", got)
+	}
+	calls := e.backend.SetUp()
+	if len(calls) == 0 {
+		t.Fatal("the backend was not called")
+	}
+	var got, want any
+	if err := errors.Join(json.Unmarshal(calls[0].Spec.BackendConfig.Raw, &got), json.Unmarshal([]byte(`{"resources":[{"id":"confidential"}],"number":1.50}`), &want)); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the backend was given %v, %v", got, err)
+	}
+}
+
+func (e *env) testUnknownBackend(t *testing.T) {
+	template := newTemplate("unknown", "Unknown", func(t *infrastructurev1alpha1.Template) { t.Spec.Backend = "terraform" })
+	e.create(t, template)
+	e.waitFor(t, "unknown", infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonBackendNotFound)
+	if _, ok := e.exported(t)["unknown"]; ok {
+		t.Error("the kind is exported")
+	}
+	if err := e.c.Delete(t.Context(), template); err != nil {
+		t.Fatal(err)
+	}
+	e.gone(t, template)
+}
+
+// change changes a Template.
+func (e *env) change(t *testing.T, name string, change func(*infrastructurev1alpha1.Template)) {
+	t.Helper()
+	shardtesting.Eventually(t, "changing "+name, func(ctx context.Context) error {
+		template := &infrastructurev1alpha1.Template{}
+		if err := e.c.Get(ctx, client.ObjectKey{Name: name}, template); err != nil {
+			return err
+		}
+		change(template)
+		return e.c.Update(ctx, template)
+	})
+}
+
+func (e *env) testChangedSchema(t *testing.T) {
+	before := e.exported(t)["redis"]
+	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
+		t.Spec.Schema.Raw = []byte(strings.Replace(string(t.Spec.Schema.Raw), `"small","large"`, `"small","large","huge"`, 1))
+	})
+	e.ready(t, "redis")
+	additive := e.exported(t)["redis"]
+	if additive == before {
+		t.Error("the export lists the former schema")
+	}
+	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
+		t.Spec.Schema.Raw = []byte(strings.Replace(string(t.Spec.Schema.Raw), `"small","large","huge"`, `"small"`, 1))
+	})
+	refused := e.waitFor(t, "redis", infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonInvalidSpec)
+	if message := meta.FindStatusCondition(refused.Status.Conditions, infrastructurev1alpha1.ConditionSchemaCompatible).Message; !strings.Contains(message, "spec.size: the enum loses") {
+		t.Errorf("the message is %q", message)
+	}
+	if got := e.exported(t)["redis"]; got != additive {
+		t.Errorf("the export lists %s", got)
+	}
+	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) { t.Spec.InstanceCRD.Version = "v1beta1" })
+	if got := e.ready(t, "redis").Status.Registered.Versions; !slices.Equal(got, []string{"v1alpha1", "v1beta1"}) {
+		t.Errorf("versions %v are served", got)
+	}
+	// A pass without changes writes nothing.
+	revision := e.shard.Revision(t)
+	calls := len(e.backend.SetUp())
+	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
+		t.Annotations = map[string]string{"example.org/touched": "true"}
+	})
+	shardtesting.Eventually(t, "another pass", func(context.Context) error {
+		if len(e.backend.SetUp()) == calls {
+			return errors.New("the backend was not called again")
+		}
+		return nil
+	})
+	for _, write := range e.shard.Writes(t, revision) {
+		if strings.Contains(write.Key, group) && !strings.Contains(write.Key, "/templates/") && !strings.Contains(write.Key, "/events") {
+			t.Errorf("a pass without changes writes %s", write.Key)
+		}
+	}
+}
+
+func (e *env) testBadInput(t *testing.T) {
+	before := e.exported(t)
+	for name, change := range map[string]func(*infrastructurev1alpha1.Template){
+		"broken-schema": func(t *infrastructurev1alpha1.Template) {
+			t.Spec.Schema.Raw = []byte(`{"type":"object","properties":{"a":{"type":"nonsense"}}}`)
+		},
+		"reserved-field": func(t *infrastructurev1alpha1.Template) {
+			t.Spec.Schema.Raw = []byte(`{"type":"object","properties":{"metadata":{"type":"object"}}}`)
+		},
+		"broken-rule": func(t *infrastructurev1alpha1.Template) {
+			t.Spec.Schema.Raw = []byte(`{"type":"object","x-kubernetes-validations":[{"rule":"self."}]}`)
+		},
+		"other-group": func(t *infrastructurev1alpha1.Template) { t.Spec.InstanceCRD.Group = "example.org" },
+		"second-redis": func(t *infrastructurev1alpha1.Template) {
+			t.Spec.InstanceCRD.Resource, t.Spec.InstanceCRD.Kind = "redis", "Redis"
+		},
+	} {
+		template := newTemplate(name, "Bad", change)
+		e.create(t, template)
+		refused := e.waitFor(t, name, infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonInvalidSpec)
+		if message := meta.FindStatusCondition(refused.Status.Conditions, infrastructurev1alpha1.ConditionReady).Message; !strings.Contains(message, "spec.") {
+			t.Errorf("%s: the message %q names no field", name, message)
+		}
+		if err := e.c.Delete(t.Context(), template); err != nil {
+			t.Fatal(err)
+		}
+		shardtesting.Eventually(t, name+" to be gone", func(ctx context.Context) error {
+			if err := e.c.Get(ctx, client.ObjectKeyFromObject(template), template); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("got %w", err)
+			}
+			return nil
+		})
+	}
+	if after := e.exported(t); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the export lists %v, before %v", after, before)
+	}
+	e.ready(t, "redis")
+}
+
+func (e *env) testCatalogue(t *testing.T) {
+	e.shard.Bind(t, e.tenant, e.provider, export)
+	templates := e.inTenant(t, "templates")
+	shardtesting.Eventually(t, "the catalogue in the workspace of a tenant", func(ctx context.Context) error {
+		list, err := templates.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		text, err := list.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		if len(list.Items) != 1 || list.Items[0].GetName() != "redis" {
+			return fmt.Errorf("got %s", text)
+		}
+		for _, hidden := range []string{"confidential", "backend", "kro"} {
+			if strings.Contains(strings.ToLower(string(text)), hidden) {
+				return fmt.Errorf("%q is in %s", hidden, text)
+			}
+		}
+		return nil
+	})
+	if err := templates.Delete(t.Context(), "redis", metav1.DeleteOptions{}); !apierrors.IsMethodNotSupported(err) {
+		t.Errorf("deleting a template as a tenant: %v", err)
+	}
+	unbound := e.shard.NewWorkspace(t, "root", "unbound").Spec.Cluster
+	other := &env{shard: e.shard, tenant: unbound}
+	if list, err := other.inTenant(t, "templates").List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a workspace without binding reads %v, %v", list, err)
+	}
+}
+
+func (e *env) testBackendFails(t *testing.T) {
+	before := e.exported(t)["redis"]
+	for _, test := range []struct {
+		status backend.Status
+		err    error
+		reason string
+	}{
+		{backend.Status{Message: "resources[0].id: is reserved"}, nil, infrastructurev1alpha1.ReasonBackendNotReady},
+		{backend.Status{}, errors.New("the runtime cluster does not answer"), infrastructurev1alpha1.ReasonBackendError},
+	} {
+		e.backend.Answer(test.status, test.err)
+		e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
+			t.Spec.Schema.Raw = []byte(strings.Replace(string(t.Spec.Schema.Raw), `"enum":[`, `"enum":["`+strings.ToLower(test.reason)+`",`, 1))
+		})
+		e.waitFor(t, "redis", infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, test.reason)
+		if got := e.exported(t)["redis"]; got != before {
+			t.Errorf("%s: the export lists %s", test.reason, got)
+		}
+	}
+	e.backend.Answer(backend.Status{Ready: true}, nil)
+	e.ready(t, "redis")
+	if got := e.exported(t)["redis"]; got == before {
+		t.Error("the export lists the former schema")
+	}
+}
+
+func (e *env) testBackendChange(t *testing.T) {
+	e.instances.count.Store(2)
+	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) { t.Spec.Backend = "manifest" })
+	refused := e.waitFor(t, "redis", infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonInvalidSpec)
+	if message := meta.FindStatusCondition(refused.Status.Conditions, infrastructurev1alpha1.ConditionReady).Message; !strings.Contains(message, "2 instances") {
+		t.Errorf("the message is %q", message)
+	}
+	e.instances.count.Store(0)
+	if got := e.ready(t, "redis").Status.Backend.Name; got != "manifest" {
+		t.Errorf("the backend is %q", got)
+	}
+}
+
+func (e *env) testRepair(t *testing.T) {
+	exported := &apisv1alpha2.APIExport{}
+	if err := e.c.Get(t.Context(), client.ObjectKey{Name: export}, exported); err != nil {
+		t.Fatal(err)
+	}
+	want := e.exported(t)["redis"]
+	exported.Spec.Resources = slices.DeleteFunc(exported.Spec.Resources, func(r apisv1alpha2.ResourceSchema) bool { return r.Name == "redis" })
+	if err := e.c.Update(t.Context(), exported); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the entry to be restored", func(context.Context) error {
+		if got := e.exported(t)["redis"]; got != want {
+			return fmt.Errorf("the export lists %q", got)
+		}
+		return nil
+	})
+}
+
+func (e *env) testRemoval(t *testing.T) {
+	template := e.ready(t, "redis")
+	e.instances.count.Store(1)
+	e.other.FailTeardown(errors.New("something is left"))
+	if err := e.c.Delete(t.Context(), template); err != nil {
+		t.Fatal(err)
+	}
+	e.waitFor(t, "redis", infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonDraining)
+	if e.exported(t)["redis"] == template.Status.Registered.SchemaName {
+		t.Error("the exported schema allows new instances")
+	}
+	e.instances.count.Store(0)
+	e.waitFor(t, "redis", infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonBackendError)
+	e.other.FailTeardown(nil)
+	e.gone(t, template)
+	if got := e.other.TornDown(); !slices.Contains(got, "redis") {
+		t.Errorf("torn down: %v", got)
+	}
+}
