@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	kdpcorev1alpha1 "github.com/atoll-dev/atoll/api/kdp/core/v1alpha1"
 	servicesv1alpha1 "github.com/atoll-dev/atoll/api/kdp/services/v1alpha1"
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/syncagent/kdp"
@@ -37,8 +39,9 @@ type Options struct {
 	Client client.Client
 	// Selector selects PublishedResources by their labels; nil selects all.
 	Selector labels.Selector
-	// Group is the API group that PublishedResources of the older dialect are published in: that of the Service.
-	Group string
+	// Group returns the API group that PublishedResources of the older dialect are published in, empty if it is not known; see
+	// ServiceGroup. It is not called where that dialect is not installed.
+	Group func(context.Context) (string, error)
 }
 
 // Reader reads publications.
@@ -86,7 +89,7 @@ func Key(object client.Object) types.NamespacedName {
 
 // List returns all selected publications in the order of their keys.
 func (r *Reader) List(ctx context.Context) ([]*publication.Publication, error) {
-	var result []*publication.Publication
+	var objects []client.Object
 	for _, kind := range r.kinds {
 		var err error
 		switch kind.(type) {
@@ -94,18 +97,26 @@ func (r *Reader) List(ctx context.Context) ([]*publication.Publication, error) {
 			var list syncagentv1alpha1.PublishedResourceList
 			err = r.options.Client.List(ctx, &list, client.MatchingLabelsSelector{Selector: r.options.Selector})
 			for i := range list.Items {
-				result = append(result, r.publication(&list.Items[i]))
+				objects = append(objects, &list.Items[i])
 			}
 		case *servicesv1alpha1.PublishedResource:
 			var list servicesv1alpha1.PublishedResourceList
 			err = r.options.Client.List(ctx, &list, client.MatchingLabelsSelector{Selector: r.options.Selector})
 			for i := range list.Items {
-				result = append(result, r.publication(&list.Items[i]))
+				objects = append(objects, &list.Items[i])
 			}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("listing PublishedResources: %w", err)
 		}
+	}
+	var result []*publication.Publication
+	for _, object := range objects {
+		p, err := r.publication(ctx, object)
+		if err != nil {
+			return nil, err
+		}
+		result = append(result, p)
 	}
 	slices.SortFunc(result, func(a, b *publication.Publication) int {
 		return cmp.Compare(Key(a.Object).String(), Key(b.Object).String())
@@ -122,7 +133,7 @@ func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*publicatio
 	if !r.options.Selector.Matches(labels.Set(object.GetLabels())) {
 		return nil, apierrors.NewNotFound(syncagentv1alpha1.Resource("publishedresources"), key.Name)
 	}
-	return r.publication(object), nil
+	return r.publication(ctx, object)
 }
 
 func (r *Reader) object(ctx context.Context, key types.NamespacedName) (client.Object, error) {
@@ -136,11 +147,28 @@ func (r *Reader) object(ctx context.Context, key types.NamespacedName) (client.O
 	return nil, apierrors.NewNotFound(syncagentv1alpha1.Resource("publishedresources"), key.Name)
 }
 
-func (r *Reader) publication(object client.Object) *publication.Publication {
-	if older, ok := object.(*servicesv1alpha1.PublishedResource); ok {
-		return kdp.FromPublishedResource(older, r.options.Group)
+func (r *Reader) publication(ctx context.Context, object client.Object) (*publication.Publication, error) {
+	older, ok := object.(*servicesv1alpha1.PublishedResource)
+	if !ok {
+		return publication.FromPublishedResource(object.(*syncagentv1alpha1.PublishedResource)), nil
 	}
-	return publication.FromPublishedResource(object.(*syncagentv1alpha1.PublishedResource))
+	var group string
+	if r.options.Group != nil {
+		var err error
+		if group, err = r.options.Group(ctx); err != nil {
+			return nil, fmt.Errorf("looking up the API group of the Service: %w", err)
+		}
+	}
+	return kdp.FromPublishedResource(older, group), nil
+}
+
+// ServiceGroup returns the API group of a Service as the annotation of its APIExport has it.
+func ServiceGroup(exports client.Reader, export string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		object := &apisv1alpha1.APIExport{}
+		err := exports.Get(ctx, client.ObjectKey{Name: export}, object)
+		return object.Annotations[kdpcorev1alpha1.APIGroupAnnotationKey], client.IgnoreNotFound(err)
+	}
 }
 
 // WriteStatus changes the status of the object of a publication, if that makes a difference. It derives the condition Ready from
@@ -157,7 +185,7 @@ func (r *Reader) WriteStatus(ctx context.Context, p *publication.Publication, ch
 		before := object.DeepCopyObject().(client.Object)
 		status := statusOf(object)
 		change(status)
-		setReady(status, object.GetGeneration(), r.publication(object).Syncs())
+		setReady(status, object.GetGeneration(), p.Syncs())
 		if equality.Semantic.DeepEqual(statusOf(before), status) {
 			return nil
 		}

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	kdpcorev1alpha1 "github.com/atoll-dev/atoll/api/kdp/core/v1alpha1"
 	servicesv1alpha1 "github.com/atoll-dev/atoll/api/kdp/services/v1alpha1"
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/syncagent/dialects"
@@ -42,6 +44,11 @@ func newReader(t *testing.T, kinds []client.Object, objects ...client.Object) (*
 	if err := dialects.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+	exportScheme := runtime.NewScheme()
+	if err := apisv1alpha1.AddToScheme(exportScheme); err != nil {
+		t.Fatal(err)
+	}
+	export := &apisv1alpha1.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "certificates", Annotations: map[string]string{kdpcorev1alpha1.APIGroupAnnotationKey: group}}}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range kinds {
 		gvks, _, err := scheme.ObjectKinds(kind)
@@ -52,7 +59,8 @@ func newReader(t *testing.T, kinds []client.Object, objects ...client.Object) (*
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).
 		WithStatusSubresource(&syncagentv1alpha1.PublishedResource{}, &servicesv1alpha1.PublishedResource{}).Build()
-	r, err := dialects.NewReader(dialects.Options{Client: c, Group: group, Selector: labels.SelectorFromSet(selected)})
+	exports := fake.NewClientBuilder().WithScheme(exportScheme).WithObjects(export).Build()
+	r, err := dialects.NewReader(dialects.Options{Client: c, Group: dialects.ServiceGroup(exports, "certificates"), Selector: labels.SelectorFromSet(selected)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +121,24 @@ func TestOnlyInstalledDialectsAreRead(t *testing.T) {
 	}
 	if _, err := dialects.NewReader(dialects.Options{Client: c.WithScheme(scheme).WithRESTMapper(meta.NewDefaultRESTMapper(nil)).Build()}); err == nil {
 		t.Error("a cluster without definitions is accepted")
+	}
+}
+
+func TestTheGroupOfAServiceIsThatOfItsExport(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := apisv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	plain := &apisv1alpha1.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "plain"}}
+	exports := fake.NewClientBuilder().WithScheme(scheme).WithObjects(plain).Build()
+	for _, name := range []string{"plain", "missing"} {
+		if got, err := dialects.ServiceGroup(exports, name)(t.Context()); err != nil || got != "" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	exports = fake.NewClientBuilder().Build() // does not know exports
+	if _, err := dialects.ServiceGroup(exports, "plain")(t.Context()); err == nil {
+		t.Error("a request that fails is no error")
 	}
 }
 
