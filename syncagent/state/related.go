@@ -3,6 +3,8 @@ package state
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 )
 
@@ -14,6 +16,8 @@ type Related struct {
 	Policy     syncagentv1alpha1.RelatedResourceCleanupPolicy `json:"policy,omitempty"`
 	Origin     Object                                         `json:"origin"`
 	Copy       Object                                         `json:"copy"`
+	// CopyUID is the UID of the copy, as far as it is known: an object that a user creates in its place is another one.
+	CopyUID types.UID `json:"copyUID,omitempty"`
 }
 
 // Object is an object on one side.
@@ -41,4 +45,24 @@ func (s *State) SetRelated(objects []Related) {
 	if s.related == nil {
 		s.related = []Related{}
 	}
+}
+
+// SetRelatedCopy records the UID of the copy of a related object that is recorded.
+func (s *State) SetRelatedCopy(key string, uid types.UID) {
+	for i := range s.related {
+		if s.related[i].Key() == key {
+			s.related[i].CopyUID = uid
+		}
+	}
+}
+
+// HasCopy reports whether the copy of a related object is known to have a UID.
+func (s *State) HasCopy(key string, uid types.UID) bool {
+	return slices.ContainsFunc(s.related, func(r Related) bool { return r.Key() == key && r.CopyUID == uid && uid != "" })
+}
+
+// ForgetRelated removes a related object and its content.
+func (s *State) ForgetRelated(key string) {
+	s.Forget(key)
+	s.related = slices.DeleteFunc(slices.Clone(s.related), func(r Related) bool { return r.Key() == key })
 }

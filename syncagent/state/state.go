@@ -114,22 +114,45 @@ func (s *State) Exists() bool { return s.read != nil }
 
 // Copy returns the key of the copy of the primary object, and whether one is recorded.
 func (s *State) Copy() (key types.NamespacedName, recorded bool) {
-	var k copyKey
-	if s.copy == "" || json.Unmarshal([]byte(s.copy), &k) != nil || k.Name == "" {
-		return key, false
-	}
-	return types.NamespacedName(k), true
+	k, recorded := s.copyKey()
+	return types.NamespacedName{Namespace: k.Namespace, Name: k.Name}, recorded
 }
 
 // SetCopy records the key of the copy of the primary object.
 func (s *State) SetCopy(key types.NamespacedName) {
-	encoded, _ := json.Marshal(copyKey(key)) // two texts can always be encoded
+	s.setCopy(copyKey{Namespace: key.Namespace, Name: key.Name, UID: s.CopyUID()})
+}
+
+// CopyUID returns the UID of the copy, as far as it is known: an object that an administrator creates in its place is another one.
+func (s *State) CopyUID() types.UID {
+	k, _ := s.copyKey()
+	return k.UID
+}
+
+// SetCopyUID records the UID of the copy, whose key is recorded.
+func (s *State) SetCopyUID(uid types.UID) {
+	if k, recorded := s.copyKey(); recorded {
+		k.UID = uid
+		s.setCopy(k)
+	}
+}
+
+func (s *State) setCopy(k copyKey) {
+	encoded, _ := json.Marshal(k) // texts can always be encoded
 	s.copy = string(encoded)
 }
 
+func (s *State) copyKey() (k copyKey, recorded bool) {
+	if s.copy == "" || json.Unmarshal([]byte(s.copy), &k) != nil || k.Name == "" {
+		return copyKey{}, false
+	}
+	return k, true
+}
+
 type copyKey struct {
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid,omitempty"`
 }
 
 // Save writes the state if it differs from what has been read.

@@ -148,11 +148,22 @@ func (e *env) newCluster(withStatus ...publication.Resource) client.WithWatch {
 	if err := corev1.AddToScheme(scheme); err != nil {
 		e.t.Fatal(err)
 	}
-	builder := fake.NewClientBuilder().WithScheme(scheme)
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithGlobalResourceVersionCounter()
 	for _, resource := range withStatus {
 		builder = builder.WithStatusSubresource(object(resource, types.NamespacedName{}, ""))
 	}
 	return interceptor.NewClient(builder.Build(), interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			current := &unstructured.Unstructured{}
+			current.SetGroupVersionKind(gvkOf(object))
+			if err := c.Get(ctx, client.ObjectKeyFromObject(object), current); err != nil {
+				return err
+			}
+			if err := checkUID(options, current); err != nil {
+				return err
+			}
+			return c.Delete(ctx, object, options...)
+		},
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			if ns := object.GetNamespace(); ns != "" {
 				if err := c.Get(ctx, types.NamespacedName{Name: ns}, &corev1.Namespace{}); err != nil {
@@ -180,6 +191,23 @@ func (e *env) newCluster(withStatus ...publication.Resource) client.WithWatch {
 			return c.Patch(ctx, object, patch, options...)
 		},
 	})
+}
+
+// gvkOf returns the kind of an object; of typed objects, the agent deletes Secrets only.
+func gvkOf(object client.Object) schema.GroupVersionKind {
+	if gvk := object.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
+		return gvk
+	}
+	return secrets.GroupVersionKind
+}
+
+// checkUID checks the precondition of a deletion.
+func checkUID(options []client.DeleteOption, current client.Object) error {
+	wanted := (&client.DeleteOptions{}).ApplyOptions(options).Preconditions
+	if wanted == nil || wanted.UID == nil || *wanted.UID == current.GetUID() {
+		return nil
+	}
+	return apierrors.NewConflict(schema.GroupResource{}, current.GetName(), errors.New("uid"))
 }
 
 // count returns the agent's client of a cluster.

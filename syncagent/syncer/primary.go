@@ -114,19 +114,23 @@ func (p *pass) findCopy(ctx context.Context) (*unstructured.Unstructured, error)
 	case claimOwn:
 		return copied, nil
 	case claimNone:
-		if p.source.GetDeletionTimestamp() != nil { // else it is adopted
+		if p.source.GetDeletionTimestamp() != nil && p.state.CopyUID() == copied.GetUID() { // else it is adopted
 			return copied, nil
 		}
 	}
 	return nil, nil
 }
 
-// fresh returns the current version of a copy where an older one would be misleading: related objects are named in it.
+// fresh returns the current version of a copy where an older one would be misleading: related objects are named in it, or it is deleted.
 func (p *pass) fresh(ctx context.Context, copied *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if len(p.config.Related) == 0 {
+	if len(p.config.Related) == 0 && p.source.GetDeletionTimestamp() == nil {
 		return copied, nil
 	}
-	return p.service().get(ctx, p.config.ServiceResource, client.ObjectKeyFromObject(copied))
+	current, err := p.service().get(ctx, p.config.ServiceResource, client.ObjectKeyFromObject(copied))
+	if err != nil || current == nil || claimOf(current, p.identification()) == claimOther {
+		return nil, err
+	}
+	return current, nil
 }
 
 func (p *pass) ensureFinalizer(ctx context.Context) error {
@@ -217,7 +221,7 @@ func (p *pass) create(ctx context.Context, d desired) (created *unstructured.Uns
 		return nil, false, fmt.Errorf("creating %s: %w", p.service().describe(p.config.ServiceResource, key), err)
 	}
 	p.record(ctx, ReasonPlaced)
-	if err := p.recordContent(ctx, key, d.content); err != nil {
+	if err := p.recordContent(ctx, object, d.content); err != nil {
 		return nil, false, err
 	}
 	return object, false, nil
@@ -259,6 +263,7 @@ func (p *pass) adopt(ctx context.Context, key types.NamespacedName, identificati
 	}
 	p.state.Forget(p.primaryKey())
 	p.state.SetCopy(key)
+	p.state.SetCopyUID(existing.GetUID())
 	if err := p.saveState(ctx); err != nil {
 		return nil, false, err
 	}
@@ -272,8 +277,9 @@ func (p *pass) adopt(ctx context.Context, key types.NamespacedName, identificati
 }
 
 // recordContent records what has been written to the copy.
-func (p *pass) recordContent(ctx context.Context, key types.NamespacedName, content map[string]any) error {
-	p.state.SetCopy(key)
+func (p *pass) recordContent(ctx context.Context, copied *unstructured.Unstructured, content map[string]any) error {
+	p.state.SetCopy(client.ObjectKeyFromObject(copied))
+	p.state.SetCopyUID(copied.GetUID())
 	if err := p.state.SetLast(p.primaryKey(), content); err != nil {
 		return err
 	}
@@ -289,7 +295,7 @@ func (p *pass) syncContent(ctx context.Context, copied *unstructured.Unstructure
 	if written {
 		p.record(ctx, ReasonSynced)
 	}
-	return result, p.recordContent(ctx, client.ObjectKeyFromObject(result), d.content)
+	return result, p.recordContent(ctx, result, d.content)
 }
 
 // syncStatus copies the status of the copy to the source.

@@ -70,8 +70,7 @@ func (p *pass) syncRelated(ctx context.Context, copied *unstructured.Unstructure
 	if err := r.recordRelations(ctx, relations); err != nil {
 		return Result{}, err
 	}
-	remaining := r.apply(ctx, relations)
-	p.state.SetRelated(remaining)
+	r.apply(ctx, relations)
 	if err := p.saveState(ctx); err != nil {
 		r.errs = append(r.errs, err)
 	}
@@ -196,6 +195,7 @@ func (r *relatedPass) recordRelations(ctx context.Context, relations []relation)
 		at := slices.IndexFunc(entries, func(e state.Related) bool { return e.Key() == relation.Key() })
 		switch {
 		case at >= 0 && relation.referenced:
+			relation.Related.CopyUID = entries[at].CopyUID
 			entries[at] = relation.Related // the policy may have changed
 		case at < 0 && (relation.presence() == originLive || r.holds(relation)):
 			entries = append(entries, relation.Related)
@@ -205,10 +205,9 @@ func (r *relatedPass) recordRelations(ctx context.Context, relations []relation)
 	return r.saveState(ctx)
 }
 
-// apply does what is to be done about each related object, and returns those that may still have a copy or a finalizer.
-func (r *relatedPass) apply(ctx context.Context, relations []relation) []state.Related {
+// apply does what is to be done about each related object. Those that may still have a copy or a finalizer stay recorded.
+func (r *relatedPass) apply(ctx context.Context, relations []relation) {
 	recorded, _ := r.state.Related()
-	done := map[string]bool{}
 	for _, relation := range relations {
 		isRecorded := slices.ContainsFunc(recorded, func(e state.Related) bool { return e.Key() == relation.Key() })
 		if !isRecorded || relation.unknown {
@@ -219,17 +218,12 @@ func (r *relatedPass) apply(ctx context.Context, relations []relation) []state.R
 			r.sync(ctx, relation)
 		case actionCleanUp:
 			cleaned, err := r.cleanUp(ctx, relation.Related)
-			switch {
-			case err != nil:
+			if err != nil {
 				r.failed(relation.Identifier, err)
-			case !cleaned:
-				r.wait = true
-			default:
-				done[relation.Key()] = true
 			}
+			r.wait = r.wait || err == nil && !cleaned
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(recorded), func(e state.Related) bool { return done[e.Key()] })
 }
 
 // holds reports whether an origin that is not recorded has a finalizer of the agent: the record has been lost.

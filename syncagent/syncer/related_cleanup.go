@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,17 +20,29 @@ import (
 // cleanUp deletes the copy of a related object, and then releases its origin. done is false while the copy is being deleted.
 func (p *pass) cleanUp(ctx context.Context, entry state.Related) (done bool, err error) {
 	from, to := p.sides(entry.Side)
-	if gone, err := p.removeRelatedCopy(ctx, to, entry); err != nil || !gone {
-		return false, err
+	if !p.recordsOther(entry, func(other state.Related) bool { return other.Copy == entry.Copy }) {
+		if gone, err := p.removeRelatedCopy(ctx, to, entry); err != nil || !gone {
+			return false, err
+		}
 	}
-	if entry.Side == syncagentv1alpha1.RelatedResourceOriginKcp {
+	if entry.Side == syncagentv1alpha1.RelatedResourceOriginKcp &&
+		!p.recordsOther(entry, func(other state.Related) bool { return other.Origin == entry.Origin }) {
 		if err := p.releaseOrigin(ctx, from, entry.Origin); err != nil {
 			return false, err
 		}
 	}
-	p.state.Forget(entry.Key())
+	p.state.ForgetRelated(entry.Key())
 	p.state.Forget(entry.Key() + statusKeySuffix)
 	return true, nil
+}
+
+// recordsOther reports whether another related object of the primary object has the same origin, or the same copy. They share the finalizer,
+// or the label.
+func (p *pass) recordsOther(entry state.Related, same func(other state.Related) bool) bool {
+	recorded, _ := p.state.Related()
+	return slices.ContainsFunc(recorded, func(other state.Related) bool {
+		return other.Side == entry.Side && other.Key() != entry.Key() && same(other)
+	})
 }
 
 // removeRelatedCopy deletes a copy that is made for no other primary object. gone means that it does not exist, or not for this one.
@@ -41,16 +54,16 @@ func (p *pass) removeRelatedCopy(ctx context.Context, to side, entry state.Relat
 	case err != nil || copied == nil:
 		return err == nil, err
 	}
-	owners := ownersOf(copied.GetLabels(), p.ownerLabel(), p.originHash(entry))
+	owners := ownersOf(copied.GetLabels(), p.ownerLabel(), "")
 	switch {
-	case owners.shared || owners.foreign:
+	case owners.foreign: // whatever their origin is
 		if !owners.own {
 			return true, nil
 		}
 		return true, to.patch(ctx, copied, map[string]any{"metadata": map[string]any{
 			"labels": map[string]any{p.ownerLabel(): nil}, "resourceVersion": copied.GetResourceVersion(),
 		}})
-	case !owners.own && !p.state.Has(entry.Key()):
+	case !owners.own && !p.state.HasCopy(entry.Key(), copied.GetUID()):
 		return true, nil
 	}
 	if copied.GetDeletionTimestamp() == nil {
@@ -97,6 +110,7 @@ func (p *pass) cleanUpRelated(ctx context.Context, copied *unstructured.Unstruct
 	var remaining []state.Related
 	for _, entry := range entries {
 		if !cleansUpWithPrimary(entry) {
+			p.state.ForgetRelated(entry.Key())
 			continue
 		}
 		cleaned, err := p.cleanUp(ctx, entry)
@@ -117,6 +131,52 @@ func (p *pass) cleanUpRelated(ctx context.Context, copied *unstructured.Unstruct
 		}
 	}
 	return Result{RequeueAfter: pollDelay}, len(remaining) == 0 && len(r.errs) == 0, errors.Join(r.errs...)
+}
+
+// suspend ends the pass over a live primary object that is not synced, because of an error or of a filter. Related objects that the user
+// deletes meanwhile are released: their deletion must not wait until the primary object is synced again.
+func (p *pass) suspend(ctx context.Context, cause error) (Result, error) {
+	if !slices.Contains(p.source.GetFinalizers(), publication.Finalizer) || apierrors.IsConflict(cause) {
+		return Result{}, cause
+	}
+	if p.state == nil {
+		if err := p.loadState(ctx); err != nil {
+			return Result{}, errors.Join(cause, err)
+		}
+	}
+	r := newRelatedPass(p)
+	r.errs = append(r.errs, cause)
+	recorded, _ := p.state.Related()
+	for _, entry := range recorded {
+		r.releaseDeleted(ctx, entry)
+	}
+	if remaining, _ := p.state.Related(); len(remaining) < len(recorded) {
+		r.errs = append(r.errs, p.saveState(ctx))
+	}
+	result := Result{}
+	if r.wait {
+		result.RequeueAfter = pollDelay
+	}
+	return result, errors.Join(r.errs...)
+}
+
+// releaseDeleted cleans up a related object of the workspace that is being deleted.
+func (r *relatedPass) releaseDeleted(ctx context.Context, entry state.Related) {
+	if entry.Side != syncagentv1alpha1.RelatedResourceOriginKcp {
+		return
+	}
+	origin, err := r.workspace().get(ctx, resourceOf(entry.Origin), keyOf(entry.Origin))
+	if err == nil && (origin == nil || origin.GetDeletionTimestamp() == nil) {
+		return
+	}
+	cleaned := false
+	if err == nil {
+		cleaned, err = r.cleanUp(ctx, entry)
+	}
+	if err != nil {
+		r.failed(entry.Identifier, err)
+	}
+	r.wait = r.wait || err == nil && !cleaned
 }
 
 // locateUnrecorded returns the related objects of a primary object whose state is lost, as far as it still refers to them.

@@ -33,14 +33,15 @@ func (p *pass) relatedFinalizer() string {
 	return p.config.AgentName + relatedFinalizerInfix + p.ownerHash()
 }
 
-// originHash identifies an origin.
-func (p *pass) originHash(entry state.Related) string {
-	cluster := ""
-	if entry.Side == syncagentv1alpha1.RelatedResourceOriginKcp {
-		cluster = p.request.Cluster.String()
+// originHash identifies an origin. One in a workspace is identified by its UID, too: logical clusters of two installations may have one name.
+// It is not created anew before all finalizers, and with them the labels, are gone. One on the service cluster may be.
+func (p *pass) originHash(r relation) string {
+	cluster, uid := "", ""
+	if r.Side == syncagentv1alpha1.RelatedResourceOriginKcp {
+		cluster, uid = p.request.Cluster.String(), string(r.origin.GetUID())
 	}
-	origin := entry.Origin
-	return expression.SHA1Hex(strings.Join([]string{cluster, origin.Group, origin.Resource, origin.Namespace, origin.Name}, "/"))
+	origin := r.Origin
+	return expression.SHA1Hex(strings.Join([]string{cluster, uid, origin.Group, origin.Resource, origin.Namespace, origin.Name}, "/"))
 }
 
 // withoutRelatedFinalizer removes a finalizer, and with the last of its kind the one that older agents have left. An object of the

@@ -43,6 +43,7 @@ func (p *pass) syncOne(ctx context.Context, r relation) (wait bool, err error) {
 	if err := p.state.SetLast(r.Key(), d.content); err != nil {
 		return false, err
 	}
+	p.state.SetRelatedCopy(r.Key(), copied.GetUID())
 	return false, p.forwardStatus(ctx, to, r, copied, written)
 }
 
@@ -59,7 +60,7 @@ func (p *pass) holdOrigin(ctx context.Context, from side, origin *unstructured.U
 func (p *pass) desiredRelated(r relation, copied *unstructured.Unstructured) (desired, error) {
 	d := desired{
 		key: keyOf(r.Copy), mutated: r.origin.DeepCopy(),
-		identification: metadata{labels: map[string]string{p.ownerLabel(): p.originHash(r.Related)}},
+		identification: metadata{labels: map[string]string{p.ownerLabel(): p.originHash(r)}},
 	}
 	if copied == nil {
 		copied = newObject(r.resource.Copy, d.key, contentOf(r.origin), metadata{})
@@ -95,9 +96,9 @@ func (p *pass) createRelated(ctx context.Context, to side, r relation, d desired
 }
 
 func (p *pass) writeRelated(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, bool, error) {
-	owners := ownersOf(copied.GetLabels(), p.ownerLabel(), p.originHash(r.Related))
+	owners := ownersOf(copied.GetLabels(), p.ownerLabel(), p.originHash(r))
 	same := equal(withoutMetadata(d.content), withoutMetadata(contentOf(copied)))
-	if !owners.mayWrite(p.state.Has(r.Key()), same) {
+	if !owners.mayWrite(p.state.HasCopy(r.Key(), copied.GetUID()), same) {
 		return nil, false, &OwnedError{to.describeObject(copied), "is no copy of the related object"}
 	}
 	if mustReplace(copied, d.content) {

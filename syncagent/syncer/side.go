@@ -105,11 +105,11 @@ func (s side) setFinalizers(ctx context.Context, object *unstructured.Unstructur
 	}})
 }
 
-// delete deletes the object that was read, if it still exists.
+// delete deletes the object in the version that was read, if it still exists: a later version may belong to somebody else, too.
 func (s side) delete(ctx context.Context, object *unstructured.Unstructured) error {
 	options := []client.DeleteOption{client.PropagationPolicy(metav1.DeletePropagationBackground)}
-	if uid := object.GetUID(); uid != "" {
-		options = append(options, client.Preconditions{UID: &uid})
+	if uid, version := object.GetUID(), object.GetResourceVersion(); uid != "" && version != "" {
+		options = append(options, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	}
 	if err := s.client.Delete(ctx, object, options...); err != nil && !isMissing(err) {
 		return fmt.Errorf("deleting %s: %w", s.describeObject(object), err)

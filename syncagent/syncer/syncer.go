@@ -119,7 +119,7 @@ func (p *pass) run(ctx context.Context) (Result, error) {
 		return p.delete(ctx)
 	}
 	if matches, err := p.matchesFilter(ctx); err != nil || !matches {
-		return Result{}, err
+		return p.suspend(ctx, err)
 	}
 	if err := p.readPath(ctx); err != nil {
 		return Result{}, err
@@ -144,12 +144,12 @@ func (p *pass) run(ctx context.Context) (Result, error) {
 func (p *pass) update(ctx context.Context, found *unstructured.Unstructured) (Result, error) {
 	desired, err := p.desiredCopy(found)
 	if err != nil {
-		return Result{}, err
+		return p.suspend(ctx, err)
 	}
 	if found == nil {
 		var wait bool
 		if found, wait, err = p.create(ctx, desired); err != nil {
-			return Result{}, err
+			return p.suspend(ctx, err)
 		}
 		if wait {
 			return Result{RequeueAfter: pollDelay}, nil
@@ -157,7 +157,7 @@ func (p *pass) update(ctx context.Context, found *unstructured.Unstructured) (Re
 	}
 	found, err = p.syncContent(ctx, found, desired)
 	if err != nil {
-		return Result{}, err
+		return p.suspend(ctx, err)
 	}
 	if found.GetDeletionTimestamp() != nil {
 		return p.awaitDeletion(found), nil

@@ -3,6 +3,7 @@ package syncer
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,12 +28,20 @@ func (s side) write(ctx context.Context, known *state.State, key string, copied 
 	return s.writeAll(ctx, copied, resource, d)
 }
 
-// writePatch sends a patch together with what is missing of the identification.
+// writePatch sends a patch together with what is missing of the identification, for the version that was read: a later one may be the copy
+// of another source.
 func (s side) writePatch(ctx context.Context, copied *unstructured.Unstructured, patch map[string]any, identification metadata) (*unstructured.Unstructured, bool, error) {
 	addMetadata(patch, identification.missing(copied.GetLabels(), copied.GetAnnotations()))
 	if len(patch) == 0 {
 		return copied, false, nil
 	}
+	meta, _ := patch["metadata"].(map[string]any)
+	meta = maps.Clone(meta)
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	meta["resourceVersion"] = copied.GetResourceVersion()
+	patch["metadata"] = meta
 	return copied, true, s.patch(ctx, copied, patch)
 }
 

@@ -1,0 +1,265 @@
+package syncer
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/state"
+)
+
+// write executes a write of an agent, and checks that it may do that.
+func (p *modelPass) write(where string, c client.WithWatch, what string, o client.Object, do func() error) error {
+	resource := publication.Resource{GroupVersionKind: gvkOf(o)}
+	key := client.ObjectKeyFromObject(o)
+	before := p.get(c, resource, key)
+	err := do()
+	if err != nil {
+		p.log("%s: %s: %v", p, what, err)
+		return err
+	}
+	p.log("%s: %s", p, what)
+	p.written++
+	after := p.get(c, resource, key)
+	switch {
+	case before == nil:
+		p.made[o.GetUID()] = true
+	case strings.HasPrefix(what, "delete "):
+		p.checkDelete(what, before)
+	case after != nil && p.made[before.GetUID()]:
+	case after != nil && resource.GroupVersionKind == p.publication.config.ServiceResource.GroupVersionKind && where == "service":
+		if before.GetLabels()[publication.LabelAgentName] != "" {
+			p.violation("%s: %s: is not theirs", p, what)
+		}
+		p.made[before.GetUID()] = true // adopted
+	case after != nil && !equal(before.Object["data"], after.Object["data"]):
+		p.violation("%s: %s: changes the content of what it has not made", p, what)
+	}
+	return nil
+}
+
+// checkDelete checks that what has been deleted was made by an agent, and by no other for another object.
+func (p *modelPass) checkDelete(what string, deleted *unstructured.Unstructured) {
+	if !p.made[deleted.GetUID()] {
+		p.violation("%s: %s: no agent has made it", p, what)
+	}
+	config, labels := p.publication.config, deleted.GetLabels()
+	switch {
+	case labels[publication.LabelObjectState] != "":
+		if own := state.SecretName(p.primary()); deleted.GetName() != own {
+			p.violation("%s: %s: its own state is %s", p, what, own)
+		}
+	case deleted.GroupVersionKind() == config.ServiceResource.GroupVersionKind:
+		if agent := labels[publication.LabelAgentName]; agent != config.AgentName && agent != "" {
+			p.violation("%s: %s: it is a copy of agent %s", p, what, agent)
+		}
+		if source := p.get(p.key.workspace.client, config.WorkspaceResource, p.key.NamespacedName); source != nil && source.GetDeletionTimestamp() == nil && len(source.GetFinalizers()) > 0 && source.GetUID() == p.uid() {
+			p.violation("%s: %s: its source lives", p, what)
+		}
+	default:
+		own := p.syncerPass().ownerLabel()
+		for key := range labels {
+			if strings.HasPrefix(key, ownerLabelPrefix) && key != own {
+				p.violation("%s: %s: it is also a copy for %s", p, what, key)
+			}
+		}
+	}
+}
+
+// uid returns the UID of the primary object that the pass is about.
+func (p *modelPass) uid() types.UID {
+	if cached := p.publication.primaries[p.key]; cached != nil {
+		return cached.GetUID()
+	}
+	return ""
+}
+
+func (p *modelPass) primary() state.Primary {
+	return state.Primary{
+		Cluster: p.key.workspace.cluster, GroupVersionKind: p.publication.config.WorkspaceResource.GroupVersionKind, NamespacedName: p.key.NamespacedName,
+	}
+}
+
+func (p *modelPass) syncerPass() *pass {
+	return &pass{Syncer: New(p.publication.config), request: Request{Cluster: p.key.workspace.cluster, NamespacedName: p.key.NamespacedName}}
+}
+
+// expectations are what the live primary objects need.
+type expectations struct {
+	sources    map[string]bool // "agent cluster/namespace/name" by kind of the copy
+	states     map[string]bool
+	owners     map[string]bool // owner labels
+	finalizers map[string]bool // "workspace secret finalizer"
+}
+
+func (e expectations) allowFinalizer(p *modelPass, secret string) {
+	e.finalizers[p.key.workspace.name+" "+secret+" "+p.syncerPass().relatedFinalizer()] = true
+}
+
+// check checks the settled state.
+func (m *model) check() {
+	expected := expectations{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	for _, pub := range m.publications {
+		m.refresh(pub)
+		for _, w := range pub.workspaces {
+			for _, key := range primaryKeys {
+				if primary := m.get(w.client, pub.config.WorkspaceResource, key); primary != nil {
+					m.checkPrimary(&modelPass{model: m, publication: pub, key: modelKey{w, key}}, primary, expected)
+				}
+			}
+		}
+	}
+	m.checkService(expected)
+	for _, w := range m.workspaces {
+		m.checkWorkspace(w, expected)
+	}
+}
+
+func sourceID(agent, kind string, source Source) string {
+	return fmt.Sprintf("%s %s %s/%s", agent, kind, source.Cluster, source.NamespacedName)
+}
+
+// checkPrimary checks a primary object and what belongs to it.
+func (m *model) checkPrimary(p *modelPass, primary *unstructured.Unstructured, expected expectations) {
+	config := p.publication.config
+	source := Source{p.key.workspace.cluster, p.key.NamespacedName}
+	expected.sources[sourceID(config.AgentName, config.ServiceResource.Kind, source)] = true
+	expected.states[config.Namespace+"/"+state.SecretName(p.primary())] = true
+	expected.owners[p.syncerPass().ownerLabel()] = true
+	creds, _, _ := unstructured.NestedString(primary.Object, "spec", "secretName")
+	expected.allowFinalizer(p, creds)
+	if primary.GetDeletionTimestamp() != nil {
+		m.violation("%s: is being deleted, with finalizers %v", p, primary.GetFinalizers())
+		return
+	}
+	name, err := p.syncerPass2(primary).nameCopy()
+	if err != nil {
+		m.violation("%s: %v", p, err)
+		return
+	}
+	copied := m.get(m.service, config.ServiceResource, name)
+	if copied == nil {
+		m.violation("%s: has no copy", p)
+		return
+	}
+	if s, ok := SourceOf(copied); !ok || s != source || copied.GetLabels()[publication.LabelAgentName] != config.AgentName {
+		// Another has the name; checkService checks that it lives. What has been synced before stays.
+		for _, name := range credNames {
+			expected.allowFinalizer(p, name.(string))
+		}
+		return
+	}
+	if !equal(contentOf(copied)["spec"], contentOf(primary)["spec"]) {
+		m.violation("%s: the copy has %v, the object %v", p, copied.Object["spec"], primary.Object["spec"])
+	}
+	if !equal(copied.Object["status"], primary.Object["status"]) {
+		m.violation("%s: the copy has status %v, the object %v", p, copied.Object["status"], primary.Object["status"])
+	}
+	m.checkRelated(p, primary, copied)
+}
+
+// checkRelated checks the copies of related objects, unless somebody else has the name.
+func (m *model) checkRelated(p *modelPass, primary, copied *unstructured.Unstructured) {
+	for _, relation := range []struct {
+		field                      string
+		from, to                   client.Client
+		fromNamespace, toNamespace string
+	}{
+		{"secretName", p.key.workspace.client, m.service, primary.GetNamespace(), copied.GetNamespace()},
+		{"outName", m.service, p.key.workspace.client, copied.GetNamespace(), primary.GetNamespace()},
+	} {
+		name, _, _ := unstructured.NestedString(primary.Object, "spec", relation.field)
+		if name == "" {
+			continue
+		}
+		origin := m.get(relation.from, secrets, types.NamespacedName{Namespace: relation.fromNamespace, Name: name})
+		if origin == nil {
+			continue
+		}
+		target := m.get(relation.to, secrets, types.NamespacedName{Namespace: relation.toNamespace, Name: name})
+		switch {
+		case target == nil:
+			m.violation("%s: %s %s has no copy", p, relation.field, name)
+		case target.GetLabels()[p.syncerPass().ownerLabel()] == "":
+			if m.made[target.GetUID()] && !hasOwner(target) {
+				m.violation("%s: %s %s: the copy has no owner", p, relation.field, name)
+			}
+		case !equal(target.Object["data"], origin.Object["data"]):
+			m.violation("%s: %s %s: the copy has %v, the origin %v", p, relation.field, name, target.Object["data"], origin.Object["data"])
+		}
+	}
+}
+
+func hasOwner(o *unstructured.Unstructured) bool {
+	for key := range o.GetLabels() {
+		if strings.HasPrefix(key, ownerLabelPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// syncerPass2 returns a pass over a primary object that has been read.
+func (p *modelPass) syncerPass2(primary *unstructured.Unstructured) *pass {
+	result := p.syncerPass()
+	result.source = primary
+	return result
+}
+
+// checkService checks that nothing on the service cluster is left of objects that are gone.
+func (m *model) checkService(expected expectations) {
+	for _, resource := range []publication.Resource{widgetOnService, things, gizmos} {
+		for _, o := range m.listAll(m.service, resource) {
+			source, ok := SourceOf(&o)
+			switch {
+			case ok && !expected.sources[sourceID(o.GetLabels()[publication.LabelAgentName], o.GetKind(), source)]:
+				m.violation("%s %s/%s: its source %v is gone", o.GetKind(), o.GetNamespace(), o.GetName(), source)
+			case !ok && m.made[o.GetUID()] && !m.stripped[o.GetUID()]:
+				m.violation("%s %s/%s: names no source", o.GetKind(), o.GetNamespace(), o.GetName())
+			}
+		}
+	}
+	for _, o := range m.listAll(m.service, secrets) {
+		if o.GetLabels()[publication.LabelObjectState] != "" {
+			if !expected.states[o.GetNamespace()+"/"+o.GetName()] {
+				m.violation("state %s/%s: is left", o.GetNamespace(), o.GetName())
+			}
+			continue
+		}
+		m.checkSecret("service", &o, expected)
+	}
+}
+
+func (m *model) checkWorkspace(w *modelWorkspace, expected expectations) {
+	for _, o := range m.listAll(w.client, secrets) {
+		m.checkSecret(w.name, &o, expected)
+		for _, finalizer := range o.GetFinalizers() {
+			if !expected.finalizers[w.name+" "+o.GetName()+" "+finalizer] {
+				m.violation("Secret %s/%s: finalizer %s is left", w.name, o.GetName(), finalizer)
+			}
+		}
+	}
+}
+
+// checkSecret checks that a Secret is needed, if an agent has made it.
+func (m *model) checkSecret(where string, o *unstructured.Unstructured, expected expectations) {
+	if o.GetDeletionTimestamp() != nil {
+		m.violation("Secret %s %s/%s: is being deleted, with finalizers %v", where, o.GetNamespace(), o.GetName(), o.GetFinalizers())
+	}
+	for key := range o.GetLabels() {
+		if strings.HasPrefix(key, ownerLabelPrefix) && !expected.owners[key] && (m.policyDeletes() || where == "service") {
+			m.violation("Secret %s %s/%s: %s is gone", where, o.GetNamespace(), o.GetName(), key)
+		}
+	}
+	if m.made[o.GetUID()] && !hasOwner(o) && !m.stripped[o.GetUID()] {
+		m.violation("Secret %s %s/%s: has no owner", where, o.GetNamespace(), o.GetName())
+	}
+}
+
+func (m *model) policyDeletes() bool {
+	return m.publications[0].config.Related[1].Spec.CleanupPolicy != ""
+}

@@ -1,0 +1,407 @@
+package syncer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+)
+
+// TestAgentsSettle runs several agents on one service cluster in random order, request by request: passes over different objects
+// overlap everywhere, caches are old, requests fail, processes die between any two requests, a deposed leader ends its pass late,
+// and users and administrators create, change and delete. In the end everything settles in a bounded number of writes: what lives
+// is synced, what was deleted is gone together with what belongs to it, and nobody has deleted or overwritten what is not theirs.
+func TestAgentsSettle(t *testing.T) {
+	seeds := uint64(150)
+	if testing.Short() {
+		seeds = 20
+	}
+	for seed := range seeds {
+		if runModel(t, seed, 400); t.Failed() {
+			return
+		}
+	}
+}
+
+func runModel(t *testing.T, seed uint64, steps int) {
+	m := newModel(t, seed)
+	for range steps {
+		m.step()
+	}
+	m.settle()
+	m.check()
+	if len(m.violations) > 0 {
+		t.Errorf("seed %d:\n%s\n\nhistory:\n%s", seed, strings.Join(m.violations, "\n"), strings.Join(m.history, "\n"))
+	}
+}
+
+var gizmos = publication.Resource{
+	GroupVersionKind: schema.GroupVersionKind{Group: "gizmos.example.org", Version: "v1", Kind: "Gizmo"}, Resource: "gizmos", Namespaced: true, HasStatus: true,
+}
+
+const (
+	sharedNamespace = "shared"
+	maxPasses       = 4
+)
+
+// modelWorkspace is a workspace of one of two installations. Logical clusters of different installations may have one name.
+type modelWorkspace struct {
+	name    string
+	cluster logicalcluster.Name
+	client  client.WithWatch
+}
+
+// modelPublication is a PublishedResource of one agent with the workspaces that use it.
+type modelPublication struct {
+	name       string
+	config     Config // without clients
+	workspaces []*modelWorkspace
+	// primaries and copies are what the agent's caches have.
+	primaries map[modelKey]*unstructured.Unstructured
+	copies    []unstructured.Unstructured
+}
+
+// modelKey is a primary object of a publication.
+type modelKey struct {
+	workspace *modelWorkspace
+	types.NamespacedName
+}
+
+type model struct {
+	*env         // for its fake clusters
+	rand         *rand.Rand
+	workspaces   []*modelWorkspace
+	publications []*modelPublication
+	passes       []*modelPass
+	// made are the UIDs of objects that agents have created or adopted.
+	made map[types.UID]bool
+	// stripped are those of copies of which an administrator has removed the labels.
+	stripped map[types.UID]bool
+	faults   bool
+	next     int
+	written  int
+
+	violations, history []string
+}
+
+func newModel(t *testing.T, seed uint64) *model {
+	m := &model{
+		env: &env{t: t}, rand: rand.New(rand.NewPCG(seed, 16)), made: map[types.UID]bool{}, stripped: map[types.UID]bool{}, faults: true,
+	}
+	m.service = m.newCluster(widgetOnService, things, gizmos)
+	for _, name := range []string{"one", "two", "elsewhere"} {
+		cluster, _ := logicalcluster.ParseName("1" + strings.Replace(name, "elsewhere", "one", 1))
+		w := &modelWorkspace{name: name, cluster: cluster, client: m.newCluster(widgetInWorkspace, things, gizmos)}
+		m.createIn(w.client, object(namespaces, types.NamespacedName{Name: testKey.Namespace}, ""))
+		m.workspaces = append(m.workspaces, w)
+	}
+	for _, name := range []string{"alpha", "beta", "gamma", "1one", "1two", sharedNamespace} {
+		m.createIn(m.service, object(namespaces, types.NamespacedName{Name: name}, ""))
+	}
+	policies := []syncagentv1alpha1.RelatedResourceCleanupPolicy{"", syncagentv1alpha1.CleanupOnPrimaryDeletion, syncagentv1alpha1.CleanupMatchOrigin}
+	related := []RelatedResource{
+		relatedByReference("creds", syncagentv1alpha1.RelatedResourceOriginKcp, "spec.secretName", secrets, secrets),
+		relatedByReference("out", syncagentv1alpha1.RelatedResourceOriginService, "spec.outName", secrets, secrets),
+	}
+	related[1].Spec.CleanupPolicy = policies[m.rand.IntN(len(policies))]
+	publish := func(agent string, from, to publication.Resource, naming *syncagentv1alpha1.ResourceNaming, workspaces ...*modelWorkspace) {
+		m.publications = append(m.publications, &modelPublication{
+			name: agent + " " + from.Resource, workspaces: workspaces, primaries: map[modelKey]*unstructured.Unstructured{},
+			config: Config{
+				AgentName: agent, Namespace: agent, WorkspaceResource: from, ServiceResource: to, Related: related, Events: noEvents{},
+				Publication: &publication.Publication{Spec: syncagentv1alpha1.PublishedResourceSpec{Naming: naming}},
+			},
+		})
+	}
+	one, two, elsewhere := m.workspaces[0], m.workspaces[1], m.workspaces[2]
+	publish("alpha", widgetInWorkspace, widgetOnService, nil, one, two)
+	// The names of things collide: of two workspaces, one has the copy.
+	publish("alpha", things, things, &syncagentv1alpha1.ResourceNaming{Name: "$remoteName", Namespace: sharedNamespace}, one, two)
+	publish("beta", gizmos, gizmos, nil, one)
+	publish("gamma", widgetInWorkspace, widgetOnService, nil, elsewhere)
+	return m
+}
+
+type noEvents struct{}
+
+func (noEvents) Event(context.Context, Client, *unstructured.Unstructured, string, string, string) {}
+
+func (m *model) log(format string, args ...any) {
+	m.history = append(m.history, fmt.Sprintf(format, args...))
+}
+
+func (m *model) violation(format string, args ...any) {
+	m.violations = append(m.violations, fmt.Sprintf(format, args...))
+	m.log("VIOLATION "+format, args...)
+}
+
+func pick[T any](m *model, of []T) T { return of[m.rand.IntN(len(of))] }
+
+// step executes one random action, most often one request of a pass.
+func (m *model) step() {
+	switch n := m.rand.IntN(40); {
+	case n < 5:
+		m.act()
+	case n == 5 && len(m.passes) > 0:
+		p := pick(m, m.passes)
+		m.log("%s: killed before %s", p, p.pending)
+		m.end(p)
+	case n < 9:
+		m.refresh(pick(m, m.publications))
+	case n < 14 && len(m.passes) < maxPasses || len(m.passes) == 0:
+		pub := pick(m, m.publications)
+		if key := (modelKey{pick(m, pub.workspaces), pick(m, primaryKeys)}); !m.running(pub, key) || m.rand.IntN(8) == 0 {
+			m.start(pub, key) // rarely next to the pass of a deposed leader
+		}
+	default:
+		m.advance(pick(m, m.passes))
+	}
+}
+
+func (m *model) running(pub *modelPublication, key modelKey) bool {
+	return slices.ContainsFunc(m.passes, func(p *modelPass) bool { return p.publication == pub && p.key == key })
+}
+
+// refresh brings the caches of a publication up to date.
+func (m *model) refresh(pub *modelPublication) {
+	clear(pub.primaries)
+	for _, w := range pub.workspaces {
+		for _, o := range m.listAll(w.client, pub.config.WorkspaceResource) {
+			pub.primaries[modelKey{w, client.ObjectKeyFromObject(&o)}] = &o
+		}
+	}
+	pub.copies = slices.DeleteFunc(m.listAll(m.service, pub.config.ServiceResource), func(o unstructured.Unstructured) bool {
+		return o.GetLabels()[publication.LabelAgentName] != pub.config.AgentName
+	})
+}
+
+func (m *model) listAll(c client.Client, resource publication.Resource) []unstructured.Unstructured {
+	m.t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(resource.GroupVersion().WithKind(resource.Kind + "List"))
+	if err := c.List(context.Background(), list); err != nil {
+		m.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// modelPass is a pass that is stopped before each of its requests.
+type modelPass struct {
+	*model
+	publication *modelPublication
+	key         modelKey
+	resume      func() (string, bool)
+	stop        func()
+	yield       func(string) bool
+	pending     string
+	dead        bool
+	result      Result
+	err         error
+}
+
+func (p *modelPass) String() string {
+	return fmt.Sprintf("%s %s/%s", p.publication.name, p.key.workspace.name, p.key.Name)
+}
+
+func (m *model) start(pub *modelPublication, key modelKey) *modelPass {
+	p := &modelPass{model: m, publication: pub, key: key}
+	p.resume, p.stop = iter.Pull(func(yield func(string) bool) {
+		p.yield = yield
+		config := pub.config
+		config.Service = p.client("service", m.service)
+		config.Copies = cachedCopies{p}
+		p.result, p.err = New(config).Sync(klog.NewContext(context.Background(), logr.Discard()), Request{
+			Cluster: key.workspace.cluster, NamespacedName: key.NamespacedName, Workspace: p.client("workspace", key.workspace.client),
+		})
+	})
+	m.passes = append(m.passes, p)
+	m.advance(p)
+	return p
+}
+
+// advance lets a pass make its pending request, and reports whether it has another.
+func (m *model) advance(p *modelPass) bool {
+	pending, more := p.resume()
+	if p.pending = pending; !more {
+		if p.err != nil && !p.dead {
+			m.log("%s: %v", p, p.err)
+		}
+		m.end(p)
+	}
+	return more
+}
+
+// end kills a pass, if it has not ended.
+func (m *model) end(p *modelPass) {
+	p.stop()
+	m.passes = slices.DeleteFunc(m.passes, func(other *modelPass) bool { return other == p })
+}
+
+// request makes a request when it is the pass's turn.
+func (p *modelPass) request(what string, do func() error) error {
+	if p.dead || !p.yield(what) {
+		p.dead = true
+		return errDisturbed
+	}
+	if !p.faults {
+		return do()
+	}
+	switch p.rand.IntN(60) {
+	case 0:
+		p.log("%s: refused: %s", p, what)
+		return apierrors.NewInternalError(errDisturbed)
+	case 1:
+		p.log("%s: response lost: %s", p, what)
+		return errors.Join(apierrors.NewInternalError(errDisturbed), do())
+	}
+	return do()
+}
+
+type cachedCopies struct{ *modelPass }
+
+func (c cachedCopies) Find(_ context.Context, source Source) ([]unstructured.Unstructured, error) {
+	var found []unstructured.Unstructured
+	for _, o := range c.publication.copies {
+		if s, ok := SourceOf(&o); ok && s == source {
+			found = append(found, *o.DeepCopy())
+		}
+	}
+	return found, nil
+}
+
+// client returns the client that a pass has of a cluster. Primary objects are read from the cache.
+func (p *modelPass) client(name string, inner client.WithWatch) client.Client {
+	what := func(verb string, o client.Object) string {
+		return fmt.Sprintf("%s %s %s %s/%s", verb, name, gvkOf(o).Kind, o.GetNamespace(), o.GetName())
+	}
+	write := func(verb string, o client.Object, do func() error) error {
+		request := what(verb, o)
+		return p.request(request, func() error { return p.write(name, inner, request, o, do) })
+	}
+	return interceptor.NewClient(inner, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if u, ok := o.(*unstructured.Unstructured); ok && name == "workspace" && u.GroupVersionKind() == p.publication.config.WorkspaceResource.GroupVersionKind {
+				cached := p.publication.primaries[modelKey{p.key.workspace, key}]
+				if cached == nil {
+					return apierrors.NewNotFound(schema.GroupResource{Resource: "primaries"}, key.Name)
+				}
+				cached.DeepCopyInto(u)
+				return nil
+			}
+			return p.request("get "+key.String(), func() error { return c.Get(ctx, key, o, options...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			return p.request("list", func() error { return c.List(ctx, list, options...) })
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			return write("create", o, func() error { return c.Create(ctx, o, options...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			return write("update", o, func() error { return c.Update(ctx, o, options...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			return write("patch", o, func() error { return c.Patch(ctx, o, patch, options...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			return write("delete", o, func() error { return c.Delete(ctx, o, options...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, o client.Object, options ...client.SubResourceUpdateOption) error {
+			return write("update "+subresource, o, func() error { return c.SubResource(subresource).Update(ctx, o, options...) })
+		},
+	})
+}
+
+// settle ends all faults, and runs passes as events and results ask for them until none does.
+func (m *model) settle() {
+	m.log("--- settling")
+	for len(m.passes) > 0 { // these have been decided before
+		if m.rand.IntN(4) == 0 {
+			m.end(pick(m, m.passes))
+		} else {
+			m.advance(pick(m, m.passes))
+		}
+	}
+	m.faults = false
+	m.endSlowDeletions()
+	m.written = 0
+	seen := map[string]string{}
+	for round := range 40 {
+		before := m.written
+		again := m.round(seen)
+		if !again && round > 0 && m.written == before {
+			break
+		}
+		if round == 39 {
+			m.violation("not settled")
+		}
+	}
+	if limit := 15 * len(m.publications) * len(primaryKeys) * 2; m.written > limit {
+		m.violation("%d writes after the last action, more than %d", m.written, limit)
+	}
+	m.log("--- idle")
+	m.written = 0
+	m.round(map[string]string{})
+	if m.written > 0 {
+		m.violation("%d writes of idle agents", m.written)
+	}
+}
+
+// round makes a pass over each primary object that has changed itself or in its copy, or whose last pass asked for another, and
+// reports whether any does so, but for those that must not take what belongs to others.
+func (m *model) round(seen map[string]string) (again bool) {
+	for _, i := range m.rand.Perm(len(m.publications)) {
+		pub := m.publications[i]
+		for _, w := range pub.workspaces {
+			for _, name := range primaryKeys {
+				key := modelKey{w, name}
+				m.refresh(pub)
+				id, now := pub.name+w.name+name.String(), m.version(pub, key)
+				if last, found := seen[id]; found && last == now {
+					continue
+				}
+				seen[id] = now
+				p := m.start(pub, key)
+				for slices.Contains(m.passes, p) {
+					m.advance(p)
+				}
+				var owned *OwnedError
+				if p.err != nil || p.result.RequeueAfter > 0 {
+					delete(seen, id)
+					again = again || !errors.As(p.err, &owned) || p.result.RequeueAfter > 0
+				}
+			}
+		}
+	}
+	return again
+}
+
+// version returns the versions of a primary object and its copy, of which the agent gets events.
+func (m *model) version(pub *modelPublication, key modelKey) string {
+	var versions []string
+	if primary := pub.primaries[key]; primary != nil {
+		versions = append(versions, primary.GetResourceVersion())
+	}
+	for _, o := range pub.copies {
+		if source, ok := SourceOf(&o); ok && source == (Source{key.workspace.cluster, key.NamespacedName}) {
+			versions = append(versions, string(o.GetUID())+o.GetResourceVersion())
+		}
+	}
+	return strings.Join(versions, " ")
+}
