@@ -206,6 +206,8 @@ func TestServer(t *testing.T) {
 		"a certificate authenticates a user":                            {alice, wildcardPath, nil, http.StatusOK},
 		"also for one consumer":                                         {alice, consumerPath, nil, http.StatusOK},
 		"another user is forbidden":                                     {s.user("bob"), wildcardPath, nil, http.StatusForbidden},
+		"the view of a sync agent":                                      {admin, "/services/syncer/" + s.provider + ":widgets/clusters/*/apis", nil, http.StatusOK},
+		"the view of a sync agent needs another permission":             {alice, "/services/syncer/" + s.provider + ":widgets/clusters/*/apis", nil, http.StatusForbidden},
 		"groups of masters in a certificate are dropped":                {mallory, wildcardPath, nil, http.StatusForbidden},
 		"identity headers of a client are ignored":                      {s.user("bob"), wildcardPath, []string{"X-Remote-User", "alice", "X-Remote-Group", "system:masters"}, http.StatusForbidden},
 		"also in another spelling":                                      {s.user("bob"), wildcardPath, []string{"x_remote_user", "alice", "X_remote_group", "system:masters"}, http.StatusForbidden},

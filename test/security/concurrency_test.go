@@ -143,7 +143,7 @@ func (s *sharingEnv) testRoutes(t *testing.T) {
 		"/services//cache/shards/*/clusters/*/api/v1/secrets", "/services/./cache/api", "/services/%63ache/api", "/Services/cache/api", "/cache/api/v1/secrets", "/shards/*/clusters/*/api/v1/secrets", "/shards/root/clusters/" + s.b + secrets,
 		"/metrics", "/metrics/slis", "/debug/pprof/", "/debug/flags/v", "/debug/api_priority_and_fairness/dump_requests", "/logs", "/logs/", "/configz", "/statusz", "/flagz", "/apis", "/api", "/api/v1/secrets", "/openapi/v2", "/openapi/v3", "/", "/index.html", "/.well-known/openid-configuration", "/openid/v1/jwks", "/swagger.json",
 	}
-	for _, kind := range []string{"apiexport", "apiresourceschema", "replication", "initializingworkspaces", "terminatingworkspaces", "nothing"} {
+	for _, kind := range []string{"apiexport", "syncer", "apiresourceschema", "replication", "initializingworkspaces", "terminatingworkspaces", "nothing"} {
 		for _, owner := range []string{"", s.p + "/widgets", s.p, "root:universal", s.b + ":private", s.b, "*", "*/*"} {
 			for _, rest := range []string{"", "/", "/clusters", "/clusters/", "/clusters/*", "/clusters/*/api", "/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters", "/clusters/" + s.b + secrets, "/clusters/*" + allWidgets, "/clusters/" + s.b + "/metrics", "/metrics", "/apis/apis.kcp.io/v1alpha1/apiresourceschemas", "/clusters/system:admin/api/v1/secrets"} {
 				paths = append(paths, "/services/"+kind+"/"+owner+rest)

@@ -49,6 +49,7 @@ func TestAPISharing(t *testing.T) {
 		{"claim selectors are enforced", (*sharingEnv).testClaimSelector},
 		{"consumers access their own objects only", (*sharingEnv).testConsumerIsolation},
 		{"virtual workspaces of other exports are Forbidden", (*sharingEnv).testForeignExports},
+		{"the view of a sync agent shows and changes what its publications select", (*sharingEnv).testSyncerView},
 		{"export identities cannot be forged", (*sharingEnv).testExportIdentities},
 		{"export paths cannot be forged", (*sharingEnv).testExportPaths},
 		{"reuse of a path does not inherit bindings", (*sharingEnv).testPathReuse},

@@ -18,6 +18,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/syncerview"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
@@ -231,7 +232,9 @@ func (s *env) createExports() {
 	s.export("other-provider", "widgets", "Widget")
 	claims := exportClaims(identity)
 	s.export("provider", "widgets", "Widget", claims...)
+	s.describeSyncerView()
 	s.grantRole("provider", "provider", rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{apisv1alpha1.SchemeGroupVersion.Group}, Resources: []string{"apiexports/content"}},
+		rbacv1.PolicyRule{Verbs: []string{"sync"}, APIGroups: []string{apisv1alpha1.SchemeGroupVersion.Group}, Resources: []string{"apiexports"}, ResourceNames: []string{"widgets"}},
 		rbacv1.PolicyRule{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}},
 		rbacv1.PolicyRule{Verbs: []string{"initialize", "terminate"}, APIGroups: []string{"tenancy.kcp.io"}, Resources: []string{"workspacetypes"}})
 	for _, name := range exportStates {
@@ -258,11 +261,23 @@ func (s *env) createExports() {
 		}
 		s.bind(name, "provider", "widgets", state, claims...)
 		s.createObject(name, "Widget", "widgets", "existing", "")
+		s.createObject(name, "Widget", "widgets", "hidden", `,"labels":{"sync":"no"}`)
 		s.createObject(name, "Gizmo", "gizmos", "existing", "")
 	}
 	s.createObject("deleting", "Widget", "widgets", "held", `,"finalizers":["example.com/hold"]`)
 	if err := s.masters.Delete(s.workspaceContext("deleting"), &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}}); err != nil {
 		s.Fatal(err)
+	}
+}
+
+// describeSyncerView publishes the widgets of the provider as gadgets of a service cluster, except some.
+func (s *env) describeSyncerView() {
+	s.Helper()
+	const description = `{"resources":[{"group":"` + group + `","resource":"widgets","source":{"group":"service.io","kind":"Gadget","resource":"gadgets"},"filter":{"resource":{"matchExpressions":[{"key":"sync","operator":"DoesNotExist"}]}}}]}`
+	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, syncerview.Annotation, description)
+	path := "/clusters/" + s.clusters["provider"] + "/apis/apis.kcp.io/v1alpha2/apiexports/widgets"
+	if got, content := s.result("masters", http.MethodPatch, path, body, "application/merge-patch+json"); got != "200" {
+		s.Fatalf("describing the syncer's view: %s: %s", got, content)
 	}
 }
 
@@ -282,6 +297,13 @@ func (s *env) waitForFixtures() {
 	for _, workspace := range []string{"bound", "mismatch"} {
 		wait(workspace, "/api/v1/namespaces/default/configmaps/existing", "200")
 	}
+	gadgets := "/services/syncer/" + s.clusters["provider"] + ":widgets/clusters/*/apis/service.io/v1/gadgets"
+	shardtesting.Eventually(s.T, "the syncer's view is served", func(context.Context) error {
+		if got, content := s.result("provider", http.MethodGet, gadgets, "", ""); got != "200" {
+			return fmt.Errorf("%s: %.300s", got, content)
+		}
+		return nil
+	})
 	wait("bound", "/apis/example.com/v1/namespaces/default/gizmos/existing", "200")
 	held := "/clusters/" + s.clusters["deleting"] + "/apis/" + group + "/v1/namespaces/default/widgets/held"
 	shardtesting.Eventually(s.T, "the binding is being deleted", func(context.Context) error {

@@ -46,7 +46,7 @@ func (s *env) checkRequests(lines []*tableLine, v virtualWorkspace, resource, st
 	s.Helper()
 	method, path, body, media := v.resources[resource].buildRequest(verb, state)
 	if verb == "update" {
-		body = s.currentObject(state, path, body)
+		body = s.currentObject(v, state, path, body)
 	}
 	match := findLine(lines, v.name, resource, state, verb)
 	if match == nil {
@@ -69,15 +69,18 @@ func (s *env) checkRequests(lines []*tableLine, v virtualWorkspace, resource, st
 	return count
 }
 
-// currentObject returns the current object for an update, or fallback: updates of most kinds need its resource version.
-func (s *env) currentObject(state, path, fallback string) string {
+// currentObject returns the current object for an update, of the workspace or under its name in the virtual workspace, or
+// fallback: updates of most kinds need its resource version.
+func (s *env) currentObject(v virtualWorkspace, state, path, fallback string) string {
 	s.Helper()
 	if s.clusters[state] == "" {
 		return fallback
 	}
 	path, _, _ = strings.Cut(path, "?")
-	if got, content := s.result("masters", http.MethodGet, "/clusters/"+s.clusters[state]+path, "", ""); got == "200" {
-		return content
+	for _, base := range []string{"/clusters/" + s.clusters[state], v.basePath(s, state)} {
+		if got, content := s.result("masters", http.MethodGet, base+path, "", ""); got == "200" {
+			return content
+		}
 	}
 	return fallback
 }

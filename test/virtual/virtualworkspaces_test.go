@@ -78,6 +78,20 @@ var virtualWorkspaces = []virtualWorkspace{
 		resources: exportResources(""),
 	},
 	{
+		name: "syncer", states: exportStates,
+		basePath: func(s *env, state string) string {
+			return "/services/syncer/" + s.clusters["provider"] + ":widgets/clusters/" + s.clusters[state]
+		},
+		resources: syncerResources("/namespaces/default"),
+	},
+	{
+		name: "syncerwild", states: []string{"any"},
+		basePath: func(s *env, _ string) string {
+			return "/services/syncer/" + s.clusters["provider"] + ":widgets/clusters/*"
+		},
+		resources: syncerResources(""),
+	},
+	{
 		name: "schemas", states: exportStates,
 		basePath: func(s *env, state string) string { return "/services/apiresourceschema/" + s.clusters[state] },
 		resources: map[string]resource{
@@ -128,6 +142,18 @@ func exportResources(namespace string) map[string]resource {
 		"bindings": {verbs: allVerbs, path: "/apis/apis.kcp.io/v1alpha2/apibindings", name: func(string) string { return "widgets" },
 			body: `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIBinding","metadata":{"name":"NAME"},"spec":{"reference":{"export":{"name":"x"}}}}`},
 	}
+}
+
+// syncerResources returns the resources of a syncer's view: those of the export, and the published one under its other name.
+// The object that exists matches the filter, unless it is hidden.
+func syncerResources(namespace string) map[string]resource {
+	all := exportResources(namespace)
+	published := resource{verbs: allVerbs, path: "/apis/service.io/v1" + namespace + "/gadgets", name: widgetName,
+		body: `{"apiVersion":"service.io/v1","kind":"Gadget","metadata":{"name":"NAME","namespace":"default"}}`}
+	hidden := published
+	hidden.verbs, hidden.name = []string{"get", "update", "patch", "getstatus", "patchstatus"}, func(string) string { return "hidden" }
+	all["published"], all["hidden"] = published, hidden
+	return all
 }
 
 var documentRequests = resource{verbs: []string{"groups", "openapi"}}

@@ -190,7 +190,11 @@ func (p *publisher) Describe(ctx context.Context, export *apisv1alpha2.APIExport
 	object.Spec.Group = source.Group
 	object.Spec.Names = apiextensions.CustomResourceDefinitionNames{Plural: source.Resource, Singular: strings.ToLower(source.Kind), Kind: source.Kind, ListKind: source.Kind + "List"}
 	object.Spec.Version = source.VersionOf(object.Spec.Version)
-	object.Spec.Versions = slices.Clone(object.Spec.Versions)
+	// A version whose name another one has on the service cluster cannot be served.
+	object.Spec.Versions = slices.DeleteFunc(slices.Clone(object.Spec.Versions), func(version apiextensions.CustomResourceDefinitionVersion) bool {
+		served, _ := source.WorkspaceVersionOf(source.VersionOf(version.Name))
+		return served != version.Name
+	})
 	for i := range object.Spec.Versions {
 		object.Spec.Versions[i].Name = source.VersionOf(object.Spec.Versions[i].Name)
 	}

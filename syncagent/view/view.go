@@ -1,0 +1,133 @@
+// Package view has the agent use the syncer's view of its export (/services/syncer/), where a server has it: it describes the
+// publications in an annotation of the export, from which shards serve the view, and finds published resources there. The view
+// shows them under the names of the service cluster, without the objects that the filters of the publications leave out.
+// Where there is no view, or no permission, the agent uses the virtual workspace of the export instead.
+package view
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/syncerview"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/related"
+)
+
+// Published is a publication whose objects are synced, with its resource on both sides.
+type Published struct {
+	Spec               *syncagentv1alpha1.PublishedResourceSpec
+	Service, Workspace publication.Resource
+}
+
+// Describe returns the description of the view for publications. Of several with one resource on the service cluster it has the
+// first by the name in workspaces.
+func Describe(all []Published) *syncerview.View {
+	all = slices.SortedStableFunc(slices.Values(all), func(a, b Published) int {
+		return cmp.Or(cmp.Compare(a.Workspace.Group, b.Workspace.Group), cmp.Compare(a.Workspace.Resource, b.Workspace.Resource))
+	})
+	described := &syncerview.View{}
+	names, sources := map[metav1.GroupResource]bool{}, map[schema.GroupResource]bool{}
+	for _, p := range all {
+		resource := newResource(p)
+		if source := resource.Source.GroupResource(); !names[resource.GroupResource] && !sources[source] {
+			names[resource.GroupResource], sources[source] = true, true
+			described.Resources = append(described.Resources, resource)
+		}
+	}
+	for _, p := range all {
+		for _, spec := range p.Spec.Related {
+			gvr := related.CopyResource(spec)
+			if spec.Origin == syncagentv1alpha1.RelatedResourceOriginKcp {
+				gvr = related.OriginResource(spec)
+			}
+			if name := (metav1.GroupResource{Group: gvr.Group, Resource: gvr.Resource}); !names[name] {
+				names[name] = true
+				described.Related = append(described.Related, name)
+			}
+		}
+	}
+	return described
+}
+
+func newResource(p Published) syncerview.Resource {
+	resource := syncerview.Resource{
+		GroupResource: metav1.GroupResource{Group: p.Workspace.Group, Resource: p.Workspace.Resource},
+		Source:        syncerview.Source{Group: p.Service.Group, Kind: p.Service.Kind, Resource: p.Service.Resource},
+		Filter:        p.Spec.Filter,
+	}
+	if p.Workspace.Version != p.Service.Version {
+		resource.Source.Versions = map[string]string{p.Workspace.Version: p.Service.Version}
+	}
+	return resource
+}
+
+// Publish describes the view in the annotation of an export, if it has another description. An export that does not exist is
+// ignored.
+func Publish(ctx context.Context, c client.Client, export string, all []Published) error {
+	text, err := Describe(all).Encode()
+	if err != nil {
+		return fmt.Errorf("describing the syncer's view: %w", err)
+	}
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(apisv1alpha1.SchemeGroupVersion.WithKind("APIExport"))
+	if err := c.Get(ctx, client.ObjectKey{Name: export}, object); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if object.Annotations[syncerview.Annotation] == text {
+		return nil
+	}
+	before := object.DeepCopy()
+	metav1.SetMetaDataAnnotation(&object.ObjectMeta, syncerview.Annotation, text)
+	if err := c.Patch(ctx, object, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("describing the syncer's view in APIExport %s: %w", export, err)
+	}
+	return nil
+}
+
+var (
+	// ErrUnavailable means that a server has no view, or does not let the agent use it.
+	ErrUnavailable = errors.New("there is no syncer's view")
+	// ErrNotServed means that a view does not have a resource, possibly: not yet.
+	ErrNotServed = errors.New("the syncer's view does not serve the resource")
+)
+
+// URL returns the URL of the view for that of an endpoint, and false if it can have none.
+func URL(endpoint string) (string, bool) { return syncerview.URL(endpoint) }
+
+// Find returns a published resource as a view serves it, given its resource on the service cluster: with its name there, and with the
+// scope of workspaces. Errors are ErrUnavailable, ErrNotServed, or those of a server that does not answer.
+func Find(view discovery.ServerResourcesInterface, service publication.Resource) (publication.Resource, error) {
+	list, err := view.ServerResourcesForGroupVersion(service.GroupVersion().String())
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return publication.Resource{}, ErrUnavailable
+	case apierrors.IsNotFound(err):
+		return publication.Resource{}, ErrNotServed
+	case err != nil:
+		return publication.Resource{}, fmt.Errorf("discovering %s in the syncer's view: %w", service.GroupVersion(), err)
+	}
+	find := func(name string) *metav1.APIResource {
+		if at := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == name }); at >= 0 {
+			return &list.APIResources[at]
+		}
+		return nil
+	}
+	found := find(service.Resource)
+	// A claimed resource with this name is another one. Published resources can be changed, and not created.
+	if found == nil || found.Kind != service.Kind || slices.Contains(found.Verbs, "create") || !slices.Contains(found.Verbs, "patch") {
+		return publication.Resource{}, ErrNotServed
+	}
+	service.Namespaced, service.HasStatus = found.Namespaced, find(service.Resource+"/status") != nil
+	return service, nil
+}

@@ -1,0 +1,134 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+)
+
+func newResourceOf(group, version, kind, resource string) publication.Resource {
+	return publication.Resource{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Resource: resource, Namespaced: true, HasStatus: true}
+}
+
+func newCertificates() Published {
+	return Published{
+		Spec: &syncagentv1alpha1.PublishedResourceSpec{
+			Filter: &syncagentv1alpha1.ResourceFilter{Resource: &metav1.LabelSelector{MatchLabels: map[string]string{"sync": "yes"}}},
+			Related: []syncagentv1alpha1.RelatedResourceSpec{
+				{Identifier: "secret", Origin: syncagentv1alpha1.RelatedResourceOriginService, Kind: "Secret"},
+				{Identifier: "profile", Origin: syncagentv1alpha1.RelatedResourceOriginKcp, Group: "corp.io", Version: "v1", Resource: "profiles", Projection: &syncagentv1alpha1.RelatedResourceProjection{Group: "other"}},
+			},
+		},
+		Service: newResourceOf("cert-manager.io", "v1", "Certificate", "certificates"), Workspace: newResourceOf("corp.io", "v1beta1", "Cert", "certs"),
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	again := newCertificates()
+	again.Workspace = newResourceOf("z.corp.io", "v1", "Certificate", "certificates")
+	plain := Published{Spec: &syncagentv1alpha1.PublishedResourceSpec{}, Service: newResourceOf("db.io", "v1", "Database", "databases"), Workspace: newResourceOf("db.io", "v1", "Database", "databases")}
+	const certificates = `{"group":"corp.io","resource":"certs","source":{"group":"cert-manager.io","kind":"Certificate","resource":"certificates","versions":{"v1beta1":"v1"}},"filter":{"resource":{"matchLabels":{"sync":"yes"}}}}`
+	const databases = `{"group":"db.io","resource":"databases","source":{"group":"db.io","kind":"Database","resource":"databases"}}`
+	for name, tc := range map[string]struct {
+		published []Published
+		want      string
+	}{
+		"nothing":                             {nil, `{}`},
+		"a filter, versions and related ones": {[]Published{newCertificates()}, `{"resources":[` + certificates + `],"related":[{"group":"","resource":"secrets"},{"group":"corp.io","resource":"profiles"}]}`},
+		"in any order":                        {[]Published{plain, newCertificates()}, `{"resources":[` + certificates + `,` + databases + `],"related":[{"group":"","resource":"secrets"},{"group":"corp.io","resource":"profiles"}]}`},
+		"one source, published twice":         {[]Published{again, newCertificates()}, `{"resources":[` + certificates + `],"related":[{"group":"","resource":"secrets"},{"group":"corp.io","resource":"profiles"}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := json.Marshal(Describe(tc.published))
+			if err != nil || string(got) != tc.want {
+				t.Errorf("got %s, %v, want %s", got, err, tc.want)
+			}
+			if _, err := Describe(tc.published).Encode(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestPublishAndFind publishes a description in a workspace, and finds the resources in the view that a shard serves from it.
+func TestPublishAndFind(t *testing.T) {
+	shard := shardtesting.Start(t)
+	provider := shard.NewWorkspace(t, "root", "provider").Spec.Cluster
+	shard.NewExport(t, provider, "certs", schema.GroupResource{Group: "corp.io", Resource: "certs"}, "Cert", func(export *apisv1alpha2.APIExport) {
+		export.Spec.PermissionClaims = []apisv1alpha2.PermissionClaim{{GroupResource: apisv1alpha2.GroupResource{Resource: "configmaps"}, Verbs: []string{"*"}}}
+	})
+	admin := shard.Client(t, shard.Masters(t))
+	ctx := shardtesting.In(t.Context(), provider)
+	for _, object := range []*rbacv1.ClusterRole{{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Rules: []rbacv1.PolicyRule{
+		{Verbs: []string{"sync"}, APIGroups: []string{apisv1alpha1.GroupName}, Resources: []string{"apiexports"}, ResourceNames: []string{"certs"}},
+		{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}},
+	}}} {
+		if err := admin.Create(ctx, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := admin.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "agent"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "agent"}}}); err != nil {
+		t.Fatal(err)
+	}
+	view := func(user string) discovery.DiscoveryInterface {
+		config := rest.CopyConfig(shard.Masters(t))
+		url, ok := URL(config.Host + "/services/apiexport/" + provider + "/certs")
+		if !ok {
+			t.Fatal("the endpoint has no view")
+		}
+		config.Host, config.Impersonate = url+"/clusters/*", rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+		return discovery.NewDiscoveryClientForConfigOrDie(config)
+	}
+	certificates := newCertificates()
+	certificates.Workspace.Version = "v1"
+	if _, err := Find(view("agent"), certificates.Service); !errors.Is(err, ErrNotServed) {
+		t.Errorf("without a description: %v", err)
+	}
+	if _, err := Find(view("stranger"), certificates.Service); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("without the permission: %v", err)
+	}
+	maps := Published{Spec: &syncagentv1alpha1.PublishedResourceSpec{}, Service: newResourceOf("", "v1", "ConfigMap", "configmaps"), Workspace: newResourceOf("corp.io", "v1", "Map", "maps")}
+	revision := int64(0)
+	for range 2 {
+		if err := Publish(ctx, admin, "certs", []Published{certificates, maps}); err != nil {
+			t.Fatal(err)
+		}
+		if revision == 0 {
+			revision = shard.Revision(t)
+		}
+	}
+	for _, write := range shard.Writes(t, revision) {
+		if strings.HasSuffix(write.Key, "/certs") {
+			t.Errorf("the same description is written again: %s", write.Key)
+		}
+	}
+	if err := Publish(ctx, admin, "missing", nil); err != nil {
+		t.Errorf("an export that does not exist: %v", err)
+	}
+	shardtesting.Eventually(t, "the view serves the resource", func(context.Context) error {
+		found, err := Find(view("agent"), certificates.Service)
+		if err == nil && found != certificates.Service {
+			err = fmt.Errorf("got %+v", found)
+		}
+		return err
+	})
+	if _, err := Find(view("agent"), maps.Service); !errors.Is(err, ErrNotServed) {
+		t.Errorf("a claimed resource of the same name: %v", err)
+	}
+}
