@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,7 +115,7 @@ func annotate(export *apisv1alpha1.APIExport, service *kdpcorev1alpha1.Service) 
 	}
 }
 
-// rules are what an agent needs in the workspace of its export.
+// rules are what an agent needs in the workspace of its export. The verb sync is for the syncer's view.
 func rules(export string) []rbacv1.PolicyRule {
 	apis, read := []string{apisv1alpha1.SchemeGroupVersion.Group}, []string{"get", "list", "watch"}
 	return []rbacv1.PolicyRule{
@@ -122,10 +123,10 @@ func rules(export string) []rbacv1.PolicyRule {
 		{APIGroups: []string{corev1alpha1.SchemeGroupVersion.Group}, Resources: []string{"logicalclusters"},
 			ResourceNames: []string{corev1alpha1.LogicalClusterName}, Verbs: []string{"get"}},
 		{APIGroups: apis, Resources: []string{"apiexportendpointslices"}, Verbs: read},
-		{APIGroups: apis, Resources: []string{"apiexports"}, ResourceNames: []string{export}, Verbs: append(slices.Clone(read), "patch", "update")},
+		{APIGroups: apis, Resources: []string{"apiexports"}, ResourceNames: []string{export}, Verbs: append(slices.Clone(read), "patch", "update", "sync")},
 		{APIGroups: apis, Resources: []string{"apiexports/content"}, ResourceNames: []string{export}, Verbs: []string{"*"}},
 		{APIGroups: apis, Resources: []string{"apiresourceschemas"}, Verbs: append(slices.Clone(read), "create", "patch", "update")},
-		{APIGroups: []string{corev1.GroupName}, Resources: []string{"events"}, Verbs: []string{"get", "create", "patch", "update"}},
+		{APIGroups: []string{corev1.GroupName, eventsv1.GroupName}, Resources: []string{"events"}, Verbs: []string{"get", "create", "patch", "update"}},
 	}
 }
 

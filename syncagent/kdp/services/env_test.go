@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,7 +50,7 @@ func newEnv(t *testing.T) *env {
 	t.Helper()
 	e := &env{shard: shardtesting.Start(t), scheme: runtime.NewScheme()}
 	for _, register := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme, apisv1alpha1.AddToScheme, corev1alpha1.AddToScheme, kdpcorev1alpha1.AddToScheme,
+		corev1.AddToScheme, eventsv1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme, apisv1alpha1.AddToScheme, corev1alpha1.AddToScheme, kdpcorev1alpha1.AddToScheme,
 	} {
 		if err := register(e.scheme); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,7 +110,12 @@ func testRights(t *testing.T, e *env) {
 		"list endpoint slices":    agent.List(ctx, &apisv1alpha1.APIExportEndpointSliceList{}),
 		"create a schema":         agent.Create(ctx, resourceSchema),
 		"list schemas":            agent.List(ctx, &apisv1alpha1.APIResourceSchemaList{}),
-		"create an event":         agent.Create(ctx, newEvent()),
+		"create an event in the newer group": agent.Create(ctx, &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "certificate-management.2"}, EventTime: metav1.NowMicro(),
+			Regarding:           corev1.ObjectReference{Kind: "APIExport", Name: "certificate-management"},
+			ReportingController: "sync-agent", ReportingInstance: "a", Action: "Publish", Reason: "AddingResourceSchemas", Type: corev1.EventTypeNormal,
+		}),
+		"create an event": agent.Create(ctx, newEvent()),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
