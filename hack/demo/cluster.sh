@@ -112,7 +112,7 @@ load_again() {
 	route=$(image_route)
 	[[ $route != registry ]] || return 1
 	go -C hack/devcluster run . build-image --name "$1" --tar "$root/bin/image-next.tar" \
-		"$root"/bin/{operator,kcp,kcp-front-proxy,cache-server,virtual-workspaces,etcd}
+		"$root"/bin/{operator,kcp,kcp-front-proxy,cache-server,virtual-workspaces,sync-agent,etcd}
 	case $route in
 	devcluster) devcluster load-image "$root/bin/image-next.tar" ;;
 	kind) kind load image-archive "$root/bin/image-next.tar" --name "$(kind_name)" ;;

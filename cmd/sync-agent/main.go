@@ -1,0 +1,75 @@
+// Command sync-agent publishes APIs of a service cluster into workspaces. It only binds flags; everything else is in package syncagent.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/atoll-dev/atoll/internal/gomemlimit"
+	"github.com/atoll-dev/atoll/syncagent"
+	"github.com/atoll-dev/atoll/syncagent/options"
+)
+
+func main() {
+	if err := newCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	o := options.New()
+	cmd := &cobra.Command{
+		Use:   "sync-agent",
+		Short: "Publish APIs of a service cluster into workspaces, and sync their objects",
+		Long: `The sync agent runs beside a service. For every PublishedResource of the service cluster it keeps an APIResourceSchema and an
+entry in the APIExport. Objects that consumers create in workspaces that bind the export are copied to the service cluster; status and
+related objects are copied back.`,
+		Example: `  # In a pod of the service cluster
+  sync-agent --kcp-kubeconfig=/etc/kcp/kubeconfig --apiexportendpointslice-ref=certificates --namespace=sync-agent
+
+  # From elsewhere, one of several replicas
+  sync-agent --kubeconfig=service.kubeconfig --kcp-kubeconfig=kcp.kubeconfig --apiexportendpointslice-ref=certificates \
+    --namespace=sync-agent --enable-leader-election`,
+		Version:       version.Get().GitVersion,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := o.Complete()
+			if err != nil {
+				return err
+			}
+			gomemlimit.Set()
+			return syncagent.Run(cmd.Context(), syncagent.Config{Completed: config, Log: newLogger(o)})
+		},
+	}
+	o.AddFlags(cmd.Flags())
+	return cmd
+}
+
+// newLogger returns the logger of the process, also for the libraries.
+func newLogger(o *options.Options) logr.Logger {
+	level := zapcore.InfoLevel
+	if o.LogDebug {
+		level = zapcore.DebugLevel
+	}
+	settings := []zap.Opts{zap.Level(level)}
+	if o.LogFormat == "Console" {
+		settings = append(settings, zap.ConsoleEncoder())
+	} else {
+		settings = append(settings, zap.JSONEncoder())
+	}
+	logger := zap.New(settings...)
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	return logger
+}

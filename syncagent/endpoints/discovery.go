@@ -1,0 +1,63 @@
+package endpoints
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/atoll-dev/atoll/syncagent/publication"
+)
+
+// NotServedError says that a server does not serve a resource, possibly: not yet.
+type NotServedError struct{ Resource schema.GroupVersionResource }
+
+func (e *NotServedError) Error() string {
+	return fmt.Sprintf("%s is not served", strings.Trim(e.Resource.GroupResource().String()+" in version "+e.Resource.Version, " "))
+}
+
+// Discover returns what a server tells about a resource, or a NotServedError.
+func Discover(from discovery.ServerResourcesInterface, resource schema.GroupVersionResource) (publication.Resource, error) {
+	list, err := from.ServerResourcesForGroupVersion(resource.GroupVersion().String())
+	if apierrors.IsNotFound(err) {
+		return publication.Resource{}, &NotServedError{resource}
+	}
+	if err != nil {
+		return publication.Resource{}, fmt.Errorf("discovering %s: %w", resource.GroupVersion(), err)
+	}
+	named := func(name string) int {
+		return slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == name })
+	}
+	at := named(resource.Resource)
+	if at < 0 {
+		return publication.Resource{}, &NotServedError{resource}
+	}
+	return publication.Resource{
+		GroupVersionKind: resource.GroupVersion().WithKind(list.APIResources[at].Kind),
+		Resource:         resource.Resource,
+		Namespaced:       list.APIResources[at].Namespaced,
+		HasStatus:        named(resource.Resource+"/status") >= 0,
+	}, nil
+}
+
+// NewMapper returns a mapper that knows the given resources, and asks another one, if it is not nil, for others.
+func NewMapper(others meta.RESTMapper, resources ...publication.Resource) meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, r := range resources {
+		scope := meta.RESTScopeRoot
+		if r.Namespaced {
+			scope = meta.RESTScopeNamespace
+		}
+		singular := r.GroupVersion().WithResource(strings.ToLower(r.Kind))
+		mapper.AddSpecific(r.GroupVersionKind, r.GroupVersionResource(), singular, scope)
+	}
+	if others != nil {
+		return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{mapper, others}}
+	}
+	return mapper
+}

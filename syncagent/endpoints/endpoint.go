@@ -1,0 +1,99 @@
+// Package endpoints connects to the URLs of an export: there is one for each shard with consumers, and all workspaces of the
+// shard that bind the export are behind it.
+//
+// All clients of an endpoint share one HTTP client. The logical cluster of a request is in its context, so nothing exists
+// because a workspace exists.
+package endpoints
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+)
+
+// wildcard is the segment of URLs that stands for all logical clusters. Only lists, watches and discovery can use it.
+const wildcard = "/clusters/*"
+
+// Endpoint is one URL of the export.
+type Endpoint struct {
+	// URL is the URL without the segments of a logical cluster.
+	URL string
+
+	config *rest.Config
+	http   *http.Client
+}
+
+// New returns the endpoint at a URL, with the credentials of config.
+func New(config *rest.Config, url string) (*Endpoint, error) {
+	url = strings.TrimSuffix(url, "/")
+	config = rest.CopyConfig(config)
+	config.Host, config.APIPath = url+wildcard, ""
+	config.QPS, config.RateLimiter = -1, nil // the server's priority and fairness applies
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next} })
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", url, err)
+	}
+	return &Endpoint{URL: url, config: config, http: httpClient}, nil
+}
+
+// Dynamic lists and watches the objects of all workspaces.
+func (e *Endpoint) Dynamic() (dynamic.Interface, error) {
+	return dynamic.NewForConfigAndClient(e.config, e.http)
+}
+
+// Metadata lists and watches the metadata of the objects of all workspaces.
+func (e *Endpoint) Metadata() (metadata.Interface, error) {
+	return metadata.NewForConfigAndClient(metadata.ConfigFor(e.config), e.http)
+}
+
+// Discovery tells which resources the export and its claims have in workspaces.
+func (e *Endpoint) Discovery() (discovery.DiscoveryInterface, error) {
+	return discovery.NewDiscoveryClientForConfigAndClient(e.config, e.http)
+}
+
+// Workspaces returns a client for all logical clusters. It discovers only what is not among the given resources.
+func (e *Endpoint) Workspaces(scheme *runtime.Scheme, resources ...publication.Resource) (*Workspaces, error) {
+	others, err := apiutil.NewDynamicRESTMapper(e.config, e.http)
+	if err != nil {
+		return nil, fmt.Errorf("building the mapper of %s: %w", e.URL, err)
+	}
+	mapper := NewMapper(others, resources...)
+	c, err := client.New(e.config, client.Options{HTTPClient: e.http, Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("building the client of %s: %w", e.URL, err)
+	}
+	return &Workspaces{c}, nil
+}
+
+// transport sends requests whose context has a logical cluster to this one, and others to all.
+type transport struct{ next http.RoundTripper }
+
+func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	cluster, ok := logicalcluster.From(request.Context())
+	if !ok {
+		return t.next.RoundTrip(request)
+	}
+	before, after, found := strings.Cut(request.URL.Path, wildcard)
+	if !found {
+		return nil, fmt.Errorf("%s %s: not a URL of an endpoint", request.Method, request.URL.Path)
+	}
+	scoped, url := *request, *request.URL // a round tripper must not modify the caller's request
+	url.Path, url.RawPath = before+"/clusters/"+cluster.String()+after, ""
+	scoped.URL = &url
+	return t.next.RoundTrip(&scoped)
+}
+
+// WrappedRoundTripper lets client-go find the wrapped transport, to close its idle connections.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }

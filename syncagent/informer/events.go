@@ -1,0 +1,52 @@
+package informer
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/atoll-dev/atoll/internal/reflector"
+)
+
+// NewEvents returns what watches the metadata of the objects of a resource that match a label selector, and keeps none. onChange is
+// called for each object that has changed or is gone, resync when any number of them may have been missed: after every list.
+func NewEvents(resource metadata.Getter, selector string, onChange func(object *metav1.PartialObjectMetadata), resync func()) *reflector.Reflector {
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector, options.Limit = selector, 1 // the objects are not used, only the resource version
+			list, err := resource.List(ctx, options)
+			if err == nil {
+				list.Continue = ""
+			}
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = selector
+			return resource.Watch(ctx, options)
+		},
+	}
+	return reflector.New(reflector.Config{
+		ListerWatcher: source, Handler: &events{onChange, resync}, WatchTimeout: watchTimeout, Backoff: newBackoff(),
+	})
+}
+
+type events struct {
+	onChange func(object *metav1.PartialObjectMetadata)
+	resync   func()
+}
+
+func (e *events) OnListStart()                {}
+func (e *events) OnListPage([]runtime.Object) {}
+func (e *events) OnListDone(string)           { e.resync() }
+func (e *events) OnConnect()                  {}
+func (e *events) OnDisconnect(error)          {}
+
+func (e *events) OnEvent(event watch.Event, _ string) {
+	if object, ok := event.Object.(*metav1.PartialObjectMetadata); ok && event.Type != watch.Bookmark {
+		e.onChange(object)
+	}
+}

@@ -1,0 +1,225 @@
+// Package options has the flags of the sync agent. It checks what can be checked without a server.
+package options
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Controllers that --disabled-controllers can name.
+const (
+	APIExportController         = "apiexport"
+	APIResourceSchemaController = "apiresourceschema"
+	SyncController              = "sync"
+)
+
+var controllers = []string{APIExportController, APIResourceSchemaController, SyncController}
+
+// OrphanPolicy says what happens to copies whose source has gone without the agent.
+type OrphanPolicy string
+
+// The policies.
+const (
+	// KeepOrphans reports them.
+	KeepOrphans OrphanPolicy = "Keep"
+	// DeleteOrphans reports and deletes them.
+	DeleteOrphans OrphanPolicy = "Delete"
+)
+
+// Clusters are the flags for the two sides, which all commands have.
+type Clusters struct {
+	// KcpKubeconfig is the file with the credentials for the workspace of the APIExportEndpointSlice.
+	KcpKubeconfig string
+	// EndpointSlice is the name of the APIExportEndpointSlice.
+	EndpointSlice string
+	// Kubeconfig is the file with the credentials for the service cluster; empty: those of the pod.
+	Kubeconfig string
+	// HostOverride and CAFileOverride replace parts of Kubeconfig.
+	HostOverride, CAFileOverride string
+	// Namespace is the namespace of states and leases on the service cluster.
+	Namespace string
+	// AgentName is the value of the label of copies.
+	AgentName string
+	// PublishedResourceSelector selects PublishedResources by their labels.
+	PublishedResourceSelector string
+}
+
+// Options are the flags of the agent.
+type Options struct {
+	Clusters
+
+	EnableLeaderElection bool
+	MetricsAddress       string
+	HealthAddress        string
+	DisabledControllers  []string
+	OrphanPolicy         string
+	LogDebug             bool
+	LogFormat            string
+}
+
+// New returns the defaults.
+func New() *Options {
+	return &Options{MetricsAddress: "127.0.0.1:8085", OrphanPolicy: string(KeepOrphans), LogFormat: "JSON"}
+}
+
+// AddFlags adds the flags of the two sides.
+func (o *Clusters) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.KcpKubeconfig, "kcp-kubeconfig", o.KcpKubeconfig,
+		"kubeconfig for the workspace of the APIExportEndpointSlice; its server URL contains /clusters/ (required)")
+	flags.StringVar(&o.EndpointSlice, "apiexportendpointslice-ref", o.EndpointSlice, "name of the APIExportEndpointSlice (required)")
+	flags.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace on the service cluster for the state of objects and for leases (required)")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig for the service cluster; by default, the service account of the pod is used")
+	flags.StringVar(&o.AgentName, "agent-name", o.AgentName,
+		"name of this agent, a DNS-1035 label that no other agent on the service cluster has; copies are labelled with it, so it must stay the same (default <slice>-syncagent)")
+	flags.StringVar(&o.PublishedResourceSelector, "published-resource-selector", o.PublishedResourceSelector,
+		"label selector of the PublishedResources of this agent; by default, all")
+	flags.StringVar(&o.HostOverride, "kubeconfig-host-override", o.HostOverride, "server URL of the service cluster, in place of the one in its kubeconfig")
+	flags.StringVar(&o.CAFileOverride, "kubeconfig-ca-file-override", o.CAFileOverride,
+		"file with the certificate authorities of the service cluster, in place of those in its kubeconfig")
+}
+
+// AddFlags adds all flags.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	o.Clusters.AddFlags(flags)
+	flags.BoolVar(&o.EnableLeaderElection, "enable-leader-election", o.EnableLeaderElection, "let one of several replicas work; the lease is syncagent.<agent name>")
+	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "host and port of /metrics; 0 switches it off")
+	flags.StringVar(&o.HealthAddress, "health-address", o.HealthAddress, "host and port of /readyz and /healthz; off by default")
+	flags.StringSliceVar(&o.DisabledControllers, "disabled-controllers", o.DisabledControllers, "controllers that do not run: "+strings.Join(controllers, ", "))
+	flags.StringVar(&o.OrphanPolicy, "orphan-policy", o.OrphanPolicy,
+		"what happens to copies whose workspace was unbound or deleted while the agent could not act: Keep reports them, Delete reports and deletes them")
+	flags.BoolVar(&o.LogDebug, "log-debug", o.LogDebug, "log more")
+	flags.StringVar(&o.LogFormat, "log-format", o.LogFormat, "JSON or Console")
+}
+
+// Config are checked Clusters.
+type Config struct {
+	// Kcp is for the workspace of the slice.
+	Kcp           *rest.Config
+	Service       *rest.Config
+	EndpointSlice string
+	Namespace     string
+	AgentName     string
+	// Selector selects PublishedResources.
+	Selector labels.Selector
+}
+
+// Completed are checked Options.
+type Completed struct {
+	Config
+
+	LeaderElection                bool
+	MetricsAddress, HealthAddress string
+	OrphanPolicy                  OrphanPolicy
+	disabled                      []string
+}
+
+// Enabled reports whether a controller runs.
+func (c *Completed) Enabled(controller string) bool { return !slices.Contains(c.disabled, controller) }
+
+// Complete checks the flags. Errors name the flag and what it should be.
+func (o *Options) Complete() (*Completed, error) {
+	for _, name := range o.DisabledControllers {
+		if !slices.Contains(controllers, name) {
+			return nil, fmt.Errorf("--disabled-controllers: got %q, expected some of %s", name, strings.Join(controllers, ", "))
+		}
+	}
+	policy := OrphanPolicy(o.OrphanPolicy)
+	if policy != KeepOrphans && policy != DeleteOrphans {
+		return nil, fmt.Errorf("--orphan-policy: got %q, expected Keep or Delete", o.OrphanPolicy)
+	}
+	if o.LogFormat != "JSON" && o.LogFormat != "Console" {
+		return nil, fmt.Errorf("--log-format: got %q, expected JSON or Console", o.LogFormat)
+	}
+	config, err := o.Clusters.Complete()
+	if err != nil {
+		return nil, err
+	}
+	return &Completed{
+		Config: *config, LeaderElection: o.EnableLeaderElection, MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress,
+		OrphanPolicy: policy, disabled: o.DisabledControllers,
+	}, nil
+}
+
+// Complete checks the flags of the two sides.
+func (o *Clusters) Complete() (*Config, error) {
+	for _, required := range []struct{ flag, value, meaning string }{
+		{"kcp-kubeconfig", o.KcpKubeconfig, "a kubeconfig for the workspace of the APIExportEndpointSlice"},
+		{"apiexportendpointslice-ref", o.EndpointSlice, "the name of the APIExportEndpointSlice"},
+		{"namespace", o.Namespace, "a namespace of the service cluster, for the state of the agent"},
+	} {
+		if required.value == "" {
+			return nil, fmt.Errorf("--%s is required: %s", required.flag, required.meaning)
+		}
+	}
+	c := &Config{EndpointSlice: o.EndpointSlice, Namespace: o.Namespace, AgentName: o.AgentName}
+	if c.AgentName == "" {
+		c.AgentName = o.EndpointSlice + "-syncagent"
+	}
+	if problems := validation.IsDNS1035Label(c.AgentName); len(problems) > 0 {
+		return nil, fmt.Errorf("--agent-name: %q: %s", c.AgentName, problems[0])
+	}
+	if problems := validation.IsDNS1123Label(c.Namespace); len(problems) > 0 {
+		return nil, fmt.Errorf("--namespace: %q: %s", c.Namespace, problems[0])
+	}
+	var err error
+	if c.Selector, err = labels.Parse(o.PublishedResourceSelector); err != nil {
+		return nil, fmt.Errorf("--published-resource-selector: %w", err)
+	}
+	if c.Kcp, err = loadKcp(o.KcpKubeconfig); err != nil {
+		return nil, fmt.Errorf("--kcp-kubeconfig: %w", err)
+	}
+	if c.Service, err = o.loadService(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// loadKcp reads a kubeconfig for a workspace.
+func loadKcp(file string) (*rest.Config, error) {
+	config, err := load(file, "")
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := url.Parse(config.Host)
+	if err != nil || !strings.Contains(parsed.Path, "/clusters/") {
+		return nil, fmt.Errorf("the server %q is not the URL of a workspace: it has to end with /clusters/ and the path of the workspace of the APIExportEndpointSlice", config.Host)
+	}
+	return config, nil
+}
+
+func (o *Clusters) loadService() (*rest.Config, error) {
+	var config *rest.Config
+	var err error
+	if o.Kubeconfig == "" {
+		if config, err = rest.InClusterConfig(); err != nil {
+			return nil, fmt.Errorf("--kubeconfig is not set, and there is no service account of a pod: %w", err)
+		}
+		if o.HostOverride != "" {
+			config.Host = o.HostOverride
+		}
+	} else if config, err = load(o.Kubeconfig, o.HostOverride); err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	if o.CAFileOverride != "" {
+		if _, err := os.Stat(o.CAFileOverride); err != nil {
+			return nil, fmt.Errorf("--kubeconfig-ca-file-override: %w", err)
+		}
+		config.CAFile, config.CAData = o.CAFileOverride, nil
+	}
+	return config, nil
+}
+
+func load(file, host string) (*rest.Config, error) {
+	overrides := &clientcmd.ConfigOverrides{}
+	overrides.ClusterInfo.Server = host
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: file}, overrides).ClientConfig()
+}

@@ -1,0 +1,122 @@
+package syncagent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/atoll-dev/atoll/internal/background"
+	"github.com/atoll-dev/atoll/syncagent/informer"
+	"github.com/atoll-dev/atoll/syncagent/options"
+)
+
+// orphans are the copies of a synchronization whose primary object is behind none of the endpoints: its workspace was unbound or deleted
+// while the agent could not act. An endpoint that cannot be read is no evidence: as long as there is one, nothing is decided.
+type orphans struct {
+	*synchronization
+	wake chan struct{}
+
+	mu   sync.Mutex
+	keys []informer.Key
+}
+
+func newOrphans(s *synchronization) *orphans {
+	return &orphans{synchronization: s, wake: make(chan struct{}, 1)}
+}
+
+// trigger has orphans looked for soon.
+func (o *orphans) trigger() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// found returns the keys of the orphans, sorted.
+func (o *orphans) found() []informer.Key {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.keys
+}
+
+// run looks for orphans when something has changed that may make one.
+func (o *orphans) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.wake:
+		}
+		if !background.Sleep(ctx, o.orphanDelay) {
+			return
+		}
+		keys, known := o.find()
+		if !known {
+			continue // the endpoint that cannot be read now triggers when it can be
+		}
+		o.report(keys)
+		if o.config.OrphanPolicy == options.DeleteOrphans {
+			o.delete(ctx, keys)
+		}
+	}
+}
+
+// find returns the keys of orphans, sorted, and false if that cannot be decided.
+func (o *orphans) find() (keys []informer.Key, known bool) {
+	if synced, err := o.copies.Status(); !synced || err != nil {
+		return nil, false
+	}
+	endpoints := o.currentEndpoints()
+	for _, w := range endpoints {
+		if w.status() != nil {
+			return nil, false
+		}
+	}
+	for _, key := range o.copies.Keys() {
+		index := o.copies.IndexOf(key)
+		if index != (informer.IndexKey{}) && !slices.ContainsFunc(endpoints, func(w *workspaces) bool { return w.store().HasIndex(index) }) {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, informer.Key.Compare)
+	return keys, true
+}
+
+// report tells the owner, once for each change of their number.
+func (o *orphans) report(keys []informer.Key) {
+	o.mu.Lock()
+	before := len(o.keys)
+	o.keys = keys
+	o.mu.Unlock()
+	orphanedCopies.WithLabelValues(o.publication.Object.GetName()).Set(float64(len(keys)))
+	if len(keys) == before {
+		return
+	}
+	if len(keys) > before {
+		o.recorder.Eventf(o.publication.Object, nil, corev1.EventTypeWarning, reasonOrphaned, "FindOrphans", orphansMessage(len(keys), keys[0]))
+	}
+	o.changed()
+}
+
+func (o *orphans) forget() {
+	orphanedCopies.DeleteLabelValues(o.publication.Object.GetName())
+}
+
+// delete deletes orphans, each after all endpoints have confirmed that its primary object is gone.
+func (o *orphans) delete(ctx context.Context, keys []informer.Key) {
+	for _, key := range keys {
+		if err := o.deleteOrphan(ctx, key); err != nil {
+			log.FromContext(ctx).Error(err, "Could not delete an orphan", "namespace", key.Namespace, "name", key.Name)
+			o.trigger()
+		}
+	}
+}
+
+func orphansMessage(count int, first informer.Key) string {
+	return fmt.Sprintf("%d copies have no source any more, for example %s: their workspaces were unbound or deleted. "+
+		"`sync-agent cleanup` lists them, and removes them with --delete.", count, first)
+}

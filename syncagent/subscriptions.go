@@ -1,0 +1,104 @@
+package syncagent
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/syncagent/informer"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/related"
+	"github.com/atoll-dev/atoll/syncagent/syncer"
+)
+
+// subscribeService has changes of related objects on the service cluster sync the primary objects that they may belong to.
+func (s *synchronization) subscribeService() (unsubscribe func()) {
+	var all []func()
+	for _, spec := range s.publication.Spec.Related {
+		if spec.Watch == nil || spec.Origin != syncagentv1alpha1.RelatedResourceOriginService {
+			continue
+		}
+		all = append(all, s.serviceWatches.subscribe(related.OriginResource(spec), selectorOf(spec.Watch), &subscriber{
+			onChange: func(object *metav1.PartialObjectMetadata) {
+				s.enqueueCopies(s.ownersAmong(s.copies.Store, s.serviceResource, spec, object))
+			},
+			resync: func() { s.eachEndpoint((*workspaces).enqueueAll) },
+		}))
+	}
+	return func() { callAll(all) }
+}
+
+// subscribeWorkspaces is subscribeService for the workspaces behind an endpoint.
+func (w *workspaces) subscribeWorkspaces(resolved []syncer.RelatedResource) (unsubscribe func()) {
+	var all []func()
+	for _, r := range resolved {
+		if r.Spec.Watch == nil || r.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginKcp {
+			continue
+		}
+		all = append(all, w.endpoint.watches.subscribe(r.Origin.GroupVersionResource(), selectorOf(r.Spec.Watch), &subscriber{
+			onChange: func(object *metav1.PartialObjectMetadata) {
+				for _, key := range w.ownersAmong(w.store(), w.workspaceResource, r.Spec, object) {
+					w.enqueue(key, false)
+				}
+			},
+			resync: w.enqueueAll,
+		}))
+	}
+	return func() { callAll(all) }
+}
+
+func callAll(functions []func()) {
+	for _, f := range functions {
+		f()
+	}
+}
+
+// selectorOf returns the label selector of a watch as text. One that is invalid selects nothing; validation reports it.
+func selectorOf(watch *syncagentv1alpha1.RelatedResourceWatch) string {
+	if watch.BySelector == nil {
+		return ""
+	}
+	return metav1.FormatLabelSelector(watch.BySelector)
+}
+
+func (s *synchronization) enqueueCopies(keys []informer.Key) {
+	for _, key := range keys {
+		s.enqueueIndex(s.copies.IndexOf(key), false)
+	}
+}
+
+// ownersAmong returns the keys of the objects of a store that a related object on the same side may belong to.
+func (s *synchronization) ownersAmong(store *informer.Store, resource publication.Resource, spec syncagentv1alpha1.RelatedResourceSpec, object *metav1.PartialObjectMetadata) []informer.Key {
+	cluster := ""
+	if store != s.copies.Store {
+		cluster = logicalcluster.Of(object).String()
+	}
+	if spec.Watch.ByOwner != nil {
+		return owners(resource, cluster, object)
+	}
+	sameNamespace := spec.Object.Namespace == nil && resource.Namespaced
+	var keys []informer.Key
+	for _, key := range store.Keys() {
+		if key.Cluster == cluster && (!sameNamespace || key.Namespace == object.Namespace) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// owners returns the keys of the objects of a resource that an object names as its owners.
+func owners(resource publication.Resource, cluster string, object *metav1.PartialObjectMetadata) []informer.Key {
+	namespace := ""
+	if resource.Namespaced {
+		namespace = object.Namespace
+	}
+	var keys []informer.Key
+	for _, owner := range object.OwnerReferences {
+		group, err := schema.ParseGroupVersion(owner.APIVersion)
+		if err == nil && group.Group == resource.Group && owner.Kind == resource.Kind {
+			keys = append(keys, informer.Key{Cluster: cluster, Namespace: namespace, Name: owner.Name})
+		}
+	}
+	return keys
+}

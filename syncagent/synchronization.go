@@ -1,0 +1,226 @@
+package syncagent
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/background"
+	"github.com/atoll-dev/atoll/syncagent/endpoints"
+	"github.com/atoll-dev/atoll/syncagent/informer"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/related"
+	"github.com/atoll-dev/atoll/syncagent/syncer"
+)
+
+// synchronization syncs the objects of one publication, at all endpoints.
+type synchronization struct {
+	*dependencies
+	publication                        *publication.Publication
+	serviceResource, workspaceResource publication.Resource
+	log                                logr.Logger
+
+	copies       *informer.Informer
+	copiesSynced chan struct{}
+	orphans      *orphans
+	// changed is called when the status may have changed.
+	changed func()
+
+	cancel  context.CancelFunc
+	running background.Group
+	ctx     context.Context
+
+	mu        sync.Mutex
+	endpoints map[string]*runningEndpoint
+}
+
+// runningEndpoint is the part of a synchronization at one endpoint.
+type runningEndpoint struct {
+	*workspaces
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// newSynchronization returns a synchronization that does nothing before start.
+func newSynchronization(d *dependencies, p *publication.Publication, service, workspace publication.Resource, changed func()) *synchronization {
+	s := &synchronization{
+		dependencies: d, publication: p, serviceResource: service, workspaceResource: workspace, changed: changed,
+		log:          d.log.WithValues("publishedResource", p.Object.GetName()),
+		copiesSynced: make(chan struct{}), endpoints: map[string]*runningEndpoint{},
+	}
+	var once sync.Once
+	s.copies = informer.New(d.serviceDynamic.Resource(service.GroupVersionResource()), publication.LabelAgentName+"="+d.config.AgentName, indexCopy, informer.Handler{
+		OnChange: s.onCopy,
+		OnConnect: func() {
+			once.Do(func() { close(s.copiesSynced) })
+			s.eachEndpoint((*workspaces).enqueueAll)
+			s.orphans.trigger()
+			s.changed()
+		},
+		OnDisconnect: s.changed,
+	})
+	s.orphans = newOrphans(s)
+	return s
+}
+
+// is reports whether a synchronization is one of the same content.
+func (s *synchronization) is(p *publication.Publication, service, workspace publication.Resource) bool {
+	return s.serviceResource == service && s.workspaceResource == workspace && reflect.DeepEqual(s.publication.Spec, p.Spec)
+}
+
+func (s *synchronization) start() {
+	s.ctx, s.cancel = context.WithCancel(log.IntoContext(context.Background(), s.log))
+	s.log.Info("Starting to sync objects", "service", s.serviceResource.GroupVersionResource(), "workspaces", s.workspaceResource.GroupVersionResource())
+	s.running.Go(func() { s.copies.Run(s.ctx) })
+	s.running.Go(func() { s.orphans.run(s.ctx) })
+	unsubscribe := s.subscribeService()
+	s.running.Go(func() {
+		<-s.ctx.Done()
+		unsubscribe()
+	})
+}
+
+// stop returns when nothing of the synchronization runs any more.
+func (s *synchronization) stop() {
+	s.cancel()
+	s.setEndpoints(nil)
+	s.running.Wait()
+	s.orphans.forget()
+	s.log.Info("Stopped syncing objects")
+}
+
+// setEndpoints has the synchronization run at these endpoints, and returns when it has ended at others.
+func (s *synchronization) setEndpoints(wanted map[string]*endpointConnection) {
+	var stopped []*runningEndpoint
+	s.mu.Lock()
+	for url, running := range s.endpoints {
+		if wanted[url] != running.endpoint {
+			running.cancel()
+			stopped = append(stopped, running)
+			delete(s.endpoints, url)
+		}
+	}
+	s.mu.Unlock()
+	for _, running := range stopped {
+		<-running.ended
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for url, endpoint := range wanted {
+		if s.endpoints[url] == nil {
+			s.endpoints[url] = s.startEndpoint(endpoint)
+		}
+	}
+}
+
+func (s *synchronization) startEndpoint(endpoint *endpointConnection) *runningEndpoint {
+	ctx, cancel := context.WithCancel(s.ctx)
+	running := &runningEndpoint{workspaces: &workspaces{synchronization: s, endpoint: endpoint, reason: errNotSynced}, cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(running.ended)
+		running.run(ctx)
+	}()
+	return running
+}
+
+func (s *synchronization) eachEndpoint(call func(*workspaces)) {
+	for _, w := range s.currentEndpoints() {
+		call(w)
+	}
+}
+
+// currentEndpoints returns the parts at all endpoints.
+func (s *synchronization) currentEndpoints() []*workspaces {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	current := make([]*workspaces, 0, len(s.endpoints))
+	for _, running := range s.endpoints {
+		current = append(current, running.workspaces)
+	}
+	return current
+}
+
+// onCopy is called for each change of a copy: the primary object that it names, and the one that it has named before, are synced.
+func (s *synchronization) onCopy(change informer.Change) {
+	s.onIndex(change.Index, change.Listed)
+	if change.Before != change.Index {
+		s.onIndex(change.Before, change.Listed)
+	}
+}
+
+func (s *synchronization) onIndex(index informer.IndexKey, listed bool) {
+	if index != (informer.IndexKey{}) && !s.enqueueIndex(index, listed) {
+		s.orphans.trigger()
+	}
+}
+
+func (s *synchronization) enqueueIndex(index informer.IndexKey, listed bool) (found bool) {
+	s.eachEndpoint(func(w *workspaces) { found = w.enqueueIndex(index, listed) || found })
+	return found
+}
+
+// syncerConfig returns the configuration of syncers, without what concerns workspaces.
+func (s *synchronization) syncerConfig() syncer.Config {
+	return syncer.Config{
+		AgentName: s.config.AgentName, Namespace: s.config.Namespace, Publication: s.publication,
+		WorkspaceResource: s.workspaceResource, ServiceResource: s.serviceResource,
+		Service: s.service, Copies: copies{s.copies.Store},
+	}
+}
+
+// newServiceClient returns a client of the service cluster that knows the resources of the publication.
+func (s *synchronization) newServiceClient(related []syncer.RelatedResource) (client.Client, error) {
+	resources := []publication.Resource{s.serviceResource, namespaces, secrets}
+	for _, r := range related {
+		resources = append(resources, serviceSide(r))
+	}
+	c, err := client.New(s.serviceConfig, client.Options{HTTPClient: s.serviceHTTP, Scheme: scheme, Mapper: endpoints.NewMapper(s.service.RESTMapper(), resources...)})
+	if err != nil {
+		return nil, fmt.Errorf("building the client of the service cluster: %w", err)
+	}
+	return c, nil
+}
+
+// resolveRelated looks up the related resources on both sides.
+func (s *synchronization) resolveRelated(workspaces discovery.ServerResourcesInterface) ([]syncer.RelatedResource, error) {
+	var resolved []syncer.RelatedResource
+	for _, spec := range s.publication.Spec.Related {
+		var origin, copied discovery.ServerResourcesInterface = s.serviceDiscovery, workspaces
+		if spec.Origin == syncagentv1alpha1.RelatedResourceOriginKcp {
+			origin, copied = copied, origin
+		}
+		r := syncer.RelatedResource{Spec: spec}
+		var err error
+		if r.Origin, err = endpoints.Discover(origin, related.OriginResource(spec)); err != nil {
+			return nil, err
+		}
+		if r.Copy, err = endpoints.Discover(copied, related.CopyResource(spec)); err != nil {
+			return nil, err
+		}
+		resolved = append(resolved, r)
+	}
+	return resolved, nil
+}
+
+// serviceSide returns the related resource on the service cluster.
+func serviceSide(r syncer.RelatedResource) publication.Resource {
+	if r.Spec.Origin == syncagentv1alpha1.RelatedResourceOriginService {
+		return r.Origin
+	}
+	return r.Copy
+}
+
+// workspaceSide returns the related resource in workspaces.
+func workspaceSide(r syncer.RelatedResource) publication.Resource {
+	if r.Spec.Origin == syncagentv1alpha1.RelatedResourceOriginService {
+		return r.Copy
+	}
+	return r.Origin
+}

@@ -1,0 +1,228 @@
+package syncagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/projection"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/source"
+)
+
+// Reasons of the condition Syncing and of events.
+const (
+	reasonSyncing    = "Syncing"
+	reasonDisabled   = "Disabled"
+	reasonStarting   = "Starting"
+	reasonWaiting    = "WaitingForSchema"
+	reasonEndpoints  = "EndpointsNotReady"
+	reasonNotServed  = "ResourceNotServed"
+	reasonOrphaned   = "OrphanedCopies"
+	reasonNoEndpoint = "NoConsumers"
+)
+
+// synchronizations runs at most one synchronization per publication, and ends it before its successor starts.
+type synchronizations struct {
+	*dependencies
+	// changes has publications reconciled whose synchronization has another status.
+	changes chan event.GenericEvent
+
+	mu        sync.Mutex
+	closed    bool
+	endpoints map[string]*endpointConnection // nil until they are known
+	running   map[types.UID]*synchronization
+	// uids has the UIDs of running synchronizations by their keys: an object that is gone is known by its key only.
+	uids map[types.NamespacedName]types.UID
+}
+
+func newSynchronizations(d *dependencies) *synchronizations {
+	return &synchronizations{
+		dependencies: d, changes: make(chan event.GenericEvent, 100),
+		running: map[types.UID]*synchronization{}, uids: map[types.NamespacedName]types.UID{},
+	}
+}
+
+// Start implements manager.Runnable: when the context ends, everything ends.
+func (s *synchronizations) Start(ctx context.Context) error {
+	<-ctx.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for key := range maps.Clone(s.uids) {
+		s.stop(key)
+	}
+	return nil
+}
+
+// Reconcile starts, replaces or stops the synchronization of a publication, and reports its status.
+func (s *synchronizations) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	p, err := s.reader.Get(ctx, request.NamespacedName)
+	if apierrors.IsNotFound(err) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.stop(request.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading PublishedResource %s: %w", request.Name, err)
+	}
+	condition, failure := s.sync(ctx, request.NamespacedName, p)
+	if p.Object.GetDeletionTimestamp() == nil {
+		condition.Type, condition.ObservedGeneration = syncagentv1alpha1.ConditionSyncing, p.Object.GetGeneration()
+		err = s.reader.WriteStatus(ctx, p, func(status *syncagentv1alpha1.PublishedResourceStatus) {
+			before := meta.FindStatusCondition(status.Conditions, condition.Type)
+			if condition.Reason == reasonStarting && before != nil && before.ObservedGeneration == condition.ObservedGeneration {
+				return // a restart is no news
+			}
+			meta.SetStatusCondition(&status.Conditions, condition)
+		})
+		if apierrors.IsNotFound(err) {
+			err = nil // its deletion is reconciled next
+		}
+	}
+	return reconcile.Result{}, errors.Join(failure, err)
+}
+
+// sync makes what runs agree with a publication.
+func (s *synchronizations) sync(ctx context.Context, key types.NamespacedName, p *publication.Publication) (metav1.Condition, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: reasonWaiting}, nil
+	}
+	if !p.Syncs() || p.Object.GetDeletionTimestamp() != nil {
+		s.stop(key)
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonDisabled, Message: "synchronization.enabled is false"}, nil
+	}
+	if p.SchemaName == "" {
+		s.stop(key)
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonWaiting, Message: "objects are synced when there is an APIResourceSchema"}, nil
+	}
+	service, workspace, err := s.resolve(ctx, p)
+	if err != nil {
+		if errors.Is(err, source.ErrNotServed) {
+			s.stop(key)
+		}
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonNotServed, Message: "the service cluster does not serve the resource; see the condition SchemaReady"}, err
+	}
+	running := s.running[p.Object.GetUID()]
+	if running == nil || !running.is(p, service, workspace) {
+		s.stop(key)
+		running = s.start(key, p, service, workspace)
+	}
+	return running.condition(s.endpoints != nil), nil
+}
+
+// resolve looks up the resource of a publication on both sides.
+func (s *synchronizations) resolve(ctx context.Context, p *publication.Publication) (service, workspace publication.Resource, err error) {
+	definition, err := source.Definition(ctx, s.serviceDiscovery, s.service, p.Spec.Resource.APIGroup, p.Spec.Resource.Kind)
+	if err != nil {
+		return service, workspace, err
+	}
+	projected, err := projection.Project(definition, &p.Spec)
+	if err != nil {
+		return service, workspace, err
+	}
+	service, workspace = projection.Resources(definition, projected, &p.Spec)
+	return service, workspace, nil
+}
+
+// start starts a synchronization. Callers hold mu, and have stopped its predecessor.
+func (s *synchronizations) start(key types.NamespacedName, p *publication.Publication, service, workspace publication.Resource) *synchronization {
+	started := newSynchronization(s.dependencies, p, service, workspace, func() {
+		select {
+		case s.changes <- event.GenericEvent{Object: p.Object}:
+		default: // those that wait already make the status current, too
+		}
+	})
+	s.running[p.Object.GetUID()], s.uids[key] = started, p.Object.GetUID()
+	started.start()
+	started.setEndpoints(s.endpoints)
+	return started
+}
+
+// stop stops the synchronization with a key, if there is one, and returns when it has ended. Callers hold mu.
+func (s *synchronizations) stop(key types.NamespacedName) {
+	uid, found := s.uids[key]
+	if !found {
+		return
+	}
+	s.running[uid].stop()
+	delete(s.running, uid)
+	delete(s.uids, key)
+}
+
+// setEndpoints has all synchronizations run at these endpoints.
+func (s *synchronizations) setEndpoints(urls []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	current := map[string]*endpointConnection{}
+	for _, url := range urls {
+		endpoint, err := s.known.get(url)
+		if err != nil {
+			return err
+		}
+		current[url] = endpoint
+	}
+	s.log.Info("The endpoints are", "urls", urls)
+	s.endpoints = current
+	for _, running := range s.running {
+		running.setEndpoints(current)
+		running.changed()
+	}
+	return nil
+}
+
+// condition returns the condition Syncing.
+func (s *synchronization) condition(endpointsKnown bool) metav1.Condition {
+	synced, err := s.copies.Status()
+	switch {
+	case err != nil:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonEndpoints, Message: "copies on the service cluster cannot be read"}
+	case !synced || !endpointsKnown:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonStarting, Message: "objects are being read"}
+	}
+	endpoints := s.currentEndpoints()
+	if len(endpoints) == 0 {
+		return s.withOrphans(metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonNoEndpoint, Message: "no workspace binds the APIExport"})
+	}
+	var problems []string
+	reason := reasonStarting
+	for _, w := range endpoints {
+		if err := w.status(); err != nil {
+			problems = append(problems, fmt.Sprintf("%s: %v", w.endpoint.URL, err))
+			if !errors.Is(err, errNotSynced) {
+				reason = reasonEndpoints
+			}
+		}
+	}
+	if len(problems) == 0 {
+		return s.withOrphans(metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonSyncing})
+	}
+	slices.Sort(problems)
+	return metav1.Condition{
+		Status: metav1.ConditionFalse, Reason: reason,
+		Message: fmt.Sprintf("%d of %d endpoints are not ready: %s", len(problems), len(endpoints), strings.Join(problems, "; ")),
+	}
+}
+
+// withOrphans adds orphans to the condition of a synchronization that works.
+func (s *synchronization) withOrphans(condition metav1.Condition) metav1.Condition {
+	if keys := s.orphans.found(); len(keys) > 0 {
+		condition.Reason, condition.Message = reasonOrphaned, orphansMessage(len(keys), keys[0])
+	}
+	return condition
+}

@@ -1,0 +1,101 @@
+package syncagent
+
+import (
+	"context"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+
+	"github.com/atoll-dev/atoll/syncagent/informer"
+)
+
+// watches are the watches of related objects on one side, at one endpoint or on the service cluster. Subscribers to the same resource
+// and selector share one.
+type watches struct {
+	client metadata.Interface
+
+	mu      sync.Mutex
+	running map[watchKey]*sharedWatch
+}
+
+type watchKey struct {
+	resource schema.GroupVersionResource
+	selector string
+}
+
+// subscriber receives the changes of related objects.
+type subscriber struct {
+	onChange func(object *metav1.PartialObjectMetadata)
+	// resync is called when changes may have been missed.
+	resync func()
+}
+
+type sharedWatch struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+
+	mu          sync.Mutex
+	subscribers map[*subscriber]bool
+}
+
+func newWatches(client metadata.Interface) *watches {
+	return &watches{client: client, running: map[watchKey]*sharedWatch{}}
+}
+
+// subscribe passes changes to the subscriber until the returned function is called, which waits for the end of the watch if nobody else
+// uses it.
+func (w *watches) subscribe(resource schema.GroupVersionResource, selector string, s *subscriber) (unsubscribe func()) {
+	key := watchKey{resource, selector}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	shared := w.running[key]
+	if shared == nil {
+		shared = w.start(key)
+		w.running[key] = shared
+	}
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.subscribers[s] = true
+	return func() { w.unsubscribe(key, shared, s) }
+}
+
+func (w *watches) start(key watchKey) *sharedWatch {
+	ctx, cancel := context.WithCancel(context.Background())
+	shared := &sharedWatch{cancel: cancel, ended: make(chan struct{}), subscribers: map[*subscriber]bool{}}
+	events := informer.NewEvents(w.client.Resource(key.resource), key.selector,
+		func(object *metav1.PartialObjectMetadata) {
+			shared.each(func(s *subscriber) { s.onChange(object) })
+		},
+		func() { shared.each(func(s *subscriber) { s.resync() }) })
+	go func() {
+		defer close(shared.ended)
+		events.Run(ctx)
+	}()
+	return shared
+}
+
+func (w *watches) unsubscribe(key watchKey, shared *sharedWatch, s *subscriber) {
+	w.mu.Lock()
+	shared.mu.Lock()
+	delete(shared.subscribers, s)
+	last := len(shared.subscribers) == 0
+	shared.mu.Unlock()
+	if last {
+		delete(w.running, key)
+		shared.cancel()
+	}
+	w.mu.Unlock()
+	if last {
+		<-shared.ended
+	}
+}
+
+func (s *sharedWatch) each(call func(*subscriber)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for subscriber := range s.subscribers {
+		call(subscriber)
+	}
+}

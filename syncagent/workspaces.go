@@ -1,0 +1,308 @@
+package syncagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/atoll-dev/atoll/internal/background"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/syncagent/endpoints"
+	"github.com/atoll-dev/atoll/syncagent/informer"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/syncer"
+)
+
+const (
+	// workers is the number of objects of one publication and endpoint that are synced at once. Each endpoint has its own, so that one
+	// that does not answer does not occupy those of others.
+	workers = 4
+	// passTimeout bounds one pass over an object.
+	passTimeout = time.Minute
+	// minRetry and maxRetry bound the delay after an error. A failing object waits alone.
+	minRetry, maxRetry = 100 * time.Millisecond, time.Minute
+	// discoveryInterval is how often an endpoint is asked for resources that it does not serve yet.
+	discoveryInterval = time.Second
+)
+
+// workspaces syncs the objects of one publication in all workspaces behind one endpoint.
+type workspaces struct {
+	*synchronization
+	endpoint *endpointConnection
+
+	mu       sync.Mutex
+	queue    priorityqueue.PriorityQueue[informer.Key] // nil until it runs
+	informer *informer.Informer                        // nil until the endpoint serves the resources
+	reason   error                                     // why not
+}
+
+// status returns nil if all objects behind the endpoint are known and current, else the reason.
+func (w *workspaces) status() error {
+	w.mu.Lock()
+	running, reason := w.informer, w.reason
+	w.mu.Unlock()
+	if running == nil {
+		return reason
+	}
+	synced, err := running.Status()
+	switch {
+	case err != nil:
+		return errUnreachable
+	case !synced:
+		return errNotSynced
+	}
+	return nil
+}
+
+var (
+	errUnreachable = errors.New("it does not answer")
+	errNotSynced   = errors.New("its objects are being read")
+)
+
+// run returns when the context has ended, and everything that it has started.
+func (w *workspaces) run(ctx context.Context) {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("endpoint", w.endpoint.URL))
+	related, ok := w.awaitResources(ctx)
+	if !ok {
+		return
+	}
+	if err := w.sync(ctx, related); err != nil && ctx.Err() == nil {
+		w.setReason(err)
+		log.FromContext(ctx).Error(err, "Could not sync the workspaces of an endpoint")
+		<-ctx.Done()
+	}
+}
+
+// awaitResources waits until the endpoint serves the published resource and the related ones.
+func (w *workspaces) awaitResources(ctx context.Context) ([]syncer.RelatedResource, bool) {
+	for {
+		related, err := w.discover()
+		if err == nil {
+			return related, true
+		}
+		w.setReason(err)
+		if !background.Sleep(ctx, discoveryInterval) {
+			return nil, false
+		}
+	}
+}
+
+func (w *workspaces) setReason(err error) {
+	var notServed *endpoints.NotServedError
+	if !errors.As(err, &notServed) {
+		err = errUnreachable
+	}
+	w.mu.Lock()
+	changed := w.reason == nil || w.reason.Error() != err.Error()
+	w.reason = err
+	w.mu.Unlock()
+	if changed {
+		w.changed()
+	}
+}
+
+func (w *workspaces) discover() ([]syncer.RelatedResource, error) {
+	discovery, err := w.endpoint.Discovery()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := endpoints.Discover(discovery, w.workspaceResource.GroupVersionResource()); err != nil {
+		return nil, err
+	}
+	return w.resolveRelated(discovery)
+}
+
+// sync runs the informer of the primary objects, the watches of related ones, and the workers.
+func (w *workspaces) sync(ctx context.Context, related []syncer.RelatedResource) error {
+	dynamic, err := w.endpoint.Dynamic()
+	if err != nil {
+		return err
+	}
+	clients, err := w.endpoint.Workspaces(scheme, w.resourcesOfWorkspaces(related)...)
+	if err != nil {
+		return err
+	}
+	events := newWorkspaceEvents(w.config.AgentName)
+	reconciler, err := w.newReconciler(clients, related, events)
+	if err != nil {
+		return err
+	}
+	workers, err := w.newController(reconciler)
+	if err != nil {
+		return err
+	}
+	primaries := informer.New(dynamic.Resource(w.workspaceResource.GroupVersionResource()), "", indexPrimary,
+		informer.Handler{OnChange: w.onPrimary, OnConnect: w.onConnect, OnDisconnect: w.changed})
+	reconciler.store = primaries.Store
+	w.mu.Lock()
+	w.informer = primaries
+	w.mu.Unlock()
+	defer w.subscribeWorkspaces(related)()
+
+	var running background.Group
+	running.Go(func() { events.run(ctx) })
+	running.Go(func() {
+		if w.awaitCopies(ctx) {
+			err = workers.Start(ctx)
+		}
+	})
+	running.Go(func() { primaries.Run(ctx) })
+	running.Wait()
+	return err
+}
+
+// awaitCopies waits until all copies are known. Without them, objects would be copied again.
+func (w *workspaces) awaitCopies(ctx context.Context) bool {
+	select {
+	case <-w.copiesSynced:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (w *workspaces) newController(r reconcile.TypedReconciler[informer.Key]) (controller.TypedController[informer.Key], error) {
+	unique := true
+	c, err := controller.NewTypedUnmanaged("sync", controller.TypedOptions[informer.Key]{
+		Reconciler: r, MaxConcurrentReconciles: workers, SkipNameValidation: &unique, ReconciliationTimeout: passTimeout,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[informer.Key](minRetry, maxRetry),
+		Logger:      w.log.WithValues("endpoint", w.endpoint.URL),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, c.Watch(source.TypedFunc[informer.Key](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[informer.Key]) error {
+		w.mu.Lock()
+		w.queue = queue.(priorityqueue.PriorityQueue[informer.Key])
+		w.mu.Unlock()
+		w.enqueueAll()
+		return nil
+	}))
+}
+
+// onPrimary is called for each change of a primary object.
+func (w *workspaces) onPrimary(change informer.Change) {
+	if change.Index == (informer.IndexKey{}) { // deleted
+		if w.copies.HasIndex(change.Before) {
+			w.orphans.trigger()
+		}
+		return
+	}
+	w.enqueue(change.Key, change.Listed)
+}
+
+// onConnect is called when the endpoint is reachable, again: objects that wait after errors need not wait longer.
+func (w *workspaces) onConnect() {
+	w.enqueueAll()
+	w.orphans.trigger()
+	w.changed()
+}
+
+func (w *workspaces) enqueueAll() {
+	if store := w.store(); store != nil {
+		for _, key := range store.Keys() {
+			w.enqueue(key, true)
+		}
+	}
+}
+
+// store returns the primary objects, nil as long as the endpoint does not serve them.
+func (w *workspaces) store() *informer.Store {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.informer == nil {
+		return nil
+	}
+	return w.informer.Store
+}
+
+// enqueue has an object synced. What has just changed comes before what was listed.
+func (w *workspaces) enqueue(key informer.Key, listed bool) {
+	w.mu.Lock()
+	queue := w.queue
+	w.mu.Unlock()
+	if queue == nil {
+		return // all objects are enqueued when it starts
+	}
+	var options priorityqueue.AddOpts
+	if listed {
+		low := handler.LowPriority
+		options.Priority = &low
+	}
+	queue.AddWithOpts(options, key)
+}
+
+// enqueueIndex has the objects with an index key synced, and reports whether there are any.
+func (w *workspaces) enqueueIndex(index informer.IndexKey, listed bool) bool {
+	store := w.store()
+	if store == nil {
+		return false
+	}
+	keys := store.ByIndex(index)
+	for _, key := range keys {
+		w.enqueue(key, listed)
+	}
+	return len(keys) > 0
+}
+
+// resourcesOfWorkspaces returns all resources that are read or written in workspaces.
+func (w *workspaces) resourcesOfWorkspaces(related []syncer.RelatedResource) []publication.Resource {
+	resources := []publication.Resource{w.workspaceResource, namespaces, eventResource, logicalClusters}
+	for _, r := range related {
+		resources = append(resources, workspaceSide(r))
+	}
+	return resources
+}
+
+// Resources of the core group that every server has.
+var (
+	namespaces    = coreResource("Namespace", "namespaces", false)
+	eventResource = coreResource("Event", "events", true)
+	secrets       = coreResource("Secret", "secrets", true)
+)
+
+func coreResource(kind, resource string, namespaced bool) publication.Resource {
+	return publication.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind(kind), Resource: resource, Namespaced: namespaced}
+}
+
+// primaryReconciler syncs one primary object.
+type primaryReconciler struct {
+	syncer   *syncer.Syncer
+	clients  *endpoints.Workspaces
+	store    *informer.Store
+	resource publication.Resource
+}
+
+func (w *workspaces) newReconciler(clients *endpoints.Workspaces, related []syncer.RelatedResource, events syncer.Events) (*primaryReconciler, error) {
+	service, err := w.newServiceClient(related)
+	if err != nil {
+		return nil, err
+	}
+	config := w.syncerConfig()
+	config.Service, config.Related, config.Events = &storeClient{service, w.serviceResource, w.copies.Store}, related, events
+	return &primaryReconciler{clients: clients, resource: w.workspaceResource, syncer: syncer.New(config)}, nil
+}
+
+// Reconcile implements reconcile.TypedReconciler.
+func (r *primaryReconciler) Reconcile(ctx context.Context, key informer.Key) (reconcile.Result, error) {
+	cluster, err := logicalcluster.ParseName(key.Cluster)
+	if err != nil {
+		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("an object without logical cluster: %w", err))
+	}
+	request := syncer.Request{Cluster: cluster}
+	request.Namespace, request.Name = key.Namespace, key.Name
+	request.Workspace = &workspaceClient{storeClient{r.clients.Client(cluster), r.resource, r.store}, cluster}
+	result, err := r.syncer.Sync(ctx, request)
+	return reconcile.Result{RequeueAfter: result.RequeueAfter}, err
+}
