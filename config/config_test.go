@@ -7,9 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
 func build(t *testing.T, dir string) resmap.ResMap {
@@ -79,7 +84,19 @@ func TestEveryFolderBuilds(t *testing.T) {
 		"development/regions": {"RootShard/kcp/root", "Shard/kcp/alpha", "CacheServer/kcp/europe", "VirtualWorkspace/kcp/alpha-views", "FrontProxy/kcp/frontproxy"},
 		"development/sharded": {"RootShard/kcp/root", "Shard/kcp/alpha", "Shard/kcp/beta", "CacheServer/kcp/cache", "FrontProxy/kcp/frontproxy"},
 		"samples/full":        {"Shard/kcp/alpha", "CacheServer/kcp/europe", "VirtualWorkspace/kcp/alpha-views", "RootShard/kcp/root", "FrontProxy/kcp/main", "Kubeconfig/kcp/team-a", "Issuer/kcp/selfsigned"},
-		"development":         {"RootShard/kcp/root", "FrontProxy/kcp/frontproxy", "Kubeconfig/kcp/kubeconfig-kcp-admin"},
+		"sync-agent": {
+			"Namespace/-/sync-agent",
+			"CustomResourceDefinition/-/publishedresources.syncagent.kcp.io",
+			"ServiceAccount/sync-agent/sync-agent",
+			"ClusterRole/-/sync-agent",
+			"ClusterRole/-/sync-agent-base",
+			"ClusterRoleBinding/-/sync-agent",
+			"Role/sync-agent/sync-agent",
+			"RoleBinding/sync-agent/sync-agent",
+			"Deployment/sync-agent/sync-agent",
+		},
+		"samples/sync-agent/agent": {"Deployment/sync-agent/sync-agent", "ClusterRole/-/sync-agent-certificates"},
+		"development":              {"RootShard/kcp/root", "FrontProxy/kcp/frontproxy", "Kubeconfig/kcp/kubeconfig-kcp-admin"},
 	} {
 		t.Run(dir, func(t *testing.T) {
 			have := ids(build(t, dir))
@@ -130,5 +147,39 @@ func TestTheMinimalRootShardIsTenLines(t *testing.T) {
 	}
 	if lines := strings.Count(string(manifest), "\n"); lines > 10 {
 		t.Errorf("%d lines; the README promises ten", lines)
+	}
+}
+
+func TestThePublishedResourceOfTheSamplesIsValid(t *testing.T) {
+	manifest, err := os.ReadFile(filepath.Join("samples", "sync-agent", "publishedresource.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := &syncagentv1alpha1.PublishedResource{}
+	if err := yaml.UnmarshalStrict(manifest, published); err != nil {
+		t.Fatal(err)
+	}
+	if errs := publication.Validate(&published.Spec, field.NewPath("spec")); len(errs) > 0 {
+		t.Error(errs.ToAggregate())
+	}
+}
+
+// The role that overlays extend has no rules of its own: the controller manager replaces the rules of an aggregated role.
+func TestTheRoleOfTheSyncAgentIsAggregated(t *testing.T) {
+	const label = "syncagent.kcp.io/aggregate-to-sync-agent"
+	aggregated, parts := "", 0
+	for _, r := range build(t, "samples/sync-agent/agent").Resources() {
+		if r.GetKind() != "ClusterRole" {
+			continue
+		}
+		if r.GetName() == "sync-agent" {
+			aggregated = r.MustYaml()
+		}
+		if r.GetLabels()[label] == "true" {
+			parts++
+		}
+	}
+	if !strings.Contains(aggregated, label+`: "true"`) || parts != 2 {
+		t.Errorf("%d roles are labelled for\n%s", parts, aggregated)
 	}
 }
