@@ -1,4 +1,5 @@
-// Command sync-agent publishes APIs of a service cluster into workspaces. It only binds flags; everything else is in package syncagent.
+// Command sync-agent publishes APIs of a service cluster into workspaces. It only binds flags; everything else is in package syncagent
+// and those below.
 package main
 
 import (
@@ -15,6 +16,7 @@ import (
 
 	"github.com/atoll-dev/atoll/internal/gomemlimit"
 	"github.com/atoll-dev/atoll/syncagent"
+	"github.com/atoll-dev/atoll/syncagent/kdp/services"
 	"github.com/atoll-dev/atoll/syncagent/options"
 )
 
@@ -53,6 +55,16 @@ related objects are copied back.`,
 		},
 	}
 	o.AddFlags(cmd.Flags())
+	cmd.AddCommand(newServicesCommand())
+	return cmd
+}
+
+func newServicesCommand() *cobra.Command {
+	cmd := services.NewCommand()
+	cmd.PreRun = func(*cobra.Command, []string) {
+		newLogger(options.New())
+		gomemlimit.Set()
+	}
 	return cmd
 }
 
