@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -111,7 +112,7 @@ func (s *synchronizations) sync(ctx context.Context, key types.NamespacedName, p
 		s.stop(key)
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonWaiting, Message: "objects are synced when there is an APIResourceSchema"}, nil
 	}
-	service, workspace, err := s.resolve(ctx, p)
+	service, workspace, err := resolve(ctx, s.serviceDiscovery, s.service, p)
 	if err != nil {
 		if errors.Is(err, source.ErrNotServed) {
 			s.stop(key)
@@ -127,8 +128,8 @@ func (s *synchronizations) sync(ctx context.Context, key types.NamespacedName, p
 }
 
 // resolve looks up the resource of a publication on both sides.
-func (s *synchronizations) resolve(ctx context.Context, p *publication.Publication) (service, workspace publication.Resource, err error) {
-	definition, err := source.Definition(ctx, s.serviceDiscovery, s.service, p.Spec.Resource.APIGroup, p.Spec.Resource.Kind)
+func resolve(ctx context.Context, discovery source.Discovery, reader client.Reader, p *publication.Publication) (service, workspace publication.Resource, err error) {
+	definition, err := source.Definition(ctx, discovery, reader, p.Spec.Resource.APIGroup, p.Spec.Resource.Kind)
 	if err != nil {
 		return service, workspace, err
 	}

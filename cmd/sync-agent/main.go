@@ -55,7 +55,7 @@ related objects are copied back.`,
 		},
 	}
 	o.AddFlags(cmd.Flags())
-	cmd.AddCommand(newServicesCommand())
+	cmd.AddCommand(newServicesCommand(), newCleanupCommand())
 	return cmd
 }
 

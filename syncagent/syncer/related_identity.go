@@ -19,10 +19,23 @@ const relatedFinalizerInfix = ".syncagent.kcp.io/cleanup-"
 
 // ownerHash identifies the agent and the primary object. It tells nothing to those who do not know both.
 func (p *pass) ownerHash() string {
-	resource := p.config.WorkspaceResource
+	return ownerHash(p.config.AgentName, p.config.WorkspaceResource, p.request.Source())
+}
+
+func ownerHash(agentName string, resource publication.Resource, source Source) string {
 	return expression.ShortHash(strings.Join([]string{
-		p.config.AgentName, p.request.Cluster.String(), resource.Group, resource.Kind, p.request.Namespace, p.request.Name,
+		agentName, source.Cluster.String(), resource.Group, resource.Kind, source.Namespace, source.Name,
 	}, "/"))
+}
+
+// IsRelatedFinalizer reports whether an agent has set a finalizer for some primary object, on a related one.
+func IsRelatedFinalizer(agentName, finalizer string) bool {
+	return strings.HasPrefix(finalizer, agentName+relatedFinalizerInfix)
+}
+
+// RelatedFinalizer returns the finalizer that an agent sets for a primary object of a resource.
+func RelatedFinalizer(agentName string, resource publication.Resource, source Source) string {
+	return agentName + relatedFinalizerInfix + ownerHash(agentName, resource, source)
 }
 
 func (p *pass) ownerLabel() string { return ownerLabelPrefix + p.ownerHash() }
@@ -30,7 +43,7 @@ func (p *pass) ownerLabel() string { return ownerLabelPrefix + p.ownerHash() }
 // relatedFinalizer is the finalizer of the agent and the primary object on origins in workspaces. Agents and primary objects that share one
 // remove only their own.
 func (p *pass) relatedFinalizer() string {
-	return p.config.AgentName + relatedFinalizerInfix + p.ownerHash()
+	return RelatedFinalizer(p.config.AgentName, p.config.WorkspaceResource, p.request.Source())
 }
 
 // originHash identifies an origin. One in a workspace is identified by its UID, too: logical clusters of two installations may have one name.

@@ -1,0 +1,194 @@
+package syncagent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/syncagent/endpoints"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/syncer"
+)
+
+// living is what running synchronizations are responsible for, at all endpoints.
+type living struct {
+	// services and workspaces are the resources of PublishedResources that are synced.
+	services, workspaces map[schema.GroupResource]bool
+	// copies has the primary objects by the resource of their copies.
+	copies map[schema.GroupResource]map[syncer.Source]bool
+	// states are the names of the Secrets of primary objects, finalizers those on their related objects.
+	states, finalizers map[string]bool
+}
+
+// leftover is something that no running synchronization is responsible for.
+type leftover struct {
+	// description is one line for the user.
+	description string
+	remove      func(context.Context) error
+}
+
+// listMetadata calls visit with the metadata of all objects of a resource.
+func listMetadata(ctx context.Context, list func(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error), selector string, visit func(*metav1.PartialObjectMetadata)) error {
+	options := metav1.ListOptions{LabelSelector: selector, Limit: 500}
+	for {
+		page, err := list(ctx, options)
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			visit(&page.Items[i])
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// listable returns the resources of a server that can be listed and changed, each in one version.
+func listable(from discovery.DiscoveryInterface, verbs ...string) ([]publication.Resource, error) {
+	lists, err := discovery.ServerPreferredResources(from)
+	if err != nil {
+		return nil, fmt.Errorf("discovering resources: %w", err)
+	}
+	supports := discovery.SupportsAllVerbs{Verbs: append([]string{"list"}, verbs...)}
+	var resources []publication.Resource
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range list.APIResources {
+			if !strings.Contains(r.Name, "/") && supports.Match(list.GroupVersion, &r) {
+				resources = append(resources, publication.Resource{GroupVersionKind: version.WithKind(r.Kind), Resource: r.Name, Namespaced: r.Namespaced})
+			}
+		}
+	}
+	return resources, nil
+}
+
+// findCopies finds copies on the service cluster.
+func (c *cleanup) findCopies(ctx context.Context, alive *living) ([]leftover, error) {
+	resources, err := listable(c.serviceDiscovery, "delete")
+	if err != nil {
+		return nil, err
+	}
+	var found []leftover
+	for _, resource := range resources {
+		gvr := resource.GroupVersionResource()
+		selector := publication.LabelAgentName + "=" + c.config.AgentName + "," + publication.LabelRemoteNameHash
+		err := listMetadata(ctx, c.serviceMetadata.Resource(gvr).List, selector, func(object *metav1.PartialObjectMetadata) {
+			source, ok := syncer.SourceOf(object)
+			if !ok || alive.copies[gvr.GroupResource()][source] {
+				return
+			}
+			reason := "no enabled PublishedResource syncs it"
+			if alive.services[gvr.GroupResource()] {
+				reason = "its source is in no workspace that binds the export"
+			}
+			found = append(found, leftover{
+				description: fmt.Sprintf("copy %s %s on the service cluster, of %s in logical cluster %s: %s", gvr.GroupResource(), objectName(object), source.NamespacedName, source.Cluster, reason),
+				remove: func(ctx context.Context) error {
+					return c.removeCopy(ctx, resource, client.ObjectKeyFromObject(object), source)
+				},
+			})
+		})
+		if client.IgnoreNotFound(err) != nil && !isNotListable(err) {
+			return nil, fmt.Errorf("listing %s on the service cluster: %w", gvr.GroupResource(), err)
+		}
+	}
+	return found, nil
+}
+
+// findStates finds states of primary objects. Those of copies that have just been removed are gone by then.
+func (c *cleanup) findStates(ctx context.Context, alive *living) ([]leftover, error) {
+	var found []leftover
+	secrets := c.serviceMetadata.Resource(secrets.GroupVersionResource()).Namespace(c.config.Namespace)
+	prefix := "obj-state-"
+	err := listMetadata(ctx, secrets.List, publication.LabelObjectState+"=true", func(object *metav1.PartialObjectMetadata) {
+		if alive.states[object.Name] || !strings.HasPrefix(object.Name, prefix) {
+			return
+		}
+		found = append(found, leftover{
+			description: fmt.Sprintf("state %s on the service cluster: its source is not synced", objectName(object)),
+			remove: func(ctx context.Context) error {
+				return client.IgnoreNotFound(secrets.Delete(ctx, object.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &object.UID}}))
+			},
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing states: %w", err)
+	}
+	return found, nil
+}
+
+// findFinalizers finds finalizers in the workspaces behind an endpoint.
+func (c *cleanup) findFinalizers(ctx context.Context, endpoint *endpoints.Endpoint, exported map[schema.GroupResource]bool, alive *living) ([]leftover, error) {
+	discovery, err := endpoint.Discovery()
+	if err != nil {
+		return nil, err
+	}
+	resources, err := listable(discovery, "patch")
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := endpoint.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	var found []leftover
+	for _, resource := range resources {
+		gvr := resource.GroupVersionResource()
+		isLeft := func(finalizer string) bool {
+			if finalizer == publication.Finalizer {
+				return exported[gvr.GroupResource()] && !alive.workspaces[gvr.GroupResource()]
+			}
+			return syncer.IsRelatedFinalizer(c.config.AgentName, finalizer) && !alive.finalizers[finalizer]
+		}
+		err := listMetadata(ctx, metadata.Resource(gvr).List, "", func(object *metav1.PartialObjectMetadata) {
+			if !slices.ContainsFunc(object.Finalizers, isLeft) {
+				return
+			}
+			cluster := logicalcluster.Of(object)
+			found = append(found, leftover{
+				description: fmt.Sprintf("finalizer of %s %s in logical cluster %s: nothing of the agent depends on it", gvr.GroupResource(), objectName(object), cluster),
+				remove: func(ctx context.Context) error {
+					return releaseFinalizers(ctx, endpoint, resource, cluster, client.ObjectKeyFromObject(object), isLeft)
+				},
+			})
+		})
+		if client.IgnoreNotFound(err) != nil && !isNotListable(err) {
+			return nil, fmt.Errorf("listing %s at %s: %w", gvr.GroupResource(), endpoint.URL, err)
+		}
+	}
+	return found, nil
+}
+
+// releaseFinalizers removes finalizers from an object of a workspace.
+func releaseFinalizers(ctx context.Context, endpoint *endpoints.Endpoint, resource publication.Resource, cluster logicalcluster.Name, key types.NamespacedName, isLeft func(string) bool) error {
+	workspaces, err := endpoint.Workspaces(scheme, resource)
+	if err != nil {
+		return err
+	}
+	workspace := workspaces.Client(cluster)
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(resource.GroupVersionKind)
+	if err := workspace.Get(ctx, key, object); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	before := object.DeepCopy()
+	object.SetFinalizers(slices.DeleteFunc(object.GetFinalizers(), isLeft))
+	return client.IgnoreNotFound(workspace.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+}
+
+func objectName(object metav1.Object) string {
+	return strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/")
+}
