@@ -95,6 +95,7 @@ func TestEveryFolderBuilds(t *testing.T) {
 			"RoleBinding/sync-agent/sync-agent",
 			"Deployment/sync-agent/sync-agent",
 		},
+		"sync-agent/services":      {"Deployment/sync-agent/sync-agent-services"},
 		"samples/sync-agent/agent": {"Deployment/sync-agent/sync-agent", "ClusterRole/-/sync-agent-certificates"},
 		"development":              {"RootShard/kcp/root", "FrontProxy/kcp/frontproxy", "Kubeconfig/kcp/kubeconfig-kcp-admin"},
 	} {

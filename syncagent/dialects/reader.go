@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -111,8 +112,9 @@ func (r *Reader) List(ctx context.Context) ([]*publication.Publication, error) {
 		}
 	}
 	var result []*publication.Publication
+	group := sync.OnceValues(func() (string, error) { return r.group(ctx) })
 	for _, object := range objects {
-		p, err := r.publication(ctx, object)
+		p, err := newPublication(object, group)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +135,7 @@ func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*publicatio
 	if !r.options.Selector.Matches(labels.Set(object.GetLabels())) {
 		return nil, apierrors.NewNotFound(syncagentv1alpha1.Resource("publishedresources"), key.Name)
 	}
-	return r.publication(ctx, object)
+	return newPublication(object, func() (string, error) { return r.group(ctx) })
 }
 
 func (r *Reader) object(ctx context.Context, key types.NamespacedName) (client.Object, error) {
@@ -147,19 +149,24 @@ func (r *Reader) object(ctx context.Context, key types.NamespacedName) (client.O
 	return nil, apierrors.NewNotFound(syncagentv1alpha1.Resource("publishedresources"), key.Name)
 }
 
-func (r *Reader) publication(ctx context.Context, object client.Object) (*publication.Publication, error) {
+// newPublication converts an object. It looks up the group only for the older dialect.
+func newPublication(object client.Object, group func() (string, error)) (*publication.Publication, error) {
 	older, ok := object.(*servicesv1alpha1.PublishedResource)
 	if !ok {
 		return publication.FromPublishedResource(object.(*syncagentv1alpha1.PublishedResource)), nil
 	}
-	var group string
-	if r.options.Group != nil {
-		var err error
-		if group, err = r.options.Group(ctx); err != nil {
-			return nil, fmt.Errorf("looking up the API group of the Service: %w", err)
-		}
+	name, err := group()
+	if err != nil {
+		return nil, fmt.Errorf("looking up the API group of the Service: %w", err)
 	}
-	return kdp.FromPublishedResource(older, group), nil
+	return kdp.FromPublishedResource(older, name), nil
+}
+
+func (r *Reader) group(ctx context.Context) (string, error) {
+	if r.options.Group == nil {
+		return "", nil
+	}
+	return r.options.Group(ctx)
 }
 
 // ServiceGroup returns the API group of a Service as the annotation of its APIExport has it.

@@ -1,6 +1,7 @@
 package dialects_test
 
 import (
+	"context"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -121,6 +122,24 @@ func TestOnlyInstalledDialectsAreRead(t *testing.T) {
 	}
 	if _, err := dialects.NewReader(dialects.Options{Client: c.WithScheme(scheme).WithRESTMapper(meta.NewDefaultRESTMapper(nil)).Build()}); err == nil {
 		t.Error("a cluster without definitions is accepted")
+	}
+}
+
+func TestTheGroupIsLookedUpOnceForAList(t *testing.T) {
+	_, c := newReader(t, bothKinds(), newer("a"), older("b"), older("c"))
+	lookups := 0
+	r, err := dialects.NewReader(dialects.Options{Client: c, Group: func(context.Context) (string, error) {
+		lookups++
+		return group, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Get(t.Context(), types.NamespacedName{Name: "a"}); err != nil || lookups != 0 {
+		t.Errorf("%d lookups for the newer dialect (%v)", lookups, err)
+	}
+	if all, err := r.List(t.Context()); err != nil || len(all) != 3 || lookups != 1 {
+		t.Errorf("%d lookups for %d publications (%v)", lookups, len(all), err)
 	}
 }
 

@@ -80,7 +80,7 @@ func (e *env) run(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := services.NewOptions()
-	o.Kubeconfig, o.MetricsAddress = file, "0"
+	o.Kubeconfig, o.MetricsAddress, o.LeaderElection = file, "0", true
 	config, server, err := o.Complete()
 	if err != nil {
 		t.Fatal(err)
