@@ -57,11 +57,38 @@ func (s *State) SetLast(key string, content map[string]any) error {
 	if !bytes.Equal(s.contents[key], digest(encoded)) {
 		s.contents[key] = encoded
 	}
+	delete(s.contents, key+unfinishedSuffix)
+	return nil
+}
+
+// unfinishedSuffix is appended to the key of a content, for a patch of it that is about to be sent.
+const unfinishedSuffix = ".patch"
+
+// Unfinished returns the fields of patches that earlier passes may have sent without recording the content. They are nil if they are not
+// known.
+func (s *State) Unfinished(key string) (patch map[string]any, exists bool) {
+	encoded, exists := s.contents[key+unfinishedSuffix]
+	if !exists || json.Unmarshal(encoded, &patch) != nil {
+		return nil, exists
+	}
+	return patch, true
+}
+
+// SetUnfinished records the fields of a patch before it is sent. SetLast ends it.
+func (s *State) SetUnfinished(key string, patch map[string]any) error {
+	encoded, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	s.contents[key+unfinishedSuffix] = encoded
 	return nil
 }
 
 // Forget removes the content of an object.
-func (s *State) Forget(key string) { delete(s.contents, key) }
+func (s *State) Forget(key string) {
+	delete(s.contents, key)
+	delete(s.contents, key+unfinishedSuffix)
+}
 
 func digest(encoded []byte) []byte {
 	sum := sha256.Sum256(encoded)

@@ -210,3 +210,62 @@ func TestLargeContentsBecomeDigests(t *testing.T) {
 		t.Error("the small content is not known")
 	}
 }
+
+func TestUnfinishedPatches(t *testing.T) {
+	store, _ := newStore(t)
+	state := load(t, store)
+	if _, exists := state.Unfinished("key"); exists {
+		t.Error("a patch out of nothing")
+	}
+	patch := map[string]any{"spec": map[string]any{"gone": nil, "size": int64(3)}}
+	if err := state.SetUnfinished("key", patch); err != nil {
+		t.Fatal(err)
+	}
+	save(t, store, state)
+	state = load(t, store)
+	if got, exists := state.Unfinished("key"); !exists || !reflect.DeepEqual(got, patch) {
+		t.Errorf("got %v, %v", got, exists)
+	}
+	if err := state.SetLast("key", map[string]any{"spec": "new"}); err != nil {
+		t.Fatal(err)
+	}
+	save(t, store, state)
+	if _, exists := load(t, store).Unfinished("key"); exists {
+		t.Error("the patch is left after its content has been recorded")
+	}
+	if err := state.SetUnfinished("key", patch); err != nil {
+		t.Fatal(err)
+	}
+	if state.Forget("key"); state.Has("key") {
+		t.Error("the content is left")
+	}
+	if _, exists := state.Unfinished("key"); exists {
+		t.Error("the patch is left without its content")
+	}
+}
+
+func TestCopiesAreKnownByTheirUIDs(t *testing.T) {
+	store, _ := newStore(t)
+	state := load(t, store)
+	related := Related{Identifier: "creds", Origin: Object{Name: "a"}}
+	state.SetCopyUID("1")
+	state.SetCopy(types.NamespacedName{Name: "copy"})
+	state.SetRelated([]Related{related})
+	if uid := state.CopyUID(); uid != "" || state.HasCopy(related.Key(), "") {
+		t.Errorf("got UID %q of a copy that nobody has recorded", uid)
+	}
+	state.SetCopyUID("2")
+	state.SetRelatedCopy(related.Key(), "3")
+	save(t, store, state)
+	state = load(t, store)
+	if uid := state.CopyUID(); uid != "2" || !state.HasCopy(related.Key(), "3") || state.HasCopy(related.Key(), "2") {
+		t.Errorf("got UID %q, related objects %v", uid, state.related)
+	}
+	if key, recorded := state.Copy(); !recorded || key.Name != "copy" {
+		t.Errorf("got copy %s", key)
+	}
+	state.ForgetRelated(related.Key())
+	if left, known := state.Related(); !known || len(left) > 0 {
+		t.Errorf("got related objects %v", left)
+	}
+}

@@ -83,6 +83,67 @@ func contentPatch(from, to map[string]any) map[string]any {
 	return mergePatch(withMetadata(from), withMetadata(to))
 }
 
+// repeatPatch returns a patch that sets the fields of another patch to what a content has.
+func repeatPatch(patch, content map[string]any) map[string]any {
+	result := map[string]any{}
+	for key, value := range patch {
+		fields, isMap := value.(map[string]any)
+		current, exists := content[key]
+		currentFields, currentIsMap := current.(map[string]any)
+		switch {
+		case !exists:
+			result[key] = nil
+		case isMap && currentIsMap:
+			result[key] = repeatPatch(fields, currentFields)
+		default:
+			result[key] = current
+		}
+	}
+	return result
+}
+
+// unionPatch returns a patch with the fields of two patches to one content.
+func unionPatch(patch, other map[string]any) map[string]any {
+	result := maps.Clone(patch)
+	for key, value := range other {
+		existing, exists := result[key]
+		fields, isMap := existing.(map[string]any)
+		otherFields, otherIsMap := value.(map[string]any)
+		switch {
+		case !exists:
+			result[key] = value
+		case isMap && otherIsMap:
+			result[key] = unionPatch(fields, otherFields)
+		}
+	}
+	return result
+}
+
+// unionFields returns the fields that one of two patches may have set, or nil if that cannot be told field by field: where one patch sets
+// fields of an object, and the other replaces or removes it.
+func unionFields(patch, other map[string]any) map[string]any {
+	result := map[string]any{}
+	maps.Copy(result, patch)
+	for key, value := range other {
+		existing, exists := result[key]
+		fields, isMap := existing.(map[string]any)
+		otherFields, otherIsMap := value.(map[string]any)
+		switch {
+		case !exists:
+			result[key] = value
+		case isMap != otherIsMap:
+			return nil
+		case isMap:
+			inner := unionFields(fields, otherFields)
+			if inner == nil {
+				return nil
+			}
+			result[key] = inner
+		}
+	}
+	return result
+}
+
 // withMetadata returns a normalized content that has labels and annotations, if empty ones.
 func withMetadata(content map[string]any) map[string]any {
 	result := normalize(content).(map[string]any)

@@ -185,7 +185,7 @@ func (m *model) checkRelated(p *modelPass, primary, copied *unstructured.Unstruc
 		case target == nil:
 			m.violation("%s: %s %s has no copy", p, relation.field, name)
 		case target.GetLabels()[p.syncerPass().ownerLabel()] == "":
-			if m.made[target.GetUID()] && !hasOwner(target) {
+			if m.made[target.GetUID()] && !m.stripped[target.GetUID()] && !hasOwner(target) {
 				m.violation("%s: %s %s: the copy has no owner", p, relation.field, name)
 			}
 		case !equal(target.Object["data"], origin.Object["data"]):

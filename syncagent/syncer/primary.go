@@ -127,8 +127,8 @@ func (p *pass) fresh(ctx context.Context, copied *unstructured.Unstructured) (*u
 		return copied, nil
 	}
 	current, err := p.service().get(ctx, p.config.ServiceResource, client.ObjectKeyFromObject(copied))
-	if err != nil || current == nil || claimOf(current, p.identification()) == claimOther {
-		return nil, err
+	if err != nil || current == nil || current.GetUID() != copied.GetUID() || claimOf(current, p.identification()) == claimOther {
+		return nil, err // another object has its place
 	}
 	return current, nil
 }
@@ -210,6 +210,9 @@ func (p *pass) create(ctx context.Context, d desired) (created *unstructured.Uns
 	if wait, err := p.service().ensureNamespace(ctx, key.Namespace); err != nil || wait {
 		return nil, wait, err
 	}
+	if err := p.forgetContent(ctx, p.primaryKey()); err != nil {
+		return nil, false, err
+	}
 	object := newObject(p.config.ServiceResource, key, d.content, d.identification)
 	err = p.config.Service.Create(ctx, object)
 	switch {
@@ -262,8 +265,7 @@ func (p *pass) adopt(ctx context.Context, key types.NamespacedName, identificati
 		return nil, false, &OwnedError{service.describeObject(existing), "is the copy of another object, or of another agent"}
 	}
 	p.state.Forget(p.primaryKey())
-	p.state.SetCopy(key)
-	p.state.SetCopyUID(existing.GetUID())
+	p.state.SetCopy(key) // without its UID: it is nobody's copy until it has the labels
 	if err := p.saveState(ctx); err != nil {
 		return nil, false, err
 	}
@@ -274,6 +276,16 @@ func (p *pass) adopt(ctx context.Context, key types.NamespacedName, identificati
 	}
 	p.record(ctx, ReasonPlaced)
 	return existing, false, nil
+}
+
+// forgetContent removes what is known of a former copy from the state before another is created: nobody may know what that has been created
+// with.
+func (p *pass) forgetContent(ctx context.Context, key string) error {
+	if !p.state.Has(key) {
+		return nil
+	}
+	p.state.Forget(key)
+	return p.saveState(ctx)
 }
 
 // recordContent records what has been written to the copy.
@@ -288,7 +300,7 @@ func (p *pass) recordContent(ctx context.Context, copied *unstructured.Unstructu
 
 // syncContent writes what differs between the source and its copy.
 func (p *pass) syncContent(ctx context.Context, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, error) {
-	result, written, err := p.service().write(ctx, p.state, p.primaryKey(), copied, p.config.ServiceResource, d)
+	result, written, err := p.write(ctx, p.service(), p.primaryKey(), copied, p.config.ServiceResource, d)
 	if err != nil {
 		return nil, err
 	}

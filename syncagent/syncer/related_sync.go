@@ -81,6 +81,9 @@ func (p *pass) createRelated(ctx context.Context, to side, r relation, d desired
 			return nil, wait, err
 		}
 	}
+	if err := p.forgetContent(ctx, r.Key()); err != nil {
+		return nil, false, err
+	}
 	object := newObject(r.resource.Copy, d.key, d.content, d.identification)
 	err = to.client.Create(ctx, object)
 	switch {
@@ -107,7 +110,7 @@ func (p *pass) writeRelated(ctx context.Context, to side, r relation, copied *un
 		}
 		return nil, false, conflict(r.resource.Copy, d.key, "the copy cannot be changed and is replaced")
 	}
-	result, written, err := to.write(ctx, p.state, r.Key(), copied, r.resource.Copy, d)
+	result, written, err := p.write(ctx, to, r.Key(), copied, r.resource.Copy, d)
 	if err == nil && written {
 		p.record(ctx, ReasonSynced)
 	}

@@ -11,21 +11,32 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/atoll-dev/atoll/syncagent/publication"
-	"github.com/atoll-dev/atoll/syncagent/state"
 )
 
 // write writes what differs between a desired and an existing copy, and returns the copy as it is then. What the state does not know is
-// compared with the copy, and overwritten as a whole.
-func (s side) write(ctx context.Context, known *state.State, key string, copied *unstructured.Unstructured, resource publication.Resource, d desired) (result *unstructured.Unstructured, written bool, err error) {
-	if unchanged, err := known.IsLast(key, d.content); err != nil {
+// compared with the copy, and overwritten as a whole. A patch is recorded before it is sent: if nobody knows whether it has arrived, its
+// fields are sent again, whatever the source is then.
+func (p *pass) write(ctx context.Context, to side, key string, copied *unstructured.Unstructured, resource publication.Resource, d desired) (result *unstructured.Unstructured, written bool, err error) {
+	unfinished, isUnfinished := p.state.Unfinished(key)
+	if unchanged, err := p.state.IsLast(key, d.content); err != nil {
 		return nil, false, err
-	} else if unchanged {
-		return s.writePatch(ctx, copied, map[string]any{}, d.identification)
+	} else if unchanged && !isUnfinished {
+		return to.writePatch(ctx, copied, map[string]any{}, d.identification)
 	}
-	if last, found := known.Last(key); found {
-		return s.writePatch(ctx, copied, contentPatch(last, d.content), d.identification)
+	last, found := p.state.Last(key)
+	if !found || isUnfinished && unfinished == nil {
+		return to.writeAll(ctx, copied, resource, d)
 	}
-	return s.writeAll(ctx, copied, resource, d)
+	patch := unionPatch(contentPatch(last, d.content), repeatPatch(unfinished, withMetadata(d.content)))
+	if len(patch) > 0 {
+		if err := p.state.SetUnfinished(key, unionFields(unfinished, patch)); err != nil {
+			return nil, false, err
+		}
+		if err := p.saveState(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	return to.writePatch(ctx, copied, patch, d.identification)
 }
 
 // writePatch sends a patch together with what is missing of the identification, for the version that was read: a later one may be the copy
