@@ -54,12 +54,20 @@ func callAll(functions []func()) {
 	}
 }
 
-// selectorOf returns the label selector of a watch as text. One that is invalid selects nothing; validation reports it.
+// noObjects is a label selector that matches none.
+const noObjects = publication.LabelAgentName + ",!" + publication.LabelAgentName
+
+// selectorOf returns the label selector of a watch as text, empty for all objects. One that is invalid selects nothing; validation
+// reports it.
 func selectorOf(watch *syncagentv1alpha1.RelatedResourceWatch) string {
 	if watch.BySelector == nil {
 		return ""
 	}
-	return metav1.FormatLabelSelector(watch.BySelector)
+	selector, err := metav1.LabelSelectorAsSelector(watch.BySelector)
+	if err != nil {
+		return noObjects
+	}
+	return selector.String()
 }
 
 func (s *synchronization) enqueueCopies(keys []informer.Key) {
