@@ -91,7 +91,7 @@ func buildScript(blocks []block) string {
 
 // TestPages runs the pages in a shell, in a directory that looks like a checkout after `make build`.
 func TestPages(t *testing.T) {
-	for _, page := range []string{"getting-started-apis.md"} {
+	for _, page := range []string{"getting-started-apis.md", "publishing.md"} {
 		t.Run(page, func(t *testing.T) {
 			content, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
 			if err != nil {
@@ -128,7 +128,7 @@ func compareOutput(t *testing.T, page string, blocks []block, output string) {
 	}
 }
 
-// newCheckout returns a directory with examples and bin as in the sources, where all servers listen on free ports.
+// newCheckout returns a directory with config, examples and bin as in the sources, where all servers listen on free ports.
 func newCheckout(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -141,7 +141,7 @@ func newCheckout(t *testing.T) string {
 		t.Fatal(err)
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs+string(filepath.Separator),
-		"./cmd/kubectl-kcp", "./cmd/kubectl-ws", "./cmd/kubectl-create-workspace")
+		"./cmd/kubectl-kcp", "./cmd/kubectl-ws", "./cmd/kubectl-create-workspace", "./cmd/sync-agent")
 	build.Dir = root
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the plug-ins: %v\n%s", err, output)
@@ -150,7 +150,7 @@ func newCheckout(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, target := range map[string]string{"examples": filepath.Join(root, "examples"), "bin/kubectl": self} {
+	for name, target := range map[string]string{"config": filepath.Join(root, "config"), "examples": filepath.Join(root, "examples"), "bin/kubectl": self} {
 		if err := os.Symlink(target, filepath.Join(directory, name)); err != nil {
 			t.Fatal(err)
 		}
