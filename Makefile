@@ -31,7 +31,7 @@ BINARIES := $(SERVER_BINARIES) $(PLUGINS)
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*##"; printf "Usage: make <target>\n"} \
 		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*##/ {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*##/ {printf "  %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ Use
 
@@ -42,6 +42,14 @@ demo: ## A Kubernetes cluster, the operator and a kcp installation you can use; 
 .PHONY: demo-down
 demo-down: ## Remove everything that `make demo` created.
 	@hack/demo.sh down
+
+.PHONY: demo-service
+demo-service: ## Publish cert-manager's certificates of the demo's cluster into a workspace by the sync agent; starts the demo if needed.
+	@hack/demo.sh service
+
+.PHONY: demo-service-down
+demo-service-down: ## Remove what `make demo-service` created.
+	@hack/demo.sh service-down
 
 .PHONY: sharded
 sharded: ## Three shards, a cache server and a front proxy as processes on this machine; returns when all are ready.

@@ -5,7 +5,9 @@
 #   operator  only the cluster with the operator in it; the end-to-end tests start from there.
 #   again     loads the image into the nodes under another name, the second argument.
 #   forward   starts the port-forward to the front proxy again, if this host needs one.
-#   down      removes what up made, and the cluster only if up made it.
+#   service   publishes cert-manager's certificates into workspaces by the sync agent; starts the demo if it does not run.
+#   service-down  removes what service made.
+#   down      removes what up and service made, and the cluster only if up made it.
 #
 # The cluster is the one of KUBECONFIG if that is set, else one of kind if kind and a container engine are there, else the
 # development cluster of hack/devcluster, which needs root and Debian's packages only.
@@ -58,6 +60,8 @@ wait_for() {
 
 # shellcheck source=hack/demo/cluster.sh
 source hack/demo/cluster.sh
+# shellcheck source=hack/demo/service.sh
+source hack/demo/service.sh
 
 # --- the installation ------------------------------------------------------------------------------------------------
 
@@ -176,6 +180,12 @@ forward_stop() {
 }
 
 up() {
+	install
+	print_commands
+}
+
+# install makes the cluster, the operator and the installation.
+install() {
 	install_operator
 	choose_address
 	installation_manifests
@@ -192,10 +202,12 @@ up() {
 	wait_for "asking the front proxy at https://$(recall address) with the admin's kubeconfig" 60 answers ||
 		{ describe_failure; fail "the installation is Ready and does not respond, see above"; }
 	took=$((($(date +%s%N) - applied) / 1000000))
+	say ""
+	say "Ready: $((took / 1000)).$(printf '%03d' $((took % 1000))) s from kubectl apply to a working kubeconfig."
+}
 
+print_commands() {
 	cat <<-TEXT
-
-		Ready: $((took / 1000)).$(printf '%03d' $((took % 1000))) s from kubectl apply to a working kubeconfig.
 
 		The admin's kubeconfig is .demo/admin.kubeconfig. Use it, with the plug-ins of this repository:
 
@@ -207,6 +219,7 @@ up() {
 		  kubectl ws hello                   # enter it
 		  kubectl get namespaces             # list what is in it
 
+		Publish a service of the cluster into workspaces: make demo-service
 		The cluster underneath: kubectl --kubeconfig $state/kubeconfig -n $namespace get rootshards,frontproxies,kubeconfigs,pods
 		When you are done: make demo-down
 	TEXT
@@ -220,6 +233,7 @@ up() {
 # finalized its objects.
 remove_objects() {
 	kubectl version >/dev/null 2>&1 || { say "   the cluster does not respond; its objects are kept"; return; }
+	[[ $(recall service) != yes ]] || service_down
 	if [[ -d $state/installation ]]; then
 		step "deleting the installation, with its workspaces"
 		kubectl -n "$namespace" annotate rootshards.operator.kcp.io --all --overwrite operator.kcp.io/force-delete=true >/dev/null
@@ -266,6 +280,8 @@ forward)
 	find_kubectl
 	forward
 	;;
+service) service ;;
+service-down) service_down ;;
 down) down ;;
-*) fail "usage: hack/demo.sh up|operator|again|forward|down" ;;
+*) fail "usage: hack/demo.sh up|operator|again|forward|service|service-down|down" ;;
 esac
