@@ -76,6 +76,7 @@ type dependencies struct {
 	serviceDynamic   dynamic.Interface
 	serviceDiscovery *discovery.DiscoveryClient
 	serviceWatches   *watches
+	namespaces       *emptyNamespaces
 	reader           *dialects.Reader
 	recorder         events.EventRecorder
 }
@@ -184,6 +185,7 @@ func newDependencies(mgr manager.Manager, config Config, reader *dialects.Reader
 		return nil, err
 	}
 	d.serviceWatches = newWatches(metadataClient)
+	d.namespaces = newEmptyNamespaces(d, metadataClient)
 	return d, nil
 }
 
@@ -197,7 +199,7 @@ func addSync(mgr manager.Manager, kcp cluster.Cluster, s *synchronizations) erro
 	enqueue := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: dialects.Key(object)}}
 	})
-	errs := []error{mgr.Add(s), publications.Watch(source.Channel(s.changes, enqueue))}
+	errs := []error{mgr.Add(s), mgr.Add(s.namespaces), publications.Watch(source.Channel(s.changes, enqueue))}
 	for _, kind := range s.reader.Kinds() {
 		errs = append(errs, publications.Watch(source.Kind(mgr.GetCache(), kind, enqueue)))
 	}

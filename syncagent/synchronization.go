@@ -153,6 +153,9 @@ func (s *synchronization) onCopy(change informer.Change) {
 	if change.Before != change.Index {
 		s.onIndex(change.Before, change.Listed)
 	}
+	if change.Index == (informer.IndexKey{}) {
+		s.namespaces.check(change.Namespace)
+	}
 }
 
 func (s *synchronization) onIndex(index informer.IndexKey, listed bool) {
