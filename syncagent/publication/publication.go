@@ -20,9 +20,12 @@ const (
 	LabelRemoteNamespaceHash = Prefix + "remote-object-namespace-hash"
 	LabelRemoteNameHash      = Prefix + "remote-object-name-hash"
 	LabelObjectState         = Prefix + "object-state"
+	// LabelRemoteResource tells copies of several published resources of one kind apart. Copies that other agents have made lack it.
+	LabelRemoteResource = Prefix + "remote-object-resource"
 
 	AnnotationRemoteNamespace  = Prefix + "remote-object-namespace"
 	AnnotationRemoteName       = Prefix + "remote-object-name"
+	AnnotationRemoteResource   = Prefix + "remote-object-resource"
 	AnnotationWorkspacePath    = Prefix + "remote-object-workspace-path"
 	AnnotationSourceGeneration = Prefix + "source-generation"
 	// AnnotationRelatedPrefix is followed by "<identifier>.<index>".

@@ -26,6 +26,7 @@ func TestClaimOf(t *testing.T) {
 		publication.AnnotationRemoteName: testKey.Name, publication.AnnotationRemoteNamespace: testKey.Namespace,
 	}}
 	wanted.labels[publication.LabelAgentName] = testAgent
+	wanted.labels[publication.LabelRemoteResource] = resourceHash(widgetInWorkspace)
 	for name, test := range map[string]struct {
 		labels, annotations map[string]string
 		want                claim
@@ -41,6 +42,9 @@ func TestClaimOf(t *testing.T) {
 		"another name, and labels missing":            {map[string]string{publication.LabelRemoteNameHash: "other"}, nil, claimOther},
 		"no labels, and annotations of another":       {nil, map[string]string{publication.AnnotationRemoteName: "other"}, claimOther},
 		"no labels, and annotations of the source":    {nil, wanted.annotations, claimNone},
+		"the label of another resource":               {with(wanted.labels, publication.LabelRemoteResource, "other"), nil, claimOther},
+		"no label of the resource":                    {without(wanted.labels, publication.LabelRemoteResource), nil, claimOwn},
+		"no label, and another resource":              {without(wanted.labels, publication.LabelRemoteResource), map[string]string{publication.AnnotationRemoteResource: "other"}, claimOther},
 		"labels of the source and a different object": {wanted.labels, map[string]string{publication.AnnotationRemoteNamespace: "other"}, claimOther},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,6 +100,7 @@ func TestSyncableMetadata(t *testing.T) {
 		publication.LabelRemoteNamespaceHash:               {false, false},
 		publication.LabelRemoteNameHash:                    {false, false},
 		publication.LabelAgentName:                         {false, false},
+		publication.LabelRemoteResource:                    {false, false},
 		publication.AnnotationRemoteName:                   {false, false},
 		publication.AnnotationRemoteNamespace:              {false, false},
 		publication.AnnotationWorkspacePath:                {false, false},

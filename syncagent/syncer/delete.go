@@ -43,15 +43,14 @@ func (p *pass) findUnrecordedCopy(ctx context.Context) (*unstructured.Unstructur
 		return nil, nil
 	}
 	found, err := ListedCopies{p.config.Service, p.config.ServiceResource.GroupVersionKind, p.config.AgentName}.Find(ctx, p.request.Source())
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case len(found) > 1:
-		return nil, &AmbiguousError{p.request.Source()}
-	case len(found) == 0 || claimOf(&found[0], p.identification()) == claimOther:
-		return nil, nil
 	}
-	return &found[0], nil
+	own, err := p.theCopy(found)
+	if err != nil || own == nil || claimOf(own, p.identification()) == claimOther {
+		return nil, err
+	}
+	return own, nil
 }
 
 func (p *pass) deleteCopy(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {

@@ -50,10 +50,24 @@ func SourceOf(copied metav1.Object) (Source, bool) {
 	return source, true
 }
 
+// BelongsTo reports whether a copy that names a source may be one of an object of this resource in workspaces. One that does not say of
+// which resource is everybody's until somebody has labelled it.
+func BelongsTo(copied metav1.Object, workspace publication.Resource) bool {
+	label, annotation := copied.GetLabels()[publication.LabelRemoteResource], copied.GetAnnotations()[publication.AnnotationRemoteResource]
+	return (label == "" || label == resourceHash(workspace)) && (annotation == "" || annotation == resourceName(workspace))
+}
+
+func resourceHash(workspace publication.Resource) string {
+	return expression.ShortHash(resourceName(workspace))
+}
+
+func resourceName(workspace publication.Resource) string {
+	return workspace.GroupVersionResource().GroupResource().String()
+}
+
 // Copies finds copies.
 type Copies interface {
-	// Find returns the copies of the agent whose labels name a source: none, one, or at least two if there are more. The caller may
-	// change them.
+	// Find returns the copies of the agent whose labels name a source, also those of other resources. The caller may change them.
 	Find(ctx context.Context, source Source) ([]unstructured.Unstructured, error)
 }
 
@@ -82,11 +96,29 @@ func (c ListedCopies) Find(ctx context.Context, source Source) ([]unstructured.U
 	return found, nil
 }
 
+// theCopy returns the one of the copies of the source that belongs to the resource of the publication, or nil.
+func (p *pass) theCopy(found []unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	var own *unstructured.Unstructured
+	for i := range found {
+		if !BelongsTo(&found[i], p.config.WorkspaceResource) {
+			continue
+		}
+		if own != nil {
+			return nil, &AmbiguousError{p.request.Source()}
+		}
+		own = &found[i]
+	}
+	return own, nil
+}
+
 // identification returns what labels and annotations of a copy have to say about its source.
 func (p *pass) identification() metadata {
 	labels := p.request.Source().Labels()
 	labels[publication.LabelAgentName] = p.config.AgentName
-	annotations := map[string]string{publication.AnnotationRemoteName: p.request.Name}
+	labels[publication.LabelRemoteResource] = resourceHash(p.config.WorkspaceResource)
+	annotations := map[string]string{
+		publication.AnnotationRemoteName: p.request.Name, publication.AnnotationRemoteResource: resourceName(p.config.WorkspaceResource),
+	}
 	if p.request.Namespace != "" {
 		annotations[publication.AnnotationRemoteNamespace] = p.request.Namespace
 	}
@@ -104,7 +136,7 @@ const (
 	claimOwn claim = iota
 	// claimNone means that it says nothing, or less than it should.
 	claimNone
-	// claimOther means that it is the copy of another source, or of another agent.
+	// claimOther means that it is the copy of another source, of an object of another resource, or of another agent.
 	claimOther
 )
 
@@ -112,6 +144,9 @@ const (
 func claimOf(existing metav1.Object, wanted metadata) claim {
 	labels, annotations := existing.GetLabels(), existing.GetAnnotations()
 	result := claimOwn
+	if resource := labels[publication.LabelRemoteResource]; resource != "" && resource != wanted.labels[publication.LabelRemoteResource] {
+		return claimOther // none is as good as the own one
+	}
 	for _, key := range []string{
 		publication.LabelAgentName, publication.LabelRemoteCluster, publication.LabelRemoteNamespaceHash, publication.LabelRemoteNameHash,
 	} {
@@ -123,7 +158,7 @@ func claimOf(existing metav1.Object, wanted metadata) claim {
 			return claimOther
 		}
 	}
-	for _, key := range []string{publication.AnnotationRemoteName, publication.AnnotationRemoteNamespace} {
+	for _, key := range []string{publication.AnnotationRemoteName, publication.AnnotationRemoteNamespace, publication.AnnotationRemoteResource} {
 		switch value, want := annotations[key], wanted.annotations[key]; {
 		case value == want || value == "":
 		default:

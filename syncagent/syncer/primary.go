@@ -94,13 +94,13 @@ func (p *pass) primaryKey() string {
 // findCopy returns the copy of the source, or nil.
 func (p *pass) findCopy(ctx context.Context) (*unstructured.Unstructured, error) {
 	found, err := p.config.Copies.Find(ctx, p.request.Source())
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("finding the copy: %w", err)
-	case len(found) > 1:
-		return nil, &AmbiguousError{p.request.Source()}
-	case len(found) == 1:
-		return p.fresh(ctx, &found[0])
+	}
+	if own, err := p.theCopy(found); err != nil {
+		return nil, err
+	} else if own != nil {
+		return p.fresh(ctx, own)
 	}
 	key, recorded := p.state.Copy()
 	if !recorded {

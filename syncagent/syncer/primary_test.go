@@ -124,6 +124,67 @@ func TestTwoCopiesAreAnError(t *testing.T) {
 	}
 }
 
+// sprockets are published from the kind of the copies of widgets, too.
+var sprockets = publication.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Sprocket"}, Resource: "sprockets", Namespaced: true}
+
+// publishedAs returns an env of the same agent, workspace and service cluster for another resource of the same kind of copies.
+func (e *env) publishedAs(resource publication.Resource) *env {
+	other := *e
+	other.config.WorkspaceResource = resource
+	other.config.Publication = &publication.Publication{Spec: syncagentv1alpha1.PublishedResourceSpec{
+		Naming: &syncagentv1alpha1.ResourceNaming{Name: resource.Resource + "-$remoteName"},
+	}}
+	return &other
+}
+
+func TestTwoResourcesOfOneServiceKind(t *testing.T) {
+	e := newEnv(t)
+	createWidget(e)
+	e.settle()
+	other := e.publishedAs(sprockets)
+	e.createIn(e.workspace, object(sprockets, testKey, "spec: {size: 9}"))
+	other.settle()
+	sizes := func() map[string]any {
+		found := map[string]any{}
+		for _, copied := range e.copies() {
+			found[copied.GetAnnotations()[publication.AnnotationRemoteResource]] = copied.Object["spec"].(map[string]any)["size"]
+		}
+		return found
+	}
+	if got, want := sizes(), (map[string]any{"widgets.example.org": int64(3), "sprockets.example.org": int64(9)}); len(e.copies()) != 2 || !equal(got, want) {
+		t.Fatalf("got copies with sizes %v, want %v", got, want)
+	}
+	e.expectIdle()
+	other.expectIdle()
+	deleteWidget(e)
+	e.settle()
+	other.settle()
+	if got, want := sizes(), (map[string]any{"sprockets.example.org": int64(9)}); !equal(got, want) {
+		t.Errorf("got copies with sizes %v, want %v", got, want)
+	}
+}
+
+func TestCopyThatDoesNotNameItsResourceIsLabelled(t *testing.T) {
+	e := newEnv(t)
+	createWidget(e)
+	e.settle()
+	changeCopy(func(o *unstructured.Unstructured) {
+		o.SetLabels(without(o.GetLabels(), publication.LabelRemoteResource))
+		o.SetAnnotations(without(o.GetAnnotations(), publication.AnnotationRemoteResource))
+	})(e)
+	e.writes.reset()
+	e.settle()
+	expectField(t, e.theCopy(), resourceHash(widgetInWorkspace), "metadata", "labels", publication.LabelRemoteResource)
+	if got := len(e.writes.log); got != 1 {
+		t.Errorf("got writes %v, want one", e.writes.log)
+	}
+	e.expectIdle()
+	other := e.publishedAs(sprockets)
+	if !BelongsTo(e.theCopy(), widgetInWorkspace) || BelongsTo(e.theCopy(), other.config.WorkspaceResource) {
+		t.Error("the copy does not belong to its resource alone")
+	}
+}
+
 func TestNamingIsDecidedOnce(t *testing.T) {
 	e := newEnv(t)
 	createWidget(e)
