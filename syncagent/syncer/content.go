@@ -102,25 +102,8 @@ func repeatPatch(patch, content map[string]any) map[string]any {
 	return result
 }
 
-// unionPatch returns a patch with the fields of two patches to one content.
-func unionPatch(patch, other map[string]any) map[string]any {
-	result := maps.Clone(patch)
-	for key, value := range other {
-		existing, exists := result[key]
-		fields, isMap := existing.(map[string]any)
-		otherFields, otherIsMap := value.(map[string]any)
-		switch {
-		case !exists:
-			result[key] = value
-		case isMap && otherIsMap:
-			result[key] = unionPatch(fields, otherFields)
-		}
-	}
-	return result
-}
-
-// unionFields returns the fields that one of two patches may have set, or nil if that cannot be told field by field: where one patch sets
-// fields of an object, and the other replaces or removes it.
+// unionFields returns the fields that one of two patches sets, or nil if that cannot be told field by field: where one patch sets fields of an
+// object, and the other replaces or removes it. For two patches to the same content it is the patch that does both.
 func unionFields(patch, other map[string]any) map[string]any {
 	result := map[string]any{}
 	maps.Copy(result, patch)

@@ -32,7 +32,7 @@ func TestUnfinishedPatchesAreRepeated(t *testing.T) {
 				}
 				continue
 			}
-			patch := unionPatch(mergePatch(last, source), repeatPatch(unfinished, source))
+			patch := unionFields(mergePatch(last, source), repeatPatch(unfinished, source))
 			if arrives {
 				copied = applyPatch(t, copied, patch)
 			}

@@ -29,15 +29,16 @@ import (
 // and users and administrators create, change and delete. In the end everything settles in a bounded number of writes: what lives
 // is synced, what was deleted is gone together with what belongs to it, and nobody has deleted or overwritten what is not theirs.
 func TestAgentsSettle(t *testing.T) {
-	seeds := uint64(150)
-	if testing.Short() {
-		seeds = 20
-	}
-	for seed := range seeds {
+	for seed := range uint64(100) {
 		if runModel(t, seed, 400); t.Failed() {
 			return
 		}
 	}
+}
+
+// FuzzAgentsSettle runs other seeds.
+func FuzzAgentsSettle(f *testing.F) {
+	f.Fuzz(func(t *testing.T, seed uint64) { runModel(t, seed, 400) })
 }
 
 func runModel(t *testing.T, seed uint64, steps int) {
@@ -326,82 +327,4 @@ func (p *modelPass) client(name string, inner client.WithWatch) client.Client {
 			return write("update "+subresource, o, func() error { return c.SubResource(subresource).Update(ctx, o, options...) })
 		},
 	})
-}
-
-// settle ends all faults, and runs passes as events and results ask for them until none does.
-func (m *model) settle() {
-	m.log("--- settling")
-	for len(m.passes) > 0 { // these have been decided before
-		if m.rand.IntN(4) == 0 {
-			m.end(pick(m, m.passes))
-		} else {
-			m.advance(pick(m, m.passes))
-		}
-	}
-	m.faults = false
-	m.endSlowDeletions()
-	m.written = 0
-	seen := map[string]string{}
-	for round := range 40 {
-		before := m.written
-		again := m.round(seen)
-		if !again && round > 0 && m.written == before {
-			break
-		}
-		if round == 39 {
-			m.violation("not settled")
-		}
-	}
-	if limit := 15 * len(m.publications) * len(primaryKeys) * 2; m.written > limit {
-		m.violation("%d writes after the last action, more than %d", m.written, limit)
-	}
-	m.log("--- idle")
-	m.written = 0
-	m.round(map[string]string{})
-	if m.written > 0 {
-		m.violation("%d writes of idle agents", m.written)
-	}
-}
-
-// round makes a pass over each primary object that has changed itself or in its copy, or whose last pass asked for another, and
-// reports whether any does so, but for those that must not take what belongs to others.
-func (m *model) round(seen map[string]string) (again bool) {
-	for _, i := range m.rand.Perm(len(m.publications)) {
-		pub := m.publications[i]
-		for _, w := range pub.workspaces {
-			for _, name := range primaryKeys {
-				key := modelKey{w, name}
-				m.refresh(pub)
-				id, now := pub.name+w.name+name.String(), m.version(pub, key)
-				if last, found := seen[id]; found && last == now {
-					continue
-				}
-				seen[id] = now
-				p := m.start(pub, key)
-				for slices.Contains(m.passes, p) {
-					m.advance(p)
-				}
-				var owned *OwnedError
-				if p.err != nil || p.result.RequeueAfter > 0 {
-					delete(seen, id)
-					again = again || !errors.As(p.err, &owned) || p.result.RequeueAfter > 0
-				}
-			}
-		}
-	}
-	return again
-}
-
-// version returns the versions of a primary object and its copy, of which the agent gets events.
-func (m *model) version(pub *modelPublication, key modelKey) string {
-	var versions []string
-	if primary := pub.primaries[key]; primary != nil {
-		versions = append(versions, primary.GetResourceVersion())
-	}
-	for _, o := range pub.copies {
-		if source, ok := SourceOf(&o); ok && source == (Source{key.workspace.cluster, key.NamespacedName}) {
-			versions = append(versions, string(o.GetUID())+o.GetResourceVersion())
-		}
-	}
-	return strings.Join(versions, " ")
 }

@@ -27,7 +27,7 @@ func (p *pass) write(ctx context.Context, to side, key string, copied *unstructu
 	if !found || isUnfinished && unfinished == nil {
 		return to.writeAll(ctx, copied, resource, d)
 	}
-	patch := unionPatch(contentPatch(last, d.content), repeatPatch(unfinished, withMetadata(d.content)))
+	patch := unionFields(contentPatch(last, d.content), repeatPatch(unfinished, withMetadata(d.content)))
 	if len(patch) > 0 {
 		if err := p.state.SetUnfinished(key, unionFields(unfinished, patch)); err != nil {
 			return nil, false, err
