@@ -42,6 +42,15 @@ spec:
   - {identifier: saddle, origin: service, kind: Secret, object: {reference: {path: spec.saddle}}}
 `
 
+const olderPublishedHorse = `
+apiVersion: services.kdp.k8c.io/v1alpha1
+kind: PublishedResource
+metadata: {name: horses}
+spec:
+  resource: {apiGroup: stable.example.org, kind: Horse, version: v1}
+  projection: {kind: Pferd, plural: Pferde}
+`
+
 // testPublishedResources uses a workspace as service cluster.
 func testPublishedResources(t *testing.T, i *installation.Installation) {
 	config := i.NewWorkspace(t, "services", "owner")
@@ -94,6 +103,12 @@ func testPublishedResources(t *testing.T, i *installation.Installation) {
 	}
 	if err := c.Create(t.Context(), unstructuredOf(t, u.kcp("publishedresource crd --ars "+horses))); err != nil {
 		t.Errorf("the server refuses the schema: %v", err)
+	}
+
+	older := file(olderPublishedHorse)
+	u.decode(u.kcp("publishedresource crd --service-group stables.example.corp --kubeconfig "+u.kubeconfig+" --context workspace "+older), &projected)
+	if projected.Name != "pferde.stables.example.corp" || projected.Spec.Versions[0].Name != "v1" || len(projected.Spec.Versions) != 1 {
+		t.Errorf("the older dialect publishes %+v", projected)
 	}
 
 	roles := file(strings.NewReplacer("stable.example.org, kind: Horse, versions: [v1]", "rbac.authorization.k8s.io, kind: Role", "Pony", "Permit", "plural: ponies", "plural: permits").Replace(publishedHorse))
