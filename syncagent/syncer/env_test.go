@@ -439,6 +439,8 @@ type scenario struct {
 	check   func(t *testing.T, e *env)
 	// expected are the reasons of events of the undisturbed run.
 	expected []string
+	// from is the first step that is disturbed. Those before are disturbed in other scenarios.
+	from int
 	// hasty means that the end is also the same if the next step does not wait until the agent has recovered.
 	hasty bool
 }
@@ -464,7 +466,7 @@ func (s scenario) test(t *testing.T) {
 	t.Helper()
 	counts := map[int]int{}
 	undisturbed := s.run(t, nil)
-	for step := range s.steps { // how many writes each step takes
+	for step := s.from; step < len(s.steps); step++ { // how many writes each step takes
 		e := newEnv(t)
 		if s.prepare != nil {
 			s.prepare(e)

@@ -449,3 +449,32 @@ func TestLargeRelatedObjectsFitIntoTheState(t *testing.T) {
 	e.settle()
 	expectField(t, e.get(e.workspace, configMaps, types.NamespacedName{Namespace: testKey.Namespace, Name: "large-0"}), "small", "data", "text")
 }
+
+func TestOriginIsReleasedThoughThePrimaryObjectCannotBeSynced(t *testing.T) {
+	for name, obstruct := range map[string]func(e *env){
+		"two copies": func(e *env) {
+			second := e.theCopy()
+			second.SetName("second")
+			second.SetResourceVersion("")
+			e.createIn(e.service, second)
+		},
+		"no path": func(e *env) {
+			e.config.Publication = &publication.Publication{Spec: syncagentv1alpha1.PublishedResourceSpec{EnableWorkspacePaths: true}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := withSecret(t, secretRelation(fromWorkspace, ""))
+			e.settle()
+			obstruct(e)
+			e.deleteIn(e.workspace, secrets, credsInWorkspace)
+			for range 3 {
+				if _, err := e.sync(testKey); err == nil {
+					t.Fatal("the primary object was synced")
+				}
+			}
+			if e.get(e.workspace, secrets, credsInWorkspace) != nil || e.get(e.service, secrets, credsOnService) != nil {
+				t.Error("the origin or its copy is left")
+			}
+		})
+	}
+}

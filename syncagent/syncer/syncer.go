@@ -122,14 +122,14 @@ func (p *pass) run(ctx context.Context) (Result, error) {
 		return p.suspend(ctx, err)
 	}
 	if err := p.readPath(ctx); err != nil {
-		return Result{}, err
+		return p.suspend(ctx, err)
 	}
 	if err := p.loadState(ctx); err != nil {
 		return Result{}, err
 	}
 	found, err := p.findCopy(ctx)
 	if err != nil {
-		return Result{}, err
+		return p.suspend(ctx, err)
 	}
 	if found != nil && found.GetDeletionTimestamp() != nil {
 		return p.awaitDeletion(found), nil // it is created anew afterwards
