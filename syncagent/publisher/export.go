@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
@@ -41,7 +41,6 @@ const (
 type exportReconciler struct {
 	options   Options
 	workspace client.Client
-	recorder  events.EventRecorder
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -111,30 +110,43 @@ func (r *exportReconciler) write(ctx context.Context, export *apisv1alpha1.APIEx
 	if err := r.workspace.Patch(ctx, export, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
-	r.record(export, before.Spec.LatestResourceSchemas, claims)
+	r.record(ctx, export, before.Spec.LatestResourceSchemas, claims)
 	return nil
 }
 
 // record records what has been changed as events of the export.
-func (r *exportReconciler) record(export *apisv1alpha1.APIExport, before []string, claims []apisv1alpha1.PermissionClaim) {
+func (r *exportReconciler) record(ctx context.Context, export *apisv1alpha1.APIExport, before []string, claims []apisv1alpha1.PermissionClaim) {
 	after := export.Spec.LatestResourceSchemas
 	if added := difference(after, before); len(added) > 0 {
-		r.event(export, corev1.EventTypeNormal, reasonAddingSchemas, "Added "+strings.Join(added, ", "))
+		r.event(ctx, export, corev1.EventTypeNormal, reasonAddingSchemas, "Added "+strings.Join(added, ", "))
 	}
 	if removed := difference(before, after); len(removed) > 0 {
-		r.event(export, corev1.EventTypeWarning, reasonRemovingSchemas, "Removed "+strings.Join(removed, ", "))
+		r.event(ctx, export, corev1.EventTypeWarning, reasonRemovingSchemas, "Removed "+strings.Join(removed, ", "))
 	}
 	if len(claims) > 0 {
 		var names []string
 		for _, claim := range claims {
 			names = append(names, strings.TrimSuffix(claim.Resource+"."+claim.Group, "."))
 		}
-		r.event(export, corev1.EventTypeNormal, reasonAddingClaims, "Added claims for "+strings.Join(names, ", ")+"; consumers have to accept them")
+		r.event(ctx, export, corev1.EventTypeNormal, reasonAddingClaims, "Added claims for "+strings.Join(names, ", ")+"; consumers have to accept them")
 	}
 }
 
-func (r *exportReconciler) event(export *apisv1alpha1.APIExport, eventType, reason, message string) {
-	r.recorder.Eventf(export, nil, eventType, reason, "Publish", "%s", note(message))
+// event writes an event of the core group, which is what agents may write in the workspace. Failures are logged: an event is not worth
+// a retry.
+func (r *exportReconciler) event(ctx context.Context, export *apisv1alpha1.APIExport, eventType, reason, message string) {
+	now := metav1.Now()
+	event := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: export.Name + "."},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: apisv1alpha1.SchemeGroupVersion.String(), Kind: "APIExport", Name: export.Name, UID: export.UID, ResourceVersion: export.ResourceVersion,
+		},
+		Type: eventType, Reason: reason, Message: note(message), Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		Source: corev1.EventSource{Component: eventSource},
+	}
+	if err := r.workspace.Create(ctx, event); err != nil {
+		log.FromContext(ctx).Info("Could not write an event of the APIExport", "reason", reason, "error", err.Error())
+	}
 }
 
 // report writes the condition Exported of a publication.

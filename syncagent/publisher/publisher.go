@@ -139,7 +139,7 @@ func newDefinitions(mgr manager.Manager) (cache.Cache, error) {
 }
 
 func addExport(mgr manager.Manager, workspace cluster.Cluster, options Options) error {
-	r := &exportReconciler{options: options, workspace: workspace.GetClient(), recorder: workspace.GetEventRecorder(eventSource)}
+	r := &exportReconciler{options: options, workspace: workspace.GetClient()}
 	c, err := newController("apiexport", mgr, r)
 	if err != nil {
 		return err

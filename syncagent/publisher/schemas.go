@@ -47,7 +47,7 @@ type schemaReconciler struct {
 	discovery source.Discovery
 	service   client.Reader
 	workspace client.Client
-	// schemas reads the metadata of schemas, not from the cache: a schema that has just been created would be missed there.
+	// schemas reads without the cache, which has only metadata, and would miss a schema that has just been created.
 	schemas  client.Reader
 	recorder events.EventRecorder
 }
@@ -112,7 +112,7 @@ func (r *schemaReconciler) publish(ctx context.Context, p *publication.Publicati
 
 // ensure creates a schema, or repairs its labels and annotations. The name is made of the content, which need not be compared.
 func (r *schemaReconciler) ensure(ctx context.Context, desired *apisv1alpha1.APIResourceSchema) error {
-	existing := metadataOf(apisv1alpha1.SchemeGroupVersion.WithKind("APIResourceSchema"))
+	existing := &apisv1alpha1.APIResourceSchema{}
 	err := r.schemas.Get(ctx, client.ObjectKeyFromObject(desired), existing)
 	if apierrors.IsNotFound(err) {
 		log.FromContext(ctx).Info("Creating APIResourceSchema", "name", desired.Name)
@@ -125,13 +125,12 @@ func (r *schemaReconciler) ensure(ctx context.Context, desired *apisv1alpha1.API
 	if err != nil {
 		return err
 	}
-	repaired := existing.DeepCopyObject().(client.Object)
-	repaired.SetLabels(with(existing.GetLabels(), desired.Labels))
-	repaired.SetAnnotations(with(existing.GetAnnotations(), desired.Annotations))
-	if maps.Equal(repaired.GetLabels(), existing.GetLabels()) && maps.Equal(repaired.GetAnnotations(), existing.GetAnnotations()) {
+	labels, annotations := with(existing.Labels, desired.Labels), with(existing.Annotations, desired.Annotations)
+	if maps.Equal(labels, existing.Labels) && maps.Equal(annotations, existing.Annotations) {
 		return nil
 	}
-	return r.workspace.Patch(ctx, repaired, client.MergeFrom(existing))
+	existing.Labels, existing.Annotations = labels, annotations
+	return r.workspace.Update(ctx, existing)
 }
 
 // with returns the entries of both maps; those of the second win.
@@ -155,7 +154,7 @@ func refused(name string, err error) *failure {
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), isRefusedByAdmission(err):
 		return &failure{reasonRefused, message + " Change the CustomResourceDefinition or spec.projection.", err}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return &failure{reasonFailed, message + " Grant the agent get, list, watch, create and patch on apiresourceschemas in the workspace of the APIExport.", err}
+		return &failure{reasonFailed, message + " Grant the agent get, list, watch, create and update on apiresourceschemas in the workspace of the APIExport.", err}
 	}
 	return failed(fmt.Errorf("creating APIResourceSchema %s: %w", name, err))
 }

@@ -9,16 +9,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/test/installation"
 )
 
 func TestA1PlainResourcesClaimOnlyEvents(t *testing.T) {
@@ -262,6 +266,78 @@ func TestA12ResourcesWithoutADefinition(t *testing.T) {
 		"$GROUP Role RoleList role [] [] Namespaced: v1*")
 	e.expectOutline(t, "configmaps", `{resource: {apiGroup: "", kind: ConfigMap}, projection: {group: $GROUP, kind: Settings, plural: settings}}`, "settings.$GROUP",
 		"$GROUP Settings SettingsList settings [cm] [] Namespaced: v1*")
+}
+
+// The copies are objects of Kubernetes' own types, with all that these need and clients write.
+func TestA12ObjectsOfTypesWithoutADefinitionAreSynced(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.Agent(t)
+	roles := e.Publish(t, "roles", e.parse(t, `{resource: {apiGroup: rbac.authorization.k8s.io, kind: Role}, projection: {group: $GROUP}}`))
+	deployments := e.Publish(t, "deployments", e.parse(t, `{resource: {apiGroup: apps, kind: Deployment}, projection: {group: $GROUP}}`))
+	e.published(t, roles, "roles."+e.Group)
+	e.published(t, deployments, "deployments."+e.Group)
+	c := e.Consumer(t, installation.Alpha)
+	for source, text := range map[schema.GroupVersionKind]string{
+		rbacv1.SchemeGroupVersion.WithKind("Role"): `
+rules: [{apiGroups: [""], resources: [pods], verbs: [get, list]}, {apiGroups: [apps], resources: [deployments], resourceNames: [one], verbs: ["*"]}]`,
+		appsv1.SchemeGroupVersion.WithKind("Deployment"): `
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: one}}
+  strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 25%, maxUnavailable: 1}}
+  template:
+    metadata: {creationTimestamp: null, labels: {app: one}}
+    spec:
+      containers:
+      - name: main
+        image: registry.example.com/one:v1
+        ports: [{containerPort: 80}, {containerPort: 80, protocol: UDP}]
+        resources: {limits: {cpu: 1, memory: 64Mi}}
+        readinessProbe: {httpGet: {path: /, port: http}}
+      volumes: [{name: data, emptyDir: {}}, {name: secret, secret: {secretName: one}}]`,
+	} {
+		object := newObject(schema.GroupVersionKind{Group: e.Group, Version: source.Version, Kind: source.Kind}, metav1.NamespaceDefault, "one", nil)
+		if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		want := object.DeepCopy()
+		c.New(t, object)
+		copied := e.Copy(t, source, c, object)
+		for _, field := range []string{"rules", "spec"} {
+			if missing := missingIn(want.Object[field], copied.Object[field]); missing != "" {
+				t.Errorf("the copy of the %s lacks %s", source.Kind, field+missing)
+			}
+		}
+	}
+}
+
+// missingIn returns the path of a value that the second does not have, or "". What it has in addition is a default.
+func missingIn(want, got any) string {
+	switch want := want.(type) {
+	case map[string]any:
+		got, _ := got.(map[string]any)
+		for key, value := range want {
+			if missing := missingIn(value, got[key]); missing != "" {
+				return "." + key + missing
+			}
+		}
+	case []any:
+		got, _ := got.([]any)
+		if len(got) != len(want) {
+			return fmt.Sprintf(": %v, but %v", want, got)
+		}
+		for i := range want {
+			if missing := missingIn(want[i], got[i]); missing != "" {
+				return fmt.Sprintf("[%d]%s", i, missing)
+			}
+		}
+	default:
+		if want != nil && fmt.Sprint(want) != fmt.Sprint(got) {
+			return fmt.Sprintf(": %v, but %v", want, got)
+		}
+	}
+	return ""
 }
 
 func TestA13VersionsNamesAndSubresources(t *testing.T) {
