@@ -88,8 +88,31 @@ func Key(object client.Object) types.NamespacedName {
 	return key
 }
 
-// List returns all selected publications in the order of their keys.
-func (r *Reader) List(ctx context.Context) ([]*publication.Publication, error) {
+// Find returns the keys of the selected PublishedResources for whose source group and schema a condition holds. It converts and
+// validates none of them, so that it can be called for every change of a definition.
+func (r *Reader) Find(ctx context.Context, matches func(sourceGroup, schemaName string) bool) ([]types.NamespacedName, error) {
+	objects, err := r.objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var keys []types.NamespacedName
+	for _, object := range objects {
+		if matches(sourceGroup(object), statusOf(object).ResourceSchemaName) {
+			keys = append(keys, Key(object))
+		}
+	}
+	return keys, nil
+}
+
+func sourceGroup(object client.Object) string {
+	if older, ok := object.(*servicesv1alpha1.PublishedResource); ok {
+		return older.Spec.Resource.APIGroup
+	}
+	return object.(*syncagentv1alpha1.PublishedResource).Spec.Resource.APIGroup
+}
+
+// objects returns all selected PublishedResources.
+func (r *Reader) objects(ctx context.Context) ([]client.Object, error) {
 	var objects []client.Object
 	for _, kind := range r.kinds {
 		var err error
@@ -110,6 +133,15 @@ func (r *Reader) List(ctx context.Context) ([]*publication.Publication, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listing PublishedResources: %w", err)
 		}
+	}
+	return objects, nil
+}
+
+// List returns all selected publications in the order of their keys.
+func (r *Reader) List(ctx context.Context) ([]*publication.Publication, error) {
+	objects, err := r.objects(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var result []*publication.Publication
 	group := sync.OnceValues(func() (string, error) { return r.group(ctx) })

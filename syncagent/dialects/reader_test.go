@@ -2,6 +2,7 @@ package dialects_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -103,6 +104,27 @@ func TestBothDialectsAreRead(t *testing.T) {
 	}
 	if _, err := r.Get(t.Context(), dialects.Key(unselected)); !apierrors.IsNotFound(err) {
 		t.Errorf("one that is not selected: %v", err)
+	}
+}
+
+func TestResourcesAreFoundByGroupAndSchema(t *testing.T) {
+	unselected, published := newer("other"), newer("published")
+	unselected.Labels, published.Status.ResourceSchemaName = nil, "v1.things.example.com"
+	r, _ := newReader(t, bothKinds(), newer("same"), published, older("same"), unselected)
+	for name, tc := range map[string]struct {
+		matches func(group, schemaName string) bool
+		want    []types.NamespacedName
+	}{
+		"a group":       {func(group, _ string) bool { return group == "example.com" }, []types.NamespacedName{dialects.Key(newer("published")), dialects.Key(newer("same"))}},
+		"another group": {func(group, _ string) bool { return group == "cert-manager.io" }, []types.NamespacedName{dialects.Key(older("same"))}},
+		"a schema":      {func(_, schemaName string) bool { return schemaName == "v1.things.example.com" }, []types.NamespacedName{dialects.Key(published)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keys, err := r.Find(t.Context(), tc.matches)
+			if err != nil || !slices.Equal(keys, tc.want) {
+				t.Errorf("got %v (%v), want %v", keys, err, tc.want)
+			}
+		})
 	}
 }
 

@@ -26,7 +26,6 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	"github.com/atoll-dev/atoll/syncagent/dialects"
-	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
 // eventSource is the component that events are from.
@@ -113,7 +112,7 @@ func addSchemas(mgr manager.Manager, workspace cluster.Cluster, options Options)
 	}
 	return errors.Join(append(errs,
 		c.Watch(source.Kind[client.Object](definitions, metadataOf(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")), r.enqueue(ofGroup))),
-		c.Watch(source.Kind(workspace.GetCache(), metadataOf(apisv1alpha1.SchemeGroupVersion.WithKind("APIResourceSchema")), r.enqueue(ofSchema), deletions)),
+		c.Watch(source.Kind(workspace.GetCache(), metadataOf(apisv1alpha1.SchemeGroupVersion.WithKind("APIResourceSchema")), r.enqueue(hasName), deletions)),
 	)...)
 }
 
@@ -169,7 +168,3 @@ func metadataOf(gvk schema.GroupVersionKind) client.Object {
 var enqueueObject = handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: dialects.Key(object)}}
 })
-
-func requestFor(p *publication.Publication) reconcile.Request {
-	return reconcile.Request{NamespacedName: dialects.Key(p.Object)}
-}

@@ -173,31 +173,26 @@ func note(message string) string {
 	return message
 }
 
-// enqueue enqueues all publications that an object concerns.
-func (r *schemaReconciler) enqueue(concerns func(*publication.Publication, client.Object) bool) handler.EventHandler {
+// enqueue enqueues the PublishedResources that an object concerns.
+func (r *schemaReconciler) enqueue(concerns func(object client.Object, sourceGroup, schemaName string) bool) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
-		publications, err := r.options.Publications.List(ctx)
+		keys, err := r.options.Publications.Find(ctx, func(sourceGroup, schemaName string) bool { return concerns(object, sourceGroup, schemaName) })
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Looking for the PublishedResources of a change", "name", object.GetName())
 		}
-		var requests []reconcile.Request
-		for _, p := range publications {
-			if concerns(p, object) {
-				requests = append(requests, requestFor(p))
-			}
+		requests := make([]reconcile.Request, 0, len(keys))
+		for _, key := range keys {
+			requests = append(requests, reconcile.Request{NamespacedName: key})
 		}
 		return requests
 	})
 }
 
-// ofGroup reports whether a definition, whose name is "<plural>.<group>", is in the group of a publication. Its kind is not in the
-// metadata; a publication that is reconciled without need costs a few reads.
-func ofGroup(p *publication.Publication, definition client.Object) bool {
+// ofGroup reports whether a definition, whose name is "<plural>.<group>", is in a group. Its kind is not in the metadata; a
+// publication that is reconciled without need costs a few reads.
+func ofGroup(definition client.Object, sourceGroup, _ string) bool {
 	_, group, _ := strings.Cut(definition.GetName(), ".")
-	return group == p.Spec.Resource.APIGroup
+	return group == sourceGroup
 }
 
-// ofSchema reports whether a schema is that of a publication.
-func ofSchema(p *publication.Publication, schema client.Object) bool {
-	return p.SchemaName == schema.GetName()
-}
+func hasName(schema client.Object, _, schemaName string) bool { return schema.GetName() == schemaName }
