@@ -68,7 +68,9 @@ type dependencies struct {
 	log         logr.Logger
 	orphanDelay time.Duration
 
-	known         *knownEndpoints
+	known *knownEndpoints
+	// export is nil if the agent does not write it.
+	export        *exportClient
 	serviceConfig *rest.Config
 	serviceHTTP   *http.Client
 	// service reads and writes without a cache.
@@ -161,6 +163,9 @@ func addControllers(mgr manager.Manager, kcp cluster.Cluster, config Config, exp
 	d, err := newDependencies(mgr, config, reader)
 	if err != nil {
 		return err
+	}
+	if config.Enabled(options.APIExportController) {
+		d.export = &exportClient{exports, export.name}
 	}
 	return addSync(mgr, kcp, newSynchronizations(d))
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/atoll-dev/atoll/syncagent/endpoints"
+	"github.com/atoll-dev/atoll/syncagent/view"
 )
 
 // endpointConnection is an endpoint with the watches that publications share.
@@ -24,10 +25,12 @@ type knownEndpoints struct {
 
 	mu    sync.Mutex
 	byURL map[string]*endpointConnection
+	// views are the syncer's views at the endpoints, by the URLs of these.
+	views map[string]*endpointConnection
 }
 
 func newKnownEndpoints(config *rest.Config) *knownEndpoints {
-	return &knownEndpoints{config: config, byURL: map[string]*endpointConnection{}}
+	return &knownEndpoints{config: config, byURL: map[string]*endpointConnection{}, views: map[string]*endpointConnection{}}
 }
 
 // get returns the endpoint at a URL.
@@ -37,7 +40,33 @@ func (k *knownEndpoints) get(url string) (*endpointConnection, error) {
 	if known := k.byURL[url]; known != nil {
 		return known, nil
 	}
-	endpoint, err := endpoints.New(k.config, url)
+	connection, err := newEndpointConnection(k.config, url)
+	if err == nil {
+		k.byURL[url] = connection
+	}
+	return connection, err
+}
+
+// view returns the syncer's view at an endpoint, or nil if its URL can have none.
+func (k *knownEndpoints) view(endpoint *endpointConnection) (*endpointConnection, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if known := k.views[endpoint.URL]; known != nil {
+		return known, nil
+	}
+	url, ok := view.URL(endpoint.URL)
+	if !ok {
+		return nil, nil
+	}
+	connection, err := newEndpointConnection(k.config, url)
+	if err == nil {
+		k.views[endpoint.URL] = connection
+	}
+	return connection, err
+}
+
+func newEndpointConnection(config *rest.Config, url string) (*endpointConnection, error) {
+	endpoint, err := endpoints.New(config, url)
 	if err != nil {
 		return nil, err
 	}
@@ -45,8 +74,7 @@ func (k *knownEndpoints) get(url string) (*endpointConnection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", url, err)
 	}
-	k.byURL[url] = &endpointConnection{Endpoint: endpoint, watches: newWatches(metadata)}
-	return k.byURL[url], nil
+	return &endpointConnection{Endpoint: endpoint, watches: newWatches(metadata)}, nil
 }
 
 // all returns all endpoints.

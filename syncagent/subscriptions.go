@@ -9,7 +9,6 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/informer"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/related"
-	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
 
 // subscribeService has changes of related objects on the service cluster sync the primary objects that they may belong to.
@@ -30,13 +29,13 @@ func (s *synchronization) subscribeService() (unsubscribe func()) {
 }
 
 // subscribeWorkspaces is subscribeService for the workspaces behind an endpoint.
-func (w *workspaces) subscribeWorkspaces(resolved []syncer.RelatedResource) (unsubscribe func()) {
+func (w *workspaces) subscribeWorkspaces(found *served) (unsubscribe func()) {
 	var all []func()
-	for _, r := range resolved {
+	for _, r := range found.related {
 		if r.Spec.Watch == nil || r.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginKcp {
 			continue
 		}
-		all = append(all, w.endpoint.watches.subscribe(r.Origin.GroupVersionResource(), selectorOf(r.Spec.Watch), &subscriber{
+		all = append(all, found.endpoint.watches.subscribe(r.Origin.GroupVersionResource(), selectorOf(r.Spec.Watch), &subscriber{
 			onChange: func(object *metav1.PartialObjectMetadata) {
 				for _, key := range w.ownersAmong(w.store(), w.workspaceResource, r.Spec, object) {
 					w.enqueue(key, false)

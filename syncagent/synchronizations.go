@@ -40,6 +40,8 @@ type synchronizations struct {
 	*dependencies
 	// changes has publications reconciled whose synchronization has another status.
 	changes chan event.GenericEvent
+	// described has an element while what the syncer's view has to show may have changed.
+	described chan struct{}
 
 	mu        sync.Mutex
 	closed    bool
@@ -51,14 +53,14 @@ type synchronizations struct {
 
 func newSynchronizations(d *dependencies) *synchronizations {
 	return &synchronizations{
-		dependencies: d, changes: make(chan event.GenericEvent, 100),
+		dependencies: d, changes: make(chan event.GenericEvent, 100), described: make(chan struct{}, 1),
 		running: map[types.UID]*synchronization{}, uids: map[types.NamespacedName]types.UID{},
 	}
 }
 
 // Start implements manager.Runnable: when the context ends, everything ends.
 func (s *synchronizations) Start(ctx context.Context) error {
-	<-ctx.Done()
+	s.describeViews(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -151,6 +153,7 @@ func (s *synchronizations) start(key types.NamespacedName, p *publication.Public
 	})
 	s.running[p.Object.GetUID()], s.uids[key] = started, p.Object.GetUID()
 	started.start()
+	s.describe()
 	started.setEndpoints(s.endpoints)
 	return started
 }
@@ -162,6 +165,7 @@ func (s *synchronizations) stop(key types.NamespacedName) {
 		return
 	}
 	s.running[uid].stop()
+	s.describe()
 	delete(s.running, uid)
 	delete(s.uids, key)
 }

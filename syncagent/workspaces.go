@@ -22,6 +22,7 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/informer"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
+	"github.com/atoll-dev/atoll/syncagent/view"
 )
 
 const (
@@ -73,11 +74,12 @@ var (
 // run returns when the context has ended, and everything that it has started.
 func (w *workspaces) run(ctx context.Context) {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("endpoint", w.endpoint.URL))
-	related, ok := w.awaitResources(ctx)
+	found, ok := w.awaitResources(ctx)
 	if !ok {
 		return
 	}
-	if err := w.sync(ctx, related); err != nil && ctx.Err() == nil {
+	log.FromContext(ctx).V(1).Info("Syncing the workspaces of an endpoint", "url", found.endpoint.URL, "resource", found.resource.GroupVersionResource())
+	if err := w.sync(ctx, found); err != nil && ctx.Err() == nil {
 		w.setReason(err)
 		log.FromContext(ctx).Error(err, "Could not sync the workspaces of an endpoint")
 		<-ctx.Done()
@@ -85,11 +87,11 @@ func (w *workspaces) run(ctx context.Context) {
 }
 
 // awaitResources waits until the endpoint serves the published resource and the related ones.
-func (w *workspaces) awaitResources(ctx context.Context) ([]syncer.RelatedResource, bool) {
-	for {
-		related, err := w.discover()
+func (w *workspaces) awaitResources(ctx context.Context) (*served, bool) {
+	for attempt := 1; ; attempt++ {
+		found, err := w.discover(attempt < viewAttempts)
 		if err == nil {
-			return related, true
+			return found, true
 		}
 		w.setReason(err)
 		if !background.Sleep(ctx, discoveryInterval) {
@@ -112,29 +114,18 @@ func (w *workspaces) setReason(err error) {
 	}
 }
 
-func (w *workspaces) discover() ([]syncer.RelatedResource, error) {
-	discovery, err := w.endpoint.Discovery()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := endpoints.Discover(discovery, w.workspaceResource.GroupVersionResource()); err != nil {
-		return nil, err
-	}
-	return w.resolveRelated(discovery)
-}
-
 // sync runs the informer of the primary objects, the watches of related ones, and the workers.
-func (w *workspaces) sync(ctx context.Context, related []syncer.RelatedResource) error {
-	dynamic, err := w.endpoint.Dynamic()
+func (w *workspaces) sync(ctx context.Context, found *served) error {
+	dynamic, err := found.endpoint.Dynamic()
 	if err != nil {
 		return err
 	}
-	clients, err := w.endpoint.Workspaces(scheme, w.resourcesOfWorkspaces(related)...)
+	clients, err := found.endpoint.Workspaces(scheme, found.resources()...)
 	if err != nil {
 		return err
 	}
 	events := newWorkspaceEvents(w.config.AgentName)
-	reconciler, err := w.newReconciler(clients, related, events)
+	reconciler, err := w.newReconciler(clients, found, events)
 	if err != nil {
 		return err
 	}
@@ -142,13 +133,13 @@ func (w *workspaces) sync(ctx context.Context, related []syncer.RelatedResource)
 	if err != nil {
 		return err
 	}
-	primaries := informer.New(dynamic.Resource(w.workspaceResource.GroupVersionResource()), "", indexPrimary,
+	primaries := informer.New(dynamic.Resource(found.resource.GroupVersionResource()), "", indexPrimary,
 		informer.Handler{OnChange: w.onPrimary, OnConnect: w.onConnect, OnDisconnect: w.changed})
 	reconciler.store = primaries.Store
 	w.mu.Lock()
 	w.informer = primaries
 	w.mu.Unlock()
-	defer w.subscribeWorkspaces(related)()
+	defer w.subscribeWorkspaces(found)()
 
 	var running background.Group
 	running.Go(func() { events.run(ctx) })
@@ -256,10 +247,10 @@ func (w *workspaces) enqueueIndex(index informer.IndexKey, listed bool) bool {
 	return len(keys) > 0
 }
 
-// resourcesOfWorkspaces returns all resources that are read or written in workspaces.
-func (w *workspaces) resourcesOfWorkspaces(related []syncer.RelatedResource) []publication.Resource {
-	resources := []publication.Resource{w.workspaceResource, namespaces, eventResource, logicalClusters}
-	for _, r := range related {
+// resources returns all resources that are read or written in workspaces.
+func (f *served) resources() []publication.Resource {
+	resources := []publication.Resource{f.resource, namespaces, eventResource, logicalClusters}
+	for _, r := range f.related {
 		resources = append(resources, workspaceSide(r))
 	}
 	return resources
@@ -278,20 +269,21 @@ func coreResource(kind, resource string, namespaced bool) publication.Resource {
 
 // primaryReconciler syncs one primary object.
 type primaryReconciler struct {
-	syncer   *syncer.Syncer
-	clients  *endpoints.Workspaces
-	store    *informer.Store
-	resource publication.Resource
+	syncer  *syncer.Syncer
+	clients *endpoints.Workspaces
+	store   *informer.Store
+	// workspace and served are the published resource in workspaces, and as it is served.
+	workspace, served publication.Resource
 }
 
-func (w *workspaces) newReconciler(clients *endpoints.Workspaces, related []syncer.RelatedResource, events syncer.Events) (*primaryReconciler, error) {
-	service, err := w.newServiceClient(related)
+func (w *workspaces) newReconciler(clients *endpoints.Workspaces, found *served, events syncer.Events) (*primaryReconciler, error) {
+	service, err := w.newServiceClient(found.related)
 	if err != nil {
 		return nil, err
 	}
 	config := w.syncerConfig()
-	config.Service, config.Related, config.Events = &storeClient{service, w.serviceResource, w.copies.Store}, related, events
-	return &primaryReconciler{clients: clients, resource: w.workspaceResource, syncer: syncer.New(config)}, nil
+	config.Service, config.Related, config.Events = &storeClient{service, w.serviceResource, w.copies.Store}, found.related, events
+	return &primaryReconciler{clients: clients, workspace: w.workspaceResource, served: found.resource, syncer: syncer.New(config)}, nil
 }
 
 // Reconcile implements reconcile.TypedReconciler.
@@ -302,7 +294,7 @@ func (r *primaryReconciler) Reconcile(ctx context.Context, key informer.Key) (re
 	}
 	request := syncer.Request{Cluster: cluster}
 	request.Namespace, request.Name = key.Namespace, key.Name
-	request.Workspace = &workspaceClient{storeClient{r.clients.Client(cluster), r.resource, r.store}, cluster}
+	request.Workspace = view.NewClient(&workspaceClient{storeClient{r.clients.Client(cluster), r.served, r.store}, cluster}, r.workspace, r.served)
 	result, err := r.syncer.Sync(ctx, request)
 	return reconcile.Result{RequeueAfter: result.RequeueAfter}, err
 }

@@ -84,7 +84,7 @@ func Publish(ctx context.Context, c client.Client, export string, all []Publishe
 	if err := c.Get(ctx, client.ObjectKey{Name: export}, object); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if object.Annotations[syncerview.Annotation] == text {
+	if published := object.Annotations[syncerview.Annotation]; published == text || published == "" && len(all) == 0 {
 		return nil
 	}
 	before := object.DeepCopy()

@@ -101,11 +101,11 @@ func (w *streamWriter) close(completed bool) error {
 	if w.pipe == nil {
 		return nil
 	}
-	if completed {
-		w.pipe.Close()
-	} else {
-		w.pipe.CloseWithError(io.ErrUnexpectedEOF)
+	var end error // the end of the response
+	if !completed {
+		end = io.ErrUnexpectedEOF
 	}
+	w.pipe.CloseWithError(end)
 	return <-w.done
 }
 

@@ -1,0 +1,138 @@
+package syncagent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/test/installation"
+)
+
+const syncerPrefix = "/services/syncer/"
+
+// services records the requests of an agent for published resources, and can hide the syncer's view as a server without it does.
+type services struct {
+	hideView bool
+
+	mu     sync.Mutex
+	served []string
+}
+
+func (s *services) observe(kcp, _ *rest.Config) {
+	kcp.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if s.hideView && strings.Contains(request.URL.Path, syncerPrefix) {
+				return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: request}, nil
+			}
+			if resource, _ := resourceOf(request.URL.Path); resource == "widgets" || resource == "gizmos" {
+				s.mu.Lock()
+				s.served = append(s.served, request.URL.Path)
+				s.mu.Unlock()
+			}
+			return next.RoundTrip(request)
+		})
+	})
+}
+
+// paths returns the paths of requests that contain a text.
+func (s *services) paths(text string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.served), func(path string) bool { return !strings.Contains(path, text) })
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+// An agent reads and writes the published resource in the syncer's view, where there is one, else in that of the export. What it keeps
+// and what consumers see is the same.
+func TestAgentUsesTheSyncersView(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	kind := e.Define(t, "Widget")
+	gizmo := schema.GroupVersionKind{Group: e.Name + ".workspaces.example.org", Version: "v1", Kind: "Gizmo"}
+	spec := Of(kind)
+	spec.Projection = &syncagentv1alpha1.ResourceProjection{Group: gizmo.Group, Kind: gizmo.Kind}
+	spec.Filter = &syncagentv1alpha1.ResourceFilter{Resource: &metav1.LabelSelector{MatchLabels: map[string]string{"publish": "yes"}}}
+	e.Publish(t, "widgets", spec)
+
+	without := &services{hideView: true}
+	first := e.AgentOver(t, without.observe)
+	c := e.Consumer(t, installation.Alpha)
+	object, ignored := newObject(gizmo, "default", "one", map[string]any{"size": "large"}), newObject(gizmo, "default", "ignored", map[string]any{})
+	object.SetLabels(map[string]string{"publish": "yes"})
+	c.New(t, object)
+	c.New(t, ignored)
+	copied := e.Copy(t, kind, c, object)
+	if len(without.paths("/services/apiexport/")) == 0 {
+		t.Errorf("without the view, the requests are %v", without.served)
+	}
+	first.Stop(t)
+
+	with := &services{}
+	e.AgentOver(t, with.observe)
+	patch(t, c, object, `{"spec":{"size":"small"}}`)
+	expectSpec(t, e.Service, copied, map[string]any{"size": "small"})
+	copied, err := get(t.Context(), e.Service, copied)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied.Object["status"] = map[string]any{"ready": true}
+	if err := e.Service.Status().Update(t.Context(), copied); err != nil {
+		t.Fatal(err)
+	}
+	expectStatus(t, c, object)
+	if view := with.paths(syncerPrefix); len(view) == 0 || slices.ContainsFunc(view, func(path string) bool { return strings.Contains(path, "gizmos") }) {
+		t.Errorf("in the view, the requests are %v", view)
+	}
+	if export := with.paths("/services/apiexport/"); len(export) > 0 {
+		t.Errorf("with the view, requests for the export are %v", export)
+	}
+	states := &corev1.SecretList{}
+	if err := e.Service.List(t.Context(), states, client.InNamespace(e.Namespace), client.HasLabels{publication.LabelObjectState}); err != nil || len(states.Items) != 1 {
+		t.Errorf("there are %d states, %v", len(states.Items), err)
+	}
+	events := &corev1.EventList{}
+	if err := c.List(t.Context(), events, client.InNamespace("default")); err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range events.Items {
+		if event.InvolvedObject.Kind == kind.Kind {
+			t.Errorf("an event shows the kind of the service cluster: %+v", event.InvolvedObject)
+		}
+	}
+	if copies, err := e.Copies(t.Context(), kind, c, ignored); err != nil || len(copies) > 0 {
+		t.Errorf("the other object has %d copies, %v", len(copies), err)
+	}
+
+	// An object that has stopped matching is still released when it is deleted.
+	patch(t, c, object, `{"metadata":{"labels":{"publish":"no"}}}`)
+	if err := c.Delete(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "object and copy are gone", func(ctx context.Context) error {
+		if _, err := get(ctx, c, object); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the object: %v", err)
+		}
+		if copies, err := e.Copies(ctx, kind, c, object); err != nil || len(copies) > 0 {
+			return fmt.Errorf("%d copies, %v", len(copies), err)
+		}
+		return nil
+	})
+}
