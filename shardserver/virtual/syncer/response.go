@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
 )
 
 // jsonSerializer is a serializer that offers JSON only, in content negotiation.
@@ -71,7 +73,7 @@ func (w *streamWriter) WriteHeader(status int) {
 	reader, w.pipe = io.Pipe()
 	w.done = make(chan error, 1)
 	go func() {
-		err := w.convert(w.rw, reader)
+		err := recoverPanic(func() error { return w.convert(w.rw, reader) })
 		reader.CloseWithError(errors.Join(io.ErrClosedPipe, err))
 		w.done <- err
 	}()
@@ -107,6 +109,19 @@ func (w *streamWriter) close(completed bool) error {
 	}
 	w.pipe.CloseWithError(end)
 	return <-w.done
+}
+
+// recoverPanic runs a function that is not on the goroutine of its request, where the handler chain would recover from a panic.
+func recoverPanic(run func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("panic: %v", value)
+			if value != http.ErrAbortHandler {
+				klog.Errorf("Panic while serving the virtual workspace of a sync agent: %v\n%s", value, debug.Stack())
+			}
+		}
+	}()
+	return run()
 }
 
 func flush(w io.Writer) {

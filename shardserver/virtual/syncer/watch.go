@@ -60,7 +60,7 @@ func (w *workspace) serveWatch(rw http.ResponseWriter, req *http.Request, c *pub
 		defer cancel()
 		all.Go(func() {
 			defer cancel()
-			c.followNamespaces(req.WithContext(ctx), since, client)
+			_ = recoverPanic(func() error { return c.followNamespaces(req.WithContext(ctx), since, client) }) // the watch ends
 		})
 		return readFrames(in, func(next frame) error {
 			if next.Type == watch.Added || next.Type == watch.Modified {
@@ -124,7 +124,7 @@ func newRead(req *http.Request, info *request.RequestInfo, gvr schema.GroupVersi
 
 // followNamespaces writes events for the objects of namespaces that start or stop matching the filter, until the context is
 // done or the watch of namespaces ends.
-func (c *publishedRequest) followNamespaces(req *http.Request, since uint64, client *frameWriter) {
+func (c *publishedRequest) followNamespaces(req *http.Request, since uint64, client *frameWriter) error {
 	err := errExpired
 	if since > replayedRevisions {
 		err = c.watchNamespaces(req, since-replayedRevisions, client)
@@ -133,10 +133,13 @@ func (c *publishedRequest) followNamespaces(req *http.Request, since uint64, cli
 		err = c.watchNamespaces(req, since, client)
 	}
 	if !errors.Is(err, errExpired) {
-		return
+		return err
 	}
-	status, _ := json.Marshal(apierrors.NewResourceExpired("the namespaces of the objects have changed: list them again").Status())
-	_ = client.write(frame{watch.Error, status}) // the watch ends anyway
+	status, err := json.Marshal(apierrors.NewResourceExpired("the namespaces of the objects have changed: list them again").Status())
+	if err != nil {
+		return err
+	}
+	return client.write(frame{watch.Error, status})
 }
 
 func (c *publishedRequest) watchNamespaces(req *http.Request, since uint64, client *frameWriter) error {

@@ -3,6 +3,7 @@ package syncer
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -69,5 +70,14 @@ func TestConvertList(t *testing.T) {
 				t.Errorf("got %s, %v", out.String(), err)
 			}
 		})
+	}
+}
+
+func TestRecoverPanic(t *testing.T) {
+	if err := recoverPanic(func() error { panic(http.ErrAbortHandler) }); err == nil {
+		t.Error("no error")
+	}
+	if err := recoverPanic(func() error { return nil }); err != nil {
+		t.Error(err)
 	}
 }
