@@ -30,6 +30,17 @@ func TestPublishedResourceHasAtMostOneSync(t *testing.T) {
 	for round := range 5 {
 		patch(t, e.Service, published, fmt.Sprintf(`{"spec":{"naming":{"name":"round-%d-{{ .Object.metadata.name }}"}}}`, round))
 	}
+	shardtesting.Eventually(t, "the last round is synced", func(ctx context.Context) error { // names are decided once
+		current := &syncagentv1alpha1.PublishedResource{}
+		if err := e.Service.Get(ctx, client.ObjectKeyFromObject(published), current); err != nil {
+			return err
+		}
+		condition := meta.FindStatusCondition(current.Status.Conditions, syncagentv1alpha1.ConditionSyncing)
+		if condition == nil || condition.ObservedGeneration != current.Generation {
+			return fmt.Errorf("generation %d, condition %+v", current.Generation, condition)
+		}
+		return nil
+	})
 	object := newObject(kind, "default", "one", map[string]any{})
 	alpha.New(t, object)
 	shardtesting.Eventually(t, "the copy has the name of the last round", func(ctx context.Context) error {

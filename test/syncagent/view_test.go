@@ -25,15 +25,15 @@ import (
 
 const syncerPrefix = "/services/syncer/"
 
-// services records the requests of an agent for published resources, and can hide the syncer's view as a server without it does.
-type services struct {
+// kcpRequests records the requests of an agent for published resources, and can hide the syncer's view as a server without it does.
+type kcpRequests struct {
 	hideView bool
 
 	mu     sync.Mutex
 	served []string
 }
 
-func (s *services) observe(kcp, _ *rest.Config) {
+func (s *kcpRequests) observe(kcp, _ *rest.Config) {
 	kcp.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
 			if s.hideView && strings.Contains(request.URL.Path, syncerPrefix) {
@@ -50,7 +50,7 @@ func (s *services) observe(kcp, _ *rest.Config) {
 }
 
 // paths returns the paths of requests that contain a text.
-func (s *services) paths(text string) []string {
+func (s *kcpRequests) paths(text string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.served), func(path string) bool { return !strings.Contains(path, text) })
@@ -72,7 +72,7 @@ func TestAgentUsesTheSyncersView(t *testing.T) {
 	spec.Filter = &syncagentv1alpha1.ResourceFilter{Resource: &metav1.LabelSelector{MatchLabels: map[string]string{"publish": "yes"}}}
 	e.Publish(t, "widgets", spec)
 
-	without := &services{hideView: true}
+	without := &kcpRequests{hideView: true}
 	first := e.AgentOver(t, without.observe)
 	c := e.Consumer(t, installation.Alpha)
 	object, ignored := newObject(gizmo, "default", "one", map[string]any{"size": "large"}), newObject(gizmo, "default", "ignored", map[string]any{})
@@ -85,7 +85,7 @@ func TestAgentUsesTheSyncersView(t *testing.T) {
 	}
 	first.Stop(t)
 
-	with := &services{}
+	with := &kcpRequests{}
 	e.AgentOver(t, with.observe)
 	patch(t, c, object, `{"spec":{"size":"small"}}`)
 	expectSpec(t, e.Service, copied, map[string]any{"size": "small"})
