@@ -98,6 +98,10 @@ func (r *relatedPass) locate(ctx context.Context, copied *unstructured.Unstructu
 		}
 		for _, pair := range pairs {
 			entry := newRelated(resource, pair)
+			if err := r.guardNamespace(resource, pair); err != nil {
+				r.failed(entry.Identifier, err)
+				continue
+			}
 			if taken[entry.Copy] {
 				r.failed(entry.Identifier, &OwnedError{describeCopy(entry), "is the copy of another related object of the same object"})
 				continue

@@ -92,7 +92,9 @@ func (p *pass) releaseOrigin(ctx context.Context, from side, object state.Object
 
 // releasedFinalizers returns the finalizers of an origin that does not matter to the primary object any more.
 func (p *pass) releasedFinalizers(finalizers []string, object state.Object) []string {
-	return withoutRelatedFinalizer(finalizers, p.relatedFinalizer(), object.Group == p.config.WorkspaceResource.Group)
+	// The primary objects of any agent may have the contract's finalizer: what is exported has a group. Resources of other exports have, too.
+	maybePrimary := object.Group != "" || p.config.WorkspaceResource.Group == ""
+	return withoutRelatedFinalizer(finalizers, p.relatedFinalizer(), maybePrimary)
 }
 
 // cleanUpRelated cleans up the related objects of a primary object that is being deleted. copied is its copy, or nil.

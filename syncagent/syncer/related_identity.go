@@ -57,8 +57,8 @@ func (p *pass) originHash(r relation) string {
 	return expression.SHA1Hex(strings.Join([]string{cluster, uid, origin.Group, origin.Resource, origin.Namespace, origin.Name}, "/"))
 }
 
-// withoutRelatedFinalizer removes a finalizer, and with the last of its kind the one that older agents have left. An object of the
-// published group keeps that: it may be a primary object itself.
+// withoutRelatedFinalizer removes a finalizer, and with the last of its kind the one that older agents have left. An object that may be
+// primary itself keeps that: it is the finalizer of primary objects.
 func withoutRelatedFinalizer(finalizers []string, own string, maybePrimary bool) []string {
 	remaining := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == own })
 	others := slices.ContainsFunc(remaining, func(f string) bool { return strings.Contains(f, relatedFinalizerInfix) })

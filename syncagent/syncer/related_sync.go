@@ -15,6 +15,9 @@ import (
 // syncOne brings the copy of a related object up to date. wait means that something of the same name is being deleted.
 func (p *pass) syncOne(ctx context.Context, r relation) (wait bool, err error) {
 	from, to := p.sides(r.Side)
+	if err := p.guard(r, nil, nil); err != nil { // before anything is written
+		return false, err
+	}
 	if r.Side == syncagentv1alpha1.RelatedResourceOriginKcp {
 		if err := p.holdOrigin(ctx, from, r.origin); err != nil {
 			return false, err
@@ -29,6 +32,9 @@ func (p *pass) syncOne(ctx context.Context, r relation) (wait bool, err error) {
 	}
 	d, err := p.desiredRelated(r, copied)
 	if err != nil {
+		return false, err
+	}
+	if err := p.guard(r, copied, d.content); err != nil {
 		return false, err
 	}
 	written := copied == nil
