@@ -162,9 +162,7 @@ workspace_gone() {
 service_down() {
 	[[ -d $state ]] || { say "nothing to remove: there is no .demo"; return; }
 	find_kubectl
-	local cluster=
 	if [[ -s $state/admin.kubeconfig ]] && answers >/dev/null; then
-		cluster=$(admin get workspace "${consumer##*:}" --ignore-not-found -o 'jsonpath={.spec.cluster}')
 		if [[ -n $(admin get workspace "${consumer##*:}" --ignore-not-found -o name) ]]; then
 			step "deleting the certificates in $consumer"
 			in_workspace "$consumer" --request-timeout 60s delete certificates.certificates.example.com --all --all-namespaces --timeout 60s 2>&1 | sed 's/^/   /' || true
@@ -177,7 +175,7 @@ service_down() {
 	kubectl -n cert-manager delete secret consumers-ca --ignore-not-found >/dev/null
 	kubectl delete -k "$(agent_manifests)" --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
 	# cert-manager keeps the Secrets of deleted Certificates, so the namespace of the copies is not empty.
-	[[ -z $cluster ]] || kubectl delete namespace "$cluster" --ignore-not-found | sed 's/^/   /'
+	kubectl delete namespaces -l syncagent.kcp.io/agent-name=certificates-syncagent | sed 's/^/   /'
 	rm -f "$state/service" "$state/agent.kubeconfig"
 	step "the service is removed"
 }

@@ -27,7 +27,7 @@ func (in *installation) testCertificateRenewal(t *testing.T) {
 	}
 	pods := in.podUIDs(t)
 	for _, certificate := range []string{"alpha-server", "alpha-client", "root-proxy-requestheader"} {
-		in.renew(t, certificate)
+		in.renew(t, client.ObjectKey{Namespace: namespace, Name: certificate})
 	}
 	// The kubelet writes the new files within a minute or two, and the server reloads them every minute.
 	eventually(t, 5*time.Minute, "the renewed certificate to be served", func(ctx context.Context) error {
@@ -51,13 +51,13 @@ func (in *installation) testCertificateRenewal(t *testing.T) {
 }
 
 // renew requests a new certificate of cert-manager, as its command line does.
-func (in *installation) renew(t *testing.T, name string) {
+func (in *installation) renew(t *testing.T, key client.ObjectKey) {
 	t.Helper()
-	eventually(t, 30*time.Second, "the renewal of certificate "+name, func(ctx context.Context) error {
+	eventually(t, 30*time.Second, "the renewal of certificate "+key.Name, func(ctx context.Context) error {
 		certificate := &unstructured.Unstructured{}
 		certificate.SetAPIVersion("cert-manager.io/v1")
 		certificate.SetKind("Certificate")
-		if err := in.host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, certificate); err != nil {
+		if err := in.host.Get(ctx, key, certificate); err != nil {
 			return err
 		}
 		conditions, _, _ := unstructured.NestedSlice(certificate.Object, "status", "conditions")

@@ -32,6 +32,7 @@ func TestShardedInstallation(t *testing.T) {
 		t.FailNow()
 	}
 	t.Run("endpoint slice has the URLs of all shards with consumers", in.testEndpointSlice)
+	t.Run("a sync agent publishes the certificates of the cluster", in.testSyncAgent)
 	t.Run("reapplied manifests change no object", in.testReapply)
 	if !t.Run("ordered rollout under load without failed requests", in.testRolloutUnderLoad) {
 		t.FailNow()
@@ -192,14 +193,7 @@ func (in *installation) testShardDeletionProtection(t *testing.T) {
 	if err := get(t.Context(), in.admin, "/clusters/"+consumer.path+"/api/v1/namespaces"); err != nil {
 		t.Errorf("its workspaces are still used: %v", err)
 	}
-	root := newClient(t, workspaceConfig(in.admin, "root"))
-	ws := &unstructured.Unstructured{}
-	ws.SetAPIVersion("tenancy.kcp.io/v1alpha1")
-	ws.SetKind("Workspace")
-	ws.SetName(consumer.path[strings.LastIndex(consumer.path, ":")+1:])
-	if err := root.Delete(t.Context(), ws); err != nil {
-		t.Fatal(err)
-	}
+	in.deleteWorkspace(t, consumer)
 	eventually(t, 3*time.Minute, "deletion of Shard beta", func(ctx context.Context) error {
 		err := in.host.Get(ctx, client.ObjectKeyFromObject(beta), beta)
 		if err == nil {

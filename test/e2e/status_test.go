@@ -95,19 +95,22 @@ func (in *installation) dump(t *testing.T) {
 			}
 		}
 	}
+	in.dumpPods(ctx, &out, namespace)
+	in.dumpPods(ctx, &out, "atoll-system")
+}
+
+func (in *installation) dumpPods(ctx context.Context, out io.Writer, ns string) {
 	clients, err := kubernetes.NewForConfig(in.config)
 	if err != nil {
 		return
 	}
-	for _, ns := range []string{namespace, "atoll-system"} {
-		pods := &corev1.PodList{}
-		if err := in.host.List(ctx, pods, client.InNamespace(ns)); err != nil {
-			fmt.Fprintf(&out, "list pods of %s: %v\n", ns, err)
-			continue
-		}
-		for i := range pods.Items {
-			dumpPod(ctx, &out, clients, &pods.Items[i])
-		}
+	pods := &corev1.PodList{}
+	if err := in.host.List(ctx, pods, client.InNamespace(ns)); err != nil {
+		fmt.Fprintf(out, "list pods of %s: %v\n", ns, err)
+		return
+	}
+	for i := range pods.Items {
+		dumpPod(ctx, out, clients, &pods.Items[i])
 	}
 }
 
