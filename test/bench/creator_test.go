@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
@@ -37,11 +38,17 @@ type createdWorkspace struct {
 
 func newCreator(b *testing.B, shard *shardtesting.Shard, parent string) *creator {
 	b.Helper()
-	dynamicClient, err := dynamic.NewForConfig(shardtesting.At(shard.Admin(b), parent))
+	return newCreatorAt(b, shard.Admin(b), shard.Client(b, shard.Admin(b)), parent)
+}
+
+// newCreatorAt returns a creator for a server, with a client of it.
+func newCreatorAt(b *testing.B, server *rest.Config, serverClient client.Client, parent string) *creator {
+	b.Helper()
+	dynamicClient, err := dynamic.NewForConfig(shardtesting.At(server, parent))
 	if err != nil {
 		b.Fatal(err)
 	}
-	c := &creator{client: shard.Client(b, shard.Admin(b)), parent: parent, waiting: map[string]chan string{}}
+	c := &creator{client: serverClient, parent: parent, waiting: map[string]chan string{}}
 	c.stream, err = dynamicClient.Resource(tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces")).Watch(b.Context(), metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)
