@@ -80,6 +80,7 @@ func (f *fixture) run() {
 	f.service = newServiceCluster(f, bin)
 	f.installation = installation.Start(f, bin)
 	f.service.waitReady(f)
+	f.service.finalizeNamespaces(f)
 	f.failure = ""
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -124,7 +125,7 @@ func TestEmptyNamespacesAreDeleted(t *testing.T) {
 	deleted := func(ctx context.Context, c *consumer) (bool, error) {
 		namespace := &corev1.Namespace{}
 		err := e.Service.Get(ctx, client.ObjectKey{Name: c.Cluster}, namespace)
-		return namespace.DeletionTimestamp != nil, err
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
 	shardtesting.Eventually(t, "the empty namespace is deleted", func(ctx context.Context) error {
 		if gone, err := deleted(ctx, second); err != nil || !gone {

@@ -15,8 +15,8 @@ import (
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// serviceCluster is a stock kube-apiserver with its etcd, without controllers: namespaces that are deleted stay Terminating, and nothing
-// is collected as garbage.
+// serviceCluster is a stock kube-apiserver with its etcd, without controllers: nothing is collected as garbage, and what is in a namespace
+// is not deleted with it.
 type serviceCluster struct {
 	config    *rest.Config
 	ca        *shardtesting.CA

@@ -81,3 +81,30 @@ func expectNoCopy(t *testing.T, e *env, kind schema.GroupVersionKind, c *consume
 		return err
 	})
 }
+
+// The endpoint of a shard comes with its first consumer and goes with the last one; the agent follows while it runs.
+func TestEndpointsAreFollowed(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	kind := e.Define(t, "Widget")
+	e.Publish(t, "widgets", Of(kind))
+	requests := newTraffic()
+	e.AgentOver(t, requests.observe)
+	requests.expectWatches(t, "widgets", 1) // the copies
+	e.Consumer(t, installation.Alpha)
+	requests.expectWatches(t, "widgets", 2)
+	c := e.Consumer(t, installation.Beta)
+	requests.expectWatches(t, "widgets", 3)
+	binding := &apisv1alpha1.APIBinding{}
+	binding.Name = "service"
+	if err := c.Delete(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	requests.expectWatches(t, "widgets", 2)
+	expectGone(t, c, binding)
+	c.Bind(t, e, claims...)
+	requests.expectWatches(t, "widgets", 3)
+	object := newObject(kind, "default", "one", map[string]any{})
+	c.New(t, object)
+	e.Copy(t, kind, c, object)
+}

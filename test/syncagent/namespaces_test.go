@@ -1,0 +1,50 @@
+package syncagent
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/atoll-dev/atoll/internal/background"
+)
+
+// finalizeNamespaces does what the controller manager does for empty namespaces that are deleted, until the tests end.
+func (s *serviceCluster) finalizeNamespaces(t testing.TB) {
+	t.Helper()
+	clientset, err := kubernetes.NewForConfig(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running background.Group
+	running.Go(func() {
+		for background.Sleep(ctx, 100*time.Millisecond) { // the API server may be down
+			watchNamespaces(ctx, clientset)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
+// watchNamespaces returns when the API server ends the watch. Errors are those of a test that needs the namespace.
+func watchNamespaces(ctx context.Context, clientset kubernetes.Interface) {
+	events, err := clientset.CoreV1().Namespaces().Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return
+	}
+	defer events.Stop()
+	for event := range events.ResultChan() {
+		namespace, ok := event.Object.(*corev1.Namespace)
+		if !ok || namespace.DeletionTimestamp == nil || len(namespace.Spec.Finalizers) == 0 {
+			continue
+		}
+		namespace.Spec.Finalizers = nil
+		_, _ = clientset.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+	}
+}
