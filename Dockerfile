@@ -6,7 +6,7 @@ COPY api/go.mod api/go.sum api/
 RUN go mod download
 COPY . .
 RUN make build && mkdir -p /rootfs/etc /rootfs/tmp && chmod 1777 /rootfs/tmp \
- && cp bin/operator bin/kcp bin/kcp-front-proxy bin/cache-server bin/virtual-workspaces bin/sync-agent bin/etcd /rootfs/ \
+ && cp bin/operator bin/kcp bin/kcp-front-proxy bin/cache-server bin/virtual-workspaces bin/sync-agent bin/infrastructure-provider bin/etcd /rootfs/ \
  && printf 'atoll:x:65532:65532::/:/\n' > /rootfs/etc/passwd
 
 FROM scratch

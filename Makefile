@@ -21,7 +21,7 @@ LDFLAGS := -s -w \
 
 BIN := $(CURDIR)/bin
 IMAGE ?= docker.io/local/atoll:dev
-SERVER_BINARIES := operator kcp kcp-front-proxy cache-server virtual-workspaces sync-agent etcd
+SERVER_BINARIES := operator kcp kcp-front-proxy cache-server virtual-workspaces sync-agent infrastructure-provider etcd
 PLUGINS := kubectl-ws kubectl-create-workspace kubectl-kcp
 BINARIES := $(SERVER_BINARIES) $(PLUGINS)
 

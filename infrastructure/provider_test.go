@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +28,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/stub"
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
+	"github.com/atoll-dev/atoll/infrastructure/template"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -57,25 +59,43 @@ func (c *counter) Remove(context.Context, *infrastructurev1alpha1.Template) (int
 }
 
 func newEnv(t *testing.T) *env {
+	e := newWorkspaces(t)
+	e.backend, e.other, e.instances = stub.New("kro"), stub.New("manifest"), &counter{}
+	e.run(t, e.instances, e.backend, e.other)
+	return e
+}
+
+// newWorkspaces starts a shard with the workspaces of a provider and of a tenant.
+func newWorkspaces(t *testing.T) *env {
 	shard := shardtesting.Start(t, func(o *options.Options) { o.FeatureGates = []string{"CacheAPIs=true"} })
-	e := &env{shard: shard, backend: stub.New("kro"), other: stub.New("manifest"), instances: &counter{}}
+	e := &env{shard: shard}
 	e.provider = shard.NewWorkspace(t, "root", "provider").Spec.Cluster
 	e.tenant = shard.NewWorkspace(t, "root", "tenant").Spec.Cluster
-	config := shardtesting.At(shard.Admin(t), e.provider)
 	var err error
-	if e.c, err = client.New(config, client.Options{Scheme: infrastructure.NewScheme(group)}); err != nil {
+	if e.c, err = client.New(e.workspace(t), client.Options{Scheme: infrastructure.NewScheme(group)}); err != nil {
 		t.Fatal(err)
 	}
+	return e
+}
+
+func (e *env) workspace(t *testing.T) *rest.Config {
+	return shardtesting.At(e.shard.Admin(t), e.provider)
+}
+
+// run runs a provider with backends until the end of the test.
+func (e *env) run(t *testing.T, counted template.Instances, backends ...backend.Backend) {
 	registry := &backend.Registry{}
-	if err := errors.Join(registry.Register(e.backend), registry.Register(e.other)); err != nil {
-		t.Fatal(err)
+	for _, b := range backends {
+		if err := registry.Register(b); err != nil {
+			t.Fatal(err)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
 		ended <- infrastructure.Run(ctx, infrastructure.Config{
-			Workspace: config, Catalogue: catalogue.Options{Group: group, Export: export, Binders: "system:authenticated"},
-			Backends: registry, Instances: e.instances, MetricsAddress: "0", HealthAddress: "0", Log: klog.Background(),
+			Workspace: e.workspace(t), Catalogue: catalogue.Options{Group: group, Export: export, Binders: "system:authenticated"},
+			Backends: registry, Instances: counted, MetricsAddress: "0", HealthAddress: "0", Log: klog.Background(),
 		})
 	}()
 	t.Cleanup(func() {
@@ -84,7 +104,6 @@ func newEnv(t *testing.T) *env {
 			t.Errorf("the provider ended: %v", err)
 		}
 	})
-	return e
 }
 
 func newTemplate(name, kind string, changes ...func(*infrastructurev1alpha1.Template)) *infrastructurev1alpha1.Template {

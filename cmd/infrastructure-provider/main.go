@@ -1,0 +1,92 @@
+// Command infrastructure-provider serves a catalogue of Templates to workspaces, and provides what tenants create from them. It binds flags
+// and registers the backends; everything else is in package infrastructure and those below.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/metadata"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/atoll-dev/atoll/infrastructure"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
+	"github.com/atoll-dev/atoll/infrastructure/catalogue"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/options"
+	"github.com/atoll-dev/atoll/internal/gomemlimit"
+)
+
+func main() {
+	if err := newCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	o := options.New()
+	cmd := &cobra.Command{
+		Use:   "infrastructure-provider",
+		Short: "Serve a catalogue of templates to workspaces, and provide what tenants create from them",
+		Long: `The infrastructure provider turns each Template of its workspace into a kind that tenants who bind its APIExport can create. A backend
+makes the instances real; tenants see kinds, status and outputs, but no backend. The backend of this version is "manifest": objects in a
+runtime cluster, in a namespace per tenant.`,
+		Example: `  # In a pod of the cluster in which instances run; whoever is authenticated may bind the catalogue
+  infrastructure-provider --kcp-kubeconfig=/etc/kcp/kubeconfig --binders=system:authenticated
+
+  # Another API group and export, from elsewhere
+  infrastructure-provider --kcp-kubeconfig=kcp.kubeconfig --runtime-kubeconfig=runtime.kubeconfig \
+    --api-group=infrastructure.example.org --apiexport=infrastructure.example.org`,
+		Version:       version.Get().GitVersion,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			completed, err := o.Complete()
+			if err != nil {
+				return err
+			}
+			gomemlimit.Set()
+			logger := zap.New(zap.JSONEncoder())
+			ctrl.SetLogger(logger)
+			klog.SetLogger(logger)
+			return run(cmd.Context(), completed, logger)
+		},
+	}
+	o.AddFlags(cmd.Flags())
+	return cmd
+}
+
+// run registers the backends and runs the provider.
+func run(ctx context.Context, o *options.Completed, logger logr.Logger) error {
+	runtime, err := client.New(o.Runtime, client.Options{})
+	if err != nil {
+		return fmt.Errorf("connecting to the runtime cluster: %w", err)
+	}
+	objects, err := metadata.NewForConfig(o.Runtime)
+	if err != nil {
+		return fmt.Errorf("connecting to the runtime cluster: %w", err)
+	}
+	workspace, err := client.New(o.Workspace, client.Options{Scheme: infrastructure.NewScheme(o.Group)})
+	if err != nil {
+		return fmt.Errorf("connecting to the workspace of the provider: %w", err)
+	}
+	backends := &backend.Registry{}
+	if err := backends.Register(manifest.New(manifest.Config{Group: o.Group, Export: o.Export, Runtime: runtime, Metadata: objects, Log: logger})); err != nil {
+		return err
+	}
+	return infrastructure.Run(ctx, infrastructure.Config{
+		Workspace: o.Workspace, Catalogue: catalogue.Options{Group: o.Group, Export: o.Export, Binders: o.Binders}, Backends: backends,
+		Instances:               &instances.View{Workspace: o.Workspace, Client: workspace, Export: o.Export},
+		LeaderElectionNamespace: o.LeaderElectionNamespace, MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress, Log: logger,
+	})
+}

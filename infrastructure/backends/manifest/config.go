@@ -1,0 +1,99 @@
+// Package manifest is a backend whose instances are objects in a runtime cluster, written as manifests with CEL expressions. It needs no
+// other software, applies at once, and repairs what was changed.
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+)
+
+// config is backendConfig. Expressions are CEL between "${" and "}": a value that is one expression gets its result, in others results
+// are inserted as text. They know self, the instance with metadata.name and spec; conditions and outputs also know other, the objects by
+// id.
+type config struct {
+	// Manifests are the objects, in the order in which they are applied.
+	Manifests []manifest `json:"manifests"`
+	// Outputs are fields of the status of instances.
+	Outputs map[string]any `json:"outputs,omitempty"`
+}
+
+// manifest is one object.
+type manifest struct {
+	// ID is the name of the object in expressions.
+	ID string `json:"id"`
+	// Template is the object without namespace.
+	Template map[string]any `json:"template"`
+	// ReadyWhen are expressions, without "${" and "}", that are true once the object can be used.
+	ReadyWhen []string `json:"readyWhen,omitempty"`
+	// IncludeWhen is an expression that is true if the object is wanted; empty means always.
+	IncludeWhen string `json:"includeWhen,omitempty"`
+}
+
+var id = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
+
+// parseConfig reads backendConfig. Errors name the field.
+func parseConfig(t *infrastructurev1alpha1.Template) (*config, error) {
+	if t.Spec.BackendConfig == nil {
+		return nil, errors.New("spec.backendConfig.manifests: is required")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(t.Spec.BackendConfig.Raw))
+	decoder.DisallowUnknownFields()
+	parsed := &config{}
+	if err := decoder.Decode(parsed); err != nil {
+		return nil, fmt.Errorf("spec.backendConfig: %w", err)
+	}
+	return parsed, parsed.validate(field.NewPath("spec", "backendConfig")).ToAggregate()
+}
+
+func (c *config) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(c.Manifests) == 0 {
+		errs = append(errs, field.Required(path.Child("manifests"), ""))
+	}
+	ids := map[string]bool{}
+	for i, m := range c.Manifests {
+		at := path.Child("manifests").Index(i)
+		if !id.MatchString(m.ID) {
+			errs = append(errs, field.Invalid(at.Child("id"), m.ID, "must be a name in lowerCamelCase"))
+		}
+		if ids[m.ID] {
+			errs = append(errs, field.Duplicate(at.Child("id"), m.ID))
+		}
+		ids[m.ID] = true
+		errs = append(errs, m.validate(at)...)
+	}
+	for name, value := range c.Outputs {
+		errs = append(errs, compile(value, path.Child("outputs").Key(name))...)
+	}
+	return errs
+}
+
+func (m *manifest) validate(path *field.Path) field.ErrorList {
+	object := &unstructured.Unstructured{Object: m.Template}
+	at := path.Child("template")
+	var errs field.ErrorList
+	for name, value := range map[string]string{"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(), "metadata.name": object.GetName()} {
+		if value == "" {
+			errs = append(errs, field.Required(at.Child(name), ""))
+		}
+	}
+	if object.GetNamespace() != "" {
+		errs = append(errs, field.Forbidden(at.Child("metadata", "namespace"), "objects are in the namespace of their tenant"))
+	}
+	errs = append(errs, compile(m.Template, at)...)
+	for i, expression := range m.ReadyWhen {
+		errs = append(errs, compileExpression(expression, path.Child("readyWhen").Index(i))...)
+	}
+	if m.IncludeWhen != "" {
+		errs = append(errs, compileExpression(m.IncludeWhen, path.Child("includeWhen"))...)
+	}
+	return errs
+}

@@ -1,0 +1,171 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/atoll-dev/atoll/syncagent/expression"
+)
+
+// part is a piece of a text: literal, or an expression.
+type part struct {
+	text         string
+	isExpression bool
+}
+
+// split splits a text at "${" and the "}" that belongs to it: one within a string or braces of the expression does not end it.
+func split(text string) ([]part, error) {
+	var parts []part
+	for {
+		before, rest, found := strings.Cut(text, "${")
+		if before != "" {
+			parts = append(parts, part{text: before})
+		}
+		if !found {
+			return parts, nil
+		}
+		end := expressionEnd(rest)
+		if end < 0 {
+			return nil, fmt.Errorf("%q has no end", "${"+rest)
+		}
+		parts = append(parts, part{rest[:end], true})
+		text = rest[end+1:]
+	}
+}
+
+// expressionEnd returns the index of the brace that ends an expression, or -1.
+func expressionEnd(text string) int {
+	depth, quote := 0, byte(0)
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quote != 0 && c == '\\':
+			i++
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '{':
+			depth++
+		case c == '}' && depth == 0:
+			return i
+		case c == '}':
+			depth--
+		}
+	}
+	return -1
+}
+
+// expand returns a copy of a value whose expressions are replaced by their results.
+func expand(value any, self, other map[string]any) (any, error) {
+	switch v := value.(type) {
+	case map[string]any:
+		result := make(map[string]any, len(v))
+		for key, element := range v {
+			expanded, err := expand(element, self, other)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", key, err)
+			}
+			result[key] = expanded
+		}
+		return result, nil
+	case []any:
+		result := make([]any, len(v))
+		for i, element := range v {
+			expanded, err := expand(element, self, other)
+			if err != nil {
+				return nil, fmt.Errorf("[%d]: %w", i, err)
+			}
+			result[i] = expanded
+		}
+		return result, nil
+	case string:
+		return expandText(v, self, other)
+	case float64: // decoded by encoding/json; objects have integers
+		if v == float64(int64(v)) {
+			return int64(v), nil
+		}
+	}
+	return value, nil
+}
+
+func expandText(text string, self, other map[string]any) (any, error) {
+	parts, err := split(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(parts) == 1 && parts[0].isExpression {
+		return expression.EvaluateCEL(parts[0].text, nil, self, other)
+	}
+	var b strings.Builder
+	for _, p := range parts {
+		if !p.isExpression {
+			b.WriteString(p.text)
+			continue
+		}
+		result, err := expression.EvaluateCEL(p.text, nil, self, other)
+		if err != nil {
+			return nil, err
+		}
+		b.WriteString(asText(result))
+	}
+	return b.String(), nil
+}
+
+func asText(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value) // results of CEL are JSON
+	}
+	return string(text)
+}
+
+// compile returns what is wrong with the expressions of a value.
+func compile(value any, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch v := value.(type) {
+	case map[string]any:
+		for key, element := range v {
+			errs = append(errs, compile(element, path.Child(key))...)
+		}
+	case []any:
+		for i, element := range v {
+			errs = append(errs, compile(element, path.Index(i))...)
+		}
+	case string:
+		parts, err := split(v)
+		if err != nil {
+			return field.ErrorList{field.Invalid(path, v, err.Error())}
+		}
+		for _, p := range parts {
+			if p.isExpression {
+				errs = append(errs, compileExpression(p.text, path)...)
+			}
+		}
+	}
+	return errs
+}
+
+func compileExpression(text string, path *field.Path) field.ErrorList {
+	if err := expression.CompileCEL(text); err != nil {
+		return field.ErrorList{field.Invalid(path, text, err.Error())}
+	}
+	return nil
+}
+
+// holds evaluates a condition. One that cannot be evaluated yet does not hold: fields of the status of objects appear later.
+func holds(condition string, self, other map[string]any) bool {
+	result, err := expression.EvaluateCEL(condition, nil, self, other)
+	return err == nil && result == true
+}

@@ -1,0 +1,145 @@
+package instances
+
+import (
+	"context"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/endpoints"
+	"github.com/atoll-dev/atoll/syncagent/informer"
+)
+
+// kind is a kind of instances behind one URL, while it runs.
+type kind struct {
+	kindKey
+	current  atomic.Pointer[infrastructurev1alpha1.Template]
+	client   dynamic.NamespaceableResourceInterface
+	informer *informer.Informer
+	stop     context.CancelFunc
+}
+
+func (k *kind) template() *infrastructurev1alpha1.Template { return k.current.Load() }
+
+func (k *kind) get(cluster, name string) *unstructured.Unstructured {
+	return k.informer.Get(informer.Key{Cluster: cluster, Name: name})
+}
+
+// follow starts and stops kinds as Templates and endpoints come and go.
+func (r *runner) follow(ctx context.Context) {
+	changed := make(chan struct{}, 1)
+	notify := func() {
+		select {
+		case changed <- struct{}{}:
+		default: // a look is due already
+		}
+	}
+	for _, object := range []client.Object{&infrastructurev1alpha1.Template{}, &apisv1alpha1.APIExportEndpointSlice{}} {
+		watched, err := r.templates.GetInformer(ctx, object)
+		if err != nil {
+			r.Log.Error(err, "Could not watch the workspace of the provider")
+			return
+		}
+		registration, err := watched.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { notify() }, UpdateFunc: func(any, any) { notify() }, DeleteFunc: func(any) { notify() },
+		})
+		if err != nil {
+			r.Log.Error(err, "Could not watch the workspace of the provider")
+			return
+		}
+		defer func() { _ = watched.RemoveEventHandler(registration) }() // the cache may have ended before
+	}
+	notify()
+	for {
+		select {
+		case <-changed:
+			if err := r.update(ctx); err != nil && ctx.Err() == nil {
+				r.Log.Error(err, "Could not read the workspace of the provider")
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// update compares the kinds that run with those that should.
+func (r *runner) update(ctx context.Context) error {
+	var templates infrastructurev1alpha1.TemplateList
+	if err := r.templates.List(ctx, &templates); err != nil {
+		return err
+	}
+	slice := &apisv1alpha1.APIExportEndpointSlice{}
+	if err := r.templates.Get(ctx, client.ObjectKey{Name: r.Export}, slice); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	wanted := map[kindKey]*infrastructurev1alpha1.Template{}
+	connected := map[string]bool{}
+	for _, endpoint := range slice.Status.APIExportEndpoints {
+		connected[endpoint.URL] = true
+		for i := range templates.Items {
+			if t := &templates.Items[i]; r.isServed(t) {
+				wanted[kindKey{endpoint.URL, gvrOf(t)}] = t
+			}
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.connected = connected
+	for key, k := range r.kinds {
+		if wanted[key] == nil {
+			k.stop()
+			delete(r.kinds, key)
+		}
+	}
+	for key, t := range wanted {
+		if running := r.kinds[key]; running != nil {
+			before := running.current.Swap(t)
+			if before.Generation != t.Generation {
+				running.enqueueAll(r)
+			}
+			continue
+		}
+		started, err := r.start(ctx, key, t)
+		if err != nil {
+			return err
+		}
+		r.kinds[key] = started
+	}
+	return nil
+}
+
+// start watches a kind behind a URL.
+func (r *runner) start(ctx context.Context, key kindKey, t *infrastructurev1alpha1.Template) (*kind, error) {
+	at, err := endpoints.New(r.Workspace, key.url)
+	if err != nil {
+		return nil, err
+	}
+	c, err := at.Dynamic()
+	if err != nil {
+		return nil, err
+	}
+	k := &kind{kindKey: key, client: c.Resource(key.gvr)}
+	k.current.Store(t)
+	enqueue := func(found informer.Key) { r.queue.Add(request{key.url, key.gvr, found.Cluster, found.Name}) }
+	k.informer = informer.New(k.client, "", func(*unstructured.Unstructured) informer.IndexKey { return informer.IndexKey{} }, informer.Handler{
+		OnChange: func(change informer.Change) { enqueue(change.Key) },
+		OnConnect: func() { // objects that wait after errors need not wait longer
+			k.enqueueAll(r)
+		},
+		OnDisconnect: func() {},
+	})
+	ctx, k.stop = context.WithCancel(ctx)
+	r.running.Go(func() { k.informer.Run(ctx) })
+	return k, nil
+}
+
+func (k *kind) enqueueAll(r *runner) {
+	for _, found := range k.informer.Keys() {
+		r.queue.Add(request{k.url, k.gvr, found.Cluster, found.Name})
+	}
+}

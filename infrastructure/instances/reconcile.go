@@ -1,0 +1,155 @@
+package instances
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// deletionInterval is how often a backend is asked whether an instance is gone.
+const deletionInterval = 2 * time.Second
+
+// request is one instance. It is the key of the queue.
+type request struct {
+	url     string
+	gvr     schema.GroupVersionResource
+	cluster string
+	name    string
+}
+
+// Finalizer returns the finalizer of instances of a group, which is the same for all backends.
+func Finalizer(group string) string { return "instances." + group + "/runtime" }
+
+// Reconcile implements reconcile.TypedReconciler.
+func (r *runner) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
+	kind := r.kind(req.url, req.gvr)
+	if kind == nil {
+		return reconcile.Result{}, nil // the Template or the endpoint is gone
+	}
+	object := kind.get(req.cluster, req.name)
+	if object == nil {
+		return reconcile.Result{}, nil // deleted: the finalizer has had its turn
+	}
+	cluster, err := logicalcluster.ParseName(req.cluster)
+	if err != nil {
+		return reconcile.Result{}, reconcile.TerminalError(err)
+	}
+	p := &pass{runner: r, kind: kind, ctx: logicalcluster.With(ctx, cluster), instance: Instance{Cluster: cluster, Template: kind.template(), Object: object}}
+	if object.GetDeletionTimestamp() != nil {
+		return p.remove()
+	}
+	return p.provide()
+}
+
+// pass is one look at an instance.
+type pass struct {
+	*runner
+	kind     *kind
+	ctx      context.Context //nolint:containedctx // of this pass; it carries the logical cluster
+	instance Instance
+}
+
+func (p *pass) client() dynamic.ResourceInterface { return p.kind.client }
+
+// provide brings an instance to its spec.
+func (p *pass) provide() (reconcile.Result, error) {
+	object := p.instance.Object
+	if !slices.Contains(object.GetFinalizers(), Finalizer(p.Group)) {
+		// Before anything is made: what has no finalizer may vanish at any time. The event of this write calls again.
+		return reconcile.Result{}, p.setFinalizers(append(slices.Clone(object.GetFinalizers()), Finalizer(p.Group)))
+	}
+	state, err := p.Handler.Apply(p.ctx, p.instance)
+	if err != nil {
+		status, changed := unavailableStatus(object, time.Now())
+		if changed {
+			if writeErr := p.writeStatus(status); writeErr != nil {
+				log.FromContext(p.ctx).Error(writeErr, "Could not write the status of an instance")
+			}
+		}
+		return reconcile.Result{}, fmt.Errorf("providing the instance: %w", err)
+	}
+	status, changed := newStatus(object, state, time.Now())
+	if changed {
+		if err := p.writeStatus(status); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	return reconcile.Result{RequeueAfter: state.RecheckAfter}, nil
+}
+
+// remove removes what an instance is made of, and then lets the instance go.
+func (p *pass) remove() (reconcile.Result, error) {
+	object := p.instance.Object
+	finalizers := object.GetFinalizers()
+	at := slices.Index(finalizers, Finalizer(p.Group))
+	if at < 0 {
+		return reconcile.Result{}, nil
+	}
+	gone, err := p.Handler.Delete(p.ctx, p.instance)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("removing the instance: %w", err)
+	}
+	if gone {
+		return reconcile.Result{}, p.setFinalizers(slices.Delete(slices.Clone(finalizers), at, at+1))
+	}
+	phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
+	if phase != string(infrastructurev1alpha1.PhaseTemplateRemoved) {
+		status, changed := newStatus(object, State{Phase: infrastructurev1alpha1.PhaseDeleting, Message: "The instance is being removed."}, time.Now())
+		if changed {
+			if err := p.writeStatus(status); err != nil {
+				return reconcile.Result{}, err
+			}
+		}
+	}
+	return reconcile.Result{RequeueAfter: deletionInterval}, nil
+}
+
+// setFinalizers writes the finalizers of the state that was read.
+func (p *pass) setFinalizers(finalizers []string) error {
+	object := p.instance.Object
+	return p.patch(map[string]any{"metadata": map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(), "finalizers": finalizers}})
+}
+
+// writeStatus replaces the status.
+func (p *pass) writeStatus(status map[string]any) error {
+	object := p.instance.Object.DeepCopy()
+	object.Object["status"] = status
+	written, err := p.client().UpdateStatus(p.ctx, object, metav1.UpdateOptions{})
+	return p.wrote(written, err)
+}
+
+func (p *pass) patch(content map[string]any) error {
+	text, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	written, err := p.client().Patch(p.ctx, p.instance.Object.GetName(), types.MergePatchType, text, metav1.PatchOptions{})
+	return p.wrote(written, err)
+}
+
+// wrote keeps what was written, so that the next pass does not see an older state. An object that has changed or is gone has an event
+// under way.
+func (p *pass) wrote(written *unstructured.Unstructured, err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.kind.informer.Wrote(written)
+	return nil
+}

@@ -1,0 +1,175 @@
+package instances
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/background"
+	"github.com/atoll-dev/atoll/internal/fairqueue"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+const (
+	// workers is the number of instances of a backend that are looked at at once.
+	workers = 10
+	// passTimeout bounds one look at an instance.
+	passTimeout = 2 * time.Minute
+	// minRetry and maxRetry bound the delay after an error.
+	minRetry, maxRetry = 200 * time.Millisecond, time.Minute
+)
+
+// Options configure Run. All fields are required.
+type Options struct {
+	// Backend is the name of the backend, Group the API group of the provider, Export its APIExport and the endpoint slice of this.
+	Backend, Group, Export string
+	// Workspace is the client configuration of the workspace of the provider.
+	Workspace *rest.Config
+	Handler   Handler
+	// Changed delivers instances to be looked at again, because something that they are made of has changed.
+	Changed <-chan Changed
+	// SweepInterval is how often workspaces are looked for that are gone.
+	SweepInterval time.Duration
+	Log           logr.Logger
+}
+
+// Changed is an instance whose parts have changed.
+type Changed struct {
+	Cluster logicalcluster.Name
+	// Template is the name of its Template, Name its own.
+	Template, Name string
+}
+
+// runner serves the instances of one backend.
+type runner struct {
+	Options
+	templates ctrlcache.Cache // of the workspace of the provider
+	queue     workqueue.TypedRateLimitingInterface[request]
+
+	mu        sync.Mutex
+	kinds     map[kindKey]*kind // those that run: of Templates of the backend that are exported, at URLs of the slice
+	connected map[string]bool   // URLs of the slice, nil until it was read
+	running   background.Group
+}
+
+// kindKey is a version of a kind behind a URL.
+type kindKey struct {
+	url string
+	gvr schema.GroupVersionResource
+}
+
+// Run serves instances until the context ends.
+func Run(ctx context.Context, o Options) error {
+	templates, err := newCache(o.Workspace, o.Group)
+	if err != nil {
+		return err
+	}
+	r := &runner{Options: o, templates: templates, kinds: map[kindKey]*kind{}}
+	unique := true
+	c, err := controller.NewTypedUnmanaged("instances", controller.TypedOptions[request]{
+		Reconciler: r, MaxConcurrentReconciles: workers, SkipNameValidation: &unique, ReconciliationTimeout: passTimeout,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[request](minRetry, maxRetry),
+		NewQueue:    newQueue, Logger: o.Log.WithValues("backend", o.Backend),
+	})
+	if err != nil {
+		return fmt.Errorf("building the controller of instances: %w", err)
+	}
+	started := make(chan struct{})
+	if err := c.Watch(source.TypedFunc[request](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+		r.queue = queue
+		close(started)
+		return nil
+	})); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer r.running.Wait()
+	defer cancel()
+	r.running.Go(func() {
+		select {
+		case <-started:
+			r.follow(ctx)
+		case <-ctx.Done():
+		}
+	})
+	r.running.Go(func() {
+		if err := templates.Start(ctx); err != nil {
+			o.Log.Error(err, "The cache of templates ended")
+		}
+	})
+	r.running.Go(func() { r.forwardChanges(ctx) })
+	r.running.Go(func() { r.sweepRegularly(ctx) })
+	return c.Start(ctx)
+}
+
+// newCache returns a cache of Templates and endpoint slices.
+func newCache(workspace *rest.Config, group string) (ctrlcache.Cache, error) {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(infrastructurev1alpha1.AddGroupToScheme(group)(scheme))
+	utilruntime.Must(apisv1alpha1.AddToScheme(scheme))
+	templates, err := ctrlcache.New(workspace, ctrlcache.Options{Scheme: scheme, DefaultTransform: ctrlcache.TransformStripManagedFields()})
+	if err != nil {
+		return nil, fmt.Errorf("building the cache of templates: %w", err)
+	}
+	return templates, nil
+}
+
+// newQueue returns a queue in which tenants have their turns.
+func newQueue(name string, limiter workqueue.TypedRateLimiter[request]) workqueue.TypedRateLimitingInterface[request] {
+	fair := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[request]{Queue: fairqueue.New(func(r request) string { return r.cluster })})
+	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[request]{
+		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[request]{Queue: fair}),
+	})
+}
+
+func (r *runner) kind(url string, gvr schema.GroupVersionResource) *kind {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.kinds[kindKey{url, gvr}]
+}
+
+// forwardChanges enqueues what the backend reports.
+func (r *runner) forwardChanges(ctx context.Context) {
+	for {
+		select {
+		case changed := <-r.Changed:
+			for _, k := range r.ofTemplate(changed.Template) {
+				if k.get(changed.Cluster.String(), changed.Name) != nil {
+					r.queue.Add(request{k.url, k.gvr, changed.Cluster.String(), changed.Name})
+				}
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *runner) ofTemplate(name string) []*kind {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found []*kind
+	for _, k := range r.kinds {
+		if k.template().Name == name {
+			found = append(found, k)
+		}
+	}
+	return found
+}
+
+// isServed reports whether the instances of a Template are this backend's.
+func (r *runner) isServed(t *infrastructurev1alpha1.Template) bool {
+	return t.Spec.Backend == r.Backend && t.Status.Registered.SchemaInAPIExport
+}

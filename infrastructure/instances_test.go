@@ -1,0 +1,248 @@
+package infrastructure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// manifests are a Template's: a config map per instance, another one for large ones.
+const manifests = `{
+  "manifests": [
+    {"id": "main", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "redis-${self.metadata.name}"}, "data": {"size": "${self.spec.size}", "marker": "confidential"}},
+     "readyWhen": ["other.main.data.size == self.spec.size"]},
+    {"id": "extra", "includeWhen": "self.spec.size == 'large'", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "redis-${self.metadata.name}-extra"}, "data": {"a": "b"}}}
+  ],
+  "outputs": {"endpoint": "${self.metadata.name}.example.org:${6379 + 1}"}
+}`
+
+// instancesEnv is an installation with the manifest backend, whose runtime cluster is a workspace, too.
+type instancesEnv struct {
+	*env
+	second  string // another tenant
+	runtime client.Client
+}
+
+func newInstancesEnv(t *testing.T) *instancesEnv {
+	e := &instancesEnv{env: newWorkspaces(t)}
+	e.second = e.shard.NewWorkspace(t, "root", "second").Spec.Cluster
+	config := shardtesting.At(e.shard.Admin(t), e.shard.NewWorkspace(t, "root", "runtime").Spec.Cluster)
+	var err error
+	if e.runtime, err = client.New(config, client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := metadata.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.run(t, &instances.View{Workspace: e.workspace(t), Client: e.c, Export: export},
+		manifest.New(manifest.Config{Group: group, Export: export, Runtime: e.runtime, Metadata: objects, SweepInterval: time.Second, Log: klog.Background()}))
+	e.create(t, newTemplate("redis", "Redis", func(t *infrastructurev1alpha1.Template) {
+		t.Spec.Backend, t.Spec.BackendConfig = manifest.Name, &runtime.RawExtension{Raw: []byte(manifests)}
+	}))
+	e.ready(t, "redis")
+	for _, tenant := range []string{e.tenant, e.second} {
+		e.shard.Bind(t, tenant, e.provider, export)
+	}
+	return e
+}
+
+func (e *instancesEnv) of(tenant string) *env { return &env{shard: e.shard, tenant: tenant} }
+
+func newInstance(name, size string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1alpha1", "kind": "Redis",
+		"metadata": map[string]any{"name": name}, "spec": map[string]any{"name": name, "size": size}}}
+}
+
+// provision creates an instance, and waits until it is ready.
+func (e *instancesEnv) provision(t *testing.T, tenant, name, size string) *unstructured.Unstructured {
+	t.Helper()
+	shardtesting.Eventually(t, "instances to be served", func(ctx context.Context) error {
+		_, err := e.of(tenant).inTenant(t, "redis").Create(ctx, newInstance(name, size), metav1.CreateOptions{})
+		return err
+	})
+	return e.waitPhase(t, tenant, name, infrastructurev1alpha1.PhaseReady)
+}
+
+func (e *instancesEnv) waitPhase(t *testing.T, tenant, name string, phase infrastructurev1alpha1.InstancePhase) *unstructured.Unstructured {
+	t.Helper()
+	var got *unstructured.Unstructured
+	shardtesting.Eventually(t, fmt.Sprintf("%s to be %s", name, phase), func(ctx context.Context) (err error) {
+		if got, err = e.of(tenant).inTenant(t, "redis").Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		current, _, _ := unstructured.NestedString(got.Object, "status", "phase")
+		generation, _, _ := unstructured.NestedInt64(got.Object, "status", "observedGeneration")
+		if current != string(phase) || generation != got.GetGeneration() {
+			return fmt.Errorf("status %v", got.Object["status"])
+		}
+		return nil
+	})
+	return got
+}
+
+// data returns the data of a config map of a tenant in the runtime cluster.
+func (e *instancesEnv) data(ctx context.Context, tenant, name string) (map[string]string, error) {
+	found := &corev1.ConfigMap{}
+	err := e.runtime.Get(ctx, client.ObjectKey{Namespace: tenant, Name: name}, found)
+	return found.Data, err
+}
+
+func (e *instancesEnv) waitData(t *testing.T, tenant, name, size string) {
+	t.Helper()
+	shardtesting.Eventually(t, fmt.Sprintf("%s of %s to have size %s", name, tenant, size), func(ctx context.Context) error {
+		if data, err := e.data(ctx, tenant, name); err != nil || data["size"] != size {
+			return fmt.Errorf("got %v, %w", data, err)
+		}
+		return nil
+	})
+}
+
+func (e *instancesEnv) waitAbsent(t *testing.T, tenant, name string) {
+	t.Helper()
+	shardtesting.Eventually(t, fmt.Sprintf("%s of %s to be gone", name, tenant), func(ctx context.Context) error {
+		if data, err := e.data(ctx, tenant, name); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("got %v, %w", data, err)
+		}
+		return nil
+	})
+}
+
+func TestInstances(t *testing.T) {
+	e := newInstancesEnv(t)
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"C1 C5 C6: tenants provision", e.testProvision},
+		{"C2: updates and drift", e.testUpdate},
+		{"C3: deletion", e.testDeletion},
+		{"C4: workspace is gone", e.testWorkspaceGone},
+		{"F13: template is removed", e.testTemplateRemoved},
+	} {
+		if !t.Run(step.name, step.run) {
+			return
+		}
+	}
+}
+
+func (e *instancesEnv) testProvision(t *testing.T) {
+	first := e.provision(t, e.tenant, "mine", "small")
+	e.provision(t, e.second, "mine", "large")
+	e.waitData(t, e.tenant, "redis-mine", "small")
+	e.waitData(t, e.second, "redis-mine", "large")
+	if endpoint, _, _ := unstructured.NestedString(first.Object, "status", "endpoint"); endpoint != "mine.example.org:6380" {
+		t.Errorf("status %v", first.Object["status"])
+	}
+	if _, err := e.data(t.Context(), e.second, "redis-mine-extra"); err != nil {
+		t.Errorf("the second object of a large instance: %v", err)
+	}
+	if data, err := e.data(t.Context(), e.tenant, "redis-mine-extra"); !apierrors.IsNotFound(err) {
+		t.Errorf("the second object of a small instance: %v, %v", data, err)
+	}
+	text, err := first.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"manifest", "configmap", "confidential", "backend"} {
+		if strings.Contains(strings.ToLower(string(text)), word) {
+			t.Errorf("a tenant sees %q in %s", word, text)
+		}
+	}
+}
+
+func (e *instancesEnv) resize(t *testing.T, tenant, size string) {
+	t.Helper()
+	patch := `{"spec":{"size":"` + size + `"}}`
+	if _, err := e.of(tenant).inTenant(t, "redis").Patch(t.Context(), "mine", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (e *instancesEnv) testUpdate(t *testing.T) {
+	e.resize(t, e.tenant, "large")
+	e.waitData(t, e.tenant, "redis-mine", "large")
+	e.waitPhase(t, e.tenant, "mine", infrastructurev1alpha1.PhaseReady)
+	e.resize(t, e.tenant, "small")
+	e.waitAbsent(t, e.tenant, "redis-mine-extra")
+	changed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.tenant, Name: "redis-mine"}}
+	if err := e.runtime.Patch(t.Context(), changed, client.RawPatch(types.MergePatchType, []byte(`{"data":{"size":"drifted"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	e.waitData(t, e.tenant, "redis-mine", "small")
+	if err := e.runtime.Delete(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	e.waitData(t, e.tenant, "redis-mine", "small")
+}
+
+func (e *instancesEnv) testDeletion(t *testing.T) {
+	if err := e.of(e.tenant).inTenant(t, "redis").Delete(t.Context(), "mine", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the instance to be gone", func(ctx context.Context) error {
+		if _, err := e.of(e.tenant).inTenant(t, "redis").Get(ctx, "mine", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
+	var left corev1.ConfigMapList
+	if err := e.runtime.List(t.Context(), &left, client.InNamespace(e.tenant), client.HasLabels{group + "/cluster"}); err != nil || len(left.Items) > 0 {
+		t.Errorf("left in the runtime cluster: %v, %v", left.Items, err)
+	}
+	e.waitData(t, e.second, "redis-mine", "large")
+}
+
+func (e *instancesEnv) testWorkspaceGone(t *testing.T) {
+	third := e.shard.NewWorkspace(t, "root", "third")
+	e.shard.Bind(t, third.Spec.Cluster, e.provider, export)
+	tenant := third.Spec.Cluster
+	e.provision(t, tenant, "lost", "small")
+	e.waitData(t, tenant, "redis-lost", "small")
+	root := e.shard.Client(t, e.shard.Admin(t))
+	if err := root.Delete(shardtesting.In(t.Context(), "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "third"}}); err != nil {
+		t.Fatal(err)
+	}
+	e.waitAbsent(t, tenant, "redis-lost")
+	e.waitData(t, e.second, "redis-mine", "large")
+}
+
+func (e *instancesEnv) testTemplateRemoved(t *testing.T) {
+	template := e.ready(t, "redis")
+	if err := e.c.Delete(t.Context(), template); err != nil {
+		t.Fatal(err)
+	}
+	e.gone(t, template)
+	e.waitAbsent(t, e.second, "redis-mine")
+	// Bindings that exist keep what they have bound, as everywhere in kcp; it refuses new instances.
+	_, err := e.of(e.second).inTenant(t, "redis").Create(t.Context(), newInstance("late", "small"), metav1.CreateOptions{})
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "is being removed from the catalogue") {
+		t.Errorf("creating an instance afterwards: %v", err)
+	}
+	shardtesting.Eventually(t, "the row of the catalogue to be gone", func(ctx context.Context) error {
+		list, err := e.of(e.second).inTenant(t, "templates").List(ctx, metav1.ListOptions{})
+		if err == nil && len(list.Items) > 0 {
+			err = errors.New("it is there")
+		}
+		return err
+	})
+}

@@ -1,0 +1,81 @@
+// Package options has the flags of the infrastructure provider. It checks what can be checked without a server.
+package options
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+)
+
+// DefaultExport is the default name of the APIExport.
+const DefaultExport = "infrastructure.providers.kedge.faros.sh"
+
+// Options are the flags.
+type Options struct {
+	// KcpKubeconfig is the file with the credentials for the workspace of the provider.
+	KcpKubeconfig string
+	// RuntimeKubeconfig is the file with the credentials for the runtime cluster; empty: those of the pod.
+	RuntimeKubeconfig string
+	// Group is the API group, Export the name of the APIExport.
+	Group, Export string
+	// Binders is the group of users who may bind the export.
+	Binders                 string
+	LeaderElectionNamespace string
+	MetricsAddress          string
+	HealthAddress           string
+}
+
+// New returns the defaults.
+func New() *Options {
+	return &Options{Group: infrastructurev1alpha1.GroupName, Export: DefaultExport, MetricsAddress: "127.0.0.1:8086", HealthAddress: "0"}
+}
+
+// AddFlags adds the flags.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.KcpKubeconfig, "kcp-kubeconfig", o.KcpKubeconfig, "kubeconfig for the workspace of the provider; its server URL contains /clusters/ (required)")
+	flags.StringVar(&o.RuntimeKubeconfig, "runtime-kubeconfig", o.RuntimeKubeconfig, "kubeconfig for the cluster in which instances run; by default, the service account of the pod is used")
+	flags.StringVar(&o.Group, "api-group", o.Group, "API group of Templates and instances; it cannot be changed later")
+	flags.StringVar(&o.Export, "apiexport", o.Export, "name of the APIExport, which is created")
+	flags.StringVar(&o.Binders, "binders", o.Binders, "group of users who may bind the export, such as system:authenticated; by default, only who is granted it otherwise")
+	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", o.LeaderElectionNamespace, "namespace in the workspace of the provider for the lease that replicas share; by default, there is one replica")
+	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "host and port of /metrics; 0 switches it off")
+	flags.StringVar(&o.HealthAddress, "health-address", o.HealthAddress, "host and port of /readyz and /healthz; off by default")
+}
+
+// Completed are checked options.
+type Completed struct {
+	*Options
+	Workspace, Runtime *rest.Config
+}
+
+// Complete checks the flags. Errors name the flag and what it should be.
+func (o *Options) Complete() (*Completed, error) {
+	if o.KcpKubeconfig == "" {
+		return nil, errors.New("--kcp-kubeconfig: is required")
+	}
+	if problems := validation.IsDNS1123Subdomain(o.Group); len(problems) > 0 || !strings.Contains(o.Group, ".") {
+		return nil, fmt.Errorf("--api-group: got %q, expected a DNS name such as infrastructure.example.org", o.Group)
+	}
+	if problems := validation.IsDNS1123Subdomain(o.Export); len(problems) > 0 {
+		return nil, fmt.Errorf("--apiexport: got %q, expected the name of an object: %s", o.Export, strings.Join(problems, "; "))
+	}
+	workspace, err := clientcmd.BuildConfigFromFlags("", o.KcpKubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--kcp-kubeconfig: %w", err)
+	}
+	if !strings.Contains(workspace.Host, "/clusters/") {
+		return nil, fmt.Errorf("--kcp-kubeconfig: the server is %q, expected the URL of a workspace, which contains /clusters/", workspace.Host)
+	}
+	runtime, err := clientcmd.BuildConfigFromFlags("", o.RuntimeKubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--runtime-kubeconfig: %w", err)
+	}
+	return &Completed{o, workspace, runtime}, nil
+}

@@ -1,0 +1,43 @@
+package options
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const kubeconfig = `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":"SERVER"}}],"users":[{"name":"a"}],"contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],"current-context":"a"}`
+
+func TestComplete(t *testing.T) {
+	write := func(server string) string {
+		file := filepath.Join(t.TempDir(), "kubeconfig")
+		if err := os.WriteFile(file, []byte(strings.Replace(kubeconfig, "SERVER", server, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	workspace, cluster := write("https://kcp.example.org/clusters/root:provider"), write("https://cluster.example.org")
+	for name, test := range map[string]struct {
+		change func(*Options)
+		want   string
+	}{
+		"good":                   {func(*Options) {}, ""},
+		"no kubeconfig":          {func(o *Options) { o.KcpKubeconfig = "" }, "--kcp-kubeconfig: is required"},
+		"a missing file":         {func(o *Options) { o.KcpKubeconfig = "/nowhere" }, "--kcp-kubeconfig: "},
+		"not of a workspace":     {func(o *Options) { o.KcpKubeconfig = cluster }, "--kcp-kubeconfig: the server is"},
+		"a group without domain": {func(o *Options) { o.Group = "infrastructure" }, "--api-group: got"},
+		"no name of an export":   {func(o *Options) { o.Export = "A B" }, "--apiexport: got"},
+		"no runtime cluster":     {func(o *Options) { o.RuntimeKubeconfig = "/nowhere" }, "--runtime-kubeconfig: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := New()
+			o.KcpKubeconfig, o.RuntimeKubeconfig = workspace, cluster
+			test.change(o)
+			_, err := o.Complete()
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,132 @@
+// Package runtimecluster is what backends need that make instances of objects in a Kubernetes cluster: a namespace for each tenant,
+// objects that are applied and pruned as a set, an inventory from which they are deleted although the Template is gone, and what is left
+// of tenants.
+//
+// Nothing here is visible to tenants, and tenants choose no namespace: all objects of an instance are in the namespace of its tenant.
+package runtimecluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// Owner is the field manager of what is applied, and the value of the label managed-by.
+const Owner = "infrastructure-provider"
+
+// Cluster is a runtime cluster, used by one backend.
+type Cluster struct {
+	// Client is a client without cache: what is made of an instance is read when it is looked at.
+	Client client.Client
+	// Prefix of labels is the API group of the provider, Backend the name of the backend.
+	Group, Backend string
+}
+
+// Set identifies the objects of one instance.
+type Set struct {
+	Tenant logicalcluster.Name
+	// Template is the name of the Template, Version its version.
+	Template, Version string
+	// Instance is the name of the instance. UID tells it from a former one of the same name.
+	Instance, UID string
+}
+
+// Namespace is the namespace of a tenant: the name of its logical cluster.
+func Namespace(tenant logicalcluster.Name) string { return tenant.String() }
+
+func (c *Cluster) label(name string) string { return c.Group + "/" + name }
+
+// Labels of objects.
+const (
+	labelTenant   = "cluster"
+	labelTemplate = "template"
+	labelVersion  = "template-version"
+	labelInstance = "instance"
+	labelBackend  = "backend"
+
+	managedBy = "app.kubernetes.io/managed-by"
+)
+
+// labels are on every object of a set.
+func (c *Cluster) labels(s Set) map[string]string {
+	return map[string]string{
+		managedBy:              Owner,
+		c.label(labelTenant):   s.Tenant.String(),
+		c.label(labelTemplate): short(s.Template),
+		c.label(labelVersion):  short(s.Version),
+		c.label(labelInstance): short(s.Instance),
+		c.label(labelBackend):  c.Backend,
+	}
+}
+
+// short returns a label value for a name: itself, or its beginning and a hash.
+func short(name string) string {
+	const limit, hashed = 63, 10
+	if len(name) <= limit {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return name[:limit-hashed-1] + "-" + hex.EncodeToString(sum[:hashed/2])
+}
+
+// ensureNamespace creates the namespace of a tenant. It refuses one that is not the provider's: the name of a logical cluster is not a
+// secret, and nobody may have objects put into a namespace of theirs.
+func (c *Cluster) ensureNamespace(ctx context.Context, tenant logicalcluster.Name) error {
+	namespace := &corev1.Namespace{}
+	err := c.Client.Get(ctx, client.ObjectKey{Name: Namespace(tenant)}, namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace(tenant), Labels: map[string]string{managedBy: Owner, c.label(labelTenant): tenant.String()}}}
+		if err := c.Client.Create(ctx, namespace); err != nil {
+			return fmt.Errorf("creating the namespace of a tenant: %w", err)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading the namespace of a tenant: %w", err)
+	case namespace.Labels[c.label(labelTenant)] != tenant.String():
+		return fmt.Errorf("namespace %s is not the provider's", namespace.Name)
+	case namespace.DeletionTimestamp != nil:
+		return fmt.Errorf("namespace %s is being deleted", namespace.Name)
+	}
+	return nil
+}
+
+// Tenants returns the logical clusters that have a namespace.
+func (c *Cluster) Tenants(ctx context.Context) ([]logicalcluster.Name, error) {
+	var namespaces corev1.NamespaceList
+	if err := c.Client.List(ctx, &namespaces, client.MatchingLabels{managedBy: Owner}, client.HasLabels{c.label(labelTenant)}); err != nil {
+		return nil, fmt.Errorf("listing namespaces of tenants: %w", err)
+	}
+	var tenants []logicalcluster.Name
+	for i := range namespaces.Items {
+		if namespaces.Items[i].DeletionTimestamp != nil {
+			continue
+		}
+		tenant, err := logicalcluster.ParseName(namespaces.Items[i].Labels[c.label(labelTenant)])
+		if err == nil && Namespace(tenant) == namespaces.Items[i].Name {
+			tenants = append(tenants, tenant)
+		}
+	}
+	return tenants, nil
+}
+
+// Purge deletes the namespace of a tenant, with everything in it.
+func (c *Cluster) Purge(ctx context.Context, tenant logicalcluster.Name) error {
+	namespace := &corev1.Namespace{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: Namespace(tenant)}, namespace); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if namespace.Labels[c.label(labelTenant)] != tenant.String() || namespace.Labels[managedBy] != Owner {
+		return fmt.Errorf("namespace %s is not the provider's", namespace.Name)
+	}
+	uid := namespace.UID
+	return client.IgnoreNotFound(c.Client.Delete(ctx, namespace, client.Preconditions{UID: &uid}))
+}

@@ -1,0 +1,244 @@
+package runtimecluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// inventoryKey is the key of an inventory in its ConfigMap.
+const inventoryKey = "objects"
+
+// member is an object of a set in its inventory.
+type member struct {
+	Group   string `json:"group,omitempty"`
+	Version string `json:"version"`
+	Kind    string `json:"kind"`
+	Name    string `json:"name"`
+}
+
+func memberOf(object *unstructured.Unstructured) member {
+	gvk := object.GroupVersionKind()
+	return member{gvk.Group, gvk.Version, gvk.Kind, object.GetName()}
+}
+
+func (m member) gvk() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: m.Group, Version: m.Version, Kind: m.Kind}
+}
+
+// isSame compares objects, whatever version they were written in.
+func (m member) isSame(other member) bool {
+	return m.Group == other.Group && m.Kind == other.Kind && m.Name == other.Name
+}
+
+// inventory are the objects of a set, in the order in which they were applied.
+type inventory struct {
+	configMap *corev1.ConfigMap // nil if there is none yet
+	members   []member
+}
+
+// inventoryName is the name of the ConfigMap of a set.
+func inventoryName(s Set) string {
+	sum := sha256.Sum256([]byte(s.Template + "/" + s.Instance))
+	return "inventory-" + hex.EncodeToString(sum[:10])
+}
+
+func (c *Cluster) readInventory(ctx context.Context, s Set) (*inventory, error) {
+	found := &corev1.ConfigMap{}
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: Namespace(s.Tenant), Name: inventoryName(s)}, found)
+	if apierrors.IsNotFound(err) {
+		return &inventory{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the inventory: %w", err)
+	}
+	i := &inventory{configMap: found}
+	if err := json.Unmarshal([]byte(found.Data[inventoryKey]), &i.members); err != nil {
+		return nil, fmt.Errorf("reading the inventory %s/%s: %w", found.Namespace, found.Name, err)
+	}
+	return i, nil
+}
+
+// writeInventory writes the members if they have changed. It is written before objects are applied, so that nothing exists that no
+// inventory has.
+func (c *Cluster) writeInventory(ctx context.Context, s Set, i *inventory, members []member) error {
+	if i.configMap != nil && slices.Equal(i.members, members) {
+		return nil
+	}
+	text, err := json.Marshal(members)
+	if err != nil {
+		return err
+	}
+	i.members = members
+	if i.configMap == nil {
+		i.configMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace(s.Tenant), Name: inventoryName(s), Labels: c.labels(s)}, Data: map[string]string{inventoryKey: string(text)}}
+		if err := c.Client.Create(ctx, i.configMap); err != nil {
+			return fmt.Errorf("creating the inventory: %w", err)
+		}
+		return nil
+	}
+	i.configMap.Data = map[string]string{inventoryKey: string(text)}
+	if err := c.Client.Update(ctx, i.configMap); err != nil {
+		return fmt.Errorf("updating the inventory: %w", err)
+	}
+	return nil
+}
+
+// errNamespaced is why an object is refused that is not in a namespace.
+var errNamespaced = errors.New("is not namespaced; objects of instances are in the namespace of their tenant")
+
+// Check returns why objects of a kind cannot be part of a set: their kind does not exist in the cluster, or has no namespace.
+func (c *Cluster) Check(gvk schema.GroupVersionKind) error {
+	mapping, err := c.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	switch {
+	case meta.IsNoMatchError(err):
+		return fmt.Errorf("%s does not exist in the runtime cluster", gvk.GroupKind())
+	case err != nil:
+		return err
+	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
+		return fmt.Errorf("%s %w", gvk.GroupKind(), errNamespaced)
+	}
+	return nil
+}
+
+// Apply applies the objects of a set in the namespace of the tenant, deletes those that the set has no longer, and returns the objects as
+// they are now, in the same order. Nothing is written where nothing differs.
+func (c *Cluster) Apply(ctx context.Context, s Set, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	if err := c.ensureNamespace(ctx, s.Tenant); err != nil {
+		return nil, err
+	}
+	current, err := c.readInventory(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	members := make([]member, len(objects))
+	for i, object := range objects {
+		members[i] = memberOf(object)
+	}
+	former := slices.DeleteFunc(slices.Clone(current.members), func(m member) bool { return slices.ContainsFunc(members, m.isSame) })
+	if err := c.writeInventory(ctx, s, current, append(slices.Clone(members), former...)); err != nil {
+		return nil, err
+	}
+	applied := make([]*unstructured.Unstructured, len(objects))
+	for i, object := range objects {
+		if applied[i], err = c.apply(ctx, s, object); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range former {
+		if _, err := c.delete(ctx, s, m); err != nil {
+			return nil, err
+		}
+	}
+	return applied, c.writeInventory(ctx, s, current, members)
+}
+
+// apply applies one object by server-side apply. An object of that name that is not part of the set is refused.
+func (c *Cluster) apply(ctx context.Context, s Set, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if err := c.Check(object.GroupVersionKind()); err != nil {
+		return nil, err
+	}
+	object = object.DeepCopy()
+	object.SetNamespace(Namespace(s.Tenant))
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	for key, value := range c.labels(s) {
+		labels[key] = value
+	}
+	object.SetLabels(labels)
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	// Names that are too long for labels.
+	annotations[c.label(labelTemplate)], annotations[c.label(labelInstance)] = s.Template, s.Instance
+	object.SetAnnotations(annotations)
+	if err := c.checkOwned(ctx, s, object); err != nil {
+		return nil, err
+	}
+	if err := c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(Owner), client.ForceOwnership); err != nil {
+		return nil, fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return object, nil
+}
+
+// checkOwned refuses an object that belongs to another instance or to nobody.
+func (c *Cluster) checkOwned(ctx context.Context, s Set, object *unstructured.Unstructured) error {
+	existing := &metav1.PartialObjectMetadata{}
+	existing.SetGroupVersionKind(object.GroupVersionKind())
+	err := c.Client.Get(ctx, client.ObjectKeyFromObject(object), existing)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	for key, value := range c.labels(s) {
+		if key != c.label(labelVersion) && existing.Labels[key] != value {
+			return fmt.Errorf("%s %s exists and belongs to something else", object.GetKind(), object.GetName())
+		}
+	}
+	if existing.DeletionTimestamp != nil {
+		return fmt.Errorf("%s %s is being deleted", object.GetKind(), object.GetName())
+	}
+	return nil
+}
+
+// delete deletes one object of a set, and reports whether it is gone.
+func (c *Cluster) delete(ctx context.Context, s Set, m member) (gone bool, err error) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(m.gvk())
+	err = c.Client.Get(ctx, types.NamespacedName{Namespace: Namespace(s.Tenant), Name: m.Name}, object)
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("reading %s %s: %w", m.Kind, m.Name, err)
+	case object.Labels[c.label(labelInstance)] != short(s.Instance) || object.Labels[c.label(labelTemplate)] != short(s.Template):
+		return true, nil // somebody else's by now
+	case object.DeletionTimestamp != nil:
+		return false, nil
+	}
+	uid := object.UID
+	err = c.Client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil && !apierrors.IsConflict(err) {
+		return false, fmt.Errorf("deleting %s %s: %w", m.Kind, m.Name, err)
+	}
+	return false, nil
+}
+
+// Delete deletes the objects of a set in reverse order, and reports whether all of them are gone. What was applied last is gone before
+// what was applied first is deleted.
+func (c *Cluster) Delete(ctx context.Context, s Set) (gone bool, err error) {
+	current, err := c.readInventory(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	for _, m := range slices.Backward(current.members) {
+		if gone, err := c.delete(ctx, s, m); err != nil || !gone {
+			return false, err
+		}
+	}
+	if current.configMap == nil {
+		return true, nil
+	}
+	return true, client.IgnoreNotFound(c.Client.Delete(ctx, current.configMap))
+}

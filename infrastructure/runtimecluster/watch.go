@@ -1,0 +1,90 @@
+package runtimecluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+
+	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/internal/background"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/syncagent/informer"
+)
+
+// Watches watch the kinds that instances are made of, and report the instances whose objects have changed. There is one watch for each
+// kind, and nothing is kept of objects.
+type Watches struct {
+	cluster  *Cluster
+	metadata metadata.Interface
+	changed  chan instances.Changed
+
+	mu    sync.Mutex
+	kinds map[schema.GroupVersionResource]bool // whether the watch has started; kinds are those of Templates, of which there are few
+	start func(schema.GroupVersionResource)    // nil while Run does not run
+}
+
+// NewWatches returns watches that do nothing before Run.
+func NewWatches(cluster *Cluster, metadata metadata.Interface) *Watches {
+	return &Watches{cluster: cluster, metadata: metadata, changed: make(chan instances.Changed), kinds: map[schema.GroupVersionResource]bool{}}
+}
+
+// Changed delivers the instances whose objects have changed.
+func (w *Watches) Changed() <-chan instances.Changed { return w.changed }
+
+// Add has a kind watched until the end of Run.
+func (w *Watches) Add(gvk schema.GroupVersionKind) error {
+	mapping, err := w.cluster.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return fmt.Errorf("watching %s: %w", gvk.GroupKind(), err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.kinds[mapping.Resource] {
+		w.kinds[mapping.Resource] = w.start != nil
+		if w.start != nil {
+			w.start(mapping.Resource)
+		}
+	}
+	return nil
+}
+
+// Run watches until the context ends.
+func (w *Watches) Run(ctx context.Context) {
+	var running background.Group
+	w.mu.Lock()
+	w.start = func(resource schema.GroupVersionResource) { running.Go(func() { w.watch(ctx, resource) }) }
+	for resource := range w.kinds {
+		w.kinds[resource] = true
+		w.start(resource)
+	}
+	w.mu.Unlock()
+	<-ctx.Done()
+	w.mu.Lock()
+	w.start = nil
+	clear(w.kinds)
+	w.mu.Unlock()
+	running.Wait()
+}
+
+func (w *Watches) watch(ctx context.Context, resource schema.GroupVersionResource) {
+	selector := labels.SelectorFromSet(labels.Set{managedBy: Owner, w.cluster.label(labelBackend): w.cluster.Backend})
+	// Changes that are missed are found when instances are looked at again.
+	informer.NewEvents(w.metadata.Resource(resource), selector.String(), func(object *metav1.PartialObjectMetadata) { w.report(ctx, object) }, func() {}).Run(ctx)
+}
+
+func (w *Watches) report(ctx context.Context, object *metav1.PartialObjectMetadata) {
+	cluster, err := logicalcluster.ParseName(object.Labels[w.cluster.label(labelTenant)])
+	if err != nil || Namespace(cluster) != object.Namespace {
+		return
+	}
+	changed := instances.Changed{Cluster: cluster, Template: object.Annotations[w.cluster.label(labelTemplate)], Name: object.Annotations[w.cluster.label(labelInstance)]}
+	select {
+	case w.changed <- changed:
+	case <-ctx.Done():
+	}
+}
