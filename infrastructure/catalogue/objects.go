@@ -71,14 +71,9 @@ func publishedSchema(group string) (*apisv1alpha1.APIResourceSchema, error) {
 	return apiresourceschema.ByContent(crd, schemaPrefix)
 }
 
-// shell returns the export without resources. Its only claim is for Secrets with credentials that tenants give.
+// shell returns the export without resources. It claims nothing of tenants: no backend reads anything but instances.
 func shell(name string) *apisv1alpha2.APIExport {
-	return &apisv1alpha2.APIExport{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: apisv1alpha2.APIExportSpec{PermissionClaims: []apisv1alpha2.PermissionClaim{{
-			GroupResource: apisv1alpha2.GroupResource{Resource: "secrets"}, Verbs: []string{"get", "list", "watch"},
-		}}},
-	}
+	return &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
 // binders returns the permission to bind the export for a group of users.

@@ -54,6 +54,9 @@ func (r *runner) follow(ctx context.Context) {
 		}
 		defer func() { _ = watched.RemoveEventHandler(registration) }() // the cache may have ended before
 	}
+	if !r.templates.WaitForCacheSync(ctx) {
+		return
+	}
 	notify()
 	for {
 		select {

@@ -101,7 +101,9 @@ func Run(ctx context.Context, o Options) error {
 	r.running.Go(func() {
 		select {
 		case <-started:
-			r.follow(ctx)
+			if templates.WaitForCacheSync(ctx) {
+				r.follow(ctx)
+			}
 		case <-ctx.Done():
 		}
 	})
