@@ -370,3 +370,24 @@ func TestErrorsTellWhatTheyMean(t *testing.T) {
 		t.Errorf("the consumer is told %q", text)
 	}
 }
+
+func TestOnlyConflictsAreConflicts(t *testing.T) {
+	conflicting, other := conflict(widgetInWorkspace, testKey, "changed"), errors.New("other")
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"none":                      {nil, false},
+		"a conflict":                {conflicting, true},
+		"wrapped":                   {fmt.Errorf("patching: %w", conflicting), true},
+		"two conflicts":             {errors.Join(conflicting, fmt.Errorf("patching: %w", conflicting)), true},
+		"another error":             {other, false},
+		"a conflict and another":    {errors.Join(conflicting, other), false},
+		"both, wrapped":             {fmt.Errorf("syncing: %w", errors.Join(conflicting, fmt.Errorf("reading: %w", other))), false},
+		"a claim that is forbidden": {&ClaimError{Err: other}, false},
+	} {
+		if got := isConflict(test.err); got != test.want {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+}

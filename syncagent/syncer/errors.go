@@ -3,6 +3,7 @@ package syncer
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,6 +59,17 @@ func isMissing(err error) bool {
 
 func isNamespaceTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// isConflict reports whether an error is due to nothing but conflicts: other errors would be hidden by the next pass.
+func isConflict(err error) bool {
+	switch wrapping := err.(type) { //nolint:errorlint // all that is wrapped is visited
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(wrapping.Unwrap(), func(err error) bool { return !isConflict(err) })
+	case interface{ Unwrap() error }:
+		return isConflict(wrapping.Unwrap())
+	}
+	return apierrors.IsConflict(err)
 }
 
 // consumerText returns what consumers are told about an error. Nothing of the service cluster is in it.

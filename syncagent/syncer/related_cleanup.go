@@ -116,8 +116,11 @@ func (p *pass) cleanUpRelated(ctx context.Context, copied *unstructured.Unstruct
 			continue
 		}
 		cleaned, err := p.cleanUp(ctx, entry)
-		if err != nil && !known && IsClaimNotAccepted(err) {
-			cleaned, err = true, nil // without the claim, nothing has been written
+		if IsClaimNotAccepted(err) {
+			// The consumer has taken the workspace's side away; what is on the service cluster is gone.
+			klog.FromContext(ctx).Info("What is in the workspace of a related object is left", "identifier", entry.Identifier, "err", err)
+			p.state.ForgetRelated(entry.Key())
+			cleaned, err = true, nil
 		}
 		if err != nil {
 			r.failed(entry.Identifier, err)
@@ -138,7 +141,7 @@ func (p *pass) cleanUpRelated(ctx context.Context, copied *unstructured.Unstruct
 // suspend ends the pass over a live primary object that is not synced, because of an error or of a filter. Related objects that the user
 // deletes meanwhile are released: their deletion must not wait until the primary object is synced again.
 func (p *pass) suspend(ctx context.Context, cause error) (Result, error) {
-	if !slices.Contains(p.source.GetFinalizers(), publication.Finalizer) || apierrors.IsConflict(cause) {
+	if !slices.Contains(p.source.GetFinalizers(), publication.Finalizer) || isConflict(cause) {
 		return Result{}, cause
 	}
 	if p.state == nil {

@@ -7,9 +7,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/syncagent/mutation"
+	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
 // syncOne brings the copy of a related object up to date. wait means that something of the same name is being deleted.
@@ -94,7 +96,7 @@ func (p *pass) createRelated(ctx context.Context, to side, r relation, d desired
 	err = to.client.Create(ctx, object)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return nil, false, conflict(r.resource.Copy, d.key, "the object has been created by somebody else")
+		return nil, false, to.explainExisting(ctx, r.resource.Copy, d.key)
 	case isNamespaceTerminating(err):
 		return nil, true, nil
 	case err != nil:
@@ -102,6 +104,18 @@ func (p *pass) createRelated(ctx context.Context, to side, r relation, d desired
 	}
 	p.record(ctx, ReasonPlaced)
 	return object, false, nil
+}
+
+// explainExisting returns the error for an object that could not be created because it exists. One that cannot be read either is
+// hidden from the agent: the consumer has accepted a claim for others.
+func (s side) explainExisting(ctx context.Context, resource publication.Resource, key types.NamespacedName) error {
+	switch existing, err := s.get(ctx, resource, key); {
+	case err != nil:
+		return err
+	case existing == nil:
+		return &OwnedError{s.describe(resource, key), "is not visible to the agent"}
+	}
+	return conflict(resource, key, "the object has just been created")
 }
 
 func (p *pass) writeRelated(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, bool, error) {

@@ -1,15 +1,20 @@
 package syncer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/syncagent/publication"
@@ -57,8 +62,10 @@ func TestClaimThatIsNotAcceptedConcernsRelatedObjectsOnly(t *testing.T) {
 			}
 			forbid(e, "Secret")
 			deleteWidget(e)
-			if _, err := e.sync(testKey); !IsClaimNotAccepted(err) {
-				t.Errorf("got error %v for the deletion", err)
+			e.settle()
+			expectNothingLeft(t, e)
+			if left := e.get(e.service, secrets, credsOnService) != nil; left != (origin == fromService) {
+				t.Errorf("the Secret is left on the service cluster: %v", left)
 			}
 		})
 	}
@@ -93,6 +100,52 @@ func TestUnrelatedObjectIsNotOverwritten(t *testing.T) {
 			expectNothingLeft(t, e)
 			expectField(t, e.get(c, secrets, key), "bWluZQ==", "data", "password")
 		})
+	}
+}
+
+func TestObjectThatTheClaimHides(t *testing.T) {
+	e := withSecret(t, secretRelation(fromService, ""))
+	e.createIn(e.workspace, object(secrets, credsInWorkspace, "data: {password: bWluZQ==}"))
+	e.agentWorkspace = interceptor.NewClient(e.agentWorkspace.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if gvkOf(object).GroupKind() == secretKind {
+				return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+	})
+	var owned *OwnedError
+	if result, err := e.sync(testKey); !errors.As(err, &owned) || result.RequeueAfter > 0 {
+		t.Errorf("got %v, %v, want an OwnedError", result, err)
+	}
+}
+
+func TestStatusThatCannotBeWrittenHoldsUpNoRelatedObject(t *testing.T) {
+	e := withSecret(t, secretRelation(fromService, ""))
+	changeCopy(setField("status", map[string]any{"phase": "Ready"}))(e)
+	e.agentWorkspace = interceptor.NewClient(e.agentWorkspace.(client.WithWatch), interceptor.Funcs{
+		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+			return apierrors.NewInternalError(errDisturbed)
+		},
+	})
+	if _, err := e.sync(testKey); !apierrors.IsInternalError(err) {
+		t.Errorf("got error %v", err)
+	}
+	expectField(t, e.get(e.workspace, secrets, credsInWorkspace), "b25l", "data", "password")
+}
+
+func TestRelatedObjectIsReleasedWhileTheCopyIsBeingDeleted(t *testing.T) {
+	e := withSecret(t, secretRelation(fromWorkspace, ""))
+	e.settle()
+	changeCopy(func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.org/slow"}) })(e)
+	e.deleteIn(e.service, widgetOnService, e.copyKey())
+	e.deleteIn(e.workspace, secrets, credsInWorkspace)
+	e.settle()
+	if e.get(e.workspace, secrets, credsInWorkspace) != nil {
+		t.Error("the Secret of the user is left")
+	}
+	if e.theCopy().GetDeletionTimestamp() == nil {
+		t.Error("the copy is not being deleted any more")
 	}
 }
 

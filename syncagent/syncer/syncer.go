@@ -2,9 +2,9 @@ package syncer
 
 import (
 	"context"
+	"errors"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -96,7 +96,7 @@ func (s *Syncer) Sync(ctx context.Context, request Request) (Result, error) {
 		return result, nil
 	case ctx.Err() != nil:
 		return Result{}, err
-	case apierrors.IsConflict(err):
+	case isConflict(err):
 		return Result{RequeueAfter: conflictDelay}, nil
 	}
 	p.warn(ctx, ReasonReconcilingError, consumerText(err))
@@ -132,7 +132,7 @@ func (p *pass) run(ctx context.Context) (Result, error) {
 		return p.suspend(ctx, err)
 	}
 	if found != nil && found.GetDeletionTimestamp() != nil {
-		return p.awaitDeletion(found), nil // it is created anew afterwards
+		return p.suspendUntilGone(ctx, found) // it is created anew afterwards
 	}
 	if err := p.ensureFinalizer(ctx); err != nil {
 		return Result{}, err
@@ -152,7 +152,8 @@ func (p *pass) update(ctx context.Context, found *unstructured.Unstructured) (Re
 			return p.suspend(ctx, err)
 		}
 		if wait {
-			return Result{RequeueAfter: pollDelay}, nil
+			_, err := p.suspend(ctx, nil)
+			return Result{RequeueAfter: pollDelay}, err
 		}
 	}
 	found, err = p.syncContent(ctx, found, desired)
@@ -160,12 +161,18 @@ func (p *pass) update(ctx context.Context, found *unstructured.Unstructured) (Re
 		return p.suspend(ctx, err)
 	}
 	if found.GetDeletionTimestamp() != nil {
-		return p.awaitDeletion(found), nil
+		return p.suspendUntilGone(ctx, found)
 	}
-	if err := p.syncStatus(ctx, found, desired.mutated); err != nil {
-		return Result{}, err
-	}
-	return p.syncRelated(ctx, found)
+	statusErr := p.syncStatus(ctx, found, desired.mutated) // a status that cannot be written keeps nobody waiting for a related object
+	result, err := p.syncRelated(ctx, found)
+	return result, errors.Join(statusErr, err)
+}
+
+// suspendUntilGone ends the pass over a live primary object whose copy is being deleted.
+func (p *pass) suspendUntilGone(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
+	result, err := p.suspend(ctx, nil)
+	result.RequeueAfter = max(result.RequeueAfter, p.awaitDeletion(copied).RequeueAfter)
+	return result, err
 }
 
 // awaitDeletion returns when to look again at a copy that is being deleted. The watch of copies announces the end of those with the
