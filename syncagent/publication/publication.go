@@ -20,6 +20,8 @@ const (
 	LabelRemoteNamespaceHash = Prefix + "remote-object-namespace-hash"
 	LabelRemoteNameHash      = Prefix + "remote-object-name-hash"
 	LabelObjectState         = Prefix + "object-state"
+	// LabelStateAgent names the agent of a state. It is not LabelAgentName, which copies have: Secrets may be published, too.
+	LabelStateAgent = Prefix + "object-state-agent"
 	// LabelRemoteResource tells copies of several published resources of one kind apart. Copies that other agents have made lack it.
 	LabelRemoteResource = Prefix + "remote-object-resource"
 

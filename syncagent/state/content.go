@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/expression"
 )
 
-// maxContents bounds the contents in one Secret, below the limit of the server. Of contents that exceed it together, the digests of the
-// largest are kept: enough to see that nothing has changed.
+// maxContents bounds the contents and the list of related objects in one Secret, below the limit of the server. Of contents that
+// exceed it together, the digests of the largest are kept: enough to see that nothing has changed.
 const maxContents = 768 << 10
 
 // digestPrefix marks a digest. It is no JSON, so that a reader that does not know digests takes the content for unknown.
@@ -95,9 +95,10 @@ func digest(encoded []byte) []byte {
 	return []byte(digestPrefix + hex.EncodeToString(sum[:]))
 }
 
-// fit returns the contents with digests in place of the largest, so that they fit into a Secret.
-func fit(contents map[string][]byte) map[string][]byte {
-	fitting, size := maps.Clone(contents), 0
+// fit returns the contents with digests in place of the largest, so that they fit into a Secret together with something else, and the size
+// of all.
+func fit(contents map[string][]byte, others int) (fitting map[string][]byte, size int) {
+	fitting, size = maps.Clone(contents), others
 	for _, encoded := range contents {
 		size += len(encoded)
 	}
@@ -112,5 +113,5 @@ func fit(contents map[string][]byte) map[string][]byte {
 		fitting[key] = d
 		size -= len(contents[key]) - len(d)
 	}
-	return fitting
+	return fitting, size
 }

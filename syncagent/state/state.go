@@ -41,6 +41,22 @@ type Store struct {
 	Client Client
 	// Namespace is the namespace of the agent.
 	Namespace string
+	AgentName string
+}
+
+// ForeignError means that a state is that of another agent, which uses the same namespace and syncs an object of the same name.
+type ForeignError struct {
+	Secret types.NamespacedName
+	Agent  string
+}
+
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("Secret %s is the state of agent %q: agents on one service cluster that sync objects of one kind need namespaces of their own", e.Secret, e.Agent)
+}
+
+// Selector selects the states of an agent.
+func Selector(agentName string) string {
+	return publication.LabelObjectState + "=true," + publication.LabelStateAgent + "=" + agentName
 }
 
 // Primary identifies a primary object, the one in a workspace.
@@ -80,7 +96,7 @@ func SecretName(primary Primary) string {
 func (s Store) Load(ctx context.Context, primary Primary, labels map[string]string) (*State, error) {
 	state := &State{
 		name:   types.NamespacedName{Namespace: s.Namespace, Name: SecretName(primary)},
-		labels: map[string]string{publication.LabelObjectState: "true"}, contents: map[string][]byte{},
+		labels: map[string]string{publication.LabelObjectState: "true", publication.LabelStateAgent: s.AgentName}, contents: map[string][]byte{},
 	}
 	maps.Copy(state.labels, labels)
 	secret := &corev1.Secret{}
@@ -89,6 +105,9 @@ func (s Store) Load(ctx context.Context, primary Primary, labels map[string]stri
 		return state, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the state in Secret %s: %w", state.name, err)
+	}
+	if agent := secret.Labels[publication.LabelStateAgent]; agent != "" && agent != s.AgentName {
+		return nil, &ForeignError{state.name, agent}
 	}
 	state.decode(secret)
 	return state, nil
@@ -193,14 +212,21 @@ func (s *State) encode(secret *corev1.Secret) error {
 	} else {
 		delete(secret.Annotations, annotationCopy)
 	}
-	secret.Data = fit(s.contents)
+	var list []byte
 	if s.relatedKnown {
-		encoded, err := json.Marshal(s.related)
-		if err != nil {
+		var err error
+		if list, err = json.Marshal(s.related); err != nil {
 			return fmt.Errorf("encoding the related objects: %w", err)
 		}
-		secret.Data[relatedKey] = encoded
 	}
+	data, size := fit(s.contents, len(list))
+	if size > corev1.MaxSecretSize {
+		return fmt.Errorf("the object has more related objects (%d) than its state can list", len(s.related))
+	}
+	if s.relatedKnown {
+		data[relatedKey] = list
+	}
+	secret.Data = data
 	return nil
 }
 

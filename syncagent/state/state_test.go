@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apilabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,7 +40,7 @@ func newStore(t *testing.T) (Store, *int) {
 		t.Fatal(err)
 	}
 	writes := 0
-	return Store{Namespace: "agent-system", Client: interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build(), interceptor.Funcs{
+	return Store{Namespace: "agent-system", AgentName: "agent", Client: interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build(), interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			writes++
 			return c.Create(ctx, object, options...)
@@ -267,5 +269,66 @@ func TestCopiesAreKnownByTheirUIDs(t *testing.T) {
 	state.ForgetRelated(related.Key())
 	if left, known := state.Related(); !known || len(left) > 0 {
 		t.Errorf("got related objects %v", left)
+	}
+}
+
+func TestStateOfAnotherAgentIsRefused(t *testing.T) {
+	store, writes := newStore(t)
+	other := store
+	other.AgentName = "other"
+	save(t, store, load(t, store))
+	var foreign *ForeignError
+	if _, err := other.Load(ctx, primary, labels); !errors.As(err, &foreign) || foreign.Agent != "agent" {
+		t.Errorf("got error %v, want a ForeignError", err)
+	}
+	secrets := &corev1.SecretList{}
+	for agent, want := range map[string]int{"agent": 1, "other": 0} {
+		selector, err := apilabels.Parse(Selector(agent))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Client.List(ctx, secrets, client.MatchingLabelsSelector{Selector: selector}); err != nil || len(secrets.Items) != want {
+			t.Errorf("agent %s has %d states (%v), want %d", agent, len(secrets.Items), err, want)
+		}
+	}
+	// A state that names no agent becomes that of the first that writes it.
+	state := load(t, store)
+	delete(state.read.Labels, publication.LabelStateAgent)
+	if err := store.Client.Update(ctx, state.read); err != nil {
+		t.Fatal(err)
+	}
+	*writes = 0
+	for range 2 {
+		save(t, store, load(t, store))
+	}
+	if got := load(t, store).read.Labels[publication.LabelStateAgent]; got != "agent" || *writes != 1 {
+		t.Errorf("the state is that of %q after %d writes", got, *writes)
+	}
+}
+
+func TestListOfRelatedObjectsCounts(t *testing.T) {
+	list := func(count int) (related []Related) {
+		for i := range count {
+			related = append(related, Related{Identifier: "many", Origin: Object{Name: fmt.Sprint(i, strings.Repeat("n", 240))}, Copy: Object{Name: fmt.Sprint(i)}})
+		}
+		return related
+	}
+	store, _ := newStore(t)
+	state := load(t, store)
+	if err := state.SetLast("large", map[string]any{"data": strings.Repeat("x", maxContents*3/4)}); err != nil {
+		t.Fatal(err)
+	}
+	state.SetRelated(list(1000))
+	save(t, store, state)
+	size := 0
+	for _, value := range state.read.Data {
+		size += len(value)
+	}
+	if size > maxContents {
+		t.Errorf("the state has %d bytes, want at most %d", size, maxContents)
+	}
+	state.SetRelated(list(4000))
+	if err := store.Save(ctx, state); err == nil {
+		t.Error("a list that no Secret holds is sent to the server")
 	}
 }

@@ -89,6 +89,9 @@ func (c ListedCopies) Find(ctx context.Context, source Source) ([]unstructured.U
 	for _, item := range list.Items {
 		_, namespaced := item.GetLabels()[publication.LabelRemoteNamespaceHash]
 		agent := item.GetLabels()[publication.LabelAgentName]
+		if item.GetLabels()[publication.LabelObjectState] != "" {
+			continue // it has the labels of the copy
+		}
 		if namespaced == (source.Namespace != "") && (agent == "" || agent == c.AgentName) {
 			found = append(found, item)
 		}

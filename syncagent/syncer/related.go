@@ -226,8 +226,31 @@ func (r *relatedPass) apply(ctx context.Context, relations []relation) {
 				r.failed(relation.Identifier, err)
 			}
 			r.wait = r.wait || err == nil && !cleaned
+		case actionKeep:
+			r.forgetNeedless(ctx, relation)
 		}
 	}
+}
+
+// forgetNeedless removes an object from the record that the primary object does not refer to any more if nothing will be done about it:
+// its copy stays in any case, or does not exist. Else the record would grow with each object that has ever been referred to.
+func (r *relatedPass) forgetNeedless(ctx context.Context, relation relation) {
+	if relation.referenced || r.unlocated[relation.Identifier] {
+		return
+	}
+	if cleansUpWithPrimary(relation.Related) {
+		_, to := r.sides(relation.Side)
+		copied, err := to.get(ctx, resourceOf(relation.Copy), keyOf(relation.Copy))
+		if err != nil {
+			r.failed(relation.Identifier, err)
+			return
+		}
+		if copied != nil && (ownersOf(copied.GetLabels(), r.ownerLabel(), "").own || r.state.HasCopy(relation.Key(), copied.GetUID())) {
+			return
+		}
+	}
+	r.state.ForgetRelated(relation.Key())
+	r.state.Forget(relation.Key() + statusKeySuffix)
 }
 
 // holds reports whether an origin that is not recorded has a finalizer of the agent: the record has been lost.

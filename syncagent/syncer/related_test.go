@@ -149,6 +149,43 @@ func TestRelatedObjectIsReleasedWhileTheCopyIsBeingDeleted(t *testing.T) {
 	}
 }
 
+func TestRecordOfRelatedObjectsDoesNotGrow(t *testing.T) {
+	for policy, want := range map[syncagentv1alpha1.RelatedResourceCleanupPolicy]int{
+		syncagentv1alpha1.CleanupOrphan: 1, syncagentv1alpha1.CleanupOnPrimaryDeletion: 3,
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			e := newEnv(t)
+			withRelated(secretRelation(fromService, policy))(e)
+			createWidget(e)
+			e.settle()
+			recorded := func() int {
+				p := &pass{Syncer: New(e.config), request: Request{Cluster: testCluster, NamespacedName: testKey}}
+				if err := p.loadState(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				entries, _ := p.state.Related()
+				return len(entries)
+			}
+			for _, name := range []string{"one", "two", "three"} {
+				e.createIn(e.service, object(secrets, types.NamespacedName{Namespace: testCluster.String(), Name: name}, "data: {a: YQ==}"))
+				changeWidget(setField("spec.secretName", name))(e)
+				e.settle()
+			}
+			if got := recorded(); got != want {
+				t.Errorf("%d related objects are recorded, want %d", got, want)
+			}
+			for _, name := range []string{"one", "two"} { // there is nothing to be cleaned up any more
+				e.deleteIn(e.workspace, secrets, types.NamespacedName{Namespace: testKey.Namespace, Name: name})
+			}
+			e.settle()
+			if got := recorded(); got != 1 {
+				t.Errorf("%d related objects are recorded at the end, want one", got)
+			}
+			e.expectIdle()
+		})
+	}
+}
+
 func TestEqualObjectIsTakenOver(t *testing.T) {
 	e := withSecret(t, secretRelation(fromService, ""))
 	e.createIn(e.workspace, object(secrets, credsInWorkspace, "type: Opaque\ndata: {password: b25l}"))

@@ -78,7 +78,7 @@ type Syncer struct {
 
 // New returns a Syncer.
 func New(config Config) *Syncer {
-	return &Syncer{config: config, state: state.Store{Client: config.Service, Namespace: config.Namespace}}
+	return &Syncer{config: config, state: state.Store{Client: config.Service, Namespace: config.Namespace, AgentName: config.AgentName}}
 }
 
 // Sync makes one pass over a primary object. An error has been reported to the consumer by a generic event; its text is for the owner
