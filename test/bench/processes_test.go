@@ -33,6 +33,19 @@ var binaries = sync.OnceValues(func() (string, error) {
 	return directory, build("../..", directory, "./cmd/etcd", "./cmd/kcp")
 })
 
+// installationBinaries returns the directory with all programs of an installation.
+func installationBinaries(b *testing.B) string {
+	b.Helper()
+	directory, err := binaries()
+	if err == nil {
+		err = build("../..", directory, "./cmd/kcp-front-proxy", "./cmd/cache-server")
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return directory
+}
+
 // stockBinary builds kube-apiserver into the same directory, once.
 var stockBinary = sync.OnceValue(func() error {
 	directory, err := binaries()

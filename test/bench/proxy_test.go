@@ -35,15 +35,8 @@ type env struct {
 
 func startEnv(b *testing.B, o sharded.Options) *env {
 	b.Helper()
-	directory, err := binaries()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := build("../..", directory, "./cmd/kcp-front-proxy", "./cmd/cache-server"); err != nil {
-		b.Fatal(err)
-	}
 	o.Shards, o.NoCache = []string{installation.Root}, true
-	s := &env{Installation: installation.StartWith(b, directory, o)}
+	s := &env{Installation: installation.StartWith(b, installationBinaries(b), o)}
 	s.admin = s.Admin(b, "root")
 	s.proxied, s.direct = httpClient(b, s.admin), httpClient(b, s.admin)
 	return s

@@ -86,19 +86,14 @@ const (
 
 func startSyncEnv(b *testing.B) *syncEnv {
 	b.Helper()
-	directory, err := binaries()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := build("../..", directory, "./cmd/kcp-front-proxy", "./cmd/cache-server"); err != nil {
-		b.Fatal(err)
-	}
+	log.SetLogger(logr.Discard())
 	s := &syncEnv{
-		Installation: installation.StartWith(b, directory, sharded.Options{Shards: []string{installation.Root, installation.Alpha, installation.Beta}}),
+		Installation: installation.StartWith(b, installationBinaries(b), sharded.Options{Shards: []string{installation.Root, installation.Alpha, installation.Beta}}),
 		service:      startStock(b, startEtcd(b)), objects: map[string]*syncTimes{}, operator: make(chan struct{}, writers),
 	}
 	s.admin = s.Admin(b, "root")
 	s.admin.Host = s.URL
+	var err error
 	if s.client, err = newClusterClient(s.admin); err != nil {
 		b.Fatal(err)
 	}
@@ -145,7 +140,6 @@ func (s *syncEnv) startAgent(b *testing.B, provider *rest.Config) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	log.SetLogger(logr.Discard())
 	ctx, cancel := context.WithCancel(b.Context())
 	s.cancel, s.ended = cancel, make(chan error, 1)
 	go func() { s.ended <- syncagent.Run(ctx, syncagent.Config{Completed: completed, Log: logr.Discard()}) }()
