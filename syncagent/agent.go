@@ -68,7 +68,8 @@ type dependencies struct {
 	log         logr.Logger
 	orphanDelay time.Duration
 
-	known *knownEndpoints
+	known      *knownEndpoints
+	remembered *rememberedEndpoints
 	// export is nil if the agent does not write it.
 	export        *exportClient
 	serviceConfig *rest.Config
@@ -189,6 +190,7 @@ func newDependencies(mgr manager.Manager, config Config, reader *dialects.Reader
 	if err != nil {
 		return nil, err
 	}
+	d.remembered = newRememberedEndpoints(d.service, &config.Config)
 	d.serviceWatches = newWatches(metadataClient)
 	d.namespaces = newEmptyNamespaces(d, metadataClient)
 	return d, nil
@@ -222,18 +224,25 @@ type sliceReconciler struct {
 	synchronizations *synchronizations
 }
 
-// Reconcile implements reconcile.Reconciler. A slice that is gone leaves the endpoints as they are: it says nothing about consumers.
+// Reconcile implements reconcile.Reconciler. A slice that is gone, or not valid, leaves the endpoints as they are: it says nothing about
+// consumers.
 func (r *sliceReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if request.Name != r.synchronizations.config.EndpointSlice {
 		return reconcile.Result{}, nil
 	}
 	slice := &apisv1alpha1.APIExportEndpointSlice{}
-	if err := r.Get(ctx, request.NamespacedName, slice); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	err := r.Get(ctx, request.NamespacedName, slice)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
 	}
-	urls := make([]string, 0, len(slice.Status.APIExportEndpoints))
-	for _, endpoint := range slice.Status.APIExportEndpoints {
-		urls = append(urls, endpoint.URL)
+	if err != nil {
+		r.synchronizations.setSliceProblem(fmt.Sprintf("there is no APIExportEndpointSlice %s", request.Name))
+		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{}, r.synchronizations.setEndpoints(urls)
+	urls, err := endpointsOf(slice)
+	if err != nil {
+		r.synchronizations.setSliceProblem(err.Error())
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, r.synchronizations.setEndpoints(ctx, urls)
 }

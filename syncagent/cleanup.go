@@ -113,14 +113,35 @@ func newCleanup(ctx context.Context, config *options.Config) (*cleanup, error) {
 	if err := kcp.Get(ctx, client.ObjectKey{Name: config.EndpointSlice}, slice); err != nil {
 		return nil, fmt.Errorf("reading APIExportEndpointSlice %s: %w", config.EndpointSlice, err)
 	}
-	for _, listed := range slice.Status.APIExportEndpoints {
-		endpoint, err := endpoints.New(config.Kcp, listed.URL)
+	return c, c.connect(ctx, slice)
+}
+
+// connect connects to the endpoints of the slice, and those that the agent has used before: objects behind others would look as if they
+// were gone.
+func (c *cleanup) connect(ctx context.Context, slice *apisv1alpha1.APIExportEndpointSlice) error {
+	urls, err := endpointsOf(slice)
+	if err != nil {
+		return fmt.Errorf("nothing was decided: %w", err)
+	}
+	used, err := newRememberedEndpoints(c.service, c.config).all(ctx)
+	if err != nil {
+		return err
+	}
+	for _, url := range urls {
+		used = append(used, strings.TrimSuffix(url, "/"))
+	}
+	slices.Sort(used)
+	for _, url := range slices.Compact(used) {
+		endpoint, err := endpoints.New(c.config.Kcp, url)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		c.endpoints = append(c.endpoints, endpoint)
 	}
-	return c, nil
+	if len(c.endpoints) == 0 {
+		return fmt.Errorf("nothing was decided: APIExportEndpointSlice %s has no endpoints, and the agent has used none before", slice.Name)
+	}
+	return nil
 }
 
 // exportedResources returns the resources of the export, without those that it claims.

@@ -18,8 +18,8 @@ type endpointConnection struct {
 	watches *watches
 }
 
-// knownEndpoints are all endpoints that the slice has listed since the agent started. One that it no longer lists may still have
-// objects, and has to be asked before a copy is deleted as an orphan.
+// knownEndpoints are all endpoints that the agent has ever used. One that the slice no longer lists may still have objects, and has to be
+// asked before a copy counts as an orphan.
 type knownEndpoints struct {
 	config *rest.Config
 
@@ -27,6 +27,8 @@ type knownEndpoints struct {
 	byURL map[string]*endpointConnection
 	// views are the syncer's views at the endpoints, by the URLs of these.
 	views map[string]*endpointConnection
+	// complete means that they are all: the slice is valid, and its endpoints, and those used before, are among them.
+	complete bool
 }
 
 func newKnownEndpoints(config *rest.Config) *knownEndpoints {
@@ -77,9 +79,15 @@ func newEndpointConnection(config *rest.Config, url string) (*endpointConnection
 	return &endpointConnection{Endpoint: endpoint, watches: newWatches(metadata)}, nil
 }
 
-// all returns all endpoints.
-func (k *knownEndpoints) all() []*endpointConnection {
+// evidence returns all endpoints, and false if there may be others.
+func (k *knownEndpoints) evidence() ([]*endpointConnection, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.Collect(maps.Values(k.byURL))
+	return slices.Collect(maps.Values(k.byURL)), k.complete && len(k.byURL) > 0
+}
+
+func (k *knownEndpoints) setComplete(complete bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.complete = complete
 }

@@ -3,39 +3,67 @@ package syncagent
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/informer"
+	"github.com/atoll-dev/atoll/syncagent/options"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
 
-// deleteOrphan deletes a copy and its state, if every endpoint confirms that its primary object is gone.
-func (o *orphans) deleteOrphan(ctx context.Context, key informer.Key) error {
-	object := o.copies.Get(key)
-	if object == nil || object.GetDeletionTimestamp() != nil {
-		return nil
-	}
-	source, ok := syncer.SourceOf(object)
-	if !ok {
-		return nil // it does not say of what it is a copy
-	}
-	connections := o.known.all()
-	if len(connections) == 0 {
-		return nil // nobody can confirm
-	}
-	for _, endpoint := range connections {
-		exists, err := existsAt(ctx, endpoint.Endpoint, o.workspaceResource, source)
-		if err != nil || exists {
-			return err
+// confirm returns the candidates that none of the endpoints has the primary object of. All are asked with one list for each endpoint. What
+// has been confirmed before and is only reported is not asked for again.
+func (o *orphans) confirm(ctx context.Context, connections []*endpointConnection, candidates []informer.Key) ([]informer.Key, error) {
+	before := map[informer.Key]bool{}
+	if o.config.OrphanPolicy != options.DeleteOrphans {
+		for _, key := range o.found() {
+			before[key] = true
 		}
 	}
-	log.FromContext(ctx).Info("Deleting an orphan", "namespace", key.Namespace, "name", key.Name, "cluster", source.Cluster)
+	var confirmed []informer.Key
+	unconfirmed := map[syncer.Source]informer.Key{}
+	for _, key := range candidates {
+		if before[key] {
+			confirmed = append(confirmed, key)
+			continue
+		}
+		object := o.copies.Get(key)
+		if object == nil {
+			continue
+		}
+		if source, ok := syncer.SourceOf(object); ok { // else it does not say of what it is a copy
+			unconfirmed[source] = key
+		}
+	}
+	for _, connection := range connections {
+		if len(unconfirmed) == 0 {
+			break
+		}
+		err := eachSource(ctx, connection.Endpoint, o.workspaceResource, "", func(source syncer.Source) { delete(unconfirmed, source) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	confirmed = slices.AppendSeq(confirmed, maps.Values(unconfirmed))
+	slices.SortFunc(confirmed, informer.Key.Compare)
+	return confirmed, nil
+}
+
+// deleteOrphan deletes a copy and its state.
+func (o *orphans) deleteOrphan(ctx context.Context, key informer.Key) error {
+	object := o.copies.Get(key)
+	if object == nil || object.GetDeletionTimestamp() != nil || !o.isOwn(object) || isIn(o.currentEndpoints(), o.copies.IndexOf(key)) {
+		return nil
+	}
+	log.FromContext(ctx).Info("Deleting an orphan", "namespace", key.Namespace, "name", key.Name)
 	done, err := syncer.New(o.syncerConfig()).DeleteOrphan(ctx, object)
 	if err == nil && !done {
 		o.trigger()
@@ -44,23 +72,30 @@ func (o *orphans) deleteOrphan(ctx context.Context, key informer.Key) error {
 }
 
 // existsAt asks an endpoint whether a primary object exists. A workspace that is not bound any more would refuse to be asked, so all are.
-func existsAt(ctx context.Context, endpoint *endpoints.Endpoint, resource publication.Resource, source syncer.Source) (bool, error) {
-	dynamic, err := endpoint.Dynamic()
-	if err != nil {
-		return false, err
-	}
+func existsAt(ctx context.Context, endpoint *endpoints.Endpoint, resource publication.Resource, source syncer.Source) (exists bool, err error) {
 	selector := fields.Set{"metadata.name": source.Name}
 	if source.Namespace != "" {
 		selector["metadata.namespace"] = source.Namespace
 	}
-	list, err := dynamic.Resource(resource.GroupVersionResource()).List(ctx, metav1.ListOptions{FieldSelector: selector.String()})
+	err = eachSource(ctx, endpoint, resource, selector.String(), func(found syncer.Source) { exists = exists || found == source })
+	return exists, err
+}
+
+// eachSource calls visit with all primary objects behind an endpoint that match a field selector.
+func eachSource(ctx context.Context, endpoint *endpoints.Endpoint, resource publication.Resource, fieldSelector string, visit func(syncer.Source)) error {
+	client, err := endpoint.Metadata()
 	if err != nil {
-		return false, fmt.Errorf("asking %s for %s: %w", endpoint.URL, source.NamespacedName, err)
+		return err
 	}
-	for i := range list.Items {
-		if logicalcluster.Of(&list.Items[i]) == source.Cluster {
-			return true, nil
-		}
+	list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+		options.FieldSelector = fieldSelector
+		return client.Resource(resource.GroupVersionResource()).List(ctx, options)
 	}
-	return false, nil
+	err = listMetadata(ctx, list, "", func(object *metav1.PartialObjectMetadata) {
+		visit(syncer.Source{Cluster: logicalcluster.Of(object), NamespacedName: types.NamespacedName{Namespace: object.Namespace, Name: object.Name}})
+	})
+	if err != nil {
+		return fmt.Errorf("reading %s at %s: %w", resource.GroupVersionResource().GroupResource(), endpoint.URL, err)
+	}
+	return nil
 }

@@ -7,15 +7,19 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/syncagent/informer"
 	"github.com/atoll-dev/atoll/syncagent/options"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
 
-// orphans are the copies of a synchronization whose primary object is behind none of the endpoints: its workspace was unbound or deleted
-// while the agent could not act. An endpoint that cannot be read is no evidence: as long as there is one, nothing is decided.
+// orphans are the copies of a synchronization whose primary object is behind none of the endpoints that the agent has ever used: its
+// workspace was unbound or deleted while the agent could not act. An endpoint that cannot be read is no evidence, and neither is a slice
+// that is not valid: as long as there is one, nothing is decided.
 type orphans struct {
 	*synchronization
 	wake chan struct{}
@@ -54,19 +58,36 @@ func (o *orphans) run(ctx context.Context) {
 		if !background.Sleep(ctx, o.orphanDelay) {
 			return
 		}
-		keys, known := o.find()
-		if !known {
-			continue // the endpoint that cannot be read now triggers when it can be
-		}
-		o.report(keys)
-		if o.config.OrphanPolicy == options.DeleteOrphans {
-			o.delete(ctx, keys)
+		if err := o.check(ctx); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "Could not look for orphans")
+			o.trigger()
 		}
 	}
 }
 
-// find returns the keys of orphans, sorted, and false if that cannot be decided.
-func (o *orphans) find() (keys []informer.Key, known bool) {
+// check looks for orphans once. While that cannot be decided, what was known before stays; whatever changes that triggers.
+func (o *orphans) check(ctx context.Context) error {
+	candidates, known := o.candidates()
+	if !known {
+		return nil
+	}
+	connections, complete := o.known.evidence()
+	if !complete {
+		return nil
+	}
+	keys, err := o.confirm(ctx, connections, candidates)
+	if err != nil {
+		return err
+	}
+	o.report(keys)
+	if o.config.OrphanPolicy == options.DeleteOrphans {
+		o.delete(ctx, keys)
+	}
+	return nil
+}
+
+// candidates returns the keys of the copies of this resource whose primary object no store has, and false if that cannot be decided.
+func (o *orphans) candidates() (keys []informer.Key, known bool) {
 	if synced, err := o.copies.Status(); !synced || err != nil {
 		return nil, false
 	}
@@ -78,12 +99,28 @@ func (o *orphans) find() (keys []informer.Key, known bool) {
 	}
 	for _, key := range o.copies.Keys() {
 		index := o.copies.IndexOf(key)
-		if index != (informer.IndexKey{}) && !slices.ContainsFunc(endpoints, func(w *workspaces) bool { return w.store().HasIndex(index) }) {
+		if index == (informer.IndexKey{}) || isIn(endpoints, index) {
+			continue
+		}
+		if object := o.copies.Get(key); object != nil && o.isOwn(object) {
 			keys = append(keys, key)
 		}
 	}
 	slices.SortFunc(keys, informer.Key.Compare)
 	return keys, true
+}
+
+func isIn(endpoints []*workspaces, index informer.IndexKey) bool {
+	return slices.ContainsFunc(endpoints, func(w *workspaces) bool {
+		store := w.store()
+		return store == nil || store.HasIndex(index)
+	})
+}
+
+// isOwn reports whether a copy is known to be one of this publication. Several may have copies of one kind; one that does not say of which
+// resource it is a copy may belong to any of them.
+func (o *orphans) isOwn(object metav1.Object) bool {
+	return object.GetLabels()[publication.LabelRemoteResource] != "" && syncer.BelongsTo(object, o.workspaceResource)
 }
 
 // report tells the owner, once for each change of their number.
@@ -106,7 +143,7 @@ func (o *orphans) forget() {
 	orphanedCopies.DeleteLabelValues(o.publication.Object.GetName())
 }
 
-// delete deletes orphans, each after all endpoints have confirmed that its primary object is gone.
+// delete deletes orphans, which all endpoints have just confirmed.
 func (o *orphans) delete(ctx context.Context, keys []informer.Key) {
 	for _, key := range keys {
 		if err := o.deleteOrphan(ctx, key); err != nil {

@@ -46,7 +46,9 @@ type synchronizations struct {
 	mu        sync.Mutex
 	closed    bool
 	endpoints map[string]*endpointConnection // nil until they are known
-	running   map[types.UID]*synchronization
+	// sliceProblem is why the slice does not tell the endpoints, empty if it does.
+	sliceProblem string
+	running      map[types.UID]*synchronization
 	// uids has the UIDs of running synchronizations by their keys: an object that is gone is known by its key only.
 	uids map[types.NamespacedName]types.UID
 }
@@ -126,7 +128,7 @@ func (s *synchronizations) sync(ctx context.Context, key types.NamespacedName, p
 		s.stop(key)
 		running = s.start(key, p, service, workspace)
 	}
-	return running.condition(s.endpoints != nil), nil
+	return running.condition(s.endpoints != nil, s.sliceProblem), nil
 }
 
 // resolve looks up the resource of a publication on both sides.
@@ -170,33 +172,58 @@ func (s *synchronizations) stop(key types.NamespacedName) {
 	delete(s.uids, key)
 }
 
-// setEndpoints has all synchronizations run at these endpoints.
-func (s *synchronizations) setEndpoints(urls []string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// setEndpoints has all synchronizations run at these endpoints, those of a valid slice.
+func (s *synchronizations) setEndpoints(ctx context.Context, urls []string) error {
+	used, err := s.remembered.add(ctx, urls)
+	if err != nil {
+		return err
+	}
+	for _, url := range used {
+		if _, err := s.known.get(url); err != nil {
+			return err
+		}
+	}
 	current := map[string]*endpointConnection{}
 	for _, url := range urls {
-		endpoint, err := s.known.get(url)
+		endpoint, err := s.known.get(strings.TrimSuffix(url, "/"))
 		if err != nil {
 			return err
 		}
 		current[url] = endpoint
 	}
 	s.log.Info("The endpoints are", "urls", urls)
-	s.endpoints = current
+	s.known.setComplete(true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endpoints, s.sliceProblem = current, ""
 	for _, running := range s.running {
 		running.setEndpoints(current)
+		running.orphans.trigger()
 		running.changed()
 	}
 	return nil
 }
 
+// setSliceProblem notes why the endpoints are not known. Those that were known before stay.
+func (s *synchronizations) setSliceProblem(problem string) {
+	s.log.Info("The endpoints are not known", "reason", problem)
+	s.known.setComplete(false)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sliceProblem = problem
+	for _, running := range s.running {
+		running.changed()
+	}
+}
+
 // condition returns the condition Syncing.
-func (s *synchronization) condition(endpointsKnown bool) metav1.Condition {
+func (s *synchronization) condition(endpointsKnown bool, sliceProblem string) metav1.Condition {
 	synced, err := s.copies.Status()
 	switch {
 	case err != nil:
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonEndpoints, Message: "copies on the service cluster cannot be read"}
+	case sliceProblem != "":
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonEndpoints, Message: "the endpoints are not known: " + sliceProblem}
 	case !synced || !endpointsKnown:
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonStarting, Message: "objects are being read"}
 	}

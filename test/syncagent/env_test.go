@@ -24,6 +24,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	servicesv1alpha1 "github.com/atoll-dev/atoll/api/kdp/services/v1alpha1"
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
 )
@@ -31,7 +32,7 @@ import (
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, apisv1alpha1.AddToScheme, syncagentv1alpha1.AddToScheme, servicesv1alpha1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, apisv1alpha1.AddToScheme, syncagentv1alpha1.AddToScheme, servicesv1alpha1.AddToScheme, topologyv1alpha1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			panic(err)

@@ -1,0 +1,73 @@
+package syncagent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/syncagent/options"
+)
+
+// endpointURLs is the key of the URLs, one a line.
+const endpointURLs = "urls"
+
+// rememberedEndpoints are the URLs of all endpoints that an agent has ever used. One that the slice no longer lists may still have objects,
+// whichever process has used it. They are in a Secret, because agents may write no other kind in their namespace.
+type rememberedEndpoints struct {
+	client client.Client
+	key    client.ObjectKey
+}
+
+func newRememberedEndpoints(c client.Client, config *options.Config) *rememberedEndpoints {
+	return &rememberedEndpoints{c, client.ObjectKey{Namespace: config.Namespace, Name: "endpoints-" + config.AgentName}}
+}
+
+// all returns the URLs, sorted.
+func (r *rememberedEndpoints) all(ctx context.Context) ([]string, error) {
+	urls, _, err := r.read(ctx)
+	return urls, err
+}
+
+// add remembers URLs before they are used, and returns all.
+func (r *rememberedEndpoints) add(ctx context.Context, urls []string) ([]string, error) {
+	before, secret, err := r.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Clone(before)
+	for _, url := range urls {
+		all = append(all, strings.TrimSuffix(url, "/"))
+	}
+	slices.Sort(all)
+	if all = slices.Compact(all); slices.Equal(all, before) {
+		return all, nil
+	}
+	secret.Data = map[string][]byte{endpointURLs: []byte(strings.Join(all, "\n"))}
+	if secret.ResourceVersion == "" {
+		err = r.client.Create(ctx, secret)
+	} else {
+		err = r.client.Update(ctx, secret)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("writing the endpoints to Secret %s: %w", r.key, err)
+	}
+	return all, nil
+}
+
+func (r *rememberedEndpoints) read(ctx context.Context) ([]string, *corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := r.client.Get(ctx, r.key, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.key.Namespace, Name: r.key.Name}}, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the endpoints in Secret %s: %w", r.key, err)
+	}
+	return strings.Fields(string(secret.Data[endpointURLs])), secret, nil
+}

@@ -1,0 +1,33 @@
+package syncagent
+
+import (
+	"fmt"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+)
+
+// endpointsOf returns the URLs of a slice. It fails if the slice does not say that they are all: one whose export or partition cannot be
+// found, or that nobody has looked at yet, tells nothing about consumers.
+func endpointsOf(slice *apisv1alpha1.APIExportEndpointSlice) ([]string, error) {
+	if !conditionsv1alpha1.IsTrue(slice, apisv1alpha1.APIExportValid) {
+		return nil, invalidSlice(slice, apisv1alpha1.APIExportValid)
+	}
+	partition := conditionsv1alpha1.Get(slice, apisv1alpha1.PartitionValid)
+	if (partition != nil || slice.Spec.Partition != "") && !conditionsv1alpha1.IsTrue(slice, apisv1alpha1.PartitionValid) {
+		return nil, invalidSlice(slice, apisv1alpha1.PartitionValid)
+	}
+	urls := make([]string, 0, len(slice.Status.APIExportEndpoints))
+	for _, endpoint := range slice.Status.APIExportEndpoints {
+		urls = append(urls, endpoint.URL)
+	}
+	return urls, nil
+}
+
+func invalidSlice(slice *apisv1alpha1.APIExportEndpointSlice, missing conditionsv1alpha1.Type) error {
+	message := "it is not set"
+	if condition := conditionsv1alpha1.Get(slice, missing); condition != nil {
+		message = condition.Message
+	}
+	return fmt.Errorf("condition %s of APIExportEndpointSlice %s is not true: %s", missing, slice.Name, message)
+}
