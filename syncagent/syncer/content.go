@@ -137,13 +137,6 @@ func withMetadata(content map[string]any) map[string]any {
 	return result
 }
 
-// withoutMetadata returns the fields of a content.
-func withoutMetadata(content map[string]any) map[string]any {
-	fields := maps.Clone(content)
-	delete(fields, "metadata")
-	return fields
-}
-
 func orEmpty(m map[string]any) map[string]any {
 	if m == nil {
 		return map[string]any{}

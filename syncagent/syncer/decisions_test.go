@@ -260,20 +260,19 @@ func TestMayWrite(t *testing.T) {
 	const label, origin = ownerLabelPrefix + "own", "origin"
 	other := ownerLabelPrefix + "other"
 	for name, test := range map[string]struct {
-		labels         map[string]string
-		recorded, same bool
-		want           bool
+		labels   map[string]string
+		recorded bool
+		want     bool
 	}{
-		"an unrelated object":                     {nil, false, false, false},
-		"an unrelated object of the same content": {nil, false, true, true},
-		"labels are lost, but the state is not":   {nil, true, false, true},
-		"the own copy":                            {map[string]string{label: origin}, false, false, true},
-		"the own copy, of an earlier origin":      {map[string]string{label: "earlier"}, false, false, true},
-		"a copy of the same origin":               {map[string]string{other: origin}, false, false, true},
-		"a copy of another origin":                {map[string]string{other: "another"}, true, true, false},
-		"a copy of another origin as well":        {map[string]string{label: origin, other: "another"}, true, true, false},
+		"an unrelated object":                   {nil, false, false},
+		"labels are lost, but the state is not": {nil, true, true},
+		"the own copy":                          {map[string]string{label: origin}, false, true},
+		"the own copy, of an earlier origin":    {map[string]string{label: "earlier"}, false, true},
+		"a copy of the same origin":             {map[string]string{other: origin}, false, true},
+		"a copy of another origin":              {map[string]string{other: "another"}, true, false},
+		"a copy of another origin as well":      {map[string]string{label: origin, other: "another"}, true, false},
 	} {
-		if got := ownersOf(test.labels, label, origin).mayWrite(test.recorded, test.same); got != test.want {
+		if got := ownersOf(test.labels, label, origin).mayWrite(test.recorded); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}
@@ -305,12 +304,14 @@ func TestMustReplace(t *testing.T) {
 		copied, content string
 		want            bool
 	}{
-		"data of a Secret":               {secrets, "type: Opaque\ndata: {a: YQ==}", "type: Opaque\ndata: {a: Yg==}", false},
-		"the type of a Secret":           {secrets, "type: Opaque", "type: kubernetes.io/tls", true},
-		"data of an immutable ConfigMap": {configMaps, "immutable: true\ndata: {a: x}", "immutable: true\ndata: {a: y}", true},
-		"an immutable one as it is":      {configMaps, "immutable: true\ndata: {a: x}", "immutable: true\ndata: {a: x}", false},
-		"no longer immutable":            {configMaps, "immutable: true\ndata: {a: x}", "data: {a: x}", true},
-		"fields of the same name":        {things, "immutable: true\ndata: {a: x}", "data: {a: y}", false},
+		"data of a Secret":                {secrets, "type: Opaque\ndata: {a: YQ==}", "type: Opaque\ndata: {a: Yg==}", false},
+		"the type of a Secret":            {secrets, "type: Opaque", "type: kubernetes.io/tls", true},
+		"data of an immutable ConfigMap":  {configMaps, "immutable: true\ndata: {a: x}", "immutable: true\ndata: {a: y}", true},
+		"an immutable one as it is":       {configMaps, "immutable: true\ndata: {a: x}", "immutable: true\ndata: {a: x}", false},
+		"no longer immutable":             {configMaps, "immutable: true\ndata: {a: x}", "data: {a: x}", true},
+		"stringData that has been stored": {secrets, "immutable: true\ndata: {a: eA==, b: dGV4dA==}", "immutable: true\ndata: {a: eA==}\nstringData: {b: text}", false},
+		"stringData that differs":         {secrets, "immutable: true\ndata: {b: eQ==}", "immutable: true\nstringData: {b: z}", true},
+		"fields of the same name":         {things, "immutable: true\ndata: {a: x}", "data: {a: y}", false},
 	} {
 		if got := mustReplace(object(test.kind, testKey, test.copied), rawYAML(t, test.content)); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)

@@ -92,10 +92,10 @@ func ownersOf(labels map[string]string, ownerLabel, originHash string) copyOwner
 	return owners
 }
 
-// mayWrite reports whether an existing object may be overwritten. recorded means that the state has what was written to it, and same
-// that it would not change.
-func (o copyOwners) mayWrite(recorded, same bool) bool {
-	return !o.foreign && (o.own || o.shared || recorded || same)
+// mayWrite reports whether an existing object may be overwritten. recorded means that the state knows it. One that has
+// the same content by chance is not taken over: it would be deleted later.
+func (o copyOwners) mayWrite(recorded bool) bool {
+	return !o.foreign && (o.own || o.shared || recorded)
 }
 
 // cleanupPolicy returns when copies in workspaces are deleted.

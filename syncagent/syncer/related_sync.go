@@ -2,7 +2,9 @@ package syncer
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -120,11 +122,12 @@ func (s side) explainExisting(ctx context.Context, resource publication.Resource
 
 func (p *pass) writeRelated(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, bool, error) {
 	owners := ownersOf(copied.GetLabels(), p.ownerLabel(), p.originHash(r))
-	same := equal(withoutMetadata(d.content), withoutMetadata(contentOf(copied)))
-	if !owners.mayWrite(p.state.HasCopy(r.Key(), copied.GetUID()), same) {
+	if !owners.mayWrite(p.state.HasCopy(r.Key(), copied.GetUID())) {
 		return nil, false, &OwnedError{to.describeObject(copied), "is no copy of the related object"}
 	}
-	if mustReplace(copied, d.content) {
+	if unchanged, err := p.state.IsLast(r.Key(), d.content); err != nil {
+		return nil, false, err
+	} else if !unchanged && mustReplace(copied, d.content) {
 		if err := to.delete(ctx, copied); err != nil {
 			return nil, false, err
 		}
@@ -144,10 +147,28 @@ func mustReplace(copied *unstructured.Unstructured, content map[string]any) bool
 	default:
 		return false
 	}
+	content = withStringData(content)
 	changed := func(field string) bool { return !equal(copied.Object[field], content[field]) }
 	wantedType, _ := content["type"].(string)
 	return wantedType != "" && changed("type") ||
 		copied.Object["immutable"] == true && (changed("data") || changed("binaryData") || changed("immutable"))
+}
+
+// withStringData returns a content as a server stores it: stringData is a form of data that can only be written.
+func withStringData(content map[string]any) map[string]any {
+	texts, _ := content["stringData"].(map[string]any)
+	if len(texts) == 0 {
+		return content
+	}
+	existing, _ := content["data"].(map[string]any)
+	data := maps.Clone(orEmpty(existing))
+	for key, value := range texts {
+		text, _ := value.(string)
+		data[key] = base64.StdEncoding.EncodeToString([]byte(text))
+	}
+	content = maps.Clone(content)
+	content["data"] = data
+	return content
 }
 
 // forwardStatus copies the status of an origin to its copy, if the publication asks for it. written means that the copy has been

@@ -82,24 +82,26 @@ func TestClaimThatIsNotAcceptedConcernsRelatedObjectsOnly(t *testing.T) {
 	})
 }
 
-func TestUnrelatedObjectIsNotOverwritten(t *testing.T) {
+func TestUnrelatedObjectIsNeitherOverwrittenNorDeleted(t *testing.T) {
 	for _, origin := range []syncagentv1alpha1.RelatedResourceOrigin{fromWorkspace, fromService} {
-		t.Run(string(origin), func(t *testing.T) {
-			e := withSecret(t, secretRelation(origin, syncagentv1alpha1.CleanupOnPrimaryDeletion))
-			c, key := e.workspace, credsInWorkspace
-			if origin == fromWorkspace {
-				c, key = e.service, credsOnService
-			}
-			e.createIn(c, object(secrets, key, "type: Opaque\ndata: {password: bWluZQ==}"))
-			var owned *OwnedError
-			if _, err := e.sync(testKey); !errors.As(err, &owned) || strings.Contains(err.Error(), "bWluZQ==") {
-				t.Fatalf("got error %v, want an OwnedError", err)
-			}
-			deleteWidget(e)
-			e.settle()
-			expectNothingLeft(t, e)
-			expectField(t, e.get(c, secrets, key), "bWluZQ==", "data", "password")
-		})
+		for name, data := range map[string]string{"another content": "bWluZQ==", "the same content": "b25l"} {
+			t.Run(string(origin)+" "+name, func(t *testing.T) {
+				e := withSecret(t, secretRelation(origin, syncagentv1alpha1.CleanupOnPrimaryDeletion))
+				c, key := e.workspace, credsInWorkspace
+				if origin == fromWorkspace {
+					c, key = e.service, credsOnService
+				}
+				e.createIn(c, object(secrets, key, "type: Opaque\ndata: {password: "+data+"}"))
+				var owned *OwnedError
+				if _, err := e.sync(testKey); !errors.As(err, &owned) || strings.Contains(err.Error(), data) {
+					t.Fatalf("got error %v, want an OwnedError", err)
+				}
+				deleteWidget(e)
+				e.settle()
+				expectNothingLeft(t, e)
+				expectField(t, e.get(c, secrets, key), data, "data", "password")
+			})
+		}
 	}
 }
 
@@ -184,16 +186,6 @@ func TestRecordOfRelatedObjectsDoesNotGrow(t *testing.T) {
 			e.expectIdle()
 		})
 	}
-}
-
-func TestEqualObjectIsTakenOver(t *testing.T) {
-	e := withSecret(t, secretRelation(fromService, ""))
-	e.createIn(e.workspace, object(secrets, credsInWorkspace, "type: Opaque\ndata: {password: b25l}"))
-	e.settle()
-	e.change(e.service, secrets, credsOnService, setField("data.password", "dHdv"))
-	e.settle()
-	expectField(t, e.get(e.workspace, secrets, credsInWorkspace), "dHdv", "data", "password")
-	e.expectIdle()
 }
 
 func TestLabelsLostInTheWorkspaceAreRepaired(t *testing.T) {
@@ -503,6 +495,33 @@ func TestImmutableCopyIsReplaced(t *testing.T) {
 	expectField(t, after, "other", "data", "a")
 	if after.GetUID() == before {
 		t.Error("the copy was changed, which a server refuses")
+	}
+}
+
+func TestImmutableCopyWithStringData(t *testing.T) {
+	e := newEnv(t)
+	relation := secretRelation(fromService, "")
+	relation.Spec.Mutation = &syncagentv1alpha1.ResourceMutationSpec{Spec: []syncagentv1alpha1.ResourceMutation{{
+		Template: &syncagentv1alpha1.ResourceTemplateMutation{Path: "stringData.url", Template: "https://db"},
+	}}}
+	withRelated(relation)(e)
+	createWidget(e)
+	nameSecret(e)
+	e.settle()
+	e.createIn(e.service, object(secrets, credsOnService, "immutable: true\ndata: {a: YQ==}"))
+	e.settle()
+	e.change(e.workspace, secrets, credsInWorkspace, func(o *unstructured.Unstructured) { // as a server does
+		delete(o.Object, "stringData")
+		setField("data.url", "aHR0cHM6Ly9kYg==")(o)
+	})
+	e.expectIdle()
+	before := e.get(e.workspace, secrets, credsInWorkspace).GetUID()
+	e.change(e.service, secrets, credsOnService, func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"added": "yes"}) })
+	e.settle()
+	after := e.get(e.workspace, secrets, credsInWorkspace)
+	expectField(t, after, "yes", "metadata", "labels", "added")
+	if after.GetUID() != before {
+		t.Error("the copy has been replaced for a label")
 	}
 }
 
