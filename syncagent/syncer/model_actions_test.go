@@ -131,6 +131,7 @@ func (m *model) administrate(pub *modelPublication) {
 			delete(labels, key)
 		}
 		delete(labels, publication.LabelAgentName)
+		delete(labels, publication.LabelRemoteResource)
 		o.SetLabels(labels)
 		o.SetAnnotations(nil)
 		m.stripped[o.GetUID()] = true

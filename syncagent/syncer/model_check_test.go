@@ -57,6 +57,9 @@ func (p *modelPass) checkDelete(what string, deleted *unstructured.Unstructured)
 		if agent := labels[publication.LabelAgentName]; agent != config.AgentName && agent != "" {
 			p.violation("%s: %s: it is a copy of agent %s", p, what, agent)
 		}
+		if !BelongsTo(deleted, config.WorkspaceResource) {
+			p.violation("%s: %s: it is the copy of an object of another resource", p, what)
+		}
 		if source := p.get(p.key.workspace.client, config.WorkspaceResource, p.key.NamespacedName); source != nil && source.GetDeletionTimestamp() == nil && len(source.GetFinalizers()) > 0 && source.GetUID() == p.uid() {
 			p.violation("%s: %s: its source lives", p, what)
 		}
@@ -119,15 +122,15 @@ func (m *model) check() {
 	}
 }
 
-func sourceID(agent, kind string, source Source) string {
-	return fmt.Sprintf("%s %s %s/%s", agent, kind, source.Cluster, source.NamespacedName)
+func sourceID(agent, kind, resource string, source Source) string {
+	return fmt.Sprintf("%s %s %s %s/%s", agent, kind, resource, source.Cluster, source.NamespacedName)
 }
 
 // checkPrimary checks a primary object and what belongs to it.
 func (m *model) checkPrimary(p *modelPass, primary *unstructured.Unstructured, expected expectations) {
 	config := p.publication.config
 	source := Source{p.key.workspace.cluster, p.key.NamespacedName}
-	expected.sources[sourceID(config.AgentName, config.ServiceResource.Kind, source)] = true
+	expected.sources[sourceID(config.AgentName, config.ServiceResource.Kind, resourceName(config.WorkspaceResource), source)] = true
 	expected.states[config.Namespace+"/"+state.SecretName(p.primary())] = true
 	expected.owners[p.syncerPass().ownerLabel()] = true
 	creds, _, _ := unstructured.NestedString(primary.Object, "spec", "secretName")
@@ -146,7 +149,7 @@ func (m *model) checkPrimary(p *modelPass, primary *unstructured.Unstructured, e
 		m.violation("%s: has no copy", p)
 		return
 	}
-	if s, ok := SourceOf(copied); !ok || s != source || copied.GetLabels()[publication.LabelAgentName] != config.AgentName {
+	if s, ok := SourceOf(copied); !ok || s != source || !BelongsTo(copied, config.WorkspaceResource) || copied.GetLabels()[publication.LabelAgentName] != config.AgentName {
 		// Another has the name; checkService checks that it lives. What has been synced before stays.
 		for _, name := range credNames {
 			expected.allowFinalizer(p, name.(string))
@@ -216,7 +219,7 @@ func (m *model) checkService(expected expectations) {
 		for _, o := range m.listAll(m.service, resource) {
 			source, ok := SourceOf(&o)
 			switch {
-			case ok && !expected.sources[sourceID(o.GetLabels()[publication.LabelAgentName], o.GetKind(), source)]:
+			case ok && !expected.sources[sourceID(o.GetLabels()[publication.LabelAgentName], o.GetKind(), o.GetAnnotations()[publication.AnnotationRemoteResource], source)]:
 				m.violation("%s %s/%s: its source %v is gone", o.GetKind(), o.GetNamespace(), o.GetName(), source)
 			case !ok && m.made[o.GetUID()] && !m.stripped[o.GetUID()]:
 				m.violation("%s %s/%s: names no source", o.GetKind(), o.GetNamespace(), o.GetName())

@@ -109,7 +109,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	m.service = m.newCluster(widgetOnService, things, gizmos)
 	for _, name := range []string{"one", "two", "elsewhere"} {
 		cluster, _ := logicalcluster.ParseName("1" + strings.Replace(name, "elsewhere", "one", 1))
-		w := &modelWorkspace{name: name, cluster: cluster, client: m.newCluster(widgetInWorkspace, things, gizmos)}
+		w := &modelWorkspace{name: name, cluster: cluster, client: m.newCluster(widgetInWorkspace, sprockets, things, gizmos)}
 		m.createIn(w.client, object(namespaces, types.NamespacedName{Name: testKey.Namespace}, ""))
 		m.workspaces = append(m.workspaces, w)
 	}
@@ -133,6 +133,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	}
 	one, two, elsewhere := m.workspaces[0], m.workspaces[1], m.workspaces[2]
 	publish("alpha", widgetInWorkspace, widgetOnService, nil, one, two)
+	publish("alpha", sprockets, widgetOnService, &syncagentv1alpha1.ResourceNaming{Name: "sprocket-$remoteName"}, one, two)
 	// The names of things collide: of two workspaces, one has the copy.
 	publish("alpha", things, things, &syncagentv1alpha1.ResourceNaming{Name: "$remoteName", Namespace: sharedNamespace}, one, two)
 	publish("beta", gizmos, gizmos, nil, one)

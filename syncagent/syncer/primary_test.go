@@ -125,7 +125,7 @@ func TestTwoCopiesAreAnError(t *testing.T) {
 }
 
 // sprockets are published from the kind of the copies of widgets, too.
-var sprockets = publication.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Sprocket"}, Resource: "sprockets", Namespaced: true}
+var sprockets = publication.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Sprocket"}, Resource: "sprockets", Namespaced: true, HasStatus: true}
 
 // publishedAs returns an env of the same agent, workspace and service cluster for another resource of the same kind of copies.
 func (e *env) publishedAs(resource publication.Resource) *env {
