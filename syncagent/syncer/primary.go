@@ -189,7 +189,7 @@ func (p *pass) nameCopy() (types.NamespacedName, error) {
 	if err != nil {
 		return types.NamespacedName{}, fmt.Errorf("naming the copy: %w", err)
 	}
-	return key, nil
+	return key, p.guardKey(p.config.ServiceResource, key, syncagentv1alpha1.RelatedResourceSpec{})
 }
 
 // newObject returns an object that does not exist yet.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/syncagent/publication"
@@ -32,11 +33,16 @@ func (p *pass) guardNamespace(resource *RelatedResource, pair related.Pair) erro
 	if resource.Spec.Origin == syncagentv1alpha1.RelatedResourceOriginService {
 		key = pair.Origin
 	}
-	if key.Namespace != p.config.Namespace && !strings.HasPrefix(key.Namespace, "kube-") || key.Namespace == "" ||
-		related.OwnerChoosesNamespace(resource.Spec, p.spec().Naming, p.request.Cluster.String(), key.Namespace) {
+	return p.guardKey(serviceSide(resource), key, resource.Spec)
+}
+
+// guardKey refuses the key of an object on the service cluster; entry says what leads there, the naming of primary objects if it is empty.
+func (p *pass) guardKey(resource publication.Resource, key types.NamespacedName, entry syncagentv1alpha1.RelatedResourceSpec) error {
+	guarded := key.Namespace != "" && key.Namespace == p.config.Namespace || strings.HasPrefix(key.Namespace, "kube-")
+	if !guarded || related.OwnerChoosesNamespace(entry, p.spec().Naming, p.request.Cluster.String(), key.Namespace) {
 		return nil
 	}
-	return &GuardedError{p.service().describe(serviceSide(resource), key), "the namespace belongs to the cluster or to the agent"}
+	return &GuardedError{p.service().describe(resource, key), "the namespace belongs to the cluster or to the agent"}
 }
 
 func serviceSide(resource *RelatedResource) publication.Resource {
@@ -54,14 +60,14 @@ func (p *pass) guard(r relation, copied *unstructured.Unstructured, content map[
 		onService = copied
 	}
 	reason := p.foreignReason(onService, r.Side)
-	types := []any{content["type"]}
+	secretTypes := []any{content["type"]}
 	for _, object := range []*unstructured.Unstructured{r.origin, copied} {
 		if object != nil {
-			types = append(types, object.Object["type"])
+			secretTypes = append(secretTypes, object.Object["type"])
 		}
 	}
 	if isSecret := func(resource publication.Resource) bool { return resource.GroupKind() == secretKind }; isSecret(r.resource.Origin) || isSecret(r.resource.Copy) {
-		for _, t := range types {
+		for _, t := range secretTypes {
 			if name, _ := t.(string); slices.Contains(guardedTypes, name) {
 				reason = "Secrets of type " + name + " stay where they are"
 			}

@@ -77,6 +77,30 @@ func TestNamespacesOfTheServiceClusterAreGuarded(t *testing.T) {
 	}
 }
 
+func TestNamingIsGuarded(t *testing.T) {
+	key := types.NamespacedName{Namespace: "kube-system", Name: testKey.Name}
+	for naming, guarded := range map[string]bool{"$remoteNamespace": true, "{{ .Object.metadata.namespace }}": true, "kube-system": false} {
+		t.Run(naming, func(t *testing.T) {
+			e := newEnv(t)
+			e.config.Publication = &publication.Publication{Spec: syncagentv1alpha1.PublishedResourceSpec{Naming: &syncagentv1alpha1.ResourceNaming{Namespace: naming}}}
+			e.createIn(e.workspace, object(namespaces, types.NamespacedName{Name: key.Namespace}, ""))
+			e.createIn(e.workspace, object(widgetInWorkspace, key, "spec: {size: 3}"))
+			var refused *GuardedError
+			if _, err := e.sync(key); errors.As(err, &refused) != guarded {
+				t.Errorf("got error %v", err)
+			}
+			if got := len(e.copies()); (got == 0) != guarded {
+				t.Errorf("got %d copies", got)
+			}
+			e.deleteIn(e.workspace, widgetInWorkspace, key)
+			e.settle(key)
+			if e.get(e.workspace, widgetInWorkspace, key) != nil {
+				t.Error("the object cannot be deleted")
+			}
+		})
+	}
+}
+
 func TestObjectsOfOthersAreNoOrigins(t *testing.T) {
 	for name, test := range map[string]struct {
 		labels  map[string]string
