@@ -24,6 +24,9 @@ const (
 	MaxSize = 64 << 10
 	// Verb is the verb on an APIExport that allows a caller to use its view.
 	Verb = "sync"
+	// RevisionHeader is the header of requests for a published resource with the Revision of the description that the caller
+	// knows. Shards receive descriptions with a delay; one that has another one refuses the request.
+	RevisionHeader = "Syncagent-View-Revision"
 
 	exportPrefix = "/services/apiexport/"
 	prefix       = "/services/syncer/"
@@ -45,6 +48,8 @@ type Resource struct {
 	Source Source `json:"source"`
 	// Filter restricts the objects; nil shows all.
 	Filter *syncagentv1alpha1.ResourceFilter `json:"filter,omitempty"`
+	// Revision changes with the other fields, whether or not a shard knows them all. It is opaque to shards.
+	Revision string `json:"revision,omitempty"`
 
 	// Objects and Namespaces are the selectors of the filter. They are nil if it does not select by the labels of objects
 	// or of their namespaces.

@@ -34,6 +34,7 @@ func TestSyncerView(t *testing.T) {
 		{"everything else is refused", testRefusals},
 		{"the description is validated", testDescription},
 		{"watches end when the publication changes", testPublicationChange},
+		{"requests may name a revision of the description", testRevision},
 		{"watches end with the binding", testUnbinding},
 	} {
 		if !t.Run(part.name, func(t *testing.T) { part.run(s.withT(t)) }) {
@@ -252,6 +253,30 @@ func testNamespaces(s *env) {
 			s.Errorf("watch %d shows an object of another namespace: %q, %v", i, got, err)
 		}
 	}
+	for namespace, content := range map[string]string{"two": "", "one": "map[colour:red]"} { // deletions show what has been shown, else the name
+		path := strings.Replace(mapsPath, "NAMESPACE", namespace, 1)
+		s.newObject(s.accepting, path, "Map", "short-lived-in-"+namespace, `,"labels":{"colour":"red"}`)
+		s.expect(http.StatusOK, "masters", http.MethodDelete, "/clusters/"+s.accepting+path+"/short-lived-in-"+namespace, "")
+		for i, w := range watches {
+			for {
+				event, err := w.nextEvent()
+				if err != nil {
+					s.Fatal(err)
+				}
+				if event.Type == "ADDED" && namespace == "one" {
+					continue
+				}
+				labels := ""
+				if len(event.Object.Labels) > 0 {
+					labels = fmt.Sprint(event.Object.Labels)
+				}
+				if event.Type != "DELETED" || event.Object.Name != "short-lived-in-"+namespace || event.Object.Namespace != namespace || labels != content {
+					s.Errorf("watch %d shows %s %+v, want labels %q", i, event.Type, event.Object, content)
+				}
+				break
+			}
+		}
+	}
 	s.setNamespace(s.rejecting, "two", "test")
 	s.setNamespace(s.rejecting, "two", "prod")
 	s.setNamespace(s.accepting, "two", "prod")
@@ -289,7 +314,7 @@ func testNamespaces(s *env) {
 func testPublicationChange(s *env) {
 	gadgets, maps := s.watch(s.viewPath("*", allGadgetsPath+"?watch=1")), s.watch(s.viewPath("*", allMapsPath+"?watch=1"))
 	s.setDescription(strings.Replace(description, `"sync":"yes"`, `"colour":"red"`, 1))
-	gadgets.expectEnd()
+	gadgets.expectExpired() // resuming would not show what matches now without having changed
 	shardtesting.Eventually(s.T, "the new filter applies", func(context.Context) error {
 		if names, _ := s.list(s.viewPath("*", allGadgetsPath)); strings.Join(names, " ") != "first ignored" {
 			return fmt.Errorf("%v", names)
@@ -307,12 +332,40 @@ func testPublicationChange(s *env) {
 		}
 	}
 	s.setDescription("")
-	maps.expectEnd()
+	maps.expectExpired()
 	for _, path := range []string{allGadgetsPath, allMapsPath, "/apis/service.io/v1beta1", "/apis/example.io/v1/widgets", "/apis/example.io/v1/profiles"} {
 		s.eventually(http.StatusNotFound, "agent", http.MethodGet, s.viewPath("*", path), "")
 	}
 	s.setDescription(description)
 	s.eventually(http.StatusOK, "agent", http.MethodGet, s.viewPath("*", allGadgetsPath), "")
+}
+
+// testRevision: requests that name the description they rely on are not served by another one.
+func testRevision(s *env) {
+	revised := strings.Replace(description, `"filter"`, `"revision":"two","filter"`, 1)
+	s.setDescription(revised)
+	const header = "Syncagent-View-Revision"
+	path := s.viewPath("*", allGadgetsPath)
+	shardtesting.Eventually(s.T, "the revision is there", func(context.Context) error {
+		if got := s.send("agent", http.MethodGet, path, "", header, "two"); got.status != http.StatusOK {
+			return fmt.Errorf("%d: %.500s", got.status, got.body)
+		}
+		return nil
+	})
+	s.expect(http.StatusOK, "agent", http.MethodGet, path, "")
+	s.expect(http.StatusConflict, "agent", http.MethodGet, path, "", header, "one")
+	s.expect(http.StatusGone, "agent", http.MethodGet, path+"?watch=1&resourceVersion=1", "", header, "one")
+	s.expect(http.StatusConflict, "agent", http.MethodPatch, s.viewPath(s.accepting, gadgetsPath+"/first"), `{"metadata":{"annotations":null}}`, header, "one")
+	s.expect(http.StatusOK, "agent", http.MethodGet, s.viewPath("*", "/apis/example.io/v1/profiles"), "")
+	s.expect(http.StatusNotFound, "agent", http.MethodGet, s.viewPath("*", "/apis/example.io/v1/profiles"), "", header, "two")
+
+	watched := s.watch(path+"?watch=1", header, "two")
+	// The name of a related resource is that resource's: what was published under it is not in the view any more.
+	s.setDescription(strings.Replace(revised, `"resource":"profiles"}`, `"resource":"profiles"},{"group":"service.io","resource":"gadgets"}`, 1))
+	watched.expectExpired()
+	s.expect(http.StatusNotFound, "agent", http.MethodGet, path, "", header, "two")
+	s.setDescription(description)
+	s.eventually(http.StatusOK, "agent", http.MethodGet, path, "")
 }
 
 func (s *env) setDescription(text string) {

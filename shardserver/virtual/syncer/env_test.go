@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -251,13 +252,21 @@ func (s *env) watch(path string, headers ...string) *watchStream {
 	return &watchStream{s.T, json.NewDecoder(resp.Body), cancel}
 }
 
+// event is an event of a watch.
+type event struct {
+	Type   string
+	Object object
+}
+
+func (w *watchStream) nextEvent() (next event, err error) {
+	err = w.decoder.Decode(&next)
+	return next, err
+}
+
 // next returns "<type> <apiVersion> <kind> <name>" of the next event.
 func (w *watchStream) next() (string, error) {
-	var event struct {
-		Type   string
-		Object object
-	}
-	if err := w.decoder.Decode(&event); err != nil {
+	event, err := w.nextEvent()
+	if err != nil {
 		return "", err
 	}
 	return event.Type + " " + event.Object.APIVersion + " " + event.Object.Kind + " " + event.Object.Name, nil
@@ -279,5 +288,21 @@ func (w *watchStream) expectEnd() {
 		if _, err := w.next(); err != nil {
 			return
 		}
+	}
+}
+
+// expectExpired reads events until the stream ends with an error, which must have clients list again.
+func (w *watchStream) expectExpired() {
+	w.Helper()
+	last := ""
+	for {
+		next, err := w.next()
+		if err != nil {
+			if !strings.HasPrefix(last, "ERROR v1 Status") {
+				w.Errorf("the watch ends with %q, %v", last, err)
+			}
+			return
+		}
+		last = next
 	}
 }

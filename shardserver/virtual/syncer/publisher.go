@@ -160,8 +160,14 @@ func (p *publisher) Offer(ctx context.Context, export *apisv1alpha2.APIExport, g
 	if resource == nil || !isOffered(export, view, resource) {
 		return "", false, nil
 	}
+	entry, err = entryOf(resource)
+	return entry, err == nil, err
+}
+
+// entryOf returns a text that changes with the description of a resource.
+func entryOf(resource *syncerview.Resource) (string, error) {
 	text, err := json.Marshal(resource)
-	return string(text), err == nil, err
+	return string(text), err
 }
 
 func findByName(view *syncerview.View, gr schema.GroupResource) *syncerview.Resource {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/atoll-dev/atoll/internal/responserecorder"
+	"github.com/atoll-dev/atoll/internal/syncerview"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
@@ -50,7 +51,7 @@ func (w *workspace) newHandler(content http.Handler) http.Handler {
 		switch {
 		case err != nil:
 			w.writeError(rw, req, err)
-		case hidden:
+		case hidden, found == nil && isExpected(req):
 			w.writeError(rw, req, newNotFoundError(info))
 		case found == nil:
 			exports.ServeHTTP(rw, req)
@@ -106,6 +107,9 @@ func (w *workspace) prepare(req *http.Request, c *publishedRequest) (*http.Reque
 	if err := c.checkVerb(); err != nil {
 		return nil, err
 	}
+	if err := c.checkRevision(req); err != nil {
+		return nil, err
+	}
 	if err := w.translate(req.Context(), c); err != nil {
 		return nil, err
 	}
@@ -142,6 +146,21 @@ func (c *publishedRequest) checkVerb() error {
 		return apierrors.NewMethodNotSupported(c.Source.GroupResource(), c.info.Verb)
 	}
 	return nil
+}
+
+// isExpected reports whether the caller expects a published resource, and nothing else of that name.
+func isExpected(req *http.Request) bool { return req.Header.Get(syncerview.RevisionHeader) != "" }
+
+// checkRevision fails if the caller expects another description of the resource than this shard has. A watch expires then, so that
+// its client lists again.
+func (c *publishedRequest) checkRevision(req *http.Request) error {
+	switch {
+	case !isExpected(req) || req.Header.Get(syncerview.RevisionHeader) == c.Revision:
+		return nil
+	case c.info.Verb == "watch":
+		return apierrors.NewResourceExpired("the description of the resource is another one: list its objects again")
+	}
+	return apierrors.NewConflict(c.Source.GroupResource(), c.info.Name, errors.New("this shard has another description of the resource"))
 }
 
 // translate sets the names in logical clusters.

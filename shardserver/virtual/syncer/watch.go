@@ -35,13 +35,17 @@ const (
 var errExpired = errors.New("the resource version is too old")
 
 // serveWatch serves a watch. With a filter for namespaces, a second watch follows the namespaces, and objects enter and
-// leave with theirs. Deletions are passed on whatever the namespace is: it may have left the filter in between.
-// So is a change of an object that is not shown, as its deletion: it may have lost the agent's finalizer.
+// leave with theirs. Deletions are passed on whatever the namespace is: it may have left the filter in between. So is a change
+// of an object that is not shown, as its deletion: it may have lost the agent's finalizer. Neither shows more than the name.
+//
+// When the description of the resource changes, the watch expires: clients have to list again, since a wider filter also selects
+// objects that do not change.
 func (w *workspace) serveWatch(rw http.ResponseWriter, req *http.Request, c *publishedRequest) {
 	if c.Namespaces == nil {
 		serveStream(rw, req, c.exports, func(out io.Writer, in io.Reader) error {
 			flush(out)
-			return readFrames(in, (&frameWriter{translation: c.translation, out: out}).write)
+			client := &frameWriter{translation: c.translation, out: out}
+			return c.expireIfChanged(req.Context(), client, readFrames(in, client.write))
 		})
 		return
 	}
@@ -62,17 +66,53 @@ func (w *workspace) serveWatch(rw http.ResponseWriter, req *http.Request, c *pub
 			defer cancel()
 			_ = recoverPanic(func() error { return c.followNamespaces(req.WithContext(ctx), since, client) }) // the watch ends
 		})
-		return readFrames(in, func(next frame) error {
-			if next.Type == watch.Added || next.Type == watch.Modified {
-				if shown, err := c.isShown(ctx, next.Object); err != nil || !shown && next.Type == watch.Added {
-					return err
-				} else if !shown {
-					return client.writeDeleted(next.Object)
-				}
-			}
-			return client.write(next)
-		})
+		err := readFrames(in, func(next frame) error { return c.writeShown(ctx, next, client) })
+		return c.expireIfChanged(req.Context(), client, err)
 	})
+}
+
+// writeShown writes an event as the filter for namespaces lets the client see it.
+func (c *publishedRequest) writeShown(ctx context.Context, next frame, client *frameWriter) error {
+	if next.Type == watch.Added || next.Type == watch.Modified || next.Type == watch.Deleted {
+		if shown, err := c.isShown(ctx, next.Object); err != nil || !shown && next.Type == watch.Added {
+			return err
+		} else if !shown {
+			return client.writeDeleted(next.Object)
+		}
+	}
+	return client.write(next)
+}
+
+// expireIfChanged has the client list again after a watch that has ended because the description of the resource changed.
+func (c *publishedRequest) expireIfChanged(ctx context.Context, client *frameWriter, err error) error {
+	if err != nil {
+		return err
+	}
+	current, _, err := c.view.publisher.find(ctx, c.target, c.Source.GroupResource())
+	if err != nil {
+		return err
+	}
+	if current != nil {
+		before, err := entryOf(c.Resource)
+		if err != nil {
+			return err
+		}
+		if after, err := entryOf(current.Resource); err != nil || after == before {
+			return err
+		}
+	}
+	return client.writeExpired("the description of the resource has changed: list its objects again")
+}
+
+// writeExpired writes that the watch cannot go on.
+func (w *frameWriter) writeExpired(message string) error {
+	status := apierrors.NewResourceExpired(message).Status()
+	status.SetGroupVersionKind(metav1.Unversioned.WithKind("Status")) // clients do not decode it otherwise
+	encoded, err := json.Marshal(status)
+	if err != nil {
+		return err
+	}
+	return w.write(frame{watch.Error, encoded})
 }
 
 // writeDeleted writes the deletion of an object with nothing but its reference.
@@ -135,11 +175,7 @@ func (c *publishedRequest) followNamespaces(req *http.Request, since uint64, cli
 	if !errors.Is(err, errExpired) {
 		return err
 	}
-	status, err := json.Marshal(apierrors.NewResourceExpired("the namespaces of the objects have changed: list them again").Status())
-	if err != nil {
-		return err
-	}
-	return client.write(frame{watch.Error, status})
+	return client.writeExpired("the namespaces of the objects have changed: list them again")
 }
 
 func (c *publishedRequest) watchNamespaces(req *http.Request, since uint64, client *frameWriter) error {
