@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,16 +32,32 @@ type served struct {
 	// resource is the published resource as it is named there.
 	resource publication.Resource
 	related  []syncer.RelatedResource
+	// revision is that of the publication's description in the view; empty in the virtual workspace of the export.
+	revision string
+}
+
+// context returns the context of requests for the published resource.
+func (f *served) context(ctx context.Context) context.Context {
+	return endpoints.WithRevision(ctx, f.revision)
+}
+
+// isOver reports whether the view has ended for the publication, after an error of its informer: the agent may not use it any more, or
+// it does not have the resource, possibly because another one has its name.
+func (f *served) isOver(err error) bool {
+	return f.revision != "" && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsConflict(err))
 }
 
 // discover looks for the resources of the publication at the endpoint. patient means that the view may have them later.
-func (w *workspaces) discover(patient bool) (*served, error) {
-	found, err := w.discoverView()
-	if err == nil && found != nil {
+func (w *workspaces) discover(ctx context.Context, patient bool) (*served, error) {
+	found, err := w.discoverView(ctx)
+	switch {
+	case err == nil && found != nil:
 		return found, nil
-	}
-	if patient && errors.Is(err, view.ErrNotServed) {
+	case !patient || err == nil || errors.Is(err, view.ErrUnavailable):
+	case errors.Is(err, view.ErrNotServed):
 		return nil, &endpoints.NotServedError{Resource: w.serviceResource.GroupVersionResource()}
+	default:
+		return nil, err
 	}
 	connection, err := w.endpoint.Discovery()
 	if err != nil {
@@ -52,11 +70,11 @@ func (w *workspaces) discover(patient bool) (*served, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &served{w.endpoint, w.workspaceResource, related}, nil
+	return &served{endpoint: w.endpoint, resource: w.workspaceResource, related: related}, nil
 }
 
 // discoverView is discover in the syncer's view; nil if the URL of the endpoint has none.
-func (w *workspaces) discoverView() (*served, error) {
+func (w *workspaces) discoverView(ctx context.Context) (*served, error) {
 	connection, err := w.known.view(w.endpoint)
 	if connection == nil || err != nil {
 		return nil, err
@@ -69,11 +87,33 @@ func (w *workspaces) discoverView() (*served, error) {
 	if err != nil {
 		return nil, err
 	}
-	related, err := w.resolveRelated(discovery)
-	if err != nil {
+	found := &served{endpoint: connection, resource: resource, revision: view.Revision(w.published())}
+	if err := found.check(ctx); err != nil {
 		return nil, err
 	}
-	return &served{connection, resource, related}, nil
+	found.related, err = w.resolveRelated(discovery)
+	return found, err
+}
+
+// check fails as long as the view has another description of the publication.
+func (f *served) check(ctx context.Context) error {
+	dynamic, err := f.endpoint.Dynamic()
+	if err != nil {
+		return err
+	}
+	_, err = dynamic.Resource(f.resource.GroupVersionResource()).List(f.context(ctx), metav1.ListOptions{LabelSelector: noObjects, ResourceVersion: "0"})
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return view.ErrNotServed
+	case apierrors.IsForbidden(err):
+		return view.ErrUnavailable
+	}
+	return err
+}
+
+// published returns what the view has to show of the publication.
+func (s *synchronization) published() view.Published {
+	return view.Published{Spec: &s.publication.Spec, Service: s.serviceResource, Workspace: s.workspaceResource}
 }
 
 // exportClient writes the description of the syncer's view.
@@ -118,7 +158,7 @@ func (s *synchronizations) published() []view.Published {
 	defer s.mu.Unlock()
 	all := make([]view.Published, 0, len(s.running))
 	for _, running := range s.running {
-		all = append(all, view.Published{Spec: &running.publication.Spec, Service: running.serviceResource, Workspace: running.workspaceResource})
+		all = append(all, running.published())
 	}
 	return all
 }

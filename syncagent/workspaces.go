@@ -74,22 +74,25 @@ var (
 // run returns when the context has ended, and everything that it has started.
 func (w *workspaces) run(ctx context.Context) {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("endpoint", w.endpoint.URL))
-	found, ok := w.awaitResources(ctx)
-	if !ok {
-		return
-	}
-	log.FromContext(ctx).V(1).Info("Syncing the workspaces of an endpoint", "url", found.endpoint.URL, "resource", found.resource.GroupVersionResource())
-	if err := w.sync(ctx, found); err != nil && ctx.Err() == nil {
-		w.setReason(err)
-		log.FromContext(ctx).Error(err, "Could not sync the workspaces of an endpoint")
-		<-ctx.Done()
+	for ctx.Err() == nil {
+		found, ok := w.awaitResources(ctx)
+		if !ok {
+			return
+		}
+		log.FromContext(ctx).V(1).Info("Syncing the workspaces of an endpoint", "url", found.endpoint.URL, "resource", found.resource.GroupVersionResource())
+		if err := w.sync(ctx, found); err != nil && ctx.Err() == nil {
+			w.setReason(err)
+			log.FromContext(ctx).Error(err, "Could not sync the workspaces of an endpoint")
+			<-ctx.Done()
+		}
+		background.Sleep(ctx, discoveryInterval)
 	}
 }
 
 // awaitResources waits until the endpoint serves the published resource and the related ones.
 func (w *workspaces) awaitResources(ctx context.Context) (*served, bool) {
 	for attempt := 1; ; attempt++ {
-		found, err := w.discover(attempt < viewAttempts)
+		found, err := w.discover(ctx, attempt < viewAttempts)
 		if err == nil {
 			return found, true
 		}
@@ -114,8 +117,10 @@ func (w *workspaces) setReason(err error) {
 	}
 }
 
-// sync runs the informer of the primary objects, the watches of related ones, and the workers.
+// sync runs the informer of the primary objects, the watches of related ones, and the workers, until the context or the view ends.
 func (w *workspaces) sync(ctx context.Context, found *served) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	dynamic, err := found.endpoint.Dynamic()
 	if err != nil {
 		return err
@@ -134,7 +139,11 @@ func (w *workspaces) sync(ctx context.Context, found *served) error {
 		return err
 	}
 	primaries := informer.New(dynamic.Resource(found.resource.GroupVersionResource()), "", indexPrimary,
-		informer.Handler{OnChange: w.onPrimary, OnConnect: w.onConnect, OnDisconnect: w.changed})
+		informer.Handler{OnChange: w.onPrimary, OnConnect: w.onConnect, OnDisconnect: w.changed, OnError: func(err error) {
+			if found.isOver(err) {
+				end() // the store stays, as that of an endpoint that does not answer, until its successor replaces it
+			}
+		}})
 	reconciler.store = primaries.Store
 	w.mu.Lock()
 	w.informer = primaries
@@ -148,7 +157,7 @@ func (w *workspaces) sync(ctx context.Context, found *served) error {
 			err = workers.Start(ctx)
 		}
 	})
-	running.Go(func() { primaries.Run(ctx) })
+	running.Go(func() { primaries.Run(found.context(ctx)) })
 	running.Wait()
 	return err
 }

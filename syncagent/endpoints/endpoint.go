@@ -6,6 +6,7 @@
 package endpoints
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/atoll-dev/atoll/internal/syncerview"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
@@ -77,10 +79,24 @@ func (e *Endpoint) Workspaces(scheme *runtime.Scheme, resources ...publication.R
 	return &Workspaces{c}, nil
 }
 
+type revisionKey struct{}
+
+// WithRevision returns a context whose requests are refused by shards that describe the resource in the syncer's view otherwise.
+func WithRevision(ctx context.Context, revision string) context.Context {
+	if revision == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, revisionKey{}, revision)
+}
+
 // transport sends requests whose context has a logical cluster to this one, and others to all.
 type transport struct{ next http.RoundTripper }
 
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if revision, ok := request.Context().Value(revisionKey{}).(string); ok {
+		request = request.Clone(request.Context())
+		request.Header.Set(syncerview.RevisionHeader, revision)
+	}
 	cluster, ok := logicalcluster.From(request.Context())
 	if !ok {
 		return t.next.RoundTrip(request)

@@ -35,6 +35,8 @@ type Handler struct {
 	OnConnect func()
 	// OnDisconnect is called when the server is not reachable any more.
 	OnDisconnect func()
+	// OnError is called after each error of a list or watch; nil: nothing is.
+	OnError func(err error)
 }
 
 // Change is the change of an object.
@@ -56,7 +58,7 @@ type Informer struct {
 // New returns an informer of the objects that match a label selector. It does nothing before Run.
 func New(resource dynamic.ResourceInterface, selector string, index Index, handler Handler) *Informer {
 	store := newStore(index)
-	state := &connection{onConnect: handler.OnConnect, onDisconnect: handler.OnDisconnect}
+	state := &connection{onConnect: handler.OnConnect, onDisconnect: handler.OnDisconnect, onError: handler.OnError}
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.LabelSelector = selector
@@ -82,6 +84,7 @@ func (i *Informer) Status() (synced bool, err error) { return i.state.status() }
 // connection is the state of a reflector.
 type connection struct {
 	onConnect, onDisconnect func()
+	onError                 func(error)
 
 	mu     sync.Mutex
 	synced bool
@@ -124,6 +127,9 @@ func (c *connection) OnDisconnect(err error) {
 	c.mu.Unlock()
 	if first {
 		c.onDisconnect()
+	}
+	if c.onError != nil {
+		c.onError(err)
 	}
 }
 

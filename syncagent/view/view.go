@@ -7,6 +7,7 @@ package view
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/syncerview"
+	"github.com/atoll-dev/atoll/syncagent/expression"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/related"
 )
@@ -60,6 +62,10 @@ func Describe(all []Published) *syncerview.View {
 	return described
 }
 
+// Revision identifies the description of a publication: requests with it are answered by shards that have this description, and
+// no other.
+func Revision(p Published) string { return newResource(p).Revision }
+
 func newResource(p Published) syncerview.Resource {
 	resource := syncerview.Resource{
 		GroupResource: metav1.GroupResource{Group: p.Workspace.Group, Resource: p.Workspace.Resource},
@@ -69,6 +75,8 @@ func newResource(p Published) syncerview.Resource {
 	if p.Workspace.Version != p.Service.Version {
 		resource.Source.Versions = map[string]string{p.Workspace.Version: p.Service.Version}
 	}
+	text, _ := json.Marshal(resource) // it has no field that cannot be encoded
+	resource.Revision = expression.ShortHash(string(text))
 	return resource
 }
 

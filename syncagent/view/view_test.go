@@ -54,7 +54,14 @@ func TestDescribe(t *testing.T) {
 		"one source, published twice":         {[]Published{again, newCertificates()}, `{"resources":[` + certificates + `],"related":[{"group":"","resource":"secrets"},{"group":"corp.io","resource":"profiles"}]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := json.Marshal(Describe(tc.published))
+			described := Describe(tc.published)
+			for i := range described.Resources {
+				if described.Resources[i].Revision == "" {
+					t.Errorf("no revision in %+v", described.Resources[i])
+				}
+				described.Resources[i].Revision = ""
+			}
+			got, err := json.Marshal(described)
 			if err != nil || string(got) != tc.want {
 				t.Errorf("got %s, %v, want %s", got, err, tc.want)
 			}
@@ -62,6 +69,24 @@ func TestDescribe(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A revision is that of one description: of the names and the filter.
+func TestRevision(t *testing.T) {
+	same, filter, workspace := newCertificates(), newCertificates(), newCertificates()
+	filter.Spec.Filter = nil
+	workspace.Workspace.Group = "another.corp.io"
+	for name, tc := range map[string]struct {
+		other Published
+		same  bool
+	}{"the same": {same, true}, "another filter": {filter, false}, "another name in workspaces": {workspace, false}} {
+		if got := Revision(tc.other) == Revision(newCertificates()); got != tc.same {
+			t.Errorf("%s: the revision is the same: %v", name, got)
+		}
+	}
+	if got := Describe([]Published{same}).Resources[0].Revision; got != Revision(same) {
+		t.Errorf("the description has the revision %q", got)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,16 +28,27 @@ const syncerPrefix = "/services/syncer/"
 
 // kcpRequests records the requests of an agent for published resources, and can hide the syncer's view as a server without it does.
 type kcpRequests struct {
-	hideView bool
+	hideView atomic.Bool
 
-	mu     sync.Mutex
-	served []string
+	mu      sync.Mutex
+	served  []string
+	watches []io.Closer
+}
+
+// hide hides the view from now on, and ends its watches.
+func (s *kcpRequests) hide() {
+	s.hideView.Store(true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, body := range s.watches {
+		_ = body.Close()
+	}
 }
 
 func (s *kcpRequests) observe(kcp, _ *rest.Config) {
 	kcp.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			if s.hideView && strings.Contains(request.URL.Path, syncerPrefix) {
+			if s.hideView.Load() && strings.Contains(request.URL.Path, syncerPrefix) {
 				return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: request}, nil
 			}
 			if resource, _ := resourceOf(request.URL.Path); resource == "widgets" || resource == "gizmos" {
@@ -44,7 +56,13 @@ func (s *kcpRequests) observe(kcp, _ *rest.Config) {
 				s.served = append(s.served, request.URL.Path)
 				s.mu.Unlock()
 			}
-			return next.RoundTrip(request)
+			response, err := next.RoundTrip(request)
+			if err == nil && strings.Contains(request.URL.Path, syncerPrefix) && request.URL.Query().Has("watch") {
+				s.mu.Lock()
+				s.watches = append(s.watches, response.Body)
+				s.mu.Unlock()
+			}
+			return response, err
 		})
 	})
 }
@@ -72,7 +90,8 @@ func TestAgentUsesTheSyncersView(t *testing.T) {
 	spec.Filter = &syncagentv1alpha1.ResourceFilter{Resource: &metav1.LabelSelector{MatchLabels: map[string]string{"publish": "yes"}}}
 	e.Publish(t, "widgets", spec)
 
-	without := &kcpRequests{hideView: true}
+	without := &kcpRequests{}
+	without.hide()
 	first := e.AgentOver(t, without.observe)
 	c := e.Consumer(t, installation.Alpha)
 	object, ignored := newObject(gizmo, "default", "one", map[string]any{"size": "large"}), newObject(gizmo, "default", "ignored", map[string]any{})
@@ -135,4 +154,80 @@ func TestAgentUsesTheSyncersView(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A wider filter applies to objects that do not change.
+func TestWiderFilterInTheSyncersView(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	kind := e.Define(t, "Widget")
+	spec := Of(kind)
+	spec.Filter = &syncagentv1alpha1.ResourceFilter{Resource: &metav1.LabelSelector{MatchLabels: map[string]string{"publish": "yes"}}}
+	published := e.Publish(t, "widgets", spec)
+	requests := &kcpRequests{}
+	e.AgentOver(t, requests.observe)
+	c := e.Consumer(t, installation.Alpha)
+	selected, unchanged := newObject(kind, "default", "selected", map[string]any{}), newObject(kind, "default", "unchanged", map[string]any{})
+	selected.SetLabels(map[string]string{"publish": "yes"})
+	c.New(t, unchanged)
+	c.New(t, selected)
+	e.Copy(t, kind, c, selected)
+	patch(t, e.Service, published, `{"spec":{"filter":null}}`)
+	e.Copy(t, kind, c, unchanged)
+	if export := requests.paths("/services/apiexport/"); len(export) > 0 {
+		t.Errorf("requests for the export are %v", export)
+	}
+}
+
+// A synchronization in the view goes on in the virtual workspace of the export when the agent may not use the view any more.
+func TestAgentLeavesTheSyncersViewWithoutPermission(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	kind := e.Define(t, "Widget")
+	e.Publish(t, "widgets", Of(kind))
+	requests := &kcpRequests{}
+	e.AgentOver(t, requests.observe)
+	c := e.Consumer(t, installation.Alpha)
+	object := newObject(kind, "default", "one", map[string]any{"size": "large"})
+	c.New(t, object)
+	copied := e.Copy(t, kind, c, object)
+	if len(requests.paths(syncerPrefix)) == 0 {
+		t.Error("the view is not used")
+	}
+	requests.hide()
+	patch(t, c, object, `{"spec":{"size":"small"}}`)
+	expectSpec(t, e.Service, copied, map[string]any{"size": "small"})
+}
+
+// The view has one published resource for each kind of the service cluster. When a later PublishedResource takes the name, the other
+// one goes on in the virtual workspace of the export, and sees none of the objects of the later one.
+func TestPublishedResourcesOfOneKindInTheSyncersView(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	kind := e.Define(t, "Widget")
+	publish := func(name, group string) schema.GroupVersionKind {
+		spec := Of(kind)
+		spec.Projection = &syncagentv1alpha1.ResourceProjection{Group: group + "." + e.Name + ".example.org"}
+		e.Publish(t, name, spec)
+		return schema.GroupVersionKind{Group: spec.Projection.Group, Version: kind.Version, Kind: kind.Kind}
+	}
+	last := publish("last", "z")
+	requests := &kcpRequests{}
+	e.AgentOver(t, requests.observe)
+	c := e.Consumer(t, installation.Alpha)
+	before := newObject(last, "default", "before", map[string]any{"size": "large"})
+	c.New(t, before)
+	copied := e.Copy(t, kind, c, before)
+	if len(requests.paths(syncerPrefix)) == 0 {
+		t.Error("the view is not used")
+	}
+	first := publish("first", "a")
+	other := newObject(first, "default", "other", map[string]any{})
+	c.New(t, other)
+	e.Copy(t, kind, c, other)
+	patch(t, c, before, `{"spec":{"size":"small"}}`)
+	expectSpec(t, e.Service, copied, map[string]any{"size": "small"})
+	if copies, err := e.Copies(t.Context(), kind, c, other); err != nil || len(copies) != 1 {
+		t.Errorf("the object of the other resource has %d copies, %v", len(copies), err)
+	}
 }
