@@ -52,7 +52,7 @@ func newValidateCommand(flags *connection.Flags) *cobra.Command {
 		Use:   "validate FILE",
 		Short: "Say what is wrong with PublishedResources before they are applied",
 		Long: `Says everything that is wrong with the PublishedResources in a file, with the paths of the fields: names, selectors,
-templates, CEL expressions, related resources. Unless --offline is given, it also looks up on the service cluster whether the
+templates, CEL expressions, related resources. Warns where consumers can name objects of the service cluster. Unless --offline is given, it also looks up on the service cluster whether the
 resource, its versions and the related resources exist. Nothing is written to the server.`,
 		Example: `  # with the service cluster of the current context
   kubectl kcp publishedresource validate certificates.yaml
@@ -94,6 +94,9 @@ func (in *input) validate(ctx context.Context, offline bool) error {
 		}
 		for _, err := range errs {
 			fmt.Fprintf(in.flags.Out, "%s: %s\n", describe(p), err)
+		}
+		for _, warning := range warnings(&p.Spec) {
+			fmt.Fprintf(in.flags.Out, "Warning: %s: %s\n", describe(p), warning)
 		}
 		if len(errs) == 0 {
 			fmt.Fprintf(in.flags.Out, "%s is valid\n", describe(p))
