@@ -203,10 +203,8 @@ func addSync(mgr manager.Manager, kcp cluster.Cluster, s *synchronizations) erro
 	if err != nil {
 		return err
 	}
-	enqueue := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: dialects.Key(object)}}
-	})
-	errs := []error{mgr.Add(s), mgr.Add(s.namespaces), publications.Watch(source.Channel(s.changes, enqueue))}
+	enqueue := handler.EnqueueRequestsFromMapFunc(s.requests)
+	errs := []error{mgr.Add(s), mgr.Add(s.namespaces), publications.Watch(source.Func(s.setQueue))}
 	for _, kind := range s.reader.Kinds() {
 		errs = append(errs, publications.Watch(source.Kind(mgr.GetCache(), kind, enqueue)))
 	}

@@ -13,13 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/dialects"
 	"github.com/atoll-dev/atoll/syncagent/projection"
 	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/publisher"
 	"github.com/atoll-dev/atoll/syncagent/source"
 )
 
@@ -38,8 +40,6 @@ const (
 // synchronizations runs at most one synchronization per publication, and ends it before its successor starts.
 type synchronizations struct {
 	*dependencies
-	// changes has publications reconciled whose synchronization has another status.
-	changes chan event.GenericEvent
 	// described has an element while what the syncer's view has to show may have changed.
 	described chan struct{}
 
@@ -49,13 +49,15 @@ type synchronizations struct {
 	// sliceProblem is why the slice does not tell the endpoints, empty if it does.
 	sliceProblem string
 	running      map[types.UID]*synchronization
+	// queue is that of the controller, nil until it runs.
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	// uids has the UIDs of running synchronizations by their keys: an object that is gone is known by its key only.
 	uids map[types.NamespacedName]types.UID
 }
 
 func newSynchronizations(d *dependencies) *synchronizations {
 	return &synchronizations{
-		dependencies: d, changes: make(chan event.GenericEvent, 100), described: make(chan struct{}, 1),
+		dependencies: d, described: make(chan struct{}, 1),
 		running: map[types.UID]*synchronization{}, uids: map[types.NamespacedName]types.UID{},
 	}
 }
@@ -85,7 +87,7 @@ func (s *synchronizations) Reconcile(ctx context.Context, request reconcile.Requ
 		return reconcile.Result{}, fmt.Errorf("reading PublishedResource %s: %w", request.Name, err)
 	}
 	condition, failure := s.sync(ctx, request.NamespacedName, p)
-	if p.Object.GetDeletionTimestamp() == nil {
+	if p.Object.GetDeletionTimestamp() == nil && condition.Reason != "" {
 		condition.Type, condition.ObservedGeneration = syncagentv1alpha1.ConditionSyncing, p.Object.GetGeneration()
 		err = s.reader.WriteStatus(ctx, p, func(status *syncagentv1alpha1.PublishedResourceStatus) {
 			before := meta.FindStatusCondition(status.Conditions, condition.Type)
@@ -101,27 +103,29 @@ func (s *synchronizations) Reconcile(ctx context.Context, request reconcile.Requ
 	return reconcile.Result{}, errors.Join(failure, err)
 }
 
-// sync makes what runs agree with a publication.
+// sync makes what runs agree with a publication. It asks servers without holding mu: while one does not answer, all others go on.
 func (s *synchronizations) sync(ctx context.Context, key types.NamespacedName, p *publication.Publication) (metav1.Condition, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: reasonWaiting}, nil
+	refused, err := s.refuse(ctx, p)
+	if err != nil {
+		return metav1.Condition{}, err
 	}
-	if !p.Syncs() || p.Object.GetDeletionTimestamp() != nil {
+	if refused != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.stop(key)
-		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonDisabled, Message: "synchronization.enabled is false"}, nil
-	}
-	if p.SchemaName == "" {
-		s.stop(key)
-		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonWaiting, Message: "objects are synced when there is an APIResourceSchema"}, nil
+		return *refused, nil
 	}
 	service, workspace, err := resolve(ctx, s.serviceDiscovery, s.service, p)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err != nil {
 		if errors.Is(err, source.ErrNotServed) {
 			s.stop(key)
 		}
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonNotServed, Message: "the service cluster does not serve the resource; see the condition SchemaReady"}, err
+	}
+	if s.closed {
+		return metav1.Condition{}, nil
 	}
 	running := s.running[p.Object.GetUID()]
 	if running == nil || !running.is(p, service, workspace) {
@@ -129,6 +133,55 @@ func (s *synchronizations) sync(ctx context.Context, key types.NamespacedName, p
 		running = s.start(key, p, service, workspace)
 	}
 	return running.condition(s.endpoints != nil, s.sliceProblem), nil
+}
+
+// refuse returns why a publication is not synced, nil if it is. One that is invalid might be without the filter that its owner has meant,
+// and of several that publish one resource, all would write the same objects.
+func (s *synchronizations) refuse(ctx context.Context, p *publication.Publication) (*metav1.Condition, error) {
+	switch {
+	case !p.Syncs() || p.Object.GetDeletionTimestamp() != nil:
+		return &metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonDisabled, Message: "synchronization.enabled is false"}, nil
+	case len(p.Invalid) > 0:
+		return &metav1.Condition{Status: metav1.ConditionFalse, Reason: publisher.ReasonInvalid, Message: p.Invalid.ToAggregate().Error()}, nil
+	case p.SchemaName == "":
+		return &metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonWaiting, Message: "objects are synced when there is an APIResourceSchema"}, nil
+	}
+	all, err := s.reader.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	exported, _ := publisher.SelectSchemas(all)
+	first := exported[publisher.ResourceOf(p.SchemaName)]
+	if first == nil || first.Object.GetUID() == p.Object.GetUID() {
+		return nil, nil
+	}
+	condition := publisher.DuplicateCondition(p, first)
+	return &condition, nil
+}
+
+// requests returns what has to be reconciled when a PublishedResource changes: itself, and others that publish the same resource.
+func (s *synchronizations) requests(ctx context.Context, object client.Object) []reconcile.Request {
+	requests := []reconcile.Request{{NamespacedName: dialects.Key(object)}}
+	resource := publisher.ResourceOf(dialects.SchemaName(object))
+	if resource == "" {
+		return requests
+	}
+	others, err := s.reader.Find(ctx, func(_, schemaName string) bool { return publisher.ResourceOf(schemaName) == resource })
+	if err != nil {
+		s.log.Error(err, "Looking for PublishedResources of the same resource", "name", object.GetName())
+	}
+	for _, key := range others {
+		requests = append(requests, reconcile.Request{NamespacedName: key})
+	}
+	return requests
+}
+
+// setQueue is called when the controller starts.
+func (s *synchronizations) setQueue(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = queue
+	return nil
 }
 
 // resolve looks up the resource of a publication on both sides.
@@ -147,12 +200,8 @@ func resolve(ctx context.Context, discovery source.Discovery, reader client.Read
 
 // start starts a synchronization. Callers hold mu, and have stopped its predecessor.
 func (s *synchronizations) start(key types.NamespacedName, p *publication.Publication, service, workspace publication.Resource) *synchronization {
-	started := newSynchronization(s.dependencies, p, service, workspace, func() {
-		select {
-		case s.changes <- event.GenericEvent{Object: p.Object}:
-		default: // those that wait already make the status current, too
-		}
-	})
+	queue := s.queue // it has one element for each key, and no limit
+	started := newSynchronization(s.dependencies, p, service, workspace, func() { queue.Add(reconcile.Request{NamespacedName: key}) })
 	s.running[p.Object.GetUID()], s.uids[key] = started, p.Object.GetUID()
 	started.start()
 	s.describe()

@@ -97,12 +97,15 @@ func (r *Reader) Find(ctx context.Context, matches func(sourceGroup, schemaName 
 	}
 	var keys []types.NamespacedName
 	for _, object := range objects {
-		if matches(sourceGroup(object), statusOf(object).ResourceSchemaName) {
+		if matches(sourceGroup(object), SchemaName(object)) {
 			keys = append(keys, Key(object))
 		}
 	}
 	return keys, nil
 }
+
+// SchemaName returns the name of the APIResourceSchema in the status of a PublishedResource.
+func SchemaName(object client.Object) string { return statusOf(object).ResourceSchemaName }
 
 func sourceGroup(object client.Object) string {
 	if older, ok := object.(*servicesv1alpha1.PublishedResource); ok {

@@ -33,7 +33,7 @@ const (
 	reasonExported     = "Exported"
 	reasonNoSchema     = "NoSchema"
 	reasonNoExport     = "ExportNotFound"
-	reasonDuplicate    = "ResourceAlreadyPublished"
+	ReasonDuplicate    = "ResourceAlreadyPublished"
 	reasonExportFailed = "ExportNotUpdated"
 )
 
@@ -51,7 +51,7 @@ func (r *exportReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	}
 	publishedResources.Set(float64(len(publications)))
 	publications = slices.DeleteFunc(publications, func(p *publication.Publication) bool { return p.Object.GetDeletionTimestamp() != nil })
-	exported, duplicates := selectSchemas(publications)
+	exported, duplicates := SelectSchemas(publications)
 	outcome, err := r.update(ctx, request.Name, publications, exported)
 	if apierrors.IsConflict(err) { // there is a newer version, whose event enqueues the export
 		return reconcile.Result{}, nil
@@ -63,13 +63,17 @@ func (r *exportReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 		case p.SchemaName == "":
 			condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonNoSchema, Message: "There is no APIResourceSchema yet; see the condition SchemaReady."}
 		case slices.Contains(duplicates, p):
-			first := exported[resourceOf(p.SchemaName)]
-			condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonDuplicate, Message: fmt.Sprintf(
-				"PublishedResource %s already publishes %s. Set another name or group in spec.projection, or delete one of the two.", dialects.Key(first.Object).Name, resourceOf(p.SchemaName))}
+			condition = DuplicateCondition(p, exported[ResourceOf(p.SchemaName)])
 		}
 		errs = append(errs, r.report(ctx, p, condition))
 	}
 	return reconcile.Result{}, errors.Join(errs...)
+}
+
+// DuplicateCondition says that a publication has no effect, because an older one has the same resource.
+func DuplicateCondition(p, first *publication.Publication) metav1.Condition {
+	return metav1.Condition{Status: metav1.ConditionFalse, Reason: ReasonDuplicate, Message: fmt.Sprintf(
+		"PublishedResource %s already publishes %s. Set another name or group in spec.projection, or delete one of the two.", dialects.Key(first.Object).Name, ResourceOf(p.SchemaName))}
 }
 
 // update writes the export if it has to change, and returns the condition Exported of publications with a schema.

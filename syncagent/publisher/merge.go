@@ -16,28 +16,28 @@ import (
 // coreGroup stands for the empty group in the names of schemas.
 const coreGroup = "core"
 
-// resourceOf returns the "<plural>.<group>" of a schema's name, "<prefix>.<plural>.<group>".
-func resourceOf(schemaName string) string {
+// ResourceOf returns the "<plural>.<group>" of a schema's name, "<prefix>.<plural>.<group>".
+func ResourceOf(schemaName string) string {
 	_, resource, _ := strings.Cut(schemaName, ".")
 	return resource
 }
 
-// selectSchemas returns the publications whose schemas are exported, by resource. Of several publications of one resource it is the
-// oldest; the others are returned as second.
-func selectSchemas(publications []*publication.Publication) (exported map[string]*publication.Publication, duplicates []*publication.Publication) {
+// SelectSchemas returns the publications whose schemas are exported, by resource. Of several publications of one resource it is the
+// oldest; the others are returned as second. Those that are being deleted are neither.
+func SelectSchemas(publications []*publication.Publication) (exported map[string]*publication.Publication, duplicates []*publication.Publication) {
 	sorted := slices.SortedStableFunc(slices.Values(publications), func(a, b *publication.Publication) int {
 		return a.Object.GetCreationTimestamp().Compare(b.Object.GetCreationTimestamp().Time)
 	})
 	exported = map[string]*publication.Publication{}
 	for _, p := range sorted {
-		if p.SchemaName == "" {
+		if p.SchemaName == "" || p.Object.GetDeletionTimestamp() != nil {
 			continue
 		}
-		if _, taken := exported[resourceOf(p.SchemaName)]; taken {
+		if _, taken := exported[ResourceOf(p.SchemaName)]; taken {
 			duplicates = append(duplicates, p)
 			continue
 		}
-		exported[resourceOf(p.SchemaName)] = p
+		exported[ResourceOf(p.SchemaName)] = p
 	}
 	return exported, duplicates
 }
@@ -47,14 +47,14 @@ func selectSchemas(publications []*publication.Publication) (exported map[string
 func mergeSchemas(existing []string, exported map[string]*publication.Publication) []string {
 	var names []string
 	for _, name := range existing {
-		if _, managed := exported[resourceOf(name)]; !managed {
+		if _, managed := exported[ResourceOf(name)]; !managed {
 			names = append(names, name)
 		}
 	}
 	for _, p := range exported {
 		names = append(names, p.SchemaName)
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(resourceOf(a), resourceOf(b)), cmp.Compare(a, b)) })
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(ResourceOf(a), ResourceOf(b)), cmp.Compare(a, b)) })
 	return slices.Compact(names)
 }
 
@@ -62,7 +62,7 @@ func mergeSchemas(existing []string, exported map[string]*publication.Publicatio
 func wantedClaims(publications []*publication.Publication, schemas []string) []apisv1alpha1.PermissionClaim {
 	own := map[string]bool{}
 	for _, name := range schemas {
-		own[resourceOf(name)] = true
+		own[ResourceOf(name)] = true
 	}
 	claims := []apisv1alpha1.PermissionClaim{newClaim("", "events", "")}
 	for _, p := range publications {

@@ -44,7 +44,7 @@ func TestMergeSchemas(t *testing.T) {
 			for i, schemaName := range strings.Fields(tc.published) {
 				publications = append(publications, published(t, schemaName, "{}", time.Hour-time.Duration(i)*time.Minute))
 			}
-			exported, duplicates := selectSchemas(publications)
+			exported, duplicates := SelectSchemas(publications)
 			if diff := cmp.Diff(tc.want, strings.Join(mergeSchemas(strings.Fields(tc.existing), exported), " ")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -28,7 +28,7 @@ import (
 // Reasons of the condition SchemaReady.
 const (
 	reasonCreated  = "Created"
-	reasonInvalid  = "InvalidSpec"
+	ReasonInvalid  = "InvalidSpec"
 	reasonNoSource = "SourceNotFound"
 	reasonRefused  = "SchemaRefused"
 	reasonFailed   = "ReconcilingError"
@@ -82,7 +82,7 @@ func (r *schemaReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 // publish ensures that the schema of a publication exists, and returns its name.
 func (r *schemaReconciler) publish(ctx context.Context, p *publication.Publication) (string, *failure) {
 	if len(p.Invalid) > 0 {
-		return "", &failure{reasonInvalid, p.Invalid.ToAggregate().Error(), nil}
+		return "", &failure{ReasonInvalid, p.Invalid.ToAggregate().Error(), nil}
 	}
 	resource := p.Spec.Resource
 	definition, err := source.Definition(ctx, r.discovery, r.service, resource.APIGroup, resource.Kind)
@@ -96,7 +96,7 @@ func (r *schemaReconciler) publish(ctx context.Context, p *publication.Publicati
 	projected, err := projection.Project(definition, &p.Spec)
 	if err != nil {
 		if invalid := (*field.Error)(nil); errors.As(err, &invalid) {
-			return "", &failure{reasonInvalid, err.Error(), nil}
+			return "", &failure{ReasonInvalid, err.Error(), nil}
 		}
 		return "", failed(err)
 	}
