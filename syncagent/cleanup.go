@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
-	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/syncagent/dialects"
 	"github.com/atoll-dev/atoll/syncagent/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/options"
@@ -38,6 +39,7 @@ type cleanup struct {
 	service          client.Client
 	serviceDiscovery *discovery.DiscoveryClient
 	serviceMetadata  metadata.Interface
+	reader           *dialects.Reader
 	endpoints        []*endpoints.Endpoint
 }
 
@@ -48,44 +50,51 @@ func Cleanup(ctx context.Context, config *options.Config, remove bool, out io.Wr
 	if err != nil {
 		return err
 	}
-	alive, err := c.findLiving(ctx)
-	if err != nil {
-		return err
-	}
 	exported, err := c.exportedResources(ctx)
 	if err != nil {
 		return err
 	}
 	// Copies go first: a finalizer is what makes sure that they do.
-	steps := []func() ([]leftover, error){
-		func() ([]leftover, error) { return c.findCopies(ctx, alive) },
-		func() ([]leftover, error) { return c.findStates(ctx, alive) },
-	}
+	steps := []func(context.Context) ([]leftover, error){c.findCopies, c.findStates}
 	for _, endpoint := range c.endpoints {
-		steps = append(steps, func() ([]leftover, error) { return c.findFinalizers(ctx, endpoint, exported, alive) })
+		steps = append(steps, func(ctx context.Context) ([]leftover, error) { return c.findFinalizers(ctx, endpoint, exported) })
 	}
-	var failed []error
-	for _, step := range steps {
-		found, err := step()
-		if err != nil {
+	for _, find := range steps {
+		if err := c.run(ctx, find, remove, out); err != nil {
 			return err
-		}
-		for _, l := range found {
-			if _, err := fmt.Fprintln(out, l.description); err != nil {
-				return err
-			}
-			if !remove {
-				continue
-			}
-			if err := l.remove(ctx); err != nil {
-				failed = append(failed, fmt.Errorf("removing %s: %w", l.description, err))
-			}
-		}
-		if len(failed) > 0 {
-			return errors.Join(failed...)
 		}
 	}
 	return nil
+}
+
+// run lists, or removes, what one step finds. What is living is read after that: the copy of an object that has just been created is not
+// left over.
+func (c *cleanup) run(ctx context.Context, find func(context.Context) ([]leftover, error), remove bool, out io.Writer) error {
+	candidates, err := find(ctx)
+	if err != nil || len(candidates) == 0 {
+		return err
+	}
+	alive, err := c.findLiving(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, l := range candidates {
+		description := l.describe(alive)
+		if description == "" {
+			continue
+		}
+		if _, err := fmt.Fprintln(out, description); err != nil {
+			return err
+		}
+		if !remove {
+			continue
+		}
+		if err := l.remove(ctx, alive); err != nil {
+			failed = append(failed, fmt.Errorf("removing %s: %w", description, err))
+		}
+	}
+	return errors.Join(failed...)
 }
 
 func newCleanup(ctx context.Context, config *options.Config) (*cleanup, error) {
@@ -112,6 +121,14 @@ func newCleanup(ctx context.Context, config *options.Config) (*cleanup, error) {
 	slice := &apisv1alpha1.APIExportEndpointSlice{}
 	if err := kcp.Get(ctx, client.ObjectKey{Name: config.EndpointSlice}, slice); err != nil {
 		return nil, fmt.Errorf("reading APIExportEndpointSlice %s: %w", config.EndpointSlice, err)
+	}
+	exports, err := newCheckClient(export.config, apiExports)
+	if err != nil {
+		return nil, err
+	}
+	c.reader, err = dialects.NewReader(dialects.Options{Client: c.service, Selector: config.Selector, Group: dialects.ServiceGroup(exports, export.name)})
+	if err != nil {
+		return nil, err
 	}
 	return c, c.connect(ctx, slice)
 }
@@ -164,24 +181,25 @@ func (c *cleanup) exportedResources(ctx context.Context) (map[schema.GroupResour
 
 // findLiving reads all primary objects of PublishedResources that are synced.
 func (c *cleanup) findLiving(ctx context.Context) (*living, error) {
-	exports, err := newCheckClient(c.export.config, apiExports)
-	if err != nil {
-		return nil, err
-	}
-	reader, err := dialects.NewReader(dialects.Options{Client: c.service, Selector: c.config.Selector, Group: dialects.ServiceGroup(exports, c.export.name)})
-	if err != nil {
-		return nil, err
-	}
-	publications, err := reader.List(ctx)
-	if err != nil {
-		return nil, err
-	}
 	alive := &living{
 		services: map[schema.GroupResource]bool{}, workspaces: map[schema.GroupResource]bool{},
 		copies: map[schema.GroupResource]map[syncer.Source]bool{}, states: map[string]bool{}, finalizers: map[string]bool{},
 	}
+	err := c.eachSynced(ctx, func(*publication.Publication) bool { return true }, func(service, workspace publication.Resource) error {
+		return c.addLiving(ctx, alive, service, workspace)
+	})
+	return alive, err
+}
+
+// eachSynced calls visit with the resources on both sides of selected PublishedResources that are synced. One that is invalid now has been
+// synced before.
+func (c *cleanup) eachSynced(ctx context.Context, selects func(*publication.Publication) bool, visit func(service, workspace publication.Resource) error) error {
+	publications, err := c.reader.List(ctx)
+	if err != nil {
+		return err
+	}
 	for _, p := range publications {
-		if !p.Syncs() {
+		if !p.Syncs() || !selects(p) {
 			continue
 		}
 		service, workspace, err := resolve(ctx, c.serviceDiscovery, c.service, p)
@@ -189,13 +207,13 @@ func (c *cleanup) findLiving(ctx context.Context) (*living, error) {
 			continue // there can be no copies
 		}
 		if err != nil {
-			return nil, fmt.Errorf("resolving PublishedResource %s: %w", p.Object.GetName(), err)
+			return fmt.Errorf("nothing was decided, because PublishedResource %s cannot be resolved: %w", p.Object.GetName(), err)
 		}
-		if err := c.addLiving(ctx, alive, service, workspace); err != nil {
-			return nil, err
+		if err := visit(service, workspace); err != nil {
+			return err
 		}
 	}
-	return alive, nil
+	return nil
 }
 
 func (c *cleanup) addLiving(ctx context.Context, alive *living, service, workspace publication.Resource) error {
@@ -205,18 +223,13 @@ func (c *cleanup) addLiving(ctx context.Context, alive *living, service, workspa
 		alive.copies[copied] = map[syncer.Source]bool{}
 	}
 	for _, endpoint := range c.endpoints {
-		client, err := endpoint.Metadata()
-		if err != nil {
-			return err
-		}
-		err = listMetadata(ctx, client.Resource(workspace.GroupVersionResource()).List, "", func(object *metav1.PartialObjectMetadata) {
-			primary := syncer.Source{Cluster: logicalcluster.Of(object), NamespacedName: types.NamespacedName{Namespace: object.Namespace, Name: object.Name}}
+		err := eachSource(ctx, endpoint, workspace, "", func(primary syncer.Source) {
 			alive.copies[copied][primary] = true
 			alive.states[stateName(workspace, primary)] = true
 			alive.finalizers[syncer.RelatedFinalizer(c.config.AgentName, workspace, primary)] = true
 		})
 		if err != nil {
-			return fmt.Errorf("nothing was decided, because %s could not be read at %s: %w", workspace.GroupVersionResource().GroupResource(), endpoint.URL, err)
+			return fmt.Errorf("nothing was decided: %w", err)
 		}
 	}
 	return nil
@@ -226,14 +239,56 @@ func stateName(workspace publication.Resource, primary syncer.Source) string {
 	return state.SecretName(state.Primary{Cluster: primary.Cluster, GroupVersionKind: workspace.GroupVersionKind, NamespacedName: primary.NamespacedName})
 }
 
-// removeCopy deletes a copy, what was copied with it, and its state.
+// removalTimeout bounds how long the command waits for one copy that has finalizers of others.
+const removalTimeout, removalInterval = 5 * time.Second, 200 * time.Millisecond
+
+// removeCopy deletes a copy, what was copied with it, and its state, and returns when they are gone.
 func (c *cleanup) removeCopy(ctx context.Context, service publication.Resource, key types.NamespacedName, primary syncer.Source) error {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(service.GroupVersionKind)
-	if err := c.service.Get(ctx, key, object); err != nil {
-		return client.IgnoreNotFound(err)
+	for deadline := time.Now().Add(removalTimeout); ; {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(service.GroupVersionKind)
+		if err := c.service.Get(ctx, key, object); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if current, ok := syncer.SourceOf(object); !ok || current != primary || object.GetLabels()[publication.LabelAgentName] != c.config.AgentName {
+			return nil // it has been replaced
+		}
+		if err := c.confirm(ctx, service, primary); err != nil {
+			return err
+		}
+		if err := c.deleteCopy(ctx, service, object, primary); err != nil {
+			return err
+		}
+		if !time.Now().Before(deadline) {
+			return errors.New("it, or a copy of a related object, is still being deleted; run the command again when it is gone")
+		}
+		if !background.Sleep(ctx, removalInterval) {
+			return ctx.Err()
+		}
 	}
-	workspace, err := c.findWorkspaceResource(ctx, primary)
+}
+
+// confirm asks all endpoints once more, just before a copy is removed: its source may have been created meanwhile.
+func (c *cleanup) confirm(ctx context.Context, service publication.Resource, primary syncer.Source) error {
+	sameKind := func(p *publication.Publication) bool {
+		return p.Spec.Resource.APIGroup == service.Group && p.Spec.Resource.Kind == service.Kind
+	}
+	return c.eachSynced(ctx, sameKind, func(_, workspace publication.Resource) error {
+		for _, endpoint := range c.endpoints {
+			exists, err := existsAt(ctx, endpoint, workspace, primary)
+			if err != nil {
+				return err
+			}
+			if exists {
+				return fmt.Errorf("its source is at %s now", endpoint.URL)
+			}
+		}
+		return nil
+	})
+}
+
+func (c *cleanup) deleteCopy(ctx context.Context, service publication.Resource, object *unstructured.Unstructured, primary syncer.Source) error {
+	workspace, err := c.findWorkspaceResource(ctx, object, primary)
 	if err != nil {
 		return err
 	}
@@ -241,11 +296,14 @@ func (c *cleanup) removeCopy(ctx context.Context, service publication.Resource, 
 		AgentName: c.config.AgentName, Namespace: c.config.Namespace, Publication: &publication.Publication{},
 		WorkspaceResource: workspace, ServiceResource: service, Service: c.service,
 	}).DeleteOrphan(ctx, object)
+	if apierrors.IsConflict(err) {
+		return nil // somebody else has changed it; it is looked at again
+	}
 	return err
 }
 
 // findWorkspaceResource finds the resource of a primary object whose PublishedResource may be gone: the one that its state is named for.
-func (c *cleanup) findWorkspaceResource(ctx context.Context, primary syncer.Source) (publication.Resource, error) {
+func (c *cleanup) findWorkspaceResource(ctx context.Context, object *unstructured.Unstructured, primary syncer.Source) (publication.Resource, error) {
 	candidates := map[string]publication.Resource{}
 	for _, endpoint := range c.endpoints {
 		discovery, err := endpoint.Discovery()
@@ -257,7 +315,9 @@ func (c *cleanup) findWorkspaceResource(ctx context.Context, primary syncer.Sour
 			return publication.Resource{}, err
 		}
 		for _, resource := range resources {
-			candidates[stateName(resource, primary)] = resource
+			if syncer.BelongsTo(object, resource) {
+				candidates[stateName(resource, primary)] = resource
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(candidates)) {

@@ -16,6 +16,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/state"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
 
@@ -29,11 +30,11 @@ type living struct {
 	states, finalizers map[string]bool
 }
 
-// leftover is something that no running synchronization is responsible for.
+// leftover is something that possibly no running synchronization is responsible for.
 type leftover struct {
-	// description is one line for the user.
-	description string
-	remove      func(context.Context) error
+	// describe returns one line for the user, or nothing if a running synchronization is responsible for it.
+	describe func(*living) string
+	remove   func(context.Context, *living) error
 }
 
 // listMetadata calls visit with the metadata of all objects of a resource.
@@ -76,7 +77,7 @@ func listable(from discovery.DiscoveryInterface, verbs ...string) ([]publication
 }
 
 // findCopies finds copies on the service cluster.
-func (c *cleanup) findCopies(ctx context.Context, alive *living) ([]leftover, error) {
+func (c *cleanup) findCopies(ctx context.Context) ([]leftover, error) {
 	resources, err := listable(c.serviceDiscovery, "delete")
 	if err != nil {
 		return nil, err
@@ -87,18 +88,22 @@ func (c *cleanup) findCopies(ctx context.Context, alive *living) ([]leftover, er
 		selector := publication.LabelAgentName + "=" + c.config.AgentName + "," + publication.LabelRemoteNameHash
 		err := listMetadata(ctx, c.serviceMetadata.Resource(gvr).List, selector, func(object *metav1.PartialObjectMetadata) {
 			source, ok := syncer.SourceOf(object)
-			if !ok || alive.copies[gvr.GroupResource()][source] {
+			if !ok {
 				return
 			}
-			reason := "no enabled PublishedResource syncs it"
-			if alive.services[gvr.GroupResource()] {
-				reason = "its source is in no workspace that binds the export"
-			}
+			name, key := objectName(object), client.ObjectKeyFromObject(object)
 			found = append(found, leftover{
-				description: fmt.Sprintf("copy %s %s on the service cluster, of %s in logical cluster %s: %s", gvr.GroupResource(), objectName(object), source.NamespacedName, source.Cluster, reason),
-				remove: func(ctx context.Context) error {
-					return c.removeCopy(ctx, resource, client.ObjectKeyFromObject(object), source)
+				describe: func(alive *living) string {
+					if alive.copies[gvr.GroupResource()][source] {
+						return ""
+					}
+					reason := "no enabled PublishedResource syncs it"
+					if alive.services[gvr.GroupResource()] {
+						reason = "its source is in no workspace that binds the export"
+					}
+					return fmt.Sprintf("copy %s %s on the service cluster, of %s in logical cluster %s: %s", gvr.GroupResource(), name, source.NamespacedName, source.Cluster, reason)
 				},
+				remove: func(ctx context.Context, _ *living) error { return c.removeCopy(ctx, resource, key, source) },
 			})
 		})
 		if client.IgnoreNotFound(err) != nil && !isNotListable(err) {
@@ -108,18 +113,19 @@ func (c *cleanup) findCopies(ctx context.Context, alive *living) ([]leftover, er
 	return found, nil
 }
 
-// findStates finds states of primary objects. Those of copies that have just been removed are gone by then.
-func (c *cleanup) findStates(ctx context.Context, alive *living) ([]leftover, error) {
+// findStates finds states of primary objects of this agent. Those of copies that have just been removed are gone by then.
+func (c *cleanup) findStates(ctx context.Context) ([]leftover, error) {
 	var found []leftover
 	secrets := c.serviceMetadata.Resource(secrets.GroupVersionResource()).Namespace(c.config.Namespace)
-	prefix := "obj-state-"
-	err := listMetadata(ctx, secrets.List, publication.LabelObjectState+"=true", func(object *metav1.PartialObjectMetadata) {
-		if alive.states[object.Name] || !strings.HasPrefix(object.Name, prefix) {
-			return
-		}
+	err := listMetadata(ctx, secrets.List, state.Selector(c.config.AgentName), func(object *metav1.PartialObjectMetadata) {
 		found = append(found, leftover{
-			description: fmt.Sprintf("state %s on the service cluster: its source is not synced", objectName(object)),
-			remove: func(ctx context.Context) error {
+			describe: func(alive *living) string {
+				if alive.states[object.Name] {
+					return ""
+				}
+				return fmt.Sprintf("state %s on the service cluster: its source is not synced", objectName(object))
+			},
+			remove: func(ctx context.Context, _ *living) error {
 				return client.IgnoreNotFound(secrets.Delete(ctx, object.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &object.UID}}))
 			},
 		})
@@ -131,7 +137,7 @@ func (c *cleanup) findStates(ctx context.Context, alive *living) ([]leftover, er
 }
 
 // findFinalizers finds finalizers in the workspaces behind an endpoint.
-func (c *cleanup) findFinalizers(ctx context.Context, endpoint *endpoints.Endpoint, exported map[schema.GroupResource]bool, alive *living) ([]leftover, error) {
+func (c *cleanup) findFinalizers(ctx context.Context, endpoint *endpoints.Endpoint, exported map[schema.GroupResource]bool) ([]leftover, error) {
 	discovery, err := endpoint.Discovery()
 	if err != nil {
 		return nil, err
@@ -147,21 +153,29 @@ func (c *cleanup) findFinalizers(ctx context.Context, endpoint *endpoints.Endpoi
 	var found []leftover
 	for _, resource := range resources {
 		gvr := resource.GroupVersionResource()
-		isLeft := func(finalizer string) bool {
+		isOurs := func(finalizer string) bool {
+			return finalizer == publication.Finalizer && exported[gvr.GroupResource()] || syncer.IsRelatedFinalizer(c.config.AgentName, finalizer)
+		}
+		isLeft := func(alive *living, finalizer string) bool {
 			if finalizer == publication.Finalizer {
-				return exported[gvr.GroupResource()] && !alive.workspaces[gvr.GroupResource()]
+				return isOurs(finalizer) && !alive.workspaces[gvr.GroupResource()]
 			}
-			return syncer.IsRelatedFinalizer(c.config.AgentName, finalizer) && !alive.finalizers[finalizer]
+			return isOurs(finalizer) && !alive.finalizers[finalizer]
 		}
 		err := listMetadata(ctx, metadata.Resource(gvr).List, "", func(object *metav1.PartialObjectMetadata) {
-			if !slices.ContainsFunc(object.Finalizers, isLeft) {
+			if !slices.ContainsFunc(object.Finalizers, isOurs) {
 				return
 			}
 			cluster := logicalcluster.Of(object)
 			found = append(found, leftover{
-				description: fmt.Sprintf("finalizer of %s %s in logical cluster %s: nothing of the agent depends on it", gvr.GroupResource(), objectName(object), cluster),
-				remove: func(ctx context.Context) error {
-					return releaseFinalizers(ctx, endpoint, resource, cluster, client.ObjectKeyFromObject(object), isLeft)
+				describe: func(alive *living) string {
+					if !slices.ContainsFunc(object.Finalizers, func(finalizer string) bool { return isLeft(alive, finalizer) }) {
+						return ""
+					}
+					return fmt.Sprintf("finalizer of %s %s in logical cluster %s: nothing of the agent depends on it", gvr.GroupResource(), objectName(object), cluster)
+				},
+				remove: func(ctx context.Context, alive *living) error {
+					return releaseFinalizers(ctx, endpoint, resource, cluster, client.ObjectKeyFromObject(object), func(finalizer string) bool { return isLeft(alive, finalizer) })
 				},
 			})
 		})

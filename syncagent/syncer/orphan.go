@@ -31,7 +31,10 @@ func (s *Syncer) DeleteOrphan(ctx context.Context, copied *unstructured.Unstruct
 		}
 		done = done && gone
 	}
-	if err := p.service().delete(ctx, copied); err != nil || !done {
+	if !done {
+		return false, nil // the copy leads to what is left
+	}
+	if err := p.service().delete(ctx, copied); err != nil {
 		return false, err
 	}
 	return true, p.Syncer.state.Delete(ctx, p.state)

@@ -24,15 +24,22 @@ import (
 // cleanup runs the command and returns the lines that it prints.
 func (e *env) cleanup(t *testing.T, remove bool) []string {
 	t.Helper()
+	lines, err := e.tryCleanup(t, remove)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+func (e *env) tryCleanup(t *testing.T, remove bool) ([]string, error) {
+	t.Helper()
 	config, err := e.Options(t).Clusters.Complete()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := syncagent.Cleanup(t.Context(), config, remove, &out); err != nil {
-		t.Fatal(err)
-	}
-	return strings.FieldsFunc(out.String(), func(r rune) bool { return r == '\n' })
+	err = syncagent.Cleanup(t.Context(), config, remove, &out)
+	return strings.FieldsFunc(out.String(), func(r rune) bool { return r == '\n' }), err
 }
 
 // states waits until there is a number of states.
@@ -87,6 +94,44 @@ func TestCleanupAfterThePublishedResource(t *testing.T) {
 	e.Copy(t, gadget, c, kept)
 	if found := e.cleanup(t, false); len(found) > 0 {
 		t.Errorf("found %q afterwards", found)
+	}
+}
+
+// Finalizers in workspaces stay until the copies are gone, and states of other agents are not touched.
+func TestCleanupWaitsForTheCopy(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	widget := e.Define(t, "Widget")
+	published := e.Publish(t, "widgets", Of(widget))
+	agent := e.Agent(t)
+	c := e.Consumer(t, installation.Alpha)
+	left := newObject(widget, "default", "left", map[string]any{})
+	c.New(t, left)
+	copied := e.Copy(t, widget, c, left)
+	e.expectStates(t, 1)
+	agent.Stop(t)
+	patch(t, e.Service, copied, `{"metadata":{"finalizers":["example.org/slow"]}}`)
+	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "obj-state-foreign", Labels: map[string]string{
+		publication.LabelObjectState: "true", publication.LabelStateAgent: "another",
+	}}}
+	create(t, e.Service, foreign)
+	if err := e.Service.Delete(t.Context(), published); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := e.tryCleanup(t, true); err == nil || !strings.Contains(err.Error(), "run the command again") {
+		t.Errorf("found %q, and returned %v", found, err)
+	}
+	if current, err := get(t.Context(), c, left); err != nil || len(current.GetFinalizers()) != 1 {
+		t.Errorf("the object has the finalizers %v, %v", current.GetFinalizers(), err)
+	}
+	patch(t, e.Service, copied, `{"metadata":{"finalizers":null}}`)
+	expectNoCopy(t, e, widget, c, left)
+	e.cleanup(t, true)
+	if current, err := get(t.Context(), c, left); err != nil || len(current.GetFinalizers()) > 0 {
+		t.Errorf("the object has the finalizers %v, %v", current.GetFinalizers(), err)
+	}
+	if err := e.Service.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil {
+		t.Errorf("the state of another agent: %v", err)
 	}
 }
 
