@@ -2,6 +2,7 @@ package syncagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,6 +30,8 @@ const syncerPrefix = "/services/syncer/"
 // kcpRequests records the requests of an agent for published resources, and can hide the syncer's view as a server without it does.
 type kcpRequests struct {
 	hideView atomic.Bool
+	// failures is the number of requests to the view that fail next.
+	failures atomic.Int32
 
 	mu      sync.Mutex
 	served  []string
@@ -50,6 +53,9 @@ func (s *kcpRequests) observe(kcp, _ *rest.Config) {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
 			if s.hideView.Load() && strings.Contains(request.URL.Path, syncerPrefix) {
 				return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: request}, nil
+			}
+			if strings.Contains(request.URL.Path, syncerPrefix) && s.failures.Add(-1) >= 0 {
+				return nil, errors.New("the view does not answer")
 			}
 			if resource, _ := resourceOf(request.URL.Path); resource == "widgets" || resource == "gizmos" {
 				s.mu.Lock()
@@ -156,7 +162,7 @@ func TestAgentUsesTheSyncersView(t *testing.T) {
 	})
 }
 
-// A wider filter applies to objects that do not change.
+// A wider filter applies to objects that do not change. A view that does not answer at once is waited for.
 func TestWiderFilterInTheSyncersView(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -165,6 +171,7 @@ func TestWiderFilterInTheSyncersView(t *testing.T) {
 	spec.Filter = &syncagentv1alpha1.ResourceFilter{Resource: &metav1.LabelSelector{MatchLabels: map[string]string{"publish": "yes"}}}
 	published := e.Publish(t, "widgets", spec)
 	requests := &kcpRequests{}
+	requests.failures.Store(3)
 	e.AgentOver(t, requests.observe)
 	c := e.Consumer(t, installation.Alpha)
 	selected, unchanged := newObject(kind, "default", "selected", map[string]any{}), newObject(kind, "default", "unchanged", map[string]any{})
