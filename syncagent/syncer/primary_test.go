@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -161,6 +162,21 @@ func TestTwoResourcesOfOneServiceKind(t *testing.T) {
 	other.settle()
 	if got, want := sizes(), (map[string]any{"sprockets.example.org": int64(9)}); !equal(got, want) {
 		t.Errorf("got copies with sizes %v, want %v", got, want)
+	}
+}
+
+func TestStatesOfPublishedSecretsAreNoCopies(t *testing.T) {
+	e := newEnv(t)
+	e.config.WorkspaceResource, e.config.ServiceResource = secrets, secrets
+	e.config.Copies = ListedCopies{e.config.Service, secrets.GroupVersionKind, testAgent}
+	e.createIn(e.workspace, object(secrets, testKey, "data: {a: YQ==}"))
+	e.settle()
+	e.expectIdle()
+	e.deleteIn(e.workspace, secrets, testKey)
+	e.settle()
+	left := &corev1.SecretList{}
+	if err := e.service.List(t.Context(), left); err != nil || len(left.Items) > 0 || e.get(e.workspace, secrets, testKey) != nil {
+		t.Errorf("something is left (%v):\n%s", err, e.dump())
 	}
 }
 
