@@ -63,7 +63,7 @@ func isNamespaceTerminating(err error) bool {
 
 // isConflict reports whether an error is due to nothing but conflicts: other errors would be hidden by the next pass.
 func isConflict(err error) bool {
-	switch wrapping := err.(type) { //nolint:errorlint // all that is wrapped is visited
+	switch wrapping := err.(type) { // all that is wrapped is visited
 	case interface{ Unwrap() []error }:
 		return !slices.ContainsFunc(wrapping.Unwrap(), func(err error) bool { return !isConflict(err) })
 	case interface{ Unwrap() error }:
