@@ -40,6 +40,9 @@ import (
 // defaultOrphanDelay is how long a copy has to be without source before it counts as an orphan: workspaces may bind again at once.
 const defaultOrphanDelay = 15 * time.Second
 
+// defaultViewInterval is a compromise: each publication sends a request to each endpoint, for a permission that may never come.
+const defaultViewInterval = 10 * time.Minute
+
 var scheme = newScheme()
 
 func newScheme() *runtime.Scheme {
@@ -60,13 +63,15 @@ type Config struct {
 	Log logr.Logger
 	// OrphanDelay is how long a copy has to be without source before it counts as an orphan; 0 means the default.
 	OrphanDelay time.Duration
+	// ViewInterval is how often a synchronization without the syncer's view looks whether there is one; 0 means the default.
+	ViewInterval time.Duration
 }
 
 // dependencies are what the parts of an agent share.
 type dependencies struct {
-	config      *options.Completed
-	log         logr.Logger
-	orphanDelay time.Duration
+	config                    *options.Completed
+	log                       logr.Logger
+	orphanDelay, viewInterval time.Duration
 
 	known      *knownEndpoints
 	remembered *rememberedEndpoints
@@ -88,6 +93,9 @@ type dependencies struct {
 func Run(ctx context.Context, config Config) error {
 	if config.OrphanDelay == 0 {
 		config.OrphanDelay = defaultOrphanDelay
+	}
+	if config.ViewInterval == 0 {
+		config.ViewInterval = defaultViewInterval
 	}
 	export, err := check(ctx, &config.Config)
 	if err != nil {
@@ -173,7 +181,7 @@ func addControllers(mgr manager.Manager, kcp cluster.Cluster, config Config, exp
 
 func newDependencies(mgr manager.Manager, config Config, reader *dialects.Reader) (*dependencies, error) {
 	d := &dependencies{
-		config: config.Completed, log: config.Log, orphanDelay: config.OrphanDelay, known: newKnownEndpoints(config.Kcp),
+		config: config.Completed, log: config.Log, orphanDelay: config.OrphanDelay, viewInterval: config.ViewInterval, known: newKnownEndpoints(config.Kcp),
 		serviceConfig: mgr.GetConfig(), serviceHTTP: mgr.GetHTTPClient(), reader: reader, recorder: mgr.GetEventRecorder("sync-agent"),
 	}
 	var err error

@@ -95,6 +95,17 @@ func (w *workspaces) discoverView(ctx context.Context) (*served, error) {
 	return found, err
 }
 
+// awaitView waits, where the virtual workspace of the export is used, until the view has the resources. It returns false when the
+// context has ended.
+func (w *workspaces) awaitView(ctx context.Context) bool {
+	for background.Sleep(ctx, w.viewInterval) {
+		if found, err := w.discoverView(ctx); err == nil && found != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // check fails as long as the view has another description of the publication.
 func (f *served) check(ctx context.Context) error {
 	dynamic, err := f.endpoint.Dynamic()

@@ -117,7 +117,8 @@ func (w *workspaces) setReason(err error) {
 	}
 }
 
-// sync runs the informer of the primary objects, the watches of related ones, and the workers, until the context or the view ends.
+// sync runs the informer of the primary objects, the watches of related ones, and the workers, until the context ends, or
+// the objects are elsewhere: the view has ended, or has begun.
 func (w *workspaces) sync(ctx context.Context, found *served) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -158,6 +159,11 @@ func (w *workspaces) sync(ctx context.Context, found *served) error {
 		}
 	})
 	running.Go(func() { primaries.Run(found.context(ctx)) })
+	running.Go(func() {
+		if found.revision == "" && w.awaitView(ctx) {
+			end()
+		}
+	})
 	running.Wait()
 	return err
 }

@@ -73,6 +73,13 @@ func (s *kcpRequests) observe(kcp, _ *rest.Config) {
 	})
 }
 
+// viewWatches returns the number of watches that have been opened in the view.
+func (s *kcpRequests) viewWatches() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.watches)
+}
+
 // paths returns the paths of requests that contain a text.
 func (s *kcpRequests) paths(text string) []string {
 	s.mu.Lock()
@@ -186,7 +193,8 @@ func TestWiderFilterInTheSyncersView(t *testing.T) {
 	}
 }
 
-// A synchronization in the view goes on in the virtual workspace of the export when the agent may not use the view any more.
+// A synchronization in the view goes on in the virtual workspace of the export when the agent may not use the view any more, and
+// returns when it may.
 func TestAgentLeavesTheSyncersViewWithoutPermission(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -204,6 +212,16 @@ func TestAgentLeavesTheSyncersViewWithoutPermission(t *testing.T) {
 	requests.hide()
 	patch(t, c, object, `{"spec":{"size":"small"}}`)
 	expectSpec(t, e.Service, copied, map[string]any{"size": "small"})
+	before := requests.viewWatches()
+	requests.hideView.Store(false)
+	shardtesting.Eventually(t, "the view is used again", func(context.Context) error {
+		if requests.viewWatches() == before {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	patch(t, c, object, `{"spec":{"size":"medium"}}`)
+	expectSpec(t, e.Service, copied, map[string]any{"size": "medium"})
 }
 
 // The view has one published resource for each kind of the service cluster. When a later PublishedResource takes the name, the other
