@@ -39,7 +39,7 @@ spec:
   resource: {apiGroup: stable.example.org, kind: Horse, versions: [v1]}
   projection: {group: ponies.example.com, kind: Pony, plural: ponies, shortNames: []}
   related:
-  - {identifier: saddle, origin: service, kind: Secret, object: {reference: {path: spec.saddle}}}
+  - {identifier: saddle, origin: service, kind: Secret, object: {reference: {path: status.saddle}}}
 `
 
 const olderPublishedHorse = `
