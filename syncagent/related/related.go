@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -154,7 +154,7 @@ func (l *locator) objects(ctx context.Context, namespace string) ([]names, error
 // nameValidation returns what checks names of a group: those of roles and their bindings need not be names of DNS.
 func nameValidation(group string) func(string) []string {
 	if group == "rbac.authorization.k8s.io" {
-		return path.IsValidPathSegmentName
+		return content.IsPathSegmentName
 	}
 	return validation.IsDNS1123Subdomain
 }

@@ -153,18 +153,16 @@ func claimOf(existing metav1.Object, wanted metadata) claim {
 	for _, key := range []string{
 		publication.LabelAgentName, publication.LabelRemoteCluster, publication.LabelRemoteNamespaceHash, publication.LabelRemoteNameHash,
 	} {
-		switch value, want := labels[key], wanted.labels[key]; {
-		case value == want:
-		case value == "":
+		switch labels[key] {
+		case wanted.labels[key]:
+		case "":
 			result = claimNone
 		default:
 			return claimOther
 		}
 	}
 	for _, key := range []string{publication.AnnotationRemoteName, publication.AnnotationRemoteNamespace, publication.AnnotationRemoteResource} {
-		switch value, want := annotations[key], wanted.annotations[key]; {
-		case value == want || value == "":
-		default:
+		if value := annotations[key]; value != "" && value != wanted.annotations[key] {
 			return claimOther
 		}
 	}
