@@ -91,8 +91,15 @@ func (w *workspaces) discoverView(ctx context.Context) (*served, error) {
 	if err := found.check(ctx); err != nil {
 		return nil, err
 	}
-	found.related, err = w.resolveRelated(discovery)
-	return found, err
+	if found.related, err = w.resolveRelated(discovery); err != nil {
+		return nil, err
+	}
+	for _, r := range found.related {
+		if r.Unresolved != nil && workspaceSide(r).Resource == "" {
+			return nil, r.Unresolved // the virtual workspace of the export may have it
+		}
+	}
+	return found, nil
 }
 
 // awaitView waits, where the virtual workspace of the export is used, until the view has the resources. It returns false when the

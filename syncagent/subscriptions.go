@@ -32,13 +32,13 @@ func (s *synchronization) subscribeService() (unsubscribe func()) {
 func (w *workspaces) subscribeWorkspaces(found *served) (unsubscribe func()) {
 	var all []func()
 	for _, r := range found.related {
-		if r.Spec.Watch == nil || r.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginKcp {
+		if r.Spec.Watch == nil || r.Origin.Resource == "" || r.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginKcp {
 			continue
 		}
 		all = append(all, found.endpoint.watches.subscribe(r.Origin.GroupVersionResource(), selectorOf(r.Spec.Watch), &subscriber{
 			onChange: func(object *metav1.PartialObjectMetadata) {
 				for _, key := range w.ownersAmong(w.store(), w.workspaceResource, r.Spec, object) {
-					w.enqueue(key, false)
+					w.enqueue(key)
 				}
 			},
 			resync: w.enqueueAll,
@@ -71,7 +71,7 @@ func selectorOf(watch *syncagentv1alpha1.RelatedResourceWatch) string {
 
 func (s *synchronization) enqueueCopies(keys []informer.Key) {
 	for _, key := range keys {
-		s.enqueueIndex(s.copies.IndexOf(key), false)
+		s.enqueueIndex(s.copies.IndexOf(key))
 	}
 }
 

@@ -2,8 +2,10 @@ package syncagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -149,23 +151,23 @@ func (s *synchronization) currentEndpoints() []*workspaces {
 
 // onCopy is called for each change of a copy: the primary object that it names, and the one that it has named before, are synced.
 func (s *synchronization) onCopy(change informer.Change) {
-	s.onIndex(change.Index, change.Listed)
+	s.onIndex(change.Index)
 	if change.Before != change.Index {
-		s.onIndex(change.Before, change.Listed)
+		s.onIndex(change.Before)
 	}
 	if change.Index == (informer.IndexKey{}) {
 		s.namespaces.check(change.Namespace)
 	}
 }
 
-func (s *synchronization) onIndex(index informer.IndexKey, listed bool) {
-	if index != (informer.IndexKey{}) && !s.enqueueIndex(index, listed) {
+func (s *synchronization) onIndex(index informer.IndexKey) {
+	if index != (informer.IndexKey{}) && !s.enqueueIndex(index) {
 		s.orphans.trigger()
 	}
 }
 
-func (s *synchronization) enqueueIndex(index informer.IndexKey, listed bool) (found bool) {
-	s.eachEndpoint(func(w *workspaces) { found = w.enqueueIndex(index, listed) || found })
+func (s *synchronization) enqueueIndex(index informer.IndexKey) (found bool) {
+	s.eachEndpoint(func(w *workspaces) { found = w.enqueueIndex(index) || found })
 	return found
 }
 
@@ -182,7 +184,9 @@ func (s *synchronization) syncerConfig() syncer.Config {
 func (s *synchronization) newServiceClient(related []syncer.RelatedResource) (client.Client, error) {
 	resources := []publication.Resource{s.serviceResource, namespaces, secrets}
 	for _, r := range related {
-		resources = append(resources, serviceSide(r))
+		if side := serviceSide(r); side.Resource != "" {
+			resources = append(resources, side)
+		}
 	}
 	c, err := client.New(s.serviceConfig, client.Options{HTTPClient: s.serviceHTTP, Scheme: scheme, Mapper: endpoints.NewMapper(s.service.RESTMapper(), resources...)})
 	if err != nil {
@@ -191,25 +195,39 @@ func (s *synchronization) newServiceClient(related []syncer.RelatedResource) (cl
 	return c, nil
 }
 
-// resolveRelated looks up the related resources on both sides.
+// resolveRelated looks up the related resources on both sides. One that is not served does not keep the others from being synced.
 func (s *synchronization) resolveRelated(workspaces discovery.ServerResourcesInterface) ([]syncer.RelatedResource, error) {
+	return resolveRelated(s.publication.Spec.Related, s.serviceDiscovery, workspaces)
+}
+
+func resolveRelated(specs []syncagentv1alpha1.RelatedResourceSpec, service, workspaces discovery.ServerResourcesInterface) ([]syncer.RelatedResource, error) {
 	var resolved []syncer.RelatedResource
-	for _, spec := range s.publication.Spec.Related {
-		var origin, copied discovery.ServerResourcesInterface = s.serviceDiscovery, workspaces
+	for _, spec := range specs {
+		origin, copied := service, workspaces
 		if spec.Origin == syncagentv1alpha1.RelatedResourceOriginKcp {
 			origin, copied = copied, origin
 		}
 		r := syncer.RelatedResource{Spec: spec}
-		var err error
-		if r.Origin, err = endpoints.Discover(origin, related.OriginResource(spec)); err != nil {
-			return nil, err
+		var errs [2]error
+		r.Origin, errs[0] = endpoints.Discover(origin, related.OriginResource(spec))
+		r.Copy, errs[1] = endpoints.Discover(copied, related.CopyResource(spec))
+		for _, err := range errs {
+			var notServed *endpoints.NotServedError
+			if err != nil && !errors.As(err, &notServed) {
+				return nil, err
+			}
 		}
-		if r.Copy, err = endpoints.Discover(copied, related.CopyResource(spec)); err != nil {
-			return nil, err
-		}
+		r.Unresolved = errors.Join(errs[:]...)
 		resolved = append(resolved, r)
 	}
 	return resolved, nil
+}
+
+// sameRelated reports whether two lists of related resources are resolved alike.
+func sameRelated(a, b []syncer.RelatedResource) bool {
+	return slices.EqualFunc(a, b, func(a, b syncer.RelatedResource) bool {
+		return a.Origin == b.Origin && a.Copy == b.Copy && (a.Unresolved == nil) == (b.Unresolved == nil)
+	})
 }
 
 // serviceSide returns the related resource on the service cluster.

@@ -282,7 +282,9 @@ func (s *synchronization) condition(endpointsKnown bool, sliceProblem string) me
 	}
 	var problems []string
 	reason := reasonStarting
+	var unresolved []string
 	for _, w := range endpoints {
+		unresolved = append(unresolved, w.unresolvedRelated()...)
 		if err := w.status(); err != nil {
 			problems = append(problems, fmt.Sprintf("%s: %v", w.endpoint.URL, err))
 			if !errors.Is(err, errNotSynced) {
@@ -291,7 +293,8 @@ func (s *synchronization) condition(endpointsKnown bool, sliceProblem string) me
 		}
 	}
 	if len(problems) == 0 {
-		return s.withOrphans(metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonSyncing})
+		slices.Sort(unresolved)
+		return s.withOrphans(metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonSyncing, Message: strings.Join(slices.Compact(unresolved), "; ")})
 	}
 	slices.Sort(problems)
 	return metav1.Condition{

@@ -4,19 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/atoll-dev/atoll/internal/background"
+	"github.com/atoll-dev/atoll/internal/fairqueue"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/informer"
@@ -35,6 +35,8 @@ const (
 	minRetry, maxRetry = 100 * time.Millisecond, time.Minute
 	// discoveryInterval is how often an endpoint is asked for resources that it does not serve yet.
 	discoveryInterval = time.Second
+	// relatedInterval is how often related resources are looked up again.
+	relatedInterval = 10 * time.Second
 )
 
 // workspaces syncs the objects of one publication in all workspaces behind one endpoint.
@@ -43,9 +45,11 @@ type workspaces struct {
 	endpoint *endpointConnection
 
 	mu       sync.Mutex
-	queue    priorityqueue.PriorityQueue[informer.Key] // nil until it runs
-	informer *informer.Informer                        // nil until the endpoint serves the resources
-	reason   error                                     // why not
+	queue    workqueue.TypedInterface[informer.Key] // nil until it runs
+	informer *informer.Informer                     // nil until the endpoint serves the resources
+	reason   error                                  // why not
+	// unresolved has the related resources that are not served.
+	unresolved []string
 }
 
 // status returns nil if all objects behind the endpoint are known and current, else the reason.
@@ -81,18 +85,30 @@ func (w *workspaces) run(ctx context.Context) {
 		}
 		log.FromContext(ctx).V(1).Info("Syncing the workspaces of an endpoint", "url", found.endpoint.URL, "resource", found.resource.GroupVersionResource())
 		if err := w.sync(ctx, found); err != nil && ctx.Err() == nil {
-			w.setReason(err)
 			log.FromContext(ctx).Error(err, "Could not sync the workspaces of an endpoint")
-			<-ctx.Done()
+			w.failed(err)
 		}
 		background.Sleep(ctx, discoveryInterval)
 	}
 }
 
-// awaitResources waits until the endpoint serves the published resource and the related ones.
+// failed notes that nothing is synced, until the next attempt.
+func (w *workspaces) failed(err error) {
+	w.mu.Lock()
+	w.informer, w.queue = nil, nil
+	w.mu.Unlock()
+	w.setReason(err)
+	w.changed()
+}
+
+// awaitResources waits until the endpoint serves the published resource, and for a while for the related ones: claims take a moment to
+// reach all shards.
 func (w *workspaces) awaitResources(ctx context.Context) (*served, bool) {
 	for attempt := 1; ; attempt++ {
 		found, err := w.discover(ctx, attempt < viewAttempts)
+		if err == nil && attempt < viewAttempts {
+			err = found.firstUnresolved()
+		}
 		if err == nil {
 			return found, true
 		}
@@ -101,6 +117,15 @@ func (w *workspaces) awaitResources(ctx context.Context) (*served, bool) {
 			return nil, false
 		}
 	}
+}
+
+func (f *served) firstUnresolved() error {
+	for _, r := range f.related {
+		if r.Unresolved != nil {
+			return r.Unresolved
+		}
+	}
+	return nil
 }
 
 func (w *workspaces) setReason(err error) {
@@ -147,15 +172,23 @@ func (w *workspaces) sync(ctx context.Context, found *served) error {
 		}})
 	reconciler.store = primaries.Store
 	w.mu.Lock()
-	w.informer = primaries
+	w.informer, w.unresolved = primaries, found.unresolved()
 	w.mu.Unlock()
 	defer w.subscribeWorkspaces(found)()
 
 	var running background.Group
 	running.Go(func() { events.run(ctx) })
 	running.Go(func() {
-		if w.awaitCopies(ctx) {
-			err = workers.Start(ctx)
+		if !w.awaitCopies(ctx) {
+			return
+		}
+		if err = workers.Start(ctx); err != nil {
+			end()
+		}
+	})
+	running.Go(func() {
+		if w.awaitOtherRelated(ctx, found) {
+			end()
 		}
 	})
 	running.Go(func() { primaries.Run(found.context(ctx)) })
@@ -166,6 +199,24 @@ func (w *workspaces) sync(ctx context.Context, found *served) error {
 	})
 	running.Wait()
 	return err
+}
+
+// awaitOtherRelated waits until the related resources are others: one that was not served is, or the reverse.
+func (w *workspaces) awaitOtherRelated(ctx context.Context, found *served) bool {
+	if len(found.related) == 0 {
+		<-ctx.Done()
+		return false
+	}
+	for background.Sleep(ctx, relatedInterval) {
+		discovery, err := found.endpoint.Discovery()
+		if err != nil {
+			continue
+		}
+		if current, err := w.resolveRelated(discovery); err == nil && !sameRelated(current, found.related) {
+			return true
+		}
+	}
+	return false
 }
 
 // awaitCopies waits until all copies are known. Without them, objects would be copied again.
@@ -183,18 +234,28 @@ func (w *workspaces) newController(r reconcile.TypedReconciler[informer.Key]) (c
 	c, err := controller.NewTypedUnmanaged("sync", controller.TypedOptions[informer.Key]{
 		Reconciler: r, MaxConcurrentReconciles: workers, SkipNameValidation: &unique, ReconciliationTimeout: passTimeout,
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[informer.Key](minRetry, maxRetry),
-		Logger:      w.log.WithValues("endpoint", w.endpoint.URL),
+		Logger:      w.log.WithValues("endpoint", w.endpoint.URL), NewQueue: newQueue,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return c, c.Watch(source.TypedFunc[informer.Key](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[informer.Key]) error {
 		w.mu.Lock()
-		w.queue = queue.(priorityqueue.PriorityQueue[informer.Key])
+		w.queue = queue
 		w.mu.Unlock()
 		w.enqueueAll()
 		return nil
 	}))
+}
+
+// newQueue returns a queue in which logical clusters have their turns: one with many objects delays those of another by one at a time.
+func newQueue(name string, limiter workqueue.TypedRateLimiter[informer.Key]) workqueue.TypedRateLimitingInterface[informer.Key] {
+	inTurn := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[informer.Key]{
+		Name: name, Queue: fairqueue.New(func(key informer.Key) string { return key.Cluster }),
+	})
+	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[informer.Key]{
+		Name: name, DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[informer.Key]{Name: name, Queue: inTurn}),
+	})
 }
 
 // onPrimary is called for each change of a primary object.
@@ -205,7 +266,7 @@ func (w *workspaces) onPrimary(change informer.Change) {
 		}
 		return
 	}
-	w.enqueue(change.Key, change.Listed)
+	w.enqueue(change.Key)
 }
 
 // onConnect is called when the endpoint is reachable, again: objects that wait after errors need not wait longer.
@@ -218,7 +279,7 @@ func (w *workspaces) onConnect() {
 func (w *workspaces) enqueueAll() {
 	if store := w.store(); store != nil {
 		for _, key := range store.Keys() {
-			w.enqueue(key, true)
+			w.enqueue(key)
 		}
 	}
 }
@@ -233,40 +294,54 @@ func (w *workspaces) store() *informer.Store {
 	return w.informer.Store
 }
 
-// enqueue has an object synced. What has just changed comes before what was listed.
-func (w *workspaces) enqueue(key informer.Key, listed bool) {
+// enqueue has an object synced.
+func (w *workspaces) enqueue(key informer.Key) {
 	w.mu.Lock()
 	queue := w.queue
 	w.mu.Unlock()
-	if queue == nil {
-		return // all objects are enqueued when it starts
+	if queue != nil { // else all objects are enqueued when it starts
+		queue.Add(key)
 	}
-	var options priorityqueue.AddOpts
-	if listed {
-		low := handler.LowPriority
-		options.Priority = &low
-	}
-	queue.AddWithOpts(options, key)
 }
 
 // enqueueIndex has the objects with an index key synced, and reports whether there are any.
-func (w *workspaces) enqueueIndex(index informer.IndexKey, listed bool) bool {
+func (w *workspaces) enqueueIndex(index informer.IndexKey) bool {
 	store := w.store()
 	if store == nil {
 		return false
 	}
 	keys := store.ByIndex(index)
 	for _, key := range keys {
-		w.enqueue(key, listed)
+		w.enqueue(key)
 	}
 	return len(keys) > 0
+}
+
+// unresolved returns the related resources that are not served, for the owner.
+func (f *served) unresolved() []string {
+	var problems []string
+	for _, r := range f.related {
+		if r.Unresolved != nil {
+			problems = append(problems, fmt.Sprintf("related resource %q: %s", r.Spec.Identifier, strings.ReplaceAll(r.Unresolved.Error(), "\n", ", ")))
+		}
+	}
+	return problems
+}
+
+// unresolvedRelated returns the related resources that are not served at the endpoint, or on the service cluster.
+func (w *workspaces) unresolvedRelated() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.unresolved
 }
 
 // resources returns all resources that are read or written in workspaces.
 func (f *served) resources() []publication.Resource {
 	resources := []publication.Resource{f.resource, namespaces, eventResource, logicalClusters}
 	for _, r := range f.related {
-		resources = append(resources, workspaceSide(r))
+		if side := workspaceSide(r); side.Resource != "" {
+			resources = append(resources, side)
+		}
 	}
 	return resources
 }

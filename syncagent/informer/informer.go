@@ -44,8 +44,6 @@ type Change struct {
 	Key
 	// Index and Before are its index keys after and before the change, zero where it did not exist.
 	Index, Before IndexKey
-	// Listed means that the object may not have changed now: it was listed.
-	Listed bool
 }
 
 // Informer watches the objects of one resource, and keeps them in its Store.
@@ -192,7 +190,7 @@ func (o *objects) change(key Key, listed bool, update func(current *entry)) {
 	if listed && before == after {
 		return
 	}
-	change := Change{Key: key, Listed: listed}
+	change := Change{Key: key}
 	if before != nil {
 		change.Before = before.index
 	}

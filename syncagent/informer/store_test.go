@@ -98,8 +98,8 @@ func TestChangesHaveTheIndexKeysBeforeAndAfter(t *testing.T) {
 	keyOne, indexOne := key("one")
 	keyTwo, indexTwo := key("two")
 	want := []Change{
-		{Key: keyOne, Index: indexOne, Listed: true}, {Key: keyTwo, Index: indexTwo, Listed: true},
-		{Key: keyTwo, Before: indexTwo, Listed: true}, // the second list does not report what is unchanged
+		{Key: keyOne, Index: indexOne}, {Key: keyTwo, Index: indexTwo},
+		{Key: keyTwo, Before: indexTwo}, // the second list does not report what is unchanged
 	}
 	if !slices.Equal(*changes, want) {
 		t.Errorf("got %+v, want %+v", *changes, want)

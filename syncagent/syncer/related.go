@@ -114,6 +114,9 @@ func (r *relatedPass) locate(ctx context.Context, copied *unstructured.Unstructu
 }
 
 func (p *pass) locatePairs(ctx context.Context, resource *RelatedResource, copied *unstructured.Unstructured) ([]related.Pair, error) {
+	if resource.Unresolved != nil {
+		return nil, resource.Unresolved
+	}
 	origin, _ := p.sides(resource.Spec.Origin)
 	return related.Locate(ctx, resource.Spec, related.Input{
 		Workspace: p.source, Service: copied, ClusterName: p.request.Cluster.String(), ClusterPath: p.path,

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/klog/v2"
 
@@ -75,7 +76,9 @@ func (p *pass) removeRelatedCopy(ctx context.Context, to side, entry state.Relat
 	return err == nil && copied == nil, err
 }
 
-func isNotServed(err error) bool { return apierrors.IsNotFound(err) && !isMissing(err) }
+func isNotServed(err error) bool {
+	return apierrors.IsNotFound(err) && !isMissing(err) || meta.IsNoMatchError(err)
+}
 
 // releaseOrigin removes the finalizer from an origin in the workspace.
 func (p *pass) releaseOrigin(ctx context.Context, from side, object state.Object) error {

@@ -52,6 +52,8 @@ type RelatedResource struct {
 	Spec syncagentv1alpha1.RelatedResourceSpec
 	// Origin is the resource on the side that decides, Copy that on the other.
 	Origin, Copy publication.Resource
+	// Unresolved is why one of them is not known now; nil if both are. Nothing new is done about such an entry.
+	Unresolved error
 }
 
 // Request is a primary object to sync.

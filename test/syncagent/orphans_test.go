@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
@@ -28,6 +30,45 @@ func (e *env) slice(t *testing.T, partition string) string {
 }
 
 func deleteOrphans(o *options.Options) { o.OrphanPolicy = string(options.DeleteOrphans) }
+
+// Two PublishedResources may have copies of one kind. Those of the other one are no orphans.
+func TestOrphansAreOfTheirPublishedResource(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	kind := e.Define(t, "Widget")
+	e.Publish(t, "plain", Of(kind))
+	spec, other := Of(kind), schema.GroupVersionKind{Group: "other." + e.Group, Version: kind.Version, Kind: kind.Kind}
+	spec.Projection = &syncagentv1alpha1.ResourceProjection{Group: other.Group}
+	spec.Naming = naming("{{ .ClusterName }}", "other-{{ .Object.metadata.name }}")
+	e.Publish(t, "other", spec)
+	agent := e.Agent(t)
+	c := e.Consumer(t, installation.Alpha)
+	orphans, kept := map[schema.GroupVersionKind]*unstructured.Unstructured{}, map[schema.GroupVersionKind]*unstructured.Unstructured{}
+	for n, gvk := range []schema.GroupVersionKind{kind, other} {
+		orphans[gvk], kept[gvk] = newObject(gvk, "default", fmt.Sprintf("orphan-%d", n), map[string]any{}), newObject(gvk, "default", fmt.Sprintf("kept-%d", n), map[string]any{})
+		for _, object := range []*unstructured.Unstructured{orphans[gvk], kept[gvk]} {
+			c.New(t, object)
+			e.Copy(t, kind, c, object)
+		}
+	}
+	agent.Stop(t)
+	for _, orphan := range orphans {
+		loseSource(t, c, orphan)
+	}
+	uids := map[schema.GroupVersionKind]string{}
+	for gvk, object := range kept {
+		uids[gvk] = string(e.Copy(t, kind, c, object).GetUID())
+	}
+	e.Agent(t, deleteOrphans)
+	for _, orphan := range orphans { // both synchronizations have looked for orphans
+		expectNoCopy(t, e, kind, c, orphan)
+	}
+	for gvk, object := range kept {
+		if copied := e.Copy(t, kind, c, object); string(copied.GetUID()) != uids[gvk] || copied.GetDeletionTimestamp() != nil {
+			t.Errorf("the copy of %s was deleted", object.GetName())
+		}
+	}
+}
 
 // An agent remembers the endpoints of former processes: a slice that lists fewer is no evidence that objects are gone.
 func TestOrphansNeedAllEndpoints(t *testing.T) {

@@ -3,8 +3,10 @@ package syncagent
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,4 +105,32 @@ func (c *consumer) accept(t *testing.T, claim apisv1alpha1.PermissionClaim) {
 		})
 		return c.Update(ctx, binding)
 	})
+}
+
+// A related resource that the service cluster does not serve keeps neither the primary objects nor other entries waiting, and is synced when
+// it is served.
+func TestRelatedResourceIsNotServed(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	kind := e.Define(t, "Widget")
+	spec := Of(kind)
+	missing := relatedThing(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, down, "missing")
+	missing.Group, missing.Version, missing.Resource = "", "v1", "configmaps"
+	missing.Projection = &syncagentv1alpha1.RelatedResourceProjection{Group: e.Group, Resource: "things"}
+	spec.Related = []syncagentv1alpha1.RelatedResourceSpec{missing, relatedSecret("creds", down, reference("spec.secret"))}
+	published := e.Publish(t, "widgets", spec)
+	e.Agent(t)
+	c := e.Consumer(t, installation.Alpha)
+	object := newObject(kind, "default", "one", map[string]any{"secret": "creds"})
+	c.New(t, object)
+	c.New(t, newSecret("default", "creds", "one"))
+	copied := e.Copy(t, kind, c, object)
+	expectSecret(t, e.Service, copied.GetNamespace(), "creds", one)
+	if condition := e.expectCondition(t, published, syncagentv1alpha1.ConditionSyncing, metav1.ConditionTrue); !strings.Contains(condition.Message, "missing") {
+		t.Errorf("the condition says %q", condition.Message)
+	}
+	if err := c.Delete(t.Context(), object.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	expectGone(t, c, object)
 }
