@@ -84,14 +84,10 @@ func (s *synchronization) ownersAmong(store *informer.Store, resource publicatio
 	if spec.Watch.ByOwner != nil {
 		return owners(resource, cluster, object)
 	}
-	sameNamespace := spec.Object.Namespace == nil && resource.Namespaced
-	var keys []informer.Key
-	for _, key := range store.Keys() {
-		if key.Cluster == cluster && (!sameNamespace || key.Namespace == object.Namespace) {
-			keys = append(keys, key)
-		}
+	if spec.Object.Namespace == nil && resource.Namespaced {
+		return store.InNamespace(cluster, object.Namespace)
 	}
-	return keys
+	return store.InCluster(cluster)
 }
 
 // owners returns the keys of the objects of a resource that an object names as its owners.

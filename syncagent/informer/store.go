@@ -50,6 +50,8 @@ type Store struct {
 	mu      sync.RWMutex
 	objects map[Key]*entry
 	indexed map[IndexKey][]Key
+	// namespaces has the names of the objects by cluster and namespace; empty maps are removed.
+	namespaces map[string]map[string]map[string]struct{}
 }
 
 type entry struct {
@@ -59,7 +61,7 @@ type entry struct {
 }
 
 func newStore(index Index) *Store {
-	return &Store{index: index, objects: map[Key]*entry{}, indexed: map[IndexKey][]Key{}}
+	return &Store{index: index, objects: map[Key]*entry{}, indexed: map[IndexKey][]Key{}, namespaces: map[string]map[string]map[string]struct{}{}}
 }
 
 // Get returns an object, or nil.
@@ -95,6 +97,30 @@ func (s *Store) Keys() []Key {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Collect(maps.Keys(s.objects))
+}
+
+// InNamespace returns the keys of the objects in a namespace of a cluster.
+func (s *Store) InNamespace(cluster, namespace string) []Key {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var keys []Key
+	for name := range s.namespaces[cluster][namespace] {
+		keys = append(keys, Key{cluster, namespace, name})
+	}
+	return keys
+}
+
+// InCluster returns the keys of the objects in a cluster.
+func (s *Store) InCluster(cluster string) []Key {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var keys []Key
+	for namespace, names := range s.namespaces[cluster] {
+		for name := range names {
+			keys = append(keys, Key{cluster, namespace, name})
+		}
+	}
+	return keys
 }
 
 // ByIndex returns the keys of the objects with an index key.
@@ -163,12 +189,39 @@ func (s *Store) set(key Key, object *unstructured.Unstructured) {
 	if e.index = s.index(object); e.index != (IndexKey{}) {
 		s.indexed[e.index] = append(s.indexed[e.index], key)
 	}
+	if s.objects[key] == nil {
+		s.addToNamespace(key)
+	}
 	s.objects[key] = e
 }
 
 func (s *Store) remove(key Key) {
 	s.removeFromIndex(key)
+	s.removeFromNamespace(key)
 	delete(s.objects, key)
+}
+
+func (s *Store) addToNamespace(key Key) {
+	namespaces := s.namespaces[key.Cluster]
+	if namespaces == nil {
+		namespaces = map[string]map[string]struct{}{}
+		s.namespaces[key.Cluster] = namespaces
+	}
+	if namespaces[key.Namespace] == nil {
+		namespaces[key.Namespace] = map[string]struct{}{}
+	}
+	namespaces[key.Namespace][key.Name] = struct{}{}
+}
+
+func (s *Store) removeFromNamespace(key Key) {
+	namespaces := s.namespaces[key.Cluster]
+	delete(namespaces[key.Namespace], key.Name)
+	if len(namespaces[key.Namespace]) == 0 {
+		delete(namespaces, key.Namespace)
+	}
+	if len(namespaces) == 0 {
+		delete(s.namespaces, key.Cluster)
+	}
 }
 
 func (s *Store) removeFromIndex(key Key) {

@@ -131,3 +131,22 @@ func heap() int {
 	runtime.ReadMemStats(&stats)
 	return int(stats.HeapAlloc)
 }
+
+// Objects are found by their clusters and namespaces, and nothing is left of those that are gone.
+func TestObjectsOfNamespaces(t *testing.T) {
+	o, _ := newObjects()
+	elsewhere := object("a", "two", "2", nil)
+	elsewhere.SetNamespace("other")
+	o.list(object("a", "one", "1", nil), elsewhere, object("b", "one", "3", nil))
+	o.OnEvent(watch.Event{Type: watch.Modified, Object: object("a", "one", "4", nil)}, "4")
+	if got, want := o.store.InNamespace("a", "default"), []Key{{"a", "default", "one"}}; !slices.Equal(got, want) {
+		t.Errorf("in the namespace are %v, want %v", got, want)
+	}
+	if got := o.store.InCluster("a"); len(got) != 2 || len(o.store.InCluster("c")) != 0 {
+		t.Errorf("in the cluster are %v", got)
+	}
+	o.list()
+	if len(o.store.namespaces) != 0 {
+		t.Errorf("an empty store has %v", o.store.namespaces)
+	}
+}

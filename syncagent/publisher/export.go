@@ -35,6 +35,8 @@ const (
 	reasonNoExport     = "ExportNotFound"
 	ReasonDuplicate    = "ResourceAlreadyPublished"
 	reasonExportFailed = "ExportNotUpdated"
+	// reasonOtherIdentity means that a claim of the export is for the resource of another export.
+	reasonOtherIdentity = "ClaimOfOtherIdentity"
 )
 
 // exportReconciler keeps the APIExport.
@@ -52,7 +54,7 @@ func (r *exportReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	publishedResources.Set(float64(len(publications)))
 	publications = slices.DeleteFunc(publications, func(p *publication.Publication) bool { return p.Object.GetDeletionTimestamp() != nil })
 	exported, duplicates := SelectSchemas(publications)
-	outcome, err := r.update(ctx, request.Name, publications, exported)
+	outcome, export, err := r.update(ctx, request.Name, publications, exported)
 	if apierrors.IsConflict(err) { // there is a newer version, whose event enqueues the export
 		return reconcile.Result{}, nil
 	}
@@ -64,6 +66,8 @@ func (r *exportReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 			condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonNoSchema, Message: "There is no APIResourceSchema yet; see the condition SchemaReady."}
 		case slices.Contains(duplicates, p):
 			condition = DuplicateCondition(p, exported[ResourceOf(p.SchemaName)])
+		case condition.Status == metav1.ConditionTrue:
+			condition = claimCondition(p, export, condition)
 		}
 		errs = append(errs, r.report(ctx, p, condition))
 	}
@@ -76,8 +80,19 @@ func DuplicateCondition(p, first *publication.Publication) metav1.Condition {
 		"PublishedResource %s already publishes %s. Set another name or group in spec.projection, or delete one of the two.", dialects.Key(first.Object).Name, ResourceOf(p.SchemaName))}
 }
 
+// claimCondition returns the condition of a publication that is exported, unless the export claims what it needs of somebody else.
+func claimCondition(p *publication.Publication, export *apisv1alpha1.APIExport, exported metav1.Condition) metav1.Condition {
+	wanted := wantedClaims([]*publication.Publication{p}, export.Spec.LatestResourceSchemas)
+	others := otherIdentities(export.Spec.PermissionClaims, wanted)
+	if len(others) == 0 {
+		return exported
+	}
+	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonOtherIdentity, Message: fmt.Sprintf(
+		"APIExport %s claims %s with another identityHash than spec.related. Correct the one that is wrong; consumers have to accept a changed claim.", export.Name, strings.Join(others, ", "))}
+}
+
 // update writes the export if it has to change, and returns the condition Exported of publications with a schema.
-func (r *exportReconciler) update(ctx context.Context, name string, publications []*publication.Publication, exported map[string]*publication.Publication) (metav1.Condition, error) {
+func (r *exportReconciler) update(ctx context.Context, name string, publications []*publication.Publication, exported map[string]*publication.Publication) (metav1.Condition, *apisv1alpha1.APIExport, error) {
 	failed := func(reason, format string, args ...any) metav1.Condition {
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}
@@ -85,16 +100,16 @@ func (r *exportReconciler) update(ctx context.Context, name string, publications
 	err := r.workspace.Get(ctx, client.ObjectKey{Name: name}, export)
 	switch {
 	case apierrors.IsNotFound(err):
-		return failed(reasonNoExport, "There is no APIExport %s yet. Create an empty one in the workspace that the APIExportEndpointSlice refers to.", name), nil
+		return failed(reasonNoExport, "There is no APIExport %s yet. Create an empty one in the workspace that the APIExportEndpointSlice refers to.", name), nil, nil
 	case err != nil:
-		return failed(reasonExportFailed, "Cannot read APIExport %s: %v", name, err), err
+		return failed(reasonExportFailed, "Cannot read APIExport %s: %v", name, err), nil, err
 	case len(exported) == 0:
-		return metav1.Condition{}, nil
+		return metav1.Condition{}, nil, nil
 	}
 	if err := r.write(ctx, export, publications, exported); err != nil {
-		return failed(reasonExportFailed, "Cannot update APIExport %s: %v", name, err), err
+		return failed(reasonExportFailed, "Cannot update APIExport %s: %v", name, err), nil, err
 	}
-	return metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonExported, Message: fmt.Sprintf("APIExport %s has the schema; workspaces can bind it", name)}, nil
+	return metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonExported, Message: fmt.Sprintf("APIExport %s has the schema; workspaces can bind it", name)}, export, nil
 }
 
 // write writes schemas, claims and the annotation of an export, if any of them has to change. No other field is written, and a write

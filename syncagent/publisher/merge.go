@@ -115,6 +115,21 @@ func mergeClaims(existing, wanted []apisv1alpha1.PermissionClaim) (merged, added
 	return merged, added
 }
 
+// otherIdentities returns the resources that an export claims with another identity than a publication needs. Consumers have accepted that
+// claim, so that it is not replaced.
+func otherIdentities(existing, wanted []apisv1alpha1.PermissionClaim) []string {
+	var found []string
+	for _, claim := range wanted {
+		if slices.ContainsFunc(existing, func(present apisv1alpha1.PermissionClaim) bool {
+			return present.GroupResource == claim.GroupResource && present.IdentityHash != claim.IdentityHash
+		}) {
+			found = append(found, strings.TrimSuffix(claim.Resource+"."+claim.Group, "."))
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
 // difference returns the elements of the first that are not in the second.
 func difference(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })

@@ -139,3 +139,16 @@ func TestOnlyPublishedResourcesClaim(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// A claim of another identity is somebody else's resource: the owner is told.
+func TestClaimsOfOtherIdentities(t *testing.T) {
+	p := published(t, "v1.own.x.io", "{related: [{identifier: a, object: {template: {template: x}}, origin: kcp, group: db.io, version: v1, resource: dbs, identityHash: abc}]}", 0)
+	for identity, want := range map[string]metav1.ConditionStatus{"abc": metav1.ConditionTrue, "other": metav1.ConditionFalse, "": metav1.ConditionFalse} {
+		export := &apisv1alpha1.APIExport{}
+		export.Spec.PermissionClaims, _ = mergeClaims([]apisv1alpha1.PermissionClaim{newClaim("db.io", "dbs", identity)}, wantedClaims([]*publication.Publication{p}, nil))
+		condition := claimCondition(p, export, metav1.Condition{Status: metav1.ConditionTrue})
+		if condition.Status != want || want == metav1.ConditionFalse && !strings.Contains(condition.Message, "dbs.db.io") {
+			t.Errorf("a claim with identity %q: %+v", identity, condition)
+		}
+	}
+}
