@@ -14,7 +14,8 @@ func newCleanupCommand() *cobra.Command {
 		Use:   "cleanup",
 		Short: "List, or remove, what the agent has left behind",
 		Long: `List the copies, states and finalizers for which no PublishedResource is synced any more, because it was deleted or disabled, and the
-copies whose workspace does not bind the export any more. With --delete, they are removed. Run it with the flags of the agent.`,
+copies whose workspace does not bind the export any more. With --delete, they are removed, finalizers after copies; what finalizers of others
+hold up is left to another run. All endpoints have to answer, and the endpoint slice has to be valid. Run it with the flags of the agent.`,
 		Example: `  sync-agent cleanup --kcp-kubeconfig=kcp.kubeconfig --apiexportendpointslice-ref=certificates --namespace=sync-agent
   sync-agent cleanup --delete --kcp-kubeconfig=kcp.kubeconfig --apiexportendpointslice-ref=certificates --namespace=sync-agent`,
 		Args: cobra.NoArgs,
