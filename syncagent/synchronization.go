@@ -72,8 +72,8 @@ func newSynchronization(d *dependencies, p *publication.Publication, service, wo
 	return s
 }
 
-// is reports whether a synchronization is one of the same content.
-func (s *synchronization) is(p *publication.Publication, service, workspace publication.Resource) bool {
+// sameAs reports whether a synchronization is one of the same content.
+func (s *synchronization) sameAs(p *publication.Publication, service, workspace publication.Resource) bool {
 	return s.serviceResource == service && s.workspaceResource == workspace && reflect.DeepEqual(s.publication.Spec, p.Spec)
 }
 

@@ -128,7 +128,7 @@ func (s *synchronizations) sync(ctx context.Context, key types.NamespacedName, p
 		return metav1.Condition{}, nil
 	}
 	running := s.running[p.Object.GetUID()]
-	if running == nil || !running.is(p, service, workspace) {
+	if running == nil || !running.sameAs(p, service, workspace) {
 		s.stop(key)
 		running = s.start(key, p, service, workspace)
 	}
