@@ -274,28 +274,34 @@ func (s *shardedEnv) testOmittedFields(t *testing.T) {
 	if _, err := s.flavorsIn(t, s.provider).Apply(t.Context(), "sweet", &unstructured.Unstructured{Object: applied}, metav1.ApplyOptions{FieldManager: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	s.patchCachedResource(t, `{"metadata":{"annotations":{"cache.kcp.io/omitted-fields":"spec.internal"}}}`)
 	view := "/services/apiexport/" + s.provider + "/flavors/clusters/"
 	readers := map[string]dynamic.ResourceInterface{
 		"a consumer on another shard": s.flavorsIn(t, s.consumer), "a consumer on the provider's shard": s.flavorsClient(t, s.shardOf(s.provider).Admin(t), "/clusters/"+local),
 		"the view of the export": s.flavorsClient(t, s.consumers.Admin(t), view+"*"),
 	}
-	for name, flavors := range readers {
-		shardtesting.Eventually(t, name+" to read sweet without the field", func(ctx context.Context) error {
-			list, err := flavors.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=sweet"})
-			if err != nil {
-				return err
-			}
-			text, err := list.MarshalJSON()
-			if err != nil {
-				return err
-			}
-			if len(list.Items) == 0 || strings.Contains(string(text), secret) || strings.Contains(string(text), "f:internal") || !strings.Contains(string(text), `"taste":"sweet"`) {
-				return fmt.Errorf("got %s", text)
-			}
-			return nil
-		})
+	read := func(visible bool) {
+		t.Helper()
+		for name, flavors := range readers {
+			shardtesting.Eventually(t, fmt.Sprintf("%s to read sweet, the field visible: %v", name, visible), func(ctx context.Context) error {
+				list, err := flavors.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=sweet"})
+				if err != nil {
+					return err
+				}
+				text, err := list.MarshalJSON()
+				if err != nil {
+					return err
+				}
+				found := strings.Contains(string(text), secret) || strings.Contains(string(text), "f:internal")
+				if len(list.Items) == 0 || found != visible || !strings.Contains(string(text), `"taste":"sweet"`) {
+					return fmt.Errorf("got %s", text)
+				}
+				return nil
+			})
+		}
 	}
+	read(true)
+	s.patchCachedResource(t, `{"metadata":{"annotations":{"cache.kcp.io/omitted-fields":"spec.internal"}}}`)
+	read(false)
 	events, err := s.flavorsIn(t, s.consumer).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		t.Fatal(err)
