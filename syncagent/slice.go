@@ -8,7 +8,7 @@ import (
 )
 
 // endpointsOf returns the URLs of a slice. It fails if the slice does not say that they are all: one whose export or partition cannot be
-// found, or that nobody has looked at yet, tells nothing about consumers.
+// found, or that no controller has processed yet, says nothing about consumers.
 func endpointsOf(slice *apisv1alpha1.APIExportEndpointSlice) ([]string, error) {
 	if !conditionsv1alpha1.IsTrue(slice, apisv1alpha1.APIExportValid) {
 		return nil, invalidSlice(slice, apisv1alpha1.APIExportValid)

@@ -44,7 +44,7 @@ func newWatches(client metadata.Interface) *watches {
 	return &watches{client: client, running: map[watchKey]*sharedWatch{}}
 }
 
-// subscribe passes changes to the subscriber until the returned function is called, which waits for the end of the watch if nobody else
+// subscribe passes changes to the subscriber until the returned function is called, which waits for the end of the watch if no other subscriber
 // uses it.
 func (w *watches) subscribe(resource schema.GroupVersionResource, selector string, s *subscriber) (unsubscribe func()) {
 	key := watchKey{resource, selector}

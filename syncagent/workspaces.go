@@ -143,7 +143,7 @@ func (w *workspaces) setReason(err error) {
 }
 
 // sync runs the informer of the primary objects, the watches of related ones, and the workers, until the context ends, or
-// the objects are elsewhere: the view has ended, or has begun.
+// the objects are at another URL: the view has ended, or has begun.
 func (w *workspaces) sync(ctx context.Context, found *served) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()

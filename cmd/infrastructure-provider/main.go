@@ -40,10 +40,10 @@ func newCommand() *cobra.Command {
 		Long: `The infrastructure provider turns each Template of its workspace into a kind that tenants who bind its APIExport can create. A backend
 makes the instances real; tenants see kinds, status and outputs, but no backend. The backend of this version is "manifest": objects in a
 runtime cluster, in a namespace per tenant.`,
-		Example: `  # In a pod of the cluster in which instances run; whoever is authenticated may bind the catalogue
+		Example: `  # In a pod of the cluster in which instances run; all authenticated users may bind the catalogue
   infrastructure-provider --kcp-kubeconfig=/etc/kcp/kubeconfig --binders=system:authenticated
 
-  # Another API group and export, from elsewhere
+  # Another API group and export, outside of the cluster
   infrastructure-provider --kcp-kubeconfig=kcp.kubeconfig --runtime-kubeconfig=runtime.kubeconfig \
     --api-group=infrastructure.example.org --apiexport=infrastructure.example.org`,
 		Version:       version.Get().GitVersion,

@@ -38,7 +38,7 @@ related objects are copied back.`,
 		Example: `  # In a pod of the service cluster
   sync-agent --kcp-kubeconfig=/etc/kcp/kubeconfig --apiexportendpointslice-ref=certificates --namespace=sync-agent
 
-  # From elsewhere, one of several replicas
+  # Outside of the cluster, one of several replicas
   sync-agent --kubeconfig=service.kubeconfig --kcp-kubeconfig=kcp.kubeconfig --apiexportendpointslice-ref=certificates \
     --namespace=sync-agent --enable-leader-election`,
 		Version:       version.Get().GitVersion,

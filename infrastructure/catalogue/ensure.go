@@ -24,7 +24,7 @@ const pollInterval = 500 * time.Millisecond
 type Options struct {
 	// Group is the API group of the provider, Export the name of its APIExport.
 	Group, Export string
-	// Binders is the group of users who may bind the export, such as system:authenticated; empty for nobody.
+	// Binders is the group of users who may bind the export, such as system:authenticated; empty for none.
 	Binders string
 }
 

@@ -78,7 +78,7 @@ func short(name string) string {
 }
 
 // ensureNamespace creates the namespace of a tenant. It refuses one that is not the provider's: the name of a logical cluster is not a
-// secret, and nobody may have objects put into a namespace of theirs.
+// secret, and no tenant may have objects put into a namespace of somebody else.
 func (c *Cluster) ensureNamespace(ctx context.Context, tenant logicalcluster.Name) error {
 	namespace := &corev1.Namespace{}
 	err := c.Client.Get(ctx, client.ObjectKey{Name: Namespace(tenant)}, namespace)

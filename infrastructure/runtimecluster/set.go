@@ -177,7 +177,7 @@ func (c *Cluster) apply(ctx context.Context, s Set, object *unstructured.Unstruc
 	return object, nil
 }
 
-// checkOwned refuses an object that belongs to another instance or to nobody.
+// checkOwned refuses an object that belongs to another instance or to none.
 func (c *Cluster) checkOwned(ctx context.Context, s Set, object *unstructured.Unstructured) error {
 	existing := &metav1.PartialObjectMetadata{}
 	existing.SetGroupVersionKind(object.GroupVersionKind())

@@ -243,7 +243,7 @@ func isNewer(version, than string) bool {
 	return err != nil || order > 0
 }
 
-// encode encodes an object without the fields that nobody reads.
+// encode encodes an object without the fields that are never read.
 func encode(object *unstructured.Unstructured) (*entry, error) {
 	if object.GetManagedFields() != nil {
 		metadata := maps.Clone(object.Object["metadata"].(map[string]any))

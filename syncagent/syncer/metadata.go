@@ -16,7 +16,7 @@ type metadata struct {
 	labels, annotations map[string]string
 }
 
-// isSyncableLabel reports whether a label is part of an object's content. Labels of the agent never are, whoever has set them: on a
+// isSyncableLabel reports whether a label is part of an object's content. Labels of the agent never are, whichever user has set them: on a
 // copy they would name a source.
 func isSyncableLabel(key string) bool {
 	return !isOfAgent(key) && !strings.HasPrefix(key, apisv1alpha2.ClaimedLabelKeyPrefix)

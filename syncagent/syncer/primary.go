@@ -265,7 +265,7 @@ func (p *pass) adopt(ctx context.Context, key types.NamespacedName, identificati
 		return nil, false, &OwnedError{service.describeObject(existing), "is the copy of another object, or of another agent"}
 	}
 	p.state.Forget(p.primaryKey())
-	p.state.SetCopy(key) // without its UID: it is nobody's copy until it has the labels
+	p.state.SetCopy(key) // without its UID: it is no copy until it has the labels
 	if err := p.saveState(ctx); err != nil {
 		return nil, false, err
 	}
@@ -278,7 +278,7 @@ func (p *pass) adopt(ctx context.Context, key types.NamespacedName, identificati
 	return existing, false, nil
 }
 
-// forgetContent removes what is known of a former copy from the state before another is created: nobody may know what that has been created
+// forgetContent removes what is known of a former copy from the state before another is created: it may stay unknown that that has been created
 // with.
 func (p *pass) forgetContent(ctx context.Context, key string) error {
 	if !p.state.Has(key) {

@@ -165,7 +165,7 @@ func (p *pass) update(ctx context.Context, found *unstructured.Unstructured) (Re
 	if found.GetDeletionTimestamp() != nil {
 		return p.suspendUntilGone(ctx, found)
 	}
-	statusErr := p.syncStatus(ctx, found, desired.mutated) // a status that cannot be written keeps nobody waiting for a related object
+	statusErr := p.syncStatus(ctx, found, desired.mutated) // a status that cannot be written delays no related object
 	result, err := p.syncRelated(ctx, found)
 	return result, errors.Join(statusErr, err)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // write writes what differs between a desired and an existing copy, and returns the copy as it is then. What the state does not know is
-// compared with the copy, and overwritten as a whole. A patch is recorded before it is sent: if nobody knows whether it has arrived, its
+// compared with the copy, and overwritten as a whole. A patch is recorded before it is sent: if it is not known whether it has arrived, its
 // fields are sent again, whatever the source is then.
 func (p *pass) write(ctx context.Context, to side, key string, copied *unstructured.Unstructured, resource publication.Resource, d desired) (result *unstructured.Unstructured, written bool, err error) {
 	unfinished, isUnfinished := p.state.Unfinished(key)
