@@ -133,9 +133,12 @@ func TestPublishAndFind(t *testing.T) {
 	}
 	certificates := newCertificates()
 	certificates.Workspace.Version = "v1"
-	if _, err := Find(view("agent"), certificates.Service); !errors.Is(err, ErrNotServed) {
-		t.Errorf("without a description: %v", err)
-	}
+	shardtesting.Eventually(t, "the permission of the agent", func(context.Context) error {
+		if _, err := Find(view("agent"), certificates.Service); !errors.Is(err, ErrNotServed) {
+			return fmt.Errorf("without a description: %w", err)
+		}
+		return nil
+	})
 	if _, err := Find(view("stranger"), certificates.Service); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("without the permission: %v", err)
 	}
