@@ -223,6 +223,14 @@ func (e *instancesEnv) testWorkspaceGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.waitAbsent(t, tenant, "redis-lost")
+	shardtesting.Eventually(t, "the namespace of the workspace to be deleted", func(ctx context.Context) error {
+		namespace := &corev1.Namespace{}
+		err := e.runtime.Get(ctx, client.ObjectKey{Name: tenant}, namespace)
+		if err == nil && namespace.DeletionTimestamp == nil {
+			return errors.New("it is there")
+		}
+		return client.IgnoreNotFound(err)
+	})
 	e.waitData(t, e.second, "redis-mine", "large")
 }
 

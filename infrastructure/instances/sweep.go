@@ -47,7 +47,8 @@ func (r *runner) sweep(ctx context.Context, missedBefore sets.Set[logicalcluster
 	return missed
 }
 
-// present returns the logical clusters with instances, and whether all are known.
+// present returns the logical clusters with instances, and whether all are known. A workspace of the provider without kinds or endpoints
+// shows nothing: it may be another one than that in which the tenants of the runtime cluster were served.
 func (r *runner) present() (clusters sets.Set[string], complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +61,7 @@ func (r *runner) present() (clusters sets.Set[string], complete bool) {
 			clusters.Insert(found.Cluster)
 		}
 	}
-	return clusters, r.connected != nil
+	return clusters, r.connected != nil && len(r.kinds) > 0
 }
 
 // isGone asks the servers for the instances of one logical cluster: each says that it has none, or that it does not serve it.

@@ -35,8 +35,8 @@ type Set struct {
 	Tenant logicalcluster.Name
 	// Template is the name of the Template, Version its version.
 	Template, Version string
-	// Instance is the name of the instance. UID tells it from a former one of the same name.
-	Instance, UID string
+	// Instance is the name of the instance.
+	Instance string
 }
 
 // Namespace is the namespace of a tenant: the name of its logical cluster.
@@ -51,6 +51,9 @@ const (
 	labelVersion  = "template-version"
 	labelInstance = "instance"
 	labelBackend  = "backend"
+	// labelKind tells inventories from the config maps of instances.
+	labelKind     = "kind"
+	kindInventory = "inventory"
 
 	managedBy = "app.kubernetes.io/managed-by"
 )
@@ -99,26 +102,50 @@ func (c *Cluster) ensureNamespace(ctx context.Context, tenant logicalcluster.Nam
 	return nil
 }
 
-// Tenants returns the logical clusters that have a namespace.
+// Tenants returns the logical clusters that this backend has anything of, and those whose namespace is empty. What other backends have is
+// theirs to find.
 func (c *Cluster) Tenants(ctx context.Context) ([]logicalcluster.Name, error) {
 	var namespaces corev1.NamespaceList
 	if err := c.Client.List(ctx, &namespaces, client.MatchingLabels{managedBy: Owner}, client.HasLabels{c.label(labelTenant)}); err != nil {
 		return nil, fmt.Errorf("listing namespaces of tenants: %w", err)
 	}
+	inventories, err := c.inventories(ctx)
+	if err != nil {
+		return nil, err
+	}
+	used, own := map[string]bool{}, map[string]bool{}
+	for i := range inventories {
+		used[inventories[i].Namespace] = true
+		if inventories[i].Labels[c.label(labelBackend)] == c.Backend {
+			own[inventories[i].Namespace] = true
+		}
+	}
 	var tenants []logicalcluster.Name
 	for i := range namespaces.Items {
-		if namespaces.Items[i].DeletionTimestamp != nil {
+		name := namespaces.Items[i].Name
+		if namespaces.Items[i].DeletionTimestamp != nil || used[name] && !own[name] {
 			continue
 		}
 		tenant, err := logicalcluster.ParseName(namespaces.Items[i].Labels[c.label(labelTenant)])
-		if err == nil && Namespace(tenant) == namespaces.Items[i].Name {
+		if err == nil && Namespace(tenant) == name {
 			tenants = append(tenants, tenant)
 		}
 	}
 	return tenants, nil
 }
 
-// Purge deletes the namespace of a tenant, with everything in it.
+// inventories returns the inventories of all backends.
+func (c *Cluster) inventories(ctx context.Context, options ...client.ListOption) ([]corev1.ConfigMap, error) {
+	var list corev1.ConfigMapList
+	options = append(options, client.MatchingLabels{managedBy: Owner, c.label(labelKind): kindInventory})
+	if err := c.Client.List(ctx, &list, options...); err != nil {
+		return nil, fmt.Errorf("listing inventories: %w", err)
+	}
+	return list.Items, nil
+}
+
+// Purge deletes everything that this backend has of a tenant, and the namespace if nothing of other backends is in it. What is not gone
+// at once is found by the next call.
 func (c *Cluster) Purge(ctx context.Context, tenant logicalcluster.Name) error {
 	namespace := &corev1.Namespace{}
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: Namespace(tenant)}, namespace); err != nil {
@@ -126,6 +153,29 @@ func (c *Cluster) Purge(ctx context.Context, tenant logicalcluster.Name) error {
 	}
 	if namespace.Labels[c.label(labelTenant)] != tenant.String() || namespace.Labels[managedBy] != Owner {
 		return fmt.Errorf("namespace %s is not the provider's", namespace.Name)
+	}
+	inventories, err := c.inventories(ctx, client.InNamespace(namespace.Name))
+	if err != nil {
+		return err
+	}
+	left := 0
+	for i := range inventories {
+		found := &inventories[i]
+		if found.Labels[c.label(labelBackend)] != c.Backend {
+			left++
+			continue
+		}
+		set := Set{Tenant: tenant, Template: found.Labels[c.label(labelTemplate)], Instance: found.Labels[c.label(labelInstance)]}
+		gone, err := c.deleteSet(ctx, set, found)
+		if err != nil {
+			return err
+		}
+		if !gone {
+			left++
+		}
+	}
+	if left > 0 {
+		return nil
 	}
 	uid := namespace.UID
 	return client.IgnoreNotFound(c.Client.Delete(ctx, namespace, client.Preconditions{UID: &uid}))

@@ -65,11 +65,16 @@ func (c *Cluster) readInventory(ctx context.Context, s Set) (*inventory, error) 
 	if err != nil {
 		return nil, fmt.Errorf("reading the inventory: %w", err)
 	}
-	i := &inventory{configMap: found}
-	if err := json.Unmarshal([]byte(found.Data[inventoryKey]), &i.members); err != nil {
+	members, err := membersOf(found)
+	return &inventory{found, members}, err
+}
+
+func membersOf(found *corev1.ConfigMap) ([]member, error) {
+	var members []member
+	if err := json.Unmarshal([]byte(found.Data[inventoryKey]), &members); err != nil {
 		return nil, fmt.Errorf("reading the inventory %s/%s: %w", found.Namespace, found.Name, err)
 	}
-	return i, nil
+	return members, nil
 }
 
 // writeInventory writes the members if they have changed. It is written before objects are applied, so that nothing exists that no
@@ -84,7 +89,9 @@ func (c *Cluster) writeInventory(ctx context.Context, s Set, i *inventory, membe
 	}
 	i.members = members
 	if i.configMap == nil {
-		i.configMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace(s.Tenant), Name: inventoryName(s), Labels: c.labels(s)}, Data: map[string]string{inventoryKey: string(text)}}
+		labels := c.labels(s)
+		labels[c.label(labelKind)] = kindInventory
+		i.configMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace(s.Tenant), Name: inventoryName(s), Labels: labels}, Data: map[string]string{inventoryKey: string(text)}}
 		if err := c.Client.Create(ctx, i.configMap); err != nil {
 			return fmt.Errorf("creating the inventory: %w", err)
 		}
@@ -229,16 +236,22 @@ func (c *Cluster) delete(ctx context.Context, s Set, m member) (gone bool, err e
 // what was applied first is deleted.
 func (c *Cluster) Delete(ctx context.Context, s Set) (gone bool, err error) {
 	current, err := c.readInventory(ctx, s)
+	if err != nil || current.configMap == nil {
+		return err == nil, err
+	}
+	return c.deleteSet(ctx, s, current.configMap)
+}
+
+// deleteSet deletes the objects of an inventory, and then the inventory.
+func (c *Cluster) deleteSet(ctx context.Context, s Set, found *corev1.ConfigMap) (gone bool, err error) {
+	members, err := membersOf(found)
 	if err != nil {
 		return false, err
 	}
-	for _, m := range slices.Backward(current.members) {
+	for _, m := range slices.Backward(members) {
 		if gone, err := c.delete(ctx, s, m); err != nil || !gone {
 			return false, err
 		}
 	}
-	if current.configMap == nil {
-		return true, nil
-	}
-	return true, client.IgnoreNotFound(c.Client.Delete(ctx, current.configMap))
+	return true, client.IgnoreNotFound(c.Client.Delete(ctx, found))
 }

@@ -140,7 +140,7 @@ func TestOnlyPublishedResourcesClaim(t *testing.T) {
 	}
 }
 
-// A claim of another identity is somebody else's resource: the owner is told.
+// A claim of another identity is a claim of another resource; the condition Exported says so.
 func TestClaimsOfOtherIdentities(t *testing.T) {
 	p := published(t, "v1.own.x.io", "{related: [{identifier: a, object: {template: {template: x}}, origin: kcp, group: db.io, version: v1, resource: dbs, identityHash: abc}]}", 0)
 	for identity, want := range map[string]metav1.ConditionStatus{"abc": metav1.ConditionTrue, "other": metav1.ConditionFalse, "": metav1.ConditionFalse} {

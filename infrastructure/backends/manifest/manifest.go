@@ -176,9 +176,5 @@ func selfOf(instance instances.Instance) map[string]any {
 }
 
 func setOf(instance instances.Instance) runtimecluster.Set {
-	set := runtimecluster.Set{Tenant: instance.Cluster, Instance: instance.Object.GetName(), UID: string(instance.Object.GetUID())}
-	if instance.Template != nil {
-		set.Template, set.Version = instance.Template.Name, instance.Template.Spec.Version
-	}
-	return set
+	return runtimecluster.Set{Tenant: instance.Cluster, Template: instance.Template.Name, Version: instance.Template.Spec.Version, Instance: instance.Object.GetName()}
 }
