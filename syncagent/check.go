@@ -14,9 +14,8 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
-	"github.com/atoll-dev/atoll/syncagent/endpoints"
+	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/options"
-	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
 // checkTimeout bounds the checks at the start.
@@ -87,14 +86,14 @@ func findExport(ctx context.Context, config *options.Config) (*exportReference, 
 }
 
 var (
-	endpointSlices = publication.Resource{
+	endpointSlices = endpoints.Resource{
 		GroupVersionKind: apisv1alpha1.SchemeGroupVersion.WithKind("APIExportEndpointSlice"), Resource: "apiexportendpointslices",
 	}
-	apiExports      = publication.Resource{GroupVersionKind: apisv1alpha1.SchemeGroupVersion.WithKind("APIExport"), Resource: "apiexports"}
-	logicalClusters = publication.Resource{GroupVersionKind: corev1alpha1.SchemeGroupVersion.WithKind("LogicalCluster"), Resource: "logicalclusters"}
+	apiExports      = endpoints.Resource{GroupVersionKind: apisv1alpha1.SchemeGroupVersion.WithKind("APIExport"), Resource: "apiexports"}
+	logicalClusters = endpoints.Resource{GroupVersionKind: corev1alpha1.SchemeGroupVersion.WithKind("LogicalCluster"), Resource: "logicalclusters"}
 )
 
-func newCheckClient(config *rest.Config, resources ...publication.Resource) (client.Client, error) {
+func newCheckClient(config *rest.Config, resources ...endpoints.Resource) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme, Mapper: endpoints.NewMapper(nil, resources...)})
 }
 

@@ -22,8 +22,8 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/background"
+	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/dialects"
-	"github.com/atoll-dev/atoll/syncagent/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/options"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/source"
@@ -185,7 +185,7 @@ func (c *cleanup) findLiving(ctx context.Context) (*living, error) {
 		services: map[schema.GroupResource]bool{}, workspaces: map[schema.GroupResource]bool{},
 		copies: map[schema.GroupResource]map[syncer.Source]bool{}, states: map[string]bool{}, finalizers: map[string]bool{},
 	}
-	err := c.eachSynced(ctx, func(*publication.Publication) bool { return true }, func(service, workspace publication.Resource) error {
+	err := c.eachSynced(ctx, func(*publication.Publication) bool { return true }, func(service, workspace endpoints.Resource) error {
 		return c.addLiving(ctx, alive, service, workspace)
 	})
 	return alive, err
@@ -193,7 +193,7 @@ func (c *cleanup) findLiving(ctx context.Context) (*living, error) {
 
 // eachSynced calls visit with the resources on both sides of selected PublishedResources that are synced. One that is invalid now has been
 // synced before.
-func (c *cleanup) eachSynced(ctx context.Context, selects func(*publication.Publication) bool, visit func(service, workspace publication.Resource) error) error {
+func (c *cleanup) eachSynced(ctx context.Context, selects func(*publication.Publication) bool, visit func(service, workspace endpoints.Resource) error) error {
 	publications, err := c.reader.List(ctx)
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ func (c *cleanup) eachSynced(ctx context.Context, selects func(*publication.Publ
 	return nil
 }
 
-func (c *cleanup) addLiving(ctx context.Context, alive *living, service, workspace publication.Resource) error {
+func (c *cleanup) addLiving(ctx context.Context, alive *living, service, workspace endpoints.Resource) error {
 	copied := service.GroupVersionResource().GroupResource()
 	alive.services[copied], alive.workspaces[workspace.GroupVersionResource().GroupResource()] = true, true
 	if alive.copies[copied] == nil {
@@ -235,7 +235,7 @@ func (c *cleanup) addLiving(ctx context.Context, alive *living, service, workspa
 	return nil
 }
 
-func stateName(workspace publication.Resource, primary syncer.Source) string {
+func stateName(workspace endpoints.Resource, primary syncer.Source) string {
 	return state.SecretName(state.Primary{Cluster: primary.Cluster, GroupVersionKind: workspace.GroupVersionKind, NamespacedName: primary.NamespacedName})
 }
 
@@ -243,7 +243,7 @@ func stateName(workspace publication.Resource, primary syncer.Source) string {
 const removalTimeout, removalInterval = 5 * time.Second, 200 * time.Millisecond
 
 // removeCopy deletes a copy, what was copied with it, and its state, and returns when they are gone.
-func (c *cleanup) removeCopy(ctx context.Context, service publication.Resource, key types.NamespacedName, primary syncer.Source) error {
+func (c *cleanup) removeCopy(ctx context.Context, service endpoints.Resource, key types.NamespacedName, primary syncer.Source) error {
 	for deadline := time.Now().Add(removalTimeout); ; {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(service.GroupVersionKind)
@@ -269,11 +269,11 @@ func (c *cleanup) removeCopy(ctx context.Context, service publication.Resource, 
 }
 
 // confirm asks all endpoints once more, just before a copy is removed: its source may have been created meanwhile.
-func (c *cleanup) confirm(ctx context.Context, service publication.Resource, primary syncer.Source) error {
+func (c *cleanup) confirm(ctx context.Context, service endpoints.Resource, primary syncer.Source) error {
 	sameKind := func(p *publication.Publication) bool {
 		return p.Spec.Resource.APIGroup == service.Group && p.Spec.Resource.Kind == service.Kind
 	}
-	return c.eachSynced(ctx, sameKind, func(_, workspace publication.Resource) error {
+	return c.eachSynced(ctx, sameKind, func(_, workspace endpoints.Resource) error {
 		for _, endpoint := range c.endpoints {
 			exists, err := existsAt(ctx, endpoint, workspace, primary)
 			if err != nil {
@@ -287,7 +287,7 @@ func (c *cleanup) confirm(ctx context.Context, service publication.Resource, pri
 	})
 }
 
-func (c *cleanup) deleteCopy(ctx context.Context, service publication.Resource, object *unstructured.Unstructured, primary syncer.Source) error {
+func (c *cleanup) deleteCopy(ctx context.Context, service endpoints.Resource, object *unstructured.Unstructured, primary syncer.Source) error {
 	workspace, err := c.findWorkspaceResource(ctx, object, primary)
 	if err != nil {
 		return err
@@ -303,16 +303,16 @@ func (c *cleanup) deleteCopy(ctx context.Context, service publication.Resource, 
 }
 
 // findWorkspaceResource finds the resource of a primary object whose PublishedResource may be gone: the one that its state is named for.
-func (c *cleanup) findWorkspaceResource(ctx context.Context, object *unstructured.Unstructured, primary syncer.Source) (publication.Resource, error) {
-	candidates := map[string]publication.Resource{}
+func (c *cleanup) findWorkspaceResource(ctx context.Context, object *unstructured.Unstructured, primary syncer.Source) (endpoints.Resource, error) {
+	candidates := map[string]endpoints.Resource{}
 	for _, endpoint := range c.endpoints {
 		discovery, err := endpoint.Discovery()
 		if err != nil {
-			return publication.Resource{}, err
+			return endpoints.Resource{}, err
 		}
 		resources, err := listable(discovery)
 		if err != nil {
-			return publication.Resource{}, err
+			return endpoints.Resource{}, err
 		}
 		for _, resource := range resources {
 			if syncer.BelongsTo(object, resource) {
@@ -326,10 +326,10 @@ func (c *cleanup) findWorkspaceResource(ctx context.Context, object *unstructure
 			return candidates[name], nil
 		}
 		if !apierrors.IsNotFound(err) {
-			return publication.Resource{}, fmt.Errorf("reading state %s: %w", name, err)
+			return endpoints.Resource{}, fmt.Errorf("reading state %s: %w", name, err)
 		}
 	}
-	return publication.Resource{}, nil
+	return endpoints.Resource{}, nil
 }
 
 // isNotListable reports whether the agent cannot have written a resource, because it may not even list it.

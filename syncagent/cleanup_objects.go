@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/syncagent/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/state"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
@@ -55,13 +55,13 @@ func listMetadata(ctx context.Context, list func(context.Context, metav1.ListOpt
 }
 
 // listable returns the resources of a server that can be listed and changed, each in one version.
-func listable(from discovery.DiscoveryInterface, verbs ...string) ([]publication.Resource, error) {
+func listable(from discovery.DiscoveryInterface, verbs ...string) ([]endpoints.Resource, error) {
 	lists, err := discovery.ServerPreferredResources(from)
 	if err != nil {
 		return nil, fmt.Errorf("discovering resources: %w", err)
 	}
 	supports := discovery.SupportsAllVerbs{Verbs: append([]string{"list"}, verbs...)}
-	var resources []publication.Resource
+	var resources []endpoints.Resource
 	for _, list := range lists {
 		version, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -69,7 +69,7 @@ func listable(from discovery.DiscoveryInterface, verbs ...string) ([]publication
 		}
 		for _, r := range list.APIResources {
 			if !strings.Contains(r.Name, "/") && supports.Match(list.GroupVersion, &r) {
-				resources = append(resources, publication.Resource{GroupVersionKind: version.WithKind(r.Kind), Resource: r.Name, Namespaced: r.Namespaced})
+				resources = append(resources, endpoints.Resource{GroupVersionKind: version.WithKind(r.Kind), Resource: r.Name, Namespaced: r.Namespaced})
 			}
 		}
 	}
@@ -187,7 +187,7 @@ func (c *cleanup) findFinalizers(ctx context.Context, endpoint *endpoints.Endpoi
 }
 
 // releaseFinalizers removes finalizers from an object of a workspace.
-func releaseFinalizers(ctx context.Context, endpoint *endpoints.Endpoint, resource publication.Resource, cluster logicalcluster.Name, key types.NamespacedName, isLeft func(string) bool) error {
+func releaseFinalizers(ctx context.Context, endpoint *endpoints.Endpoint, resource endpoints.Resource, cluster logicalcluster.Name, key types.NamespacedName, isLeft func(string) bool) error {
 	workspaces, err := endpoint.Workspaces(scheme, resource)
 	if err != nil {
 		return err

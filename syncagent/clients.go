@@ -7,9 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/expression"
+	"github.com/atoll-dev/atoll/internal/informer"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/syncagent/expression"
-	"github.com/atoll-dev/atoll/syncagent/informer"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
@@ -17,7 +18,7 @@ import (
 // storeClient is a client whose writes of one resource are visible in the store of an informer at once.
 type storeClient struct {
 	client.Client
-	resource publication.Resource
+	resource endpoints.Resource
 	store    *informer.Store
 }
 

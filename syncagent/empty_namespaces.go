@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/atoll-dev/atoll/internal/background"
+	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
@@ -130,6 +131,6 @@ func isEmpty(ctx context.Context, d discovery.DiscoveryInterface, client metadat
 }
 
 // isInEveryNamespace reports whether a controller of Kubernetes creates an object in all namespaces.
-func isInEveryNamespace(resource publication.Resource, name string) bool {
+func isInEveryNamespace(resource endpoints.Resource, name string) bool {
 	return resource.Group == "" && (resource.Resource == "configmaps" && name == "kube-root-ca.crt" || resource.Resource == "serviceaccounts" && name == "default")
 }

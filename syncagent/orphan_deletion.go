@@ -11,11 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/informer"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/syncagent/endpoints"
-	"github.com/atoll-dev/atoll/syncagent/informer"
 	"github.com/atoll-dev/atoll/syncagent/options"
-	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
 
@@ -72,7 +71,7 @@ func (o *orphans) deleteOrphan(ctx context.Context, key informer.Key) error {
 }
 
 // existsAt asks an endpoint whether a primary object exists. A workspace that is not bound any more would refuse to be asked, so all are.
-func existsAt(ctx context.Context, endpoint *endpoints.Endpoint, resource publication.Resource, source syncer.Source) (exists bool, err error) {
+func existsAt(ctx context.Context, endpoint *endpoints.Endpoint, resource endpoints.Resource, source syncer.Source) (exists bool, err error) {
 	selector := fields.Set{"metadata.name": source.Name}
 	if source.Namespace != "" {
 		selector["metadata.namespace"] = source.Namespace
@@ -82,7 +81,7 @@ func existsAt(ctx context.Context, endpoint *endpoints.Endpoint, resource public
 }
 
 // eachSource calls visit with all primary objects behind an endpoint that match a field selector.
-func eachSource(ctx context.Context, endpoint *endpoints.Endpoint, resource publication.Resource, fieldSelector string, visit func(syncer.Source)) error {
+func eachSource(ctx context.Context, endpoint *endpoints.Endpoint, resource endpoints.Resource, fieldSelector string, visit func(syncer.Source)) error {
 	client, err := endpoint.Metadata()
 	if err != nil {
 		return err

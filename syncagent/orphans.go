@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/atoll-dev/atoll/internal/background"
-	"github.com/atoll-dev/atoll/syncagent/informer"
+	"github.com/atoll-dev/atoll/internal/informer"
 	"github.com/atoll-dev/atoll/syncagent/options"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/syncer"

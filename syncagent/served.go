@@ -11,8 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/atoll-dev/atoll/internal/background"
-	"github.com/atoll-dev/atoll/syncagent/endpoints"
-	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 	"github.com/atoll-dev/atoll/syncagent/view"
 )
@@ -30,7 +29,7 @@ const (
 type served struct {
 	endpoint *endpointConnection
 	// resource is the published resource as it is named there.
-	resource publication.Resource
+	resource endpoints.Resource
 	related  []syncer.RelatedResource
 	// revision is that of the publication's description in the view; empty in the virtual workspace of the export.
 	revision string

@@ -5,8 +5,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/informer"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/syncagent/informer"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/related"
 )
@@ -76,7 +77,7 @@ func (s *synchronization) enqueueCopies(keys []informer.Key) {
 }
 
 // ownersAmong returns the keys of the objects of a store that a related object on the same side may belong to.
-func (s *synchronization) ownersAmong(store *informer.Store, resource publication.Resource, spec syncagentv1alpha1.RelatedResourceSpec, object *metav1.PartialObjectMetadata) []informer.Key {
+func (s *synchronization) ownersAmong(store *informer.Store, resource endpoints.Resource, spec syncagentv1alpha1.RelatedResourceSpec, object *metav1.PartialObjectMetadata) []informer.Key {
 	cluster := ""
 	if store != s.copies.Store {
 		cluster = logicalcluster.Of(object).String()
@@ -91,7 +92,7 @@ func (s *synchronization) ownersAmong(store *informer.Store, resource publicatio
 }
 
 // owners returns the keys of the objects of a resource that an object names as its owners.
-func owners(resource publication.Resource, cluster string, object *metav1.PartialObjectMetadata) []informer.Key {
+func owners(resource endpoints.Resource, cluster string, object *metav1.PartialObjectMetadata) []informer.Key {
 	namespace := ""
 	if resource.Namespaced {
 		namespace = object.Namespace

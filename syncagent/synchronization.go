@@ -15,8 +15,8 @@ import (
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/background"
-	"github.com/atoll-dev/atoll/syncagent/endpoints"
-	"github.com/atoll-dev/atoll/syncagent/informer"
+	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/informer"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/related"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
@@ -26,7 +26,7 @@ import (
 type synchronization struct {
 	*dependencies
 	publication                        *publication.Publication
-	serviceResource, workspaceResource publication.Resource
+	serviceResource, workspaceResource endpoints.Resource
 	log                                logr.Logger
 
 	copies       *informer.Informer
@@ -51,7 +51,7 @@ type runningEndpoint struct {
 }
 
 // newSynchronization returns a synchronization that does nothing before start.
-func newSynchronization(d *dependencies, p *publication.Publication, service, workspace publication.Resource, changed func()) *synchronization {
+func newSynchronization(d *dependencies, p *publication.Publication, service, workspace endpoints.Resource, changed func()) *synchronization {
 	s := &synchronization{
 		dependencies: d, publication: p, serviceResource: service, workspaceResource: workspace, changed: changed,
 		log:          d.log.WithValues("publishedResource", p.Object.GetName()),
@@ -73,7 +73,7 @@ func newSynchronization(d *dependencies, p *publication.Publication, service, wo
 }
 
 // sameAs reports whether a synchronization is one of the same content.
-func (s *synchronization) sameAs(p *publication.Publication, service, workspace publication.Resource) bool {
+func (s *synchronization) sameAs(p *publication.Publication, service, workspace endpoints.Resource) bool {
 	return s.serviceResource == service && s.workspaceResource == workspace && reflect.DeepEqual(s.publication.Spec, p.Spec)
 }
 
@@ -182,7 +182,7 @@ func (s *synchronization) syncerConfig() syncer.Config {
 
 // newServiceClient returns a client of the service cluster that knows the resources of the publication.
 func (s *synchronization) newServiceClient(related []syncer.RelatedResource) (client.Client, error) {
-	resources := []publication.Resource{s.serviceResource, namespaces, secrets}
+	resources := []endpoints.Resource{s.serviceResource, namespaces, secrets}
 	for _, r := range related {
 		if side := serviceSide(r); side.Resource != "" {
 			resources = append(resources, side)
@@ -231,7 +231,7 @@ func sameRelated(a, b []syncer.RelatedResource) bool {
 }
 
 // serviceSide returns the related resource on the service cluster.
-func serviceSide(r syncer.RelatedResource) publication.Resource {
+func serviceSide(r syncer.RelatedResource) endpoints.Resource {
 	if r.Spec.Origin == syncagentv1alpha1.RelatedResourceOriginService {
 		return r.Origin
 	}
@@ -239,7 +239,7 @@ func serviceSide(r syncer.RelatedResource) publication.Resource {
 }
 
 // workspaceSide returns the related resource in workspaces.
-func workspaceSide(r syncer.RelatedResource) publication.Resource {
+func workspaceSide(r syncer.RelatedResource) endpoints.Resource {
 	if r.Spec.Origin == syncagentv1alpha1.RelatedResourceOriginService {
 		return r.Copy
 	}

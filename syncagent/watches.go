@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
-	"github.com/atoll-dev/atoll/syncagent/informer"
+	"github.com/atoll-dev/atoll/internal/informer"
 )
 
 // watches are the watches of related objects on one side, at one endpoint or on the service cluster. Subscribers to the same resource

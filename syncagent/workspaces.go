@@ -16,11 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/atoll-dev/atoll/internal/background"
+	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/internal/fairqueue"
+	"github.com/atoll-dev/atoll/internal/informer"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/syncagent/endpoints"
-	"github.com/atoll-dev/atoll/syncagent/informer"
-	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 	"github.com/atoll-dev/atoll/syncagent/view"
 )
@@ -336,8 +335,8 @@ func (w *workspaces) unresolvedRelated() []string {
 }
 
 // resources returns all resources that are read or written in workspaces.
-func (f *served) resources() []publication.Resource {
-	resources := []publication.Resource{f.resource, namespaces, eventResource, logicalClusters}
+func (f *served) resources() []endpoints.Resource {
+	resources := []endpoints.Resource{f.resource, namespaces, eventResource, logicalClusters}
 	for _, r := range f.related {
 		if side := workspaceSide(r); side.Resource != "" {
 			resources = append(resources, side)
@@ -353,8 +352,8 @@ var (
 	secrets       = coreResource("Secret", "secrets", true)
 )
 
-func coreResource(kind, resource string, namespaced bool) publication.Resource {
-	return publication.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind(kind), Resource: resource, Namespaced: namespaced}
+func coreResource(kind, resource string, namespaced bool) endpoints.Resource {
+	return endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind(kind), Resource: resource, Namespaced: namespaced}
 }
 
 // primaryReconciler syncs one primary object.
@@ -363,7 +362,7 @@ type primaryReconciler struct {
 	clients *endpoints.Workspaces
 	store   *informer.Store
 	// workspace and served are the published resource in workspaces, and as it is served.
-	workspace, served publication.Resource
+	workspace, served endpoints.Resource
 }
 
 func (w *workspaces) newReconciler(clients *endpoints.Workspaces, found *served, events syncer.Events) (*primaryReconciler, error) {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/syncagent/informer"
+	"github.com/atoll-dev/atoll/internal/informer"
 )
 
 // However many objects one workspace has, the first of another is next but one.

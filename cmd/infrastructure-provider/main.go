@@ -11,10 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/metadata"
 	"k8s.io/component-base/version"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/atoll-dev/atoll/infrastructure"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
@@ -23,6 +21,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 	"github.com/atoll-dev/atoll/infrastructure/options"
 	"github.com/atoll-dev/atoll/internal/gomemlimit"
+	"github.com/atoll-dev/atoll/internal/processlog"
 )
 
 func main() {
@@ -56,10 +55,7 @@ runtime cluster, in a namespace per tenant.`,
 				return err
 			}
 			gomemlimit.Set()
-			logger := zap.New(zap.JSONEncoder())
-			ctrl.SetLogger(logger)
-			klog.SetLogger(logger)
-			return run(cmd.Context(), completed, logger)
+			return run(cmd.Context(), completed, processlog.Set(false, false))
 		},
 	}
 	o.AddFlags(cmd.Flags())

@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"go.uber.org/zap/zapcore"
 	"k8s.io/component-base/version"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/atoll-dev/atoll/internal/gomemlimit"
+	"github.com/atoll-dev/atoll/internal/processlog"
 	"github.com/atoll-dev/atoll/syncagent"
 	"github.com/atoll-dev/atoll/syncagent/kdp/services"
 	"github.com/atoll-dev/atoll/syncagent/options"
@@ -51,7 +48,7 @@ related objects are copied back.`,
 				return err
 			}
 			gomemlimit.Set()
-			return syncagent.Run(cmd.Context(), syncagent.Config{Completed: config, Log: newLogger(o)})
+			return syncagent.Run(cmd.Context(), syncagent.Config{Completed: config, Log: processlog.Set(o.LogFormat == "Console", o.LogDebug)})
 		},
 	}
 	o.AddFlags(cmd.Flags())
@@ -62,26 +59,8 @@ related objects are copied back.`,
 func newServicesCommand() *cobra.Command {
 	cmd := services.NewCommand()
 	cmd.PreRun = func(*cobra.Command, []string) {
-		newLogger(options.New())
+		processlog.Set(false, false)
 		gomemlimit.Set()
 	}
 	return cmd
-}
-
-// newLogger returns the logger of the process, also for the libraries.
-func newLogger(o *options.Options) logr.Logger {
-	level := zapcore.InfoLevel
-	if o.LogDebug {
-		level = zapcore.DebugLevel
-	}
-	settings := []zap.Opts{zap.Level(level)}
-	if o.LogFormat == "Console" {
-		settings = append(settings, zap.ConsoleEncoder())
-	} else {
-		settings = append(settings, zap.JSONEncoder())
-	}
-	logger := zap.New(settings...)
-	ctrl.SetLogger(logger)
-	klog.SetLogger(logger)
-	return logger
 }

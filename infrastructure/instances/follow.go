@@ -11,8 +11,8 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
-	"github.com/atoll-dev/atoll/syncagent/endpoints"
-	"github.com/atoll-dev/atoll/syncagent/informer"
+	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/informer"
 )
 
 // kind is a kind of instances behind one URL, while it runs.

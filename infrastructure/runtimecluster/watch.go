@@ -12,8 +12,8 @@ import (
 
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 	"github.com/atoll-dev/atoll/internal/background"
+	"github.com/atoll-dev/atoll/internal/informer"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/syncagent/informer"
 )
 
 // Watches watch the kinds that instances are made of, and report the instances whose objects have changed. There is one watch for each

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/syncagent/expression"
+	"github.com/atoll-dev/atoll/internal/expression"
 )
 
 // Apply executes the steps in order and changes the object. The other object is its counterpart on the other side, and is not

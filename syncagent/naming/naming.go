@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/syncagent/expression"
+	"github.com/atoll-dev/atoll/internal/expression"
 )
 
 // The defaults give every object of every workspace a name of its own.

@@ -12,8 +12,8 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/projection"
-	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
 // crontabs is a definition of v1alpha1, which is not served, v1beta1, and v1, which is stored.
@@ -285,7 +285,7 @@ func TestObjectsAreSyncedInAServedVersion(t *testing.T) {
 	}
 }
 
-func describe(resource publication.Resource) string {
+func describe(resource endpoints.Resource) string {
 	text := resource.GroupVersion().String() + " " + resource.Resource + " " + resource.Kind
 	if resource.Namespaced {
 		text += " namespaced"

@@ -3,7 +3,7 @@ package publication
 import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/atoll-dev/atoll/syncagent/expression"
+	"github.com/atoll-dev/atoll/internal/expression"
 )
 
 func required(value string, check func(string) []string, fldPath *field.Path) field.ErrorList {

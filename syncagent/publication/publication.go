@@ -3,7 +3,6 @@
 package publication
 
 import (
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,19 +47,4 @@ type Publication struct {
 	Invalid field.ErrorList
 	// SchemaName is the name of the APIResourceSchema, empty until there is one.
 	SchemaName string
-}
-
-// Resource is a resource on one side.
-type Resource struct {
-	schema.GroupVersionKind
-	// Resource is its plural name.
-	Resource   string
-	Namespaced bool
-	// HasStatus means that it has a status subresource.
-	HasStatus bool
-}
-
-// GroupVersionResource returns the resource with its group and version.
-func (r Resource) GroupVersionResource() schema.GroupVersionResource {
-	return r.GroupVersion().WithResource(r.Resource)
 }

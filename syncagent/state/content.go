@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/atoll-dev/atoll/syncagent/expression"
+	"github.com/atoll-dev/atoll/internal/expression"
 )
 
 // maxContents bounds the contents and the list of related objects in one Secret, below the limit of the server. Of contents that

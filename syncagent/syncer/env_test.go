@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
@@ -39,11 +40,11 @@ var (
 	testCluster, _ = logicalcluster.ParseName("2cluster")
 	testKey        = types.NamespacedName{Namespace: "team", Name: "db"}
 
-	widgetInWorkspace = publication.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Widget"}, Resource: "widgets", Namespaced: true, HasStatus: true}
-	widgetOnService   = publication.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "internal.example.org", Version: "v1beta1", Kind: "Gadget"}, Resource: "gadgets", Namespaced: true, HasStatus: true}
-	secrets           = publication.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true}
-	configMaps        = publication.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps", Namespaced: true}
-	things            = publication.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "things.example.org", Version: "v1", Kind: "Thing"}, Resource: "things", Namespaced: true, HasStatus: true}
+	widgetInWorkspace = endpoints.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Widget"}, Resource: "widgets", Namespaced: true, HasStatus: true}
+	widgetOnService   = endpoints.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "internal.example.org", Version: "v1beta1", Kind: "Gadget"}, Resource: "gadgets", Namespaced: true, HasStatus: true}
+	secrets           = endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true}
+	configMaps        = endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps", Namespaced: true}
+	things            = endpoints.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "things.example.org", Version: "v1", Kind: "Thing"}, Resource: "things", Namespaced: true, HasStatus: true}
 )
 
 // disturbance is what happens at one write of a run.
@@ -143,7 +144,7 @@ func newEnv(t testing.TB) *env {
 }
 
 // newCluster returns a client of an empty cluster, which checks what a server checks and the fake client does not.
-func (e *env) newCluster(withStatus ...publication.Resource) client.WithWatch {
+func (e *env) newCluster(withStatus ...endpoints.Resource) client.WithWatch {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		e.t.Fatal(err)
@@ -241,7 +242,7 @@ func (e *env) count(name string, inner client.WithWatch) client.Client {
 }
 
 // object returns an object with fields in YAML.
-func object(resource publication.Resource, key types.NamespacedName, fields string) *unstructured.Unstructured {
+func object(resource endpoints.Resource, key types.NamespacedName, fields string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	encoded, err := yaml.YAMLToJSON([]byte(fields))
 	if err != nil {
@@ -273,7 +274,7 @@ func (e *env) createIn(c client.Client, o *unstructured.Unstructured) {
 }
 
 // get returns an object, or nil.
-func (e *env) get(c client.Client, resource publication.Resource, key types.NamespacedName) *unstructured.Unstructured {
+func (e *env) get(c client.Client, resource endpoints.Resource, key types.NamespacedName) *unstructured.Unstructured {
 	e.t.Helper()
 	o := object(resource, key, "")
 	switch err := c.Get(context.Background(), key, o); {
@@ -286,7 +287,7 @@ func (e *env) get(c client.Client, resource publication.Resource, key types.Name
 }
 
 // change changes an object as its user does.
-func (e *env) change(c client.Client, resource publication.Resource, key types.NamespacedName, change func(o *unstructured.Unstructured)) {
+func (e *env) change(c client.Client, resource endpoints.Resource, key types.NamespacedName, change func(o *unstructured.Unstructured)) {
 	e.t.Helper()
 	o := e.get(c, resource, key)
 	if o == nil {
@@ -308,7 +309,7 @@ func (e *env) change(c client.Client, resource publication.Resource, key types.N
 	}
 }
 
-func (e *env) deleteIn(c client.Client, resource publication.Resource, key types.NamespacedName) {
+func (e *env) deleteIn(c client.Client, resource endpoints.Resource, key types.NamespacedName) {
 	e.t.Helper()
 	if err := c.Delete(context.Background(), object(resource, key, "")); client.IgnoreNotFound(err) != nil {
 		e.t.Fatal(err)
@@ -400,7 +401,7 @@ func (e *env) dump() string {
 	e.t.Helper()
 	var lines []string
 	for name, c := range map[string]client.Client{"workspace": e.workspace, "service": e.service} {
-		for _, resource := range []publication.Resource{widgetInWorkspace, widgetOnService, secrets, configMaps, things, namespaces} {
+		for _, resource := range []endpoints.Resource{widgetInWorkspace, widgetOnService, secrets, configMaps, things, namespaces} {
 			list := &unstructured.UnstructuredList{}
 			list.SetGroupVersionKind(resource.GroupVersion().WithKind(resource.Kind + "List"))
 			if err := c.List(context.Background(), list); err != nil {
@@ -529,7 +530,7 @@ func (s scenario) testDisturbed(t *testing.T, want, name string, step, n int, se
 }
 
 // relatedByReference returns a related resource whose name is in a field of the primary object.
-func relatedByReference(identifier string, origin syncagentv1alpha1.RelatedResourceOrigin, path string, from, to publication.Resource) RelatedResource {
+func relatedByReference(identifier string, origin syncagentv1alpha1.RelatedResourceOrigin, path string, from, to endpoints.Resource) RelatedResource {
 	return RelatedResource{Origin: from, Copy: to, Spec: syncagentv1alpha1.RelatedResourceSpec{
 		Identifier: identifier, Origin: origin, Kind: "Secret",
 		Object: syncagentv1alpha1.RelatedResourceObject{RelatedResourceObjectSpec: syncagentv1alpha1.RelatedResourceObjectSpec{

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/internal/endpoints"
 )
 
 // ClaimError means that the agent may not read a resource in a workspace: the consumer has not accepted the permission claim.
@@ -82,6 +82,6 @@ func consumerText(err error) string {
 }
 
 // conflict returns an error that has the pass repeated.
-func conflict(resource publication.Resource, key types.NamespacedName, reason string) error {
+func conflict(resource endpoints.Resource, key types.NamespacedName, reason string) error {
 	return apierrors.NewConflict(resource.GroupVersionResource().GroupResource(), key.Name, errors.New(reason))
 }

@@ -9,8 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/expression"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/syncagent/expression"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
@@ -52,16 +53,16 @@ func SourceOf(copied metav1.Object) (Source, bool) {
 
 // BelongsTo reports whether a copy that names a source may be one of an object of this resource in workspaces. One that does not say of
 // which resource is everybody's until somebody has labelled it.
-func BelongsTo(copied metav1.Object, workspace publication.Resource) bool {
+func BelongsTo(copied metav1.Object, workspace endpoints.Resource) bool {
 	label, annotation := copied.GetLabels()[publication.LabelRemoteResource], copied.GetAnnotations()[publication.AnnotationRemoteResource]
 	return (label == "" || label == resourceHash(workspace)) && (annotation == "" || annotation == resourceName(workspace))
 }
 
-func resourceHash(workspace publication.Resource) string {
+func resourceHash(workspace endpoints.Resource) string {
 	return expression.ShortHash(resourceName(workspace))
 }
 
-func resourceName(workspace publication.Resource) string {
+func resourceName(workspace endpoints.Resource) string {
 	return workspace.GroupVersionResource().GroupResource().String()
 }
 

@@ -8,13 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
 
 // write executes a write of an agent, and checks that it may do that.
 func (p *modelPass) write(where string, c client.WithWatch, what string, o client.Object, do func() error) error {
-	resource := publication.Resource{GroupVersionKind: gvkOf(o)}
+	resource := endpoints.Resource{GroupVersionKind: gvkOf(o)}
 	key := client.ObjectKeyFromObject(o)
 	before := p.get(c, resource, key)
 	err := do()
@@ -215,7 +216,7 @@ func (p *modelPass) syncerPass2(primary *unstructured.Unstructured) *pass {
 
 // checkService checks that nothing on the service cluster is left of objects that are gone.
 func (m *model) checkService(expected expectations) {
-	for _, resource := range []publication.Resource{widgetOnService, things, gizmos} {
+	for _, resource := range []endpoints.Resource{widgetOnService, things, gizmos} {
 		for _, o := range m.listAll(m.service, resource) {
 			source, ok := SourceOf(&o)
 			switch {

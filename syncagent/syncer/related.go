@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/related"
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
@@ -145,7 +145,7 @@ func newRelated(resource *RelatedResource, pair related.Pair) state.Related {
 	}
 }
 
-func newObjectReference(resource publication.Resource, key types.NamespacedName) state.Object {
+func newObjectReference(resource endpoints.Resource, key types.NamespacedName) state.Object {
 	if !resource.Namespaced {
 		key.Namespace = ""
 	}
@@ -159,8 +159,8 @@ func describeCopy(entry state.Related) string {
 	return fmt.Sprintf("%s %s", entry.Copy.Kind, keyOf(entry.Copy))
 }
 
-func resourceOf(object state.Object) publication.Resource {
-	return publication.Resource{
+func resourceOf(object state.Object) endpoints.Resource {
+	return endpoints.Resource{
 		GroupVersionKind: schema.GroupVersionKind{Group: object.Group, Version: object.Version, Kind: object.Kind},
 		Resource:         object.Resource, Namespaced: object.Namespace != "",
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/related"
 )
@@ -37,7 +38,7 @@ func (p *pass) guardNamespace(resource *RelatedResource, pair related.Pair) erro
 }
 
 // guardKey refuses the key of an object on the service cluster; entry says what leads there, the naming of primary objects if it is empty.
-func (p *pass) guardKey(resource publication.Resource, key types.NamespacedName, entry syncagentv1alpha1.RelatedResourceSpec) error {
+func (p *pass) guardKey(resource endpoints.Resource, key types.NamespacedName, entry syncagentv1alpha1.RelatedResourceSpec) error {
 	guarded := key.Namespace != "" && key.Namespace == p.config.Namespace || strings.HasPrefix(key.Namespace, "kube-")
 	if !guarded || related.OwnerChoosesNamespace(entry, p.spec().Naming, p.request.Cluster.String(), key.Namespace) {
 		return nil
@@ -45,7 +46,7 @@ func (p *pass) guardKey(resource publication.Resource, key types.NamespacedName,
 	return &GuardedError{p.service().describe(resource, key), "the namespace belongs to the cluster or to the agent"}
 }
 
-func serviceSide(resource *RelatedResource) publication.Resource {
+func serviceSide(resource *RelatedResource) endpoints.Resource {
 	if resource.Spec.Origin == syncagentv1alpha1.RelatedResourceOriginService {
 		return resource.Origin
 	}
@@ -66,7 +67,7 @@ func (p *pass) guard(r relation, copied *unstructured.Unstructured, content map[
 			secretTypes = append(secretTypes, object.Object["type"])
 		}
 	}
-	if isSecret := func(resource publication.Resource) bool { return resource.GroupKind() == secretKind }; isSecret(r.resource.Origin) || isSecret(r.resource.Copy) {
+	if isSecret := func(resource endpoints.Resource) bool { return resource.GroupKind() == secretKind }; isSecret(r.resource.Origin) || isSecret(r.resource.Copy) {
 		for _, t := range secretTypes {
 			if name, _ := t.(string); slices.Contains(guardedTypes, name) {
 				reason = "Secrets of type " + name + " stay where they are"

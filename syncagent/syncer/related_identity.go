@@ -5,7 +5,8 @@ import (
 	"strings"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/syncagent/expression"
+	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/expression"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
@@ -22,7 +23,7 @@ func (p *pass) ownerHash() string {
 	return ownerHash(p.config.AgentName, p.config.WorkspaceResource, p.request.Source())
 }
 
-func ownerHash(agentName string, resource publication.Resource, source Source) string {
+func ownerHash(agentName string, resource endpoints.Resource, source Source) string {
 	return expression.ShortHash(strings.Join([]string{
 		agentName, source.Cluster.String(), resource.Group, resource.Kind, source.Namespace, source.Name,
 	}, "/"))
@@ -34,7 +35,7 @@ func IsRelatedFinalizer(agentName, finalizer string) bool {
 }
 
 // RelatedFinalizer returns the finalizer that an agent sets for a primary object of a resource.
-func RelatedFinalizer(agentName string, resource publication.Resource, source Source) string {
+func RelatedFinalizer(agentName string, resource endpoints.Resource, source Source) string {
 	return agentName + relatedFinalizerInfix + ownerHash(agentName, resource, source)
 }
 

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/mutation"
-	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
 // syncOne brings the copy of a related object up to date. wait means that something of the same name is being deleted.
@@ -110,7 +110,7 @@ func (p *pass) createRelated(ctx context.Context, to side, r relation, d desired
 
 // explainExisting returns the error for an object that could not be created because it exists. One that cannot be read either is
 // hidden from the agent: the consumer has accepted a claim for others.
-func (s side) explainExisting(ctx context.Context, resource publication.Resource, key types.NamespacedName) error {
+func (s side) explainExisting(ctx context.Context, resource endpoints.Resource, key types.NamespacedName) error {
 	switch existing, err := s.get(ctx, resource, key); {
 	case err != nil:
 		return err

@@ -15,11 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
 // namespaces is the resource of Namespaces, on both sides.
-var namespaces = publication.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Resource: "namespaces"}
+var namespaces = endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Resource: "namespaces"}
 
 // side is one of the two places of an object.
 type side struct {
@@ -51,7 +52,7 @@ func (s side) readError(err error, kind schema.GroupVersionKind, resource string
 }
 
 // get returns an object, or nil if it does not exist.
-func (s side) get(ctx context.Context, resource publication.Resource, key types.NamespacedName) (*unstructured.Unstructured, error) {
+func (s side) get(ctx context.Context, resource endpoints.Resource, key types.NamespacedName) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(resource.GroupVersionKind)
 	err := s.client.Get(ctx, key, object)
@@ -65,7 +66,7 @@ func (s side) get(ctx context.Context, resource publication.Resource, key types.
 }
 
 // list returns the objects that match a selector; an empty namespace stands for all.
-func (s side) list(ctx context.Context, resource publication.Resource, namespace string, selector labels.Selector) ([]unstructured.Unstructured, error) {
+func (s side) list(ctx context.Context, resource endpoints.Resource, namespace string, selector labels.Selector) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(resource.GroupVersion().WithKind(resource.Kind + "List"))
 	if err := s.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
@@ -136,7 +137,7 @@ func (s side) ensureNamespace(ctx context.Context, name string) (wait bool, err 
 	return false, nil
 }
 
-func (s side) describe(resource publication.Resource, key types.NamespacedName) string {
+func (s side) describe(resource endpoints.Resource, key types.NamespacedName) string {
 	return fmt.Sprintf("%s %s (%s)", resource.Resource, key, s.name)
 }
 

@@ -10,13 +10,13 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/internal/endpoints"
 )
 
 // write writes what differs between a desired and an existing copy, and returns the copy as it is then. What the state does not know is
 // compared with the copy, and overwritten as a whole. A patch is recorded before it is sent: if it is not known whether it has arrived, its
 // fields are sent again, whatever the source is then.
-func (p *pass) write(ctx context.Context, to side, key string, copied *unstructured.Unstructured, resource publication.Resource, d desired) (result *unstructured.Unstructured, written bool, err error) {
+func (p *pass) write(ctx context.Context, to side, key string, copied *unstructured.Unstructured, resource endpoints.Resource, d desired) (result *unstructured.Unstructured, written bool, err error) {
 	unfinished, isUnfinished := p.state.Unfinished(key)
 	if unchanged, err := p.state.IsLast(key, d.content); err != nil {
 		return nil, false, err
@@ -57,7 +57,7 @@ func (s side) writePatch(ctx context.Context, copied *unstructured.Unstructured,
 }
 
 // writeAll replaces the content of a copy.
-func (s side) writeAll(ctx context.Context, copied *unstructured.Unstructured, resource publication.Resource, d desired) (*unstructured.Unstructured, bool, error) {
+func (s side) writeAll(ctx context.Context, copied *unstructured.Unstructured, resource endpoints.Resource, d desired) (*unstructured.Unstructured, bool, error) {
 	key := client.ObjectKeyFromObject(copied)
 	current, err := s.get(ctx, resource, key)
 	if err != nil {

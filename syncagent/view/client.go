@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/internal/endpoints"
 )
 
 // Client is what syncing needs of a client.
@@ -20,7 +20,7 @@ type Client interface {
 
 // NewClient returns a client for callers that know a published resource by its name in workspaces, over one for a URL that serves
 // it under another name. What is kept or shown by name, such as states and events, does not depend on the URL then.
-func NewClient(c Client, workspace, served publication.Resource) Client {
+func NewClient(c Client, workspace, served endpoints.Resource) Client {
 	if workspace.GroupVersionKind == served.GroupVersionKind {
 		return c
 	}

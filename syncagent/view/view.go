@@ -20,16 +20,16 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/expression"
 	"github.com/atoll-dev/atoll/internal/syncerview"
-	"github.com/atoll-dev/atoll/syncagent/expression"
-	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/related"
 )
 
 // Published is a publication whose objects are synced, with its resource on both sides.
 type Published struct {
 	Spec               *syncagentv1alpha1.PublishedResourceSpec
-	Service, Workspace publication.Resource
+	Service, Workspace endpoints.Resource
 }
 
 // Describe returns the description of the view for publications. Of several with one resource on the service cluster it has the
@@ -115,15 +115,15 @@ func URL(endpoint string) (string, bool) { return syncerview.URL(endpoint) }
 
 // Find returns a published resource as a view serves it, given its resource on the service cluster: with its name there, and with the
 // scope of workspaces. Errors are ErrUnavailable, ErrNotServed, or those of a server that does not answer.
-func Find(view discovery.ServerResourcesInterface, service publication.Resource) (publication.Resource, error) {
+func Find(view discovery.ServerResourcesInterface, service endpoints.Resource) (endpoints.Resource, error) {
 	list, err := view.ServerResourcesForGroupVersion(service.GroupVersion().String())
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return publication.Resource{}, ErrUnavailable
+		return endpoints.Resource{}, ErrUnavailable
 	case apierrors.IsNotFound(err):
-		return publication.Resource{}, ErrNotServed
+		return endpoints.Resource{}, ErrNotServed
 	case err != nil:
-		return publication.Resource{}, fmt.Errorf("discovering %s in the syncer's view: %w", service.GroupVersion(), err)
+		return endpoints.Resource{}, fmt.Errorf("discovering %s in the syncer's view: %w", service.GroupVersion(), err)
 	}
 	find := func(name string) *metav1.APIResource {
 		if at := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == name }); at >= 0 {
@@ -134,7 +134,7 @@ func Find(view discovery.ServerResourcesInterface, service publication.Resource)
 	found := find(service.Resource)
 	// A claimed resource with this name is another one. Published resources can be changed, and not created.
 	if found == nil || found.Kind != service.Kind || slices.Contains(found.Verbs, "create") || !slices.Contains(found.Verbs, "patch") {
-		return publication.Resource{}, ErrNotServed
+		return endpoints.Resource{}, ErrNotServed
 	}
 	service.Namespaced, service.HasStatus = found.Namespaced, find(service.Resource+"/status") != nil
 	return service, nil

@@ -26,7 +26,7 @@ func (e *env) Options(t *testing.T) *options.Options {
 	directory := t.TempDir()
 	kcp, service := filepath.Join(directory, "kcp.kubeconfig"), filepath.Join(directory, "service.kubeconfig")
 	installation.WriteKubeconfig(t, e.Provider, kcp)
-	installation.WriteKubeconfig(t, e.cluster.config, service)
+	installation.WriteKubeconfig(t, e.cluster.Config, service)
 	o := options.New()
 	o.KcpKubeconfig, o.Kubeconfig, o.EndpointSlice = kcp, service, e.Name+"-endpoints"
 	o.Namespace, o.AgentName, o.PublishedResourceSelector = e.Namespace, e.Name, "agent="+e.Name

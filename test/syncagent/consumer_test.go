@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/expression"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
-	"github.com/atoll-dev/atoll/syncagent/expression"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 

@@ -27,6 +27,7 @@ import (
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
+	"github.com/atoll-dev/atoll/test/kubeapiserver"
 )
 
 var scheme = func() *runtime.Scheme {
@@ -44,7 +45,7 @@ var scheme = func() *runtime.Scheme {
 // env is what one test has for itself: a provider's workspace with an export, an API group, and the name of an agent.
 type env struct {
 	*installation.Installation
-	cluster *serviceCluster
+	cluster *kubeapiserver.Cluster
 	// Service is a client of the service cluster.
 	Service client.Client
 	// Name is the name of the test's agent, export, slice, and the prefix of its workspaces.
@@ -67,7 +68,7 @@ func newEnv(t *testing.T) *env {
 	name := fmt.Sprintf("t%d", tests.Add(1))
 	e := &env{
 		Installation: shared.installation, cluster: shared.service, Name: name, Namespace: name + "-agent", Group: name + ".example.org",
-		Service: newClient(t, shared.service.config), ProviderPath: "root:" + name,
+		Service: newClient(t, shared.service.Config), ProviderPath: "root:" + name,
 	}
 	e.definePublishedResources(t)
 	create(t, e.Service, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.Namespace}})

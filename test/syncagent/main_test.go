@@ -17,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/atoll-dev/atoll/test/installation"
+	"github.com/atoll-dev/atoll/test/kubeapiserver"
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
@@ -38,7 +39,7 @@ type fixture struct {
 
 	directory    string
 	installation *installation.Installation
-	service      *serviceCluster
+	service      *kubeapiserver.Cluster
 }
 
 // start starts the servers once.
@@ -77,10 +78,10 @@ func (f *fixture) run() {
 	if err := programs.Build(context.Background(), filepath.Join(root, "hack", "devcluster"), bin, "k8s.io/kubernetes/cmd/kube-apiserver"); err != nil {
 		f.Fatal(err)
 	}
-	f.service = newServiceCluster(f, bin)
+	f.service = kubeapiserver.Start(f, bin)
 	f.installation = installation.Start(f, bin)
-	f.service.waitReady(f)
-	f.service.finalizeNamespaces(f)
+	f.service.WaitReady(f)
+	f.service.FinalizeNamespaces(f)
 	f.failure = ""
 }
 

@@ -31,14 +31,14 @@ func TestServiceClusterIsDown(t *testing.T) {
 	c.New(t, deleted)
 	copied := e.Copy(t, kind, c, changed)
 	e.Copy(t, kind, c, deleted)
-	e.cluster.kill(t)
+	e.cluster.Kill(t)
 	patch(t, c, changed, `{"spec":{"v":"2"}}`)
 	if err := c.Delete(t.Context(), deleted.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
 	c.New(t, created)
-	e.cluster.start(shared)
-	e.cluster.waitReady(t)
+	e.cluster.Start(shared)
+	e.cluster.WaitReady(t)
 	expectSpec(t, e.Service, copied, map[string]any{"v": "2"})
 	e.Copy(t, kind, c, created)
 	expectGone(t, c, deleted)

@@ -50,7 +50,7 @@ func TestRolesOfTheServiceClusterAreEnough(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user}, Subjects: subjects,
 	})
 	e.Agent(t, func(o *options.Options) {
-		installation.WriteKubeconfig(t, e.cluster.user(t, e.cluster.config.Host, user), o.Kubeconfig)
+		installation.WriteKubeconfig(t, e.cluster.User(t, e.cluster.Config.Host, user), o.Kubeconfig)
 		o.EnableLeaderElection = true
 	})
 	c := e.Consumer(t, installation.Alpha)

@@ -18,8 +18,8 @@ import (
 
 	kdpcorev1alpha1 "github.com/atoll-dev/atoll/api/kdp/core/v1alpha1"
 	servicesv1alpha1 "github.com/atoll-dev/atoll/api/kdp/services/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/expression"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
-	"github.com/atoll-dev/atoll/syncagent/expression"
 	"github.com/atoll-dev/atoll/syncagent/kdp/services"
 	"github.com/atoll-dev/atoll/syncagent/options"
 	"github.com/atoll-dev/atoll/test/installation"

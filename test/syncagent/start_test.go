@@ -22,7 +22,7 @@ func TestTheAgentDoesNotStartWithoutWhatItsFlagsName(t *testing.T) {
 		"a namespace that does not exist": {func(o *options.Options) { o.Namespace = "absent" }, `--namespace: the service cluster has no namespace "absent": create it`},
 		"a slice that does not exist":     {func(o *options.Options) { o.EndpointSlice = "absent" }, `--apiexportendpointslice-ref: there is no APIExportEndpointSlice "absent"`},
 		"a service cluster that refuses the credentials": {func(o *options.Options) {
-			installation.WriteKubeconfig(t, e.cluster.user(t, e.cluster.config.Host, "nobody"), o.Kubeconfig)
+			installation.WriteKubeconfig(t, e.cluster.User(t, e.cluster.Config.Host, "nobody"), o.Kubeconfig)
 		}, "--kubeconfig: the service cluster refuses these credentials"},
 		"a workspace that refuses the credentials": {func(o *options.Options) {
 			installation.WriteKubeconfig(t, e.User(t, e.ProviderPath, "nobody"), o.KcpKubeconfig)

@@ -1,4 +1,5 @@
-package syncagent
+// Package kubeapiserver runs stock kube-apiserver for tests that need a cluster beside kcp.
+package kubeapiserver
 
 import (
 	"context"
@@ -15,10 +16,11 @@ import (
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// serviceCluster is a stock kube-apiserver with its etcd, without controllers: nothing is collected as garbage, and what is in a namespace
+// Cluster is a stock kube-apiserver with its etcd, without controllers: nothing is collected as garbage, and what is in a namespace
 // is not deleted with it.
-type serviceCluster struct {
-	config    *rest.Config
+type Cluster struct {
+	// Config is that of an administrator.
+	Config    *rest.Config
 	ca        *shardtesting.CA
 	directory string
 	program   string
@@ -26,56 +28,59 @@ type serviceCluster struct {
 	process   *programs.Process
 }
 
-func newServiceCluster(t testing.TB, bin string) *serviceCluster {
+// Start starts etcd and kube-apiserver out of a directory of programs. WaitReady waits for it.
+func Start(t testing.TB, bin string) *Cluster {
 	t.Helper()
 	etcd, peer := "http://"+programs.FreeAddress(t), "http://"+programs.FreeAddress(t)
 	programs.Start(t, t.TempDir(), filepath.Join(bin, "etcd"), "--data-dir=data", "--unsafe-no-fsync", "--log-level=error",
 		"--listen-client-urls="+etcd, "--advertise-client-urls="+etcd, "--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer,
 		"--initial-cluster=default="+peer)
-	ca := shardtesting.NewCA(t, "service")
+	ca := shardtesting.NewCA(t, "kube-apiserver")
 	cert, key := ca.Issue(t, "kube-apiserver")
 	signing := programs.SigningKey(t, filepath.Join(t.TempDir(), "sa.key"))
 	address := programs.FreeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
-	s := &serviceCluster{
+	s := &Cluster{
 		ca: ca, directory: t.TempDir(), program: filepath.Join(bin, "kube-apiserver"),
 		args: []string{
 			"--etcd-servers=" + etcd, "--bind-address=127.0.0.1", "--secure-port=" + port, "--tls-cert-file=" + cert, "--tls-private-key-file=" + key,
 			"--client-ca-file=" + ca.CertFile, "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24",
-			"--service-account-issuer=https://service.example.com", "--service-account-key-file=" + signing, "--service-account-signing-key-file=" + signing,
+			"--service-account-issuer=https://kubernetes.example.com", "--service-account-key-file=" + signing, "--service-account-signing-key-file=" + signing,
 		},
 	}
-	s.config = s.user(t, "https://"+address, "admin", "system:masters")
-	s.start(t)
+	s.Config = s.User(t, "https://"+address, "admin", "system:masters")
+	s.Start(t)
 	return s
 }
 
-// user returns the configuration of a user.
-func (s *serviceCluster) user(t testing.TB, host, name string, groups ...string) *rest.Config {
+// User returns the configuration of a user.
+func (s *Cluster) User(t testing.TB, host, name string, groups ...string) *rest.Config {
 	t.Helper()
 	return s.ca.Client(t, &rest.Config{Host: host, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAFile: s.ca.CertFile}}, name, groups...)
 }
 
-func (s *serviceCluster) start(t testing.TB) {
+// Start starts kube-apiserver again after Kill.
+func (s *Cluster) Start(t testing.TB) {
 	t.Helper()
 	s.process = programs.Start(t, s.directory, s.program, s.args...)
 }
 
-// kill ends the API server at once. Its etcd stays.
-func (s *serviceCluster) kill(t testing.TB) {
+// Kill ends the API server at once. Its etcd stays.
+func (s *Cluster) Kill(t testing.TB) {
 	t.Helper()
 	s.process.Signal(t, syscall.SIGKILL)
 	s.process.Exit(t)
 }
 
-func (s *serviceCluster) waitReady(t testing.TB) {
+// WaitReady waits until kube-apiserver is ready.
+func (s *Cluster) WaitReady(t testing.TB) {
 	t.Helper()
-	client, err := rest.HTTPClientFor(s.config)
+	client, err := rest.HTTPClientFor(s.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the service cluster is ready", func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.config.Host+"/readyz", nil)
+	shardtesting.Eventually(t, "kube-apiserver is ready", func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Config.Host+"/readyz", nil)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package syncagent
+package kubeapiserver
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"github.com/atoll-dev/atoll/internal/background"
 )
 
-// finalizeNamespaces does what the controller manager does for empty namespaces that are deleted, until the tests end.
-func (s *serviceCluster) finalizeNamespaces(t testing.TB) {
+// FinalizeNamespaces does what the controller manager does for empty namespaces that are deleted, until the tests end.
+func (s *Cluster) FinalizeNamespaces(t testing.TB) {
 	t.Helper()
-	clientset, err := kubernetes.NewForConfig(s.config)
+	clientset, err := kubernetes.NewForConfig(s.Config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-
-	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
 // NotServedError says that a server does not serve a resource, possibly: not yet.
@@ -22,22 +20,22 @@ func (e *NotServedError) Error() string {
 }
 
 // Discover returns what a server tells about a resource, or a NotServedError.
-func Discover(from discovery.ServerResourcesInterface, resource schema.GroupVersionResource) (publication.Resource, error) {
+func Discover(from discovery.ServerResourcesInterface, resource schema.GroupVersionResource) (Resource, error) {
 	list, err := from.ServerResourcesForGroupVersion(resource.GroupVersion().String())
 	if apierrors.IsNotFound(err) {
-		return publication.Resource{}, &NotServedError{resource}
+		return Resource{}, &NotServedError{resource}
 	}
 	if err != nil {
-		return publication.Resource{}, fmt.Errorf("discovering %s: %w", resource.GroupVersion(), err)
+		return Resource{}, fmt.Errorf("discovering %s: %w", resource.GroupVersion(), err)
 	}
 	named := func(name string) int {
 		return slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == name })
 	}
 	at := named(resource.Resource)
 	if at < 0 {
-		return publication.Resource{}, &NotServedError{resource}
+		return Resource{}, &NotServedError{resource}
 	}
-	return publication.Resource{
+	return Resource{
 		GroupVersionKind: resource.GroupVersion().WithKind(list.APIResources[at].Kind),
 		Resource:         resource.Resource,
 		Namespaced:       list.APIResources[at].Namespaced,
@@ -46,7 +44,7 @@ func Discover(from discovery.ServerResourcesInterface, resource schema.GroupVers
 }
 
 // NewMapper returns a mapper that knows the given resources, and asks another one, if it is not nil, for others.
-func NewMapper(others meta.RESTMapper, resources ...publication.Resource) meta.RESTMapper {
+func NewMapper(others meta.RESTMapper, resources ...Resource) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, r := range resources {
 		scope := meta.RESTScopeRoot

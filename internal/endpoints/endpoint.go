@@ -21,7 +21,6 @@ import (
 
 	"github.com/atoll-dev/atoll/internal/syncerview"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
 // wildcard is the segment of URLs that stands for all logical clusters. Only lists, watches and discovery can use it.
@@ -66,7 +65,7 @@ func (e *Endpoint) Discovery() (discovery.DiscoveryInterface, error) {
 }
 
 // Workspaces returns a client for all logical clusters. It discovers only what is not among the given resources.
-func (e *Endpoint) Workspaces(scheme *runtime.Scheme, resources ...publication.Resource) (*Workspaces, error) {
+func (e *Endpoint) Workspaces(scheme *runtime.Scheme, resources ...Resource) (*Workspaces, error) {
 	others, err := apiutil.NewDynamicRESTMapper(e.config, e.http)
 	if err != nil {
 		return nil, fmt.Errorf("building the mapper of %s: %w", e.URL, err)
