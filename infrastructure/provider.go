@@ -26,6 +26,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
+	"github.com/atoll-dev/atoll/infrastructure/seed"
 	"github.com/atoll-dev/atoll/infrastructure/template"
 )
 
@@ -39,6 +40,8 @@ type Config struct {
 	Catalogue catalogue.Options
 	Backends  *backend.Registry
 	Instances template.Instances
+	// Shipped are the Templates that the provider keeps in its workspace; nil: it creates and deletes none.
+	Shipped []infrastructurev1alpha1.Template
 	// LeaderElectionNamespace is the namespace, in the workspace of the provider, of the lease that replicas share; empty for one
 	// replica.
 	LeaderElectionNamespace string
@@ -98,12 +101,16 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := templates.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of templates: %w", err)
 	}
-	if err := mgr.Add(keep(direct, cfg)); err != nil {
-		return err
+	tasks := []manager.Runnable{keep(direct, cfg)}
+	if cfg.Shipped != nil {
+		tasks = append(tasks, ship(direct, cfg))
 	}
 	for _, name := range cfg.Backends.Names() {
 		b, _ := cfg.Backends.Get(name)
-		if err := mgr.Add(run(b, cfg)); err != nil {
+		tasks = append(tasks, run(b, cfg))
+	}
+	for _, task := range tasks {
+		if err := mgr.Add(task); err != nil {
 			return err
 		}
 	}
@@ -123,12 +130,23 @@ func run(b backend.Backend, cfg Config) manager.Runnable {
 
 // keep has the leader repair the workspace of the provider.
 func keep(c client.Client, cfg Config) manager.Runnable {
+	return regularly("repair the catalogue", cfg.Log, func(ctx context.Context) error { return catalogue.Ensure(ctx, c, cfg.Catalogue) })
+}
+
+// ship has the leader keep the shipped Templates.
+func ship(c client.Client, cfg Config) manager.Runnable {
+	seeder := &seed.Seeder{Client: c, Group: cfg.Catalogue.Group, Templates: cfg.Shipped, Instances: cfg.Instances, Log: cfg.Log}
+	return regularly("ship templates", cfg.Log, seeder.Ensure)
+}
+
+// regularly has the leader do something every ensureInterval.
+func regularly(what string, log logr.Logger, do func(context.Context) error) manager.Runnable {
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, ensureInterval)
 			defer cancel()
-			if err := catalogue.Ensure(ctx, c, cfg.Catalogue); err != nil && ctx.Err() == nil {
-				cfg.Log.Error(err, "Could not repair the catalogue, will retry")
+			if err := do(ctx); err != nil && ctx.Err() == nil {
+				log.Error(err, "Could not "+what+", will retry")
 			}
 		}, ensureInterval, 0.1, true)
 		return nil

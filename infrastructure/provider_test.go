@@ -208,6 +208,8 @@ func TestTemplates(t *testing.T) {
 		{"a backend that is not ready, fails or panics", e.testBackendFails},
 		{"another backend takes over only without instances", e.testBackendChange},
 		{"what was changed by hand is restored", e.testRepair},
+		{"shipped templates follow the files until somebody edits them", e.testSeed},
+		{"what is shipped works", e.testShipped},
 		{"A3: removal drains, tears down, and leaves nothing", e.testRemoval},
 	} {
 		if !t.Run(step.name, step.run) {

@@ -4,6 +4,9 @@ package options
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -12,10 +15,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/seed"
 )
 
 // DefaultExport is the default name of the APIExport.
 const DefaultExport = "infrastructure.providers.kedge.faros.sh"
+
+// SkipSeedTemplates is the environment variable that switches shipped Templates off.
+const SkipSeedTemplates = "INFRASTRUCTURE_SKIP_SEED_TEMPLATES"
 
 // Options are the flags.
 type Options struct {
@@ -27,6 +34,8 @@ type Options struct {
 	Group, Export string
 	// Binders is the group of users who may bind the export.
 	Binders                 string
+	// SeedTemplates selects the shipped Templates that exist; empty: none is created or deleted.
+	SeedTemplates           []string
 	LeaderElectionNamespace string
 	MetricsAddress          string
 	HealthAddress           string
@@ -34,7 +43,7 @@ type Options struct {
 
 // New returns the defaults.
 func New() *Options {
-	return &Options{Group: infrastructurev1alpha1.GroupName, Export: DefaultExport, MetricsAddress: "127.0.0.1:8086", HealthAddress: "0"}
+	return &Options{Group: infrastructurev1alpha1.GroupName, Export: DefaultExport, SeedTemplates: []string{"*"}, MetricsAddress: "127.0.0.1:8086", HealthAddress: "0"}
 }
 
 // AddFlags adds the flags.
@@ -44,6 +53,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Group, "api-group", o.Group, "API group of Templates and instances; it cannot be changed later")
 	flags.StringVar(&o.Export, "apiexport", o.Export, "name of the APIExport, which is created")
 	flags.StringVar(&o.Binders, "binders", o.Binders, "group of users who may bind the export, such as system:authenticated; by default, only who is granted it otherwise")
+	flags.StringSliceVar(&o.SeedTemplates, "seed-templates", o.SeedTemplates, "shipped templates that shall exist: * for all, a name for one, -name for all but one; those that are not selected are deleted once they have no instances, unless they were edited. Empty, or "+SkipSeedTemplates+"=true in the environment: none is created or deleted")
 	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", o.LeaderElectionNamespace, "namespace in the workspace of the provider for the lease that replicas share; by default, there is one replica")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "host and port of /metrics; 0 switches it off")
 	flags.StringVar(&o.HealthAddress, "health-address", o.HealthAddress, "host and port of /readyz and /healthz; off by default")
@@ -53,6 +63,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 type Completed struct {
 	*Options
 	Workspace, Runtime *rest.Config
+	// Shipped are the Templates that shall exist; nil: none is created or deleted.
+	Shipped []infrastructurev1alpha1.Template
 }
 
 // Complete checks the flags. Errors name the flag and what it should be.
@@ -77,5 +89,35 @@ func (o *Options) Complete() (*Completed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--runtime-kubeconfig: %w", err)
 	}
-	return &Completed{o, workspace, runtime}, nil
+	shipped, err := o.shipped()
+	if err != nil {
+		return nil, err
+	}
+	return &Completed{o, workspace, runtime, shipped}, nil
+}
+
+func (o *Options) shipped() ([]infrastructurev1alpha1.Template, error) {
+	if value := os.Getenv(SkipSeedTemplates); value != "" {
+		skip, err := strconv.ParseBool(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: got %q, expected true or false", SkipSeedTemplates, value)
+		}
+		if skip {
+			return nil, nil
+		}
+	}
+	if len(o.SeedTemplates) == 0 {
+		return nil, nil
+	}
+	all, err := seed.Shipped(o.Group)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range o.SeedTemplates {
+		name := strings.TrimPrefix(entry, "-")
+		if entry != "*" && !slices.ContainsFunc(all, func(t infrastructurev1alpha1.Template) bool { return t.Name == name }) {
+			return nil, fmt.Errorf("--seed-templates: no template %q is shipped", name)
+		}
+	}
+	return seed.Enabled(all, o.SeedTemplates), nil
 }

@@ -41,3 +41,29 @@ func TestComplete(t *testing.T) {
 		})
 	}
 }
+
+func TestShippedTemplates(t *testing.T) {
+	for name, test := range map[string]struct {
+		list []string
+		skip string
+		none bool
+		err  string
+	}{
+		"all":                    {[]string{"*"}, "", false, ""},
+		"all but one":            {[]string{"*", "-redis"}, "false", false, ""},
+		"skipped":                {[]string{"*"}, "true", true, ""},
+		"empty":                  {nil, "", true, ""},
+		"not shipped":            {[]string{"mongo"}, "", true, `--seed-templates: no template "mongo" is shipped`},
+		"neither true nor false": {[]string{"*"}, "perhaps", true, SkipSeedTemplates + ": got"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(SkipSeedTemplates, test.skip)
+			o := New()
+			o.SeedTemplates = test.list
+			got, err := o.shipped()
+			if (got == nil) != test.none || (err == nil) != (test.err == "") || err != nil && !strings.HasPrefix(err.Error(), test.err) {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package infrastructure_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/seed"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// shipped returns a Template with a schema that the server does not normalize, under a version.
+func shipped(name, version string) infrastructurev1alpha1.Template {
+	return *newTemplate(name, strings.ToUpper(name[:1])+name[1:], func(t *infrastructurev1alpha1.Template) { t.Spec.Version = version })
+}
+
+func (e *env) seeder(templates ...infrastructurev1alpha1.Template) *seed.Seeder {
+	return &seed.Seeder{Client: e.c, Group: group, Templates: templates, Instances: e.instances, Log: klog.Background()}
+}
+
+func (e *env) ensure(t *testing.T, s *seed.Seeder) {
+	t.Helper()
+	// Another write, such as that of the status, may come between.
+	shardtesting.Eventually(t, "the shipped templates", s.Ensure)
+}
+
+func (e *env) specVersion(t *testing.T, name string) string {
+	t.Helper()
+	got := &infrastructurev1alpha1.Template{}
+	if err := e.c.Get(t.Context(), client.ObjectKey{Name: name}, got); err != nil {
+		t.Fatal(err)
+	}
+	return got.Spec.Version
+}
+
+func (e *env) testSeed(t *testing.T) {
+	e.create(t, newTemplate("foreign", "Foreign"))
+	e.ready(t, "foreign")
+	s := e.seeder(shipped("kept", "1.0.0"), shipped("edited", "1.0.0"), shipped("foreign", "1.0.0"))
+	e.ensure(t, s)
+	e.ready(t, "kept")
+	e.change(t, "edited", func(t *infrastructurev1alpha1.Template) { t.Spec.DisplayName = "Ours" })
+	e.ready(t, "edited")
+
+	revision := e.shard.Revision(t)
+	e.ensure(t, s)
+	for _, write := range e.shard.Writes(t, revision) {
+		if strings.Contains(write.Key, "/templates/") {
+			t.Errorf("without change, %s was written", write.Key)
+		}
+	}
+
+	e.ensure(t, e.seeder(shipped("kept", "2.0.0"), shipped("edited", "2.0.0"), shipped("foreign", "2.0.0")))
+	for name, want := range map[string]string{"kept": "2.0.0", "edited": "1.0.0", "foreign": "0.1.0"} {
+		if got := e.specVersion(t, name); got != want {
+			t.Errorf("%s has version %s, want %s", name, got, want)
+		}
+	}
+	e.ready(t, "kept")
+
+	retired := e.seeder()
+	e.instances.count.Store(1)
+	e.ensure(t, retired)
+	e.specVersion(t, "kept") // is there
+	e.instances.count.Store(0)
+	e.ensure(t, retired)
+	kept := shipped("kept", "2.0.0")
+	e.gone(t, &kept)
+	for _, name := range []string{"edited", "foreign"} {
+		e.specVersion(t, name) // is there
+		left := shipped(name, "")
+		if err := e.c.Delete(t.Context(), &left); err != nil {
+			t.Fatal(err)
+		}
+		e.gone(t, &left)
+	}
+}
+
+// testShipped creates what is really shipped, and compares it with what is stored.
+func (e *env) testShipped(t *testing.T) {
+	templates, err := seed.Shipped(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range templates {
+		templates[i].Name = "shipped-" + templates[i].Name
+		templates[i].Spec.InstanceCRD.Kind = "Shipped" + templates[i].Spec.InstanceCRD.Kind
+		templates[i].Spec.InstanceCRD.Resource = "shipped" + templates[i].Spec.InstanceCRD.Resource
+		templates[i].Spec.Backend = "kro"
+	}
+	e.ensure(t, e.seeder(templates...))
+	for i := range templates {
+		e.ready(t, templates[i].Name)
+	}
+	e.ensure(t, e.seeder())
+	shardtesting.Eventually(t, "what is no longer shipped to be gone", func(ctx context.Context) error {
+		var left infrastructurev1alpha1.TemplateList
+		err := e.c.List(ctx, &left, client.HasLabels{seed.Label(group)})
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("%d are left: the spec that is stored has another hash", len(left.Items))
+		}
+		return err
+	})
+}
