@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/expression"
 )
 
 // config is backendConfig. Expressions are CEL between "${" and "}": a value that is one expression gets its result, in others results
@@ -71,7 +72,7 @@ func (c *config) validate(path *field.Path) field.ErrorList {
 		errs = append(errs, m.validate(at)...)
 	}
 	for name, value := range c.Outputs {
-		errs = append(errs, compile(value, path.Child("outputs").Key(name))...)
+		errs = append(errs, expression.ValidateExpand(value, path.Child("outputs").Key(name))...)
 	}
 	return errs
 }
@@ -88,12 +89,12 @@ func (m *manifest) validate(path *field.Path) field.ErrorList {
 	if object.GetNamespace() != "" {
 		errs = append(errs, field.Forbidden(at.Child("metadata", "namespace"), "objects are in the namespace of their tenant"))
 	}
-	errs = append(errs, compile(m.Template, at)...)
-	for i, expression := range m.ReadyWhen {
-		errs = append(errs, compileExpression(expression, path.Child("readyWhen").Index(i))...)
+	errs = append(errs, expression.ValidateExpand(m.Template, at)...)
+	for i, condition := range m.ReadyWhen {
+		errs = append(errs, expression.ValidateCEL(condition, path.Child("readyWhen").Index(i))...)
 	}
 	if m.IncludeWhen != "" {
-		errs = append(errs, compileExpression(m.IncludeWhen, path.Child("includeWhen"))...)
+		errs = append(errs, expression.ValidateCEL(m.IncludeWhen, path.Child("includeWhen"))...)
 	}
 	return errs
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/internal/background"
+	"github.com/atoll-dev/atoll/internal/expression"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -125,7 +126,7 @@ func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (insta
 		if m.IncludeWhen != "" && !holds(m.IncludeWhen, self, nil) {
 			continue
 		}
-		expanded, err := expand(m.Template, self, nil)
+		expanded, err := expression.Expand(m.Template, self, nil)
 		if err != nil {
 			return instances.State{}, fmt.Errorf("object %s: %w", m.ID, err)
 		}
@@ -153,7 +154,7 @@ func (c *config) state(self map[string]any, wanted []manifest, applied []*unstru
 	if ready < len(wanted) {
 		return instances.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: fmt.Sprintf("%d of %d parts are ready.", ready, len(wanted)), RecheckAfter: pendingInterval}, nil
 	}
-	outputs, err := expand(c.Outputs, self, other)
+	outputs, err := expression.Expand(c.Outputs, self, other)
 	if err != nil {
 		return instances.State{}, fmt.Errorf("outputs: %w", err)
 	}
@@ -177,4 +178,10 @@ func selfOf(instance instances.Instance) map[string]any {
 
 func setOf(instance instances.Instance) runtimecluster.Set {
 	return runtimecluster.Set{Tenant: instance.Cluster, Template: instance.Template.Name, Version: instance.Template.Spec.Version, Instance: instance.Object.GetName()}
+}
+
+// holds evaluates a condition. One that cannot be evaluated yet does not hold: fields of the status of objects appear later.
+func holds(condition string, self, other map[string]any) bool {
+	result, err := expression.EvaluateCEL(condition, nil, self, other)
+	return err == nil && result == true
 }

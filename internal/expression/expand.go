@@ -1,4 +1,4 @@
-package manifest
+package expression
 
 import (
 	"encoding/json"
@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/atoll-dev/atoll/internal/expression"
 )
 
 // part is a piece of a text: literal, or an expression.
@@ -61,13 +59,14 @@ func expressionEnd(text string) int {
 	return -1
 }
 
-// expand returns a copy of a value whose expressions are replaced by their results.
-func expand(value any, self, other map[string]any) (any, error) {
+// Expand returns a copy of a value whose texts have CEL expressions between "${" and "}" replaced by their results. A text that is one
+// expression becomes its result, in others results are inserted as text.
+func Expand(value any, self, other map[string]any) (any, error) {
 	switch v := value.(type) {
 	case map[string]any:
 		result := make(map[string]any, len(v))
 		for key, element := range v {
-			expanded, err := expand(element, self, other)
+			expanded, err := Expand(element, self, other)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", key, err)
 			}
@@ -77,7 +76,7 @@ func expand(value any, self, other map[string]any) (any, error) {
 	case []any:
 		result := make([]any, len(v))
 		for i, element := range v {
-			expanded, err := expand(element, self, other)
+			expanded, err := Expand(element, self, other)
 			if err != nil {
 				return nil, fmt.Errorf("[%d]: %w", i, err)
 			}
@@ -100,7 +99,7 @@ func expandText(text string, self, other map[string]any) (any, error) {
 		return nil, err
 	}
 	if len(parts) == 1 && parts[0].isExpression {
-		return expression.EvaluateCEL(parts[0].text, nil, self, other)
+		return EvaluateCEL(parts[0].text, nil, self, other)
 	}
 	var b strings.Builder
 	for _, p := range parts {
@@ -108,7 +107,7 @@ func expandText(text string, self, other map[string]any) (any, error) {
 			b.WriteString(p.text)
 			continue
 		}
-		result, err := expression.EvaluateCEL(p.text, nil, self, other)
+		result, err := EvaluateCEL(p.text, nil, self, other)
 		if err != nil {
 			return nil, err
 		}
@@ -131,17 +130,17 @@ func asText(value any) string {
 	return string(text)
 }
 
-// compile returns what is wrong with the expressions of a value.
-func compile(value any, path *field.Path) field.ErrorList {
+// ValidateExpand returns what is wrong with the expressions of a value for Expand.
+func ValidateExpand(value any, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch v := value.(type) {
 	case map[string]any:
 		for key, element := range v {
-			errs = append(errs, compile(element, path.Child(key))...)
+			errs = append(errs, ValidateExpand(element, path.Child(key))...)
 		}
 	case []any:
 		for i, element := range v {
-			errs = append(errs, compile(element, path.Index(i))...)
+			errs = append(errs, ValidateExpand(element, path.Index(i))...)
 		}
 	case string:
 		parts, err := split(v)
@@ -150,22 +149,17 @@ func compile(value any, path *field.Path) field.ErrorList {
 		}
 		for _, p := range parts {
 			if p.isExpression {
-				errs = append(errs, compileExpression(p.text, path)...)
+				errs = append(errs, ValidateCEL(p.text, path)...)
 			}
 		}
 	}
 	return errs
 }
 
-func compileExpression(text string, path *field.Path) field.ErrorList {
-	if err := expression.CompileCEL(text); err != nil {
+// ValidateCEL returns what is wrong with an expression.
+func ValidateCEL(text string, path *field.Path) field.ErrorList {
+	if err := CompileCEL(text); err != nil {
 		return field.ErrorList{field.Invalid(path, text, err.Error())}
 	}
 	return nil
-}
-
-// holds evaluates a condition. One that cannot be evaluated yet does not hold: fields of the status of objects appear later.
-func holds(condition string, self, other map[string]any) bool {
-	result, err := expression.EvaluateCEL(condition, nil, self, other)
-	return err == nil && result == true
 }

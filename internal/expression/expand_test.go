@@ -1,0 +1,55 @@
+package expression
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func TestExpand(t *testing.T) {
+	self := map[string]any{"spec": map[string]any{"size": int64(3), "name": "mine", "tags": []any{"a", "b"}}}
+	for name, test := range map[string]struct{ value, want string }{
+		"an expression keeps the type of its result": {`"${self.spec.size + 1}"`, `4`},
+		"a list is inserted whole":                   {`{"tags": "${self.spec.tags}"}`, `{"tags": ["a","b"]}`},
+		"results are inserted as text":               {`["${self.spec.name}-${self.spec.size}.example.org"]`, `["mine-3.example.org"]`},
+		"braces and quotes are the expression's":     {`"${{'a}': self.spec.name}['a}']}"`, `"mine"`},
+		"other values stay":                          {`{"a": 1, "b": true, "c": null, "d": "$5"}`, `{"a": 1, "b": true, "c": null, "d": "$5"}`},
+		"results are not expanded again":             {`"${'$' + '{self.spec.size}'}"`, `"${self.spec.size}"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var value, want any
+			if err := json.Unmarshal([]byte(test.value), &value); err != nil {
+				t.Fatal(err)
+			}
+			if errs := ValidateExpand(value, field.NewPath("value")); len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			got, err := Expand(value, self, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(text, &got); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal([]byte(test.want), &want); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("got %s, want %s", text, test.want)
+			}
+		})
+	}
+}
+
+func TestValidateExpandNamesTheField(t *testing.T) {
+	for value, want := range map[string]string{"${self.": "has no end", "${self.}": "value[0].a"} {
+		errs := ValidateExpand([]any{map[string]any{"a": value}}, field.NewPath("value"))
+		if len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
+			t.Errorf("%s: %v", value, errs)
+		}
+	}
+}
