@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -80,26 +81,26 @@ func short(name string) string {
 	return name[:limit-hashed-1] + "-" + hex.EncodeToString(sum[:hashed/2])
 }
 
-// ensureNamespace creates the namespace of a tenant. It refuses one that is not the provider's: the name of a logical cluster is not a
-// secret, and no tenant may have objects put into a namespace of somebody else.
-func (c *Cluster) ensureNamespace(ctx context.Context, tenant logicalcluster.Name) error {
+// ensureNamespace creates the namespace of a tenant, and returns its UID. It refuses one that is not the provider's: the name of a logical
+// cluster is not a secret, and no tenant may have objects put into a namespace of somebody else.
+func (c *Cluster) ensureNamespace(ctx context.Context, tenant logicalcluster.Name) (types.UID, error) {
 	namespace := &corev1.Namespace{}
 	err := c.Client.Get(ctx, client.ObjectKey{Name: Namespace(tenant)}, namespace)
 	switch {
 	case apierrors.IsNotFound(err):
 		namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace(tenant), Labels: map[string]string{managedBy: Owner, c.label(labelTenant): tenant.String()}}}
 		if err := c.Client.Create(ctx, namespace); err != nil {
-			return fmt.Errorf("creating the namespace of a tenant: %w", err)
+			return "", fmt.Errorf("creating the namespace of a tenant: %w", err)
 		}
-		return nil
+		return namespace.UID, nil
 	case err != nil:
-		return fmt.Errorf("reading the namespace of a tenant: %w", err)
+		return "", fmt.Errorf("reading the namespace of a tenant: %w", err)
 	case namespace.Labels[c.label(labelTenant)] != tenant.String():
-		return fmt.Errorf("namespace %s is not the provider's", namespace.Name)
+		return "", fmt.Errorf("namespace %s is not the provider's", namespace.Name)
 	case namespace.DeletionTimestamp != nil:
-		return fmt.Errorf("namespace %s is being deleted", namespace.Name)
+		return "", fmt.Errorf("namespace %s is being deleted", namespace.Name)
 	}
-	return nil
+	return namespace.UID, nil
 }
 
 // Tenants returns the logical clusters that this backend has anything of, and those whose namespace is empty. What other backends have is

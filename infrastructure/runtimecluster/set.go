@@ -121,38 +121,6 @@ func (c *Cluster) Check(gvk schema.GroupVersionKind) error {
 	return nil
 }
 
-// Apply applies the objects of a set in the namespace of the tenant, deletes those that the set has no longer, and returns the objects as
-// they are now, in the same order. Nothing is written where nothing differs.
-func (c *Cluster) Apply(ctx context.Context, s Set, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	if err := c.ensureNamespace(ctx, s.Tenant); err != nil {
-		return nil, err
-	}
-	current, err := c.readInventory(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	members := make([]member, len(objects))
-	for i, object := range objects {
-		members[i] = memberOf(object)
-	}
-	former := slices.DeleteFunc(slices.Clone(current.members), func(m member) bool { return slices.ContainsFunc(members, m.isSame) })
-	if err := c.writeInventory(ctx, s, current, append(slices.Clone(members), former...)); err != nil {
-		return nil, err
-	}
-	applied := make([]*unstructured.Unstructured, len(objects))
-	for i, object := range objects {
-		if applied[i], err = c.apply(ctx, s, object); err != nil {
-			return nil, err
-		}
-	}
-	for _, m := range former {
-		if _, err := c.delete(ctx, s, m); err != nil {
-			return nil, err
-		}
-	}
-	return applied, c.writeInventory(ctx, s, current, members)
-}
-
 // apply applies one object by server-side apply. An object of that name that is not part of the set is refused.
 func (c *Cluster) apply(ctx context.Context, s Set, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if err := c.Check(object.GroupVersionKind()); err != nil {
@@ -229,7 +197,12 @@ func (c *Cluster) delete(ctx context.Context, s Set, m member) (gone bool, err e
 	if err != nil && !apierrors.IsConflict(err) {
 		return false, fmt.Errorf("deleting %s %s: %w", m.Kind, m.Name, err)
 	}
-	return false, nil
+	// What has no finalizers is gone at once.
+	err = c.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading %s %s: %w", m.Kind, m.Name, err)
+	}
+	return err != nil, nil
 }
 
 // Delete deletes the objects of a set in reverse order, and reports whether all of them are gone. What was applied last is gone before

@@ -1,0 +1,105 @@
+package runtimecluster
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Application brings the objects of a set to what they should be, in as many steps as a backend needs: what is applied first may decide
+// what is applied next. It is for one pass, and not for concurrent use.
+type Application struct {
+	cluster   *Cluster
+	set       Set
+	namespace types.UID
+	inventory *inventory
+	applied   []member
+}
+
+// Begin prepares the application of a set: there is a namespace for its tenant.
+func (c *Cluster) Begin(ctx context.Context, s Set) (*Application, error) {
+	namespace, err := c.ensureNamespace(ctx, s.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	current, err := c.readInventory(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return &Application{cluster: c, set: s, namespace: namespace, inventory: current}, nil
+}
+
+// NamespaceUID is the UID of the tenant's namespace in the runtime cluster. Tenants do not know it.
+func (a *Application) NamespaceUID() types.UID { return a.namespace }
+
+// Apply applies objects in the namespace of the tenant, and returns them as they are now, in the same order. Nothing is written where
+// nothing differs. What the set had before stays until Prune.
+func (a *Application) Apply(ctx context.Context, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	for _, object := range objects {
+		a.applied = append(a.applied, memberOf(object))
+	}
+	if !a.isRecorded() {
+		if err := a.cluster.writeInventory(ctx, a.set, a.inventory, append(slices.Clone(a.applied), a.former()...)); err != nil {
+			return nil, err
+		}
+	}
+	current := make([]*unstructured.Unstructured, len(objects))
+	for i, object := range objects {
+		var err error
+		if current[i], err = a.cluster.apply(ctx, a.set, object); err != nil {
+			return nil, err
+		}
+	}
+	return current, nil
+}
+
+// Prune deletes what the set had before and was not applied, in reverse order. The inventory keeps what is not gone yet.
+func (a *Application) Prune(ctx context.Context) error {
+	var left []member
+	for _, m := range slices.Backward(a.former()) {
+		gone, err := a.cluster.delete(ctx, a.set, m)
+		if err != nil {
+			return err
+		}
+		if !gone {
+			left = append(left, m)
+		}
+	}
+	slices.Reverse(left)
+	return a.cluster.writeInventory(ctx, a.set, a.inventory, append(slices.Clone(a.applied), left...))
+}
+
+// isRecorded reports whether the inventory has everything that was applied, in that order. Others may be in between: an object that the
+// next step applies needs no write.
+func (a *Application) isRecorded() bool {
+	rest := a.inventory.members
+	for _, m := range a.applied {
+		at := slices.Index(rest, m)
+		if at < 0 {
+			return false
+		}
+		rest = rest[at+1:]
+	}
+	return a.inventory.configMap != nil
+}
+
+// former returns what the inventory has and was not applied.
+func (a *Application) former() []member {
+	return slices.DeleteFunc(slices.Clone(a.inventory.members), func(m member) bool { return slices.ContainsFunc(a.applied, m.isSame) })
+}
+
+// Apply applies the objects of a set, deletes those that the set has no longer, and returns the objects as they are now, in the same
+// order.
+func (c *Cluster) Apply(ctx context.Context, s Set, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	a, err := c.Begin(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	applied, err := a.Apply(ctx, objects)
+	if err != nil {
+		return nil, err
+	}
+	return applied, a.Prune(ctx)
+}
