@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -104,19 +103,22 @@ func (c *Cluster) writeInventory(ctx context.Context, s Set, i *inventory, membe
 	return nil
 }
 
-// errNamespaced is why an object is refused that is not in a namespace.
-var errNamespaced = errors.New("is not namespaced; objects of instances are in the namespace of their tenant")
+// KindError says that a kind is why there can be no objects of it, not the server.
+type KindError struct{ message string }
 
-// Check returns why objects of a kind cannot be part of a set: their kind does not exist in the cluster, or has no namespace.
+func (e *KindError) Error() string { return e.message }
+
+// Check returns why objects of a kind cannot be part of a set: a KindError if their kind does not exist in the cluster, or has no
+// namespace.
 func (c *Cluster) Check(gvk schema.GroupVersionKind) error {
 	mapping, err := c.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 	switch {
 	case meta.IsNoMatchError(err):
-		return fmt.Errorf("%s does not exist in the runtime cluster", gvk.GroupKind())
+		return &KindError{fmt.Sprintf("%s does not exist in the runtime cluster", gvk)}
 	case err != nil:
-		return err
+		return fmt.Errorf("looking for %s in the runtime cluster: %w", gvk, err)
 	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
-		return fmt.Errorf("%s %w", gvk.GroupKind(), errNamespaced)
+		return &KindError{fmt.Sprintf("%s is not namespaced; objects of instances are in the namespace of their tenant", gvk)}
 	}
 	return nil
 }

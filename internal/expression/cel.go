@@ -13,7 +13,6 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/ext"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/library"
 	"k8s.io/utils/lru"
 )
@@ -84,8 +83,7 @@ func compileCEL(expression string) (cel.Program, error) {
 	if err := issues.Err(); err != nil {
 		return nil, fmt.Errorf("CEL expression %q: %w", expression, err)
 	}
-	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostLimit(celconfig.PerCallLimit),
-		cel.CostTracking(&library.CostEstimator{}))
+	program, err := limited(env, ast)
 	if err != nil {
 		return nil, fmt.Errorf("CEL expression %q: %w", expression, err)
 	}

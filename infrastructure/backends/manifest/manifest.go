@@ -1,66 +1,37 @@
 package manifest
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
-	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/expression"
-	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 // Name is the name of the backend.
 const Name = "manifest"
 
-const (
-	// pendingInterval is how often objects are looked at that are not ready, readyInterval how often drift is repaired.
-	pendingInterval, readyInterval = 2 * time.Second, time.Minute
-	// sweepInterval is how often workspaces are looked for that are gone.
-	sweepInterval = 5 * time.Minute
-)
+// pendingInterval is how often objects are looked at that are not ready, readyInterval how often drift is repaired.
+const pendingInterval, readyInterval = 2 * time.Second, time.Minute
 
 // Config configures the backend.
-type Config struct {
-	// Group is the API group of the provider, Export the name of its APIExport.
-	Group, Export string
-	// Runtime is a client of the runtime cluster, Metadata reads the metadata of its objects.
-	Runtime  client.Client
-	Metadata metadata.Interface
-	// SweepInterval is how often workspaces are looked for that are gone; 0 means 5 minutes.
-	SweepInterval time.Duration
-	Log           logr.Logger
-}
+type Config = runtimecluster.Config
 
 // Backend implements backend.Backend.
-type Backend struct {
-	config  Config
-	cluster *runtimecluster.Cluster
-	watches *runtimecluster.Watches
-}
+type Backend struct{ *runtimecluster.Backend }
 
 var _ backend.Backend = &Backend{}
 
 // New returns the backend.
-func New(cfg Config) *Backend {
-	cfg.SweepInterval = cmp.Or(cfg.SweepInterval, sweepInterval)
-	cluster := &runtimecluster.Cluster{Client: cfg.Runtime, Group: cfg.Group, Backend: Name}
-	return &Backend{cfg, cluster, runtimecluster.NewWatches(cluster, cfg.Metadata)}
-}
-
-// Name implements backend.Backend.
-func (b *Backend) Name() string { return Name }
+func New(cfg Config) *Backend { return &Backend{runtimecluster.NewBackend(Name, cfg)} }
 
 // SetupTemplate implements backend.Backend. It keeps nothing: everything is in the Template.
 func (b *Backend) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Template) (backend.Status, error) {
@@ -70,10 +41,14 @@ func (b *Backend) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Tem
 	}
 	for i, m := range parsed.Manifests {
 		object := unstructured.Unstructured{Object: m.Template}
-		if err := b.cluster.Check(object.GroupVersionKind()); err != nil {
+		err := b.Cluster.Check(object.GroupVersionKind())
+		if _, ok := errors.AsType[*runtimecluster.KindError](err); ok {
 			return backend.Status{Message: fmt.Sprintf("spec.backendConfig.manifests[%d].template: %v", i, err)}, nil
 		}
-		if err := b.watches.Add(object.GroupVersionKind()); err != nil {
+		if err != nil {
+			return backend.Status{}, err
+		}
+		if err := b.Watches.Add(object.GroupVersionKind()); err != nil {
 			return backend.Status{}, err
 		}
 	}
@@ -87,30 +62,7 @@ func (b *Backend) TeardownTemplate(context.Context, *infrastructurev1alpha1.Temp
 
 // Run implements backend.Backend.
 func (b *Backend) Run(ctx context.Context, export *rest.Config) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var running background.Group
-	running.Go(func() { b.watches.Run(ctx) })
-	defer running.Wait()
-	defer cancel()
-	return instances.Run(ctx, instances.Options{
-		Backend: Name, Group: b.config.Group, Export: b.config.Export, Workspace: export, Handler: b, Changed: b.watches.Changed(),
-		SweepInterval: b.config.SweepInterval, Log: b.config.Log,
-	})
-}
-
-// Tenants implements instances.Handler.
-func (b *Backend) Tenants(ctx context.Context) ([]logicalcluster.Name, error) {
-	return b.cluster.Tenants(ctx)
-}
-
-// Purge implements instances.Handler.
-func (b *Backend) Purge(ctx context.Context, tenant logicalcluster.Name) error {
-	return b.cluster.Purge(ctx, tenant)
-}
-
-// Delete implements instances.Handler.
-func (b *Backend) Delete(ctx context.Context, instance instances.Instance) (bool, error) {
-	return b.cluster.Delete(ctx, setOf(instance))
+	return b.Serve(ctx, export, b)
 }
 
 // Apply implements instances.Handler.
@@ -132,7 +84,7 @@ func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (insta
 		}
 		wanted, objects = append(wanted, m), append(objects, &unstructured.Unstructured{Object: expanded.(map[string]any)})
 	}
-	applied, err := b.cluster.Apply(ctx, setOf(instance), objects)
+	applied, err := b.Cluster.Apply(ctx, runtimecluster.SetOf(instance), objects)
 	if err != nil {
 		return instances.State{}, err
 	}
@@ -152,7 +104,7 @@ func (c *config) state(self map[string]any, wanted []manifest, applied []*unstru
 		}
 	}
 	if ready < len(wanted) {
-		return instances.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: fmt.Sprintf("%d of %d parts are ready.", ready, len(wanted)), RecheckAfter: pendingInterval}, nil
+		return runtimecluster.Progress(ready, len(wanted), pendingInterval), nil
 	}
 	outputs, err := expression.Expand(c.Outputs, self, other)
 	if err != nil {
@@ -174,10 +126,6 @@ func allHold(conditions []string, self, other map[string]any) bool {
 func selfOf(instance instances.Instance) map[string]any {
 	spec, _, _ := unstructured.NestedMap(instance.Object.Object, "spec")
 	return map[string]any{"metadata": map[string]any{"name": instance.Object.GetName()}, "spec": spec}
-}
-
-func setOf(instance instances.Instance) runtimecluster.Set {
-	return runtimecluster.Set{Tenant: instance.Cluster, Template: instance.Template.Name, Version: instance.Template.Spec.Version, Instance: instance.Object.GetName()}
 }
 
 // holds evaluates a condition. One that cannot be evaluated yet does not hold: fields of the status of objects appear later.

@@ -1,0 +1,88 @@
+package runtimecluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/internal/background"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// sweepInterval is how often workspaces are looked for that are gone.
+const sweepInterval = 5 * time.Minute
+
+// Config configures a backend whose instances are objects in a runtime cluster.
+type Config struct {
+	// Group is the API group of the provider, Export the name of its APIExport.
+	Group, Export string
+	// Runtime is a client of the runtime cluster, Metadata reads the metadata of its objects.
+	Runtime  client.Client
+	Metadata metadata.Interface
+	// SweepInterval is how often workspaces are looked for that are gone; 0 means 5 minutes.
+	SweepInterval time.Duration
+	Log           logr.Logger
+}
+
+// Backend is what backends have in common whose instances are objects in a runtime cluster: everything but Templates, and what is applied.
+type Backend struct {
+	Cluster *Cluster
+	Watches *Watches
+	config  Config
+}
+
+// NewBackend returns what a backend of that name embeds.
+func NewBackend(name string, cfg Config) *Backend {
+	cluster := &Cluster{Client: cfg.Runtime, Group: cfg.Group, Backend: name}
+	return &Backend{Cluster: cluster, Watches: NewWatches(cluster, cfg.Metadata), config: cfg}
+}
+
+// Name implements backend.Backend.
+func (b *Backend) Name() string { return b.Cluster.Backend }
+
+// Serve provides instances until the context ends.
+func (b *Backend) Serve(ctx context.Context, export *rest.Config, handler instances.Handler) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var running background.Group
+	running.Go(func() { b.Watches.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	return instances.Run(ctx, instances.Options{
+		Backend: b.Name(), Group: b.config.Group, Export: b.config.Export, Workspace: export, Handler: handler, Changed: b.Watches.Changed(),
+		SweepInterval: cmp.Or(b.config.SweepInterval, sweepInterval), Log: b.config.Log,
+	})
+}
+
+// Tenants implements instances.Handler.
+func (b *Backend) Tenants(ctx context.Context) ([]logicalcluster.Name, error) {
+	return b.Cluster.Tenants(ctx)
+}
+
+// Purge implements instances.Handler.
+func (b *Backend) Purge(ctx context.Context, tenant logicalcluster.Name) error {
+	return b.Cluster.Purge(ctx, tenant)
+}
+
+// Delete implements instances.Handler. It needs the inventory alone, whatever has become of the Template.
+func (b *Backend) Delete(ctx context.Context, instance instances.Instance) (bool, error) {
+	return b.Cluster.Delete(ctx, SetOf(instance))
+}
+
+// SetOf returns the set of an instance.
+func SetOf(instance instances.Instance) Set {
+	return Set{Tenant: instance.Cluster, Template: instance.Template.Name, Version: instance.Template.Spec.Version, Instance: instance.Object.GetName()}
+}
+
+// Progress is the state of an instance whose objects are not all ready. It is the same for all backends, so that tenants do not notice
+// which one it is.
+func Progress(ready, total int, recheckAfter time.Duration) instances.State {
+	return instances.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: fmt.Sprintf("%d of %d parts are ready.", ready, total), RecheckAfter: recheckAfter}
+}
