@@ -32,7 +32,8 @@ const manifests = `{
      "readyWhen": ["other.main.data.size == self.spec.size"]},
     {"id": "extra", "includeWhen": "self.spec.size == 'large'", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "redis-${self.metadata.name}-extra"}, "data": {"a": "b"}}}
   ],
-  "outputs": {"endpoint": "${self.metadata.name}.example.org:${6379 + 1}"}
+  "outputs": {"endpoint": "${self.metadata.name}.example.org:${6379 + 1}"},
+  "connection": {"uri": "redis://${other.main.data.marker}@${self.metadata.name}", "size": "${self.spec.size}"}
 }`
 
 // instancesEnv is an installation with the manifest backend, whose runtime cluster is a workspace, too.
@@ -135,6 +136,7 @@ func TestInstances(t *testing.T) {
 	}{
 		{"C1 C5 C6: tenants provision", e.testProvision},
 		{"C2: updates and drift", e.testUpdate},
+		{"connections are handed over to tenants who accept that", e.testConnection},
 		{"C3: deletion", e.testDeletion},
 		{"C4: workspace is gone", e.testWorkspaceGone},
 		{"F13: template is removed", e.testTemplateRemoved},
@@ -210,6 +212,7 @@ func (e *instancesEnv) testDeletion(t *testing.T) {
 		t.Errorf("left in the runtime cluster: %v, %v", left.Items, err)
 	}
 	e.waitData(t, e.second, "redis-mine", "large")
+	e.waitSecretGone(t, e.tenant, "mine-redis")
 }
 
 func (e *instancesEnv) testWorkspaceGone(t *testing.T) {

@@ -135,7 +135,7 @@ func waitForIdentity(ctx context.Context, c client.Client) (string, error) {
 	return current.Status.IdentityHash, err
 }
 
-// ensureEntry lists Templates in the export.
+// ensureEntry lists Templates and the claims in the export.
 func ensureEntry(ctx context.Context, c client.Client, o Options, identity string) error {
 	schema, err := publishedSchema(o.Group)
 	if err != nil {
@@ -150,7 +150,8 @@ func ensureEntry(ctx context.Context, c client.Client, o Options, identity strin
 		if err := c.Get(ctx, client.ObjectKey{Name: o.Export}, export); err != nil {
 			return fmt.Errorf("reading APIExport %s: %w", o.Export, err)
 		}
-		if !template.SetEntry(&export.Spec.Resources, wanted) {
+		listed, claimed := template.SetEntry(&export.Spec.Resources, wanted), setClaims(&export.Spec.PermissionClaims, claims(o.Group))
+		if !listed && !claimed {
 			return nil
 		}
 		if err := c.Update(ctx, export); err != nil {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
@@ -16,6 +17,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
 	"github.com/atoll-dev/atoll/infrastructure/template"
 	"github.com/atoll-dev/atoll/internal/apiresourceschema"
 )
@@ -71,9 +73,39 @@ func publishedSchema(group string) (*apisv1alpha1.APIResourceSchema, error) {
 	return apiresourceschema.ByContent(crd, schemaPrefix)
 }
 
-// shell returns the export without resources. It claims nothing of tenants: no backend reads anything but instances.
+// shell returns the export without resources.
 func shell(name string) *apisv1alpha2.APIExport {
 	return &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// claims are what the platform asks tenants for: to hand connections of instances over as Secrets. The selector that it proposes leaves
+// all other Secrets out of its sight.
+func claims(group string) []apisv1alpha2.PermissionClaim {
+	return []apisv1alpha2.PermissionClaim{{
+		GroupResource: apisv1alpha2.GroupResource{Resource: "secrets"},
+		Verbs:         []string{"get", "list", "watch", "create", "update", "delete"},
+		DefaultSelector: &apisv1alpha2.PermissionClaimSelector{
+			LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{instances.LabelConnection(group): "true"}},
+		},
+	}}
+}
+
+// setClaims sets claims of an export, and reports whether that changed something. Claims for other resources are kept.
+func setClaims(current *[]apisv1alpha2.PermissionClaim, wanted []apisv1alpha2.PermissionClaim) bool {
+	changed := false
+	for _, claim := range wanted {
+		i := slices.IndexFunc(*current, claim.EqualGRI)
+		switch {
+		case i < 0:
+			*current = append(*current, claim)
+		case !equality.Semantic.DeepEqual((*current)[i], claim):
+			(*current)[i] = claim
+		default:
+			continue
+		}
+		changed = true
+	}
+	return changed
 }
 
 // binders returns the permission to bind the export for a group of users.

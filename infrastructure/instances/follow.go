@@ -11,7 +11,6 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/internal/informer"
 )
 
@@ -19,6 +18,7 @@ import (
 type kind struct {
 	kindKey
 	current  atomic.Pointer[infrastructurev1alpha1.Template]
+	shard    *shard
 	client   dynamic.NamespaceableResourceInterface
 	informer *informer.Informer
 	stop     context.CancelFunc
@@ -99,6 +99,9 @@ func (r *runner) update(ctx context.Context) error {
 			delete(r.kinds, key)
 		}
 	}
+	if err := r.updateShards(ctx); err != nil {
+		return err
+	}
 	for key, t := range wanted {
 		if running := r.kinds[key]; running != nil {
 			before := running.current.Swap(t)
@@ -107,26 +110,36 @@ func (r *runner) update(ctx context.Context) error {
 			}
 			continue
 		}
-		started, err := r.start(ctx, key, t)
-		if err != nil {
-			return err
-		}
-		r.kinds[key] = started
+		r.kinds[key] = r.start(ctx, key, t)
 	}
 	return nil
 }
 
-// start watches a kind behind a URL.
-func (r *runner) start(ctx context.Context, key kindKey, t *infrastructurev1alpha1.Template) (*kind, error) {
-	at, err := endpoints.New(r.Workspace, key.url)
-	if err != nil {
-		return nil, err
+// updateShards compares the connections that run with those of the endpoint slice. Callers hold r.mu.
+func (r *runner) updateShards(ctx context.Context) error {
+	for url, s := range r.shards {
+		if !r.connected[url] {
+			s.stop()
+			delete(r.shards, url)
+		}
 	}
-	c, err := at.Dynamic()
-	if err != nil {
-		return nil, err
+	for url := range r.connected {
+		if r.shards[url] != nil {
+			continue
+		}
+		started, err := r.startShard(ctx, url)
+		if err != nil {
+			return err
+		}
+		r.shards[url] = started
 	}
-	k := &kind{kindKey: key, client: c.Resource(key.gvr)}
+	return nil
+}
+
+// start watches a kind behind a URL. Callers hold r.mu.
+func (r *runner) start(ctx context.Context, key kindKey, t *infrastructurev1alpha1.Template) *kind {
+	s := r.shards[key.url]
+	k := &kind{kindKey: key, shard: s, client: s.dynamic.Resource(key.gvr)}
 	k.current.Store(t)
 	enqueue := func(found informer.Key) { r.queue.Add(request{key.url, key.gvr, found.Cluster, found.Name}) }
 	k.informer = informer.New(k.client, "", func(*unstructured.Unstructured) informer.IndexKey { return informer.IndexKey{} }, informer.Handler{
@@ -138,7 +151,7 @@ func (r *runner) start(ctx context.Context, key kindKey, t *infrastructurev1alph
 	})
 	ctx, k.stop = context.WithCancel(ctx)
 	r.running.Go(func() { k.informer.Run(ctx) })
-	return k, nil
+	return k
 }
 
 func (k *kind) enqueueAll(r *runner) {

@@ -39,6 +39,9 @@ type State struct {
 	Message string
 	// Outputs are fields of the status, such as an endpoint. Values are as JSON is decoded: no integers but int64.
 	Outputs map[string]any
+	// Connection are credentials and other values that are no part of the status. The platform hands them to the tenant as a Secret, if
+	// the tenant accepts that. Keys are those of Secrets. An instance that is ready and has none loses its Secret.
+	Connection map[string]string
 	// RecheckAfter is when Apply is called again; 0 means that changes are reported by Changed.
 	RecheckAfter time.Duration
 }

@@ -3,6 +3,7 @@ package instances
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,8 +21,12 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// deletionInterval is how often a backend is asked whether an instance is gone.
-const deletionInterval = 2 * time.Second
+const (
+	// deletionInterval is how often a backend is asked whether an instance is gone.
+	deletionInterval = 2 * time.Second
+	// connectionInterval is how often it is tried to hand over a connection that the tenant does not let in.
+	connectionInterval = time.Minute
+)
 
 // request is one instance. It is the key of the queue.
 type request struct {
@@ -82,13 +87,23 @@ func (p *pass) provide() (reconcile.Result, error) {
 		}
 		return reconcile.Result{}, fmt.Errorf("providing the instance: %w", err)
 	}
-	status, changed := newStatus(object, state, time.Now())
+	connected, failed := p.connect(state)
+	status, changed := newStatus(object, state, connected, time.Now())
 	if changed {
-		if err := p.writeStatus(status); err != nil {
-			return reconcile.Result{}, err
-		}
+		failed = errors.Join(p.writeStatus(status), failed)
 	}
-	return reconcile.Result{RequeueAfter: state.RecheckAfter}, nil
+	if failed != nil {
+		return reconcile.Result{}, failed
+	}
+	return reconcile.Result{RequeueAfter: recheckAfter(state, connected)}, nil
+}
+
+// recheckAfter is when an instance is looked at again without an event.
+func recheckAfter(state State, connected connection) time.Duration {
+	if connected.condition == nil || connected.condition.Status == metav1.ConditionTrue || state.RecheckAfter > 0 && state.RecheckAfter < connectionInterval {
+		return state.RecheckAfter
+	}
+	return connectionInterval // what is in the way may be invisible, such as another Secret of that name
 }
 
 // remove removes what an instance is made of, and then lets the instance go.
@@ -108,7 +123,7 @@ func (p *pass) remove() (reconcile.Result, error) {
 	}
 	phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
 	if phase != string(infrastructurev1alpha1.PhaseTemplateRemoved) {
-		status, changed := newStatus(object, State{Phase: infrastructurev1alpha1.PhaseDeleting, Message: "The instance is being removed."}, time.Now())
+		status, changed := newStatus(object, State{Phase: infrastructurev1alpha1.PhaseDeleting, Message: "The instance is being removed."}, connectionOf(object), time.Now())
 		if changed {
 			if err := p.writeStatus(status); err != nil {
 				return reconcile.Result{}, err

@@ -61,6 +61,7 @@ type runner struct {
 
 	mu        sync.Mutex
 	kinds     map[kindKey]*kind // those that run: of Templates of the backend that are exported, at URLs of the slice
+	shards    map[string]*shard // by URL
 	connected map[string]bool   // URLs of the slice, nil until it was read
 	running   background.Group
 }
@@ -77,7 +78,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	r := &runner{Options: o, templates: templates, kinds: map[kindKey]*kind{}}
+	r := &runner{Options: o, templates: templates, kinds: map[kindKey]*kind{}, shards: map[string]*shard{}}
 	unique := true
 	c, err := controller.NewTypedUnmanaged("instances", controller.TypedOptions[request]{
 		Reconciler: r, MaxConcurrentReconciles: workers, SkipNameValidation: &unique, ReconciliationTimeout: passTimeout,

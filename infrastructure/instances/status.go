@@ -23,11 +23,11 @@ const (
 	reasonRemoved      = "TemplateRemoved"
 )
 
-// conditionReady is the type of the only condition of instances.
+// conditionReady is the type of the condition that all instances have.
 const conditionReady = "Ready"
 
 // commonFields are the fields of the status that are not outputs.
-var commonFields = map[string]bool{"phase": true, "message": true, "conditions": true, "observedGeneration": true}
+var commonFields = map[string]bool{"phase": true, "message": true, "conditions": true, "observedGeneration": true, "connectionSecret": true}
 
 // reasons are the reasons of phases.
 var reasons = map[infrastructurev1alpha1.InstancePhase]string{
@@ -41,7 +41,7 @@ var reasons = map[infrastructurev1alpha1.InstancePhase]string{
 
 // newStatus returns the status of an instance in a state, and whether it differs from the present one. Outputs of other states are
 // removed.
-func newStatus(object *unstructured.Unstructured, state State, now time.Time) (status map[string]any, changed bool) {
+func newStatus(object *unstructured.Unstructured, state State, connected connection, now time.Time) (status map[string]any, changed bool) {
 	before, _, _ := unstructured.NestedMap(object.Object, "status")
 	status = map[string]any{"phase": string(state.Phase), "observedGeneration": object.GetGeneration()}
 	for name, value := range state.Outputs {
@@ -59,8 +59,23 @@ func newStatus(object *unstructured.Unstructured, state State, now time.Time) (s
 		ready.Status = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(&conditions, ready)
+	setConnection(status, &conditions, connected, object.GetGeneration(), now)
 	status["conditions"] = encodeConditions(conditions)
 	return status, !equality.Semantic.DeepEqual(before, status)
+}
+
+// setConnection has the status say whether the tenant has the connection, and where.
+func setConnection(status map[string]any, conditions *[]metav1.Condition, connected connection, generation int64, now time.Time) {
+	if connected.secret != "" {
+		status["connectionSecret"] = map[string]any{"namespace": connectionNamespace, "name": connected.secret}
+	}
+	if connected.condition == nil {
+		meta.RemoveStatusCondition(conditions, conditionConnection)
+		return
+	}
+	condition := *connected.condition
+	condition.ObservedGeneration, condition.LastTransitionTime = generation, metav1.NewTime(now)
+	meta.SetStatusCondition(conditions, condition)
 }
 
 // unavailableStatus returns the present status with the condition that the instance cannot be looked after now.

@@ -95,7 +95,7 @@ func (v *View) each(ctx context.Context, t *infrastructurev1alpha1.Template, cal
 }
 
 func (v *View) eachAt(ctx context.Context, url string, gvr schema.GroupVersionResource, call func(*endpoints.Endpoint, *unstructured.Unstructured) error) error {
-	at, err := endpoints.New(v.Workspace, url)
+	at, err := endpointAt(v.Workspace, url)
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,6 @@ package runtimecluster
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/atoll-dev/atoll/infrastructure/shortname"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -64,21 +63,11 @@ func (c *Cluster) labels(s Set) map[string]string {
 	return map[string]string{
 		managedBy:              Owner,
 		c.label(labelTenant):   s.Tenant.String(),
-		c.label(labelTemplate): short(s.Template),
-		c.label(labelVersion):  short(s.Version),
-		c.label(labelInstance): short(s.Instance),
+		c.label(labelTemplate): shortname.Of(s.Template, shortname.Label),
+		c.label(labelVersion):  shortname.Of(s.Version, shortname.Label),
+		c.label(labelInstance): shortname.Of(s.Instance, shortname.Label),
 		c.label(labelBackend):  c.Backend,
 	}
-}
-
-// short returns a label value for a name: itself, or its beginning and a hash.
-func short(name string) string {
-	const limit, hashed = 63, 10
-	if len(name) <= limit {
-		return name
-	}
-	sum := sha256.Sum256([]byte(name))
-	return name[:limit-hashed-1] + "-" + hex.EncodeToString(sum[:hashed/2])
 }
 
 // ensureNamespace creates the namespace of a tenant, and returns its UID. It refuses one that is not the provider's: the name of a logical

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/infrastructure/shortname"
 )
 
 // inventoryKey is the key of an inventory in its ConfigMap.
@@ -186,7 +188,7 @@ func (c *Cluster) delete(ctx context.Context, s Set, m member) (gone bool, err e
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("reading %s %s: %w", m.Kind, m.Name, err)
-	case object.Labels[c.label(labelInstance)] != short(s.Instance) || object.Labels[c.label(labelTemplate)] != short(s.Template):
+	case object.Labels[c.label(labelInstance)] != shortname.Of(s.Instance, shortname.Label) || object.Labels[c.label(labelTemplate)] != shortname.Of(s.Template, shortname.Label):
 		return true, nil // somebody else's by now
 	case object.DeletionTimestamp != nil:
 		return false, nil

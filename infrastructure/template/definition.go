@@ -135,6 +135,10 @@ func statusSchema() apiextensionsv1.JSONSchemaProps {
 			"phase":              text,
 			"message":            text,
 			"observedGeneration": {Type: "integer", Format: "int64"},
+			"connectionSecret": {
+				Type: "object", Description: "The Secret with the credentials of the instance.",
+				Properties: map[string]apiextensionsv1.JSONSchemaProps{"namespace": text, "name": text},
+			},
 			"conditions": {
 				Type:         "array",
 				XListType:    ptr.To("map"),

@@ -93,6 +93,12 @@ func Expand(value any, self, other map[string]any) (any, error) {
 	return value, nil
 }
 
+// ExpandText is Expand for values that are always texts.
+func ExpandText(text string, self, other map[string]any) (string, error) {
+	value, err := expandText(text, self, other)
+	return asText(value), err
+}
+
 func expandText(text string, self, other map[string]any) (any, error) {
 	parts, err := split(text)
 	if err != nil {

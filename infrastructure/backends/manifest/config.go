@@ -10,6 +10,7 @@ import (
 	"regexp"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
@@ -24,6 +25,8 @@ type config struct {
 	Manifests []manifest `json:"manifests"`
 	// Outputs are fields of the status of instances.
 	Outputs map[string]any `json:"outputs,omitempty"`
+	// Connection are values that the tenant gets in a Secret, such as credentials. Each is one text.
+	Connection map[string]string `json:"connection,omitempty"`
 }
 
 // manifest is one object.
@@ -73,6 +76,13 @@ func (c *config) validate(path *field.Path) field.ErrorList {
 	}
 	for name, value := range c.Outputs {
 		errs = append(errs, expression.ValidateExpand(value, path.Child("outputs").Key(name))...)
+	}
+	for key, value := range c.Connection {
+		at := path.Child("connection").Key(key)
+		for _, problem := range validation.IsConfigMapKey(key) {
+			errs = append(errs, field.Invalid(at, key, problem))
+		}
+		errs = append(errs, expression.ValidateExpand(value, at)...)
 	}
 	return errs
 }

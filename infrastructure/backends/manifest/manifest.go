@@ -110,7 +110,24 @@ func (c *config) state(self map[string]any, wanted []manifest, applied []*unstru
 	if err != nil {
 		return instances.State{}, fmt.Errorf("outputs: %w", err)
 	}
-	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs.(map[string]any), RecheckAfter: readyInterval}, nil
+	connection, err := c.connection(self, other)
+	if err != nil {
+		return instances.State{}, err
+	}
+	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs.(map[string]any), Connection: connection, RecheckAfter: readyInterval}, nil
+}
+
+// connection returns what is handed over to the tenant. Errors must not have values.
+func (c *config) connection(self, other map[string]any) (map[string]string, error) {
+	values := make(map[string]string, len(c.Connection))
+	for key, text := range c.Connection {
+		value, err := expression.ExpandText(text, self, other)
+		if err != nil {
+			return nil, fmt.Errorf("connection: %s cannot be evaluated", key)
+		}
+		values[key] = value
+	}
+	return values, nil
 }
 
 func allHold(conditions []string, self, other map[string]any) bool {

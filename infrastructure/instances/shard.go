@@ -1,0 +1,119 @@
+package instances
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/informer"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// claimed are the types of the objects that are written into workspaces of tenants.
+var claimed = func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	return scheme
+}()
+
+// secretResource is the resource of connections, which needs no discovery.
+var secretResource = endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true}
+
+// shard is what all kinds behind a URL share, while the URL is one of the endpoint slice.
+type shard struct {
+	dynamic    dynamic.Interface
+	workspaces *endpoints.Workspaces
+	stop       context.CancelFunc
+}
+
+// fieldManager is the name under which tenants see the writes of the platform, whatever binary it is part of.
+const fieldManager = "infrastructure-provider"
+
+// endpointAt connects to a URL of the export.
+func endpointAt(workspace *rest.Config, url string) (*endpoints.Endpoint, error) {
+	workspace = rest.CopyConfig(workspace)
+	workspace.UserAgent = fieldManager
+	return endpoints.New(workspace, url)
+}
+
+// startShard connects to a URL, and watches what tenants change that instances depend on: Secrets with connections, and the bindings of
+// the export. There is one watch of each for all workspaces, and nothing is kept of their objects.
+func (r *runner) startShard(ctx context.Context, url string) (*shard, error) {
+	at, err := endpointAt(r.Workspace, url)
+	if err != nil {
+		return nil, err
+	}
+	s := &shard{}
+	if s.dynamic, err = at.Dynamic(); err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", url, err)
+	}
+	if s.workspaces, err = at.Workspaces(claimed, secretResource); err != nil {
+		return nil, err
+	}
+	objects, err := at.Metadata()
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", url, err)
+	}
+	ctx, s.stop = context.WithCancel(ctx)
+	secrets := informer.NewEvents(objects.Resource(secretResource.GroupVersionResource()), LabelConnection(r.Group)+"=true",
+		func(secret *metav1.PartialObjectMetadata) { r.enqueueOwner(url, secret) }, func() { r.enqueueShard(url) })
+	bindings := informer.NewEvents(objects.Resource(apisv1alpha2.SchemeGroupVersion.WithResource("apibindings")), "",
+		func(binding *metav1.PartialObjectMetadata) { r.enqueueCluster(url, logicalcluster.Of(binding)) }, func() {})
+	r.running.Go(func() { secrets.Run(ctx) })
+	r.running.Go(func() { bindings.Run(ctx) })
+	return s, nil
+}
+
+// at returns the kinds behind a URL.
+func (r *runner) at(url string) []*kind {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found []*kind
+	for key, k := range r.kinds {
+		if key.url == url {
+			found = append(found, k)
+		}
+	}
+	return found
+}
+
+// enqueueOwner enqueues the instance that a Secret belongs to.
+func (r *runner) enqueueOwner(url string, secret *metav1.PartialObjectMetadata) {
+	cluster := logicalcluster.Of(secret).String()
+	for _, owner := range secret.OwnerReferences {
+		version, err := schema.ParseGroupVersion(owner.APIVersion)
+		if err != nil || version.Group != r.Group {
+			continue
+		}
+		for _, k := range r.at(url) {
+			if k.template().Spec.InstanceCRD.Kind == owner.Kind && k.get(cluster, owner.Name) != nil {
+				r.queue.Add(request{k.url, k.gvr, cluster, owner.Name})
+			}
+		}
+	}
+}
+
+// enqueueCluster enqueues the instances of a logical cluster.
+func (r *runner) enqueueCluster(url string, cluster logicalcluster.Name) {
+	for _, k := range r.at(url) {
+		for _, found := range k.informer.InCluster(cluster.String()) {
+			r.queue.Add(request{k.url, k.gvr, found.Cluster, found.Name})
+		}
+	}
+}
+
+// enqueueShard enqueues the instances behind a URL.
+func (r *runner) enqueueShard(url string) {
+	for _, k := range r.at(url) {
+		k.enqueueAll(r)
+	}
+}
