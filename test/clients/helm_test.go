@@ -6,10 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v3/pkg/action"
-	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart"
+	"helm.sh/helm/v4/pkg/chart/loader"
+	"helm.sh/helm/v4/pkg/kube"
+	"helm.sh/helm/v4/pkg/release"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,7 +27,7 @@ const releaseName = "old-town"
 type chartEnv struct {
 	*testing.T
 	config *action.Configuration
-	chart  *chart.Chart
+	chart  chart.Charter
 	client client.Client
 }
 
@@ -38,9 +39,9 @@ func testHelm(t *testing.T, i *installation.Installation) {
 	flags := genericclioptions.NewConfigFlags(false)
 	namespace := "orchard"
 	flags.KubeConfig, flags.Namespace = &kubeconfig, &namespace
-	o := &chartEnv{T: t, config: &action.Configuration{}}
+	o := &chartEnv{T: t, config: action.NewConfiguration()}
 	var err error
-	if err = o.config.Init(flags, namespace, "secrets", t.Logf); err != nil {
+	if err = o.config.Init(flags, namespace, "secrets"); err != nil {
 		t.Fatal(err)
 	}
 	if o.chart, err = loader.Load(filepath.Join("testdata", "chart")); err != nil {
@@ -51,12 +52,12 @@ func testHelm(t *testing.T, i *installation.Installation) {
 	}
 
 	install := action.NewInstall(o.config)
-	install.ReleaseName, install.Namespace, install.CreateNamespace, install.Wait, install.Timeout = releaseName, namespace, true, true, timeout
+	install.ReleaseName, install.Namespace, install.CreateNamespace, install.WaitStrategy, install.Timeout = releaseName, namespace, true, kube.StatusWatcherStrategy, timeout
 	o.mustRelease(install.Run(o.chart, map[string]any{}))
 	o.expectObjects("apple", 3)
 
 	upgrade := action.NewUpgrade(o.config)
-	upgrade.Namespace, upgrade.Wait, upgrade.Timeout = namespace, true, timeout
+	upgrade.Namespace, upgrade.WaitStrategy, upgrade.Timeout = namespace, kube.StatusWatcherStrategy, timeout
 	o.mustRelease(upgrade.Run(releaseName, o.chart, map[string]any{"fruit": "pear", "trees": 2}))
 	o.expectObjects("pear", 2)
 	hook := &corev1.ConfigMap{}
@@ -71,18 +72,21 @@ func testHelm(t *testing.T, i *installation.Installation) {
 	}
 
 	rollback := action.NewRollback(o.config)
-	rollback.Version, rollback.Wait, rollback.Timeout = 1, true, timeout
+	rollback.Version, rollback.WaitStrategy, rollback.Timeout = 1, kube.StatusWatcherStrategy, timeout
 	if err := rollback.Run(releaseName); err != nil {
 		t.Fatalf("rolling back: %v", err)
 	}
 	o.expectObjects("apple", 3)
 	history, err := action.NewHistory(o.config).Run(releaseName)
-	if err != nil || len(history) != 4 || history[len(history)-1].Info.Status != release.StatusDeployed {
-		t.Errorf("history of %d revisions: %v", len(history), err)
+	if err != nil || len(history) != 4 {
+		t.Fatalf("history of %d revisions: %v", len(history), err)
+	}
+	if last, err := release.NewAccessor(history[len(history)-1]); err != nil || last.Status() != "deployed" {
+		t.Errorf("the last revision: %v, %v", last, err)
 	}
 
 	uninstall := action.NewUninstall(o.config)
-	uninstall.Wait, uninstall.Timeout = true, timeout
+	uninstall.WaitStrategy, uninstall.Timeout = kube.StatusWatcherStrategy, timeout
 	if _, err := uninstall.Run(releaseName); err != nil {
 		t.Fatalf("uninstalling: %v", err)
 	}
@@ -93,7 +97,7 @@ func testHelm(t *testing.T, i *installation.Installation) {
 	}
 }
 
-func (o *chartEnv) mustRelease(_ *release.Release, err error) {
+func (o *chartEnv) mustRelease(_ release.Releaser, err error) {
 	o.Helper()
 	if err != nil {
 		o.Fatal(err)

@@ -1,0 +1,34 @@
+{{/* An object of the operator: {{ include "installation.object" (dict "root" . "kind" "Shard" "name" "alpha" "defaults" (dict) "spec" (dict)) }} */}}
+{{- define "installation.object" -}}
+apiVersion: operator.kcp.io/v1alpha1
+kind: {{ .kind }}
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+    app.kubernetes.io/instance: {{ .root.Release.Name }}
+    app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+    {{- with .root.Values.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with .root.Values.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- $defaults := .defaults }}
+{{- if and .root.Values.image (ne .kind "Kubeconfig") }}
+{{- $defaults = merge $defaults (dict "image" (deepCopy .root.Values.image)) }}
+{{- end }}
+spec:
+  {{- mergeOverwrite $defaults (deepCopy (.spec | default dict)) | toYaml | nindent 2 }}
+{{- end -}}
+
+{{/* The name of the cache server that shards use unless they name another; empty for the one that is embedded in the root shard. */}}
+{{- define "installation.cacheServer" -}}
+{{- $names := list }}
+{{- range $name, $spec := .Values.cacheServers }}
+{{- if not (get ($spec | default dict) "parent") }}{{ $names = append $names $name }}{{ end }}
+{{- end }}
+{{- if eq (len $names) 1 }}{{ first $names }}{{ end }}
+{{- end -}}
