@@ -28,6 +28,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
 	"github.com/atoll-dev/atoll/infrastructure/seed"
 	"github.com/atoll-dev/atoll/infrastructure/template"
+	"github.com/atoll-dev/atoll/infrastructure/web"
 )
 
 // ensureInterval is how often the workspace of the provider is compared with what it should have.
@@ -47,7 +48,9 @@ type Config struct {
 	LeaderElectionNamespace string
 	// MetricsAddress and HealthAddress are listened at; "0" for none.
 	MetricsAddress, HealthAddress string
-	Log                           logr.Logger
+	// Web serves the portal and the MCP server, on every replica; nil for none.
+	Web *web.Server
+	Log logr.Logger
 }
 
 // NewScheme returns the types that the provider reads and writes, with Templates in an API group.
@@ -104,6 +107,11 @@ func Run(ctx context.Context, cfg Config) error {
 	tasks := []manager.Runnable{keep(direct, cfg)}
 	if cfg.Shipped != nil {
 		tasks = append(tasks, ship(direct, cfg))
+	}
+	if cfg.Web != nil {
+		if err := mgr.Add(cfg.Web); err != nil {
+			return err
+		}
 	}
 	for _, name := range cfg.Backends.Names() {
 		b, _ := cfg.Backends.Get(name)

@@ -20,6 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 	"github.com/atoll-dev/atoll/infrastructure/options"
+	"github.com/atoll-dev/atoll/infrastructure/web"
 	"github.com/atoll-dev/atoll/internal/gomemlimit"
 	"github.com/atoll-dev/atoll/internal/processlog"
 )
@@ -80,9 +81,25 @@ func run(ctx context.Context, o *options.Completed, logger logr.Logger) error {
 	if err := backends.Register(manifest.New(manifest.Config{Group: o.Group, Export: o.Export, Runtime: runtime, Metadata: objects, Log: logger})); err != nil {
 		return err
 	}
+	server, err := listen(o, logger)
+	if err != nil {
+		return err
+	}
 	return infrastructure.Run(ctx, infrastructure.Config{
 		Workspace: o.Workspace, Catalogue: catalogue.Options{Group: o.Group, Export: o.Export, Binders: o.Binders}, Backends: backends,
-		Instances:               &instances.View{Workspace: o.Workspace, Client: workspace, Export: o.Export}, Shipped: o.Shipped,
-		LeaderElectionNamespace: o.LeaderElectionNamespace, MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress, Log: logger,
+		Instances: &instances.View{Workspace: o.Workspace, Client: workspace, Export: o.Export}, Shipped: o.Shipped,
+		LeaderElectionNamespace: o.LeaderElectionNamespace, MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress, Web: server, Log: logger,
 	})
+}
+
+// listen listens at --web-address; nil without it.
+func listen(o *options.Completed, logger logr.Logger) (*web.Server, error) {
+	if o.FrontProxy == nil {
+		return nil, nil //nolint:nilnil // there is no server
+	}
+	server, err := web.Listen(o.Web.Address, o.Web.CertFile, o.Web.KeyFile, web.Config{FrontProxy: o.FrontProxy, Limits: web.DefaultLimits(), Log: logger.WithName("web")})
+	if err != nil {
+		return nil, fmt.Errorf("--web-address: %w", err)
+	}
+	return server, nil
 }

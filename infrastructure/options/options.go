@@ -33,12 +33,13 @@ type Options struct {
 	// Group is the API group, Export the name of the APIExport.
 	Group, Export string
 	// Binders is the group of users who may bind the export.
-	Binders                 string
+	Binders string
 	// SeedTemplates selects the shipped Templates that exist; empty: none is created or deleted.
 	SeedTemplates           []string
 	LeaderElectionNamespace string
 	MetricsAddress          string
 	HealthAddress           string
+	Web                     Web
 }
 
 // New returns the defaults.
@@ -57,6 +58,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", o.LeaderElectionNamespace, "namespace in the workspace of the provider for the lease that replicas share; by default, there is one replica")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "host and port of /metrics; 0 switches it off")
 	flags.StringVar(&o.HealthAddress, "health-address", o.HealthAddress, "host and port of /readyz and /healthz; off by default")
+	o.Web.addFlags(flags)
 }
 
 // Completed are checked options.
@@ -65,6 +67,8 @@ type Completed struct {
 	Workspace, Runtime *rest.Config
 	// Shipped are the Templates that shall exist; nil: none is created or deleted.
 	Shipped []infrastructurev1alpha1.Template
+	// FrontProxy is the client configuration of the front proxy, without credentials; nil if --web-address is not set.
+	FrontProxy *rest.Config
 }
 
 // Complete checks the flags. Errors name the flag and what it should be.
@@ -93,7 +97,11 @@ func (o *Options) Complete() (*Completed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Completed{o, workspace, runtime, shipped}, nil
+	frontProxy, err := o.Web.complete(workspace)
+	if err != nil {
+		return nil, err
+	}
+	return &Completed{o, workspace, runtime, shipped, frontProxy}, nil
 }
 
 func (o *Options) shipped() ([]infrastructurev1alpha1.Template, error) {

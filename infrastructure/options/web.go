@@ -1,0 +1,108 @@
+package options
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+)
+
+// Web are the flags of the server for people and programs of tenants.
+type Web struct {
+	// Address is host and port; empty for no server.
+	Address string
+	// CertFile and KeyFile are the serving certificate.
+	CertFile, KeyFile string
+	// FrontProxyURL is the address of the front proxy; empty: that of the kubeconfig.
+	FrontProxyURL string
+	// OIDCIssuerURL and OIDCClientID are for the sign-in of the portal; empty: with a token only.
+	OIDCIssuerURL, OIDCClientID string
+}
+
+func (w *Web) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&w.Address, "web-address", w.Address, "host and port of the portal (/ui/), the MCP server (/mcp) and the API of workspaces (/clusters/), all with the credentials of their users; off by default")
+	flags.StringVar(&w.CertFile, "web-tls-cert-file", w.CertFile, "serving certificate of --web-address; it is read again when it changes. Without it, the server speaks HTTP, on loopback addresses only")
+	flags.StringVar(&w.KeyFile, "web-tls-private-key-file", w.KeyFile, "key of --web-tls-cert-file")
+	flags.StringVar(&w.FrontProxyURL, "front-proxy-url", w.FrontProxyURL, "address of the front proxy for users of --web-address, such as https://kcp.example.org:6443; by default, the server in --kcp-kubeconfig. Its certificate is verified with the CA there")
+	flags.StringVar(&w.OIDCIssuerURL, "oidc-issuer-url", w.OIDCIssuerURL, "OIDC issuer at which users of the portal sign in; by default, they enter a token")
+	flags.StringVar(&w.OIDCClientID, "oidc-client-id", w.OIDCClientID, "public client of the portal at --oidc-issuer-url")
+}
+
+// complete checks the flags and returns the client configuration of the front proxy, nil if there is no server.
+func (w *Web) complete(workspace *rest.Config) (*rest.Config, error) {
+	if w.Address == "" {
+		for _, other := range []struct{ flag, value string }{
+			{"--web-tls-cert-file", w.CertFile}, {"--web-tls-private-key-file", w.KeyFile}, {"--front-proxy-url", w.FrontProxyURL},
+			{"--oidc-issuer-url", w.OIDCIssuerURL}, {"--oidc-client-id", w.OIDCClientID},
+		} {
+			if other.value != "" {
+				return nil, fmt.Errorf("%s: is used with --web-address only", other.flag)
+			}
+		}
+		return nil, nil //nolint:nilnil // there is no server
+	}
+	if err := w.checkServing(); err != nil {
+		return nil, err
+	}
+	if err := w.checkOIDC(); err != nil {
+		return nil, err
+	}
+	return w.frontProxy(workspace)
+}
+
+func (w *Web) checkServing() error {
+	host, port, err := net.SplitHostPort(w.Address)
+	if err != nil {
+		return fmt.Errorf("--web-address: got %q, expected host and port such as :8443", w.Address)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("--web-address: got port %q, expected a number", port)
+	}
+	switch {
+	case (w.CertFile == "") != (w.KeyFile == ""):
+		return errors.New("--web-tls-cert-file and --web-tls-private-key-file: set both or none")
+	case w.CertFile != "":
+		if _, err := tls.LoadX509KeyPair(w.CertFile, w.KeyFile); err != nil {
+			return fmt.Errorf("--web-tls-cert-file: %w", err)
+		}
+	case host != "localhost" && !net.ParseIP(host).IsLoopback():
+		return fmt.Errorf("--web-address: %q is no loopback address: tokens of users need --web-tls-cert-file and --web-tls-private-key-file", w.Address)
+	}
+	return nil
+}
+
+func (w *Web) checkOIDC() error {
+	if (w.OIDCIssuerURL == "") != (w.OIDCClientID == "") {
+		return errors.New("--oidc-issuer-url and --oidc-client-id: set both or none")
+	}
+	issuer, err := url.Parse(w.OIDCIssuerURL)
+	if w.OIDCIssuerURL != "" && (err != nil || issuer.Scheme != "https" || issuer.Host == "" || issuer.RawQuery != "" || issuer.Fragment != "") {
+		return fmt.Errorf("--oidc-issuer-url: got %q, expected an https URL without query", w.OIDCIssuerURL)
+	}
+	return nil
+}
+
+// frontProxy returns the address of the front proxy and the CA of the kubeconfig.
+func (w *Web) frontProxy(workspace *rest.Config) (*rest.Config, error) {
+	flag, address := "--front-proxy-url", w.FrontProxyURL
+	if address == "" {
+		flag = "--kcp-kubeconfig"
+		address, _, _ = strings.Cut(workspace.Host, "/clusters/")
+	}
+	parsed, err := url.Parse(address)
+	if err != nil || parsed.Scheme != "https" || parsed.Host == "" || strings.Trim(parsed.Path, "/") != "" || parsed.RawQuery != "" || parsed.User != nil {
+		return nil, fmt.Errorf("%s: the front proxy is %q, expected an address such as https://kcp.example.org:6443", flag, address)
+	}
+	if workspace.Insecure {
+		return nil, errors.New("--kcp-kubeconfig: insecure-skip-tls-verify cannot be used with --web-address: tokens of users would be sent to a server that is not verified")
+	}
+	config := rest.AnonymousClientConfig(workspace)
+	config.Host = "https://" + parsed.Host
+	return config, nil
+}
