@@ -21,6 +21,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
+	"github.com/atoll-dev/atoll/infrastructure/backends/stub"
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -55,8 +56,9 @@ func newInstancesEnv(t *testing.T) *instancesEnv {
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.backend = stub.New("kro")
 	e.run(t, &instances.View{Workspace: e.workspace(t), Client: e.c, Export: export},
-		manifest.New(manifest.Config{Group: group, Export: export, Runtime: e.runtime, Metadata: objects, SweepInterval: time.Second, Log: klog.Background()}))
+		manifest.New(manifest.Config{Group: group, Export: export, Runtime: e.runtime, Metadata: objects, SweepInterval: time.Second, Log: klog.Background()}), e.backend)
 	e.create(t, newTemplate("redis", "Redis", func(t *infrastructurev1alpha1.Template) {
 		t.Spec.Backend, t.Spec.BackendConfig = manifest.Name, &runtime.RawExtension{Raw: []byte(manifests)}
 	}))
@@ -139,6 +141,7 @@ func TestInstances(t *testing.T) {
 		{"connections are handed over to tenants who accept that", e.testConnection},
 		{"C3: deletion", e.testDeletion},
 		{"C4: workspace is gone", e.testWorkspaceGone},
+		{"G5: another backend takes over", e.testTakeOver},
 		{"F13: template is removed", e.testTemplateRemoved},
 	} {
 		if !t.Run(step.name, step.run) {

@@ -105,7 +105,7 @@ func (r *runner) update(ctx context.Context) error {
 	for key, t := range wanted {
 		if running := r.kinds[key]; running != nil {
 			before := running.current.Swap(t)
-			if before.Generation != t.Generation {
+			if before.Generation != t.Generation || before.Status.Backend.ReplacedBy != t.Status.Backend.ReplacedBy {
 				running.enqueueAll(r)
 			}
 			continue

@@ -54,8 +54,13 @@ func (r *runner) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
 	p := &pass{runner: r, kind: kind, ctx: logicalcluster.With(ctx, cluster), instance: Instance{Cluster: cluster, Template: kind.template(), Object: object}}
-	if object.GetDeletionTimestamp() != nil {
+	switch t := p.instance.Template; {
+	case object.GetDeletionTimestamp() != nil:
 		return p.remove()
+	case t.Spec.Backend != r.Backend && t.Spec.Backend == t.Status.Backend.ReplacedBy:
+		return p.release()
+	case t.Spec.Backend != r.Backend: // what runs stays as it is: the Template is written for another backend
+		return reconcile.Result{}, nil
 	}
 	return p.provide()
 }
@@ -73,9 +78,12 @@ func (p *pass) client() dynamic.ResourceInterface { return p.kind.client }
 // provide brings an instance to its spec.
 func (p *pass) provide() (reconcile.Result, error) {
 	object := p.instance.Object
-	if !slices.Contains(object.GetFinalizers(), Finalizer(p.Group)) {
+	if !p.hasFinalizer() {
 		// Before anything is made: what has no finalizer may vanish at any time. The event of this write calls again.
-		return reconcile.Result{}, p.setFinalizers(append(slices.Clone(object.GetFinalizers()), Finalizer(p.Group)))
+		if err := p.setFinalizers(append(slices.Clone(object.GetFinalizers()), Finalizer(p.Group))); err != nil {
+			return reconcile.Result{}, err
+		}
+		return reconcile.Result{}, p.confirm()
 	}
 	state, err := p.Handler.Apply(p.ctx, p.instance)
 	if err != nil {
@@ -109,9 +117,7 @@ func recheckAfter(state State, connected connection) time.Duration {
 // remove removes what an instance is made of, and then lets the instance go.
 func (p *pass) remove() (reconcile.Result, error) {
 	object := p.instance.Object
-	finalizers := object.GetFinalizers()
-	at := slices.Index(finalizers, Finalizer(p.Group))
-	if at < 0 {
+	if !p.hasFinalizer() {
 		return reconcile.Result{}, nil
 	}
 	gone, err := p.Handler.Delete(p.ctx, p.instance)
@@ -119,7 +125,7 @@ func (p *pass) remove() (reconcile.Result, error) {
 		return reconcile.Result{}, fmt.Errorf("removing the instance: %w", err)
 	}
 	if gone {
-		return reconcile.Result{}, p.setFinalizers(slices.Delete(slices.Clone(finalizers), at, at+1))
+		return reconcile.Result{}, p.removeFinalizer()
 	}
 	phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
 	if phase != string(infrastructurev1alpha1.PhaseTemplateRemoved) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -57,6 +58,7 @@ type Changed struct {
 type runner struct {
 	Options
 	templates ctrlcache.Cache // of the workspace of the provider
+	live      client.Reader   // of the same, uncached
 	queue     workqueue.TypedRateLimitingInterface[request]
 
 	mu        sync.Mutex
@@ -74,11 +76,11 @@ type kindKey struct {
 
 // Run serves instances until the context ends.
 func Run(ctx context.Context, o Options) error {
-	templates, err := newCache(o.Workspace, o.Group)
+	templates, live, err := newReaders(o.Workspace, o.Group)
 	if err != nil {
 		return err
 	}
-	r := &runner{Options: o, templates: templates, kinds: map[kindKey]*kind{}, shards: map[string]*shard{}}
+	r := &runner{Options: o, templates: templates, live: live, kinds: map[kindKey]*kind{}, shards: map[string]*shard{}}
 	unique := true
 	c, err := controller.NewTypedUnmanaged("instances", controller.TypedOptions[request]{
 		Reconciler: r, MaxConcurrentReconciles: workers, SkipNameValidation: &unique, ReconciliationTimeout: passTimeout,
@@ -118,16 +120,20 @@ func Run(ctx context.Context, o Options) error {
 	return c.Start(ctx)
 }
 
-// newCache returns a cache of Templates and endpoint slices.
-func newCache(workspace *rest.Config, group string) (ctrlcache.Cache, error) {
+// newReaders returns a cache of Templates and endpoint slices, and a client that reads them from the server.
+func newReaders(workspace *rest.Config, group string) (ctrlcache.Cache, client.Reader, error) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(infrastructurev1alpha1.AddGroupToScheme(group)(scheme))
 	utilruntime.Must(apisv1alpha1.AddToScheme(scheme))
 	templates, err := ctrlcache.New(workspace, ctrlcache.Options{Scheme: scheme, DefaultTransform: ctrlcache.TransformStripManagedFields()})
 	if err != nil {
-		return nil, fmt.Errorf("building the cache of templates: %w", err)
+		return nil, nil, fmt.Errorf("building the cache of templates: %w", err)
 	}
-	return templates, nil
+	live, err := client.New(workspace, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, nil, fmt.Errorf("building the client of templates: %w", err)
+	}
+	return templates, live, nil
 }
 
 // newQueue returns a queue in which tenants have their turns.
@@ -174,5 +180,5 @@ func (r *runner) ofTemplate(name string) []*kind {
 
 // isServed reports whether the instances of a Template are this backend's.
 func (r *runner) isServed(t *infrastructurev1alpha1.Template) bool {
-	return t.Spec.Backend == r.Backend && t.Status.Registered.SchemaInAPIExport
+	return t.Status.Backend.Name == r.Backend && t.Status.Registered.SchemaInAPIExport
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +41,18 @@ func (v *View) Count(ctx context.Context, t *infrastructurev1alpha1.Template) (i
 	count := 0
 	err := v.each(ctx, t, func(*endpoints.Endpoint, *unstructured.Unstructured) error {
 		count++
+		return nil
+	})
+	return count, err
+}
+
+// Provided implements template.Instances.
+func (v *View) Provided(ctx context.Context, t *infrastructurev1alpha1.Template) (int, error) {
+	count := 0
+	err := v.each(ctx, t, func(_ *endpoints.Endpoint, object *unstructured.Unstructured) error {
+		if slices.Contains(object.GetFinalizers(), Finalizer(t.Spec.InstanceCRD.Group)) {
+			count++
+		}
 		return nil
 	})
 	return count, err
@@ -120,7 +133,11 @@ func (v *View) eachAt(ctx context.Context, url string, gvr schema.GroupVersionRe
 	}
 }
 
+// gvrOf returns the resource of the instances, in the version of the Template if that is exported, else in the one exported before.
 func gvrOf(t *infrastructurev1alpha1.Template) schema.GroupVersionResource {
-	names := t.Spec.InstanceCRD
-	return schema.GroupVersionResource{Group: names.Group, Version: names.Version, Resource: names.Resource}
+	names, version := t.Spec.InstanceCRD, t.Spec.InstanceCRD.Version
+	if exported := t.Status.Registered.Versions; len(exported) > 0 && !slices.Contains(exported, version) {
+		version = exported[len(exported)-1]
+	}
+	return schema.GroupVersionResource{Group: names.Group, Version: version, Resource: names.Resource}
 }

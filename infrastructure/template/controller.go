@@ -34,6 +34,9 @@ type Instances interface {
 	// Remove gives all of them the phase TemplateRemoved, deletes them, and returns how many are left. It fails unless all
 	// workspaces could be read.
 	Remove(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
+	// Provided returns the number of those that the backend may have made something for. It fails unless all workspaces could be
+	// read.
+	Provided(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
 }
 
 // Reconciler publishes Templates: it keeps their definitions, schemas and entries of the export, and calls their backends.
@@ -55,6 +58,9 @@ func LabelReady(group string) string { return group + "/ready" }
 
 // AnnotationAbandon returns the annotation of a deleted Template whose instances shall not be waited for.
 func AnnotationAbandon(group string) string { return group + "/abandon-instances" }
+
+// AnnotationMigrate returns the annotation of a Template whose instances another backend may take over.
+func AnnotationMigrate(group string) string { return group + "/migrate-backend" }
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
@@ -108,7 +114,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	before := s.template.DeepCopy()
-	steps := []step{r.findBackend, r.validate, r.defineKind, r.setUp, r.export}
+	steps := []step{r.findBackend, r.validate, r.defineKind, r.setUp, r.takeOver, r.export}
 	if removing {
 		steps = []step{r.closeKind, r.removeInstances, r.tearDown, r.removeExport, r.removeKind}
 	}

@@ -30,7 +30,7 @@ func (r *Reconciler) findBackend(_ context.Context, s *scope) error {
 }
 
 // validate finds mistakes before anything is written.
-func (r *Reconciler) validate(ctx context.Context, s *scope) error {
+func (r *Reconciler) validate(_ context.Context, s *scope) error {
 	invalid := func(message string) error {
 		return &problem{condition: infrastructurev1alpha1.ConditionSchemaCompatible, reason: infrastructurev1alpha1.ReasonInvalidSpec, message: message, wait: true}
 	}
@@ -47,24 +47,7 @@ func (r *Reconciler) validate(ctx context.Context, s *scope) error {
 	if changes := incompatible(s.template, s.definition); len(changes) > 0 {
 		return invalid("existing instances could become invalid: " + strings.Join(changes, "; ") + "; give the kind a new spec.instanceCRD.version")
 	}
-	return r.validateBackendChange(ctx, s)
-}
-
-// validateBackendChange refuses another backend while there are instances that the former one provides.
-func (r *Reconciler) validateBackendChange(ctx context.Context, s *scope) error {
-	former := s.template.Status.Backend.Name
-	if former == "" || former == s.template.Spec.Backend {
-		return nil
-	}
-	count, err := r.Instances.Count(ctx, s.template)
-	if err != nil {
-		return fmt.Errorf("counting instances: %w", err)
-	}
-	if count == 0 {
-		return nil
-	}
-	return &problem{condition: infrastructurev1alpha1.ConditionBackendReady, reason: infrastructurev1alpha1.ReasonInvalidSpec,
-		message: fmt.Sprintf("%d instances are provided by backend %q; they must be deleted before backend %q takes over", count, former, s.template.Spec.Backend)}
+	return nil
 }
 
 // incompatible compares the schema of a Template with that of the same version of the existing definition.
@@ -151,7 +134,7 @@ func (r *Reconciler) setUp(ctx context.Context, s *scope) error {
 		status.Ready, status.Message = false, truncate(err.Error())
 		return &problem{condition: infrastructurev1alpha1.ConditionBackendReady, reason: infrastructurev1alpha1.ReasonBackendError, message: status.Message, cause: err}
 	}
-	status.Name, status.Ready, status.Message = s.backend.Name(), answer.Ready, truncate(answer.Message)
+	status.Ready, status.Message = answer.Ready, truncate(answer.Message)
 	if !answer.Ready {
 		return &problem{condition: infrastructurev1alpha1.ConditionBackendReady, reason: infrastructurev1alpha1.ReasonBackendNotReady, message: status.Message}
 	}

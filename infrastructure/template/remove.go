@@ -3,6 +3,7 @@ package template
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -53,12 +54,22 @@ func (r *Reconciler) removeInstances(ctx context.Context, s *scope) error {
 		message: fmt.Sprintf("waiting for %d instances to be removed; annotate the Template with %s to abandon them", left, AnnotationAbandon(r.Group))}
 }
 
-// tearDown calls the backend that was set up. One that this process does not have cannot be called.
+// tearDown calls all backends that may have been set up.
 func (r *Reconciler) tearDown(ctx context.Context, s *scope) error {
-	name := s.template.Status.Backend.Name
-	if name == "" {
-		name = s.template.Spec.Backend
+	names := []string{s.template.Status.Backend.Name, s.template.Spec.Backend}
+	for _, name := range slices.Compact(names) {
+		if name == "" {
+			continue
+		}
+		if err := r.tearDownBackend(ctx, s, name); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// tearDownBackend calls one backend. One that this process does not have cannot be called.
+func (r *Reconciler) tearDownBackend(ctx context.Context, s *scope, name string) error {
 	found, ok := r.Backends.Get(name)
 	if !ok {
 		r.Events.Eventf(s.template, nil, corev1.EventTypeWarning, infrastructurev1alpha1.ReasonBackendNotFound, "Remove", "there is no backend %q to tear the template down", name)

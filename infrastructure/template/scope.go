@@ -1,8 +1,10 @@
 package template
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,8 +36,9 @@ type scope struct {
 // problem is why a Template is not ready.
 type problem struct {
 	condition, reason, message string
-	// wait means that an event will come. Otherwise the reconciliation is repeated after retryInterval.
-	wait bool
+	// wait means that an event will come. Otherwise the reconciliation is repeated after a time, by default retryInterval.
+	wait  bool
+	after time.Duration
 	// cause is an error to be retried with a growing delay.
 	cause error
 }
@@ -51,7 +54,7 @@ func outcome(s *scope, err error) (ctrl.Result, error) {
 		if s.problem.cause != nil || s.problem.wait {
 			return ctrl.Result{}, s.problem.cause
 		}
-		return ctrl.Result{RequeueAfter: retryInterval}, nil
+		return ctrl.Result{RequeueAfter: cmp.Or(s.problem.after, retryInterval)}, nil
 	}
 	s.problem = &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonReconciling, message: err.Error()}
 	return ctrl.Result{}, err
@@ -96,8 +99,8 @@ func (s *scope) setStatus() {
 	status.Registered.SchemaInAPIExport = s.exported || s.problem != nil && status.Registered.SchemaInAPIExport
 	if s.exported {
 		status.Registered.SchemaName = s.schema.Name
+		status.Registered.Versions = servedVersions(s.definition)
 	}
-	status.Registered.Versions = servedVersions(s.definition)
 }
 
 func set(status *infrastructurev1alpha1.TemplateStatus, condition metav1.Condition) {

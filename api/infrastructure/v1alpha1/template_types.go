@@ -188,9 +188,13 @@ type RegisteredStatus struct {
 
 // BackendStatus is what the backend of a Template says.
 type BackendStatus struct {
-	// name is the name of the backend that was set up.
+	// name is the name of the backend that provides the instances.
 	// +optional
 	Name string `json:"name,omitempty"`
+
+	// replacedBy is the name of the backend that takes over. Until it does, the present one removes what it made for instances.
+	// +optional
+	ReplacedBy string `json:"replacedBy,omitempty"`
 
 	// ready means that instances can be provided.
 	// +optional

@@ -1,0 +1,67 @@
+package instances
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+)
+
+// movedMessage is what tenants read while another backend takes over.
+const movedMessage = "The instance is being set up anew."
+
+// release removes what an instance is made of, because another backend takes over. The object of the tenant stays. That it has no
+// finalizer says that this backend has nothing for it.
+func (p *pass) release() (reconcile.Result, error) {
+	if !p.hasFinalizer() {
+		return reconcile.Result{}, nil
+	}
+	status, changed := newStatus(p.instance.Object, State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: movedMessage}, connectionOf(p.instance.Object), time.Now())
+	if changed {
+		// The event of this write calls again.
+		return reconcile.Result{}, p.writeStatus(status)
+	}
+	gone, err := p.Handler.Delete(p.ctx, p.instance)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("releasing the instance: %w", err)
+	}
+	if !gone {
+		return reconcile.Result{RequeueAfter: deletionInterval}, nil
+	}
+	return reconcile.Result{}, p.removeFinalizer()
+}
+
+// confirm reads whether this backend is still to provide an instance that has just got the finalizer. The Template that the pass began
+// with may be older than the decision that another backend takes over, which is made where no instance has the finalizer.
+func (p *pass) confirm() error {
+	current := &infrastructurev1alpha1.Template{}
+	err := p.live.Get(p.ctx, client.ObjectKeyFromObject(p.instance.Template), current)
+	if err == nil && p.isServed(current) && current.Spec.Backend == p.Backend && current.Status.Backend.ReplacedBy == "" {
+		return nil
+	}
+	if written := p.kind.get(p.instance.Cluster.String(), p.instance.Object.GetName()); written != nil {
+		p.instance.Object = written
+	}
+	if removeErr := p.removeFinalizer(); err == nil {
+		err = removeErr
+	}
+	return err
+}
+
+func (p *pass) hasFinalizer() bool {
+	return slices.Contains(p.instance.Object.GetFinalizers(), Finalizer(p.Group))
+}
+
+// removeFinalizer lets an instance go that nothing is left of.
+func (p *pass) removeFinalizer() error {
+	finalizer := Finalizer(p.Group)
+	if !p.hasFinalizer() {
+		return nil
+	}
+	left := slices.DeleteFunc(slices.Clone(p.instance.Object.GetFinalizers()), func(f string) bool { return f == finalizer })
+	return p.setFinalizers(left)
+}

@@ -1,0 +1,122 @@
+package infrastructure_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/template"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// unready waits until a Template is not ready for a reason, and returns it with the message.
+func (e *env) unready(t *testing.T, name, reason string) (*infrastructurev1alpha1.Template, string) {
+	t.Helper()
+	got := e.waitFor(t, name, infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, reason)
+	return got, meta.FindStatusCondition(got.Status.Conditions, infrastructurev1alpha1.ConditionReady).Message
+}
+
+func (e *env) testTakeOver(t *testing.T) {
+	e.instances.count.Store(2)
+	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) { t.Spec.Backend = "manifest" })
+	if _, message := e.unready(t, "redis", infrastructurev1alpha1.ReasonInvalidSpec); !strings.Contains(message, "2 instances") || !strings.Contains(message, template.AnnotationMigrate(group)) {
+		t.Errorf("without annotation, the message is %q", message)
+	}
+	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
+		metav1.SetMetaDataAnnotation(&t.ObjectMeta, template.AnnotationMigrate(group), "")
+	})
+	if got, _ := e.unready(t, "redis", infrastructurev1alpha1.ReasonDraining); got.Status.Backend.Name != "kro" || got.Status.Backend.ReplacedBy != "manifest" {
+		t.Errorf("while instances are released, the backend is %+v", got.Status.Backend)
+	}
+	e.instances.count.Store(0)
+	if got := e.ready(t, "redis").Status.Backend; got.Name != "manifest" || got.ReplacedBy != "" {
+		t.Errorf("the backend is %+v", got)
+	}
+	if got := e.backend.TornDown(); !slices.Contains(got, "redis") {
+		t.Errorf("the former backend has torn down %v", got)
+	}
+	// As if an earlier provider had another backend.
+	lost := &infrastructurev1alpha1.Template{ObjectMeta: metav1.ObjectMeta{Name: "redis"}}
+	setBackend := func(name string) {
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"backend":{"name":"`+name+`"}}}`))
+		if err := e.c.Status().Patch(t.Context(), lost, patch); err != nil {
+			t.Fatal(err)
+		}
+		e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
+			metav1.SetMetaDataAnnotation(&t.ObjectMeta, "example.org/touched", name)
+		})
+	}
+	e.instances.count.Store(2)
+	setBackend("lost")
+	if _, message := e.unready(t, "redis", infrastructurev1alpha1.ReasonBackendNotFound); !strings.Contains(message, `"lost"`) {
+		t.Errorf("without the former backend, the message is %q", message)
+	}
+	e.instances.count.Store(0)
+	setBackend("manifest")
+	e.ready(t, "redis")
+}
+
+// testTakeOver has another backend take over, and gives the instances back.
+func (e *instancesEnv) testTakeOver(t *testing.T) {
+	before := e.provision(t, e.tenant, "moved", "small")
+	e.waitData(t, e.tenant, "redis-moved", "small")
+	takeOver := func(backend string) {
+		e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
+			metav1.SetMetaDataAnnotation(&t.ObjectMeta, template.AnnotationMigrate(group), "")
+			t.Spec.Backend = backend
+		})
+		if got := e.ready(t, "redis").Status.Backend.Name; got != backend {
+			t.Errorf("the backend is %s, want %s", got, backend)
+		}
+	}
+	takeOver("kro")
+	for tenant, name := range map[string]string{e.tenant: "redis-moved", e.second: "redis-mine"} {
+		if data, err := e.data(t.Context(), tenant, name); !apierrors.IsNotFound(err) {
+			t.Errorf("the former backend has left %s: %v, %v", name, data, err)
+		}
+	}
+	object := e.waitPhase(t, e.tenant, "moved", infrastructurev1alpha1.PhaseProvisioning)
+	if object.GetUID() != before.GetUID() || slices.Contains(object.GetFinalizers(), instances.Finalizer(group)) {
+		t.Errorf("the instance is %v", object.Object["metadata"])
+	}
+	takeOver(manifest.Name)
+	after := e.waitPhase(t, e.tenant, "moved", infrastructurev1alpha1.PhaseReady)
+	e.waitData(t, e.tenant, "redis-moved", "small")
+	e.waitPhase(t, e.second, "mine", infrastructurev1alpha1.PhaseReady)
+	if got, want := withoutTimes(after), withoutTimes(before); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the status is %v, before %v", got, want)
+	}
+	if err := e.of(e.tenant).inTenant(t, "redis").Delete(t.Context(), "moved", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the instance to be gone", func(ctx context.Context) error {
+		_, err := e.data(ctx, e.tenant, "redis-moved")
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("what it is made of: %w", err)
+		}
+		return nil
+	})
+}
+
+// withoutTimes returns the status of an instance without the times of its conditions.
+func withoutTimes(object *unstructured.Unstructured) any {
+	status, _, _ := unstructured.NestedMap(object.Object, "status")
+	conditions, _ := status["conditions"].([]any)
+	for _, condition := range conditions {
+		if fields, ok := condition.(map[string]any); ok {
+			delete(fields, "lastTransitionTime")
+		}
+	}
+	return status
+}

@@ -1,0 +1,79 @@
+package template
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+)
+
+// takeOverInterval is how often it is asked for how many instances the former backend still has something.
+const takeOverInterval = time.Second
+
+// takeOver makes the backend that is set up the one that provides the instances. Another one that does removes what it made for each of
+// them first. The status says which one that is, and each step is written before the next, so that the process may end at any time:
+//
+//  1. replacedBy is written. The former backend removes what it made, instance by instance, and makes nothing new: after an instance has
+//     the finalizer, and before anything is made, it reads the Template.
+//  2. No instance has the finalizer: nothing is left.
+//  3. name is written: the new backend provides the instances.
+func (r *Reconciler) takeOver(ctx context.Context, s *scope) error {
+	status, name := &s.template.Status.Backend, s.template.Spec.Backend
+	if status.Name == "" || status.Name == name {
+		status.Name, status.ReplacedBy = name, ""
+		return nil
+	}
+	provided := 0
+	if s.template.Status.Registered.SchemaInAPIExport {
+		var err error
+		if provided, err = r.Instances.Provided(ctx, s.template); err != nil {
+			return fmt.Errorf("counting the instances that backend %q provides: %w", status.Name, err)
+		}
+	}
+	if refused := r.refuseTakeOver(s, provided); refused != nil {
+		status.ReplacedBy = ""
+		return refused
+	}
+	started := status.ReplacedBy == name
+	if !started {
+		status.ReplacedBy = name
+		r.Events.Eventf(s.template, nil, corev1.EventTypeNormal, "BackendChanging", "TakeOver", "backend %q removes what it made for instances; backend %q takes over", status.Name, name)
+	}
+	if !started || provided > 0 {
+		return &problem{condition: infrastructurev1alpha1.ConditionBackendReady, reason: infrastructurev1alpha1.ReasonDraining, after: takeOverInterval,
+			message: fmt.Sprintf("waiting until backend %q has removed what it made for %d instances; then backend %q takes over", status.Name, provided, name)}
+	}
+	if err := r.tearDownBackend(ctx, s, status.Name); err != nil {
+		return err
+	}
+	r.Events.Eventf(s.template, nil, corev1.EventTypeNormal, "BackendChanged", "TakeOver", "backend %q has taken over from backend %q", name, status.Name)
+	status.Name, status.ReplacedBy = name, ""
+	return nil
+}
+
+// refuseTakeOver returns why a backend cannot be replaced that may have something for a number of instances.
+func (r *Reconciler) refuseTakeOver(s *scope, provided int) error {
+	if provided == 0 {
+		return nil
+	}
+	former, name := s.template.Status.Backend.Name, s.template.Spec.Backend
+	refused := &problem{condition: infrastructurev1alpha1.ConditionBackendReady}
+	_, registered := r.Backends.Get(former)
+	_, allowed := s.template.Annotations[AnnotationMigrate(r.Group)]
+	switch {
+	case !registered:
+		refused.reason = infrastructurev1alpha1.ReasonBackendNotFound
+		refused.message = fmt.Sprintf("%d instances are provided by backend %q, which this provider does not have: what it made cannot be removed before backend %q takes over; run a provider that has both, or delete the instances with one that has it",
+			provided, former, name)
+	case !allowed:
+		refused.reason = infrastructurev1alpha1.ReasonInvalidSpec
+		refused.message = fmt.Sprintf("%d instances are provided by backend %q; delete them before backend %q takes over, or annotate the Template with %s to have them made anew, which loses what is in them",
+			provided, former, name, AnnotationMigrate(r.Group))
+	default:
+		return nil
+	}
+	return refused
+}
