@@ -89,7 +89,7 @@ func run(args []string) error {
 	if err := requireCertManager(mgr.GetRESTMapper()); err != nil {
 		return err
 	}
-	if err := addControllers(mgr, image); err != nil {
+	if err := addControllers(mgr, image, o.argoCD); err != nil {
 		return err
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("healthz", healthz.Ping), mgr.AddReadyzCheck("readyz", healthz.Ping)); err != nil {
@@ -99,7 +99,7 @@ func run(args []string) error {
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-func addControllers(mgr ctrl.Manager, image desired.Image) error {
+func addControllers(mgr ctrl.Manager, image desired.Image, argoCDNamespace string) error {
 	clusterID, err := readClusterID(mgr.GetAPIReader())
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func addControllers(mgr ctrl.Manager, image desired.Image) error {
 	cluster := apply.Cluster{Client: mgr.GetClient()}
 	clients := shardclient.New(cluster)
 	config := reconcile.Config{
-		Cluster: cluster, Recorder: mgr.GetEventRecorder("atoll-operator"), Gate: gate.New(cluster, clients, time.Now), Image: image, Etcd: etcdclient.Client{}, ClusterID: clusterID, Now: time.Now,
+		Cluster: cluster, Recorder: mgr.GetEventRecorder("atoll-operator"), Gate: gate.New(cluster, clients, time.Now), Image: image, Etcd: etcdclient.Client{}, ClusterID: clusterID, ArgoCDNamespace: argoCDNamespace, Now: time.Now,
 	}
 	reconciliations := metrics.NewReconciliations()
 	for _, collector := range []prometheus.Collector{reconciliations, metrics.NewObjects(mgr.GetCache(), mgr.Elected())} {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -46,6 +47,7 @@ type options struct {
 	leaderElect    bool
 	http2          bool
 	image          string
+	argoCD         string
 	zap            zap.Options
 }
 
@@ -66,6 +68,7 @@ func parseFlags(args []string) (*options, desired.Image, error) {
 	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Reconcile only while holding the lease, so that several replicas can run.")
 	fs.BoolVar(&o.http2, "enable-http2", false, "Serve metrics over HTTP/2 too.")
 	fs.StringVar(&o.image, "default-image", o.image, "repository:tag of the image that servers run where a spec names none. Default: the environment variable ATOLL_DEFAULT_IMAGE, else the image set at build time.")
+	fs.StringVar(&o.argoCD, "argocd-namespace", "", "Namespace of Argo CD, in which Kubeconfigs with spec.argoCD are registered as clusters. Whoever may create Kubeconfigs can add clusters there. Default: none are.")
 	fs.Func("enabled-controller-groups", `For compatibility with kcp-operator, whose controllers are in two groups. The only value is "config,workload", in any order.`, validateControllerGroups)
 	fs.Func("feature-gates", `Name=true|false pairs, for compatibility with kcp-operator. No feature can be enabled; any can be disabled.`, validateFeatureGates)
 	o.zap.BindFlags(fs)
@@ -81,6 +84,9 @@ func parseFlags(args []string) (*options, desired.Image, error) {
 	}
 	if err := o.checkCertificate(); err != nil {
 		return nil, desired.Image{}, err
+	}
+	if problems := validation.IsDNS1123Label(o.argoCD); o.argoCD != "" && len(problems) > 0 {
+		return nil, desired.Image{}, fmt.Errorf("--argocd-namespace: got %q, want the name of a namespace: %s", o.argoCD, problems[0])
 	}
 	if o.image == "" {
 		return nil, desired.Image{}, errors.New("--default-image is required: this binary has none built in")

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
@@ -50,7 +51,8 @@ type scope struct {
 	target    *target       // nil while the reference does not resolve
 	reference status.Result // to the target
 	secrets   secrets
-	issuedAt  time.Time // start of validity of the certificate in the Secret; zero until the Secret is written
+	user      *desired.UserKubeconfig // nil until the Secret is written
+	issuedAt  time.Time               // start of validity of the certificate in the Secret; zero until the Secret is written
 	expiresAt *metav1.Time
 }
 
@@ -73,6 +75,7 @@ func (s *scope) Steps() []reconcile.Step {
 		{Name: "resolve the target", Run: s.reportTarget},
 		{Name: "issue the certificate", Run: s.issueCertificate},
 		{Name: "write the Secret", Run: s.writeSecret},
+		{Name: "register in Argo CD", Run: s.registerInArgoCD},
 		{Name: "provision the authorization", Run: s.provisionAuthorization},
 		{Name: "report ignored fields", Run: s.reportIgnoredFields},
 	}
@@ -80,7 +83,7 @@ func (s *scope) Steps() []reconcile.Step {
 
 // FinalizeSteps implements reconcile.Finalizer.
 func (s *scope) FinalizeSteps() []reconcile.Step {
-	return []reconcile.Step{{Name: "remove the bindings", Run: s.finalize}}
+	return []reconcile.Step{{Name: "remove the cluster of Argo CD", Run: s.unregister}, {Name: "remove the bindings", Run: s.finalize}}
 }
 
 func (s *scope) reportTarget(context.Context) error {
@@ -89,7 +92,7 @@ func (s *scope) reportTarget(context.Context) error {
 }
 
 func (s *scope) reportIgnoredFields(context.Context) error {
-	s.report.Set(status.SpecHonored(ignoredFields(s.kubeconfig)))
+	s.report.Set(status.SpecHonored(ignoredFields(s.kubeconfig, s.config.ArgoCDNamespace)))
 	return nil
 }
 

@@ -144,11 +144,12 @@ func TestIgnoredFields(t *testing.T) {
 		"one target": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref}}, ""},
 		"two targets": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref, RootShardRef: ref}},
 			"spec.target.frontProxyRef: rootShardRef is set, too, and takes precedence"},
+		"Argo CD where it is unknown":   {operatorv1alpha1.KubeconfigSpec{ArgoCD: &operatorv1alpha1.KubeconfigArgoCD{}}, "spec.argoCD: the operator is not told the namespace"},
 		"masters at a shard":            {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{RootShardRef: ref}, Groups: []string{"system:masters"}}, ""},
 		"masters through a front proxy": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref}, Groups: []string{"system:masters"}}, "spec.groups: no user is in system:masters"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			result := status.SpecHonored(ignoredFields(&operatorv1alpha1.Kubeconfig{Spec: tc.spec}))
+			result := status.SpecHonored(ignoredFields(&operatorv1alpha1.Kubeconfig{Spec: tc.spec}, ""))
 			if (result.State == status.Satisfied) != (tc.text == "") || !strings.Contains(result.Message, tc.text) {
 				t.Errorf("got %+v", result)
 			}

@@ -106,16 +106,18 @@ func (s *scope) checkSecret() (owned bool, blocked status.Result) {
 // applySecret applies the Secret with the client certificate in it.
 func (s *scope) applySecret(ctx context.Context, ca []byte, owned bool) (status.Result, error) {
 	k, certificate := s.kubeconfig, s.secrets.certificate
-	file, err := desired.UserKubeconfig{
+	user := &desired.UserKubeconfig{
 		User: k.Spec.Username, Server: s.target.url, Workspace: targetWorkspace(k), CA: ca,
 		Cert: certificate.Data[corev1.TLSCertKey], Key: certificate.Data[corev1.TLSPrivateKeyKey], WithShardBase: s.target.isShard,
-	}.File()
+	}
+	file, err := user.File()
 	if err != nil {
 		return status.Result{}, fmt.Errorf("rendering the kubeconfig of Kubeconfig %s: %w", k.Name, err)
 	}
 	if err := s.config.Cluster.ApplyObject(ctx, available, desired.UserSecret(k, s.target.root, file, owned)); err != nil {
 		return status.Result{}, err
 	}
+	s.user = user
 	if notBefore, expiry, err := pki.ParseValidity(certificate.Data[corev1.TLSCertKey]); err == nil {
 		s.issuedAt, s.expiresAt = notBefore, &metav1.Time{Time: expiry}
 	}

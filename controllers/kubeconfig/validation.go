@@ -7,8 +7,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// ignoredFields lists the fields of a Kubeconfig that have no effect.
-func ignoredFields(k *operatorv1alpha1.Kubeconfig) []status.IgnoredField {
+// ignoredFields lists the fields of a Kubeconfig that have no effect. argoCDNamespace is what the operator knows of Argo CD.
+func ignoredFields(k *operatorv1alpha1.Kubeconfig, argoCDNamespace string) []status.IgnoredField {
 	var out []status.IgnoredField
 	target := k.Spec.Target
 	add := func(set bool, field, winner string) {
@@ -28,6 +28,9 @@ func ignoredFields(k *operatorv1alpha1.Kubeconfig) []status.IgnoredField {
 	}
 	if k.Spec.Authorization != nil && k.Spec.TargetWorkspace != "" && k.Spec.Authorization.ClusterRoleBindings.Cluster != "" {
 		out = append(out, status.IgnoredField{Field: "authorization.clusterRoleBindings.cluster", Advice: "targetWorkspace is set, too, and takes precedence; remove this one"})
+	}
+	if k.Spec.ArgoCD != nil && argoCDNamespace == "" {
+		out = append(out, status.IgnoredField{Field: "argoCD", Advice: "the operator is not told the namespace of Argo CD: start it with --argocd-namespace"})
 	}
 	return out
 }

@@ -37,7 +37,9 @@ type Config struct {
 	Etcd     etcdserver.Members // of etcds that the operator runs; nil leaves them alone
 	// ClusterID identifies this Kubernetes cluster among all.
 	ClusterID string
-	Now       func() time.Time
+	// ArgoCDNamespace is the namespace in which Argo CD looks for its clusters; empty where there is none.
+	ArgoCDNamespace string
+	Now             func() time.Time
 }
 
 // NewDeployment returns the Deployment of a server for one reconcile. condition is the type of the condition about its

@@ -36,6 +36,8 @@ const (
 	ConditionWorkspacesGone = "WorkspacesGone"
 	// ConditionAuthorizationProvisioned is True when the bindings of a Kubeconfig exist in its workspace.
 	ConditionAuthorizationProvisioned = "AuthorizationProvisioned"
+	// ConditionArgoCDRegistered is True when the workspace of a Kubeconfig is a cluster of Argo CD.
+	ConditionArgoCDRegistered = "ArgoCDRegistered"
 	// ConditionSpecHonored is False when the spec sets fields that this version of the operator ignores; the message
 	// lists them.
 	ConditionSpecHonored = "SpecHonored"

@@ -79,6 +79,26 @@ type KubeconfigSpec struct {
 	// authorization grants roles in the workspace to the user.
 	// +optional
 	Authorization *KubeconfigAuthorization `json:"authorization,omitempty"`
+
+	// argoCD registers the workspace as a cluster of Argo CD. It has an effect if the operator knows the namespace of Argo CD.
+	// +optional
+	ArgoCD *KubeconfigArgoCD `json:"argoCD,omitempty"`
+}
+
+// KubeconfigArgoCD describes a workspace to Argo CD.
+type KubeconfigArgoCD struct {
+	// clusterName is the name of the workspace in Argo CD, unique among its clusters. By default, it is the path of the workspace.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// project is the project of Argo CD that the cluster is limited to. By default, there is no limit.
+	// +optional
+	Project string `json:"project,omitempty"`
+
+	// labels are labels of the cluster in Argo CD, by which ApplicationSets select it.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // KubeconfigTarget is the component a kubeconfig points at. Exactly one field is set; in an object that an older version
@@ -146,6 +166,10 @@ type KubeconfigStatus struct {
 	// authorization is the workspace in which bindings exist.
 	// +optional
 	Authorization *KubeconfigAuthorizationStatus `json:"authorization,omitempty"`
+
+	// argoCDSecret is the Secret that registers the workspace in Argo CD.
+	// +optional
+	ArgoCDSecret *corev1.SecretReference `json:"argoCDSecret,omitempty"`
 
 	// conditions are the states of the parts of the kubeconfig.
 	// +optional

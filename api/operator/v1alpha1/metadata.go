@@ -7,7 +7,8 @@ const (
 	LabelFrontProxy       = "operator.kcp.io/front-proxy"
 	LabelCacheServer      = "operator.kcp.io/cache-server"
 	LabelVirtualWorkspace = "operator.kcp.io/virtual-workspace"
-	// LabelKubeconfig contains the name of the Kubeconfig on Secrets, and its UID on bindings inside kcp.
+	// LabelKubeconfig contains the name of the Kubeconfig on Secrets of its namespace, and its UID on those of Argo CD and on bindings
+	// inside kcp.
 	LabelKubeconfig = "operator.kcp.io/kubeconfig"
 )
 
@@ -41,6 +42,8 @@ const (
 	// FinalizerKubeconfigRBAC remains on a Kubeconfig with an authorization block until its bindings inside kcp are
 	// removed.
 	FinalizerKubeconfigRBAC = "operator.kcp.io/cleanup-rbac"
+	// FinalizerKubeconfigArgoCD remains on a Kubeconfig that is registered in Argo CD until the Secret there is removed.
+	FinalizerKubeconfigArgoCD = "operator.kcp.io/cleanup-argocd"
 	// FinalizerShard remains on a Shard until its registration inside kcp is removed.
 	FinalizerShard = "operator.kcp.io/cleanup-shard"
 	// FinalizerRootShard remains on a RootShard that has served until its installation has no workspaces.
