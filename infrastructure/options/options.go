@@ -89,7 +89,7 @@ func (o *Options) Complete() (*Completed, error) {
 	if !strings.Contains(workspace.Host, "/clusters/") {
 		return nil, fmt.Errorf("--kcp-kubeconfig: the server is %q, expected the URL of a workspace, which contains /clusters/", workspace.Host)
 	}
-	runtime, err := clientcmd.BuildConfigFromFlags("", o.RuntimeKubeconfig)
+	runtime, err := runtimeConfig(o.RuntimeKubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("--runtime-kubeconfig: %w", err)
 	}
@@ -128,4 +128,12 @@ func (o *Options) shipped() ([]infrastructurev1alpha1.Template, error) {
 		}
 	}
 	return seed.Enabled(all, o.SeedTemplates), nil
+}
+
+// runtimeConfig returns the configuration of a file, or that of the pod.
+func runtimeConfig(file string) (*rest.Config, error) {
+	if file == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", file)
 }

@@ -150,6 +150,9 @@ func (c *Cluster) apply(ctx context.Context, s Set, object *unstructured.Unstruc
 	if err := c.checkOwned(ctx, s, object); err != nil {
 		return nil, err
 	}
+	if err := c.generate(ctx, object); err != nil {
+		return nil, err
+	}
 	if err := c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(Owner), client.ForceOwnership); err != nil {
 		return nil, fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
