@@ -164,24 +164,29 @@ the image canonically (docker.io/local/atoll:dev) and with imagePullPolicy IfNot
 }
 
 func newBuildImageCommand() *cobra.Command {
-	var name, out string
+	var image imagetar.Image
+	var out string
 	cmd := &cobra.Command{
-		Use:   "build-image --name NAME --tar FILE BINARY...",
-		Short: "Make an image archive of static binaries: one layer, FROM scratch, non-root",
+		Use:   "build-image --name NAME --tar FILE (BINARY... | --root DIRECTORY)",
+		Short: "Make an image archive of static binaries or of a directory: one layer, FROM scratch, non-root",
 		Long: `Writes a Docker-style archive whose one layer holds the binaries at /, a /tmp and an /etc/passwd. The user is 65532. With a
-single binary that is the entry point. The same binaries give the same bytes.`,
+single binary that is the entry point. With --root, the layer is that directory. The same files give the same bytes.`,
 		Example: "  devcluster build-image --name docker.io/local/atoll:dev --tar bin/atoll.tar bin/operator bin/kcp bin/kcp-front-proxy",
-		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := imagetar.WriteFile(out, imagetar.Image{Name: name, Binaries: args}); err != nil {
+			image.Binaries = args
+			if err := imagetar.WriteFile(out, image); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "wrote %s (%s)\n", out, name)
+			fmt.Fprintf(cmd.OutOrStdout(), "wrote %s (%s)\n", out, image.Name)
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "canonical name of the image, with registry and tag")
+	cmd.Flags().StringVar(&image.Name, "name", "", "canonical name of the image, with registry and tag")
 	cmd.Flags().StringVar(&out, "tar", "", "file to write")
+	cmd.Flags().StringVar(&image.Root, "root", "", "directory that becomes the root of the image")
+	cmd.Flags().IntVar(&image.User, "user", imagetar.User, "user and group of containers")
+	cmd.Flags().StringArrayVar(&image.Env, "env", nil, "NAME=value, an environment variable; may be repeated")
+	cmd.Flags().StringArrayVar(&image.Entrypoint, "entrypoint", nil, "a word of the command of containers; may be repeated")
 	for _, required := range []string{"name", "tar"} {
 		if err := cmd.MarkFlagRequired(required); err != nil {
 			panic(err) // the flag is defined above

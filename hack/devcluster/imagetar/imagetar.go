@@ -1,10 +1,11 @@
-// Package imagetar builds container images from static binaries: one layer, FROM scratch, in the tar format that
-// `docker save` writes and that containerd, podman and kind import. The same input produces the same bytes. It does not
-// support registries, multi-layer images, or build steps that run inside the image.
+// Package imagetar builds container images from static binaries, or from a directory: one layer, FROM scratch, in the tar
+// format that `docker save` writes and that containerd, podman and kind import. The same input produces the same bytes. It
+// does not support registries, multi-layer images, or build steps that run inside the image.
 package imagetar
 
 import (
 	"archive/tar"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -32,6 +33,12 @@ type Image struct {
 	Name string
 	// Binaries are paths of static executables on this machine; each is added as /<base name> with mode 0755.
 	Binaries []string
+	// Root is a directory that the image has as its root, instead of binaries. All files belong to root.
+	Root string
+	// User and group that containers run as; 0 means User.
+	User int
+	// Env are variables, NAME=value.
+	Env []string
 	// Entrypoint is the default command of a container. Empty: the only binary, or nothing if there are many.
 	Entrypoint []string
 }
@@ -50,7 +57,11 @@ func Write(w io.Writer, image Image) error {
 	defer layer.Close()
 
 	digest := sha256.New()
-	if err := writeLayer(io.MultiWriter(layer, digest), image.Binaries); err != nil {
+	write := func(w io.Writer) error { return writeLayer(w, image.Binaries) }
+	if image.Root != "" {
+		write = func(w io.Writer) error { return writeTree(w, image.Root) }
+	}
+	if err := write(io.MultiWriter(layer, digest)); err != nil {
 		return fmt.Errorf("image %q: writing its layer: %w", image.Name, err)
 	}
 	size, err := layer.Seek(0, io.SeekCurrent)
@@ -75,8 +86,8 @@ func (i Image) validate() error {
 	if !strings.Contains(rest, ":") {
 		return errors.New("the name must end with a tag, as in docker.io/local/name:tag")
 	}
-	if len(i.Binaries) == 0 {
-		return errors.New("it has no binary")
+	if (len(i.Binaries) == 0) == (i.Root == "") {
+		return errors.New("it needs binaries or a root directory, and not both")
 	}
 	seen := map[string]string{}
 	for _, path := range i.Binaries {
@@ -94,6 +105,15 @@ func (i Image) entrypoint() []string {
 		return []string{"/" + filepath.Base(i.Binaries[0])}
 	}
 	return i.Entrypoint
+}
+
+func (i Image) user() int { return cmp.Or(i.User, User) }
+
+func (i Image) env() []string {
+	if len(i.Env) == 0 && i.Root == "" {
+		return []string{"PATH=/"}
+	}
+	return i.Env
 }
 
 // writeLayer writes the root file system: users for programs that look up their own, a /tmp, and the binaries.
@@ -154,8 +174,8 @@ func writeArchive(w io.Writer, image Image, layer io.Reader, size int64, layerDi
 		"os":           "linux",
 		"created":      epoch.Format(time.RFC3339),
 		"config": map[string]any{
-			"User":       fmt.Sprintf("%d:%d", User, User),
-			"Env":        []string{"PATH=/"},
+			"User":       fmt.Sprintf("%d:%d", image.user(), image.user()),
+			"Env":        image.env(),
 			"Entrypoint": image.entrypoint(),
 			"WorkingDir": "/",
 		},

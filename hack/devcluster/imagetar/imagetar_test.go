@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -117,6 +118,40 @@ func TestWriteIsReproducible(t *testing.T) {
 	}
 }
 
+// An image of a directory has its files with their modes, and no others.
+func TestWriteDirectory(t *testing.T) {
+	root := t.TempDir()
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(root, "usr", "bin"), 0o755), os.WriteFile(filepath.Join(root, "usr", "bin", "server"), []byte("SERVER"), 0o755),
+		os.WriteFile(filepath.Join(root, "data"), nil, 0o640), os.Symlink("usr/bin", filepath.Join(root, "bin")),
+		os.Mkdir(filepath.Join(root, "tmp"), 0o755), os.Chmod(filepath.Join(root, "tmp"), 0o777|os.ModeSticky),
+	); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := Write(&out, Image{Name: "docker.io/library/server:1", Root: root, User: 999, Env: []string{"PATH=/bin"}, Entrypoint: []string{"server"}}); err != nil {
+		t.Fatal(err)
+	}
+	_, outer := readEntries(t, out.Bytes())
+	for name, content := range outer {
+		if strings.HasSuffix(name, ".json") && name != "manifest.json" && !strings.Contains(string(content), `"User":"999:999"`) {
+			t.Errorf("configuration %s", content)
+		}
+		if !strings.HasSuffix(name, "layer.tar") {
+			continue
+		}
+		headers, contents := readEntries(t, content)
+		if len(headers) != 6 || string(contents["usr/bin/server"]) != "SERVER" || headers["bin"].Linkname != "usr/bin" {
+			t.Errorf("entries %v", headers)
+		}
+		for name, mode := range map[string]int64{"usr/bin/server": 0o755, "data": 0o640, "tmp/": 0o1777, "usr/": 0o755} {
+			if headers[name] == nil || headers[name].Mode != mode || headers[name].Uid != 0 || !headers[name].ModTime.Equal(epoch) {
+				t.Errorf("%s: %+v, want mode %o", name, headers[name], mode)
+			}
+		}
+	}
+}
+
 func TestDefaultEntrypoint(t *testing.T) {
 	if got := (Image{Binaries: []string{"/somewhere/pause"}}).entrypoint(); len(got) != 1 || got[0] != "/pause" {
 		t.Errorf("entrypoint %v", got)
@@ -130,7 +165,8 @@ func TestWriteRejectsInvalidImages(t *testing.T) {
 	}{
 		"a name without a registry":     {Image{Name: "local/x:1", Binaries: []string{"/a"}}, "canonical"},
 		"a name without a tag":          {Image{Name: "docker.io/local/x", Binaries: []string{"/a"}}, "tag"},
-		"no binaries":                   {Image{Name: "docker.io/local/x:1"}, "no binary"},
+		"no binaries":                   {Image{Name: "docker.io/local/x:1"}, "binaries or a root"},
+		"binaries and a root":           {Image{Name: "docker.io/local/x:1", Binaries: []string{"/a"}, Root: "/b"}, "binaries or a root"},
 		"two binaries of one name":      {Image{Name: "docker.io/local/x:1", Binaries: []string{"/a/b", "/c/b"}}, "both be /b"},
 		"a binary that does not exist":  {Image{Name: "docker.io/local/x:1", Binaries: []string{"/does/not/exist"}}, "no such file"},
 		"a folder in place of a binary": {Image{Name: "docker.io/local/x:1", Binaries: []string{os.TempDir()}}, "not a regular file"},
