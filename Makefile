@@ -31,7 +31,7 @@ BINARIES := $(SERVER_BINARIES) $(PLUGINS)
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*##"; printf "Usage: make <target>\n"} \
 		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*##/ {printf "  %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*##/ {printf "  %-25s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ Use
 
@@ -50,6 +50,14 @@ demo-service: ## Publish cert-manager's certificates of the demo's cluster into 
 .PHONY: demo-service-down
 demo-service-down: ## Remove what `make demo-service` created.
 	@hack/demo.sh service-down
+
+.PHONY: demo-infrastructure
+demo-infrastructure: ## Offer Redis, PostgreSQL and applications to tenants by the infrastructure provider; starts the demo if needed.
+	@hack/demo.sh infrastructure
+
+.PHONY: demo-infrastructure-down
+demo-infrastructure-down: ## Remove what `make demo-infrastructure` created.
+	@hack/demo.sh infrastructure-down
 
 .PHONY: sharded
 sharded: ## Three shards, a cache server and a front proxy as processes on this machine; returns when all are ready.

@@ -7,7 +7,10 @@
 #   forward   starts the port-forward to the front proxy again, if this host needs one.
 #   service   publishes cert-manager's certificates into workspaces by the sync agent; starts the demo if it does not run.
 #   service-down  removes what service made.
-#   down      removes what up and service made, and the cluster only if up made it.
+#   infrastructure  runs the infrastructure provider with its Templates, and orders an instance for each of two tenants; starts the demo
+#             if it does not run.
+#   infrastructure-down  removes what infrastructure made.
+#   down      removes what the others made, and the cluster only if up made it.
 #
 # The cluster is the one of KUBECONFIG if that is set, else one of kind if kind and a container engine are there, else the
 # development cluster of hack/devcluster, which needs root and Debian's packages only.
@@ -62,6 +65,10 @@ wait_for() {
 source hack/demo/cluster.sh
 # shellcheck source=hack/demo/service.sh
 source hack/demo/service.sh
+# shellcheck source=hack/demo/images.sh
+source hack/demo/images.sh
+# shellcheck source=hack/demo/infrastructure.sh
+source hack/demo/infrastructure.sh
 
 # --- the installation ------------------------------------------------------------------------------------------------
 
@@ -220,6 +227,7 @@ print_commands() {
 		  kubectl get namespaces             # list what is in it
 
 		Publish a service of the cluster into workspaces: make demo-service
+		Offer databases and applications to tenants:      make demo-infrastructure
 		The cluster underneath: kubectl --kubeconfig $state/kubeconfig -n $namespace get rootshards,frontproxies,kubeconfigs,pods
 		When you are done: make demo-down
 	TEXT
@@ -234,6 +242,7 @@ print_commands() {
 remove_objects() {
 	kubectl version >/dev/null 2>&1 || { say "   the cluster does not respond; its objects are kept"; return; }
 	[[ $(recall service) != yes ]] || service_down
+	[[ $(recall infrastructure) != yes ]] || infrastructure_down
 	if [[ -d $state/installation ]]; then
 		step "deleting the installation, with its workspaces"
 		kubectl -n "$namespace" annotate rootshards.operator.kcp.io --all --overwrite operator.kcp.io/force-delete=true >/dev/null
@@ -282,6 +291,8 @@ forward)
 	;;
 service) service ;;
 service-down) service_down ;;
+infrastructure) infrastructure ;;
+infrastructure-down) infrastructure_down ;;
 down) down ;;
-*) fail "usage: hack/demo.sh up|operator|again|forward|service|service-down|down" ;;
+*) fail "usage: hack/demo.sh up|operator|again|forward|service|service-down|infrastructure|infrastructure-down|down" ;;
 esac

@@ -112,7 +112,7 @@ load_again() {
 	route=$(image_route)
 	[[ $route != registry ]] || return 1
 	go -C hack/devcluster run . build-image --name "$1" --tar "$root/bin/image-next.tar" \
-		"$root"/bin/{operator,kcp,kcp-front-proxy,cache-server,virtual-workspaces,sync-agent,etcd}
+		"$root"/bin/{operator,kcp,kcp-front-proxy,cache-server,virtual-workspaces,sync-agent,infrastructure-provider,etcd}
 	case $route in
 	devcluster) devcluster load-image "$root/bin/image-next.tar" ;;
 	kind) kind load image-archive "$root/bin/image-next.tar" --name "$(kind_name)" ;;
@@ -175,9 +175,10 @@ operator_manifests() {
 	echo "$state/operator"
 }
 
-operator_available() {
-	kubectl -n atoll-system rollout status deployment/atoll-controller-manager --watch=false | grep -q 'successfully rolled out' && return
-	kubectl -n atoll-system get pods -o 'custom-columns=POD:.metadata.name,PHASE:.status.phase,WAITING:.status.containerStatuses[*].state.waiting.reason' --no-headers
+# rolled_out NAMESPACE DEPLOYMENT prints its pods until all of them are ready.
+rolled_out() {
+	kubectl -n "$1" rollout status "deployment/$2" --watch=false | grep -q 'successfully rolled out' && return
+	kubectl -n "$1" get pods -o 'custom-columns=POD:.metadata.name,PHASE:.status.phase,WAITING:.status.containerStatuses[*].state.waiting.reason' --no-headers
 	return 1
 }
 
@@ -198,7 +199,7 @@ install_operator() {
 		kubectl -n "$namespace" rollout restart deployment >/dev/null 2>&1 || true
 	fi
 	rm -f "$state/restart"
-	wait_for "waiting for the operator" 180 operator_available || {
+	wait_for "waiting for the operator" 180 rolled_out atoll-system atoll-controller-manager || {
 		kubectl -n atoll-system describe pods | tail -n 30 >&2
 		kubectl -n atoll-system logs deployment/atoll-controller-manager --tail 30 >&2 || true
 		fail "the operator does not start, see above"

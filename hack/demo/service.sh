@@ -40,46 +40,42 @@ has_condition() {
 	[[ $now == True* ]] || { echo "$2: $3 ${now:-is not set}"; return 1; }
 }
 
-# agent_kubeconfig copies the kubeconfig that the operator wrote into the namespace of the agent.
-agent_kubeconfig() {
-	has_condition - kubeconfig/sync-agent-certificates Ready -n "$namespace" || return
-	kubectl -n "$namespace" get secret sync-agent-certificates -o 'jsonpath={.data.kubeconfig}' | base64 --decode >"$state/agent.kubeconfig"
+# kubeconfig_secret KUBECONFIG NAMESPACE copies a kubeconfig that the operator wrote into another namespace, for pods there.
+kubeconfig_secret() {
+	has_condition - "kubeconfig/$1" Ready -n "$namespace" || return
+	kubectl -n "$namespace" get secret "$1" -o 'jsonpath={.data.kubeconfig}' | base64 --decode >"$state/$1.kubeconfig"
 	# Pods do not reach a port-forward of this host.
 	[[ $(recall route) != forward ]] ||
-		sed -i "s#https://$(recall address)/#https://frontproxy-front-proxy.$namespace.svc.cluster.local:${DEMO_PORT:-$(port_of_proxy)}/#" "$state/agent.kubeconfig"
-	chmod 600 "$state/agent.kubeconfig"
-	kubectl -n "$agent_namespace" create secret generic kcp-kubeconfig --from-file="kubeconfig=$state/agent.kubeconfig" \
-		--dry-run=client -o yaml | quietly kubectl apply -f -
+		sed -i "s#https://$(recall address)/#https://frontproxy-front-proxy.$namespace.svc.cluster.local:${DEMO_PORT:-$(port_of_proxy)}/#" "$state/$1.kubeconfig"
+	chmod 600 "$state/$1.kubeconfig"
+	kubectl -n "$2" create secret generic kcp-kubeconfig --from-file="kubeconfig=$state/$1.kubeconfig" --dry-run=client -o yaml |
+		quietly kubectl apply -f -
 }
 
 port_of_proxy() { kubectl -n "$namespace" get service frontproxy-front-proxy -o 'jsonpath={.spec.ports[0].port}'; }
 
-agent_available() {
-	kubectl -n "$agent_namespace" rollout status deployment/sync-agent --watch=false | grep -q 'successfully rolled out' && return
-	kubectl -n "$agent_namespace" get pods -o 'custom-columns=POD:.metadata.name,PHASE:.status.phase,WAITING:.status.containerStatuses[*].state.waiting.reason' --no-headers
-	return 1
-}
-
-# agent_manifests prints the folder to install: that of the samples, or .demo/sync-agent with the image that was chosen.
-agent_manifests() {
+# with_image SAMPLES DEPLOYMENT prints the folder to install: that of the samples, or one in .demo with the image that was chosen.
+with_image() {
 	if [[ $image == "$local_image" ]]; then
-		echo "$samples/agent"
+		echo "$1"
 		return
 	fi
-	mkdir -p "$state/sync-agent"
-	cat >"$state/sync-agent/kustomization.yaml" <<-YAML
+	mkdir -p "$state/$2"
+	cat >"$state/$2/kustomization.yaml" <<-YAML
 		# Written by hack/demo.sh.
 		apiVersion: kustomize.config.k8s.io/v1beta1
 		kind: Kustomization
 		resources:
-		- ../../$samples/agent
+		- ../../$1
 		patches:
-		- target: {kind: Deployment, name: sync-agent}
+		- target: {kind: Deployment, name: $2}
 		  patch: |
 		    - {op: replace, path: /spec/template/spec/containers/0/image, value: "$image"}
 	YAML
-	echo "$state/sync-agent"
+	echo "$state/$2"
 }
+
+agent_manifests() { with_image "$samples/agent" sync-agent; }
 
 secret_arrived() {
 	local names
@@ -111,12 +107,12 @@ service() {
 	step "the agent, and what it publishes: kubectl apply -k $(agent_manifests)"
 	kubectl apply -k "$(agent_manifests)" >"$state/apply.log" 2>&1 || fail "$(cat "$state/apply.log")"
 	quietly kubectl apply -f "$samples/kubeconfig.yaml" || fail "see above"
-	wait_for "waiting for the kubeconfig of the agent" 120 agent_kubeconfig || fail "the operator does not write it, see above"
+	wait_for "waiting for the kubeconfig of the agent" 120 kubeconfig_secret sync-agent-certificates "$agent_namespace" || fail "the operator does not write it, see above"
 	if [[ -n $before && $(recall image) != "$before" ]]; then
 		say "   the image has changed: restarting the agent"
 		kubectl -n "$agent_namespace" rollout restart deployment >/dev/null
 	fi
-	wait_for "waiting for the agent" 120 agent_available || service_failed "the agent does not start"
+	wait_for "waiting for the agent" 120 rolled_out "$agent_namespace" sync-agent || service_failed "the agent does not start"
 	wait_for "waiting for the definition of PublishedResources" 30 has_condition - crd/publishedresources.syncagent.kcp.io Established || fail "see above"
 	step "publishing certificates, signed by an authority of the cluster: kubectl apply -f $samples/issuer.yaml -f $samples/publishedresource.yaml"
 	quietly kubectl apply -f "$samples/issuer.yaml" -f "$samples/publishedresource.yaml" || fail "see above"
@@ -176,6 +172,6 @@ service_down() {
 	kubectl delete -k "$(agent_manifests)" --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
 	# cert-manager keeps the Secrets of deleted Certificates, so the namespace of the copies is not empty.
 	kubectl delete namespaces -l syncagent.kcp.io/agent-name=certificates-syncagent | sed 's/^/   /'
-	rm -f "$state/service" "$state/agent.kubeconfig"
+	rm -f "$state/service" "$state/sync-agent-certificates.kubeconfig"
 	step "the service is removed"
 }

@@ -29,7 +29,9 @@ func (s settings) up(ctx context.Context, out io.Writer) error {
 	if err := os.MkdirAll(s.directory, 0o700); err != nil {
 		return err
 	}
-	layout, err := sharded.New(sharded.Options{Directory: s.directory, Shards: s.shards, NoCache: s.noCache})
+	layout, err := sharded.New(sharded.Options{
+		Directory: s.directory, Shards: s.shards, NoCache: s.noCache, ShardFlags: []string{"--feature-gates=CacheAPIs=true"},
+	})
 	if err != nil {
 		return err
 	}
