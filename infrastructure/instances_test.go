@@ -41,6 +41,7 @@ const manifests = `{
 type instancesEnv struct {
 	*env
 	second  string // another tenant
+	lost    string // a tenant that is deleted
 	runtime client.Client
 }
 
@@ -139,8 +140,11 @@ func TestInstances(t *testing.T) {
 		{"C1 C5 C6: tenants provision", e.testProvision},
 		{"C2: updates and drift", e.testUpdate},
 		{"connections are handed over to tenants who accept that", e.testConnection},
+		{"events on the tenant's object", e.testEvents},
+		{"metrics of Templates", e.testMetrics},
 		{"C3: deletion", e.testDeletion},
 		{"C4: workspace is gone", e.testWorkspaceGone},
+		{"a purge is told", e.testPurge},
 		{"G5: another backend takes over", e.testTakeOver},
 		{"F13: template is removed", e.testTemplateRemoved},
 	} {
@@ -222,6 +226,7 @@ func (e *instancesEnv) testWorkspaceGone(t *testing.T) {
 	third := e.shard.NewWorkspace(t, "root", "third")
 	e.shard.Bind(t, third.Spec.Cluster, e.provider, export)
 	tenant := third.Spec.Cluster
+	e.lost = tenant
 	e.provision(t, tenant, "lost", "small")
 	e.waitData(t, tenant, "redis-lost", "small")
 	root := e.shard.Client(t, e.shard.Admin(t))
@@ -247,6 +252,7 @@ func (e *instancesEnv) testTemplateRemoved(t *testing.T) {
 	}
 	e.gone(t, template)
 	e.waitAbsent(t, e.second, "redis-mine")
+	waitSeriesGone(t, "redis")
 	// Bindings that exist keep what they have bound, as everywhere in kcp; it refuses new instances.
 	_, err := e.of(e.second).inTenant(t, "redis").Create(t.Context(), newInstance("late", "small"), metav1.CreateOptions{})
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "is being removed from the catalogue") {

@@ -19,6 +19,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/internal/fairqueue"
 	"github.com/atoll-dev/atoll/internal/informer"
+	"github.com/atoll-dev/atoll/internal/workspaceevents"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 	"github.com/atoll-dev/atoll/syncagent/view"
@@ -154,7 +155,7 @@ func (w *workspaces) sync(ctx context.Context, found *served) error {
 	if err != nil {
 		return err
 	}
-	events := newWorkspaceEvents(w.config.AgentName)
+	events := workspaceevents.New(w.config.AgentName, nil)
 	reconciler, err := w.newReconciler(clients, found, events)
 	if err != nil {
 		return err
@@ -176,7 +177,7 @@ func (w *workspaces) sync(ctx context.Context, found *served) error {
 	defer w.subscribeWorkspaces(found)()
 
 	var running background.Group
-	running.Go(func() { events.run(ctx) })
+	running.Go(func() { events.Run(ctx) })
 	running.Go(func() {
 		if !w.awaitCopies(ctx) {
 			return

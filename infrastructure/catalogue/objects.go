@@ -78,16 +78,19 @@ func shell(name string) *apisv1alpha2.APIExport {
 	return &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// claims are what the platform asks tenants for: to hand connections of instances over as Secrets. The selector that it proposes leaves
-// all other Secrets out of its sight.
+// claims are what the platform asks tenants for: to hand connections of instances over as Secrets, and to write events of instances. The
+// selectors that it proposes leave all other Secrets and events out of its sight.
 func claims(group string) []apisv1alpha2.PermissionClaim {
-	return []apisv1alpha2.PermissionClaim{{
-		GroupResource: apisv1alpha2.GroupResource{Resource: "secrets"},
-		Verbs:         []string{"get", "list", "watch", "create", "update", "delete"},
-		DefaultSelector: &apisv1alpha2.PermissionClaimSelector{
-			LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{instances.LabelConnection(group): "true"}},
-		},
-	}}
+	claim := func(resource, label string, verbs ...string) apisv1alpha2.PermissionClaim {
+		return apisv1alpha2.PermissionClaim{
+			GroupResource: apisv1alpha2.GroupResource{Resource: resource}, Verbs: verbs,
+			DefaultSelector: &apisv1alpha2.PermissionClaimSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{label: "true"}}},
+		}
+	}
+	return []apisv1alpha2.PermissionClaim{
+		claim("secrets", instances.LabelConnection(group), "get", "list", "watch", "create", "update", "delete"),
+		claim("events", instances.LabelEvent(group), "get", "create", "patch"),
+	}
 }
 
 // setClaims sets claims of an export, and reports whether that changed something. Claims for other resources are kept.

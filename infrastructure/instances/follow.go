@@ -97,6 +97,7 @@ func (r *runner) update(ctx context.Context) error {
 		if wanted[key] == nil {
 			k.stop()
 			delete(r.kinds, key)
+			r.forgetTemplate(k.template().Name)
 		}
 	}
 	if err := r.updateShards(ctx); err != nil {

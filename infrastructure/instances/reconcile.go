@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -54,12 +55,20 @@ func (r *runner) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
 	p := &pass{runner: r, kind: kind, ctx: logicalcluster.With(ctx, cluster), instance: Instance{Cluster: cluster, Template: kind.template(), Object: object}}
+	started := time.Now()
+	result, err := p.run()
+	r.observe(kind, started, err)
+	return result, err
+}
+
+// run provides the instance, removes it, or leaves it to another backend.
+func (p *pass) run() (reconcile.Result, error) {
 	switch t := p.instance.Template; {
-	case object.GetDeletionTimestamp() != nil:
+	case p.instance.Object.GetDeletionTimestamp() != nil:
 		return p.remove()
-	case t.Spec.Backend != r.Backend && t.Spec.Backend == t.Status.Backend.ReplacedBy:
+	case t.Spec.Backend != p.Backend && t.Spec.Backend == t.Status.Backend.ReplacedBy:
 		return p.release()
-	case t.Spec.Backend != r.Backend: // what runs stays as it is: the Template is written for another backend
+	case t.Spec.Backend != p.Backend: // what runs stays as it is: the Template is written for another backend
 		return reconcile.Result{}, nil
 	}
 	return p.provide()
@@ -125,7 +134,11 @@ func (p *pass) remove() (reconcile.Result, error) {
 		return reconcile.Result{}, fmt.Errorf("removing the instance: %w", err)
 	}
 	if gone {
-		return reconcile.Result{}, p.removeFinalizer()
+		if err := p.removeFinalizer(); err != nil {
+			return reconcile.Result{}, err
+		}
+		p.kind.shard.record(p.ctx, p.instance.Cluster, object, corev1.EventTypeNormal, "Deleted", "The instance has been removed.")
+		return reconcile.Result{}, nil
 	}
 	phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
 	if phase != string(infrastructurev1alpha1.PhaseTemplateRemoved) {
@@ -150,6 +163,9 @@ func (p *pass) writeStatus(status map[string]any) error {
 	object := p.instance.Object.DeepCopy()
 	object.Object["status"] = status
 	written, err := p.client().UpdateStatus(p.ctx, object, metav1.UpdateOptions{})
+	if err == nil {
+		p.recordTransition(status)
+	}
 	return p.wrote(written, err)
 }
 

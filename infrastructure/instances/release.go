@@ -39,7 +39,7 @@ func (p *pass) release() (reconcile.Result, error) {
 // with may be older than the decision that another backend takes over, which is made where no instance has the finalizer.
 func (p *pass) confirm() error {
 	current := &infrastructurev1alpha1.Template{}
-	err := p.live.Get(p.ctx, client.ObjectKeyFromObject(p.instance.Template), current)
+	err := p.provider.Get(p.ctx, client.ObjectKeyFromObject(p.instance.Template), current)
 	if err == nil && p.isServed(current) && current.Spec.Backend == p.Backend && current.Status.Backend.ReplacedBy == "" {
 		return nil
 	}

@@ -3,10 +3,13 @@ package instances
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -18,9 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/fairqueue"
+	"github.com/atoll-dev/atoll/internal/workspaceevents"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -58,7 +63,8 @@ type Changed struct {
 type runner struct {
 	Options
 	templates ctrlcache.Cache // of the workspace of the provider
-	live      client.Reader   // of the same, uncached
+	provider  client.Client   // of the same, uncached
+	purges    *workspaceevents.Recorder
 	queue     workqueue.TypedRateLimitingInterface[request]
 
 	mu        sync.Mutex
@@ -76,11 +82,11 @@ type kindKey struct {
 
 // Run serves instances until the context ends.
 func Run(ctx context.Context, o Options) error {
-	templates, live, err := newReaders(o.Workspace, o.Group)
+	templates, provider, err := newClients(o.Workspace, o.Group)
 	if err != nil {
 		return err
 	}
-	r := &runner{Options: o, templates: templates, live: live, kinds: map[kindKey]*kind{}, shards: map[string]*shard{}}
+	r := &runner{Options: o, templates: templates, provider: provider, purges: workspaceevents.New(fieldManager, nil), kinds: map[kindKey]*kind{}, shards: map[string]*shard{}}
 	unique := true
 	c, err := controller.NewTypedUnmanaged("instances", controller.TypedOptions[request]{
 		Reconciler: r, MaxConcurrentReconciles: workers, SkipNameValidation: &unique, ReconciliationTimeout: passTimeout,
@@ -99,8 +105,11 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	counted.add(r)
+	defer r.end()
 	defer r.running.Wait()
 	defer cancel()
+	r.running.Go(func() { r.purges.Run(ctx) })
 	r.running.Go(func() {
 		select {
 		case <-started:
@@ -120,20 +129,23 @@ func Run(ctx context.Context, o Options) error {
 	return c.Start(ctx)
 }
 
-// newReaders returns a cache of Templates and endpoint slices, and a client that reads them from the server.
-func newReaders(workspace *rest.Config, group string) (ctrlcache.Cache, client.Reader, error) {
+// newClients returns a cache of Templates and endpoint slices, and a client of the same workspace.
+func newClients(workspace *rest.Config, group string) (ctrlcache.Cache, client.Client, error) {
 	scheme := runtime.NewScheme()
-	utilruntime.Must(infrastructurev1alpha1.AddGroupToScheme(group)(scheme))
-	utilruntime.Must(apisv1alpha1.AddToScheme(scheme))
+	for _, add := range []func(*runtime.Scheme) error{
+		infrastructurev1alpha1.AddGroupToScheme(group), apisv1alpha1.AddToScheme, apisv1alpha2.AddToScheme, corev1.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme))
+	}
 	templates, err := ctrlcache.New(workspace, ctrlcache.Options{Scheme: scheme, DefaultTransform: ctrlcache.TransformStripManagedFields()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the cache of templates: %w", err)
 	}
-	live, err := client.New(workspace, client.Options{Scheme: scheme})
+	provider, err := client.New(workspace, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, nil, fmt.Errorf("building the client of templates: %w", err)
+		return nil, nil, fmt.Errorf("building the client of the workspace of the provider: %w", err)
 	}
-	return templates, live, nil
+	return templates, provider, nil
 }
 
 // newQueue returns a queue in which tenants have their turns.
@@ -166,16 +178,15 @@ func (r *runner) forwardChanges(ctx context.Context) {
 	}
 }
 
-func (r *runner) ofTemplate(name string) []*kind {
+// all returns the kinds that run.
+func (r *runner) all() []*kind {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var found []*kind
-	for _, k := range r.kinds {
-		if k.template().Name == name {
-			found = append(found, k)
-		}
-	}
-	return found
+	return slices.Collect(maps.Values(r.kinds))
+}
+
+func (r *runner) ofTemplate(name string) []*kind {
+	return slices.DeleteFunc(r.all(), func(k *kind) bool { return k.template().Name != name })
 }
 
 // isServed reports whether the instances of a Template are this backend's.

@@ -3,6 +3,7 @@ package instances
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/internal/informer"
+	"github.com/atoll-dev/atoll/internal/workspaceevents"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -25,13 +27,17 @@ var claimed = func() *runtime.Scheme {
 	return scheme
 }()
 
-// secretResource is the resource of connections, which needs no discovery.
-var secretResource = endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true}
+// Resources that need no discovery.
+var (
+	secretResource = endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true}
+	eventResource  = endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Event"), Resource: "events", Namespaced: true}
+)
 
 // shard is what all kinds behind a URL share, while the URL is one of the endpoint slice.
 type shard struct {
 	dynamic    dynamic.Interface
 	workspaces *endpoints.Workspaces
+	events     *workspaceevents.Recorder
 	stop       context.CancelFunc
 }
 
@@ -52,11 +58,11 @@ func (r *runner) startShard(ctx context.Context, url string) (*shard, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shard{}
+	s := &shard{events: workspaceevents.New(fieldManager, map[string]string{LabelEvent(r.Group): "true"})}
 	if s.dynamic, err = at.Dynamic(); err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", url, err)
 	}
-	if s.workspaces, err = at.Workspaces(claimed, secretResource); err != nil {
+	if s.workspaces, err = at.Workspaces(claimed, secretResource, eventResource); err != nil {
 		return nil, err
 	}
 	objects, err := at.Metadata()
@@ -68,6 +74,7 @@ func (r *runner) startShard(ctx context.Context, url string) (*shard, error) {
 		func(secret *metav1.PartialObjectMetadata) { r.enqueueOwner(url, secret) }, func() { r.enqueueShard(url) })
 	bindings := informer.NewEvents(objects.Resource(apisv1alpha2.SchemeGroupVersion.WithResource("apibindings")), "",
 		func(binding *metav1.PartialObjectMetadata) { r.enqueueCluster(url, logicalcluster.Of(binding)) }, func() {})
+	r.running.Go(func() { s.events.Run(ctx) })
 	r.running.Go(func() { secrets.Run(ctx) })
 	r.running.Go(func() { bindings.Run(ctx) })
 	return s, nil
@@ -75,15 +82,7 @@ func (r *runner) startShard(ctx context.Context, url string) (*shard, error) {
 
 // at returns the kinds behind a URL.
 func (r *runner) at(url string) []*kind {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var found []*kind
-	for key, k := range r.kinds {
-		if key.url == url {
-			found = append(found, k)
-		}
-	}
-	return found
+	return slices.DeleteFunc(r.all(), func(k *kind) bool { return k.url != url })
 }
 
 // enqueueOwner enqueues the instance that a Secret belongs to.

@@ -23,10 +23,12 @@ func (r *runner) sweep(ctx context.Context, missedBefore sets.Set[logicalcluster
 	missed := sets.New[logicalcluster.Name]()
 	present, complete := r.present()
 	if !complete {
+		sweeps.WithLabelValues(r.Backend, resultIncomplete).Inc()
 		return missed
 	}
 	tenants, err := r.Handler.Tenants(ctx)
 	if err != nil {
+		sweeps.WithLabelValues(r.Backend, resultError).Inc()
 		r.Log.Error(err, "Could not list the tenants that have anything")
 		return missed
 	}
@@ -40,10 +42,15 @@ func (r *runner) sweep(ctx context.Context, missedBefore sets.Set[logicalcluster
 		}
 		if err := r.Handler.Purge(ctx, tenant); err != nil {
 			r.Log.Error(err, "Could not purge a workspace that is gone", "cluster", tenant)
+			purges.WithLabelValues(r.Backend, resultError).Inc()
 			continue
 		}
 		r.Log.Info("Purged what was left of a workspace that is gone", "cluster", tenant)
+		purges.WithLabelValues(r.Backend, resultSuccess).Inc()
+		r.recordPurge(ctx, tenant)
 	}
+	sweeps.WithLabelValues(r.Backend, resultSuccess).Inc()
+	candidates.WithLabelValues(r.Backend).Set(float64(len(missed)))
 	return missed
 }
 

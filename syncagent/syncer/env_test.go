@@ -27,6 +27,7 @@ import (
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaceevents"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
@@ -115,7 +116,7 @@ type env struct {
 
 type recordedEvents struct{ log []string }
 
-func (r *recordedEvents) Event(_ context.Context, _ Client, _ *unstructured.Unstructured, eventType, reason, message string) {
+func (r *recordedEvents) Event(_ context.Context, _ workspaceevents.Client, _ *unstructured.Unstructured, eventType, reason, message string) {
 	r.log = append(r.log, fmt.Sprintf("%s %s %s", eventType, reason, message))
 }
 

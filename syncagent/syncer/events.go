@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/atoll-dev/atoll/internal/workspaceevents"
 )
 
 // Reasons of events in workspaces.
@@ -21,7 +23,7 @@ const (
 
 // Events records events of objects in workspaces. Failures are its own: an event is not worth a retry.
 type Events interface {
-	Event(ctx context.Context, workspace Client, object *unstructured.Unstructured, eventType, reason, message string)
+	Event(ctx context.Context, workspace workspaceevents.Client, object *unstructured.Unstructured, eventType, reason, message string)
 }
 
 // texts of events of the type Normal.

@@ -21,6 +21,7 @@ import (
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaceevents"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
@@ -144,7 +145,8 @@ func newModel(t *testing.T, seed uint64) *model {
 
 type noEvents struct{}
 
-func (noEvents) Event(context.Context, Client, *unstructured.Unstructured, string, string, string) {}
+func (noEvents) Event(context.Context, workspaceevents.Client, *unstructured.Unstructured, string, string, string) {
+}
 
 func (m *model) log(format string, args ...any) {
 	m.history = append(m.history, fmt.Sprintf(format, args...))

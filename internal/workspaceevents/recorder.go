@@ -1,9 +1,11 @@
-package syncagent
+// Package workspaceevents writes events of objects in workspaces, for whoever has a permission claim for events.
+package workspaceevents
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
 
 const (
@@ -23,31 +23,39 @@ const (
 	eventTimeout = 10 * time.Second
 )
 
-// workspaceEvents writes events of objects of workspaces, beside the workers. Equal events of an object are one object with a counter.
-type workspaceEvents struct {
-	component string
-	queue     chan workspaceEvent
+// Client is a client of one workspace.
+type Client interface {
+	client.Reader
+	client.Writer
 }
 
-type workspaceEvent struct {
-	workspace syncer.Client
+// Recorder writes events beside the workers. Equal events of an object are one object with a counter.
+type Recorder struct {
+	component string
+	labels    map[string]string
+	queue     chan queued
+}
+
+type queued struct {
+	workspace Client
 	event     *corev1.Event
 }
 
-func newWorkspaceEvents(component string) *workspaceEvents {
-	return &workspaceEvents{component: component, queue: make(chan workspaceEvent, eventQueue)}
+// New returns a recorder of a component, which writes nothing before Run. All its events have the given labels.
+func New(component string, labels map[string]string) *Recorder {
+	return &Recorder{component: component, labels: labels, queue: make(chan queued, eventQueue)}
 }
 
-// Event implements syncer.Events.
-func (e *workspaceEvents) Event(ctx context.Context, workspace syncer.Client, object *unstructured.Unstructured, eventType, reason, message string) {
+// Event records an event, or drops it where too many wait.
+func (e *Recorder) Event(ctx context.Context, workspace Client, object *unstructured.Unstructured, eventType, reason, message string) {
 	select {
-	case e.queue <- workspaceEvent{workspace, e.newEvent(object, eventType, reason, message)}:
+	case e.queue <- queued{workspace, e.newEvent(object, eventType, reason, message)}:
 	default:
 		log.FromContext(ctx).V(1).Info("Dropped an event, too many wait to be written", "reason", reason)
 	}
 }
 
-func (e *workspaceEvents) newEvent(object *unstructured.Unstructured, eventType, reason, message string) *corev1.Event {
+func (e *Recorder) newEvent(object *unstructured.Unstructured, eventType, reason, message string) *corev1.Event {
 	namespace := object.GetNamespace()
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
@@ -60,7 +68,7 @@ func (e *workspaceEvents) newEvent(object *unstructured.Unstructured, eventType,
 	}
 	now := metav1.Now()
 	return &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "." + hex.EncodeToString(hash[:])[:hashLength]},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "." + hex.EncodeToString(hash[:])[:hashLength], Labels: maps.Clone(e.labels)},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
 		},
@@ -69,8 +77,8 @@ func (e *workspaceEvents) newEvent(object *unstructured.Unstructured, eventType,
 	}
 }
 
-// run writes events until the context ends.
-func (e *workspaceEvents) run(ctx context.Context) {
+// Run writes events until the context ends.
+func (e *Recorder) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -85,7 +93,7 @@ func (e *workspaceEvents) run(ctx context.Context) {
 	}
 }
 
-func writeEvent(ctx context.Context, workspace syncer.Client, event *corev1.Event) error {
+func writeEvent(ctx context.Context, workspace Client, event *corev1.Event) error {
 	err := workspace.Create(ctx, event.DeepCopy())
 	if !apierrors.IsAlreadyExists(err) {
 		return err

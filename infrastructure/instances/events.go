@@ -1,0 +1,70 @@
+package instances
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// LabelEvent returns the key of the label of events of instances. Its value is "true".
+func LabelEvent(group string) string { return group + "/event" }
+
+// readyReason returns the reason and the message of the condition Ready of a status, empty if it has none.
+func readyReason(status map[string]any) (reason, message string) {
+	for _, condition := range conditionsOf(status) {
+		if condition.Type == conditionReady {
+			return condition.Reason, condition.Message
+		}
+	}
+	return "", ""
+}
+
+// recordTransition tells the tenant in an event that an instance has changed its state, if the tenant lets events in. What was written
+// without such a change is no event.
+func (p *pass) recordTransition(after map[string]any) {
+	before, _, _ := unstructured.NestedMap(p.instance.Object.Object, "status")
+	former, _ := readyReason(before)
+	reason, message := readyReason(after)
+	if reason == former {
+		return
+	}
+	eventType := corev1.EventTypeNormal
+	switch reason {
+	case reasonFailed, reasonUnavailable:
+		eventType = corev1.EventTypeWarning
+	case reasonReady:
+		reason, message = "Ready", "The instance is ready."
+	}
+	p.kind.shard.record(p.ctx, p.instance.Cluster, p.instance.Object, eventType, reason, message)
+}
+
+func (s *shard) record(ctx context.Context, cluster logicalcluster.Name, object *unstructured.Unstructured, eventType, reason, message string) {
+	s.events.Event(ctx, s.workspaces.Client(cluster), object, eventType, reason, message)
+}
+
+// recordPurge tells the platform operator, in the workspace of the provider, that something was left of a workspace.
+func (r *runner) recordPurge(ctx context.Context, tenant logicalcluster.Name) {
+	exported := &apisv1alpha2.APIExport{}
+	if err := r.provider.Get(ctx, client.ObjectKey{Name: r.Export}, exported); err != nil {
+		log.FromContext(ctx).Error(err, "Could not read the export that an event is about")
+		return
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: apisv1alpha2.SchemeGroupVersion.String(), Kind: "APIExport"}, ObjectMeta: metav1.ObjectMeta{Name: exported.Name, UID: exported.UID},
+	})
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Could not build the reference of an event")
+		return
+	}
+	r.purges.Event(ctx, r.provider, &unstructured.Unstructured{Object: object}, corev1.EventTypeNormal, "Purged",
+		fmt.Sprintf("Backend %s deleted what it still had of logical cluster %s, which has no instances.", r.Backend, tenant))
+}
