@@ -7,6 +7,7 @@ require (
 	github.com/cert-manager/cert-manager v1.21.2
 	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0
+	github.com/kubernetes-sigs/kro v0.9.4
 	github.com/prometheus/client_golang v1.24.1
 	github.com/spf13/cobra v1.10.2
 	go.etcd.io/etcd/client/v3 v3.7.3
@@ -23,7 +24,13 @@ require (
 )
 
 require (
-	github.com/kubernetes-sigs/kro v0.9.4 // indirect
+	github.com/common-nighthawk/go-figure v0.0.0-20210622060536-734e95fb86be // indirect
+	github.com/gobuffalo/flect v1.0.3 // indirect
+	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
+	sigs.k8s.io/release-utils v0.12.4 // indirect
+)
+
+require (
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // indirect
 )
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/component-base/version"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,10 +17,12 @@ import (
 
 	"github.com/atoll-dev/atoll/infrastructure"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/backends/kro"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 	"github.com/atoll-dev/atoll/infrastructure/options"
+	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/infrastructure/web"
 	"github.com/atoll-dev/atoll/internal/gomemlimit"
 	"github.com/atoll-dev/atoll/internal/processlog"
@@ -38,8 +41,8 @@ func newCommand() *cobra.Command {
 		Use:   "infrastructure-provider",
 		Short: "Serve a catalogue of templates to workspaces, and provide what tenants create from them",
 		Long: `The infrastructure provider turns each Template of its workspace into a kind that tenants who bind its APIExport can create. A backend
-makes the instances real; tenants see kinds, status and outputs, but no backend. The backend of this version is "manifest": objects in a
-runtime cluster, in a namespace per tenant.`,
+makes the instances real; tenants see kinds, status and outputs, but no backend. The backends "kro" (graphs of objects that
+depend on each other) and "manifest" (objects) apply objects in a runtime cluster, in a namespace per tenant.`,
 		Example: `  # In a pod of the cluster in which instances run; all authenticated users may bind the catalogue
   infrastructure-provider --kcp-kubeconfig=/etc/kcp/kubeconfig --binders=system:authenticated
 
@@ -77,9 +80,20 @@ func run(ctx context.Context, o *options.Completed, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the workspace of the provider: %w", err)
 	}
-	backends := &backend.Registry{}
-	if err := backends.Register(manifest.New(manifest.Config{Group: o.Group, Export: o.Export, Runtime: runtime, Metadata: objects, Log: logger})); err != nil {
+	schemas, err := discovery.NewDiscoveryClientForConfig(o.Runtime)
+	if err != nil {
+		return fmt.Errorf("connecting to the runtime cluster: %w", err)
+	}
+	cluster := runtimecluster.Config{Group: o.Group, Export: o.Export, Runtime: runtime, Metadata: objects, Log: logger}
+	graphs, err := kro.New(kro.Config{Config: cluster, Discovery: schemas})
+	if err != nil {
 		return err
+	}
+	backends := &backend.Registry{}
+	for _, b := range []backend.Backend{graphs, manifest.New(cluster)} {
+		if err := backends.Register(b); err != nil {
+			return err
+		}
 	}
 	server, err := listen(o, logger)
 	if err != nil {

@@ -1,0 +1,197 @@
+package kro
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kubernetes-sigs/kro/pkg/graph"
+	kroruntime "github.com/kubernetes-sigs/kro/pkg/runtime"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
+)
+
+// valuesError says that the values of an instance cannot be applied: the next attempt would fail, too.
+type valuesError struct{ error }
+
+func (e *valuesError) Unwrap() error { return e.error }
+
+// refused is what the tenant is told. What exactly is wrong is in the log: it names objects that tenants do not know.
+const refused = "The values of this instance cannot be applied; what was applied before stays as it is."
+
+// Apply implements instances.Handler.
+func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (instances.State, error) {
+	compiled, err := b.graphs.get(instance.Template)
+	if compiled == nil {
+		return instances.State{}, err // the Template says so; what runs stays as it is
+	}
+	if err != nil {
+		log.FromContext(ctx).Info("The Template cannot be used; its instances keep the former one", "template", instance.Template.Name)
+	}
+	set := runtimecluster.SetOf(instance)
+	set.Version = compiled.version
+	state, err := b.apply(ctx, instance, set, compiled)
+	if values, ok := errors.AsType[*valuesError](err); ok {
+		log.FromContext(ctx).Info("The values of an instance cannot be applied", "template", instance.Template.Name, "reason", values.Error())
+		return instances.State{Phase: infrastructurev1alpha1.PhaseFailed, Message: refused, RecheckAfter: readyInterval}, nil
+	}
+	return state, err
+}
+
+// pass is one look at an instance.
+type pass struct {
+	*compiled
+	cluster     *runtimecluster.Cluster
+	application *runtimecluster.Application
+	runtime     *kroruntime.Runtime
+	set         runtimecluster.Set
+	// ignored are the resources that the instance does not have.
+	ignored map[string]bool
+}
+
+func (b *Backend) apply(ctx context.Context, instance instances.Instance, set runtimecluster.Set, c *compiled) (_ instances.State, err error) {
+	defer recoverError(&err)
+	application, err := b.Cluster.Begin(ctx, set)
+	if err != nil {
+		return instances.State{}, err
+	}
+	projected := project(instance, application.NamespaceUID())
+	// The limits of kro's own command are larger.
+	limits := graph.Config{MaxCollectionSize: maxCollection, MaxCollectionDimensionSize: maxDimensions}
+	evaluated, err := kroruntime.FromGraph(c.graph, limits, kroruntime.WithInstance(projected))
+	if err != nil {
+		return instances.State{}, fmt.Errorf("preparing the evaluation: %w", err)
+	}
+	p := &pass{compiled: c, cluster: b.Cluster, application: application, runtime: evaluated, set: set, ignored: map[string]bool{}}
+	complete, err := p.converge(ctx)
+	if err != nil {
+		return instances.State{}, err
+	}
+	if complete {
+		// Not before everything is known: what is pending is wanted.
+		if err := application.Prune(ctx); err != nil {
+			return instances.State{}, err
+		}
+	}
+	return p.state(ctx, complete)
+}
+
+// converge applies and reads resources, those first that others depend on, and reports whether all could be.
+func (p *pass) converge(ctx context.Context) (complete bool, err error) {
+	pending := p.runtime.Nodes()
+	for len(pending) > 0 {
+		resolved, left, err := p.resolve(pending)
+		if err != nil {
+			return false, err
+		}
+		if len(left) == len(pending) {
+			return false, nil
+		}
+		if err := p.observe(ctx, resolved); err != nil {
+			return false, err
+		}
+		pending = left
+	}
+	return true, nil
+}
+
+// resolve returns the nodes whose objects are known now, and those that are pending. Others are ignored.
+func (p *pass) resolve(nodes []*kroruntime.Node) (resolved, pending []*kroruntime.Node, err error) {
+	for _, node := range nodes {
+		ignored, err := node.IsIgnored()
+		if err == nil && !ignored {
+			_, err = node.GetDesired()
+		}
+		switch {
+		case err == nil && ignored:
+			p.ignored[node.Spec.Meta.ID] = true
+		case err == nil:
+			resolved = append(resolved, node)
+		case kroruntime.IsDataPending(err) && len(node.Spec.Meta.Dependencies) > 0:
+			pending = append(pending, node)
+		default:
+			// A value of the instance alone that is missing now will be missing later.
+			return nil, nil, &valuesError{err}
+		}
+	}
+	return resolved, pending, nil
+}
+
+// observe applies the objects of nodes, or reads them, and tells the nodes how they are.
+func (p *pass) observe(ctx context.Context, nodes []*kroruntime.Node) error {
+	var wanted []*unstructured.Unstructured
+	for _, node := range nodes {
+		if isRead(node) {
+			continue
+		}
+		desired, err := node.GetDesired()
+		if err != nil {
+			return err
+		}
+		for _, object := range desired {
+			wanted = append(wanted, withoutMarks(object))
+		}
+	}
+	applied, err := p.application.Apply(ctx, wanted)
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return &valuesError{err}
+	}
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		desired, err := node.GetDesired()
+		if err != nil {
+			return err
+		}
+		if isRead(node) {
+			if err := p.read(ctx, node, desired[0]); err != nil {
+				return err
+			}
+			continue
+		}
+		node.SetObserved(applied[:len(desired)])
+		applied = applied[len(desired):]
+	}
+	return nil
+}
+
+func isRead(node *kroruntime.Node) bool {
+	return node.Spec.Meta.Type == graph.NodeTypeExternal || node.Spec.Meta.Type == graph.NodeTypeExternalCollection
+}
+
+// read reads what a node refers to, in the namespace of the tenant whatever the node says. One that does not exist is waited for.
+func (p *pass) read(ctx context.Context, node *kroruntime.Node, reference *unstructured.Unstructured) error {
+	if node.Spec.Meta.Type == graph.NodeTypeExternal {
+		object, err := p.cluster.Get(ctx, p.set.Tenant, reference.GroupVersionKind(), reference.GetName())
+		if object != nil {
+			node.SetObserved([]*unstructured.Unstructured{object})
+		}
+		return err
+	}
+	fields, _, err := unstructured.NestedMap(reference.Object, "metadata", "selector")
+	if err != nil {
+		return &valuesError{err}
+	}
+	labelSelector := &metav1.LabelSelector{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, labelSelector); err != nil {
+		return &valuesError{fmt.Errorf("resource %q: the selector: %w", node.Spec.Meta.ID, err)}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(labelSelector)
+	if err != nil {
+		return &valuesError{fmt.Errorf("resource %q: the selector: %w", node.Spec.Meta.ID, err)}
+	}
+	objects, err := p.cluster.List(ctx, p.set.Tenant, reference.GroupVersionKind(), selector, maxCollection)
+	if err != nil {
+		return err
+	}
+	node.SetObserved(objects)
+	return nil
+}

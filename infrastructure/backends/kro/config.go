@@ -1,0 +1,127 @@
+package kro
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+)
+
+// config is backendConfig. Expressions are CEL between "${" and "}". They know schema, the instance with metadata and spec, and the
+// resources by id.
+type config struct {
+	Resources []resource `json:"resources"`
+	// StatusMapping are fields of the status of instances. Status is another name of it.
+	StatusMapping map[string]any `json:"statusMapping,omitempty"`
+	Status        map[string]any `json:"status,omitempty"`
+	// Connection are values that the tenant gets in a Secret, such as credentials. Each is one text.
+	Connection map[string]string `json:"connection,omitempty"`
+}
+
+// resource is an object that an instance has, or one that it reads.
+type resource struct {
+	// ID is the name of the object in expressions.
+	ID string `json:"id"`
+	// Template is the object, ExternalRef one that somebody else makes in the namespace of the tenant. Exactly one is set.
+	Template    map[string]any `json:"template,omitempty"`
+	ExternalRef *externalRef   `json:"externalRef,omitempty"`
+	// ReadyWhen are conditions that hold once the object can be used, IncludeWhen those that hold if it is wanted.
+	ReadyWhen   []string `json:"readyWhen,omitempty"`
+	IncludeWhen []string `json:"includeWhen,omitempty"`
+	// ForEach makes an object for each combination of elements of lists. Each map has one variable, and the expression of its list.
+	ForEach []map[string]string `json:"forEach,omitempty"`
+}
+
+// externalRef names one object, or selects some by their labels.
+type externalRef struct {
+	APIVersion string           `json:"apiVersion"`
+	Kind       string           `json:"kind"`
+	Metadata   externalMetadata `json:"metadata"`
+}
+
+type externalMetadata struct {
+	Name      string `json:"name,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	// Selector is a label selector, or an expression that is one.
+	Selector any `json:"selector,omitempty"`
+}
+
+// kind returns the kind of the object.
+func (r *resource) kind() schema.GroupVersionKind {
+	apiVersion, kind := "", ""
+	if r.ExternalRef != nil {
+		apiVersion, kind = r.ExternalRef.APIVersion, r.ExternalRef.Kind
+	} else {
+		apiVersion, _ = r.Template["apiVersion"].(string)
+		kind, _ = r.Template["kind"].(string)
+	}
+	return schema.FromAPIVersionAndKind(apiVersion, kind)
+}
+
+// object returns what is compiled: the template, or a template that finds what the reference refers to.
+func (r *resource) object() map[string]any {
+	if r.ExternalRef == nil {
+		return r.Template
+	}
+	metadata := map[string]any{}
+	if r.ExternalRef.Metadata.Name != "" {
+		metadata["name"] = r.ExternalRef.Metadata.Name
+	} else {
+		metadata["selector"] = r.ExternalRef.Metadata.Selector
+	}
+	return map[string]any{"apiVersion": r.ExternalRef.APIVersion, "kind": r.ExternalRef.Kind, "metadata": metadata}
+}
+
+// parseConfig reads and validates backendConfig. Errors name the field. Namespaces are left out: there is only that of the tenant.
+func parseConfig(t *infrastructurev1alpha1.Template) (*config, error) {
+	if t.Spec.BackendConfig == nil {
+		return nil, errors.New("spec.backendConfig.resources: is required")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(t.Spec.BackendConfig.Raw))
+	decoder.DisallowUnknownFields()
+	decoder.UseNumber()
+	parsed := &config{}
+	if err := decoder.Decode(parsed); err != nil {
+		return nil, fmt.Errorf("spec.backendConfig: %w", err)
+	}
+	if err := parsed.convertNumbers(); err != nil {
+		return nil, fmt.Errorf("spec.backendConfig: %w", err)
+	}
+	if errs := parsed.validate(); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	if parsed.Status != nil {
+		parsed.StatusMapping = parsed.Status
+	}
+	for i := range parsed.Resources {
+		if metadata, ok := parsed.Resources[i].Template["metadata"].(map[string]any); ok {
+			delete(metadata, "namespace")
+		}
+	}
+	return parsed, nil
+}
+
+// convertNumbers has numbers as objects have them.
+func (c *config) convertNumbers() error {
+	for _, values := range []map[string]any{c.StatusMapping, c.Status} {
+		if err := utiljson.ConvertMapNumbers(values, 0); err != nil {
+			return err
+		}
+	}
+	for i := range c.Resources {
+		if err := utiljson.ConvertMapNumbers(c.Resources[i].Template, 0); err != nil {
+			return err
+		}
+		if ref := c.Resources[i].ExternalRef; ref != nil {
+			if err := utiljson.ConvertInterfaceNumbers(&ref.Metadata.Selector, 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

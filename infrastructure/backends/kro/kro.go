@@ -1,0 +1,81 @@
+// Package kro is a backend whose instances are graphs of objects in a runtime cluster, written in the language of kro. The compiler and the
+// evaluation of that language are kro's, as a library; objects are applied, recorded and deleted as those of every backend. No controller and
+// no object of kro is used, and nothing that a tenant sees says what made it.
+package kro
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
+)
+
+// Name is the name of the backend.
+const Name = "kro"
+
+const (
+	// pendingInterval is how often instances are looked at that are not ready, readingInterval those that read objects of others, which
+	// are not watched.
+	pendingInterval, readingInterval = 10 * time.Second, 2 * time.Second
+	// readyInterval is how often drift is repaired that no event told of.
+	readyInterval = time.Minute
+)
+
+// Config configures the backend.
+type Config struct {
+	runtimecluster.Config
+	// Discovery reads the schemas of the runtime cluster.
+	Discovery discovery.DiscoveryInterface
+}
+
+// Backend implements backend.Backend.
+type Backend struct {
+	*runtimecluster.Backend
+	graphs *graphs
+}
+
+var _ backend.Backend = &Backend{}
+
+// New returns the backend.
+func New(cfg Config) (*Backend, error) {
+	shared := runtimecluster.NewBackend(Name, cfg.Config)
+	c, err := newCompiler(shared.Cluster, newSchemas(cfg.Discovery))
+	if err != nil {
+		return nil, err
+	}
+	return &Backend{shared, newGraphs(c.compile)}, nil
+}
+
+// SetupTemplate implements backend.Backend. A kind that the runtime cluster does not have yet is looked for at every call.
+func (b *Backend) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Template) (backend.Status, error) {
+	graph, err := b.graphs.setUp(t)
+	if mistake, ok := errors.AsType[*mistakeError](err); ok {
+		return backend.Status{Message: mistake.Error()}, nil
+	}
+	if err != nil {
+		return backend.Status{}, err
+	}
+	for gvk := range graph.kinds {
+		if err := b.Watches.Add(gvk); err != nil {
+			return backend.Status{}, err
+		}
+	}
+	return backend.Status{Ready: true}, nil
+}
+
+// TeardownTemplate implements backend.Backend. The platform removes instances before.
+func (b *Backend) TeardownTemplate(_ context.Context, t *infrastructurev1alpha1.Template) error {
+	b.graphs.remove(t)
+	return nil
+}
+
+// Run implements backend.Backend.
+func (b *Backend) Run(ctx context.Context, export *rest.Config) error {
+	return b.Serve(ctx, export, b)
+}

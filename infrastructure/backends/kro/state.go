@@ -1,0 +1,156 @@
+package kro
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/kubernetes-sigs/kro/pkg/graph/fieldpath"
+	kroruntime "github.com/kubernetes-sigs/kro/pkg/runtime"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
+)
+
+// marks is the prefix of labels that the evaluation adds to objects of collections, and nobody reads.
+const marks = "kro.run/"
+
+// project returns what expressions know of an instance: a copy in the namespace of its tenant, with nothing that the tenant has set but the
+// spec. Its UID is that of the instance there: expressions make passwords of it, and the tenant's UID is known to all who may read the
+// instance.
+func project(instance instances.Instance, namespace types.UID) *unstructured.Unstructured {
+	object := instance.Object
+	spec, _, _ := unstructured.NestedMap(object.Object, "spec")
+	if spec == nil {
+		spec = map[string]any{}
+	}
+	space, err := uuid.Parse(string(namespace))
+	if err != nil {
+		space = uuid.NewSHA1(uuid.NameSpaceOID, []byte(namespace))
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(),
+		"metadata": map[string]any{
+			"name": object.GetName(), "namespace": runtimecluster.Namespace(instance.Cluster),
+			"uid": uuid.NewSHA1(space, []byte(object.GetUID())).String(),
+		},
+		"spec": spec,
+	}}
+}
+
+// withoutMarks returns an object without the labels of the evaluation.
+func withoutMarks(object *unstructured.Unstructured) *unstructured.Unstructured {
+	object = object.DeepCopy()
+	labels := object.GetLabels()
+	for key := range labels {
+		if strings.HasPrefix(key, marks) {
+			delete(labels, key)
+		}
+	}
+	if len(labels) == 0 {
+		labels = nil
+	}
+	object.SetLabels(labels)
+	return object
+}
+
+// state says how the instance is.
+func (p *pass) state(ctx context.Context, complete bool) (instances.State, error) {
+	ready, total := 0, 0
+	for _, node := range p.runtime.Nodes() {
+		if p.ignored[node.Spec.Meta.ID] {
+			continue
+		}
+		total++
+		err := node.CheckReadiness()
+		switch {
+		case err == nil:
+			ready++
+		case !errors.Is(err, kroruntime.ErrWaitingForReadiness) && !kroruntime.IsDataPending(err):
+			// It may be another one once the object has more fields.
+			log.FromContext(ctx).Info("A condition cannot be evaluated", "template", p.set.Template, "reason", err.Error())
+		}
+	}
+	interval := pendingInterval
+	if p.reads {
+		interval = readingInterval
+	}
+	if !complete || ready < total {
+		return runtimecluster.Progress(ready, total, interval), nil
+	}
+	outputs, connection, known, err := p.outputs()
+	if err != nil {
+		return instances.State{}, err
+	}
+	if !known {
+		return runtimecluster.Progress(ready, total, interval), nil
+	}
+	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs, Connection: connection, RecheckAfter: readyInterval}, nil
+}
+
+// outputs returns what the tenant gets, and whether all is known that the resources of the instance have.
+func (p *pass) outputs() (outputs map[string]any, connection map[string]string, known bool, err error) {
+	desired, err := p.runtime.Instance().GetDesired()
+	if err != nil {
+		return nil, nil, false, &valuesError{err}
+	}
+	status, _, _ := unstructured.NestedMap(desired[0].Object, "status")
+	for _, variable := range p.runtime.Instance().Spec.Variables {
+		if !p.isIgnored(variable.Expression.References) && !isSet(desired[0].Object, variable.Path) {
+			return nil, nil, false, nil
+		}
+	}
+	found, _, _ := unstructured.NestedMap(status, outputsField)
+	values, _, _ := unstructured.NestedMap(status, connectionField)
+	connection = make(map[string]string, len(values))
+	for key, value := range values {
+		text, ok := value.(string)
+		if !ok {
+			text = fmt.Sprint(value)
+		}
+		connection[key] = text
+	}
+	return merge(found, p.constants), connection, true, nil
+}
+
+// isIgnored reports whether an expression is about a resource that the instance does not have.
+func (p *pass) isIgnored(references []string) bool {
+	for _, id := range references {
+		if p.ignored[id] {
+			return true
+		}
+	}
+	return false
+}
+
+// isSet reports whether an object has a field.
+func isSet(object any, path string) bool {
+	segments, err := fieldpath.Parse(path)
+	if err != nil {
+		return false
+	}
+	for _, segment := range segments {
+		if segment.Index >= 0 {
+			list, ok := object.([]any)
+			if !ok || segment.Index >= len(list) {
+				return false
+			}
+			object = list[segment.Index]
+			continue
+		}
+		fields, ok := object.(map[string]any)
+		if !ok {
+			return false
+		}
+		if object, ok = fields[segment.Name]; !ok {
+			return false
+		}
+	}
+	return true
+}

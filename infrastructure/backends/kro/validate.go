@@ -1,0 +1,236 @@
+package kro
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/kubernetes-sigs/kro/pkg/graph/parser"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const (
+	// maxResources bounds the resources of a Template, maxDimensions the lists that one of them combines, and maxCollection the objects
+	// that one of them makes, or reads.
+	maxResources, maxDimensions, maxCollection = 100, 3, 100
+
+	// ownNamespace is the namespace of the tenant as expressions name it.
+	ownNamespace = "${schema.metadata.namespace}"
+)
+
+var (
+	id = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
+
+	// reserved are words that are no ids: those of CEL, and those that expressions have, or may have one day.
+	reserved = sets.New(strings.Fields(`
+		true false null in as break const continue else for function if import let loop package namespace return var void while
+		apiVersion context dependency dependencies each externalRef externalReference externalRefs externalReferences graph instance item
+		items kind kro metadata object resource resourcegraphdefinition resourceGraphDefinition resources root runtime schema self
+		serviceAccountName spec status this variables vars version`)...)
+
+	// reservedOutputs are the fields of the status that the platform writes.
+	reservedOutputs = sets.New("phase", "message", "conditions", "observedGeneration", "connectionSecret")
+)
+
+// root is where backendConfig is.
+func root() *field.Path { return field.NewPath("spec", "backendConfig") }
+
+// validate finds what the compiler does not look at.
+func (c *config) validate() field.ErrorList {
+	var errs field.ErrorList
+	at := root().Child("resources")
+	if len(c.Resources) == 0 {
+		errs = append(errs, field.Required(at, ""))
+	}
+	if len(c.Resources) > maxResources {
+		errs = append(errs, field.TooMany(at, len(c.Resources), maxResources))
+	}
+	ids := sets.New[string]()
+	for i := range c.Resources {
+		r := &c.Resources[i]
+		errs = append(errs, validateName(r.ID, at.Index(i).Child("id"))...)
+		if ids.Has(r.ID) {
+			errs = append(errs, field.Duplicate(at.Index(i).Child("id"), r.ID))
+		}
+		ids.Insert(r.ID)
+	}
+	for i := range c.Resources {
+		errs = append(errs, c.Resources[i].validate(at.Index(i), ids)...)
+	}
+	return append(errs, c.validateOutputs()...)
+}
+
+func (c *config) validateOutputs() field.ErrorList {
+	var errs field.ErrorList
+	if c.StatusMapping != nil && c.Status != nil {
+		errs = append(errs, field.Forbidden(root().Child("status"), "is another name of statusMapping; set one of them"))
+	}
+	for name, outputs := range map[string]map[string]any{"statusMapping": c.StatusMapping, "status": c.Status} {
+		for _, output := range slices.Sorted(maps.Keys(outputs)) {
+			if reservedOutputs.Has(output) {
+				errs = append(errs, field.Forbidden(root().Child(name).Key(output), "is a field of the platform"))
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Connection)) {
+		for _, problem := range validation.IsConfigMapKey(key) {
+			errs = append(errs, field.Invalid(root().Child("connection").Key(key), key, problem))
+		}
+	}
+	return errs
+}
+
+// validateName validates an id or a variable.
+func validateName(name string, at *field.Path) field.ErrorList {
+	if !id.MatchString(name) {
+		return field.ErrorList{field.Invalid(at, name, "must be a name in lowerCamelCase")}
+	}
+	if reserved.Has(name) {
+		return field.ErrorList{field.Invalid(at, name, "is a reserved word")}
+	}
+	return nil
+}
+
+func (r *resource) validate(at *field.Path, ids sets.Set[string]) field.ErrorList {
+	var errs field.ErrorList
+	switch {
+	case r.Template != nil && r.ExternalRef != nil:
+		errs = append(errs, field.Forbidden(at.Child("externalRef"), "a resource has template or externalRef"))
+	case r.Template != nil:
+		errs = append(errs, validateTemplate(r.Template, at.Child("template"))...)
+	case r.ExternalRef != nil:
+		errs = append(errs, r.ExternalRef.validate(at.Child("externalRef"))...)
+		if len(r.ForEach) > 0 {
+			errs = append(errs, field.Forbidden(at.Child("forEach"), "cannot be combined with externalRef; select objects by their labels"))
+		}
+	default:
+		errs = append(errs, field.Required(at.Child("template"), "a resource has template or externalRef"))
+	}
+	for name, conditions := range map[string][]string{"readyWhen": r.ReadyWhen, "includeWhen": r.IncludeWhen} {
+		for i, condition := range conditions {
+			errs = append(errs, validateExpression(condition, at.Child(name).Index(i))...)
+		}
+	}
+	return append(errs, r.validateForEach(at.Child("forEach"), ids)...)
+}
+
+func validateTemplate(template map[string]any, at *field.Path) field.ErrorList {
+	object := &unstructured.Unstructured{Object: template}
+	var errs field.ErrorList
+	if metadata, found := template["metadata"]; found {
+		if _, ok := metadata.(map[string]any); !ok {
+			return field.ErrorList{field.Invalid(at.Child("metadata"), metadata, "must be an object")}
+		}
+	}
+	errs = append(errs, validateKind(object.GetAPIVersion(), object.GetKind(), at)...)
+	if object.GetName() == "" {
+		errs = append(errs, field.Required(at.Child("metadata", "name"), ""))
+	}
+	if object.GetGenerateName() != "" {
+		errs = append(errs, field.Forbidden(at.Child("metadata", "generateName"), "objects are found by their names"))
+	}
+	namespace, found, err := unstructured.NestedString(template, "metadata", "namespace")
+	if err != nil {
+		return append(errs, field.Invalid(at.Child("metadata", "namespace"), nil, "must be a string"))
+	}
+	if found {
+		errs = append(errs, validateNamespace(namespace, at.Child("metadata", "namespace"))...)
+	}
+	return errs
+}
+
+// validateKind requires a kind that no expression changes.
+func validateKind(apiVersion, kind string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, value := range []struct{ name, text string }{{"apiVersion", apiVersion}, {"kind", kind}} {
+		switch {
+		case value.text == "":
+			errs = append(errs, field.Required(at.Child(value.name), ""))
+		case strings.Contains(value.text, "${"):
+			errs = append(errs, field.Invalid(at.Child(value.name), value.text, "cannot have expressions"))
+		}
+	}
+	return errs
+}
+
+// validateNamespace refuses every namespace but that of the tenant, which templates name by a placeholder if at all.
+func validateNamespace(namespace string, at *field.Path) field.ErrorList {
+	switch namespace {
+	case "", metav1.NamespaceDefault, ownNamespace:
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, namespace, "objects are in the namespace of their tenant; leave it out")}
+}
+
+func (e *externalRef) validate(at *field.Path) field.ErrorList {
+	errs := validateKind(e.APIVersion, e.Kind, at)
+	errs = append(errs, validateNamespace(e.Metadata.Namespace, at.Child("metadata", "namespace"))...)
+	if (e.Metadata.Name == "") == (e.Metadata.Selector == nil) {
+		return append(errs, field.Invalid(at.Child("metadata"), nil, "must have either name or selector"))
+	}
+	if e.Metadata.Selector != nil {
+		errs = append(errs, validateSelector(e.Metadata.Selector, at.Child("metadata", "selector"))...)
+	}
+	return errs
+}
+
+// validateSelector validates what does not depend on an instance.
+func validateSelector(selector any, at *field.Path) field.ErrorList {
+	if text, ok := selector.(string); ok {
+		return validateExpression(text, at)
+	}
+	text, err := json.Marshal(selector)
+	if err != nil {
+		return field.ErrorList{field.Invalid(at, selector, err.Error())}
+	}
+	if strings.Contains(string(text), "${") {
+		return nil // it is validated when it is known
+	}
+	parsed := &metav1.LabelSelector{}
+	if err := json.Unmarshal(text, parsed); err != nil {
+		return field.ErrorList{field.Invalid(at, string(text), "must be a label selector")}
+	}
+	return metav1validation.ValidateLabelSelector(parsed, metav1validation.LabelSelectorValidationOptions{}, at)
+}
+
+// validateExpression requires that a text is one expression.
+func validateExpression(text string, at *field.Path) field.ErrorList {
+	ok, err := parser.IsStandaloneExpression(text)
+	if err != nil {
+		return field.ErrorList{field.Invalid(at, text, err.Error())}
+	}
+	if !ok {
+		return field.ErrorList{field.Invalid(at, text, "must be one expression between ${ and }")}
+	}
+	return nil
+}
+
+func (r *resource) validateForEach(at *field.Path, ids sets.Set[string]) field.ErrorList {
+	var errs field.ErrorList
+	if len(r.ForEach) > maxDimensions {
+		errs = append(errs, field.TooMany(at, len(r.ForEach), maxDimensions))
+	}
+	variables := sets.New[string]()
+	for i, dimension := range r.ForEach {
+		if len(dimension) != 1 {
+			errs = append(errs, field.Invalid(at.Index(i), len(dimension), "must have one variable with its list"))
+			continue
+		}
+		for name, list := range dimension {
+			errs = append(errs, validateName(name, at.Index(i))...)
+			if ids.Has(name) || variables.Has(name) {
+				errs = append(errs, field.Duplicate(at.Index(i), name))
+			}
+			variables.Insert(name)
+			errs = append(errs, validateExpression(list, at.Index(i).Child(name))...)
+		}
+	}
+	return errs
+}
