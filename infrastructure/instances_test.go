@@ -43,6 +43,7 @@ type instancesEnv struct {
 	second  string // another tenant
 	lost    string // a tenant that is deleted
 	runtime client.Client
+	view    *instances.View
 }
 
 func newInstancesEnv(t *testing.T) *instancesEnv {
@@ -58,7 +59,8 @@ func newInstancesEnv(t *testing.T) *instancesEnv {
 		t.Fatal(err)
 	}
 	e.backend = stub.New("kro")
-	e.run(t, &instances.View{Workspace: e.workspace(t), Client: e.c, Export: export},
+	e.view = &instances.View{Workspace: e.workspace(t), Client: e.c, Export: export}
+	e.run(t, e.view,
 		manifest.New(manifest.Config{Group: group, Export: export, Runtime: e.runtime, Metadata: objects, SweepInterval: time.Second, Log: klog.Background()}), e.backend)
 	e.create(t, newTemplate("redis", "Redis", func(t *infrastructurev1alpha1.Template) {
 		t.Spec.Backend, t.Spec.BackendConfig = manifest.Name, &runtime.RawExtension{Raw: []byte(manifests)}
@@ -146,6 +148,7 @@ func TestInstances(t *testing.T) {
 		{"C4: workspace is gone", e.testWorkspaceGone},
 		{"a purge is told", e.testPurge},
 		{"G5: another backend takes over", e.testTakeOver},
+		{"F14: schemas change while there are instances", e.testEvolution},
 		{"F13: template is removed", e.testTemplateRemoved},
 	} {
 		if !t.Run(step.name, step.run) {
@@ -254,7 +257,9 @@ func (e *instancesEnv) testTemplateRemoved(t *testing.T) {
 	e.waitAbsent(t, e.second, "redis-mine")
 	waitSeriesGone(t, "redis")
 	// Bindings that exist keep what they have bound, as everywhere in kcp; it refuses new instances.
-	_, err := e.of(e.second).inTenant(t, "redis").Create(t.Context(), newInstance("late", "small"), metav1.CreateOptions{})
+	late := newInstance("late", "small")
+	late.SetAPIVersion(group + "/v1beta1")
+	_, err := e.of(e.second).inTenantIn(t, "v1beta1", "redis").Create(t.Context(), late, metav1.CreateOptions{})
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "is being removed from the catalogue") {
 		t.Errorf("creating an instance afterwards: %v", err)
 	}

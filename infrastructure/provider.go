@@ -1,6 +1,7 @@
 package infrastructure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,8 +33,14 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/web"
 )
 
-// ensureInterval is how often the workspace of the provider is compared with what it should have.
-const ensureInterval = 5 * time.Minute
+const (
+	// ensureInterval is how often the workspace of the provider is compared with what it should have.
+	ensureInterval = 5 * time.Minute
+	// cleanInterval is how often it is looked for what Templates no longer need.
+	cleanInterval = 30 * time.Second
+	// schemaGrace is how long a schema stays that nobody has bound.
+	schemaGrace = 10 * time.Minute
+)
 
 // Config configures a provider.
 type Config struct {
@@ -41,6 +49,8 @@ type Config struct {
 	Catalogue catalogue.Options
 	Backends  *backend.Registry
 	Instances template.Instances
+	// SchemaGrace is how long a schema stays that nobody has bound; 0 means 10 minutes.
+	SchemaGrace time.Duration
 	// Shipped are the Templates that the provider keeps in its workspace; nil: it creates and deletes none.
 	Shipped []infrastructurev1alpha1.Template
 	// LeaderElectionNamespace is the namespace, in the workspace of the provider, of the lease that replicas share; empty for one
@@ -104,7 +114,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := templates.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of templates: %w", err)
 	}
-	tasks := []manager.Runnable{keep(direct, cfg)}
+	tasks := []manager.Runnable{keep(direct, cfg), clean(direct, cfg, templates.Events)}
 	if cfg.Shipped != nil {
 		tasks = append(tasks, ship(direct, cfg))
 	}
@@ -138,25 +148,36 @@ func run(b backend.Backend, cfg Config) manager.Runnable {
 
 // keep has the leader repair the workspace of the provider.
 func keep(c client.Client, cfg Config) manager.Runnable {
-	return regularly("repair the catalogue", cfg.Log, func(ctx context.Context) error { return catalogue.Ensure(ctx, c, cfg.Catalogue) })
+	return regularly("repair the catalogue", cfg.Log, ensureInterval, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, ensureInterval) // it waits for servers
+		defer cancel()
+		return catalogue.Ensure(ctx, c, cfg.Catalogue)
+	})
+}
+
+// clean has the leader remove what Templates no longer need.
+func clean(c client.Client, cfg Config, recorder events.EventRecorder) manager.Runnable {
+	cleaner := &template.Cleaner{
+		Client: c, Group: cfg.Catalogue.Group, Instances: cfg.Instances, Events: recorder, Grace: cmp.Or(cfg.SchemaGrace, schemaGrace),
+		Log: cfg.Log,
+	}
+	return regularly("remove what templates no longer need", cfg.Log, cleanInterval, cleaner.Clean)
 }
 
 // ship has the leader keep the shipped Templates.
 func ship(c client.Client, cfg Config) manager.Runnable {
 	seeder := &seed.Seeder{Client: c, Group: cfg.Catalogue.Group, Templates: cfg.Shipped, Instances: cfg.Instances, Log: cfg.Log}
-	return regularly("ship templates", cfg.Log, seeder.Ensure)
+	return regularly("ship templates", cfg.Log, ensureInterval, seeder.Ensure)
 }
 
-// regularly has the leader do something every ensureInterval.
-func regularly(what string, log logr.Logger, do func(context.Context) error) manager.Runnable {
+// regularly has the leader do something at intervals.
+func regularly(what string, log logr.Logger, interval time.Duration, do func(context.Context) error) manager.Runnable {
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
-			ctx, cancel := context.WithTimeout(ctx, ensureInterval)
-			defer cancel()
 			if err := do(ctx); err != nil && ctx.Err() == nil {
 				log.Error(err, "Could not "+what+", will retry")
 			}
-		}, ensureInterval, 0.1, true)
+		}, interval, 0.1, true)
 		return nil
 	})
 }

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -48,7 +49,16 @@ type env struct {
 }
 
 // counter says how many instances there are.
-type counter struct{ count atomic.Int64 }
+type counter struct {
+	template.Instances // nil: nothing else is asked
+	count              atomic.Int64
+}
+
+func (c *counter) Each(_ context.Context, _ *infrastructurev1alpha1.Template, call func(*unstructured.Unstructured) error) error {
+	return nil
+}
+
+func (c *counter) Bindings(context.Context, func(*apisv1alpha2.APIBinding) error) error { return nil }
 
 func (c *counter) Count(context.Context, *infrastructurev1alpha1.Template) (int, error) {
 	return int(c.count.Load()), nil
@@ -191,11 +201,17 @@ func (e *env) gone(t *testing.T, template *infrastructurev1alpha1.Template) {
 
 func (e *env) inTenant(t *testing.T, resource string) dynamic.ResourceInterface {
 	t.Helper()
+	return e.inTenantIn(t, "v1alpha1", resource)
+}
+
+// inTenantIn returns a client of a version of a resource in the workspace of the tenant.
+func (e *env) inTenantIn(t *testing.T, version, resource string) dynamic.ResourceInterface {
+	t.Helper()
 	c, err := dynamic.NewForConfig(shardtesting.At(e.shard.Admin(t), e.tenant))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Resource(schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: resource})
+	return c.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
 }
 
 func TestTemplates(t *testing.T) {

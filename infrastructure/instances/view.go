@@ -10,12 +10,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -23,6 +27,9 @@ import (
 
 // pageSize bounds the objects that are in memory during a list.
 const pageSize = 500
+
+// rewriteRate is how many instances are written a second that are stored in an old version.
+const rewriteRate = 20
 
 // errNoEndpoints means that the server has not said yet where workspaces are.
 var errNoEndpoints = errors.New("the endpoint slice of the export does not exist yet")
@@ -36,10 +43,15 @@ type View struct {
 	Export string
 }
 
+// Each implements template.Instances.
+func (v *View) Each(ctx context.Context, t *infrastructurev1alpha1.Template, call func(*unstructured.Unstructured) error) error {
+	return v.each(ctx, gvrOf(t), func(_ dynamic.Interface, object *unstructured.Unstructured) error { return call(object) })
+}
+
 // Count implements template.Instances.
 func (v *View) Count(ctx context.Context, t *infrastructurev1alpha1.Template) (int, error) {
 	count := 0
-	err := v.each(ctx, t, func(*endpoints.Endpoint, *unstructured.Unstructured) error {
+	err := v.Each(ctx, t, func(*unstructured.Unstructured) error {
 		count++
 		return nil
 	})
@@ -49,7 +61,7 @@ func (v *View) Count(ctx context.Context, t *infrastructurev1alpha1.Template) (i
 // Provided implements template.Instances.
 func (v *View) Provided(ctx context.Context, t *infrastructurev1alpha1.Template) (int, error) {
 	count := 0
-	err := v.each(ctx, t, func(_ *endpoints.Endpoint, object *unstructured.Unstructured) error {
+	err := v.Each(ctx, t, func(object *unstructured.Unstructured) error {
 		if slices.Contains(object.GetFinalizers(), Finalizer(t.Spec.InstanceCRD.Group)) {
 			count++
 		}
@@ -58,34 +70,56 @@ func (v *View) Provided(ctx context.Context, t *infrastructurev1alpha1.Template)
 	return count, err
 }
 
+// Bindings implements template.Instances.
+func (v *View) Bindings(ctx context.Context, call func(*apisv1alpha2.APIBinding) error) error {
+	return v.each(ctx, apisv1alpha2.SchemeGroupVersion.WithResource("apibindings"), func(_ dynamic.Interface, object *unstructured.Unstructured) error {
+		binding := &apisv1alpha2.APIBinding{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, binding); err != nil {
+			return fmt.Errorf("reading an APIBinding: %w", err)
+		}
+		return call(binding)
+	})
+}
+
+// Rewrite implements template.Instances. An instance that somebody else writes at the same time need not be written again.
+func (v *View) Rewrite(ctx context.Context, t *infrastructurev1alpha1.Template) error {
+	limiter := flowcontrol.NewTokenBucketRateLimiter(rewriteRate, rewriteRate)
+	return v.each(ctx, gvrOf(t), func(c dynamic.Interface, object *unstructured.Unstructured) error {
+		if err := limiter.Wait(ctx); err != nil {
+			return err
+		}
+		_, err := c.Resource(gvrOf(t)).Update(logicalcluster.With(ctx, logicalcluster.Of(object)), object, metav1.UpdateOptions{})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		}
+		return err
+	})
+}
+
 // Remove implements template.Instances.
 func (v *View) Remove(ctx context.Context, t *infrastructurev1alpha1.Template) (int, error) {
 	left := 0
-	err := v.each(ctx, t, func(at *endpoints.Endpoint, object *unstructured.Unstructured) error {
+	err := v.each(ctx, gvrOf(t), func(c dynamic.Interface, object *unstructured.Unstructured) error {
 		left++
-		return removeInstance(ctx, at, gvrOf(t), object)
+		return removeInstance(ctx, c.Resource(gvrOf(t)), object)
 	})
 	return left, err
 }
 
 // removeInstance says why, and deletes.
-func removeInstance(ctx context.Context, at *endpoints.Endpoint, gvr schema.GroupVersionResource, object *unstructured.Unstructured) error {
+func removeInstance(ctx context.Context, c dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 	if object.GetDeletionTimestamp() != nil {
 		return nil
-	}
-	c, err := at.Dynamic()
-	if err != nil {
-		return err
 	}
 	ctx = logicalcluster.With(ctx, logicalcluster.Of(object))
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"phase": infrastructurev1alpha1.PhaseTemplateRemoved, "message": "This kind is no longer offered; the instance is being removed."}})
 	if err != nil {
 		return err
 	}
-	_, err = c.Resource(gvr).Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = c.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err == nil {
 		uid := object.GetUID()
-		err = c.Resource(gvr).Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		err = c.Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
@@ -93,22 +127,22 @@ func removeInstance(ctx context.Context, at *endpoints.Endpoint, gvr schema.Grou
 	return err
 }
 
-// each calls a function for each instance of a Template, and fails unless all workspaces could be read.
-func (v *View) each(ctx context.Context, t *infrastructurev1alpha1.Template, call func(*endpoints.Endpoint, *unstructured.Unstructured) error) error {
+// each calls a function for each object of a resource, with a client of where it is, and fails unless all workspaces could be read.
+func (v *View) each(ctx context.Context, gvr schema.GroupVersionResource, call func(dynamic.Interface, *unstructured.Unstructured) error) error {
 	slice := &apisv1alpha1.APIExportEndpointSlice{}
 	if err := v.Client.Get(ctx, client.ObjectKey{Name: v.Export}, slice); err != nil {
 		return fmt.Errorf("%w: %w", errNoEndpoints, err)
 	}
 	for _, endpoint := range slice.Status.APIExportEndpoints {
-		if err := v.eachAt(ctx, endpoint.URL, gvrOf(t), call); err != nil {
+		if err := v.eachAt(ctx, endpoint.URL, gvr, call); err != nil {
 			return fmt.Errorf("at %s: %w", endpoint.URL, err)
 		}
 	}
 	return nil
 }
 
-func (v *View) eachAt(ctx context.Context, url string, gvr schema.GroupVersionResource, call func(*endpoints.Endpoint, *unstructured.Unstructured) error) error {
-	at, err := endpointAt(v.Workspace, url)
+func (v *View) eachAt(ctx context.Context, url string, gvr schema.GroupVersionResource, call func(dynamic.Interface, *unstructured.Unstructured) error) error {
+	at, err := endpoints.New(v.Workspace, url)
 	if err != nil {
 		return err
 	}
@@ -119,11 +153,15 @@ func (v *View) eachAt(ctx context.Context, url string, gvr schema.GroupVersionRe
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		list, err := c.Resource(gvr).List(ctx, options)
+		if next, ok := resumeAt(err); ok {
+			options.Continue = next
+			continue
+		}
 		if err != nil {
 			return err
 		}
 		for i := range list.Items {
-			if err := call(at, &list.Items[i]); err != nil {
+			if err := call(c, &list.Items[i]); err != nil {
 				return err
 			}
 		}
@@ -131,6 +169,17 @@ func (v *View) eachAt(ctx context.Context, url string, gvr schema.GroupVersionRe
 			return nil
 		}
 	}
+}
+
+// resumeAt returns where a list goes on that has taken so long that its state of the server is compacted: at the same key, in the present
+// state.
+func resumeAt(err error) (next string, ok bool) {
+	var status apierrors.APIStatus
+	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
+		return "", false
+	}
+	next = status.Status().Continue
+	return next, next != ""
 }
 
 // gvrOf returns the resource of the instances, in the version of the Template if that is exported, else in the one exported before.

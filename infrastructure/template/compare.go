@@ -10,19 +10,32 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Compare returns the changes from one schema to another of the same version that could make an instance invalid that was valid
-// before, as sentences that begin with a field. None means that the new schema may replace the old one. A change that is not known to
-// be harmless counts as harmful.
-func Compare(before, after *apiextensionsv1.JSONSchemaProps) []string {
+// Change is a change from one schema to another that could make an instance invalid that was valid before.
+type Change struct {
+	// Text is a sentence that begins with a field.
+	Text string
+	// Breaking means that a value is no longer allowed. Otherwise, only the instances that exist tell whether they stay valid.
+	Breaking bool
+}
+
+// Compare returns the changes from one schema to another that could make an instance invalid that was valid before. None means that the
+// new schema may replace the old one.
+func Compare(before, after *apiextensionsv1.JSONSchemaProps) []Change {
 	c := comparison{}
 	c.compare("spec", before, after)
 	return c.changes
 }
 
-type comparison struct{ changes []string }
+type comparison struct{ changes []Change }
 
+// report notes a breaking change.
 func (c *comparison) report(path, format string, args ...any) {
-	c.changes = append(c.changes, path+": "+fmt.Sprintf(format, args...))
+	c.changes = append(c.changes, Change{path + ": " + fmt.Sprintf(format, args...), true})
+}
+
+// doubt notes a change whose effect depends on values.
+func (c *comparison) doubt(path, format string, args ...any) {
+	c.changes = append(c.changes, Change{path + ": " + fmt.Sprintf(format, args...), false})
 }
 
 func (c *comparison) compare(path string, before, after *apiextensionsv1.JSONSchemaProps) {
@@ -36,7 +49,7 @@ func (c *comparison) compare(path string, before, after *apiextensionsv1.JSONSch
 	c.compareChild(path+"[]", itemsOf(before), itemsOf(after))
 	c.compareChild(path+".*", additionalOf(before), additionalOf(after))
 	if !equality.Semantic.DeepEqual(remainder(before), remainder(after)) {
-		c.report(path, "a keyword changes whose effect on existing instances is not known")
+		c.doubt(path, "a keyword changes whose effect on existing instances is not known")
 	}
 }
 
@@ -47,7 +60,7 @@ func (c *comparison) compareChild(path string, before, after *apiextensionsv1.JS
 	case after == nil:
 		c.report(path, "the schema of elements is removed")
 	case before == nil:
-		c.report(path, "elements get a schema")
+		c.doubt(path, "elements get a schema")
 	default:
 		c.compare(path, before, after)
 	}
@@ -82,17 +95,17 @@ func (c *comparison) compareValues(path string, before, after *apiextensionsv1.J
 		}
 	}
 	if after.Pattern != "" && after.Pattern != before.Pattern {
-		c.report(path, "the pattern is new or changes")
+		c.doubt(path, "the pattern is new or changes")
 	}
 	if after.Format != "" && after.Format != before.Format {
-		c.report(path, "the format is new or changes")
+		c.doubt(path, "the format is new or changes")
 	}
 	if before.Nullable && !after.Nullable {
 		c.report(path, "null is no longer allowed")
 	}
 	for _, rule := range after.XValidations {
 		if !slices.ContainsFunc(before.XValidations, func(r apiextensionsv1.ValidationRule) bool { return r.Rule == rule.Rule }) {
-			c.report(path, "the rule %q is new", rule.Rule)
+			c.doubt(path, "the rule %q is new", rule.Rule)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
@@ -27,15 +29,20 @@ import (
 // retryInterval is the interval of retries where no event tells that something has changed, such as a backend that is not ready.
 const retryInterval = 10 * time.Second
 
-// Instances are the instances of a kind in all workspaces that have bound the export.
+// Instances are the instances of a kind in all workspaces that have bound the export. Methods fail unless all workspaces could be
+// reached.
 type Instances interface {
-	// Count returns their number. It fails unless all workspaces could be read.
+	// Each calls a function for each of them.
+	Each(ctx context.Context, template *infrastructurev1alpha1.Template, call func(*unstructured.Unstructured) error) error
+	// Rewrite writes each of them as it is, at a bounded rate, so that it is stored in the present storage version.
+	Rewrite(ctx context.Context, template *infrastructurev1alpha1.Template) error
+	// Bindings calls a function for each binding of the export.
+	Bindings(ctx context.Context, call func(*apisv1alpha2.APIBinding) error) error
+	// Count returns their number.
 	Count(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
-	// Remove gives all of them the phase TemplateRemoved, deletes them, and returns how many are left. It fails unless all
-	// workspaces could be read.
+	// Remove gives all of them the phase TemplateRemoved, deletes them, and returns how many are left.
 	Remove(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
-	// Provided returns the number of those that the backend may have made something for. It fails unless all workspaces could be
-	// read.
+	// Provided returns the number of those that the backend may have made something for.
 	Provided(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
 }
 
@@ -153,7 +160,24 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*scope, error) {
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading the definition: %w", err)
 	}
-	return s, nil
+	return s, r.observeServed(ctx, s)
+}
+
+// observeServed reads what the export has of a Template.
+func (r *Reconciler) observeServed(ctx context.Context, s *scope) error {
+	registered := s.template.Status.Registered
+	if !registered.SchemaInAPIExport {
+		return nil
+	}
+	served := &apisv1alpha1.APIResourceSchema{}
+	err := r.Client.Get(ctx, types.NamespacedName{Name: registered.SchemaName}, served)
+	switch {
+	case err == nil:
+		s.served = served
+	case !apierrors.IsNotFound(err): // one that was deleted by hand is created anew
+		return fmt.Errorf("reading the schema of the export: %w", err)
+	}
+	return nil
 }
 
 // writeStatus writes status and the label of Templates that tenants may see, where they have changed.

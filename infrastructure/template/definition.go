@@ -36,7 +36,8 @@ func DefinitionName(t *infrastructurev1alpha1.Template) string {
 
 // Definition returns the definition of the kind of a Template. current is the definition that exists, or nil: its versions stay
 // served, its storage version stays what it is. Versions that the Template retires are left out unless objects may be stored in
-// them. While a Template is being deleted, the definition refuses new instances.
+// them. The new version keeps the values of fields that only others have. While a Template is being deleted, all versions refuse new
+// instances.
 func Definition(t *infrastructurev1alpha1.Template, current *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
 	names := t.Spec.InstanceCRD
 	version, err := newVersion(t)
@@ -61,6 +62,11 @@ func Definition(t *infrastructurev1alpha1.Template, current *apiextensionsv1.Cus
 		},
 	}
 	crd.Spec.Versions = mergeVersions(t, version, current)
+	if !t.DeletionTimestamp.IsZero() {
+		for i := range crd.Spec.Versions {
+			refuseCreation(&crd.Spec.Versions[i])
+		}
+	}
 	return crd, nil
 }
 
@@ -85,9 +91,39 @@ func mergeVersions(t *infrastructurev1alpha1.Template, version apiextensionsv1.C
 		}
 		former.Deprecated = true
 		former.DeprecationWarning = ptr.To(fmt.Sprintf("%s/%s %s is deprecated; use %s", t.Spec.InstanceCRD.Group, former.Name, t.Spec.InstanceCRD.Kind, version.Name))
+		former.Schema = former.Schema.DeepCopy()
+		keepFields(version.Schema.OpenAPIV3Schema, former.Schema.OpenAPIV3Schema)
+		keepFields(former.Schema.OpenAPIV3Schema, version.Schema.OpenAPIV3Schema)
 		versions = append(versions, former)
 	}
 	return append(versions, version)
+}
+
+// keepFields has a schema keep the values of fields that only another one has: an object is stored once for all versions, and a write in
+// one of them would lose what belongs to another.
+func keepFields(schema, other *apiextensionsv1.JSONSchemaProps) {
+	if schema == nil || other == nil {
+		return
+	}
+	for name, otherProperty := range other.Properties {
+		property, ok := schema.Properties[name]
+		switch {
+		case ok:
+			keepFields(&property, &otherProperty)
+			schema.Properties[name] = property
+		case schema.Type == "object" && schema.AdditionalProperties == nil:
+			schema.XPreserveUnknownFields = ptr.To(true)
+		}
+	}
+	keepFields(itemsOf(schema), itemsOf(other))
+	keepFields(additionalOf(schema), additionalOf(other))
+}
+
+// refuseCreation has a version refuse new instances.
+func refuseCreation(version *apiextensionsv1.CustomResourceDefinitionVersion) {
+	schema := version.Schema.OpenAPIV3Schema.DeepCopy()
+	schema.XValidations = apiextensionsv1.ValidationRules{{Rule: "oldSelf.hasValue()", Message: drainingMessage, OptionalOldSelf: ptr.To(true)}}
+	version.Schema = &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema}
 }
 
 func newVersion(t *infrastructurev1alpha1.Template) (apiextensionsv1.CustomResourceDefinitionVersion, error) {
@@ -106,11 +142,6 @@ func newVersion(t *infrastructurev1alpha1.Template) (apiextensionsv1.CustomResou
 			"spec":       *spec,
 			"status":     statusSchema(),
 		},
-	}
-	if !t.DeletionTimestamp.IsZero() {
-		schema.XValidations = apiextensionsv1.ValidationRules{{
-			Rule: "oldSelf.hasValue()", Message: drainingMessage, OptionalOldSelf: ptr.To(true),
-		}}
 	}
 	return apiextensionsv1.CustomResourceDefinitionVersion{
 		Name:         t.Spec.InstanceCRD.Version,

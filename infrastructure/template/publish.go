@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -30,12 +29,9 @@ func (r *Reconciler) findBackend(_ context.Context, s *scope) error {
 }
 
 // validate finds mistakes before anything is written.
-func (r *Reconciler) validate(_ context.Context, s *scope) error {
-	invalid := func(message string) error {
-		return &problem{condition: infrastructurev1alpha1.ConditionSchemaCompatible, reason: infrastructurev1alpha1.ReasonInvalidSpec, message: message, wait: true}
-	}
+func (r *Reconciler) validate(ctx context.Context, s *scope) error {
 	if errs := Validate(s.template, r.Group, s.others); len(errs) > 0 {
-		return invalid(errs.ToAggregate().Error())
+		return invalid(errs.ToAggregate().Error(), 0)
 	}
 	if s.definition == nil {
 		return nil
@@ -44,25 +40,7 @@ func (r *Reconciler) validate(_ context.Context, s *scope) error {
 		return &problem{condition: infrastructurev1alpha1.ConditionCRDEstablished, reason: infrastructurev1alpha1.ReasonCRDError,
 			message: fmt.Sprintf("CustomResourceDefinition %s exists and is not this Template's; delete it, or name another resource", s.definition.Name)}
 	}
-	if changes := incompatible(s.template, s.definition); len(changes) > 0 {
-		return invalid("existing instances could become invalid: " + strings.Join(changes, "; ") + "; give the kind a new spec.instanceCRD.version")
-	}
-	return nil
-}
-
-// incompatible compares the schema of a Template with that of the same version of the existing definition.
-func incompatible(t *infrastructurev1alpha1.Template, definition *apiextensionsv1.CustomResourceDefinition) []string {
-	after, err := parseSchema(t.Spec.Schema.Raw)
-	if err != nil {
-		return []string{err.Error()}
-	}
-	for _, version := range definition.Spec.Versions {
-		if version.Name == t.Spec.InstanceCRD.Version && version.Schema != nil && version.Schema.OpenAPIV3Schema != nil {
-			before := version.Schema.OpenAPIV3Schema.Properties["spec"]
-			return Compare(&before, after)
-		}
-	}
-	return nil
+	return r.validateChange(ctx, s)
 }
 
 // defineKind writes the definition in the workspace of the provider, where no tenant sees it yet, and waits until it is established.

@@ -25,6 +25,7 @@ type scope struct {
 	template   *infrastructurev1alpha1.Template
 	others     []infrastructurev1alpha1.Template
 	definition *apiextensionsv1.CustomResourceDefinition // nil if there is none
+	served     *apisv1alpha1.APIResourceSchema           // what the export has; nil if it has none
 
 	backend backend.Backend
 	schema  *apisv1alpha1.APIResourceSchema

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,7 +94,7 @@ func TestDefinitionKeepsPluralAndSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	if changes := append(Compare(want, &spec), Compare(&spec, want)...); len(changes) > 0 {
-		t.Errorf("the schema changes: %q", changes)
+		t.Errorf("the schema changes: %v", changes)
 	}
 }
 
@@ -128,6 +129,43 @@ func TestDefinitionOfSeveralVersions(t *testing.T) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+func TestDefinitionKeepsFieldsOfOtherVersions(t *testing.T) {
+	first := mustDefine(t, redis(withSchema(`{"type":"object","properties":{"old":{"type":"string"},"nested":{"type":"object","properties":{"old":{"type":"string"}}}}}`)), nil)
+	next := redis(withSchema(`{"type":"object","properties":{"nested":{"type":"object","properties":{"new":{"type":"string"}}}}}`), func(t *infrastructurev1alpha1.Template) {
+		t.Spec.InstanceCRD.Version = "v1"
+	})
+	keeps := func(definition *apiextensionsv1.CustomResourceDefinition) (kept []bool) {
+		for _, version := range definition.Spec.Versions {
+			spec := specOf(version.Schema.OpenAPIV3Schema)
+			nested := spec.Properties["nested"]
+			kept = append(kept, spec.XPreserveUnknownFields != nil, nested.XPreserveUnknownFields != nil)
+		}
+		return kept
+	}
+	both := mustDefine(t, next, first)
+	if got, want := keeps(both), []bool{false, true, true, true}; !slices.Equal(got, want) {
+		t.Errorf("spec and nested of both versions keep unknown fields: %v, want %v", got, want)
+	}
+	if again := mustDefine(t, next, both); !equality.Semantic.DeepEqual(again.Spec, both.Spec) {
+		t.Error("the next pass changes the definition")
+	}
+	next.Spec.RetiredVersions = []string{"v1alpha1"}
+	if got := keeps(mustDefine(t, next, both)); !slices.Equal(got, []bool{false, false}) {
+		t.Errorf("without the other version, unknown fields are kept: %v", got)
+	}
+}
+
+func TestDrainingDefinitionRefusesCreationInAllVersions(t *testing.T) {
+	first := mustDefine(t, redis(), nil)
+	now := metav1.Now()
+	next := redis(func(t *infrastructurev1alpha1.Template) { t.Spec.InstanceCRD.Version, t.DeletionTimestamp = "v1", &now })
+	for _, version := range mustDefine(t, next, first).Spec.Versions {
+		if rules := version.Schema.OpenAPIV3Schema.XValidations; len(rules) != 1 || rules[0].Message != drainingMessage {
+			t.Errorf("%s has the rules %v", version.Name, rules)
+		}
 	}
 }
 

@@ -1,0 +1,114 @@
+package template
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+)
+
+// Cleaner removes what Templates no longer need: versions that are retired, once no instance is stored in them, and schemas that nobody
+// has bound. It works in the background, and one Template does not stop the others.
+type Cleaner struct {
+	// Client is an uncached client of the workspace of the provider.
+	Client client.Client
+	// Group is the API group of the provider.
+	Group     string
+	Instances Instances
+	Events    events.EventRecorder
+	// Grace is how long a schema stays that nobody has bound.
+	Grace time.Duration
+	Log   logr.Logger
+}
+
+// Clean does what can be done now. It is to be repeated.
+func (c *Cleaner) Clean(ctx context.Context) error {
+	var list infrastructurev1alpha1.TemplateList
+	if err := c.Client.List(ctx, &list); err != nil {
+		return fmt.Errorf("listing templates: %w", err)
+	}
+	var errs []error
+	for i := range list.Items {
+		if err := c.retire(ctx, &list.Items[i]); err != nil {
+			errs = append(errs, fmt.Errorf("retiring versions of template %s: %w", list.Items[i].Name, err))
+		}
+	}
+	return errors.Join(append(errs, c.prune(ctx))...)
+}
+
+// retire moves the instances of a Template to its version, so that retired ones are needed no longer. Each step waits until all bindings
+// have the schema of the former one, and everything follows from the definition, so that the process may end at any time:
+//
+//  1. The definition stores objects in the version of the Template.
+//  2. All instances are written as they are.
+//  3. The status of the definition says that nothing is stored in other versions. The controller then drops those that are retired.
+func (c *Cleaner) retire(ctx context.Context, t *infrastructurev1alpha1.Template) error {
+	if len(t.Spec.RetiredVersions) == 0 || !t.DeletionTimestamp.IsZero() || !isReady(t) || t.Status.ObservedGeneration != t.Generation {
+		return nil
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: DefinitionName(t)}, definition); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !slices.ContainsFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return slices.Contains(t.Spec.RetiredVersions, v.Name)
+	}) {
+		return nil
+	}
+	if bound, err := c.isBound(ctx, t, definition); err != nil || !bound {
+		return err
+	}
+	if setStorage(definition, t.Spec.InstanceCRD.Version) {
+		return c.Client.Update(ctx, definition)
+	}
+	if err := c.Instances.Rewrite(ctx, t); err != nil {
+		return fmt.Errorf("writing the instances: %w", err)
+	}
+	definition.Status.StoredVersions = []string{t.Spec.InstanceCRD.Version}
+	if err := c.Client.Status().Update(ctx, definition); err != nil {
+		return err
+	}
+	c.Events.Eventf(t, nil, corev1.EventTypeNormal, "InstancesMigrated", "Retire", "all instances are stored in version %s; versions %v can go", t.Spec.InstanceCRD.Version, t.Spec.RetiredVersions)
+	return nil
+}
+
+// isBound reports whether the export and all bindings of the kind have the schema of a definition.
+func (c *Cleaner) isBound(ctx context.Context, t *infrastructurev1alpha1.Template, definition *apiextensionsv1.CustomResourceDefinition) (bool, error) {
+	schema, err := Schema(definition)
+	if err != nil || schema.Name != t.Status.Registered.SchemaName {
+		return false, err
+	}
+	behind := 0
+	err = c.Instances.Bindings(ctx, func(binding *apisv1alpha2.APIBinding) error {
+		for _, bound := range binding.Status.BoundResources {
+			if bound.Group == c.Group && bound.Resource == t.Spec.InstanceCRD.Resource && bound.Schema.Name != schema.Name {
+				behind++
+			}
+		}
+		return nil
+	})
+	if err == nil && behind > 0 {
+		c.Log.Info("Bindings do not have the schema of a template yet; its retired versions wait for them", "template", t.Name, "bindings", behind)
+	}
+	return behind == 0, err
+}
+
+// setStorage has a definition store objects in a version, and reports whether that is a change.
+func setStorage(definition *apiextensionsv1.CustomResourceDefinition, version string) (changed bool) {
+	for i := range definition.Spec.Versions {
+		v := &definition.Spec.Versions[i]
+		changed = changed || v.Storage != (v.Name == version)
+		v.Storage = v.Name == version
+	}
+	return changed
+}

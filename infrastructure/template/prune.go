@@ -1,0 +1,92 @@
+package template
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+)
+
+// AnnotationUnusedSince returns the annotation of a schema of former content, with the time from which on nobody had it bound.
+func AnnotationUnusedSince(group string) string { return group + "/unused-since" }
+
+// prune deletes schemas that no export lists, and that no binding has had during the grace period. Where bindings cannot be read, all
+// schemas stay: absence is no evidence then.
+func (c *Cleaner) prune(ctx context.Context) error {
+	var schemas apisv1alpha1.APIResourceSchemaList
+	if err := c.Client.List(ctx, &schemas, client.HasLabels{LabelTemplate(c.Group)}); err != nil {
+		return fmt.Errorf("listing schemas: %w", err)
+	}
+	used, err := c.listed(ctx)
+	if err != nil {
+		return err
+	}
+	former := 0
+	for i := range schemas.Items {
+		if !used[schemas.Items[i].Name] {
+			former++
+		}
+	}
+	if former == 0 {
+		return nil
+	}
+	if err := c.Instances.Bindings(ctx, func(binding *apisv1alpha2.APIBinding) error {
+		for _, bound := range binding.Status.BoundResources {
+			used[bound.Schema.Name] = true
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("reading which schemas are bound: %w", err)
+	}
+	var errs []error
+	for i := range schemas.Items {
+		if err := c.pruneSchema(ctx, &schemas.Items[i], used[schemas.Items[i].Name]); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("schema %s: %w", schemas.Items[i].Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// listed returns the schemas that exports list: those of the platform operator may list some, too.
+func (c *Cleaner) listed(ctx context.Context) (map[string]bool, error) {
+	var exports apisv1alpha2.APIExportList
+	if err := c.Client.List(ctx, &exports); err != nil {
+		return nil, fmt.Errorf("listing exports: %w", err)
+	}
+	names := map[string]bool{}
+	for i := range exports.Items {
+		for _, entry := range exports.Items[i].Spec.Resources {
+			names[entry.Schema] = true
+		}
+	}
+	return names, nil
+}
+
+// pruneSchema notes since when a schema is unused, and deletes it after the grace period. All writes fail if somebody else has written it.
+func (c *Cleaner) pruneSchema(ctx context.Context, schema *apisv1alpha1.APIResourceSchema, used bool) error {
+	key := AnnotationUnusedSince(c.Group)
+	text, noted := schema.Annotations[key]
+	if used && !noted {
+		return nil
+	}
+	since, err := time.Parse(time.RFC3339, text)
+	if !used && err == nil {
+		if time.Since(since) < c.Grace {
+			return nil
+		}
+		return c.Client.Delete(ctx, schema, client.Preconditions{UID: &schema.UID, ResourceVersion: &schema.ResourceVersion})
+	}
+	patch := client.MergeFromWithOptions(schema.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	if used {
+		delete(schema.Annotations, key)
+	} else {
+		metav1.SetMetaDataAnnotation(&schema.ObjectMeta, key, time.Now().UTC().Format(time.RFC3339))
+	}
+	return c.Client.Patch(ctx, schema, patch)
+}
