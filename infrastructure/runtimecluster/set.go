@@ -172,11 +172,11 @@ func (c *Cluster) checkOwned(ctx context.Context, s Set, object *unstructured.Un
 	}
 	for key, value := range c.labels(s) {
 		if key != c.label(labelVersion) && existing.Labels[key] != value {
-			return fmt.Errorf("%s %s exists and belongs to something else", object.GetKind(), object.GetName())
+			return fmt.Errorf("%s %s %w", object.GetKind(), object.GetName(), errForeign)
 		}
 	}
 	if existing.DeletionTimestamp != nil {
-		return fmt.Errorf("%s %s is being deleted", object.GetKind(), object.GetName())
+		return fmt.Errorf("%s %s %w", object.GetKind(), object.GetName(), errTerminating)
 	}
 	return nil
 }

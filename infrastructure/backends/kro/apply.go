@@ -7,24 +7,19 @@ import (
 
 	"github.com/kubernetes-sigs/kro/pkg/graph"
 	kroruntime "github.com/kubernetes-sigs/kro/pkg/runtime"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 )
 
-// valuesError says that the values of an instance cannot be applied: the next attempt would fail, too.
+// valuesError says that the values of an instance make no objects: the next attempt would fail, too.
 type valuesError struct{ error }
 
 func (e *valuesError) Unwrap() error { return e.error }
-
-// refused is what the tenant is told. What exactly is wrong is in the log: it names objects that tenants do not know.
-const refused = "The values of this instance cannot be applied; what was applied before stays as it is."
 
 // Apply implements instances.Handler.
 func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (instances.State, error) {
@@ -38,9 +33,13 @@ func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (insta
 	set := runtimecluster.SetOf(instance)
 	set.Version = compiled.version
 	state, err := b.apply(ctx, instance, set, compiled)
-	if values, ok := errors.AsType[*valuesError](err); ok {
-		log.FromContext(ctx).Info("The values of an instance cannot be applied", "template", instance.Template.Name, "reason", values.Error())
-		return instances.State{Phase: infrastructurev1alpha1.PhaseFailed, Message: refused, RecheckAfter: readyInterval}, nil
+	refusal, refused := runtimecluster.Refusal(err)
+	if _, ok := errors.AsType[*valuesError](err); ok {
+		refusal, refused = runtimecluster.InvalidValues(), true
+	}
+	if refused {
+		log.FromContext(ctx).Info("An instance cannot be applied", "template", instance.Template.Name, "reason", err.Error())
+		return refusal, nil
 	}
 	return state, err
 }
@@ -140,9 +139,6 @@ func (p *pass) observe(ctx context.Context, nodes []*kroruntime.Node) error {
 		}
 	}
 	applied, err := p.application.Apply(ctx, wanted)
-	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		return &valuesError{err}
-	}
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,26 @@ connection:
 
 func TestBackend(t *testing.T) {
 	e := newEnv(t)
-	t.Run("a graph becomes ready, is updated and removed", e.testLifecycle)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"a graph becomes ready, is updated and removed", e.testLifecycle},
+		{"mistakes have a path", e.testMistakes},
+		{"a kind appears later", e.testAppearingKind},
+		{"resources can be left out", e.testIncludeWhen},
+		{"collections follow their lists", e.testForEach},
+		{"objects of others are read in the namespace of the tenant", e.testExternalRef},
+		{"drift is reported and repaired", e.testDrift},
+		{"tenants with equal names do not meet", e.testTenants},
+		{"what is used is deleted last", e.testDeletionOrder},
+		{"what is pruned is kept in mind until it is gone", e.testPrune},
+		{"an interrupted instance is completed and leaves nothing", e.testInterruptions},
+		{"an edit that breaks the Template leaves instances as they are", e.testBrokenTemplate},
+		{"values that cannot be applied", e.testValues},
+	} {
+		t.Run(test.name, test.run)
+	}
 }
 
 func (e *env) testLifecycle(t *testing.T) {

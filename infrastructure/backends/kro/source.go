@@ -64,7 +64,14 @@ func newSource(t *infrastructurev1alpha1.Template, c *config) (*source, error) {
 		}
 	}
 	s.constants = constants
-	s.status, err = json.Marshal(map[string]any{outputsField: outputs, connectionField: c.Connection})
+	status := map[string]any{}
+	if len(outputs) > 0 {
+		status[outputsField] = outputs
+	}
+	if len(c.Connection) > 0 {
+		status[connectionField] = c.Connection
+	}
+	s.status, err = json.Marshal(status)
 	return s, err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
@@ -80,11 +81,16 @@ func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (insta
 		}
 		expanded, err := expression.Expand(m.Template, self, nil)
 		if err != nil {
-			return instances.State{}, fmt.Errorf("object %s: %w", m.ID, err)
+			log.FromContext(ctx).Info("An instance cannot be applied", "template", instance.Template.Name, "reason", fmt.Sprintf("object %s: %v", m.ID, err))
+			return runtimecluster.InvalidValues(), nil
 		}
 		wanted, objects = append(wanted, m), append(objects, &unstructured.Unstructured{Object: expanded.(map[string]any)})
 	}
 	applied, err := b.Cluster.Apply(ctx, runtimecluster.SetOf(instance), objects)
+	if refusal, ok := runtimecluster.Refusal(err); ok {
+		log.FromContext(ctx).Info("An instance cannot be applied", "template", instance.Template.Name, "reason", err.Error())
+		return refusal, nil
+	}
 	if err != nil {
 		return instances.State{}, err
 	}

@@ -1,0 +1,97 @@
+package kro
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+)
+
+// fakeCompiler counts attempts, and fails where it is told to.
+type fakeCompiler struct {
+	attempts int
+	err      error
+}
+
+func (f *fakeCompiler) compile(t *infrastructurev1alpha1.Template) (*compiled, error) {
+	f.attempts++
+	if f.err != nil {
+		return nil, f.err
+	}
+	return &compiled{version: fmt.Sprint(t.Generation)}, nil
+}
+
+func TestGraphs(t *testing.T) {
+	f := &fakeCompiler{}
+	g := newGraphs(f.compile)
+	step := func(name string, call func(*infrastructurev1alpha1.Template) (*compiled, error), template *infrastructurev1alpha1.Template, attempts int, version string, failed bool) {
+		t.Helper()
+		before := f.attempts
+		got, err := call(template)
+		if f.attempts-before != attempts || (err != nil) != failed || (got == nil) != (version == "") || got != nil && got.version != version {
+			t.Errorf("%s: got %+v, %v after %d attempts, want %q after %d", name, got, err, f.attempts-before, version, attempts)
+		}
+	}
+	first := newTemplate(t, "redis", redis)
+	step("an instance comes before the set-up", g.get, first, 1, "1", false)
+	step("the set-up finds the graph", g.setUp, first, 0, "1", false)
+	second := change(t, first, "resources: []")
+	f.err = &mistakeError{errors.New("it is broken")}
+	step("an edit breaks it", g.setUp, second, 1, "1", true)
+	step("instances keep the former graph", g.get, second, 0, "1", true)
+	step("the set-up tries again", g.setUp, second, 1, "1", true)
+	f.err = errors.New("the cluster does not answer")
+	third := change(t, second, redis+"\n")
+	step("the next edit cannot be checked", g.setUp, third, 1, "1", true)
+	step("instances try it again", g.get, third, 1, "1", true)
+	f.err = nil
+	step("until it can be", g.get, third, 1, "3", false)
+	step("a Template out of an older cache changes nothing", g.get, second, 0, "3", false)
+	moved := third.DeepCopy()
+	moved.Generation, moved.Spec.DisplayName = 4, "Renamed"
+	step("an edit of what is not compiled", g.setUp, moved, 0, "3", false)
+	next := moved.DeepCopy()
+	next.Generation, next.Spec.InstanceCRD.Version = 5, "v1"
+	step("a new version of the kind", g.setUp, next, 1, "5", false)
+	step("the former version keeps its graph", g.get, moved, 0, "3", false)
+	g.remove(next)
+	if g.templates.Len() != 0 {
+		t.Errorf("%d Templates are left", g.templates.Len())
+	}
+	g.remove(next) // as TeardownTemplate may be called twice
+}
+
+func TestGraphsAreBounded(t *testing.T) {
+	f := &fakeCompiler{}
+	g := newGraphs(f.compile)
+	template := newTemplate(t, "redis", redis)
+	for i := range 3 * maxVersions {
+		template.Generation, template.Spec.InstanceCRD.Version = int64(i+1), fmt.Sprintf("v%d", i+1)
+		if _, err := g.setUp(template); err != nil {
+			t.Fatal(err)
+		}
+	}
+	versions, _ := g.templates.Get(keyOf(template))
+	if kept := versions.(map[string]*attempts); len(kept) != maxVersions || kept[template.Spec.InstanceCRD.Version] == nil {
+		t.Errorf("%d versions are kept", len(kept))
+	}
+	for i := range maxTemplates + 10 {
+		if _, err := g.setUp(newTemplate(t, fmt.Sprintf("template-%d", i), "{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if g.templates.Len() != maxTemplates {
+		t.Errorf("%d Templates are kept", g.templates.Len())
+	}
+}
+
+func TestPanicsAreErrors(t *testing.T) {
+	_, err := (&compiler{}).compile(newTemplate(t, "redis", redis)) // there is no cluster
+	if err == nil {
+		t.Error("no error")
+	}
+	if _, isMistake := errors.AsType[*mistakeError](err); isMistake {
+		t.Errorf("it is told as a mistake: %v", err)
+	}
+}
