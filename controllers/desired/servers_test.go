@@ -14,7 +14,7 @@ import (
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
-	"github.com/atoll-dev/atoll/controllers/internal/golden"
+	"github.com/atoll-dev/atoll/internal/golden"
 )
 
 // fullInstallation is the installation of config/samples/full.

@@ -14,7 +14,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
-	"github.com/atoll-dev/atoll/controllers/internal/golden"
+	"github.com/atoll-dev/atoll/internal/golden"
 )
 
 var image = desired.Image{Repository: "registry.example.com/atoll", Tag: "v0.1.0"}

@@ -10,8 +10,8 @@ import (
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
-	"github.com/atoll-dev/atoll/controllers/internal/golden"
 	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/internal/golden"
 )
 
 func TestRenderedServerCertificates(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
-	"github.com/atoll-dev/atoll/controllers/internal/golden"
 	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/internal/golden"
 )
 
 func TestValidateRootShard(t *testing.T) {

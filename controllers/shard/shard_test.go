@@ -19,10 +19,10 @@ import (
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
-	"github.com/atoll-dev/atoll/controllers/internal/golden"
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/internal/golden"
 )
 
 // env is a Shard in an in-memory cluster, with an installation whose answers the test sets.

@@ -15,10 +15,10 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
-	"github.com/atoll-dev/atoll/controllers/internal/golden"
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/internal/golden"
 )
 
 func TestConditions(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package golden compares rendered objects with files. `go test ./controllers/... -update` rewrites the files; review
+// Package golden compares rendered objects with files. `go test PACKAGE -update` rewrites the files; review
 // the difference before committing it.
 package golden
 
