@@ -21,6 +21,7 @@ LDFLAGS := -s -w \
 
 BIN := $(CURDIR)/bin
 IMAGE ?= docker.io/local/atoll:dev
+TOFU_IMAGE ?= docker.io/local/atoll-tofu:dev
 SERVER_BINARIES := operator kcp kcp-front-proxy cache-server virtual-workspaces sync-agent infrastructure-provider etcd
 PLUGINS := kubectl-ws kubectl-create-workspace kubectl-kcp
 BINARIES := $(SERVER_BINARIES) $(PLUGINS)
@@ -80,6 +81,13 @@ build: ## Build every binary into bin/.
 .PHONY: image-tar
 image-tar: build ## Build the image of all server binaries as a tar, without a container engine.
 	@go -C hack/devcluster run . build-image --name $(IMAGE) --tar $(BIN)/image.tar $(addprefix $(BIN)/,$(SERVER_BINARIES))
+
+.PHONY: tofu-image-tar
+tofu-image-tar: ## Build the image of the infrastructure provider's OpenTofu runs as a tar; the first build takes minutes.
+	@mkdir -p $(BIN)
+	@echo "building bin/tofu-runner"; go build -ldflags '$(LDFLAGS)' -o $(BIN)/tofu-runner ./cmd/tofu-runner
+	@echo "building bin/tofu"; go -C hack/devcluster/opentofu build -ldflags '-s -w -X github.com/opentofu/opentofu/version.dev=no' -o $(BIN)/tofu github.com/opentofu/opentofu/cmd/tofu
+	@go -C hack/devcluster run . build-image --name $(TOFU_IMAGE) --tar $(BIN)/tofu-image.tar $(BIN)/tofu-runner $(BIN)/tofu
 
 .PHONY: images
 images: ## Build the image with docker, podman or buildah, whichever is there.

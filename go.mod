@@ -31,7 +31,13 @@ require (
 )
 
 require (
+	github.com/agext/levenshtein v1.2.1 // indirect
+	github.com/apparentlymart/go-textseg/v15 v15.0.0 // indirect
+	github.com/hashicorp/hcl/v2 v2.24.0
+	github.com/mitchellh/go-wordwrap v1.0.1 // indirect
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // indirect
+	github.com/zclconf/go-cty v1.16.3
+	golang.org/x/mod v0.41.0 // indirect
 )
 
 require (

@@ -19,6 +19,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/kro"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
+	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu"
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 	"github.com/atoll-dev/atoll/infrastructure/options"
@@ -42,7 +43,8 @@ func newCommand() *cobra.Command {
 		Short: "Serve a catalogue of templates to workspaces, and provide what tenants create from them",
 		Long: `The infrastructure provider turns each Template of its workspace into a kind that tenants who bind its APIExport can create. A backend
 makes the instances real; tenants see kinds, status and outputs, but no backend. The backends "kro" (graphs of objects that
-depend on each other) and "manifest" (objects) apply objects in a runtime cluster, in a namespace per tenant.`,
+depend on each other) and "manifest" (objects) apply objects in a runtime cluster, in a namespace per tenant; "opentofu" runs OpenTofu in
+Jobs there.`,
 		Example: `  # In a pod of the cluster in which instances run; all authenticated users may bind the catalogue
   infrastructure-provider --kcp-kubeconfig=/etc/kcp/kubeconfig --binders=system:authenticated
 
@@ -89,8 +91,12 @@ func run(ctx context.Context, o *options.Completed, logger logr.Logger) error {
 	if err != nil {
 		return err
 	}
+	all := []backend.Backend{graphs, manifest.New(cluster)}
+	if o.OpenTofu.Image != "" {
+		all = append(all, opentofu.New(opentofu.Config{Config: cluster, Image: o.OpenTofu.Image, Unrestricted: o.OpenTofu.AllowPrograms}))
+	}
 	backends := &backend.Registry{}
-	for _, b := range []backend.Backend{graphs, manifest.New(cluster)} {
+	for _, b := range all {
 		if err := backends.Register(b); err != nil {
 			return err
 		}

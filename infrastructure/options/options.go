@@ -40,6 +40,7 @@ type Options struct {
 	MetricsAddress          string
 	HealthAddress           string
 	Web                     Web
+	OpenTofu                OpenTofu
 }
 
 // New returns the defaults.
@@ -59,6 +60,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "host and port of /metrics; 0 switches it off")
 	flags.StringVar(&o.HealthAddress, "health-address", o.HealthAddress, "host and port of /readyz and /healthz; off by default")
 	o.Web.addFlags(flags)
+	o.OpenTofu.addFlags(flags)
 }
 
 // Completed are checked options.
@@ -92,6 +94,9 @@ func (o *Options) Complete() (*Completed, error) {
 	runtime, err := runtimeConfig(o.RuntimeKubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("--runtime-kubeconfig: %w", err)
+	}
+	if err := o.OpenTofu.validate(); err != nil {
+		return nil, err
 	}
 	shipped, err := o.shipped()
 	if err != nil {

@@ -28,6 +28,7 @@ func TestComplete(t *testing.T) {
 		"not of a workspace":     {func(o *Options) { o.KcpKubeconfig = cluster }, "--kcp-kubeconfig: the server is"},
 		"a group without domain": {func(o *Options) { o.Group = "infrastructure" }, "--api-group: got"},
 		"no name of an export":   {func(o *Options) { o.Export = "A B" }, "--apiexport: got"},
+		"no image for programs":  {func(o *Options) { o.OpenTofu.AllowPrograms = true }, "--opentofu-allow-programs: is used with"},
 		"no runtime cluster":     {func(o *Options) { o.RuntimeKubeconfig = "/nowhere" }, "--runtime-kubeconfig: "},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -68,6 +69,32 @@ func (c *Cluster) labels(s Set) map[string]string {
 		c.label(labelInstance): shortname.Of(s.Instance, shortname.Label),
 		c.label(labelBackend):  c.Backend,
 	}
+}
+
+// annotations are on every object of a set: names may be too long for labels.
+func (c *Cluster) annotations(s Set) map[string]string {
+	return map[string]string{c.label(labelTemplate): s.Template, c.label(labelInstance): s.Instance}
+}
+
+// Selector selects the objects of a set.
+func (c *Cluster) Selector(s Set) labels.Selector {
+	selected := c.labels(s)
+	delete(selected, c.label(labelVersion)) // that of the last change
+	return labels.SelectorFromSet(selected)
+}
+
+// Sets returns the sets that this backend has of a tenant.
+func (c *Cluster) Sets(ctx context.Context, tenant logicalcluster.Name) ([]Set, error) {
+	inventories, err := c.inventories(ctx, client.InNamespace(Namespace(tenant)), client.MatchingLabels{c.label(labelBackend): c.Backend})
+	if err != nil {
+		return nil, err
+	}
+	sets := make([]Set, len(inventories))
+	for i := range inventories {
+		found := &inventories[i]
+		sets[i] = Set{Tenant: tenant, Template: found.Annotations[c.label(labelTemplate)], Version: found.Labels[c.label(labelVersion)], Instance: found.Annotations[c.label(labelInstance)]}
+	}
+	return sets, nil
 }
 
 // ensureNamespace creates the namespace of a tenant, and returns its UID. It refuses one that is not the provider's: the name of a logical

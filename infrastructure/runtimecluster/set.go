@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -92,7 +93,10 @@ func (c *Cluster) writeInventory(ctx context.Context, s Set, i *inventory, membe
 	if i.configMap == nil {
 		labels := c.labels(s)
 		labels[c.label(labelKind)] = kindInventory
-		i.configMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace(s.Tenant), Name: inventoryName(s), Labels: labels}, Data: map[string]string{inventoryKey: string(text)}}
+		i.configMap = &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace(s.Tenant), Name: inventoryName(s), Labels: labels, Annotations: c.annotations(s)},
+			Data:       map[string]string{inventoryKey: string(text)},
+		}
 		if err := c.Client.Create(ctx, i.configMap); err != nil {
 			return fmt.Errorf("creating the inventory: %w", err)
 		}
@@ -144,8 +148,7 @@ func (c *Cluster) apply(ctx context.Context, s Set, object *unstructured.Unstruc
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	// Names that are too long for labels.
-	annotations[c.label(labelTemplate)], annotations[c.label(labelInstance)] = s.Template, s.Instance
+	maps.Copy(annotations, c.annotations(s))
 	object.SetAnnotations(annotations)
 	if err := c.checkOwned(ctx, s, object); err != nil {
 		return nil, err

@@ -1,0 +1,229 @@
+// Package opentofu is a backend whose instances are made by OpenTofu. Jobs in the runtime cluster plan and apply a module in the namespace
+// of the tenant; its state is in a Secret of that namespace, locked by a lease.
+//
+// Package runner is what runs in the Jobs. This package decides which run is next, and never runs tofu itself.
+package opentofu
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu/runner"
+	"github.com/atoll-dev/atoll/internal/expression"
+)
+
+// config is backendConfig.
+type config struct {
+	Module module `json:"module"`
+	// Variables are values of the module's variables, with CEL expressions between "${" and "}". They know self, the instance with
+	// metadata.name and spec. What tenants write is data: tofu does not evaluate it.
+	Variables map[string]any `json:"variables,omitempty"`
+	// Outputs are names of outputs that are fields of the status of instances. Sensitive ones are refused.
+	Outputs []string `json:"outputs,omitempty"`
+	// Connection are names of outputs, sensitive or not, that the tenant gets in a Secret.
+	Connection []string `json:"connection,omitempty"`
+	// DriftInterval is how often the infrastructure is compared with the module; without it, never.
+	DriftInterval *metav1.Duration `json:"driftInterval,omitempty"`
+	// AutoApply has differences repaired; otherwise they are reported.
+	AutoApply bool `json:"autoApply,omitempty"`
+	runSettings
+}
+
+// module is the root module.
+type module struct {
+	// Inline are its files by name.
+	Inline map[string]string `json:"inline,omitempty"`
+	// Source and Version are refused: what a registry serves cannot be checked before instances use it.
+	Source  string `json:"source,omitempty"`
+	Version string `json:"version,omitempty"`
+}
+
+// runSettings are how runs run. They are no inputs: a change of them starts no run.
+type runSettings struct {
+	// Image is the image of the runner; by default, that of the provider.
+	Image string `json:"image,omitempty"`
+	// Timeout bounds a run; by default, 30 minutes.
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	// Resources are those of the container; defaults are in defaultResources.
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+}
+
+// fileName is what files of a module are named: keys of a Secret, without directories.
+var fileName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+
+const (
+	lockFile = ".terraform.lock.hcl"
+	// maxModule bounds the files, which are in a Secret together with the variables.
+	maxModule = 512 << 10
+)
+
+// parseConfig reads backendConfig. Errors name the field.
+func parseConfig(t *infrastructurev1alpha1.Template, unrestricted bool) (*config, error) {
+	if t.Spec.BackendConfig == nil {
+		return nil, errors.New("spec.backendConfig.module: is required")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(t.Spec.BackendConfig.Raw))
+	decoder.DisallowUnknownFields()
+	parsed := &config{}
+	if err := decoder.Decode(parsed); err != nil {
+		return nil, fmt.Errorf("spec.backendConfig: %w", err)
+	}
+	return parsed, parsed.validate(field.NewPath("spec", "backendConfig"), unrestricted).ToAggregate()
+}
+
+func (c *config) validate(path *field.Path, unrestricted bool) field.ErrorList {
+	errs := c.Module.validate(path.Child("module"))
+	for _, name := range slices.Sorted(maps.Keys(c.Variables)) {
+		errs = append(errs, expression.ValidateExpand(c.Variables[name], path.Child("variables").Key(name))...)
+	}
+	if c.DriftInterval != nil && c.DriftInterval.Duration <= 0 {
+		errs = append(errs, field.Invalid(path.Child("driftInterval"), c.DriftInterval.Duration.String(), "must be positive"))
+	}
+	if c.AutoApply && c.DriftInterval == nil {
+		errs = append(errs, field.Required(path.Child("driftInterval"), "autoApply repairs what is found at this interval"))
+	}
+	if c.Timeout != nil && c.Timeout.Seconds() < 1 {
+		errs = append(errs, field.Invalid(path.Child("timeout"), c.Timeout.Duration.String(), "must be at least one second"))
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	found, errs := inspect(c.Module.Inline, path.Child("module", "inline"), unrestricted)
+	if len(errs) > 0 {
+		return errs
+	}
+	return c.compare(found, path)
+}
+
+func (m *module) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if m.Source != "" || m.Version != "" {
+		errs = append(errs, field.Forbidden(path.Child("source"), "modules of registries are not supported, because they cannot be checked before instances use them; put the files into inline"))
+	}
+	if len(m.Inline) == 0 {
+		return append(errs, field.Required(path.Child("inline"), "the files of the module by name"))
+	}
+	size := 0
+	for _, name := range slices.Sorted(maps.Keys(m.Inline)) {
+		at := path.Child("inline").Key(name)
+		size += len(m.Inline[name])
+		switch {
+		case name == lockFile:
+		case !fileName.MatchString(name) || len(name) > 200:
+			errs = append(errs, field.Invalid(at, name, "must be a file name without directory"))
+		case strings.HasPrefix(name, "atoll"):
+			errs = append(errs, field.Invalid(at, name, "names that begin with atoll are used by the backend"))
+		case strings.HasSuffix(name, ".tfvars"), strings.HasSuffix(name, ".tfvars.json"):
+			errs = append(errs, field.Forbidden(at, "values of variables are in variables"))
+		case isOverride(name):
+			errs = append(errs, field.Forbidden(at, "files that override others are not supported"))
+		}
+	}
+	if size > maxModule {
+		errs = append(errs, field.TooLong(path.Child("inline"), "", maxModule))
+	}
+	return errs
+}
+
+// isOverride reports whether tofu merges a file into others.
+func isOverride(name string) bool {
+	stem := strings.TrimSuffix(name, ".json")
+	if ext := strings.TrimSuffix(strings.TrimSuffix(stem, ".tf"), ".tofu"); ext != stem {
+		return ext == "override" || strings.HasSuffix(ext, "_override")
+	}
+	return false
+}
+
+// compare compares what is configured with what the module declares.
+func (c *config) compare(found *declarations, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, name := range slices.Sorted(maps.Keys(c.Variables)) {
+		if _, ok := found.variables[name]; !ok {
+			errs = append(errs, field.NotSupported(path.Child("variables").Key(name), name, slices.Sorted(maps.Keys(found.variables))))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(found.variables)) {
+		if _, ok := c.Variables[name]; !ok && found.variables[name].required {
+			errs = append(errs, field.Required(path.Child("variables").Key(name), "the variable has no default"))
+		}
+	}
+	for _, list := range []struct {
+		name      string
+		outputs   []string
+		sensitive bool
+	}{{"outputs", c.Outputs, false}, {"connection", c.Connection, true}} {
+		seen := map[string]bool{}
+		for i, name := range list.outputs {
+			at := path.Child(list.name).Index(i)
+			declared, ok := found.outputs[name]
+			switch {
+			case !ok:
+				errs = append(errs, field.NotSupported(at, name, slices.Sorted(maps.Keys(found.outputs))))
+			case seen[name]:
+				errs = append(errs, field.Duplicate(at, name))
+			case declared.sensitive && !list.sensitive:
+				errs = append(errs, field.Forbidden(at, "the output is sensitive, and everybody who can read an instance can read its status; list it in connection"))
+			}
+			seen[name] = true
+		}
+	}
+	return errs
+}
+
+// inputs are what runs of an instance need, as they are kept in a Secret until the instance is gone: it is destroyed with them, whatever
+// has become of the Template.
+type inputs struct {
+	// files are the module and the variables.
+	files    map[string]string
+	settings storedSettings
+}
+
+// storedSettings are the settings of runs in the Secret of the inputs.
+type storedSettings struct {
+	runner.Settings
+	Run runSettings `json:"run"`
+}
+
+// inputs returns the inputs of an instance.
+func (c *config) inputs(self map[string]any) (*inputs, error) {
+	variables := map[string]any{}
+	if len(c.Variables) > 0 {
+		expanded, err := expression.Expand(c.Variables, self, nil)
+		if err != nil {
+			return nil, fmt.Errorf("variables: %w", err)
+		}
+		variables = expanded.(map[string]any)
+	}
+	text, err := json.Marshal(variables)
+	if err != nil {
+		return nil, err
+	}
+	i := &inputs{files: maps.Clone(c.Module.Inline), settings: storedSettings{Run: c.runSettings}}
+	i.files[runner.VariablesKey] = string(text)
+	i.settings.Outputs, i.settings.Connection = c.Outputs, c.Connection
+	i.settings.Revision, err = i.revision()
+	return i, err
+}
+
+// revision identifies what a run applies: everything but how it runs.
+func (i *inputs) revision() (string, error) {
+	text, err := json.Marshal([]any{i.files, i.settings.Outputs, i.settings.Connection}) // keys are sorted
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:10]), nil
+}

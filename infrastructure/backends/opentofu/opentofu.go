@@ -1,0 +1,278 @@
+package opentofu
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu/runner"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// Name is the name of the backend.
+const Name = "opentofu"
+
+const (
+	defaultRetry         = 10 * time.Second
+	defaultLeaseDuration = time.Minute
+)
+
+// Config configures the backend.
+type Config struct {
+	runtimecluster.Config
+	// Image is the image of the runner: tofu-runner and tofu.
+	Image string
+	// Unrestricted allows modules that run programs or load other modules.
+	Unrestricted bool
+	// Retry is the delay after the first failure of a run; 0 means ten seconds.
+	Retry time.Duration
+	// LeaseDuration is after how long the lock of a run that was killed can be taken; 0 means one minute.
+	LeaseDuration time.Duration
+}
+
+// Backend implements backend.Backend.
+type Backend struct {
+	*runtimecluster.Backend
+	renderer
+	unrestricted bool
+	retry        time.Duration
+	log          logr.Logger
+}
+
+var _ backend.Backend = &Backend{}
+
+// New returns the backend.
+func New(cfg Config) *Backend {
+	return &Backend{
+		Backend:      runtimecluster.NewBackend(Name, cfg.Config),
+		renderer:     renderer{group: cfg.Group, image: cfg.Image, leaseDuration: cmp.Or(cfg.LeaseDuration, defaultLeaseDuration)},
+		unrestricted: cfg.Unrestricted, retry: cmp.Or(cfg.Retry, defaultRetry), log: cfg.Log,
+	}
+}
+
+// SetupTemplate implements backend.Backend. It keeps nothing: everything is in the Template.
+func (b *Backend) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Template) (backend.Status, error) {
+	if _, err := parseConfig(t, b.unrestricted); err != nil {
+		return backend.Status{Message: err.Error()}, nil
+	}
+	return backend.Status{Ready: true}, b.Watches.Add(batchv1.SchemeGroupVersion.WithKind("Job"))
+}
+
+// TeardownTemplate implements backend.Backend. The platform removes instances before.
+func (b *Backend) TeardownTemplate(context.Context, *infrastructurev1alpha1.Template) error {
+	return nil
+}
+
+// Run implements backend.Backend.
+func (b *Backend) Run(ctx context.Context, export *rest.Config) error {
+	return b.Serve(ctx, export, b)
+}
+
+// Apply implements instances.Handler.
+func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (instances.State, error) {
+	parsed, err := parseConfig(instance.Template, b.unrestricted)
+	if err != nil {
+		return instances.State{}, err // the Template says so; what runs stays as it is
+	}
+	wanted, err := parsed.inputs(selfOf(instance))
+	if err != nil {
+		return instances.State{}, err
+	}
+	set := runtimecluster.SetOf(instance)
+	s, err := b.observe(ctx, set)
+	if err != nil {
+		return instances.State{}, err
+	}
+	s.revision, s.image, s.repair = wanted.settings.Revision, b.imageOf(&wanted.settings.Run), parsed.AutoApply
+	if parsed.DriftInterval != nil {
+		s.driftInterval = parsed.DriftInterval.Duration
+	}
+	next := s.decide()
+	if next.start != "" || next.cancel {
+		next.after, err = b.execute(ctx, set, wanted, s, next)
+	}
+	return s.state(next.after), err
+}
+
+// state is what the platform shows. The outputs of the last run stay while another one runs.
+func (s *situation) state(recheckAfter time.Duration) instances.State {
+	state := instances.State{Outputs: s.result.Outputs, Connection: s.result.Connection, RecheckAfter: recheckAfter}
+	state.Phase, state.Message = s.phase()
+	return state
+}
+
+// Delete implements instances.Handler. What prevents the removal can be repaired in the Template.
+func (b *Backend) Delete(ctx context.Context, instance instances.Instance) (bool, error) {
+	var with *inputs // nil: those of the last run
+	if parsed, err := parseConfig(instance.Template, b.unrestricted); err == nil {
+		if wanted, err := parsed.inputs(selfOf(instance)); err == nil {
+			with = wanted
+		}
+	}
+	return b.destroy(ctx, runtimecluster.SetOf(instance), with)
+}
+
+// Purge implements instances.Handler. The infrastructure of instances is destroyed before their state is deleted, which takes more than
+// one call.
+func (b *Backend) Purge(ctx context.Context, tenant logicalcluster.Name) error {
+	sets, err := b.Cluster.Sets(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	left, errs := false, []error(nil)
+	for _, set := range sets {
+		gone, err := b.destroy(ctx, set, nil)
+		left, errs = left || !gone, append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil || left {
+		return err
+	}
+	return b.Cluster.Purge(ctx, tenant)
+}
+
+// destroy removes an instance, and reports whether it is gone. It is called until it is. Without inputs it uses those of the last run.
+func (b *Backend) destroy(ctx context.Context, set runtimecluster.Set, with *inputs) (gone bool, err error) {
+	s, err := b.observe(ctx, set)
+	if err != nil {
+		return false, err
+	}
+	state, err := b.secret(ctx, set, runner.StateName(nameOf(set)))
+	if err != nil {
+		return false, err
+	}
+	if with == nil {
+		if with, err = b.storedInputs(ctx, set); err != nil {
+			return false, err
+		}
+	}
+	s.revision, s.image = with.settings.Revision, b.imageOf(&with.settings.Run)
+	next, destroyed := s.decideDestroy(state != nil && len(state.Data[runner.StateKey]) > 0)
+	switch {
+	case destroyed:
+		if busy, err := b.hasPods(ctx, set); busy || err != nil {
+			return false, err
+		}
+		return b.Cluster.Delete(ctx, set)
+	case next.start == "" && !next.cancel:
+		return false, nil
+	case next.start != "" && len(with.files) == 0:
+		return false, fmt.Errorf("the inputs %s of an instance that exists are missing", inputsName(nameOf(set)))
+	}
+	_, err = b.execute(ctx, set, with, s, next)
+	return false, err
+}
+
+// storedInputs returns the inputs of the last run; empty ones if there was none.
+func (b *Backend) storedInputs(ctx context.Context, set runtimecluster.Set) (*inputs, error) {
+	stored, err := b.secret(ctx, set, inputsName(nameOf(set)))
+	if err != nil {
+		return nil, err
+	}
+	if stored == nil {
+		return &inputs{}, nil
+	}
+	return parseInputs(stored)
+}
+
+// observe reads what runs have left.
+func (b *Backend) observe(ctx context.Context, set runtimecluster.Set) (*situation, error) {
+	s := &situation{now: time.Now(), retry: b.retry}
+	var jobs batchv1.JobList
+	if err := b.Cluster.Client.List(ctx, &jobs, client.InNamespace(runtimecluster.Namespace(set.Tenant)), client.MatchingLabelsSelector{Selector: b.Cluster.Selector(set)}); err != nil {
+		return nil, fmt.Errorf("listing runs: %w", err)
+	}
+	runs := make([]*run, len(jobs.Items))
+	for i := range jobs.Items {
+		runs[i] = b.runOf(&jobs.Items[i])
+	}
+	s.last = lastRun(runs)
+	if s.last != nil && !s.last.active && !s.last.succeeded {
+		if err := b.reportFailure(ctx, set, s.last); err != nil {
+			return nil, err
+		}
+	}
+	result, err := b.secret(ctx, set, runner.ResultName(nameOf(set)))
+	if err != nil || result == nil || len(result.Data[runner.ResultKey]) == 0 {
+		return s, err
+	}
+	if err := utiljson.Unmarshal(result.Data[runner.ResultKey], &s.result); err != nil { // keeps integers
+		return nil, fmt.Errorf("reading the result %s/%s: %w", result.Namespace, result.Name, err)
+	}
+	return s, nil
+}
+
+// secret returns a Secret of an instance, or nil.
+func (b *Backend) secret(ctx context.Context, set runtimecluster.Set, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := b.Cluster.Client.Get(ctx, client.ObjectKey{Namespace: runtimecluster.Namespace(set.Tenant), Name: name}, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	if err != nil {
+		return nil, nil
+	}
+	return secret, nil
+}
+
+// execute starts or cancels a run, and returns when to look again. There is no active one when one starts: nothing that a run uses changes
+// below it.
+func (b *Backend) execute(ctx context.Context, set runtimecluster.Set, with *inputs, s *situation, next decision) (time.Duration, error) {
+	if next.cancel {
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: runtimecluster.Namespace(set.Tenant), Name: s.last.name}}
+		err := b.Cluster.Client.Delete(ctx, job, client.Preconditions{UID: &s.last.uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return 0, fmt.Errorf("canceling run %s: %w", job.Name, err)
+		}
+		return podsRecheck, nil
+	}
+	if busy, err := b.hasPods(ctx, set); busy || err != nil {
+		return podsRecheck, err
+	}
+	started := nextRun(nameOf(set), s.last, next, s.revision)
+	objects, err := b.render(set, with, started)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := b.Cluster.Apply(ctx, set, objects); err != nil {
+		return 0, fmt.Errorf("starting a run: %w", err)
+	}
+	s.last = started
+	b.log.V(1).Info("Started a run", "cluster", set.Tenant, "template", set.Template, "instance", set.Instance, "job", started.name, "operation", started.operation)
+	return activeRecheck, nil
+}
+
+// hasPods reports whether pods of an instance exist that may still run: those of a Job that was canceled, or that somebody has deleted.
+func (b *Backend) hasPods(ctx context.Context, set runtimecluster.Set) (bool, error) {
+	var pods corev1.PodList
+	if err := b.Cluster.Client.List(ctx, &pods, client.InNamespace(runtimecluster.Namespace(set.Tenant)), client.MatchingLabels{b.group + "/" + labelRuns: nameOf(set)}); err != nil {
+		return false, fmt.Errorf("listing pods of runs: %w", err)
+	}
+	for i := range pods.Items {
+		if phase := pods.Items[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// selfOf returns what expressions know of an instance. Names of tenants' workspaces are not part of it.
+func selfOf(instance instances.Instance) map[string]any {
+	spec, _, _ := unstructured.NestedMap(instance.Object.Object, "spec")
+	return map[string]any{"metadata": map[string]any{"name": instance.Object.GetName()}, "spec": spec}
+}

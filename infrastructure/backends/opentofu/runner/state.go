@@ -1,0 +1,162 @@
+package runner
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+const (
+	// maxState bounds the compressed state: a Secret has at most one MiB.
+	maxState = 1_000_000
+	// maxPlainState bounds the state before it is compressed.
+	maxPlainState = 64 << 20
+	// stateRetry is how long the API server may be away before tofu is told that the state could not be saved.
+	stateRetry = 5 * time.Minute
+)
+
+// stateServer serves the state to tofu's http backend. Writes need the resource version of the last read or write: of two runs that both
+// think that they hold the lease, only one can write.
+type stateServer struct {
+	secrets  typedcorev1.SecretInterface
+	password string
+
+	mu     sync.Mutex
+	secret *corev1.Secret
+}
+
+func newStateServer(ctx context.Context, secrets typedcorev1.SecretInterface, name string) (*stateServer, error) {
+	secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the state: %w", err)
+	}
+	return &stateServer{secrets: secrets, password: rand.Text(), secret: secret}, nil
+}
+
+// serve serves on the loopback interface until stop is called, and returns the environment from which tofu knows the address.
+func (s *stateServer) serve(ctx context.Context) (environment []string, stop func(), err error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, fmt.Errorf("serving the state: %w", err)
+	}
+	server := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener) // ends by stop
+	}()
+	stop = func() {
+		_ = server.Close()
+		<-done
+	}
+	// Requests are not repeated by tofu: the server does that, longer.
+	return []string{"TF_HTTP_ADDRESS=http://" + listener.Addr().String(), "TF_HTTP_USERNAME=tofu", "TF_HTTP_PASSWORD=" + s.password, "TF_HTTP_RETRY_MAX=0"}, stop, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *stateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if _, password, ok := r.BasicAuth(); !ok || subtle.ConstantTimeCompare([]byte(password), []byte(s.password)) == 0 {
+		http.Error(w, "unauthorized", http.StatusUnauthorized)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	switch r.Method {
+	case http.MethodGet:
+		err = s.read(w)
+	case http.MethodPost:
+		// The state is saved although tofu is told to end.
+		err = s.write(context.WithoutCancel(r.Context()), http.MaxBytesReader(w, r.Body, maxPlainState))
+	default:
+		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+		return
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+func (s *stateServer) read(w http.ResponseWriter) error {
+	compressed := s.secret.Data[StateKey]
+	if len(compressed) == 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	reader, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return fmt.Errorf("reading the state: %w", err)
+	}
+	state, err := io.ReadAll(io.LimitReader(reader, maxPlainState))
+	if err != nil {
+		return fmt.Errorf("reading the state: %w", err)
+	}
+	_, err = w.Write(state)
+	return err
+}
+
+func (s *stateServer) write(ctx context.Context, body io.Reader) error {
+	var compressed bytes.Buffer
+	writer := gzip.NewWriter(&compressed)
+	_, err := io.Copy(writer, body)
+	if err := errors.Join(err, writer.Close()); err != nil {
+		return fmt.Errorf("compressing the state: %w", err)
+	}
+	if compressed.Len() > maxState {
+		return fmt.Errorf("the state is too large: %d bytes compressed, at most %d can be saved", compressed.Len(), maxState)
+	}
+	wanted := s.secret.DeepCopy()
+	wanted.Data = map[string][]byte{StateKey: compressed.Bytes()}
+	err = persistently(ctx, func(ctx context.Context) error {
+		written, err := s.secrets.Update(ctx, wanted, metav1.UpdateOptions{})
+		if apierrors.IsConflict(err) {
+			// Perhaps an earlier attempt has written it, and its answer was lost.
+			current, readErr := s.secrets.Get(ctx, wanted.Name, metav1.GetOptions{})
+			if readErr != nil {
+				return readErr
+			}
+			if bytes.Equal(current.Data[StateKey], compressed.Bytes()) {
+				written, err = current, nil
+			}
+		}
+		if err == nil {
+			s.secret = written
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("saving the state: %w", err)
+	}
+	return nil
+}
+
+// persistently repeats a call while the API server is away.
+func persistently(ctx context.Context, call func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, time.Second, stateRetry, true, func(ctx context.Context) (bool, error) {
+		last = call(ctx)
+		switch {
+		case last == nil:
+			return true, nil
+		case apierrors.IsConflict(last), apierrors.IsNotFound(last), apierrors.IsForbidden(last), apierrors.IsInvalid(last), apierrors.IsRequestEntityTooLargeError(last):
+			return false, last
+		}
+		return false, nil
+	})
+	return errors.Join(err, last)
+}
