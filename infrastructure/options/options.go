@@ -98,6 +98,9 @@ func (o *Options) Complete() (*Completed, error) {
 	if err := o.OpenTofu.validate(); err != nil {
 		return nil, err
 	}
+	for _, config := range []*rest.Config{workspace, runtime} {
+		config.QPS = -1 // the server's priority and fairness applies; client-go's default of five requests a second is for people
+	}
 	shipped, err := o.shipped()
 	if err != nil {
 		return nil, err

@@ -35,9 +35,12 @@ func TestComplete(t *testing.T) {
 			o := New()
 			o.KcpKubeconfig, o.RuntimeKubeconfig = workspace, cluster
 			test.change(o)
-			_, err := o.Complete()
+			completed, err := o.Complete()
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want)) {
 				t.Errorf("got %v, want %q", err, test.want)
+			}
+			if err == nil && (completed.Workspace.QPS >= 0 || completed.Runtime.QPS >= 0) {
+				t.Error("clients limit their rate")
 			}
 		})
 	}
