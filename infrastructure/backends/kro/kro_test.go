@@ -66,6 +66,7 @@ func TestBackend(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"a graph becomes ready, is updated and removed", e.testLifecycle},
+		{"the shipped Templates", e.testShipped},
 		{"mistakes have a path", e.testMistakes},
 		{"a kind appears later", e.testAppearingKind},
 		{"resources can be left out", e.testIncludeWhen},
