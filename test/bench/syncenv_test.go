@@ -161,49 +161,64 @@ func (s *syncEnv) at(b *testing.B, cluster string) *apiServer {
 // addConsumers creates workspaces on all shards that bind the export.
 func (s *syncEnv) addConsumers(b *testing.B, prefix string, n int) {
 	b.Helper()
-	logProgress(b, fmt.Sprintf("creates %d workspaces", n))
-	var clusters []string
-	for _, shard := range s.Shards() {
-		clusters = append(clusters, shardtesting.NewWorkspace(b, s.client, "root", prefix+"-"+shard, shardtesting.OnShard(shard)).Spec.Cluster)
-	}
-	creator := newCreatorAt(b, s.admin, s.client, "root")
-	for _, workspace := range creator.create(b, prefix, n-len(clusters)) {
-		clusters = append(clusters, workspace.cluster)
-	}
-	creator.stop()
-	runInParallel(b, n, func(i int) error {
-		consumer := s.at(b, clusters[i])
-		if err := consumer.send(http.MethodPost, "/apis/apis.kcp.io/v1alpha2/apibindings", syncBinding); err != nil {
-			return err
-		}
-		return wait.PollUntilContextTimeout(b.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-			return consumer.send(http.MethodGet, syncedResourcePath, "") == nil, nil
-		})
-	})
+	clusters := newConsumers(b, s.Installation, s.admin, s.client, prefix, n, syncBinding, syncedResourcePath)
 	if len(s.consumers) == 0 {
 		s.consumers = clusters
 		s.followConsumers(b)
 	}
 }
 
+// newConsumers creates workspaces on all shards that have a binding, and waits until they serve a resource of it.
+func newConsumers(b *testing.B, in *installation.Installation, admin *rest.Config, c client.Client, prefix string, n int, binding, path string) (clusters []string) {
+	b.Helper()
+	logProgress(b, fmt.Sprintf("creates %d workspaces", n))
+	for _, shard := range in.Shards() {
+		clusters = append(clusters, shardtesting.NewWorkspace(b, c, "root", prefix+"-"+shard, shardtesting.OnShard(shard)).Spec.Cluster)
+	}
+	creator := newCreatorAt(b, admin, c, "root")
+	for _, workspace := range creator.create(b, prefix, n-len(clusters)) {
+		clusters = append(clusters, workspace.cluster)
+	}
+	creator.stop()
+	runInParallel(b, n, func(i int) error {
+		consumer := apiServerAt(b, admin, clusters[i])
+		if err := consumer.send(http.MethodPost, "/apis/apis.kcp.io/v1alpha2/apibindings", binding); err != nil {
+			return err
+		}
+		return wait.PollUntilContextTimeout(b.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+			return consumer.send(http.MethodGet, path, "") == nil, nil
+		})
+	})
+	return clusters
+}
+
 // followConsumers watches the objects of all consumers at the URLs of the export.
 func (s *syncEnv) followConsumers(b *testing.B) {
 	b.Helper()
-	slice := &apisv1alpha1.APIExportEndpointSlice{}
-	eventually(b, "the export has a URL on each shard", func(ctx context.Context) error {
-		if err := s.client.Get(shardtesting.In(ctx, s.provider), client.ObjectKey{Name: "widgets"}, slice); err != nil {
-			return err
-		}
-		if n := len(slice.Status.APIExportEndpoints); n != len(s.Shards()) {
-			return fmt.Errorf("there are %d", n)
-		}
-		return nil
-	})
-	for _, endpoint := range slice.Status.APIExportEndpoints {
-		server := newWildcardServer(b, "shard", s.admin, endpoint.URL+"/clusters/*")
+	for _, url := range exportURLs(b, s.Installation, s.client, s.provider, "widgets") {
+		server := newWildcardServer(b, "shard", s.admin, url+"/clusters/*")
 		eventually(b, "the URL serves the resource", func(context.Context) error { return server.send(http.MethodGet, syncedResourcePath, "") })
 		s.follow(b, server, syncedResourcePath, s.handleObject)
 	}
+}
+
+// exportURLs returns the URLs of an export, once there is one for each shard.
+func exportURLs(b *testing.B, in *installation.Installation, c client.Client, provider, export string) (urls []string) {
+	b.Helper()
+	eventually(b, "the export has a URL on each shard", func(ctx context.Context) error {
+		slice := &apisv1alpha1.APIExportEndpointSlice{}
+		if err := c.Get(shardtesting.In(ctx, provider), client.ObjectKey{Name: export}, slice); err != nil {
+			return err
+		}
+		if n := len(slice.Status.APIExportEndpoints); n != len(in.Shards()) {
+			return fmt.Errorf("there are %d", n)
+		}
+		for _, endpoint := range slice.Status.APIExportEndpoints {
+			urls = append(urls, endpoint.URL)
+		}
+		return nil
+	})
+	return urls
 }
 
 // syncEvent is the part of a watch event that is needed here.
@@ -220,6 +235,12 @@ type syncEvent struct {
 // follow calls a function for the events of a watch.
 func (s *syncEnv) follow(b *testing.B, server *apiServer, path string, handle func(b *testing.B, event *syncEvent)) {
 	b.Helper()
+	followEvents(b, server, path, func(event *syncEvent) { handle(b, event) })
+}
+
+// followEvents calls a function for the events of a watch.
+func followEvents(b *testing.B, server *apiServer, path string, handle func(event *syncEvent)) {
+	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	response, err := server.request(ctx, http.MethodGet, path+"?watch=1", "")
 	if err != nil {
@@ -234,7 +255,7 @@ func (s *syncEnv) follow(b *testing.B, server *apiServer, path string, handle fu
 			if err := decoder.Decode(event); err != nil {
 				return
 			}
-			handle(b, event)
+			handle(event)
 		}
 	})
 }
