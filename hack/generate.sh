@@ -69,3 +69,6 @@ mkdir -p charts/atoll-operator/files/crds
 cp config/crd/bases/*.yaml charts/atoll-operator/files/crds/
 cp config/rbac/{role,leader_election_role,user_roles}.yaml config/prometheus/alerts.yaml charts/atoll-operator/files/
 go run ./hack/chartschema config/crd/bases charts/atoll-installation/values.schema.json
+
+echo "dashboards: config/prometheus/dashboards"
+go run ./hack/dashboards config/prometheus/dashboards

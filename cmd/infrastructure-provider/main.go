@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu"
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
 	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/mcp"
 	"github.com/atoll-dev/atoll/infrastructure/options"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/infrastructure/web"
@@ -117,7 +119,16 @@ func listen(o *options.Completed, logger logr.Logger) (*web.Server, error) {
 	if o.FrontProxy == nil {
 		return nil, nil //nolint:nilnil // there is no server
 	}
-	server, err := web.Listen(o.Web.Address, o.Web.CertFile, o.Web.KeyFile, web.Config{FrontProxy: o.FrontProxy, Limits: web.DefaultLimits(), Log: logger.WithName("web")})
+	_, provider, _ := strings.Cut(o.Workspace.Host, "/clusters/")
+	protocol, err := mcp.NewHandler(mcp.Config{
+		FrontProxy: o.FrontProxy, Group: o.Group, Export: strings.TrimSuffix(provider, "/") + ":" + o.Export, Limits: mcp.DefaultLimits(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the MCP server: %w", err)
+	}
+	server, err := web.Listen(o.Web.Address, o.Web.CertFile, o.Web.KeyFile, web.Config{
+		FrontProxy: o.FrontProxy, MCP: protocol, Limits: web.DefaultLimits(), Log: logger.WithName("web"),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("--web-address: %w", err)
 	}

@@ -27,12 +27,13 @@ func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (insta
 	if compiled == nil {
 		return instances.State{}, err // the Template says so; what runs stays as it is
 	}
-	if err != nil {
-		log.FromContext(ctx).Info("The Template cannot be used; its instances keep the former one", "template", instance.Template.Name)
-	}
+	isFormer := err != nil // the Template says why
 	set := runtimecluster.SetOf(instance)
 	set.Version = compiled.version
 	state, err := b.apply(ctx, instance, set, compiled)
+	if isFormer {
+		state.RecheckAfter = min(state.RecheckAfter, pendingInterval) // nothing tells that the Template can be used
+	}
 	refusal, refused := runtimecluster.Refusal(err)
 	if _, ok := errors.AsType[*valuesError](err); ok {
 		refusal, refused = runtimecluster.InvalidValues(), true

@@ -98,7 +98,8 @@ func (p *pass) state(ctx context.Context, complete bool) (instances.State, error
 func (p *pass) outputs() (outputs map[string]any, connection map[string]string, known bool, err error) {
 	desired, err := p.runtime.Instance().GetDesired()
 	if err != nil {
-		return nil, nil, false, &valuesError{err}
+		// What exactly is wrong may quote the values of a connection.
+		return nil, nil, false, &valuesError{errors.New("spec.backendConfig.statusMapping or connection cannot be evaluated")}
 	}
 	status, _, _ := unstructured.NestedMap(desired[0].Object, "status")
 	for _, variable := range p.runtime.Instance().Spec.Variables {

@@ -1,0 +1,133 @@
+package mcp
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+const (
+	defaultPage, maxPage = 50, 100
+	maxWaitSeconds       = 300
+	// maxToken is the length of an argument continue.
+	maxToken = 8 << 10
+)
+
+// inWorkspace is the argument that all tools have.
+type inWorkspace struct {
+	Workspace string `json:"workspace" jsonschema:"the workspace to act in: its path such as root:org:team, or the name of its logical cluster"`
+}
+
+// workspace returns the argument once it is known to name one workspace, and nothing else in a URL.
+func (w inWorkspace) workspace() (string, error) {
+	path, err := logicalcluster.ParsePath(w.Workspace)
+	if err != nil {
+		return "", &argumentError{"workspace", fmt.Sprintf("%q is no workspace: expected a path such as root:org:team, or the name of a logical cluster", shorten(w.Workspace))}
+	}
+	if name, ok := path.Name(); ok && (name.IsWildcard() || name.IsSystem()) {
+		return "", &argumentError{"workspace", fmt.Sprintf("%q is no workspace of users", shorten(w.Workspace))}
+	}
+	return path.String(), nil
+}
+
+func (inWorkspace) wait() time.Duration { return 0 }
+
+// page are the arguments of lists.
+type page struct {
+	Limit    int    `json:"limit,omitempty" jsonschema:"how many entries to return"`
+	Continue string `json:"continue,omitempty" jsonschema:"the value of continue in the former page, to get the next one"`
+}
+
+func (p page) limit() int {
+	if p.Limit == 0 {
+		return defaultPage
+	}
+	return p.Limit
+}
+
+// ofInstance are the arguments that name an instance.
+type ofInstance struct {
+	inWorkspace
+	Kind string `json:"kind" jsonschema:"the kind of the instance, as templates and infrastructure__list_instances show it"`
+	Name string `json:"name" jsonschema:"the name of the instance"`
+}
+
+// checkName checks the name of an object.
+func checkName(argument, name string) error {
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return &argumentError{argument, fmt.Sprintf("%q is no name: %s", shorten(name), strings.Join(problems, "; "))}
+	}
+	return nil
+}
+
+// position is where a list of instances of all kinds continues.
+type position struct {
+	Resource string `json:"r"`
+	Continue string `json:"c,omitempty"`
+}
+
+var errContinue = &argumentError{"continue", "it is not a value that this tool has returned"}
+
+func (p position) encode() string {
+	text, err := json.Marshal(p)
+	if err != nil { // strings can be encoded
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func decodePosition(token string) (position, error) {
+	var p position
+	if token == "" {
+		return p, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(token) > maxToken || json.Unmarshal(text, &p) != nil {
+		return p, errContinue
+	}
+	return p, nil
+}
+
+// inputSchema returns the schema of arguments, with bounds of numbers. Those of texts are checked by the tools: the errors of schemas repeat
+// whole values.
+func inputSchema[In any]() (*jsonschema.Schema, error) {
+	schema, err := jsonschema.For[In](nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, property := range schema.Properties {
+		switch name {
+		case "limit":
+			property.Minimum, property.Maximum, property.Default = number(1), number(maxPage), json.RawMessage(fmt.Sprint(defaultPage))
+		case "waitSeconds":
+			property.Minimum, property.Maximum, property.Default = number(0), number(maxWaitSeconds), json.RawMessage("0")
+		case "workspace":
+			property.Examples = []any{"root:org:team"}
+		}
+	}
+	return schema, nil
+}
+
+func number(n float64) *float64 { return &n }
+
+// shorten returns the start of a text that a caller has sent.
+func shorten(text string) string {
+	if len(text) > 100 {
+		return strings.ToValidUTF8(text[:100], "") + "..."
+	}
+	return text
+}
+
+func orNone(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,104 @@
+package mcp
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// FuzzWorkspace shows that a workspace that is accepted is one segment of a URL, whatever it is.
+func FuzzWorkspace(f *testing.F) {
+	for _, seed := range []string{"root", "root:org:team", "1x2y3z", "*", "..", "../..", "root/../other", "root%2f..", "system:admin", "root?a", "root#a", "@other", "root:\n", ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, workspace string) {
+		accepted, err := inWorkspace{workspace}.workspace()
+		if err != nil {
+			var argument *argumentError
+			if !errors.As(err, &argument) || len(err.Error()) > 1000 {
+				t.Errorf("%q: %v", workspace, err)
+			}
+			return
+		}
+		u, err := url.Parse("https://kcp.example.org/clusters/" + accepted + "/apis")
+		if err != nil || accepted != workspace || u.Host != "kcp.example.org" || u.Path != "/clusters/"+workspace+"/apis" || u.EscapedPath() != u.Path || u.RawQuery != "" || strings.Count(u.Path, "/") != 3 || strings.Contains(u.Path, "*") {
+			t.Errorf("%q is accepted: %v, %v", workspace, u, err)
+		}
+	})
+}
+
+// FuzzPosition shows that the argument continue is what the tool has returned, or refused.
+func FuzzPosition(f *testing.F) {
+	f.Add(position{"redis", "token"}.encode())
+	f.Add("W10")
+	f.Fuzz(func(t *testing.T, token string) {
+		p, err := decodePosition(token)
+		if again, errAgain := decodePosition(p.encode()); err == nil && (errAgain != nil || again != p) {
+			t.Errorf("%q becomes %+v, and then %+v, %v", token, p, again, errAgain)
+		}
+	})
+}
+
+// TestControlPlaneMisbehaves shows that the token of a user goes to no other server, that responses are bounded, and that errors name no addresses.
+func TestControlPlaneMisbehaves(t *testing.T) {
+	var elsewhere atomic.Int32
+	other := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	defer other.Close()
+	answers := map[string]http.HandlerFunc{
+		"redirect": func(w http.ResponseWriter, req *http.Request) {
+			http.Redirect(w, req, other.URL, http.StatusTemporaryRedirect)
+		},
+		"large": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"List","a":"`+strings.Repeat("a", 1000)+`"}`)
+		},
+		"broken": func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) },
+		"failed": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "goroutine 1 at 10.0.0.1", http.StatusInternalServerError)
+		},
+	}
+	front := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		answers[strings.Split(req.URL.Path, "/")[2]](w, req)
+	}))
+	defer front.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})
+	limits := DefaultLimits()
+	limits.Response = 500
+	cfg := Config{
+		FrontProxy: &rest.Config{Host: front.URL, BearerToken: "of-the-provider", TLSClientConfig: rest.TLSClientConfig{CAData: ca}},
+		Group:      "infrastructure.example.org", Limits: limits,
+	}
+	clients, err := newClients(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{cfg: cfg, clients: clients}
+	for workspace, want := range map[string]string{"redirect": "", "large": "too large", "broken": "answer", "failed": "has failed"} {
+		c, err := clients.in(workspace, "of-the-user")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err = c.template(ctx, "redis"); err == nil {
+			t.Fatalf("%s: no error", workspace)
+		}
+		explained := s.explain("Could not", workspace, err).Error()
+		if !strings.Contains(explained, want) || strings.Contains(explained, "127.0.0.1") || strings.Contains(explained, "10.0.0.1") || strings.Contains(explained, "of-the-") {
+			t.Errorf("%s: got %s of %v", workspace, explained, err)
+		}
+	}
+	if elsewhere.Load() > 0 {
+		t.Error("a redirect was followed")
+	}
+}

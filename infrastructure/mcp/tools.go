@@ -1,0 +1,101 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/atoll-dev/atoll/infrastructure/web"
+)
+
+// call is a call of a tool.
+type call struct {
+	*client
+	server    *server
+	request   *sdk.CallToolRequest
+	workspace string
+}
+
+// arguments are those of any tool.
+type arguments interface {
+	workspace() (string, error)
+	// wait is how long the call may wait in addition.
+	wait() time.Duration
+}
+
+// tool is the definition of a tool, with what it does: it returns a result and a sentence about it.
+type tool[In arguments, Out any] struct {
+	name, title, description string
+	annotations              sdk.ToolAnnotations
+	// attempt says what the tool tries, for errors.
+	attempt func(In) string
+	run     func(context.Context, *call, In) (Out, string, error)
+}
+
+func (s *server) addTools(protocol *sdk.Server) error {
+	return errors.Join(
+		add(s, protocol, listTemplates), add(s, protocol, describeTemplate), add(s, protocol, provision),
+		add(s, protocol, listInstances), add(s, protocol, getInstance), add(s, protocol, updateInstance), add(s, protocol, deleteInstance),
+	)
+}
+
+func add[In arguments, Out any](s *server, protocol *sdk.Server, t tool[In, Out]) error {
+	schema, err := inputSchema[In]()
+	if err != nil {
+		return fmt.Errorf("tool %s: %w", t.name, err)
+	}
+	closed := false
+	t.annotations.Title, t.annotations.OpenWorldHint = t.title, &closed
+	sdk.AddTool(protocol, &sdk.Tool{Name: "infrastructure__" + t.name, Title: t.title, Description: t.description, Annotations: &t.annotations, InputSchema: schema},
+		func(ctx context.Context, request *sdk.CallToolRequest, in In) (*sdk.CallToolResult, Out, error) {
+			out, sentence, workspace, err := t.call(ctx, s, request, in)
+			if err != nil {
+				return nil, out, s.explain("Could not "+t.attempt(in), workspace, err)
+			}
+			text, err := json.Marshal(out)
+			if err != nil {
+				return nil, out, err
+			}
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: sentence}, &sdk.TextContent{Text: string(text)}}}, out, nil
+		})
+	return nil
+}
+
+// call runs a tool in the workspace of its arguments with the token of the request.
+func (t tool[In, Out]) call(ctx context.Context, s *server, request *sdk.CallToolRequest, in In) (out Out, sentence, workspace string, err error) {
+	if workspace, err = in.workspace(); err != nil {
+		return out, "", "", err
+	}
+	token, ok := web.BearerToken(request.Extra.Header)
+	if !ok { // the handler refuses such requests
+		return out, "", workspace, errors.New("no bearer token")
+	}
+	select {
+	case s.calls <- struct{}{}:
+		defer func() { <-s.calls }()
+	default:
+		return out, "", workspace, errBusy
+	}
+	client, err := s.clients.in(workspace, token)
+	if err != nil {
+		return out, "", workspace, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Limits.Timeout+in.wait())
+	defer cancel()
+	if carrier, ok := ctx.Value(carrierKey{}).(context.Context); ok {
+		defer context.AfterFunc(carrier, cancel)()
+	}
+	out, sentence, err = t.run(ctx, &call{client, s, request, workspace}, in)
+	return out, sentence, workspace, err
+}
+
+var (
+	yes, no   = true, false
+	readOnly  = sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}
+	additive  = sdk.ToolAnnotations{DestructiveHint: &no}
+	overwrite = sdk.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true}
+)

@@ -1,0 +1,86 @@
+// Package monitoring tests the alert rules and dashboards of config/prometheus with Prometheus itself.
+package monitoring
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/atoll-dev/atoll/test/debian"
+)
+
+const config = "../../config/prometheus"
+
+// rules writes the rules of the PrometheusRules into files that promtool reads, and returns their text.
+func rules(t *testing.T, directory string) string {
+	t.Helper()
+	var all strings.Builder
+	for name, source := range map[string]string{"operator.yaml": "alerts.yaml", "installation.yaml": "installation/alerts.yaml"} {
+		text, err := os.ReadFile(filepath.Join(config, source))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rule struct {
+			Spec map[string]any `json:"spec"`
+		}
+		if err := yaml.Unmarshal(text, &rule); err != nil {
+			t.Fatal(err)
+		}
+		out, err := yaml.Marshal(rule.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(directory, name), out, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		all.Write(out)
+	}
+	return all.String()
+}
+
+// TestAlerts runs the unit tests of testdata/alerts.yaml on the rules.
+func TestAlerts(t *testing.T) {
+	promtool, directory := debian.Program(t, "promtool", "prometheus"), t.TempDir()
+	text := rules(t, directory)
+	tests, err := os.ReadFile("testdata/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(directory, "tests.yaml"), tests, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"check", "rules", "operator.yaml", "installation.yaml"}, {"test", "rules", "tests.yaml"}} {
+		cmd := exec.CommandContext(t.Context(), promtool, args...)
+		cmd.Dir = directory
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(text, -1) {
+		if !strings.Contains(string(tests), `alertname="`+alert[1]+`"`) {
+			t.Errorf("testdata/alerts.yaml does not test %s", alert[1])
+		}
+	}
+}
+
+// TestRunbooks checks that every alert has its section in the documentation.
+func TestRunbooks(t *testing.T) {
+	page, err := os.ReadFile("../../docs/monitoring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := rules(t, t.TempDir())
+	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(text, -1) {
+		if !strings.Contains(string(page), "\n### "+alert[1]+"\n") {
+			t.Errorf("docs/monitoring.md has no section %s", alert[1])
+		}
+		if !strings.Contains(text, "docs/monitoring.md#"+strings.ToLower(alert[1])+"\n") {
+			t.Errorf("the alert %s has no runbook_url", alert[1])
+		}
+	}
+}

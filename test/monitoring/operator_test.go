@@ -1,0 +1,95 @@
+package monitoring
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/installation"
+	"github.com/atoll-dev/atoll/test/kubeapiserver"
+	"github.com/atoll-dev/atoll/test/programs"
+)
+
+// startOperator runs the operator against a stock kube-apiserver with an installation that does not become ready, and returns the address of its
+// metrics.
+func startOperator(t *testing.T, bin string) string {
+	t.Helper()
+	root := "../.."
+	if err := programs.Build(t.Context(), root, bin, "./cmd/operator", "./cmd/etcd"); err != nil {
+		t.Fatal(err)
+	}
+	if err := programs.Build(t.Context(), filepath.Join(root, "hack", "devcluster"), bin, "k8s.io/kubernetes/cmd/kube-apiserver"); err != nil {
+		t.Fatal(err)
+	}
+	server := kubeapiserver.Start(t, bin)
+	server.WaitReady(t)
+	c, err := client.New(server.Config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	define(t, c, filepath.Join(root, "config", "crd", "bases"))
+	define(t, c, filepath.Join(moduleDirectory(t, "github.com/cert-manager/cert-manager"), "deploy", "crds"))
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kcp"}}
+	if err := c.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range []struct {
+		kind, name string
+		spec       map[string]any
+	}{
+		{"RootShard", "root", map[string]any{"external": map[string]any{"hostname": "kcp.example.com", "port": int64(6443)}}},
+		{"Shard", "alpha", map[string]any{"rootShard": map[string]any{"ref": map[string]any{"name": "root"}}}},
+	} {
+		content := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "operator.kcp.io/v1alpha1", "kind": object.kind, "metadata": map[string]any{"namespace": "kcp", "name": object.name}, "spec": object.spec,
+		}}
+		shardtesting.Eventually(t, "a "+object.kind+" to be accepted", func(ctx context.Context) error { return c.Create(ctx, content.DeepCopy()) })
+	}
+	kubeconfig, address := filepath.Join(t.TempDir(), "kubeconfig"), programs.FreeAddress(t)
+	installation.WriteKubeconfig(t, server.Config, kubeconfig)
+	programs.Start(t, t.TempDir(), filepath.Join(bin, "operator"), "--kubeconfig="+kubeconfig, "--default-image=atoll:test", "--health-probe-bind-address=0",
+		"--metrics-secure=false", "--metrics-bind-address="+address)
+	return address
+}
+
+// define creates the definitions of a directory.
+func define(t *testing.T, c client.Client, directory string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(directory, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no definitions in %s: %v", directory, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(text, object); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// moduleDirectory returns the directory of a module's sources.
+func moduleDirectory(t *testing.T, module string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
