@@ -95,7 +95,7 @@ func run(ctx context.Context, o *options.Completed, logger logr.Logger) error {
 	}
 	all := []backend.Backend{graphs, manifest.New(cluster)}
 	if o.OpenTofu.Image != "" {
-		all = append(all, opentofu.New(opentofu.Config{Config: cluster, Image: o.OpenTofu.Image, Unrestricted: o.OpenTofu.AllowPrograms}))
+		all = append(all, opentofu.New(opentofu.Config{Config: cluster, Image: o.OpenTofu.Image, Namespace: o.OpenTofu.Namespace, Unrestricted: o.OpenTofu.AllowPrograms}))
 	}
 	backends := &backend.Registry{}
 	for _, b := range all {

@@ -29,6 +29,9 @@ const conditionReady = "Ready"
 // commonFields are the fields of the status that are not outputs.
 var commonFields = map[string]bool{"phase": true, "message": true, "conditions": true, "observedGeneration": true, "connectionSecret": true}
 
+// IsCommonField reports whether a field of the status is written by the platform, so that no output can have its name.
+func IsCommonField(name string) bool { return commonFields[name] }
+
 // reasons are the reasons of phases.
 var reasons = map[infrastructurev1alpha1.InstancePhase]string{
 	infrastructurev1alpha1.PhasePending:         reasonProvisioning,

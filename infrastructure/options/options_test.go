@@ -22,14 +22,15 @@ func TestComplete(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		"good":                   {func(*Options) {}, ""},
-		"no kubeconfig":          {func(o *Options) { o.KcpKubeconfig = "" }, "--kcp-kubeconfig: is required"},
-		"a missing file":         {func(o *Options) { o.KcpKubeconfig = "/nowhere" }, "--kcp-kubeconfig: "},
-		"not of a workspace":     {func(o *Options) { o.KcpKubeconfig = cluster }, "--kcp-kubeconfig: the server is"},
-		"a group without domain": {func(o *Options) { o.Group = "infrastructure" }, "--api-group: got"},
-		"no name of an export":   {func(o *Options) { o.Export = "A B" }, "--apiexport: got"},
-		"no image for programs":  {func(o *Options) { o.OpenTofu.AllowPrograms = true }, "--opentofu-allow-programs: is used with"},
-		"no runtime cluster":     {func(o *Options) { o.RuntimeKubeconfig = "/nowhere" }, "--runtime-kubeconfig: "},
+		"good":                     {func(*Options) {}, ""},
+		"no kubeconfig":            {func(o *Options) { o.KcpKubeconfig = "" }, "--kcp-kubeconfig: is required"},
+		"a missing file":           {func(o *Options) { o.KcpKubeconfig = "/nowhere" }, "--kcp-kubeconfig: "},
+		"not of a workspace":       {func(o *Options) { o.KcpKubeconfig = cluster }, "--kcp-kubeconfig: the server is"},
+		"a group without domain":   {func(o *Options) { o.Group = "infrastructure" }, "--api-group: got"},
+		"no name of an export":     {func(o *Options) { o.Export = "A B" }, "--apiexport: got"},
+		"no image for programs":    {func(o *Options) { o.OpenTofu.AllowPrograms = true }, "--opentofu-allow-programs: is used with"},
+		"no image for credentials": {func(o *Options) { o.OpenTofu.Namespace = "a" }, "--opentofu-namespace: is used with"},
+		"no runtime cluster":       {func(o *Options) { o.RuntimeKubeconfig = "/nowhere" }, "--runtime-kubeconfig: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := New()

@@ -22,6 +22,7 @@ import (
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu/runner"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
 	"github.com/atoll-dev/atoll/internal/expression"
 )
 
@@ -59,6 +60,10 @@ type runSettings struct {
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 	// Resources are those of the container; defaults are in defaultResources.
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+	// Credentials are Secrets in the namespace of the backend. Their keys are environment variables of runs.
+	Credentials []string `json:"credentials,omitempty"`
+	// Retain keeps the infrastructure of instances that are deleted, and their state.
+	Retain bool `json:"retain,omitempty"`
 }
 
 // fileName is what files of a module are named: keys of a Secret, without directories.
@@ -172,6 +177,8 @@ func (c *config) compare(found *declarations, path *field.Path) field.ErrorList 
 			switch {
 			case !ok:
 				errs = append(errs, field.NotSupported(at, name, slices.Sorted(maps.Keys(found.outputs))))
+			case instances.IsCommonField(name) && !list.sensitive:
+				errs = append(errs, field.Forbidden(at, "this field of the status is written by the platform"))
 			case seen[name]:
 				errs = append(errs, field.Duplicate(at, name))
 			case declared.sensitive && !list.sensitive:

@@ -46,6 +46,8 @@ type situation struct {
 	repair        bool
 	// retry is the delay after the first failure.
 	retry time.Duration
+	// retain keeps the infrastructure when the instance is deleted.
+	retain bool
 }
 
 // decision is what happens next: a run starts, one that does not run yet is canceled, or the instance is looked at again later.
@@ -107,7 +109,7 @@ func (s *situation) decideDestroy(hasState bool) (next decision, gone bool) {
 		return decision{cancel: true}, false
 	case s.last != nil && s.last.active:
 		return decision{after: activeRecheck}, false
-	case s.result.Destroyed || !hasState:
+	case s.result.Destroyed || !hasState || s.retain:
 		return decision{}, true
 	}
 	return s.startOrWait(runner.Destroy), false

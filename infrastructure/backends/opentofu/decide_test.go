@@ -62,9 +62,12 @@ func TestDecideDestroy(t *testing.T) {
 		last    *run
 		result  runner.Result
 		noState bool
+		retain  bool
 		want    decision
 		gone    bool
 	}{
+		"one that is retained is gone":                {last: ended(runner.Apply, "b", 1, true, 0), retain: true, gone: true},
+		"but not before its run has ended":            {last: active(runner.Apply, "b", false, "image"), retain: true, want: decision{after: activeRecheck}},
 		"an instance is destroyed":                    {last: ended(runner.Apply, "b", 1, true, 0), want: decision{start: runner.Destroy, attempt: 1}},
 		"one that was never applied has nothing":      {last: ended(runner.Apply, "b", 9, false, 0), noState: true, gone: true},
 		"one that never had a run has nothing":        {noState: true, gone: true},
@@ -78,7 +81,7 @@ func TestDecideDestroy(t *testing.T) {
 		"an instance that was destroyed is gone":      {last: ended(runner.Destroy, "b", 1, true, 0), result: runner.Result{Destroyed: true}, gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &situation{now: now, last: test.last, result: test.result, revision: "b", image: "image", retry: 10 * time.Second}
+			s := &situation{now: now, last: test.last, result: test.result, revision: "b", image: "image", retry: 10 * time.Second, retain: test.retain}
 			if got, gone := s.decideDestroy(!test.noState); got != test.want || gone != test.gone {
 				t.Errorf("got %+v, %v, want %+v, %v", got, gone, test.want, test.gone)
 			}

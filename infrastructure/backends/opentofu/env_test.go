@@ -67,11 +67,15 @@ func newEnv(t *testing.T) *env {
 }
 
 // newBackend returns a backend as a process has it that has just started.
-func (e *env) newBackend() *opentofu.Backend {
-	return opentofu.New(opentofu.Config{
+func (e *env) newBackend(changes ...func(*opentofu.Config)) *opentofu.Backend {
+	config := opentofu.Config{
 		Config: runtimecluster.Config{Group: group, Runtime: e.c, Metadata: e.metadata, Log: klog.Background()},
-		Image:  "registry.example.org/runner:1", Unrestricted: true, Retry: 10 * time.Millisecond, LeaseDuration: 2 * time.Second,
-	})
+		Image:  "registry.example.org/runner:1", Namespace: "default", Unrestricted: true, Retry: 10 * time.Millisecond, LeaseDuration: 2 * time.Second,
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	return opentofu.New(config)
 }
 
 // order is an instance that a tenant has ordered.

@@ -13,30 +13,35 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 )
 
-// reportFailure tells the platform operator once why a run failed: in the log, and by an event of the Job. Tenants do not see it.
+// reportFailure tells the platform operator why a run failed.
 func (b *Backend) reportFailure(ctx context.Context, set runtimecluster.Set, failed *run) error {
 	details, err := b.failureDetails(ctx, set, failed)
 	if err != nil {
 		return err
 	}
+	return b.report(ctx, set, failed, "RunFailed", details)
+}
+
+// report tells the platform operator once what came of a run: in the log, and by an event of the Job. Tenants do not see it.
+func (b *Backend) report(ctx context.Context, set runtimecluster.Set, of *run, reason, details string) error {
 	now := metav1.NewTime(time.Now())
 	namespace := runtimecluster.Namespace(set.Tenant)
 	event := &corev1.Event{
-		// The name makes it the only one, although every pass sees the failure.
-		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: failed.name + ".failed"},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "batch/v1", Kind: "Job", Namespace: namespace, Name: failed.name},
-		Type:           corev1.EventTypeWarning, Reason: "RunFailed", Message: details, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		// The name makes it the only one, although every pass sees the run.
+		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%s", of.name, of.uid)},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "batch/v1", Kind: "Job", Namespace: namespace, Name: of.name, UID: of.uid},
+		Type:           corev1.EventTypeWarning, Reason: reason, Message: details, FirstTimestamp: now, LastTimestamp: now, Count: 1,
 		Source: corev1.EventSource{Component: runtimecluster.Owner},
 	}
-	err = b.Cluster.Client.Create(ctx, event)
+	err := b.Cluster.Client.Create(ctx, event)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reporting a failure: %w", err)
+		return fmt.Errorf("reporting a run: %w", err)
 	}
-	b.log.Info("A run failed", "cluster", set.Tenant, "template", set.Template, "instance", set.Instance, "job", failed.name,
-		"operation", failed.operation, "attempt", failed.attempt, "details", details)
+	b.log.Info("A run needs attention", "reason", reason, "cluster", set.Tenant, "template", set.Template, "instance", set.Instance, "job", of.name,
+		"operation", of.operation, "attempt", of.attempt, "details", details)
 	return nil
 }
 

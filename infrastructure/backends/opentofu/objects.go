@@ -60,7 +60,8 @@ func nameOf(s runtimecluster.Set) string {
 	return "tofu-" + hex.EncodeToString(sum[:10])
 }
 
-func inputsName(name string) string { return name + "-inputs" }
+func inputsName(name string) string      { return name + "-inputs" }
+func credentialsName(name string) string { return name + "-credentials" }
 
 // renderer renders the objects of an instance.
 type renderer struct {
@@ -70,8 +71,9 @@ type renderer struct {
 	leaseDuration time.Duration
 }
 
-// render returns the objects that a run needs, and its Job at the end. State and result have no content here: it is the runs'.
-func (r *renderer) render(s runtimecluster.Set, i *inputs, next *run) ([]*unstructured.Unstructured, error) {
+// render returns the objects that a run needs, and its Job at the end. State and result have no content here: it is the runs'. credentials
+// are environment variables.
+func (r *renderer) render(s runtimecluster.Set, i *inputs, credentials map[string][]byte, next *run) ([]*unstructured.Unstructured, error) {
 	name := nameOf(s)
 	secret, err := r.inputs(name, i)
 	if err != nil {
@@ -87,8 +89,11 @@ func (r *renderer) render(s runtimecluster.Set, i *inputs, next *run) ([]*unstru
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: runtimecluster.Namespace(s.Tenant)}}},
 		secret,
-		r.job(s, &i.settings.Run, next),
 	}
+	if len(i.settings.Run.Credentials) > 0 {
+		objects = append(objects, &corev1.Secret{TypeMeta: typeOf("v1", "Secret"), ObjectMeta: metav1.ObjectMeta{Name: credentialsName(name)}, Data: credentials})
+	}
+	objects = append(objects, r.job(s, &i.settings.Run, next))
 	rendered := make([]*unstructured.Unstructured, len(objects))
 	for at, object := range objects {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
@@ -154,6 +159,10 @@ func (r *renderer) job(s runtimecluster.Set, settings *runSettings, next *run) *
 		resources = defaultResources()
 	}
 	name := nameOf(s)
+	var environment []corev1.EnvFromSource
+	if len(settings.Credentials) > 0 {
+		environment = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: credentialsName(name)}}}}
+	}
 	return &batchv1.Job{
 		TypeMeta: typeOf("batch/v1", "Job"),
 		ObjectMeta: metav1.ObjectMeta{Name: next.name, Annotations: map[string]string{
@@ -174,6 +183,7 @@ func (r *renderer) job(s runtimecluster.Set, settings *runSettings, next *run) *
 					Name: "tofu", Image: r.imageOf(settings), ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"/tofu-runner"},
 					Args: []string{string(next.operation), "--namespace=" + runtimecluster.Namespace(s.Tenant), "--name=" + name,
 						"--lease-duration=" + r.leaseDuration.String(), "--inputs=" + inputsMount, "--work=" + workMount},
+					EnvFrom:                  environment,
 					Env:                      []corev1.EnvVar{{Name: "TMPDIR", Value: workMount}},
 					Resources:                resources,
 					TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,

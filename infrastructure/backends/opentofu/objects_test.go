@@ -26,7 +26,8 @@ func testRenderer() (*renderer, runtimecluster.Set) {
 
 func TestObjects(t *testing.T) {
 	for name, change := range map[string]func(map[string]any){
-		"defaults": nil,
+		"defaults":    nil,
+		"credentials": func(config map[string]any) { config["credentials"], config["retain"] = []any{"cloud"}, true },
 		"settings": func(config map[string]any) {
 			config["image"], config["timeout"], config["resources"] = "registry.example.org/other:2", "1h", map[string]any{"limits": map[string]any{"memory": "4Gi"}}
 		},
@@ -41,7 +42,7 @@ func TestObjects(t *testing.T) {
 				t.Fatal(err)
 			}
 			r, set := testRenderer()
-			objects, err := r.render(set, with, nextRun(nameOf(set), nil, decision{start: runner.Apply, attempt: 1}, with.settings.Revision))
+			objects, err := r.render(set, with, map[string][]byte{"TOKEN": []byte("x")}, nextRun(nameOf(set), nil, decision{start: runner.Apply, attempt: 1}, with.settings.Revision))
 			if err != nil {
 				t.Fatal(err)
 			}

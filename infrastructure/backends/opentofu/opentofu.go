@@ -38,6 +38,9 @@ type Config struct {
 	runtimecluster.Config
 	// Image is the image of the runner: tofu-runner and tofu.
 	Image string
+	// Namespace of the runtime cluster has the credentials that Templates name, and the states of instances that are retained; empty
+	// means that Templates can have neither.
+	Namespace string
 	// Unrestricted allows modules that run programs or load other modules.
 	Unrestricted bool
 	// Retry is the delay after the first failure of a run; 0 means ten seconds.
@@ -50,6 +53,7 @@ type Config struct {
 type Backend struct {
 	*runtimecluster.Backend
 	renderer
+	namespace    string
 	unrestricted bool
 	retry        time.Duration
 	log          logr.Logger
@@ -60,16 +64,23 @@ var _ backend.Backend = &Backend{}
 // New returns the backend.
 func New(cfg Config) *Backend {
 	return &Backend{
-		Backend:      runtimecluster.NewBackend(Name, cfg.Config),
-		renderer:     renderer{group: cfg.Group, image: cfg.Image, leaseDuration: cmp.Or(cfg.LeaseDuration, defaultLeaseDuration)},
-		unrestricted: cfg.Unrestricted, retry: cmp.Or(cfg.Retry, defaultRetry), log: cfg.Log,
+		Backend:   runtimecluster.NewBackend(Name, cfg.Config),
+		renderer:  renderer{group: cfg.Group, image: cfg.Image, leaseDuration: cmp.Or(cfg.LeaseDuration, defaultLeaseDuration)},
+		namespace: cfg.Namespace, unrestricted: cfg.Unrestricted, retry: cmp.Or(cfg.Retry, defaultRetry), log: cfg.Log,
 	}
 }
 
 // SetupTemplate implements backend.Backend. It keeps nothing: everything is in the Template.
-func (b *Backend) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Template) (backend.Status, error) {
-	if _, err := parseConfig(t, b.unrestricted); err != nil {
+func (b *Backend) SetupTemplate(ctx context.Context, t *infrastructurev1alpha1.Template) (backend.Status, error) {
+	parsed, err := parseConfig(t, b.unrestricted)
+	if err != nil {
 		return backend.Status{Message: err.Error()}, nil
+	}
+	if b.namespace == "" && (parsed.Retain || len(parsed.Credentials) > 0) {
+		return backend.Status{Message: "spec.backendConfig: credentials and retain need a namespace of the backend; the provider was started without --opentofu-namespace"}, nil
+	}
+	if _, err := b.credentials(ctx, parsed.Credentials); err != nil {
+		return backend.Status{}, err // repeated until the Secret is there
 	}
 	return backend.Status{Ready: true}, b.Watches.Add(batchv1.SchemeGroupVersion.WithKind("Job"))
 }
@@ -90,14 +101,15 @@ func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (insta
 	if err != nil {
 		return instances.State{}, err // the Template says so; what runs stays as it is
 	}
-	wanted, err := parsed.inputs(selfOf(instance))
-	if err != nil {
-		return instances.State{}, err
-	}
 	set := runtimecluster.SetOf(instance)
 	s, err := b.observe(ctx, set)
 	if err != nil {
 		return instances.State{}, err
+	}
+	wanted, err := parsed.inputs(selfOf(instance))
+	if err != nil {
+		b.log.Info("The variables of an instance have no values", "cluster", set.Tenant, "template", set.Template, "instance", set.Instance, "reason", err.Error())
+		return s.withOutputs(runtimecluster.InvalidValues()), nil
 	}
 	s.revision, s.image, s.repair = wanted.settings.Revision, b.imageOf(&wanted.settings.Run), parsed.AutoApply
 	if parsed.DriftInterval != nil {
@@ -107,13 +119,23 @@ func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (insta
 	if next.start != "" || next.cancel {
 		next.after, err = b.execute(ctx, set, wanted, s, next)
 	}
+	if refused, ok := runtimecluster.Refusal(err); ok {
+		b.log.Info("A run of an instance is refused", "cluster", set.Tenant, "template", set.Template, "instance", set.Instance, "reason", err.Error())
+		return s.withOutputs(refused), nil
+	}
 	return s.state(next.after), err
 }
 
-// state is what the platform shows. The outputs of the last run stay while another one runs.
+// state is what the platform shows.
 func (s *situation) state(recheckAfter time.Duration) instances.State {
-	state := instances.State{Outputs: s.result.Outputs, Connection: s.result.Connection, RecheckAfter: recheckAfter}
+	state := instances.State{RecheckAfter: recheckAfter}
 	state.Phase, state.Message = s.phase()
+	return s.withOutputs(state)
+}
+
+// withOutputs adds the outputs of the last run that succeeded: they stay while another one runs.
+func (s *situation) withOutputs(state instances.State) instances.State {
+	state.Outputs, state.Connection = s.result.Outputs, s.result.Connection
 	return state
 }
 
@@ -161,12 +183,17 @@ func (b *Backend) destroy(ctx context.Context, set runtimecluster.Set, with *inp
 			return false, err
 		}
 	}
-	s.revision, s.image = with.settings.Revision, b.imageOf(&with.settings.Run)
+	s.revision, s.image, s.retain = with.settings.Revision, b.imageOf(&with.settings.Run), with.settings.Run.Retain
 	next, destroyed := s.decideDestroy(state != nil && len(state.Data[runner.StateKey]) > 0)
 	switch {
 	case destroyed:
 		if busy, err := b.hasPods(ctx, set); busy || err != nil {
 			return false, err
+		}
+		if s.retain {
+			if err := b.retainState(ctx, set, state); err != nil {
+				return false, err
+			}
 		}
 		return b.Cluster.Delete(ctx, set)
 	case next.start == "" && !next.cancel:
@@ -214,6 +241,9 @@ func (b *Backend) observe(ctx context.Context, set runtimecluster.Set) (*situati
 	if err := utiljson.Unmarshal(result.Data[runner.ResultKey], &s.result); err != nil { // keeps integers
 		return nil, fmt.Errorf("reading the result %s/%s: %w", result.Namespace, result.Name, err)
 	}
+	if s.result.Drifted && s.last != nil && s.last.operation == runner.Check && s.last.succeeded {
+		return s, b.report(ctx, set, s.last, "Drifted", "The infrastructure differs from what was applied; the log of the pod says what.")
+	}
 	return s, nil
 }
 
@@ -245,7 +275,11 @@ func (b *Backend) execute(ctx context.Context, set runtimecluster.Set, with *inp
 		return podsRecheck, err
 	}
 	started := nextRun(nameOf(set), s.last, next, s.revision)
-	objects, err := b.render(set, with, started)
+	credentials, err := b.credentials(ctx, with.settings.Run.Credentials)
+	if err != nil {
+		return 0, err
+	}
+	objects, err := b.render(set, with, credentials, started)
 	if err != nil {
 		return 0, err
 	}

@@ -2,12 +2,10 @@ package opentofu_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu"
+	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu/runner"
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -97,7 +97,10 @@ func TestRuns(t *testing.T) {
 		{"an instance whose pod does not start can be removed", e.testRemovedBeforeStart},
 		{"tenants with instances of one name are apart", e.testTenants},
 		{"the state is kept until everything is destroyed", e.testDestroyFails},
+		{"credentials are variables of runs, and a retained instance leaves its state", e.testNamespace},
 		{"a tenant that is gone is destroyed before its namespace", e.testPurge},
+		// At the end: the API server that it starts ends with it.
+		{"the API server is away while a run applies", e.testOutage},
 	} {
 		t.Run(step.name, step.run)
 	}
@@ -205,43 +208,46 @@ func (e *env) testFailure(t *testing.T) {
 		}
 		return nil
 	})
-	shardtesting.Eventually(t, "an event with the details", func(ctx context.Context) error {
-		o.apply(t)
-		var events corev1.EventList
-		if err := e.c.List(ctx, &events, client.InNamespace(o.namespace())); err != nil {
-			return err
-		}
-		for i := range events.Items {
-			if events.Items[i].Reason == "RunFailed" && strings.Contains(events.Items[i].Message, "the-size-is-too-large") {
-				return nil
-			}
-		}
-		return fmt.Errorf("events %v", events.Items)
-	})
+	o.waitEvent(t, "RunFailed", "the-size-is-too-large")
 	o.Object.Object["spec"].(map[string]any)["size"] = int64(1)
 	o.reachReady(t)
 	o.remove(t)
 }
 
+// waitEvent waits until the platform operator is told something.
+func (o *order) waitEvent(t *testing.T, reason, text string) {
+	t.Helper()
+	shardtesting.Eventually(t, "an event", func(ctx context.Context) error {
+		o.apply(t)
+		var events corev1.EventList
+		if err := o.c.List(ctx, &events, client.InNamespace(o.namespace())); err != nil {
+			return err
+		}
+		for i := range events.Items {
+			if events.Items[i].Reason == reason && strings.Contains(events.Items[i].Message, text) {
+				return nil
+			}
+		}
+		return fmt.Errorf("events %v", events.Items)
+	})
+}
+
 // forget changes the infrastructure: of these modules it is what the state has.
 func (o *order) forget(t *testing.T) {
 	t.Helper()
-	secret := o.secret(t, "-state")
-	reader, err := gzip.NewReader(bytes.NewReader(secret.Data["state"]))
-	if err != nil {
-		t.Fatal(err)
-	}
 	state := map[string]any{}
-	if err := json.NewDecoder(reader).Decode(&state); err != nil {
+	if err := json.Unmarshal([]byte(o.stateText(t)), &state); err != nil {
 		t.Fatal(err)
 	}
 	state["resources"], state["serial"] = []any{}, state["serial"].(float64)+1
-	var compressed bytes.Buffer
-	writer := gzip.NewWriter(&compressed)
-	if err := errors.Join(json.NewEncoder(writer).Encode(state), writer.Close()); err != nil {
+	text, err := json.Marshal(state)
+	if err != nil {
 		t.Fatal(err)
 	}
-	secret.Data["state"] = compressed.Bytes()
+	secret := o.secret(t, "-state")
+	if secret.Data["state"], err = runner.EncodeState(bytes.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
 	if err := o.c.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
@@ -250,11 +256,7 @@ func (o *order) forget(t *testing.T) {
 // stateText returns the state as it is saved.
 func (o *order) stateText(t *testing.T) string {
 	t.Helper()
-	reader, err := gzip.NewReader(bytes.NewReader(o.secret(t, "-state").Data["state"]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(reader)
+	text, err := runner.DecodeState(o.secret(t, "-state"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,6 +274,7 @@ func (e *env) testDrift(t *testing.T) {
 	o.reach(t, "the difference to be reported", func(s instances.State) bool {
 		return s.Phase == infrastructurev1alpha1.PhaseReady && strings.Contains(s.Message, "changed outside") && s.Outputs["endpoint"] == "main.example.org"
 	})
+	o.waitEvent(t, "Drifted", "differs")
 	if text := o.stateText(t); strings.Contains(text, "terraform_data") {
 		t.Errorf("it was repaired: %s", text)
 	}
@@ -496,4 +499,63 @@ func (e *env) testPurge(t *testing.T) {
 		t.Errorf("the runs were %v", got)
 	}
 	e.waitNothing(t, o.namespace())
+}
+
+// authenticated is a module that needs credentials, which its own environment has.
+const authenticated = `
+resource "terraform_data" "server" {
+  provisioner "local-exec" { command = "test \"$TOKEN\" = token-of-the-cloud" }
+}
+output "id" { value = terraform_data.server.id }
+`
+
+func (e *env) testNamespace(t *testing.T) {
+	config := map[string]any{"module": map[string]any{"inline": map[string]any{"main.tf": authenticated}}, "outputs": []string{"id"}, "credentials": []string{"cloud"}, "retain": true}
+	o := e.order("credentials", "main", config, nil)
+	if status, err := e.backend.SetupTemplate(t.Context(), o.Template); status.Ready || err == nil || !strings.Contains(err.Error(), "spec.backendConfig.credentials[0]") {
+		t.Errorf("without the Secret: %+v, %v", status, err)
+	}
+	cloud := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cloud"}, Data: map[string][]byte{"TOKEN": []byte("token-of-the-cloud")}}
+	if err := e.c.Create(t.Context(), cloud); err != nil {
+		t.Fatal(err)
+	}
+	if status, err := e.backend.SetupTemplate(t.Context(), o.Template); !status.Ready || err != nil {
+		t.Errorf("with the Secret: %+v, %v", status, err)
+	}
+	id, _ := o.reachReady(t).Outputs["id"].(string)
+	o.remove(t)
+	e.waitNothing(t, o.namespace())
+	if got := o.operations(t); !slices.Equal(got, []string{"apply"}) {
+		t.Errorf("the runs were %v", got)
+	}
+	var retained corev1.SecretList
+	if err := e.c.List(t.Context(), &retained, client.InNamespace("default"), client.HasLabels{group + "/retained"}); err != nil || len(retained.Items) != 1 {
+		t.Fatalf("retained states: %d, %v", len(retained.Items), err)
+	}
+	if text, err := runner.DecodeState(&retained.Items[0]); err != nil || id == "" || !strings.Contains(string(text), id) {
+		t.Errorf("the retained state of %q is %s, %v", id, text, err)
+	}
+}
+
+func (e *env) testOutage(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	patient := *e
+	patient.backend = e.newBackend(func(config *opentofu.Config) { config.LeaseDuration = time.Minute })
+	o := patient.order("outage", "main", gatedConfig(gate), nil)
+	o.waitApplying(t)
+	e.cluster.Kill(t)
+	openGate(t, gate)
+	shardtesting.Eventually(t, "the run to end but for its state", func(context.Context) error {
+		if text := e.jobs.Log(o.namespace(), e.jobs.Runs(o.namespace())[0].Name); !strings.Contains(text, "second: Creation complete") {
+			return errors.New(text)
+		}
+		return nil
+	})
+	e.cluster.Start(t)
+	e.cluster.WaitReady(t)
+	o.reachReady(t)
+	if got := o.operations(t); !slices.Equal(got, []string{"apply"}) {
+		t.Errorf("the runs were %v", got)
+	}
+	o.remove(t)
 }

@@ -92,36 +92,57 @@ func (s *stateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *stateServer) read(w http.ResponseWriter) error {
-	compressed := s.secret.Data[StateKey]
+// EncodeState compresses a state for its Secret.
+func EncodeState(state io.Reader) ([]byte, error) {
+	var compressed bytes.Buffer
+	writer := gzip.NewWriter(&compressed)
+	_, err := io.Copy(writer, state)
+	if err := errors.Join(err, writer.Close()); err != nil {
+		return nil, fmt.Errorf("compressing the state: %w", err)
+	}
+	if compressed.Len() > maxState {
+		return nil, fmt.Errorf("the state is too large: %d bytes compressed, at most %d can be saved", compressed.Len(), maxState)
+	}
+	return compressed.Bytes(), nil
+}
+
+// DecodeState returns the state that a Secret has, nothing if it has none yet.
+func DecodeState(secret *corev1.Secret) ([]byte, error) {
+	compressed := secret.Data[StateKey]
 	if len(compressed) == 0 {
-		w.WriteHeader(http.StatusNoContent)
-		return nil
+		return nil, nil
 	}
 	reader, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {
-		return fmt.Errorf("reading the state: %w", err)
+		return nil, fmt.Errorf("reading the state: %w", err)
 	}
 	state, err := io.ReadAll(io.LimitReader(reader, maxPlainState))
 	if err != nil {
-		return fmt.Errorf("reading the state: %w", err)
+		return nil, fmt.Errorf("reading the state: %w", err)
+	}
+	return state, nil
+}
+
+func (s *stateServer) read(w http.ResponseWriter) error {
+	state, err := DecodeState(s.secret)
+	if err != nil {
+		return err
+	}
+	if len(state) == 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
 	}
 	_, err = w.Write(state)
 	return err
 }
 
 func (s *stateServer) write(ctx context.Context, body io.Reader) error {
-	var compressed bytes.Buffer
-	writer := gzip.NewWriter(&compressed)
-	_, err := io.Copy(writer, body)
-	if err := errors.Join(err, writer.Close()); err != nil {
-		return fmt.Errorf("compressing the state: %w", err)
-	}
-	if compressed.Len() > maxState {
-		return fmt.Errorf("the state is too large: %d bytes compressed, at most %d can be saved", compressed.Len(), maxState)
+	compressed, err := EncodeState(body)
+	if err != nil {
+		return err
 	}
 	wanted := s.secret.DeepCopy()
-	wanted.Data = map[string][]byte{StateKey: compressed.Bytes()}
+	wanted.Data = map[string][]byte{StateKey: compressed}
 	err = persistently(ctx, func(ctx context.Context) error {
 		written, err := s.secrets.Update(ctx, wanted, metav1.UpdateOptions{})
 		if apierrors.IsConflict(err) {
@@ -130,7 +151,7 @@ func (s *stateServer) write(ctx context.Context, body io.Reader) error {
 			if readErr != nil {
 				return readErr
 			}
-			if bytes.Equal(current.Data[StateKey], compressed.Bytes()) {
+			if bytes.Equal(current.Data[StateKey], compressed) {
 				written, err = current, nil
 			}
 		}
