@@ -96,6 +96,7 @@ func TestCachedResourcesAcrossShards(t *testing.T) {
 		{"published objects are annotated with their origin", s.testCacheContent},
 		{"published objects follow the selected ones", s.testSelection},
 		{"consumers do not see omitted fields", s.testOmittedFields},
+		{"a slice selects what the consumers of its export see", s.testSliceSelector},
 		{"slice references a cached resource of another shard by path, with permission", s.testReferenceByPath},
 		{"consumers read without the cache", s.testCacheUnavailable},
 		{"emptied cache is refilled without interruption for consumers", s.testCacheEmptied},
@@ -261,6 +262,44 @@ func (s *shardedEnv) testSelection(t *testing.T) {
 	s.eventuallyLists(t, s.consumer, "hidden", "secret")
 	s.patchCachedResource(t, `{"spec":{"labelSelector":{"matchLabels":{"shown":"yes"}}}}`)
 	s.eventuallyLists(t, s.consumer, "bitter", "sour", "sweet")
+}
+
+// testSliceSelector: of what is published, the slice of an export shows some, on the shard of the provider and on others.
+func (s *shardedEnv) testSliceSelector(t *testing.T) {
+	shown, err := s.listNames(t.Context(), t, s.consumer)
+	if err != nil || len(shown) < 2 {
+		t.Fatalf("without selector, consumers see %v, %v", shown, err)
+	}
+	hidden := shown[0]
+	c := s.shardOf(s.provider).Client(t, s.shardOf(s.provider).Admin(t))
+	ctx := shardtesting.In(t.Context(), s.provider)
+	if _, err := s.flavorsIn(t, s.provider).Patch(t.Context(), hidden, types.MergePatchType, []byte(`{"metadata":{"labels":{"tier":"premium"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	events, err := s.flavorsIn(t, s.consumer).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(selector string) {
+		t.Helper()
+		slice := &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}
+		if err := c.Patch(ctx, slice, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"cache.kcp.io/label-selector":`+selector+`}}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(`"tier!=premium"`)
+	s.eventuallyLists(t, s.consumer, shown[1:]...)
+	if _, err := s.flavorsIn(t, s.consumer).Get(t.Context(), hidden, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("getting what is not selected: %v", err)
+	}
+	for range events.ResultChan() { //nolint:revive // the watch ends with the change
+	}
+	if err := c.Patch(ctx, &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}},
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"cache.kcp.io/label-selector":"("}}}`))); !apierrors.IsInvalid(err) {
+		t.Errorf("setting an invalid selector: %v", err)
+	}
+	set("null")
+	s.eventuallyLists(t, s.consumer, shown...)
 }
 
 // testOmittedFields: a provider hides a field, and whatever in the metadata repeats it, on its own shard and on others.

@@ -13,6 +13,10 @@ const (
 	OmittedFieldsAnnotationKey = "cache.kcp.io/omitted-fields"
 )
 
+// LabelSelectorAnnotationKey contains, on a ClusterCachedResourceEndpointSlice, a label selector such as "tier!=premium": of the published
+// objects, consumers of the export see only those that it matches. It is set by users. It is an addition of Atoll.
+const LabelSelectorAnnotationKey = "cache.kcp.io/label-selector"
+
 // ClusterCachedResourceFinalizer prevents the removal of a ClusterCachedResource until its objects are removed from the
 // cache.
 const ClusterCachedResourceFinalizer = "cache.kcp.io/clustercachedresource"

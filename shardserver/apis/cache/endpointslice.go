@@ -2,6 +2,7 @@ package cache
 
 import (
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -21,7 +22,9 @@ var slices = &registry.Kind[*cachev1alpha1.ClusterCachedResourceEndpointSlice]{
 	CopySpec:   func(to, from *cachev1alpha1.ClusterCachedResourceEndpointSlice) { to.Spec = from.Spec },
 	CopyStatus: func(to, from *cachev1alpha1.ClusterCachedResourceEndpointSlice) { to.Status = from.Status },
 	SameSpec: func(a, b *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
-		return equality.Semantic.DeepEqual(a.Spec, b.Spec)
+		// What consumers see is desired state as well, so it is validated.
+		const selector = cachev1alpha1.LabelSelectorAnnotationKey
+		return equality.Semantic.DeepEqual(a.Spec, b.Spec) && a.Annotations[selector] == b.Annotations[selector]
 	},
 	SameStatus: func(a, b *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
 		return equality.Semantic.DeepEqual(a.Status, b.Status)
@@ -40,6 +43,11 @@ func validateSliceSpec(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) 
 	resource, export := slice.Spec.ClusterCachedResource, slice.Spec.APIExport
 	errs := registry.ValidateRequired(resource.Name, path.Child("clusterCachedResource", "name"))
 	errs = append(errs, registry.ValidatePattern(resource.Path, pathPattern, path.Child("clusterCachedResource", "path"))...)
+	if value, ok := slice.Annotations[cachev1alpha1.LabelSelectorAnnotationKey]; ok {
+		if _, err := labels.Parse(value); err != nil { // which would leave objects visible that somebody wanted to hide
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(cachev1alpha1.LabelSelectorAnnotationKey), value, err.Error()))
+		}
+	}
 	// Go clients send an export without a name if they set none. A condition reports it.
 	return append(errs, registry.ValidatePattern(export.Path, pathPattern, path.Child("export", "path"))...)
 }

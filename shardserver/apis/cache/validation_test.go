@@ -66,7 +66,13 @@ func TestValidateEndpointSlice(t *testing.T) {
 		change       func(*cachev1alpha1.ClusterCachedResourceEndpointSlice)
 		invalidField string
 	}{
-		"unchanged":         {func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) {}, ""},
+		"unchanged": {func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) {}, ""},
+		"a selector of objects": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) {
+			s.Annotations = map[string]string{cachev1alpha1.LabelSelectorAnnotationKey: "tier in (free,trial),!hidden"}
+		}, ""},
+		"no selector": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) {
+			s.Annotations = map[string]string{cachev1alpha1.LabelSelectorAnnotationKey: "tier=(free"}
+		}, "metadata.annotations[" + cachev1alpha1.LabelSelectorAnnotationKey + "]"},
 		"another partition": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.Partition = "p" }, ""},
 		"another resource":  {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.ClusterCachedResource.Name = "c" }, "spec.clusterCachedResource"},
 		"another export":    {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.APIExport.Path = "" }, "spec.export"},

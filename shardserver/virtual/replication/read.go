@@ -58,7 +58,11 @@ func (w *Workspace) serveProjection(rw http.ResponseWriter, req *http.Request, i
 		return
 	}
 	ctx := logicalcluster.With(req.Context(), logicalcluster.Of(exposed.Resource))
-	selector := cachedresources.Selector(exposed.Resource)
+	selector, err := exposed.selector()
+	if err != nil {
+		w.writeError(rw, req, err)
+		return
+	}
 	if info.Verb == "get" && !selector.Empty() {
 		if err := checkSelected(ctx, source, exposed, info.Name, selector); err != nil {
 			w.writeError(rw, req, err)

@@ -42,7 +42,7 @@ func (w *Workspace) isStillExposed(ctx context.Context, consumer logicalcluster.
 	if err != nil {
 		return true
 	}
-	if current == nil || current.Resource.UID != exposed.Resource.UID || current.Export.UID != exposed.Export.UID || current.Resource.Generation != exposed.Resource.Generation {
+	if current == nil || current.Resource.UID != exposed.Resource.UID || current.Export.UID != exposed.Export.UID || current.Resource.Generation != exposed.Resource.Generation || current.selection != exposed.selection {
 		return false
 	}
 	if consumer.Empty() {

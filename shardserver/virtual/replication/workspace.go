@@ -9,10 +9,12 @@ package replication
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -111,9 +113,21 @@ func (w *Workspace) checkReady(*http.Request) error {
 type exposedResource struct {
 	cachedresources.ResolvedSlice
 	resource schema.GroupResource
-	// cluster and slice identify the slice.
-	cluster logicalcluster.Name
-	slice   string
+	// cluster and slice identify the slice, selection is its selector of objects as text.
+	cluster   logicalcluster.Name
+	slice     string
+	selection string
+}
+
+// selector returns what objects consumers see: those that are published, and that the slice selects.
+func (e *exposedResource) selector() (labels.Selector, error) {
+	published := cachedresources.Selector(e.Resource)
+	selected, err := labels.Parse(e.selection)
+	if err != nil {
+		return nil, fmt.Errorf("the slice has no valid selector: %w", err)
+	}
+	requirements, _ := selected.Requirements()
+	return published.Add(requirements...), nil
 }
 
 // findExposed returns the resource that a slice exposes, or nil.
@@ -129,7 +143,7 @@ func (w *Workspace) findExposed(ctx context.Context, cluster logicalcluster.Name
 	if err != nil || !result.Complete() {
 		return nil, err
 	}
-	return &exposedResource{result, schema.GroupResource{Group: result.Entry.Group, Resource: result.Entry.Name}, cluster, name}, nil
+	return &exposedResource{result, schema.GroupResource{Group: result.Entry.Group, Resource: result.Entry.Name}, cluster, name, slice.Annotations[cachev1alpha1.LabelSelectorAnnotationKey]}, nil
 }
 
 // findForRequest is findExposed for the slice of a request.
