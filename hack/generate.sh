@@ -54,7 +54,9 @@ mkdir -p config/sync-agent/kdp
 echo "definitions: infrastructure/catalogue/crd"
 mkdir -p infrastructure/catalogue/crd
 (cd api && "$controller_gen" crd paths=./infrastructure/... output:crd:dir="$scratch/infrastructure")
-cp "$scratch"/infrastructure/*_templates.yaml infrastructure/catalogue/crd/templates.yaml
+for resource in catalogues templates; do
+	cp "$scratch"/infrastructure/*_"$resource".yaml "infrastructure/catalogue/crd/$resource.yaml"
+done
 
 if compgen -G 'controllers/*' >/dev/null; then
 	echo "role: config/rbac/role.yaml"

@@ -23,7 +23,7 @@ import (
 
 // cleaner returns a cleaner without grace period. It is called until it has done what is waited for.
 func (e *instancesEnv) cleaner() *template.Cleaner {
-	return &template.Cleaner{Client: e.c, Group: group, Instances: e.view, Events: events.NewFakeRecorder(100), Log: klog.Background()}
+	return &template.Cleaner{Client: e.c, Group: group, Export: export, Instances: e.view, Events: events.NewFakeRecorder(100), Log: klog.Background()}
 }
 
 // testEvolution changes the schema of a kind that has an instance, in all ways that there are.

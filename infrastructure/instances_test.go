@@ -149,6 +149,7 @@ func TestInstances(t *testing.T) {
 		{"a purge is told", e.testPurge},
 		{"G5: another backend takes over", e.testTakeOver},
 		{"F14: schemas change while there are instances", e.testEvolution},
+		{"Q3: a catalogue offers some templates to some tenants", e.testCatalogues},
 		{"F13: template is removed", e.testTemplateRemoved},
 	} {
 		if !t.Run(step.name, step.run) {

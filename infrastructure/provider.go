@@ -109,10 +109,14 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	templates := &template.Reconciler{
 		Client: mgr.GetClient(), Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export,
-		Backends: cfg.Backends, Instances: cfg.Instances, Events: mgr.GetEventRecorder("infrastructure-provider"),
+		Selector: cfg.Catalogue.Selector, Backends: cfg.Backends, Instances: cfg.Instances, Events: mgr.GetEventRecorder("infrastructure-provider"),
 	}
 	if err := templates.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of templates: %w", err)
+	}
+	catalogues := &catalogue.Reconciler{Client: direct, Options: cfg.Catalogue, Instances: cfg.Instances}
+	if err := catalogues.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("adding the controller of catalogues: %w", err)
 	}
 	tasks := []manager.Runnable{keep(direct, cfg), clean(direct, cfg, templates.Events)}
 	if cfg.Shipped != nil {
@@ -158,7 +162,7 @@ func keep(c client.Client, cfg Config) manager.Runnable {
 // clean has the leader remove what Templates no longer need.
 func clean(c client.Client, cfg Config, recorder events.EventRecorder) manager.Runnable {
 	cleaner := &template.Cleaner{
-		Client: c, Group: cfg.Catalogue.Group, Instances: cfg.Instances, Events: recorder, Grace: cmp.Or(cfg.SchemaGrace, schemaGrace),
+		Client: c, Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export, Instances: cfg.Instances, Events: recorder, Grace: cmp.Or(cfg.SchemaGrace, schemaGrace),
 		Log: cfg.Log,
 	}
 	return regularly("remove what templates no longer need", cfg.Log, cleanInterval, cleaner.Clean)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -58,7 +59,9 @@ func (c *counter) Each(_ context.Context, _ *infrastructurev1alpha1.Template, ca
 	return nil
 }
 
-func (c *counter) Bindings(context.Context, func(*apisv1alpha2.APIBinding) error) error { return nil }
+func (c *counter) Bindings(context.Context, []string, func(*apisv1alpha2.APIBinding) error) error {
+	return nil
+}
 
 func (c *counter) Count(context.Context, *infrastructurev1alpha1.Template) (int, error) {
 	return int(c.count.Load()), nil
@@ -101,6 +104,10 @@ func (e *env) workspace(t *testing.T) *rest.Config {
 
 // run runs a provider with backends until the end of the test.
 func (e *env) run(t *testing.T, counted template.Instances, backends ...backend.Backend) {
+	standard, err := labels.Parse("tier!=premium")
+	if err != nil {
+		t.Fatal(err)
+	}
 	registry := &backend.Registry{}
 	for _, b := range backends {
 		if err := registry.Register(b); err != nil {
@@ -111,7 +118,7 @@ func (e *env) run(t *testing.T, counted template.Instances, backends ...backend.
 	ended := make(chan error, 1)
 	go func() {
 		ended <- infrastructure.Run(ctx, infrastructure.Config{
-			Workspace: e.workspace(t), Catalogue: catalogue.Options{Group: group, Export: export, Binders: "system:authenticated"},
+			Workspace: e.workspace(t), Catalogue: catalogue.Options{Group: group, Export: export, Binders: "system:authenticated", Selector: standard},
 			Backends: registry, Instances: counted, MetricsAddress: "0", HealthAddress: "0", Log: klog.Background(),
 		})
 	}()

@@ -108,7 +108,7 @@ func run(ctx context.Context, o *options.Completed, logger logr.Logger) error {
 		return err
 	}
 	return infrastructure.Run(ctx, infrastructure.Config{
-		Workspace: o.Workspace, Catalogue: catalogue.Options{Group: o.Group, Export: o.Export, Binders: o.Binders}, Backends: backends,
+		Workspace: o.Workspace, Catalogue: catalogue.Options{Group: o.Group, Export: o.Export, Binders: o.Binders, Selector: o.Selector}, Backends: backends,
 		Instances: &instances.View{Workspace: o.Workspace, Client: workspace, Export: o.Export}, Shipped: o.Shipped,
 		LeaderElectionNamespace: o.LeaderElectionNamespace, MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress, Web: server, Log: logger,
 	})

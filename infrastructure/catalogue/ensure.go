@@ -8,11 +8,10 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/template"
 )
@@ -26,40 +25,53 @@ type Options struct {
 	Group, Export string
 	// Binders is the group of users who may bind the export, such as system:authenticated; empty for none.
 	Binders string
+	// Selector selects the Templates of the export; nil for all.
+	Selector labels.Selector
+}
+
+// offer is what an export offers.
+type offer struct {
+	export, slice string
+	selector      labels.Selector
+	binders       []string
+}
+
+// standard is what the export of the flags offers.
+func (o *Options) standard() offer {
+	standard := offer{export: o.Export, slice: publication, selector: o.Selector}
+	if standard.selector == nil {
+		standard.selector = labels.Everything()
+	}
+	if o.Binders != "" {
+		standard.binders = []string{o.Binders}
+	}
+	return standard
 }
 
 // Ensure brings up the workspace of the provider. It may be repeated at any time, and then writes only what has changed. c is an uncached
 // client of that workspace. It waits for servers until the context ends.
 func Ensure(ctx context.Context, c client.Client, o Options) error {
-	if err := ensureDefinition(ctx, c, o.Group); err != nil {
-		return err
+	for _, kind := range []string{resource, "catalogues"} {
+		if err := ensureDefinition(ctx, c, kind, o.Group); err != nil {
+			return err
+		}
 	}
 	if err := checkHidingSupported(ctx, c, o.Group); err != nil {
 		return err
 	}
-	objects := []client.Object{shell(o.Export), cached(o.Group), publishedBy(o.Export), endpoints(o.Export)}
-	if o.Binders != "" {
-		role, binding := binders(o.Export, o.Binders)
-		objects = append(objects, role, binding)
-	}
-	for _, object := range objects {
-		if err := c.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
-		}
+	published := cached(o.Group)
+	if err := c.Create(ctx, published); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating the publication of templates: %w", err)
 	}
 	if err := ensurePublication(ctx, c, o.Group); err != nil {
 		return err
 	}
-	identity, err := waitForIdentity(ctx, c)
-	if err != nil {
-		return err
-	}
-	return ensureEntry(ctx, c, o, identity)
+	return ensureOffer(ctx, c, o.Group, o.standard())
 }
 
-// ensureDefinition creates or updates the definition of Templates, and waits until it is established.
-func ensureDefinition(ctx context.Context, c client.Client, group string) error {
-	wanted, err := definition(group)
+// ensureDefinition creates or updates the definition of a kind of the provider, and waits until it is established.
+func ensureDefinition(ctx context.Context, c client.Client, kind, group string) error {
+	wanted, err := definition(kind, group)
 	if err != nil {
 		return err
 	}
@@ -68,20 +80,20 @@ func ensureDefinition(ctx context.Context, c client.Client, group string) error 
 	switch {
 	case apierrors.IsNotFound(err):
 		if err := c.Create(ctx, wanted); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("creating the definition of templates: %w", err)
+			return fmt.Errorf("creating the definition of %s: %w", kind, err)
 		}
 	case err != nil:
-		return fmt.Errorf("reading the definition of templates: %w", err)
+		return fmt.Errorf("reading the definition of %s: %w", kind, err)
 	default:
 		wanted.Spec.Conversion = current.Spec.Conversion
 		if !equality.Semantic.DeepEqual(current.Spec, wanted.Spec) {
 			current.Spec = wanted.Spec
 			if err := c.Update(ctx, current); err != nil {
-				return fmt.Errorf("updating the definition of templates: %w", err)
+				return fmt.Errorf("updating the definition of %s: %w", kind, err)
 			}
 		}
 	}
-	return poll(ctx, "the definition of templates to be established", func(ctx context.Context) (bool, error) {
+	return poll(ctx, "the definition of "+kind+" to be established", func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(wanted), current)
 		return err == nil && template.IsEstablished(current), client.IgnoreNotFound(err)
 	})
@@ -133,32 +145,6 @@ func waitForIdentity(ctx context.Context, c client.Client) (string, error) {
 		return current.Status.IdentityHash != "", err
 	})
 	return current.Status.IdentityHash, err
-}
-
-// ensureEntry lists Templates and the claims in the export.
-func ensureEntry(ctx context.Context, c client.Client, o Options, identity string) error {
-	schema, err := publishedSchema(o.Group)
-	if err != nil {
-		return err
-	}
-	if err := c.Create(ctx, schema); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating the schema of templates: %w", err)
-	}
-	wanted := entry(o.Group, schema.Name, identity)
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		export := &apisv1alpha2.APIExport{}
-		if err := c.Get(ctx, client.ObjectKey{Name: o.Export}, export); err != nil {
-			return fmt.Errorf("reading APIExport %s: %w", o.Export, err)
-		}
-		listed, claimed := template.SetEntry(&export.Spec.Resources, wanted), setClaims(&export.Spec.PermissionClaims, claims(o.Group))
-		if !listed && !claimed {
-			return nil
-		}
-		if err := c.Update(ctx, export); err != nil {
-			return fmt.Errorf("listing templates in APIExport %s: %w", o.Export, err)
-		}
-		return nil
-	})
 }
 
 // poll repeats until the condition holds or the context ends.

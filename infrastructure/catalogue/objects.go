@@ -1,7 +1,7 @@
 package catalogue
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
 	"slices"
 
@@ -34,14 +34,18 @@ const hiddenFields = "spec.backendConfig,spec.backend,status"
 // schemaPrefix is the prefix of the name of the schema of Templates in the export.
 const schemaPrefix = "catalogue"
 
-//go:embed crd/templates.yaml
-var templates []byte
+//go:embed crd/*.yaml
+var definitions embed.FS
 
-// definition returns the definition of Templates in a group.
-func definition(group string) (*apiextensionsv1.CustomResourceDefinition, error) {
+// definition returns the definition of a kind of the provider in a group.
+func definition(resource, group string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	text, err := definitions.ReadFile("crd/" + resource + ".yaml")
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(templates, crd); err != nil {
-		return nil, fmt.Errorf("reading the definition of templates: %w", err)
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, crd)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the definition of %s: %w", resource, err)
 	}
 	crd.Name, crd.Spec.Group = resource+"."+group, group
 	return crd, nil
@@ -49,7 +53,7 @@ func definition(group string) (*apiextensionsv1.CustomResourceDefinition, error)
 
 // publishedSchema returns the schema of Templates as tenants see them: without the fields that are hidden from them.
 func publishedSchema(group string) (*apisv1alpha1.APIResourceSchema, error) {
-	crd, err := definition(group)
+	crd, err := definition(resource, group)
 	if err != nil {
 		return nil, err
 	}
@@ -111,15 +115,19 @@ func setClaims(current *[]apisv1alpha2.PermissionClaim, wanted []apisv1alpha2.Pe
 	return changed
 }
 
-// binders returns the permission to bind the export for a group of users.
-func binders(export, group string) (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
+// binders returns the permission to bind the export for groups of users.
+func binders(export string, groups []string) (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
+	var subjects []rbacv1.Subject
+	for _, group := range groups {
+		subjects = append(subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group})
+	}
 	meta := metav1.ObjectMeta{Name: export + ":bind"}
 	return &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{apisv1alpha2.GroupName}, Resources: []string{"apiexports"}, ResourceNames: []string{export}, Verbs: []string{"bind"},
 		}}}, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: meta,
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}},
+			Subjects:   subjects,
 		}
 }
 
@@ -134,15 +142,19 @@ func cached(group string) *cachev1alpha1.ClusterCachedResource {
 	}
 }
 
-// publishedBy returns the endpoint slice through which the export serves the publication.
-func publishedBy(export string) *cachev1alpha1.ClusterCachedResourceEndpointSlice {
-	return &cachev1alpha1.ClusterCachedResourceEndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: publication},
+// publishedBy returns the endpoint slice through which an export serves the Templates that it offers.
+func publishedBy(o offer) *cachev1alpha1.ClusterCachedResourceEndpointSlice {
+	slice := &cachev1alpha1.ClusterCachedResourceEndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: o.slice},
 		Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
 			ClusterCachedResource: cachev1alpha1.ClusterCachedResourceReference{Name: publication},
-			APIExport:             cachev1alpha1.ExportBindingReference{Name: export},
+			APIExport:             cachev1alpha1.ExportBindingReference{Name: o.export},
 		},
 	}
+	if !o.selector.Empty() {
+		slice.Annotations = map[string]string{cachev1alpha1.LabelSelectorAnnotationKey: o.selector.String()}
+	}
+	return slice
 }
 
 // endpoints returns the slice with the URLs of the export's view.
@@ -153,12 +165,12 @@ func endpoints(export string) *apisv1alpha1.APIExportEndpointSlice {
 	}
 }
 
-// entry returns the entry of Templates in the export.
-func entry(group, schema, identity string) apisv1alpha2.ResourceSchema {
+// entry returns the entry of Templates in an export, which are served through a slice.
+func entry(group, schema, slice, identity string) apisv1alpha2.ResourceSchema {
 	return apisv1alpha2.ResourceSchema{
 		Name: resource, Group: group, Schema: schema,
 		Storage: apisv1alpha2.ResourceSchemaStorage{Virtual: &apisv1alpha2.ResourceSchemaStorageVirtual{
-			Reference:    corev1.TypedLocalObjectReference{APIGroup: ptr.To(cachev1alpha1.GroupName), Kind: "ClusterCachedResourceEndpointSlice", Name: publication},
+			Reference:    corev1.TypedLocalObjectReference{APIGroup: ptr.To(cachev1alpha1.GroupName), Kind: "ClusterCachedResourceEndpointSlice", Name: slice},
 			IdentityHash: identity,
 		}},
 	}

@@ -76,23 +76,43 @@ func (r *runner) update(ctx context.Context) error {
 	if err := r.templates.List(ctx, &templates); err != nil {
 		return err
 	}
-	slice := &apisv1alpha1.APIExportEndpointSlice{}
-	if err := r.templates.Get(ctx, client.ObjectKey{Name: r.Export}, slice); err != nil {
-		return client.IgnoreNotFound(err)
+	var slices apisv1alpha1.APIExportEndpointSliceList
+	if err := r.templates.List(ctx, &slices); err != nil {
+		return err
+	}
+	urls := map[string][]string{} // by export
+	for i := range slices.Items {
+		slice := &slices.Items[i]
+		urls[slice.Name] = []string{}
+		for _, endpoint := range slice.Status.APIExportEndpoints {
+			urls[slice.Name] = append(urls[slice.Name], endpoint.URL)
+		}
+	}
+	if urls[r.Export] == nil {
+		return nil // the server has not said yet where workspaces are
 	}
 	wanted := map[kindKey]*infrastructurev1alpha1.Template{}
 	connected := map[string]bool{}
-	for _, endpoint := range slice.Status.APIExportEndpoints {
-		connected[endpoint.URL] = true
-		for i := range templates.Items {
-			if t := &templates.Items[i]; r.isServed(t) {
-				wanted[kindKey{endpoint.URL, gvrOf(t)}] = t
+	for _, url := range urls[r.Export] {
+		connected[url] = true
+	}
+	complete := true
+	for i := range templates.Items {
+		t := &templates.Items[i]
+		if !r.isServed(t) {
+			continue
+		}
+		for _, export := range exportsOf(t, r.Export) {
+			complete = complete && urls[export] != nil
+			for _, url := range urls[export] {
+				connected[url] = true
+				wanted[kindKey{url, gvrOf(t)}] = t
 			}
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.connected = connected
+	r.connected, r.complete = connected, complete
 	for key, k := range r.kinds {
 		if wanted[key] == nil {
 			k.stop()

@@ -70,7 +70,8 @@ type runner struct {
 	mu        sync.Mutex
 	kinds     map[kindKey]*kind // those that run: of Templates of the backend that are exported, at URLs of the slice
 	shards    map[string]*shard // by URL
-	connected map[string]bool   // URLs of the slice, nil until it was read
+	connected map[string]bool   // URLs of the slices, nil until they were read
+	complete  bool              // all slices exist that should
 	running   background.Group
 }
 

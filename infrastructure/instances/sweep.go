@@ -68,7 +68,7 @@ func (r *runner) present() (clusters sets.Set[string], complete bool) {
 			clusters.Insert(found.Cluster)
 		}
 	}
-	return clusters, r.connected != nil && len(r.kinds) > 0
+	return clusters, r.complete && len(r.kinds) > 0
 }
 
 // isGone asks the servers for the instances of one logical cluster: each says that it has none, or that it does not serve it.

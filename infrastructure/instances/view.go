@@ -39,13 +39,13 @@ type View struct {
 	// Workspace is the client configuration of the workspace of the provider, Client a client of it.
 	Workspace *rest.Config
 	Client    client.Reader
-	// Export is the name of the APIExport, and of its endpoint slice.
+	// Export is the name of the APIExport of the flags, and of its endpoint slice.
 	Export string
 }
 
 // Each implements template.Instances.
 func (v *View) Each(ctx context.Context, t *infrastructurev1alpha1.Template, call func(*unstructured.Unstructured) error) error {
-	return v.each(ctx, gvrOf(t), func(_ dynamic.Interface, object *unstructured.Unstructured) error { return call(object) })
+	return v.each(ctx, exportsOf(t, v.Export), gvrOf(t), func(_ dynamic.Interface, object *unstructured.Unstructured) error { return call(object) })
 }
 
 // Count implements template.Instances.
@@ -71,8 +71,8 @@ func (v *View) Provided(ctx context.Context, t *infrastructurev1alpha1.Template)
 }
 
 // Bindings implements template.Instances.
-func (v *View) Bindings(ctx context.Context, call func(*apisv1alpha2.APIBinding) error) error {
-	return v.each(ctx, apisv1alpha2.SchemeGroupVersion.WithResource("apibindings"), func(_ dynamic.Interface, object *unstructured.Unstructured) error {
+func (v *View) Bindings(ctx context.Context, exports []string, call func(*apisv1alpha2.APIBinding) error) error {
+	return v.each(ctx, exports, apisv1alpha2.SchemeGroupVersion.WithResource("apibindings"), func(_ dynamic.Interface, object *unstructured.Unstructured) error {
 		binding := &apisv1alpha2.APIBinding{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, binding); err != nil {
 			return fmt.Errorf("reading an APIBinding: %w", err)
@@ -84,7 +84,7 @@ func (v *View) Bindings(ctx context.Context, call func(*apisv1alpha2.APIBinding)
 // Rewrite implements template.Instances. An instance that somebody else writes at the same time need not be written again.
 func (v *View) Rewrite(ctx context.Context, t *infrastructurev1alpha1.Template) error {
 	limiter := flowcontrol.NewTokenBucketRateLimiter(rewriteRate, rewriteRate)
-	return v.each(ctx, gvrOf(t), func(c dynamic.Interface, object *unstructured.Unstructured) error {
+	return v.each(ctx, exportsOf(t, v.Export), gvrOf(t), func(c dynamic.Interface, object *unstructured.Unstructured) error {
 		if err := limiter.Wait(ctx); err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (v *View) Rewrite(ctx context.Context, t *infrastructurev1alpha1.Template) 
 // Remove implements template.Instances.
 func (v *View) Remove(ctx context.Context, t *infrastructurev1alpha1.Template) (int, error) {
 	left := 0
-	err := v.each(ctx, gvrOf(t), func(c dynamic.Interface, object *unstructured.Unstructured) error {
+	err := v.each(ctx, exportsOf(t, v.Export), gvrOf(t), func(c dynamic.Interface, object *unstructured.Unstructured) error {
 		left++
 		return removeInstance(ctx, c.Resource(gvrOf(t)), object)
 	})
@@ -127,18 +127,29 @@ func removeInstance(ctx context.Context, c dynamic.ResourceInterface, object *un
 	return err
 }
 
-// each calls a function for each object of a resource, with a client of where it is, and fails unless all workspaces could be read.
-func (v *View) each(ctx context.Context, gvr schema.GroupVersionResource, call func(dynamic.Interface, *unstructured.Unstructured) error) error {
-	slice := &apisv1alpha1.APIExportEndpointSlice{}
-	if err := v.Client.Get(ctx, client.ObjectKey{Name: v.Export}, slice); err != nil {
-		return fmt.Errorf("%w: %w", errNoEndpoints, err)
-	}
-	for _, endpoint := range slice.Status.APIExportEndpoints {
-		if err := v.eachAt(ctx, endpoint.URL, gvr, call); err != nil {
-			return fmt.Errorf("at %s: %w", endpoint.URL, err)
+// each calls a function for each object of a resource in the workspaces that have bound one of the exports, with a client of where it is,
+// and fails unless all could be read.
+func (v *View) each(ctx context.Context, exports []string, gvr schema.GroupVersionResource, call func(dynamic.Interface, *unstructured.Unstructured) error) error {
+	for _, export := range exports {
+		slice := &apisv1alpha1.APIExportEndpointSlice{}
+		if err := v.Client.Get(ctx, client.ObjectKey{Name: export}, slice); err != nil {
+			return fmt.Errorf("%w: %w", errNoEndpoints, err)
+		}
+		for _, endpoint := range slice.Status.APIExportEndpoints {
+			if err := v.eachAt(ctx, endpoint.URL, gvr, call); err != nil {
+				return fmt.Errorf("at %s: %w", endpoint.URL, err)
+			}
 		}
 	}
 	return nil
+}
+
+// exportsOf returns the exports that list the kind of a Template; standard is that of the flags.
+func exportsOf(t *infrastructurev1alpha1.Template, standard string) []string {
+	if exports := t.Status.Registered.Exports; len(exports) > 0 {
+		return exports
+	}
+	return []string{standard}
 }
 
 func (v *View) eachAt(ctx context.Context, url string, gvr schema.GroupVersionResource, call func(dynamic.Interface, *unstructured.Unstructured) error) error {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -32,6 +33,8 @@ type Options struct {
 	RuntimeKubeconfig string
 	// Group is the API group, Export the name of the APIExport.
 	Group, Export string
+	// TemplateSelector selects the Templates of the export by their labels; empty for all.
+	TemplateSelector string
 	// Binders is the group of users who may bind the export.
 	Binders string
 	// SeedTemplates selects the shipped Templates that exist; empty: none is created or deleted.
@@ -54,6 +57,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.RuntimeKubeconfig, "runtime-kubeconfig", o.RuntimeKubeconfig, "kubeconfig for the cluster in which instances run; by default, the service account of the pod is used")
 	flags.StringVar(&o.Group, "api-group", o.Group, "API group of Templates and instances; it cannot be changed later")
 	flags.StringVar(&o.Export, "apiexport", o.Export, "name of the APIExport, which is created")
+	flags.StringVar(&o.TemplateSelector, "template-selector", o.TemplateSelector, "label selector of the templates that the export offers, such as tier!=premium; by default all. Catalogues offer others through exports of their own")
 	flags.StringVar(&o.Binders, "binders", o.Binders, "group of users who may bind the export, such as system:authenticated; by default, only who is granted it otherwise")
 	flags.StringSliceVar(&o.SeedTemplates, "seed-templates", o.SeedTemplates, "shipped templates that shall exist: * for all, a name for one, -name for all but one; those that are not selected are deleted once they have no instances, unless they were edited. Empty, or "+SkipSeedTemplates+"=true in the environment: none is created or deleted")
 	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", o.LeaderElectionNamespace, "namespace in the workspace of the provider for the lease that replicas share; by default, there is one replica")
@@ -67,6 +71,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 type Completed struct {
 	*Options
 	Workspace, Runtime *rest.Config
+	// Selector is TemplateSelector.
+	Selector labels.Selector
 	// Shipped are the Templates that shall exist; nil: none is created or deleted.
 	Shipped []infrastructurev1alpha1.Template
 	// FrontProxy is the client configuration of the front proxy, without credentials; nil if --web-address is not set.
@@ -83,6 +89,10 @@ func (o *Options) Complete() (*Completed, error) {
 	}
 	if problems := validation.IsDNS1123Subdomain(o.Export); len(problems) > 0 {
 		return nil, fmt.Errorf("--apiexport: got %q, expected the name of an object: %s", o.Export, strings.Join(problems, "; "))
+	}
+	selector, err := labels.Parse(o.TemplateSelector)
+	if err != nil {
+		return nil, fmt.Errorf("--template-selector: got %q, expected a label selector such as tier!=premium: %w", o.TemplateSelector, err)
 	}
 	workspace, err := clientcmd.BuildConfigFromFlags("", o.KcpKubeconfig)
 	if err != nil {
@@ -109,7 +119,7 @@ func (o *Options) Complete() (*Completed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Completed{o, workspace, runtime, shipped, frontProxy}, nil
+	return &Completed{o, workspace, runtime, selector, shipped, frontProxy}, nil
 }
 
 func (o *Options) shipped() ([]infrastructurev1alpha1.Template, error) {

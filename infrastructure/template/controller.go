@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -36,8 +37,8 @@ type Instances interface {
 	Each(ctx context.Context, template *infrastructurev1alpha1.Template, call func(*unstructured.Unstructured) error) error
 	// Rewrite writes each of them as it is, at a bounded rate, so that it is stored in the present storage version.
 	Rewrite(ctx context.Context, template *infrastructurev1alpha1.Template) error
-	// Bindings calls a function for each binding of the export.
-	Bindings(ctx context.Context, call func(*apisv1alpha2.APIBinding) error) error
+	// Bindings calls a function for each binding of exports.
+	Bindings(ctx context.Context, exports []string, call func(*apisv1alpha2.APIBinding) error) error
 	// Count returns their number.
 	Count(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
 	// Remove gives all of them the phase TemplateRemoved, deletes them, and returns how many are left.
@@ -52,9 +53,11 @@ type Reconciler struct {
 	Client client.Client
 	// Group is the API group of the provider, Export the name of its APIExport.
 	Group, Export string
-	Backends      *backend.Registry
-	Instances     Instances
-	Events        events.EventRecorder
+	// Selector selects the Templates of Export; nil for all. Catalogues have exports of their own.
+	Selector  labels.Selector
+	Backends  *backend.Registry
+	Instances Instances
+	Events    events.EventRecorder
 }
 
 // Finalizer returns the finalizer of Templates of a group.
@@ -76,6 +79,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&infrastructurev1alpha1.Template{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition)).
+		Watches(&infrastructurev1alpha1.Catalogue{}, handler.EnqueueRequestsFromMapFunc(r.all)).
 		Watches(&apisv1alpha2.APIExport{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(r)
 }

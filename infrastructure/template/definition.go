@@ -20,8 +20,8 @@ const (
 	labelVersion  = "template-version"
 )
 
-// drainingMessage is what tenants read who create an instance of a Template that is being removed.
-const drainingMessage = "this kind is being removed from the catalogue; new instances cannot be created"
+// closedMessage is what tenants read who create an instance of a Template that is being removed, or that is not offered to them any more.
+const closedMessage = "this kind is being removed from the catalogue; new instances cannot be created"
 
 // LabelTemplate returns the key of the label with the name of the Template of a definition or object.
 func LabelTemplate(group string) string { return group + "/" + labelTemplate }
@@ -63,9 +63,7 @@ func Definition(t *infrastructurev1alpha1.Template, current *apiextensionsv1.Cus
 	}
 	crd.Spec.Versions = mergeVersions(t, version, current)
 	if !t.DeletionTimestamp.IsZero() {
-		for i := range crd.Spec.Versions {
-			refuseCreation(&crd.Spec.Versions[i])
-		}
+		return closed(crd), nil
 	}
 	return crd, nil
 }
@@ -119,11 +117,13 @@ func keepFields(schema, other *apiextensionsv1.JSONSchemaProps) {
 	keepFields(additionalOf(schema), additionalOf(other))
 }
 
-// refuseCreation has a version refuse new instances.
-func refuseCreation(version *apiextensionsv1.CustomResourceDefinitionVersion) {
-	schema := version.Schema.OpenAPIV3Schema.DeepCopy()
-	schema.XValidations = apiextensionsv1.ValidationRules{{Rule: "oldSelf.hasValue()", Message: drainingMessage, OptionalOldSelf: ptr.To(true)}}
-	version.Schema = &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema}
+// closed returns a definition that refuses new instances in all versions.
+func closed(definition *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	refusing := definition.DeepCopy()
+	for _, version := range refusing.Spec.Versions {
+		version.Schema.OpenAPIV3Schema.XValidations = apiextensionsv1.ValidationRules{{Rule: "oldSelf.hasValue()", Message: closedMessage, OptionalOldSelf: ptr.To(true)}}
+	}
+	return refusing
 }
 
 func newVersion(t *infrastructurev1alpha1.Template) (apiextensionsv1.CustomResourceDefinitionVersion, error) {

@@ -9,7 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
 // entryChange changes the resources of an export, and reports whether it did.
@@ -27,7 +29,15 @@ func SetEntry(entries *[]apisv1alpha2.ResourceSchema, entry apisv1alpha2.Resourc
 	return changed
 }
 
-func listed(entry apisv1alpha2.ResourceSchema) entryChange {
+// entryOf returns the entry of a Template with a schema.
+func entryOf(t *infrastructurev1alpha1.Template, schema *apisv1alpha1.APIResourceSchema) apisv1alpha2.ResourceSchema {
+	names := t.Spec.InstanceCRD
+	return apisv1alpha2.ResourceSchema{Name: names.Resource, Group: names.Group, Schema: schema.Name,
+		Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}}}
+}
+
+// setEntry sets an entry.
+func setEntry(entry apisv1alpha2.ResourceSchema) entryChange {
 	return func(entries *[]apisv1alpha2.ResourceSchema) bool { return SetEntry(entries, entry) }
 }
 
@@ -44,19 +54,19 @@ func isEntryOf(resource, group string) func(apisv1alpha2.ResourceSchema) bool {
 	return func(entry apisv1alpha2.ResourceSchema) bool { return entry.Name == resource && entry.Group == group }
 }
 
-// changeExport reads the export, changes it, and writes it if that changed something. Other Templates change it at the same time, so
+// changeExport reads an export, changes it, and writes it if that changed something. Other Templates change it at the same time, so
 // that conflicts are repeated.
-func (r *Reconciler) changeExport(ctx context.Context, change entryChange) error {
+func (r *Reconciler) changeExport(ctx context.Context, name string, change entryChange) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		export := &apisv1alpha2.APIExport{}
-		if err := r.Client.Get(ctx, types.NamespacedName{Name: r.Export}, export); err != nil {
-			return fmt.Errorf("reading APIExport %s: %w", r.Export, err)
+		if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, export); err != nil {
+			return fmt.Errorf("reading APIExport %s: %w", name, err)
 		}
 		if !change(&export.Spec.Resources) {
 			return nil
 		}
 		if err := r.Client.Update(ctx, export); err != nil {
-			return fmt.Errorf("updating APIExport %s: %w", r.Export, err)
+			return fmt.Errorf("updating APIExport %s: %w", name, err)
 		}
 		return nil
 	})

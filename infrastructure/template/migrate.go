@@ -22,10 +22,10 @@ import (
 type Cleaner struct {
 	// Client is an uncached client of the workspace of the provider.
 	Client client.Client
-	// Group is the API group of the provider.
-	Group     string
-	Instances Instances
-	Events    events.EventRecorder
+	// Group is the API group of the provider, Export the name of the APIExport of its flags.
+	Group, Export string
+	Instances     Instances
+	Events        events.EventRecorder
 	// Grace is how long a schema stays that nobody has bound.
 	Grace time.Duration
 	Log   logr.Logger
@@ -88,10 +88,14 @@ func (c *Cleaner) isBound(ctx context.Context, t *infrastructurev1alpha1.Templat
 	if err != nil || schema.Name != t.Status.Registered.SchemaName {
 		return false, err
 	}
+	refusing, err := Schema(closed(definition))
+	if err != nil {
+		return false, err
+	}
 	behind := 0
-	err = c.Instances.Bindings(ctx, func(binding *apisv1alpha2.APIBinding) error {
+	err = c.Instances.Bindings(ctx, t.Status.Registered.Exports, func(binding *apisv1alpha2.APIBinding) error {
 		for _, bound := range binding.Status.BoundResources {
-			if bound.Group == c.Group && bound.Resource == t.Spec.InstanceCRD.Resource && bound.Schema.Name != schema.Name {
+			if bound.Group == c.Group && bound.Resource == t.Spec.InstanceCRD.Resource && bound.Schema.Name != schema.Name && bound.Schema.Name != refusing.Name {
 				behind++
 			}
 		}

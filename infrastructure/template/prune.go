@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
 // AnnotationUnusedSince returns the annotation of a schema of former content, with the time from which on nobody had it bound.
@@ -36,7 +38,11 @@ func (c *Cleaner) prune(ctx context.Context) error {
 	if former == 0 {
 		return nil
 	}
-	if err := c.Instances.Bindings(ctx, func(binding *apisv1alpha2.APIBinding) error {
+	exports, err := c.exports(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.Instances.Bindings(ctx, exports, func(binding *apisv1alpha2.APIBinding) error {
 		for _, bound := range binding.Status.BoundResources {
 			used[bound.Schema.Name] = true
 		}
@@ -51,6 +57,21 @@ func (c *Cleaner) prune(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// exports returns the exports of the provider.
+func (c *Cleaner) exports(ctx context.Context) ([]string, error) {
+	var catalogues infrastructurev1alpha1.CatalogueList
+	if err := c.Client.List(ctx, &catalogues); err != nil {
+		return nil, fmt.Errorf("listing catalogues: %w", err)
+	}
+	names := []string{c.Export}
+	for i := range catalogues.Items {
+		if meta.IsStatusConditionTrue(catalogues.Items[i].Status.Conditions, infrastructurev1alpha1.ConditionReady) || !catalogues.Items[i].DeletionTimestamp.IsZero() {
+			names = append(names, catalogues.Items[i].Spec.Export)
+		}
+	}
+	return names, nil
 }
 
 // listed returns the schemas that exports list: those of the platform operator may list some, too.

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 )
@@ -58,15 +59,13 @@ func (r *Reconciler) defineKind(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// applyDefinition creates or updates the definition, and computes the schema of the export.
+// applyDefinition creates or updates the definition.
 func (r *Reconciler) applyDefinition(ctx context.Context, s *scope) error {
 	wanted, err := Definition(s.template, s.definition)
 	if err != nil {
 		return err
 	}
-	if s.schema, err = Schema(wanted); err != nil {
-		return err
-	}
+	s.wanted = wanted.DeepCopy()
 	if s.definition == nil {
 		s.definition = wanted
 		if err := r.Client.Create(ctx, s.definition); err != nil {
@@ -119,23 +118,33 @@ func (r *Reconciler) setUp(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// export creates the schema and lists it in the export.
+// export creates the schema and lists it in the exports that offer the Template.
 func (r *Reconciler) export(ctx context.Context, s *scope) error {
 	failed := func(err error) error {
 		return &problem{condition: infrastructurev1alpha1.ConditionSchemaInAPIExport, reason: infrastructurev1alpha1.ReasonAPIExportError, message: err.Error(), cause: err}
 	}
-	s.schema.Labels = map[string]string{LabelTemplate(r.Group): s.template.Name}
-	if err := r.Client.Create(ctx, s.schema); err != nil && !apierrors.IsAlreadyExists(err) {
-		return failed(fmt.Errorf("creating the schema: %w", err))
+	var err error
+	if s.schema, err = r.createSchema(ctx, s, s.wanted); err != nil {
+		return failed(err)
 	}
-	names := s.template.Spec.InstanceCRD
-	entry := apisv1alpha2.ResourceSchema{Name: names.Resource, Group: names.Group, Schema: s.schema.Name,
-		Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}}}
-	if err := r.changeExport(ctx, listed(entry)); err != nil {
+	if err := r.listIn(ctx, s); err != nil {
 		return failed(err)
 	}
 	s.exported = true
 	return nil
+}
+
+// createSchema creates the schema of a definition, if it does not exist.
+func (r *Reconciler) createSchema(ctx context.Context, s *scope, definition *apiextensionsv1.CustomResourceDefinition) (*apisv1alpha1.APIResourceSchema, error) {
+	schema, err := Schema(definition)
+	if err != nil {
+		return nil, err
+	}
+	schema.Labels = map[string]string{LabelTemplate(r.Group): s.template.Name}
+	if err := r.Client.Create(ctx, schema); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("creating the schema: %w", err)
+	}
+	return schema, nil
 }
 
 // withoutPanic calls a backend: one that panics makes its own Template unready, and no other.

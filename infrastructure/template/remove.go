@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
@@ -81,14 +82,24 @@ func (r *Reconciler) tearDownBackend(ctx context.Context, s *scope, name string)
 	return nil
 }
 
-// removeExport takes the kind out of the export, and removes its schemas.
+// removeExport takes the kind out of all exports, and removes its schemas.
 func (r *Reconciler) removeExport(ctx context.Context, s *scope) error {
 	if !r.isOwn(s) {
 		return nil
 	}
-	names := s.template.Spec.InstanceCRD
-	if err := r.changeExport(ctx, unlisted(names.Resource, names.Group)); client.IgnoreNotFound(err) != nil {
+	offers, err := r.offers(ctx)
+	if err != nil {
 		return removing(err)
+	}
+	exports := sets.New(s.template.Status.Registered.Exports...)
+	for _, o := range offers {
+		exports.Insert(o.export)
+	}
+	names := s.template.Spec.InstanceCRD
+	for _, export := range sets.List(exports) {
+		if err := r.changeExport(ctx, export, unlisted(names.Resource, names.Group)); client.IgnoreNotFound(err) != nil {
+			return removing(err)
+		}
 	}
 	if err := r.Client.DeleteAllOf(ctx, &apisv1alpha1.APIResourceSchema{}, client.MatchingLabels{LabelTemplate(r.Group): s.template.Name}); err != nil {
 		return removing(fmt.Errorf("deleting schemas: %w", err))

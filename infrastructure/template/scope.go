@@ -28,10 +28,12 @@ type scope struct {
 	served     *apisv1alpha1.APIResourceSchema           // what the export has; nil if it has none
 
 	backend backend.Backend
-	schema  *apisv1alpha1.APIResourceSchema
+	wanted  *apiextensionsv1.CustomResourceDefinition // what the definition shall be
+	schema  *apisv1alpha1.APIResourceSchema           // of it
 
 	problem  *problem // what stopped the reconciliation
 	exported bool
+	recheck  bool // a kind that is not offered any more still has instances
 }
 
 // problem is why a Template is not ready.
@@ -48,6 +50,9 @@ func (p *problem) Error() string { return p.message }
 
 // outcome keeps what stopped a reconciliation, and says when to try again.
 func outcome(s *scope, err error) (ctrl.Result, error) {
+	if err == nil && s.recheck {
+		return ctrl.Result{RequeueAfter: retryInterval}, nil
+	}
 	if err == nil {
 		return ctrl.Result{}, nil
 	}
@@ -97,7 +102,7 @@ func (s *scope) setStatus() {
 	}
 	set(status, ready)
 	status.Registered.CRDEstablished = IsEstablished(s.definition)
-	status.Registered.SchemaInAPIExport = s.exported || s.problem != nil && status.Registered.SchemaInAPIExport
+	status.Registered.SchemaInAPIExport = s.exported && len(status.Registered.Exports) > 0 || s.problem != nil && status.Registered.SchemaInAPIExport
 	if s.exported {
 		status.Registered.SchemaName = s.schema.Name
 		status.Registered.Versions = servedVersions(s.definition)

@@ -163,7 +163,7 @@ func TestDrainingDefinitionRefusesCreationInAllVersions(t *testing.T) {
 	now := metav1.Now()
 	next := redis(func(t *infrastructurev1alpha1.Template) { t.Spec.InstanceCRD.Version, t.DeletionTimestamp = "v1", &now })
 	for _, version := range mustDefine(t, next, first).Spec.Versions {
-		if rules := version.Schema.OpenAPIV3Schema.XValidations; len(rules) != 1 || rules[0].Message != drainingMessage {
+		if rules := version.Schema.OpenAPIV3Schema.XValidations; len(rules) != 1 || rules[0].Message != closedMessage {
 			t.Errorf("%s has the rules %v", version.Name, rules)
 		}
 	}

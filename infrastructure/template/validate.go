@@ -47,8 +47,10 @@ func validateNames(t *infrastructurev1alpha1.Template, group string, others []in
 	if names.Group != group {
 		errs = append(errs, field.Invalid(path.Child("group"), names.Group, "must be "+group+", the API group of this provider"))
 	}
-	if names.Resource == "templates" || strings.EqualFold(names.Kind, "Template") {
-		errs = append(errs, field.Forbidden(path.Child("resource"), "is reserved for the catalogue"))
+	for _, own := range []string{"Template", "Catalogue"} {
+		if names.Resource == strings.ToLower(own)+"s" || strings.EqualFold(names.Kind, own) || strings.EqualFold(names.Kind, own+"List") {
+			errs = append(errs, field.Forbidden(path.Child("resource"), "is reserved for the catalogue"))
+		}
 	}
 	if slices.Contains(t.Spec.RetiredVersions, names.Version) {
 		errs = append(errs, field.Invalid(path.Child("version"), names.Version, "is in retiredVersions"))

@@ -23,7 +23,7 @@ func AddToScheme(scheme *runtime.Scheme) error { return AddGroupToScheme(GroupNa
 func AddGroupToScheme(group string) func(*runtime.Scheme) error {
 	return func(scheme *runtime.Scheme) error {
 		gv := schema.GroupVersion{Group: group, Version: Version}
-		scheme.AddKnownTypes(gv, &Template{}, &TemplateList{})
+		scheme.AddKnownTypes(gv, &Template{}, &TemplateList{}, &Catalogue{}, &CatalogueList{})
 		metav1.AddToGroupVersion(scheme, gv)
 		return nil
 	}

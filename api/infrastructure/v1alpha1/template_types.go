@@ -180,6 +180,11 @@ type RegisteredStatus struct {
 	// +optional
 	SchemaName string `json:"schemaName,omitempty"`
 
+	// exports are the APIExports that list the kind.
+	// +optional
+	// +listType=set
+	Exports []string `json:"exports,omitempty"`
+
 	// versions are the versions that are served.
 	// +optional
 	// +listType=set
@@ -227,4 +232,5 @@ const (
 	ReasonAPIExportError    = "APIExportError"
 	ReasonAwaitingEstablish = "AwaitingEstablish"
 	ReasonDraining          = "Draining"
+	ReasonInUse             = "InUse"
 )

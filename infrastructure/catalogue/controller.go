@@ -1,0 +1,143 @@
+package catalogue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template"
+)
+
+const (
+	// repairInterval is how often what a Catalogue has is compared with what it should have.
+	repairInterval = 5 * time.Minute
+	// inUseInterval is how often it is asked whether a deleted Catalogue is still bound.
+	inUseInterval = 10 * time.Second
+)
+
+// Reconciler keeps the exports of Catalogues.
+type Reconciler struct {
+	// Client is an uncached client of the workspace of the provider.
+	Client    client.Client
+	Options   Options
+	Instances template.Instances
+}
+
+// Finalizer returns the finalizer of Catalogues of a group.
+func Finalizer(group string) string { return "catalogues." + group + "/reconcile" }
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("catalogue").For(&infrastructurev1alpha1.Catalogue{}).Complete(r)
+}
+
+// Reconcile brings one Catalogue up, or removes it once nobody binds its export.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	c := &infrastructurev1alpha1.Catalogue{}
+	if err := r.Client.Get(ctx, req.NamespacedName, c); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	finalizer := Finalizer(r.Options.Group)
+	if !c.DeletionTimestamp.IsZero() {
+		return r.remove(ctx, c, finalizer)
+	}
+	if reason, err := r.validate(ctx, c); reason != "" || err != nil {
+		return ctrl.Result{}, errors.Join(err, r.setReady(ctx, c, infrastructurev1alpha1.ReasonInvalidSpec, reason))
+	}
+	if controllerutil.AddFinalizer(c, finalizer) {
+		if err := r.Client.Update(ctx, c); err != nil {
+			return ctrl.Result{}, fmt.Errorf("adding the finalizer: %w", err)
+		}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&c.Spec.TemplateSelector)
+	if err != nil {
+		return ctrl.Result{}, reconcile.TerminalError(err) // validate has checked it
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // it waits for servers
+	defer cancel()
+	if err := ensureOffer(ctx, r.Client, r.Options.Group, offer{c.Spec.Export, c.Spec.Export, selector, c.Spec.Binders}); err != nil {
+		return ctrl.Result{}, errors.Join(err, r.setReady(ctx, c, infrastructurev1alpha1.ReasonAPIExportError, err.Error()))
+	}
+	return ctrl.Result{RequeueAfter: repairInterval}, r.setReady(ctx, c, infrastructurev1alpha1.ReasonReady, "")
+}
+
+// validate returns what is wrong with a Catalogue. Of two that name an export, the one that has the finalizer has it.
+func (r *Reconciler) validate(ctx context.Context, c *infrastructurev1alpha1.Catalogue) (string, error) {
+	if _, err := metav1.LabelSelectorAsSelector(&c.Spec.TemplateSelector); err != nil {
+		return "spec.templateSelector: " + err.Error(), nil
+	}
+	finalizer := Finalizer(r.Options.Group)
+	if controllerutil.ContainsFinalizer(c, finalizer) {
+		return "", nil
+	}
+	var all infrastructurev1alpha1.CatalogueList
+	if err := r.Client.List(ctx, &all); err != nil {
+		return "", fmt.Errorf("listing catalogues: %w", err)
+	}
+	for i := range all.Items {
+		if other := &all.Items[i]; other.Spec.Export == c.Spec.Export && controllerutil.ContainsFinalizer(other, finalizer) {
+			return fmt.Sprintf("spec.export: %s is that of Catalogue %s", c.Spec.Export, other.Name), nil
+		}
+	}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: c.Spec.Export}, &apisv1alpha2.APIExport{})
+	if err == nil {
+		return fmt.Sprintf("spec.export: APIExport %s exists; name another one", c.Spec.Export), nil
+	}
+	return "", client.IgnoreNotFound(err)
+}
+
+// remove deletes what belongs to a Catalogue. As long as a workspace binds its export, instances may be there.
+func (r *Reconciler) remove(ctx context.Context, c *infrastructurev1alpha1.Catalogue, finalizer string) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(c, finalizer) {
+		return ctrl.Result{}, nil
+	}
+	bound := 0
+	err := r.Instances.Bindings(ctx, []string{c.Spec.Export}, func(*apisv1alpha2.APIBinding) error {
+		bound++
+		return nil
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return ctrl.Result{}, fmt.Errorf("counting the bindings of %s: %w", c.Spec.Export, err)
+	}
+	if bound > 0 {
+		return ctrl.Result{RequeueAfter: inUseInterval}, r.setReady(ctx, c, infrastructurev1alpha1.ReasonInUse, fmt.Sprintf("waiting until %d workspaces have deleted their bindings of the export", bound))
+	}
+	name := metav1.ObjectMeta{Name: c.Spec.Export}
+	role, binding := binders(c.Spec.Export, nil)
+	for _, object := range []client.Object{
+		&rbacv1.ClusterRoleBinding{ObjectMeta: binding.ObjectMeta}, &rbacv1.ClusterRole{ObjectMeta: role.ObjectMeta},
+		&apisv1alpha2.APIExport{ObjectMeta: name}, &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: name}, endpoints(c.Spec.Export),
+	} {
+		if err := r.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	controllerutil.RemoveFinalizer(c, finalizer)
+	return ctrl.Result{}, client.IgnoreNotFound(r.Client.Update(ctx, c))
+}
+
+// setReady writes the condition, where it changes.
+func (r *Reconciler) setReady(ctx context.Context, c *infrastructurev1alpha1.Catalogue, reason, message string) error {
+	before := c.DeepCopy()
+	condition := metav1.Condition{Type: infrastructurev1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: c.Generation}
+	if reason == infrastructurev1alpha1.ReasonReady {
+		condition.Status = metav1.ConditionTrue
+	}
+	if !meta.SetStatusCondition(&c.Status.Conditions, condition) {
+		return nil
+	}
+	return client.IgnoreNotFound(r.Client.Status().Patch(ctx, c, client.MergeFrom(before)))
+}

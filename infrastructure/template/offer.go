@@ -1,0 +1,119 @@
+package template
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+)
+
+// offer is an export with the Templates that it lists.
+type offer struct {
+	export   string
+	selector labels.Selector
+}
+
+// offers returns the export of the flags and those of Catalogues that are ready, in the order of their names.
+func (r *Reconciler) offers(ctx context.Context) ([]offer, error) {
+	standard := offer{r.Export, r.Selector}
+	if standard.selector == nil {
+		standard.selector = labels.Everything()
+	}
+	var catalogues infrastructurev1alpha1.CatalogueList
+	if err := r.Client.List(ctx, &catalogues); err != nil {
+		return nil, fmt.Errorf("listing catalogues: %w", err)
+	}
+	offers := []offer{standard}
+	for i := range catalogues.Items {
+		c := &catalogues.Items[i]
+		selector, err := metav1.LabelSelectorAsSelector(&c.Spec.TemplateSelector)
+		if err != nil || !c.DeletionTimestamp.IsZero() || !meta.IsStatusConditionTrue(c.Status.Conditions, infrastructurev1alpha1.ConditionReady) {
+			continue
+		}
+		offers = append(offers, offer{c.Spec.Export, selector})
+	}
+	slices.SortFunc(offers[1:], func(a, b offer) int { return strings.Compare(a.export, b.export) })
+	return offers, nil
+}
+
+// listIn lists the kind of a Template in all exports that offer it. In others that still list it, the kind refuses new instances, and is
+// taken out once there are none. A failure of one does not stop the others.
+func (r *Reconciler) listIn(ctx context.Context, s *scope) error {
+	offers, err := r.offers(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	var exports []string
+	for _, o := range offers {
+		listed, err := r.listInOffer(ctx, s, o)
+		if err != nil {
+			errs = append(errs, err)
+			listed = slices.Contains(s.template.Status.Registered.Exports, o.export) // as before
+		}
+		if listed {
+			exports = append(exports, o.export)
+		}
+	}
+	slices.Sort(exports)
+	s.template.Status.Registered.Exports = exports
+	return errors.Join(errs...)
+}
+
+// listInOffer is listIn for one export. It reports whether the export lists the kind.
+func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed bool, err error) {
+	names := s.template.Spec.InstanceCRD
+	if o.selector.Matches(labels.Set(s.template.Labels)) && s.template.DeletionTimestamp.IsZero() {
+		return true, r.changeExport(ctx, o.export, setEntry(entryOf(s.template, s.schema)))
+	}
+	export := &apisv1alpha2.APIExport{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: o.export}, export); err != nil {
+		return false, fmt.Errorf("reading APIExport %s: %w", o.export, err)
+	}
+	if !slices.ContainsFunc(export.Spec.Resources, isEntryOf(names.Resource, names.Group)) {
+		return false, nil
+	}
+	refusing, err := r.createSchema(ctx, s, closed(s.wanted))
+	if err != nil {
+		return true, err
+	}
+	if err := r.changeExport(ctx, o.export, setEntry(entryOf(s.template, refusing))); err != nil || !s.template.DeletionTimestamp.IsZero() {
+		return true, err
+	}
+	used, err := r.isUsed(ctx, s.template, o.export, refusing)
+	if err != nil || used {
+		s.recheck = true
+		return true, err
+	}
+	return false, r.changeExport(ctx, o.export, unlisted(names.Resource, names.Group))
+}
+
+// isUsed reports whether there are or may come instances of a kind through an export, whose schema refuses new ones.
+func (r *Reconciler) isUsed(ctx context.Context, t *infrastructurev1alpha1.Template, export string, refusing *apisv1alpha1.APIResourceSchema) (bool, error) {
+	used := false
+	err := r.Instances.Bindings(ctx, []string{export}, func(binding *apisv1alpha2.APIBinding) error {
+		for _, bound := range binding.Status.BoundResources {
+			if bound.Resource == t.Spec.InstanceCRD.Resource && bound.Group == r.Group && bound.Schema.Name != refusing.Name {
+				used = true
+			}
+		}
+		return nil
+	})
+	if err != nil || used {
+		return true, err
+	}
+	there := t.DeepCopy()
+	there.Status.Registered.Exports = []string{export}
+	count, err := r.Instances.Count(ctx, there)
+	return count > 0, err
+}
