@@ -64,7 +64,7 @@ var tests atomic.Int32
 // newEnv starts the servers if they are not running, and creates the provider's workspace on the root shard.
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	shared.start(t)
+	shared.Start(t)
 	name := fmt.Sprintf("t%d", tests.Add(1))
 	e := &env{
 		Installation: shared.installation, cluster: shared.service, Name: name, Namespace: name + "-agent", Group: name + ".example.org",

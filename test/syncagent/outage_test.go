@@ -80,7 +80,7 @@ func (e *env) start(t *testing.T, o *options.Options, more ...string) *programs.
 		"--kcp-kubeconfig=" + o.KcpKubeconfig, "--kubeconfig=" + o.Kubeconfig, "--apiexportendpointslice-ref=" + o.EndpointSlice,
 		"--namespace=" + o.Namespace, "--agent-name=" + o.AgentName, "--published-resource-selector=" + o.PublishedResourceSelector, "--metrics-address=0",
 	}, more...)
-	return programs.Start(t, t.TempDir(), filepath.Join(shared.directory, "bin", "sync-agent"), args...)
+	return programs.Start(t, t.TempDir(), filepath.Join(shared.Directory(), "bin", "sync-agent"), args...)
 }
 
 // However often the agent is killed: in the end every object has one copy with its content, and what was deleted is gone with its state.
