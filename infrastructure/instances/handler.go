@@ -15,7 +15,8 @@ type Handler interface {
 	// Apply brings what an instance is made of to its spec, and says how it is. It is called when the instance, its Template or what
 	// it is made of changes, and again after State.RecheckAfter. An error is repeated with growing delays; tenants do not see it.
 	Apply(ctx context.Context, instance Instance) (State, error)
-	// Delete removes what an instance is made of, and reports whether all of it is gone. It is called until it is.
+	// Delete removes what an instance is made of, and reports whether all of it is gone. It is called until it is, and for an instance
+	// that exists no longer, of which only the name is known.
 	Delete(ctx context.Context, instance Instance) (gone bool, err error)
 	// Tenants returns the logical clusters that anything exists of.
 	Tenants(ctx context.Context) ([]logicalcluster.Name, error)

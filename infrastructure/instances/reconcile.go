@@ -47,14 +47,19 @@ func (r *runner) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 		return reconcile.Result{}, nil // the Template or the endpoint is gone
 	}
 	object := kind.get(req.cluster, req.name)
-	if object == nil {
-		return reconcile.Result{}, nil // deleted: the finalizer has had its turn
+	isGone := object == nil
+	if isGone {
+		object = &unstructured.Unstructured{}
+		object.SetName(req.name)
 	}
 	cluster, err := logicalcluster.ParseName(req.cluster)
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
 	p := &pass{runner: r, kind: kind, ctx: logicalcluster.With(ctx, cluster), instance: Instance{Cluster: cluster, Template: kind.template(), Object: object}}
+	if isGone {
+		return p.vanished()
+	}
 	started := time.Now()
 	result, err := p.run()
 	r.observe(kind, started, err)
@@ -150,6 +155,27 @@ func (p *pass) remove() (reconcile.Result, error) {
 		}
 	}
 	return reconcile.Result{RequeueAfter: deletionInterval}, nil
+}
+
+// vanished removes what is left of an instance that is gone. Usually nothing is. But an instance that is deleted while it gets its
+// finalizer can be gone without having been finalized, as tenants can take finalizers away.
+func (p *pass) vanished() (reconcile.Result, error) {
+	name := p.instance.Object.GetName()
+	_, err := p.client().Get(p.ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return reconcile.Result{}, nil // it is there again, and has an event under way
+	case !apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return reconcile.Result{}, nil // the workspace is not visible any more, which says nothing of its instances: the sweep finds out
+	}
+	gone, err := p.Handler.Delete(p.ctx, p.instance)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("removing what is left of instance %s: %w", name, err)
+	}
+	if !gone {
+		return reconcile.Result{RequeueAfter: deletionInterval}, nil
+	}
+	return reconcile.Result{}, nil
 }
 
 // setFinalizers writes the finalizers of the state that was read.
