@@ -1,4 +1,4 @@
-// Package stub is a backend for tests of the platform: it provides nothing, records calls, and fails on request.
+// Package stub is a backend for tests of the platform: it provides instances in a map, or nothing, records calls, and fails on request.
 package stub
 
 import (
@@ -14,7 +14,8 @@ import (
 
 // Backend implements backend.Backend.
 type Backend struct {
-	name string
+	name   string
+	server *server // nil: nothing is provided
 
 	mu         sync.Mutex
 	setUp      []*infrastructurev1alpha1.Template
@@ -24,7 +25,7 @@ type Backend struct {
 	tearError  error
 }
 
-// New returns a backend of that name, which is ready.
+// New returns a backend of that name, which is ready, and provides nothing.
 func New(name string) *Backend { return &Backend{name: name, status: backend.Status{Ready: true}} }
 
 // Name implements backend.Backend.
@@ -35,6 +36,11 @@ func (b *Backend) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Tem
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.setUp = append(b.setUp, t)
+	if b.server != nil && b.status.Ready && b.setUpError == nil {
+		if _, err := parseConfig(t); err != nil {
+			return backend.Status{Message: err.Error()}, nil
+		}
+	}
 	return b.status, b.setUpError
 }
 
@@ -49,7 +55,10 @@ func (b *Backend) TeardownTemplate(_ context.Context, t *infrastructurev1alpha1.
 }
 
 // Run implements backend.Backend.
-func (b *Backend) Run(ctx context.Context, _ *rest.Config) error {
+func (b *Backend) Run(ctx context.Context, export *rest.Config) error {
+	if b.server != nil {
+		return b.server.run(ctx, export)
+	}
 	<-ctx.Done()
 	return nil
 }

@@ -1,0 +1,118 @@
+package stub
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// Runtime is where instances of stubs are: a map, which outlives the backends that use it.
+type Runtime struct {
+	changed chan instances.Changed
+
+	mu       sync.Mutex
+	provided map[key]map[string]any // what instances are made of: their specs
+	writes   int
+}
+
+// key identifies an instance.
+type key struct {
+	tenant             logicalcluster.Name
+	template, instance string
+}
+
+// NewRuntime returns an empty runtime.
+func NewRuntime() *Runtime {
+	return &Runtime{changed: make(chan instances.Changed), provided: map[key]map[string]any{}}
+}
+
+// apply makes an instance of its spec.
+func (r *Runtime) apply(k key, spec map[string]any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if found, ok := r.provided[k]; ok && fmt.Sprint(found) == fmt.Sprint(spec) {
+		return
+	}
+	r.provided[k] = maps.Clone(spec)
+	r.writes++
+}
+
+func (r *Runtime) delete(gone func(key) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.provided, func(k key, _ map[string]any) bool { return gone(k) })
+}
+
+func (r *Runtime) tenants() []logicalcluster.Name {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := map[logicalcluster.Name]bool{}
+	for k := range r.provided {
+		found[k.tenant] = true
+	}
+	return slices.Collect(maps.Keys(found))
+}
+
+// List returns the names of what there is of a tenant, sorted.
+func (r *Runtime) List(tenant logicalcluster.Name) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var names []string
+	for k := range r.provided {
+		if k.tenant == tenant {
+			names = append(names, k.template+"/"+k.instance)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Get returns what an instance is made of, nil if there is nothing.
+func (r *Runtime) Get(tenant logicalcluster.Name, instance string) map[string]any {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, spec := range r.provided {
+		if k.tenant == tenant && k.instance == instance {
+			return maps.Clone(spec)
+		}
+	}
+	return nil
+}
+
+// Change changes a field of what an instance is made of, as if somebody else did it, and reports that to the backend that runs.
+func (r *Runtime) Change(ctx context.Context, tenant logicalcluster.Name, instance, field string, value any) error {
+	changed, found := r.change(tenant, instance, field, value)
+	if !found {
+		return fmt.Errorf("there is no instance %s of %s", instance, tenant)
+	}
+	select {
+	case r.changed <- changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *Runtime) change(tenant logicalcluster.Name, instance, field string, value any) (instances.Changed, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, spec := range r.provided {
+		if k.tenant == tenant && k.instance == instance {
+			spec[field] = value
+			return instances.Changed{Cluster: tenant, Template: k.template, Name: instance}, true
+		}
+	}
+	return instances.Changed{}, false
+}
+
+// Writes returns how often an instance was made or changed by a backend.
+func (r *Runtime) Writes() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.writes
+}

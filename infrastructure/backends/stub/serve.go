@@ -1,0 +1,111 @@
+package stub
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// sweepInterval is how often workspaces are looked for that are gone.
+const sweepInterval = 5 * time.Minute
+
+// Config configures a stub that provides instances.
+type Config struct {
+	Name string
+	// Group is the API group of the provider, Export the name of its APIExport.
+	Group, Export string
+	// Runtime is where instances are.
+	Runtime *Runtime
+	// SweepInterval is how often workspaces are looked for that are gone; 0 means 5 minutes.
+	SweepInterval time.Duration
+	Log           logr.Logger
+}
+
+// server provides instances from a Runtime. Its Templates may have a backendConfig with the names of inputs that are outputs, too:
+//
+//	outputs: [size]
+//
+// Each instance has the output endpoint.
+type server struct{ Config }
+
+// NewServing returns a stub that is ready, and provides instances.
+func NewServing(cfg Config) *Backend {
+	cfg.SweepInterval = cmp.Or(cfg.SweepInterval, sweepInterval)
+	b := New(cfg.Name)
+	b.server = &server{cfg}
+	return b
+}
+
+// config is backendConfig.
+type config struct {
+	Outputs []string `json:"outputs"`
+}
+
+func parseConfig(t *infrastructurev1alpha1.Template) (*config, error) {
+	parsed := &config{}
+	if t.Spec.BackendConfig == nil {
+		return parsed, nil
+	}
+	if err := json.Unmarshal(t.Spec.BackendConfig.Raw, parsed); err != nil {
+		return nil, fmt.Errorf("spec.backendConfig: %w", err)
+	}
+	return parsed, nil
+}
+
+func (s *server) run(ctx context.Context, export *rest.Config) error {
+	return instances.Run(ctx, instances.Options{
+		Backend: s.Name, Group: s.Group, Export: s.Export, Workspace: export, Handler: s, Changed: s.Runtime.changed,
+		SweepInterval: s.SweepInterval, Log: s.Log,
+	})
+}
+
+// Apply implements instances.Handler.
+func (s *server) Apply(_ context.Context, instance instances.Instance) (instances.State, error) {
+	parsed, err := parseConfig(instance.Template)
+	if err != nil {
+		return instances.State{}, err
+	}
+	spec, _, err := unstructured.NestedMap(instance.Object.Object, "spec")
+	if err != nil {
+		return instances.State{}, err
+	}
+	s.Runtime.apply(keyOf(instance), spec)
+	outputs := map[string]any{"endpoint": instance.Object.GetName() + ".example.org"}
+	for _, name := range parsed.Outputs {
+		if value, ok := spec[name]; ok {
+			outputs[name] = value
+		}
+	}
+	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs}, nil
+}
+
+// Delete implements instances.Handler.
+func (s *server) Delete(_ context.Context, instance instances.Instance) (bool, error) {
+	s.Runtime.delete(func(k key) bool { return k == keyOf(instance) })
+	return true, nil
+}
+
+// Tenants implements instances.Handler.
+func (s *server) Tenants(context.Context) ([]logicalcluster.Name, error) {
+	return s.Runtime.tenants(), nil
+}
+
+// Purge implements instances.Handler.
+func (s *server) Purge(_ context.Context, tenant logicalcluster.Name) error {
+	s.Runtime.delete(func(k key) bool { return k.tenant == tenant })
+	return nil
+}
+
+func keyOf(instance instances.Instance) key {
+	return key{instance.Cluster, instance.Template.Name, instance.Object.GetName()}
+}

@@ -1,0 +1,214 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/catalogue"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// pollInterval is the interval of looks at what is waited for.
+const pollInterval = 20 * time.Millisecond
+
+// suites counts the suites of a process: those that share a runtime cluster need different groups.
+var suites atomic.Int32
+
+// run is the run of a suite on a backend.
+type run struct {
+	Suite
+	group, export string
+	workspace     *rest.Config  // of the provider, without faults
+	c             client.Client // of that workspace
+	backendName   string
+	first, second *tenant
+	provider      *process // nil while none runs
+}
+
+// newRun creates the workspaces, and runs the provider with a Template that is ready.
+func newRun(t *testing.T, suite Suite) *run {
+	t.Helper()
+	group := fmt.Sprintf("s%d.conformance.example.org", suites.Add(1))
+	r := &run{Suite: suite, group: group, export: group, workspace: named(suite.Environment.NewProvider(t).Config)}
+	var err error
+	if r.c, err = client.New(r.workspace, client.Options{Scheme: newScheme(group)}); err != nil {
+		t.Fatal(err)
+	}
+	r.start(t)
+	t.Cleanup(func() {
+		if r.provider != nil {
+			r.provider.stop(t)
+		}
+	})
+	r.createTemplate(t, r.newTemplate("sample", "Sample"))
+	r.waitTemplateReady(t, "sample")
+	r.first, r.second = r.newTenant(t), r.newTenant(t)
+	return r
+}
+
+// newScheme returns the types of the provider, and logical clusters.
+func newScheme(group string) *runtime.Scheme {
+	scheme := infrastructure.NewScheme(group)
+	utilruntime.Must(corev1alpha1.AddToScheme(scheme))
+	return scheme
+}
+
+// named returns a copy of a configuration with the user agent of the provider, whatever the name of the test is: it is the name of the
+// field manager, which tenants see.
+func named(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.UserAgent = "infrastructure-provider/conformance"
+	config.QPS, config.RateLimiter = -1, nil
+	return config
+}
+
+// process is one life of a provider, or of its backend alone.
+type process struct {
+	*faults
+	backend backend.Backend
+	cancel  context.CancelFunc
+	ended   chan error
+}
+
+// newProcess returns a process that has a backend and does not run.
+func (r *run) newProcess(t testing.TB) *process {
+	f := newFaults()
+	config := rest.CopyConfig(r.workspace)
+	config.Wrap(f.wrapKcp)
+	p := &process{faults: f, ended: make(chan error, 1)}
+	p.backend = r.New(t, Config{Group: r.group, Export: r.export, Workspace: config, SweepInterval: sweepInterval, Wrap: f.wrapRuntime, Log: r.Log})
+	return p
+}
+
+// configOf returns the configuration of the workspace of the provider, for this process.
+func (r *run) configOf(p *process) *rest.Config {
+	config := rest.CopyConfig(r.workspace)
+	config.Wrap(p.wrapKcp)
+	return config
+}
+
+// start runs the provider.
+func (r *run) start(t testing.TB) {
+	t.Helper()
+	p := r.newProcess(t)
+	r.backendName = p.backend.Name()
+	backends := &backend.Registry{}
+	if err := backends.Register(p.backend); err != nil {
+		t.Fatal(err)
+	}
+	config := r.configOf(p)
+	c, err := client.New(config, client.Options{Scheme: infrastructure.NewScheme(r.group)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.run(t, p, func(ctx context.Context) error {
+		return infrastructure.Run(ctx, infrastructure.Config{
+			Workspace: config, Catalogue: catalogue.Options{Group: r.group, Export: r.export, Binders: "system:authenticated"}, Backends: backends,
+			Instances:      &instances.View{Workspace: config, Client: c, Export: r.export},
+			MetricsAddress: "0", HealthAddress: "0", Log: r.Log,
+		})
+	})
+}
+
+// startBackend runs a backend without the platform around it, as after a start of the provider: all Templates have been set up.
+func (r *run) startBackend(t testing.TB) {
+	t.Helper()
+	p := r.newProcess(t)
+	status, err := p.backend.SetupTemplate(t.Context(), r.getTemplate(t, "sample"))
+	if err != nil || !status.Ready {
+		t.Fatalf("setting up after a start: %+v, %v", status, err)
+	}
+	config := r.configOf(p)
+	r.run(t, p, func(ctx context.Context) error { return p.backend.Run(ctx, config) })
+}
+
+func (r *run) run(t testing.TB, p *process, call func(context.Context) error) {
+	t.Helper()
+	if r.provider != nil {
+		t.Fatal("the provider runs already")
+	}
+	var ctx context.Context
+	ctx, p.cancel = context.WithCancel(context.Background())
+	go func() { p.ended <- call(ctx) }()
+	r.provider = p
+}
+
+// stop ends the provider as it ends after a signal.
+func (r *run) stop(t testing.TB) {
+	t.Helper()
+	r.provider.stop(t)
+	r.provider = nil
+}
+
+// kill ends the provider as a crash does: nothing that it does arrives any more.
+func (r *run) kill(t testing.TB) {
+	t.Helper()
+	r.provider.faults.kill()
+	r.stop(t)
+}
+
+func (p *process) stop(t testing.TB) {
+	t.Helper()
+	p.cancel()
+	select {
+	case err := <-p.ended:
+		if err != nil && !p.isDead() {
+			t.Errorf("the provider ended: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the provider does not end")
+	}
+}
+
+// eventually polls until a condition returns nil.
+func (r *run) eventually(t testing.TB, what string, condition func(context.Context) error) {
+	t.Helper()
+	last := context.DeadlineExceeded
+	err := wait.PollUntilContextTimeout(context.Background(), pollInterval, r.Timeout, true, func(ctx context.Context) (bool, error) {
+		if err := condition(ctx); err == nil || ctx.Err() == nil {
+			last = err
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", what, last)
+	}
+}
+
+// consistently polls for a while, and fails if a condition returns an error.
+func (r *run) consistently(t testing.TB, what string, duration time.Duration, condition func(context.Context) error) {
+	t.Helper()
+	var failed error
+	err := wait.PollUntilContextTimeout(context.Background(), pollInterval, duration, true, func(ctx context.Context) (bool, error) {
+		if err := condition(ctx); err != nil && ctx.Err() == nil {
+			failed = err
+		}
+		return failed != nil, nil
+	})
+	if failed != nil || err == nil {
+		t.Fatalf("%s: %v", what, failed)
+	}
+}
+
+// clusterOf returns the name of the logical cluster of a workspace.
+func (r *run) clusterOf(t testing.TB, c client.Client) logicalcluster.Name {
+	t.Helper()
+	cluster := &corev1alpha1.LogicalCluster{}
+	r.eventually(t, "reading a workspace", func(ctx context.Context) error {
+		return c.Get(ctx, client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, cluster)
+	})
+	return logicalcluster.Of(cluster)
+}
