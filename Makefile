@@ -25,6 +25,8 @@ TOFU_IMAGE ?= docker.io/local/atoll-tofu:dev
 SERVER_BINARIES := operator kcp kcp-front-proxy cache-server virtual-workspaces sync-agent infrastructure-provider etcd
 PLUGINS := kubectl-ws kubectl-create-workspace kubectl-kcp
 BINARIES := $(SERVER_BINARIES) $(PLUGINS)
+comma := ,
+space := $() $()
 
 ##@ General
 
@@ -96,6 +98,17 @@ images: ## Build the image with docker, podman or buildah, whichever is there.
 	elif command -v buildah >/dev/null; then buildah build -t $(IMAGE) .; \
 	else echo "no docker engine, podman or buildah here; building bin/image.tar instead"; $(MAKE) --no-print-directory image-tar; fi
 
+RELEASE_VERSION ?= $(shell git describe --tags --match 'v*' 2>/dev/null || echo v0.0.0-dev.g$$(git rev-parse --short HEAD))
+RELEASE_PLATFORMS ?= amd64 arm64
+RELEASE_REPOSITORY ?= docker.io/local/atoll
+
+.PHONY: release
+release: ## Images for all platforms, charts, definitions, plug-ins, bills of materials and checksums in dist/.
+	@for arch in $(RELEASE_PLATFORMS); do mkdir -p $(BIN)/release/linux_$$arch; for name in $(BINARIES); do echo "building $$name for linux/$$arch"; \
+		GOOS=linux GOARCH=$$arch go build -ldflags '$(LDFLAGS)' -o $(BIN)/release/linux_$$arch/$$name ./cmd/$$name; done; done
+	@go -C hack/release run . --version $(RELEASE_VERSION) --commit $(GIT_COMMIT) --created $$(git log -1 --format=%ct) --repository $(RELEASE_REPOSITORY) \
+		--binaries $(BIN)/release --root $(CURDIR) --out $(CURDIR)/dist --servers $(subst $(space),$(comma),$(SERVER_BINARIES)) --plugins $(subst $(space),$(comma),$(PLUGINS))
+
 ##@ Develop
 
 .PHONY: generate
@@ -115,6 +128,7 @@ test-unit: ## Unit tests and tests against in-process servers. Needs nothing but
 	go test -timeout 30m ./...
 	go -C api test ./...
 	go -C hack/devcluster test ./...
+	go -C hack/release test ./...
 
 RACE ?= ./shardserver/... ./cacheserver/... ./proxy/... ./internal/sharedindex/... ./internal/embeddedetcd/... ./internal/issuers/... ./controllers/... ./test/isolation/...
 

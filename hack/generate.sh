@@ -74,3 +74,6 @@ go run ./hack/chartschema config/crd/bases charts/atoll-installation/values.sche
 
 echo "dashboards: config/prometheus/dashboards"
 go run ./hack/dashboards config/prometheus/dashboards
+
+echo "reference: docs/reference"
+go run ./hack/reference docs/reference

@@ -63,6 +63,7 @@ func TestDashboards(t *testing.T) {
 			})
 		}
 	}
+	checkMetricsPage(t, prometheus)
 }
 
 // scrapeConfigs is what docs/monitoring.md describes, with the servers of a test.
