@@ -116,6 +116,11 @@ generate: ## Regenerate deepcopy, OpenAPI, CRDs and RBAC.
 	@hack/generate.sh
 	@hack/generate-openapi.sh
 
+.PHONY: portal
+portal: ## Build the portal of the infrastructure provider from infrastructure/portal/web; needs Node.js 20 and npm.
+	cd infrastructure/portal/web && npm ci --no-audit --no-fund && npm run build
+	cd infrastructure/portal/web/node_modules/axe-core && cp axe.min.js ../../../../../test/portal/testdata/ && for name in LICENSE LICENSE-3RD-PARTY.txt; do cp $$name ../../../../../test/portal/testdata/axe.$${name%.txt}; done
+
 .PHONY: verify
 verify: ## Regenerate, format, lint, check import rules and vulnerabilities; fails if that changes a file.
 	@hack/verify.sh

@@ -25,6 +25,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 	"github.com/atoll-dev/atoll/infrastructure/mcp"
 	"github.com/atoll-dev/atoll/infrastructure/options"
+	"github.com/atoll-dev/atoll/infrastructure/portal"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/infrastructure/web"
 	"github.com/atoll-dev/atoll/internal/gomemlimit"
@@ -120,14 +121,19 @@ func listen(o *options.Completed, logger logr.Logger) (*web.Server, error) {
 		return nil, nil //nolint:nilnil // there is no server
 	}
 	_, provider, _ := strings.Cut(o.Workspace.Host, "/clusters/")
-	protocol, err := mcp.NewHandler(mcp.Config{
-		FrontProxy: o.FrontProxy, Group: o.Group, Export: strings.TrimSuffix(provider, "/") + ":" + o.Export, Limits: mcp.DefaultLimits(),
-	})
+	provider = strings.TrimSuffix(provider, "/")
+	protocol, err := mcp.NewHandler(mcp.Config{FrontProxy: o.FrontProxy, Group: o.Group, Export: provider + ":" + o.Export, Limits: mcp.DefaultLimits()})
 	if err != nil {
 		return nil, fmt.Errorf("the MCP server: %w", err)
 	}
+	page, err := portal.Handler(portal.Config{
+		Group: o.Group, Export: o.Export, Workspace: provider, OIDC: portal.OIDC{IssuerURL: o.Web.OIDCIssuerURL, ClientID: o.Web.OIDCClientID},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the portal: %w", err)
+	}
 	server, err := web.Listen(o.Web.Address, o.Web.CertFile, o.Web.KeyFile, web.Config{
-		FrontProxy: o.FrontProxy, MCP: protocol, Limits: web.DefaultLimits(), Log: logger.WithName("web"),
+		FrontProxy: o.FrontProxy, UI: page, MCP: protocol, Limits: web.DefaultLimits(), Log: logger.WithName("web"),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--web-address: %w", err)

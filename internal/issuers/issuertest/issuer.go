@@ -33,7 +33,8 @@ type Issuer struct {
 	// Broken makes the server respond with an error.
 	Broken atomic.Bool
 
-	key *ecdsa.PrivateKey
+	key    *ecdsa.PrivateKey
+	signIn atomic.Pointer[SignIn]
 }
 
 // Start runs an issuer until the end of the test.
@@ -47,8 +48,13 @@ func Start(t testing.TB) *Issuer {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		i.Discoveries.Add(1)
-		i.respond(w, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
+		i.respond(w, map[string]any{
+			"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token",
+			"scopes_supported": []string{"openid", "offline_access"},
+		})
 	})
+	mux.HandleFunc("/authorize", i.withSignIn((*SignIn).authorize))
+	mux.HandleFunc("/token", i.withSignIn((*SignIn).token))
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
 		i.Fetches.Add(1)
 		i.respond(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "one", Algorithm: "ES256", Use: "sig"}}})
@@ -60,12 +66,24 @@ func Start(t testing.TB) *Issuer {
 	return i
 }
 
+func (i *Issuer) withSignIn(serve func(*SignIn, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if s := i.signIn.Load(); s != nil {
+			serve(s, w, r)
+			return
+		}
+		http.NotFound(w, r)
+	}
+}
+
+// respond writes a response that pages of all origins can read.
 func (i *Issuer) respond(w http.ResponseWriter, body any) {
 	if i.Broken.Load() {
 		http.Error(w, "broken", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Access-Control-Allow-Origin", "*")
 	_ = json.NewEncoder(w).Encode(body)
 }
 

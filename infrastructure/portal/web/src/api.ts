@@ -1,0 +1,66 @@
+import type { Session } from './session'
+import type { Status } from './types'
+
+/** APIError is the answer of a server that refused a request. */
+export class APIError extends Error {
+  constructor(readonly status: Status) {
+    super(status.message)
+  }
+}
+
+export interface Request {
+  method?: string
+  body?: unknown
+  contentType?: string
+  signal?: AbortSignal
+}
+
+/** statusOf reads the Status in the body of a response; other bodies (of a proxy, say) become one. */
+export async function statusOf(response: Response): Promise<Status> {
+  const text = await response.text()
+  try {
+    const status = JSON.parse(text)
+    if (status?.kind === 'Status') return { ...status, code: status.code ?? response.status }
+  } catch {
+    // The text is the message.
+  }
+  return { code: response.status, message: text.trim().slice(0, 500) || `The server answered ${response.status} ${response.statusText}` }
+}
+
+/** API sends requests with the credentials of the user. It has a session sign in again where these are refused, and repeats the request. */
+export class API {
+  constructor(private readonly session: Session) {}
+
+  async fetch(path: string, { method = 'GET', body, contentType = 'application/json', signal }: Request = {}): Promise<Response> {
+    for (;;) {
+      const token = await this.session.token(signal)
+      const headers: Record<string, string> = { Accept: 'application/json', Authorization: `Bearer ${token}` }
+      if (body !== undefined) headers['Content-Type'] = contentType
+      const response = await fetch(path, {
+        method, headers, signal: signal ?? null, body: body === undefined ? null : JSON.stringify(body),
+        credentials: 'omit', cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer',
+      })
+      if (response.ok) return response
+      const status = await statusOf(response)
+      if (response.status !== 401) throw new APIError(status)
+      this.session.refused(token)
+    }
+  }
+
+  async json<T>(path: string, request?: Request): Promise<T> {
+    return (await this.fetch(path, request)).json() as Promise<T>
+  }
+}
+
+const workspacePattern = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?(:[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$/
+
+/** isWorkspace says whether a text is the path, or the name of the logical cluster, of a workspace. */
+export function isWorkspace(text: string): boolean {
+  return workspacePattern.test(text)
+}
+
+/** inWorkspace returns the URL path of an API in a workspace. */
+export function inWorkspace(workspace: string, ...segments: string[]): string {
+  if (!isWorkspace(workspace)) throw new Error(`${workspace} is no path of a workspace`)
+  return ['/clusters', workspace, ...segments.map(encodeURIComponent)].join('/')
+}

@@ -1,0 +1,202 @@
+import { APIError, type API } from './api'
+import { Observable } from './observable'
+import type { KubeObject, Status } from './types'
+
+/** FeedState is how current the objects are. */
+export type FeedState = 'loading' | 'current' | 'reconnecting' | 'failed'
+
+/** Mode is how a feed stays current. */
+export type Mode = 'watch' | 'poll' | 'paused'
+
+const pageSize = 500
+const watchSeconds = 290
+const longestDelay = 30_000
+/** shortestWatch is the least time between two watches, for servers that end them at once. */
+const shortestWatch = 1_000
+
+interface Event<T> {
+  type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR'
+  object: T
+}
+
+/** Limiter lets a number of functions run at a time. */
+export class Limiter {
+  private waiting: (() => void)[] = []
+
+  constructor(private free: number) {}
+
+  async run<R>(work: () => Promise<R>): Promise<R> {
+    if (this.free > 0) this.free--
+    else await new Promise<void>((resolve) => this.waiting.push(resolve))
+    try {
+      return await work()
+    } finally {
+      const next = this.waiting.shift()
+      if (next) next()
+      else this.free++
+    }
+  }
+}
+
+/** Feed has the objects of a kind in a workspace, and keeps them current by watching or by listing again. */
+export class Feed<T extends KubeObject> extends Observable {
+  readonly items = new Map<string, T>()
+  state: FeedState = 'loading'
+  error: Error | undefined
+  /** onChange is called with what was and is, after the first list; either may be missing. */
+  onChange: ((before: T | undefined, after: T | undefined) => void) | undefined
+  pollInterval = 15_000
+
+  private mode: Mode = 'paused'
+  private resourceVersion = ''
+  private loaded = false
+  private running: AbortController | undefined
+  private failures = 0
+
+  constructor(private readonly api: API, readonly path: string, private readonly limiter: Limiter) {
+    super()
+  }
+
+  get sorted(): T[] {
+    return [...this.items.values()].sort((a, b) => a.metadata.name.localeCompare(b.metadata.name))
+  }
+
+  setMode(mode: Mode): void {
+    if (mode === this.mode) return
+    this.mode = mode
+    this.restart()
+  }
+
+  /** restart tries again now. */
+  restart(): void {
+    this.running?.abort()
+    this.running = undefined
+    if (this.mode === 'paused') return
+    const running = new AbortController()
+    this.running = running
+    void this.run(running.signal)
+  }
+
+  /** apply takes over what a server has answered to a write. */
+  apply(object: T): void {
+    this.put(object)
+    this.changed()
+  }
+
+  private async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        if (!this.resourceVersion || this.mode === 'poll') await this.limiter.run(() => this.list(signal))
+        if (this.mode === 'poll') await sleep(this.pollInterval, signal)
+        else await Promise.all([this.watch(signal), sleep(shortestWatch, signal)])
+        this.failures = 0
+      } catch (error) {
+        if (signal.aborted) return
+        await this.failed(error as Error, signal)
+      }
+    }
+  }
+
+  /** failed waits before the next attempt. The objects stay; a watch resumes where it ended, but after 410, which asks for a new list. */
+  private async failed(error: Error, signal: AbortSignal): Promise<void> {
+    const code = error instanceof APIError ? error.status.code : 0
+    const refused = code === 403 || code === 404
+    if (code === 410 || refused) this.resourceVersion = ''
+    if (code !== 410) {
+      this.error = error
+      this.state = refused ? 'failed' : 'reconnecting'
+      this.changed()
+    }
+    this.failures++
+    if (code === 410 && this.failures === 1) return
+    const delay = refused ? longestDelay : Math.min(longestDelay, 500 * 2 ** this.failures) * (0.75 + Math.random() / 2)
+    await sleep(delay, signal)
+  }
+
+  private async list(signal: AbortSignal): Promise<void> {
+    const found = new Map<string, T>()
+    let next = ''
+    let version = ''
+    do {
+      const parameters = new URLSearchParams({ limit: String(pageSize), ...(next ? { continue: next } : {}) })
+      const page = await this.api.json<{ items?: T[]; metadata: { resourceVersion: string; continue?: string } }>(`${this.path}?${parameters}`, { signal })
+      for (const item of page.items ?? []) found.set(item.metadata.name, item)
+      version = page.metadata.resourceVersion
+      next = page.metadata.continue ?? ''
+    } while (next)
+    for (const name of this.items.keys()) if (!found.has(name)) this.remove(name)
+    for (const item of found.values()) this.put(item)
+    this.loaded = true
+    this.resourceVersion = version
+    this.current()
+  }
+
+  private current(): void {
+    this.state = 'current'
+    this.error = undefined
+    this.changed()
+  }
+
+  private async watch(signal: AbortSignal): Promise<void> {
+    const parameters = new URLSearchParams({
+      watch: '1', allowWatchBookmarks: 'true', resourceVersion: this.resourceVersion, timeoutSeconds: String(watchSeconds),
+    })
+    // A connection that has died without a word ends at the time-out, too.
+    const silence = AbortSignal.timeout((watchSeconds + 30) * 1000)
+    const response = await this.api.fetch(`${this.path}?${parameters}`, { signal: AbortSignal.any([signal, silence]) })
+    if (this.state !== 'current') this.current()
+    for await (const line of lines(response.body!)) this.handle(JSON.parse(line) as Event<T>)
+  }
+
+  private handle(event: Event<T>): void {
+    if (event.type === 'ERROR') throw new APIError(event.object as unknown as Status)
+    this.failures = 0
+    this.resourceVersion = event.object.metadata.resourceVersion!
+    if (event.type === 'BOOKMARK') return
+    if (event.type === 'DELETED') this.remove(event.object.metadata.name)
+    else this.put(event.object)
+    this.changed()
+  }
+
+  private put(after: T): void {
+    const before = this.items.get(after.metadata.name)
+    if (before?.metadata.resourceVersion === after.metadata.resourceVersion && before?.metadata.uid === after.metadata.uid) return
+    this.items.set(after.metadata.name, after)
+    if (this.loaded) this.onChange?.(before, after)
+  }
+
+  private remove(name: string): void {
+    const before = this.items.get(name)
+    this.items.delete(name)
+    if (before && this.loaded) this.onChange?.(before, undefined)
+  }
+}
+
+/** lines yields the lines of a stream as they come. */
+async function* lines(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const reader = stream.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader()
+  let rest = ''
+  try {
+    for (;;) {
+      const { value, done } = await reader.read()
+      if (done) return
+      const parts = (rest + value).split('\n')
+      rest = parts.pop()!
+      for (const part of parts) if (part) yield part
+    }
+  } finally {
+    await reader.cancel().catch(() => {})
+  }
+}
+
+/** sleep ends early, with an error, when the signal is aborted. */
+export function sleep(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) return reject(signal.reason)
+    const timer = setTimeout(resolve, milliseconds)
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer)
+      reject(signal.reason)
+    })
+  })
+}

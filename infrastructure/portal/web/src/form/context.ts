@@ -1,0 +1,40 @@
+import { createContext } from 'preact'
+import { useContext } from 'preact/hooks'
+import { formatPath, type Path } from '../errors'
+import type { Schema } from '../types'
+import type { Value } from '../values'
+
+/** FormState is what the fields of a form share. */
+export interface FormState {
+  /** messages returns what the server says about the field at a path, if it shall be shown yet. */
+  messages(path: Path): string[]
+  /** touch says that the user has been at a field. */
+  touch(path: Path): void
+  /** invalid tells of text that is no value, such as a number with letters; an empty message takes it back. */
+  invalid(path: Path, message: string): void
+}
+
+export const FormContext = createContext<FormState>({ messages: () => [], touch: () => {}, invalid: () => {} })
+
+export interface FieldProps {
+  schema: Schema
+  label: string
+  path: Path
+  value: Value
+  required: boolean
+  onChange(value: Value): void
+  /** labelHidden is for fields that have their label beside them, such as the entries of a list. */
+  onRemove?: () => void
+}
+
+/** fieldID is the ID of the control of a field. */
+export function fieldID(path: Path): string {
+  return `field-${encodeURIComponent(formatPath(path))}`
+}
+
+export function useField(path: Path) {
+  const form = useContext(FormContext)
+  const messages = form.messages(path)
+  const id = fieldID(path)
+  return { form, messages, id, touch: () => form.touch(path) }
+}

@@ -1,0 +1,43 @@
+import { render } from 'preact'
+import { API } from './api'
+import { App, useAnnouncements } from './app'
+import type { Portal } from './context'
+import { Drafts } from './drafts'
+import { Session } from './session'
+import { applyTheme } from './theme'
+import type { Config } from './types'
+
+function Root({ portal, problem }: { portal: Portal; problem: string }) {
+  const announcements = useAnnouncements((announce) => {
+    portal.announce = announce
+  })
+  return (
+    <>
+      <App portal={portal} problem={problem} />
+      {announcements}
+    </>
+  )
+}
+
+async function start(root: HTMLElement): Promise<void> {
+  applyTheme()
+  const response = await fetch('config.json', { credentials: 'omit', cache: 'no-store' })
+  if (!response.ok) throw new Error(`The server answered ${response.status}.`)
+  const config = (await response.json()) as Config
+  const session = new Session(config)
+  let problem = ''
+  try {
+    const tokens = await session.oidc?.complete()
+    const workspace = /^#\/w\/([a-z0-9:-]+)/.exec(location.hash)?.[1]
+    if (tokens) await session.signIn(tokens, workspace ?? 'root')
+  } catch (error) {
+    problem = (error as Error).message
+  }
+  const portal: Portal = { config, session, api: new API(session), drafts: new Drafts(), announce: () => {} }
+  render(<Root portal={portal} problem={problem} />, root)
+}
+
+const root = document.getElementById('root')!
+start(root).catch((error: Error) => {
+  root.textContent = `The page cannot start: ${error.message} Load it again.`
+})

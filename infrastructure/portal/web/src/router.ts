@@ -1,0 +1,75 @@
+import { useEffect, useState } from 'preact/hooks'
+import { isWorkspace } from './api'
+
+/** Route is a view of the portal; everything that it shows is in its address, so that links can be shared. */
+export type Route =
+  | { view: 'workspaces'; workspace: string }
+  | { view: 'catalogue'; workspace: string; search: string; category: string }
+  | { view: 'template'; workspace: string; template: string }
+  | { view: 'new'; workspace: string; template: string }
+  | { view: 'instances'; workspace: string; resource: string }
+  | { view: 'instance'; workspace: string; resource: string; name: string }
+  | { view: 'edit'; workspace: string; resource: string; name: string }
+  | { view: 'unknown'; workspace: string }
+
+/** parse reads the part of an address after #. */
+export function parse(hash: string): Route {
+  const [path = '', query = ''] = hash.replace(/^#/, '').split('?', 2)
+  const segments = path.split('/').filter(Boolean).map(decode)
+  const workspace = segments[0] === 'w' && isWorkspace(segments[1] ?? '') ? segments[1]! : ''
+  const unknown: Route = { view: 'unknown', workspace }
+  if (segments.length === 0) return { view: 'workspaces', workspace: '' }
+  if (!workspace) return unknown
+  const [, , view, first, second, third] = segments
+  const parameters = new URLSearchParams(query)
+  switch (view) {
+    case undefined:
+      return { view: 'catalogue', workspace, search: parameters.get('q') ?? '', category: parameters.get('category') ?? '' }
+    case 'workspaces':
+      return { view: 'workspaces', workspace }
+    case 'templates':
+      if (!first) return unknown
+      return second === 'new' ? { view: 'new', workspace, template: first } : { view: 'template', workspace, template: first }
+    case 'instances':
+      if (!first) return { view: 'instances', workspace, resource: parameters.get('kind') ?? '' }
+      if (!second) return unknown
+      return { view: third === 'edit' ? 'edit' : 'instance', workspace, resource: first, name: second }
+    default:
+      return unknown
+  }
+}
+
+function decode(segment: string): string {
+  try {
+    return decodeURIComponent(segment)
+  } catch {
+    return segment
+  }
+}
+
+/** href is the address of a view: segments are encoded, empty parameters left out. */
+export function href(workspace: string, segments: string[] = [], parameters: Record<string, string> = {}): string {
+  if (!workspace) return '#/'
+  const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value)).toString()
+  return `#/w/${[workspace, ...segments.map(encodeURIComponent)].join('/')}${query ? `?${query}` : ''}`
+}
+
+/** navigate goes to a view; replace leaves no entry in the history. */
+export function navigate(target: string, replace = false): void {
+  if (!replace) {
+    location.hash = target
+    return
+  }
+  history.replaceState(null, '', target)
+  window.dispatchEvent(new Event('hashchange'))
+}
+
+export function useRoute(): Route {
+  const [hash, setHash] = useState(location.hash)
+  useEffect(() => {
+    const listener = () => setHash(location.hash)
+    window.addEventListener('hashchange', listener)
+    return () => window.removeEventListener('hashchange', listener)
+  }, [])
+  return parse(hash)
+}

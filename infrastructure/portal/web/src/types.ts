@@ -1,0 +1,109 @@
+/** What the portal reads of Kubernetes objects. */
+export interface ObjectMeta {
+  name: string
+  uid?: string
+  resourceVersion?: string
+  generation?: number
+  creationTimestamp?: string
+  deletionTimestamp?: string
+  labels?: Record<string, string>
+  annotations?: Record<string, string>
+  managedFields?: unknown
+}
+
+export interface KubeObject {
+  apiVersion?: string
+  kind?: string
+  metadata: ObjectMeta
+}
+
+export interface Condition {
+  type: string
+  status: string
+  reason?: string
+  message?: string
+  lastTransitionTime?: string
+}
+
+export interface Instance extends KubeObject {
+  spec?: Record<string, unknown>
+  status?: InstanceStatus
+}
+
+export interface InstanceStatus {
+  phase?: string
+  message?: string
+  observedGeneration?: number
+  conditions?: Condition[]
+  connectionSecret?: { namespace?: string; name?: string }
+  [output: string]: unknown
+}
+
+export interface Template extends KubeObject {
+  spec: {
+    displayName: string
+    description?: string
+    category?: string
+    version: string
+    iconURL?: string
+    instanceCRD: { group: string; version: string; kind: string; resource: string }
+    schema: Schema
+    sampleValues?: Record<string, unknown>
+    agent?: { usage?: string; prerequisites?: string[]; outputs?: string[] }
+  }
+}
+
+export interface Workspace extends KubeObject {
+  status?: { phase?: string }
+}
+
+/** Schema is the part of an OpenAPI v3 schema from which forms are made. */
+export interface Schema {
+  type?: string
+  title?: string
+  description?: string
+  format?: string
+  default?: unknown
+  enum?: unknown[]
+  required?: string[]
+  properties?: Record<string, Schema>
+  additionalProperties?: boolean | Schema
+  items?: Schema
+  minimum?: number
+  maximum?: number
+  exclusiveMinimum?: boolean
+  exclusiveMaximum?: boolean
+  multipleOf?: number
+  minLength?: number
+  maxLength?: number
+  pattern?: string
+  minItems?: number
+  maxItems?: number
+  uniqueItems?: boolean
+  nullable?: boolean
+  'x-kubernetes-int-or-string'?: boolean
+  'x-kubernetes-preserve-unknown-fields'?: boolean
+  'x-kubernetes-validations'?: { rule: string; message?: string }[]
+}
+
+/** Status is the answer of a server to a request that failed. */
+export interface Status {
+  code: number
+  message: string
+  reason?: string
+  details?: { name?: string; kind?: string; causes?: Cause[] }
+}
+
+export interface Cause {
+  reason?: string
+  message?: string
+  field?: string
+}
+
+export interface Config {
+  group: string
+  version: string
+  export: string
+  providerWorkspace?: string
+  oidc?: { issuerURL: string; clientID: string }
+}

@@ -1,0 +1,51 @@
+import { Age, Notice, Phase, plural, Title } from '../components/parts'
+import { useStore } from '../context'
+import { explain } from '../errors'
+import { useObservables } from '../observable'
+import { href, navigate } from '../router'
+
+/** Instances lists what there is in the workspace, of all kinds or of one. */
+export function Instances({ workspace, resource }: { workspace: string; resource: string }) {
+  const store = useStore()
+  useObservables(store)
+  const kinds = [...store.kinds.values()].sort((a, b) => a.kind.localeCompare(b.kind))
+  const shown = kinds.filter((kind) => !resource || kind.resource === resource)
+  const rows = shown.flatMap((kind) => kind.feed.sorted.map((instance) => ({ kind, instance })))
+  const refused = shown.filter(({ feed }) => feed.state === 'failed')
+  const known = store.count(resource || undefined) !== undefined
+  return (
+    <>
+      <Title text="Instances" />
+      <div class="filters">
+        <div class="above">
+          <label for="kind">Kind</label>
+          <select id="kind" value={resource} onChange={(event) => navigate(href(workspace, ['instances'], { kind: event.currentTarget.value }), true)}>
+            <option value="">All kinds</option>
+            {kinds.map((kind) => <option key={kind.resource} value={kind.resource}>{kind.kind} ({kind.feed.items.size})</option>)}
+          </select>
+        </div>
+      </div>
+      {refused.map(({ resource: name, feed }) => <Notice key={name} kind="warning">{explain(feed.error, `list ${name}`)}</Notice>)}
+      <p role="status" id="instance-count">{known ? plural(rows.length, 'instance') : 'Loading…'}</p>
+      {known && rows.length === 0 && <p>Choose something from the <a href={href(workspace)}>catalogue</a>.</p>}
+      {rows.length > 0 && (
+        <div class="scroll" tabIndex={0} role="region" aria-label="Instances">
+          <table>
+            <thead><tr><th scope="col">Name</th><th scope="col">Kind</th><th scope="col">Phase</th><th scope="col">Message</th><th scope="col">Created</th></tr></thead>
+            <tbody>
+              {rows.map(({ kind, instance: { metadata, status } }) => (
+                <tr key={`${kind.resource}/${metadata.name}`} data-instance={metadata.name}>
+                  <th scope="row"><a href={href(workspace, ['instances', kind.resource, metadata.name])}>{metadata.name}</a></th>
+                  <td>{kind.kind}</td>
+                  <td><Phase phase={metadata.deletionTimestamp ? 'Deleting' : status?.phase} /></td>
+                  <td>{status?.message}</td>
+                  <td><Age time={metadata.creationTimestamp} /></td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </>
+  )
+}
