@@ -89,6 +89,10 @@ func (p *process) run(ctx context.Context) (failure string, err error) {
 	if err := p.updateStatus(ctx, batchv1.JobStatus{StartTime: &metav1.Time{Time: p.started}, Active: 1, Ready: ptr.To[int32](1)}); err != nil {
 		return "", err
 	}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
+	if err := p.updatePod(ctx, pod); err != nil {
+		return "", err
+	}
 	cmd, err := p.command(ctx, pod, container)
 	if err != nil {
 		return "", err
@@ -100,7 +104,7 @@ func (p *process) run(ctx context.Context) (failure string, err error) {
 	if failure != "" {
 		failure += ": " + message
 	}
-	return failure, p.whileServed(ctx, func(ctx context.Context) error { return p.finishPod(ctx, pod, failure, message) })
+	return failure, p.finishPod(ctx, pod, failure, message)
 }
 
 // execute runs a command in a process group of its own.
@@ -162,8 +166,18 @@ func (p *process) finishPod(ctx context.Context, pod *corev1.Pod, failure, messa
 		pod.Status.Phase, ended.ExitCode = corev1.PodFailed, 1
 	}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: ended}}}
-	_, err := p.executor.clientset.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
-	return err
+	return p.updatePod(ctx, pod)
+}
+
+// updatePod writes the status of the pod, if it still exists.
+func (p *process) updatePod(ctx context.Context, pod *corev1.Pod) error {
+	return p.whileServed(ctx, func(ctx context.Context) error {
+		written, err := p.executor.clientset.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+		if err == nil {
+			pod.ResourceVersion = written.ResourceVersion
+		}
+		return err
+	})
 }
 
 // command returns the command of a container, with its volumes as directories of this machine.

@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/metadata"
-	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
@@ -39,6 +40,7 @@ type env struct {
 }
 
 func newEnv(t *testing.T) *env {
+	ctrl.SetLogger(logr.Discard())
 	bin, root := t.TempDir(), filepath.Join("..", "..", "..")
 	for _, build := range []func() error{
 		func() error { return programs.Build(t.Context(), root, bin, "./cmd/etcd") },
@@ -69,7 +71,7 @@ func newEnv(t *testing.T) *env {
 // newBackend returns a backend as a process has it that has just started.
 func (e *env) newBackend(changes ...func(*opentofu.Config)) *opentofu.Backend {
 	config := opentofu.Config{
-		Config: runtimecluster.Config{Group: group, Runtime: e.c, Metadata: e.metadata, Log: klog.Background()},
+		Config: runtimecluster.Config{Group: group, Runtime: e.c, Metadata: e.metadata, Log: logr.Discard()},
 		Image:  "registry.example.org/runner:1", Namespace: "default", Unrestricted: true, Retry: 10 * time.Millisecond, LeaseDuration: 2 * time.Second,
 	}
 	for _, change := range changes {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -187,7 +188,7 @@ func (b *Backend) destroy(ctx context.Context, set runtimecluster.Set, with *inp
 	next, destroyed := s.decideDestroy(state != nil && len(state.Data[runner.StateKey]) > 0)
 	switch {
 	case destroyed:
-		if busy, err := b.hasPods(ctx, set); busy || err != nil {
+		if pods, err := b.pods(ctx, set); err != nil || slices.ContainsFunc(pods, mayRun) {
 			return false, err
 		}
 		if s.retain {
@@ -263,16 +264,15 @@ func (b *Backend) secret(ctx context.Context, set runtimecluster.Set, name strin
 // execute starts or cancels a run, and returns when to look again. There is no active one when one starts: nothing that a run uses changes
 // below it.
 func (b *Backend) execute(ctx context.Context, set runtimecluster.Set, with *inputs, s *situation, next decision) (time.Duration, error) {
-	if next.cancel {
-		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: runtimecluster.Namespace(set.Tenant), Name: s.last.name}}
-		err := b.Cluster.Client.Delete(ctx, job, client.Preconditions{UID: &s.last.uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			return 0, fmt.Errorf("canceling run %s: %w", job.Name, err)
-		}
-		return podsRecheck, nil
+	pods, err := b.pods(ctx, set)
+	if err != nil {
+		return 0, err
 	}
-	if busy, err := b.hasPods(ctx, set); busy || err != nil {
-		return podsRecheck, err
+	if next.cancel && !slices.ContainsFunc(pods, func(phase corev1.PodPhase) bool { return phase != corev1.PodPending }) {
+		return podsRecheck, b.cancel(ctx, set, s.last)
+	}
+	if next.cancel || slices.ContainsFunc(pods, mayRun) { // the status of a Job is behind that of its pods
+		return podsRecheck, nil
 	}
 	started := nextRun(nameOf(set), s.last, next, s.revision)
 	credentials, err := b.credentials(ctx, with.settings.Run.Credentials)
@@ -291,18 +291,32 @@ func (b *Backend) execute(ctx context.Context, set runtimecluster.Set, with *inp
 	return activeRecheck, nil
 }
 
-// hasPods reports whether pods of an instance exist that may still run: those of a Job that was canceled, or that somebody has deleted.
-func (b *Backend) hasPods(ctx context.Context, set runtimecluster.Set) (bool, error) {
+// cancel deletes a run that does not run yet. Should it start now, it is asked to end, and saves its state.
+func (b *Backend) cancel(ctx context.Context, set runtimecluster.Set, pending *run) error {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: runtimecluster.Namespace(set.Tenant), Name: pending.name}}
+	err := b.Cluster.Client.Delete(ctx, job, client.Preconditions{UID: &pending.uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("canceling run %s: %w", job.Name, err)
+	}
+	return nil
+}
+
+// pods returns the phases of the pods of an instance, those of Jobs that were canceled or that somebody has deleted among them.
+func (b *Backend) pods(ctx context.Context, set runtimecluster.Set) ([]corev1.PodPhase, error) {
 	var pods corev1.PodList
 	if err := b.Cluster.Client.List(ctx, &pods, client.InNamespace(runtimecluster.Namespace(set.Tenant)), client.MatchingLabels{b.group + "/" + labelRuns: nameOf(set)}); err != nil {
-		return false, fmt.Errorf("listing pods of runs: %w", err)
+		return nil, fmt.Errorf("listing pods of runs: %w", err)
 	}
+	phases := make([]corev1.PodPhase, len(pods.Items))
 	for i := range pods.Items {
-		if phase := pods.Items[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
-			return true, nil
-		}
+		phases[i] = pods.Items[i].Status.Phase
 	}
-	return false, nil
+	return phases, nil
+}
+
+// mayRun reports whether something runs, or is about to, in a pod of a phase.
+func mayRun(phase corev1.PodPhase) bool {
+	return phase != corev1.PodSucceeded && phase != corev1.PodFailed
 }
 
 // selfOf returns what expressions know of an instance. Names of tenants' workspaces are not part of it.

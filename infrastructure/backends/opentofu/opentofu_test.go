@@ -555,7 +555,7 @@ func (e *env) testOutage(t *testing.T) {
 	e.cluster.WaitReady(t)
 	o.reachReady(t)
 	if got := o.operations(t); !slices.Equal(got, []string{"apply"}) {
-		t.Errorf("the runs were %v", got)
+		t.Errorf("the runs were %v; the log of the first: %s", got, e.jobs.Log(o.namespace(), e.jobs.Runs(o.namespace())[0].Name))
 	}
 	o.remove(t)
 }

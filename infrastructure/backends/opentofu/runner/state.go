@@ -166,7 +166,7 @@ func (s *stateServer) write(ctx context.Context, body io.Reader) error {
 	return nil
 }
 
-// persistently repeats a call while the API server is away.
+// persistently repeats a call while the API server is away. One that has just started knows no roles yet, and forbids everything.
 func persistently(ctx context.Context, call func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, time.Second, stateRetry, true, func(ctx context.Context) (bool, error) {
@@ -174,7 +174,7 @@ func persistently(ctx context.Context, call func(context.Context) error) error {
 		switch {
 		case last == nil:
 			return true, nil
-		case apierrors.IsConflict(last), apierrors.IsNotFound(last), apierrors.IsForbidden(last), apierrors.IsInvalid(last), apierrors.IsRequestEntityTooLargeError(last):
+		case apierrors.IsConflict(last), apierrors.IsNotFound(last), apierrors.IsInvalid(last), apierrors.IsRequestEntityTooLargeError(last):
 			return false, last
 		}
 		return false, nil
