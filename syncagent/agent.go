@@ -32,6 +32,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/syncagent/dialects"
 	"github.com/atoll-dev/atoll/syncagent/options"
 	"github.com/atoll-dev/atoll/syncagent/publisher"
@@ -74,7 +75,7 @@ type dependencies struct {
 	orphanDelay, viewInterval time.Duration
 
 	known      *knownEndpoints
-	remembered *rememberedEndpoints
+	remembered *endpoints.Remembered
 	// export is nil if the agent does not write it.
 	export        *exportClient
 	serviceConfig *rest.Config
@@ -198,7 +199,7 @@ func newDependencies(mgr manager.Manager, config Config, reader *dialects.Reader
 	if err != nil {
 		return nil, err
 	}
-	d.remembered = newRememberedEndpoints(d.service, &config.Config)
+	d.remembered = rememberedEndpoints(d.service, &config.Config)
 	d.serviceWatches = newWatches(metadataClient)
 	d.namespaces = newEmptyNamespaces(d, metadataClient)
 	return d, nil

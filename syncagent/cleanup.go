@@ -140,7 +140,7 @@ func (c *cleanup) connect(ctx context.Context, slice *apisv1alpha1.APIExportEndp
 	if err != nil {
 		return fmt.Errorf("nothing was decided: %w", err)
 	}
-	used, err := newRememberedEndpoints(c.service, c.config).all(ctx)
+	used, err := rememberedEndpoints(c.service, c.config).All(ctx)
 	if err != nil {
 		return err
 	}

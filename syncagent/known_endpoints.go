@@ -7,8 +7,10 @@ import (
 	"sync"
 
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/syncagent/options"
 	"github.com/atoll-dev/atoll/syncagent/view"
 )
 
@@ -16,6 +18,11 @@ import (
 type endpointConnection struct {
 	*endpoints.Endpoint
 	watches *watches
+}
+
+// rememberedEndpoints are the URLs that an agent has ever used.
+func rememberedEndpoints(c client.Client, config *options.Config) *endpoints.Remembered {
+	return &endpoints.Remembered{Client: c, Key: client.ObjectKey{Namespace: config.Namespace, Name: "endpoints-" + config.AgentName}}
 }
 
 // knownEndpoints are all endpoints that the agent has ever used. One that the slice no longer lists may still have objects, and has to be

@@ -224,7 +224,7 @@ func (s *synchronizations) stop(key types.NamespacedName) {
 
 // setEndpoints has all synchronizations run at these endpoints, those of a valid slice.
 func (s *synchronizations) setEndpoints(ctx context.Context, urls []string) error {
-	used, err := s.remembered.add(ctx, urls)
+	used, err := s.remembered.Add(ctx, urls)
 	if err != nil {
 		return err
 	}

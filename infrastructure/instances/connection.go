@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,12 +72,7 @@ func (p *pass) connect(state State) (connection, error) {
 func connectionOf(object *unstructured.Unstructured) connection {
 	var c connection
 	c.secret, _, _ = unstructured.NestedString(object.Object, "status", "connectionSecret", "name")
-	status, _, _ := unstructured.NestedMap(object.Object, "status")
-	for _, condition := range conditionsOf(status) {
-		if condition.Type == conditionConnection {
-			c.condition = &condition
-		}
-	}
+	c.condition = meta.FindStatusCondition(conditionsOf(statusOf(object)), conditionConnection)
 	return c
 }
 

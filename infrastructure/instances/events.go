@@ -12,37 +12,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 // LabelEvent returns the key of the label of events of instances. Its value is "true".
 func LabelEvent(group string) string { return group + "/event" }
 
-// readyReason returns the reason and the message of the condition Ready of a status, empty if it has none.
-func readyReason(status map[string]any) (reason, message string) {
-	for _, condition := range conditionsOf(status) {
-		if condition.Type == conditionReady {
-			return condition.Reason, condition.Message
-		}
-	}
-	return "", ""
-}
-
 // recordTransition tells the tenant in an event that an instance has changed its state, if the tenant lets events in. What was written
 // without such a change is no event.
 func (p *pass) recordTransition(after map[string]any) {
-	before, _, _ := unstructured.NestedMap(p.instance.Object.Object, "status")
-	former, _ := readyReason(before)
-	reason, message := readyReason(after)
-	if reason == former {
+	former, current := readyCondition(statusOf(p.instance.Object)), readyCondition(after)
+	if current == nil || former != nil && former.Reason == current.Reason {
 		return
 	}
-	eventType := corev1.EventTypeNormal
-	switch reason {
-	case reasonFailed, reasonUnavailable:
-		eventType = corev1.EventTypeWarning
-	case reasonReady:
+	eventType, reason, message := corev1.EventTypeNormal, current.Reason, current.Message
+	switch {
+	case reason == reasonReady:
 		reason, message = "Ready", "The instance is ready."
+	case reason == reasonUnavailable, after["phase"] == string(infrastructurev1alpha1.PhaseFailed):
+		eventType = corev1.EventTypeWarning
 	}
 	p.kind.shard.record(p.ctx, p.instance.Cluster, p.instance.Object, eventType, reason, message)
 }

@@ -2,7 +2,10 @@ package instances
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -29,6 +32,9 @@ func (k *kind) template() *infrastructurev1alpha1.Template { return k.current.Lo
 func (k *kind) get(cluster, name string) *unstructured.Unstructured {
 	return k.informer.Get(informer.Key{Cluster: cluster, Name: name})
 }
+
+// updateInterval is the time until the workspace of the provider is read again after an error.
+const updateInterval = 5 * time.Second
 
 // follow starts and stops kinds as Templates and endpoints come and go.
 func (r *runner) follow(ctx context.Context) {
@@ -58,14 +64,18 @@ func (r *runner) follow(ctx context.Context) {
 		return
 	}
 	notify()
+	var retry <-chan time.Time
 	for {
 		select {
 		case <-changed:
-			if err := r.update(ctx); err != nil && ctx.Err() == nil {
-				r.Log.Error(err, "Could not read the workspace of the provider")
-			}
+		case <-retry:
 		case <-ctx.Done():
 			return
+		}
+		retry = nil
+		if err := r.update(ctx); err != nil && ctx.Err() == nil {
+			r.Log.Error(err, "Could not read the workspace of the provider")
+			retry = time.After(updateInterval)
 		}
 	}
 }
@@ -109,6 +119,9 @@ func (r *runner) update(ctx context.Context) error {
 				wanted[kindKey{url, gvrOf(t)}] = t
 			}
 		}
+	}
+	if _, err := r.remembered().Add(ctx, slices.Collect(maps.Keys(connected))); err != nil {
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

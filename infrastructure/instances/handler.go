@@ -2,13 +2,19 @@ package instances
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/shortname"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
+
+// ErrUnusableTemplate is returned by Apply where an edit of the Template cannot be used: what runs stays as it is until the Template
+// changes.
+var ErrUnusableTemplate = errors.New("the Template cannot be used")
 
 // Handler provides the instances of a backend. Calls for different instances are concurrent, those for one are not.
 type Handler interface {
@@ -32,13 +38,25 @@ type Instance struct {
 	Object   *unstructured.Unstructured
 }
 
+// RuntimeName is the name of the instance for the names of what it is made of: itself, or its beginning and a hash. It has at most 40
+// characters, so that a Template can add to it: many names are limited to 63.
+func (i Instance) RuntimeName() string { return shortname.Of(i.Object.GetName(), runtimeNameLimit) }
+
+// runtimeNameLimit is the limit of RuntimeName.
+const runtimeNameLimit = 40
+
 // State is how an instance is.
 type State struct {
-	// Phase is Pending, Provisioning, Ready or Failed.
+	// Phase is Pending, Provisioning, Ready or Failed. An instance that has failed stays so while it is provisioned again, until it is
+	// ready or its spec changes; one that is provisioned for too long fails.
 	Phase infrastructurev1alpha1.InstancePhase
+	// Reason is that of the condition Ready, a word in CamelCase, of a failure that ends when the state says nothing of it any more; empty
+	// for that of the phase. It must be no word of the backend.
+	Reason string
 	// Message is for the tenant. It must have no words of the backend.
 	Message string
-	// Outputs are fields of the status, such as an endpoint. Values are as JSON is decoded: no integers but int64.
+	// Outputs are fields of the status, such as an endpoint. Values are as JSON is decoded: no integers but int64. While an instance is
+	// not ready, nil means those that it had.
 	Outputs map[string]any
 	// Connection are credentials and other values that are no part of the status. The platform hands them to the tenant as a Secret, if
 	// the tenant accepts that. Keys are those of Secrets. An instance that is ready and has none loses its Secret.

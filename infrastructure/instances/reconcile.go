@@ -1,6 +1,7 @@
 package instances
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,12 @@ const (
 	deletionInterval = 2 * time.Second
 	// connectionInterval is how often it is tried to hand over a connection that the tenant does not let in.
 	connectionInterval = time.Minute
+	// provisioningTimeout is the default of Options.ProvisioningTimeout.
+	provisioningTimeout = 30 * time.Minute
+	// toleratedErrors is the number of errors in a row that tenants do not see.
+	toleratedErrors = 2
+	// statusTimeout bounds the write of a status after an error.
+	statusTimeout = 10 * time.Second
 )
 
 // request is one instance. It is the key of the queue.
@@ -56,7 +63,7 @@ func (r *runner) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
-	p := &pass{runner: r, kind: kind, ctx: logicalcluster.With(ctx, cluster), instance: Instance{Cluster: cluster, Template: kind.template(), Object: object}}
+	p := &pass{runner: r, request: req, kind: kind, ctx: logicalcluster.With(ctx, cluster), instance: Instance{Cluster: cluster, Template: kind.template(), Object: object}}
 	if isGone {
 		return p.vanished()
 	}
@@ -82,6 +89,7 @@ func (p *pass) run() (reconcile.Result, error) {
 // pass is one look at an instance.
 type pass struct {
 	*runner
+	request  request
 	kind     *kind
 	ctx      context.Context //nolint:containedctx // of this pass; it carries the logical cluster
 	instance Instance
@@ -100,15 +108,14 @@ func (p *pass) provide() (reconcile.Result, error) {
 		return reconcile.Result{}, p.confirm()
 	}
 	state, err := p.Handler.Apply(p.ctx, p.instance)
+	if errors.Is(err, ErrUnusableTemplate) {
+		return reconcile.Result{}, p.wait(err)
+	}
 	if err != nil {
-		status, changed := unavailableStatus(object, time.Now())
-		if changed {
-			if writeErr := p.writeStatus(status); writeErr != nil {
-				log.FromContext(p.ctx).Error(writeErr, "Could not write the status of an instance")
-			}
-		}
+		p.tellUnavailable(err)
 		return reconcile.Result{}, fmt.Errorf("providing the instance: %w", err)
 	}
+	state = settle(object, state, cmp.Or(p.ProvisioningTimeout, provisioningTimeout), time.Now())
 	connected, failed := p.connect(state)
 	status, changed := newStatus(object, state, connected, time.Now())
 	if changed {
@@ -118,6 +125,34 @@ func (p *pass) provide() (reconcile.Result, error) {
 		return reconcile.Result{}, failed
 	}
 	return reconcile.Result{RequeueAfter: recheckAfter(state, connected)}, nil
+}
+
+// wait leaves an instance as it is until its Template changes.
+func (p *pass) wait(cause error) error {
+	log.FromContext(p.ctx).Info("An instance waits for its Template", "template", p.instance.Template.Name, "reason", cause.Error())
+	if readyCondition(statusOf(p.instance.Object)) != nil {
+		return nil
+	}
+	status, _ := newStatus(p.instance.Object, State{Phase: infrastructurev1alpha1.PhasePending, Message: "The platform is preparing this kind."}, connection{}, time.Now())
+	return p.writeStatus(status)
+}
+
+// tellUnavailable has the status say that the instance cannot be looked after now: not after the first error, which a write of somebody
+// else at the same time may cause.
+func (p *pass) tellUnavailable(err error) {
+	if p.queue.NumRequeues(p.request) < toleratedErrors && !errors.Is(err, context.DeadlineExceeded) {
+		return
+	}
+	status, changed := unavailableStatus(p.instance.Object, time.Now())
+	if !changed {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), statusTimeout) // the time of the pass may be over
+	defer cancel()
+	p.ctx = ctx
+	if err := p.writeStatus(status); err != nil {
+		log.FromContext(ctx).Error(err, "Could not write the status of an instance")
+	}
 }
 
 // recheckAfter is when an instance is looked at again without an event.
@@ -136,6 +171,7 @@ func (p *pass) remove() (reconcile.Result, error) {
 	}
 	gone, err := p.Handler.Delete(p.ctx, p.instance)
 	if err != nil {
+		p.tellUnavailable(err)
 		return reconcile.Result{}, fmt.Errorf("removing the instance: %w", err)
 	}
 	if gone {

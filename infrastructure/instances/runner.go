@@ -38,7 +38,7 @@ const (
 	minRetry, maxRetry = 200 * time.Millisecond, time.Minute
 )
 
-// Options configure Run. All fields are required.
+// Options configure Run. All fields are required unless they have a default.
 type Options struct {
 	// Backend is the name of the backend, Group the API group of the provider, Export its APIExport and the endpoint slice of this.
 	Backend, Group, Export string
@@ -49,7 +49,9 @@ type Options struct {
 	Changed <-chan Changed
 	// SweepInterval is how often workspaces are looked for that are gone.
 	SweepInterval time.Duration
-	Log           logr.Logger
+	// ProvisioningTimeout is how long an instance may be provisioned before it has failed; 0 means 30 minutes.
+	ProvisioningTimeout time.Duration
+	Log                 logr.Logger
 }
 
 // Changed is an instance whose parts have changed.

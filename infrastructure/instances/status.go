@@ -1,6 +1,7 @@
 package instances
 
 import (
+	"cmp"
 	"maps"
 	"time"
 
@@ -18,6 +19,7 @@ const (
 	reasonReady        = "AllResourcesReady"
 	reasonProvisioning = "Provisioning"
 	reasonFailed       = "Failed"
+	reasonTimedOut     = "ProvisioningTimedOut"
 	reasonUnavailable  = "RuntimeUnavailable"
 	reasonDeleting     = "Deleting"
 	reasonRemoved      = "TemplateRemoved"
@@ -42,24 +44,54 @@ var reasons = map[infrastructurev1alpha1.InstancePhase]string{
 	infrastructurev1alpha1.PhaseTemplateRemoved: reasonRemoved,
 }
 
-// newStatus returns the status of an instance in a state, and whether it differs from the present one. Outputs of other states are
-// removed.
+// settle returns the state of an instance with what it was before taken into account: a failure is over when the instance is ready or its
+// spec has changed, and what is provisioned for too long has failed. Otherwise the phase would alternate with each attempt.
+func settle(object *unstructured.Unstructured, state State, timeout time.Duration, now time.Time) State {
+	if state.Phase != infrastructurev1alpha1.PhaseProvisioning && state.Phase != infrastructurev1alpha1.PhasePending {
+		return state
+	}
+	ready := readyCondition(statusOf(object))
+	if ready == nil || ready.Status != metav1.ConditionFalse || ready.ObservedGeneration != object.GetGeneration() {
+		return state
+	}
+	left := ready.LastTransitionTime.Add(timeout).Sub(now)
+	switch {
+	case ready.Reason == reasonFailed || ready.Reason == reasonTimedOut:
+		state.Phase, state.Reason, state.Message = infrastructurev1alpha1.PhaseFailed, ready.Reason, ready.Message
+	case left <= 0:
+		state.Phase, state.Reason = infrastructurev1alpha1.PhaseFailed, reasonTimedOut
+		state.Message = "The instance has not become ready within " + timeout.String() + "; the platform keeps trying."
+	case state.RecheckAfter == 0:
+		state.RecheckAfter = left
+	}
+	return state
+}
+
+// newStatus returns the status of an instance in a state, and whether it differs from the present one.
 func newStatus(object *unstructured.Unstructured, state State, connected connection, now time.Time) (status map[string]any, changed bool) {
-	before, _, _ := unstructured.NestedMap(object.Object, "status")
-	status = map[string]any{"phase": string(state.Phase), "observedGeneration": object.GetGeneration()}
-	for name, value := range state.Outputs {
+	before := statusOf(object)
+	status = map[string]any{}
+	outputs := state.Outputs
+	if outputs == nil && state.Phase != infrastructurev1alpha1.PhaseReady {
+		outputs = before
+	}
+	for name, value := range outputs {
 		if !commonFields[name] {
 			status[name] = value
 		}
 	}
+	status["phase"], status["observedGeneration"] = string(state.Phase), object.GetGeneration()
 	if state.Message != "" {
 		status["message"] = state.Message
 	}
 	conditions := conditionsOf(before)
-	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse, Reason: reasons[state.Phase], Message: state.Message,
+	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse, Reason: cmp.Or(state.Reason, reasons[state.Phase]), Message: state.Message,
 		ObservedGeneration: object.GetGeneration(), LastTransitionTime: metav1.NewTime(now)}
 	if state.Phase == infrastructurev1alpha1.PhaseReady {
 		ready.Status = metav1.ConditionTrue
+	}
+	if former := readyCondition(before); former != nil && former.Status == ready.Status && former.ObservedGeneration != ready.ObservedGeneration && ready.Status == metav1.ConditionFalse {
+		meta.RemoveStatusCondition(&conditions, conditionReady) // a new spec has its own time to become ready
 	}
 	meta.SetStatusCondition(&conditions, ready)
 	setConnection(status, &conditions, connected, object.GetGeneration(), now)
@@ -81,18 +113,32 @@ func setConnection(status map[string]any, conditions *[]metav1.Condition, connec
 	meta.SetStatusCondition(conditions, condition)
 }
 
-// unavailableStatus returns the present status with the condition that the instance cannot be looked after now.
+// unavailableStatus returns the present status with the condition that the instance cannot be looked after now, or not be removed.
 func unavailableStatus(object *unstructured.Unstructured, now time.Time) (status map[string]any, changed bool) {
-	before, _, _ := unstructured.NestedMap(object.Object, "status")
+	before := statusOf(object)
 	status = maps.Clone(before)
 	if status == nil {
 		status = map[string]any{"phase": string(infrastructurev1alpha1.PhasePending)}
+	}
+	if object.GetDeletionTimestamp() != nil && status["phase"] != string(infrastructurev1alpha1.PhaseTemplateRemoved) {
+		status["phase"] = string(infrastructurev1alpha1.PhaseDeleting)
 	}
 	conditions := conditionsOf(before)
 	meta.SetStatusCondition(&conditions, metav1.Condition{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: reasonUnavailable,
 		Message: "The platform cannot look after this instance at the moment; it tries again.", ObservedGeneration: object.GetGeneration(), LastTransitionTime: metav1.NewTime(now)})
 	status["conditions"] = encodeConditions(conditions)
 	return status, !equality.Semantic.DeepEqual(before, status)
+}
+
+// statusOf returns a copy of the status of an object, nil if it has none.
+func statusOf(object *unstructured.Unstructured) map[string]any {
+	status, _, _ := unstructured.NestedMap(object.Object, "status")
+	return status
+}
+
+// readyCondition returns the condition Ready of a status, or nil.
+func readyCondition(status map[string]any) *metav1.Condition {
+	return meta.FindStatusCondition(conditionsOf(status), conditionReady)
 }
 
 func conditionsOf(status map[string]any) []metav1.Condition {

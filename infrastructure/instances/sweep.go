@@ -1,14 +1,26 @@
 package instances
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+const (
+	// maxCandidates bounds what is kept between two sweeps, maxPurges what one sweep deletes. Others have their turn later.
+	maxCandidates, maxPurges = 1000, 50
 )
 
 // sweepRegularly removes what is left of workspaces that are gone: their instances have had no chance to be finalized.
@@ -17,27 +29,37 @@ func (r *runner) sweepRegularly(ctx context.Context) {
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) { missed = r.sweep(ctx, missed) }, r.SweepInterval, 0.1, true)
 }
 
-// sweep purges logical clusters that were missed by the last sweep, too, and of which every server says that nothing is there. It returns
-// those that it misses. While any kind is not known completely, nothing is missed: absence is no evidence then.
+// sweep purges logical clusters that were missed by the last sweep, too, and of which every server says that it does not serve them. It
+// returns those that it misses. While any kind is not known completely, nothing is missed: absence is no evidence then.
 func (r *runner) sweep(ctx context.Context, missedBefore sets.Set[logicalcluster.Name]) sets.Set[logicalcluster.Name] {
-	missed := sets.New[logicalcluster.Name]()
 	present, complete := r.present()
 	if !complete {
 		sweeps.WithLabelValues(r.Backend, resultIncomplete).Inc()
-		return missed
+		return nil
 	}
+	missed, err := r.sweepMissing(ctx, present, missedBefore)
+	if err != nil {
+		r.Log.Error(err, "Could not look for workspaces that are gone")
+		sweeps.WithLabelValues(r.Backend, resultError).Inc()
+		return nil
+	}
+	sweeps.WithLabelValues(r.Backend, resultSuccess).Inc()
+	candidates.WithLabelValues(r.Backend).Set(float64(len(missed)))
+	return missed
+}
+
+func (r *runner) sweepMissing(ctx context.Context, present sets.Set[string], missedBefore sets.Set[logicalcluster.Name]) (sets.Set[logicalcluster.Name], error) {
 	tenants, err := r.Handler.Tenants(ctx)
 	if err != nil {
-		sweeps.WithLabelValues(r.Backend, resultError).Inc()
-		r.Log.Error(err, "Could not list the tenants that have anything")
-		return missed
+		return nil, fmt.Errorf("listing the tenants that have anything: %w", err)
 	}
-	for _, tenant := range tenants {
-		if present.Has(tenant.String()) {
-			continue
-		}
-		missed.Insert(tenant)
-		if !missedBefore.Has(tenant) || !r.isGone(ctx, tenant) {
+	views, err := r.views(ctx)
+	if err != nil {
+		return nil, err
+	}
+	missed := missing(tenants, present, missedBefore)
+	for _, tenant := range due(missed, missedBefore) {
+		if !isGone(ctx, tenant, views) {
 			continue
 		}
 		if err := r.Handler.Purge(ctx, tenant); err != nil {
@@ -49,9 +71,25 @@ func (r *runner) sweep(ctx context.Context, missedBefore sets.Set[logicalcluster
 		purges.WithLabelValues(r.Backend, resultSuccess).Inc()
 		r.recordPurge(ctx, tenant)
 	}
-	sweeps.WithLabelValues(r.Backend, resultSuccess).Inc()
-	candidates.WithLabelValues(r.Backend).Set(float64(len(missed)))
-	return missed
+	return missed, nil
+}
+
+// missing returns the tenants without instances, those that were missed before first, where there are too many.
+func missing(tenants []logicalcluster.Name, present sets.Set[string], missedBefore sets.Set[logicalcluster.Name]) sets.Set[logicalcluster.Name] {
+	tenants = slices.DeleteFunc(slices.Clone(tenants), func(tenant logicalcluster.Name) bool { return present.Has(tenant.String()) })
+	slices.SortFunc(tenants, func(a, b logicalcluster.Name) int {
+		if missedBefore.Has(a) != missedBefore.Has(b) {
+			return map[bool]int{true: -1, false: 1}[missedBefore.Has(a)]
+		}
+		return cmp.Compare(a.String(), b.String())
+	})
+	return sets.New(tenants[:min(len(tenants), maxCandidates)]...)
+}
+
+// due returns the tenants that two sweeps have missed, in an arbitrary order, so that those that cannot be purged do not keep others from it.
+func due(missed, missedBefore sets.Set[logicalcluster.Name]) []logicalcluster.Name {
+	both := missed.Intersection(missedBefore).UnsortedList()
+	return both[:min(len(both), maxPurges)]
 }
 
 // present returns the logical clusters with instances, and whether all are known. A workspace of the provider without kinds or endpoints
@@ -71,23 +109,55 @@ func (r *runner) present() (clusters sets.Set[string], complete bool) {
 	return clusters, r.complete && len(r.kinds) > 0
 }
 
-// isGone asks the servers for the instances of one logical cluster: each says that it has none, or that it does not serve it.
-func (r *runner) isGone(ctx context.Context, tenant logicalcluster.Name) bool {
-	r.mu.Lock()
-	kinds := make([]*kind, 0, len(r.kinds))
-	for _, k := range r.kinds {
-		kinds = append(kinds, k)
+// remembered are the URLs that the provider has ever used.
+func (r *runner) remembered() *endpoints.Remembered {
+	return &endpoints.Remembered{Client: r.provider, Key: client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "endpoints-" + r.Export}}
+}
+
+// view is a kind behind a URL.
+type view struct {
+	kind dynamic.NamespaceableResourceInterface
+}
+
+// views returns the kinds behind all URLs that were ever used: that the slice has lost one does not mean that its workspaces are gone.
+func (r *runner) views(ctx context.Context) ([]view, error) {
+	urls, err := r.remembered().All(ctx)
+	if err != nil {
+		return nil, err
 	}
-	r.mu.Unlock()
-	ctx = logicalcluster.With(ctx, tenant)
-	for _, k := range kinds {
-		list, err := k.client.List(ctx, metav1.ListOptions{Limit: 1})
-		switch {
-		case err == nil && len(list.Items) == 0:
-		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		default:
+	kinds := sets.New[schema.GroupVersionResource]()
+	for _, k := range r.all() {
+		kinds.Insert(k.gvr)
+	}
+	var views []view
+	for _, url := range urls {
+		at, err := endpointAt(r.Workspace, url)
+		if err != nil {
+			return nil, err
+		}
+		c, err := at.Dynamic()
+		if err != nil {
+			return nil, err
+		}
+		for gvr := range kinds {
+			views = append(views, view{c.Resource(gvr)})
+		}
+	}
+	return views, nil
+}
+
+// isGone asks the servers for the instances of one logical cluster: each says that it does not serve it, although it serves others. One
+// that refuses everything says nothing about this one.
+func isGone(ctx context.Context, tenant logicalcluster.Name, views []view) bool {
+	one := metav1.ListOptions{Limit: 1}
+	for _, v := range views {
+		_, err := v.kind.List(logicalcluster.With(ctx, tenant), one)
+		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+			return false
+		}
+		if _, err := v.kind.List(ctx, one); err != nil {
 			return false
 		}
 	}
-	return true
+	return len(views) > 0
 }

@@ -37,7 +37,7 @@ func project(instance instances.Instance, namespace types.UID) *unstructured.Uns
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(),
 		"metadata": map[string]any{
-			"name": object.GetName(), "namespace": runtimecluster.Namespace(instance.Cluster),
+			"name": instance.RuntimeName(), "namespace": runtimecluster.Namespace(instance.Cluster),
 			"uid": uuid.NewSHA1(space, []byte(object.GetUID())).String(),
 		},
 		"spec": spec,

@@ -70,7 +70,7 @@ func (b *Backend) Run(ctx context.Context, export *rest.Config) error {
 func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (instances.State, error) {
 	parsed, err := parseConfig(instance.Template)
 	if err != nil {
-		return instances.State{}, err // the Template says so; what runs stays as it is
+		return instances.State{}, fmt.Errorf("%w: %w", instances.ErrUnusableTemplate, err)
 	}
 	self := selfOf(instance)
 	var wanted []manifest
@@ -145,10 +145,10 @@ func allHold(conditions []string, self, other map[string]any) bool {
 	return true
 }
 
-// selfOf returns what expressions know of an instance. Names of tenants' workspaces are not part of it.
+// selfOf returns what expressions know of an instance. Its name fits into names of objects. Names of tenants' workspaces are not part of it.
 func selfOf(instance instances.Instance) map[string]any {
 	spec, _, _ := unstructured.NestedMap(instance.Object.Object, "spec")
-	return map[string]any{"metadata": map[string]any{"name": instance.Object.GetName()}, "spec": spec}
+	return map[string]any{"metadata": map[string]any{"name": instance.RuntimeName()}, "spec": spec}
 }
 
 // holds evaluates a condition. One that cannot be evaluated yet does not hold: fields of the status of objects appear later.
