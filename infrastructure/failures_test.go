@@ -302,7 +302,7 @@ func (e *failuresEnv) testViewUnavailable(t *testing.T) {
 		}
 	})
 	e.backend.view.set(func(request *http.Request) error {
-		if strings.Contains(request.URL.Path, "/clusters/*/") && request.URL.Query().Get("limit") == "1" && strings.HasSuffix(request.URL.Path, "/redis") {
+		if strings.Contains(request.URL.Path, "/clusters/*/") && request.URL.Query().Get("limit") == "1" && strings.HasSuffix(request.URL.Path, "/apibindings") && !request.URL.Query().Has("watch") {
 			return errors.New("connection refused") // one that has just been lost: informers have not noticed yet
 		}
 		return nil

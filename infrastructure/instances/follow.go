@@ -86,13 +86,13 @@ func (r *runner) update(ctx context.Context) error {
 	if err := r.templates.List(ctx, &templates); err != nil {
 		return err
 	}
-	var slices apisv1alpha1.APIExportEndpointSliceList
-	if err := r.templates.List(ctx, &slices); err != nil {
+	var found apisv1alpha1.APIExportEndpointSliceList
+	if err := r.templates.List(ctx, &found); err != nil {
 		return err
 	}
 	urls := map[string][]string{} // by export
-	for i := range slices.Items {
-		slice := &slices.Items[i]
+	for i := range found.Items {
+		slice := &found.Items[i]
 		urls[slice.Name] = []string{}
 		for _, endpoint := range slice.Status.APIExportEndpoints {
 			urls[slice.Name] = append(urls[slice.Name], endpoint.URL)

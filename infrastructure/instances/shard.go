@@ -27,6 +27,9 @@ var claimed = func() *runtime.Scheme {
 	return scheme
 }()
 
+// bindings are what every view of an export serves.
+var bindings = apisv1alpha2.SchemeGroupVersion.WithResource("apibindings")
+
 // Resources that need no discovery.
 var (
 	secretResource = endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true}
@@ -72,11 +75,11 @@ func (r *runner) startShard(ctx context.Context, url string) (*shard, error) {
 	ctx, s.stop = context.WithCancel(ctx)
 	secrets := informer.NewEvents(objects.Resource(secretResource.GroupVersionResource()), LabelConnection(r.Group)+"=true",
 		func(secret *metav1.PartialObjectMetadata) { r.enqueueOwner(url, secret) }, func() { r.enqueueShard(url) })
-	bindings := informer.NewEvents(objects.Resource(apisv1alpha2.SchemeGroupVersion.WithResource("apibindings")), "",
+	bound := informer.NewEvents(objects.Resource(bindings), "",
 		func(binding *metav1.PartialObjectMetadata) { r.enqueueCluster(url, logicalcluster.Of(binding)) }, func() {})
 	r.running.Go(func() { s.events.Run(ctx) })
 	r.running.Go(func() { secrets.Run(ctx) })
-	r.running.Go(func() { bindings.Run(ctx) })
+	r.running.Go(func() { bound.Run(ctx) })
 	return s, nil
 }
 

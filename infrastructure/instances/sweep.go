@@ -4,16 +4,17 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -114,48 +115,45 @@ func (r *runner) remembered() *endpoints.Remembered {
 	return &endpoints.Remembered{Client: r.provider, Key: client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "endpoints-" + r.Export}}
 }
 
-// view is a kind behind a URL.
-type view struct {
-	kind dynamic.NamespaceableResourceInterface
-}
-
-// views returns the kinds behind all URLs that were ever used: that the slice has lost one does not mean that its workspaces are gone.
-func (r *runner) views(ctx context.Context) ([]view, error) {
+// views returns the bindings behind all URLs that were ever used: that a slice has lost one does not mean that its workspaces are gone.
+// Those of exports that do not exist any more say nothing.
+func (r *runner) views(ctx context.Context) ([]dynamic.ResourceInterface, error) {
 	urls, err := r.remembered().All(ctx)
 	if err != nil {
 		return nil, err
 	}
-	kinds := sets.New[schema.GroupVersionResource]()
-	for _, k := range r.all() {
-		kinds.Insert(k.gvr)
-	}
-	var views []view
+	var views []dynamic.ResourceInterface
 	for _, url := range urls {
+		err := r.provider.Get(ctx, client.ObjectKey{Name: path.Base(url)}, &apisv1alpha2.APIExport{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the export of %s: %w", url, err)
+		}
 		at, err := endpointAt(r.Workspace, url)
 		if err != nil {
 			return nil, err
 		}
 		c, err := at.Dynamic()
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("connecting to %s: %w", url, err)
 		}
-		for gvr := range kinds {
-			views = append(views, view{c.Resource(gvr)})
-		}
+		views = append(views, c.Resource(bindings))
 	}
 	return views, nil
 }
 
-// isGone asks the servers for the instances of one logical cluster: each says that it does not serve it, although it serves others. One
-// that refuses everything says nothing about this one.
-func isGone(ctx context.Context, tenant logicalcluster.Name, views []view) bool {
+// isGone asks the servers whether one logical cluster has bound an export: each says that it does not serve it, although it serves
+// others. One that refuses everything says nothing about this one.
+func isGone(ctx context.Context, tenant logicalcluster.Name, views []dynamic.ResourceInterface) bool {
 	one := metav1.ListOptions{Limit: 1}
-	for _, v := range views {
-		_, err := v.kind.List(logicalcluster.With(ctx, tenant), one)
+	for _, view := range views {
+		_, err := view.List(logicalcluster.With(ctx, tenant), one)
 		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 			return false
 		}
-		if _, err := v.kind.List(ctx, one); err != nil {
+		if _, err := view.List(ctx, one); err != nil {
 			return false
 		}
 	}
