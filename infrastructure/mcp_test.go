@@ -38,7 +38,7 @@ func newWebEnv(t *testing.T) *webEnv {
 	e := &webEnv{instancesEnv: newInstancesEnv(t)}
 	limits := mcp.DefaultLimits()
 	limits.Poll, limits.Waits = 20*time.Millisecond, 1
-	protocol, err := mcp.NewHandler(mcp.Config{FrontProxy: e.shard.Admin(t), Group: group, Export: "root:provider:" + export, Limits: limits})
+	protocol, err := mcp.NewHandler(mcp.Config{FrontProxy: e.shard.Admin(t), Group: group, Export: "root:provider:" + export, Limits: limits, Log: klog.Background()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,7 +122,7 @@ func listen(o *options.Completed, logger logr.Logger) (*web.Server, error) {
 	}
 	_, provider, _ := strings.Cut(o.Workspace.Host, "/clusters/")
 	provider = strings.TrimSuffix(provider, "/")
-	protocol, err := mcp.NewHandler(mcp.Config{FrontProxy: o.FrontProxy, Group: o.Group, Export: provider + ":" + o.Export, Limits: mcp.DefaultLimits()})
+	protocol, err := mcp.NewHandler(mcp.Config{FrontProxy: o.FrontProxy, Group: o.Group, Export: provider + ":" + o.Export, Limits: mcp.DefaultLimits(), Log: logger.WithName("mcp")})
 	if err != nil {
 		return nil, fmt.Errorf("the MCP server: %w", err)
 	}

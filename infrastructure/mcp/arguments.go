@@ -118,9 +118,11 @@ func inputSchema[In any]() (*jsonschema.Schema, error) {
 func number(n float64) *float64 { return &n }
 
 // shorten returns the start of a text that a caller has sent.
-func shorten(text string) string {
-	if len(text) > 100 {
-		return strings.ToValidUTF8(text[:100], "") + "..."
+func shorten(text string) string { return truncate(text, 100) }
+
+func truncate(text string, bytes int) string {
+	if len(text) > bytes {
+		return strings.ToValidUTF8(text[:bytes], "") + "..."
 	}
 	return text
 }

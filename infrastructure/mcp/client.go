@@ -111,14 +111,19 @@ func (c *client) kindOf(ctx context.Context, name string) (kind, error) {
 	if err != nil {
 		return kind{}, err
 	}
+	for _, matches := range []func(kind) bool{
+		func(k kind) bool { return k.kind == name },
+		func(k kind) bool { return k.resource == name || strings.EqualFold(k.kind, name) },
+	} {
+		if i := slices.IndexFunc(kinds, matches); i >= 0 {
+			return kinds[i], nil
+		}
+	}
 	var known []string
 	for _, k := range kinds {
-		if strings.EqualFold(k.kind, name) || k.resource == name {
-			return k, nil
-		}
 		known = append(known, k.kind)
 	}
-	return kind{}, &argumentError{"kind", fmt.Sprintf("the workspace has no kind %q of instances; it has: %s", shorten(name), orNone(known))}
+	return kind{}, &argumentError{"kind", fmt.Sprintf("the workspace has no kind %q of instances; it has: %s", shorten(name), truncate(orNone(known), maxMessage))}
 }
 
 // errTooLarge is the error of responses above the limit.

@@ -39,6 +39,8 @@ func (s *server) explain(what, workspace string, err error) error {
 		f.why, f.next = err.Error(), "Correct the argument and call the tool again."
 	case errors.Is(err, errBusy):
 		f.why, f.next = err.Error(), "Call the tool again in some seconds."
+	case errors.Is(err, errPanic):
+		f.why, f.next = err.Error(), "Tell the operator of the platform."
 	case errors.Is(err, errTooLarge):
 		f.why, f.next = "the answer of the control plane is too large", "Use a smaller limit, or name a kind."
 	case errors.As(err, &status):
@@ -53,7 +55,7 @@ func (s *server) explain(what, workspace string, err error) error {
 
 // explainStatus returns why a request was refused, and what to do.
 func (s *server) explainStatus(workspace string, err error, status metav1.Status) (why, next string) {
-	why = status.Message
+	why = truncate(status.Message, maxMessage)
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return "the bearer token is not valid, or has expired", "Ask the user for a new token, and have the client send it."
@@ -94,18 +96,28 @@ func isDenied(err error, status metav1.Status) bool {
 	return apierrors.IsNotFound(err) && status.Details != nil && status.Details.Group == "tenancy.kcp.io"
 }
 
+const (
+	// maxMessage and maxCause are the lengths of texts of the control plane, which may repeat values.
+	maxMessage, maxCause = 4 << 10, 500
+	maxCauses            = 20
+)
+
 // fields returns one line per field that was refused.
 func fields(status metav1.Status) string {
 	if status.Details == nil || len(status.Details.Causes) == 0 {
-		return status.Message
+		return truncate(status.Message, maxMessage)
 	}
 	lines := []string{"these values are refused:"}
-	for _, cause := range status.Details.Causes {
+	for i, cause := range status.Details.Causes {
+		if i == maxCauses {
+			lines = append(lines, "- and more")
+			break
+		}
 		field := cause.Field
 		if after, ok := strings.CutPrefix(field, "spec"); ok {
 			field = "values" + after
 		}
-		lines = append(lines, fmt.Sprintf("- %s: %s", field, cause.Message))
+		lines = append(lines, truncate(fmt.Sprintf("- %s: %s", field, cause.Message), maxCause))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"k8s.io/client-go/rest"
@@ -30,6 +31,7 @@ type Config struct {
 	Group, Export string
 	// Limits bound calls.
 	Limits Limits
+	Log    logr.Logger
 }
 
 // Limits bound calls.

@@ -12,7 +12,12 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/go-logr/logr/testr"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -100,5 +105,60 @@ func TestControlPlaneMisbehaves(t *testing.T) {
 	}
 	if elsewhere.Load() > 0 {
 		t.Error("a redirect was followed")
+	}
+}
+
+// TestPanic shows that a tool that panics ends its call, and not the process with the backends.
+func TestPanic(t *testing.T) {
+	s := &server{cfg: Config{Log: testr.New(t)}, clients: nil, calls: make(chan struct{}, 1)}
+	request := &sdk.CallToolRequest{Extra: &sdk.RequestExtra{Header: http.Header{"Authorization": {"Bearer a"}}}}
+	for range 2 { // the place of the first is free again
+		_, _, workspace, err := listTemplates.call(t.Context(), s, request, listTemplatesArguments{inWorkspace: inWorkspace{"root"}})
+		if explained := s.explain("Could not", workspace, err); !errors.Is(err, errPanic) || strings.Contains(explained.Error(), "nil pointer") {
+			t.Errorf("got %v, %v", err, explained)
+		}
+	}
+}
+
+// TestExplainIsBounded shows that an error is short, however much the control plane says.
+func TestExplainIsBounded(t *testing.T) {
+	s := &server{}
+	var causes []metav1.StatusCause
+	for range 1000 {
+		causes = append(causes, metav1.StatusCause{Field: "spec." + strings.Repeat("a", 1000), Message: strings.Repeat("ä", 10_000)})
+	}
+	for name, details := range map[string]*metav1.StatusDetails{"causes": {Causes: causes}, "a message": nil} {
+		got := s.explain("Could not", "root", &apierrors.StatusError{ErrStatus: metav1.Status{
+			Code: 422, Reason: metav1.StatusReasonInvalid, Message: strings.Repeat("ä", 1_000_000), Details: details,
+		}}).Error()
+		if len(got) > 20_000 || !utf8.ValidString(got) || !strings.Contains(got, "What to do next") {
+			t.Errorf("%s: the error has %d bytes", name, len(got))
+		}
+	}
+}
+
+// TestNested sends requests that are nested as deeply as their size allows, which must not exhaust the stack of the process.
+func TestNested(t *testing.T) {
+	handler, err := NewHandler(Config{FrontProxy: &rest.Config{Host: "https://127.0.0.1:1"}, Group: "infrastructure.example.org", Limits: DefaultLimits()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pair := range map[string][2]string{"arrays": {"[", "]"}, "objects": {`{"a":`, "}"}} {
+		for _, message := range []string{
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"infrastructure__provision","arguments":{"workspace":"root","template":"a","name":"a","values":{"a":%}}}}`,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%}`, `{"jsonrpc":"2.0","id":%,"method":"tools/call"}`,
+		} {
+			depth := 990_000 / (len(pair[0]) + len(pair[1]))
+			nested := strings.Repeat(pair[0], depth) + "1" + strings.Repeat(pair[1], depth)
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(strings.Replace(message, "%", nested, 1)))
+			req.Header.Set("Authorization", "Bearer a")
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Accept", "application/json, text/event-stream")
+			res := httptest.NewRecorder()
+			handler.ServeHTTP(res, req)
+			if res.Code != http.StatusBadRequest {
+				t.Errorf("%s in %.50s: %d %.200s", name, message, res.Code, res.Body)
+			}
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -80,6 +81,12 @@ func (t tool[In, Out]) call(ctx context.Context, s *server, request *sdk.CallToo
 	default:
 		return out, "", workspace, errBusy
 	}
+	defer func() {
+		if recovered := recover(); recovered != nil { // the process has more to do than to answer calls
+			s.cfg.Log.Error(errPanic, "A tool panicked", "tool", t.name, "panic", recovered, "stack", string(debug.Stack()))
+			err = errPanic
+		}
+	}()
 	client, err := s.clients.in(workspace, token)
 	if err != nil {
 		return out, "", workspace, err
@@ -92,6 +99,9 @@ func (t tool[In, Out]) call(ctx context.Context, s *server, request *sdk.CallToo
 	out, sentence, err = t.run(ctx, &call{client, s, request, workspace}, in)
 	return out, sentence, workspace, err
 }
+
+// errPanic is the error of a tool that panicked.
+var errPanic = errors.New("this server has failed")
 
 var (
 	yes, no   = true, false

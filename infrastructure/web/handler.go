@@ -29,10 +29,13 @@ type Config struct {
 	Log    logr.Logger
 }
 
-// Limits bound what the requests of all callers occupy together. The front proxy and its shards have limits per user.
+// SeatLimit is how many requests are served at a time: of all callers, and of those with the same token.
+type SeatLimit struct{ All, PerToken int }
+
+// Limits bound what requests occupy. The front proxy and its shards have limits per user.
 type Limits struct {
 	// Requests and Watches are how many are served at a time. Above, the response is status 429.
-	Requests, Watches int
+	Requests, Watches SeatLimit
 	// Body is the size of a request body in bytes.
 	Body int64
 	// HeaderTimeout and BodyTimeout are how long the client may take to send them, RequestTimeout how long a request of the API takes that
@@ -45,7 +48,7 @@ type Limits struct {
 // DefaultLimits returns the limits of servers. Shards refuse bodies above 3 MiB, and end requests after a minute.
 func DefaultLimits() Limits {
 	return Limits{
-		Requests: 400, Watches: 2000, Body: 3 << 20, HeaderTimeout: 10 * time.Second, BodyTimeout: 30 * time.Second,
+		Requests: SeatLimit{400, 50}, Watches: SeatLimit{2000, 200}, Body: 3 << 20, HeaderTimeout: 10 * time.Second, BodyTimeout: 30 * time.Second,
 		RequestTimeout: 70 * time.Second, Write: writetimeout.Default(),
 	}
 }
@@ -70,7 +73,7 @@ func NewHandler(ctx context.Context, cfg Config) (http.Handler, error) {
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeStatus(w, apierrors.NewForbidden(noResource, "", errors.New("requests from other origins are refused")))
 	}))
-	limits := &limiter{requests: make(chan struct{}, cfg.Limits.Requests), watches: make(chan struct{}, cfg.Limits.Watches)}
+	limits := &limiter{newSeats(cfg.Limits.Requests), newSeats(cfg.Limits.Watches)}
 	handler := limits.withLimit(withBodyLimit(cfg.Limits, mux))
 	return cfg.Limits.Write.WithTimeouts(withSecurityHeaders(withCanonicalPath(origins.Handler(handler)))), nil
 }

@@ -1,9 +1,11 @@
 package web
 
 import (
+	"crypto/sha256"
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,7 +14,7 @@ import (
 )
 
 // limiter bounds the requests that are served at a time.
-type limiter struct{ requests, watches chan struct{} }
+type limiter struct{ requests, watches *seats }
 
 func (l *limiter) withLimit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -23,14 +25,56 @@ func (l *limiter) withLimit(next http.Handler) http.Handler {
 		} else if writetimeout.IsWatch(req) {
 			seats = l.watches
 		}
-		select {
-		case seats <- struct{}{}:
-			defer func() { <-seats }()
-			next.ServeHTTP(w, req)
-		default:
+		caller := callerOf(req)
+		if !seats.take(caller) {
 			writeStatus(w, apierrors.NewTooManyRequests("too many requests are being served, try again later", 1))
+			return
 		}
+		defer seats.leave(caller)
+		next.ServeHTTP(w, req)
 	})
+}
+
+// caller stands for a token. Callers without token are one, which has no limit of its own.
+type caller [sha256.Size]byte
+
+func callerOf(req *http.Request) caller {
+	token, ok := BearerToken(req.Header)
+	if !ok {
+		return caller{}
+	}
+	return sha256.Sum256([]byte(token))
+}
+
+// seats are for requests that are being served. A token, which need not be good, can have some of them.
+type seats struct {
+	limit SeatLimit
+
+	mu    sync.Mutex
+	taken int
+	by    map[caller]int // without zeros
+}
+
+func newSeats(limit SeatLimit) *seats { return &seats{limit: limit, by: map[caller]int{}} }
+
+func (s *seats) take(c caller) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken >= s.limit.All || c != (caller{}) && s.by[c] >= s.limit.PerToken {
+		return false
+	}
+	s.taken++
+	s.by[c]++
+	return true
+}
+
+func (s *seats) leave(c caller) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken--
+	if s.by[c]--; s.by[c] == 0 {
+		delete(s.by, c)
+	}
 }
 
 // withBodyLimit bounds the size of request bodies and the time in which clients send them.

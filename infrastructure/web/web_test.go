@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -355,9 +356,9 @@ func TestUnread(t *testing.T) {
 	})
 }
 
-// TestLimit refuses more than so many requests at a time; watches have seats of their own.
+// TestLimit refuses more than so many requests at a time, of all callers and of one; watches have seats of their own.
 func TestLimit(t *testing.T) {
-	s := newSite(t, func(c *Config) { c.Limits.Requests, c.Limits.Watches = 1, 1 })
+	s := newSite(t, func(c *Config) { c.Limits.Requests, c.Limits.Watches = SeatLimit{3, 2}, SeatLimit{1, 1} })
 	arrived, proceed := make(chan struct{}), make(chan struct{})
 	s.front.set(func(_ http.ResponseWriter, req *http.Request) {
 		if req.URL.RawQuery == "" {
@@ -365,14 +366,18 @@ func TestLimit(t *testing.T) {
 			<-proceed
 		}
 	})
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		s.do(t, "GET", list, nil)
-	}()
-	<-arrived
-	if res, body := s.do(t, "GET", list, nil); res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "1" {
-		t.Errorf("a second request: %s %s", res.Status, body)
+	var running sync.WaitGroup
+	for _, token := range []string{"a", "a", "b"} {
+		running.Go(func() { s.do(t, "GET", list, nil, "Authorization", "", "Authorization", "Bearer "+token) })
+		<-arrived
+		if res, body := s.do(t, "GET", list+"?limit=1", nil, "Authorization", "", "Authorization", "Bearer c"); token == "a" && res.StatusCode != http.StatusOK {
+			t.Errorf("another caller: %s %s", res.Status, body)
+		}
+	}
+	for _, token := range []string{"a", "c", ""} {
+		if res, body := s.do(t, "GET", list, nil, "Authorization", "", "Authorization", "Bearer "+token); res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "1" {
+			t.Errorf("one more of caller %q: %s %s", token, res.Status, body)
+		}
 	}
 	for _, path := range []string{"/healthz", list + "?watch=1"} {
 		if res, body := s.do(t, "GET", path, nil); res.StatusCode != http.StatusOK {
@@ -380,10 +385,35 @@ func TestLimit(t *testing.T) {
 		}
 	}
 	close(proceed)
-	<-ended
+	running.Wait()
 	s.front.set(nil)
 	if res, body := s.do(t, "GET", list, nil); res.StatusCode != http.StatusOK {
 		t.Errorf("afterwards: %s %s", res.Status, body)
+	}
+}
+
+// TestSeats shows that a token has a limit of its own, and that nothing is kept of one without requests.
+func TestSeats(t *testing.T) {
+	s := newSeats(SeatLimit{3, 2})
+	none, a, b := caller{}, caller{1}, caller{2}
+	for i, step := range []struct {
+		by   caller
+		want bool
+	}{{a, true}, {a, true}, {a, false}, {b, true}, {b, false}, {none, false}} {
+		if got := s.take(step.by); got != step.want {
+			t.Errorf("step %d: got %v", i, got)
+		}
+	}
+	for _, c := range []caller{a, a, b} {
+		s.leave(c)
+	}
+	if len(s.by) > 0 || s.taken != 0 {
+		t.Errorf("left: %v, %d", s.by, s.taken)
+	}
+	for range 3 {
+		if !s.take(none) {
+			t.Error("callers without token share the limit of one")
+		}
 	}
 }
 
