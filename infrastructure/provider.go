@@ -85,6 +85,9 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	cfg.Log.Info("Bringing up the catalogue", "group", cfg.Catalogue.Group, "export", cfg.Catalogue.Export)
 	if err := catalogue.Ensure(ctx, direct, cfg.Catalogue); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return fmt.Errorf("bringing up the catalogue: %w", err)
 	}
 	skipNames := true // one provider of that name per test

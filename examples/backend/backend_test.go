@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/conformance"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	environment "github.com/atoll-dev/atoll/test/infrastructure"
+)
+
+func TestConformance(t *testing.T) {
+	directory := made(t.TempDir())
+	conformance.Run(t, conformance.Suite{
+		Environment: environment.StartShard(t),
+		New: func(_ testing.TB, cfg conformance.Config) backend.Backend {
+			return newBackend(config{
+				group: cfg.Group, export: cfg.Export, directory: string(directory), recheck: 200 * time.Millisecond, sweep: cfg.SweepInterval, log: cfg.Log,
+			})
+		},
+		BackendConfig: `{"domain":"example.org","outputs":["size"],"comment":"` + conformance.Confidential + `"}`,
+		InvalidConfig: `{"domian":"example.org"}`,
+		Made:          directory,
+		Words:         []string{".json", "directory"},
+	})
+}
+
+// made looks at the files.
+type made string
+
+func (m made) List(_ context.Context, tenant logicalcluster.Name) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(string(m), tenant.String()))
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, ignoreNotExist(err)
+}
+
+func (m made) Size(_ context.Context, tenant logicalcluster.Name, instance string) (string, error) {
+	found, err := m.read(tenant, instance)
+	size, _ := found.Spec["size"].(string)
+	return size, ignoreNotExist(err)
+}
+
+func (m made) Damage(_ context.Context, tenant logicalcluster.Name, instance string) error {
+	found, err := m.read(tenant, instance)
+	if err != nil {
+		return err
+	}
+	found.Spec["size"] = "damaged"
+	text, err := json.Marshal(found)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(m.file(tenant, instance), text, 0o600)
+}
+
+func (m made) file(tenant logicalcluster.Name, instance string) string {
+	return filepath.Join(string(m), tenant.String(), "sample."+instance+".json")
+}
+
+func (m made) read(tenant logicalcluster.Name, instance string) (found content, err error) {
+	text, err := os.ReadFile(m.file(tenant, instance))
+	if err != nil {
+		return found, err
+	}
+	return found, json.Unmarshal(text, &found)
+}
+
+func ignoreNotExist(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// content is what is in the file of an instance.
+type content struct {
+	Spec    map[string]any `json:"spec"`
+	Comment string         `json:"comment,omitempty"`
+}
+
+// file is where an instance is: the logical cluster is the tenant, and names are unique within tenant and Template.
+func (f *files) file(instance instances.Instance) string {
+	return filepath.Join(f.tenant(instance.Cluster), instance.Template.Name+"."+instance.Object.GetName()+".json")
+}
+
+func (f *files) tenant(cluster logicalcluster.Name) string {
+	return filepath.Join(f.directory, cluster.String())
+}
+
+// Apply writes the file, unless it is right already. An error is repeated; tenants do not see it.
+func (f *files) Apply(_ context.Context, instance instances.Instance) (instances.State, error) {
+	parsed, err := parse(instance.Template)
+	if err != nil {
+		return instances.State{}, err
+	}
+	spec, _, err := unstructured.NestedMap(instance.Object.Object, "spec")
+	if err != nil {
+		return instances.State{}, err
+	}
+	wanted, err := json.Marshal(content{spec, parsed.Comment})
+	if err != nil {
+		return instances.State{}, err
+	}
+	if err := write(f.file(instance), wanted); err != nil {
+		return instances.State{}, fmt.Errorf("writing the file of an instance: %w", err)
+	}
+	outputs := map[string]any{"endpoint": instance.Object.GetName() + "." + parsed.Domain}
+	for _, name := range parsed.Outputs {
+		if value, ok := spec[name]; ok {
+			outputs[name] = value
+		}
+	}
+	// Nobody tells when a file is changed, so it is looked at again.
+	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs, RecheckAfter: f.recheck}, nil
+}
+
+// write writes a file that differs. It is complete or not there, also if the process is killed.
+func write(file string, wanted []byte) error {
+	if current, err := os.ReadFile(file); err == nil && bytes.Equal(current, wanted) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	temporary := file + ".new"
+	if err := os.WriteFile(temporary, wanted, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, file)
+}
+
+// Delete removes the file. There may be none: it is repeated until it succeeds.
+func (f *files) Delete(_ context.Context, instance instances.Instance) (bool, error) {
+	for _, name := range []string{f.file(instance) + ".new", f.file(instance)} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// Tenants are the directories: what the sweep compares with the workspaces that exist.
+func (f *files) Tenants(context.Context) ([]logicalcluster.Name, error) {
+	entries, err := os.ReadDir(f.directory)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var tenants []logicalcluster.Name
+	for _, entry := range entries {
+		if tenant, err := logicalcluster.ParseName(entry.Name()); err == nil {
+			tenants = append(tenants, tenant)
+		}
+	}
+	return tenants, nil
+}
+
+// Purge removes everything of a workspace that is gone.
+func (f *files) Purge(_ context.Context, tenant logicalcluster.Name) error {
+	return os.RemoveAll(f.tenant(tenant))
+}
