@@ -24,8 +24,11 @@ func (e *valuesError) Unwrap() error { return e.error }
 // Apply implements instances.Handler.
 func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (instances.State, error) {
 	compiled, err := b.graphs.get(instance.Template)
+	if _, isMistake := errors.AsType[*mistakeError](err); compiled == nil && isMistake {
+		return instances.State{}, fmt.Errorf("%w: %w", instances.ErrUnusableTemplate, err)
+	}
 	if compiled == nil {
-		return instances.State{}, err // the Template says so; what runs stays as it is
+		return instances.State{}, err
 	}
 	isFormer := err != nil // the Template says why
 	set := runtimecluster.SetOf(instance)

@@ -23,7 +23,7 @@ type compiled struct {
 	constants map[string]any
 	// version is spec.version of the Template.
 	version string
-	// kinds are those of the objects that instances have, external those of all resources that are only read.
+	// kinds are those of the objects that instances have. reads says that there are also objects of others, which are only read.
 	kinds map[schema.GroupVersionKind]bool
 	reads bool
 }

@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -36,6 +38,7 @@ type env struct {
 }
 
 func newEnv(t *testing.T) *env {
+	ctrl.SetLogger(logr.Discard())
 	bin := filepath.Join(t.TempDir(), "bin")
 	root := filepath.Join("..", "..", "..")
 	if err := programs.Build(t.Context(), root, bin, "./cmd/etcd"); err != nil {

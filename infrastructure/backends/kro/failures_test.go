@@ -3,9 +3,12 @@ package kro
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +17,7 @@ import (
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/instances"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
 // chain has two config maps, of which the second is made of the first.
@@ -188,8 +192,8 @@ func (e *env) testBrokenTemplate(t *testing.T) {
 		t.Errorf("data %v", data)
 	}
 	restarted := e.newBackend(t)
-	if state, err := restarted.Apply(t.Context(), large); err == nil {
-		t.Errorf("after a restart: %+v", state)
+	if state, err := restarted.Apply(t.Context(), large); !errors.Is(err, instances.ErrUnusableTemplate) {
+		t.Errorf("after a restart: %+v, %v", state, err)
 	}
 	e.expectNames(t, "edited", "mine", "mine-second")
 	if err := e.backend.TeardownTemplate(t.Context(), broken); err != nil {
@@ -239,4 +243,42 @@ resources:
 	e.remove(t, of("other", "size: small"))
 	e.remove(t, of("mine", "size: small"))
 	e.expectNames(t, "refused")
+}
+
+func (e *env) testQuota(t *testing.T) {
+	template := newTemplate(t, "limited", chain)
+	e.setUp(t, template)
+	first, second := instance(t, template, "limited", "first", "size: small"), instance(t, template, "limited", "second", "size: small")
+	e.ready(t, first)
+	// The controller of quotas counts; there is none here.
+	full := corev1.ResourceList{"count/configmaps": apiresource.MustParse("3")}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "limited", Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: full}}
+	if err := e.c.Create(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	quota.Status = corev1.ResourceQuotaStatus{Hard: full, Used: full}
+	if err := e.c.Status().Update(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the quota to be enforced", func(ctx context.Context) error {
+		state, err := e.backend.Apply(ctx, second)
+		if err == nil && (state.Phase != infrastructurev1alpha1.PhaseFailed || state.Reason != "QuotaExceeded") {
+			e.remove(t, second)
+			err = fmt.Errorf("got %+v", state)
+		}
+		return err
+	})
+	e.ready(t, first)
+	if err := e.c.Delete(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the instance to be applied", func(ctx context.Context) error {
+		state, err := e.backend.Apply(ctx, second)
+		if err == nil && state.Phase != infrastructurev1alpha1.PhaseReady {
+			err = fmt.Errorf("got %+v", state)
+		}
+		return err
+	})
+	e.remove(t, first)
+	e.remove(t, second)
 }

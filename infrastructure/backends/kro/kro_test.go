@@ -79,6 +79,7 @@ func TestBackend(t *testing.T) {
 		{"an interrupted instance is completed and leaves nothing", e.testInterruptions},
 		{"an edit that breaks the Template leaves instances as they are", e.testBrokenTemplate},
 		{"values that cannot be applied", e.testValues},
+		{"a quota that is exhausted", e.testQuota},
 	} {
 		t.Run(test.name, test.run)
 	}

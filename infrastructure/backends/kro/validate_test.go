@@ -26,6 +26,8 @@ func TestMistakesInConfigurations(t *testing.T) {
 		"a kind that is an expression":       {one(`template: {apiVersion: v1, kind: "${schema.spec.size}", metadata: {name: a}}`), "resources[0].template.kind: Invalid"},
 		"a template without name":            {one(`template: {apiVersion: v1, kind: ConfigMap, metadata: {}}`), "resources[0].template.metadata.name: Required"},
 		"metadata that is a text":            {one(`template: {apiVersion: v1, kind: ConfigMap, metadata: a}`), "resources[0].template.metadata: Invalid"},
+		"a name that is a number":            {one(`template: {apiVersion: v1, kind: ConfigMap, metadata: {name: 1}}`), "resources[0].template.metadata.name: Required"},
+		"a namespace that is a list":         {one(`template: {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: []}}`), "resources[0].template.metadata.namespace: Invalid"},
 		"a generated name":                   {one(`template: {apiVersion: v1, kind: ConfigMap, metadata: {name: a, generateName: a}}`), "resources[0].template.metadata.generateName: Forbidden"},
 		"another namespace":                  {one(`template: {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: kube-system}}`), "resources[0].template.metadata.namespace: Invalid"},
 		"a namespace that is an expression":  {one(`template: {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: "${schema.spec.size}"}}`), "resources[0].template.metadata.namespace: Invalid"},
