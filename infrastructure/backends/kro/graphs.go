@@ -17,16 +17,18 @@ const (
 )
 
 // graphs keeps the compiled graphs of Templates, one for each version of a kind: that of the newest generation that could be compiled. So
-// an edit that breaks a Template leaves its instances with the former graph. TeardownTemplate removes what is kept of a Template.
+// an edit that breaks a Template leaves its instances with the former graph. TeardownTemplate removes what is kept of a Template,
+// and what is not used is evicted.
 type graphs struct {
 	compile func(*infrastructurev1alpha1.Template) (*compiled, error)
 
-	mu        sync.Mutex // of everything; one Template is compiled at a time
-	templates *lru.Cache // UID to map[string]*attempts, by version
+	mu        sync.Mutex // of finding or adding attempts
+	templates *lru.Cache // templateKey to *lru.Cache of versions, to *attempts
 }
 
 // attempts is what is known of a version.
 type attempts struct {
+	mu         sync.Mutex // held while the version is compiled
 	generation int64
 	content    []byte // of the last attempt
 	err        error  // of the last attempt
@@ -39,9 +41,9 @@ func newGraphs(compile func(*infrastructurev1alpha1.Template) (*compiled, error)
 
 // setUp compiles a Template unless it is compiled. An attempt that failed is repeated: kinds of the runtime cluster appear.
 func (g *graphs) setUp(t *infrastructurev1alpha1.Template) (*compiled, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	a := g.attempts(t)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.err != nil || !a.isOf(t) {
 		a.attempt(t, g.compile)
 	}
@@ -51,9 +53,9 @@ func (g *graphs) setUp(t *infrastructurev1alpha1.Template) (*compiled, error) {
 // get returns the graph for instances of a Template: that of the Template, or a former one with the error of the newer one. Without any
 // there is only an error.
 func (g *graphs) get(t *infrastructurev1alpha1.Template) (*compiled, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	a := g.attempts(t)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	_, isMistake := errors.AsType[*mistakeError](a.err)
 	// What is older than what is known comes from a cache that is behind.
 	if t.Generation >= a.generation && (!a.isOf(t) || a.err != nil && !isMistake) {
@@ -64,8 +66,6 @@ func (g *graphs) get(t *infrastructurev1alpha1.Template) (*compiled, error) {
 
 // remove removes what is kept of a Template.
 func (g *graphs) remove(t *infrastructurev1alpha1.Template) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.templates.Remove(keyOf(t))
 }
 
@@ -77,34 +77,21 @@ type templateKey struct {
 
 func keyOf(t *infrastructurev1alpha1.Template) templateKey { return templateKey{t.UID, t.Name} }
 
-// attempts returns what is known of the version of a Template. Callers hold mu.
+// attempts returns what is known of the version of a Template.
 func (g *graphs) attempts(t *infrastructurev1alpha1.Template) *attempts {
-	var versions map[string]*attempts
-	if found, ok := g.templates.Get(keyOf(t)); ok {
-		versions = found.(map[string]*attempts)
-	} else {
-		versions = map[string]*attempts{}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	versions, found := g.templates.Get(keyOf(t))
+	if !found {
+		versions = lru.New(maxVersions)
 		g.templates.Add(keyOf(t), versions)
 	}
-	version := t.Spec.InstanceCRD.Version
-	if versions[version] == nil {
-		if len(versions) >= maxVersions {
-			delete(versions, oldest(versions))
-		}
-		versions[version] = &attempts{}
+	known, found := versions.(*lru.Cache).Get(t.Spec.InstanceCRD.Version)
+	if !found {
+		known = &attempts{}
+		versions.(*lru.Cache).Add(t.Spec.InstanceCRD.Version, known)
 	}
-	return versions[version]
-}
-
-// oldest returns the version that was compiled for the oldest generation.
-func oldest(versions map[string]*attempts) string {
-	found := ""
-	for version, a := range versions {
-		if found == "" || a.generation < versions[found].generation {
-			found = version
-		}
-	}
-	return found
+	return known.(*attempts)
 }
 
 // isOf reports whether the last attempt was with what a Template has now.

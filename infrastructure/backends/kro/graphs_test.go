@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"k8s.io/utils/lru"
+
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
@@ -73,8 +75,12 @@ func TestGraphsAreBounded(t *testing.T) {
 		}
 	}
 	versions, _ := g.templates.Get(keyOf(template))
-	if kept := versions.(map[string]*attempts); len(kept) != maxVersions || kept[template.Spec.InstanceCRD.Version] == nil {
-		t.Errorf("%d versions are kept", len(kept))
+	if kept := versions.(*lru.Cache).Len(); kept != maxVersions {
+		t.Errorf("%d versions are kept", kept)
+	}
+	before := f.attempts
+	if _, err := g.get(template); err != nil || f.attempts != before {
+		t.Errorf("the version in use is not kept: %v", err)
 	}
 	for i := range maxTemplates + 10 {
 		if _, err := g.setUp(newTemplate(t, fmt.Sprintf("template-%d", i), "{}")); err != nil {
