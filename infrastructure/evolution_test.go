@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -80,6 +81,21 @@ func (e *instancesEnv) testEvolution(t *testing.T) {
 	if got, err := newer.Get(t.Context(), "grown", metav1.GetOptions{}); err != nil || fmt.Sprint(got.Object["spec"]) != "map[name:grown owner:me size:small volume:small]" {
 		t.Errorf("the instance is %v, %v", got, err)
 	}
+	// A definition that somebody deletes is made anew with all versions; instances are not touched.
+	if err := e.c.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "redis." + group}}); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the definition to be made anew", func(ctx context.Context) error {
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		if err := e.c.Get(ctx, client.ObjectKey{Name: "redis." + group}, definition); err != nil {
+			return err
+		}
+		if len(definition.Spec.Versions) != 2 || definition.DeletionTimestamp != nil {
+			return fmt.Errorf("it has %d versions", len(definition.Spec.Versions))
+		}
+		return nil
+	})
+	stays()
 	e.testRetirement(t)
 	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
 		t.Spec.BackendConfig.Raw = []byte(strings.ReplaceAll(string(t.Spec.BackendConfig.Raw), "self.spec.size", "self.spec.volume"))

@@ -47,6 +47,7 @@ type env struct {
 	c                client.Client // of the workspace of the provider
 	backend, other   *stub.Backend
 	instances        *counter
+	release          chan struct{} // ends the hanging of the backend
 }
 
 // counter says how many instances there are.
@@ -77,8 +78,8 @@ func (c *counter) Provided(context.Context, *infrastructurev1alpha1.Template) (i
 
 func newEnv(t *testing.T) *env {
 	e := newWorkspaces(t)
-	e.backend, e.other, e.instances = stub.New("kro"), stub.New("manifest"), &counter{}
-	e.run(t, e.instances, e.backend, e.other)
+	e.backend, e.other, e.instances, e.release = stub.New("kro"), stub.New("manifest"), &counter{}, make(chan struct{})
+	e.run(t, e.instances, &hanging{Backend: e.backend, release: e.release}, e.other)
 	return e
 }
 
@@ -234,6 +235,9 @@ func TestTemplates(t *testing.T) {
 		{"A4: of an unknown backend", e.testUnknownBackend},
 		{"A5: a changed schema", e.testChangedSchema},
 		{"bad input disturbs nobody", e.testBadInput},
+		{"the longest names that are allowed", e.testLongNames},
+		{"two templates want a kind", e.testRivals},
+		{"G7: a backend hangs with one template", e.testHangingBackend},
 		{"B1 B2: tenants read the catalogue", e.testCatalogue},
 		{"a backend that is not ready, fails or panics", e.testBackendFails},
 		{"G5: another backend takes over", e.testTakeOver},
@@ -334,45 +338,6 @@ func (e *env) testChangedSchema(t *testing.T) {
 			t.Errorf("a pass without changes writes %s", write.Key)
 		}
 	}
-}
-
-func (e *env) testBadInput(t *testing.T) {
-	before := e.exported(t)
-	for name, change := range map[string]func(*infrastructurev1alpha1.Template){
-		"broken-schema": func(t *infrastructurev1alpha1.Template) {
-			t.Spec.Schema.Raw = []byte(`{"type":"object","properties":{"a":{"type":"nonsense"}}}`)
-		},
-		"reserved-field": func(t *infrastructurev1alpha1.Template) {
-			t.Spec.Schema.Raw = []byte(`{"type":"object","properties":{"metadata":{"type":"object"}}}`)
-		},
-		"broken-rule": func(t *infrastructurev1alpha1.Template) {
-			t.Spec.Schema.Raw = []byte(`{"type":"object","x-kubernetes-validations":[{"rule":"self."}]}`)
-		},
-		"other-group": func(t *infrastructurev1alpha1.Template) { t.Spec.InstanceCRD.Group = "example.org" },
-		"second-redis": func(t *infrastructurev1alpha1.Template) {
-			t.Spec.InstanceCRD.Resource, t.Spec.InstanceCRD.Kind = "redis", "Redis"
-		},
-	} {
-		template := newTemplate(name, "Bad", change)
-		e.create(t, template)
-		refused := e.waitFor(t, name, infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonInvalidSpec)
-		if message := meta.FindStatusCondition(refused.Status.Conditions, infrastructurev1alpha1.ConditionReady).Message; !strings.Contains(message, "spec.") {
-			t.Errorf("%s: the message %q names no field", name, message)
-		}
-		if err := e.c.Delete(t.Context(), template); err != nil {
-			t.Fatal(err)
-		}
-		shardtesting.Eventually(t, name+" to be gone", func(ctx context.Context) error {
-			if err := e.c.Get(ctx, client.ObjectKeyFromObject(template), template); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("got %w", err)
-			}
-			return nil
-		})
-	}
-	if after := e.exported(t); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("the export lists %v, before %v", after, before)
-	}
-	e.ready(t, "redis")
 }
 
 func (e *env) testCatalogue(t *testing.T) {

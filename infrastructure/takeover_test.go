@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,13 +18,6 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/template"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
-
-// unready waits until a Template is not ready for a reason, and returns it with the message.
-func (e *env) unready(t *testing.T, name, reason string) (*infrastructurev1alpha1.Template, string) {
-	t.Helper()
-	got := e.waitFor(t, name, infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, reason)
-	return got, meta.FindStatusCondition(got.Status.Conditions, infrastructurev1alpha1.ConditionReady).Message
-}
 
 func (e *env) testTakeOver(t *testing.T) {
 	e.instances.count.Store(2)

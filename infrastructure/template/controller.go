@@ -14,12 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -72,40 +68,6 @@ func AnnotationAbandon(group string) string { return group + "/abandon-instances
 // AnnotationMigrate returns the annotation of a Template whose instances another backend may take over.
 func AnnotationMigrate(group string) string { return group + "/migrate-backend" }
 
-// SetupWithManager registers the controller.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("template").
-		For(&infrastructurev1alpha1.Template{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition)).
-		Watches(&infrastructurev1alpha1.Catalogue{}, handler.EnqueueRequestsFromMapFunc(r.all)).
-		Watches(&apisv1alpha2.APIExport{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(r)
-}
-
-func (r *Reconciler) ofDefinition(_ context.Context, definition client.Object) []reconcile.Request {
-	name, ok := definition.GetLabels()[LabelTemplate(r.Group)]
-	if !ok {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
-}
-
-// all returns the requests of all Templates: an entry of the export may have been removed by hand.
-func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
-	var list infrastructurev1alpha1.TemplateList
-	if err := r.Client.List(ctx, &list); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "listing templates")
-		return nil
-	}
-	requests := make([]reconcile.Request, len(list.Items))
-	for i := range list.Items {
-		requests[i].Name = list.Items[i].Name
-	}
-	return requests
-}
-
 // Reconcile publishes one Template, or removes what was published of it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.observe(ctx, req.Name)
@@ -152,7 +114,7 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*scope, error) {
 		return nil, err
 	}
 	var all infrastructurev1alpha1.TemplateList
-	if err := r.Client.List(ctx, &all); err != nil {
+	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil { // they are only read
 		return nil, fmt.Errorf("listing templates: %w", err)
 	}
 	s.others = all.Items
@@ -164,7 +126,11 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*scope, error) {
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading the definition: %w", err)
 	}
-	return s, r.observeServed(ctx, s)
+	if err := r.observeServed(ctx, s); err != nil {
+		return nil, err
+	}
+	s.base, err = withServed(s.definition, s.served)
+	return s, err
 }
 
 // observeServed reads what the export has of a Template.

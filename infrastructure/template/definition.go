@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
@@ -32,6 +33,37 @@ func LabelTemplateVersion(group string) string { return group + "/" + labelVersi
 // DefinitionName is the name of the CustomResourceDefinition of a Template.
 func DefinitionName(t *infrastructurev1alpha1.Template) string {
 	return t.Spec.InstanceCRD.Resource + "." + t.Spec.InstanceCRD.Group
+}
+
+// AnnotationStored returns the annotation of a definition with the only version in which instances are stored.
+func AnnotationStored(group string) string { return group + "/stored-version" }
+
+// withServed returns a definition with all versions that the export has: somebody may have deleted or edited it, and instances may be stored in
+// any of them. It is nil if there is neither a definition nor an exported schema.
+func withServed(definition *apiextensionsv1.CustomResourceDefinition, served *apisv1alpha1.APIResourceSchema) (*apiextensionsv1.CustomResourceDefinition, error) {
+	if served == nil {
+		return definition, nil
+	}
+	base := &apiextensionsv1.CustomResourceDefinition{}
+	if definition != nil {
+		base = definition.DeepCopy()
+	}
+	for i := range served.Spec.Versions {
+		version := &served.Spec.Versions[i]
+		if slices.ContainsFunc(base.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version.Name }) {
+			continue
+		}
+		schema := &apiextensionsv1.JSONSchemaProps{}
+		if err := json.Unmarshal(version.Schema.Raw, schema); err != nil {
+			return nil, fmt.Errorf("reading the schema of the export: %w", err)
+		}
+		base.Spec.Versions = append(base.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{
+			Name: version.Name, Served: version.Served, Storage: version.Storage && definition == nil,
+			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema}, Subresources: version.Subresources.DeepCopy(),
+			AdditionalPrinterColumns: version.AdditionalPrinterColumns,
+		})
+	}
+	return base, nil
 }
 
 // Definition returns the definition of the kind of a Template. current is the definition that exists, or nil: its versions stay
@@ -76,12 +108,13 @@ func mergeVersions(t *infrastructurev1alpha1.Template, version apiextensionsv1.C
 	}
 	var versions []apiextensionsv1.CustomResourceDefinitionVersion
 	for _, former := range current.Spec.Versions {
-		stored := slices.Contains(current.Status.StoredVersions, former.Name)
+		// Nothing says that of a definition that was deleted and made anew.
+		unused := current.Annotations[AnnotationStored(t.Spec.InstanceCRD.Group)] == version.Name
 		switch {
 		case former.Name == version.Name:
 			version.Storage = former.Storage
 			continue
-		case !stored && slices.Contains(t.Spec.RetiredVersions, former.Name):
+		case unused && slices.Contains(t.Spec.RetiredVersions, former.Name):
 			continue
 		}
 		if former.Storage {

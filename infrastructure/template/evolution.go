@@ -33,7 +33,7 @@ func (r *Reconciler) validateChange(ctx context.Context, s *scope) error {
 	if s.served == nil {
 		return nil
 	}
-	wanted, err := Definition(s.template, s.definition)
+	wanted, err := Definition(s.template, s.base)
 	if err != nil {
 		return err
 	}

@@ -4,15 +4,20 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
+
+// exportBackoff is how long the state of the export is waited for that others wrote, which the cache may have late.
+var exportBackoff = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 9}
 
 // entryChange changes the resources of an export, and reports whether it did.
 type entryChange func(*[]apisv1alpha2.ResourceSchema) bool
@@ -57,7 +62,7 @@ func isEntryOf(resource, group string) func(apisv1alpha2.ResourceSchema) bool {
 // changeExport reads an export, changes it, and writes it if that changed something. Other Templates change it at the same time, so
 // that conflicts are repeated.
 func (r *Reconciler) changeExport(ctx context.Context, name string, change entryChange) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	return retry.RetryOnConflict(exportBackoff, func() error {
 		export := &apisv1alpha2.APIExport{}
 		if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, export); err != nil {
 			return fmt.Errorf("reading APIExport %s: %w", name, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,7 +52,7 @@ func (c *Cleaner) Clean(ctx context.Context) error {
 //
 //  1. The definition stores objects in the version of the Template.
 //  2. All instances are written as they are.
-//  3. The status of the definition says that nothing is stored in other versions. The controller then drops those that are retired.
+//  3. Status and annotation of the definition say that nothing is stored in other versions. The controller drops those that are retired.
 func (c *Cleaner) retire(ctx context.Context, t *infrastructurev1alpha1.Template) error {
 	if len(t.Spec.RetiredVersions) == 0 || !t.DeletionTimestamp.IsZero() || !isReady(t) || t.Status.ObservedGeneration != t.Generation {
 		return nil
@@ -76,6 +77,10 @@ func (c *Cleaner) retire(ctx context.Context, t *infrastructurev1alpha1.Template
 	}
 	definition.Status.StoredVersions = []string{t.Spec.InstanceCRD.Version}
 	if err := c.Client.Status().Update(ctx, definition); err != nil {
+		return err
+	}
+	metav1.SetMetaDataAnnotation(&definition.ObjectMeta, AnnotationStored(c.Group), t.Spec.InstanceCRD.Version)
+	if err := c.Client.Update(ctx, definition); err != nil {
 		return err
 	}
 	c.Events.Eventf(t, nil, corev1.EventTypeNormal, "InstancesMigrated", "Retire", "all instances are stored in version %s; versions %v can go", t.Spec.InstanceCRD.Version, t.Spec.RetiredVersions)

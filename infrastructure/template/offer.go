@@ -66,7 +66,7 @@ func (r *Reconciler) listIn(ctx context.Context, s *scope) error {
 		}
 	}
 	slices.Sort(exports)
-	s.template.Status.Registered.Exports = exports
+	s.template.Status.Registered.Exports, s.template.Status.Registered.SchemaInAPIExport = exports, len(exports) > 0
 	return errors.Join(errs...)
 }
 

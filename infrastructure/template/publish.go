@@ -17,6 +17,9 @@ import (
 // maxMessage is the limit of messages of backends in the status.
 const maxMessage = 2048
 
+// maxCondition is the limit of messages of conditions. A schema may have thousands of mistakes.
+const maxCondition = 4096
+
 // findBackend finds the backend that the Template names. A Template whose backend this process does not have stays as it is.
 func (r *Reconciler) findBackend(_ context.Context, s *scope) error {
 	name := s.template.Spec.Backend
@@ -61,7 +64,7 @@ func (r *Reconciler) defineKind(ctx context.Context, s *scope) error {
 
 // applyDefinition creates or updates the definition.
 func (r *Reconciler) applyDefinition(ctx context.Context, s *scope) error {
-	wanted, err := Definition(s.template, s.definition)
+	wanted, err := Definition(s.template, s.base)
 	if err != nil {
 		return err
 	}
@@ -157,9 +160,11 @@ func withoutPanic(call func() error) (err error) {
 	return call()
 }
 
-func truncate(message string) string {
-	if len(message) <= maxMessage {
+func truncate(message string) string { return truncateTo(maxMessage, message) }
+
+func truncateTo(limit int, message string) string {
+	if len(message) <= limit {
 		return message
 	}
-	return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
+	return strings.ToValidUTF8(message[:limit-3], "") + "..."
 }

@@ -15,15 +15,18 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// isOwn reports whether the definition of the kind is that of this Template. One that was never published removes nothing: the names
-// in its spec may be those of another.
+// isOwn reports whether the kind is that of this Template. One that was never published removes nothing: the names in its spec may be
+// those of another. A definition that somebody has deleted while the kind is exported is made anew.
 func (r *Reconciler) isOwn(s *scope) bool {
-	return s.definition != nil && s.definition.Labels[LabelTemplate(r.Group)] == s.template.Name
+	if s.definition == nil {
+		return s.template.Status.Registered.SchemaInAPIExport
+	}
+	return s.definition.Labels[LabelTemplate(r.Group)] == s.template.Name
 }
 
 // closeKind has the exported schema refuse new instances.
 func (r *Reconciler) closeKind(ctx context.Context, s *scope) error {
-	if !r.isOwn(s) || !s.definition.DeletionTimestamp.IsZero() {
+	if !r.isOwn(s) || s.definition != nil && !s.definition.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	if err := r.applyDefinition(ctx, s); err != nil {
@@ -104,12 +107,13 @@ func (r *Reconciler) removeExport(ctx context.Context, s *scope) error {
 	if err := r.Client.DeleteAllOf(ctx, &apisv1alpha1.APIResourceSchema{}, client.MatchingLabels{LabelTemplate(r.Group): s.template.Name}); err != nil {
 		return removing(fmt.Errorf("deleting schemas: %w", err))
 	}
+	s.template.Status.Registered.SchemaInAPIExport, s.template.Status.Registered.Exports, s.exported = false, nil, false
 	return nil
 }
 
 // removeKind deletes the definition and waits until it is gone.
 func (r *Reconciler) removeKind(ctx context.Context, s *scope) error {
-	if !r.isOwn(s) {
+	if s.definition == nil || !r.isOwn(s) {
 		return nil
 	}
 	err := r.Client.Delete(ctx, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: s.definition.ObjectMeta})

@@ -26,6 +26,7 @@ type scope struct {
 	others     []infrastructurev1alpha1.Template
 	definition *apiextensionsv1.CustomResourceDefinition // nil if there is none
 	served     *apisv1alpha1.APIResourceSchema           // what the export has; nil if it has none
+	base       *apiextensionsv1.CustomResourceDefinition // definition with all versions that are served; nil if there is neither
 
 	backend backend.Backend
 	wanted  *apiextensionsv1.CustomResourceDefinition // what the definition shall be
@@ -57,12 +58,13 @@ func outcome(s *scope, err error) (ctrl.Result, error) {
 		return ctrl.Result{}, nil
 	}
 	if errors.As(err, &s.problem) {
+		s.problem.message = truncateTo(maxCondition, s.problem.message)
 		if s.problem.cause != nil || s.problem.wait {
 			return ctrl.Result{}, s.problem.cause
 		}
 		return ctrl.Result{RequeueAfter: cmp.Or(s.problem.after, retryInterval)}, nil
 	}
-	s.problem = &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonReconciling, message: err.Error()}
+	s.problem = &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonReconciling, message: truncateTo(maxCondition, err.Error())}
 	return ctrl.Result{}, err
 }
 
@@ -102,7 +104,6 @@ func (s *scope) setStatus() {
 	}
 	set(status, ready)
 	status.Registered.CRDEstablished = IsEstablished(s.definition)
-	status.Registered.SchemaInAPIExport = s.exported && len(status.Registered.Exports) > 0 || s.problem != nil && status.Registered.SchemaInAPIExport
 	if s.exported {
 		status.Registered.SchemaName = s.schema.Name
 		status.Registered.Versions = servedVersions(s.definition)

@@ -100,7 +100,6 @@ func TestDefinitionKeepsPluralAndSchema(t *testing.T) {
 
 func TestDefinitionOfSeveralVersions(t *testing.T) {
 	first := mustDefine(t, redis(), nil)
-	first.Status.StoredVersions = []string{"v1alpha1"}
 	next := redis(func(t *infrastructurev1alpha1.Template) { t.Spec.InstanceCRD.Version = "v1" })
 	type version struct {
 		name                        string
@@ -113,12 +112,15 @@ func TestDefinitionOfSeveralVersions(t *testing.T) {
 		want    []version
 	}{
 		{"a new version is served beside the stored one", []string{"v1alpha1"}, nil, []version{{"v1alpha1", true, true, true}, {"v1", true, false, false}}},
+		{"a retired version stays of a definition that was made anew", nil, []string{"v1alpha1"}, []version{{"v1alpha1", true, true, true}, {"v1", true, false, false}}},
 		{"a retired version with objects stays", []string{"v1alpha1"}, []string{"v1alpha1"}, []version{{"v1alpha1", true, true, true}, {"v1", true, false, false}}},
 		{"a retired version without objects goes", []string{"v1"}, []string{"v1alpha1"}, []version{{"v1", true, true, false}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			current := first.DeepCopy()
-			current.Status.StoredVersions = test.stored
+			if len(test.stored) == 1 {
+				current.Annotations = map[string]string{AnnotationStored(infrastructurev1alpha1.GroupName): test.stored[0]}
+			}
 			template := next.DeepCopy()
 			template.Spec.RetiredVersions = test.retired
 			var got []version
@@ -153,6 +155,7 @@ func TestDefinitionKeepsFieldsOfOtherVersions(t *testing.T) {
 		t.Error("the next pass changes the definition")
 	}
 	next.Spec.RetiredVersions = []string{"v1alpha1"}
+	both.Annotations = map[string]string{AnnotationStored(infrastructurev1alpha1.GroupName): "v1"}
 	if got := keeps(mustDefine(t, next, both)); !slices.Equal(got, []bool{false, false}) {
 		t.Errorf("without the other version, unknown fields are kept: %v", got)
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
@@ -23,6 +24,9 @@ var reserved = []string{"apiVersion", "kind", "metadata", "status"}
 func Validate(t *infrastructurev1alpha1.Template, group string, others []infrastructurev1alpha1.Template) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateNames(t, group, others, spec.Child("instanceCRD"))
+	if len(t.Name) > validation.LabelValueMaxLength { // it is the value of a label of all that belongs to it
+		errs = append(errs, field.TooLong(field.NewPath("metadata", "name"), "", validation.LabelValueMaxLength))
+	}
 	schema, err := parseSchema(t.Spec.Schema.Raw)
 	if err != nil {
 		return append(errs, field.Invalid(spec.Child("schema"), field.OmitValueType{}, err.Error()))
@@ -101,10 +105,19 @@ func validateDefinition(t *infrastructurev1alpha1.Template, path *field.Path) fi
 
 // locate names the field of the Template that an error about its definition is about.
 func locate(err *field.Error, path *field.Path) *field.Error {
-	const before = ".openAPIV3Schema.properties[spec]"
 	located := *err
-	if _, inner, ok := strings.Cut(err.Field, before); ok {
+	names := field.NewPath("spec", "instanceCRD").String()
+	if _, inner, ok := strings.Cut(err.Field, ".openAPIV3Schema.properties[spec]"); ok {
 		located.Field = path.String() + inner
+		return &located
+	}
+	switch {
+	case strings.HasSuffix(err.Field, ".openAPIV3Schema"): // the schema as a whole
+		located.Field = path.String()
+	case strings.HasPrefix(err.Field, "spec.names.plural"), err.Field == "metadata.name":
+		located.Field = names + ".resource"
+	case strings.HasPrefix(err.Field, "spec.names"):
+		located.Field = names + ".kind"
 	}
 	return &located
 }

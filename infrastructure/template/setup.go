@@ -1,0 +1,89 @@
+package template
+
+import (
+	"context"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+)
+
+const (
+	// workers is the number of Templates that are looked at at once: a backend that takes its time must not stop others.
+	workers = 8
+	// passTimeout bounds one look at a Template.
+	passTimeout = 2 * time.Minute
+	// indexName is the index of Templates by the names that only one can have.
+	indexName = "name"
+)
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	index := func(object client.Object) []string {
+		names := object.(*infrastructurev1alpha1.Template).Spec.InstanceCRD
+		return []string{names.Resource, names.Kind} // kinds begin with a capital
+	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &infrastructurev1alpha1.Template{}, indexName, index); err != nil {
+		return err
+	}
+	gone := predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("template").
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout, RecoverPanic: ptr.To(true)}).
+		For(&infrastructurev1alpha1.Template{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		// One that is gone leaves its names to another.
+		Watches(&infrastructurev1alpha1.Template{}, handler.EnqueueRequestsFromMapFunc(r.rivals), builder.WithPredicates(gone)).
+		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition)).
+		Watches(&infrastructurev1alpha1.Catalogue{}, handler.EnqueueRequestsFromMapFunc(r.all)).
+		// An entry may have been changed by hand.
+		Watches(&apisv1alpha2.APIExport{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(r)
+}
+
+// rivals returns the requests of the Templates that want a name of another one.
+func (r *Reconciler) rivals(ctx context.Context, object client.Object) []reconcile.Request {
+	names := object.(*infrastructurev1alpha1.Template).Spec.InstanceCRD
+	return append(r.requests(ctx, client.MatchingFields{indexName: names.Resource}), r.requests(ctx, client.MatchingFields{indexName: names.Kind})...)
+}
+
+// ofDefinition returns the requests of the Templates that want the resource of a definition.
+func (r *Reconciler) ofDefinition(ctx context.Context, object client.Object) []reconcile.Request {
+	definition := object.(*apiextensionsv1.CustomResourceDefinition)
+	if definition.Spec.Group != r.Group {
+		return nil
+	}
+	return r.requests(ctx, client.MatchingFields{indexName: definition.Spec.Names.Plural})
+}
+
+// all returns the requests of all Templates.
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.requests(ctx)
+}
+
+func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	var list infrastructurev1alpha1.TemplateList
+	if err := r.Client.List(ctx, &list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "listing templates")
+		return nil
+	}
+	requests := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		requests[i].Name = list.Items[i].Name
+	}
+	return requests
+}
