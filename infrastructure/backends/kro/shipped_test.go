@@ -75,11 +75,24 @@ func (e *env) testShippedInstance(t *testing.T, template *infrastructurev1alpha1
 			t.Errorf("%s: the connection has no %s", name, key)
 		}
 	}
-	if password := state.Connection["password"]; connection != "" && (len(password) < 24 || !strings.Contains(state.Connection["url"], ":"+password+"@")) {
-		t.Errorf("%s: a password of %d characters", name, len(password))
+	if connection != "" {
+		e.expectPassword(t, tenant, state.Connection)
 	}
 	e.unprotect(t, tenant)
 	e.remove(t, ordered)
+}
+
+// expectPassword checks that a connection has the password of the only Secret of a tenant.
+func (e *env) expectPassword(t *testing.T, tenant string, connection map[string]string) {
+	t.Helper()
+	secrets := &corev1.SecretList{}
+	if err := e.c.List(t.Context(), secrets, client.InNamespace(tenant)); err != nil || len(secrets.Items) != 1 {
+		t.Fatalf("%d Secrets, %v", len(secrets.Items), err)
+	}
+	password := string(secrets.Items[0].Data["password"])
+	if len(password) < 24 || connection["password"] != password || !strings.Contains(connection["url"], ":"+password+"@") {
+		t.Errorf("the connection has another password than the Secret, or one of %d characters", len(password))
+	}
 }
 
 // unprotect does what the controller of volumes does once no pod uses them.
