@@ -89,7 +89,7 @@ func run(ctx context.Context, o *options.Completed, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the runtime cluster: %w", err)
 	}
-	cluster := runtimecluster.Config{Group: o.Group, Export: o.Export, Runtime: runtime, Metadata: objects, Log: logger}
+	cluster := runtimecluster.Config{Group: o.Group, Export: o.Export, Runtime: runtime, Metadata: objects, Defaults: o.Defaults, Log: logger}
 	graphs, err := kro.New(kro.Config{Config: cluster, Discovery: schemas})
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/infrastructure/seed"
 )
 
@@ -44,11 +45,12 @@ type Options struct {
 	HealthAddress           string
 	Web                     Web
 	OpenTofu                OpenTofu
+	Tenants                 Tenants
 }
 
 // New returns the defaults.
 func New() *Options {
-	return &Options{Group: infrastructurev1alpha1.GroupName, Export: DefaultExport, SeedTemplates: []string{"*"}, MetricsAddress: "127.0.0.1:8086", HealthAddress: "0"}
+	return &Options{Group: infrastructurev1alpha1.GroupName, Export: DefaultExport, SeedTemplates: []string{"*"}, MetricsAddress: "127.0.0.1:8086", HealthAddress: "0", Tenants: newTenants()}
 }
 
 // AddFlags adds the flags.
@@ -65,12 +67,15 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.HealthAddress, "health-address", o.HealthAddress, "host and port of /readyz and /healthz; off by default")
 	o.Web.addFlags(flags)
 	o.OpenTofu.addFlags(flags)
+	o.Tenants.addFlags(flags)
 }
 
 // Completed are checked options.
 type Completed struct {
 	*Options
 	Workspace, Runtime *rest.Config
+	// Defaults are what namespaces of tenants have.
+	Defaults runtimecluster.Defaults
 	// Selector is TemplateSelector.
 	Selector labels.Selector
 	// Shipped are the Templates that shall exist; nil: none is created or deleted.
@@ -108,6 +113,10 @@ func (o *Options) Complete() (*Completed, error) {
 	if err := o.OpenTofu.validate(); err != nil {
 		return nil, err
 	}
+	defaults, err := o.Tenants.complete()
+	if err != nil {
+		return nil, err
+	}
 	for _, config := range []*rest.Config{workspace, runtime} {
 		config.QPS = -1 // the server's priority and fairness applies; client-go's default of five requests a second is for people
 	}
@@ -119,7 +128,7 @@ func (o *Options) Complete() (*Completed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Completed{o, workspace, runtime, selector, shipped, frontProxy}, nil
+	return &Completed{o, workspace, runtime, defaults, selector, shipped, frontProxy}, nil
 }
 
 func (o *Options) shipped() ([]infrastructurev1alpha1.Template, error) {

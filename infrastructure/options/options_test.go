@@ -31,6 +31,9 @@ func TestComplete(t *testing.T) {
 		"no image for programs":    {func(o *Options) { o.OpenTofu.AllowPrograms = true }, "--opentofu-allow-programs: is used with"},
 		"no image for credentials": {func(o *Options) { o.OpenTofu.Namespace = "a" }, "--opentofu-namespace: is used with"},
 		"no runtime cluster":       {func(o *Options) { o.RuntimeKubeconfig = "/nowhere" }, "--runtime-kubeconfig: "},
+		"no level of security":     {func(o *Options) { o.Tenants.PodSecurity = "strict" }, "--tenant-pod-security: got"},
+		"no quantity":              {func(o *Options) { o.Tenants.Quota = "pods" }, "--tenant-quota: got"},
+		"no namespace":             {func(o *Options) { o.Tenants.AllowedFrom = []string{"A"} }, "--tenant-network-allow-from: got"},
 		"no selector":              {func(o *Options) { o.TemplateSelector = "tier=(" }, "--template-selector: got"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,6 +27,8 @@ type Config struct {
 	// Runtime is a client of the runtime cluster, Metadata reads the metadata of its objects.
 	Runtime  client.Client
 	Metadata metadata.Interface
+	// Defaults are what namespaces of tenants have.
+	Defaults Defaults
 	// SweepInterval is how often workspaces are looked for that are gone; 0 means 5 minutes.
 	SweepInterval time.Duration
 	Log           logr.Logger
@@ -41,7 +43,7 @@ type Backend struct {
 
 // NewBackend returns what a backend of that name embeds.
 func NewBackend(name string, cfg Config) *Backend {
-	cluster := &Cluster{Client: cfg.Runtime, Group: cfg.Group, Backend: name}
+	cluster := &Cluster{Client: cfg.Runtime, Group: cfg.Group, Backend: name, Defaults: cfg.Defaults}
 	return &Backend{Cluster: cluster, Watches: NewWatches(cluster, cfg.Metadata), config: cfg}
 }
 
@@ -50,6 +52,9 @@ func (b *Backend) Name() string { return b.Cluster.Backend }
 
 // Serve provides instances until the context ends.
 func (b *Backend) Serve(ctx context.Context, export *rest.Config, handler instances.Handler) error {
+	if len(b.config.Defaults.Quota) > 0 {
+		handler = &quotaHandler{handler, b.Cluster}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running background.Group
 	running.Go(func() { b.Watches.Run(ctx) })

@@ -31,10 +31,8 @@ func Refusal(err error) (instances.State, bool) {
 		return instances.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: "A former part is being removed.", RecheckAfter: 2 * time.Second}, true
 	case errors.Is(err, errForeign):
 		return failed("A part of this instance would have the name of something else; delete that, or give this instance another name."), true
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"): // it has no reason of its own
-		state := failed("The quota of this workspace is exhausted; delete instances, or ask the platform for more.")
-		state.Reason = "QuotaExceeded"
-		return state, true
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), exceeded):
+		return quotaExceeded(), true
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return InvalidValues(), true
 	}

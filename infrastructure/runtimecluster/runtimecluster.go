@@ -29,6 +29,8 @@ type Cluster struct {
 	Client client.Client
 	// Prefix of labels is the API group of the provider, Backend the name of the backend.
 	Group, Backend string
+	// Defaults are what namespaces of tenants have.
+	Defaults Defaults
 }
 
 // Set identifies the objects of one instance.
@@ -108,7 +110,6 @@ func (c *Cluster) ensureNamespace(ctx context.Context, tenant logicalcluster.Nam
 		if err := c.Client.Create(ctx, namespace); err != nil {
 			return "", fmt.Errorf("creating the namespace of a tenant: %w", err)
 		}
-		return namespace.UID, nil
 	case err != nil:
 		return "", fmt.Errorf("reading the namespace of a tenant: %w", err)
 	case namespace.Labels[c.label(labelTenant)] != tenant.String():
@@ -116,7 +117,7 @@ func (c *Cluster) ensureNamespace(ctx context.Context, tenant logicalcluster.Nam
 	case namespace.DeletionTimestamp != nil:
 		return "", fmt.Errorf("namespace %s is being deleted", namespace.Name)
 	}
-	return namespace.UID, nil
+	return namespace.UID, c.ensureDefaults(ctx, namespace)
 }
 
 // Tenants returns the logical clusters that this backend has anything of, and those whose namespace is empty. What other backends have is

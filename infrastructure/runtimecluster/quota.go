@@ -1,0 +1,83 @@
+package runtimecluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
+)
+
+// ReasonQuotaExceeded is the reason of the condition Ready of instances that do not fit into the quota of their tenant.
+const ReasonQuotaExceeded = "QuotaExceeded"
+
+// exceeded is what errors and events of refused objects have in their texts: they have no reason of their own.
+const exceeded = "exceeded quota"
+
+const (
+	// maxEvents bounds the events that are read.
+	maxEvents = 500
+	// eventAge is the age of events that say nothing any more: controllers try again.
+	eventAge = 10 * time.Minute
+)
+
+// quotaExceeded is the state of an instance that does not fit.
+func quotaExceeded() instances.State {
+	state := failed("The quota of this workspace is exhausted; delete instances, or ask the platform for more.")
+	state.Reason = ReasonQuotaExceeded
+	return state
+}
+
+// quotaHandler finds out whether instances are not ready because of the quota: pods are made by controllers of the runtime cluster, which
+// say only in events that they are refused.
+type quotaHandler struct {
+	instances.Handler
+	cluster *Cluster
+}
+
+// Apply implements instances.Handler.
+func (h *quotaHandler) Apply(ctx context.Context, instance instances.Instance) (instances.State, error) {
+	state, err := h.Handler.Apply(ctx, instance)
+	if err != nil || state.Phase == infrastructurev1alpha1.PhaseReady || state.Phase == infrastructurev1alpha1.PhaseFailed {
+		return state, err
+	}
+	isExceeded, err := h.cluster.isQuotaExceeded(ctx, SetOf(instance), time.Now())
+	if err != nil || !isExceeded {
+		return state, err
+	}
+	refused := quotaExceeded()
+	refused.RecheckAfter = state.RecheckAfter
+	return refused, nil
+}
+
+// isQuotaExceeded reports whether a controller could not make what an object of a set stands for.
+func (c *Cluster) isQuotaExceeded(ctx context.Context, s Set, now time.Time) (bool, error) {
+	current, err := c.readInventory(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	var events corev1.EventList
+	if err := c.Client.List(ctx, &events, client.InNamespace(Namespace(s.Tenant)), client.MatchingFields{"reason": "FailedCreate"}, client.Limit(maxEvents)); err != nil {
+		return false, fmt.Errorf("listing events: %w", err)
+	}
+	for i := range events.Items {
+		event := &events.Items[i]
+		at := event.LastTimestamp.Time
+		if event.Series != nil {
+			at = event.Series.LastObservedTime.Time
+		}
+		isMember := func(m member) bool { // ReplicaSets and the like are named by what they are made of
+			return event.InvolvedObject.Name == m.Name || strings.HasPrefix(event.InvolvedObject.Name, m.Name+"-")
+		}
+		if strings.Contains(event.Message, exceeded) && now.Sub(at) < eventAge && slices.ContainsFunc(current.members, isMember) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
