@@ -57,6 +57,8 @@ type pass struct {
 	set         runtimecluster.Set
 	// ignored are the resources that the instance does not have.
 	ignored map[string]bool
+	// objects is the number of objects that it has.
+	objects int
 }
 
 func (b *Backend) apply(ctx context.Context, instance instances.Instance, set runtimecluster.Set, c *compiled) (_ instances.State, err error) {
@@ -141,6 +143,9 @@ func (p *pass) observe(ctx context.Context, nodes []*kroruntime.Node) error {
 		for _, object := range desired {
 			wanted = append(wanted, withoutMarks(object))
 		}
+	}
+	if p.objects += len(wanted); p.objects > maxObjects {
+		return &valuesError{fmt.Errorf("the instance would have more than %d objects", maxObjects)}
 	}
 	applied, err := p.application.Apply(ctx, wanted)
 	if err != nil {

@@ -117,6 +117,25 @@ statusMapping: {count: "${size(users)}"}
 	e.expectNames(t, "collection")
 }
 
+func (e *env) testObjects(t *testing.T) {
+	var resources, users []string
+	for i := range maxObjects/maxCollection + 1 {
+		resources = append(resources, fmt.Sprintf(`{id: r%d, forEach: [{user: "${schema.spec.users}"}], template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "r%d-${user}"}}}`, i, i))
+	}
+	for i := range maxCollection {
+		users = append(users, fmt.Sprintf("user%d", i))
+	}
+	template := newTemplate(t, "large", "resources: ["+strings.Join(resources, ", ")+"]")
+	e.setUp(t, template)
+	if state := e.apply(t, instance(t, template, "large", "mine", "{size: small, users: ["+strings.Join(users, ", ")+"]}")); state.Phase != infrastructurev1alpha1.PhaseFailed {
+		t.Errorf("got %+v", state)
+	}
+	e.expectNames(t, "large")
+	mine := instance(t, template, "large", "mine", "{size: small, users: [ann]}")
+	e.ready(t, mine)
+	e.remove(t, mine)
+}
+
 func (e *env) testExternalRef(t *testing.T) {
 	template := newTemplate(t, "external", `
 resources:

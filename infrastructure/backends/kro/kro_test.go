@@ -71,6 +71,7 @@ func TestBackend(t *testing.T) {
 		{"a kind appears later", e.testAppearingKind},
 		{"resources can be left out", e.testIncludeWhen},
 		{"collections follow their lists", e.testForEach},
+		{"instances have a limited number of objects", e.testObjects},
 		{"objects of others are read in the namespace of the tenant", e.testExternalRef},
 		{"drift is reported and repaired", e.testDrift},
 		{"tenants with equal names do not meet", e.testTenants},

@@ -18,8 +18,8 @@ import (
 
 const (
 	// maxResources bounds the resources of a Template, maxDimensions the lists that one of them combines, and maxCollection the objects
-	// that one of them makes, or reads.
-	maxResources, maxDimensions, maxCollection = 100, 3, 100
+	// that one of them makes, or reads. maxObjects bounds the objects of an instance.
+	maxResources, maxDimensions, maxCollection, maxObjects = 100, 3, 100, 500
 
 	// ownNamespace is the namespace of the tenant as expressions name it.
 	ownNamespace = "${schema.metadata.namespace}"
