@@ -9,6 +9,8 @@
 #   service-down  removes what service made.
 #   infrastructure  runs the infrastructure provider with its Templates, and orders an instance for each of two tenants; starts the demo
 #             if it does not run.
+#   images    loads what these Templates run into the nodes, where there is no registry; the end-to-end tests start from there.
+#   tofu-image  builds the image of the infrastructure provider's OpenTofu runs and loads it into the nodes; the first build takes minutes.
 #   infrastructure-down  removes what infrastructure made.
 #   down      removes what the others made, and the cluster only if up made it.
 #
@@ -291,8 +293,16 @@ forward)
 	;;
 service) service ;;
 service-down) service_down ;;
+images)
+	find_kubectl
+	load_server_images
+	;;
+tofu-image)
+	find_kubectl
+	load_tofu_image
+	;;
 infrastructure) infrastructure ;;
 infrastructure-down) infrastructure_down ;;
 down) down ;;
-*) fail "usage: hack/demo.sh up|operator|again|forward|service|service-down|infrastructure|infrastructure-down|down" ;;
+*) fail "usage: hack/demo.sh up|operator|again|forward|service|service-down|images|tofu-image|infrastructure|infrastructure-down|down" ;;
 esac

@@ -22,6 +22,8 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 hack/demo.sh operator
+hack/demo.sh images
+if hack/demo.sh tofu-image; then export E2E_TOFU=yes; fi
 for plugin in kubectl-ws kubectl-create-workspace kubectl-kcp; do
 	[[ -x bin/$plugin ]] || { make --no-print-directory build; break; }
 done

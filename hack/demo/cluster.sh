@@ -97,10 +97,7 @@ load_image() {
 		say "   the nodes have this image already"
 		return
 	fi
-	case $route in
-	devcluster) devcluster load-image "$root/bin/image.tar" ;;
-	kind) kind load image-archive "$root/bin/image.tar" --name "$(kind_name)" ;;
-	esac
+	load_archive "$route" bin/image.tar
 	remember image "$content"
 	remember restart yes # same name, other content: running pods must be restarted
 }
@@ -113,9 +110,14 @@ load_again() {
 	[[ $route != registry ]] || return 1
 	go -C hack/devcluster run . build-image --name "$1" --tar "$root/bin/image-next.tar" \
 		"$root"/bin/{operator,kcp,kcp-front-proxy,cache-server,virtual-workspaces,sync-agent,infrastructure-provider,etcd}
-	case $route in
-	devcluster) devcluster load-image "$root/bin/image-next.tar" ;;
-	kind) kind load image-archive "$root/bin/image-next.tar" --name "$(kind_name)" ;;
+	load_archive "$route" bin/image-next.tar
+}
+
+# load_archive ROUTE TAR loads an archive of images into the nodes.
+load_archive() {
+	case $1 in
+	devcluster) devcluster load-image "$root/$2" ;;
+	kind) kind load image-archive "$root/$2" --name "$(kind_name)" ;;
 	esac
 }
 

@@ -108,3 +108,13 @@ load_server_images() {
 		docker.io/nginxinc/nginx-unprivileged:stable fill_nginx
 	LIST
 }
+
+# load_tofu_image loads the image of OpenTofu's runs.
+load_tofu_image() {
+	local route name=docker.io/local/atoll-tofu:dev
+	route=$(image_route)
+	[[ $route != registry ]] || return 1
+	step "building the image $name; the first time takes minutes"
+	make --no-print-directory tofu-image-tar TOFU_IMAGE="$name"
+	load_archive "$route" bin/tofu-image.tar
+}

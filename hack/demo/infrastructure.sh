@@ -115,6 +115,7 @@ print_infrastructure_commands() {
 		  kubectl patch redis sessions --type merge -p '{"spec":{"size":"medium"}}'
 		  kubectl delete redis sessions                       # everything that it is made of is removed, too
 
+		In a browser, with the token in that file: $(web_address)/ui/ (the certificate is self-signed). For AI clients: $(web_address)/mcp
 		The other tenant is .demo/green.kubeconfig. As the operator of the platform:
 
 		  kubectl --kubeconfig $state/admin.kubeconfig --server https://$(recall address)/clusters/$infrastructure_workspace get templates
@@ -123,6 +124,17 @@ print_infrastructure_commands() {
 
 		For tenants: docs/catalogue.md. For operators: docs/infrastructure.md. To remove this: make demo-infrastructure-down
 	TEXT
+	[[ $(recall route) != forward ]] ||
+		say "Before that: kubectl --kubeconfig $state/kubeconfig -n $infrastructure_namespace port-forward service/infrastructure-provider 8443:443"
+}
+
+# web_address prints where this host reaches the web server of the provider.
+web_address() {
+	if [[ $(recall route) == forward ]]; then
+		echo https://localhost:8443
+	else
+		echo "https://$(kubectl -n "$infrastructure_namespace" get service infrastructure-provider -o 'jsonpath={.spec.clusterIP}')"
+	fi
 }
 
 # instances_gone NAME deletes the instances of a tenant and succeeds when all are gone.

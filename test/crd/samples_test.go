@@ -17,7 +17,7 @@ func TestSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pattern := range []string{"../../config/samples/*.yaml", "../../config/samples/full/*.yaml", "../../config/sharded/*.yaml"} {
+	for _, pattern := range []string{"../../config/samples/*.yaml", "../../config/samples/full/*.yaml", "../../config/sharded/*.yaml", "../../config/samples/*/kubeconfig.yaml"} {
 		more, err := filepath.Glob(pattern)
 		if err != nil || len(more) == 0 {
 			t.Fatalf("no samples match %s (%v)", pattern, err)

@@ -40,6 +40,9 @@ const (
 	envNextImage  = "E2E_NEXT_IMAGE" // another image of the servers, repository:tag, that is present on the nodes
 )
 
+// envTofu is set if the nodes have the image of the component config/infrastructure-provider/opentofu.
+const envTofu = "E2E_TOFU"
+
 // namespace is the namespace of the installation. It is created and removed here.
 const namespace = "kcp-e2e"
 

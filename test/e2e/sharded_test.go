@@ -33,6 +33,7 @@ func TestShardedInstallation(t *testing.T) {
 	}
 	t.Run("endpoint slice has the URLs of all shards with consumers", in.testEndpointSlice)
 	t.Run("a sync agent publishes the certificates of the cluster", in.testSyncAgent)
+	t.Run("an infrastructure provider makes what tenants order", in.testInfrastructure)
 	t.Run("reapplied manifests change no object", in.testReapply)
 	if !t.Run("ordered rollout under load without failed requests", in.testRolloutUnderLoad) {
 		t.FailNow()

@@ -10,7 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,7 +81,12 @@ func (in *installation) testSyncAgent(t *testing.T) {
 
 func sample(t *testing.T, name string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(agentSamples, name))
+	return readFile(t, agentSamples+name)
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,11 +94,16 @@ func sample(t *testing.T, name string) string {
 }
 
 // agentManifests returns the manifests of the agent on the service cluster, which is the cluster of the operator here.
-func agentManifests(t *testing.T) (out []*unstructured.Unstructured) {
+func agentManifests(t *testing.T) []*unstructured.Unstructured {
+	return kustomized(t, agentSamples+"agent")
+}
+
+// kustomized returns the objects of a folder.
+func kustomized(t *testing.T, folder string) (out []*unstructured.Unstructured) {
 	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), agentSamples+"agent")
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
 	if err != nil {
-		t.Fatalf("kustomize build %s: %v", agentSamples+"agent", err)
+		t.Fatalf("kustomize build %s: %v", folder, err)
 	}
 	for _, resource := range built.Resources() {
 		out = append(out, parseObjects(t, resource.MustYaml())...)
@@ -117,29 +127,8 @@ func parseObjects(t *testing.T, manifest string) (out []*unstructured.Unstructur
 func (in *installation) deployAgent(t *testing.T) {
 	t.Helper()
 	in.apply(t, agentManifests(t)...)
-	kubeconfig := parseObjects(t, sample(t, "kubeconfig.yaml"))[0]
-	kubeconfig.SetNamespace(namespace)
-	in.apply(t, kubeconfig)
-	eventually(t, time.Minute, "the kubeconfig of the agent", in.allReady)
-	content := in.kubeconfigFile(t, agentSecret)
-	if in.route.clusterIP == "" { // pods do not reach a port-forward of this host
-		outside := fmt.Sprintf("https://%s:%d/", in.route.host, in.route.port)
-		content = bytes.ReplaceAll(content, []byte(outside), []byte("https://frontproxy-front-proxy."+namespace+".svc.cluster.local:6443/"))
-	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: "kcp-kubeconfig"}, Data: map[string][]byte{"kubeconfig": content}}
-	if err := in.host.Create(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, time.Minute, "two ready replicas of the agent", func(ctx context.Context) error {
-		deployment := &appsv1.Deployment{}
-		if err := in.host.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: "sync-agent"}, deployment); err != nil {
-			return err
-		}
-		if deployment.Status.ReadyReplicas != 2 {
-			return fmt.Errorf("%d replicas are ready", deployment.Status.ReadyReplicas)
-		}
-		return nil
-	})
+	in.podKubeconfig(t, sample(t, "kubeconfig.yaml"), agentNamespace)
+	in.waitReplicas(t, agentNamespace, "sync-agent", 2)
 	publication := parseObjects(t, sample(t, "publishedresource.yaml"))
 	in.apply(t, append(parseObjects(t, sample(t, "issuer.yaml")), publication...)...)
 	eventually(t, time.Minute, "the schema in the export", func(ctx context.Context) error {
@@ -148,6 +137,39 @@ func (in *installation) deployAgent(t *testing.T) {
 		}
 		if c := condition(publication[0], "Exported"); c == nil || c.Status != metav1.ConditionTrue {
 			return fmt.Errorf("condition Exported is %+v", c)
+		}
+		return nil
+	})
+}
+
+// podKubeconfig has the operator write a kubeconfig, and puts it into a namespace as pods there expect it.
+func (in *installation) podKubeconfig(t *testing.T, manifest, into string) {
+	t.Helper()
+	kubeconfig := parseObjects(t, manifest)[0]
+	kubeconfig.SetNamespace(namespace)
+	in.apply(t, kubeconfig)
+	eventually(t, time.Minute, "the kubeconfig "+kubeconfig.GetName(), in.allReady)
+	content := in.kubeconfigFile(t, kubeconfig.GetName())
+	if in.route.clusterIP == "" { // pods do not reach a port-forward of this host
+		outside := fmt.Sprintf("https://%s:%d/", in.route.host, in.route.port)
+		content = bytes.ReplaceAll(content, []byte(outside), []byte("https://frontproxy-front-proxy."+namespace+".svc.cluster.local:6443/"))
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: into, Name: "kcp-kubeconfig"}, Data: map[string][]byte{"kubeconfig": content}}
+	if err := in.host.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitReplicas waits until a Deployment has ready replicas.
+func (in *installation) waitReplicas(t *testing.T, namespace, name string, want int32) {
+	t.Helper()
+	eventually(t, 2*time.Minute, fmt.Sprintf("%d ready replicas of %s", want, name), func(ctx context.Context) error {
+		deployment := &appsv1.Deployment{}
+		if err := in.host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, deployment); err != nil {
+			return err
+		}
+		if deployment.Status.ReadyReplicas != want {
+			return fmt.Errorf("%d replicas are ready", deployment.Status.ReadyReplicas)
 		}
 		return nil
 	})
@@ -170,29 +192,33 @@ func (in *installation) removeAgent(t *testing.T) {
 	objects = append(objects, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": "cert-manager", "name": "consumers-ca"},
 	}})
-	for i := range objects {
-		object := objects[len(objects)-1-i]
+	// cert-manager keeps the Secrets of deleted Certificates, so the namespaces of copies are not empty.
+	in.removeObjects(ctx, t, objects, client.MatchingLabels{labelAgent: agentName}, agentNamespace)
+}
+
+// removeObjects deletes objects in reverse order, and the namespaces with labels. It waits until a namespace among the objects is gone.
+func (in *installation) removeObjects(ctx context.Context, t *testing.T, objects []*unstructured.Unstructured, made client.MatchingLabels, last string) {
+	for _, object := range slices.Backward(objects) {
 		if err := in.host.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
 			t.Errorf("delete %s %s: %v", object.GetKind(), object.GetName(), err)
 		}
 	}
-	// cert-manager keeps the Secrets of deleted Certificates, so the namespaces of copies are not empty.
-	made := &corev1.NamespaceList{}
-	if err := in.host.List(ctx, made, client.MatchingLabels{labelAgent: agentName}); err != nil {
-		t.Errorf("list the namespaces of copies: %v", err)
+	namespaces := &corev1.NamespaceList{}
+	if err := in.host.List(ctx, namespaces, made); err != nil {
+		t.Errorf("list namespaces: %v", err)
 	}
-	for i := range made.Items {
-		if err := in.host.Delete(ctx, &made.Items[i]); client.IgnoreNotFound(err) != nil {
-			t.Errorf("delete namespace %s: %v", made.Items[i].Name, err)
+	for i := range namespaces.Items {
+		if err := in.host.Delete(ctx, &namespaces.Items[i]); client.IgnoreNotFound(err) != nil {
+			t.Errorf("delete namespace %s: %v", namespaces.Items[i].Name, err)
 		}
 	}
 	for {
-		err := in.host.Get(ctx, client.ObjectKey{Name: agentNamespace}, &corev1.Namespace{})
+		err := in.host.Get(ctx, client.ObjectKey{Name: last}, &corev1.Namespace{})
 		if apierrors.IsNotFound(err) {
 			return
 		}
 		if ctx.Err() != nil {
-			t.Errorf("namespace %s is not deleted: %v", agentNamespace, err)
+			t.Errorf("namespace %s is not deleted: %v", last, err)
 			return
 		}
 		time.Sleep(250 * time.Millisecond)
@@ -300,12 +326,18 @@ func (in *installation) testAgentKill(t *testing.T, consumer workspace) {
 // agentLeader returns the name of the pod that holds the lease.
 func (in *installation) agentLeader(t *testing.T) (pod string) {
 	t.Helper()
+	return leader(t, in.host, client.ObjectKey{Namespace: agentNamespace, Name: agentLease})
+}
+
+// leader returns the name of the pod that holds a lease.
+func leader(t *testing.T, c client.Client, key client.ObjectKey) (pod string) {
+	t.Helper()
 	lease := &coordinationv1.Lease{}
-	if err := in.host.Get(t.Context(), client.ObjectKey{Namespace: agentNamespace, Name: agentLease}, lease); err != nil {
+	if err := c.Get(t.Context(), key, lease); err != nil {
 		t.Fatal(err)
 	}
 	if lease.Spec.HolderIdentity == nil {
-		t.Fatal("nobody holds the lease")
+		t.Fatalf("nobody holds the lease %s", key.Name)
 	}
 	pod, _, _ = strings.Cut(*lease.Spec.HolderIdentity, "_")
 	return pod
