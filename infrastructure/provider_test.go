@@ -244,6 +244,7 @@ func TestTemplates(t *testing.T) {
 		{"what was changed by hand is restored", e.testRepair},
 		{"shipped templates follow the files until somebody edits them", e.testSeed},
 		{"what is shipped works", e.testShipped},
+		{"a large catalogue", e.testManyTemplates},
 		{"A3: removal drains, tears down, and leaves nothing", e.testRemoval},
 	} {
 		if !t.Run(step.name, step.run) {

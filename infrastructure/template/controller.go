@@ -71,8 +71,12 @@ func AnnotationMigrate(group string) string { return group + "/migrate-backend" 
 // Reconcile publishes one Template, or removes what was published of it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.observe(ctx, req.Name)
+	if apierrors.IsNotFound(err) {
+		forget(req.Name)
+		return ctrl.Result{}, nil
+	}
 	if err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, err
 	}
 	finalizer := Finalizer(r.Group)
 	removing := !s.template.DeletionTimestamp.IsZero()
@@ -157,6 +161,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, before *infrastr
 		if err := r.Client.Status().Patch(ctx, s.template.DeepCopy(), client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("writing the status: %w", err)
 		}
+		r.recordChange(before, s.template)
 	}
 	key, ready := LabelReady(r.Group), isReady(s.template)
 	if (s.template.Labels[key] == "true") == ready {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -105,10 +106,12 @@ func containsAll(labels, wanted map[string]string) bool {
 // setUp calls the backend. What is exported of an earlier generation stays exported until this succeeds.
 func (r *Reconciler) setUp(ctx context.Context, s *scope) error {
 	var answer backend.Status
+	started := time.Now()
 	err := withoutPanic(func() (err error) {
 		answer, err = s.backend.SetupTemplate(ctx, s.template.DeepCopy())
 		return err
 	})
+	observeSetUp(s.template, started, answer.Ready, err)
 	status := &s.template.Status.Backend
 	if err != nil {
 		status.Ready, status.Message = false, truncate(err.Error())

@@ -37,6 +37,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &infrastructurev1alpha1.Template{}, indexName, index); err != nil {
 		return err
 	}
+	if err := mgr.Add(observed.during(mgr.GetCache())); err != nil {
+		return err
+	}
 	gone := predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
