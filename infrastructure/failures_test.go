@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -91,6 +92,7 @@ type breaker struct {
 	mu     sync.Mutex
 	answer func(*http.Request) error // nil: requests pass
 	ending []context.CancelFunc
+	count  int // of requests
 }
 
 // set sets what requests fail with, and ends those that run.
@@ -113,7 +115,7 @@ func (b *breaker) pass(request *http.Request) (*http.Request, error) {
 		}
 	}
 	ctx, end := context.WithCancel(request.Context())
-	b.ending = append(b.ending, end)
+	b.ending, b.count = append(b.ending, end), b.count+1
 	return request.WithContext(ctx), nil
 }
 
@@ -169,6 +171,7 @@ func TestFailures(t *testing.T) {
 			e.provision(t, e.tenant, "kept", "small")
 			run(t, "errors that pass are not told", e.testPassingErrors)
 			run(t, "the runtime does not answer", e.testRuntimeUnavailable)
+			run(t, "W2: workspaces without instances cost nothing", e.testBoundWorkspaces)
 			run(t, "the view does not answer", e.testViewUnavailable)
 			run(t, "names of 63 and of 253 characters", e.testLongNames)
 		}},
@@ -276,6 +279,39 @@ func waitSweeps(t *testing.T, result string) {
 	shardtesting.Eventually(t, "sweeps with result "+result, func(context.Context) error {
 		if after := series(t)[name]; after < before+3 {
 			return fmt.Errorf("there were %v, before %v", after, before)
+		}
+		return nil
+	})
+}
+
+// costs returns the requests of the provider for workspaces, and its goroutines.
+func (e *failuresEnv) costs() (requests, goroutines int) {
+	e.backend.view.mu.Lock()
+	requests = e.backend.view.count
+	e.backend.view.mu.Unlock()
+	stacks := make([]byte, 64<<20)
+	for stack := range strings.SplitSeq(string(stacks[:goruntime.Stack(stacks, true)]), "\n\n") {
+		if strings.Contains(stack, "atoll/infrastructure/instances.") {
+			goroutines++
+		}
+	}
+	return requests, goroutines
+}
+
+func (e *failuresEnv) testBoundWorkspaces(t *testing.T) {
+	requests, goroutines := e.costs()
+	if requests == 0 || goroutines == 0 {
+		t.Fatalf("%d requests, %d goroutines are counted", requests, goroutines)
+	}
+	const workspaces = 30
+	for i := range workspaces {
+		e.shard.Bind(t, e.shard.NewWorkspace(t, "root", fmt.Sprintf("bound-%d", i)).Spec.Cluster, e.provider, export)
+	}
+	e.edit(t, "kept", "served") // with a request for its status, and after the events of all bindings
+	e.waitReady(t, "kept", metav1.ConditionTrue, "AllResourcesReady")
+	shardtesting.Eventually(t, "the provider to be as before", func(context.Context) error {
+		if requestsNow, goroutinesNow := e.costs(); requestsNow > requests+workspaces/2 || goroutinesNow > goroutines+workspaces/2 {
+			return fmt.Errorf("%d requests and %d goroutines, before %d and %d", requestsNow, goroutinesNow, requests, goroutines)
 		}
 		return nil
 	})
