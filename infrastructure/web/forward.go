@@ -91,6 +91,7 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		writeStatus(w, refused)
 		return
 	}
+	req.Header.Del("Connection") // a ReverseProxy removes what it lists, which could be the token
 	ctx, cancel := context.WithCancel(req.Context())
 	if writetimeout.IsWatch(req) {
 		defer context.AfterFunc(f.shuttingDown, cancel)()
