@@ -100,7 +100,7 @@ func (e *env) order(tenant, name string, config map[string]any, spec map[string]
 		Cluster: cluster,
 		Template: &infrastructurev1alpha1.Template{ObjectMeta: metav1.ObjectMeta{Name: "database"},
 			Spec: infrastructurev1alpha1.TemplateSpec{Version: "1.0.0", Backend: opentofu.Name, BackendConfig: &runtime.RawExtension{Raw: text}}},
-		Object: &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}, "spec": spec}},
+		Object: &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name, "uid": tenant + "-" + name}, "spec": spec}},
 	}}
 }
 

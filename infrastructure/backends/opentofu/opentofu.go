@@ -100,7 +100,7 @@ func (b *Backend) Run(ctx context.Context, export *rest.Config) error {
 func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (instances.State, error) {
 	parsed, err := parseConfig(instance.Template, b.unrestricted)
 	if err != nil {
-		return instances.State{}, err // the Template says so; what runs stays as it is
+		return instances.State{}, fmt.Errorf("%w: %w", instances.ErrUnusableTemplate, err)
 	}
 	set := runtimecluster.SetOf(instance)
 	s, err := b.observe(ctx, set)
@@ -142,8 +142,8 @@ func (s *situation) withOutputs(state instances.State) instances.State {
 
 // Delete implements instances.Handler. What prevents the removal can be repaired in the Template.
 func (b *Backend) Delete(ctx context.Context, instance instances.Instance) (bool, error) {
-	var with *inputs // nil: those of the last run
-	if parsed, err := parseConfig(instance.Template, b.unrestricted); err == nil {
+	var with *inputs                                                                                                 // nil: those of the last run
+	if parsed, err := parseConfig(instance.Template, b.unrestricted); err == nil && instance.Object.GetUID() != "" { // else only its name is known
 		if wanted, err := parsed.inputs(selfOf(instance)); err == nil {
 			with = wanted
 		}

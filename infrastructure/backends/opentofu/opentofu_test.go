@@ -88,6 +88,7 @@ func TestRuns(t *testing.T) {
 	}{
 		{"an instance is created, changed and removed", e.testLifecycle},
 		{"what tenants write is not evaluated", e.testValuesAreData},
+		{"an instance that vanished is destroyed as it was applied", e.testVanished},
 		{"runs have no other rights than their instance's", e.testRights},
 		{"a failure is repeated, and its details are the operator's", e.testFailure},
 		{"differences are reported or repaired", e.testDrift},
@@ -119,6 +120,10 @@ func (e *env) testLifecycle(t *testing.T) {
 		t.Errorf("the connection is %v", state.Connection)
 	}
 	o.waitIdle(t)
+	unusable := e.order("lifecycle", "main", map[string]any{}, nil)
+	if _, err := e.backend.Apply(t.Context(), unusable.Instance); !errors.Is(err, instances.ErrUnusableTemplate) {
+		t.Errorf("with a Template that is refused: %v", err)
+	}
 	before := o.resourceVersions(t)
 	o.apply(t)
 	if after := o.resourceVersions(t); !slices.Equal(before, after) {
@@ -162,6 +167,17 @@ func (e *env) testValuesAreData(t *testing.T) {
 		t.Errorf("the output is %v", state.Outputs["endpoint"])
 	}
 	o.remove(t)
+}
+
+func (e *env) testVanished(t *testing.T) {
+	o := e.order("vanished", "main", databaseConfig(nil), map[string]any{"size": int64(1), "name": "main"})
+	o.reachReady(t)
+	o.Object.Object = map[string]any{"metadata": map[string]any{"name": "main"}}
+	o.remove(t)
+	e.waitNothing(t, o.namespace())
+	if got := o.operations(t); !slices.Equal(got, []string{"apply", "destroy"}) {
+		t.Errorf("the runs were %v", got)
+	}
 }
 
 func (e *env) testRights(t *testing.T) {
