@@ -98,8 +98,9 @@ func testDrift(t *testing.T, r *run) {
 		if err != nil {
 			return err
 		}
-		if phase, _, _ := unstructured.NestedString(object.Object, "status", "phase"); phase == string(infrastructurev1alpha1.PhaseReady) {
-			return fmt.Errorf("the size is %q, and the instance is ready", size)
+		status, _, _ := unstructured.NestedMap(object.Object, "status")
+		if message, _ := status["message"].(string); message == "" && status["phase"] == string(infrastructurev1alpha1.PhaseReady) {
+			return fmt.Errorf("the size is %q, and the instance is ready and says nothing", size)
 		}
 		return nil
 	})
