@@ -161,3 +161,10 @@ func (c configMaps) Damage(ctx context.Context, tenant logicalcluster.Name, inst
 	found.Namespace, found.Name = tenant.String(), "sample-"+instance
 	return c.Patch(ctx, found, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"data":{"size":%q}}`, "damaged")))
 }
+
+// owner returns the backend that an instance is made by.
+func (c configMaps) owner(ctx context.Context, tenant logicalcluster.Name, instance, group string) (string, error) {
+	found := &corev1.ConfigMap{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: tenant.String(), Name: "sample-" + instance}, found)
+	return found.Labels[group+"/backend"], err
+}

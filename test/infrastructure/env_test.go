@@ -1,0 +1,259 @@
+package infrastructure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	provider "github.com/atoll-dev/atoll/infrastructure"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/backends/kro"
+	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
+	"github.com/atoll-dev/atoll/infrastructure/catalogue"
+	"github.com/atoll-dev/atoll/infrastructure/conformance"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// sweepInterval is that of the backends.
+const sweepInterval = 500 * time.Millisecond
+
+// env is a provider in its workspace on the root shard, which a test runs with the backends it needs.
+type env struct {
+	group     string
+	workspace *rest.Config
+	c         client.Client
+	made      configMaps
+}
+
+var envs atomic.Int32
+
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	shared.Start(t)
+	e := &env{group: fmt.Sprintf("a%d.acceptance.example.org", envs.Add(1)), workspace: shared.installation.NewProvider(t).Config, made: newConfigMaps(t)}
+	e.workspace.QPS = -1
+	e.c = newClient(t, e.workspace, e.group)
+	return e
+}
+
+func newClient(t *testing.T, config *rest.Config, group string) client.Client {
+	t.Helper()
+	c, err := client.New(config, client.Options{Scheme: provider.NewScheme(group)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// run runs the provider until the function is called that it returns, or the test ends.
+func (e *env) run(t *testing.T, workspace *rest.Config, backends ...backend.Backend) (stop func()) {
+	t.Helper()
+	registry := &backend.Registry{}
+	for _, b := range backends {
+		if err := registry.Register(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	view := &instances.View{Workspace: workspace, Client: newClient(t, workspace, e.group), Export: e.group}
+	go func() {
+		defer close(ended)
+		// The error is that of a provider whose connections are cut; one that ends otherwise provides nothing, which the test notices.
+		_ = provider.Run(ctx, provider.Config{
+			Workspace: workspace, Catalogue: catalogue.Options{Group: e.group, Export: e.group, Binders: "system:authenticated"},
+			Backends: registry, Instances: view, MetricsAddress: "0", HealthAddress: "0", Log: logr.Discard(),
+		})
+	}()
+	stop = func() {
+		cancel()
+		<-ended
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// backends returns kro and manifest.
+func (e *env) backends(t *testing.T) []backend.Backend {
+	t.Helper()
+	config := inRuntime(t, conformance.Config{Group: e.group, Export: e.group, SweepInterval: sweepInterval})
+	schemas, err := discovery.NewDiscoveryClientForConfig(shared.runtime.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	graphs, err := kro.New(kro.Config{Config: config, Discovery: schemas})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []backend.Backend{graphs, manifest.New(config)}
+}
+
+// newTemplate returns a Template of the kind Sample.
+func (e *env) newTemplate(backend, config string) *infrastructurev1alpha1.Template {
+	return &infrastructurev1alpha1.Template{
+		ObjectMeta: metav1.ObjectMeta{Name: "sample"},
+		Spec: infrastructurev1alpha1.TemplateSpec{
+			DisplayName: "Sample", Version: "1.0.0", Backend: backend,
+			InstanceCRD:   infrastructurev1alpha1.InstanceCRD{Group: e.group, Version: "v1alpha1", Kind: "Sample", Resource: "samples"},
+			Schema:        runtime.RawExtension{Raw: []byte(conformance.Schema)},
+			BackendConfig: &runtime.RawExtension{Raw: []byte(config)},
+		},
+	}
+}
+
+// publish creates the Template and waits until it is ready.
+func (e *env) publish(t *testing.T, template *infrastructurev1alpha1.Template) {
+	t.Helper()
+	shardtesting.Eventually(t, "templates are served", func(ctx context.Context) error { return e.c.Create(ctx, template.DeepCopy()) })
+	e.waitReady(t, template.Spec.Backend)
+}
+
+// waitReady waits until the Template is ready with a backend.
+func (e *env) waitReady(t *testing.T, backend string) {
+	t.Helper()
+	shardtesting.Eventually(t, "the template is ready with "+backend, func(ctx context.Context) error {
+		template := &infrastructurev1alpha1.Template{}
+		if err := e.c.Get(ctx, client.ObjectKey{Name: "sample"}, template); err != nil {
+			return err
+		}
+		ready := meta.FindStatusCondition(template.Status.Conditions, infrastructurev1alpha1.ConditionReady)
+		if ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != template.Generation || template.Status.Backend.Name != backend {
+			return fmt.Errorf("the status is %+v", template.Status)
+		}
+		return nil
+	})
+}
+
+// consumer is a workspace that has bound the export.
+type consumer struct {
+	conformance.Workspace
+	cluster   logicalcluster.Name
+	instances dynamic.ResourceInterface
+}
+
+// newConsumer creates a workspace on a shard, and binds the export.
+func (e *env) newConsumer(t *testing.T, shard string) *consumer {
+	t.Helper()
+	of := &consumer{Workspace: shared.installation.NewTenantOn(t, shard)}
+	objects, err := dynamic.NewForConfig(of.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of.instances = objects.Resource(schema.GroupVersionResource{Group: e.group, Version: "v1alpha1", Resource: "samples"})
+	export := &apisv1alpha2.APIExport{}
+	if err := e.c.Get(t.Context(), client.ObjectKey{Name: e.group}, export); err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, of.Config, e.group)
+	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "infrastructure"}}
+	binding.Spec.Reference.Export = &apisv1alpha2.ExportBindingReference{Path: logicalcluster.Of(export).String(), Name: e.group}
+	shardtesting.Eventually(t, "binding the export", func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(c.Create(ctx, binding.DeepCopy()))
+	})
+	shardtesting.Eventually(t, "the export is bound", func(ctx context.Context) error {
+		bound := &apisv1alpha2.APIBinding{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(binding), bound); err != nil {
+			return err
+		}
+		of.cluster = logicalcluster.Of(bound)
+		if bound.Status.Phase != apisv1alpha2.APIBindingPhaseBound {
+			return fmt.Errorf("conditions are %+v", bound.Status.Conditions)
+		}
+		return nil
+	})
+	return of
+}
+
+// create creates an instance.
+func (of *consumer) create(t *testing.T, e *env, name, size string) {
+	t.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": e.group + "/v1alpha1", "kind": "Sample", "metadata": map[string]any{"name": name}, "spec": map[string]any{"size": size},
+	}}
+	shardtesting.Eventually(t, "creating "+name, func(ctx context.Context) error {
+		_, err := of.instances.Create(ctx, object, metav1.CreateOptions{})
+		return client.IgnoreAlreadyExists(err)
+	})
+}
+
+// waitSize waits until an instance is ready with a size.
+func (of *consumer) waitSize(t *testing.T, name, size string) *unstructured.Unstructured {
+	t.Helper()
+	var got *unstructured.Unstructured
+	shardtesting.Eventually(t, name+" is ready", func(ctx context.Context) (err error) {
+		if got, err = of.instances.Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		status, _, _ := unstructured.NestedMap(got.Object, "status")
+		if status["phase"] != string(infrastructurev1alpha1.PhaseReady) || status["size"] != size || readyOf(got) != "True" {
+			return fmt.Errorf("the status is %v", status)
+		}
+		return nil
+	})
+	return got
+}
+
+// readyOf returns the status of the condition Ready.
+func readyOf(object *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, condition := range conditions {
+		if fields, ok := condition.(map[string]any); ok && fields["type"] == "Ready" {
+			status, _ := fields["status"].(string)
+			return status
+		}
+	}
+	return ""
+}
+
+// consistently fails if a condition returns an error within a number of sweeps.
+func consistently(t *testing.T, what string, condition func(context.Context) error) {
+	t.Helper()
+	const sweeps = 6
+	until := time.Now().Add(sweeps * sweepInterval)
+	shardtesting.Eventually(t, what, func(ctx context.Context) error {
+		if err := condition(ctx); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if time.Now().Before(until) {
+			return errors.New("goes on")
+		}
+		return nil
+	})
+}
+
+// expectMade waits until there is a number of things of a tenant in the runtime cluster.
+func (e *env) expectMade(t *testing.T, of *consumer, count int) {
+	t.Helper()
+	shardtesting.Eventually(t, fmt.Sprintf("there are %d things of %s", count, of.cluster), func(ctx context.Context) error {
+		return e.countMade(ctx, of, count)
+	})
+}
+
+func (e *env) countMade(ctx context.Context, of *consumer, count int) error {
+	names, err := e.made.List(ctx, of.cluster)
+	if err == nil && len(names) != count {
+		err = fmt.Errorf("there is %v", names)
+	}
+	return err
+}
+
+// things is the number of things that an instance is made of.
+const things = 3
