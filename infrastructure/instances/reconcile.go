@@ -181,13 +181,9 @@ func (p *pass) remove() (reconcile.Result, error) {
 		p.kind.shard.record(p.ctx, p.instance.Cluster, object, corev1.EventTypeNormal, "Deleted", "The instance has been removed.")
 		return reconcile.Result{}, nil
 	}
-	phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
-	if phase != string(infrastructurev1alpha1.PhaseTemplateRemoved) {
-		status, changed := newStatus(object, State{Phase: infrastructurev1alpha1.PhaseDeleting, Message: "The instance is being removed."}, connectionOf(object), time.Now())
-		if changed {
-			if err := p.writeStatus(status); err != nil {
-				return reconcile.Result{}, err
-			}
+	if status, changed := newStatus(object, removalState(object), connectionOf(object), time.Now()); changed {
+		if err := p.writeStatus(status); err != nil {
+			return reconcile.Result{}, err
 		}
 	}
 	return reconcile.Result{RequeueAfter: deletionInterval}, nil

@@ -28,6 +28,9 @@ const (
 // conditionReady is the type of the condition that all instances have.
 const conditionReady = "Ready"
 
+// removedMessage is what tenants read when the Template of an instance is removed.
+const removedMessage = "This kind is no longer offered; the instance is being removed."
+
 // commonFields are the fields of the status that are not outputs.
 var commonFields = map[string]bool{"phase": true, "message": true, "conditions": true, "observedGeneration": true, "connectionSecret": true}
 
@@ -111,6 +114,14 @@ func setConnection(status map[string]any, conditions *[]metav1.Condition, connec
 	condition := *connected.condition
 	condition.ObservedGeneration, condition.LastTransitionTime = generation, metav1.NewTime(now)
 	meta.SetStatusCondition(conditions, condition)
+}
+
+// removalState is the state of an instance that is being removed, by its tenant or because of its Template.
+func removalState(object *unstructured.Unstructured) State {
+	if phase, _, _ := unstructured.NestedString(object.Object, "status", "phase"); phase == string(infrastructurev1alpha1.PhaseTemplateRemoved) {
+		return State{Phase: infrastructurev1alpha1.PhaseTemplateRemoved, Message: removedMessage}
+	}
+	return State{Phase: infrastructurev1alpha1.PhaseDeleting, Message: "The instance is being removed."}
 }
 
 // unavailableStatus returns the present status with the condition that the instance cannot be looked after now, or not be removed.

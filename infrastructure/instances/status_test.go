@@ -99,6 +99,20 @@ func TestUnavailableKeepsTheStatus(t *testing.T) {
 	}
 }
 
+func TestRemovalSaysWhy(t *testing.T) {
+	object := written(1, State{Phase: ready})
+	if got := removalState(object); got.Phase != infrastructurev1alpha1.PhaseDeleting {
+		t.Errorf("an instance that its tenant deletes is %s", got.Phase)
+	}
+	if err := unstructured.SetNestedField(object.Object, string(infrastructurev1alpha1.PhaseTemplateRemoved), "status", "phase"); err != nil {
+		t.Fatal(err)
+	}
+	status, changed := newStatus(object, removalState(object), connection{}, start)
+	if !changed || readyCondition(status).Reason != reasonRemoved || status["phase"] != string(infrastructurev1alpha1.PhaseTemplateRemoved) {
+		t.Errorf("an instance whose Template is removed has %v", status)
+	}
+}
+
 func TestTenantsHaveTheirTurns(t *testing.T) {
 	q := newQueue("", nil)
 	defer q.ShutDown()

@@ -112,7 +112,7 @@ func removeInstance(ctx context.Context, c dynamic.ResourceInterface, object *un
 		return nil
 	}
 	ctx = logicalcluster.With(ctx, logicalcluster.Of(object))
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"phase": infrastructurev1alpha1.PhaseTemplateRemoved, "message": "This kind is no longer offered; the instance is being removed."}})
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"phase": infrastructurev1alpha1.PhaseTemplateRemoved, "message": removedMessage}})
 	if err != nil {
 		return err
 	}
