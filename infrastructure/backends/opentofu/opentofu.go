@@ -142,8 +142,9 @@ func (s *situation) withOutputs(state instances.State) instances.State {
 
 // Delete implements instances.Handler. What prevents the removal can be repaired in the Template.
 func (b *Backend) Delete(ctx context.Context, instance instances.Instance) (bool, error) {
-	var with *inputs                                                                                                 // nil: those of the last run
-	if parsed, err := parseConfig(instance.Template, b.unrestricted); err == nil && instance.Object.GetUID() != "" { // else only its name is known
+	// Without inputs, those of the last run are used: of an instance that vanished, only the name is known.
+	var with *inputs
+	if parsed, err := parseConfig(instance.Template, b.unrestricted); err == nil && instance.Object.GetUID() != "" {
 		if wanted, err := parsed.inputs(selfOf(instance)); err == nil {
 			with = wanted
 		}
