@@ -112,9 +112,10 @@ release: ## Images for all platforms, charts, definitions, plug-ins, bills of ma
 ##@ Develop
 
 .PHONY: generate
-generate: ## Regenerate deepcopy, OpenAPI, CRDs and RBAC.
+generate: ## Regenerate deepcopy, OpenAPI, CRDs, RBAC, charts, dashboards and the reference.
 	@hack/generate.sh
 	@hack/generate-openapi.sh
+	@hack/generate-derived.sh
 
 .PHONY: portal
 portal: ## Build the portal of the infrastructure provider from infrastructure/portal/web; needs Node.js 20 and npm.

@@ -63,17 +63,3 @@ if compgen -G 'controllers/*' >/dev/null; then
 	mkdir -p config/rbac
 	"$controller_gen" rbac:roleName=manager-role paths=./controllers/... output:rbac:dir=config/rbac
 fi
-
-# A chart can only read files in its own folder.
-echo "charts: definitions and roles"
-rm -rf charts/atoll-operator/files
-mkdir -p charts/atoll-operator/files/crds
-cp config/crd/bases/*.yaml charts/atoll-operator/files/crds/
-cp config/rbac/{role,leader_election_role,user_roles}.yaml config/prometheus/alerts.yaml charts/atoll-operator/files/
-go run ./hack/chartschema config/crd/bases charts/atoll-installation/values.schema.json
-
-echo "dashboards: config/prometheus/dashboards"
-go run ./hack/dashboards config/prometheus/dashboards
-
-echo "reference: docs/reference"
-go run ./hack/reference docs/reference

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Generates what is derived from generated files: charts, dashboards and the reference. It runs last; `make verify` checks that it
+# changes nothing.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+export CGO_ENABLED=0
+
+# A chart can only read files in its own folder.
+echo "charts: definitions and roles"
+rm -rf charts/atoll-operator/files
+mkdir -p charts/atoll-operator/files/crds
+cp config/crd/bases/*.yaml charts/atoll-operator/files/crds/
+cp config/rbac/{role,leader_election_role,user_roles}.yaml config/prometheus/alerts.yaml charts/atoll-operator/files/
+go run ./hack/chartschema config/crd/bases charts/atoll-installation/values.schema.json
+
+echo "dashboards: config/prometheus/dashboards"
+go run ./hack/dashboards config/prometheus/dashboards
+
+echo "reference: docs/reference"
+go run ./hack/reference docs/reference
