@@ -122,6 +122,11 @@ portal: ## Build the portal of the infrastructure provider from infrastructure/p
 	cd infrastructure/portal/web && npm ci --no-audit --no-fund && npm run build
 	cd infrastructure/portal/web/node_modules/axe-core && cp axe.min.js ../../../../../test/portal/testdata/ && for name in LICENSE LICENSE-3RD-PARTY.txt; do cp $$name ../../../../../test/portal/testdata/axe.$${name%.txt}; done
 
+.PHONY: portal-pictures
+portal-pictures: ## Make the pictures of the portal in docs/pictures anew, in Chromium.
+	@mkdir -p docs/pictures
+	PORTAL_PICTURES=$(CURDIR)/docs/pictures go test -count=1 ./test/portal
+
 .PHONY: verify
 verify: ## Regenerate, format, lint, check import rules and vulnerabilities; fails if that changes a file.
 	@hack/verify.sh

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -210,6 +211,10 @@ func (p *Page) Fill(expression, text string) {
 	p.Eval(`((e) => { e.focus(); e.select(); return true })(`+expression+`)`, &ignored)
 	if text == "" {
 		p.Press("\b")
+		return
+	}
+	if strings.Contains(text, "\n") {
+		call(p, input.InsertText, input.InsertTextParams{Text: text}) // as from the clipboard
 		return
 	}
 	p.Press(text)

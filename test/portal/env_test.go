@@ -7,12 +7,10 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -176,50 +174,6 @@ func (e *env) serve(t *testing.T) {
 	})
 	e.url = server.URL + portal.Path
 	e.signIn.RedirectURI = e.url
-}
-
-// gate is an outage of the web server that can be switched on: connections are cut, and new requests, too.
-type gate struct {
-	next   http.Handler
-	mu     sync.Mutex
-	down   bool
-	closed chan struct{}
-}
-
-func (g *gate) set(down bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if down == g.down {
-		return
-	}
-	g.down = down
-	if down {
-		close(g.closed)
-		return
-	}
-	g.closed = make(chan struct{})
-}
-
-// ServeHTTP implements http.Handler.
-func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	g.mu.Lock()
-	down, closed := g.down, g.closed
-	g.mu.Unlock()
-	if down {
-		panic(http.ErrAbortHandler)
-	}
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	served := make(chan struct{})
-	defer close(served)
-	go func() {
-		select {
-		case <-closed:
-			cancel()
-		case <-served:
-		}
-	}()
-	g.next.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // prepareTenant creates the workspaces of the tenant and gives users their rights.

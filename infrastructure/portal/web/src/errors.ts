@@ -38,7 +38,8 @@ function messageOf(cause: Cause): string {
 export function fieldErrors(error: unknown): FieldError[] {
   if (!(error instanceof APIError)) return []
   const { status } = error
-  const causes = (status.details?.causes ?? []).filter((cause) => cause.field && cause.field !== '<nil>')
+  // An error about "patch" quotes the whole object; what is wrong with it is in the message.
+  const causes = (status.details?.causes ?? []).filter(({ field }) => field && field !== '<nil>' && field !== 'patch')
   if (causes.length > 0) return unique(causes.map((cause) => ({ path: parsePath(cause.field!), message: messageOf(cause) })))
   const unknown = [...status.message.matchAll(/(unknown|duplicate) field "([^"]+)"/g)]
   return unknown.map(([, what, field]) => ({ path: parsePath(field!), message: what === 'unknown' ? 'There is no such field.' : 'The field is there twice.' }))
@@ -68,6 +69,6 @@ function explainStatus(status: Status, what: string): string {
     case 429:
       return 'The server has too much to do at the moment. Try again in a few seconds.'
     default:
-      return status.message
+      return status.message.replace(/^.*strict decoding error: /s, '')
   }
 }

@@ -1,0 +1,181 @@
+package portal
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/atoll-dev/atoll/test/chromium"
+)
+
+// check runs axe over a page: WCAG 2.2 AA and best practices.
+func check(t *testing.T, page *chromium.Page, where string) {
+	t.Helper()
+	var ready bool
+	page.Eval("typeof axe === 'object'", &ready)
+	if !ready {
+		page.Eval("(() => {"+axe+"\n; return true })()", &ready)
+	}
+	var result struct {
+		Passes     int
+		Violations []struct {
+			ID, Help string
+			Nodes    []struct{ HTML, FailureSummary string }
+		}
+	}
+	page.Eval(`axe.run(document).then(({passes, violations}) => ({passes: passes.length, violations: violations.map(({id, help, nodes}) =>
+		({id, help, nodes: nodes.map(({html, failureSummary}) => ({html, failureSummary}))}))}))`, &result)
+	if result.Passes < 20 {
+		t.Errorf("%s: only %d rules were applied", where, result.Passes)
+	}
+	for _, violation := range result.Violations {
+		for _, node := range violation.Nodes {
+			t.Errorf("%s: %s (%s): %s\n%s", where, violation.ID, violation.Help, node.HTML, node.FailureSummary)
+		}
+	}
+}
+
+// testAccessibility checks every view in light and dark colours.
+func (e *env) testAccessibility(t *testing.T) {
+	page := e.browser.NewPage(t)
+	for _, scheme := range []string{"light", "dark"} {
+		page.Emulate("prefers-color-scheme: " + scheme)
+		page.Open(e.at(tenant))
+		if scheme == "light" {
+			page.WaitTitle("Sign in")
+			check(t, page, "sign-in")
+			signInWith(page, "ada-token")
+		}
+		for _, view := range []struct {
+			title    string
+			segments []string
+		}{
+			{"Catalogue", nil},
+			{"Cache", []string{"templates", "cache"}},
+			{"Create Cache", []string{"templates", "cache", "new"}},
+			{"Instances", []string{"instances"}},
+			{"Cache mine", []string{"instances", "caches", "mine"}},
+			{"Edit Cache mine", []string{"instances", "caches", "mine", "edit"}},
+			{"Choose a workspace", []string{"workspaces"}},
+		} {
+			page.Open(e.at(append([]string{tenant}, view.segments...)...))
+			page.WaitTitle(view.title)
+			if view.title == "Create Cache" {
+				page.Click(chromium.Named("Create Cache"))
+				page.Wait("the summary", "document.activeElement?.className === 'summary'")
+			}
+			check(t, page, view.title+" in "+scheme)
+		}
+		page.Open(e.at(tenant, "instances", "caches", "mine"))
+		page.WaitTitle("Cache mine")
+		page.Click(chromium.Named("Delete…"))
+		check(t, page, "dialog in "+scheme)
+		page.Press("\x1b")
+		page.Wait("the focus to be where it was", "document.activeElement?.innerText === 'Delete…'")
+	}
+	e.quiet(t, page)
+}
+
+// testColours: the colours are those of the system unless the user has chosen others.
+func (e *env) testColours(t *testing.T) {
+	page := e.open(t, "ada-token", tenant)
+	page.WaitTitle("Catalogue")
+	background := func(what string, dark bool) {
+		t.Helper()
+		page.Wait(what, fmt.Sprintf("(getComputedStyle(document.body).backgroundColor === 'rgb(20, 23, 28)') === %v", dark))
+	}
+	background("light colours", false)
+	page.Emulate("prefers-color-scheme: dark")
+	background("dark colours of the system", true)
+	page.Choose("document.querySelector('#theme')", "Light")
+	background("light colours as chosen", false)
+	page.Reload()
+	page.WaitTitle("Catalogue")
+	background("light colours after loading again", false)
+	page.Choose("document.querySelector('#theme')", "As the system")
+	background("dark colours of the system again", true)
+	page.Emulate("prefers-reduced-motion: reduce")
+	page.Wait("no transitions", "getComputedStyle(document.querySelector('button')).transitionDuration === '0s'")
+	// Nothing is wider than a small screen, but for what scrolls by itself.
+	for _, view := range [][]string{nil, {"templates", "cache"}, {"templates", "cache", "new"}, {"instances"}, {"instances", "caches", "mine"}} {
+		page.Size(360, 740)
+		page.Open(e.at(append([]string{tenant}, view...)...))
+		page.Wait("a heading", "document.activeElement === document.querySelector('h1')")
+		var width int
+		page.Eval("document.documentElement.scrollWidth", &width)
+		if width > 360 {
+			t.Errorf("%v is %d pixels wide on a screen of 360", view, width)
+		}
+	}
+	e.quiet(t, page)
+}
+
+// tabTo presses Tab until something has the focus, and fails if that is not visible.
+func tabTo(t *testing.T, page *chromium.Page, name string) {
+	t.Helper()
+	var passed []string
+	for range 80 {
+		page.Press("\t")
+		focused := page.Focused()
+		if focused == name {
+			if style := page.String("getComputedStyle(document.activeElement).outlineStyle"); style == "none" {
+				t.Errorf("the focus on %s cannot be seen", name)
+			}
+			return
+		}
+		passed = append(passed, focused)
+	}
+	t.Fatalf("Tab does not reach %q, only %q", name, passed)
+}
+
+// testKeyboard signs in, creates, edits and deletes with the keyboard only.
+func (e *env) testKeyboard(t *testing.T) {
+	page := e.browser.NewPage(t)
+	page.Open(e.at(tenant))
+	page.WaitTitle("Sign in")
+	tabTo(t, page, "Token")
+	page.Press("ada-token\r")
+	page.WaitTitle("Catalogue")
+	tabTo(t, page, "Search the catalogue")
+	page.Press("queue")
+	page.WaitText("1 of 3 templates")
+	tabTo(t, page, "Message queue")
+	page.Press("\r")
+	page.WaitTitle("Message queue")
+	tabTo(t, page, "Create Queue")
+	page.Press("\r")
+	page.WaitTitle("Create Queue")
+	tabTo(t, page, "Name of the object")
+	page.Press("typed")
+	tabTo(t, page, "durable")
+	page.Press("t")
+	page.Press("\r")
+	tabTo(t, page, "Create Queue")
+	page.Press("\r")
+	page.WaitTitle("Queue typed")
+	got, err := e.resource("queues").Get(t.Context(), "typed", metav1.GetOptions{})
+	if err != nil || !strings.Contains(fmt.Sprint(got.Object["spec"]), "durable:true") {
+		t.Errorf("created %v, %v", got, err)
+	}
+	tabTo(t, page, "Delete…")
+	page.Press(" ")
+	page.Wait("the dialog", "document.querySelector('dialog[open]')?.contains(document.activeElement)")
+	for range 5 {
+		page.Press("\t")
+	}
+	tabTo(t, page, "Type typed to confirm")
+	page.Press("typed")
+	tabTo(t, page, "Delete")
+	page.Press("\r")
+	page.WaitTitle("Not there")
+	page.Open(e.at(tenant))
+	page.Reload()
+	page.WaitTitle("Catalogue")
+	page.Eval("document.activeElement.blur() ?? true", new(bool))
+	tabTo(t, page, "Skip to the content")
+	page.Press("\r")
+	page.Wait("the content to have the focus", "document.activeElement.id === 'main'")
+	e.quiet(t, page)
+}

@@ -1,0 +1,92 @@
+package portal
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// gate stands before the web server: it cuts connections, refuses a token as if it had expired, and ends watches as if what they ask for
+// had been compacted.
+type gate struct {
+	next    http.Handler
+	mu      sync.Mutex
+	down    bool
+	closed  chan struct{}
+	refused string
+	expired map[string]bool // paths of watches that are to be ended; nil for none
+	ends    int
+}
+
+// set begins or ends an outage: connections are cut, and new requests, too.
+func (g *gate) set(down bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if down == g.down {
+		return
+	}
+	g.down = down
+	if down {
+		close(g.closed)
+		return
+	}
+	g.closed = make(chan struct{})
+}
+
+// refuse has a token refused from now on.
+func (g *gate) refuse(token string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refused = token
+}
+
+// expire has the next watch of each path answered with status 410, and returns how many were until now.
+func (g *gate) expire(on bool) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.expired = nil
+	if on {
+		g.expired = map[string]bool{}
+	}
+	return g.ends
+}
+
+// isExpired reports whether a watch is to be ended; that is once for a path, after an outage.
+func (g *gate) isExpired(r *http.Request) bool {
+	if g.expired == nil || g.down || r.URL.Query().Get("watch") == "" || g.expired[r.URL.Path] {
+		return false
+	}
+	g.expired[r.URL.Path] = true
+	g.ends++
+	return true
+}
+
+// ServeHTTP implements http.Handler.
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	down, closed, expired := g.down, g.closed, g.isExpired(r)
+	refused := g.refused != "" && strings.HasSuffix(r.Header.Get("Authorization"), " "+g.refused)
+	g.mu.Unlock()
+	switch {
+	case down:
+		panic(http.ErrAbortHandler)
+	case refused:
+		r.Header.Set("Authorization", "Bearer expired")
+	case expired:
+		_, _ = w.Write([]byte(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"too old resource version","code":410}}` + "\n"))
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	served := make(chan struct{})
+	defer close(served)
+	go func() {
+		select {
+		case <-closed:
+			cancel()
+		case <-served:
+		}
+	}()
+	g.next.ServeHTTP(w, r.WithContext(ctx))
+}
