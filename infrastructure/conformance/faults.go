@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 
@@ -83,8 +82,8 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if request.Header.Get("Content-Type") == string(types.ApplyPatchType) {
-		if err := t.forgetUnchanged(request, response); err != nil {
+	if isApply(request) {
+		if err := t.recordApply(to, request, response); err != nil {
 			return nil, err
 		}
 	}
@@ -94,8 +93,8 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// forgetUnchanged removes what is recorded of a server-side apply that has changed nothing.
-func (f *faults) forgetUnchanged(request *http.Request, response *http.Response) error {
+// recordApply records a server-side apply, unless it has changed nothing.
+func (f *faults) recordApply(to server, request *http.Request, response *http.Response) error {
 	content, err := io.ReadAll(response.Body)
 	response.Body.Close()
 	if err != nil {
@@ -109,16 +108,9 @@ func (f *faults) forgetUnchanged(request *http.Request, response *http.Response)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	path := request.URL.Path
-	unchanged := f.versions[path] == object.ResourceVersion
-	f.versions[path] = object.ResourceVersion
-	if !unchanged {
-		return nil
-	}
-	for i, w := range slices.Backward(f.writes) {
-		if w.method == request.Method && w.path == path {
-			f.writes = slices.Delete(f.writes, i, i+1)
-			return nil
-		}
+	if f.versions[path] != object.ResourceVersion {
+		f.versions[path] = object.ResourceVersion
+		f.writes = append(f.writes, write{server: to, method: request.Method, path: path})
 	}
 	return nil
 }
@@ -148,8 +140,14 @@ func (f *faults) admit(to server, request *http.Request) error {
 	if to != toWorkspace && f.left > 0 {
 		f.left--
 	}
-	f.writes = append(f.writes, w)
+	if !isApply(request) { // of which the response tells whether it is a write
+		f.writes = append(f.writes, w)
+	}
 	return nil
+}
+
+func isApply(request *http.Request) bool {
+	return request.Header.Get("Content-Type") == string(types.ApplyPatchType)
 }
 
 func readCopy(request *http.Request) (string, error) {
