@@ -12,6 +12,7 @@ import (
 
 	"github.com/atoll-dev/atoll/test/fixture"
 	"github.com/atoll-dev/atoll/test/installation"
+	"github.com/atoll-dev/atoll/test/jobs"
 	"github.com/atoll-dev/atoll/test/kubeapiserver"
 	"github.com/atoll-dev/atoll/test/programs"
 )
@@ -30,6 +31,7 @@ type servers struct {
 	*fixture.Fixture
 	installation Installation
 	runtime      *kubeapiserver.Cluster
+	jobs         *jobs.Executor // of the runtime cluster
 }
 
 func (s *servers) run() {
@@ -46,8 +48,12 @@ func (s *servers) run() {
 	if err := programs.Build(context.Background(), filepath.Join(root, "hack", "devcluster"), bin, "k8s.io/kubernetes/cmd/kube-apiserver"); err != nil {
 		s.Fatal(err)
 	}
+	if err := jobs.Build(context.Background(), root, bin); err != nil {
+		s.Fatal(err)
+	}
 	s.runtime = kubeapiserver.Start(s, bin)
 	s.installation = Installation{installation.Start(s, bin, "--feature-gates="+FeatureGates)}
 	s.runtime.WaitReady(s)
 	s.runtime.FinalizeNamespaces(s)
+	s.jobs = jobs.Start(s, s.runtime.Config, bin)
 }
