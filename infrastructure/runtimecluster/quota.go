@@ -3,6 +3,7 @@ package runtimecluster
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,8 +24,8 @@ const exceeded = "exceeded quota"
 const (
 	// maxEvents bounds the events that are read.
 	maxEvents = 500
-	// eventAge is the age of events that say nothing any more: controllers try again.
-	eventAge = 10 * time.Minute
+	// eventAge is the age of events that say nothing any more: controllers try again, at intervals of up to a thousand seconds.
+	eventAge = 20 * time.Minute
 )
 
 // quotaExceeded is the state of an instance that does not fit.
@@ -56,6 +57,15 @@ func (h *quotaHandler) Apply(ctx context.Context, instance instances.Instance) (
 	return refused, nil
 }
 
+// replicaSetSuffix is what Deployments append to the names of their ReplicaSets.
+var replicaSetSuffix = regexp.MustCompile(`^-[bcdfghjklmnpqrstvwxz2456789]{6,10}$`)
+
+// isOf reports whether an object is the one of a name, or a ReplicaSet of the Deployment of that name.
+func isOf(object corev1.ObjectReference, name string) bool {
+	rest, ok := strings.CutPrefix(object.Name, name)
+	return ok && (rest == "" || object.Kind == "ReplicaSet" && replicaSetSuffix.MatchString(rest))
+}
+
 // isQuotaExceeded reports whether a controller could not make what an object of a set stands for.
 func (c *Cluster) isQuotaExceeded(ctx context.Context, s Set, now time.Time) (bool, error) {
 	current, err := c.readInventory(ctx, s)
@@ -72,9 +82,7 @@ func (c *Cluster) isQuotaExceeded(ctx context.Context, s Set, now time.Time) (bo
 		if event.Series != nil {
 			at = event.Series.LastObservedTime.Time
 		}
-		isMember := func(m member) bool { // ReplicaSets and the like are named by what they are made of
-			return event.InvolvedObject.Name == m.Name || strings.HasPrefix(event.InvolvedObject.Name, m.Name+"-")
-		}
+		isMember := func(m member) bool { return isOf(event.InvolvedObject, m.Name) }
 		if strings.Contains(event.Message, exceeded) && now.Sub(at) < eventAge && slices.ContainsFunc(current.members, isMember) {
 			return true, nil
 		}

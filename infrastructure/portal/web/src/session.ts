@@ -70,6 +70,7 @@ export class Session extends Observable {
   }
 
   private refresh(): Promise<void> {
+    const before = this.signed
     this.refreshing ??= (async () => {
       try {
         const refreshToken = this.signed?.refreshToken
@@ -78,9 +79,11 @@ export class Session extends Observable {
           if (this.signed!.expires! < Date.now()) this.expire()
           return
         }
-        this.keep({ ...(await this.oidc.refresh(refreshToken)), user: this.user, since: Date.now() })
+        const tokens = await this.oidc.refresh(refreshToken)
+        // Who has signed out meanwhile stays signed out.
+        if (this.signed === before) this.keep({ ...tokens, user: this.user, since: Date.now() })
       } catch {
-        this.expire()
+        if (this.signed === before) this.expire()
       } finally {
         this.refreshing = undefined
       }
