@@ -24,6 +24,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backends/stub"
 	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/template"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -177,6 +178,7 @@ func TestFailures(t *testing.T) {
 		}},
 		{"a binary without the backend touches nothing", e.testBackendNotFound},
 		{"the backend is back", e.testBackendIsBack},
+		{"instances that are abandoned are let go", e.testAbandoned},
 	} {
 		if !t.Run(step.name, step.run) {
 			return
@@ -401,4 +403,21 @@ func (e *failuresEnv) testBackendIsBack(t *testing.T) {
 			t.Errorf("deleted %v", f.deleted)
 		}
 	})
+}
+
+// testAbandoned removes a Template whose backend cannot remove what instances are made of.
+func (e *failuresEnv) testAbandoned(t *testing.T) {
+	e.start(t, e.backend)
+	e.provision(t, e.tenant, "abandoned", "small")
+	e.backend.set(func(f *fragile) { f.down = errors.New("connection refused") })
+	removed := e.ready(t, "redis")
+	if err := e.c.Delete(t.Context(), removed); err != nil {
+		t.Fatal(err)
+	}
+	e.waitFor(t, "redis", infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonDraining)
+	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
+		metav1.SetMetaDataAnnotation(&t.ObjectMeta, template.AnnotationAbandon(group), "")
+	})
+	e.gone(t, removed)
+	e.waitGone(t, "abandoned")
 }

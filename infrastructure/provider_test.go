@@ -54,14 +54,19 @@ type env struct {
 type counter struct {
 	template.Instances // nil: nothing else is asked
 	count              atomic.Int64
+	bound              atomic.Pointer[apisv1alpha2.BoundAPIResource] // by a binding; nil: there is none
 }
 
 func (c *counter) Each(_ context.Context, _ *infrastructurev1alpha1.Template, call func(*unstructured.Unstructured) error) error {
 	return nil
 }
 
-func (c *counter) Bindings(context.Context, []string, func(*apisv1alpha2.APIBinding) error) error {
-	return nil
+func (c *counter) Bindings(_ context.Context, _ []string, call func(*apisv1alpha2.APIBinding) error) error {
+	bound := c.bound.Load()
+	if bound == nil {
+		return nil
+	}
+	return call(&apisv1alpha2.APIBinding{Status: apisv1alpha2.APIBindingStatus{BoundResources: []apisv1alpha2.BoundAPIResource{*bound}}})
 }
 
 func (c *counter) Count(context.Context, *infrastructurev1alpha1.Template) (int, error) {
@@ -70,6 +75,10 @@ func (c *counter) Count(context.Context, *infrastructurev1alpha1.Template) (int,
 
 func (c *counter) Remove(context.Context, *infrastructurev1alpha1.Template) (int, error) {
 	return int(c.count.Load()), nil
+}
+
+func (c *counter) Abandon(context.Context, *infrastructurev1alpha1.Template) (int, error) {
+	return 0, nil
 }
 
 func (c *counter) Provided(context.Context, *infrastructurev1alpha1.Template) (int, error) {
@@ -245,6 +254,8 @@ func TestTemplates(t *testing.T) {
 		{"shipped templates follow the files until somebody edits them", e.testSeed},
 		{"what is shipped works", e.testShipped},
 		{"a large catalogue", e.testManyTemplates},
+		{"removal of a template whose edit is refused", e.testRemovalAfterRefusal},
+		{"removal waits until bindings refuse new instances", e.testRemovalWaitsForBindings},
 		{"A3: removal drains, tears down, and leaves nothing", e.testRemoval},
 	} {
 		if !t.Run(step.name, step.run) {

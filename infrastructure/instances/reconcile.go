@@ -3,7 +3,6 @@ package instances
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -212,8 +211,12 @@ func (p *pass) vanished() (reconcile.Result, error) {
 
 // setFinalizers writes the finalizers of the state that was read.
 func (p *pass) setFinalizers(finalizers []string) error {
-	object := p.instance.Object
-	return p.patch(map[string]any{"metadata": map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(), "finalizers": finalizers}})
+	patch, err := finalizersPatch(p.instance.Object, finalizers)
+	if err != nil {
+		return err
+	}
+	written, err := p.client().Patch(p.ctx, p.instance.Object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+	return p.wrote(written, err)
 }
 
 // writeStatus replaces the status.
@@ -224,15 +227,6 @@ func (p *pass) writeStatus(status map[string]any) error {
 	if err == nil {
 		p.recordTransition(status)
 	}
-	return p.wrote(written, err)
-}
-
-func (p *pass) patch(content map[string]any) error {
-	text, err := json.Marshal(content)
-	if err != nil {
-		return err
-	}
-	written, err := p.client().Patch(p.ctx, p.instance.Object.GetName(), types.MergePatchType, text, metav1.PatchOptions{})
 	return p.wrote(written, err)
 }
 

@@ -62,6 +62,5 @@ func (p *pass) removeFinalizer() error {
 	if !p.hasFinalizer() {
 		return nil
 	}
-	left := slices.DeleteFunc(slices.Clone(p.instance.Object.GetFinalizers()), func(f string) bool { return f == finalizer })
-	return p.setFinalizers(left)
+	return p.setFinalizers(withoutFinalizer(p.instance.Object, finalizer))
 }

@@ -106,6 +106,42 @@ func (v *View) Remove(ctx context.Context, t *infrastructurev1alpha1.Template) (
 	return left, err
 }
 
+// Abandon implements template.Instances. An instance is deleted first: then nobody can give it a finalizer again. What others hold with
+// finalizers of theirs is theirs.
+func (v *View) Abandon(ctx context.Context, t *infrastructurev1alpha1.Template) (int, error) {
+	left, finalizer := 0, Finalizer(t.Spec.InstanceCRD.Group)
+	err := v.each(ctx, exportsOf(t, v.Export), gvrOf(t), func(c dynamic.Interface, object *unstructured.Unstructured) error {
+		if object.GetDeletionTimestamp() == nil {
+			left++
+			return removeInstance(ctx, c.Resource(gvrOf(t)), object)
+		}
+		if !slices.Contains(object.GetFinalizers(), finalizer) {
+			return nil
+		}
+		left++
+		patch, err := finalizersPatch(object, withoutFinalizer(object, finalizer))
+		if err != nil {
+			return err
+		}
+		_, err = c.Resource(gvrOf(t)).Patch(logicalcluster.With(ctx, logicalcluster.Of(object)), object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		}
+		return err
+	})
+	return left, err
+}
+
+// finalizersPatch returns the patch with which the state of an object that was read has other finalizers.
+func finalizersPatch(object *unstructured.Unstructured, finalizers []string) ([]byte, error) {
+	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(), "finalizers": finalizers}})
+}
+
+// withoutFinalizer returns the finalizers of an object but one.
+func withoutFinalizer(object *unstructured.Unstructured, finalizer string) []string {
+	return slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return f == finalizer })
+}
+
 // removeInstance says why, and deletes.
 func removeInstance(ctx context.Context, c dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 	if object.GetDeletionTimestamp() != nil {

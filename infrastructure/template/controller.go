@@ -39,6 +39,9 @@ type Instances interface {
 	Count(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
 	// Remove gives all of them the phase TemplateRemoved, deletes them, and returns how many are left.
 	Remove(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
+	// Abandon deletes all of them as Remove does, lets go those whose backend has not removed what it made, and returns for how many
+	// that was not done yet.
+	Abandon(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
 	// Provided returns the number of those that the backend may have made something for.
 	Provided(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
 }
@@ -62,7 +65,7 @@ func Finalizer(group string) string { return "templates." + group + "/reconcile"
 // LabelReady returns the key of the label of Templates that tenants may see. Its value is "true".
 func LabelReady(group string) string { return group + "/ready" }
 
-// AnnotationAbandon returns the annotation of a deleted Template whose instances shall not be waited for.
+// AnnotationAbandon returns the annotation of a deleted Template whose instances are let go without their backend.
 func AnnotationAbandon(group string) string { return group + "/abandon-instances" }
 
 // AnnotationMigrate returns the annotation of a Template whose instances another backend may take over.

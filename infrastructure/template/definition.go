@@ -39,7 +39,7 @@ func DefinitionName(t *infrastructurev1alpha1.Template) string {
 func AnnotationStored(group string) string { return group + "/stored-version" }
 
 // withServed returns a definition with all versions that the export has: somebody may have deleted or edited it, and instances may be stored in
-// any of them. It is nil if there is neither a definition nor an exported schema.
+// any of them. It has nothing else of the schema. It is nil if there is neither a definition nor an exported schema.
 func withServed(definition *apiextensionsv1.CustomResourceDefinition, served *apisv1alpha1.APIResourceSchema) (*apiextensionsv1.CustomResourceDefinition, error) {
 	if served == nil {
 		return definition, nil
@@ -59,6 +59,7 @@ func withServed(definition *apiextensionsv1.CustomResourceDefinition, served *ap
 		}
 		base.Spec.Versions = append(base.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{
 			Name: version.Name, Served: version.Served, Storage: version.Storage && definition == nil,
+			Deprecated: version.Deprecated, DeprecationWarning: version.DeprecationWarning, SelectableFields: version.SelectableFields,
 			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema}, Subresources: version.Subresources.DeepCopy(),
 			AdditionalPrinterColumns: version.AdditionalPrinterColumns,
 		})

@@ -100,20 +100,27 @@ func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed
 
 // isUsed reports whether there are or may come instances of a kind through an export, whose schema refuses new ones.
 func (r *Reconciler) isUsed(ctx context.Context, t *infrastructurev1alpha1.Template, export string, refusing *apisv1alpha1.APIResourceSchema) (bool, error) {
-	used := false
-	err := r.Instances.Bindings(ctx, []string{export}, func(binding *apisv1alpha2.APIBinding) error {
-		for _, bound := range binding.Status.BoundResources {
-			if bound.Resource == t.Spec.InstanceCRD.Resource && bound.Group == r.Group && bound.Schema.Name != refusing.Name {
-				used = true
-			}
-		}
-		return nil
-	})
-	if err != nil || used {
+	behind, err := r.behind(ctx, t, []string{export}, refusing.Name)
+	if err != nil || behind > 0 {
 		return true, err
 	}
 	there := t.DeepCopy()
 	there.Status.Registered.Exports = []string{export}
 	count, err := r.Instances.Count(ctx, there)
 	return count > 0, err
+}
+
+// behind returns how many bindings of exports have another schema of a kind than this. Those that are being deleted never get another one,
+// and tenants may hold them.
+func (r *Reconciler) behind(ctx context.Context, t *infrastructurev1alpha1.Template, exports []string, schema string) (int, error) {
+	behind := 0
+	err := r.Instances.Bindings(ctx, exports, func(binding *apisv1alpha2.APIBinding) error {
+		for _, bound := range binding.Status.BoundResources {
+			if bound.Resource == t.Spec.InstanceCRD.Resource && bound.Group == r.Group && bound.Schema.Name != schema && binding.DeletionTimestamp.IsZero() {
+				behind++
+			}
+		}
+		return nil
+	})
+	return behind, err
 }

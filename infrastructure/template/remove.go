@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -16,7 +17,7 @@ import (
 )
 
 // isOwn reports whether the kind is that of this Template. One that was never published removes nothing: the names in its spec may be
-// those of another. A definition that somebody has deleted while the kind is exported is made anew.
+// those of another. Where somebody has deleted the definition, the status says whether the kind is exported.
 func (r *Reconciler) isOwn(s *scope) bool {
 	if s.definition == nil {
 		return s.template.Status.Registered.SchemaInAPIExport
@@ -24,38 +25,76 @@ func (r *Reconciler) isOwn(s *scope) bool {
 	return s.definition.Labels[LabelTemplate(r.Group)] == s.template.Name
 }
 
-// closeKind has the exported schema refuse new instances.
+// closeInterval is how often it is looked whether bindings have the schema that refuses new instances, and whether instances that are
+// abandoned are let go.
+const closeInterval = time.Second
+
+// closeKind has the exported schema refuse new instances. It is made of what is exported: the last edit of the Template may have been
+// refused, and the definition may be of an edit that its backend has refused.
 func (r *Reconciler) closeKind(ctx context.Context, s *scope) error {
-	if !r.isOwn(s) || s.definition != nil && !s.definition.DeletionTimestamp.IsZero() {
+	if !r.isOwn(s) || !s.template.Status.Registered.SchemaInAPIExport {
 		return nil
 	}
-	if err := r.applyDefinition(ctx, s); err != nil {
+	exported, err := exportedDefinition(s)
+	if err != nil {
 		return removing(fmt.Errorf("closing the kind: %w", err))
 	}
-	if !s.template.Status.Registered.SchemaInAPIExport {
-		return nil
-	}
+	s.wanted = closed(exported)
 	return r.export(ctx, s)
 }
 
-// removeInstances removes all instances, with what backends made for them, and waits until they are gone.
+// exportedDefinition returns the definition of what is exported. Without its schema, which somebody has deleted, the definition is the next best.
+func exportedDefinition(s *scope) (*apiextensionsv1.CustomResourceDefinition, error) {
+	switch {
+	case s.served != nil:
+		definition, err := withServed(nil, s.served)
+		if err != nil {
+			return nil, err
+		}
+		definition.Spec.Group, definition.Spec.Names, definition.Spec.Scope = s.served.Spec.Group, s.served.Spec.Names, s.served.Spec.Scope
+		return definition, nil
+	case s.definition != nil:
+		return s.definition, nil
+	}
+	return Definition(s.template, nil)
+}
+
+// removeInstances removes all instances, with what backends made for them, and waits until they are gone and no new ones can come.
+// Those that are abandoned are let go as they are.
 func (r *Reconciler) removeInstances(ctx context.Context, s *scope) error {
 	if !r.isOwn(s) || !s.template.Status.Registered.SchemaInAPIExport {
 		return nil
 	}
-	if _, abandon := s.template.Annotations[AnnotationAbandon(r.Group)]; abandon {
-		r.Events.Eventf(s.template, nil, corev1.EventTypeWarning, "InstancesAbandoned", "Remove", "instances are not waited for, as an annotation asks; what they are made of may be left")
-		return nil
+	waiting := &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonDraining}
+	remove := r.Instances.Remove
+	_, abandon := s.template.Annotations[AnnotationAbandon(r.Group)]
+	if abandon {
+		remove, waiting.after = r.Instances.Abandon, closeInterval
 	}
-	left, err := r.Instances.Remove(ctx, s.template)
-	if err != nil {
+	left, err := remove(ctx, s.template)
+	if err == nil && left == 0 {
+		behind := 0
+		if behind, err = r.behind(ctx, s.template, s.template.Status.Registered.Exports, s.schema.Name); err == nil && behind > 0 {
+			waiting.message, waiting.after = fmt.Sprintf("waiting until %d bindings refuse new instances", behind), closeInterval
+			return waiting
+		}
+		if err == nil { // one may have come before its binding refused it
+			left, err = remove(ctx, s.template)
+		}
+	}
+	switch {
+	case err != nil:
 		return removing(fmt.Errorf("removing instances: %w", err))
+	case left > 0 && abandon:
+		waiting.message = fmt.Sprintf("abandoning %d instances", left)
+		return waiting
+	case left > 0:
+		waiting.message = fmt.Sprintf("waiting for %d instances to be removed; annotate the Template with %s to abandon them", left, AnnotationAbandon(r.Group))
+		return waiting
+	case abandon:
+		r.Events.Eventf(s.template, nil, corev1.EventTypeWarning, "InstancesAbandoned", "Remove", "instances were not waited for, as an annotation asks; what they are made of may be left")
 	}
-	if left == 0 {
-		return nil
-	}
-	return &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonDraining,
-		message: fmt.Sprintf("waiting for %d instances to be removed; annotate the Template with %s to abandon them", left, AnnotationAbandon(r.Group))}
+	return nil
 }
 
 // tearDown calls all backends that may have been set up.

@@ -106,7 +106,7 @@ func (s *scope) setStatus() {
 	status.Registered.CRDEstablished = IsEstablished(s.definition)
 	if s.exported {
 		status.Registered.SchemaName = s.schema.Name
-		status.Registered.Versions = servedVersions(s.definition)
+		status.Registered.Versions = servedVersions(s.wanted)
 	}
 }
 

@@ -1,0 +1,70 @@
+package infrastructure_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
+)
+
+// testRemovalAfterRefusal deletes Templates whose last edit is refused: what refuses new instances is made of what was exported.
+func (e *env) testRemovalAfterRefusal(t *testing.T) {
+	for name, test := range map[string]struct {
+		schema, reason string
+		answer         backend.Status
+	}{
+		"breaking": {`{"type":"object","properties":{"refused":{"type":"string"}}}`, infrastructurev1alpha1.ReasonInvalidSpec, backend.Status{Ready: true}},
+		"broken":   {`{"type":"object","properties":{"refused":{"type":"nonsense"}}}`, infrastructurev1alpha1.ReasonInvalidSpec, backend.Status{Ready: true}},
+		"unusable": {strings.Replace(string(newTemplate("", "").Spec.Schema.Raw), `"small",`, `"small","refused",`, 1), infrastructurev1alpha1.ReasonBackendNotReady, backend.Status{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			removed := newTemplate(name, strings.ToUpper(name[:1])+name[1:])
+			e.create(t, removed)
+			e.ready(t, name)
+			e.backend.Answer(test.answer, nil)
+			e.change(t, name, withSchema(test.schema))
+			e.unready(t, name, test.reason)
+			e.instances.count.Store(1)
+			if err := e.c.Delete(t.Context(), removed); err != nil {
+				t.Fatal(err)
+			}
+			e.waitFor(t, name, infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonDraining)
+			exported := &apisv1alpha1.APIResourceSchema{}
+			if err := e.c.Get(t.Context(), client.ObjectKey{Name: e.exported(t)[removed.Spec.InstanceCRD.Resource]}, exported); err != nil {
+				t.Fatal(err)
+			}
+			if text := string(exported.Spec.Versions[0].Schema.Raw); !strings.Contains(text, "is being removed") || !strings.Contains(text, `"large"`) || strings.Contains(text, `"refused"`) {
+				t.Errorf("the export has %s", text)
+			}
+			e.instances.count.Store(0)
+			e.gone(t, removed)
+			e.backend.Answer(backend.Status{Ready: true}, nil)
+		})
+	}
+}
+
+// testRemovalWaitsForBindings has a binding that still allows new instances.
+func (e *env) testRemovalWaitsForBindings(t *testing.T) {
+	removed := newTemplate("bound", "Bound")
+	e.create(t, removed)
+	e.ready(t, "bound")
+	bound := func(schema string) {
+		e.instances.bound.Store(&apisv1alpha2.BoundAPIResource{Group: group, Resource: "bound", Schema: apisv1alpha2.BoundAPIResourceSchema{Name: schema}})
+	}
+	bound(e.exported(t)["bound"])
+	if err := e.c.Delete(t.Context(), removed); err != nil {
+		t.Fatal(err)
+	}
+	if _, message := e.unready(t, "bound", infrastructurev1alpha1.ReasonDraining); !strings.Contains(message, "1 bindings") {
+		t.Errorf("the message is %q", message)
+	}
+	bound(e.exported(t)["bound"])
+	e.gone(t, removed)
+	e.instances.bound.Store(nil)
+}
