@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/stub"
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 	"github.com/atoll-dev/atoll/infrastructure/template"
@@ -176,6 +177,7 @@ func TestFailures(t *testing.T) {
 			run(t, "the view does not answer", e.testViewUnavailable)
 			run(t, "names of 63 and of 253 characters", e.testLongNames)
 		}},
+		{"a restart after an edit that is refused", e.testRefusedEdit},
 		{"a binary without the backend touches nothing", e.testBackendNotFound},
 		{"the backend is back", e.testBackendIsBack},
 		{"instances that are abandoned are let go", e.testAbandoned},
@@ -376,6 +378,25 @@ func (e *failuresEnv) testLongNames(t *testing.T) {
 		}
 		e.waitGone(t, name)
 	}
+}
+
+// testRefusedEdit restarts the provider after an edit that the backend refuses, and has it accepted later.
+func (e *failuresEnv) testRefusedEdit(t *testing.T) {
+	e.backend.Answer(backend.Status{Message: "spec.backendConfig.size: is unknown"}, nil)
+	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) { t.Spec.BackendConfig.Raw = []byte(`{"size":1}`) })
+	e.start(t, e.backend)
+	e.unready(t, "redis", infrastructurev1alpha1.ReasonBackendNotReady)
+	if _, err := e.inTenant(t, "redis").Create(t.Context(), newInstance("held", "small"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.waitPhase(t, e.tenant, "held", infrastructurev1alpha1.PhasePending)
+	e.waitReady(t, "kept", metav1.ConditionTrue, "AllResourcesReady")
+	e.backend.Answer(backend.Status{Ready: true}, nil)
+	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
+		metav1.SetMetaDataAnnotation(&t.ObjectMeta, "example.org/touched", "")
+	})
+	e.ready(t, "redis")
+	e.waitPhase(t, e.tenant, "held", infrastructurev1alpha1.PhaseReady)
 }
 
 func (e *failuresEnv) testBackendNotFound(t *testing.T) {

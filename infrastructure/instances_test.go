@@ -141,6 +141,8 @@ func TestInstances(t *testing.T) {
 	}{
 		{"C1 C5 C6: tenants provision", e.testProvision},
 		{"C2: updates and drift", e.testUpdate},
+		{"an edit that is refused reaches no instance", e.testRefusedEdit},
+		{"a condition that cannot be evaluated deletes nothing", e.testUnclearCondition},
 		{"connections are handed over to tenants who accept that", e.testConnection},
 		{"events on the tenant's object", e.testEvents},
 		{"metrics of Templates", e.testMetrics},
@@ -206,6 +208,58 @@ func (e *instancesEnv) testUpdate(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.waitData(t, e.tenant, "redis-mine", "small")
+}
+
+// testRefusedEdit refuses edits that leave an object out.
+func (e *instancesEnv) testRefusedEdit(t *testing.T) {
+	for _, edit := range []struct {
+		name, reason string
+		spec         func(*infrastructurev1alpha1.TemplateSpec)
+	}{
+		{"schema", infrastructurev1alpha1.ReasonInvalidSpec, func(spec *infrastructurev1alpha1.TemplateSpec) {
+			spec.Schema.Raw = []byte(strings.Replace(string(spec.Schema.Raw), `"small","large"`, `"large"`, 1))
+		}},
+		{"config", infrastructurev1alpha1.ReasonBackendNotReady, func(spec *infrastructurev1alpha1.TemplateSpec) {
+			spec.BackendConfig.Raw = []byte(strings.Replace(string(spec.BackendConfig.Raw), `"ConfigMap"`, `"Nonexistent"`, 1))
+		}},
+	} {
+		var before infrastructurev1alpha1.TemplateSpec
+		e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
+			before = *t.Spec.DeepCopy()
+			t.Spec.BackendConfig.Raw = []byte(strings.Replace(string(t.Spec.BackendConfig.Raw), "self.spec.size == 'large'", "false", 1))
+			edit.spec(&t.Spec)
+		})
+		e.unready(t, "redis", edit.reason)
+		name := "refused-" + edit.name
+		e.provision(t, e.second, name, "large")
+		for _, object := range []string{"redis-mine-extra", "redis-" + name + "-extra"} {
+			if _, err := e.data(t.Context(), e.second, object); err != nil {
+				t.Errorf("%s: what the former generation has: %v", edit.name, err)
+			}
+		}
+		e.change(t, "redis", func(t *infrastructurev1alpha1.Template) { t.Spec = before })
+		e.ready(t, "redis")
+		if err := e.of(e.second).inTenant(t, "redis").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		e.waitAbsent(t, e.second, "redis-"+name)
+	}
+}
+
+func (e *instancesEnv) testUnclearCondition(t *testing.T) {
+	replace := func(former, later string) {
+		e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
+			t.Spec.BackendConfig.Raw = []byte(strings.Replace(string(t.Spec.BackendConfig.Raw), former, later, 1))
+		})
+		e.ready(t, "redis")
+	}
+	replace("self.spec.size == 'large'", "self.spec.tier == 'large'")
+	e.waitPhase(t, e.second, "mine", infrastructurev1alpha1.PhaseFailed)
+	if _, err := e.data(t.Context(), e.second, "redis-mine-extra"); err != nil {
+		t.Errorf("what the condition is of: %v", err)
+	}
+	replace("self.spec.tier == 'large'", "self.spec.size == 'large'")
+	e.waitPhase(t, e.second, "mine", infrastructurev1alpha1.PhaseReady)
 }
 
 func (e *instancesEnv) testDeletion(t *testing.T) {

@@ -20,14 +20,14 @@ import (
 // kind is a kind of instances behind one URL, while it runs.
 type kind struct {
 	kindKey
-	current  atomic.Pointer[infrastructurev1alpha1.Template]
+	current  atomic.Pointer[offered]
 	shard    *shard
 	client   dynamic.NamespaceableResourceInterface
 	informer *informer.Informer
 	stop     context.CancelFunc
 }
 
-func (k *kind) template() *infrastructurev1alpha1.Template { return k.current.Load() }
+func (k *kind) template() *infrastructurev1alpha1.Template { return k.current.Load().template }
 
 func (k *kind) get(cluster, name string) *unstructured.Unstructured {
 	return k.informer.Get(informer.Key{Cluster: cluster, Name: name})
@@ -101,7 +101,7 @@ func (r *runner) update(ctx context.Context) error {
 	if urls[r.Export] == nil {
 		return nil // the server has not said yet where workspaces are
 	}
-	wanted := map[kindKey]*infrastructurev1alpha1.Template{}
+	wanted, offers := map[kindKey]*offered{}, map[string]*offered{}
 	connected := map[string]bool{}
 	for _, url := range urls[r.Export] {
 		connected[url] = true
@@ -112,11 +112,13 @@ func (r *runner) update(ctx context.Context) error {
 		if !r.isServed(t) {
 			continue
 		}
+		o := offer(r.offers[t.Name], t)
+		offers[t.Name] = o
 		for _, export := range exportsOf(t, r.Export) {
 			complete = complete && urls[export] != nil
 			for _, url := range urls[export] {
 				connected[url] = true
-				wanted[kindKey{url, gvrOf(t)}] = t
+				wanted[kindKey{url, gvrOf(o.template)}] = o
 			}
 		}
 	}
@@ -125,7 +127,7 @@ func (r *runner) update(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.connected, r.complete = connected, complete
+	r.connected, r.complete, r.offers = connected, complete, offers
 	for key, k := range r.kinds {
 		if wanted[key] == nil {
 			k.stop()
@@ -136,15 +138,14 @@ func (r *runner) update(ctx context.Context) error {
 	if err := r.updateShards(ctx); err != nil {
 		return err
 	}
-	for key, t := range wanted {
+	for key, o := range wanted {
 		if running := r.kinds[key]; running != nil {
-			before := running.current.Swap(t)
-			if before.Generation != t.Generation || before.Status.Backend.ReplacedBy != t.Status.Backend.ReplacedBy {
+			if before := running.current.Swap(o); o.concerns(before) {
 				running.enqueueAll(r)
 			}
 			continue
 		}
-		r.kinds[key] = r.start(ctx, key, t)
+		r.kinds[key] = r.start(ctx, key, o)
 	}
 	return nil
 }
@@ -171,10 +172,10 @@ func (r *runner) updateShards(ctx context.Context) error {
 }
 
 // start watches a kind behind a URL. Callers hold r.mu.
-func (r *runner) start(ctx context.Context, key kindKey, t *infrastructurev1alpha1.Template) *kind {
+func (r *runner) start(ctx context.Context, key kindKey, o *offered) *kind {
 	s := r.shards[key.url]
 	k := &kind{kindKey: key, shard: s, client: s.dynamic.Resource(key.gvr)}
-	k.current.Store(t)
+	k.current.Store(o)
 	enqueue := func(found informer.Key) { r.queue.Add(request{key.url, key.gvr, found.Cluster, found.Name}) }
 	k.informer = informer.New(k.client, "", func(*unstructured.Unstructured) informer.IndexKey { return informer.IndexKey{} }, informer.Handler{
 		OnChange: func(change informer.Change) { enqueue(change.Key) },

@@ -35,6 +35,9 @@ const (
 	statusTimeout = 10 * time.Second
 )
 
+// errNotAccepted is why instances wait for an edit that follows none that is known to be accepted.
+var errNotAccepted = errors.New("the Template is not accepted")
+
 // request is one instance. It is the key of the queue.
 type request struct {
 	url     string
@@ -62,7 +65,8 @@ func (r *runner) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
-	p := &pass{runner: r, request: req, kind: kind, ctx: logicalcluster.With(ctx, cluster), instance: Instance{Cluster: cluster, Template: kind.template(), Object: object}}
+	current := kind.current.Load()
+	p := &pass{runner: r, request: req, kind: kind, ctx: logicalcluster.With(ctx, cluster), latest: current.latest, instance: Instance{Cluster: cluster, Template: current.template, Object: object}}
 	if isGone {
 		return p.vanished()
 	}
@@ -74,13 +78,15 @@ func (r *runner) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 
 // run provides the instance, removes it, or leaves it to another backend.
 func (p *pass) run() (reconcile.Result, error) {
-	switch t := p.instance.Template; {
+	switch t := p.latest; {
 	case p.instance.Object.GetDeletionTimestamp() != nil:
 		return p.remove()
 	case t.Spec.Backend != p.Backend && t.Spec.Backend == t.Status.Backend.ReplacedBy:
 		return p.release()
 	case t.Spec.Backend != p.Backend: // what runs stays as it is: the Template is written for another backend
 		return reconcile.Result{}, nil
+	case !isAccepted(p.instance.Template):
+		return reconcile.Result{}, p.wait(errNotAccepted)
 	}
 	return p.provide()
 }
@@ -91,6 +97,7 @@ type pass struct {
 	request  request
 	kind     *kind
 	ctx      context.Context //nolint:containedctx // of this pass; it carries the logical cluster
+	latest   *infrastructurev1alpha1.Template
 	instance Instance
 }
 

@@ -70,10 +70,11 @@ type runner struct {
 	queue     workqueue.TypedRateLimitingInterface[request]
 
 	mu        sync.Mutex
-	kinds     map[kindKey]*kind // those that run: of Templates of the backend that are exported, at URLs of the slice
-	shards    map[string]*shard // by URL
-	connected map[string]bool   // URLs of the slices, nil until they were read
-	complete  bool              // all slices exist that should
+	kinds     map[kindKey]*kind   // those that run: of Templates of the backend that are exported, at URLs of the slice
+	shards    map[string]*shard   // by URL
+	connected map[string]bool     // URLs of the slices, nil until they were read
+	complete  bool                // all slices exist that should
+	offers    map[string]*offered // by name, of the Templates of the backend
 	running   background.Group
 }
 

@@ -73,18 +73,10 @@ func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (insta
 		return instances.State{}, fmt.Errorf("%w: %w", instances.ErrUnusableTemplate, err)
 	}
 	self := selfOf(instance)
-	var wanted []manifest
-	var objects []*unstructured.Unstructured
-	for _, m := range parsed.Manifests {
-		if m.IncludeWhen != "" && !holds(m.IncludeWhen, self, nil) {
-			continue
-		}
-		expanded, err := expression.Expand(m.Template, self, nil)
-		if err != nil {
-			log.FromContext(ctx).Info("An instance cannot be applied", "template", instance.Template.Name, "reason", fmt.Sprintf("object %s: %v", m.ID, err))
-			return runtimecluster.InvalidValues(), nil
-		}
-		wanted, objects = append(wanted, m), append(objects, &unstructured.Unstructured{Object: expanded.(map[string]any)})
+	wanted, objects, err := parsed.expand(self)
+	if err != nil {
+		log.FromContext(ctx).Info("An instance cannot be applied", "template", instance.Template.Name, "reason", err.Error())
+		return runtimecluster.InvalidValues(), nil
 	}
 	applied, err := b.Cluster.Apply(ctx, runtimecluster.SetOf(instance), objects)
 	if refusal, ok := runtimecluster.Refusal(err); ok {
@@ -95,6 +87,41 @@ func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (insta
 		return instances.State{}, err
 	}
 	return parsed.state(self, wanted, applied)
+}
+
+// expand returns the manifests that an instance has, and their objects. A manifest of which that cannot be said is an error: to leave it
+// out would delete its object, with what is in it.
+func (c *config) expand(self map[string]any) (wanted []manifest, objects []*unstructured.Unstructured, err error) {
+	for _, m := range c.Manifests {
+		included, err := m.isIncluded(self)
+		if err != nil {
+			return nil, nil, fmt.Errorf("object %s: includeWhen: %w", m.ID, err)
+		}
+		if !included {
+			continue
+		}
+		expanded, err := expression.Expand(m.Template, self, nil)
+		if err != nil {
+			return nil, nil, fmt.Errorf("object %s: %w", m.ID, err)
+		}
+		wanted, objects = append(wanted, m), append(objects, &unstructured.Unstructured{Object: expanded.(map[string]any)})
+	}
+	return wanted, objects, nil
+}
+
+func (m *manifest) isIncluded(self map[string]any) (bool, error) {
+	if m.IncludeWhen == "" {
+		return true, nil
+	}
+	result, err := expression.EvaluateCEL(m.IncludeWhen, nil, self, nil)
+	if err != nil {
+		return false, err
+	}
+	included, ok := result.(bool)
+	if !ok {
+		return false, fmt.Errorf("the result is neither true nor false, but %T", result)
+	}
+	return included, nil
 }
 
 // state says how an instance is whose objects were applied.
@@ -151,7 +178,7 @@ func selfOf(instance instances.Instance) map[string]any {
 	return map[string]any{"metadata": map[string]any{"name": instance.RuntimeName()}, "spec": spec}
 }
 
-// holds evaluates a condition. One that cannot be evaluated yet does not hold: fields of the status of objects appear later.
+// holds evaluates a condition of readyWhen. One that cannot be evaluated yet does not hold: fields of the status of objects appear later.
 func holds(condition string, self, other map[string]any) bool {
 	result, err := expression.EvaluateCEL(condition, nil, self, other)
 	return err == nil && result == true

@@ -1,0 +1,38 @@
+package manifest
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestIncludeWhen(t *testing.T) {
+	self := map[string]any{"metadata": map[string]any{"name": "mine"}, "spec": map[string]any{"size": "large", "backup": false}}
+	object := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "${self.metadata.name}"}}
+	for _, test := range []struct {
+		condition string
+		included  bool
+		fails     bool
+	}{
+		{condition: "", included: true},
+		{condition: "self.spec.size == 'large'", included: true},
+		{condition: "self.spec.backup"},
+		{condition: "has(self.spec.tier) && self.spec.tier == 'gold'"},
+		{condition: "self.spec.tier == 'gold'", fails: true},
+		{condition: "self.spec.size", fails: true},
+		{condition: "lists.range(1000).all(a, lists.range(1000).all(b, lists.range(1000).all(c, a + b + c >= 0)))", fails: true},
+	} {
+		t.Run(test.condition, func(t *testing.T) {
+			parsed := &config{Manifests: []manifest{{ID: "main", Template: object}, {ID: "extra", Template: object, IncludeWhen: test.condition}}}
+			wanted, objects, err := parsed.expand(self)
+			if (err != nil) != test.fails {
+				t.Fatalf("the error is %v", err)
+			}
+			if test.fails {
+				return
+			}
+			if got := slices.ContainsFunc(wanted, func(m manifest) bool { return m.ID == "extra" }); got != test.included || len(objects) != len(wanted) {
+				t.Errorf("wanted %v, %d objects", wanted, len(objects))
+			}
+		})
+	}
+}
