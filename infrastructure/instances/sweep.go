@@ -144,18 +144,20 @@ func (r *runner) views(ctx context.Context) ([]dynamic.ResourceInterface, error)
 	return views, nil
 }
 
-// isGone asks the servers whether one logical cluster has bound an export: each says that it does not serve it, although it serves
-// others. One that refuses everything says nothing about this one.
+// isGone asks the servers whether one logical cluster has bound an export: each says that it does not serve it, although it answers for
+// all, and one of them serves others. Servers that refuse everything, or show nothing at all, say nothing about this one.
 func isGone(ctx context.Context, tenant logicalcluster.Name, views []dynamic.ResourceInterface) bool {
-	one := metav1.ListOptions{Limit: 1}
+	one, servesOthers := metav1.ListOptions{Limit: 1}, false
 	for _, view := range views {
 		_, err := view.List(logicalcluster.With(ctx, tenant), one)
 		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 			return false
 		}
-		if _, err := view.List(ctx, one); err != nil {
+		others, err := view.List(ctx, one)
+		if err != nil {
 			return false
 		}
+		servesOthers = servesOthers || len(others.Items) > 0
 	}
-	return len(views) > 0
+	return servesOthers
 }

@@ -18,7 +18,8 @@ type Application struct {
 	applied   []member
 }
 
-// Begin prepares the application of a set: there is a namespace for its tenant.
+// Begin prepares the application of a set: there is a namespace for its tenant, and what the
+// set has is this provider's.
 func (c *Cluster) Begin(ctx context.Context, s Set) (*Application, error) {
 	namespace, err := c.ensureNamespace(ctx, s.Tenant)
 	if err != nil {
@@ -27,6 +28,11 @@ func (c *Cluster) Begin(ctx context.Context, s Set) (*Application, error) {
 	current, err := c.readInventory(ctx, s)
 	if err != nil {
 		return nil, err
+	}
+	if current.configMap != nil {
+		if err := c.adopt(ctx, "inventory", current.configMap); err != nil {
+			return nil, err
+		}
 	}
 	return &Application{cluster: c, set: s, namespace: namespace, inventory: current}, nil
 }

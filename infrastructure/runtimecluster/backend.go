@@ -55,6 +55,14 @@ func (b *Backend) Serve(ctx context.Context, export *rest.Config, handler instan
 	if len(b.config.Defaults.Quota) > 0 {
 		handler = &quotaHandler{handler, b.Cluster}
 	}
+	provider, err := identify(ctx, export, b.config.Export, b.config.Log)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b.Cluster.Provider = provider
 	ctx, cancel := context.WithCancel(ctx)
 	var running background.Group
 	running.Go(func() { b.Watches.Run(ctx) })

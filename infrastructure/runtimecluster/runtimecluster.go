@@ -29,6 +29,9 @@ type Cluster struct {
 	Client client.Client
 	// Prefix of labels is the API group of the provider, Backend the name of the backend.
 	Group, Backend string
+	// Provider is the value of the label of namespaces and inventories that says whose they are: other providers of the same group may use
+	// the cluster. Backend.Serve sets it.
+	Provider string
 	// Defaults are what namespaces of tenants have.
 	Defaults Defaults
 }
@@ -54,6 +57,7 @@ const (
 	labelVersion  = "template-version"
 	labelInstance = "instance"
 	labelBackend  = "backend"
+	labelProvider = "provider"
 	// labelKind tells inventories from the config maps of instances.
 	labelKind     = "kind"
 	kindInventory = "inventory"
@@ -91,37 +95,41 @@ func (c *Cluster) Sets(ctx context.Context, tenant logicalcluster.Name) ([]Set, 
 	if err != nil {
 		return nil, err
 	}
-	sets := make([]Set, len(inventories))
+	var sets []Set
 	for i := range inventories {
-		found := &inventories[i]
-		sets[i] = Set{Tenant: tenant, Template: found.Annotations[c.label(labelTemplate)], Version: found.Labels[c.label(labelVersion)], Instance: found.Annotations[c.label(labelInstance)]}
+		if found := &inventories[i]; c.isOwn(found) {
+			sets = append(sets, Set{Tenant: tenant, Template: found.Annotations[c.label(labelTemplate)], Version: found.Labels[c.label(labelVersion)], Instance: found.Annotations[c.label(labelInstance)]})
+		}
 	}
 	return sets, nil
 }
 
-// ensureNamespace creates the namespace of a tenant, and returns its UID. It refuses one that is not the provider's: the name of a logical
+// ensureNamespace creates the namespace of a tenant, and returns its UID. It refuses one that is not this provider's: the name of a logical
 // cluster is not a secret, and no tenant may have objects put into a namespace of somebody else.
 func (c *Cluster) ensureNamespace(ctx context.Context, tenant logicalcluster.Name) (types.UID, error) {
 	namespace := &corev1.Namespace{}
 	err := c.Client.Get(ctx, client.ObjectKey{Name: Namespace(tenant)}, namespace)
 	switch {
 	case apierrors.IsNotFound(err):
-		namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace(tenant), Labels: map[string]string{managedBy: Owner, c.label(labelTenant): tenant.String()}}}
+		namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace(tenant), Labels: c.namespaceLabels(tenant)}}
 		if err := c.Client.Create(ctx, namespace); err != nil {
 			return "", fmt.Errorf("creating the namespace of a tenant: %w", err)
 		}
 	case err != nil:
 		return "", fmt.Errorf("reading the namespace of a tenant: %w", err)
 	case namespace.Labels[c.label(labelTenant)] != tenant.String():
-		return "", fmt.Errorf("namespace %s is not the provider's", namespace.Name)
+		return "", fmt.Errorf("namespace %s is not a provider's", namespace.Name)
 	case namespace.DeletionTimestamp != nil:
 		return "", fmt.Errorf("namespace %s is being deleted", namespace.Name)
+	}
+	if err := c.adopt(ctx, "namespace", namespace); err != nil {
+		return "", err
 	}
 	return namespace.UID, c.ensureDefaults(ctx, namespace)
 }
 
 // Tenants returns the logical clusters that this backend has anything of, and those whose namespace is empty. What other backends have is
-// theirs to find.
+// theirs to find, and what has not the mark of this provider is not listed.
 func (c *Cluster) Tenants(ctx context.Context) ([]logicalcluster.Name, error) {
 	var namespaces corev1.NamespaceList
 	if err := c.Client.List(ctx, &namespaces, client.MatchingLabels{managedBy: Owner}, client.HasLabels{c.label(labelTenant)}); err != nil {
@@ -134,14 +142,14 @@ func (c *Cluster) Tenants(ctx context.Context) ([]logicalcluster.Name, error) {
 	used, own := map[string]bool{}, map[string]bool{}
 	for i := range inventories {
 		used[inventories[i].Namespace] = true
-		if inventories[i].Labels[c.label(labelBackend)] == c.Backend {
+		if c.isOfBackend(&inventories[i]) {
 			own[inventories[i].Namespace] = true
 		}
 	}
 	var tenants []logicalcluster.Name
 	for i := range namespaces.Items {
 		name := namespaces.Items[i].Name
-		if namespaces.Items[i].DeletionTimestamp != nil || used[name] && !own[name] {
+		if !c.isOwn(&namespaces.Items[i]) || namespaces.Items[i].DeletionTimestamp != nil || used[name] && !own[name] {
 			continue
 		}
 		tenant, err := logicalcluster.ParseName(namespaces.Items[i].Labels[c.label(labelTenant)])
@@ -152,7 +160,7 @@ func (c *Cluster) Tenants(ctx context.Context) ([]logicalcluster.Name, error) {
 	return tenants, nil
 }
 
-// inventories returns the inventories of all backends.
+// inventories returns the inventories of all backends and providers.
 func (c *Cluster) inventories(ctx context.Context, options ...client.ListOption) ([]corev1.ConfigMap, error) {
 	var list corev1.ConfigMapList
 	options = append(options, client.MatchingLabels{managedBy: Owner, c.label(labelKind): kindInventory})
@@ -162,15 +170,15 @@ func (c *Cluster) inventories(ctx context.Context, options ...client.ListOption)
 	return list.Items, nil
 }
 
-// Purge deletes everything that this backend has of a tenant, and the namespace if nothing of other backends is in it. What is not gone
+// Purge deletes everything that this backend has of a tenant, and the namespace if nothing of others is in it. What is not gone
 // at once is found by the next call.
 func (c *Cluster) Purge(ctx context.Context, tenant logicalcluster.Name) error {
 	namespace := &corev1.Namespace{}
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: Namespace(tenant)}, namespace); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if namespace.Labels[c.label(labelTenant)] != tenant.String() || namespace.Labels[managedBy] != Owner {
-		return fmt.Errorf("namespace %s is not the provider's", namespace.Name)
+	if namespace.Labels[c.label(labelTenant)] != tenant.String() || namespace.Labels[managedBy] != Owner || !c.isOwn(namespace) {
+		return fmt.Errorf("namespace %s is not this provider's", namespace.Name)
 	}
 	inventories, err := c.inventories(ctx, client.InNamespace(namespace.Name))
 	if err != nil {
@@ -179,7 +187,7 @@ func (c *Cluster) Purge(ctx context.Context, tenant logicalcluster.Name) error {
 	left := 0
 	for i := range inventories {
 		found := &inventories[i]
-		if found.Labels[c.label(labelBackend)] != c.Backend {
+		if !c.isOfBackend(found) {
 			left++
 			continue
 		}

@@ -92,7 +92,7 @@ func (c *Cluster) writeInventory(ctx context.Context, s Set, i *inventory, membe
 	i.members = members
 	if i.configMap == nil {
 		labels := c.labels(s)
-		labels[c.label(labelKind)] = kindInventory
+		labels[c.label(labelKind)], labels[c.label(labelProvider)] = kindInventory, c.Provider
 		i.configMap = &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace(s.Tenant), Name: inventoryName(s), Labels: labels, Annotations: c.annotations(s)},
 			Data:       map[string]string{inventoryKey: string(text)},
@@ -219,7 +219,7 @@ func (c *Cluster) delete(ctx context.Context, s Set, m member) (gone bool, err e
 // what was applied first is deleted.
 func (c *Cluster) Delete(ctx context.Context, s Set) (gone bool, err error) {
 	current, err := c.readInventory(ctx, s)
-	if err != nil || current.configMap == nil {
+	if err != nil || current.configMap == nil || c.isForeign(current.configMap) {
 		return err == nil, err
 	}
 	return c.deleteSet(ctx, s, current.configMap)

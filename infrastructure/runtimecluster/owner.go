@@ -1,0 +1,97 @@
+package runtimecluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/infrastructure/shortname"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// identifyInterval is how often the export of the provider is read until it answers.
+const identifyInterval = 5 * time.Second
+
+// identify returns the mark of a provider: the logical cluster of its workspace, and its export.
+func identify(ctx context.Context, workspace *rest.Config, export string, log logr.Logger) (string, error) {
+	scheme := runtime.NewScheme()
+	if err := apisv1alpha2.AddToScheme(scheme); err != nil {
+		return "", err
+	}
+	c, err := client.New(workspace, client.Options{Scheme: scheme})
+	if err != nil {
+		return "", fmt.Errorf("building the client of the workspace of the provider: %w", err)
+	}
+	found := &apisv1alpha2.APIExport{}
+	err = wait.PollUntilContextCancel(ctx, identifyInterval, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKey{Name: export}, found)
+		if err != nil && ctx.Err() == nil {
+			log.Error(err, "Could not read the export of the provider, will retry")
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("reading the export of the provider: %w", err)
+	}
+	cluster := logicalcluster.Of(found)
+	if cluster.Empty() {
+		return "", fmt.Errorf("APIExport %s does not say in which logical cluster it is", export)
+	}
+	return Provider(cluster, export), nil
+}
+
+// Provider returns the mark of the provider that has an export in a logical cluster.
+func Provider(cluster logicalcluster.Name, export string) string {
+	return shortname.Of(cluster.String()+"."+export, shortname.Label)
+}
+
+// namespaceLabels are those of the namespace of a tenant.
+func (c *Cluster) namespaceLabels(tenant logicalcluster.Name) map[string]string {
+	return map[string]string{managedBy: Owner, c.label(labelTenant): tenant.String(), c.label(labelProvider): c.Provider}
+}
+
+// isOwn reports whether a namespace or an inventory has the mark of this provider.
+func (c *Cluster) isOwn(object client.Object) bool {
+	provider, marked := object.GetLabels()[c.label(labelProvider)]
+	return marked && provider == c.Provider
+}
+
+// isForeign reports whether a namespace or an inventory has the mark of another provider.
+func (c *Cluster) isForeign(object client.Object) bool {
+	provider, marked := object.GetLabels()[c.label(labelProvider)]
+	return marked && provider != c.Provider
+}
+
+// isOfBackend reports whether an inventory is this backend's.
+func (c *Cluster) isOfBackend(inventory *corev1.ConfigMap) bool {
+	return inventory.Labels[c.label(labelBackend)] == c.Backend && c.isOwn(inventory)
+}
+
+// adopt marks what has no mark, and refuses what another provider has. It is called only for an instance that exists behind the export of
+// this provider, which is why what has the name of that instance and no mark is this provider's.
+func (c *Cluster) adopt(ctx context.Context, what string, object client.Object) error {
+	if c.isForeign(object) {
+		return fmt.Errorf("the %s %s belongs to another provider: its label %s is %q", what, object.GetName(), c.label(labelProvider), object.GetLabels()[c.label(labelProvider)])
+	}
+	if c.isOwn(object) {
+		return nil
+	}
+	before := object.DeepCopyObject().(client.Object)
+	marked := map[string]string{c.label(labelProvider): c.Provider}
+	maps.Copy(marked, object.GetLabels())
+	object.SetLabels(marked)
+	// Another provider may do the same at the same time.
+	if err := c.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("marking the %s %s as this provider's: %w", what, object.GetName(), err)
+	}
+	return nil
+}
