@@ -20,7 +20,7 @@ func TestShippedTemplatesAreValidInEveryGroup(t *testing.T) {
 			if want := group + "/" + infrastructurev1alpha1.Version; shipped.APIVersion != want || shipped.Kind != "Template" {
 				t.Errorf("%s: is a %s of %s, want a Template of %s", shipped.Name, shipped.Kind, shipped.APIVersion, want)
 			}
-			if errs := template.Validate(shipped, group, slices.Delete(slices.Clone(templates), i, i+1)); len(errs) > 0 {
+			if errs := template.Validate(shipped, group, "", slices.Delete(slices.Clone(templates), i, i+1)); len(errs) > 0 {
 				t.Errorf("%s: %v", shipped.Name, errs)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
@@ -35,13 +36,14 @@ func (r *Reconciler) findBackend(_ context.Context, s *scope) error {
 
 // validate finds mistakes before anything is written.
 func (r *Reconciler) validate(ctx context.Context, s *scope) error {
-	if errs := Validate(s.template, r.Group, s.others); len(errs) > 0 {
+	owner := ""
+	if s.definition != nil {
+		owner = s.definition.Labels[LabelTemplate(r.Group)]
+	}
+	if errs := Validate(s.template, r.Group, owner, s.others); len(errs) > 0 {
 		return invalid(errs.ToAggregate().Error(), 0)
 	}
-	if s.definition == nil {
-		return nil
-	}
-	if owner, ok := s.definition.Labels[LabelTemplate(r.Group)]; !ok || owner != s.template.Name {
+	if s.definition != nil && owner != s.template.Name {
 		return &problem{condition: infrastructurev1alpha1.ConditionCRDEstablished, reason: infrastructurev1alpha1.ReasonCRDError,
 			message: fmt.Sprintf("CustomResourceDefinition %s exists and is not this Template's; delete it, or name another resource", s.definition.Name)}
 	}
@@ -140,17 +142,36 @@ func (r *Reconciler) export(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// createSchema creates the schema of a definition, if it does not exist.
+// createSchema creates the schema of a definition, if it does not exist. One that exists may be of former content, and be about to be deleted
+// because nobody uses it: it is in use again, and the cleaner deletes only what nobody has written since it looked.
 func (r *Reconciler) createSchema(ctx context.Context, s *scope, definition *apiextensionsv1.CustomResourceDefinition) (*apisv1alpha1.APIResourceSchema, error) {
 	schema, err := Schema(definition)
 	if err != nil {
 		return nil, err
 	}
 	schema.Labels = map[string]string{LabelTemplate(r.Group): s.template.Name}
-	if err := r.Client.Create(ctx, schema); err != nil && !apierrors.IsAlreadyExists(err) {
+	err = r.Client.Create(ctx, schema.DeepCopy())
+	if apierrors.IsAlreadyExists(err) {
+		err = r.reuseSchema(ctx, schema.Name)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("creating the schema: %w", err)
 	}
 	return schema, nil
+}
+
+// reuseSchema takes the note from a schema that nobody uses it.
+func (r *Reconciler) reuseSchema(ctx context.Context, name string) error {
+	existing, key := &apisv1alpha1.APIResourceSchema{}, AnnotationUnusedSince(r.Group)
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, existing); err != nil {
+		return client.IgnoreNotFound(err) // it is so new that the cache does not have it
+	}
+	if _, noted := existing.Annotations[key]; !noted {
+		return nil
+	}
+	patch := client.MergeFrom(existing.DeepCopy())
+	delete(existing.Annotations, key)
+	return r.Client.Patch(ctx, existing, patch)
 }
 
 // withoutPanic calls a backend: one that panics makes its own Template unready, and no other.

@@ -1,6 +1,8 @@
 package template
 
 import (
+	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
@@ -66,11 +71,65 @@ func TestValidate(t *testing.T) {
 		{"with a default that is not valid", redis(withSchema(`{"type":"object","properties":{"a":{"type":"string","default":3}}}`)), nil, []string{"spec.schema.properties[a].default: Invalid value"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := Validate(test.template, infrastructurev1alpha1.GroupName, test.others)
+			got := Validate(test.template, infrastructurev1alpha1.GroupName, "", test.others)
 			if !slices.EqualFunc([]*field.Error(got), test.want, func(err *field.Error, want string) bool { return strings.HasPrefix(err.Error(), want) }) {
 				t.Errorf("got %v, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+func TestValidateLeavesNamesToWhoHasTheDefinition(t *testing.T) {
+	first, second := redis(), redis(func(t *infrastructurev1alpha1.Template) { t.Name, t.UID = "alder", "2" })
+	for owner, want := range map[string][2]int{"": {2, 0}, "redis": {0, 2}, "alder": {2, 0}, "gone": {2, 0}} {
+		got := [2]int{
+			len(Validate(first, infrastructurev1alpha1.GroupName, owner, []infrastructurev1alpha1.Template{*second})),
+			len(Validate(second, infrastructurev1alpha1.GroupName, owner, []infrastructurev1alpha1.Template{*first})),
+		}
+		if got != want {
+			t.Errorf("of the same second, with a definition of %q: %v mistakes, want %v", owner, got, want)
+		}
+	}
+}
+
+func TestBreakingEditIsRefusedWithoutDefinition(t *testing.T) {
+	served, err := Schema(mustDefine(t, redis(), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := withServed(nil, served)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{Group: infrastructurev1alpha1.GroupName}
+	err = r.validate(t.Context(), &scope{template: redis(withSchema(`{"type":"object"}`)), served: served, base: base})
+	var refused *problem
+	if !errors.As(err, &refused) || refused.condition != infrastructurev1alpha1.ConditionSchemaCompatible {
+		t.Errorf("got %v", err)
+	}
+	if err := r.validate(t.Context(), &scope{template: redis(), served: served, base: base}); err != nil {
+		t.Errorf("without an edit: %v", err)
+	}
+}
+
+func TestSchemaThatIsUsedAgainIsNotNotedAsUnused(t *testing.T) {
+	definition := mustDefine(t, redis(), nil)
+	noted, err := Schema(definition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noted.Annotations = map[string]string{AnnotationUnusedSince(infrastructurev1alpha1.GroupName): "2020-01-01T00:00:00Z", "example.org/other": "kept"}
+	scheme := runtime.NewScheme()
+	if err := apisv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(noted).Build(), Group: infrastructurev1alpha1.GroupName}
+	if _, err := r.createSchema(t.Context(), &scope{template: redis()}, definition); err != nil {
+		t.Fatal(err)
+	}
+	got := &apisv1alpha1.APIResourceSchema{}
+	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(noted), got); err != nil || !maps.Equal(got.Annotations, map[string]string{"example.org/other": "kept"}) {
+		t.Errorf("the annotations are %v, %v", got.Annotations, err)
 	}
 }
 

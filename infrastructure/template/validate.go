@@ -20,10 +20,11 @@ import (
 var reserved = []string{"apiVersion", "kind", "metadata", "status"}
 
 // Validate returns the mistakes of a Template that can be found without a server. group is the API group of the provider. others are all
-// other Templates: of two that want the same kind or resource, the older one has it.
-func Validate(t *infrastructurev1alpha1.Template, group string, others []infrastructurev1alpha1.Template) field.ErrorList {
+// other Templates: of two that want the same kind or resource, the one has it that owner names, which is the owner of the definition of
+// the resource and empty if there is none, else the older one.
+func Validate(t *infrastructurev1alpha1.Template, group, owner string, others []infrastructurev1alpha1.Template) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := validateNames(t, group, others, spec.Child("instanceCRD"))
+	errs := validateNames(t, group, owner, others, spec.Child("instanceCRD"))
 	if len(t.Name) > validation.LabelValueMaxLength { // it is the value of a label of all that belongs to it
 		errs = append(errs, field.TooLong(field.NewPath("metadata", "name"), "", validation.LabelValueMaxLength))
 	}
@@ -45,7 +46,7 @@ func Validate(t *infrastructurev1alpha1.Template, group string, others []infrast
 	return validateDefinition(t, spec.Child("schema"))
 }
 
-func validateNames(t *infrastructurev1alpha1.Template, group string, others []infrastructurev1alpha1.Template, path *field.Path) field.ErrorList {
+func validateNames(t *infrastructurev1alpha1.Template, group, owner string, others []infrastructurev1alpha1.Template, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names := t.Spec.InstanceCRD
 	if names.Group != group {
@@ -61,7 +62,7 @@ func validateNames(t *infrastructurev1alpha1.Template, group string, others []in
 	}
 	for i := range others {
 		other := &others[i]
-		if other.UID == t.UID || !isOlder(other, t) {
+		if other.UID == t.UID || !precedes(other, t, owner) {
 			continue
 		}
 		if other.Spec.InstanceCRD.Resource == names.Resource {
@@ -74,8 +75,15 @@ func validateNames(t *infrastructurev1alpha1.Template, group string, others []in
 	return errs
 }
 
-// isOlder orders Templates: the first who wanted a name has it.
-func isOlder(a, b *infrastructurev1alpha1.Template) bool {
+// precedes orders Templates: who has defined the resource has its names, else the first who wanted them. Times alone do not say who that
+// was, as they are of whole seconds.
+func precedes(a, b *infrastructurev1alpha1.Template, owner string) bool {
+	switch owner {
+	case a.Name:
+		return true
+	case b.Name:
+		return false
+	}
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
