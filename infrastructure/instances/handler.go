@@ -24,7 +24,7 @@ type Handler interface {
 	// Delete removes what an instance is made of, and reports whether all of it is gone. It is called until it is, and for an instance
 	// that exists no longer, of which only the name is known.
 	Delete(ctx context.Context, instance Instance) (gone bool, err error)
-	// Tenants returns the logical clusters that anything exists of.
+	// Tenants returns the logical clusters that anything of this provider exists of.
 	Tenants(ctx context.Context) ([]logicalcluster.Name, error)
 	// Purge removes everything of a logical cluster that is gone.
 	Purge(ctx context.Context, tenant logicalcluster.Name) error

@@ -37,7 +37,7 @@ var (
 	}, []string{metricBackend, metricResult})
 	candidates = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "infrastructure_sweep_candidates",
-		Help: "Logical clusters without instances that a backend has something of, at the last sweep.",
+		Help: "Logical clusters without instances that a backend has something of, and that the next sweep asks about.",
 	}, []string{metricBackend})
 	purges = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "infrastructure_purges_total",

@@ -20,81 +20,110 @@ import (
 )
 
 const (
-	// maxCandidates bounds what is kept between two sweeps, maxPurges what one sweep deletes. Others have their turn later.
+	// maxCandidates bounds what is kept between two sweeps and asked about, maxPurges what one sweep deletes. Others have their turn later.
 	maxCandidates, maxPurges = 1000, 50
 )
 
+// candidacy is what one sweep leaves to the next.
+type candidacy struct {
+	// missed are tenants without instances of which no server has said that it serves them.
+	missed sets.Set[logicalcluster.Name]
+	// after is the last tenant that had its turn.
+	after string
+}
+
 // sweepRegularly removes what is left of workspaces that are gone: their instances have had no chance to be finalized.
 func (r *runner) sweepRegularly(ctx context.Context) {
-	missed := sets.New[logicalcluster.Name]()
-	wait.JitterUntilWithContext(ctx, func(ctx context.Context) { missed = r.sweep(ctx, missed) }, r.SweepInterval, 0.1, true)
+	var before candidacy
+	wait.JitterUntilWithContext(ctx, func(ctx context.Context) { before = r.sweep(ctx, before) }, r.SweepInterval, 0.1, true)
 }
 
 // sweep purges logical clusters that were missed by the last sweep, too, and of which every server says that it does not serve them. It
 // returns those that it misses. While any kind is not known completely, nothing is missed: absence is no evidence then.
-func (r *runner) sweep(ctx context.Context, missedBefore sets.Set[logicalcluster.Name]) sets.Set[logicalcluster.Name] {
+func (r *runner) sweep(ctx context.Context, before candidacy) candidacy {
 	present, complete := r.present()
 	if !complete {
 		sweeps.WithLabelValues(r.Backend, resultIncomplete).Inc()
-		return nil
+		return candidacy{after: before.after}
 	}
-	missed, err := r.sweepMissing(ctx, present, missedBefore)
+	now, err := r.sweepMissing(ctx, present, before)
 	if err != nil {
 		r.Log.Error(err, "Could not look for workspaces that are gone")
 		sweeps.WithLabelValues(r.Backend, resultError).Inc()
-		return nil
+		return candidacy{after: before.after}
 	}
 	sweeps.WithLabelValues(r.Backend, resultSuccess).Inc()
-	candidates.WithLabelValues(r.Backend).Set(float64(len(missed)))
-	return missed
+	candidates.WithLabelValues(r.Backend).Set(float64(len(now.missed)))
+	return now
 }
 
-func (r *runner) sweepMissing(ctx context.Context, present sets.Set[string], missedBefore sets.Set[logicalcluster.Name]) (sets.Set[logicalcluster.Name], error) {
+func (r *runner) sweepMissing(ctx context.Context, present sets.Set[string], before candidacy) (candidacy, error) {
 	tenants, err := r.Handler.Tenants(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listing the tenants that have anything: %w", err)
+		return candidacy{}, fmt.Errorf("listing the tenants that have anything: %w", err)
 	}
 	views, err := r.views(ctx)
 	if err != nil {
-		return nil, err
+		return candidacy{}, err
 	}
-	missed := missing(tenants, present, missedBefore)
-	for _, tenant := range due(missed, missedBefore) {
-		if !isGone(ctx, tenant, views) {
+	now := missing(tenants, present, before)
+	attempts := 0
+	// In an arbitrary order, so that those that cannot be purged do not keep others from it.
+	for tenant := range now.missed.Intersection(before.missed) {
+		if attempts == maxPurges || ctx.Err() != nil {
+			break
+		}
+		isGone, isBound := ask(ctx, tenant, views)
+		if isBound {
+			now.missed.Delete(tenant)
 			continue
 		}
-		if err := r.Handler.Purge(ctx, tenant); err != nil {
-			r.Log.Error(err, "Could not purge a workspace that is gone", "cluster", tenant)
-			purges.WithLabelValues(r.Backend, resultError).Inc()
-			continue
+		attempts++ // a server that does not answer takes time, too
+		if isGone {
+			r.purge(ctx, tenant)
 		}
-		r.Log.Info("Purged what was left of a workspace that is gone", "cluster", tenant)
-		purges.WithLabelValues(r.Backend, resultSuccess).Inc()
-		r.recordPurge(ctx, tenant)
 	}
-	return missed, nil
+	return now, nil
 }
 
-// missing returns the tenants without instances, those that were missed before first, where there are too many.
-func missing(tenants []logicalcluster.Name, present sets.Set[string], missedBefore sets.Set[logicalcluster.Name]) sets.Set[logicalcluster.Name] {
-	tenants = slices.DeleteFunc(slices.Clone(tenants), func(tenant logicalcluster.Name) bool { return present.Has(tenant.String()) })
-	slices.SortFunc(tenants, func(a, b logicalcluster.Name) int {
-		if missedBefore.Has(a) != missedBefore.Has(b) {
-			return map[bool]int{true: -1, false: 1}[missedBefore.Has(a)]
+func (r *runner) purge(ctx context.Context, tenant logicalcluster.Name) {
+	if err := r.Handler.Purge(ctx, tenant); err != nil {
+		r.Log.Error(err, "Could not purge a workspace that is gone", "cluster", tenant)
+		purges.WithLabelValues(r.Backend, resultError).Inc()
+		return
+	}
+	r.Log.Info("Purged what was left of a workspace that is gone", "cluster", tenant)
+	purges.WithLabelValues(r.Backend, resultSuccess).Inc()
+	r.recordPurge(ctx, tenant)
+}
+
+// missing returns tenants without instances: those that were missed before, and as many others as there is room for, who have their turns.
+func missing(tenants []logicalcluster.Name, present sets.Set[string], before candidacy) candidacy {
+	now := candidacy{sets.New[logicalcluster.Name](), before.after}
+	var others []logicalcluster.Name
+	for _, tenant := range tenants {
+		switch {
+		case present.Has(tenant.String()):
+		case before.missed.Has(tenant):
+			now.missed.Insert(tenant)
+		default:
+			others = append(others, tenant)
 		}
-		return cmp.Compare(a.String(), b.String())
-	})
-	return sets.New(tenants[:min(len(tenants), maxCandidates)]...)
+	}
+	slices.SortFunc(others, func(a, b logicalcluster.Name) int { return cmp.Compare(a.String(), b.String()) })
+	next := slices.IndexFunc(others, func(tenant logicalcluster.Name) bool { return tenant.String() > before.after })
+	if next > 0 {
+		others = slices.Concat(others[next:], others[:next])
+	}
+	for _, tenant := range others[:min(len(others), maxCandidates-len(now.missed))] {
+		now.missed.Insert(tenant)
+		now.after = tenant.String()
+	}
+	return now
 }
 
-// due returns the tenants that two sweeps have missed, in an arbitrary order, so that those that cannot be purged do not keep others from it.
-func due(missed, missedBefore sets.Set[logicalcluster.Name]) []logicalcluster.Name {
-	both := missed.Intersection(missedBefore).UnsortedList()
-	return both[:min(len(both), maxPurges)]
-}
-
-// present returns the logical clusters with instances, and whether all are known. A workspace of the provider without kinds or endpoints
-// shows nothing: it may be another one than that in which the tenants of the runtime cluster were served.
+// present returns the logical clusters with instances, and whether all are known. A backend without kinds has no instances: whether a
+// workspace is gone is asked at the URLs that the provider has ever used.
 func (r *runner) present() (clusters sets.Set[string], complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +136,7 @@ func (r *runner) present() (clusters sets.Set[string], complete bool) {
 			clusters.Insert(found.Cluster)
 		}
 	}
-	return clusters, r.complete && len(r.kinds) > 0
+	return clusters, r.complete
 }
 
 // remembered are the URLs that the provider has ever used.
@@ -144,20 +173,20 @@ func (r *runner) views(ctx context.Context) ([]dynamic.ResourceInterface, error)
 	return views, nil
 }
 
-// isGone asks the servers whether one logical cluster has bound an export: each says that it does not serve it, although it answers for
-// all, and one of them serves others. Servers that refuse everything, or show nothing at all, say nothing about this one.
-func isGone(ctx context.Context, tenant logicalcluster.Name, views []dynamic.ResourceInterface) bool {
+// ask asks the servers whether one logical cluster has bound an export. It is gone if each says that it does not serve it, although it
+// answers for all, and one of them serves others. Servers that refuse everything, or show nothing at all, say nothing about this one.
+func ask(ctx context.Context, tenant logicalcluster.Name, views []dynamic.ResourceInterface) (isGone, isBound bool) {
 	one, servesOthers := metav1.ListOptions{Limit: 1}, false
 	for _, view := range views {
 		_, err := view.List(logicalcluster.With(ctx, tenant), one)
 		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-			return false
+			return false, err == nil
 		}
 		others, err := view.List(ctx, one)
 		if err != nil {
-			return false
+			return false, false
 		}
 		servesOthers = servesOthers || len(others.Items) > 0
 	}
-	return servesOthers
+	return servesOthers, false
 }

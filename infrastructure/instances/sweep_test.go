@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,25 +15,54 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-func TestCandidatesAreBounded(t *testing.T) {
+// However many tenants are bound and have no instances, one that is gone is asked about soon.
+func TestCandidatesHaveTurns(t *testing.T) {
+	t.Parallel()
+	const rounds = 3
+	var tenants []logicalcluster.Name
+	for i := range rounds * maxCandidates {
+		tenants = append(tenants, logicalcluster.MustParseName(fmt.Sprintf("t%04d", i)))
+	}
+	present := sets.New(tenants[0].String())
+	var before candidacy
+	asked := sets.New[logicalcluster.Name]()
+	for range 2 * rounds {
+		now := missing(tenants, present, before)
+		if len(now.missed) > maxCandidates || now.missed.Has(tenants[0]) {
+			t.Fatalf("%d are missed, the one that is there: %v", len(now.missed), now.missed.Has(tenants[0]))
+		}
+		due := now.missed.Intersection(before.missed)
+		if before.missed == nil && len(due) > 0 {
+			t.Errorf("after one miss, %d are due", len(due))
+		}
+		asked = asked.Union(due)
+		before = candidacy{now.missed.Difference(due), now.after} // they are bound
+	}
+	if len(asked) != len(tenants)-1 {
+		t.Errorf("%d of %d were asked about", len(asked), len(tenants)-1)
+	}
+}
+
+// Those that are asked about stay until an answer.
+func TestCandidatesStay(t *testing.T) {
+	t.Parallel()
 	var tenants []logicalcluster.Name
 	for i := range 2 * maxCandidates {
-		tenant, err := logicalcluster.ParseName(fmt.Sprintf("t%04d", i))
-		if err != nil {
-			t.Fatal(err)
+		tenants = append(tenants, logicalcluster.MustParseName(fmt.Sprintf("t%04d", i)))
+	}
+	first := missing(tenants, nil, candidacy{})
+	if second := missing(tenants, nil, first); len(first.missed) != maxCandidates || !second.missed.Equal(first.missed) {
+		t.Errorf("%d were missed, then %d, of which %d are others", len(first.missed), len(second.missed), len(second.missed.Difference(first.missed)))
+	}
+}
+
+// A backend without kinds has no instances; while the endpoints are not known, nothing is.
+func TestBackendsWithoutKindsAreSwept(t *testing.T) {
+	t.Parallel()
+	for _, complete := range []bool{true, false} {
+		if present, known := (&runner{complete: complete}).present(); len(present) > 0 || known != complete {
+			t.Errorf("endpoints are known: %v, instances: %v, of %v", complete, known, present)
 		}
-		tenants = append(tenants, tenant)
-	}
-	last := tenants[len(tenants)-maxPurges-1:]
-	missed := missing(tenants, sets.New(tenants[0].String()), sets.New(last...))
-	if len(missed) != maxCandidates || missed.Has(tenants[0]) || !missed.HasAll(last...) {
-		t.Errorf("%d are missed, the one that is there: %v, those that were missed before: %v", len(missed), missed.Has(tenants[0]), missed.HasAll(last...))
-	}
-	if got := due(missed, sets.New(last...)); len(got) != maxPurges || slices.ContainsFunc(got, func(tenant logicalcluster.Name) bool { return !slices.Contains(last, tenant) }) {
-		t.Errorf("%d are due: %v", len(got), got)
-	}
-	if got := due(missed, nil); len(got) != 0 {
-		t.Errorf("after one miss, %v are due", got)
 	}
 }
 
@@ -75,8 +103,9 @@ func TestAWorkspaceIsGoneOnEvidence(t *testing.T) {
 			for i := range tc.views {
 				views = append(views, &tc.views[i])
 			}
-			if got := isGone(t.Context(), logicalcluster.MustParseName("tenant"), views); got != tc.want {
-				t.Errorf("got %v", got)
+			isGone, isBound := ask(t.Context(), logicalcluster.MustParseName("tenant"), views)
+			if served := name == "a server serves the workspace"; isGone != tc.want || isBound != served {
+				t.Errorf("it is gone: %v, bound: %v", isGone, isBound)
 			}
 		})
 	}
