@@ -97,8 +97,26 @@ func (e *instancesEnv) testEvolution(t *testing.T) {
 	})
 	stays()
 	e.testRetirement(t)
+	// A new default reaches instances that nobody writes.
 	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
-		t.Spec.BackendConfig.Raw = []byte(strings.ReplaceAll(string(t.Spec.BackendConfig.Raw), "self.spec.size", "self.spec.volume"))
+		t.Spec.BackendConfig.Raw = []byte(strings.NewReplacer("self.spec.size", "self.spec.volume", `"confidential"`, `"${self.spec.tier}"`).Replace(string(t.Spec.BackendConfig.Raw)))
+	})
+	shardtesting.Eventually(t, "an instance without the value to fail", func(ctx context.Context) error {
+		object, err := newer.Get(ctx, "grown", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if phase, _, _ := unstructured.NestedString(object.Object, "status", "phase"); phase != string(infrastructurev1alpha1.PhaseFailed) {
+			return errors.New("it is " + phase)
+		}
+		return nil
+	})
+	set("v1beta1", `"volume":{`, `"tier":{"type":"string","default":"gold"},"volume":{`)
+	shardtesting.Eventually(t, "the default to be applied", func(ctx context.Context) error {
+		if data, err := e.data(ctx, e.tenant, "redis-grown"); err != nil || data["marker"] != "gold" {
+			return fmt.Errorf("got %v, %w", data, err)
+		}
+		return nil
 	})
 	if err := newer.Delete(t.Context(), "grown", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

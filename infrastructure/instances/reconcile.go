@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -113,7 +114,7 @@ func (p *pass) provide() (reconcile.Result, error) {
 		}
 		return reconcile.Result{}, p.confirm()
 	}
-	state, err := p.Handler.Apply(p.ctx, p.instance)
+	state, err := p.apply()
 	if errors.Is(err, ErrUnusableTemplate) {
 		return reconcile.Result{}, p.wait(err)
 	}
@@ -131,6 +132,28 @@ func (p *pass) provide() (reconcile.Result, error) {
 		return reconcile.Result{}, failed
 	}
 	return reconcile.Result{RequeueAfter: recheckAfter(state, connected)}, nil
+}
+
+// apply calls the handler. An instance that fails is read first: a new default of its kind is part of what servers answer, and no event.
+func (p *pass) apply() (State, error) {
+	state, err := p.Handler.Apply(p.ctx, p.instance)
+	if err != nil || state.Phase != infrastructurev1alpha1.PhaseFailed {
+		return state, err
+	}
+	before := p.instance.Object
+	current, err := p.client().Get(p.ctx, before.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return state, nil // the event of that is under way
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("reading the instance: %w", err)
+	}
+	if current.GetResourceVersion() != before.GetResourceVersion() || equality.Semantic.DeepEqual(current.Object["spec"], before.Object["spec"]) {
+		return state, nil
+	}
+	p.kind.informer.Wrote(current)
+	p.instance.Object = current
+	return p.Handler.Apply(p.ctx, p.instance)
 }
 
 // wait leaves an instance as it is until its Template changes.

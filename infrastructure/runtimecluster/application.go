@@ -41,8 +41,13 @@ func (c *Cluster) Begin(ctx context.Context, s Set) (*Application, error) {
 func (a *Application) NamespaceUID() types.UID { return a.namespace }
 
 // Apply applies objects in the namespace of the tenant, and returns them as they are now, in the same order. Nothing is written where
-// nothing differs. What the set had before stays until Prune.
+// nothing differs. What the set had before stays until Prune. Nothing is written either where the kind of an object does not exist.
 func (a *Application) Apply(ctx context.Context, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	for _, object := range objects {
+		if err := a.cluster.Check(object.GroupVersionKind()); err != nil {
+			return nil, err
+		}
+	}
 	for _, object := range objects {
 		a.applied = append(a.applied, memberOf(object))
 	}

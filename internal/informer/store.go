@@ -154,17 +154,23 @@ func (s *Store) Len() int {
 	return len(s.objects)
 }
 
-// Wrote has the store return what the server has answered to a write, before the watch does: readers see their own writes. Objects that
-// the store does not have are ignored, because the watch may have deleted them already.
+// Wrote has the store return what the server has answered, before the watch does: readers see their own writes. The same version replaces
+// what there is, as a server completes objects by the present schema of their kind. Objects that the store does not have are ignored,
+// because the watch may have deleted them already.
 func (s *Store) Wrote(object *unstructured.Unstructured) {
 	key := KeyOf(object)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.objects[key] == nil {
+	before := s.objects[key]
+	if before == nil {
 		return
 	}
 	if object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 {
 		s.remove(key) // the server deletes it with this write
+		return
+	}
+	if before.resourceVersion == object.GetResourceVersion() {
+		s.set(key, object)
 		return
 	}
 	s.setNewer(key, object)

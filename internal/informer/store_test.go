@@ -76,6 +76,10 @@ func TestOwnWritesAreVisibleAtOnce(t *testing.T) {
 	if v := o.store.Get(key).Object["spec"].(map[string]any)["v"]; v != "9" {
 		t.Errorf("the store has version %v", v)
 	}
+	o.store.Wrote(object("a", "one", "9", map[string]any{"v": "completed"}))
+	if v := o.store.Get(key).Object["spec"].(map[string]any)["v"]; v != "completed" {
+		t.Errorf("of an object that the server completes, the store has %v", v)
+	}
 	released := object("a", "one", "10", nil)
 	now := metav1.Now()
 	released.SetDeletionTimestamp(&now)
