@@ -226,7 +226,9 @@ func (p *pass) vanished() (reconcile.Result, error) {
 	switch {
 	case err == nil:
 		return reconcile.Result{}, nil // it is there again, and has an event under way
-	case !apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+	case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
+		return reconcile.Result{}, fmt.Errorf("looking for instance %s: %w", name, err) // there is no other event that calls again
+	case apierrors.IsForbidden(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		return reconcile.Result{}, nil // the workspace is not visible any more, which says nothing of its instances: the sweep finds out
 	}
 	gone, err := p.Handler.Delete(p.ctx, p.instance)
