@@ -109,7 +109,15 @@ func (r *Reconciler) remove(ctx context.Context, c *infrastructurev1alpha1.Catal
 		bound++
 		return nil
 	})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) {
+		// Without its endpoint slice nobody knows who binds an export, unless there is none.
+		if err = r.Client.Get(ctx, client.ObjectKey{Name: c.Spec.Export}, &apisv1alpha2.APIExport{}); err == nil {
+			err = r.Client.Create(ctx, endpoints(c.Spec.Export))
+			return ctrl.Result{RequeueAfter: inUseInterval}, client.IgnoreAlreadyExists(err)
+		}
+		err = client.IgnoreNotFound(err)
+	}
+	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("counting the bindings of %s: %w", c.Spec.Export, err)
 	}
 	if bound > 0 {

@@ -1,0 +1,73 @@
+package catalogue
+
+import (
+	"context"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template"
+)
+
+// sliceless does not find the endpoint slice of an export.
+type sliceless struct{ template.Instances }
+
+func (sliceless) Bindings(context.Context, []string, func(*apisv1alpha2.APIBinding) error) error {
+	return apierrors.NewNotFound(apisv1alpha1.Resource("apiexportendpointslices"), "premium")
+}
+
+// A Catalogue whose endpoint slice is missing may be bound: it stays until the slice is back, unless its export is gone.
+func TestRemovalWaitsForTheEndpointSlice(t *testing.T) {
+	t.Parallel()
+	const group = "infrastructure.example.org"
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		rbacv1.AddToScheme, apisv1alpha1.AddToScheme, apisv1alpha2.AddToScheme, cachev1alpha1.AddToScheme, infrastructurev1alpha1.AddGroupToScheme(group),
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := metav1.Now()
+	named := metav1.ObjectMeta{Name: "premium"}
+	removed := &infrastructurev1alpha1.Catalogue{
+		ObjectMeta: metav1.ObjectMeta{Name: "premium", Finalizers: []string{Finalizer(group)}, DeletionTimestamp: &now},
+		Spec:       infrastructurev1alpha1.CatalogueSpec{Export: "premium"},
+	}
+	export := &apisv1alpha2.APIExport{ObjectMeta: named}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(removed, export).Build()
+	r := &Reconciler{Client: c, Options: Options{Group: group}, Instances: sliceless{}}
+	reconcile := func() ctrl.Result {
+		t.Helper()
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(removed)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	if result := reconcile(); result.RequeueAfter == 0 {
+		t.Error("the removal does not wait")
+	}
+	for _, object := range []client.Object{removed, export, endpoints("premium")} {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			t.Errorf("%T: %v", object, err)
+		}
+	}
+	if err := c.Delete(t.Context(), &apisv1alpha2.APIExport{ObjectMeta: named}); err != nil {
+		t.Fatal(err)
+	}
+	reconcile()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(removed), removed); !apierrors.IsNotFound(err) {
+		t.Errorf("without an export: %v", err)
+	}
+}
