@@ -9,7 +9,6 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/atoll-dev/atoll/test/freeport"
 )
 
 // ExitTimeout bounds how long a program may take to end after a signal or on an error.
@@ -145,7 +146,7 @@ var usedAddresses sync.Map
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	for {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := freeport.Listen()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/atoll-dev/atoll/internal/testpki"
+	"github.com/atoll-dev/atoll/test/freeport"
 )
 
 // Names and groups in certificates.
@@ -211,10 +212,13 @@ func (l *Layout) assignAddresses() error {
 	}
 	var listeners []net.Listener // open until all are assigned, so that none is assigned twice
 	for name, port := range ports {
-		if l.options.FreePorts {
-			port = 0
+		listen := func() (net.Listener, error) {
+			return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		}
-		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if l.options.FreePorts {
+			listen = freeport.Listen
+		}
+		listener, err := listen()
 		if err != nil {
 			return fmt.Errorf("the address of %s is not free: %w", name, err)
 		}
