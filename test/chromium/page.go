@@ -20,7 +20,7 @@ import (
 )
 
 // waitTimeout bounds waits. It is long because tests share few cores.
-const waitTimeout = time.Minute
+const waitTimeout = 2 * time.Minute
 
 // Page is a tab with storage and cookies of its own.
 type Page struct {

@@ -19,11 +19,22 @@ function Root({ portal, problem }: { portal: Portal; problem: string }) {
   )
 }
 
+/** readConfig asks again where no answer comes: without it, the page stays empty. */
+async function readConfig(): Promise<Config> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      const response = await fetch('config.json', { credentials: 'omit', cache: 'no-store', signal: AbortSignal.timeout(10_000) })
+      if (!response.ok) throw new Error(`The server answered ${response.status}.`)
+      return (await response.json()) as Config
+    } catch (error) {
+      if (attempt === 3) throw error
+    }
+  }
+}
+
 async function start(root: HTMLElement): Promise<void> {
   applyTheme()
-  const response = await fetch('config.json', { credentials: 'omit', cache: 'no-store' })
-  if (!response.ok) throw new Error(`The server answered ${response.status}.`)
-  const config = (await response.json()) as Config
+  const config = await readConfig()
   const session = new Session(config)
   let problem = ''
   try {
