@@ -55,6 +55,17 @@ func unlisted(resource, group string) entryChange {
 	}
 }
 
+// unlistedSchemas removes the entries with these schemas.
+func unlistedSchemas(schemas []apisv1alpha1.APIResourceSchema) entryChange {
+	return func(entries *[]apisv1alpha2.ResourceSchema) bool {
+		before := len(*entries)
+		*entries = slices.DeleteFunc(*entries, func(entry apisv1alpha2.ResourceSchema) bool {
+			return slices.ContainsFunc(schemas, func(schema apisv1alpha1.APIResourceSchema) bool { return schema.Name == entry.Schema })
+		})
+		return len(*entries) != before
+	}
+}
+
 func isEntryOf(resource, group string) func(apisv1alpha2.ResourceSchema) bool {
 	return func(entry apisv1alpha2.ResourceSchema) bool { return entry.Name == resource && entry.Group == group }
 }

@@ -124,10 +124,20 @@ func (r *Reconciler) tearDownBackend(ctx context.Context, s *scope, name string)
 	return nil
 }
 
-// removeExport takes the kind out of all exports, and removes its schemas.
+// removeExport takes the kind out of all exports, and removes its schemas. Where neither definition nor status say that the kind is this
+// Template's, its schemas do: a pass that had not seen what was removed may have made them again before it was interrupted.
 func (r *Reconciler) removeExport(ctx context.Context, s *scope) error {
+	var schemas apisv1alpha1.APIResourceSchemaList
+	if err := r.Client.List(ctx, &schemas, client.MatchingLabels{LabelTemplate(r.Group): s.template.Name}); err != nil {
+		return removing(fmt.Errorf("listing schemas: %w", err))
+	}
+	names := s.template.Spec.InstanceCRD
+	change := unlisted(names.Resource, names.Group)
 	if !r.isOwn(s) {
-		return nil
+		if len(schemas.Items) == 0 {
+			return nil
+		}
+		change = unlistedSchemas(schemas.Items)
 	}
 	offers, err := r.offers(ctx)
 	if err != nil {
@@ -137,9 +147,8 @@ func (r *Reconciler) removeExport(ctx context.Context, s *scope) error {
 	for _, o := range offers {
 		exports.Insert(o.export)
 	}
-	names := s.template.Spec.InstanceCRD
 	for _, export := range sets.List(exports) {
-		if err := r.changeExport(ctx, export, unlisted(names.Resource, names.Group)); client.IgnoreNotFound(err) != nil {
+		if err := r.changeExport(ctx, export, change); client.IgnoreNotFound(err) != nil {
 			return removing(err)
 		}
 	}
