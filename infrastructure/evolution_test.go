@@ -97,7 +97,7 @@ func (e *instancesEnv) testEvolution(t *testing.T) {
 	})
 	stays()
 	e.testRetirement(t)
-	// A new default reaches instances that nobody writes.
+	// A new default reaches instances that are not written.
 	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
 		t.Spec.BackendConfig.Raw = []byte(strings.NewReplacer("self.spec.size", "self.spec.volume", `"confidential"`, `"${self.spec.tier}"`).Replace(string(t.Spec.BackendConfig.Raw)))
 	})

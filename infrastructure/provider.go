@@ -38,7 +38,7 @@ const (
 	ensureInterval = 5 * time.Minute
 	// cleanInterval is how often it is looked for what Templates no longer need.
 	cleanInterval = 30 * time.Second
-	// schemaGrace is how long a schema stays that nobody has bound.
+	// schemaGrace is how long a schema without bindings stays.
 	schemaGrace = 10 * time.Minute
 )
 
@@ -49,7 +49,7 @@ type Config struct {
 	Catalogue catalogue.Options
 	Backends  *backend.Registry
 	Instances template.Instances
-	// SchemaGrace is how long a schema stays that nobody has bound; 0 means 10 minutes.
+	// SchemaGrace is how long a schema without bindings stays; 0 means 10 minutes.
 	SchemaGrace time.Duration
 	// Shipped are the Templates that the provider keeps in its workspace; nil: it creates and deletes none.
 	Shipped []infrastructurev1alpha1.Template

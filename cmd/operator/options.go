@@ -68,7 +68,7 @@ func parseFlags(args []string) (*options, desired.Image, error) {
 	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Reconcile only while holding the lease, so that several replicas can run.")
 	fs.BoolVar(&o.http2, "enable-http2", false, "Serve metrics over HTTP/2 too.")
 	fs.StringVar(&o.image, "default-image", o.image, "repository:tag of the image that servers run where a spec names none. Default: the environment variable ATOLL_DEFAULT_IMAGE, else the image set at build time.")
-	fs.StringVar(&o.argoCD, "argocd-namespace", "", "Namespace of Argo CD, in which Kubeconfigs with spec.argoCD are registered as clusters. Whoever may create Kubeconfigs can add clusters there. Default: none are.")
+	fs.StringVar(&o.argoCD, "argocd-namespace", "", "Namespace of Argo CD, in which Kubeconfigs with spec.argoCD are registered as clusters. Users who may create Kubeconfigs can add clusters there. Default: none are.")
 	fs.Func("enabled-controller-groups", `For compatibility with kcp-operator, whose controllers are in two groups. The only value is "config,workload", in any order.`, validateControllerGroups)
 	fs.Func("feature-gates", `Name=true|false pairs, for compatibility with kcp-operator. No feature can be enabled; any can be disabled.`, validateFeatureGates)
 	o.zap.BindFlags(fs)

@@ -55,7 +55,7 @@ func (f *files) Apply(_ context.Context, instance instances.Instance) (instances
 			outputs[name] = value
 		}
 	}
-	// Nobody tells when a file is changed, so it is looked at again.
+	// There are no events about files, so they are read again.
 	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs, RecheckAfter: f.recheck}, nil
 }
 

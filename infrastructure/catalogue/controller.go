@@ -44,7 +44,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("catalogue").For(&infrastructurev1alpha1.Catalogue{}).Complete(r)
 }
 
-// Reconcile brings one Catalogue up, or removes it once nobody binds its export.
+// Reconcile brings one Catalogue up, or removes it once its export has no bindings.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := &infrastructurev1alpha1.Catalogue{}
 	if err := r.Client.Get(ctx, req.NamespacedName, c); err != nil {
@@ -110,7 +110,7 @@ func (r *Reconciler) remove(ctx context.Context, c *infrastructurev1alpha1.Catal
 		return nil
 	})
 	if apierrors.IsNotFound(err) {
-		// Without its endpoint slice nobody knows who binds an export, unless there is none.
+		// Without its endpoint slice the bindings of an export are unknown, unless there is no export.
 		if err = r.Client.Get(ctx, client.ObjectKey{Name: c.Spec.Export}, &apisv1alpha2.APIExport{}); err == nil {
 			err = r.Client.Create(ctx, endpoints(c.Spec.Export))
 			return ctrl.Result{RequeueAfter: inUseInterval}, client.IgnoreAlreadyExists(err)

@@ -106,7 +106,7 @@ func (v *View) Remove(ctx context.Context, t *infrastructurev1alpha1.Template) (
 	return left, err
 }
 
-// Abandon implements template.Instances. An instance is deleted first: then nobody can give it a finalizer again. What others hold with
+// Abandon implements template.Instances. An instance is deleted first: then it cannot get a finalizer again. What others hold with
 // finalizers of theirs is theirs.
 func (v *View) Abandon(ctx context.Context, t *infrastructurev1alpha1.Template) (int, error) {
 	left, finalizer := 0, Finalizer(t.Spec.InstanceCRD.Group)

@@ -19,7 +19,7 @@ type OpenTofu struct {
 func (o *OpenTofu) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Image, "opentofu-image", o.Image, "image with tofu-runner and tofu, for Templates of the backend opentofu; by default, there is no such backend")
 	flags.StringVar(&o.Namespace, "opentofu-namespace", o.Namespace, "namespace of the runtime cluster with the Secrets that Templates name as credentials, and for the states of instances that are retained; by default, Templates can have neither")
-	flags.BoolVar(&o.AllowPrograms, "opentofu-allow-programs", o.AllowPrograms, "allow modules with provisioners, data of external, or child modules: they run programs with the credentials of runs, which nobody has seen before")
+	flags.BoolVar(&o.AllowPrograms, "opentofu-allow-programs", o.AllowPrograms, "allow modules with provisioners, data of external, or child modules: they run programs, unknown before, with the credentials of runs")
 }
 
 func (o *OpenTofu) validate() error {

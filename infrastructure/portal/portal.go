@@ -125,7 +125,7 @@ func assets(files fs.FS) http.Handler {
 	})
 }
 
-// secure adds the headers by which a browser runs nothing but the script of the page, and sends requests to nobody but the origin of the
+// secure adds the headers by which a browser runs nothing but the script of the page, and sends requests only to the origin of the
 // page, the issuer, and the servers of icons.
 func secure(next http.Handler, issuer string) http.Handler {
 	policy := strings.Join([]string{

@@ -120,7 +120,7 @@ func TestProvidersShareARuntimeCluster(t *testing.T) {
 	}
 }
 
-// What has no mark is nobody's until an instance that a provider serves has it, and then only what that instance has.
+// What has no mark has no owner until an instance that a provider serves has it, and then only what that instance has.
 func TestUnmarkedNamespacesAreAdoptedForInstances(t *testing.T) {
 	p := newProviders()
 	for _, instance := range []string{"live", "unknown"} {

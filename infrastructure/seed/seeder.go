@@ -42,8 +42,8 @@ func Enabled(templates []infrastructurev1alpha1.Template, list []string) []infra
 	})
 }
 
-// Ensure creates the shipped Templates that do not exist, updates those that nobody has edited, and deletes those that are no longer shipped,
-// that nobody has edited, and of which there are no instances. A failure of one does not stop the others. It writes nothing where
+// Ensure creates the shipped Templates that do not exist, updates unedited ones, and deletes those that are no longer shipped,
+// unedited, and without instances. A failure of one does not stop the others. It writes nothing where
 // nothing has changed.
 func (s *Seeder) Ensure(ctx context.Context) error {
 	var errs []error
@@ -107,7 +107,7 @@ func (s *Seeder) isPristine(t *infrastructurev1alpha1.Template) (bool, error) {
 	return t.Labels[Label(s.Group)] == "true" && t.Annotations[AnnotationHash(s.Group)] == sum && t.DeletionTimestamp.IsZero(), err
 }
 
-// retire deletes a Template that nobody uses.
+// retire deletes a Template without instances.
 func (s *Seeder) retire(ctx context.Context, t *infrastructurev1alpha1.Template) error {
 	pristine, err := s.isPristine(t)
 	if err != nil || !pristine {

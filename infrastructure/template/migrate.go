@@ -27,7 +27,7 @@ type Cleaner struct {
 	Group, Export string
 	Instances     Instances
 	Events        events.EventRecorder
-	// Grace is how long a schema stays that nobody has bound.
+	// Grace is how long a schema without bindings stays.
 	Grace time.Duration
 	Log   logr.Logger
 }

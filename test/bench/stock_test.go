@@ -20,6 +20,7 @@ import (
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/kubeapiserver"
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
@@ -122,25 +123,7 @@ func newWorkspace(b *testing.B, base *rest.Config, parent, name string) (cluster
 
 func (p *apiServer) waitReady(b *testing.B) {
 	b.Helper()
-	client, err := rest.HTTPClientFor(p.base)
-	if err != nil {
-		b.Fatal(err)
-	}
-	eventually(b, p.name+" is ready", func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base.Host+"/readyz", nil)
-		if err != nil {
-			return err
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("readyz: %s", response.Status)
-		}
-		return nil
-	})
+	eventually(b, p.name+" is ready", func(ctx context.Context) error { return kubeapiserver.CheckReady(ctx, p.base) })
 }
 
 // heap returns the live heap of the process after a garbage collection, in bytes.

@@ -75,23 +75,26 @@ func (s *Cluster) Kill(t testing.TB) {
 // WaitReady waits until kube-apiserver is ready.
 func (s *Cluster) WaitReady(t testing.TB) {
 	t.Helper()
-	client, err := rest.HTTPClientFor(s.Config)
+	shardtesting.Eventually(t, "kube-apiserver is ready", func(ctx context.Context) error { return CheckReady(ctx, s.Config) })
+}
+
+// CheckReady returns an error unless the API server of a configuration says that it is ready.
+func CheckReady(ctx context.Context, config *rest.Config) error {
+	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	shardtesting.Eventually(t, "kube-apiserver is ready", func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Config.Host+"/readyz", nil)
-		if err != nil {
-			return err
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("readyz: %s", response.Status)
-		}
-		return nil
-	})
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("readyz: %s", response.Status)
+	}
+	return nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 )
 
-// marks is the prefix of labels that the evaluation adds to objects of collections, and nobody reads.
+// marks is the prefix of labels that the evaluation adds to objects of collections, and that is not used.
 const marks = "kro.run/"
 
 // project returns what expressions know of an instance: a copy in the namespace of its tenant, with nothing that the tenant has set but the

@@ -41,7 +41,7 @@ var nestedSchemas = map[string]*hcl.BodySchema{
 }
 
 // inspect parses the files of a module. Blocks that would keep the state elsewhere are refused, and unless it is unrestricted those that
-// run programs or load modules that nobody has seen. Providers that run programs are not found: see docs/threat-model.md.
+// run programs or load modules that are unknown before. Providers that run programs are not found: see docs/threat-model.md.
 func inspect(files map[string]string, path *field.Path, unrestricted bool) (*declarations, field.ErrorList) {
 	i := &inspection{declarations: &declarations{map[string]variable{}, map[string]output{}}, unrestricted: unrestricted}
 	parser := hclparse.NewParser()

@@ -163,7 +163,7 @@ func (r *run) prepare() error {
 func (r *run) variables() string { return "-var-file=" + filepath.Join(r.Inputs, VariablesKey) }
 
 func (r *run) apply(ctx context.Context) error {
-	// Until tofu has ended well, nobody knows which inputs the infrastructure has.
+	// Until tofu has succeeded, the inputs of the infrastructure are unknown.
 	err := r.updateResult(ctx, func(result *Result) { result.Revision, result.Destroyed = "", false })
 	if err != nil {
 		return err
