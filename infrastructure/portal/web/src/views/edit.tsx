@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useLayoutEffect, useState } from 'preact/hooks'
 import { APIError } from '../api'
 import { Dialog } from '../components/dialog'
 import { Title } from '../components/parts'
@@ -45,7 +45,7 @@ function EditInstance({ workspace, resource, current, kind, version, schema }: P
   // What the user began with is kept with what was typed.
   const [base, setBase] = useState<Instance>(() => (drafts.get(address) ? drafts.get<Instance>(`${address} base`) : undefined) ?? current)
   const [conflict, setConflict] = useState<{ object: Value; latest: Instance }>()
-  useEffect(() => drafts.set(`${address} base`, base), [base])
+  useLayoutEffect(() => drafts.set(`${address} base`, base), [base])
 
   const patch = async (object: Value, from: Instance, dryRun: boolean, signal?: AbortSignal) => {
     const difference = mergePatch(editable(from), object) ?? {}

@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useLayoutEffect, useState } from 'preact/hooks'
 import { Notice } from '../components/parts'
 import { usePortal } from '../context'
 import { fieldID, FormContext } from '../form/context'
@@ -42,7 +42,8 @@ export function Editor({ address, schema, initial, named, what, action, send, on
   const [draft, setDraft] = useState<Draft>(() => drafts.get<Draft>(address) ?? { object: initial, yaml: undefined })
   const [problem, setProblem] = useState('')
   const asYAML = draft.yaml !== undefined
-  useEffect(() => {
+  // Before the next event: effects that wait for a paint are dropped where the view is left at once.
+  useLayoutEffect(() => {
     if (draft.yaml === undefined && equal(draft.object, initial)) drafts.delete(address)
     else drafts.set(address, draft)
   }, [draft])
