@@ -77,8 +77,10 @@ export class Feed<T extends KubeObject> extends Observable {
     void this.run(running.signal)
   }
 
-  /** apply takes over what a server has answered to a write. */
+  /** apply takes over what a server has answered to a write, unless the watch was faster: it may have a newer state, or the deletion. */
   apply(object: T): void {
+    const seen = this.items.get(object.metadata.name)?.metadata.resourceVersion ?? this.resourceVersion
+    if (isNewer(seen, object.metadata.resourceVersion)) return
     this.put(object)
     this.changed()
   }
@@ -170,6 +172,12 @@ export class Feed<T extends KubeObject> extends Observable {
     this.items.delete(name)
     if (before && this.loaded) this.onChange?.(before, undefined)
   }
+}
+
+/** isNewer compares resource versions, which API servers count. */
+function isNewer(one: string | undefined, other: string | undefined): boolean {
+  const isNumber = /^\d+$/
+  return isNumber.test(one ?? '') && isNumber.test(other ?? '') && BigInt(one!) > BigInt(other!)
 }
 
 /** lines yields the lines of a stream as they come. */
