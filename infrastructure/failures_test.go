@@ -53,7 +53,7 @@ func (f *fragile) Run(ctx context.Context, export *rest.Config) error {
 	export = rest.CopyConfig(export)
 	export.Wrap(func(next http.RoundTripper) http.RoundTripper { return &brokenTransport{next, &f.view} })
 	return instances.Run(ctx, instances.Options{Backend: f.Name(), Group: group, Export: "infrastructure.providers.kedge.faros.sh", Workspace: export,
-		Handler: f, Changed: make(chan instances.Changed), SweepInterval: 100 * time.Millisecond, Log: klog.Background()})
+		Handler: f, Changed: make(chan instances.Identity), SweepInterval: 100 * time.Millisecond, Log: klog.Background()})
 }
 
 func (f *fragile) Apply(_ context.Context, instance instances.Instance) (instances.State, error) {
@@ -74,6 +74,8 @@ func (f *fragile) Delete(_ context.Context, instance instances.Instance) (bool, 
 	}
 	return true, f.down
 }
+
+func (f *fragile) Instances(context.Context) ([]instances.Identity, error) { return nil, nil }
 
 func (f *fragile) Tenants(context.Context) ([]logicalcluster.Name, error) {
 	f.mu.Lock()

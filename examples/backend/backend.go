@@ -80,8 +80,8 @@ func (f *files) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Templ
 // TeardownTemplate has nothing to remove: SetupTemplate makes nothing, and instances are gone by then.
 func (f *files) TeardownTemplate(context.Context, *infrastructurev1alpha1.Template) error { return nil }
 
-// Run leaves to the platform what all backends need: watches, finalizers, status, retries, and the sweep. It calls Apply, Delete, Tenants
-// and Purge.
+// Run leaves to the platform what all backends need: watches, finalizers, status, retries, and the sweep. It calls Apply, Delete, Instances,
+// Tenants and Purge.
 func (f *files) Run(ctx context.Context, export *rest.Config) error {
 	return instances.Run(ctx, instances.Options{
 		Backend: f.Name(), Group: f.group, Export: f.export, Workspace: export, Handler: f,

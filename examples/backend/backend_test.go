@@ -36,12 +36,7 @@ func TestConformance(t *testing.T) {
 type made string
 
 func (m made) List(_ context.Context, tenant logicalcluster.Name) ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(string(m), tenant.String()))
-	var names []string
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names, ignoreNotExist(err)
+	return filepath.Glob(filepath.Join(string(m), tenant.String(), "*", "*"))
 }
 
 func (m made) Size(_ context.Context, tenant logicalcluster.Name, instance string) (string, error) {
@@ -64,7 +59,7 @@ func (m made) Damage(_ context.Context, tenant logicalcluster.Name, instance str
 }
 
 func (m made) file(tenant logicalcluster.Name, instance string) string {
-	return filepath.Join(string(m), tenant.String(), "sample."+instance+".json")
+	return filepath.Join(string(m), tenant.String(), "sample", instance+extension)
 }
 
 func (m made) read(tenant logicalcluster.Name, instance string) (found content, err error) {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -25,8 +26,10 @@ type content struct {
 
 // file is where an instance is: the logical cluster is the tenant, and names are unique within tenant and Template.
 func (f *files) file(instance instances.Instance) string {
-	return filepath.Join(f.tenant(instance.Cluster), instance.Template.Name+"."+instance.Object.GetName()+".json")
+	return filepath.Join(f.tenant(instance.Cluster), instance.Template.Name, instance.Object.GetName()+extension)
 }
+
+const extension = ".json"
 
 func (f *files) tenant(cluster logicalcluster.Name) string {
 	return filepath.Join(f.directory, cluster.String())
@@ -82,6 +85,26 @@ func (f *files) Delete(_ context.Context, instance instances.Instance) (bool, er
 		}
 	}
 	return true, nil
+}
+
+// Instances are the files: those of instances that are gone are found when the platform compares them with the objects that exist.
+func (f *files) Instances(ctx context.Context) ([]instances.Identity, error) {
+	tenants, err := f.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []instances.Identity
+	for _, tenant := range tenants {
+		names, err := filepath.Glob(filepath.Join(f.tenant(tenant), "*", "*"+extension))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			directory, file := filepath.Split(name)
+			found = append(found, instances.Identity{Cluster: tenant, Template: filepath.Base(directory), Name: strings.TrimSuffix(file, extension)})
+		}
+	}
+	return found, nil
 }
 
 // Tenants are the directories: what the sweep compares with the workspaces that exist.

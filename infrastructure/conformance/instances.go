@@ -122,13 +122,7 @@ func testDeletion(t *testing.T, r *run) {
 		r.first.waitGone(t, fmt.Sprintf("hasty-%d", n))
 	}
 	// One that is deleted while it gets its finalizer is gone before the provider knows it.
-	r.eventually(t, "what was made for instances that were deleted at once is gone", func(ctx context.Context) error {
-		after, err := r.Made.List(ctx, r.first.cluster)
-		if err == nil && len(after) != len(before) {
-			err = fmt.Errorf("before there was %v, now there is %v", before, after)
-		}
-		return err
-	})
+	r.waitLeft(t, r.first, len(before), "what was made for instances that were deleted at once is gone")
 	r.first.provision(t, "interrupted", "large")
 	r.provider.killAfter(0)
 	r.first.remove(t, "interrupted")
@@ -139,6 +133,26 @@ func testDeletion(t *testing.T, r *run) {
 	if after := r.first.list(t); len(after) != len(before) {
 		t.Errorf("before there was %v, after an interrupted deletion there is %v", before, after)
 	}
+	r.first.provision(t, "unseen", "small")
+	r.stop(t)
+	if _, err := r.first.patch(t.Context(), "unseen", `{"metadata":{"finalizers":[]}}`); err != nil {
+		t.Fatal(err)
+	}
+	r.first.delete(t, "unseen")
+	r.start(t)
+	r.waitLeft(t, r.first, len(before), "what an instance was made of that vanished while no provider ran is gone")
+}
+
+// waitLeft waits until there is a number of things of a tenant behind the backend.
+func (r *run) waitLeft(t *testing.T, of *tenant, count int, what string) {
+	t.Helper()
+	r.eventually(t, what, func(ctx context.Context) error {
+		left, err := r.Made.List(ctx, of.cluster)
+		if err == nil && len(left) != count {
+			err = fmt.Errorf("there is %v, want %d", left, count)
+		}
+		return err
+	})
 }
 
 // waitDead waits until the provider has died of a write.

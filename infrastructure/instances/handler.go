@@ -24,10 +24,20 @@ type Handler interface {
 	// Delete removes what an instance is made of, and reports whether all of it is gone. It is called until it is, and for an instance
 	// that exists no longer, of which only the name is known.
 	Delete(ctx context.Context, instance Instance) (gone bool, err error)
+	// Instances returns the instances that the backend has anything of. Those whose objects vanished while no provider ran are among them:
+	// the platform finds out, and has Delete called.
+	Instances(ctx context.Context) ([]Identity, error)
 	// Tenants returns the logical clusters that anything of this provider exists of.
 	Tenants(ctx context.Context) ([]logicalcluster.Name, error)
 	// Purge removes everything of a logical cluster that is gone.
 	Purge(ctx context.Context, tenant logicalcluster.Name) error
+}
+
+// Identity names an instance.
+type Identity struct {
+	Cluster logicalcluster.Name
+	// Template is the name of its Template, Name its own.
+	Template, Name string
 }
 
 // Instance is one instance. Nothing of it may be changed.

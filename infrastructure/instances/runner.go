@@ -26,7 +26,6 @@ import (
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/fairqueue"
 	"github.com/atoll-dev/atoll/internal/workspaceevents"
-	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 const (
@@ -46,19 +45,12 @@ type Options struct {
 	Workspace *rest.Config
 	Handler   Handler
 	// Changed delivers instances to be looked at again, because something that they are made of has changed.
-	Changed <-chan Changed
+	Changed <-chan Identity
 	// SweepInterval is how often workspaces are looked for that are gone.
 	SweepInterval time.Duration
 	// ProvisioningTimeout is how long an instance may be provisioned before it has failed; 0 means 30 minutes.
 	ProvisioningTimeout time.Duration
 	Log                 logr.Logger
-}
-
-// Changed is an instance whose parts have changed.
-type Changed struct {
-	Cluster logicalcluster.Name
-	// Template is the name of its Template, Name its own.
-	Template, Name string
 }
 
 // runner serves the instances of one backend.

@@ -32,7 +32,8 @@ type candidacy struct {
 	after string
 }
 
-// sweepRegularly removes what is left of workspaces that are gone: their instances have had no chance to be finalized.
+// sweepRegularly removes what is left of workspaces that are gone, whose instances have had no chance to be finalized, and of instances
+// that vanished without that while no provider ran.
 func (r *runner) sweepRegularly(ctx context.Context) {
 	var before candidacy
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) { before = r.sweep(ctx, before) }, r.SweepInterval, 0.1, true)
@@ -47,8 +48,11 @@ func (r *runner) sweep(ctx context.Context, before candidacy) candidacy {
 		return candidacy{after: before.after}
 	}
 	now, err := r.sweepMissing(ctx, present, before)
+	if err == nil {
+		err = r.enqueueUnknown(ctx)
+	}
 	if err != nil {
-		r.Log.Error(err, "Could not look for workspaces that are gone")
+		r.Log.Error(err, "Could not look for workspaces and instances that are gone")
 		sweeps.WithLabelValues(r.Backend, resultError).Inc()
 		return candidacy{after: before.after}
 	}
@@ -84,6 +88,29 @@ func (r *runner) sweepMissing(ctx context.Context, present sets.Set[string], bef
 		}
 	}
 	return now, nil
+}
+
+// enqueueUnknown enqueues the instances that the backend has something of, and no server has told of. Nothing is removed before the server
+// of their workspace says that they do not exist.
+func (r *runner) enqueueUnknown(ctx context.Context) error {
+	found, err := r.Handler.Instances(ctx)
+	if err != nil {
+		return fmt.Errorf("listing the instances that there is anything of: %w", err)
+	}
+	kinds := map[string][]*kind{} // by Template
+	for _, k := range r.all() {
+		kinds[k.template().Name] = append(kinds[k.template().Name], k)
+	}
+	for _, i := range found {
+		cluster := i.Cluster.String()
+		if slices.ContainsFunc(kinds[i.Template], func(k *kind) bool { return k.get(cluster, i.Name) != nil }) {
+			continue
+		}
+		for _, k := range kinds[i.Template] {
+			r.queue.Add(request{k.url, k.gvr, cluster, i.Name})
+		}
+	}
+	return nil
 }
 
 func (r *runner) purge(ctx context.Context, tenant logicalcluster.Name) {

@@ -74,6 +74,19 @@ func (b *Backend) Serve(ctx context.Context, export *rest.Config, handler instan
 	})
 }
 
+// Instances implements instances.Handler.
+func (b *Backend) Instances(ctx context.Context) ([]instances.Identity, error) {
+	sets, err := b.Cluster.allSets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]instances.Identity, len(sets))
+	for i, set := range sets {
+		found[i] = instances.Identity{Cluster: set.Tenant, Template: set.Template, Name: set.Instance}
+	}
+	return found, nil
+}
+
 // Tenants implements instances.Handler.
 func (b *Backend) Tenants(ctx context.Context) ([]logicalcluster.Name, error) {
 	return b.Cluster.Tenants(ctx)

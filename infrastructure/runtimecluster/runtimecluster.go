@@ -91,15 +91,23 @@ func (c *Cluster) Selector(s Set) labels.Selector {
 
 // Sets returns the sets that this backend has of a tenant.
 func (c *Cluster) Sets(ctx context.Context, tenant logicalcluster.Name) ([]Set, error) {
-	inventories, err := c.inventories(ctx, client.InNamespace(Namespace(tenant)), client.MatchingLabels{c.label(labelBackend): c.Backend})
+	return c.allSets(ctx, client.InNamespace(Namespace(tenant)))
+}
+
+// allSets returns the sets that this backend has.
+func (c *Cluster) allSets(ctx context.Context, options ...client.ListOption) ([]Set, error) {
+	inventories, err := c.inventories(ctx, append(options, client.MatchingLabels{c.label(labelBackend): c.Backend})...)
 	if err != nil {
 		return nil, err
 	}
 	var sets []Set
 	for i := range inventories {
-		if found := &inventories[i]; c.isOwn(found) {
-			sets = append(sets, Set{Tenant: tenant, Template: found.Annotations[c.label(labelTemplate)], Version: found.Labels[c.label(labelVersion)], Instance: found.Annotations[c.label(labelInstance)]})
+		found := &inventories[i]
+		tenant, err := logicalcluster.ParseName(found.Labels[c.label(labelTenant)])
+		if err != nil || Namespace(tenant) != found.Namespace || !c.isOwn(found) {
+			continue
 		}
+		sets = append(sets, Set{Tenant: tenant, Template: found.Annotations[c.label(labelTemplate)], Version: found.Labels[c.label(labelVersion)], Instance: found.Annotations[c.label(labelInstance)]})
 	}
 	return sets, nil
 }

@@ -21,7 +21,7 @@ import (
 type Watches struct {
 	cluster  *Cluster
 	metadata metadata.Interface
-	changed  chan instances.Changed
+	changed  chan instances.Identity
 
 	mu    sync.Mutex
 	kinds map[schema.GroupVersionResource]bool // whether the watch has started; kinds are those of Templates, of which there are few
@@ -30,11 +30,11 @@ type Watches struct {
 
 // NewWatches returns watches that do nothing before Run.
 func NewWatches(cluster *Cluster, metadata metadata.Interface) *Watches {
-	return &Watches{cluster: cluster, metadata: metadata, changed: make(chan instances.Changed), kinds: map[schema.GroupVersionResource]bool{}}
+	return &Watches{cluster: cluster, metadata: metadata, changed: make(chan instances.Identity), kinds: map[schema.GroupVersionResource]bool{}}
 }
 
 // Changed delivers the instances whose objects have changed.
-func (w *Watches) Changed() <-chan instances.Changed { return w.changed }
+func (w *Watches) Changed() <-chan instances.Identity { return w.changed }
 
 // Add has a kind watched until the end of Run.
 func (w *Watches) Add(gvk schema.GroupVersionKind) error {
@@ -82,7 +82,7 @@ func (w *Watches) report(ctx context.Context, object *metav1.PartialObjectMetada
 	if err != nil || Namespace(cluster) != object.Namespace {
 		return
 	}
-	changed := instances.Changed{Cluster: cluster, Template: object.Annotations[w.cluster.label(labelTemplate)], Name: object.Annotations[w.cluster.label(labelInstance)]}
+	changed := instances.Identity{Cluster: cluster, Template: object.Annotations[w.cluster.label(labelTemplate)], Name: object.Annotations[w.cluster.label(labelInstance)]}
 	select {
 	case w.changed <- changed:
 	case <-ctx.Done():

@@ -136,7 +136,7 @@ func (instant) TeardownTemplate(context.Context, *infrastructurev1alpha1.Templat
 
 func (i instant) Run(ctx context.Context, export *rest.Config) error {
 	return instances.Run(ctx, instances.Options{Backend: i.Name(), Group: infraGroup, Export: options.DefaultExport, Workspace: export, Handler: i,
-		Changed: make(chan instances.Changed), SweepInterval: time.Hour, Log: logr.Discard()})
+		Changed: make(chan instances.Identity), SweepInterval: time.Hour, Log: logr.Discard()})
 }
 
 func (instant) Apply(_ context.Context, instance instances.Instance) (instances.State, error) {
@@ -144,6 +144,7 @@ func (instant) Apply(_ context.Context, instance instances.Instance) (instances.
 }
 
 func (instant) Delete(context.Context, instances.Instance) (bool, error) { return true, nil }
+func (instant) Instances(context.Context) ([]instances.Identity, error)  { return nil, nil }
 func (instant) Tenants(context.Context) ([]logicalcluster.Name, error)   { return nil, nil }
 func (instant) Purge(context.Context, logicalcluster.Name) error         { return nil }
 

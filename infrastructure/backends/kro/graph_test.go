@@ -184,7 +184,7 @@ func (e *env) testDrift(t *testing.T) {
 		if err := disturb(); err != nil {
 			t.Fatal(err)
 		}
-		e.waitChanged(t, name, instances.Changed{Cluster: mine.Cluster, Template: "drifting", Name: "mine"})
+		e.waitChanged(t, name, instances.Identity{Cluster: mine.Cluster, Template: "drifting", Name: "mine"})
 		e.ready(t, mine)
 		if found := e.get(t, "drifting", "v1", "ConfigMap", "mine"); found == nil || found.Object["data"].(map[string]any)["size"] != "small" {
 			t.Errorf("after %s: %v", name, found)
@@ -204,7 +204,7 @@ func (e *env) drain() {
 	}
 }
 
-func (e *env) waitChanged(t *testing.T, name string, want instances.Changed) {
+func (e *env) waitChanged(t *testing.T, name string, want instances.Identity) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 
 // Runtime is where instances of stubs are: a map, which outlives the backends that use it.
 type Runtime struct {
-	changed chan instances.Changed
+	changed chan instances.Identity
 
 	mu       sync.Mutex
 	provided map[key]map[string]any // what instances are made of: their specs
@@ -28,7 +28,7 @@ type key struct {
 
 // NewRuntime returns an empty runtime.
 func NewRuntime() *Runtime {
-	return &Runtime{changed: make(chan instances.Changed), provided: map[key]map[string]any{}}
+	return &Runtime{changed: make(chan instances.Identity), provided: map[key]map[string]any{}}
 }
 
 // apply makes an instance of its spec.
@@ -46,6 +46,16 @@ func (r *Runtime) delete(gone func(key) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.provided, func(k key, _ map[string]any) bool { return gone(k) })
+}
+
+func (r *Runtime) instances() []instances.Identity {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found []instances.Identity
+	for k := range r.provided {
+		found = append(found, instances.Identity{Cluster: k.tenant, Template: k.template, Name: k.instance})
+	}
+	return found
 }
 
 func (r *Runtime) tenants() []logicalcluster.Name {
@@ -98,16 +108,16 @@ func (r *Runtime) Change(ctx context.Context, tenant logicalcluster.Name, instan
 	}
 }
 
-func (r *Runtime) change(tenant logicalcluster.Name, instance, field string, value any) (instances.Changed, bool) {
+func (r *Runtime) change(tenant logicalcluster.Name, instance, field string, value any) (instances.Identity, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for k, spec := range r.provided {
 		if k.tenant == tenant && k.instance == instance {
 			spec[field] = value
-			return instances.Changed{Cluster: tenant, Template: k.template, Name: instance}, true
+			return instances.Identity{Cluster: tenant, Template: k.template, Name: instance}, true
 		}
 	}
-	return instances.Changed{}, false
+	return instances.Identity{}, false
 }
 
 // Writes returns how often an instance was made or changed by a backend.

@@ -95,6 +95,11 @@ func (s *server) Delete(_ context.Context, instance instances.Instance) (bool, e
 	return true, nil
 }
 
+// Instances implements instances.Handler.
+func (s *server) Instances(context.Context) ([]instances.Identity, error) {
+	return s.Runtime.instances(), nil
+}
+
 // Tenants implements instances.Handler.
 func (s *server) Tenants(context.Context) ([]logicalcluster.Name, error) {
 	return s.Runtime.tenants(), nil
