@@ -111,7 +111,7 @@ func Run(ctx context.Context, cfg Config) error {
 		}
 	}
 	templates := &template.Reconciler{
-		Client: mgr.GetClient(), Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export,
+		Client: mgr.GetClient(), Live: direct, Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export,
 		Selector: cfg.Catalogue.Selector, Backends: cfg.Backends, Instances: cfg.Instances, Events: mgr.GetEventRecorder("infrastructure-provider"),
 	}
 	if err := templates.SetupWithManager(mgr); err != nil {

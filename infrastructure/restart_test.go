@@ -81,7 +81,7 @@ func (e *restartEnv) reconcile(t *testing.T, m *mortal, name string, done func(*
 			t.Fatal(err)
 		}
 	}
-	r := &template.Reconciler{Client: m.wrap(e.watched), Group: group, Export: export, Backends: registry, Instances: e.instances, Events: events.NewFakeRecorder(1000)}
+	r := &template.Reconciler{Client: m.wrap(e.watched), Live: e.c, Group: group, Export: export, Backends: registry, Instances: e.instances, Events: events.NewFakeRecorder(1000)}
 	shardtesting.Eventually(t, "the controller to have nothing to do", func(ctx context.Context) error {
 		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
 		if m.left == 0 {

@@ -122,8 +122,10 @@ func (r *runner) update(ctx context.Context) error {
 			}
 		}
 	}
-	if _, err := r.remembered().Add(ctx, slices.Collect(maps.Keys(connected))); err != nil {
-		return err
+	if !maps.Equal(connected, r.connected) {
+		if _, err := r.remembered().Add(ctx, slices.Collect(maps.Keys(connected))); err != nil {
+			return err
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

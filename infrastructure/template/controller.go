@@ -48,8 +48,9 @@ type Instances interface {
 
 // Reconciler publishes Templates: it keeps their definitions, schemas and entries of the export, and calls their backends.
 type Reconciler struct {
-	// Client is a client of the workspace of the provider. Its Templates are in Group.
+	// Client is a client of the workspace of the provider. Its Templates are in Group. Live reads the same without a cache.
 	Client client.Client
+	Live   client.Reader
 	// Group is the API group of the provider, Export the name of its APIExport.
 	Group, Export string
 	// Selector selects the Templates of Export; nil for all. Catalogues have exports of their own.
@@ -57,6 +58,8 @@ type Reconciler struct {
 	Backends  *backend.Registry
 	Instances Instances
 	Events    events.EventRecorder
+
+	exports exportWriter
 }
 
 // Finalizer returns the finalizer of Templates of a group.

@@ -1,23 +1,15 @@
 package template
 
 import (
-	"context"
-	"fmt"
+	"maps"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
-
-// exportBackoff is how long the state of the export is waited for that others wrote, which the cache may have late.
-var exportBackoff = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 9}
 
 // entryChange changes the resources of an export, and reports whether it did.
 type entryChange func(*[]apisv1alpha2.ResourceSchema) bool
@@ -70,20 +62,23 @@ func isEntryOf(resource, group string) func(apisv1alpha2.ResourceSchema) bool {
 	return func(entry apisv1alpha2.ResourceSchema) bool { return entry.Name == resource && entry.Group == group }
 }
 
-// changeExport reads an export, changes it, and writes it if that changed something. Other Templates change it at the same time, so
-// that conflicts are repeated.
-func (r *Reconciler) changeExport(ctx context.Context, name string, change entryChange) error {
-	return retry.RetryOnConflict(exportBackoff, func() error {
-		export := &apisv1alpha2.APIExport{}
-		if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, export); err != nil {
-			return fmt.Errorf("reading APIExport %s: %w", name, err)
+// changedEntries returns the resources of a group whose entries differ between two states of an export.
+func changedEntries(before, after []apisv1alpha2.ResourceSchema, group string) []string {
+	former := map[string]string{}
+	for _, entry := range before {
+		if entry.Group == group {
+			former[entry.Name] = entry.Schema
 		}
-		if !change(&export.Spec.Resources) {
-			return nil
+	}
+	var changed []string
+	for _, entry := range after {
+		if entry.Group != group {
+			continue
 		}
-		if err := r.Client.Update(ctx, export); err != nil {
-			return fmt.Errorf("updating APIExport %s: %w", name, err)
+		if schema, ok := former[entry.Name]; !ok || schema != entry.Schema {
+			changed = append(changed, entry.Name)
 		}
-		return nil
-	})
+		delete(former, entry.Name)
+	}
+	return append(changed, slices.Sorted(maps.Keys(former))...)
 }

@@ -73,12 +73,12 @@ func (r *Reconciler) listIn(ctx context.Context, s *scope) error {
 // listInOffer is listIn for one export. It reports whether the export lists the kind.
 func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed bool, err error) {
 	names := s.template.Spec.InstanceCRD
-	if o.selector.Matches(labels.Set(s.template.Labels)) && s.template.DeletionTimestamp.IsZero() {
-		return true, r.changeExport(ctx, o.export, setEntry(entryOf(s.template, s.schema)))
-	}
 	export := &apisv1alpha2.APIExport{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: o.export}, export); err != nil {
 		return false, fmt.Errorf("reading APIExport %s: %w", o.export, err)
+	}
+	if o.selector.Matches(labels.Set(s.template.Labels)) && s.template.DeletionTimestamp.IsZero() {
+		return true, r.list(ctx, export, entryOf(s.template, s.schema))
 	}
 	if !slices.ContainsFunc(export.Spec.Resources, isEntryOf(names.Resource, names.Group)) {
 		return false, nil
@@ -87,7 +87,7 @@ func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed
 	if err != nil {
 		return true, err
 	}
-	if err := r.changeExport(ctx, o.export, setEntry(entryOf(s.template, refusing))); err != nil || !s.template.DeletionTimestamp.IsZero() {
+	if err := r.list(ctx, export, entryOf(s.template, refusing)); err != nil || !s.template.DeletionTimestamp.IsZero() {
 		return true, err
 	}
 	used, err := r.isUsed(ctx, s.template, o.export, refusing)
@@ -96,6 +96,16 @@ func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed
 		return true, err
 	}
 	return false, r.changeExport(ctx, o.export, unlisted(names.Resource, names.Group))
+}
+
+// list sets an entry of an export, unless it is that already. Where the cache does not know yet that somebody else has changed it, the event of
+// that calls again.
+func (r *Reconciler) list(ctx context.Context, export *apisv1alpha2.APIExport, entry apisv1alpha2.ResourceSchema) error {
+	entries := slices.Clone(export.Spec.Resources)
+	if !SetEntry(&entries, entry) {
+		return nil
+	}
+	return r.changeExport(ctx, export.Name, setEntry(entry))
 }
 
 // isUsed reports whether there are or may come instances of a kind through an export, whose schema refuses new ones.

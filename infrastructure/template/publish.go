@@ -150,9 +150,9 @@ func (r *Reconciler) createSchema(ctx context.Context, s *scope, definition *api
 		return nil, err
 	}
 	schema.Labels = map[string]string{LabelTemplate(r.Group): s.template.Name}
-	err = r.Client.Create(ctx, schema.DeepCopy())
-	if apierrors.IsAlreadyExists(err) {
-		err = r.reuseSchema(ctx, schema.Name)
+	err = r.reuseSchema(ctx, schema.Name)
+	if apierrors.IsNotFound(err) {
+		err = client.IgnoreAlreadyExists(r.Client.Create(ctx, schema.DeepCopy())) // it may be so new that the cache does not have it
 	}
 	if err != nil {
 		return nil, fmt.Errorf("creating the schema: %w", err)
@@ -164,7 +164,7 @@ func (r *Reconciler) createSchema(ctx context.Context, s *scope, definition *api
 func (r *Reconciler) reuseSchema(ctx context.Context, name string) error {
 	existing, key := &apisv1alpha1.APIResourceSchema{}, AnnotationUnusedSince(r.Group)
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, existing); err != nil {
-		return client.IgnoreNotFound(err) // it is so new that the cache does not have it
+		return err
 	}
 	if _, noted := existing.Annotations[key]; !noted {
 		return nil

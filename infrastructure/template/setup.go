@@ -5,6 +5,7 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -54,7 +55,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition)).
 		Watches(&infrastructurev1alpha1.Catalogue{}, handler.EnqueueRequestsFromMapFunc(r.all)).
 		// An entry may have been changed by hand.
-		Watches(&apisv1alpha2.APIExport{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&apisv1alpha2.APIExport{}, r.ofEntries(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(r)
 }
 
@@ -71,6 +72,26 @@ func (r *Reconciler) ofDefinition(ctx context.Context, object client.Object) []r
 		return nil
 	}
 	return r.requests(ctx, client.MatchingFields{indexName: definition.Spec.Names.Plural})
+}
+
+// ofEntries enqueues the Templates whose entries of an export have changed.
+func (r *Reconciler) ofEntries() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	enqueue := func(q queue, requests []reconcile.Request) {
+		for _, request := range requests {
+			q.Add(request)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { enqueue(q, r.all(ctx, e.Object)) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { enqueue(q, r.all(ctx, e.Object)) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			before, after := e.ObjectOld.(*apisv1alpha2.APIExport), e.ObjectNew.(*apisv1alpha2.APIExport)
+			for _, resource := range changedEntries(before.Spec.Resources, after.Spec.Resources, r.Group) {
+				enqueue(q, r.requests(ctx, client.MatchingFields{indexName: resource}))
+			}
+		},
+	}
 }
 
 // all returns the requests of all Templates.
