@@ -40,6 +40,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authentication"
 	"github.com/atoll-dev/atoll/shardserver/authentication/adminauth"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
+	cachedreplica "github.com/atoll-dev/atoll/shardserver/cachedresources/replica"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdhandler"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdregistry"
@@ -107,6 +108,7 @@ type dependencies struct {
 	bindingDefinitions *definitions.Manager
 	customResources    *crdhandler.Handler
 	replicationView    *replication.Workspace
+	originals          *cachedreplica.Store // nil if replicationView is
 	virtualStorage     *virtualstorage.Handler
 	exportWatches      []*virtualapiexport.WatchTerminator
 	cache              cache.Server

@@ -192,6 +192,7 @@ func (d *dependencies) createCustomResources(context.Context) error {
 	})
 	d.customResources = crdhandler.NewHandler(d.definitions, cfg, d.generic.Serializer)
 	if d.options.FeatureEnabled(options.GateCacheAPIs) && d.servesVirtualWorkspaces() {
+		d.originals = replica.NewStore(pool, d.definitions)
 		d.createReplicationView()
 	}
 	return nil
@@ -202,6 +203,7 @@ func (d *dependencies) createCustomResources(context.Context) error {
 func (d *dependencies) createReplicationView() {
 	d.replicationView = replication.New(replication.Config{
 		Registry: d.registry, Exports: d.exports, References: exportReferences{d.exports, d}, Bindings: d.bindings, Authorizer: d.authorizer,
+		Originals:  d.originals,
 		Replicas:   func() *replica.Store { return d.replicas() },
 		Documents:  func() (*discovery.Handler, *openapi.Handler) { return d.discovery, d.openapi },
 		Serializer: d.generic.Serializer,

@@ -109,8 +109,8 @@ func New(ctx context.Context, opts options.Completed, newCache cache.NewServerFu
 	s.installTokenIssuer(s.Generic)
 	metrics.Install(s.Generic.Handler.NonGoRestfulMux, registry, opts.Shard.Name, s.collectors()...)
 	s.Generic.RegisterDestroyFunc(s.definitions.Close)
-	if s.cachedResources != nil {
-		s.Generic.RegisterDestroyFunc(s.cachedResources.store.Close)
+	for _, store := range s.cachedStores() {
+		s.Generic.RegisterDestroyFunc(store.Close)
 	}
 	s.addHooks()
 	return s, s.writeKubeconfig()
@@ -185,8 +185,8 @@ func (s *Server) backgroundTasks() map[string][]backgroundTask {
 	if s.replication != nil {
 		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"cache", s.runReplication, s.waitForReplicaSync})
 	}
-	if s.cachedResources != nil {
-		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"idle replicas", s.cachedResources.store.Run, nil})
+	for _, store := range s.cachedStores() {
+		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"idle storages of cached resources", store.Run, nil})
 	}
 	for _, watches := range s.exportWatches {
 		tasks[hookVirtualWorkspaces] = append(tasks[hookVirtualWorkspaces], backgroundTask{"watches of exports", watches.Run, nil})

@@ -236,6 +236,11 @@ func (d *dependencies) replicas() *cachedreplica.Store {
 	return d.cachedResources.store
 }
 
+// cachedStores returns what serves cached resources: originals of this shard, and replicas of other shards.
+func (d *dependencies) cachedStores() []*cachedreplica.Store {
+	return slices.DeleteFunc([]*cachedreplica.Store{d.originals, d.replicas()}, func(store *cachedreplica.Store) bool { return store == nil })
+}
+
 // runReplication runs the replica until the context ends, but not while root belongs to another installation: such a cache is
 // not trusted, and while the replica does not run nothing is published.
 func (d *dependencies) runReplication(ctx context.Context) {

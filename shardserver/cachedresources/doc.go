@@ -3,6 +3,6 @@
 // ClusterCachedResourceEndpointSlices, whose status has the URLs at which an export serves them to its consumers.
 //
 // On their own shard, the objects are not replicated: the replication virtual workspace (virtual/replication) reads the
-// originals. Other shards read replicas (package replica), which this shard publishes (package publisher). Consumers
+// originals, with the schema of the export. Other shards read replicas (package replica), which this shard publishes (package publisher). Consumers
 // read them through the virtual storage of an export (package virtualstorage).
 package cachedresources

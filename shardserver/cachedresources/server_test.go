@@ -63,7 +63,7 @@ func (s *env) shardOf(cluster string) *shardtesting.Shard {
 	return s.consumers
 }
 
-func (s *env) flavorsClient(t *testing.T, config *rest.Config, path string) dynamic.ResourceInterface {
+func (s *env) dynamicClient(t *testing.T, config *rest.Config, path string) dynamic.Interface {
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.Host += path
@@ -71,7 +71,12 @@ func (s *env) flavorsClient(t *testing.T, config *rest.Config, path string) dyna
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Resource(flavors)
+	return c
+}
+
+func (s *env) flavorsClient(t *testing.T, config *rest.Config, path string) dynamic.ResourceInterface {
+	t.Helper()
+	return s.dynamicClient(t, config, path).Resource(flavors)
 }
 
 func (s *env) flavorsIn(t *testing.T, cluster string) dynamic.ResourceInterface {

@@ -97,6 +97,7 @@ func TestCachedResourcesAcrossShards(t *testing.T) {
 		{"published objects follow the selected ones", s.testSelection},
 		{"consumers do not see omitted fields", s.testOmittedFields},
 		{"a slice selects what the consumers of its export see", s.testSliceSelector},
+		{"consumers on all shards get equal answers", s.testEqualAnswers},
 		{"slice references a cached resource of another shard by path, with permission", s.testReferenceByPath},
 		{"consumers read without the cache", s.testCacheUnavailable},
 		{"emptied cache is refilled without interruption for consumers", s.testCacheEmptied},

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -41,14 +42,22 @@ var completeMarkers = logicalcluster.MustParseName("system:copies")
 // Prefix returns the key prefix of replicas for the prefix of all keys of a shard.
 func Prefix(shardPrefix string) string { return path.Join("/", shardPrefix, segment) }
 
-// Store serves replicas. It opens storages on demand, and closes them when they are idle.
+// Store serves objects of cached resources with the schemas that consumers have bound: replicas, or over the pool of the shard's
+// own objects, originals. It opens storages on demand, and closes them when they are idle.
 type Store struct {
 	pool     *crdstorage.Pool
-	registry *crdregistry.Registry
+	registry definitions
 
 	mu       sync.Mutex
 	storages map[storageKey]*openStorage
 	closed   bool
+}
+
+// definitions are what a *crdregistry.Registry has of definitions.
+type definitions interface {
+	Acquire(ctx context.Context, gr schema.GroupResource, writes bool) (*crdregistry.Lease, error)
+	CompileFor(ctx context.Context, gr schema.GroupResource, uid types.UID, store *crdstorage.Storage, publication *crdstorage.Publication) (*crdregistry.CompiledCRD, error)
+	IsCurrent(uid types.UID, crd *crdregistry.CompiledCRD) bool
 }
 
 // openStorage is a storage with its users.
@@ -58,12 +67,26 @@ type openStorage struct {
 	users   int
 	// lastUsed is when the last user left.
 	lastUsed time.Time
-	// compiled are the definitions that serve it, by the schemas that consumers have bound.
-	compiled map[types.UID]*crdregistry.CompiledCRD
+	// compiled are the definitions that serve it. One is removed when it is stale, or the storage is closed.
+	compiled map[definitionKey]*crdregistry.CompiledCRD
 }
 
-// NewStore returns a store over its own pool, whose keys start with Prefix.
-func NewStore(pool *crdstorage.Pool, registry *crdregistry.Registry) *Store {
+// definitionKey identifies what serves a storage.
+type definitionKey struct {
+	// schema is what consumers have bound.
+	schema types.UID
+	// publisher converts originals to the published version; nil if they are stored in it, as replicas are.
+	publisher *crdregistry.CompiledCRD
+	version   string
+}
+
+// isStale reports whether a compiled definition is not used any more.
+func (s *Store) isStale(key definitionKey, compiled *crdregistry.CompiledCRD) bool {
+	return !s.registry.IsCurrent(key.schema, compiled) || key.publisher != nil && key.publisher.IsClosed()
+}
+
+// NewStore returns a store over a pool: for replicas its own, whose keys start with Prefix.
+func NewStore(pool *crdstorage.Pool, registry definitions) *Store {
 	return &Store{pool: pool, registry: registry, storages: map[storageKey]*openStorage{}}
 }
 
@@ -97,9 +120,9 @@ func (s *Store) closeIdle(now time.Time) {
 	var stale []*crdregistry.CompiledCRD
 	s.mu.Lock()
 	for key, h := range s.storages {
-		for uid, compiled := range h.compiled {
-			if !s.registry.IsCurrent(uid, compiled) {
-				delete(h.compiled, uid)
+		for key, compiled := range h.compiled {
+			if s.isStale(key, compiled) {
+				delete(h.compiled, key)
 				stale = append(stale, compiled)
 			}
 		}
@@ -157,7 +180,7 @@ func (s *Store) addStorage(key storageKey, storage *crdstorage.Storage, release 
 	}
 	h := s.storages[key]
 	if h == nil {
-		h = &openStorage{storage: storage, release: release, compiled: map[types.UID]*crdregistry.CompiledCRD{}}
+		h = &openStorage{storage: storage, release: release, compiled: map[definitionKey]*crdregistry.CompiledCRD{}}
 		s.storages[key] = h
 	} else {
 		release() // not the last: the other one has acquired it, too
@@ -168,15 +191,15 @@ func (s *Store) addStorage(key storageKey, storage *crdstorage.Storage, release 
 
 func errClosed() error { return apierrors.NewServiceUnavailable("the server is shutting down") }
 
-// getCompiled returns the compiled definition that serves a storage with a schema.
-func (s *Store) getCompiled(ctx context.Context, h *openStorage, key storageKey, schema types.UID) (*crdregistry.CompiledCRD, error) {
+// getCompiled returns the compiled definition that serves a storage.
+func (s *Store) getCompiled(ctx context.Context, h *openStorage, storage storageKey, key definitionKey) (*crdregistry.CompiledCRD, error) {
 	s.mu.Lock()
-	cached := h.compiled[schema]
+	cached := h.compiled[key]
 	s.mu.Unlock()
-	if cached != nil && s.registry.IsCurrent(schema, cached) {
+	if cached != nil && !s.isStale(key, cached) {
 		return cached, nil
 	}
-	compiled, err := s.registry.CompileFor(ctx, key.resource, schema, h.storage)
+	compiled, err := s.compile(ctx, h, storage, key)
 	if err != nil {
 		return nil, err
 	}
@@ -185,13 +208,13 @@ func (s *Store) getCompiled(ctx context.Context, h *openStorage, key storageKey,
 	if s.closed { // it would never be closed
 		return nil, errClosed()
 	}
-	if current := h.compiled[schema]; current != nil && current != cached { // another request has added one
+	if current := h.compiled[key]; current != nil && current != cached { // another request has added one
 		return current, nil
 	}
 	if cached != nil {
 		cached.Close()
 	}
-	h.compiled[schema] = compiled
+	h.compiled[key] = compiled
 	return compiled, nil
 }
 
@@ -199,7 +222,7 @@ func (s *Store) getCompiled(ctx context.Context, h *openStorage, key storageKey,
 // system:bound-crds). The logical cluster of the request is that of the source; crdstorage.WithProjection determines
 // how objects are presented. If it returns an error, nothing was written; it is a ServiceUnavailable while the replicas
 // are not complete.
-func (s *Store) Serve(w http.ResponseWriter, req *http.Request, source Source, schema types.UID) error {
+func (s *Store) Serve(w http.ResponseWriter, req *http.Request, source Source, uid types.UID) error {
 	h, done, err := s.acquire(source.storageKey())
 	if err != nil {
 		return err
@@ -208,7 +231,7 @@ func (s *Store) Serve(w http.ResponseWriter, req *http.Request, source Source, s
 	if err := h.waitForComplete(req.Context(), source); err != nil {
 		return err
 	}
-	compiled, err := s.getCompiled(req.Context(), h, source.storageKey(), schema)
+	compiled, err := s.getCompiled(req.Context(), h, source.storageKey(), definitionKey{schema: uid})
 	if err != nil {
 		return err
 	}

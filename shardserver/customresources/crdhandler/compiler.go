@@ -53,7 +53,7 @@ func NewCompiler(cfg Config) crdregistry.Compiler {
 		if err != nil {
 			return nil, err
 		}
-		views := crd.Storage.Views()
+		views := crd.Storage.ViewsOf(crd.Publication)
 		// Webhook clients have no credentials and follow no redirects: tenants write the webhook configurations.
 		handler, err := stock.NewCustomResourceDefinitionHandler(nil, nil, staticInformer{definition: definition}, http.NotFoundHandler(),
 			views, admit, nil, noServiceResolver{}, wrapConversionClients, 1, cfg.Authorizer,

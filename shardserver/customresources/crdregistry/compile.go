@@ -9,10 +9,11 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 )
 
-// CompileFor returns a compiled CRD over a storage that the registry does not manage, with the definition of that UID in
-// system:bound-crds: for serving copies of the objects of other shards. It fails with ServiceUnavailable if that
-// definition is missing. Callers must close the compiled CRD, before they release the storage.
-func (r *Registry) CompileFor(ctx context.Context, gr schema.GroupResource, uid types.UID, store *crdstorage.Storage) (*CompiledCRD, error) {
+// CompileFor returns a compiled CRD over a storage of which the caller holds a reference, with the definition of that UID in
+// system:bound-crds: for serving objects of a provider, or copies of them, as consumers have bound them. publication may be nil.
+// It fails with ServiceUnavailable if that definition is missing. Callers must close the compiled CRD, before they release the
+// storage.
+func (r *Registry) CompileFor(ctx context.Context, gr schema.GroupResource, uid types.UID, store *crdstorage.Storage, publication *crdstorage.Publication) (*CompiledCRD, error) {
 	d, err := r.getBoundDefinition(ctx, gr, uid)
 	if err != nil {
 		return nil, err
@@ -20,7 +21,9 @@ func (r *Registry) CompileFor(ctx context.Context, gr schema.GroupResource, uid 
 	if !d.isEstablished() || d.resource != gr {
 		return nil, newUnavailableError(gr)
 	}
-	return r.newCRD(d.parsedDefinition, store), nil
+	crd := r.newCRD(d.parsedDefinition, store)
+	crd.Publication = publication
+	return crd, nil
 }
 
 // IsCurrent returns whether the definition in system:bound-crds with that UID still is the one that CompileFor compiled.

@@ -31,6 +31,8 @@ type CompiledCRD struct {
 	PathSegmentNames bool
 	// Storage holds the objects. It stays open at least until the CompiledCRD is closed.
 	Storage *crdstorage.Storage
+	// Publication converts stored objects to a version that the definition knows; nil if it knows all of them.
+	Publication *crdstorage.Publication
 	// Resource is the stored resource in its preferred version, as the shard's controllers use it in every logical cluster.
 	Resource *storage.Resource
 
@@ -120,6 +122,13 @@ func (c *CompiledCRD) ServeReads(w http.ResponseWriter, req *http.Request) error
 		handlers.Stock.ServeHTTP(w, req)
 	}
 	return nil
+}
+
+// IsClosed reports whether the last reference is released.
+func (c *CompiledCRD) IsClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
 }
 
 // Close closes the handlers. Watches end, and requests in flight fail.

@@ -21,6 +21,8 @@ import (
 // generic.RESTOptionsGetter of its upstream handler, which calls it once per version.
 type Views struct {
 	storage *Storage
+	// publication converts stored objects before the views decode them; it may be nil.
+	publication *Publication
 
 	mu     sync.RWMutex
 	views  map[string]*View
@@ -71,7 +73,7 @@ func (v *Views) decorate(
 		viewID:       id,
 		variantLocks: keymutex.NewHashed(variantLockCount),
 		identical:    &variant{view: id},
-		codec:        config.Codec,
+		codec:        v.publication.decodingWith(config.Codec),
 		version:      version,
 		newFunc:      newFunc,
 		getAttrs:     getAttrs,

@@ -50,7 +50,7 @@ func checkRead(req *http.Request, info *request.RequestInfo, exposed *exposedRes
 
 // serveProjection serves a read of objects in another logical cluster, with a schema that consumers have bound.
 func (w *Workspace) serveProjection(rw http.ResponseWriter, req *http.Request, info *request.RequestInfo, schema types.UID, projection crdstorage.Projection, exposed *exposedResource) {
-	req, done := w.terminateWhenRevoked(req, info, projection.Cluster, exposed)
+	req, done := w.terminateWhenRevoked(req, info, projection.Cluster, schema, exposed)
 	defer done()
 	source, err := w.newObjectSource(req.Context(), exposed, schema)
 	if err != nil {

@@ -24,7 +24,8 @@ type objectSource interface {
 	getLabels(ctx context.Context, name string) (labels.Set, error)
 }
 
-// newObjectSource returns the source of the objects for a consumer that has bound a schema. Objects of another shard come only
+// newObjectSource returns the source of the objects for a consumer that has bound a schema, which determines how they are
+// served, whatever definition the provider has. Objects of another shard come only
 // from the shard that published the ClusterCachedResource.
 func (w *Workspace) newObjectSource(ctx context.Context, exposed *exposedResource, schema types.UID) (objectSource, error) {
 	local, err := w.config.Registry.IsLocal(ctx, logicalcluster.Of(exposed.Resource))
@@ -32,7 +33,7 @@ func (w *Workspace) newObjectSource(ctx context.Context, exposed *exposedResourc
 		return nil, err
 	}
 	if local {
-		return localSource{w, exposed}, nil
+		return localSource{w, exposed, schema}, nil
 	}
 	source, ok := replica.SourceOf(exposed.Resource)
 	store := w.config.Replicas()
@@ -46,11 +47,12 @@ func (w *Workspace) newObjectSource(ctx context.Context, exposed *exposedResourc
 type localSource struct {
 	workspace *Workspace
 	exposed   *exposedResource
+	schema    types.UID
 }
 
 func (l localSource) serve(w http.ResponseWriter, req *http.Request) error {
-	l.workspace.content.ServeHTTP(w, req)
-	return nil
+	published := l.exposed.Resource.Spec.GroupVersionResource
+	return l.workspace.config.Originals.ServeOriginals(w, req, l.exposed.resource.WithVersion(published.Version), l.schema)
 }
 
 func (l localSource) getLabels(ctx context.Context, name string) (labels.Set, error) {

@@ -2,8 +2,8 @@
 // resource that another workspace publishes with a ClusterCachedResource, as if they were in the consumer's workspace.
 // The owner of a URL is a ClusterCachedResourceEndpointSlice. All access is read-only.
 //
-// Objects of this shard are served by the handlers of their logical cluster, those of other shards from replicas (package
-// cachedresources/replica). The package must not store objects.
+// Objects of this shard are read where they are stored, those of other shards from replicas (package cachedresources/replica),
+// with the schema that the consumer has bound, so that all shards answer the same. The package must not store objects.
 package replication
 
 import (
@@ -50,6 +50,8 @@ type Config struct {
 	// Exports returns exports and schemas; References resolves the references of slices.
 	Exports    *apiindex.Resolver
 	References cachedresources.Exports
+	// Originals serves the objects of this shard.
+	Originals *replica.Store
 	// Replicas returns the store of objects of other shards, or nil without one. It is called when requests are served.
 	Replicas func() *replica.Store
 	// Bindings indexes the bound resources of consumers.
