@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -130,6 +131,24 @@ func TestDefinitionsFitLastAppliedAnnotation(t *testing.T) {
 			}
 			if len(annotation) > maxAnnotations-4096 { // leaves room for the other annotations
 				t.Errorf("%d bytes as JSON do not fit into an annotation; lower max_description in hack/generate.sh", len(annotation))
+			}
+		})
+	}
+}
+
+// TestNewObjectsAreNotReady: without a generation in the status, tools that follow kstatus take an object for ready that no controller
+// has seen.
+func TestNewObjectsAreNotReady(t *testing.T) {
+	for kind, d := range load(t) {
+		t.Run(kind, func(t *testing.T) {
+			for name, object := range map[string]map[string]any{
+				"no status":                     {},
+				"a status without a generation": {"status": map[string]any{"phase": "Running"}},
+			} {
+				defaulting.Default(object, d.structural)
+				if got, _, err := unstructured.NestedInt64(object, "status", "observedGeneration"); got != -1 || err != nil {
+					t.Errorf("%s: observedGeneration %d (%v), want -1", name, got, err)
+				}
 			}
 		})
 	}

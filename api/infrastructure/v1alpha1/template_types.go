@@ -27,6 +27,7 @@ type Template struct {
 
 	// status is the observed state.
 	// +optional
+	// +kubebuilder:default={}
 	Status TemplateStatus `json:"status,omitzero"`
 }
 
@@ -149,8 +150,9 @@ type AgentGuidance struct {
 
 // TemplateStatus is the observed state of a Template.
 type TemplateStatus struct {
-	// observedGeneration is the generation that was last processed completely.
+	// observedGeneration is the generation that was last processed completely, -1 before the first.
 	// +optional
+	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// registered says what has been published of the kind.

@@ -25,6 +25,7 @@ type CacheServer struct {
 
 	// status is the observed state of the cache server.
 	// +optional
+	// +kubebuilder:default={}
 	Status CacheServerStatus `json:"status,omitzero"`
 }
 
@@ -128,8 +129,9 @@ const (
 
 // CacheServerStatus is the observed state of a cache server.
 type CacheServerStatus struct {
-	// observedGeneration is the generation of the spec that was reconciled.
+	// observedGeneration is the generation of the spec that was reconciled, -1 before the first.
 	// +optional
+	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// phase summarizes the conditions: Provisioning, Running or Deleting.

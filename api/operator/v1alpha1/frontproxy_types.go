@@ -29,6 +29,7 @@ type FrontProxy struct {
 
 	// status is the observed state of the front proxy.
 	// +optional
+	// +kubebuilder:default={}
 	Status FrontProxyStatus `json:"status,omitzero"`
 }
 
@@ -148,8 +149,9 @@ const (
 
 // FrontProxyStatus is the observed state of a front proxy.
 type FrontProxyStatus struct {
-	// observedGeneration is the generation of the spec that was reconciled.
+	// observedGeneration is the generation of the spec that was reconciled, -1 before the first.
 	// +optional
+	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// phase summarizes the conditions: Provisioning, Running or Deleting.

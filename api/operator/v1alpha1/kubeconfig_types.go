@@ -25,6 +25,7 @@ type Kubeconfig struct {
 
 	// status is the observed state of the kubeconfig.
 	// +optional
+	// +kubebuilder:default={}
 	Status KubeconfigStatus `json:"status,omitzero"`
 }
 
@@ -147,8 +148,9 @@ const (
 
 // KubeconfigStatus is the observed state of a kubeconfig.
 type KubeconfigStatus struct {
-	// observedGeneration is the generation of the spec that was reconciled.
+	// observedGeneration is the generation of the spec that was reconciled, -1 before the first.
 	// +optional
+	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// phase summarizes the conditions: Provisioning, Ready or Failed.

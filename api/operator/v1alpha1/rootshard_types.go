@@ -27,6 +27,7 @@ type RootShard struct {
 
 	// status is the observed state of the installation.
 	// +optional
+	// +kubebuilder:default={}
 	Status RootShardStatus `json:"status,omitzero"`
 }
 
@@ -136,8 +137,9 @@ const (
 
 // RootShardStatus is the observed state of a root shard.
 type RootShardStatus struct {
-	// observedGeneration is the generation of the spec that was reconciled.
+	// observedGeneration is the generation of the spec that was reconciled, -1 before the first.
 	// +optional
+	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// phase summarizes the conditions: Provisioning, Running or Deleting.

@@ -28,6 +28,7 @@ type Shard struct {
 
 	// status is the observed state of the shard.
 	// +optional
+	// +kubebuilder:default={}
 	Status ShardStatus `json:"status,omitzero"`
 }
 
@@ -85,8 +86,9 @@ const (
 
 // ShardStatus is the observed state of a shard.
 type ShardStatus struct {
-	// observedGeneration is the generation of the spec that was reconciled.
+	// observedGeneration is the generation of the spec that was reconciled, -1 before the first.
 	// +optional
+	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// phase summarizes the conditions: Provisioning, Running or Deleting.

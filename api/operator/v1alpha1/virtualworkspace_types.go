@@ -25,6 +25,7 @@ type VirtualWorkspace struct {
 
 	// status is the observed state of the server.
 	// +optional
+	// +kubebuilder:default={}
 	Status VirtualWorkspaceStatus `json:"status,omitzero"`
 }
 
@@ -171,8 +172,9 @@ const (
 
 // VirtualWorkspaceStatus is the observed state of a server of virtual workspaces.
 type VirtualWorkspaceStatus struct {
-	// observedGeneration is the generation of the spec that was reconciled.
+	// observedGeneration is the generation of the spec that was reconciled, -1 before the first.
 	// +optional
+	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// phase summarizes the conditions: Provisioning, Running or Deleting.
