@@ -9,15 +9,17 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-dev/atoll/hack/devcluster/cluster"
-	"github.com/atoll-dev/atoll/hack/devcluster/imagetar"
 	"github.com/atoll-dev/atoll/hack/devcluster/toolchain"
+	"github.com/atoll-dev/atoll/hack/release/image"
 )
 
 func main() {
@@ -164,8 +166,8 @@ the image canonically (docker.io/local/atoll:dev) and with imagePullPolicy IfNot
 }
 
 func newBuildImageCommand() *cobra.Command {
-	var image imagetar.Image
-	var out string
+	o := image.Options{Platform: v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, Created: time.Unix(0, 0).UTC(), OneLayer: true}
+	var name, out string
 	cmd := &cobra.Command{
 		Use:   "build-image --name NAME --tar FILE (BINARY... | --root DIRECTORY)",
 		Short: "Make an image archive of static binaries or of a directory: one layer, FROM scratch, non-root",
@@ -173,20 +175,24 @@ func newBuildImageCommand() *cobra.Command {
 single binary that is the entry point. With --root, the layer is that directory. The same files give the same bytes.`,
 		Example: "  devcluster build-image --name docker.io/local/atoll:dev --tar bin/atoll.tar bin/operator bin/kcp bin/kcp-front-proxy",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			image.Binaries = args
-			if err := imagetar.WriteFile(out, image); err != nil {
+			o.Binaries = args
+			built, err := image.Build(o)
+			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "wrote %s (%s)\n", out, image.Name)
+			if err := image.WriteArchive(out, name, built); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "wrote %s (%s)\n", out, name)
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&image.Name, "name", "", "canonical name of the image, with registry and tag")
+	cmd.Flags().StringVar(&name, "name", "", "canonical name of the image, with registry and tag")
 	cmd.Flags().StringVar(&out, "tar", "", "file to write")
-	cmd.Flags().StringVar(&image.Root, "root", "", "directory that becomes the root of the image")
-	cmd.Flags().IntVar(&image.User, "user", imagetar.User, "user and group of containers")
-	cmd.Flags().StringArrayVar(&image.Env, "env", nil, "NAME=value, an environment variable; may be repeated")
-	cmd.Flags().StringArrayVar(&image.Entrypoint, "entrypoint", nil, "a word of the command of containers; may be repeated")
+	cmd.Flags().StringVar(&o.Root, "root", "", "directory that becomes the root of the image")
+	cmd.Flags().IntVar(&o.User, "user", image.User, "user and group of containers")
+	cmd.Flags().StringArrayVar(&o.Env, "env", nil, "NAME=value, an environment variable; may be repeated")
+	cmd.Flags().StringArrayVar(&o.Entrypoint, "entrypoint", nil, "a word of the command of containers; may be repeated")
 	for _, required := range []string{"name", "tar"} {
 		if err := cmd.MarkFlagRequired(required); err != nil {
 			panic(err) // the flag is defined above

@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/atoll-dev/atoll/hack/devcluster/imagetar"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/atoll-dev/atoll/hack/release/image"
 )
 
 // ensureSystemImages imports the images of the cluster itself, built from the cached programs.
@@ -16,26 +20,31 @@ func (c *Cluster) ensureSystemImages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, image := range []imagetar.Image{
-		{Name: pauseImage, Binaries: []string{c.Tools.Binary("pause")}},
-		{Name: corednsImage, Binaries: []string{c.Tools.Binary("coredns")}},
-	} {
-		if slices.Contains(present, image.Name) {
+	for name, program := range map[string]string{pauseImage: "pause", corednsImage: "coredns"} {
+		if slices.Contains(present, name) {
 			continue
 		}
-		archive := c.path("image.tar")
-		if err := imagetar.WriteFile(archive, image); err != nil {
-			return err
-		}
-		err := c.importImages(ctx, archive)
-		if err := os.Remove(archive); err != nil {
-			return err
-		}
-		if err != nil {
+		if err := c.importProgram(ctx, name, c.Tools.Binary(program)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// importProgram imports an image of one program.
+func (c *Cluster) importProgram(ctx context.Context, name, binary string) error {
+	built, err := image.Build(image.Options{
+		Platform: v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, Binaries: []string{binary}, Created: time.Unix(0, 0).UTC(), OneLayer: true,
+	})
+	if err != nil {
+		return fmt.Errorf("image %s: %w", name, err)
+	}
+	archive := c.path("image.tar")
+	defer os.Remove(archive)
+	if err := image.WriteArchive(archive, name, built); err != nil {
+		return err
+	}
+	return c.importImages(ctx, archive)
 }
 
 // LoadImage imports the images of a Docker-style archive. It fails when one of the expected names is missing

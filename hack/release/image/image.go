@@ -1,14 +1,12 @@
-// Package image builds container images from static binaries with go-containerregistry: FROM scratch, a layer for each binary. The same
-// input has the same digest on every machine.
+// Package image builds container images from static binaries, or from a directory, with go-containerregistry: FROM scratch, without a
+// container engine. The same input has the same digest on every machine.
 package image
 
 import (
 	"archive/tar"
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,11 +15,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// User is the numeric user and group that containers run as.
+// User is the numeric user and group that containers run as by default.
 const User = 65532
 
 // Options describe an image.
@@ -30,26 +27,35 @@ type Options struct {
 	Platform v1.Platform
 	// Binaries are paths of static executables; each is added as /<base name> with mode 0755.
 	Binaries []string
+	// Root is a directory that the image has as its root, instead of binaries. All files belong to root.
+	Root string
+	// User and group that containers run as; 0 means User.
+	User int
+	// Env are variables, NAME=value. None: the binaries are in PATH.
+	Env []string
+	// Entrypoint is the default command of a container. Empty: the only binary, or nothing if there are many.
+	Entrypoint []string
 	// Labels are the labels of the configuration.
 	Labels map[string]string
 	// Created is the time of the image and of its files.
 	Created time.Time
+	// OneLayer puts all in one layer without compression, which is quick to write and to import. Otherwise each binary is a compressed
+	// layer, so that registries and nodes fetch only those that changed.
+	OneLayer bool
 }
 
 // Build returns the image.
 func Build(o Options) (v1.Image, error) {
-	base, err := newLayer(func(tw *tar.Writer) error { return writeBase(tw, o.Created) })
-	if err != nil {
+	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	add := []mutate.Addendum{addendum(base, "users and /tmp", o.Created)}
-	binaries := slices.SortedFunc(slices.Values(o.Binaries), func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) })
-	for _, path := range binaries {
-		layer, err := newLayer(func(tw *tar.Writer) error { return writeBinary(tw, path, o.Created) })
+	var add []mutate.Addendum
+	for _, p := range o.parts() {
+		layer, err := newLayer(p.write, !o.OneLayer)
 		if err != nil {
-			return nil, fmt.Errorf("adding %s: %w", path, err)
+			return nil, fmt.Errorf("adding %s: %w", p.what, err)
 		}
-		add = append(add, addendum(layer, filepath.Base(path), o.Created))
+		add = append(add, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: o.Created}, CreatedBy: p.what}})
 	}
 	image, err := mutate.Append(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1), add...)
 	if err != nil {
@@ -61,66 +67,65 @@ func Build(o Options) (v1.Image, error) {
 	}
 	file = file.DeepCopy()
 	file.OS, file.Architecture, file.Variant, file.Created = o.Platform.OS, o.Platform.Architecture, o.Platform.Variant, v1.Time{Time: o.Created}
-	file.Config = v1.Config{User: fmt.Sprintf("%d:%d", User, User), Env: []string{"PATH=/"}, WorkingDir: "/", Labels: o.Labels}
+	user := cmp.Or(o.User, User)
+	file.Config = v1.Config{User: fmt.Sprintf("%d:%d", user, user), Env: o.env(), Entrypoint: o.entrypoint(), WorkingDir: "/", Labels: o.Labels}
 	return mutate.ConfigFile(image, file)
 }
 
-func addendum(layer v1.Layer, what string, created time.Time) mutate.Addendum {
-	return mutate.Addendum{Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: v1.Time{Time: created}, CreatedBy: what}}
-}
-
-// newLayer returns a layer whose content is written anew each time that it is read, so that binaries are not held in memory.
-func newLayer(write func(*tar.Writer) error) (v1.Layer, error) {
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		reader, writer := io.Pipe()
-		go func() {
-			tw := tar.NewWriter(writer)
-			writer.CloseWithError(errors.Join(write(tw), tw.Close()))
-		}()
-		return reader, nil
-	}, tarball.WithMediaType(types.OCILayer))
-}
-
-// writeBase writes users for programs that look up their own, and a /tmp.
-func writeBase(tw *tar.Writer, created time.Time) error {
-	for _, dir := range []struct {
-		name string
-		mode int64
-	}{{"etc/", 0o755}, {"tmp/", 0o1777}} {
-		if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir.name, Mode: dir.mode, ModTime: created}); err != nil {
-			return err
-		}
+// validate refuses what could not be run, before anything is written.
+func (o Options) validate() error {
+	if (len(o.Binaries) == 0) == (o.Root == "") {
+		return errors.New("an image needs binaries or a root directory, and not both")
 	}
-	for _, file := range []struct{ name, content string }{
-		{"etc/group", fmt.Sprintf("root:x:0:\nnonroot:x:%d:\n", User)},
-		{"etc/passwd", fmt.Sprintf("root:x:0:0:root:/:/sbin/nologin\nnonroot:x:%d:%d:nonroot:/tmp:/sbin/nologin\n", User, User)},
-	} {
-		if err := tw.WriteHeader(&tar.Header{Name: file.name, Mode: 0o644, Size: int64(len(file.content)), ModTime: created}); err != nil {
-			return err
+	seen := map[string]string{}
+	for _, path := range o.Binaries {
+		base := filepath.Base(path)
+		if other, dup := seen[base]; dup {
+			return fmt.Errorf("%s and %s would both be /%s", other, path, base)
 		}
-		if _, err := io.Copy(tw, bytes.NewReader([]byte(file.content))); err != nil {
-			return err
-		}
+		seen[base] = path
 	}
 	return nil
 }
 
-func writeBinary(tw *tar.Writer, path string, created time.Time) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
+func (o Options) env() []string {
+	if len(o.Env) == 0 && o.Root == "" {
+		return []string{"PATH=/"}
 	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
+	return o.Env
+}
+
+func (o Options) entrypoint() []string {
+	if len(o.Entrypoint) == 0 && len(o.Binaries) == 1 {
+		return []string{"/" + filepath.Base(o.Binaries[0])}
 	}
-	if !info.Mode().IsRegular() {
-		return errors.New("not a regular file")
+	return o.Entrypoint
+}
+
+// part is the content of a layer.
+type part struct {
+	what  string
+	write func(*tar.Writer) error
+}
+
+// parts are the layers, the lowest first.
+func (o Options) parts() []part {
+	if o.Root != "" {
+		return []part{{"files", func(tw *tar.Writer) error { return writeTree(tw, o.Root, o.Created) }}}
 	}
-	if err := tw.WriteHeader(&tar.Header{Name: filepath.Base(path), Mode: 0o755, Size: info.Size(), ModTime: created}); err != nil {
-		return err
+	parts := []part{{"users and /tmp", func(tw *tar.Writer) error { return writeBase(tw, o.Created) }}}
+	for _, path := range slices.SortedFunc(slices.Values(o.Binaries), func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) }) {
+		parts = append(parts, part{filepath.Base(path), func(tw *tar.Writer) error { return writeBinary(tw, path, o.Created) }})
 	}
-	_, err = io.Copy(tw, file)
-	return err
+	if !o.OneLayer {
+		return parts
+	}
+	return []part{{"binaries", func(tw *tar.Writer) error {
+		for _, p := range parts {
+			if err := p.write(tw); err != nil {
+				return fmt.Errorf("%s: %w", p.what, err)
+			}
+		}
+		return nil
+	}}}
 }
