@@ -12,7 +12,8 @@ KUBE_VERSION := 1.37.2
 KCP_VERSION := 0.32.3
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GIT_COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-LDFLAGS := -s -w \
+LDFLAGS = -s -w \
+	-X github.com/atoll-dev/atoll/internal/buildversion.linked=$(VERSION) \
 	-X k8s.io/component-base/version.gitVersion=v$(KUBE_VERSION)+kcp-v$(KCP_VERSION) \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37 \
 	-X k8s.io/component-base/version.gitCommit=$(GIT_COMMIT) -X k8s.io/component-base/version.gitTreeState=clean \
@@ -98,14 +99,17 @@ images: ## Build the image with docker, podman or buildah, whichever is there.
 	elif command -v buildah >/dev/null; then buildah build -t $(IMAGE) .; \
 	else echo "no docker engine, podman or buildah here; building bin/image.tar instead"; $(MAKE) --no-print-directory image-tar; fi
 
-RELEASE_VERSION ?= $(shell git describe --tags --match 'v*' 2>/dev/null || echo v0.0.0-dev.g$$(git rev-parse --short HEAD))
+RELEASE_VERSION ?= $(shell git describe --tags --match 'v*' --abbrev=12 2>/dev/null || echo v0.0.0-dev.g$$(git rev-parse --short=12 HEAD))
 RELEASE_PLATFORMS ?= amd64 arm64
 RELEASE_REPOSITORY ?= docker.io/local/atoll
 
 .PHONY: release
+release: VERSION = $(RELEASE_VERSION)
 release: ## Images for all platforms, charts, definitions, plug-ins, bills of materials and checksums in dist/.
+	@[[ -z "$$(git status --porcelain --untracked-files=no)" ]] || { echo "commit first: a release is made of a commit, and these files differ from it"; git status --short --untracked-files=no; exit 1; }
+	@rm -rf $(BIN)/release dist
 	@for arch in $(RELEASE_PLATFORMS); do mkdir -p $(BIN)/release/linux_$$arch; for name in $(BINARIES); do echo "building $$name for linux/$$arch"; \
-		GOOS=linux GOARCH=$$arch go build -ldflags '$(LDFLAGS)' -o $(BIN)/release/linux_$$arch/$$name ./cmd/$$name; done; done
+		GOOS=linux GOARCH=$$arch GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= go build -ldflags '$(LDFLAGS)' -o $(BIN)/release/linux_$$arch/$$name ./cmd/$$name; done; done
 	@go -C hack/release run . --version $(RELEASE_VERSION) --commit $(GIT_COMMIT) --created $$(git log -1 --format=%ct) --repository $(RELEASE_REPOSITORY) \
 		--binaries $(BIN)/release --root $(CURDIR) --out $(CURDIR)/dist --servers $(subst $(space),$(comma),$(SERVER_BINARIES)) --plugins $(subst $(space),$(comma),$(PLUGINS))
 

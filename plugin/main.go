@@ -4,11 +4,11 @@ package plugin
 
 import (
 	"os"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/atoll-dev/atoll/internal/buildversion"
 	"github.com/atoll-dev/atoll/plugin/connection"
 )
 
@@ -24,18 +24,11 @@ func Main(displayName string, build func(*connection.Flags) *cobra.Command) {
 // NewRootCommand returns the top command of a plugin with the settings that all plugins have in common.
 func NewRootCommand(displayName string, flags *connection.Flags, build func(*connection.Flags) *cobra.Command) *cobra.Command {
 	cmd := build(flags)
-	cmd.Version = version()
+	cmd.Version = buildversion.Get()
 	cmd.SilenceUsage = true // an error is printed without the usage text
 	cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: displayName}
 	cmd.SetIn(flags.In)
 	cmd.SetErr(flags.ErrOut) // not the output: cobra would print its deprecation notices there
 	flags.Bind(cmd.PersistentFlags())
 	return cmd
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(unknown)"
 }

@@ -5,10 +5,10 @@ package main
 import (
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
-	"k8s.io/component-base/version"
 
 	"github.com/atoll-dev/atoll/cacheserver"
 	"github.com/atoll-dev/atoll/cacheserver/options"
+	"github.com/atoll-dev/atoll/internal/buildversion"
 	"github.com/atoll-dev/atoll/internal/servercommand"
 )
 
@@ -42,7 +42,7 @@ organization system:kcp:cache with common name system:kcp:cache:<name> is a chil
 
   # Then, on every shard
   kcp start --cache-kubeconfig=cache.kubeconfig ...`,
-		Version:       version.Get().GitVersion,
+		Version:       buildversion.Long(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

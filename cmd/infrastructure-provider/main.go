@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
-	"k8s.io/component-base/version"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,6 +27,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/portal"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/infrastructure/web"
+	"github.com/atoll-dev/atoll/internal/buildversion"
 	"github.com/atoll-dev/atoll/internal/gomemlimit"
 	"github.com/atoll-dev/atoll/internal/processlog"
 )
@@ -54,7 +54,7 @@ Jobs there.`,
   # Another API group and export, outside of the cluster
   infrastructure-provider --kcp-kubeconfig=kcp.kubeconfig --runtime-kubeconfig=runtime.kubeconfig \
     --api-group=infrastructure.example.org --apiexport=infrastructure.example.org`,
-		Version:       version.Get().GitVersion,
+		Version:       buildversion.Long(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -9,6 +9,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"github.com/atoll-dev/atoll/internal/buildversion"
 	"github.com/atoll-dev/atoll/internal/servercommand"
 	"github.com/atoll-dev/atoll/proxy"
 	"github.com/atoll-dev/atoll/proxy/options"
@@ -41,6 +42,7 @@ file defines. It authenticates users and forwards their identity to shards.`,
   # With users of an OpenID Connect issuer, and service accounts of all workspaces:
   kcp-front-proxy ... --oidc-issuer-url=https://issuer.example --oidc-client-id=kcp \
     --service-account-key-file=service-account.crt --service-account-lookup=false`,
+		Version:       buildversion.Long(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
-	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/embeddedcache"
+	"github.com/atoll-dev/atoll/internal/buildversion"
 	"github.com/atoll-dev/atoll/internal/servercommand"
 	"github.com/atoll-dev/atoll/shardserver"
 	"github.com/atoll-dev/atoll/shardserver/options"
@@ -25,7 +25,7 @@ func newCommand(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kcp",
 		Short:         "A kcp-compatible shard: many logical clusters in one API server",
-		Version:       version.Get().GitVersion,
+		Version:       buildversion.Long(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -84,7 +84,7 @@ func run(ctx context.Context, opts *options.Options) error {
 	if err != nil {
 		return err
 	}
-	klog.InfoS("Starting", "version", version.Get().GitVersion, "shard", completed.Shard.Name, "url", completed.Shard.BaseURL)
+	klog.InfoS("Starting", "version", buildversion.Long(), "shard", completed.Shard.Name, "url", completed.Shard.BaseURL)
 	return server.Run(ctx)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"strings"
 	"testing"
 )
@@ -21,6 +22,7 @@ func TestFlags(t *testing.T) {
 		"a gate has a value":                            {"a:b", []string{"--feature-gates=ConfigurationBundle"}, "want name=false", false},
 		"a certificate that does not exist is an error": {"a:b", []string{"--metrics-cert-path=/nowhere"}, "--metrics-cert-path: open /nowhere/tls.crt", false},
 		"a single controller group is rejected":         {"a:b", []string{"--enabled-controller-groups=config"}, "want config,workload", false},
+		"the version needs no image":                    {"", []string{"--version"}, flag.ErrHelp.Error(), false},
 		"an argument is an error":                       {"a:b", []string{"run"}, "unexpected argument", false},
 		"the flags of existing deployments":             {"a:b", []string{"--leader-elect", "--metrics-bind-address=:8443", "--metrics-secure=false", "--enable-http2", "--enabled-controller-groups=workload,config", "--feature-gates=ConfigurationBundle=false", "--health-probe-bind-address=:8081", "--zap-log-level=debug"}, "a:b", true},
 	} {

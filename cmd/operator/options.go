@@ -17,6 +17,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/internal/buildversion"
 )
 
 // defaultImage can be set when the binary is built.
@@ -71,6 +72,7 @@ func parseFlags(args []string) (*options, desired.Image, error) {
 	fs.StringVar(&o.argoCD, "argocd-namespace", "", "Namespace of Argo CD, in which Kubeconfigs with spec.argoCD are registered as clusters. Users who may create Kubeconfigs can add clusters there. Default: none are.")
 	fs.Func("enabled-controller-groups", `For compatibility with kcp-operator, whose controllers are in two groups. The only value is "config,workload", in any order.`, validateControllerGroups)
 	fs.Func("feature-gates", `Name=true|false pairs, for compatibility with kcp-operator. No feature can be enabled; any can be disabled.`, validateFeatureGates)
+	printVersion := fs.Bool("version", false, "Print the version and exit.")
 	o.zap.BindFlags(fs)
 	// Outside of a cluster the credentials are in a file.
 	if kubeconfigFlag := flag.CommandLine.Lookup("kubeconfig"); kubeconfigFlag != nil {
@@ -78,6 +80,10 @@ func parseFlags(args []string) (*options, desired.Image, error) {
 	}
 	if err := fs.Parse(args); err != nil {
 		return nil, desired.Image{}, err
+	}
+	if *printVersion {
+		fmt.Println("operator version", buildversion.Long())
+		return nil, desired.Image{}, flag.ErrHelp // nothing to run
 	}
 	if fs.NArg() > 0 {
 		return nil, desired.Image{}, fmt.Errorf("unexpected argument %q: there are only flags", strings.Join(fs.Args(), " "))

@@ -7,9 +7,9 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"k8s.io/component-base/version"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/atoll-dev/atoll/internal/buildversion"
 	"github.com/atoll-dev/atoll/internal/gomemlimit"
 	"github.com/atoll-dev/atoll/internal/processlog"
 	"github.com/atoll-dev/atoll/syncagent"
@@ -38,7 +38,7 @@ related objects are copied back.`,
   # Outside of the cluster, one of several replicas
   sync-agent --kubeconfig=service.kubeconfig --kcp-kubeconfig=kcp.kubeconfig --apiexportendpointslice-ref=certificates \
     --namespace=sync-agent --enable-leader-election`,
-		Version:       version.Get().GitVersion,
+		Version:       buildversion.Long(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

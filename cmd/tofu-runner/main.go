@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/component-base/version"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu/runner"
+	"github.com/atoll-dev/atoll/internal/buildversion"
 )
 
 func main() {
@@ -31,7 +31,7 @@ func newCommand() *cobra.Command {
 		Long: `tofu-runner is the entry point of the image that --opentofu-image of infrastructure-provider names; tofu is beside it. The provider
 starts it in a Job. It holds the lease of the instance while it runs, and ends tofu in order when it gets SIGTERM.`,
 		Example:       "  tofu-runner apply --namespace=tenant --name=tofu-0123456789 --inputs=/inputs --work=/work",
-		Version:       version.Get().GitVersion,
+		Version:       buildversion.Long(),
 		Args:          cobra.ExactArgs(1),
 		SilenceUsage:  true,
 		SilenceErrors: true,

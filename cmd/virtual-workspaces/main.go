@@ -10,6 +10,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"github.com/atoll-dev/atoll/internal/buildversion"
 	"github.com/atoll-dev/atoll/internal/servercommand"
 	"github.com/atoll-dev/atoll/proxy/virtualworkspaces"
 )
@@ -33,6 +34,7 @@ shard.`,
 
   # Behind a front proxy:
   virtual-workspaces ... --requestheader-client-ca-file=proxy-ca.crt --requestheader-allowed-names=kcp-front-proxy`,
+		Version:       buildversion.Long(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
