@@ -1,11 +1,13 @@
 package main
 
 import (
+	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -64,12 +66,41 @@ func (r *release) buildImages() ([]built, error) {
 		for _, name := range r.servers {
 			b.binaries = append(b.binaries, filepath.Join(folder(r.binaries, platform), name))
 		}
+		if err := r.checkBinaries(append(slices.Clone(b.binaries), r.pluginsOf(platform)...)); err != nil {
+			return nil, err
+		}
 		if b.image, err = image.Build(image.Options{Platform: platform, Binaries: b.binaries, Labels: r.labels(), Created: r.created}); err != nil {
 			return nil, fmt.Errorf("image for %s/%s: %w", platform.OS, platform.Architecture, err)
 		}
 		all[i] = b
 	}
 	return all, nil
+}
+
+// pluginsOf are the paths of the plug-ins for a platform.
+func (r *release) pluginsOf(platform v1.Platform) []string {
+	paths := make([]string, len(r.plugins))
+	for i, name := range r.plugins {
+		paths[i] = filepath.Join(folder(r.binaries, platform), name)
+	}
+	return paths
+}
+
+// checkBinaries refuses binaries of several versions of Go: nobody could make them again.
+func (r *release) checkBinaries(paths []string) error {
+	for _, path := range paths {
+		info, err := buildinfo.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if r.compiler == "" {
+			r.compiler = info.GoVersion
+		}
+		if info.GoVersion != r.compiler {
+			return fmt.Errorf("%s is built with %s, others with %s", path, info.GoVersion, r.compiler)
+		}
+	}
+	return nil
 }
 
 // labels describe the image, with the keys of the OCI.
@@ -160,6 +191,7 @@ func (r *release) provenance(name string, digest v1.Hash) ([]byte, error) {
 			"buildDefinition": object{
 				"buildType":            source + "/blob/main/docs/releases.md",
 				"externalParameters":   object{"target": "make release", "version": r.version, "repository": r.repository},
+				"internalParameters":   object{"go": r.compiler},
 				"resolvedDependencies": []object{{"uri": "git+" + source, "digest": object{"gitCommit": r.commit}}},
 			},
 			"runDetails": object{"builder": object{"id": source + "/blob/main/Makefile"}},
