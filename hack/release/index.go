@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,26 +50,22 @@ func platforms(directory string) ([]v1.Platform, error) {
 	return found, nil
 }
 
-// folder is the folder of the binaries of a platform.
-func folder(directory string, p v1.Platform) string {
-	return filepath.Join(directory, p.OS+"_"+p.Architecture)
-}
-
 // buildImages builds the image of each platform.
 func (r *release) buildImages() ([]built, error) {
 	found, err := platforms(r.binaries)
 	if err != nil {
 		return nil, err
 	}
+	var programs []string
+	for _, platform := range found {
+		programs = append(programs, append(r.paths(platform, r.servers), r.paths(platform, r.plugins)...)...)
+	}
+	if err := r.readBinaries(programs); err != nil {
+		return nil, err
+	}
 	all := make([]built, len(found))
 	for i, platform := range found {
-		b := built{platform: platform}
-		for _, name := range r.servers {
-			b.binaries = append(b.binaries, filepath.Join(folder(r.binaries, platform), name))
-		}
-		if err := r.checkBinaries(append(slices.Clone(b.binaries), r.pluginsOf(platform)...)); err != nil {
-			return nil, err
-		}
+		b := built{platform: platform, binaries: r.paths(platform, r.servers)}
 		if b.image, err = image.Build(image.Options{Platform: platform, Binaries: b.binaries, Labels: r.labels(), Created: r.created}); err != nil {
 			return nil, fmt.Errorf("image for %s/%s: %w", platform.OS, platform.Architecture, err)
 		}
@@ -77,17 +74,19 @@ func (r *release) buildImages() ([]built, error) {
 	return all, nil
 }
 
-// pluginsOf are the paths of the plug-ins for a platform.
-func (r *release) pluginsOf(platform v1.Platform) []string {
-	paths := make([]string, len(r.plugins))
-	for i, name := range r.plugins {
-		paths[i] = filepath.Join(folder(r.binaries, platform), name)
+// paths are those of programs for a platform.
+func (r *release) paths(platform v1.Platform, names []string) []string {
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = filepath.Join(r.binaries, platform.OS+"_"+platform.Architecture, name)
 	}
 	return paths
 }
 
-// checkBinaries refuses binaries of several versions of Go: nobody could make them again.
-func (r *release) checkBinaries(paths []string) error {
+// readBinaries reads from binaries which version of Go made them, and the licenses of their modules. It refuses binaries of several
+// versions of Go: nobody could make them again.
+func (r *release) readBinaries(paths []string) error {
+	linked := map[string]bool{}
 	for _, path := range paths {
 		info, err := buildinfo.ReadFile(path)
 		if err != nil {
@@ -99,8 +98,13 @@ func (r *release) checkBinaries(paths []string) error {
 		if info.GoVersion != r.compiler {
 			return fmt.Errorf("%s is built with %s, others with %s", path, info.GoVersion, r.compiler)
 		}
+		for _, module := range info.Deps {
+			linked[module.Path] = true
+		}
 	}
-	return nil
+	var err error
+	r.licenses, err = findLicenses(r.root, slices.Sorted(maps.Keys(linked)))
+	return err
 }
 
 // labels describe the image, with the keys of the OCI.
@@ -112,7 +116,7 @@ func (r *release) labels() map[string]string {
 		"org.opencontainers.image.version":     r.version,
 		"org.opencontainers.image.revision":    r.commit,
 		"org.opencontainers.image.created":     r.created.Format("2006-01-02T15:04:05Z"),
-		"org.opencontainers.image.licenses":    "Apache-2.0",
+		"org.opencontainers.image.licenses":    ownLicense,
 	}
 }
 

@@ -29,6 +29,7 @@ type release struct {
 	servers, plugins []string
 	// compiler is the version of Go that made the binaries.
 	compiler string
+	licenses licenses
 	progress func(format string, args ...any)
 }
 
@@ -94,7 +95,7 @@ func (r *release) writeFiles(images []built, digest v1.Hash) ([]string, error) {
 			return nil, err
 		}
 		var plugins []entry
-		for _, path := range r.pluginsOf(b.platform) {
+		for _, path := range r.paths(b.platform, r.plugins) {
 			plugins = append(plugins, entry{name: filepath.Base(path), mode: 0o755, path: path})
 		}
 		plugins = append(plugins, entry{name: "LICENSE", mode: 0o644, path: filepath.Join(r.root, "LICENSE")})
