@@ -113,6 +113,16 @@ release: ## Images for all platforms, charts, definitions, plug-ins, bills of ma
 	@go -C hack/release run . --version $(RELEASE_VERSION) --commit $(GIT_COMMIT) --created $$(git log -1 --format=%ct) --repository $(RELEASE_REPOSITORY) \
 		--binaries $(BIN)/release --root $(CURDIR) --out $(CURDIR)/dist --servers $(subst $(space),$(comma),$(SERVER_BINARIES)) --plugins $(subst $(space),$(comma),$(PLUGINS))
 
+DOCS_REPOSITORY ?= https://github.com/atoll-dev/atoll/blob/main/
+
+.PHONY: docs
+docs: ## The documentation as a site in bin/site, which needs no server: open bin/site/index.html. Fails for broken links.
+	@go -C hack/site run . build --out $(BIN)/site --repository $(DOCS_REPOSITORY)
+
+.PHONY: docs-serve
+docs-serve: ## Serve the documentation on this machine, and follow changes of docs/.
+	@go -C hack/site run . serve --repository $(DOCS_REPOSITORY)
+
 ##@ Develop
 
 .PHONY: generate
@@ -124,7 +134,7 @@ generate: ## Regenerate deepcopy, OpenAPI, CRDs, RBAC, charts, dashboards and th
 .PHONY: portal
 portal: ## Build the portal of the infrastructure provider from infrastructure/portal/web; needs Node.js 20 and npm.
 	cd infrastructure/portal/web && npm ci --no-audit --no-fund && npm run build
-	cd infrastructure/portal/web/node_modules/axe-core && cp axe.min.js ../../../../../test/portal/testdata/ && for name in LICENSE LICENSE-3RD-PARTY.txt; do cp $$name ../../../../../test/portal/testdata/axe.$${name%.txt}; done
+	cd infrastructure/portal/web/node_modules/axe-core && cp axe.min.js ../../../../../test/chromium/axe/ && for name in LICENSE LICENSE-3RD-PARTY.txt; do cp $$name ../../../../../test/chromium/axe/$${name%.txt}; done
 
 .PHONY: portal-pictures
 portal-pictures: ## Make the pictures of the portal in docs/pictures anew, in Chromium.
@@ -144,6 +154,7 @@ test-unit: ## Unit tests and tests against in-process servers. Needs nothing but
 	go -C api test ./...
 	go -C hack/devcluster test ./...
 	go -C hack/release test ./...
+	go -C hack/site test ./...
 
 RACE ?= ./shardserver/... ./cacheserver/... ./proxy/... ./internal/sharedindex/... ./internal/embeddedetcd/... ./internal/issuers/... ./controllers/... ./test/isolation/...
 

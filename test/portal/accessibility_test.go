@@ -10,33 +10,6 @@ import (
 	"github.com/atoll-dev/atoll/test/chromium"
 )
 
-// check runs axe over a page: WCAG 2.2 AA and best practices.
-func check(t *testing.T, page *chromium.Page, where string) {
-	t.Helper()
-	var ready bool
-	page.Eval("typeof axe === 'object'", &ready)
-	if !ready {
-		page.Eval("(() => {"+axe+"\n; return true })()", &ready)
-	}
-	var result struct {
-		Passes     int
-		Violations []struct {
-			ID, Help string
-			Nodes    []struct{ HTML, FailureSummary string }
-		}
-	}
-	page.Eval(`axe.run(document).then(({passes, violations}) => ({passes: passes.length, violations: violations.map(({id, help, nodes}) =>
-		({id, help, nodes: nodes.map(({html, failureSummary}) => ({html, failureSummary}))}))}))`, &result)
-	if result.Passes < 20 {
-		t.Errorf("%s: only %d rules were applied", where, result.Passes)
-	}
-	for _, violation := range result.Violations {
-		for _, node := range violation.Nodes {
-			t.Errorf("%s: %s (%s): %s\n%s", where, violation.ID, violation.Help, node.HTML, node.FailureSummary)
-		}
-	}
-}
-
 // testAccessibility checks every view in light and dark colours.
 func (e *env) testAccessibility(t *testing.T) {
 	page := e.browser.NewPage(t)
@@ -45,7 +18,7 @@ func (e *env) testAccessibility(t *testing.T) {
 		page.Open(e.at(tenant))
 		if scheme == "light" {
 			page.WaitTitle("Sign in")
-			check(t, page, "sign-in")
+			page.CheckAccessibility("sign-in")
 			signInWith(page, "ada-token")
 		}
 		for _, view := range []struct {
@@ -66,12 +39,12 @@ func (e *env) testAccessibility(t *testing.T) {
 				page.Click(chromium.Named("Create Cache"))
 				page.Wait("the summary", "document.activeElement?.className === 'summary'")
 			}
-			check(t, page, view.title+" in "+scheme)
+			page.CheckAccessibility(view.title + " in " + scheme)
 		}
 		page.Open(e.at(tenant, "instances", "caches", "mine"))
 		page.WaitTitle("Cache mine")
 		page.Click(chromium.Named("Delete…"))
-		check(t, page, "dialog in "+scheme)
+		page.CheckAccessibility("dialog in " + scheme)
 		page.Press("\x1b")
 		page.Wait("the focus to be where it was", "document.activeElement?.innerText === 'Delete…'")
 	}
@@ -112,69 +85,51 @@ func (e *env) testColours(t *testing.T) {
 	e.quiet(t, page)
 }
 
-// tabTo presses Tab until something has the focus, and fails if that is not visible.
-func tabTo(t *testing.T, page *chromium.Page, name string) {
-	t.Helper()
-	var passed []string
-	for range 80 {
-		page.Press("\t")
-		focused := page.Focused()
-		if focused == name {
-			if style := page.String("getComputedStyle(document.activeElement).outlineStyle"); style == "none" {
-				t.Errorf("the focus on %s cannot be seen", name)
-			}
-			return
-		}
-		passed = append(passed, focused)
-	}
-	t.Fatalf("Tab does not reach %q, only %q", name, passed)
-}
-
 // testKeyboard signs in, creates, edits and deletes with the keyboard only.
 func (e *env) testKeyboard(t *testing.T) {
 	page := e.browser.NewPage(t)
 	page.Open(e.at(tenant))
 	page.WaitTitle("Sign in")
-	tabTo(t, page, "Token")
+	page.TabTo("Token")
 	page.Press("ada-token\r")
 	page.WaitTitle("Catalogue")
-	tabTo(t, page, "Search the catalogue")
+	page.TabTo("Search the catalogue")
 	page.Press("queue")
 	page.WaitText("1 of 3 templates")
-	tabTo(t, page, "Message queue")
+	page.TabTo("Message queue")
 	page.Press("\r")
 	page.WaitTitle("Message queue")
-	tabTo(t, page, "Create Queue")
+	page.TabTo("Create Queue")
 	page.Press("\r")
 	page.WaitTitle("Create Queue")
-	tabTo(t, page, "Name of the object")
+	page.TabTo("Name of the object")
 	page.Press("typed")
-	tabTo(t, page, "durable")
+	page.TabTo("durable")
 	page.Press("t")
 	page.Press("\r")
-	tabTo(t, page, "Create Queue")
+	page.TabTo("Create Queue")
 	page.Press("\r")
 	page.WaitTitle("Queue typed")
 	got, err := e.resource("queues").Get(t.Context(), "typed", metav1.GetOptions{})
 	if err != nil || !strings.Contains(fmt.Sprint(got.Object["spec"]), "durable:true") {
 		t.Errorf("created %v, %v", got, err)
 	}
-	tabTo(t, page, "Delete…")
+	page.TabTo("Delete…")
 	page.Press(" ")
 	page.Wait("the dialog", "document.querySelector('dialog[open]')?.contains(document.activeElement)")
 	for range 5 {
 		page.Press("\t")
 	}
-	tabTo(t, page, "Type typed to confirm")
+	page.TabTo("Type typed to confirm")
 	page.Press("typed")
-	tabTo(t, page, "Delete")
+	page.TabTo("Delete")
 	page.Press("\r")
 	page.WaitTitle("Not there")
 	page.Open(e.at(tenant))
 	page.Reload()
 	page.WaitTitle("Catalogue")
 	page.Eval("document.activeElement.blur() ?? true", new(bool))
-	tabTo(t, page, "Skip to the content")
+	page.TabTo("Skip to the content")
 	page.Press("\r")
 	page.Wait("the content to have the focus", "document.activeElement.id === 'main'")
 	e.quiet(t, page)

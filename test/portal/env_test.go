@@ -63,9 +63,6 @@ const (
 //go:embed testdata/templates.yaml
 var templates string
 
-//go:embed testdata/axe.min.js
-var axe string
-
 // env is a provider with a portal, and a tenant.
 type env struct {
 	shard   *shardtesting.Shard

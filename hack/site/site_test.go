@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const repository = "https://example.org/repository/"
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSite(t *testing.T) {
+	out := t.TempDir()
+	pages, err := build(out, repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pages < 60 {
+		t.Errorf("only %d pages", pages)
+	}
+	index, err := os.ReadFile(filepath.Join(out, "search-index.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range []string{`"address":"user-guide.html#give-users-access"`, `"heading":"Give users access"`, `"address":"adr/index.html#`} {
+		if !strings.Contains(string(index), entry) {
+			t.Errorf("the index of the search lacks %s", entry)
+		}
+	}
+	// The check below has seen that the targets exist.
+	page, err := os.ReadFile(filepath.Join(out, "user-guide.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range []string{`href="./getting-started-apis.html"`, `href="./threat-model.html#requests-that-tenants-cause"`, `href="` + repository + `test/conformance/specs.yaml"`} {
+		if !strings.Contains(string(page), link) {
+			t.Errorf("the user guide lacks %s", link)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for name, test := range map[string]struct{ page, problem string }{
+		"links that lead somewhere":              {`<h1 id=a></h1><a href=#a></a><a href=other.html#b></a><a href=https://example.com></a><a href=` + repository + `Makefile#L1></a><img src=data:,>`, ""},
+		"a page that does not exist":             {`<a href=none.md></a>`, "index.html: none.md: the site has no such file"},
+		"a folder":                               {`<a href=folder/></a>`, "index.html: folder/: the site has no such file"},
+		"a heading that does not exist":          {`<a href=other.html#c></a>`, "index.html: other.html#c: the page has no such heading"},
+		"a heading that this page does not have": {`<a href=#c></a>`, "index.html: #c: the page has no such heading"},
+		"a file that the repository lacks":       {`<a href=` + repository + `none.go></a>`, "index.html: " + repository + "none.go: the repository has no such file"},
+		"a picture from elsewhere":               {`<img src=https://example.com/a.png>`, "index.html: https://example.com/a.png: the site loads nothing from elsewhere, and links use https"},
+		"a script of any scheme":                 {`<script src=//example.com/a.js></script>`, "index.html: //example.com/a.js: the site loads nothing from elsewhere, and links use https"},
+		"a style sheet from the repository":      {`<link href=` + repository + `Makefile>`, "index.html: " + repository + "Makefile: the site loads nothing from elsewhere, and links use https"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			site := t.TempDir()
+			write(t, filepath.Join(site, "index.html"), test.page)
+			write(t, filepath.Join(site, "other.html"), `<h2 id=b></h2><a href=folder/page.html></a>`)
+			write(t, filepath.Join(site, "folder", "page.html"), `<a href=../other.html></a>`)
+			pages, problems, err := check(site, repository)
+			if err != nil || pages != 3 {
+				t.Fatalf("got %d pages, %v", pages, err)
+			}
+			if got := strings.Join(problems, "\n"); got != test.problem {
+				t.Errorf("got %q, want %q", got, test.problem)
+			}
+		})
+	}
+}
+
+func TestPageWithoutLinks(t *testing.T) {
+	site := t.TempDir()
+	write(t, filepath.Join(site, "index.html"), "")
+	write(t, filepath.Join(site, "alone.html"), `<a href=alone.html></a>`)
+	_, problems, err := check(site, repository)
+	if err != nil || len(problems) != 1 || !strings.HasPrefix(problems[0], "alone.html: no page links to it") {
+		t.Errorf("got %q, %v", problems, err)
+	}
+}
