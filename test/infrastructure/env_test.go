@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -41,6 +46,7 @@ type env struct {
 	workspace *rest.Config
 	c         client.Client
 	made      configMaps
+	selector  labels.Selector // of the Templates of the export; nil for all
 }
 
 var envs atomic.Int32
@@ -52,6 +58,11 @@ func newEnv(t *testing.T) *env {
 	e.workspace.QPS = -1
 	e.c = newClient(t, e.workspace, e.group)
 	return e
+}
+
+// view returns what the Template controller knows of instances.
+func (e *env) view() *instances.View {
+	return &instances.View{Workspace: e.workspace, Client: e.c, Export: e.group}
 }
 
 func newClient(t *testing.T, config *rest.Config, group string) client.Client {
@@ -66,35 +77,41 @@ func newClient(t *testing.T, config *rest.Config, group string) client.Client {
 // run runs the provider until the function is called that it returns, or the test ends.
 func (e *env) run(t *testing.T, workspace *rest.Config, backends ...backend.Backend) (stop func()) {
 	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := e.start(ctx, t, workspace, backends...)
+	stop = sync.OnceFunc(func() {
+		cancel()
+		// The error is that of a provider whose connections are cut; one that ends otherwise provides nothing, which the test notices.
+		<-ended
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// start runs the provider until the context ends, and returns how it ends.
+func (e *env) start(ctx context.Context, t *testing.T, workspace *rest.Config, backends ...backend.Backend) (ended <-chan error) {
+	t.Helper()
 	registry := &backend.Registry{}
 	for _, b := range backends {
 		if err := registry.Register(b); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
+	how := make(chan error, 1)
 	view := &instances.View{Workspace: workspace, Client: newClient(t, workspace, e.group), Export: e.group}
 	go func() {
-		defer close(ended)
-		// The error is that of a provider whose connections are cut; one that ends otherwise provides nothing, which the test notices.
-		_ = provider.Run(ctx, provider.Config{
-			Workspace: workspace, Catalogue: catalogue.Options{Group: e.group, Export: e.group, Binders: "system:authenticated"},
+		how <- provider.Run(ctx, provider.Config{
+			Workspace: workspace, Catalogue: catalogue.Options{Group: e.group, Export: e.group, Binders: "system:authenticated", Selector: e.selector},
 			Backends: registry, Instances: view, MetricsAddress: "0", HealthAddress: "0", Log: logr.Discard(),
 		})
 	}()
-	stop = func() {
-		cancel()
-		<-ended
-	}
-	t.Cleanup(stop)
-	return stop
+	return how
 }
 
 // backends returns kro and manifest.
 func (e *env) backends(t *testing.T) []backend.Backend {
 	t.Helper()
-	config := inRuntime(t, conformance.Config{Group: e.group, Export: e.group, SweepInterval: sweepInterval})
+	config := inRuntime(t, e.config())
 	schemas, err := discovery.NewDiscoveryClientForConfig(shared.runtime.Config)
 	if err != nil {
 		t.Fatal(err)
@@ -106,13 +123,23 @@ func (e *env) backends(t *testing.T) []backend.Backend {
 	return []backend.Backend{graphs, manifest.New(config)}
 }
 
+// config is that of a backend.
+func (e *env) config() conformance.Config {
+	return conformance.Config{Group: e.group, Export: e.group, SweepInterval: sweepInterval}
+}
+
 // newTemplate returns a Template of the kind Sample.
 func (e *env) newTemplate(backend, config string) *infrastructurev1alpha1.Template {
+	return e.newTemplateOf("Sample", backend, config)
+}
+
+func (e *env) newTemplateOf(kind, backend, config string) *infrastructurev1alpha1.Template {
+	name := strings.ToLower(kind)
 	return &infrastructurev1alpha1.Template{
-		ObjectMeta: metav1.ObjectMeta{Name: "sample"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: infrastructurev1alpha1.TemplateSpec{
-			DisplayName: "Sample", Version: "1.0.0", Backend: backend,
-			InstanceCRD:   infrastructurev1alpha1.InstanceCRD{Group: e.group, Version: "v1alpha1", Kind: "Sample", Resource: "samples"},
+			DisplayName: kind, Version: "1.0.0", Backend: backend,
+			InstanceCRD:   infrastructurev1alpha1.InstanceCRD{Group: e.group, Version: "v1alpha1", Kind: kind, Resource: name + "s"},
 			Schema:        runtime.RawExtension{Raw: []byte(conformance.Schema)},
 			BackendConfig: &runtime.RawExtension{Raw: []byte(config)},
 		},
@@ -145,26 +172,41 @@ func (e *env) waitReady(t *testing.T, backend string) {
 // consumer is a workspace that has bound the export.
 type consumer struct {
 	conformance.Workspace
+	group     string
 	cluster   logicalcluster.Name
+	objects   dynamic.Interface
 	instances dynamic.ResourceInterface
 }
 
 // newConsumer creates a workspace on a shard, and binds the export.
 func (e *env) newConsumer(t *testing.T, shard string) *consumer {
 	t.Helper()
-	of := &consumer{Workspace: shared.installation.NewTenantOn(t, shard)}
-	objects, err := dynamic.NewForConfig(of.Config)
-	if err != nil {
+	return e.newConsumerOf(t, shard, e.group)
+}
+
+// newUnbound creates a workspace on a shard.
+func (e *env) newUnbound(t *testing.T, shard string) *consumer {
+	t.Helper()
+	of := &consumer{Workspace: shared.installation.NewTenantOn(t, shard), group: e.group}
+	var err error
+	if of.objects, err = dynamic.NewForConfig(of.Config); err != nil {
 		t.Fatal(err)
 	}
-	of.instances = objects.Resource(schema.GroupVersionResource{Group: e.group, Version: "v1alpha1", Resource: "samples"})
+	of.instances = of.resource("v1alpha1", "samples")
+	return of
+}
+
+// newConsumerOf is newConsumer with the name of an export.
+func (e *env) newConsumerOf(t *testing.T, shard, name string) *consumer {
+	t.Helper()
+	of := e.newUnbound(t, shard)
 	export := &apisv1alpha2.APIExport{}
-	if err := e.c.Get(t.Context(), client.ObjectKey{Name: e.group}, export); err != nil {
+	if err := e.c.Get(t.Context(), client.ObjectKey{Name: name}, export); err != nil {
 		t.Fatal(err)
 	}
 	c := newClient(t, of.Config, e.group)
 	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "infrastructure"}}
-	binding.Spec.Reference.Export = &apisv1alpha2.ExportBindingReference{Path: logicalcluster.Of(export).String(), Name: e.group}
+	binding.Spec.Reference.Export = &apisv1alpha2.ExportBindingReference{Path: logicalcluster.Of(export).String(), Name: name}
 	shardtesting.Eventually(t, "binding the export", func(ctx context.Context) error {
 		return client.IgnoreAlreadyExists(c.Create(ctx, binding.DeepCopy()))
 	})
@@ -182,15 +224,64 @@ func (e *env) newConsumer(t *testing.T, shard string) *consumer {
 	return of
 }
 
+// resource returns a client of a resource of the provider in the workspace.
+func (of *consumer) resource(version, name string) dynamic.NamespaceableResourceInterface {
+	return of.objects.Resource(schema.GroupVersionResource{Group: of.group, Version: version, Resource: name})
+}
+
+func (e *env) newInstance(name, size string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": e.group + "/v1alpha1", "kind": "Sample", "metadata": map[string]any{"name": name}, "spec": map[string]any{"size": size},
+	}}
+}
+
 // create creates an instance.
 func (of *consumer) create(t *testing.T, e *env, name, size string) {
 	t.Helper()
-	object := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": e.group + "/v1alpha1", "kind": "Sample", "metadata": map[string]any{"name": name}, "spec": map[string]any{"size": size},
-	}}
+	object := e.newInstance(name, size)
 	shardtesting.Eventually(t, "creating "+name, func(ctx context.Context) error {
 		_, err := of.instances.Create(ctx, object, metav1.CreateOptions{})
 		return client.IgnoreAlreadyExists(err)
+	})
+}
+
+// remove deletes an instance, and does not wait.
+func (of *consumer) remove(t *testing.T, name string) {
+	t.Helper()
+	if err := of.instances.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// patch changes an instance by a merge patch.
+func (of *consumer) patch(t *testing.T, name, patch string) {
+	t.Helper()
+	if _, err := of.instances.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (of *consumer) resize(t *testing.T, name, size string) {
+	t.Helper()
+	of.patch(t, name, `{"spec":{"size":"`+size+`"}}`)
+}
+
+// waitRows waits until a tenant sees exactly these Templates.
+func (of *consumer) waitRows(t *testing.T, want ...string) {
+	t.Helper()
+	shardtesting.Eventually(t, fmt.Sprintf("%s to see %v", of.cluster, want), func(ctx context.Context) error {
+		list, err := of.resource("v1alpha1", "templates").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var got []string
+		for i := range list.Items {
+			got = append(got, list.Items[i].GetName())
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			return fmt.Errorf("got %v", got)
+		}
+		return nil
 	})
 }
 
