@@ -33,7 +33,7 @@ func main() {
 func run(directory, file string) error {
 	definitions := schema{}
 	for _, resource := range []string{"rootshards", "shards", "cacheservers", "frontproxies", "virtualworkspaces", "kubeconfigs"} {
-		spec, err := readSpec(filepath.Join(directory, "operator.kcp.io_"+resource+".yaml"))
+		spec, err := readSpec(directory, resource)
 		if err != nil {
 			return err
 		}
@@ -46,8 +46,9 @@ func run(directory, file string) error {
 	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
-// readSpec returns the schema of the spec of a definition.
-func readSpec(file string) (schema, error) {
+// readSpec returns the schema of the spec of a resource, in which what the chart fills in is optional.
+func readSpec(directory, resource string) (schema, error) {
+	file := filepath.Join(directory, "operator.kcp.io_"+resource+".yaml")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -61,7 +62,10 @@ func readSpec(file string) (schema, error) {
 		return nil, fmt.Errorf("%s: has no spec", file)
 	}
 	converted := convert(&spec)
-	delete(converted, "required") // the chart fills them in
+	delete(converted, "required")
+	if resource == "rootshards" {
+		delete(converted["properties"].(schema)["external"].(schema), "required")
+	}
 	return schema{"anyOf": []any{converted, schema{"type": "null"}}}, nil
 }
 

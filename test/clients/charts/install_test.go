@@ -2,7 +2,11 @@ package charts
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,14 +17,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
 	"github.com/atoll-dev/atoll/test/kubeapiserver"
 	"github.com/atoll-dev/atoll/test/programs"
@@ -31,10 +40,13 @@ const (
 	timeout   = time.Minute
 )
 
-// cluster is a stock kube-apiserver with Helm's configuration for it.
+// cluster is a Kubernetes cluster with Helm's configuration for one of its namespaces.
 type cluster struct {
 	client.Client
-	config *action.Configuration
+	kubeconfig string
+	namespace  string
+	config     *action.Configuration
+	wait       kube.WaitStrategy
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -47,52 +59,91 @@ func newCluster(t *testing.T) *cluster {
 	}
 	server := kubeapiserver.Start(t, bin)
 	server.WaitReady(t)
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, operatorv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c := &cluster{config: action.NewConfiguration()}
-	var err error
-	if c.Client, err = client.New(server.Config, client.Options{Scheme: scheme}); err != nil {
-		t.Fatal(err)
-	}
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	installation.WriteKubeconfig(t, server.Config, kubeconfig)
-	flags, ns := genericclioptions.NewConfigFlags(false), namespace
-	flags.KubeConfig, flags.Namespace = &kubeconfig, &ns
-	if err := c.config.Init(flags, namespace, "secrets"); err != nil {
-		t.Fatal(err)
-	}
+	c := connect(t, kubeconfig)
 	// kube-apiserver is built without a version, which the charts require.
 	c.config.Capabilities = common.DefaultCapabilities.Copy()
 	c.config.Capabilities.KubeVersion = common.KubeVersion{Version: "v1.37.2", Major: "1", Minor: "37"}
 	return c
 }
 
-func (c *cluster) install(t *testing.T, name, directory string, values map[string]any) {
+// connect returns the cluster of a kubeconfig, with the namespace of installations. Helm waits for nothing.
+func connect(t *testing.T, kubeconfig string) *cluster {
 	t.Helper()
-	install := action.NewInstall(c.config)
-	install.ReleaseName, install.Namespace, install.CreateNamespace, install.WaitStrategy, install.Timeout = name, namespace, true, kube.HookOnlyStrategy, timeout
-	if _, err := install.Run(load(t, directory), values); err != nil {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, operatorv1alpha1.AddToScheme, tenancyv1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	c := &cluster{kubeconfig: kubeconfig, wait: kube.HookOnlyStrategy}
+	if c.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	return c.in(t, namespace)
+}
+
+// in returns the cluster with another namespace.
+func (c *cluster) in(t *testing.T, namespace string) *cluster {
+	t.Helper()
+	other := *c
+	other.namespace, other.config = namespace, action.NewConfiguration()
+	flags := genericclioptions.NewConfigFlags(false)
+	flags.KubeConfig, flags.Namespace = &other.kubeconfig, &other.namespace
+	if err := other.config.Init(flags, namespace, "secrets"); err != nil {
+		t.Fatal(err)
+	}
+	return &other
+}
+
+func (c *cluster) install(t *testing.T, name, directory string, values map[string]any, options ...func(*action.Install)) {
+	t.Helper()
+	if err := c.tryInstall(t, name, directory, values, options...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (c *cluster) upgrade(t *testing.T, name, directory string, values map[string]any) {
+func (c *cluster) tryInstall(t *testing.T, name, directory string, values map[string]any, options ...func(*action.Install)) error {
 	t.Helper()
-	upgrade := action.NewUpgrade(c.config)
-	upgrade.Namespace, upgrade.WaitStrategy, upgrade.Timeout = namespace, kube.HookOnlyStrategy, timeout
-	if _, err := upgrade.Run(name, load(t, directory), values); err != nil {
+	install := action.NewInstall(c.config)
+	install.ReleaseName, install.Namespace, install.CreateNamespace, install.WaitStrategy, install.Timeout = name, c.namespace, true, c.wait, timeout
+	for _, set := range options {
+		set(install)
+	}
+	_, err := install.Run(load(t, directory), values)
+	return err
+}
+
+func (c *cluster) upgrade(t *testing.T, name, directory string, values map[string]any, options ...func(*action.Upgrade)) {
+	t.Helper()
+	if err := c.tryUpgrade(t, name, directory, values, options...); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (c *cluster) tryUpgrade(t *testing.T, name, directory string, values map[string]any, options ...func(*action.Upgrade)) error {
+	t.Helper()
+	upgrade := action.NewUpgrade(c.config)
+	upgrade.Namespace, upgrade.WaitStrategy, upgrade.Timeout = c.namespace, c.wait, timeout
+	for _, set := range options {
+		set(upgrade)
+	}
+	_, err := upgrade.Run(name, load(t, directory), values)
+	return err
 }
 
 func (c *cluster) uninstall(t *testing.T, name string) {
 	t.Helper()
 	uninstall := action.NewUninstall(c.config)
-	uninstall.WaitStrategy, uninstall.Timeout = kube.HookOnlyStrategy, timeout
+	uninstall.WaitStrategy, uninstall.Timeout = c.wait, timeout
 	if _, err := uninstall.Run(name); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +151,7 @@ func (c *cluster) uninstall(t *testing.T, name string) {
 
 func (c *cluster) get(t *testing.T, object client.Object, name string) {
 	t.Helper()
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: c.namespace, Name: name}, object); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -109,7 +160,7 @@ func (c *cluster) get(t *testing.T, object client.Object, name string) {
 // server accepts what the charts render, and what is left.
 func TestInstall(t *testing.T) {
 	c := newCluster(t)
-	c.install(t, "atoll-operator", operatorChart, map[string]any{})
+	c.installOverDefinition(t)
 	deployment := &appsv1.Deployment{}
 	c.get(t, deployment, "atoll-operator")
 
@@ -138,6 +189,70 @@ func TestInstall(t *testing.T) {
 	// Definitions that were kept belong to the next release.
 	c.install(t, "atoll-operator", operatorChart, map[string]any{})
 	c.get(t, deployment, "atoll-operator")
+	c.uninstallWithDefinitions(t)
+}
+
+// uninstallWithDefinitions uninstalls an operator with its definitions while an installation exists. What an operator has to finish
+// stays until one without definitions is installed.
+func (c *cluster) uninstallWithDefinitions(t *testing.T) {
+	t.Helper()
+	c.install(t, "kcp", installationChart, values(t, "installation"))
+	root := &operatorv1alpha1.RootShard{}
+	c.get(t, root, "main")
+	root.Finalizers = []string{operatorv1alpha1.FinalizerRootShard}
+	if err := c.Update(t.Context(), root); err != nil {
+		t.Fatal(err)
+	}
+	c.upgrade(t, "atoll-operator", operatorChart, map[string]any{"crds": map[string]any{"keep": false}})
+	c.uninstall(t, "atoll-operator")
+	shardtesting.Eventually(t, "the root shard is deleted", func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(root), root); err != nil {
+			t.Fatalf("the root shard, which has a finalizer: %v", err)
+		}
+		if root.DeletionTimestamp == nil {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	c.install(t, "atoll-operator", operatorChart, map[string]any{"crds": map[string]any{"create": false}})
+	root.Finalizers = nil
+	if err := c.Update(t.Context(), root); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "all definitions are deleted", func(ctx context.Context) error {
+		definitions := &apiextensionsv1.CustomResourceDefinitionList{}
+		if err := c.List(ctx, definitions); err != nil || len(definitions.Items) > 0 {
+			return fmt.Errorf("%d are left (%v)", len(definitions.Items), err)
+		}
+		return nil
+	})
+}
+
+// installOverDefinition installs the operator where somebody else has installed a definition of another version.
+func (c *cluster) installOverDefinition(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(operatorChart, "files/crds/operator.kcp.io_rootshards.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(text, definition); err != nil {
+		t.Fatal(err)
+	}
+	columns := definition.Spec.Versions[0].AdditionalPrinterColumns
+	definition.Spec.Versions[0].AdditionalPrinterColumns = nil
+	if err := c.Create(t.Context(), definition); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.tryInstall(t, "atoll-operator", operatorChart, map[string]any{}); err == nil || !strings.Contains(err.Error(), "ownership") {
+		t.Errorf("install over a definition of somebody else: %v", err)
+	}
+	c.install(t, "atoll-operator", operatorChart, map[string]any{}, func(install *action.Install) {
+		install.TakeOwnership, install.ForceConflicts = true, true
+	})
+	if c.get(t, definition, definition.Name); !equality.Semantic.DeepEqual(definition.Spec.Versions[0].AdditionalPrinterColumns, columns) {
+		t.Error("the definition is not that of the chart")
+	}
 }
 
 // expectOnlyDefinitions checks that nothing but definitions is left of both releases.
