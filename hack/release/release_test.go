@@ -4,13 +4,14 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
+	"errors"
 	"io"
 	"log"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -21,14 +22,22 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	spdxjson "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdxlib"
 )
 
 // buildPrograms builds a small program under two names for two platforms.
 func buildPrograms(t *testing.T) string {
 	t.Helper()
 	source, out := t.TempDir(), t.TempDir()
-	for name, text := range map[string]string{"go.mod": "module example.org/small\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() { println(\"small\") }\n"} {
-		if err := os.WriteFile(filepath.Join(source, name), []byte(text), 0o644); err != nil {
+	for name, text := range map[string]string{
+		"go.mod":      "module example.org/small\n\ngo 1.26\n\nrequire github.com/atoll-dev/atoll/api v0.0.0\n\nreplace github.com/atoll-dev/atoll/api => ./api\n",
+		"main.go":     "package main\n\nimport \"github.com/atoll-dev/atoll/api\"\n\nfunc main() { println(api.Name) }\n",
+		"api/go.mod":  "module github.com/atoll-dev/atoll/api\n\ngo 1.26\n",
+		"api/name.go": "package api\n\nvar Name = \"small\"\n",
+	} {
+		path := filepath.Join(source, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,19 +86,23 @@ func TestRelease(t *testing.T) {
 	t.Run("the image is valid, for both platforms", func(t *testing.T) { checkLayout(t, filepath.Join(first, "image")) })
 	t.Run("bills list modules", func(t *testing.T) {
 		text := read(t, filepath.Join(first, "sbom-linux-arm64.spdx.json"))
-		var bill struct {
-			Packages []struct{ Name string } `json:"packages"`
-		}
-		if err := json.Unmarshal(text, &bill); err != nil {
+		bill, err := spdxjson.Read(bytes.NewReader(text))
+		if err != nil {
 			t.Fatal(err)
 		}
-		names := map[string]bool{}
-		for _, p := range bill.Packages {
-			names[p.Name] = true
+		if err := spdxlib.ValidateDocument(bill); err != nil {
+			t.Error(err)
 		}
-		for _, name := range []string{"registry.example.org/atoll", "kcp", "operator", "stdlib", "example.org/small"} {
-			if !names[name] {
-				t.Errorf("%s is not in the bill of materials", name)
+		licenses := map[string]string{}
+		for _, p := range bill.Packages {
+			licenses[p.PackageName+"@"+p.PackageVersion] = p.PackageLicenseDeclared
+		}
+		for name, license := range map[string]string{
+			"kcp@v1.2.3": noAssertion, "operator@v1.2.3": noAssertion, "stdlib@" + runtime.Version(): "BSD-3-Clause",
+			"example.org/small@v1.2.3": ownLicense, "github.com/atoll-dev/atoll/api@v1.2.3": ownLicense,
+		} {
+			if got, found := licenses[name]; !found || got != license {
+				t.Errorf("%s has license %q in the bill of materials, %v; want %s", name, got, found, license)
 			}
 		}
 	})

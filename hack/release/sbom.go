@@ -6,6 +6,7 @@ import (
 	"debug/buildinfo"
 	"encoding/hex"
 	"fmt"
+	"go/build"
 	"io"
 	"maps"
 	"os"
@@ -66,12 +67,12 @@ func (r *release) addBinary(document *spdx.Document, modules map[common.ElementI
 	document.Packages = append(document.Packages, binary)
 	document.Relationships = append(document.Relationships, relation(root.PackageSPDXIdentifier, common.TypeRelationshipContains, binary.PackageSPDXIdentifier))
 	for _, module := range append([]*debug.Module{{Path: "stdlib", Version: info.GoVersion}, &info.Main}, info.Deps...) {
-		license := r.licenses[module.Path]
-		if module.Replace != nil && module.Replace.Version != "" {
-			module = module.Replace
-		}
-		if module == &info.Main || module.Replace != nil { // of this repository
+		license, replacement := r.licenses[module.Path], module.Replace
+		switch {
+		case module == &info.Main, replacement != nil && build.IsLocalImport(replacement.Path): // of this repository
 			module, license = &debug.Module{Path: module.Path, Version: r.version}, ownLicense
+		case replacement != nil:
+			module = replacement
 		}
 		p := newPackage("Module-"+module.Path+"-"+module.Version, module.Path, module.Version, "pkg:golang/"+module.Path+"@"+module.Version)
 		p.PackageLicenseConcluded, p.PackageLicenseDeclared = license, license
