@@ -66,7 +66,7 @@ func (r *release) buildImages() ([]built, error) {
 	all := make([]built, len(found))
 	for i, platform := range found {
 		b := built{platform: platform, binaries: r.paths(platform, r.servers)}
-		if b.image, err = image.Build(image.Options{Platform: platform, Binaries: b.binaries, Labels: r.labels(), Created: r.created}); err != nil {
+		if b.image, err = image.Build(image.Options{Platform: platform, Binaries: b.binaries, Labels: r.labels(), Notices: notices(r.licenses), Created: r.created}); err != nil {
 			return nil, fmt.Errorf("image for %s/%s: %w", platform.OS, platform.Architecture, err)
 		}
 		all[i] = b

@@ -13,11 +13,15 @@ func TestFindLicenses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (licenses{
+	expressions := map[string]string{}
+	for path, l := range found {
+		expressions[path] = l.expression
+	}
+	if want := map[string]string{
 		"stdlib": "BSD-3-Clause", "github.com/spf13/cobra": "Apache-2.0", "github.com/spf13/pflag": "BSD-3-Clause", "sigs.k8s.io/yaml": "Apache-2.0 AND BSD-3-Clause AND MIT",
-		"github.com/atoll-dev/atoll/api": "Apache-2.0",
-	}); !maps.Equal(found, want) {
-		t.Errorf("got %v, want %v", found, want)
+		"github.com/atoll-dev/atoll/api": ownLicense,
+	}; !maps.Equal(expressions, want) {
+		t.Errorf("got %v, want %v", expressions, want)
 	}
 	if _, err := findLicenses("../..", []string{"example.org/unknown"}); err == nil || !strings.Contains(err.Error(), "example.org/unknown") {
 		t.Errorf("a module that is not required: %v", err)
@@ -47,9 +51,17 @@ the Free Software Foundation, either version 3 of the License, or (at your optio
 					t.Fatal(err)
 				}
 			}
-			if got, err := detectLicense(directory); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if got, err := readLicense(directory); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %q, %v; want an error about %s", got, err, tc.want)
 			}
 		})
+	}
+}
+
+func TestNotices(t *testing.T) {
+	got := string(notices(map[string]license{"b": {texts: []string{"same\n"}}, "a": {texts: []string{"same\n", "notice"}}, "c": {texts: []string{"other"}}}))
+	line := strings.Repeat("=", 80)
+	if want := line + "\n\na\nb\n\nsame\n\n" + line + "\n\na\n\nnotice\n\n" + line + "\n\nc\n\nother\n\n"; got != want {
+		t.Errorf("got\n%s", got)
 	}
 }

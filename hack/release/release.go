@@ -29,7 +29,8 @@ type release struct {
 	servers, plugins []string
 	// compiler is the version of Go that made the binaries.
 	compiler string
-	licenses licenses
+	// licenses are those of the modules in the binaries, by path.
+	licenses map[string]license
 	progress func(format string, args ...any)
 }
 
@@ -85,6 +86,9 @@ func (r *release) writeFiles(images []built, digest v1.Hash) ([]string, error) {
 	if err := write("provenance.json", append(provenance, '\n'), err); err != nil {
 		return nil, err
 	}
+	if err := write("licenses.txt", notices(r.licenses), nil); err != nil {
+		return nil, err
+	}
 	notes, err := r.notes(digest)
 	if err := write("notes.md", notes, err); err != nil {
 		return nil, err
@@ -98,7 +102,7 @@ func (r *release) writeFiles(images []built, digest v1.Hash) ([]string, error) {
 		for _, path := range r.paths(b.platform, r.plugins) {
 			plugins = append(plugins, entry{name: filepath.Base(path), mode: 0o755, path: path})
 		}
-		plugins = append(plugins, entry{name: "LICENSE", mode: 0o644, path: filepath.Join(r.root, "LICENSE")})
+		plugins = append(plugins, entry{name: "LICENSE", mode: 0o644, path: filepath.Join(r.root, "LICENSE")}, entry{name: "licenses.txt", mode: 0o644, content: notices(r.licenses)})
 		name := fmt.Sprintf("kubectl-plugins-%s-%s-%s.tar.gz", r.version, b.platform.OS, b.platform.Architecture)
 		if err := writeArchive(filepath.Join(r.out, name), r.created, plugins); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)

@@ -116,6 +116,14 @@ func TestRelease(t *testing.T) {
 			t.Errorf("the chart has %d files, Chart.yaml:\n%s", len(files), files["atoll-operator/Chart.yaml"])
 		}
 	})
+	t.Run("licenses are passed on", func(t *testing.T) {
+		plugins := unpack(t, filepath.Join(first, "kubectl-plugins-v1.2.3-linux-arm64.tar.gz"))
+		for where, text := range map[string]string{"the release": string(read(t, filepath.Join(first, "licenses.txt"))), "the plug-ins": plugins["licenses.txt"]} {
+			if !strings.Contains(text, "\n\nstdlib\n\n") || !strings.Contains(text, "The Go Authors") {
+				t.Errorf("%s have %d bytes of licenses", where, len(text))
+			}
+		}
+	})
 	t.Run("a mirror has the same digests, and what is attached", func(t *testing.T) { checkMirror(t, first) })
 	t.Run("checksums are those of the files", func(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "SHA256SUMS")

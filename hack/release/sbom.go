@@ -67,7 +67,7 @@ func (r *release) addBinary(document *spdx.Document, modules map[common.ElementI
 	document.Packages = append(document.Packages, binary)
 	document.Relationships = append(document.Relationships, relation(root.PackageSPDXIdentifier, common.TypeRelationshipContains, binary.PackageSPDXIdentifier))
 	for _, module := range append([]*debug.Module{{Path: "stdlib", Version: info.GoVersion}, &info.Main}, info.Deps...) {
-		license, replacement := r.licenses[module.Path], module.Replace
+		license, replacement := r.licenses[module.Path].expression, module.Replace
 		switch {
 		case module == &info.Main, replacement != nil && build.IsLocalImport(replacement.Path): // of this repository
 			module, license = &debug.Module{Path: module.Path, Version: r.version}, ownLicense
