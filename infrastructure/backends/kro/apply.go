@@ -24,19 +24,15 @@ func (e *valuesError) Unwrap() error { return e.error }
 // Apply implements instances.Handler.
 func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (instances.State, error) {
 	compiled, err := b.graphs.get(instance.Template)
-	if _, isMistake := errors.AsType[*mistakeError](err); compiled == nil && isMistake {
+	if _, isMistake := errors.AsType[*mistakeError](err); isMistake {
 		return instances.State{}, fmt.Errorf("%w: %w", instances.ErrUnusableTemplate, err)
 	}
-	if compiled == nil {
+	if err != nil {
 		return instances.State{}, err
 	}
-	isFormer := err != nil // the Template says why
 	set := runtimecluster.SetOf(instance)
 	set.Version = compiled.version
 	state, err := b.apply(ctx, instance, set, compiled)
-	if isFormer {
-		state.RecheckAfter = min(state.RecheckAfter, pendingInterval) // nothing tells that the Template can be used
-	}
 	refusal, refused := runtimecluster.Refusal(err)
 	if _, ok := errors.AsType[*valuesError](err); ok {
 		refusal, refused = runtimecluster.InvalidValues(), true

@@ -186,13 +186,20 @@ func (e *env) testBrokenTemplate(t *testing.T) {
 	if status, err := e.backend.SetupTemplate(t.Context(), broken); err != nil || status.Ready {
 		t.Fatalf("setting the broken Template up: %+v, %v", status, err)
 	}
-	large := instance(t, broken, "edited", "mine", "size: large")
+	if state, err := e.backend.Apply(t.Context(), instance(t, broken, "edited", "mine", "size: large")); !errors.Is(err, instances.ErrUnusableTemplate) {
+		t.Errorf("with the broken Template: %+v, %v", state, err)
+	}
+	// Until an edit is accepted, the platform provides instances by what was accepted before.
+	large := instance(t, template, "edited", "mine", "size: large")
+	e.ready(t, large)
+	edited := change(t, template, strings.Replace(chain, "schema.spec.size", "schema.spec.size + 'r'", 1))
+	e.setUp(t, edited)
 	e.ready(t, large)
 	if data := e.get(t, "edited", "v1", "ConfigMap", "mine-second").Object["data"].(map[string]any); data["size"] != "large" {
 		t.Errorf("data %v", data)
 	}
 	restarted := e.newBackend(t)
-	if state, err := restarted.Apply(t.Context(), large); !errors.Is(err, instances.ErrUnusableTemplate) {
+	if state, err := restarted.Apply(t.Context(), instance(t, broken, "edited", "mine", "size: large")); !errors.Is(err, instances.ErrUnusableTemplate) {
 		t.Errorf("after a restart: %+v, %v", state, err)
 	}
 	e.expectNames(t, "edited", "mine", "mine-second")

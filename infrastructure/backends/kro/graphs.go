@@ -2,6 +2,7 @@ package kro
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"sync"
 
@@ -12,27 +13,25 @@ import (
 )
 
 const (
-	// maxTemplates bounds the Templates whose graphs are kept, maxVersions the versions of each. Others are compiled when they are used.
-	maxTemplates, maxVersions = 1024, 4
+	// maxTemplates bounds the Templates whose graphs are kept, maxContents the contents of each. Others are compiled when they are used.
+	maxTemplates, maxContents = 1024, 4
 )
 
-// graphs keeps the compiled graphs of Templates, one for each version of a kind: that of the newest generation that could be compiled. So
-// an edit that breaks a Template leaves its instances with the former graph. TeardownTemplate removes what is kept of a Template,
-// and what is not used is evicted.
+// graphs keeps the compiled graphs of Templates, one for each content that is in use: while an edit is set up and not exported yet, instances
+// have the content that was accepted before, and its graph. TeardownTemplate removes what is kept of a Template, and what is not used is
+// evicted.
 type graphs struct {
 	compile func(*infrastructurev1alpha1.Template) (*compiled, error)
 
 	mu        sync.Mutex // of finding or adding attempts
-	templates *lru.Cache // templateKey to *lru.Cache of versions, to *attempts
+	templates *lru.Cache // templateKey to *lru.Cache of hashes of contents, to *attempt
 }
 
-// attempts is what is known of a version.
-type attempts struct {
-	mu         sync.Mutex // held while the version is compiled
-	generation int64
-	content    []byte // of the last attempt
-	err        error  // of the last attempt
-	last       *compiled
+// attempt is what is known of a content.
+type attempt struct {
+	mu     sync.Mutex // held while it is compiled
+	result *compiled
+	err    error // of the last attempt without a result
 }
 
 func newGraphs(compile func(*infrastructurev1alpha1.Template) (*compiled, error)) *graphs {
@@ -41,27 +40,25 @@ func newGraphs(compile func(*infrastructurev1alpha1.Template) (*compiled, error)
 
 // setUp compiles a Template unless it is compiled. An attempt that failed is repeated: kinds of the runtime cluster appear.
 func (g *graphs) setUp(t *infrastructurev1alpha1.Template) (*compiled, error) {
-	a := g.attempts(t)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.err != nil || !a.isOf(t) {
-		a.attempt(t, g.compile)
-	}
-	return a.last, a.err
+	return g.graphOf(t, func(error) bool { return true })
 }
 
-// get returns the graph for instances of a Template: that of the Template, or a former one with the error of the newer one. Without any
-// there is only an error.
+// get returns the graph for instances of a Template. Mistakes are not tried again: the Template is set up repeatedly.
 func (g *graphs) get(t *infrastructurev1alpha1.Template) (*compiled, error) {
-	a := g.attempts(t)
+	return g.graphOf(t, func(err error) bool {
+		_, isMistake := errors.AsType[*mistakeError](err)
+		return !isMistake
+	})
+}
+
+func (g *graphs) graphOf(t *infrastructurev1alpha1.Template, isRepeated func(error) bool) (*compiled, error) {
+	a := g.attempt(t)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, isMistake := errors.AsType[*mistakeError](a.err)
-	// What is older than what is known comes from a cache that is behind.
-	if t.Generation >= a.generation && (!a.isOf(t) || a.err != nil && !isMistake) {
-		a.attempt(t, g.compile)
+	if a.result == nil && isRepeated(a.err) {
+		a.result, a.err = g.compile(t)
 	}
-	return a.last, a.err
+	return a.result, a.err
 }
 
 // remove removes what is kept of a Template.
@@ -77,41 +74,30 @@ type templateKey struct {
 
 func keyOf(t *infrastructurev1alpha1.Template) templateKey { return templateKey{t.UID, t.Name} }
 
-// attempts returns what is known of the version of a Template.
-func (g *graphs) attempts(t *infrastructurev1alpha1.Template) *attempts {
+// attempt returns what is known of the content of a Template.
+func (g *graphs) attempt(t *infrastructurev1alpha1.Template) *attempt {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	versions, found := g.templates.Get(keyOf(t))
+	contents, found := g.templates.Get(keyOf(t))
 	if !found {
-		versions = lru.New(maxVersions)
-		g.templates.Add(keyOf(t), versions)
+		contents = lru.New(maxContents)
+		g.templates.Add(keyOf(t), contents)
 	}
-	known, found := versions.(*lru.Cache).Get(t.Spec.InstanceCRD.Version)
+	hash := hashOf(t)
+	known, found := contents.(*lru.Cache).Get(hash)
 	if !found {
-		known = &attempts{}
-		versions.(*lru.Cache).Add(t.Spec.InstanceCRD.Version, known)
+		known = &attempt{}
+		contents.(*lru.Cache).Add(hash, known)
 	}
-	return known.(*attempts)
+	return known.(*attempt)
 }
 
-// isOf reports whether the last attempt was with what a Template has now.
-func (a *attempts) isOf(t *infrastructurev1alpha1.Template) bool {
-	return (a.last != nil || a.err != nil) && bytes.Equal(a.content, contentOf(t))
-}
-
-func (a *attempts) attempt(t *infrastructurev1alpha1.Template, compile func(*infrastructurev1alpha1.Template) (*compiled, error)) {
-	a.generation, a.content = t.Generation, contentOf(t)
-	result, err := compile(t)
-	if a.err = err; err == nil {
-		a.last = result
-	}
-}
-
-// contentOf returns what a graph is compiled from. A backendConfig of nothing is not that of an empty text: the separator is no JSON.
-func contentOf(t *infrastructurev1alpha1.Template) []byte {
-	parts := [][]byte{[]byte(t.Spec.Version), t.Spec.Schema.Raw}
+// hashOf returns the hash of what a graph is compiled from. A backendConfig of nothing is not that of an empty text: the separator is no
+// JSON.
+func hashOf(t *infrastructurev1alpha1.Template) [sha256.Size]byte {
+	parts := [][]byte{[]byte(t.Spec.InstanceCRD.Version), []byte(t.Spec.Version), t.Spec.Schema.Raw}
 	if t.Spec.BackendConfig != nil {
 		parts = append(parts, t.Spec.BackendConfig.Raw)
 	}
-	return bytes.Join(parts, []byte{0})
+	return sha256.Sum256(bytes.Join(parts, []byte{0}))
 }

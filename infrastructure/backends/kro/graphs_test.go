@@ -39,24 +39,28 @@ func TestGraphs(t *testing.T) {
 	step("an instance comes before the set-up", g.get, first, 1, "1", false)
 	step("the set-up finds the graph", g.setUp, first, 0, "1", false)
 	second := change(t, first, "resources: []")
+	step("an edit is set up", g.setUp, second, 1, "2", false)
+	step("instances keep their graph until it is accepted", g.get, first, 0, "1", false)
+	step("and have the new one then", g.get, second, 0, "2", false)
+	third := change(t, second, "statusMapping: {}")
 	f.err = &mistakeError{errors.New("it is broken")}
-	step("an edit breaks it", g.setUp, second, 1, "1", true)
-	step("instances keep the former graph", g.get, second, 0, "1", true)
-	step("the set-up tries again", g.setUp, second, 1, "1", true)
+	step("an edit breaks it", g.setUp, third, 1, "", true)
+	step("instances of before keep their graph", g.get, second, 0, "2", false)
+	step("the set-up tries again", g.setUp, third, 1, "", true)
+	step("instances of a mistake do not", g.get, third, 0, "", true)
 	f.err = errors.New("the cluster does not answer")
-	third := change(t, second, redis+"\n")
-	step("the next edit cannot be checked", g.setUp, third, 1, "1", true)
-	step("instances try it again", g.get, third, 1, "1", true)
+	fourth := change(t, third, "resources: []\nstatusMapping: {}")
+	step("the next edit cannot be checked", g.setUp, fourth, 1, "", true)
+	step("instances try it again", g.get, fourth, 1, "", true)
 	f.err = nil
-	step("until it can be", g.get, third, 1, "3", false)
-	step("a Template out of an older cache changes nothing", g.get, second, 0, "3", false)
-	moved := third.DeepCopy()
-	moved.Generation, moved.Spec.DisplayName = 4, "Renamed"
-	step("an edit of what is not compiled", g.setUp, moved, 0, "3", false)
+	step("until it can be", g.get, fourth, 1, "4", false)
+	moved := fourth.DeepCopy()
+	moved.Generation, moved.Spec.DisplayName = 5, "Renamed"
+	step("an edit of what is not compiled", g.setUp, moved, 0, "4", false)
 	next := moved.DeepCopy()
-	next.Generation, next.Spec.InstanceCRD.Version = 5, "v1"
-	step("a new version of the kind", g.setUp, next, 1, "5", false)
-	step("the former version keeps its graph", g.get, moved, 0, "3", false)
+	next.Generation, next.Spec.InstanceCRD.Version = 6, "v1"
+	step("a new version of the kind", g.setUp, next, 1, "6", false)
+	step("the former version keeps its graph", g.get, moved, 0, "4", false)
 	g.remove(next)
 	if g.templates.Len() != 0 {
 		t.Errorf("%d Templates are left", g.templates.Len())
@@ -68,19 +72,19 @@ func TestGraphsAreBounded(t *testing.T) {
 	f := &fakeCompiler{}
 	g := newGraphs(f.compile)
 	template := newTemplate(t, "redis", redis)
-	for i := range 3 * maxVersions {
+	for i := range 3 * maxContents {
 		template.Generation, template.Spec.InstanceCRD.Version = int64(i+1), fmt.Sprintf("v%d", i+1)
 		if _, err := g.setUp(template); err != nil {
 			t.Fatal(err)
 		}
 	}
-	versions, _ := g.templates.Get(keyOf(template))
-	if kept := versions.(*lru.Cache).Len(); kept != maxVersions {
-		t.Errorf("%d versions are kept", kept)
+	contents, _ := g.templates.Get(keyOf(template))
+	if kept := contents.(*lru.Cache).Len(); kept != maxContents {
+		t.Errorf("%d contents are kept", kept)
 	}
 	before := f.attempts
 	if _, err := g.get(template); err != nil || f.attempts != before {
-		t.Errorf("the version in use is not kept: %v", err)
+		t.Errorf("the content in use is not kept: %v", err)
 	}
 	for i := range maxTemplates + 10 {
 		if _, err := g.setUp(newTemplate(t, fmt.Sprintf("template-%d", i), "{}")); err != nil {
