@@ -22,6 +22,8 @@ import (
 const (
 	// maxCandidates bounds what is kept between two sweeps and asked about, maxPurges what one sweep deletes. Others have their turn later.
 	maxCandidates, maxPurges = 1000, 50
+	// idleSweeps is after how many sweeps without any binding it is believed that there is none.
+	idleSweeps = 3
 )
 
 // candidacy is what one sweep leaves to the next.
@@ -30,6 +32,8 @@ type candidacy struct {
 	missed sets.Set[logicalcluster.Name]
 	// after is the last tenant that had its turn.
 	after string
+	// idle is how many sweeps in a row have found that all servers answer and that none serves any workspace.
+	idle int
 }
 
 // sweepRegularly removes what is left of workspaces that are gone, whose instances have had no chance to be finalized, and of instances
@@ -71,13 +75,16 @@ func (r *runner) sweepMissing(ctx context.Context, present sets.Set[string], bef
 		return candidacy{}, err
 	}
 	now := missing(tenants, present, before)
+	if len(present) == 0 && nobodyBound(ctx, views) {
+		now.idle = before.idle + 1
+	}
 	attempts := 0
 	// In an arbitrary order, so that those that cannot be purged do not keep others from it.
 	for tenant := range now.missed.Intersection(before.missed) {
 		if attempts == maxPurges || ctx.Err() != nil {
 			break
 		}
-		isGone, isBound := ask(ctx, tenant, views)
+		isGone, isBound := ask(ctx, tenant, views, now.idle >= idleSweeps)
 		if isBound {
 			now.missed.Delete(tenant)
 			continue
@@ -126,7 +133,7 @@ func (r *runner) purge(ctx context.Context, tenant logicalcluster.Name) {
 
 // missing returns tenants without instances: those that were missed before, and as many others as there is room for, who have their turns.
 func missing(tenants []logicalcluster.Name, present sets.Set[string], before candidacy) candidacy {
-	now := candidacy{sets.New[logicalcluster.Name](), before.after}
+	now := candidacy{missed: sets.New[logicalcluster.Name](), after: before.after}
 	var others []logicalcluster.Name
 	for _, tenant := range tenants {
 		switch {
@@ -200,10 +207,21 @@ func (r *runner) views(ctx context.Context) ([]dynamic.ResourceInterface, error)
 	return views, nil
 }
 
+// nobodyBound reports whether all servers answer, and none has a binding of any workspace.
+func nobodyBound(ctx context.Context, views []dynamic.ResourceInterface) bool {
+	for _, view := range views {
+		if all, err := view.List(ctx, metav1.ListOptions{Limit: 1}); err != nil || len(all.Items) > 0 {
+			return false
+		}
+	}
+	return len(views) > 0
+}
+
 // ask asks the servers whether one logical cluster has bound an export. It is gone if each says that it does not serve it, although it
-// answers for all, and one of them serves others. Servers that refuse everything, or show nothing at all, say nothing about this one.
-func ask(ctx context.Context, tenant logicalcluster.Name, views []dynamic.ResourceInterface) (isGone, isBound bool) {
-	one, servesOthers := metav1.ListOptions{Limit: 1}, false
+// answers for all, and one of them serves others, or it has turned out before that nobody has bound one. Servers that refuse everything, or
+// show nothing at all for a moment, say nothing about this one.
+func ask(ctx context.Context, tenant logicalcluster.Name, views []dynamic.ResourceInterface, isIdle bool) (isGone, isBound bool) {
+	one, believed := metav1.ListOptions{Limit: 1}, isIdle
 	for _, view := range views {
 		_, err := view.List(logicalcluster.With(ctx, tenant), one)
 		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
@@ -213,7 +231,7 @@ func ask(ctx context.Context, tenant logicalcluster.Name, views []dynamic.Resour
 		if err != nil {
 			return false, false
 		}
-		servesOthers = servesOthers || len(others.Items) > 0
+		believed = believed || len(others.Items) > 0
 	}
-	return servesOthers, false
+	return believed, false
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,7 +37,7 @@ func TestCandidatesHaveTurns(t *testing.T) {
 			t.Errorf("after one miss, %d are due", len(due))
 		}
 		asked = asked.Union(due)
-		before = candidacy{now.missed.Difference(due), now.after} // they are bound
+		before = candidacy{missed: now.missed.Difference(due), after: now.after} // they are bound
 	}
 	if len(asked) != len(tenants)-1 {
 		t.Errorf("%d of %d were asked about", len(asked), len(tenants)-1)
@@ -92,6 +93,9 @@ func TestAWorkspaceIsGoneOnEvidence(t *testing.T) {
 		"one server serves others, another one nobody": {[]view{{ofTenant: forbidden}, {ofTenant: notFound, others: 1}}, true},
 		"no server":                                      {nil, false},
 		"the servers serve nobody":                       {[]view{{ofTenant: notFound}, {ofTenant: forbidden}}, false},
+		"the servers have served nobody for long":        {[]view{{ofTenant: notFound}, {ofTenant: forbidden}}, true},
+		"for long nobody, and one does not answer":       {[]view{{ofTenant: notFound}, {ofTenant: unreachable}}, false},
+		"for long nobody, and one refuses everything":    {[]view{{ofTenant: notFound}, {ofTenant: forbidden, ofAll: forbidden}}, false},
 		"a server serves the workspace":                  {[]view{{ofTenant: notFound, others: 1}, {others: 1}}, false},
 		"a server does not answer":                       {[]view{{ofTenant: notFound, others: 1}, {ofTenant: unreachable, others: 1}}, false},
 		"a server refuses everything":                    {[]view{{ofTenant: notFound, others: 1}, {ofTenant: forbidden, ofAll: forbidden}}, false},
@@ -103,7 +107,7 @@ func TestAWorkspaceIsGoneOnEvidence(t *testing.T) {
 			for i := range tc.views {
 				views = append(views, &tc.views[i])
 			}
-			isGone, isBound := ask(t.Context(), logicalcluster.MustParseName("tenant"), views)
+			isGone, isBound := ask(t.Context(), logicalcluster.MustParseName("tenant"), views, strings.Contains(name, "for long"))
 			if served := name == "a server serves the workspace"; isGone != tc.want || isBound != served {
 				t.Errorf("it is gone: %v, bound: %v", isGone, isBound)
 			}
