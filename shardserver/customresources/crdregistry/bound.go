@@ -158,6 +158,7 @@ func (r *Registry) syncBinding(change bindings.Change) {
 	if len(change.Resources) == 0 {
 		return // as for every new workspace
 	}
+	defer r.openStorages(r.boundStorages(change.Resources...)...)()
 	r.updateMu.Lock()
 	defer r.updateMu.Unlock()
 	if r.closed {

@@ -69,6 +69,7 @@ func (r *Registry) findWildcard(resource *bindings.Resource, wildcard *ref[struc
 // retainWildcard keeps the compiled CRD of a resource until releaseWildcard, whether or not it is bound. The reference
 // must be released on an error, too.
 func (r *Registry) retainWildcard(resource bindings.Resource) (*ref[struct{}], error) {
+	defer r.openStorages(r.boundStorages(&resource)...)()
 	r.updateMu.Lock()
 	defer r.updateMu.Unlock()
 	r.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 )
@@ -70,6 +71,43 @@ func (r *Registry) acquireStorage(key storageKey, d parsedDefinition) error {
 	r.storages.retain(key, func() openStorage { return openStorage{store, release} })
 	r.Resources.AddCustom(newResource(d.object, store.Store(), store.Prefix()))
 	return nil
+}
+
+// openStorages opens the storages that acquireStorage is about to need, and returns what releases them again. Opening waits for a connection
+// to etcd, and updateMu is needed by every change of a definition or binding: callers must not hold it.
+func (r *Registry) openStorages(keys ...storageKey) (release func()) {
+	var releases []func()
+	for _, key := range keys {
+		r.mu.RLock()
+		isOpen := r.storages.entries[key] != nil
+		r.mu.RUnlock()
+		if isOpen {
+			continue
+		}
+		if _, release, err := r.Pool.Acquire(key.resource, key.segment); err == nil { // acquireStorage fails, too
+			releases = append(releases, release)
+		}
+	}
+	return func() {
+		for _, release := range releases {
+			release()
+		}
+	}
+}
+
+// boundStorages returns the storages of those of bound resources whose definitions are established.
+func (r *Registry) boundStorages(resources ...*bindings.Resource) []storageKey {
+	var keys []storageKey
+	for _, resource := range resources {
+		r.mu.RLock()
+		definition := r.boundDefinitions[resource.SchemaUID]
+		isServed := definition.isEstablished() && resource.GroupResource == definition.resource
+		r.mu.RUnlock()
+		if isServed && r.storesObjects(resource) {
+			keys = append(keys, storageKey{resource.GroupResource, resource.Identity})
+		}
+	}
+	return keys
 }
 
 // releaseStorage drops a reference, and closes the storage with its last one, when no request can reach it.
