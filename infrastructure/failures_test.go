@@ -166,6 +166,7 @@ func TestFailures(t *testing.T) {
 				t.Spec.Backend, t.Spec.BackendConfig = e.backend.Name(), &runtime.RawExtension{Raw: []byte(`{}`)}
 			}))
 			e.ready(t, "redis")
+			run(t, "nobody has bound the export", e.testNobodyBound)
 			e.shard.Bind(t, e.tenant, e.provider, export)
 			e.provision(t, e.tenant, "kept", "small")
 			run(t, "errors that pass are not told", e.testPassingErrors)
@@ -175,6 +176,7 @@ func TestFailures(t *testing.T) {
 			run(t, "names of 63 and of 253 characters", e.testLongNames)
 		}},
 		{"a restart after an edit that is refused", e.testRefusedEdit},
+		{"a Template is gone and its kind is not", e.testTemplateNotFound},
 		{"instances that are abandoned are let go", e.testAbandoned},
 	} {
 		if !t.Run(step.name, step.run) {
@@ -325,6 +327,27 @@ func parseCluster(t *testing.T, name string) logicalcluster.Name {
 	return cluster
 }
 
+// testNobodyBound has something left of a workspace that was the only one with a binding.
+func (e *failuresEnv) testNobodyBound(t *testing.T) {
+	only := e.shard.NewWorkspace(t, "root", "only")
+	e.shard.Bind(t, only.Spec.Cluster, e.provider, export)
+	e.provision(t, only.Spec.Cluster, "last", "small")
+	last := parseCluster(t, only.Spec.Cluster)
+	e.backend.set(func(f *fragile) { f.tenants = []logicalcluster.Name{last} })
+	if err := e.shard.Client(t, e.shard.Admin(t)).Delete(shardtesting.In(t.Context(), "root"), only); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "what is left of the only workspace to be purged", func(context.Context) (err error) {
+		e.backend.set(func(f *fragile) {
+			if !slices.Equal(f.purged, []logicalcluster.Name{last}) {
+				err = fmt.Errorf("purged %v", f.purged)
+			}
+		})
+		return err
+	})
+	e.backend.set(func(f *fragile) { f.purged = nil })
+}
+
 // testViewUnavailable compares what is purged while servers do not answer, or refuse everything, with what is purged later.
 func (e *failuresEnv) testViewUnavailable(t *testing.T) {
 	gone, alive := parseCluster(t, "gone"), parseCluster(t, e.tenant)
@@ -392,6 +415,36 @@ func (e *failuresEnv) testRefusedEdit(t *testing.T) {
 	})
 	e.ready(t, "redis")
 	e.waitPhase(t, e.tenant, "held", infrastructurev1alpha1.PhaseReady)
+}
+
+// testTemplateNotFound takes the finalizer of a Template away, and deletes it, while no provider runs.
+func (e *failuresEnv) testTemplateNotFound(t *testing.T) {
+	lost := e.ready(t, "redis")
+	if _, err := e.inTenant(t, "redis").Create(t.Context(), newInstance("orphan", "small"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) { t.Finalizers = nil })
+	if err := e.c.Delete(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	cleaner := &template.Cleaner{Client: e.c, Group: group, Export: export, Instances: &instances.View{Workspace: e.workspace(t), Client: e.c, Export: export}, Grace: time.Hour, Log: klog.Background()}
+	for range 2 {
+		if err := cleaner.Clean(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, _ := e.waitReady(t, "orphan", metav1.ConditionUnknown, "TemplateNotFound")
+	e.start(t)
+	e.create(t, newTemplate("redis", "Redis", func(t *infrastructurev1alpha1.Template) { t.Spec = lost.Spec }))
+	e.ready(t, "redis")
+	if again := e.waitPhase(t, e.tenant, "orphan", infrastructurev1alpha1.PhaseReady); again.GetUID() != got.GetUID() {
+		t.Error("the instance is another one")
+	}
+	e.waitReady(t, "orphan", metav1.ConditionTrue, "AllResourcesReady")
+	if err := e.inTenant(t, "redis").Delete(t.Context(), "orphan", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.waitGone(t, "orphan")
 }
 
 // testAbandoned removes a Template whose backend cannot remove what instances are made of.

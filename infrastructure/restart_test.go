@@ -136,9 +136,15 @@ func TestRestarts(t *testing.T) {
 			t.Spec.Schema.Raw = []byte(`{"type":"object","properties":{"name":{"type":"string"},"size":{"type":"string","default":"small"},"more":{"type":"string"}}}`)
 		})
 		step(ready)
-		e.change(t, name, func(t *infrastructurev1alpha1.Template) { t.Spec.Backend = "manifest" })
+		e.change(t, name, func(t *infrastructurev1alpha1.Template) {
+			t.Spec.Backend = "manifest"
+			metav1.SetMetaDataAnnotation(&t.ObjectMeta, template.AnnotationMigrate(group), "")
+		})
 		step(ready)
 		e.assertPublished(t, name)
+		if _, left := e.ready(t, name).Annotations[template.AnnotationMigrate(group)]; left {
+			t.Error("after a restart, the Template has the annotation that allows another take-over")
+		}
 		unchanged := &mortal{left: -1}
 		e.reconcile(t, unchanged, name, ready)
 		if unchanged.writes > 0 {

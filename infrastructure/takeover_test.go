@@ -32,8 +32,12 @@ func (e *env) testTakeOver(t *testing.T) {
 		t.Errorf("while instances are released, the backend is %+v", got.Status.Backend)
 	}
 	e.instances.count.Store(0)
-	if got := e.ready(t, "redis").Status.Backend; got.Name != "manifest" || got.ReplacedBy != "" {
+	taken := e.ready(t, "redis")
+	if got := taken.Status.Backend; got.Name != "manifest" || got.ReplacedBy != "" {
 		t.Errorf("the backend is %+v", got)
+	}
+	if _, left := taken.Annotations[template.AnnotationMigrate(group)]; left {
+		t.Error("the annotation would allow another take-over")
 	}
 	if got := e.backend.TornDown(); !slices.Contains(got, "redis") {
 		t.Errorf("the former backend has torn down %v", got)

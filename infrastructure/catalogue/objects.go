@@ -26,13 +26,10 @@ import (
 const publication = "publish-templates"
 
 // resource is the plural name of Templates.
-const resource = "templates"
+const resource = template.Resource
 
 // hiddenFields are what only backends and the provider read.
 const hiddenFields = "spec.backendConfig,spec.backend,status"
-
-// schemaPrefix is the prefix of the name of the schema of Templates in the export.
-const schemaPrefix = "catalogue"
 
 //go:embed crd/*.yaml
 var definitions embed.FS
@@ -74,7 +71,7 @@ func publishedSchema(group string) (*apisv1alpha1.APIResourceSchema, error) {
 		}
 	}
 	crd.Spec.Conversion = nil
-	return apiresourceschema.ByContent(crd, schemaPrefix)
+	return apiresourceschema.ByContent(crd, template.CatalogueSchemaPrefix)
 }
 
 // shell returns the export without resources.

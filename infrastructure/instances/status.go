@@ -23,6 +23,7 @@ const (
 	reasonUnavailable  = "RuntimeUnavailable"
 	reasonDeleting     = "Deleting"
 	reasonRemoved      = "TemplateRemoved"
+	reasonNotFound     = "TemplateNotFound"
 )
 
 // conditionReady is the type of the condition that all instances have.
@@ -126,6 +127,11 @@ func removalState(object *unstructured.Unstructured) State {
 
 // unavailableStatus returns the present status with the condition that the instance cannot be looked after now, or not be removed.
 func unavailableStatus(object *unstructured.Unstructured, now time.Time) (status map[string]any, changed bool) {
+	return unknownStatus(object, reasonUnavailable, "The platform cannot look after this instance at the moment; it tries again.", now)
+}
+
+// unknownStatus returns the present status with the condition that it is not known how the instance is, and why.
+func unknownStatus(object *unstructured.Unstructured, reason, message string, now time.Time) (status map[string]any, changed bool) {
 	before := statusOf(object)
 	status = maps.Clone(before)
 	if status == nil {
@@ -135,8 +141,8 @@ func unavailableStatus(object *unstructured.Unstructured, now time.Time) (status
 		status["phase"] = string(infrastructurev1alpha1.PhaseDeleting)
 	}
 	conditions := conditionsOf(before)
-	meta.SetStatusCondition(&conditions, metav1.Condition{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: reasonUnavailable,
-		Message: "The platform cannot look after this instance at the moment; it tries again.", ObservedGeneration: object.GetGeneration(), LastTransitionTime: metav1.NewTime(now)})
+	meta.SetStatusCondition(&conditions, metav1.Condition{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: reason,
+		Message: message, ObservedGeneration: object.GetGeneration(), LastTransitionTime: metav1.NewTime(now)})
 	status["conditions"] = encodeConditions(conditions)
 	return status, !equality.Semantic.DeepEqual(before, status)
 }

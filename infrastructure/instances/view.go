@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -130,6 +131,23 @@ func (v *View) Abandon(ctx context.Context, t *infrastructurev1alpha1.Template) 
 		return err
 	})
 	return left, err
+}
+
+// TellTemplateNotFound implements template.Instances.
+func (v *View) TellTemplateNotFound(ctx context.Context, t *infrastructurev1alpha1.Template) error {
+	return v.each(ctx, exportsOf(t, v.Export), gvrOf(t), func(c dynamic.Interface, object *unstructured.Unstructured) error {
+		status, changed := unknownStatus(object, reasonNotFound, "The platform does not have this kind at the moment; what the instance is made of stays as it is.", time.Now())
+		if !changed {
+			return nil
+		}
+		told := object.DeepCopy()
+		told.Object["status"] = status
+		_, err := c.Resource(gvrOf(t)).UpdateStatus(logicalcluster.With(ctx, logicalcluster.Of(object)), told, metav1.UpdateOptions{})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		}
+		return err
+	})
 }
 
 // finalizersPatch returns the patch with which the state of an object that was read has other finalizers.

@@ -39,6 +39,8 @@ type Instances interface {
 	Count(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
 	// Remove gives all of them the phase TemplateRemoved, deletes them, and returns how many are left.
 	Remove(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
+	// TellTemplateNotFound tells all of them that their Template does not exist. Nothing else of them changes.
+	TellTemplateNotFound(ctx context.Context, template *infrastructurev1alpha1.Template) error
 	// Abandon deletes all of them as Remove does, lets go those whose backend has not removed what it made, and returns for how many
 	// that was not done yet.
 	Abandon(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)

@@ -19,7 +19,7 @@ import (
 )
 
 // Cleaner removes what Templates no longer need: versions that are retired, once no instance is stored in them, and schemas that nobody
-// has bound. It works in the background, and one Template does not stop the others.
+// has bound. It tells the instances of Templates that are lost. It works in the background, and one Template does not stop the others.
 type Cleaner struct {
 	// Client is an uncached client of the workspace of the provider.
 	Client client.Client
@@ -44,7 +44,7 @@ func (c *Cleaner) Clean(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("retiring versions of template %s: %w", list.Items[i].Name, err))
 		}
 	}
-	return errors.Join(append(errs, c.prune(ctx))...)
+	return errors.Join(append(errs, c.prune(ctx), c.tellLost(ctx, list.Items))...)
 }
 
 // retire moves the instances of a Template to its version, so that retired ones are needed no longer. Each step waits until all bindings

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,9 +23,10 @@ func AnnotationUnusedSince(group string) string { return group + "/unused-since"
 // schemas stay: absence is no evidence then.
 func (c *Cleaner) prune(ctx context.Context) error {
 	var schemas apisv1alpha1.APIResourceSchemaList
-	if err := c.Client.List(ctx, &schemas, client.HasLabels{LabelTemplate(c.Group)}); err != nil {
+	if err := c.Client.List(ctx, &schemas); err != nil {
 		return fmt.Errorf("listing schemas: %w", err)
 	}
+	schemas.Items = slices.DeleteFunc(schemas.Items, func(schema apisv1alpha1.APIResourceSchema) bool { return !isPruned(&schema, c.Group) })
 	used, err := c.listed(ctx)
 	if err != nil {
 		return err

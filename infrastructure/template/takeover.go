@@ -6,6 +6,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
@@ -19,7 +22,8 @@ const takeOverInterval = time.Second
 //  1. replacedBy is written. The former backend removes what it made, instance by instance, and makes nothing new: after an instance has
 //     the finalizer, and before anything is made, it reads the Template.
 //  2. No instance has the finalizer: nothing is left.
-//  3. name is written: the new backend provides the instances.
+//  3. The annotation that allows this once is removed.
+//  4. name is written: the new backend provides the instances.
 func (r *Reconciler) takeOver(ctx context.Context, s *scope) error {
 	status, name := &s.template.Status.Backend, s.template.Spec.Backend
 	if status.Name == "" || status.Name == name {
@@ -49,8 +53,24 @@ func (r *Reconciler) takeOver(ctx context.Context, s *scope) error {
 	if err := r.tearDownBackend(ctx, s, status.Name); err != nil {
 		return err
 	}
+	if err := r.removeAnnotation(ctx, s.template, AnnotationMigrate(r.Group)); err != nil {
+		return err
+	}
 	r.Events.Eventf(s.template, nil, corev1.EventTypeNormal, "BackendChanged", "TakeOver", "backend %q has taken over from backend %q", name, status.Name)
 	status.Name, status.ReplacedBy = name, ""
+	return nil
+}
+
+// removeAnnotation removes an annotation of a Template, if it has it.
+func (r *Reconciler) removeAnnotation(ctx context.Context, t *infrastructurev1alpha1.Template, key string) error {
+	if _, ok := t.Annotations[key]; !ok {
+		return nil
+	}
+	annotated := &infrastructurev1alpha1.Template{ObjectMeta: metav1.ObjectMeta{Name: t.Name}}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, key))
+	if err := r.Client.Patch(ctx, annotated, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the annotation %s: %w", key, err)
+	}
 	return nil
 }
 

@@ -1,0 +1,76 @@
+package template
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+)
+
+// tellLost tells tenants of kinds that exports list and that no Template is of: somebody has taken the finalizer of the Template away. What
+// instances are made of stays as it is, and nobody looks after it until a Template of that name exists again.
+func (c *Cleaner) tellLost(ctx context.Context, templates []infrastructurev1alpha1.Template) error {
+	known := map[string]bool{}
+	for i := range templates {
+		known[templates[i].Name] = true
+	}
+	var schemas apisv1alpha1.APIResourceSchemaList
+	if err := c.Client.List(ctx, &schemas, client.HasLabels{LabelTemplate(c.Group)}); err != nil {
+		return fmt.Errorf("listing schemas: %w", err)
+	}
+	lost := map[string]*apisv1alpha1.APIResourceSchema{} // by name
+	for i := range schemas.Items {
+		if schema := &schemas.Items[i]; !known[schema.Labels[LabelTemplate(c.Group)]] {
+			lost[schema.Name] = schema
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	exports, err := c.exports(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range exports {
+		export := &apisv1alpha2.APIExport{}
+		if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, export); err != nil {
+			errs = append(errs, fmt.Errorf("reading APIExport %s: %w", name, err))
+			continue
+		}
+		for _, entry := range export.Spec.Resources {
+			if schema := lost[entry.Schema]; schema != nil {
+				errs = append(errs, c.tellInstances(ctx, name, schema))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tellInstances tells those of one export.
+func (c *Cleaner) tellInstances(ctx context.Context, export string, schema *apisv1alpha1.APIResourceSchema) error {
+	t := &infrastructurev1alpha1.Template{}
+	t.Name = schema.Labels[LabelTemplate(c.Group)]
+	// One may have been created since Templates were listed.
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: t.Name}, &infrastructurev1alpha1.Template{}); client.IgnoreNotFound(err) != nil || err == nil {
+		return err
+	}
+	c.Log.Info("An export lists a kind whose Template does not exist; create the Template again to have its instances provided or removed", "template", t.Name, "schema", schema.Name)
+	names := schema.Spec.Names
+	t.Spec.InstanceCRD = infrastructurev1alpha1.InstanceCRD{Group: c.Group, Kind: names.Kind, Resource: names.Plural}
+	for i := range schema.Spec.Versions {
+		if schema.Spec.Versions[i].Storage {
+			t.Spec.InstanceCRD.Version = schema.Spec.Versions[i].Name
+		}
+	}
+	t.Status.Registered.Exports = []string{export}
+	if err := c.Instances.TellTemplateNotFound(ctx, t); err != nil {
+		return fmt.Errorf("telling instances that template %s does not exist: %w", t.Name, err)
+	}
+	return nil
+}
