@@ -166,6 +166,10 @@ race: ## The tests of what runs concurrently, under the race detector. Needs a C
 test-e2e: ## End to end: development cluster, operator, pods, front proxy.
 	@hack/e2e.sh
 
+.PHONY: test-gitops
+test-gitops: ## Argo CD and Flux on the development cluster. Not part of `make test`: the first build of both takes as long as all of that.
+	@hack/gitops.sh
+
 .PHONY: conformance
 conformance: ## Kubernetes' own end-to-end specs, Helm, kubectl and controller-runtime in workspaces, through the front proxy.
 	@hack/conformance.sh

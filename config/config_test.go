@@ -184,3 +184,63 @@ func TestTheRoleOfTheSyncAgentIsAggregated(t *testing.T) {
 		t.Errorf("%d roles are labelled for\n%s", parts, aggregated)
 	}
 }
+
+// TestArgoCDHasHealthChecks compares the definitions with the checks of config/argocd: each kind with conditions has one.
+func TestArgoCDHasHealthChecks(t *testing.T) {
+	overlay := t.TempDir()
+	component, err := filepath.Abs("argocd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if component, err = filepath.Rel(overlay, component); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"kustomization.yaml": "resources: [argocd-cm.yaml]\ncomponents: [" + component + "]\n",
+		"argocd-cm.yaml":     "{apiVersion: v1, kind: ConfigMap, metadata: {name: argocd-cm}, data: {kept: yes please}}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(overlay, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settings := build(t, overlay).Resources()[0].GetDataMap()
+	if settings["kept"] != "yes please" {
+		t.Errorf("the settings of Argo CD are lost: %v", settings)
+	}
+	const prefix = "resource.customizations.health."
+	unknown := map[string]bool{}
+	for key := range settings {
+		if strings.HasPrefix(key, prefix) {
+			unknown[key] = true
+		}
+	}
+	for _, pattern := range []string{"crd/bases/*.yaml", "kcp/crd/*.yaml", "sync-agent/crd/syncagent*.yaml", "../infrastructure/catalogue/crd/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var definition struct {
+				Spec struct {
+					Group string
+					Names struct{ Kind string }
+				}
+			}
+			if err := yaml.Unmarshal(content, &definition); err != nil {
+				t.Fatal(err)
+			}
+			key := prefix + definition.Spec.Group + "_" + definition.Spec.Names.Kind
+			if strings.Contains(string(content), "conditions:\n") && settings[key] == "" {
+				t.Errorf("%s has conditions and no check %s", file, key)
+			}
+			delete(unknown, key)
+		}
+	}
+	for key := range unknown {
+		t.Errorf("%s is for no kind", key)
+	}
+}

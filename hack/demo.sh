@@ -2,6 +2,7 @@
 # A kcp installation for trials: `hack/demo.sh up` creates it, `hack/demo.sh down` removes all of it.
 #
 #   up        cluster, operator and installation; prints the next commands. Running it again updates the installation.
+#   cluster   only the cluster with cert-manager and the image; tests of tools that install the operator start from there.
 #   operator  only the cluster with the operator in it; the end-to-end tests start from there.
 #   again     loads the image into the nodes under another name, the second argument.
 #   forward   starts the port-forward to the front proxy again, if this host needs one.
@@ -282,6 +283,7 @@ down() {
 
 case ${1:-up} in
 up) up ;;
+cluster) prepare_cluster ;;
 operator) install_operator ;;
 again)
 	find_kubectl
@@ -304,5 +306,5 @@ tofu-image)
 infrastructure) infrastructure ;;
 infrastructure-down) infrastructure_down ;;
 down) down ;;
-*) fail "usage: hack/demo.sh up|operator|again|forward|service|service-down|images|tofu-image|infrastructure|infrastructure-down|down" ;;
+*) fail "usage: hack/demo.sh up|cluster|operator|again|forward|service|service-down|images|tofu-image|infrastructure|infrastructure-down|down" ;;
 esac

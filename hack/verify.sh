@@ -8,7 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # The same flags as in the Makefile, so that all share one build cache.
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:--buildvcs=false -trimpath}"
 
-cache=${ATOLL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}}/atoll
+# shellcheck source=hack/tool.sh
+source hack/tool.sh
 failed=()
 started=$SECONDS
 
@@ -64,21 +65,10 @@ vetted() {
 	for module in $(code_modules); do
 		go -C "$module" vet ./... || status=1
 	done
-	# The end-to-end tests have a build tag; here they are only compiled.
+	# Tests on a cluster have build tags; here they are only compiled.
 	go vet -tags e2e ./test/e2e/... || status=1
+	go vet -tags gitops ./test/gitops/... || status=1
 	return $status
-}
-
-# tool MODULE PACKAGE builds a tool once per content of its go.sum and prints the path of the binary.
-tool() {
-	local module=$1 package=$2 binary
-	binary=$cache/${package##*/}-$(cat "$module/go.mod" "$module/go.sum" | sha256sum | cut -c1-12)-$(go env GOVERSION)
-	if [[ ! -x $binary ]]; then
-		mkdir -p "$cache"
-		echo "   building ${package##*/}, once for this version" >&2
-		go -C "$module" build -o "$binary.new" "$package" && mv "$binary.new" "$binary" || return
-	fi
-	echo "$binary"
 }
 
 linted() {

@@ -49,10 +49,12 @@ type options struct {
 	http2          bool
 	image          string
 	argoCD         string
+	version        bool
 	zap            zap.Options
 }
 
-func parseFlags(args []string) (*options, desired.Image, error) {
+// newFlags returns the flags and what they set.
+func newFlags() (*flag.FlagSet, *options) {
 	o := &options{image: defaultImage}
 	if fromEnv := os.Getenv("ATOLL_DEFAULT_IMAGE"); fromEnv != "" {
 		o.image = fromEnv
@@ -72,16 +74,21 @@ func parseFlags(args []string) (*options, desired.Image, error) {
 	fs.StringVar(&o.argoCD, "argocd-namespace", "", "Namespace of Argo CD, in which Kubeconfigs with spec.argoCD are registered as clusters. Users who may create Kubeconfigs can add clusters there. Default: none are.")
 	fs.Func("enabled-controller-groups", `For compatibility with kcp-operator, whose controllers are in two groups. The only value is "config,workload", in any order.`, validateControllerGroups)
 	fs.Func("feature-gates", `Name=true|false pairs, for compatibility with kcp-operator. No feature can be enabled; any can be disabled.`, validateFeatureGates)
-	printVersion := fs.Bool("version", false, "Print the version and exit.")
+	fs.BoolVar(&o.version, "version", false, "Print the version and exit.")
 	o.zap.BindFlags(fs)
 	// Outside of a cluster the credentials are in a file.
 	if kubeconfigFlag := flag.CommandLine.Lookup("kubeconfig"); kubeconfigFlag != nil {
 		fs.Var(kubeconfigFlag.Value, kubeconfigFlag.Name, kubeconfigFlag.Usage)
 	}
+	return fs, o
+}
+
+func parseFlags(args []string) (*options, desired.Image, error) {
+	fs, o := newFlags()
 	if err := fs.Parse(args); err != nil {
 		return nil, desired.Image{}, err
 	}
-	if *printVersion {
+	if o.version {
 		fmt.Println("operator version", buildversion.Long())
 		return nil, desired.Image{}, flag.ErrHelp // nothing to run
 	}

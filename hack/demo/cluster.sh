@@ -184,10 +184,15 @@ rolled_out() {
 	return 1
 }
 
-install_operator() {
+# prepare_cluster makes a cluster with all that the operator needs.
+prepare_cluster() {
 	cluster_up
 	cert_manager
 	load_image
+}
+
+install_operator() {
+	prepare_cluster
 	local running
 	running=$(kubectl get pods --all-namespaces -l app.kubernetes.io/name=atoll -o name)
 	kubectl get crd rootshards.operator.kcp.io >/dev/null 2>&1 || remember made-operator yes

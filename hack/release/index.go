@@ -1,11 +1,14 @@
 package main
 
 import (
+	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -47,29 +50,61 @@ func platforms(directory string) ([]v1.Platform, error) {
 	return found, nil
 }
 
-// folder is the folder of the binaries of a platform.
-func folder(directory string, p v1.Platform) string {
-	return filepath.Join(directory, p.OS+"_"+p.Architecture)
-}
-
 // buildImages builds the image of each platform.
 func (r *release) buildImages() ([]built, error) {
 	found, err := platforms(r.binaries)
 	if err != nil {
 		return nil, err
 	}
+	var programs []string
+	for _, platform := range found {
+		programs = append(programs, append(r.paths(platform, r.servers), r.paths(platform, r.plugins)...)...)
+	}
+	if err := r.readBinaries(programs); err != nil {
+		return nil, err
+	}
 	all := make([]built, len(found))
 	for i, platform := range found {
-		b := built{platform: platform}
-		for _, name := range r.servers {
-			b.binaries = append(b.binaries, filepath.Join(folder(r.binaries, platform), name))
-		}
-		if b.image, err = image.Build(image.Options{Platform: platform, Binaries: b.binaries, Labels: r.labels(), Created: r.created}); err != nil {
+		b := built{platform: platform, binaries: r.paths(platform, r.servers)}
+		if b.image, err = image.Build(image.Options{Platform: platform, Binaries: b.binaries, Labels: r.labels(), Notices: notices(r.licenses), Created: r.created}); err != nil {
 			return nil, fmt.Errorf("image for %s/%s: %w", platform.OS, platform.Architecture, err)
 		}
 		all[i] = b
 	}
 	return all, nil
+}
+
+// paths are those of programs for a platform.
+func (r *release) paths(platform v1.Platform, names []string) []string {
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = filepath.Join(r.binaries, platform.OS+"_"+platform.Architecture, name)
+	}
+	return paths
+}
+
+// readBinaries reads from binaries which version of Go made them, and the licenses of their modules. It refuses binaries of several
+// versions of Go: nobody could make them again.
+func (r *release) readBinaries(paths []string) error {
+	linked := map[string]bool{}
+	for _, path := range paths {
+		info, err := buildinfo.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if r.compiler == "" {
+			r.compiler = info.GoVersion
+		}
+		if info.GoVersion != r.compiler {
+			return fmt.Errorf("%s is built with %s, others with %s", path, info.GoVersion, r.compiler)
+		}
+		for _, module := range info.Deps {
+			linked[module.Path] = true
+		}
+	}
+	var err error
+	r.licenses, err = findLicenses(r.root, slices.Sorted(maps.Keys(linked)))
+	return err
 }
 
 // labels describe the image, with the keys of the OCI.
@@ -81,7 +116,7 @@ func (r *release) labels() map[string]string {
 		"org.opencontainers.image.version":     r.version,
 		"org.opencontainers.image.revision":    r.commit,
 		"org.opencontainers.image.created":     r.created.Format("2006-01-02T15:04:05Z"),
-		"org.opencontainers.image.licenses":    "Apache-2.0",
+		"org.opencontainers.image.licenses":    ownLicense,
 	}
 }
 
@@ -160,6 +195,7 @@ func (r *release) provenance(name string, digest v1.Hash) ([]byte, error) {
 			"buildDefinition": object{
 				"buildType":            source + "/blob/main/docs/releases.md",
 				"externalParameters":   object{"target": "make release", "version": r.version, "repository": r.repository},
+				"internalParameters":   object{"go": r.compiler},
 				"resolvedDependencies": []object{{"uri": "git+" + source, "digest": object{"gitCommit": r.commit}}},
 			},
 			"runDetails": object{"builder": object{"id": source + "/blob/main/Makefile"}},

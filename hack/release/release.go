@@ -16,6 +16,9 @@ import (
 // source is the address of the sources.
 const source = "https://github.com/atoll-dev/atoll"
 
+// imageDirectory is the directory of the OCI layout.
+const imageDirectory = "image"
+
 // release is what is made in one run.
 type release struct {
 	version, commit, repository string
@@ -24,7 +27,11 @@ type release struct {
 	binaries, root, out string
 	// servers are the programs of the image, plugins those for users.
 	servers, plugins []string
-	progress         func(format string, args ...any)
+	// compiler is the version of Go that made the binaries.
+	compiler string
+	// licenses are those of the modules in the binaries, by path.
+	licenses map[string]license
+	progress func(format string, args ...any)
 }
 
 // run makes everything.
@@ -37,7 +44,7 @@ func (r *release) run() error {
 		return err
 	}
 	r.progress("image for %d platforms", len(images))
-	digest, err := r.writeLayout(filepath.Join(r.out, "image"), images)
+	digest, err := r.writeLayout(filepath.Join(r.out, imageDirectory), images)
 	if err != nil {
 		return fmt.Errorf("writing the image: %w", err)
 	}
@@ -45,6 +52,13 @@ func (r *release) run() error {
 	files, err := r.writeFiles(images, digest)
 	if err != nil {
 		return err
+	}
+	layout, err := filesOf(filepath.Join(r.out, imageDirectory), imageDirectory, func(string) bool { return false })
+	if err != nil {
+		return err
+	}
+	for _, e := range layout {
+		files = append(files, e.name)
 	}
 	slices.Sort(files)
 	return r.writeSums(files)
@@ -72,6 +86,9 @@ func (r *release) writeFiles(images []built, digest v1.Hash) ([]string, error) {
 	if err := write("provenance.json", append(provenance, '\n'), err); err != nil {
 		return nil, err
 	}
+	if err := write("licenses.txt", notices(r.licenses), nil); err != nil {
+		return nil, err
+	}
 	notes, err := r.notes(digest)
 	if err := write("notes.md", notes, err); err != nil {
 		return nil, err
@@ -82,9 +99,10 @@ func (r *release) writeFiles(images []built, digest v1.Hash) ([]string, error) {
 			return nil, err
 		}
 		var plugins []entry
-		for _, name := range r.plugins {
-			plugins = append(plugins, entry{name: name, mode: 0o755, path: filepath.Join(folder(r.binaries, b.platform), name)})
+		for _, path := range r.paths(b.platform, r.plugins) {
+			plugins = append(plugins, entry{name: filepath.Base(path), mode: 0o755, path: path})
 		}
+		plugins = append(plugins, entry{name: "LICENSE", mode: 0o644, path: filepath.Join(r.root, "LICENSE")}, entry{name: "licenses.txt", mode: 0o644, content: notices(r.licenses)})
 		name := fmt.Sprintf("kubectl-plugins-%s-%s-%s.tar.gz", r.version, b.platform.OS, b.platform.Architecture)
 		if err := writeArchive(filepath.Join(r.out, name), r.created, plugins); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -127,7 +145,7 @@ func (r *release) notes(digest v1.Hash) ([]byte, error) {
 		return strings.TrimSpace(string(out)), err
 	}
 	commits, since := r.commit, ""
-	if tag, err := git("describe", "--tags", "--abbrev=0", r.commit+"^"); err == nil {
+	if tag, err := git("describe", "--tags", "--match", "v*", "--abbrev=0", r.commit+"^"); err == nil {
 		commits, since = tag+".."+r.commit, " since "+tag
 	}
 	subjects, err := git("log", "--no-merges", "--format=- %s", commits)

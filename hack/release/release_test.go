@@ -2,26 +2,42 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
-	"encoding/json"
+	"errors"
 	"io"
+	"log"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	spdxjson "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdxlib"
 )
 
 // buildPrograms builds a small program under two names for two platforms.
 func buildPrograms(t *testing.T) string {
 	t.Helper()
 	source, out := t.TempDir(), t.TempDir()
-	for name, text := range map[string]string{"go.mod": "module example.org/small\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() { println(\"small\") }\n"} {
-		if err := os.WriteFile(filepath.Join(source, name), []byte(text), 0o644); err != nil {
+	for name, text := range map[string]string{
+		"go.mod":      "module example.org/small\n\ngo 1.26\n\nrequire github.com/atoll-dev/atoll/api v0.0.0\n\nreplace github.com/atoll-dev/atoll/api => ./api\n",
+		"main.go":     "package main\n\nimport \"github.com/atoll-dev/atoll/api\"\n\nfunc main() { println(api.Name) }\n",
+		"api/go.mod":  "module github.com/atoll-dev/atoll/api\n\ngo 1.26\n",
+		"api/name.go": "package api\n\nvar Name = \"small\"\n",
+	} {
+		path := filepath.Join(source, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,19 +86,23 @@ func TestRelease(t *testing.T) {
 	t.Run("the image is valid, for both platforms", func(t *testing.T) { checkLayout(t, filepath.Join(first, "image")) })
 	t.Run("bills list modules", func(t *testing.T) {
 		text := read(t, filepath.Join(first, "sbom-linux-arm64.spdx.json"))
-		var bill struct {
-			Packages []struct{ Name string } `json:"packages"`
-		}
-		if err := json.Unmarshal(text, &bill); err != nil {
+		bill, err := spdxjson.Read(bytes.NewReader(text))
+		if err != nil {
 			t.Fatal(err)
 		}
-		names := map[string]bool{}
-		for _, p := range bill.Packages {
-			names[p.Name] = true
+		if err := spdxlib.ValidateDocument(bill); err != nil {
+			t.Error(err)
 		}
-		for _, name := range []string{"registry.example.org/atoll", "kcp", "operator", "stdlib"} {
-			if !names[name] {
-				t.Errorf("%s is not in the bill of materials", name)
+		licenses := map[string]string{}
+		for _, p := range bill.Packages {
+			licenses[p.PackageName+"@"+p.PackageVersion] = p.PackageLicenseDeclared
+		}
+		for name, license := range map[string]string{
+			"kcp@v1.2.3": noAssertion, "operator@v1.2.3": noAssertion, "stdlib@" + runtime.Version(): "BSD-3-Clause",
+			"example.org/small@v1.2.3": ownLicense, "github.com/atoll-dev/atoll/api@v1.2.3": ownLicense,
+		} {
+			if got, found := licenses[name]; !found || got != license {
+				t.Errorf("%s has license %q in the bill of materials, %v; want %s", name, got, found, license)
 			}
 		}
 	})
@@ -96,13 +116,98 @@ func TestRelease(t *testing.T) {
 			t.Errorf("the chart has %d files, Chart.yaml:\n%s", len(files), files["atoll-operator/Chart.yaml"])
 		}
 	})
+	t.Run("licenses are passed on", func(t *testing.T) {
+		plugins := unpack(t, filepath.Join(first, "kubectl-plugins-v1.2.3-linux-arm64.tar.gz"))
+		for where, text := range map[string]string{"the release": string(read(t, filepath.Join(first, "licenses.txt"))), "the plug-ins": plugins["licenses.txt"]} {
+			if !strings.Contains(text, "\n\nstdlib\n\n") || !strings.Contains(text, "The Go Authors") {
+				t.Errorf("%s have %d bytes of licenses", where, len(text))
+			}
+		}
+	})
+	t.Run("a mirror has the same digests, and what is attached", func(t *testing.T) { checkMirror(t, first) })
 	t.Run("checksums are those of the files", func(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "SHA256SUMS")
 		cmd.Dir = first
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
+		if sums := string(read(t, filepath.Join(first, "SHA256SUMS"))); !strings.Contains(sums, "  image/index.json\n") {
+			t.Errorf("the image has no checksums:\n%s", sums)
+		}
 	})
+}
+
+// checkMirror pushes the image to registries with and without an API for referrers.
+func checkMirror(t *testing.T, directory string) {
+	for title, options := range map[string][]registry.Option{
+		"API for referrers": {registry.WithReferrersSupport(true)}, "no API for referrers": nil,
+	} {
+		t.Run(title, func(t *testing.T) {
+			server := httptest.NewServer(registry.New(append(options, registry.Logger(log.New(io.Discard, "", 0)))...))
+			defer server.Close()
+			repository := strings.TrimPrefix(server.URL, "http://") + "/mirrored/atoll"
+			var out bytes.Buffer
+			cmd := newCommand()
+			cmd.SetOut(&out)
+			cmd.SetArgs([]string{"push", filepath.Join(directory, "image"), repository})
+			if err := cmd.Execute(); err != nil {
+				t.Fatal(err)
+			}
+			_, want, _ := strings.Cut(strings.TrimSpace(string(read(t, filepath.Join(directory, "image.digest")))), "@")
+			if got := strings.TrimSpace(out.String()); got != repository+":v1.2.3@"+want {
+				t.Errorf("pushed %s, want the digest %s", got, want)
+			}
+			reference, err := name.NewDigest(repository + "@" + want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			index, err := remote.Index(reference)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := validate.Index(index); err != nil {
+				t.Error(err)
+			}
+			manifest, err := index.IndexManifest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkAttached(t, reference, mediaInToto, `"predicateType": "https://slsa.dev/provenance/v1"`)
+			for _, image := range manifest.Manifests {
+				checkAttached(t, reference.Context().Digest(image.Digest.String()), mediaSPDX, `"spdxVersion": "SPDX-2.3"`)
+			}
+		})
+	}
+}
+
+// checkAttached checks that a registry has one document for an image.
+func checkAttached(t *testing.T, reference name.Digest, mediaType types.MediaType, text string) {
+	t.Helper()
+	referrers, err := remote.Referrers(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := referrers.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 || manifest.Manifests[0].ArtifactType != string(mediaType) {
+		t.Fatalf("attached to %s: %+v, %v; want one %s", reference, manifest, err, mediaType)
+	}
+	artifact, err := remote.Image(reference.Context().Digest(manifest.Manifests[0].Digest.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := artifact.Layers()
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("%d layers: %v", len(layers), err)
+	}
+	content, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	document, err := io.ReadAll(content)
+	if err != nil || !strings.Contains(string(document), text) {
+		t.Errorf("%s does not have %s: %v", mediaType, text, err)
+	}
 }
 
 // checkLayout checks the images and what refers to them.

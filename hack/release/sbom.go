@@ -6,6 +6,7 @@ import (
 	"debug/buildinfo"
 	"encoding/hex"
 	"fmt"
+	"go/build"
 	"io"
 	"maps"
 	"os"
@@ -37,7 +38,7 @@ func (r *release) billOfMaterials(b built) ([]byte, error) {
 	}
 	modules := map[common.ElementID]*spdx.Package{}
 	for _, path := range b.binaries {
-		if err := addBinary(document, modules, root, path); err != nil {
+		if err := r.addBinary(document, modules, root, path); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
@@ -52,7 +53,7 @@ func (r *release) billOfMaterials(b built) ([]byte, error) {
 }
 
 // addBinary adds a binary of the image, and the modules that it was built from.
-func addBinary(document *spdx.Document, modules map[common.ElementID]*spdx.Package, root *spdx.Package, path string) error {
+func (r *release) addBinary(document *spdx.Document, modules map[common.ElementID]*spdx.Package, root *spdx.Package, path string) error {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
 		return err
@@ -61,15 +62,20 @@ func addBinary(document *spdx.Document, modules map[common.ElementID]*spdx.Packa
 	if err != nil {
 		return err
 	}
-	binary := newPackage("Binary-"+filepath.Base(path), filepath.Base(path), info.GoVersion, "")
+	binary := newPackage("Binary-"+filepath.Base(path), filepath.Base(path), r.version, "")
 	binary.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: sum}}
 	document.Packages = append(document.Packages, binary)
 	document.Relationships = append(document.Relationships, relation(root.PackageSPDXIdentifier, common.TypeRelationshipContains, binary.PackageSPDXIdentifier))
-	for _, module := range append([]*debug.Module{{Path: "stdlib", Version: info.GoVersion}}, info.Deps...) {
-		if module.Replace != nil && module.Replace.Version != "" {
-			module = module.Replace
+	for _, module := range append([]*debug.Module{{Path: "stdlib", Version: info.GoVersion}, &info.Main}, info.Deps...) {
+		license, replacement := r.licenses[module.Path].expression, module.Replace
+		switch {
+		case module == &info.Main, replacement != nil && build.IsLocalImport(replacement.Path): // of this repository
+			module, license = &debug.Module{Path: module.Path, Version: r.version}, ownLicense
+		case replacement != nil:
+			module = replacement
 		}
 		p := newPackage("Module-"+module.Path+"-"+module.Version, module.Path, module.Version, "pkg:golang/"+module.Path+"@"+module.Version)
+		p.PackageLicenseConcluded, p.PackageLicenseDeclared = license, license
 		modules[p.PackageSPDXIdentifier] = p
 		document.Relationships = append(document.Relationships, relation(binary.PackageSPDXIdentifier, common.TypeRelationshipDependsOn, p.PackageSPDXIdentifier))
 	}

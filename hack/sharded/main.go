@@ -27,7 +27,7 @@ func main() {
 type settings struct {
 	directory, binaries string
 	shards              []string
-	noCache             bool
+	noCache, freePorts  bool
 	timeout             time.Duration
 }
 
@@ -54,6 +54,7 @@ func command() *cobra.Command {
 	up.Flags().StringVar(&s.binaries, "binaries", "bin", "directory of kcp, kcp-front-proxy and cache-server")
 	up.Flags().StringSliceVar(&s.shards, "shards", []string{"root", "alpha", "beta"}, "names of the shards, root first")
 	up.Flags().BoolVar(&s.noCache, "no-cache", false, "use the root shard's own cache instead of a cache server")
+	up.Flags().BoolVar(&s.freePorts, "free-ports", false, "have servers listen on free ports instead of 6443 and the next ones")
 	up.Flags().DurationVar(&s.timeout, "timeout", 3*time.Minute, "how long everything may take to become ready")
 	down := &cobra.Command{
 		Use:   "down",

@@ -30,7 +30,7 @@ func (s settings) up(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	layout, err := sharded.New(sharded.Options{
-		Directory: s.directory, Shards: s.shards, NoCache: s.noCache, ShardFlags: []string{"--feature-gates=CacheAPIs=true"},
+		Directory: s.directory, Shards: s.shards, NoCache: s.noCache, FreePorts: s.freePorts, ShardFlags: []string{"--feature-gates=CacheAPIs=true"},
 	})
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,7 +92,7 @@ func buildScript(blocks []block) string {
 
 // TestPages runs the pages in a shell, in a directory that looks like a checkout after `make build`.
 func TestPages(t *testing.T) {
-	for _, page := range []string{"getting-started-apis.md", "publishing.md"} {
+	for _, page := range []string{"getting-started-apis.md", "publishing.md", "getting-started-infrastructure.md"} {
 		t.Run(page, func(t *testing.T) {
 			content, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
 			if err != nil {
@@ -101,13 +102,31 @@ func TestPages(t *testing.T) {
 			if len(blocks) < 5 {
 				t.Fatalf("only %d blocks are found", len(blocks))
 			}
-			output, err := runShell(t, newCheckout(t), buildScript(blocks))
+			address := freeAddress(t)
+			output, err := runShell(t, newCheckout(t), strings.ReplaceAll(buildScript(blocks), webAddress, address))
 			if err != nil {
 				t.Errorf("the shell ends with %v", err)
 			}
-			compareOutput(t, page, blocks, output)
+			compareOutput(t, page, blocks, strings.ReplaceAll(output, address, webAddress))
 		})
 	}
+}
+
+// webAddress is where the web server of pages listens. Tests have it listen on a free port.
+const webAddress = "localhost:8443"
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort("localhost", port)
 }
 
 // compareOutput checks for each block that the output matches the page.
@@ -141,7 +160,8 @@ func newCheckout(t *testing.T) string {
 		t.Fatal(err)
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs+string(filepath.Separator),
-		"./cmd/kubectl-kcp", "./cmd/kubectl-ws", "./cmd/kubectl-create-workspace", "./cmd/sync-agent")
+		"./cmd/kubectl-kcp", "./cmd/kubectl-ws", "./cmd/kubectl-create-workspace", "./cmd/sync-agent", "./cmd/infrastructure-provider",
+		"./hack/sharded")
 	build.Dir = root
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the plug-ins: %v\n%s", err, output)
@@ -156,7 +176,13 @@ func newCheckout(t *testing.T) string {
 		}
 	}
 	for name, content := range map[string]string{
-		"make": "#!/bin/sh\n", // the binaries are built already
+		// The binaries are built already.
+		"make": `#!/bin/sh
+case "$*" in
+*sharded-down*) exec bin/sharded down ;;
+*sharded*) exec bin/sharded up --free-ports --binaries ` + bin + ` ;;
+esac
+`,
 		"kcp": "#!/bin/sh\nexec " + filepath.Join(bin, "kcp") + ` "$@" --bind-address=127.0.0.1 --secure-port=0 --experimental-bind-free-port` +
 			" --embedded-etcd-client-port=0 --embedded-etcd-peer-port=0 --embedded-etcd-wal-size-bytes=1000000\n",
 	} {
@@ -164,6 +190,13 @@ func newCheckout(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+	t.Cleanup(func() { // of a page that ends before it ends them
+		down := exec.Command(filepath.Join(programs, "sharded"), "down")
+		down.Dir = directory
+		if output, err := down.CombinedOutput(); err != nil {
+			t.Errorf("ending the servers: %v\n%s", err, output)
+		}
+	})
 	return directory
 }
 

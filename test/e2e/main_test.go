@@ -1,21 +1,17 @@
 //go:build e2e
 
 // Package e2e tests the main function on a real cluster, through the interfaces of a user: manifests, the Secret with
-// the administrator's kubeconfig, the front proxy, the kubectl plug-ins. It imports no package of this module but the
-// API types.
+// the administrator's kubeconfig, the front proxy, the kubectl plug-ins. Of this module it imports only the
+// API types and helpers of tests.
 //
 // hack/e2e.sh creates the cluster and the operator and runs this package; `make test-e2e` calls it. The build tag
 // excludes it from `go test ./...`.
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -30,6 +26,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/test/hostcluster"
 )
 
 // Environment variables that hack/e2e.sh sets.
@@ -107,45 +104,4 @@ func newClient(t *testing.T, config *rest.Config) client.WithWatch {
 	return c
 }
 
-// eventually polls until attempt returns nil. At the deadline it fails with attempt's last error, which therefore has
-// to describe what is missing.
-func eventually(t *testing.T, limit time.Duration, what string, attempt func(ctx context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	ticker := time.NewTicker(250 * time.Millisecond)
-	defer ticker.Stop()
-	started := time.Now()
-	var shown string
-	for {
-		err := attempt(ctx)
-		if err == nil {
-			return
-		}
-		if ctx.Err() == nil {
-			logNewLines(t, time.Since(started), what, shown, err.Error())
-			shown = err.Error()
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatalf("%s did not happen within %s: %s", what, limit, shown)
-		}
-	}
-}
-
-// logNewLines logs the lines of now that are not in before, each truncated to the width of a screen.
-func logNewLines(t *testing.T, after time.Duration, what, before, now string) {
-	t.Helper()
-	seen := strings.Split(before, "\n")
-	for line := range strings.SplitSeq(now, "\n") {
-		if slices.Contains(seen, line) {
-			continue
-		}
-		const maxLineLength = 180
-		if len(line) > maxLineLength {
-			line = line[:maxLineLength] + "..."
-		}
-		t.Logf("%4.1fs waiting for %s: %s", after.Seconds(), what, line)
-	}
-}
+var eventually = hostcluster.Eventually

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/test/hostcluster"
 )
 
 // route is how this host reaches the front proxy. On the development cluster it reaches the addresses of Services and
@@ -42,7 +44,7 @@ func findRoute(t *testing.T, config *rest.Config, host client.Client) route {
 		conn.Close()
 	}
 	if err == nil && strings.Count(kube.Spec.ClusterIP, ".") == 3 && os.Getenv(envRoute) != "forward" {
-		ip := freeServiceIP(t, host, kube.Spec.ClusterIP)
+		ip := hostcluster.FreeServiceIP(t, host, kube.Spec.ClusterIP)
 		t.Logf("the front proxy's address is %s: this host reaches Services", ip)
 		return route{host: ip, port: 6443, clusterIP: ip}
 	}
@@ -53,28 +55,6 @@ func findRoute(t *testing.T, config *rest.Config, host client.Client) route {
 	defer listener.Close()
 	t.Logf("the front proxy's address is localhost through a port-forward: this host does not reach Services")
 	return route{host: "localhost", port: listener.Addr().(*net.TCPAddr).Port}
-}
-
-// freeServiceIP returns an address near that of the API server. The first sixteen addresses of any range are reserved
-// for static assignment: no other Service gets one of these by chance.
-func freeServiceIP(t *testing.T, host client.Client, kube string) string {
-	t.Helper()
-	services := &corev1.ServiceList{}
-	if err := host.List(t.Context(), services); err != nil {
-		t.Fatal(err)
-	}
-	used := map[string]bool{}
-	for _, s := range services.Items {
-		used[s.Spec.ClusterIP] = true
-	}
-	prefix := kube[:strings.LastIndex(kube, ".")+1]
-	for last := 11; last < 16; last++ {
-		if ip := prefix + strconv.Itoa(last); !used[ip] {
-			return ip
-		}
-	}
-	t.Fatalf("no address is free in %s11-15", prefix)
-	return ""
 }
 
 // openFrontProxy makes the front proxy reachable from this host, once its pods run.

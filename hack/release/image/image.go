@@ -37,6 +37,8 @@ type Options struct {
 	Entrypoint []string
 	// Labels are the labels of the configuration.
 	Labels map[string]string
+	// Notices are the licenses of what the binaries are made of. An image that has them has /licenses.txt.
+	Notices []byte
 	// Created is the time of the image and of its files.
 	Created time.Time
 	// OneLayer puts all in one layer without compression, which is quick to write and to import. Otherwise each binary is a compressed
@@ -113,7 +115,7 @@ func (o Options) parts() []part {
 	if o.Root != "" {
 		return []part{{"files", func(tw *tar.Writer) error { return writeTree(tw, o.Root, o.Created) }}}
 	}
-	parts := []part{{"users and /tmp", func(tw *tar.Writer) error { return writeBase(tw, o.Created) }}}
+	parts := []part{{"base", func(tw *tar.Writer) error { return writeBase(tw, o.Notices, o.Created) }}}
 	for _, path := range slices.SortedFunc(slices.Values(o.Binaries), func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) }) {
 		parts = append(parts, part{filepath.Base(path), func(tw *tar.Writer) error { return writeBinary(tw, path, o.Created) }})
 	}

@@ -106,7 +106,7 @@ func TestBinaries(t *testing.T) {
 			now := time.Now()
 			o := Options{
 				Platform: platform, Binaries: []string{writeBinaryFile(t, "kcp", "KCP", now), writeBinaryFile(t, "etcd", "ETCD", now)},
-				Labels: map[string]string{"a": "b"}, Created: epoch, OneLayer: tc.oneLayer,
+				Labels: map[string]string{"a": "b"}, Notices: []byte("MIT"), Created: epoch, OneLayer: tc.oneLayer,
 			}
 			built, err := Build(o)
 			if err != nil {
@@ -134,7 +134,7 @@ func TestBinaries(t *testing.T) {
 					t.Errorf("%s: %+v, want mode %o at the epoch", name, headers[name], mode)
 				}
 			}
-			if contents["etcd"] != "ETCD" || !strings.Contains(contents["etc/passwd"], ":65532:65532:") {
+			if contents["etcd"] != "ETCD" || contents["licenses.txt"] != "MIT" || !strings.Contains(contents["etc/passwd"], ":65532:65532:") {
 				t.Errorf("contents: %q", contents)
 			}
 		})

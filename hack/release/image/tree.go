@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// writeBase writes users for programs that look up their own, and a /tmp.
-func writeBase(tw *tar.Writer, created time.Time) error {
+// writeBase writes users for programs that look up their own, a /tmp, and the licenses.
+func writeBase(tw *tar.Writer, notices []byte, created time.Time) error {
 	for _, dir := range []struct {
 		name string
 		mode int64
@@ -24,7 +24,11 @@ func writeBase(tw *tar.Writer, created time.Time) error {
 	for _, file := range []struct{ name, content string }{
 		{"etc/group", fmt.Sprintf("root:x:0:\nnonroot:x:%d:\n", User)},
 		{"etc/passwd", fmt.Sprintf("root:x:0:0:root:/:/sbin/nologin\nnonroot:x:%d:%d:nonroot:/tmp:/sbin/nologin\n", User, User)},
+		{"licenses.txt", string(notices)},
 	} {
+		if file.content == "" {
+			continue
+		}
 		if err := tw.WriteHeader(&tar.Header{Name: file.name, Mode: 0o644, Size: int64(len(file.content)), ModTime: created}); err != nil {
 			return err
 		}

@@ -1,0 +1,150 @@
+//go:build gitops
+
+package gitops
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/atoll-dev/atoll/test/gitops/repository"
+)
+
+// Paths in the repository.
+const (
+	operatorPath     = "clusters/dev/operator"
+	installationPath = "clusters/dev/installation"
+)
+
+// operatorFiles are an overlay of config/default. The operator registers workspaces in the namespace argocd.
+func operatorFiles() repository.Files {
+	return repository.Files{operatorPath + "/kustomization.yaml": `
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+- ../../../config/default
+patches:
+- target: {kind: Deployment, name: atoll-controller-manager}
+  patch: |
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --argocd-namespace=argocd}
+`}
+}
+
+// installationFiles are an overlay of config/development/sharded with an address that this machine and the pods reach. All
+// servers have one image, repository:tag, but Shard beta, which has another tag of it. All its objects are in the sync wave after that of the operator:
+// they are applied when the operator runs, and deleted before it.
+func (e *environment) installationFiles(image, betaTag string) repository.Files {
+	name, tag, _ := strings.Cut(image, ":")
+	return repository.Files{
+		installationPath + "/gitops.yaml": gitopsUsers,
+		installationPath + "/kustomization.yaml": fmt.Sprintf(`
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+- ../../../config/development/sharded
+- gitops.yaml
+commonAnnotations: {argocd.argoproj.io/sync-wave: "1"}
+patches:
+- patch: |
+    apiVersion: operator.kcp.io/v1alpha1
+    kind: RootShard
+    metadata: {name: root, namespace: %[1]s, annotations: {operator.kcp.io/rollout-timeout: 40s}}
+    spec:
+      external: {hostname: "%[2]s", port: 6443}
+- patch: |
+    apiVersion: operator.kcp.io/v1alpha1
+    kind: FrontProxy
+    metadata: {name: frontproxy, namespace: %[1]s}
+    spec:
+      serviceTemplate: {spec: {clusterIP: "%[2]s"}}
+      certificateTemplates: {server: {spec: {ipAddresses: [127.0.0.1, "%[2]s"]}}}
+- target: {kind: RootShard|Shard|CacheServer|FrontProxy}
+  patch: |
+    - {op: add, path: /spec/image, value: {repository: "%[3]s", tag: "%[4]s"}}
+- target: {kind: Shard, name: beta}
+  patch: |
+    - {op: add, path: /spec/image/tag, value: "%[5]s"}
+`, namespace, e.address, name, tag, betaTag),
+	}
+}
+
+// gitopsUsers register the root workspace and root:team in Argo CD. The second Kubeconfig waits for its workspace.
+const gitopsUsers = `
+apiVersion: operator.kcp.io/v1alpha1
+kind: Kubeconfig
+metadata: {name: gitops-root, namespace: kcp}
+spec:
+  username: gitops
+  validity: 720h
+  secretRef: {name: gitops-root-kubeconfig}
+  target: {frontProxyRef: {name: frontproxy}}
+  authorization: {clusterRoleBindings: {clusterRoles: [cluster-admin]}}
+  argoCD: {}
+---
+apiVersion: operator.kcp.io/v1alpha1
+kind: Kubeconfig
+metadata: {name: gitops-team, namespace: kcp}
+spec:
+  username: gitops
+  validity: 720h
+  secretRef: {name: gitops-team-kubeconfig}
+  target: {frontProxyRef: {name: frontproxy}}
+  targetWorkspace: root:team
+  authorization: {clusterRoleBindings: {clusterRoles: [cluster-admin]}}
+  argoCD: {labels: {stage: development}}
+`
+
+// workspaceFiles are the content of the root workspace: the workspace of a team.
+func workspaceFiles() repository.Files {
+	return repository.Files{"workspaces/team.yaml": `
+apiVersion: tenancy.kcp.io/v1alpha1
+kind: Workspace
+metadata: {name: team}
+spec: {type: {name: universal, path: root}}
+`}
+}
+
+// teamFiles are the content of root:team: an API, a binding of it, an object of it, and a ConfigMap.
+func teamFiles() repository.Files {
+	return repository.Files{"team/api.yaml": `
+apiVersion: apis.kcp.io/v1alpha1
+kind: APIResourceSchema
+metadata: {name: v1.widgets.example.com}
+spec:
+  group: example.com
+  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+  scope: Cluster
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}
+---
+apiVersion: apis.kcp.io/v1alpha2
+kind: APIExport
+metadata: {name: widgets}
+spec:
+  resources:
+  - {group: example.com, name: widgets, schema: v1.widgets.example.com, storage: {crd: {}}}
+---
+apiVersion: apis.kcp.io/v1alpha2
+kind: APIBinding
+metadata: {name: widgets}
+spec: {reference: {export: {path: "root:team", name: widgets}}}
+`, "team/content.yaml": `
+apiVersion: example.com/v1
+kind: Widget
+metadata:
+  name: small
+  annotations: {argocd.argoproj.io/sync-wave: "1", argocd.argoproj.io/sync-options: SkipDryRunOnMissingResource=true}
+spec: {size: 3}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: shop}
+data: {colour: green}
+`}
+}
