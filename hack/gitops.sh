@@ -36,6 +36,13 @@ sources=$(go -C $argocd list -m -f '{{.Dir}}' github.com/argoproj/argo-cd/v3)
 GITOPS_ARGOCD_MANIFESTS=$sources/manifests
 # The repository server runs it for every commit; it is in Argo CD's image.
 install -m 755 "$sources/hack/git-verify-wrapper.sh" "$programs/"
+flux=hack/gitops/flux
+GITOPS_FLUX_DEFINITIONS=
+for controller in source-controller kustomize-controller; do
+	go -C $flux mod download "github.com/fluxcd/$controller"
+	ln -sf "$(tool $flux "github.com/fluxcd/$controller" '-s -w')" "$programs/$controller"
+	GITOPS_FLUX_DEFINITIONS+=:$(go -C $flux list -m -f '{{.Dir}}' "github.com/fluxcd/$controller")/config/crd/bases
+done
 
 trap finish EXIT
 trap 'exit 130' INT TERM
@@ -43,6 +50,7 @@ hack/demo.sh cluster
 hack/demo.sh again docker.io/local/atoll:next
 
 printf '\ntests\n'
-export GITOPS_KUBECONFIG=$PWD/.demo/kubeconfig GITOPS_PROGRAMS=$programs GITOPS_ARGOCD_MANIFESTS
+export GITOPS_KUBECONFIG=$PWD/.demo/kubeconfig GITOPS_PROGRAMS=$programs GITOPS_ARGOCD_MANIFESTS GITOPS_FLUX_DEFINITIONS=${GITOPS_FLUX_DEFINITIONS#:}
+export PATH=$PWD/bin:$PATH # has kubectl if this machine has none
 export GITOPS_IMAGE=docker.io/local/atoll:dev GITOPS_NEXT_IMAGE=docker.io/local/atoll:next GITOPS_STEADY=${GITOPS_STEADY:-10m}
 go test -tags gitops -count 1 -timeout 60m -v ./test/gitops "$@"

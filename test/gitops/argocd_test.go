@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/atoll-dev/atoll/test/gitops/repository"
 )
 
 // TestArgoCD installs everything by Argo CD, in the order of a user's tasks.
@@ -49,7 +51,7 @@ spec:
 func (a *argoCD) testInstall(t *testing.T) {
 	_, tag, _ := strings.Cut(os.Getenv(envImage), ":")
 	files := operatorFiles()
-	maps.Copy(files, a.installationFiles(os.Getenv(envImage), tag))
+	maps.Copy(files, a.installationFiles(os.Getenv(envImage), tag, repository.Files{"gitops.yaml": gitopsUsers}))
 	maps.Copy(files, workspaceFiles())
 	maps.Copy(files, teamFiles())
 	files["clusters/dev/kustomization.yaml"] = `

@@ -27,13 +27,14 @@ import (
 
 // Environment variables that hack/gitops.sh sets.
 const (
-	envKubeconfig = "GITOPS_KUBECONFIG" // of a cluster with cert-manager whose Services this machine reaches
-	envPrograms   = "GITOPS_PROGRAMS"   // directory with the tools
-	envManifests  = "GITOPS_ARGOCD_MANIFESTS"
-	envImage      = "GITOPS_IMAGE"      // of the operator and its servers, repository:tag
-	envNextImage  = "GITOPS_NEXT_IMAGE" // another one that is present on the nodes
-	envSteady     = "GITOPS_STEADY"     // how long nothing may change after an installation
-	envPictures   = "GITOPS_PICTURES"   // optional: directory for pictures of what the tools show
+	envKubeconfig      = "GITOPS_KUBECONFIG" // of a cluster with cert-manager whose Services this machine reaches
+	envPrograms        = "GITOPS_PROGRAMS"   // directory with the tools
+	envManifests       = "GITOPS_ARGOCD_MANIFESTS"
+	envFluxDefinitions = "GITOPS_FLUX_DEFINITIONS" // directories with the definitions of Flux, as in PATH
+	envImage           = "GITOPS_IMAGE"            // of the operator and its servers, repository:tag
+	envNextImage       = "GITOPS_NEXT_IMAGE"       // another one that is present on the nodes
+	envSteady          = "GITOPS_STEADY"           // how long nothing may change after an installation
+	envPictures        = "GITOPS_PICTURES"         // optional: directory for pictures of what the tools show
 )
 
 // namespace is the namespace of the installation, which its manifests create.
@@ -50,7 +51,7 @@ var scheme = func() *runtime.Scheme {
 var eventually = hostcluster.Eventually
 
 func TestMain(m *testing.M) {
-	for _, name := range []string{envKubeconfig, envPrograms, envManifests, envImage, envNextImage, envSteady} {
+	for _, name := range []string{envKubeconfig, envPrograms, envManifests, envFluxDefinitions, envImage, envNextImage, envSteady} {
 		if os.Getenv(name) == "" {
 			fmt.Fprintf(os.Stderr, "%s is not set: these tests need a cluster and the tools. Run them by hack/gitops.sh, which brings both.\n", name)
 			os.Exit(1)

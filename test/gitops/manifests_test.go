@@ -4,6 +4,8 @@ package gitops
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/atoll-dev/atoll/test/gitops/repository"
@@ -31,18 +33,20 @@ patches:
 
 // installationFiles are an overlay of config/development/sharded with an address that this machine and the pods reach. All
 // servers have one image, repository:tag, but Shard beta, which has another tag of it. All its objects are in the sync wave after that of the operator:
-// they are applied when the operator runs, and deleted before it.
-func (e *environment) installationFiles(image, betaTag string) repository.Files {
+// they are applied when the operator runs, and deleted before it. More files of manifests may be beside it.
+func (e *environment) installationFiles(image, betaTag string, more repository.Files) repository.Files {
 	name, tag, _ := strings.Cut(image, ":")
-	return repository.Files{
-		installationPath + "/gitops.yaml": gitopsUsers,
-		installationPath + "/kustomization.yaml": fmt.Sprintf(`
+	files, resources := repository.Files{}, ""
+	for _, file := range slices.Sorted(maps.Keys(more)) {
+		files[installationPath+"/"+file] = more[file]
+		resources += "- " + file + "\n"
+	}
+	files[installationPath+"/kustomization.yaml"] = fmt.Sprintf(`
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources:
 - ../../../config/development/sharded
-- gitops.yaml
-commonAnnotations: {argocd.argoproj.io/sync-wave: "1"}
+%[6]scommonAnnotations: {argocd.argoproj.io/sync-wave: "1"}
 patches:
 - patch: |
     apiVersion: operator.kcp.io/v1alpha1
@@ -63,8 +67,8 @@ patches:
 - target: {kind: Shard, name: beta}
   patch: |
     - {op: add, path: /spec/image/tag, value: "%[5]s"}
-`, namespace, e.address, name, tag, betaTag),
-	}
+`, namespace, e.address, name, tag, betaTag, resources)
+	return files
 }
 
 // gitopsUsers register the root workspace and root:team in Argo CD. The second Kubeconfig waits for its workspace.

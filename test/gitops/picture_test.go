@@ -1,0 +1,50 @@
+//go:build gitops
+
+package gitops
+
+import (
+	"encoding/base64"
+	"html"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/atoll-dev/atoll/test/chromium"
+)
+
+// terminal is a page with the content of a terminal.
+const terminal = `<!doctype html><meta charset="utf-8"><style>
+body { margin: 0; background: #0d1117; color: #e6edf3; width: max-content; }
+pre { margin: 0; padding: 16px 20px; font: 13px/1.5 "DejaVu Sans Mono", monospace; }
+b { color: #7ee787; font-weight: normal; }
+</style><pre><b>$ `
+
+// picture runs a command and makes a picture of it and its output, if pictures are wanted. The kubeconfig is that of the host cluster.
+func (e *environment) picture(t *testing.T, name string, command ...string) {
+	t.Helper()
+	directory := os.Getenv(envPictures)
+	if directory == "" {
+		return
+	}
+	program, err := exec.LookPath(command[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, command[1:]...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.kubeconfig)
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", command, err, output)
+	}
+	document := terminal + html.EscapeString(strings.Join(command, " ")) + "</b>\n" + html.EscapeString(string(output)) + "</pre>"
+	page := chromium.Start(t).NewPage(t)
+	page.Open("data:text/html;base64," + base64.StdEncoding.EncodeToString([]byte(document)))
+	var size struct{ Width, Height int64 }
+	page.Eval(`({Width: Math.ceil(document.body.offsetWidth), Height: Math.ceil(document.body.offsetHeight)})`, &size)
+	page.Size(size.Width, size.Height)
+	if err := os.WriteFile(filepath.Join(directory, name+".png"), page.Screenshot(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
