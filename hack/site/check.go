@@ -105,7 +105,7 @@ func resolve(site, repository string, pages map[string]*page, from string, to re
 	switch {
 	case err != nil:
 		return "", err.Error()
-	case parsed.Scheme == "data", parsed.Scheme == "https" && to.link:
+	case parsed.Scheme == "data", to.link && (parsed.Scheme == "https" || parsed.Hostname() == "localhost"):
 		return "", ""
 	case parsed.Scheme != "" || parsed.Host != "":
 		return "", "the site loads nothing from elsewhere, and links use https"

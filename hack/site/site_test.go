@@ -52,6 +52,8 @@ func TestSite(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct{ page, problem string }{
 		"links that lead somewhere":              {`<h1 id=a></h1><a href=#a></a><a href=other.html#b></a><a href=https://example.com></a><a href=` + repository + `Makefile#L1></a><img src=data:,>`, ""},
+		"a server of the reader":                 {`<a href=http://localhost:8443/ui/></a>`, ""},
+		"a link without encryption":              {`<a href=http://example.com></a>`, "index.html: http://example.com: the site loads nothing from elsewhere, and links use https"},
 		"a page that does not exist":             {`<a href=none.md></a>`, "index.html: none.md: the site has no such file"},
 		"a folder":                               {`<a href=folder/></a>`, "index.html: folder/: the site has no such file"},
 		"a heading that does not exist":          {`<a href=other.html#c></a>`, "index.html: other.html#c: the page has no such heading"},
