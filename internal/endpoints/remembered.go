@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -29,8 +30,17 @@ func (r *Remembered) All(ctx context.Context) ([]string, error) {
 	return urls, err
 }
 
-// Add remembers URLs before they are used, and returns all.
-func (r *Remembered) Add(ctx context.Context, urls []string) ([]string, error) {
+// Add remembers URLs before they are used, and returns all. Others may do the same at the same time.
+func (r *Remembered) Add(ctx context.Context, urls []string) (all []string, err error) {
+	raced := func(err error) bool { return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) }
+	err = retry.OnError(retry.DefaultRetry, raced, func() error {
+		all, err = r.add(ctx, urls)
+		return err
+	})
+	return all, err
+}
+
+func (r *Remembered) add(ctx context.Context, urls []string) ([]string, error) {
 	before, secret, err := r.read(ctx)
 	if err != nil {
 		return nil, err

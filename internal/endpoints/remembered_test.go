@@ -1,12 +1,47 @@
 package endpoints
 
 import (
+	"context"
 	"slices"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
+
+// What another process writes at the same time is kept.
+func TestRememberedAtTheSameTime(t *testing.T) {
+	inner := fake.NewClientBuilder().Build()
+	key := client.ObjectKey{Namespace: "ns", Name: "one"}
+	others := []string{"https://b", "https://c"} // before the first writes
+	meddle := func(ctx context.Context) error {
+		if len(others) == 0 {
+			return nil
+		}
+		_, err := (&Remembered{inner, key}).Add(ctx, others[:1])
+		others = others[1:]
+		return err
+	}
+	c := interceptor.NewClient(inner, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if err := meddle(ctx); err != nil {
+				return err
+			}
+			return c.Create(ctx, object, options...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			if err := meddle(ctx); err != nil {
+				return err
+			}
+			return c.Update(ctx, object, options...)
+		},
+	})
+	got, err := (&Remembered{c, key}).Add(t.Context(), []string{"https://a"})
+	if want := []string{"https://a", "https://b", "https://c"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
 
 // Endpoints are known to all later processes of a client, and to no other client.
 func TestRemembered(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -44,7 +45,7 @@ var celPrograms = lru.New(cacheSize)
 // consists of what JSON has, and shares nothing with the objects. Costs are limited as in the rules of a
 // CustomResourceDefinition.
 func EvaluateCEL(expression string, value any, self, other map[string]any) (any, error) {
-	program, err := compileCEL(expression)
+	compiled, err := compileCEL(expression)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func EvaluateCEL(expression string, value any, self, other map[string]any) (any,
 	if other == nil {
 		other = map[string]any{}
 	}
-	result, _, err := program.Eval(map[string]any{"value": value, "self": self, "other": other})
+	result, _, err := compiled.program.Eval(map[string]any{"value": value, "self": self, "other": other})
 	if err != nil {
 		return nil, fmt.Errorf("CEL expression %q: %w", expression, err)
 	}
@@ -71,24 +72,31 @@ func CompileCEL(expression string) error {
 	return err
 }
 
-func compileCEL(expression string) (cel.Program, error) {
-	if program, found := celPrograms.Get(expression); found {
-		return program.(cel.Program), nil
+// compiledCEL is an expression that is compiled.
+type compiledCEL struct {
+	program cel.Program
+	tree    *ast.AST
+}
+
+func compileCEL(expression string) (*compiledCEL, error) {
+	if compiled, found := celPrograms.Get(expression); found {
+		return compiled.(*compiledCEL), nil
 	}
 	env, err := celEnvironment()
 	if err != nil {
 		return nil, err
 	}
-	ast, issues := env.Compile(expression)
+	checked, issues := env.Compile(expression)
 	if err := issues.Err(); err != nil {
 		return nil, fmt.Errorf("CEL expression %q: %w", expression, err)
 	}
-	program, err := limited(env, ast)
+	program, err := limited(env, checked)
 	if err != nil {
 		return nil, fmt.Errorf("CEL expression %q: %w", expression, err)
 	}
-	celPrograms.Add(expression, program)
-	return program, nil
+	compiled := &compiledCEL{program, checked.NativeRep()}
+	celPrograms.Add(expression, compiled)
+	return compiled, nil
 }
 
 // celConverter converts values to the types that unstructured objects have.

@@ -74,8 +74,17 @@ func (c *config) validate(path *field.Path) field.ErrorList {
 		ids[m.ID] = true
 		errs = append(errs, m.validate(at)...)
 	}
+	for i, m := range c.Manifests {
+		for n, condition := range m.ReadyWhen {
+			selected, err := expression.SelectedCEL(condition, "other")
+			errs = append(errs, checkIDs(ids, selected, err, path.Child("manifests").Index(i).Child("readyWhen").Index(n))...)
+		}
+	}
 	for name, value := range c.Outputs {
-		errs = append(errs, expression.ValidateExpand(value, path.Child("outputs").Key(name))...)
+		at := path.Child("outputs").Key(name)
+		errs = append(errs, expression.ValidateExpand(value, at)...)
+		selected, err := expression.Selected(value, "other")
+		errs = append(errs, checkIDs(ids, selected, err, at)...)
 	}
 	for key, value := range c.Connection {
 		at := path.Child("connection").Key(key)
@@ -83,6 +92,18 @@ func (c *config) validate(path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(at, key, problem))
 		}
 		errs = append(errs, expression.ValidateExpand(value, at)...)
+		selected, err := expression.Selected(value, "other")
+		errs = append(errs, checkIDs(ids, selected, err, at)...)
+	}
+	return errs
+}
+
+// checkIDs refuses expressions about objects that no instance can have: it would never be ready. What cannot be compiled is refused already.
+func checkIDs(ids map[string]bool, selected []string, err error, at *field.Path) (errs field.ErrorList) {
+	for _, name := range selected {
+		if err == nil && !ids[name] {
+			errs = append(errs, field.Invalid(at, "other."+name, "no manifest has this id"))
+		}
 	}
 	return errs
 }

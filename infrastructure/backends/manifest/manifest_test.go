@@ -2,8 +2,31 @@ package manifest
 
 import (
 	"slices"
+	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
+
+func TestExpressionsNameObjectsThatExist(t *testing.T) {
+	const known = `{"manifests":[{"id":"main","template":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}},"readyWhen":["has(other.main.data)"]}],` +
+		`"outputs":{"size":{"value":"${other.main.data.size}"}},"connection":{"password":"${other.main.data.password}"}}`
+	for field, config := range map[string]string{
+		"": known,
+		"spec.backendConfig.manifests[0].readyWhen[0]": strings.Replace(known, "has(other.main", "has(other.lost", 1),
+		"spec.backendConfig.outputs[size]":             strings.Replace(known, "other.main.data.size", "other.lost.data.size", 1),
+		"spec.backendConfig.connection[password]":      strings.Replace(known, "other.main.data.password", "other.lost.data.password", 1),
+	} {
+		template := &infrastructurev1alpha1.Template{}
+		template.Spec.BackendConfig = &runtime.RawExtension{Raw: []byte(config)}
+		_, err := parseConfig(template)
+		if field == "" && err != nil || field != "" && (err == nil || !strings.HasPrefix(err.Error(), field+": ") || !strings.Contains(err.Error(), "other.lost")) {
+			t.Errorf("with a mistake at %q: %v", field, err)
+		}
+	}
+}
 
 func TestIncludeWhen(t *testing.T) {
 	self := map[string]any{"metadata": map[string]any{"name": "mine"}, "spec": map[string]any{"size": "large", "backup": false}}

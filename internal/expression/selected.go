@@ -1,0 +1,62 @@
+package expression
+
+import (
+	"fmt"
+
+	"github.com/google/cel-go/common/ast"
+)
+
+// Selected returns the fields that the CEL expressions of a value for Expand select of a variable: "main" of other.main.data.
+func Selected(value any, variable string) ([]string, error) {
+	var found []string
+	switch v := value.(type) {
+	case map[string]any:
+		for key, element := range v {
+			fields, err := Selected(element, variable)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", key, err)
+			}
+			found = append(found, fields...)
+		}
+	case []any:
+		for i, element := range v {
+			fields, err := Selected(element, variable)
+			if err != nil {
+				return nil, fmt.Errorf("[%d]: %w", i, err)
+			}
+			found = append(found, fields...)
+		}
+	case string:
+		parts, err := split(v)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range parts {
+			if !p.isExpression {
+				continue
+			}
+			fields, err := SelectedCEL(p.text, variable)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, fields...)
+		}
+	}
+	return found, nil
+}
+
+// SelectedCEL returns the fields that a CEL expression selects of a variable.
+func SelectedCEL(expression, variable string) ([]string, error) {
+	compiled, err := compileCEL(expression)
+	if err != nil {
+		return nil, err
+	}
+	var fields []string
+	for _, match := range ast.MatchDescendants(ast.NavigateAST(compiled.tree), ast.KindMatcher(ast.SelectKind)) {
+		selected := match.AsSelect()
+		if operand := selected.Operand(); operand.Kind() == ast.IdentKind && operand.AsIdent() == variable {
+			fields = append(fields, selected.FieldName())
+		}
+	}
+	return fields, nil
+}
