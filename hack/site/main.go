@@ -60,7 +60,11 @@ func build(out, repository string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("checking the site: %w", err)
 	}
-	if len(problems) > 0 {
+	more, err := checkMarkdown(root)
+	if err != nil {
+		return 0, fmt.Errorf("checking the files outside of docs/: %w", err)
+	}
+	if problems = append(problems, more...); len(problems) > 0 {
 		return 0, errors.New(strings.Join(problems, "\n"))
 	}
 	return pages, nil

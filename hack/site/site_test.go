@@ -88,3 +88,15 @@ func TestPageWithoutLinks(t *testing.T) {
 		t.Errorf("got %q, %v", problems, err)
 	}
 }
+
+func TestMarkdown(t *testing.T) {
+	folder := t.TempDir()
+	write(t, filepath.Join(folder, "README.md"), "[a](sub/page.md#x) [b](https://example.org/none) [c](#here) [d](sub/none.md)")
+	write(t, filepath.Join(folder, "sub", "page.md"), "[up](../README.md)\n\n    [code](none.md)\n")
+	write(t, filepath.Join(folder, "bin", "page.md"), "[ignored](none.md)")
+	problems, err := checkMarkdown(folder)
+	want := filepath.Join(folder, "README.md") + ": sub/none.md: the repository has no such file"
+	if err != nil || len(problems) != 1 || problems[0] != want {
+		t.Errorf("got %q, %v, want %q", problems, err, want)
+	}
+}
