@@ -1,0 +1,75 @@
+package crdregistry
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// Storages are opened without the lock that all changes of definitions and bindings need, because that waits for a connection to etcd.
+func TestStoragesAreOpenedWithoutTheLock(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	etcd := grpc.NewServer() // it has no service: nothing is stored
+	served := make(chan error, 1)
+	go func() { served <- etcd.Serve(listener) }()
+	t.Cleanup(func() {
+		etcd.Stop()
+		<-served
+	})
+	config := storagebackend.NewDefaultConfig("/registry", crdstorage.Codec)
+	config.Transport.ServerList = []string{"http://" + listener.Addr().String()}
+	widgets := schema.GroupResource{Group: "example.com", Resource: "widgets"}
+	bound := bindings.Resource{GroupResource: widgets, Identity: "identity", SchemaUID: "uid"}
+	for name, change := range map[string]func(*Registry) error{
+		"a definition": func(r *Registry) error {
+			return r.update(parsedDefinition{definitionKey: definitionKey{logicalcluster.Root, widgets.String()}, version: 1, resource: widgets}, false)
+		},
+		"a request of the wildcard": func(r *Registry) error {
+			_, err := r.retainWildcard(bound)
+			return err
+		},
+		"a binding": func(r *Registry) error {
+			r.syncBinding(bindings.Change{Cluster: logicalcluster.Root, Resources: []*bindings.Resource{&bound}})
+			return errClosed // it returns none
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resources := storage.NewRegistry(kcpcore.Locality)
+			pool := crdstorage.NewPool(crdstorage.Options{Storage: *config})
+			r := New(Config{Resources: resources, Specs: apiextensions.NewSpecInterner(), Bindings: bindings.NewIndex(resources), Pool: pool})
+			r.boundDefinitions[bound.SchemaUID] = &boundDefinition{parsedDefinition: parsedDefinition{resource: widgets, served: true}}
+			ended := make(chan error, 1)
+			r.updateMu.Lock()
+			go func() { ended <- change(r) }()
+			err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return pool.Len() == 1, nil })
+			r.closed = true // nothing happens with the lock
+			r.updateMu.Unlock()
+			if err != nil {
+				t.Error("the storage is not opened while another change has the lock")
+			}
+			if err := <-ended; !errors.Is(err, errClosed) {
+				t.Errorf("it ended with %v", err)
+			}
+			if pool.Len() > 0 {
+				t.Errorf("%d storages are left", pool.Len())
+			}
+		})
+	}
+}
