@@ -75,9 +75,11 @@ func (r *release) writeFiles(images []built, digest v1.Hash) ([]string, error) {
 		r.progress("%s", name)
 		return os.WriteFile(filepath.Join(r.out, name), content, 0o644)
 	}
-	definitions, err := r.definitions()
-	if err := write("definitions.yaml", definitions, err); err != nil {
-		return nil, err
+	for name, directory := range map[string]string{"definitions.yaml": "config/crd/bases", "definitions-sync-agent.yaml": "config/sync-agent/crd"} {
+		definitions, err := r.definitions(directory)
+		if err := write(name, definitions, err); err != nil {
+			return nil, err
+		}
 	}
 	if err := write("image.digest", []byte(r.repository+":"+r.version+"@"+digest.String()+"\n"), nil); err != nil {
 		return nil, err
@@ -121,11 +123,14 @@ func (r *release) writeFiles(images []built, digest v1.Hash) ([]string, error) {
 	return files, nil
 }
 
-// definitions are all CustomResourceDefinitions in one file.
-func (r *release) definitions() ([]byte, error) {
-	paths, err := filepath.Glob(filepath.Join(r.root, "config", "crd", "bases", "*.yaml"))
-	if err != nil || len(paths) == 0 {
-		return nil, fmt.Errorf("no definitions: %w", err)
+// definitions are all CustomResourceDefinitions of a directory in one file.
+func (r *release) definitions(directory string) ([]byte, error) {
+	paths, err := filepath.Glob(filepath.Join(r.root, directory, "*_*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("no definitions in %s", directory)
 	}
 	var all bytes.Buffer
 	for _, path := range paths {

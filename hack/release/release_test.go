@@ -116,6 +116,15 @@ func TestRelease(t *testing.T) {
 			t.Errorf("the chart has %d files, Chart.yaml:\n%s", len(files), files["atoll-operator/Chart.yaml"])
 		}
 	})
+	t.Run("definitions", func(t *testing.T) {
+		for file, want := range map[string][]string{"definitions.yaml": {"rootshards.operator.kcp.io", "kubeconfigs.operator.kcp.io"}, "definitions-sync-agent.yaml": {"publishedresources.syncagent.kcp.io"}} {
+			for _, name := range want {
+				if text := string(read(t, filepath.Join(first, file))); !strings.Contains(text, "\n  name: "+name+"\n") {
+					t.Errorf("%s, of %d bytes, does not have %s", file, len(text), name)
+				}
+			}
+		}
+	})
 	t.Run("licenses are passed on", func(t *testing.T) {
 		plugins := unpack(t, filepath.Join(first, "kubectl-plugins-v1.2.3-linux-arm64.tar.gz"))
 		for where, text := range map[string]string{"the release": string(read(t, filepath.Join(first, "licenses.txt"))), "the plug-ins": plugins["licenses.txt"]} {
