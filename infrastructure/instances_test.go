@@ -149,6 +149,7 @@ func TestInstances(t *testing.T) {
 		{"a purge is told", e.testPurge},
 		{"G5: another backend takes over", e.testTakeOver},
 		{"metrics of a Template are gone with it", e.testTemplateRemoved},
+		{"workspace of the provider is deleted", e.testProviderDeleted},
 	} {
 		if !t.Run(step.name, step.run) {
 			return

@@ -25,6 +25,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
@@ -34,6 +35,8 @@ import (
 )
 
 const (
+	// leaseName is the name of the lease that replicas share.
+	leaseName = "infrastructure-provider"
 	// ensureInterval is how often the workspace of the provider is compared with what it should have.
 	ensureInterval = 5 * time.Minute
 	// cleanInterval is how often it is looked for what Templates no longer need.
@@ -67,7 +70,7 @@ type Config struct {
 func NewScheme(group string) *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, apisv1alpha1.AddToScheme, apisv1alpha2.AddToScheme, cachev1alpha1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, apisv1alpha1.AddToScheme, apisv1alpha2.AddToScheme, cachev1alpha1.AddToScheme, corev1alpha1.AddToScheme,
 		infrastructurev1alpha1.AddGroupToScheme(group),
 	} {
 		utilruntime.Must(add(scheme))
@@ -99,7 +102,7 @@ func Run(ctx context.Context, cfg Config) error {
 		HealthProbeBindAddress:        cfg.HealthAddress,
 		LeaderElection:                cfg.LeaderElectionNamespace != "",
 		LeaderElectionNamespace:       cfg.LeaderElectionNamespace,
-		LeaderElectionID:              "infrastructure-provider",
+		LeaderElectionID:              leaseName,
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
@@ -116,6 +119,13 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	if err := templates.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of templates: %w", err)
+	}
+	holder := &template.Holder{Client: mgr.GetClient(), Live: direct, Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export}
+	if cfg.LeaderElectionNamespace != "" {
+		holder.Lease = client.ObjectKey{Namespace: cfg.LeaderElectionNamespace, Name: leaseName}
+	}
+	if err := holder.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("adding the controller of what templates need: %w", err)
 	}
 	catalogues := &catalogue.Reconciler{Client: direct, Options: cfg.Catalogue, Instances: cfg.Instances}
 	if err := catalogues.SetupWithManager(mgr); err != nil {

@@ -36,9 +36,6 @@ type Reconciler struct {
 	Instances template.Instances
 }
 
-// Finalizer returns the finalizer of Catalogues of a group.
-func Finalizer(group string) string { return "catalogues." + group + "/reconcile" }
-
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("catalogue").For(&infrastructurev1alpha1.Catalogue{}).Complete(r)
@@ -50,7 +47,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, c); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	finalizer := Finalizer(r.Options.Group)
+	finalizer := template.CatalogueFinalizer(r.Options.Group)
 	if !c.DeletionTimestamp.IsZero() {
 		return r.remove(ctx, c, finalizer)
 	}
@@ -79,7 +76,7 @@ func (r *Reconciler) validate(ctx context.Context, c *infrastructurev1alpha1.Cat
 	if _, err := metav1.LabelSelectorAsSelector(&c.Spec.TemplateSelector); err != nil {
 		return "spec.templateSelector: " + err.Error(), nil
 	}
-	finalizer := Finalizer(r.Options.Group)
+	finalizer := template.CatalogueFinalizer(r.Options.Group)
 	if controllerutil.ContainsFinalizer(c, finalizer) {
 		return "", nil
 	}

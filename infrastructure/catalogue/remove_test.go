@@ -41,7 +41,7 @@ func TestRemovalWaitsForTheEndpointSlice(t *testing.T) {
 	now := metav1.Now()
 	named := metav1.ObjectMeta{Name: "premium"}
 	removed := &infrastructurev1alpha1.Catalogue{
-		ObjectMeta: metav1.ObjectMeta{Name: "premium", Finalizers: []string{Finalizer(group)}, DeletionTimestamp: &now},
+		ObjectMeta: metav1.ObjectMeta{Name: "premium", Finalizers: []string{template.CatalogueFinalizer(group)}, DeletionTimestamp: &now},
 		Spec:       infrastructurev1alpha1.CatalogueSpec{Export: "premium"},
 	}
 	export := &apisv1alpha2.APIExport{ObjectMeta: named}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -123,7 +125,8 @@ func (r *runner) update(ctx context.Context) error {
 		}
 	}
 	if !maps.Equal(connected, r.connected) {
-		if _, err := r.remembered().Add(ctx, slices.Collect(maps.Keys(connected))); err != nil {
+		// Where the namespace is gone, the workspace is being deleted: what it would remember is not needed any more.
+		if _, err := r.remembered().Add(ctx, slices.Collect(maps.Keys(connected))); err != nil && !isNamespaceGone(err) {
 			return err
 		}
 	}
@@ -150,6 +153,11 @@ func (r *runner) update(ctx context.Context) error {
 		r.kinds[key] = r.start(ctx, key, o)
 	}
 	return nil
+}
+
+// isNamespaceGone reports whether nothing can be created in a namespace, because it is deleted.
+func isNamespaceGone(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // updateShards compares the connections that run with those of the endpoint slice. Callers hold r.mu.

@@ -86,6 +86,8 @@ func (p *pass) run() (reconcile.Result, error) {
 		return p.release()
 	case t.Spec.Backend != p.Backend: // what runs stays as it is: the Template is written for another backend
 		return reconcile.Result{}, nil
+	case !p.hasFinalizer() && t.DeletionTimestamp != nil: // it is deleted, too
+		return reconcile.Result{}, nil
 	case !isAccepted(p.instance.Template):
 		return reconcile.Result{}, p.wait(errNotAccepted)
 	}

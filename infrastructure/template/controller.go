@@ -67,6 +67,9 @@ type Reconciler struct {
 // Finalizer returns the finalizer of Templates of a group.
 func Finalizer(group string) string { return "templates." + group + "/reconcile" }
 
+// CatalogueFinalizer returns the finalizer of Catalogues of a group.
+func CatalogueFinalizer(group string) string { return "catalogues." + group + "/reconcile" }
+
 // LabelReady returns the key of the label of Templates that tenants may see. Its value is "true".
 func LabelReady(group string) string { return group + "/ready" }
 

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -21,11 +23,13 @@ import (
 type offer struct {
 	export   string
 	selector labels.Selector
+	isEnding bool // with its Catalogue
 }
 
-// offers returns the export of the flags and those of Catalogues that are ready, in the order of their names.
+// offers returns the export of the flags and those of Catalogues that are ready, in the order of their names. Those of Catalogues that are
+// being deleted offer nothing any more, and have instances until they are gone.
 func (r *Reconciler) offers(ctx context.Context) ([]offer, error) {
-	standard := offer{r.Export, r.Selector}
+	standard := offer{export: r.Export, selector: r.Selector}
 	if standard.selector == nil {
 		standard.selector = labels.Everything()
 	}
@@ -36,11 +40,17 @@ func (r *Reconciler) offers(ctx context.Context) ([]offer, error) {
 	offers := []offer{standard}
 	for i := range catalogues.Items {
 		c := &catalogues.Items[i]
-		selector, err := metav1.LabelSelectorAsSelector(&c.Spec.TemplateSelector)
-		if err != nil || !c.DeletionTimestamp.IsZero() || !meta.IsStatusConditionTrue(c.Status.Conditions, infrastructurev1alpha1.ConditionReady) {
+		if !c.DeletionTimestamp.IsZero() {
+			if controllerutil.ContainsFinalizer(c, CatalogueFinalizer(r.Group)) {
+				offers = append(offers, offer{c.Spec.Export, labels.Nothing(), true})
+			}
 			continue
 		}
-		offers = append(offers, offer{c.Spec.Export, selector})
+		selector, err := metav1.LabelSelectorAsSelector(&c.Spec.TemplateSelector)
+		if err != nil || !meta.IsStatusConditionTrue(c.Status.Conditions, infrastructurev1alpha1.ConditionReady) {
+			continue
+		}
+		offers = append(offers, offer{export: c.Spec.Export, selector: selector})
 	}
 	slices.SortFunc(offers[1:], func(a, b offer) int { return strings.Compare(a.export, b.export) })
 	return offers, nil
@@ -74,10 +84,22 @@ func (r *Reconciler) listIn(ctx context.Context, s *scope) error {
 func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed bool, err error) {
 	names := s.template.Spec.InstanceCRD
 	export := &apisv1alpha2.APIExport{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: o.export}, export); err != nil {
+	err = r.Client.Get(ctx, client.ObjectKey{Name: o.export}, export)
+	if apierrors.IsNotFound(err) && o.isEnding {
+		return false, nil
+	}
+	if err != nil {
 		return false, fmt.Errorf("reading APIExport %s: %w", o.export, err)
 	}
+	if o.isEnding || !export.DeletionTimestamp.IsZero() {
+		if ending, err := r.isWorkspaceDeleted(ctx); err != nil || ending { // all stays as it is, until the Template is deleted, too
+			return slices.Contains(s.template.Status.Registered.Exports, o.export), err
+		}
+	}
 	if o.selector.Matches(labels.Set(s.template.Labels)) && s.template.DeletionTimestamp.IsZero() {
+		if !export.DeletionTimestamp.IsZero() {
+			return true, fmt.Errorf("APIExport %s is being deleted: delete all Templates that it offers, then it is made anew", o.export)
+		}
 		return true, r.list(ctx, export, entryOf(s.template, s.schema))
 	}
 	if !slices.ContainsFunc(export.Spec.Resources, isEntryOf(names.Resource, names.Group)) {

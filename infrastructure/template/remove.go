@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
@@ -30,9 +32,16 @@ func (r *Reconciler) isOwn(s *scope) bool {
 const closeInterval = time.Second
 
 // closeKind has the exported schema refuse new instances. It is made of what is exported: the last edit of the Template may have been
-// refused, and the definition may be of an edit that its backend has refused.
+// refused, and the definition may be of an edit that its backend has refused. Bindings get no other schema of an export that is being deleted,
+// so what they create from now on is not provided.
 func (r *Reconciler) closeKind(ctx context.Context, s *scope) error {
 	if !r.isOwn(s) || !s.template.Status.Registered.SchemaInAPIExport {
+		return nil
+	}
+	if err := r.findExports(ctx, s); err != nil {
+		return removing(err)
+	}
+	if len(s.bindable) == 0 {
 		return nil
 	}
 	exported, err := exportedDefinition(s)
@@ -41,6 +50,50 @@ func (r *Reconciler) closeKind(ctx context.Context, s *scope) error {
 	}
 	s.wanted = closed(exported)
 	return r.export(ctx, s)
+}
+
+// findExports finds which exports still list a Template, and which of them bindings follow. A pass that was interrupted may have taken it out.
+func (r *Reconciler) findExports(ctx context.Context, s *scope) error {
+	ending, err := r.isWorkspaceDeleted(ctx)
+	if err != nil {
+		return err
+	}
+	names, registered := s.template.Spec.InstanceCRD, &s.template.Status.Registered
+	exports := registered.Exports
+	if len(exports) == 0 {
+		exports = []string{r.Export}
+	}
+	registered.Exports = nil
+	for _, name := range exports {
+		export := &apisv1alpha2.APIExport{}
+		err := r.Live.Get(ctx, client.ObjectKey{Name: name}, export)
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return fmt.Errorf("reading APIExport %s: %w", name, err)
+		case !slices.ContainsFunc(export.Spec.Resources, isEntryOf(names.Resource, names.Group)):
+			continue
+		case export.DeletionTimestamp.IsZero() && !ending:
+			s.bindable = append(s.bindable, name)
+		}
+		registered.Exports = append(registered.Exports, name)
+	}
+	registered.SchemaInAPIExport = len(registered.Exports) > 0
+	return nil
+}
+
+// isWorkspaceDeleted reports whether the workspace of the provider is being deleted, and everything in it, as far as the provider may know.
+func (r *Reconciler) isWorkspaceDeleted(ctx context.Context) (bool, error) {
+	cluster := &corev1alpha1.LogicalCluster{}
+	err := r.Live.Get(ctx, client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, cluster)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking whether the workspace is being deleted: %w", err)
+	}
+	return cluster.DeletionTimestamp != nil, nil
 }
 
 // exportedDefinition returns the definition of what is exported. Without its schema, which somebody has deleted, the definition is the next best.
@@ -74,7 +127,10 @@ func (r *Reconciler) removeInstances(ctx context.Context, s *scope) error {
 	left, err := remove(ctx, s.template)
 	if err == nil && left == 0 {
 		behind := 0
-		if behind, err = r.behind(ctx, s.template, s.template.Status.Registered.Exports, s.schema.Name); err == nil && behind > 0 {
+		if len(s.bindable) > 0 {
+			behind, err = r.behind(ctx, s.template, s.bindable, s.schema.Name)
+		}
+		if err == nil && behind > 0 {
 			waiting.message, waiting.after = fmt.Sprintf("waiting until %d bindings refuse new instances", behind), closeInterval
 			return waiting
 		}

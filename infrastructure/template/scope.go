@@ -34,7 +34,8 @@ type scope struct {
 
 	problem  *problem // what stopped the reconciliation
 	exported bool
-	recheck  bool // a kind that is not offered any more still has instances
+	bindable []string // exports that are not being deleted, during a removal
+	recheck  bool     // a kind that is not offered any more still has instances
 }
 
 // problem is why a Template is not ready.
