@@ -42,6 +42,19 @@ func startFlux(t *testing.T, e *environment) *flux {
 	for _, u := range objects {
 		e.apply(t, u)
 	}
+	eventually(t, time.Minute, "Flux's definitions are served", func(context.Context) error {
+		for _, u := range objects {
+			group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+			kind, _, _ := unstructured.NestedString(u.Object, "spec", "names", "kind")
+			if kind == "" {
+				continue // the namespace
+			}
+			if _, err := e.host.RESTMapper().RESTMapping(schema.GroupKind{Group: group, Kind: kind}, "v1"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	artifacts := programs.FreeAddress(t)
 	e.startFluxProgram(t, "source-controller", "--storage-path="+t.TempDir(), "--storage-addr="+artifacts, "--storage-adv-addr="+artifacts)
 	e.startFluxProgram(t, "kustomize-controller", "--requeue-dependency=5s")
