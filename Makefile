@@ -163,7 +163,7 @@ race: ## The tests of what runs concurrently, under the race detector. Needs a C
 	CGO_ENABLED=1 go test -race -vet=off -p 2 -timeout 60m $(RACE)
 
 .PHONY: test-e2e
-test-e2e: ## End to end: development cluster, operator, pods, front proxy.
+test-e2e: ## End to end: development cluster, operator, pods, front proxy; then both charts by Helm.
 	@hack/e2e.sh
 
 .PHONY: test-gitops

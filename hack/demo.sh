@@ -13,6 +13,7 @@
 #   images    loads what these Templates run into the nodes, where there is no registry; the end-to-end tests start from there.
 #   tofu-image  builds the image of the infrastructure provider's OpenTofu runs and loads it into the nodes; the first build takes minutes.
 #   infrastructure-down  removes what infrastructure made.
+#   operator-down  removes the operator with its definitions, if it was not there before; the tests of the charts start from there.
 #   down      removes what the others made, and the cluster only if up made it.
 #
 # The cluster is the one of KUBECONFIG if that is set, else one of kind if kind and a container engine are there, else the
@@ -252,15 +253,19 @@ remove_objects() {
 		kubectl -n "$namespace" delete kubeconfigs.operator.kcp.io,frontproxies.operator.kcp.io,rootshards.operator.kcp.io --all --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
 		kubectl delete namespace "$namespace" --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
 	fi
-	[[ $(recall made-operator) == yes ]] || return 0
-	# Deleting the operator deletes its definitions, and with these all objects of its kinds in all namespaces.
-	if [[ -n $(kubectl get rootshards,frontproxies,kubeconfigs --all-namespaces --output name) ]]; then
+	[[ $(recall made-operator) != yes ]] || remove_operator || true
+}
+
+# remove_operator fails where there are installations: deleting the operator deletes its definitions, and with these all
+# objects of its kinds in all namespaces.
+remove_operator() {
+	if [[ -n $(kubectl get rootshards,frontproxies,kubeconfigs --all-namespaces --output name 2>/dev/null) ]]; then
 		say "   other namespaces have installations, so the operator is kept. To remove it later:"
 		say "     kubectl delete -k $(recall operator-manifests)"
-	else
-		step "deleting the operator"
-		kubectl delete -k "$(recall operator-manifests)" --wait --timeout 120s --ignore-not-found >/dev/null
+		return 1
 	fi
+	step "deleting the operator"
+	kubectl delete -k "$(recall operator-manifests)" --wait --timeout 120s --ignore-not-found >/dev/null
 }
 
 down() {
@@ -305,6 +310,11 @@ tofu-image)
 	;;
 infrastructure) infrastructure ;;
 infrastructure-down) infrastructure_down ;;
+operator-down)
+	find_kubectl
+	[[ $(recall made-operator) == yes ]] || fail "the operator was in this cluster before, and is kept"
+	remove_operator
+	;;
 down) down ;;
-*) fail "usage: hack/demo.sh up|cluster|operator|again|forward|service|service-down|images|tofu-image|infrastructure|infrastructure-down|down" ;;
+*) fail "usage: hack/demo.sh up|cluster|operator|again|forward|service|service-down|images|tofu-image|infrastructure|infrastructure-down|operator-down|down" ;;
 esac

@@ -68,6 +68,7 @@ vetted() {
 	# Tests on a cluster have build tags; here they are only compiled.
 	go vet -tags e2e ./test/e2e/... || status=1
 	go vet -tags gitops ./test/gitops/... || status=1
+	go -C test/clients vet -tags e2e ./charts || status=1
 	return $status
 }
 
