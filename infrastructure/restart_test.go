@@ -29,7 +29,10 @@ import (
 var errKilled = errors.New("the process is killed")
 
 // mortal is a client that fails after a number of writes, like a process that is killed; negative for never.
-type mortal struct{ left, writes int }
+type mortal struct {
+	left, writes int
+	lags         bool // it has not seen any schema yet
+}
 
 func (m *mortal) write(do func() error) error {
 	if m.left == 0 {
@@ -59,6 +62,12 @@ func (m *mortal) wrap(c client.WithWatch) client.Client {
 		},
 		DeleteAllOf: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.DeleteAllOfOption) error {
 			return m.write(func() error { return c.DeleteAllOf(ctx, object, o...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
+			if _, schemas := list.(*apisv1alpha1.APIResourceSchemaList); schemas && m.lags {
+				return nil
+			}
+			return c.List(ctx, list, o...)
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, o ...client.SubResourcePatchOption) error {
 			return m.write(func() error { return c.SubResource(name).Patch(ctx, object, patch, o...) })
@@ -170,6 +179,28 @@ func TestRestarts(t *testing.T) {
 	if killed < 20 {
 		t.Errorf("the controller was killed %d times", killed)
 	}
+	e.testNewSchema(t, gone)
+}
+
+// testNewSchema removes a Template whose schema was made a moment ago, by a pass that had not seen what was removed.
+func (e *restartEnv) testNewSchema(t *testing.T, gone func(*infrastructurev1alpha1.Template) bool) {
+	removed := newTemplate("lagging", "Lagging")
+	removed.Finalizers = []string{template.Finalizer(group)}
+	e.create(t, removed)
+	definition, err := template.Definition(removed, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := template.Schema(definition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema.Labels = map[string]string{template.LabelTemplate(group): removed.Name}
+	if err := errors.Join(e.c.Create(t.Context(), schema), e.c.Delete(t.Context(), removed)); err != nil {
+		t.Fatal(err)
+	}
+	e.reconcile(t, &mortal{left: -1, lags: true}, removed.Name, gone)
+	e.gone(t, removed)
 }
 
 // assertPublished checks the state of a Template after all changes.

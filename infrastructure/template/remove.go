@@ -10,6 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
@@ -181,10 +182,13 @@ func (r *Reconciler) tearDownBackend(ctx context.Context, s *scope, name string)
 }
 
 // removeExport takes the kind out of all exports, and removes its schemas. Where neither definition nor status say that the kind is this
-// Template's, its schemas do: a pass that had not seen what was removed may have made them again before it was interrupted.
+// Template's, its schemas do: a pass that had not seen what was removed may have made them again before it was interrupted, a moment ago.
 func (r *Reconciler) removeExport(ctx context.Context, s *scope) error {
+	if len(validation.IsValidLabelValue(s.template.Name)) > 0 {
+		return nil // it was refused for its name
+	}
 	var schemas apisv1alpha1.APIResourceSchemaList
-	if err := r.Client.List(ctx, &schemas, client.MatchingLabels{LabelTemplate(r.Group): s.template.Name}); err != nil {
+	if err := r.Live.List(ctx, &schemas, client.MatchingLabels{LabelTemplate(r.Group): s.template.Name}); err != nil {
 		return removing(fmt.Errorf("listing schemas: %w", err))
 	}
 	names := s.template.Spec.InstanceCRD
