@@ -232,17 +232,20 @@ func (e *env) isGone(ctx context.Context) error {
 	return nil
 }
 
-// expectPublished checks the numbers of definitions, schemas and entries of the export.
+// expectPublished waits for the numbers of definitions, schemas and entries of the export: schemas go once the export is seen not to list them.
 func (e *env) expectPublished(t *testing.T, count int) {
 	t.Helper()
-	var definitions apiextensionsv1.CustomResourceDefinitionList
-	var schemas apisv1alpha1.APIResourceSchemaList
-	ofTemplate := client.MatchingLabels{template.LabelTemplate(e.group): "sample"}
-	if err := errors.Join(e.c.List(t.Context(), &definitions, ofTemplate), e.c.List(t.Context(), &schemas, ofTemplate)); err != nil {
-		t.Fatal(err)
-	}
-	entries := len(slices.DeleteFunc(e.getExport(t).Spec.Resources, func(r apisv1alpha2.ResourceSchema) bool { return r.Name != "samples" }))
-	if len(definitions.Items) != count || len(schemas.Items) != count || entries != count {
-		t.Errorf("there are %d definitions, %d schemas and %d entries, want %d", len(definitions.Items), len(schemas.Items), entries, count)
-	}
+	shardtesting.Eventually(t, "what is published", func(ctx context.Context) error {
+		var definitions apiextensionsv1.CustomResourceDefinitionList
+		var schemas apisv1alpha1.APIResourceSchemaList
+		ofTemplate := client.MatchingLabels{template.LabelTemplate(e.group): "sample"}
+		if err := errors.Join(e.c.List(ctx, &definitions, ofTemplate), e.c.List(ctx, &schemas, ofTemplate)); err != nil {
+			return err
+		}
+		entries := len(slices.DeleteFunc(e.getExport(t).Spec.Resources, func(r apisv1alpha2.ResourceSchema) bool { return r.Name != "samples" }))
+		if len(definitions.Items) != count || len(schemas.Items) != count || entries != count {
+			return fmt.Errorf("there are %d definitions, %d schemas and %d entries, want %d", len(definitions.Items), len(schemas.Items), entries, count)
+		}
+		return nil
+	})
 }

@@ -2,7 +2,9 @@ package infrastructure
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,6 +60,7 @@ func (e *env) exported(t *testing.T) map[string]string {
 // versions returns the resource versions of what is published of the Template.
 func (e *env) versions(t *testing.T) string {
 	t.Helper()
+	e.waitHeld(t)
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	if err := e.c.Get(t.Context(), client.ObjectKey{Name: "samples." + e.group}, definition); err != nil {
 		t.Fatal(err)
@@ -67,6 +70,23 @@ func (e *env) versions(t *testing.T) string {
 		versions = append(versions, schema.Name+" "+schema.ResourceVersion)
 	}
 	return strings.Join(versions, ", ")
+}
+
+// waitHeld waits until the export, and of the schemas of the Template those that it lists, have the finalizer that holds them.
+func (e *env) waitHeld(t *testing.T) {
+	t.Helper()
+	shardtesting.Eventually(t, "the export and its schemas to be held", func(context.Context) error {
+		export := e.getExport(t)
+		held := slices.Contains(export.Finalizers, template.HoldFinalizer(e.group))
+		for _, schema := range e.schemas(t) {
+			listed := slices.ContainsFunc(export.Spec.Resources, func(r apisv1alpha2.ResourceSchema) bool { return r.Schema == schema.Name })
+			held = held && listed == slices.Contains(schema.Finalizers, template.HoldFinalizer(e.group))
+		}
+		if !held {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 }
 
 // schemas returns the schemas of the Template.
