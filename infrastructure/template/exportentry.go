@@ -64,10 +64,10 @@ func isEntryOf(resource, group string) func(apisv1alpha2.ResourceSchema) bool {
 
 // changedEntries returns the resources of a group whose entries differ between two states of an export.
 func changedEntries(before, after []apisv1alpha2.ResourceSchema, group string) []string {
-	former := map[string]string{}
+	former := map[string]apisv1alpha2.ResourceSchema{}
 	for _, entry := range before {
 		if entry.Group == group {
-			former[entry.Name] = entry.Schema
+			former[entry.Name] = entry
 		}
 	}
 	var changed []string
@@ -75,7 +75,7 @@ func changedEntries(before, after []apisv1alpha2.ResourceSchema, group string) [
 		if entry.Group != group {
 			continue
 		}
-		if schema, ok := former[entry.Name]; !ok || schema != entry.Schema {
+		if known, ok := former[entry.Name]; !ok || !equality.Semantic.DeepEqual(known, entry) {
 			changed = append(changed, entry.Name)
 		}
 		delete(former, entry.Name)

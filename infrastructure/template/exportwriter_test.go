@@ -13,11 +13,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiwait "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
 // The changes that come while an export is written are one write, and one that the server refuses stops no other.
@@ -103,9 +107,38 @@ func TestChangedEntries(t *testing.T) {
 	entry := func(group, name, schema string) apisv1alpha2.ResourceSchema {
 		return apisv1alpha2.ResourceSchema{Group: group, Name: name, Schema: schema}
 	}
-	before := []apisv1alpha2.ResourceSchema{entry("g", "kept", "1"), entry("g", "changed", "1"), entry("g", "removed", "1"), entry("other", "changed", "1")}
-	after := []apisv1alpha2.ResourceSchema{entry("other", "changed", "2"), entry("g", "added", "1"), entry("g", "changed", "2"), entry("g", "kept", "1")}
-	if got := changedEntries(before, after, "g"); !slices.Equal(got, []string{"added", "changed", "removed"}) {
+	before := []apisv1alpha2.ResourceSchema{entry("g", "kept", "1"), entry("g", "changed", "1"), entry("g", "moved", "1"), entry("g", "removed", "1"), entry("other", "changed", "1")}
+	moved := entry("g", "moved", "1")
+	moved.Storage.Virtual = &apisv1alpha2.ResourceSchemaStorageVirtual{IdentityHash: "1"}
+	after := []apisv1alpha2.ResourceSchema{entry("other", "changed", "2"), entry("g", "added", "1"), entry("g", "changed", "2"), moved, entry("g", "kept", "1")}
+	if got := changedEntries(before, after, "g"); !slices.Equal(got, []string{"added", "changed", "moved", "removed"}) {
 		t.Errorf("got %v", got)
+	}
+}
+
+// An export that is being deleted lists nothing any more, though its entries stay: all Templates say so.
+func TestDeletedExportConcernsAllTemplates(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := infrastructurev1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	alder := redis(func(t *infrastructurev1alpha1.Template) { t.Name = "alder" })
+	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(redis(), alder).Build(), Group: infrastructurev1alpha1.GroupName}
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	before, now := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.Now()
+	after := before.DeepCopy()
+	after.DeletionTimestamp = &now
+	for _, step := range []struct {
+		event event.UpdateEvent
+		want  int
+	}{
+		{event.UpdateEvent{ObjectOld: before, ObjectNew: before}, 0},
+		{event.UpdateEvent{ObjectOld: before, ObjectNew: after}, 2},
+	} {
+		r.ofEntries().Update(t.Context(), step.event, queue)
+		if got := queue.Len(); got != step.want {
+			t.Errorf("%d Templates are enqueued, want %d", got, step.want)
+		}
 	}
 }

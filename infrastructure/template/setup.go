@@ -54,7 +54,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&infrastructurev1alpha1.Template{}, handler.EnqueueRequestsFromMapFunc(r.rivals), builder.WithPredicates(gone)).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition)).
 		Watches(&infrastructurev1alpha1.Catalogue{}, handler.EnqueueRequestsFromMapFunc(r.all)).
-		// An entry may have been changed by hand.
+		// An entry may have been changed by hand, or the export deleted: that is a new generation, too.
 		Watches(&apisv1alpha2.APIExport{}, r.ofEntries(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(r)
 }
@@ -74,7 +74,8 @@ func (r *Reconciler) ofDefinition(ctx context.Context, object client.Object) []r
 	return r.requests(ctx, client.MatchingFields{indexName: definition.Spec.Names.Plural})
 }
 
-// ofEntries enqueues the Templates whose entries of an export have changed.
+// ofEntries enqueues the Templates whose entries of an export have changed, and all of them once the export is being deleted: it can list
+// none then.
 func (r *Reconciler) ofEntries() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	enqueue := func(q queue, requests []reconcile.Request) {
@@ -87,6 +88,10 @@ func (r *Reconciler) ofEntries() handler.EventHandler {
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { enqueue(q, r.all(ctx, e.Object)) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			before, after := e.ObjectOld.(*apisv1alpha2.APIExport), e.ObjectNew.(*apisv1alpha2.APIExport)
+			if !before.DeletionTimestamp.Equal(after.DeletionTimestamp) {
+				enqueue(q, r.all(ctx, after))
+				return
+			}
 			for _, resource := range changedEntries(before.Spec.Resources, after.Spec.Resources, r.Group) {
 				enqueue(q, r.requests(ctx, client.MatchingFields{indexName: resource}))
 			}
