@@ -147,17 +147,6 @@ instances_gone() {
 	[[ -z $left ]] || { echo "$left"; return 1; }
 }
 
-# templates_gone deletes the Templates and succeeds when all are gone: only a provider with a lease finalizes them.
-templates_gone() {
-	local left
-	[[ -n $(admin get workspace "${infrastructure_workspace##*:}" --ignore-not-found -o name) ]] || return 0
-	left=$(in_workspace "$infrastructure_workspace" get templates.infrastructure.kedge.faros.sh -o name 2>/dev/null) || return 0
-	[[ -z $left ]] && return
-	quietly in_workspace "$infrastructure_workspace" delete templates.infrastructure.kedge.faros.sh --all --wait=false || return
-	printf '%s\n' "$left"
-	return 1
-}
-
 # infrastructure_down removes what infrastructure made. Instances are deleted first: the provider removes what they are made of.
 infrastructure_down() {
 	local tenant
@@ -169,7 +158,6 @@ infrastructure_down() {
 			wait_for "deleting the instances in root:$tenant" 120 instances_gone "$tenant" || say "   some are left; their namespace is deleted below"
 			wait_for "deleting the workspace root:$tenant" 120 workspace_gone "$tenant" || fail "see above"
 		done
-		wait_for "removing the templates" 120 templates_gone || say "   some are left"
 		wait_for "deleting the workspace $infrastructure_workspace" 120 workspace_gone "${infrastructure_workspace##*:}" || fail "see above"
 	fi
 	step "deleting the provider and the namespaces of tenants"

@@ -68,35 +68,12 @@ func (in *installation) testInfrastructure(t *testing.T) {
 	for _, gone := range []tenant{first, second} {
 		gone.waitEmpty(t, nil)
 	}
-	in.deleteTemplates(t, provider)
+	// The workspace of the provider goes with Templates in it.
 	in.deleteWorkspace(t, provider)
 	// A Kubeconfig is not Ready without its workspace.
 	if err := in.host.Delete(t.Context(), &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "infrastructure-provider"}}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// deleteTemplates deletes all Templates while there is a provider that finalizes them: in a workspace that is being deleted, it has no lease.
-func (in *installation) deleteTemplates(t *testing.T, provider workspace) {
-	t.Helper()
-	c := newClient(t, workspaceConfig(in.admin, provider.path))
-	eventually(t, 2*time.Minute, "the removal of the Templates in "+provider.path, func(ctx context.Context) error {
-		templates := &unstructured.UnstructuredList{}
-		templates.SetAPIVersion("infrastructure.kedge.faros.sh/v1alpha1")
-		templates.SetKind("TemplateList")
-		if err := c.List(ctx, templates); err != nil {
-			return err
-		}
-		for i := range templates.Items {
-			if err := c.Delete(ctx, &templates.Items[i]); client.IgnoreNotFound(err) != nil {
-				return err
-			}
-		}
-		if len(templates.Items) > 0 {
-			return fmt.Errorf("%d are left", len(templates.Items))
-		}
-		return nil
-	})
 }
 
 // providerManifests returns those of the sample, with the backend opentofu where its image is in the nodes.
