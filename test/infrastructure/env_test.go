@@ -82,7 +82,7 @@ func (e *env) run(t *testing.T, workspace *rest.Config, backends ...backend.Back
 	stop = sync.OnceFunc(func() {
 		cancel()
 		// The error is that of a provider whose connections are cut; one that ends otherwise provides nothing, which the test notices.
-		<-ended
+		_ = <-ended
 	})
 	t.Cleanup(stop)
 	return stop

@@ -31,7 +31,9 @@ func TestStoragesAreOpenedWithoutTheLock(t *testing.T) {
 	go func() { served <- etcd.Serve(listener) }()
 	t.Cleanup(func() {
 		etcd.Stop()
-		<-served
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
 	})
 	config := storagebackend.NewDefaultConfig("/registry", crdstorage.Codec)
 	config.Transport.ServerList = []string{"http://" + listener.Addr().String()}
