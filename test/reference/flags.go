@@ -31,7 +31,7 @@ func Flags(t *testing.T, folder, program string, cmd *cobra.Command) {
 		t.Fatal(err)
 	}
 	if string(text) != page {
-		t.Errorf("%s differs from the command: go test ./cmd/... ./plugin -run TestReference -update", file)
+		t.Errorf("%s differs from the command: run this test with -update", file)
 	}
 }
 
