@@ -253,17 +253,26 @@ remove_objects() {
 		kubectl -n "$namespace" delete kubeconfigs.operator.kcp.io,frontproxies.operator.kcp.io,rootshards.operator.kcp.io --all --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
 		kubectl delete namespace "$namespace" --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
 	fi
-	[[ $(recall made-operator) != yes ]] || remove_operator || true
-}
-
-# remove_operator fails where there are installations: deleting the operator deletes its definitions, and with these all
-# objects of its kinds in all namespaces.
-remove_operator() {
-	if [[ -n $(kubectl get rootshards,frontproxies,kubeconfigs --all-namespaces --output name 2>/dev/null) ]]; then
+	[[ $(recall made-operator) == yes ]] || return 0
+	local found
+	found=$(installations) || fail "the installations of the cluster cannot be listed, so the operator is kept: see above, and try again"
+	if [[ -n $found ]]; then
 		say "   other namespaces have installations, so the operator is kept. To remove it later:"
 		say "     kubectl delete -k $(recall operator-manifests)"
-		return 1
+		return
 	fi
+	remove_operator
+}
+
+# installations prints the objects of the operator's kinds in all namespaces, and fails where the cluster does not tell.
+installations() {
+	local kinds
+	kinds=$(kubectl get customresourcedefinitions {rootshards,frontproxies,kubeconfigs}.operator.kcp.io --ignore-not-found --output 'jsonpath={range .items[*]}{.metadata.name} {end}') || return
+	[[ -z $kinds ]] || kubectl get "$(tr ' ' ',' <<<"${kinds% }")" --all-namespaces --output name
+}
+
+# remove_operator deletes the operator's definitions, too, and with these all objects of its kinds in all namespaces.
+remove_operator() {
 	step "deleting the operator"
 	kubectl delete -k "$(recall operator-manifests)" --wait --timeout 120s --ignore-not-found >/dev/null
 }
@@ -313,6 +322,8 @@ infrastructure-down) infrastructure_down ;;
 operator-down)
 	find_kubectl
 	[[ $(recall made-operator) == yes ]] || fail "the operator was in this cluster before, and is kept"
+	found=$(installations)
+	[[ -z $found ]] || fail "the operator is kept, because there are installations: $(tr '\n' ' ' <<<"$found")"
 	remove_operator
 	;;
 down) down ;;

@@ -53,5 +53,5 @@ elif [[ $(cat .demo/made-operator 2>/dev/null) != yes ]]; then
 	echo "skipped: they need a cluster without the operator, and it was in this one before"
 else
 	hack/demo.sh operator-down
-	go -C test/clients test -tags e2e -count 1 -timeout 20m -v -run TestOnCluster ./charts "$@"
+	go -C test/clients test -tags e2e -count 1 -timeout 20m -v -run TestOnCluster ./charts
 fi

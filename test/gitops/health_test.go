@@ -19,7 +19,8 @@ const (
 	etcdFull       = `, {type: EtcdHealthy, status: "False", reason: NoSpace, message: full}`
 	etcdReplacing  = `, {type: EtcdHealthy, status: "False", reason: Replacing, message: one member}`
 	severity       = `{phase: "%s", conditions: [{type: Ready, status: "%[2]s"}, {type: Part, status: "%[2]s", severity: "%[3]s", reason: R, message: m}]}`
-	noPhase        = `{conditions: [{type: Ready, status: "%[1]s"}, {type: Part, status: "%[1]s", severity: "%[2]s", reason: R, message: m}]}`
+	noPhase        = `{conditions: [{type: Ready, status: "%[1]s", severity: "%[2]s", reason: Summary}, {type: Part, status: "%[1]s", severity: "%[2]s", reason: R, message: m}]}`
+	readyOnly      = `{conditions: [{type: Ready, status: "%s", severity: "%s", reason: R, message: m}]}`
 	readyReason    = `{conditions: [{type: Ready, status: "%s", reason: %s, message: m, observedGeneration: %d}]}`
 )
 
@@ -45,6 +46,8 @@ func TestHealth(t *testing.T) {
 		"Workspace that cannot be reached":    {"tenancy.kcp.io/v1alpha1", "Workspace", `{phase: Unavailable}`, "Degraded: phase Unavailable"},
 		"LogicalCluster that is switched off": {"core.kcp.io/v1alpha1", "LogicalCluster", `{phase: Inactive}`, "Suspended: phase Inactive"},
 		"Shard of kcp that is nearly full":    {"core.kcp.io/v1alpha1", "Shard", fmt.Sprintf(noPhase, "False", "Warning"), "Healthy: "},
+		"Shard of kcp without its etcd":       {"core.kcp.io/v1alpha1", "Shard", fmt.Sprintf(readyOnly, "False", "Error"), "Degraded: R: m"},
+		"Shard of kcp that does not report":   {"core.kcp.io/v1alpha1", "Shard", fmt.Sprintf(readyOnly, "Unknown", ""), "Progressing: R: m"},
 		"WorkspaceType":                       {"tenancy.kcp.io/v1alpha1", "WorkspaceType", fmt.Sprintf(noPhase, "True", ""), "Healthy: "},
 		"APIBinding that is bound":            {"apis.kcp.io/v1alpha2", "APIBinding", fmt.Sprintf(severity, "Bound", "True", ""), "Healthy: phase Bound"},
 		"APIBinding that is updated":          {"apis.kcp.io/v1alpha2", "APIBinding", fmt.Sprintf(severity, "Bound", "False", "Info"), "Healthy: R: m"},
@@ -60,15 +63,16 @@ func TestHealth(t *testing.T) {
 		"its endpoint slice":                  {"cache.kcp.io/v1alpha1", "ClusterCachedResourceEndpointSlice", fmt.Sprintf(noPhase, "True", ""), "Healthy: "},
 		"PartitionSet with a bad selector":    {"topology.kcp.io/v1alpha1", "PartitionSet", fmt.Sprintf(noPhase, "False", "Error"), "Degraded: R: m"},
 
-		"Template that is new":             {"infrastructure.kedge.faros.sh/v1alpha1", "Template", `{observedGeneration: -1}`, "Progressing: the controller has not looked at it yet"},
-		"Template that is ready":           {"infrastructure.kedge.faros.sh/v1alpha1", "Template", fmt.Sprintf(readyReason, "True", "Ready", 2), "Healthy: Ready: m"},
-		"Template of an older generation":  {"infrastructure.kedge.faros.sh/v1alpha1", "Template", fmt.Sprintf(readyReason, "True", "Ready", 1), "Progressing: the controller has not looked at it yet"},
-		"Template that is invalid":         {"infrastructure.kedge.faros.sh/v1alpha1", "Template", fmt.Sprintf(readyReason, "False", "InvalidSpec", 2), "Degraded: InvalidSpec: m"},
-		"Template whose backend starts":    {"infrastructure.kedge.faros.sh/v1alpha1", "Template", fmt.Sprintf(readyReason, "False", "BackendNotReady", 2), "Progressing: BackendNotReady: m"},
-		"Catalogue in use":                 {"infrastructure.kedge.faros.sh/v1alpha1", "Catalogue", fmt.Sprintf(readyReason, "False", "InUse", 2), "Progressing: InUse: m"},
-		"PublishedResource":                {"syncagent.kcp.io/v1alpha1", "PublishedResource", fmt.Sprintf(readyReason, "True", "Published", 2), "Healthy: Published: m"},
-		"PublishedResource on its way":     {"syncagent.kcp.io/v1alpha1", "PublishedResource", fmt.Sprintf(readyReason, "Unknown", "Pending", 2), "Progressing: Pending: m"},
-		"PublishedResource without source": {"syncagent.kcp.io/v1alpha1", "PublishedResource", fmt.Sprintf(readyReason, "False", "SourceNotFound", 2), "Degraded: SourceNotFound: m"},
+		"Template that is new":               {"infrastructure.kedge.faros.sh/v1alpha1", "Template", `{observedGeneration: -1}`, "Progressing: the controller has not looked at it yet"},
+		"Template that is ready":             {"infrastructure.kedge.faros.sh/v1alpha1", "Template", fmt.Sprintf(readyReason, "True", "Ready", 2), "Healthy: Ready: m"},
+		"Template of an older generation":    {"infrastructure.kedge.faros.sh/v1alpha1", "Template", fmt.Sprintf(readyReason, "True", "Ready", 1), "Progressing: the controller has not looked at it yet"},
+		"Template that is invalid":           {"infrastructure.kedge.faros.sh/v1alpha1", "Template", fmt.Sprintf(readyReason, "False", "InvalidSpec", 2), "Degraded: InvalidSpec: m"},
+		"Template whose backend starts":      {"infrastructure.kedge.faros.sh/v1alpha1", "Template", fmt.Sprintf(readyReason, "False", "BackendNotReady", 2), "Progressing: BackendNotReady: m"},
+		"Catalogue in use":                   {"infrastructure.kedge.faros.sh/v1alpha1", "Catalogue", fmt.Sprintf(readyReason, "False", "InUse", 2), "Progressing: InUse: m"},
+		"PublishedResource":                  {"syncagent.kcp.io/v1alpha1", "PublishedResource", fmt.Sprintf(readyReason, "True", "Published", 2), "Healthy: Published: m"},
+		"PublishedResource on its way":       {"syncagent.kcp.io/v1alpha1", "PublishedResource", fmt.Sprintf(readyReason, "Unknown", "Pending", 2), "Progressing: Pending: m"},
+		"PublishedResource of another one's": {"syncagent.kcp.io/v1alpha1", "PublishedResource", fmt.Sprintf(readyReason, "False", "ResourceAlreadyPublished", 2), "Degraded: ResourceAlreadyPublished: m"},
+		"PublishedResource without source":   {"syncagent.kcp.io/v1alpha1", "PublishedResource", fmt.Sprintf(readyReason, "False", "SourceNotFound", 2), "Degraded: SourceNotFound: m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := filepath.Join(t.TempDir(), "object.yaml")

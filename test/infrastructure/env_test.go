@@ -82,7 +82,9 @@ func (e *env) run(t *testing.T, workspace *rest.Config, backends ...backend.Back
 	stop = sync.OnceFunc(func() {
 		cancel()
 		// The error is that of a provider whose connections are cut; one that ends otherwise provides nothing, which the test notices.
-		_ = <-ended
+		if err := <-ended; err != nil {
+			t.Log(err)
+		}
 	})
 	t.Cleanup(stop)
 	return stop

@@ -3,6 +3,7 @@ local health = {status = "Progressing", message = "the controller has not looked
 local permanent = {
   InvalidSpec = true, BackendNotFound = true, BackendError = true, CRDError = true, APIExportError = true,
   SourceNotFound = true, SchemaRefused = true, ExportNotFound = true, ExportNotUpdated = true, ClaimOfOtherIdentity = true,
+  ResourceAlreadyPublished = true,
 }
 for _, condition in ipairs((obj.status or {}).conditions or {}) do
   local current = condition.observedGeneration == nil or condition.observedGeneration == obj.metadata.generation
