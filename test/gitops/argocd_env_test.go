@@ -15,8 +15,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -284,4 +287,38 @@ func (a *argoCD) awaitHealth(t *testing.T, name, health string, limit time.Durat
 		return app.reached(a.revision, health)
 	})
 	return app
+}
+
+// deleteApplication deletes an Application and waits until Argo CD has deleted its objects and itself.
+func (a *argoCD) deleteApplication(t *testing.T, name string) {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(applicationKind)
+	u.SetNamespace(argoNamespace)
+	u.SetName(name)
+	if err := a.host.Delete(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Minute, "deletion of "+name, func(ctx context.Context) error {
+		err := a.host.Get(ctx, client.ObjectKeyFromObject(u), u)
+		if err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+		return fmt.Errorf("it is still there: %v", conditions)
+	})
+}
+
+// workspace is the client configuration of a Kubeconfig, for its workspace.
+func (a *argoCD) workspace(t *testing.T, secretName string) *rest.Config {
+	t.Helper()
+	secret := &corev1.Secret{}
+	if err := a.host.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: secretName}, secret); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
 }

@@ -3,6 +3,7 @@
 package gitops
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -10,21 +11,33 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/test/gitops/repository"
 )
 
-// TestArgoCD installs everything by Argo CD, in the order of a user's tasks.
+// TestArgoCD installs everything by Argo CD, in the order of a user's tasks. The last step removes it.
 func TestArgoCD(t *testing.T) {
 	a := startArgoCD(t, newEnvironment(t))
 	if !t.Run("an installation becomes Synced and Healthy", a.testInstall) {
 		t.FailNow()
 	}
+	if t.Run("workspaces and their content", a.testWorkspaces) {
+		t.Run("drift in a workspace is corrected", a.testDrift)
+	}
+	t.Run("nothing drifts", a.testSteady)
+	t.Run("removal leaves the definitions only", a.testRemoval)
 }
 
-// The Applications: the operator with the installation, and the content of root.
+// The Applications: the operator with the installation, the content of root, and that of root:team.
 const (
 	appName        = "atoll"
 	workspacesName = "workspaces"
+	teamName       = "team"
 )
 
 // applicationManifest is an Application of a folder of the repository. Deleting it deletes its objects.
@@ -43,7 +56,6 @@ spec:
   syncPolicy:
     automated: {prune: true, selfHeal: true}
     retry: {limit: 5, backoff: {duration: 5s, maxDuration: 30s}}
-    syncOptions: [ServerSideApply=true]
 `, name, a.repository.URL, path, destination)
 }
 
@@ -60,8 +72,161 @@ kind: Kustomization
 resources: [operator, installation]
 `
 	a.revision = a.repository.Write(t, "an installation of three shards, and a workspace", files)
-	a.apply(t, a.applicationManifest(appName, "clusters/dev", "{server: https://kubernetes.default.svc}"))
+	a.apply(t, a.applicationManifest(appName, "clusters/dev", "{server: https://kubernetes.default.svc}")+"    syncOptions: [ServerSideApply=true]\n")
 	// One Kubeconfig waits for the workspace of the team, which the next Application makes.
 	a.apply(t, a.applicationManifest(workspacesName, "workspaces", "{name: root}"))
 	a.awaitHealthy(t, appName, 10*time.Minute)
+}
+
+// testWorkspaces waits for the Workspace that one Application has made, and puts content into it with another one.
+func (a *argoCD) testWorkspaces(t *testing.T) {
+	a.awaitHealthy(t, workspacesName, 2*time.Minute)
+	a.apply(t, a.applicationManifest(teamName, "team", "{name: \"root:team\"}"))
+	a.awaitHealthy(t, teamName, 3*time.Minute)
+	app, err := a.application(t.Context(), teamName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(app.Status.Resources) != 6 {
+		t.Errorf("%d objects, want 6: %v", len(app.Status.Resources), app.Status.Resources)
+	}
+}
+
+// testDrift changes an object of a workspace as a user with rights in it.
+func (a *argoCD) testDrift(t *testing.T) {
+	team := newClient(t, a.workspace(t, "gitops-team-kubeconfig"))
+	settings := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: "shop", Name: "settings"}
+	if err := team.Get(t.Context(), key, settings); err != nil {
+		t.Fatal(err)
+	}
+	settings.Data["colour"] = "red"
+	if err := team.Update(t.Context(), settings); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 2*time.Minute, "the colour of the repository", func(ctx context.Context) error {
+		if err := team.Get(ctx, key, settings); err != nil || settings.Data["colour"] == "green" {
+			return err
+		}
+		return fmt.Errorf("the colour is %s", settings.Data["colour"])
+	})
+}
+
+// testSteady watches all Applications. None may leave Synced or Healthy, and no generation may change.
+func (a *argoCD) testSteady(t *testing.T) {
+	names := []string{appName, workspacesName, teamName}
+	for _, name := range names {
+		a.awaitHealthy(t, name, 2*time.Minute)
+	}
+	before := a.generations(t)
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	checks := 0
+	for end := time.After(a.steady); ; checks++ {
+		select {
+		case <-ticker.C:
+		case <-end:
+			t.Logf("%d checks of %d Applications and %d objects in %s", checks, len(names), len(before), a.steady)
+			for name, generation := range a.generations(t) {
+				if before[name] != generation {
+					t.Errorf("%s has changed: generation %d, was %d", name, generation, before[name])
+				}
+			}
+			return
+		}
+		for _, name := range names {
+			app, err := a.application(t.Context(), name)
+			if err == nil {
+				err = app.reached(a.revision, "Healthy")
+			}
+			if err != nil {
+				t.Fatalf("%s after %d checks: %v", name, checks, err)
+			}
+		}
+	}
+}
+
+// generations are those of all objects that the Application atoll has, and that the operator has made of them.
+func (a *argoCD) generations(t *testing.T) map[string]int64 {
+	t.Helper()
+	out := map[string]int64{}
+	kinds := operatorKinds()
+	for _, u := range []struct{ version, kind string }{{"apps/v1", "Deployment"}, {"apps/v1", "StatefulSet"}, {"cert-manager.io/v1", "Certificate"}} {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(u.version)
+		list.SetKind(u.kind + "List")
+		kinds = append(kinds, list)
+	}
+	for _, list := range kinds {
+		if err := a.host.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			out[list.Items[i].GetKind()+" "+list.Items[i].GetName()] = list.Items[i].GetGeneration()
+		}
+	}
+	return out
+}
+
+// operatorKinds are lists of the kinds of the operator.
+func operatorKinds() []*unstructured.UnstructuredList {
+	var out []*unstructured.UnstructuredList
+	for _, kind := range []string{"RootShard", "CacheServer", "Shard", "VirtualWorkspace", "FrontProxy", "Kubeconfig"} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind + "List"))
+		out = append(out, list)
+	}
+	return out
+}
+
+// testRemoval removes an object from git, then deletes the Applications, inside first.
+func (a *argoCD) testRemoval(t *testing.T) {
+	a.revision = a.repository.Remove(t, "no content", "team/content.yaml")
+	a.awaitHealthy(t, teamName, 2*time.Minute)
+	if err := newClient(t, a.workspace(t, "gitops-team-kubeconfig")).Get(t.Context(), client.ObjectKey{Name: "shop"}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the namespace is still there (%v)", err)
+	}
+	for _, name := range []string{teamName, workspacesName, appName} {
+		a.deleteApplication(t, name)
+	}
+	a.deleteDefinitions(t)
+	for _, name := range []string{namespace, "atoll-system"} {
+		if err := a.host.Get(t.Context(), client.ObjectKey{Name: name}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+			t.Errorf("namespace %s is still there (%v)", name, err)
+		}
+	}
+	secrets := &corev1.SecretList{}
+	if err := a.host.List(t.Context(), secrets, client.InNamespace(argoNamespace), client.MatchingLabels{"argocd.argoproj.io/secret-type": "cluster"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range secrets.Items {
+		t.Errorf("Secret %s of a cluster is still there", secrets.Items[i].Name)
+	}
+}
+
+// deleteDefinitions deletes what Argo CD leaves, which never deletes definitions with their Application. No object of theirs may be there.
+func (a *argoCD) deleteDefinitions(t *testing.T) {
+	t.Helper()
+	definitions := &unstructured.UnstructuredList{}
+	definitions.SetAPIVersion("apiextensions.k8s.io/v1")
+	definitions.SetKind("CustomResourceDefinitionList")
+	if err := a.host.List(t.Context(), definitions); err != nil {
+		t.Fatal(err)
+	}
+	var own []*unstructured.Unstructured
+	for i := range definitions.Items {
+		if group, _, _ := unstructured.NestedString(definitions.Items[i].Object, "spec", "group"); group == operatorv1alpha1.GroupName {
+			own = append(own, &definitions.Items[i])
+		}
+	}
+	kinds := operatorKinds()
+	if len(own) != len(kinds) {
+		t.Errorf("%d definitions of the operator are left, want %d", len(own), len(kinds))
+	}
+	for _, list := range kinds {
+		if err := a.host.List(t.Context(), list); err != nil || len(list.Items) > 0 {
+			t.Errorf("%d objects of %s are still there (%v)", len(list.Items), list.GetKind(), err)
+		}
+	}
+	a.deleteAll(t, own)
 }
