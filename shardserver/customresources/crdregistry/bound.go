@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -19,6 +20,11 @@ import (
 func (r *Registry) storesObjects(resource *bindings.Resource) bool {
 	return !resource.Virtual && !r.IsBuiltIn(resource) && resource.Identity != "" &&
 		!r.overlapsBuiltIn(storageKey{resource.GroupResource, resource.Identity})
+}
+
+// storesWith returns whether the registry serves a bound resource with a definition of system:bound-crds.
+func (r *Registry) storesWith(d parsedDefinition, resource *bindings.Resource) bool {
+	return d.served && resource.GroupResource == d.resource && r.storesObjects(resource)
 }
 
 // IsBuiltIn returns whether a bound resource is a built-in one.
@@ -90,18 +96,12 @@ func (r *Registry) findBound(ctx context.Context, b bindings.BoundResource, writ
 // resource that is bound with it or used by a wildcard request. Callers must hold updateMu. All state is read under that
 // lock, so the call after the last change acts on all changes.
 func (r *Registry) syncBound(uid types.UID) error {
-	desired := map[bindings.Resource]bool{}
-	for _, resource := range r.Bindings.ListBySchema(uid) {
-		desired[*resource] = true
-	}
+	desired := r.neededBound(uid)
 	r.mu.RLock()
-	for resource := range r.wildcard.entries {
-		desired[resource] = desired[resource] || resource.SchemaUID == uid
-	}
 	definition, existing := r.boundDefinitions[uid], maps.Clone(r.boundCRDs[uid])
 	r.mu.RUnlock()
 	for resource, crd := range existing {
-		if !desired[resource] || !definition.isEstablished() || crd.value.Hash != definition.hash {
+		if !desired.Has(resource) || !definition.isEstablished() || crd.value.Hash != definition.hash {
 			r.removeBound(resource)
 			delete(existing, resource)
 		}
@@ -110,12 +110,28 @@ func (r *Registry) syncBound(uid types.UID) error {
 		return nil
 	}
 	var errs []error
-	for resource, needed := range desired {
-		if needed && existing[resource] == nil && resource.GroupResource == definition.resource && r.storesObjects(&resource) {
+	for resource := range desired {
+		if existing[resource] == nil && r.storesWith(definition.parsedDefinition, &resource) {
 			errs = append(errs, r.addBound(resource, definition.parsedDefinition))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// neededBound returns the resources that are bound with a schema or used by a wildcard request.
+func (r *Registry) neededBound(uid types.UID) sets.Set[bindings.Resource] {
+	needed := sets.New[bindings.Resource]()
+	for _, resource := range r.Bindings.ListBySchema(uid) {
+		needed.Insert(*resource)
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for resource := range r.wildcard.entries {
+		if resource.SchemaUID == uid {
+			needed.Insert(resource)
+		}
+	}
+	return needed
 }
 
 // addBound creates the compiled CRD of a bound resource. Callers must hold updateMu.

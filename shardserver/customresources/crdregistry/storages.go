@@ -2,8 +2,10 @@ package crdregistry
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
@@ -95,15 +97,28 @@ func (r *Registry) openStorages(keys ...storageKey) (release func()) {
 	}
 }
 
+// definedStorages returns the storages that an update of a definition may open.
+func (r *Registry) definedStorages(d parsedDefinition) []storageKey {
+	if d.cluster != logicalcluster.BoundCRDs {
+		if r.OverlapsBuiltIn(d.resource) {
+			return nil
+		}
+		return []storageKey{{d.resource, Segment}}
+	}
+	var keys []storageKey
+	for resource := range r.neededBound(types.UID(d.name)) {
+		if r.storesWith(d, &resource) {
+			keys = append(keys, storageKey{resource.GroupResource, resource.Identity})
+		}
+	}
+	return keys
+}
+
 // boundStorages returns the storages of those of bound resources whose definitions are established.
 func (r *Registry) boundStorages(resources ...*bindings.Resource) []storageKey {
 	var keys []storageKey
 	for _, resource := range resources {
-		r.mu.RLock()
-		definition := r.boundDefinitions[resource.SchemaUID]
-		isServed := definition.isEstablished() && resource.GroupResource == definition.resource
-		r.mu.RUnlock()
-		if isServed && r.storesObjects(resource) {
+		if d := r.cachedBoundDefinition(resource.SchemaUID); d != nil && r.storesWith(d.parsedDefinition, resource) {
 			keys = append(keys, storageKey{resource.GroupResource, resource.Identity})
 		}
 	}

@@ -7,9 +7,7 @@ import (
 // update records a definition. A request may have read a definition whose deletion the informer has received: one that is
 // older than the informer and missing from the registry is deleted.
 func (r *Registry) update(parsed parsedDefinition, fromRequest bool) error {
-	if parsed.cluster != logicalcluster.BoundCRDs && !r.OverlapsBuiltIn(parsed.resource) {
-		defer r.openStorages(storageKey{parsed.resource, Segment})()
-	}
+	defer r.openStorages(r.definedStorages(parsed)...)()
 	r.updateMu.Lock()
 	defer r.updateMu.Unlock()
 	if r.closed {
