@@ -3,6 +3,8 @@ package expression
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,8 +67,8 @@ func Expand(value any, self, other map[string]any) (any, error) {
 	switch v := value.(type) {
 	case map[string]any:
 		result := make(map[string]any, len(v))
-		for key, element := range v {
-			expanded, err := Expand(element, self, other)
+		for _, key := range slices.Sorted(maps.Keys(v)) { // of several errors always the same one
+			expanded, err := Expand(v[key], self, other)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", key, err)
 			}
@@ -141,8 +143,8 @@ func ValidateExpand(value any, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch v := value.(type) {
 	case map[string]any:
-		for key, element := range v {
-			errs = append(errs, ValidateExpand(element, path.Child(key))...)
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			errs = append(errs, ValidateExpand(v[key], path.Child(key))...)
 		}
 	case []any:
 		for i, element := range v {

@@ -53,3 +53,17 @@ func TestValidateExpandNamesTheField(t *testing.T) {
 		}
 	}
 }
+
+// Conditions have the errors: with another one each time they would be written each time.
+func TestOfSeveralErrorsTheFirstIsReturned(t *testing.T) {
+	value := map[string]any{"d": "${1/0}${", "c": "${1/0}${", "b": "${1/0}${", "a": "${1/0}${"}
+	for range 8 {
+		_, expanding := Expand(value, nil, nil)
+		_, selecting := Selected(value, "other")
+		for _, err := range []error{expanding, selecting, ValidateExpand(value, nil)[0]} {
+			if err == nil || !strings.HasPrefix(err.Error(), "a: ") {
+				t.Errorf("got %v", err)
+			}
+		}
+	}
+}

@@ -2,6 +2,8 @@ package expression
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/google/cel-go/common/ast"
 )
@@ -11,8 +13,8 @@ func Selected(value any, variable string) ([]string, error) {
 	var found []string
 	switch v := value.(type) {
 	case map[string]any:
-		for key, element := range v {
-			fields, err := Selected(element, variable)
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			fields, err := Selected(v[key], variable)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", key, err)
 			}

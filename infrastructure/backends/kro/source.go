@@ -94,7 +94,8 @@ func instanceSchema(t *infrastructurev1alpha1.Template) (*spec.Schema, error) {
 // splitConstants returns the outputs with expressions, and those without.
 func splitConstants(outputs map[string]any, at *field.Path) (expressions, constants map[string]any, err error) {
 	expressions, constants = map[string]any{}, map[string]any{}
-	for name, value := range outputs {
+	for _, name := range slices.Sorted(maps.Keys(outputs)) {
+		value := outputs[name]
 		if nested, ok := value.(map[string]any); ok && len(nested) > 0 {
 			e, c, err := splitConstants(nested, at.Key(name))
 			if err != nil {

@@ -64,6 +64,7 @@ func TestMistakesInOutputs(t *testing.T) {
 	for name, test := range map[string]struct{ config, want string }{
 		"a list of both":             {`statusMapping: {a: {b: ["${schema.spec.size}", x]}}`, "statusMapping[a][b]: Invalid"},
 		"a nested expression":        {`statusMapping: {a: "${schema.spec.${x}}"}`, "statusMapping[a]: Invalid"},
+		"several, the first":         {`statusMapping: {d: "${b.${x}}", c: "${b.${x}}", b: "${b.${x}}", a: "${b.${x}}"}`, "statusMapping[a]: Invalid"},
 		"a connection that is known": {`connection: {password: secret}`, "connection[password]: Invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -72,10 +72,13 @@ func (c *config) validateOutputs() field.ErrorList {
 	if c.StatusMapping != nil && c.Status != nil {
 		errs = append(errs, field.Forbidden(root().Child("status"), "is another name of statusMapping; set one of them"))
 	}
-	for name, outputs := range map[string]map[string]any{"statusMapping": c.StatusMapping, "status": c.Status} {
-		for _, output := range slices.Sorted(maps.Keys(outputs)) {
+	for _, outputs := range []struct {
+		name   string
+		values map[string]any
+	}{{"statusMapping", c.StatusMapping}, {"status", c.Status}} {
+		for _, output := range slices.Sorted(maps.Keys(outputs.values)) {
 			if reservedOutputs.Has(output) {
-				errs = append(errs, field.Forbidden(root().Child(name).Key(output), "is a field of the platform"))
+				errs = append(errs, field.Forbidden(root().Child(outputs.name).Key(output), "is a field of the platform"))
 			}
 		}
 	}
@@ -113,10 +116,11 @@ func (r *resource) validate(at *field.Path, ids sets.Set[string]) field.ErrorLis
 	default:
 		errs = append(errs, field.Required(at.Child("template"), "a resource has template or externalRef"))
 	}
-	for name, conditions := range map[string][]string{"readyWhen": r.ReadyWhen, "includeWhen": r.IncludeWhen} {
-		for i, condition := range conditions {
-			errs = append(errs, validateExpression(condition, at.Child(name).Index(i))...)
-		}
+	for i, condition := range r.ReadyWhen {
+		errs = append(errs, validateExpression(condition, at.Child("readyWhen").Index(i))...)
+	}
+	for i, condition := range r.IncludeWhen {
+		errs = append(errs, validateExpression(condition, at.Child("includeWhen").Index(i))...)
 	}
 	return append(errs, r.validateForEach(at.Child("forEach"), ids)...)
 }

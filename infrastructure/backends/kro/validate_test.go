@@ -40,21 +40,24 @@ func TestMistakesInConfigurations(t *testing.T) {
 		"a selector that is a text":          {one(`externalRef: {apiVersion: v1, kind: Secret, metadata: {selector: "a=b"}}`), "resources[0].externalRef.metadata.selector: Invalid"},
 		"readyWhen without braces":           {one(`readyWhen: ["true"], template: ` + configMap), "resources[0].readyWhen[0]: Invalid"},
 		"includeWhen with text around":       {one(`includeWhen: ["a${true}"], template: ` + configMap), "resources[0].includeWhen[0]: Invalid"},
-		"four dimensions":                    {one(`forEach: [{a: "${[1]}"}, {b: "${[1]}"}, {c: "${[1]}"}, {d: "${[1]}"}], template: ` + configMap), "resources[0].forEach: Too many: 4"},
-		"two variables in one dimension":     {one(`forEach: [{a: "${[1]}", b: "${[1]}"}], template: ` + configMap), "resources[0].forEach[0]: Invalid"},
-		"a reserved variable":                {one(`forEach: [{each: "${[1]}"}], template: ` + configMap), "resources[0].forEach[0]: Invalid"},
-		"a variable twice":                   {one(`forEach: [{a: "${[1]}"}, {a: "${[1]}"}], template: ` + configMap), "resources[0].forEach[1]: Duplicate"},
-		"a variable named as a resource":     {one(`forEach: [{one: "${[1]}"}], template: ` + configMap), "resources[0].forEach[0]: Duplicate"},
-		"a list without braces":              {one(`forEach: [{a: "[1]"}], template: ` + configMap), "resources[0].forEach[0].a: Invalid"},
-		"status and statusMapping":           {one(`template: `+configMap) + "\nstatus: {a: b}\nstatusMapping: {a: b}", "spec.backendConfig.status: Forbidden"},
-		"an output of the platform":          {one(`template: `+configMap) + "\nstatusMapping: {phase: \"${schema.spec.size}\"}", "statusMapping[phase]: Forbidden"},
-		"the same by the other name":         {one(`template: `+configMap) + "\nstatus: {conditions: []}", "status[conditions]: Forbidden"},
-		"a key that no Secret has":           {one(`template: `+configMap) + "\nconnection: {\"a b\": \"${schema.spec.size}\"}", "connection[a b]: Invalid"},
+		"mistakes in both conditions, in order": {one(`includeWhen: [a], readyWhen: [a], template: ` + configMap),
+			`resources[0].readyWhen[0]: Invalid value: "a": must be one expression between ${ and }, spec.backendConfig.resources[0].includeWhen[0]`},
+		"four dimensions":                {one(`forEach: [{a: "${[1]}"}, {b: "${[1]}"}, {c: "${[1]}"}, {d: "${[1]}"}], template: ` + configMap), "resources[0].forEach: Too many: 4"},
+		"two variables in one dimension": {one(`forEach: [{a: "${[1]}", b: "${[1]}"}], template: ` + configMap), "resources[0].forEach[0]: Invalid"},
+		"a reserved variable":            {one(`forEach: [{each: "${[1]}"}], template: ` + configMap), "resources[0].forEach[0]: Invalid"},
+		"a variable twice":               {one(`forEach: [{a: "${[1]}"}, {a: "${[1]}"}], template: ` + configMap), "resources[0].forEach[1]: Duplicate"},
+		"a variable named as a resource": {one(`forEach: [{one: "${[1]}"}], template: ` + configMap), "resources[0].forEach[0]: Duplicate"},
+		"a list without braces":          {one(`forEach: [{a: "[1]"}], template: ` + configMap), "resources[0].forEach[0].a: Invalid"},
+		"status and statusMapping":       {one(`template: `+configMap) + "\nstatus: {a: b}\nstatusMapping: {a: b}", "spec.backendConfig.status: Forbidden"},
+		"an output of the platform":      {one(`template: `+configMap) + "\nstatusMapping: {phase: \"${schema.spec.size}\"}", "statusMapping[phase]: Forbidden"},
+		"the same by the other name":     {one(`template: `+configMap) + "\nstatus: {conditions: []}", "status[conditions]: Forbidden"},
+		"a key that no Secret has":       {one(`template: `+configMap) + "\nconnection: {\"a b\": \"${schema.spec.size}\"}", "connection[a b]: Invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := parseConfig(newTemplate(t, "template", test.config))
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v, want %s", err, test.want)
+			for range 8 { // conditions have the message: it is always the same
+				if _, err := parseConfig(newTemplate(t, "template", test.config)); err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("got %v, want %s", err, test.want)
+				}
 			}
 		})
 	}

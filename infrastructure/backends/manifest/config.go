@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -80,14 +82,14 @@ func (c *config) validate(path *field.Path) field.ErrorList {
 			errs = append(errs, checkIDs(ids, selected, err, path.Child("manifests").Index(i).Child("readyWhen").Index(n))...)
 		}
 	}
-	for name, value := range c.Outputs {
-		at := path.Child("outputs").Key(name)
+	for _, name := range slices.Sorted(maps.Keys(c.Outputs)) {
+		value, at := c.Outputs[name], path.Child("outputs").Key(name)
 		errs = append(errs, expression.ValidateExpand(value, at)...)
 		selected, err := expression.Selected(value, "other")
 		errs = append(errs, checkIDs(ids, selected, err, at)...)
 	}
-	for key, value := range c.Connection {
-		at := path.Child("connection").Key(key)
+	for _, key := range slices.Sorted(maps.Keys(c.Connection)) {
+		value, at := c.Connection[key], path.Child("connection").Key(key)
 		for _, problem := range validation.IsConfigMapKey(key) {
 			errs = append(errs, field.Invalid(at, key, problem))
 		}
@@ -112,9 +114,9 @@ func (m *manifest) validate(path *field.Path) field.ErrorList {
 	object := &unstructured.Unstructured{Object: m.Template}
 	at := path.Child("template")
 	var errs field.ErrorList
-	for name, value := range map[string]string{"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(), "metadata.name": object.GetName()} {
-		if value == "" {
-			errs = append(errs, field.Required(at.Child(name), ""))
+	for _, required := range []struct{ name, value string }{{"apiVersion", object.GetAPIVersion()}, {"kind", object.GetKind()}, {"metadata.name", object.GetName()}} {
+		if required.value == "" {
+			errs = append(errs, field.Required(at.Child(required.name), ""))
 		}
 	}
 	if object.GetNamespace() != "" {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -153,8 +155,8 @@ func (c *config) state(self map[string]any, wanted []manifest, applied []*unstru
 // connection returns what is handed over to the tenant. Errors must not have values.
 func (c *config) connection(self, other map[string]any) (map[string]string, error) {
 	values := make(map[string]string, len(c.Connection))
-	for key, text := range c.Connection {
-		value, err := expression.ExpandText(text, self, other)
+	for _, key := range slices.Sorted(maps.Keys(c.Connection)) {
+		value, err := expression.ExpandText(c.Connection[key], self, other)
 		if err != nil {
 			return nil, fmt.Errorf("connection: %s cannot be evaluated", key)
 		}

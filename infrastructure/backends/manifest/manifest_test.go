@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,32 @@ func TestExpressionsNameObjectsThatExist(t *testing.T) {
 		_, err := parseConfig(template)
 		if field == "" && err != nil || field != "" && (err == nil || !strings.HasPrefix(err.Error(), field+": ") || !strings.Contains(err.Error(), "other.lost")) {
 			t.Errorf("with a mistake at %q: %v", field, err)
+		}
+	}
+}
+
+// Conditions have the message: in another order it would be another one, and be written.
+func TestMistakesAreInOrder(t *testing.T) {
+	template := &infrastructurev1alpha1.Template{}
+	template.Spec.BackendConfig = &runtime.RawExtension{Raw: []byte(`{"manifests":[{"id":"main","template":{"d":"${","c":"${","b":"${","a":"${"}}],` +
+		`"outputs":{"d":"${","c":"${","b":"${","a":"${"},"connection":{"d":"${","c":"${","b":"${","a":"${"}}`)}
+	_, err := parseConfig(template)
+	if err == nil {
+		t.Fatal("mistakes are accepted")
+	}
+	var got []string
+	for _, match := range regexp.MustCompile(`spec\.backendConfig\.(\S+): `).FindAllStringSubmatch(err.Error(), -1) {
+		got = append(got, strings.TrimPrefix(match[1], "manifests[0]."))
+	}
+	want := []string{"template.apiVersion", "template.kind", "template.metadata.name", "template.a", "template.b", "template.c", "template.d",
+		"outputs[a]", "outputs[b]", "outputs[c]", "outputs[d]", "connection[a]", "connection[b]", "connection[c]", "connection[d]"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+	failing := &config{Connection: map[string]string{"d": "${self.x}", "c": "${self.x}", "b": "${self.x}", "a": "${self.x}"}}
+	for range 8 {
+		if _, err := failing.connection(nil, nil); err == nil || !strings.Contains(err.Error(), ": a ") {
+			t.Errorf("of a connection: %v", err)
 		}
 	}
 }

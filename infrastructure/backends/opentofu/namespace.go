@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,14 +31,14 @@ func (b *Backend) credentials(ctx context.Context, names []string) (map[string][
 		if err := b.Cluster.Client.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: name}, secret); err != nil {
 			return nil, fmt.Errorf("%s: %w", at, err)
 		}
-		for key, value := range secret.Data {
+		for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
 			if problems := validation.IsEnvVarName(key); len(problems) > 0 {
 				return nil, fmt.Errorf("%s: key %q of Secret %s/%s: %s", at, key, b.namespace, name, strings.Join(problems, "; "))
 			}
 			if key == "KUBECONFIG" {
 				return nil, fmt.Errorf("%s: key %q of Secret %s/%s would replace the credentials of the runner; use the one that your provider has", at, key, b.namespace, name)
 			}
-			environment[key] = value
+			environment[key] = secret.Data[key]
 		}
 	}
 	return environment, nil

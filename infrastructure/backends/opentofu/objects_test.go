@@ -1,12 +1,14 @@
 package opentofu
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu/runner"
@@ -91,5 +93,16 @@ func TestRunOfJob(t *testing.T) {
 	job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: at})
 	if got := r.runOf(job); got.active || got.pending || got.succeeded || !got.finished.Equal(now) {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// Conditions have the error: with another key each time they would be written each time.
+func TestOfSeveralKeysThatAreNoVariablesTheFirstIsNamed(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "backend", Name: "cloud"}, Data: map[string][]byte{"4": nil, "3": nil, "2": nil, "1": nil}}
+	b := &Backend{Backend: &runtimecluster.Backend{Cluster: &runtimecluster.Cluster{Client: fake.NewClientBuilder().WithObjects(secret).Build()}}, namespace: "backend"}
+	for range 8 {
+		if _, err := b.credentials(t.Context(), []string{"cloud"}); err == nil || !strings.Contains(err.Error(), `key "1"`) {
+			t.Errorf("got %v", err)
+		}
 	}
 }
