@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	_ "golang.org/x/crypto/x509roots/fallback" // the image has no public CAs
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/atoll-dev/atoll/internal/buildversion"
