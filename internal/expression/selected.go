@@ -47,7 +47,7 @@ func Selected(value any, variable string) ([]string, error) {
 	return found, nil
 }
 
-// SelectedCEL returns the fields that a CEL expression selects of a variable.
+// SelectedCEL returns the fields that a CEL expression selects of a variable. A test whether a field is there selects none.
 func SelectedCEL(expression, variable string) ([]string, error) {
 	compiled, err := compileCEL(expression)
 	if err != nil {
@@ -56,9 +56,36 @@ func SelectedCEL(expression, variable string) ([]string, error) {
 	var fields []string
 	for _, match := range ast.MatchDescendants(ast.NavigateAST(compiled.tree), ast.KindMatcher(ast.SelectKind)) {
 		selected := match.AsSelect()
-		if operand := selected.Operand(); operand.Kind() == ast.IdentKind && operand.AsIdent() == variable {
-			fields = append(fields, selected.FieldName())
+		operand := selected.Operand()
+		if selected.IsTestOnly() || operand.Kind() != ast.IdentKind || operand.AsIdent() != variable || isBound(match, variable) {
+			continue
 		}
+		fields = append(fields, selected.FieldName())
 	}
 	return fields, nil
+}
+
+// isBound reports whether a name is that of a variable of a loop around an expression.
+func isBound(within ast.NavigableExpr, name string) bool {
+	for {
+		parent, found := within.Parent()
+		if !found {
+			return false
+		}
+		if parent.Kind() == ast.ComprehensionKind && binds(parent.AsComprehension(), within.ID(), name) {
+			return true
+		}
+		within = parent
+	}
+}
+
+// binds reports whether a name is that of a variable of a loop in a part of it. What the loop is over is outside of it.
+func binds(loop ast.ComprehensionExpr, part int64, name string) bool {
+	switch part {
+	case loop.IterRange().ID(), loop.AccuInit().ID():
+		return false
+	case loop.Result().ID():
+		return name == loop.AccuVar()
+	}
+	return name == loop.AccuVar() || name == loop.IterVar() || name == loop.IterVar2()
 }
