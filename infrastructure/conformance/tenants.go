@@ -20,6 +20,7 @@ var visible = []schema.GroupVersionResource{
 }
 
 func testVocabulary(t *testing.T, r *run) {
+	before := len(r.first.list(t))
 	r.first.provision(t, "plain", "small")
 	r.first.order(t, "unsettled", "large")
 	r.first.remove(t, "unsettled")
@@ -43,6 +44,7 @@ func testVocabulary(t *testing.T, r *run) {
 	}
 	r.first.waitGone(t, "unsettled")
 	r.first.delete(t, "plain")
+	r.waitLeft(t, r.first, before, "what was made for an instance that was deleted at once is gone")
 }
 
 func (t *tenant) get(tb testing.TB, path string) string {
