@@ -114,7 +114,7 @@ func ensureEntry(ctx context.Context, c client.Client, group string, o offer, id
 	if err != nil {
 		return err
 	}
-	if err := c.Create(ctx, schema); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := template.EnsureSchema(ctx, c, group, schema); err != nil {
 		return fmt.Errorf("creating the schema of templates: %w", err)
 	}
 	wanted := entry(group, schema.Name, o.slice, identity)

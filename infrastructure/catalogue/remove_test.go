@@ -19,6 +19,21 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/template"
 )
 
+const group = "infrastructure.example.org"
+
+func newClient(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		rbacv1.AddToScheme, apisv1alpha1.AddToScheme, apisv1alpha2.AddToScheme, cachev1alpha1.AddToScheme, infrastructurev1alpha1.AddGroupToScheme(group),
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
 // sliceless does not find the endpoint slice of an export.
 type sliceless struct{ template.Instances }
 
@@ -29,15 +44,6 @@ func (sliceless) Bindings(context.Context, []string, func(*apisv1alpha2.APIBindi
 // A Catalogue whose endpoint slice is missing may be bound: it stays until the slice is back, unless its export is gone.
 func TestRemovalWaitsForTheEndpointSlice(t *testing.T) {
 	t.Parallel()
-	const group = "infrastructure.example.org"
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		rbacv1.AddToScheme, apisv1alpha1.AddToScheme, apisv1alpha2.AddToScheme, cachev1alpha1.AddToScheme, infrastructurev1alpha1.AddGroupToScheme(group),
-	} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	now := metav1.Now()
 	named := metav1.ObjectMeta{Name: "premium"}
 	removed := &infrastructurev1alpha1.Catalogue{
@@ -45,7 +51,7 @@ func TestRemovalWaitsForTheEndpointSlice(t *testing.T) {
 		Spec:       infrastructurev1alpha1.CatalogueSpec{Export: "premium"},
 	}
 	export := &apisv1alpha2.APIExport{ObjectMeta: named}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(removed, export).Build()
+	c := newClient(t, removed, export)
 	r := &Reconciler{Client: c, Options: Options{Group: group}, Instances: sliceless{}}
 	reconcile := func() ctrl.Result {
 		t.Helper()
@@ -69,5 +75,28 @@ func TestRemovalWaitsForTheEndpointSlice(t *testing.T) {
 	reconcile()
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(removed), removed); !apierrors.IsNotFound(err) {
 		t.Errorf("without an export: %v", err)
+	}
+}
+
+// The schema of the catalogue may be one of former content that nobody used: it is in use again, and not to be deleted as former ones are.
+func TestSchemaOfTheCatalogueThatIsUsedAgainIsNotNotedAsUnused(t *testing.T) {
+	t.Parallel()
+	noted, err := publishedSchema(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noted.Annotations = map[string]string{template.AnnotationUnusedSince(group): "2020-01-01T00:00:00Z"}
+	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "premium"}}
+	c := newClient(t, noted, export)
+	if err := ensureEntry(t.Context(), c, group, offer{export: "premium", slice: "premium"}, "identity"); err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range []client.Object{noted, export} {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(noted.Annotations) > 0 || len(export.Spec.Resources) != 1 || export.Spec.Resources[0].Schema != noted.Name {
+		t.Errorf("the annotations are %v, the entries %v", noted.Annotations, export.Spec.Resources)
 	}
 }

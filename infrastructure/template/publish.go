@@ -142,28 +142,33 @@ func (r *Reconciler) export(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// createSchema creates the schema of a definition, if it does not exist. One that exists may be of former content, and be about to be deleted
-// because nobody uses it: it is in use again, and the cleaner deletes only what nobody has written since it looked.
+// createSchema creates the schema of a definition, if it does not exist.
 func (r *Reconciler) createSchema(ctx context.Context, s *scope, definition *apiextensionsv1.CustomResourceDefinition) (*apisv1alpha1.APIResourceSchema, error) {
 	schema, err := Schema(definition)
 	if err != nil {
 		return nil, err
 	}
 	schema.Labels = map[string]string{LabelTemplate(r.Group): s.template.Name}
-	err = r.reuseSchema(ctx, schema.Name)
-	if apierrors.IsNotFound(err) {
-		err = client.IgnoreAlreadyExists(r.Client.Create(ctx, schema.DeepCopy())) // it may be so new that the cache does not have it
-	}
-	if err != nil {
+	if err := EnsureSchema(ctx, r.Client, r.Group, schema); err != nil {
 		return nil, fmt.Errorf("creating the schema: %w", err)
 	}
 	return schema, nil
 }
 
+// EnsureSchema creates a schema, if it does not exist. One that exists may be of former content, and be about to be deleted because nobody
+// uses it: it is in use again, and the cleaner deletes only what nobody has written since it looked.
+func EnsureSchema(ctx context.Context, c client.Client, group string, schema *apisv1alpha1.APIResourceSchema) error {
+	err := reuseSchema(ctx, c, group, schema.Name)
+	if apierrors.IsNotFound(err) {
+		return client.IgnoreAlreadyExists(c.Create(ctx, schema.DeepCopy())) // it may be so new that a cache does not have it
+	}
+	return err
+}
+
 // reuseSchema takes the note from a schema that nobody uses it.
-func (r *Reconciler) reuseSchema(ctx context.Context, name string) error {
-	existing, key := &apisv1alpha1.APIResourceSchema{}, AnnotationUnusedSince(r.Group)
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, existing); err != nil {
+func reuseSchema(ctx context.Context, c client.Client, group, name string) error {
+	existing, key := &apisv1alpha1.APIResourceSchema{}, AnnotationUnusedSince(group)
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, existing); err != nil {
 		return err
 	}
 	if _, noted := existing.Annotations[key]; !noted {
@@ -171,7 +176,7 @@ func (r *Reconciler) reuseSchema(ctx context.Context, name string) error {
 	}
 	patch := client.MergeFrom(existing.DeepCopy())
 	delete(existing.Annotations, key)
-	return r.Client.Patch(ctx, existing, patch)
+	return c.Patch(ctx, existing, patch)
 }
 
 // withoutPanic calls a backend: one that panics makes its own Template unready, and no other.
