@@ -27,7 +27,7 @@ func (c *Cleaner) prune(ctx context.Context) error {
 		return fmt.Errorf("listing schemas: %w", err)
 	}
 	schemas.Items = slices.DeleteFunc(schemas.Items, func(schema apisv1alpha1.APIResourceSchema) bool { return !isPruned(&schema, c.Group) })
-	used, err := c.listed(ctx)
+	used, err := listedSchemas(ctx, c.Client)
 	if err != nil {
 		return err
 	}
@@ -76,10 +76,10 @@ func (c *Cleaner) exports(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// listed returns the schemas that exports list: those of the platform operator may list some, too.
-func (c *Cleaner) listed(ctx context.Context) (map[string]bool, error) {
+// listedSchemas returns the schemas that exports list: those of the platform operator may list some, too.
+func listedSchemas(ctx context.Context, c client.Reader) (map[string]bool, error) {
 	var exports apisv1alpha2.APIExportList
-	if err := c.Client.List(ctx, &exports); err != nil {
+	if err := c.List(ctx, &exports); err != nil {
 		return nil, fmt.Errorf("listing exports: %w", err)
 	}
 	names := map[string]bool{}

@@ -165,11 +165,18 @@ func EnsureSchema(ctx context.Context, c client.Client, group string, schema *ap
 	return err
 }
 
-// reuseSchema takes the note from a schema that nobody uses it.
+// reuseSchema takes the note from a schema that nobody uses it. One that is being deleted is held while an export lists it; otherwise it is
+// about to be gone, and is waited for.
 func reuseSchema(ctx context.Context, c client.Client, group, name string) error {
 	existing, key := &apisv1alpha1.APIResourceSchema{}, AnnotationUnusedSince(group)
 	if err := c.Get(ctx, client.ObjectKey{Name: name}, existing); err != nil {
 		return err
+	}
+	if !existing.DeletionTimestamp.IsZero() {
+		if listed, err := listedSchemas(ctx, c); err != nil || listed[name] {
+			return err
+		}
+		return fmt.Errorf("APIResourceSchema %s is being deleted: it is made anew once it is gone", name)
 	}
 	if _, noted := existing.Annotations[key]; !noted {
 		return nil

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
@@ -130,6 +131,32 @@ func TestSchemaThatIsUsedAgainIsNotNotedAsUnused(t *testing.T) {
 	got := &apisv1alpha1.APIResourceSchema{}
 	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(noted), got); err != nil || !maps.Equal(got.Annotations, map[string]string{"example.org/other": "kept"}) {
 		t.Errorf("the annotations are %v, %v", got.Annotations, err)
+	}
+}
+
+// A schema that is being deleted and that no export lists is about to be gone. One that an export lists is held, and stays in use.
+func TestSchemaThatIsBeingDeletedIsWaitedFor(t *testing.T) {
+	definition := mustDefine(t, redis(), nil)
+	deleted, err := Schema(definition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.Now()
+	deleted.DeletionTimestamp, deleted.Finalizers = &now, []string{HoldFinalizer(infrastructurev1alpha1.GroupName)}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{apisv1alpha1.AddToScheme, apisv1alpha2.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for listed, want := range map[string]string{"another": deleted.Name + " is being deleted", deleted.Name: ""} {
+		export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
+		export.Spec.Resources = []apisv1alpha2.ResourceSchema{{Schema: listed}}
+		r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(deleted.DeepCopy(), export).Build(), Group: infrastructurev1alpha1.GroupName}
+		_, err := r.createSchema(t.Context(), &scope{template: redis()}, definition)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("where an export lists %s: %v", listed, err)
+		}
 	}
 }
 
