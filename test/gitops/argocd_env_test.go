@@ -257,13 +257,19 @@ func (a *argoCD) apply(t *testing.T, manifest string) {
 	}
 }
 
-// refresh tells Argo CD to look at the repository now, as a webhook of a git server does.
-func (a *argoCD) refresh(t *testing.T, name string) {
-	t.Helper()
+// applicationObject identifies an Application in requests.
+func applicationObject(name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(applicationKind)
 	u.SetNamespace(argoNamespace)
 	u.SetName(name)
+	return u
+}
+
+// refresh tells Argo CD to look at the repository now, as a webhook of a git server does.
+func (a *argoCD) refresh(t *testing.T, name string) {
+	t.Helper()
+	u := applicationObject(name)
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"normal"}}}`))
 	if err := a.host.Patch(t.Context(), u, patch); err != nil {
 		t.Fatal(err)
@@ -292,10 +298,7 @@ func (a *argoCD) awaitHealth(t *testing.T, name, health string, limit time.Durat
 // deleteApplication deletes an Application and waits until Argo CD has deleted its objects and itself.
 func (a *argoCD) deleteApplication(t *testing.T, name string) {
 	t.Helper()
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(applicationKind)
-	u.SetNamespace(argoNamespace)
-	u.SetName(name)
+	u := applicationObject(name)
 	if err := a.host.Delete(t.Context(), u); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ func TestArgoCD(t *testing.T) {
 		t.Run("drift in a workspace is corrected", a.testDrift)
 	}
 	t.Run("nothing drifts", a.testSteady)
+	t.Run("a new image is rolled out", a.testNewImage)
 	t.Run("removal leaves the definitions only", a.testRemoval)
 }
 
@@ -177,6 +179,34 @@ func operatorKinds() []*unstructured.UnstructuredList {
 		out = append(out, list)
 	}
 	return out
+}
+
+// testNewImage commits another image of all servers.
+func (a *argoCD) testNewImage(t *testing.T) {
+	_, tag, _ := strings.Cut(os.Getenv(envNextImage), ":")
+	a.revision = a.repository.Write(t, "the next image", a.installationFiles(os.Getenv(envNextImage), tag, repository.Files{"gitops.yaml": gitopsUsers}))
+	a.awaitHealth(t, appName, "Progressing", 2*time.Minute)
+	a.awaitHealthy(t, appName, 8*time.Minute)
+	pods := &corev1.PodList{}
+	if err := a.host.List(t.Context(), pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": "kcp"}); err != nil {
+		t.Fatal(err)
+	}
+	others := []string{"etcd", "rootshard-proxy"} // etcd is replaced for another repository only, and the internal proxy has a field of its own
+	servers := map[string]int{}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		component := p.Labels["app.kubernetes.io/component"]
+		if p.DeletionTimestamp != nil || slices.Contains(others, component) {
+			continue
+		}
+		servers[component]++
+		if image := p.Spec.Containers[0].Image; image != os.Getenv(envNextImage) {
+			t.Errorf("pod %s has the image %s", p.Name, image)
+		}
+	}
+	if want := map[string]int{"rootshard": 1, "shard": 2, "cache-server": 1, "front-proxy": 1}; !maps.Equal(servers, want) {
+		t.Errorf("pods by component: %v, want %v", servers, want)
+	}
 }
 
 // testRemoval removes an object from git, then deletes the Applications, inside first.
