@@ -227,6 +227,28 @@ func (a *argoCD) application(ctx context.Context, name string) (*application, er
 	return out, a.get(ctx, "/api/v1/applications/"+name, out)
 }
 
+// shard is what Argo CD says about a Shard.
+func (app *application) shard(t *testing.T, name string) resourceStatus {
+	t.Helper()
+	for _, r := range app.Status.Resources {
+		if r.Kind == "Shard" && r.Name == name {
+			return r
+		}
+	}
+	t.Fatalf("the Application has no Shard %s: %v", name, app.Status.Resources)
+	return resourceStatus{}
+}
+
+// pictureOf makes a picture of what Argo CD's command says about an Application, if pictures are wanted.
+func (a *argoCD) pictureOf(t *testing.T, name string) {
+	t.Helper()
+	t.Setenv("PATH", os.Getenv(envPrograms)+":"+os.Getenv("PATH"))
+	t.Setenv("ARGOCD_SERVER", strings.TrimPrefix(a.url, "http://"))
+	t.Setenv("ARGOCD_OPTS", "--plaintext")
+	t.Setenv("ARGOCD_CONFIG_DIR", t.TempDir())
+	a.picture(t, "argocd", "argocd", "app", "get", name)
+}
+
 // reached returns nil when Argo CD has synced a revision, and its health is one of a list.
 func (app *application) reached(revision, health string) error {
 	s := &app.Status

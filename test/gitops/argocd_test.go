@@ -32,6 +32,7 @@ func TestArgoCD(t *testing.T) {
 	}
 	t.Run("nothing drifts", a.testSteady)
 	t.Run("a new image is rolled out", a.testNewImage)
+	t.Run("an image that cannot be pulled degrades, and a revert repairs", a.testBrokenImage)
 	t.Run("removal leaves the definitions only", a.testRemoval)
 }
 
@@ -207,6 +208,22 @@ func (a *argoCD) testNewImage(t *testing.T) {
 	if want := map[string]int{"rootshard": 1, "shard": 2, "cache-server": 1, "front-proxy": 1}; !maps.Equal(servers, want) {
 		t.Errorf("pods by component: %v, want %v", servers, want)
 	}
+}
+
+// testBrokenImage commits an image of one shard that does not exist, and reverts the commit when the rollout has stopped.
+func (a *argoCD) testBrokenImage(t *testing.T) {
+	a.revision = a.repository.Write(t, "a mistake", a.installationFiles(os.Getenv(envNextImage), "there-is-no-such-tag", repository.Files{"gitops.yaml": gitopsUsers}))
+	app := a.awaitHealth(t, appName, "Degraded", 5*time.Minute)
+	beta, alpha := app.shard(t, "beta"), app.shard(t, "alpha")
+	if beta.Health.Status != "Degraded" || !strings.Contains(beta.Health.Message, ":there-is-no-such-tag of container kcp cannot be pulled") {
+		t.Errorf("Shard beta is %s: %s", beta.Health.Status, beta.Health.Message)
+	}
+	if alpha.Health.Status != "Healthy" {
+		t.Errorf("Shard alpha is %s: %s", alpha.Health.Status, alpha.Health.Message)
+	}
+	a.pictureOf(t, appName)
+	a.revision = a.repository.Revert(t)
+	a.awaitHealthy(t, appName, 5*time.Minute)
 }
 
 // testRemoval removes an object from git, then deletes the Applications, inside first.
