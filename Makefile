@@ -167,8 +167,9 @@ test-e2e: ## End to end: development cluster, operator, pods, front proxy; then 
 	@hack/e2e.sh
 
 .PHONY: test-gitops
-test-gitops: ## Argo CD and Flux on the development cluster. Not part of `make test`: the first build of both takes as long as all of that.
+test-gitops: ## Argo CD, Flux and the charts on the development cluster. Not part of `make test`: the first build of both takes as long as all of that.
 	@hack/gitops.sh
+	@E2E_TESTS=charts hack/e2e.sh
 
 .PHONY: conformance
 conformance: ## Kubernetes' own end-to-end specs, Helm, kubectl and controller-runtime in workspaces, through the front proxy.
