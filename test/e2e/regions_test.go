@@ -14,6 +14,7 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/test/hostcluster"
 )
 
 // TestRegions covers an installation whose shard alpha uses a cache downstream of that of the root shard, and a
@@ -54,7 +55,7 @@ func (in *installation) testRegionBinding(t *testing.T) {
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"cache.kcp.io/reach":"global"}}}`))
 		return newClient(t, provider.config).Patch(ctx, cluster, patch)
 	})
-	provider.apply(t, widgetManifests)
+	provider.apply(t, hostcluster.WidgetAPI)
 	consumer := in.createWorkspaceOn(t, "root", "consumer", "alpha")
 	consumer.apply(t, `
 apiVersion: apis.kcp.io/v1alpha2

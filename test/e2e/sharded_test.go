@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/test/hostcluster"
 )
 
 // TestShardedInstallation covers an installation of three shards with a cache server from its manifests to its
@@ -75,32 +76,10 @@ func (in *installation) confirmDeletion(ctx context.Context, t *testing.T) {
 // shardNames are the names of the shards in the installation.
 var shardNames = []string{"root", "alpha", "beta"}
 
-const widgetManifests = `
-apiVersion: apis.kcp.io/v1alpha1
-kind: APIResourceSchema
-metadata: {name: v1.widgets.example.com}
-spec:
-  group: example.com
-  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
-  scope: Cluster
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}
----
-apiVersion: apis.kcp.io/v1alpha2
-kind: APIExport
-metadata: {name: widgets}
-spec:
-  resources:
-  - {group: example.com, name: widgets, schema: v1.widgets.example.com, storage: {crd: {}}}
-`
-
 // testRemoteConsumers creates a workspace on each shard that binds an export of alpha, and uses it.
 func (in *installation) testRemoteConsumers(t *testing.T) {
 	provider := in.createWorkspaceOn(t, "root", "provider", "alpha")
-	provider.apply(t, widgetManifests)
+	provider.apply(t, hostcluster.WidgetAPI)
 	in.consumers = map[string]workspace{}
 	for _, shard := range shardNames {
 		consumer := in.createWorkspaceOn(t, "root", "consumer-"+shard, shard)

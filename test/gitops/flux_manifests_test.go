@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/atoll-dev/atoll/test/gitops/repository"
+	"github.com/atoll-dev/atoll/test/hostcluster"
 )
 
 // platform is what an administrator applies once: the repository, the operator and an installation.
@@ -19,21 +20,8 @@ spec:
   url: %q
   ref: {branch: main}
   interval: 1h
----
-apiVersion: kustomize.toolkit.fluxcd.io/v1
-kind: Kustomization
-metadata: {name: operator, namespace: flux-system}
-spec:
-  sourceRef: {kind: GitRepository, name: platform}
-  path: ./%s
-  interval: 1h
-  retryInterval: 10s
-  timeout: 5m
-  wait: true
-  prune: true
-  deletionPolicy: WaitForTermination
----
-%s`, f.repository.URL, operatorPath, fluxInstallation("8m"))
+`, f.repository.URL) +
+		kustomization("operator", "flux-system", operatorPath, "5m", "  retryInterval: 10s\n") + fluxInstallation("8m")
 }
 
 // installation are the manifests of an installation whose servers have one image, with other objects.
@@ -44,21 +32,7 @@ func (f *flux) installation(image string, more repository.Files) repository.File
 
 // fluxInstallation is the Kustomization of the installation, which has failed when it is not ready within a time.
 func fluxInstallation(timeout string) string {
-	return fmt.Sprintf(`
-apiVersion: kustomize.toolkit.fluxcd.io/v1
-kind: Kustomization
-metadata: {name: installation, namespace: flux-system}
-spec:
-  dependsOn: [{name: operator}]
-  sourceRef: {kind: GitRepository, name: platform}
-  path: ./%s
-  interval: 1h
-  retryInterval: 10s
-  timeout: %s
-  wait: true
-  prune: true
-  deletionPolicy: WaitForTermination
-`, installationPath, timeout)
+	return kustomization("installation", "flux-system", installationPath, timeout, after("operator"), "  retryInterval: 10s\n")
 }
 
 // Kustomizations of the namespace of the installation, in the order in which one depends on another.
@@ -71,90 +45,53 @@ const (
 )
 
 // fluxContent puts workspaces and their content into the installation.
-const fluxContent = `
+func fluxContent() string {
+	return fluxOf(fluxWorkspaces, "workspaces/root", inWorkspace("admin"), isInPhase("tenancy.kcp.io/v1alpha1", "Workspace", "Ready")) +
+		fluxOf(fluxAccess, "clusters/dev/access", after(fluxWorkspaces)) +
+		fluxOf(fluxProvider, "workspaces/provider", after(fluxAccess), inWorkspace("provider")) +
+		fluxOf(fluxTeam, "workspaces/team/base", after(fluxProvider), inWorkspace("team"), isInPhase("apis.kcp.io/v1alpha2", "APIBinding", "Bound")) +
+		fluxOf(fluxWidgets, "workspaces/team/widgets", after(fluxTeam), inWorkspace("team"))
+}
+
+// fluxOf is a Kustomization of a path in the namespace of the installation, with other fields.
+func fluxOf(name, path string, fields ...string) string {
+	return kustomization(name, namespace, path, "2m", append(fields, "  retryInterval: 5s\n")...)
+}
+
+// kustomization is a Kustomization that is Ready when all objects of a path of the repository are, and deletes them with it.
+func kustomization(name, namespace, path, timeout string, fields ...string) string {
+	return fmt.Sprintf(`---
 apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
-metadata: {name: workspaces, namespace: kcp}
+metadata: {name: %s, namespace: %s}
 spec:
-  kubeConfig: {secretRef: {name: admin-kubeconfig, key: kubeconfig}}
-  healthCheckExprs:
-  - apiVersion: tenancy.kcp.io/v1alpha1
-    kind: Workspace
-    inProgress: "!has(status.phase) || status.phase != 'Ready'"
-    current: status.phase == 'Ready'
   sourceRef: {kind: GitRepository, name: platform, namespace: flux-system}
-  path: ./workspaces/root
+  path: ./%s
   interval: 1h
-  retryInterval: 5s
-  timeout: 2m
+  timeout: %s
   wait: true
   prune: true
   deletionPolicy: WaitForTermination
----
-apiVersion: kustomize.toolkit.fluxcd.io/v1
-kind: Kustomization
-metadata: {name: access, namespace: kcp}
-spec:
-  dependsOn: [{name: workspaces}]
-  sourceRef: {kind: GitRepository, name: platform, namespace: flux-system}
-  path: ./clusters/dev/access
-  interval: 1h
-  retryInterval: 5s
-  timeout: 2m
-  wait: true
-  prune: true
-  deletionPolicy: WaitForTermination
----
-apiVersion: kustomize.toolkit.fluxcd.io/v1
-kind: Kustomization
-metadata: {name: provider, namespace: kcp}
-spec:
-  dependsOn: [{name: access}]
-  kubeConfig: {secretRef: {name: provider-kubeconfig, key: kubeconfig}}
-  sourceRef: {kind: GitRepository, name: platform, namespace: flux-system}
-  path: ./workspaces/provider
-  interval: 1h
-  retryInterval: 5s
-  timeout: 2m
-  wait: true
-  prune: true
-  deletionPolicy: WaitForTermination
----
-apiVersion: kustomize.toolkit.fluxcd.io/v1
-kind: Kustomization
-metadata: {name: team, namespace: kcp}
-spec:
-  dependsOn: [{name: provider}]
-  kubeConfig: {secretRef: {name: team-kubeconfig, key: kubeconfig}}
-  healthCheckExprs:
-  - apiVersion: apis.kcp.io/v1alpha2
-    kind: APIBinding
-    inProgress: "!has(status.phase) || status.phase != 'Bound'"
-    current: status.phase == 'Bound'
-  sourceRef: {kind: GitRepository, name: platform, namespace: flux-system}
-  path: ./workspaces/team/base
-  interval: 1h
-  retryInterval: 5s
-  timeout: 2m
-  wait: true
-  prune: true
-  deletionPolicy: WaitForTermination
----
-apiVersion: kustomize.toolkit.fluxcd.io/v1
-kind: Kustomization
-metadata: {name: widgets, namespace: kcp}
-spec:
-  dependsOn: [{name: team}]
-  kubeConfig: {secretRef: {name: team-kubeconfig, key: kubeconfig}}
-  sourceRef: {kind: GitRepository, name: platform, namespace: flux-system}
-  path: ./workspaces/team/widgets
-  interval: 1h
-  retryInterval: 5s
-  timeout: 2m
-  wait: true
-  prune: true
-  deletionPolicy: WaitForTermination
-`
+%s`, name, namespace, path, timeout, strings.Join(fields, ""))
+}
+
+// after has a Kustomization wait for another one.
+func after(name string) string { return fmt.Sprintf("  dependsOn: [{name: %s}]\n", name) }
+
+// inWorkspace has a Kustomization apply into the workspace of a Kubeconfig.
+func inWorkspace(of string) string {
+	return fmt.Sprintf("  kubeConfig: {secretRef: {name: %s-kubeconfig, key: kubeconfig}}\n", of)
+}
+
+// isInPhase has a Kustomization wait for a phase of the objects of a kind, which have no Ready condition that kstatus knows from the start.
+func isInPhase(apiVersion, kind, phase string) string {
+	return fmt.Sprintf(`  healthCheckExprs:
+  - apiVersion: %s
+    kind: %s
+    inProgress: "!has(status.phase) || status.phase != '%[3]s'"
+    current: status.phase == '%[3]s'
+`, apiVersion, kind, phase)
+}
 
 // contentFiles are two workspaces, a Kubeconfig for each, an API in one, and a binding of it with an object in the other.
 func contentFiles() repository.Files {
@@ -193,27 +130,7 @@ spec:
   targetWorkspace: root:team
   authorization: {clusterRoleBindings: {clusterRoles: [cluster-admin]}}
 `,
-		"workspaces/provider/api.yaml": `
-apiVersion: apis.kcp.io/v1alpha1
-kind: APIResourceSchema
-metadata: {name: v1.widgets.example.com}
-spec:
-  group: example.com
-  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
-  scope: Cluster
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}
----
-apiVersion: apis.kcp.io/v1alpha2
-kind: APIExport
-metadata: {name: widgets}
-spec:
-  resources:
-  - {group: example.com, name: widgets, schema: v1.widgets.example.com, storage: {crd: {}}}
-`,
+		"workspaces/provider/api.yaml": hostcluster.WidgetAPI,
 		"workspaces/provider/access.yaml": `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

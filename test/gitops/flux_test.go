@@ -191,7 +191,7 @@ func (f *flux) testMistake(t *testing.T, files repository.Files, reason string, 
 // testContent has Flux create workspaces, and put an API and objects of it into them by the Secrets of Kubeconfigs.
 func (f *flux) testContent(t *testing.T) {
 	revision := f.repository.Write(t, "workspaces", contentFiles())
-	f.create(t, fluxContent)
+	f.create(t, fluxContent())
 	f.pull(t)
 	for _, name := range []string{fluxWorkspaces, fluxAccess, fluxProvider, fluxTeam, fluxWidgets} {
 		f.awaitReady(t, 3*time.Minute, namespace, name, revision)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/atoll-dev/atoll/test/gitops/repository"
+	"github.com/atoll-dev/atoll/test/hostcluster"
 )
 
 // Paths in the repository.
@@ -32,7 +33,7 @@ patches:
 }
 
 // installationFiles are an overlay of config/development/sharded with an address that this machine and the pods reach. All
-// servers have one image, repository:tag, but Shard beta, which has another tag of it. All its objects are in the sync wave after that of the operator:
+// servers have one image, repository:tag, but Shard beta, which has another tag of it, and the internal proxy of the root shard. All its objects are in the sync wave after that of the operator:
 // they are applied when the operator runs, and deleted before it. More files of manifests may be beside it.
 func (e *environment) installationFiles(image, betaTag string, more repository.Files) repository.Files {
 	name, tag, _ := strings.Cut(image, ":")
@@ -109,27 +110,7 @@ spec: {type: {name: universal, path: root}}
 
 // teamFiles are the content of root:team: an API, a binding of it, an object of it, and a ConfigMap.
 func teamFiles() repository.Files {
-	return repository.Files{"team/api.yaml": `
-apiVersion: apis.kcp.io/v1alpha1
-kind: APIResourceSchema
-metadata: {name: v1.widgets.example.com}
-spec:
-  group: example.com
-  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
-  scope: Cluster
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}
----
-apiVersion: apis.kcp.io/v1alpha2
-kind: APIExport
-metadata: {name: widgets}
-spec:
-  resources:
-  - {group: example.com, name: widgets, schema: v1.widgets.example.com, storage: {crd: {}}}
----
+	return repository.Files{"team/api.yaml": hostcluster.WidgetAPI + `---
 apiVersion: apis.kcp.io/v1alpha2
 kind: APIBinding
 metadata: {name: widgets}
