@@ -166,7 +166,7 @@ func TestFailures(t *testing.T) {
 				t.Spec.Backend, t.Spec.BackendConfig = e.backend.Name(), &runtime.RawExtension{Raw: []byte(`{}`)}
 			}))
 			e.ready(t, "redis")
-			run(t, "nobody has bound the export", e.testNobodyBound)
+			run(t, "the export has no binding", e.testUnbound)
 			e.shard.Bind(t, e.tenant, e.provider, export)
 			e.provision(t, e.tenant, "kept", "small")
 			run(t, "errors that pass are not told", e.testPassingErrors)
@@ -327,8 +327,8 @@ func parseCluster(t *testing.T, name string) logicalcluster.Name {
 	return cluster
 }
 
-// testNobodyBound has something left of a workspace that was the only one with a binding.
-func (e *failuresEnv) testNobodyBound(t *testing.T) {
+// testUnbound has something left of a workspace that was the only one with a binding.
+func (e *failuresEnv) testUnbound(t *testing.T) {
 	only := e.shard.NewWorkspace(t, "root", "only")
 	e.shard.Bind(t, only.Spec.Cluster, e.provider, export)
 	e.provision(t, only.Spec.Cluster, "last", "small")

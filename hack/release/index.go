@@ -84,7 +84,7 @@ func (r *release) paths(platform v1.Platform, names []string) []string {
 }
 
 // readBinaries reads from binaries which version of Go made them, and the licenses of their modules. It refuses binaries of several
-// versions of Go: nobody could make them again.
+// versions of Go: they could not be made again.
 func (r *release) readBinaries(paths []string) error {
 	linked := map[string]bool{}
 	for _, path := range paths {

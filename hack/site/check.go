@@ -28,7 +28,7 @@ type page struct {
 }
 
 // check returns the number of pages of a site, and what is wrong with them: links to pages, anchors and files of the repository that do not
-// exist, files from elsewhere, and pages that no other page links to.
+// exist, files of other sites, and pages that no other page links to.
 func check(site, repository string) (int, []string, error) {
 	pages := map[string]*page{}
 	err := filepath.WalkDir(site, func(file string, entry fs.DirEntry, err error) error {
@@ -108,7 +108,7 @@ func resolve(site, repository string, pages map[string]*page, from string, to re
 	case parsed.Scheme == "data", to.link && (parsed.Scheme == "https" || parsed.Hostname() == "localhost"):
 		return "", ""
 	case parsed.Scheme != "" || parsed.Host != "":
-		return "", "the site loads nothing from elsewhere, and links use https"
+		return "", "the site loads only its own files, and links use https"
 	}
 	target := from
 	if parsed.Path != "" {

@@ -53,15 +53,15 @@ func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct{ page, problem string }{
 		"links that lead somewhere":              {`<h1 id=a></h1><a href=#a></a><a href=other.html#b></a><a href=https://example.com></a><a href=` + repository + `Makefile#L1></a><img src=data:,>`, ""},
 		"a server of the reader":                 {`<a href=http://localhost:8443/ui/></a>`, ""},
-		"a link without encryption":              {`<a href=http://example.com></a>`, "index.html: http://example.com: the site loads nothing from elsewhere, and links use https"},
+		"a link without encryption":              {`<a href=http://example.com></a>`, "index.html: http://example.com: the site loads only its own files, and links use https"},
 		"a page that does not exist":             {`<a href=none.md></a>`, "index.html: none.md: the site has no such file"},
 		"a folder":                               {`<a href=folder/></a>`, "index.html: folder/: the site has no such file"},
 		"a heading that does not exist":          {`<a href=other.html#c></a>`, "index.html: other.html#c: the page has no such heading"},
 		"a heading that this page does not have": {`<a href=#c></a>`, "index.html: #c: the page has no such heading"},
 		"a file that the repository lacks":       {`<a href=` + repository + `none.go></a>`, "index.html: " + repository + "none.go: the repository has no such file"},
-		"a picture from elsewhere":               {`<img src=https://example.com/a.png>`, "index.html: https://example.com/a.png: the site loads nothing from elsewhere, and links use https"},
-		"a script of any scheme":                 {`<script src=//example.com/a.js></script>`, "index.html: //example.com/a.js: the site loads nothing from elsewhere, and links use https"},
-		"a style sheet from the repository":      {`<link href=` + repository + `Makefile>`, "index.html: " + repository + "Makefile: the site loads nothing from elsewhere, and links use https"},
+		"a picture of another site":              {`<img src=https://example.com/a.png>`, "index.html: https://example.com/a.png: the site loads only its own files, and links use https"},
+		"a script of any scheme":                 {`<script src=//example.com/a.js></script>`, "index.html: //example.com/a.js: the site loads only its own files, and links use https"},
+		"a style sheet from the repository":      {`<link href=` + repository + `Makefile>`, "index.html: " + repository + "Makefile: the site loads only its own files, and links use https"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			site := t.TempDir()

@@ -78,7 +78,7 @@ func TestRemovalWaitsForTheEndpointSlice(t *testing.T) {
 	}
 }
 
-// The schema of the catalogue may be one of former content that nobody used: it is in use again, and not to be deleted as former ones are.
+// The schema of the catalogue may be one of former content that was unused: it is in use again, and not to be deleted as former ones are.
 func TestSchemaOfTheCatalogueThatIsUsedAgainIsNotNotedAsUnused(t *testing.T) {
 	t.Parallel()
 	noted, err := publishedSchema(group)

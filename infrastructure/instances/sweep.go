@@ -22,7 +22,7 @@ import (
 const (
 	// maxCandidates bounds what is kept between two sweeps and asked about, maxPurges what one sweep deletes. Others have their turn later.
 	maxCandidates, maxPurges = 1000, 50
-	// idleSweeps is after how many sweeps without any binding it is believed that there is none.
+	// idleSweeps is the number of sweeps in a row without any binding after which the export counts as unbound.
 	idleSweeps = 3
 )
 
@@ -75,7 +75,7 @@ func (r *runner) sweepMissing(ctx context.Context, present sets.Set[string], bef
 		return candidacy{}, err
 	}
 	now := missing(tenants, present, before)
-	if len(present) == 0 && nobodyBound(ctx, views) {
+	if len(present) == 0 && isUnbound(ctx, views) {
 		now.idle = before.idle + 1
 	}
 	attempts := 0
@@ -207,8 +207,8 @@ func (r *runner) views(ctx context.Context) ([]dynamic.ResourceInterface, error)
 	return views, nil
 }
 
-// nobodyBound reports whether all servers answer, and none has a binding of any workspace.
-func nobodyBound(ctx context.Context, views []dynamic.ResourceInterface) bool {
+// isUnbound reports whether all servers answer, and none has a binding of any workspace.
+func isUnbound(ctx context.Context, views []dynamic.ResourceInterface) bool {
 	for _, view := range views {
 		if all, err := view.List(ctx, metav1.ListOptions{Limit: 1}); err != nil || len(all.Items) > 0 {
 			return false
@@ -218,10 +218,10 @@ func nobodyBound(ctx context.Context, views []dynamic.ResourceInterface) bool {
 }
 
 // ask asks the servers whether one logical cluster has bound an export. It is gone if each says that it does not serve it, although it
-// answers for all, and one of them serves others, or it has turned out before that nobody has bound one. Servers that refuse everything, or
+// answers for all, and one of them serves others, or the export is unbound. Servers that refuse everything, or
 // show nothing at all for a moment, say nothing about this one.
-func ask(ctx context.Context, tenant logicalcluster.Name, views []dynamic.ResourceInterface, isIdle bool) (isGone, isBound bool) {
-	one, believed := metav1.ListOptions{Limit: 1}, isIdle
+func ask(ctx context.Context, tenant logicalcluster.Name, views []dynamic.ResourceInterface, unbound bool) (isGone, isBound bool) {
+	one, servesOthers := metav1.ListOptions{Limit: 1}, false
 	for _, view := range views {
 		_, err := view.List(logicalcluster.With(ctx, tenant), one)
 		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
@@ -231,7 +231,7 @@ func ask(ctx context.Context, tenant logicalcluster.Name, views []dynamic.Resour
 		if err != nil {
 			return false, false
 		}
-		believed = believed || len(others.Items) > 0
+		servesOthers = servesOthers || len(others.Items) > 0
 	}
-	return believed, false
+	return servesOthers || unbound, false
 }

@@ -89,13 +89,13 @@ func TestAWorkspaceIsGoneOnEvidence(t *testing.T) {
 		views []view
 		want  bool
 	}{
-		"one server serves only others":                {[]view{{ofTenant: notFound, others: 1}}, true},
-		"one server serves others, another one nobody": {[]view{{ofTenant: forbidden}, {ofTenant: notFound, others: 1}}, true},
+		"one server serves only others":              {[]view{{ofTenant: notFound, others: 1}}, true},
+		"one server serves others, another one none": {[]view{{ofTenant: forbidden}, {ofTenant: notFound, others: 1}}, true},
 		"no server":                                      {nil, false},
-		"the servers serve nobody":                       {[]view{{ofTenant: notFound}, {ofTenant: forbidden}}, false},
-		"the servers have served nobody for long":        {[]view{{ofTenant: notFound}, {ofTenant: forbidden}}, true},
-		"for long nobody, and one does not answer":       {[]view{{ofTenant: notFound}, {ofTenant: unreachable}}, false},
-		"for long nobody, and one refuses everything":    {[]view{{ofTenant: notFound}, {ofTenant: forbidden, ofAll: forbidden}}, false},
+		"the servers serve no workspace":                 {[]view{{ofTenant: notFound}, {ofTenant: forbidden}}, false},
+		"the export is unbound":                          {[]view{{ofTenant: notFound}, {ofTenant: forbidden}}, true},
+		"unbound, and a server does not answer":          {[]view{{ofTenant: notFound}, {ofTenant: unreachable}}, false},
+		"unbound, and a server refuses everything":       {[]view{{ofTenant: notFound}, {ofTenant: forbidden, ofAll: forbidden}}, false},
 		"a server serves the workspace":                  {[]view{{ofTenant: notFound, others: 1}, {others: 1}}, false},
 		"a server does not answer":                       {[]view{{ofTenant: notFound, others: 1}, {ofTenant: unreachable, others: 1}}, false},
 		"a server refuses everything":                    {[]view{{ofTenant: notFound, others: 1}, {ofTenant: forbidden, ofAll: forbidden}}, false},
@@ -107,7 +107,7 @@ func TestAWorkspaceIsGoneOnEvidence(t *testing.T) {
 			for i := range tc.views {
 				views = append(views, &tc.views[i])
 			}
-			isGone, isBound := ask(t.Context(), logicalcluster.MustParseName("tenant"), views, strings.Contains(name, "for long"))
+			isGone, isBound := ask(t.Context(), logicalcluster.MustParseName("tenant"), views, strings.Contains(name, "unbound"))
 			if served := name == "a server serves the workspace"; isGone != tc.want || isBound != served {
 				t.Errorf("it is gone: %v, bound: %v", isGone, isBound)
 			}

@@ -13,7 +13,7 @@ import (
 )
 
 // tellLost tells tenants of kinds that exports list and that no Template is of: somebody has taken the finalizer of the Template away. What
-// instances are made of stays as it is, and nobody looks after it until a Template of that name exists again.
+// instances are made of stays as it is, and no backend looks after it until a Template of that name exists again.
 func (c *Cleaner) tellLost(ctx context.Context, templates []infrastructurev1alpha1.Template) error {
 	known := map[string]bool{}
 	for i := range templates {

@@ -16,7 +16,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// AnnotationUnusedSince returns the annotation of a schema of former content, with the time from which on nobody had it bound.
+// AnnotationUnusedSince returns the annotation of a schema of former content, with the time since which no binding has it.
 func AnnotationUnusedSince(group string) string { return group + "/unused-since" }
 
 // prune deletes schemas that no export lists, and that no binding has had during the grace period. Where bindings cannot be read, all

@@ -15,7 +15,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// unbound are instances of exports that nobody has bound.
+// unbound are instances of exports without a binding.
 type unbound struct{ Instances }
 
 func (unbound) Bindings(context.Context, []string, func(*apisv1alpha2.APIBinding) error) error {

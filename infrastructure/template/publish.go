@@ -155,8 +155,8 @@ func (r *Reconciler) createSchema(ctx context.Context, s *scope, definition *api
 	return schema, nil
 }
 
-// EnsureSchema creates a schema, if it does not exist. One that exists may be of former content, and be about to be deleted because nobody
-// uses it: it is in use again, and the cleaner deletes only what nobody has written since it looked.
+// EnsureSchema creates a schema, if it does not exist. One that exists may be of former content, and be about to be deleted as
+// unused: it is in use again, and the cleaner deletes only what has not been written since it looked.
 func EnsureSchema(ctx context.Context, c client.Client, group string, schema *apisv1alpha1.APIResourceSchema) error {
 	err := reuseSchema(ctx, c, group, schema.Name)
 	if apierrors.IsNotFound(err) {
@@ -165,7 +165,7 @@ func EnsureSchema(ctx context.Context, c client.Client, group string, schema *ap
 	return err
 }
 
-// reuseSchema takes the note from a schema that nobody uses it. One that is being deleted is held while an export lists it; otherwise it is
+// reuseSchema removes the note that a schema is unused. One that is being deleted is held while an export lists it; otherwise it is
 // about to be gone, and is waited for.
 func reuseSchema(ctx context.Context, c client.Client, group, name string) error {
 	existing, key := &apisv1alpha1.APIResourceSchema{}, AnnotationUnusedSince(group)

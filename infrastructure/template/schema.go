@@ -18,7 +18,7 @@ const (
 	Resource              = "templates"
 )
 
-// isPruned reports whether a schema is the provider's, and goes when nobody uses it.
+// isPruned reports whether a schema is the provider's, and goes when it is unused.
 func isPruned(schema *apisv1alpha1.APIResourceSchema, group string) bool {
 	_, ofTemplate := schema.Labels[LabelTemplate(group)]
 	return ofTemplate || schema.Spec.Group == group && schema.Spec.Names.Plural == Resource && strings.HasPrefix(schema.Name, CatalogueSchemaPrefix)

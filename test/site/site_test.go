@@ -37,7 +37,7 @@ func quiet(t *testing.T, page *chromium.Page, site string) {
 	}
 	for _, request := range page.Requests() {
 		if !strings.HasPrefix(request, site) && !strings.HasPrefix(request, "data:") {
-			t.Errorf("a request to elsewhere: %s", request)
+			t.Errorf("a request to another site: %s", request)
 		}
 	}
 }
