@@ -83,14 +83,18 @@ func (p position) encode() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
+// decodePosition accepts what encode returns, and no other spelling of it: JSON and base64 both have several for one value.
 func decodePosition(token string) (position, error) {
-	var p position
 	if token == "" {
-		return p, nil
+		return position{}, nil
 	}
+	if len(token) > maxToken {
+		return position{}, errContinue
+	}
+	var p position
 	text, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(token) > maxToken || json.Unmarshal(text, &p) != nil {
-		return p, errContinue
+	if err != nil || json.Unmarshal(text, &p) != nil || p.encode() != token {
+		return position{}, errContinue
 	}
 	return p, nil
 }
